@@ -1,0 +1,201 @@
+//! Requests of clients, checked, and their answers. The wire forms are converted in `rota-proto`;
+//! a value of these types proves that every field was within its limits.
+
+use crate::epoch::{Epoch, LogPos};
+use crate::ids::{ClassName, ManagerNumber, Namespace, NodeId, RequestId, SessionKey, SlotId};
+use crate::node_msg::ReportItem;
+use crate::refusal::Refusal;
+use crate::session::{Outcome, SessionRecord, SessionSpec};
+use crate::stamp::Stamp;
+use crate::state::SessionState;
+use std::sync::Arc;
+
+/// Most sessions in one page of a list.
+pub const PAGE_SIZE_MAX: u32 = 1000;
+
+/// Open a session, or find the live one.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct OpenOp {
+    /// Which.
+    pub key: SessionKey,
+    /// What to run when it does not live.
+    pub spec: SessionSpec,
+    /// Names the request; a repetition gets the same answer.
+    pub request: RequestId,
+    /// False when the entry manager made the id up because the caller gave none: then an EXISTED
+    /// answer need not be remembered, since nobody can repeat it.
+    pub remember: bool,
+}
+
+/// Close a session.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct CloseOp {
+    /// Which.
+    pub key: SessionKey,
+    /// Only this life, if given; another life is refused with LIFE_MISMATCH.
+    pub life: Option<Stamp>,
+    /// Names the request.
+    pub request: RequestId,
+}
+
+/// Read one session.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct GetOp {
+    /// Which.
+    pub key: SessionKey,
+    /// Accept an answer that was not confirmed with the other copies.
+    pub stale_ok: bool,
+}
+
+/// Which sessions a list or a watch shows. Every given condition must hold.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Filter {
+    /// One of these states; empty means all.
+    pub states: Vec<SessionState>,
+    /// On this node.
+    pub node: Option<NodeId>,
+    /// Of this class.
+    pub class: Option<ClassName>,
+    /// In this namespace.
+    pub namespace: Option<Namespace>,
+    /// Exactly this session (used by a watch of one id).
+    pub key: Option<SessionKey>,
+}
+
+impl Filter {
+    /// Whether a record passes.
+    pub fn passes(&self, record: &SessionRecord) -> bool {
+        (self.states.is_empty() || self.states.contains(&record.state))
+            && self.class.as_ref().is_none_or(|it| *it == record.spec.class)
+            && self.namespace.as_ref().is_none_or(|it| *it == record.key.namespace)
+            && self.key.as_ref().is_none_or(|it| *it == record.key)
+            && (self.node.as_ref())
+                .is_none_or(|it| record.placement.as_ref().is_some_and(|at| at.node == *it))
+    }
+}
+
+/// A place in the ring-wide order of sessions: by slot, then by key.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ListCursor {
+    /// Slot of the last session shown, or of the first to show.
+    pub slot: SlotId,
+    /// The last session shown; `None` starts with the slot's first.
+    pub after: Option<SessionKey>,
+}
+
+/// A page of the sessions of the partition that holds `from.slot`.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct ListOp {
+    /// Where to start.
+    pub from: ListCursor,
+    /// Most sessions in the answer, 1 to [`PAGE_SIZE_MAX`].
+    pub limit: u32,
+    /// Which to show.
+    pub filter: Filter,
+    /// Accept an answer that was not confirmed with the other copies.
+    pub stale_ok: bool,
+}
+
+/// Wait for changes in one partition (a long poll of a watch).
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct PullOp {
+    /// A slot of the partition.
+    pub slot: SlotId,
+    /// Changes after this position; `None` asks for a snapshot first.
+    pub from: Option<LogPos>,
+    /// Continue a snapshot after this session.
+    pub snapshot_after: Option<ListCursor>,
+    /// Most events in one answer.
+    pub limit: u32,
+    /// Answer with no events after this time, so that the caller sees progress.
+    pub wait_ms: u64,
+    /// Which to show.
+    pub filter: Filter,
+}
+
+/// A request to the owner of a slot.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Op {
+    /// Open.
+    Open(OpenOp),
+    /// Close.
+    Close(CloseOp),
+    /// Get.
+    Get(GetOp),
+    /// One page of one partition.
+    List(ListOp),
+    /// One long poll of one partition.
+    Pull(PullOp),
+    /// A node's report about one session; acknowledged when committed.
+    Report(ReportItem),
+}
+
+/// A session as a client sees it, with who answered.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct SessionView {
+    /// The record.
+    pub record: Arc<SessionRecord>,
+    /// The owner that answered.
+    pub owner: ManagerNumber,
+    /// Its View's epoch.
+    pub epoch: Epoch,
+}
+
+/// The answer to a [`ListOp`].
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Page {
+    /// Sessions in order of (slot, key).
+    pub sessions: Vec<SessionView>,
+    /// Where to go on; `None` when nothing is left up to slot m-1.
+    pub next: Option<ListCursor>,
+}
+
+/// The answer to a [`PullOp`].
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Pulled {
+    /// Partition that answered.
+    pub part: ManagerNumber,
+    /// Changed sessions, oldest first; in a snapshot, in order of (slot, key).
+    pub events: Vec<SessionView>,
+    /// True while the events are a snapshot's.
+    pub snapshot: bool,
+    /// Ask again from here.
+    pub upto: LogPos,
+    /// The snapshot goes on after this.
+    pub snapshot_next: Option<ListCursor>,
+}
+
+/// The answer to an [`Op`].
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Answer {
+    /// To an open.
+    Opened {
+        /// CREATED or EXISTED.
+        outcome: Outcome,
+        /// The session.
+        session: SessionView,
+    },
+    /// To a close. `finished` is false when the node was silent: the owner keeps driving.
+    Closed {
+        /// Whether the session is CLOSED now.
+        finished: bool,
+        /// The session.
+        session: SessionView,
+    },
+    /// To a get.
+    Got {
+        /// The session.
+        session: SessionView,
+        /// True when the answer was not confirmed.
+        stale: bool,
+    },
+    /// To a list.
+    Listed(Page),
+    /// To a pull.
+    Pulled(Pulled),
+    /// To a report.
+    Reported,
+}
+
+/// What a request comes to.
+pub type OpResult = Result<Answer, Refusal>;

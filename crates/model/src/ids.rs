@@ -1,0 +1,215 @@
+//! Names that people choose, and numbers of the ring.
+
+use crate::refusal::FieldError;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::sync::Arc;
+
+/// Longest name of any kind, in bytes.
+pub const NAME_BYTES_MAX: usize = 255;
+
+fn check_name(field: &'static str, text: &str) -> Result<(), FieldError> {
+    if text.is_empty() {
+        return Err(FieldError::new(field, "must not be empty"));
+    }
+    if text.len() > NAME_BYTES_MAX {
+        let length = text.len();
+        return Err(FieldError::new(
+            field,
+            format!("is {length} bytes long; the limit is {NAME_BYTES_MAX}"),
+        ));
+    }
+    if let Some(at) = text.find(char::is_control) {
+        return Err(FieldError::new(field, format!("has a control character at byte {at}")));
+    }
+    Ok(())
+}
+
+macro_rules! name {
+    ($(#[$doc:meta])* $type:ident, $field:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(try_from = "String", into = "String")]
+        pub struct $type(Arc<str>);
+
+        impl $type {
+            /// Checks the text: 1 to 255 bytes, no control characters.
+            pub fn parse(text: &str) -> Result<Self, FieldError> {
+                check_name($field, text)?;
+                Ok(Self(Arc::from(text)))
+            }
+            /// The text.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+        impl TryFrom<String> for $type {
+            type Error = FieldError;
+            fn try_from(text: String) -> Result<Self, FieldError> {
+                Self::parse(&text)
+            }
+        }
+        impl From<$type> for String {
+            fn from(name: $type) -> String {
+                name.0.to_string()
+            }
+        }
+        impl fmt::Display for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+        impl fmt::Debug for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{:?}", &*self.0)
+            }
+        }
+    };
+}
+
+name!(
+    /// A separate space of session ids. `default` where a caller names none.
+    Namespace, "namespace"
+);
+name!(
+    /// A session's id, unique inside its namespace.
+    SessionId, "id"
+);
+name!(
+    /// What a session runs: the name of a class that nodes know.
+    ClassName, "class"
+);
+name!(
+    /// A node's id, stable over its boots.
+    NodeId, "node"
+);
+name!(
+    /// A pool of nodes that can grow.
+    PoolName, "pool"
+);
+name!(
+    /// A caller's name for one request; repeating it repeats the answer.
+    RequestId, "request_id"
+);
+name!(
+    /// A manager's own name, written into its data folder at its first start.
+    ManagerId, "manager"
+);
+name!(
+    /// The cluster's name; data folders of another cluster are refused.
+    ClusterName, "cluster"
+);
+
+impl Namespace {
+    /// The namespace of callers that name none.
+    pub fn default_space() -> Self {
+        Self(Arc::from("default"))
+    }
+}
+
+impl PoolName {
+    /// The pool of classes that name none.
+    pub fn default_pool() -> Self {
+        Self(Arc::from("default"))
+    }
+}
+
+/// The full name of a session: its placement key.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct SessionKey {
+    /// The space that the id lives in.
+    pub namespace: Namespace,
+    /// The id.
+    pub id: SessionId,
+}
+
+impl SessionKey {
+    /// A key from its parts.
+    pub fn new(namespace: Namespace, id: SessionId) -> Self {
+        Self { namespace, id }
+    }
+}
+
+impl fmt::Display for SessionKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.id)
+    }
+}
+
+impl fmt::Debug for SessionKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
+macro_rules! number {
+    ($(#[$doc:meta])* $type:ident($inner:ty), $letter:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $type(pub $inner);
+
+        impl fmt::Display for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{}", self.0)
+            }
+        }
+        impl fmt::Debug for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, concat!($letter, "{}"), self.0)
+            }
+        }
+    };
+}
+pub(crate) use number;
+
+number!(
+    /// A slot of the ring, in `[0, m)`.
+    SlotId(u32), "s"
+);
+number!(
+    /// A manager's reserved number in `[0, m)`. It is also the name of the partition that ends there.
+    ManagerNumber(u32), "M"
+);
+
+/// One run of a manager: its number and the incarnation that the View gave it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct MemberId {
+    /// The reserved number.
+    pub number: ManagerNumber,
+    /// Which run of the manager with that number.
+    pub incarnation: crate::epoch::Incarnation,
+}
+
+impl fmt::Display for MemberId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.number, self.incarnation)
+    }
+}
+
+impl fmt::Debug for MemberId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "M{self}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_refused_when_empty_too_long_or_with_control_characters() {
+        assert!(SessionId::parse("").is_err());
+        assert!(SessionId::parse(&"x".repeat(256)).is_err());
+        assert!(SessionId::parse("a\nb").is_err());
+        assert!(SessionId::parse("a\0b").is_err());
+        assert_eq!(SessionId::parse(&"x".repeat(255)).unwrap().as_str().len(), 255);
+    }
+
+    #[test]
+    fn a_refused_name_says_field_and_limit() {
+        let error = SessionId::parse(&"x".repeat(300)).unwrap_err();
+        assert_eq!(error.field, "id");
+        assert!(error.problem.contains("300") && error.problem.contains("255"));
+    }
+}

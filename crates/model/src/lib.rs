@@ -1,0 +1,29 @@
+//! The words of Rota, as types. This crate is a leaf: everything else may use it.
+//!
+//! * [`ids`]: names that people choose (session, namespace, node, class) and numbers of the ring.
+//! * [`epoch`]: epochs, log positions, tokens, incarnations, boot ids: what orders things.
+//! * [`stamp`]: readable time stamps `AAMMJJhhmmssmmm`, used as versions.
+//! * [`state`]: states and reasons of sessions, nodes and managers.
+//! * [`session`]: the record that managers keep of a session.
+//! * [`refusal`]: every way to say no, with its advice on retrying.
+//! * [`api`]: validated requests of clients and their answers.
+//! * [`node_msg`]: messages between managers and node-agents.
+//!
+//! A value of one of these types proves that its text was checked: parsing is the only way in.
+
+pub mod api;
+pub mod epoch;
+pub mod ids;
+pub mod node_msg;
+pub mod refusal;
+pub mod session;
+pub mod stamp;
+pub mod state;
+
+pub use api::*;
+pub use epoch::*;
+pub use ids::*;
+pub use refusal::*;
+pub use session::*;
+pub use stamp::*;
+pub use state::*;

@@ -1,0 +1,336 @@
+//! Messages between managers and node-agents.
+//!
+//! Managers send [`ToNode`] over one batched stream per node and get a [`FromNode`] for each call.
+//! Nodes send [`Register`], [`Renew`] and reports to managers.
+
+use crate::epoch::{BootId, Epoch, Token};
+use crate::ids::{ClassName, ManagerNumber, NodeId, PoolName, RequestId, SessionKey, SlotId};
+use crate::session::SessionSpec;
+use crate::state::{Exit, NodeState, Reason};
+
+/// The slots of one partition, `(previous number, n]` on the ring. `first > last` wraps.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct SlotRange {
+    /// First slot.
+    pub first: SlotId,
+    /// Last slot (the partition's reserved number).
+    pub last: SlotId,
+}
+
+impl SlotRange {
+    /// Whether a slot lies in the range.
+    pub fn contains(self, slot: SlotId) -> bool {
+        if self.first <= self.last {
+            self.first <= slot && slot <= self.last
+        } else {
+            slot >= self.first || slot <= self.last
+        }
+    }
+
+    /// The range as one or two non-wrapping intervals `[first, last]`, lowest slots first.
+    pub fn intervals(self, m: u32) -> Vec<(SlotId, SlotId)> {
+        if self.first <= self.last {
+            vec![(self.first, self.last)]
+        } else {
+            vec![(SlotId(0), self.last), (self.first, SlotId(m - 1))]
+        }
+    }
+
+    /// How many slots.
+    pub fn len(self, m: u32) -> u32 {
+        self.intervals(m).iter().map(|(first, last)| last.0 - first.0 + 1).sum()
+    }
+
+    /// A range is never empty.
+    pub fn is_empty(self) -> bool {
+        false
+    }
+}
+
+/// Places of a node. load = used / places.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct NodeLoad {
+    /// Places in use.
+    pub used: u32,
+    /// Places there are.
+    pub places: u32,
+}
+
+/// What every message to a node carries. The node obeys only its current boot, and never a `pe`
+/// below its fence for the slots of `range`.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct NodeCall {
+    /// Comes back in the answer.
+    pub call: u64,
+    /// The boot that is meant.
+    pub boot: BootId,
+    /// Epoch of the sender's partition.
+    pub pe: Epoch,
+    /// Slots of the sender's partition.
+    pub range: SlotRange,
+}
+
+/// A request of a manager to a node.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum ToNode {
+    /// Run a session.
+    Create {
+        /// Common part.
+        head: NodeCall,
+        /// Which session.
+        key: SessionKey,
+        /// Its slot.
+        slot: SlotId,
+        /// Names the attempt.
+        token: Token,
+        /// Do not start it later than this after receipt.
+        deadline_ms: u64,
+        /// What to run.
+        spec: SessionSpec,
+        /// The request that caused it, for traces.
+        request: Option<RequestId>,
+    },
+    /// End a session and remember its token as dead.
+    Destroy {
+        /// Common part.
+        head: NodeCall,
+        /// Which session.
+        key: SessionKey,
+        /// Its slot.
+        slot: SlotId,
+        /// Names the attempt.
+        token: Token,
+        /// The request that caused it, for traces.
+        request: Option<RequestId>,
+    },
+    /// Raise the fence and tell what lives, in pages ordered by key.
+    Scan {
+        /// Common part.
+        head: NodeCall,
+        /// Start after this session.
+        after: Option<SessionKey>,
+        /// Most entries in the answer.
+        limit: u32,
+    },
+}
+
+impl ToNode {
+    /// The common part.
+    pub fn head(&self) -> &NodeCall {
+        match self {
+            ToNode::Create { head, .. }
+            | ToNode::Destroy { head, .. }
+            | ToNode::Scan { head, .. } => head,
+        }
+    }
+}
+
+/// Why a token does not live.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum DeadToken {
+    /// It never ran and never will: another node may be tried.
+    NeverStarted {
+        /// Why, for people.
+        detail: String,
+    },
+    /// It ran and ended.
+    Ended {
+        /// Why.
+        reason: Reason,
+        /// How.
+        exit: Option<Exit>,
+        /// For people.
+        detail: String,
+    },
+}
+
+/// One entry of a scan.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct ScanItem {
+    /// Which session.
+    pub key: SessionKey,
+    /// Which attempt.
+    pub token: Token,
+    /// Alive, with its address and whether it is ready; or dead.
+    pub fate: ScanFate,
+}
+
+/// What a scan found of one token.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum ScanFate {
+    /// It lives.
+    Live {
+        /// Where it answers.
+        address: String,
+        /// Whether it answers already.
+        ready: bool,
+    },
+    /// It is dead.
+    Dead(DeadToken),
+}
+
+/// A node's answer to a [`ToNode`].
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct FromNode {
+    /// The call that is answered.
+    pub call: u64,
+    /// The node.
+    pub node: NodeId,
+    /// Its boot.
+    pub boot: BootId,
+    /// Its load after the call.
+    pub load: NodeLoad,
+    /// The answer.
+    pub answer: NodeAnswer,
+}
+
+/// What a node answers. All but `Starting` are definite: the same call gets the same answer.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum NodeAnswer {
+    /// It runs; `ready` says whether it answers yet. A report follows when it does.
+    Running {
+        /// Where it answers.
+        address: String,
+        /// Whether it answers already.
+        ready: bool,
+    },
+    /// The token is dead.
+    Dead(DeadToken),
+    /// No room; the token is dead now.
+    Full,
+    /// Another token of that session lives here.
+    OtherLive {
+        /// That token.
+        token: Token,
+    },
+    /// To a destroy: nothing of that token runs, and it never will.
+    Destroyed {
+        /// How it ended, if it ran.
+        exit: Option<Exit>,
+    },
+    /// To a scan: a page.
+    Scanned {
+        /// Entries in order of key.
+        items: Vec<ScanItem>,
+        /// More follow after the last one.
+        more: bool,
+    },
+    /// The sender's epoch is below the fence.
+    Fenced {
+        /// The fence.
+        fence: Epoch,
+    },
+    /// Another boot runs now; nothing of the boot that was meant runs.
+    WrongBoot,
+}
+
+/// A node registers a boot: nothing of an earlier boot of that node runs any more.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Register {
+    /// The node.
+    pub node: NodeId,
+    /// The new boot.
+    pub boot: BootId,
+    /// Where managers reach it, `host:port`.
+    pub address: String,
+    /// The pool that it belongs to.
+    pub pool: PoolName,
+    /// How many places it has.
+    pub places: u32,
+    /// What it can run.
+    pub classes: Vec<ClassName>,
+    /// READY, or REMOVED when it leaves with nothing running.
+    pub state: NodeState,
+}
+
+/// What a registering node learns: a View that was read consistently after its boot was written.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Registered {
+    /// The View's epoch.
+    pub epoch: Epoch,
+    /// Slots of the ring.
+    pub m: u32,
+    /// First fences: the epoch of each partition.
+    pub fences: Vec<(SlotRange, Epoch)>,
+    /// Managers to renew with and report to: number, address.
+    pub managers: Vec<(ManagerNumber, String)>,
+}
+
+/// A node's sign of life.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Renew {
+    /// The node.
+    pub node: NodeId,
+    /// Its boot.
+    pub boot: BootId,
+    /// Its load.
+    pub load: NodeLoad,
+    /// Digest of the live (id, token)s.
+    pub live_digest: u64,
+}
+
+/// Answer to a [`Renew`].
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Renewed {
+    /// The lease runs anew from the moment at which the renewal was sent.
+    Granted {
+        /// The View's epoch.
+        epoch: Epoch,
+        /// Managers to renew with.
+        managers: Vec<(ManagerNumber, String)>,
+    },
+    /// Load taken; another manager judges this node.
+    NotJudge {
+        /// That manager's number.
+        judge: ManagerNumber,
+        /// The View's epoch.
+        epoch: Epoch,
+        /// Managers to renew with.
+        managers: Vec<(ManagerNumber, String)>,
+    },
+    /// This boot was declared lost, or another boot is registered: end everything, boot anew.
+    Lost,
+    /// Try again soon.
+    NotServing,
+}
+
+/// A node's news of one session, sent until acknowledged.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct ReportItem {
+    /// Which session.
+    pub key: SessionKey,
+    /// Which node.
+    pub node: NodeId,
+    /// Which boot.
+    pub boot: BootId,
+    /// Which attempt.
+    pub token: Token,
+    /// What happened.
+    pub event: ReportEvent,
+}
+
+/// What a node reports.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum ReportEvent {
+    /// It answers now.
+    Ready {
+        /// Where.
+        address: String,
+    },
+    /// It ended on its own.
+    Ended {
+        /// Why.
+        reason: Reason,
+        /// How.
+        exit: Option<Exit>,
+        /// For people.
+        detail: String,
+    },
+    /// The machine is in this state now. `change` counts its changes, so that late news is dropped.
+    MachineState {
+        /// The state's name.
+        state: String,
+        /// How many changes there were.
+        change: u64,
+    },
+}

@@ -1,0 +1,143 @@
+//! The record that managers keep of a session.
+
+use crate::epoch::{BootId, Token};
+use crate::ids::{ClassName, NodeId, PoolName, RequestId, SessionKey};
+use crate::stamp::Stamp;
+use crate::state::{Exit, Reason, SessionState};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Attributes of a session: given at open, handed to its class, never interpreted by managers.
+pub type Attributes = BTreeMap<String, String>;
+
+/// Most bytes of all attribute names and values together.
+pub const ATTRIBUTES_BYTES_MAX: usize = 64 * 1024;
+
+/// How long a request id is remembered in the session's record and tombstone.
+pub const REQUEST_MEMORY_MS: u64 = 10 * 60 * 1000;
+
+/// Most request ids remembered in one record. When full, the oldest EXISTED answer goes first: to
+/// forget it is harmless, since that request changed nothing.
+pub const REQUESTS_REMEMBERED_MAX: usize = 64;
+
+/// What to run.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct SessionSpec {
+    /// The class.
+    pub class: ClassName,
+    /// The pool whose nodes may run it.
+    pub pool: PoolName,
+    /// Attributes.
+    pub attributes: Arc<Attributes>,
+}
+
+/// Where a life runs, or was to run. Written before the node is asked.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Placement {
+    /// The node.
+    pub node: NodeId,
+    /// The boot of the node that was chosen; another boot never runs this token.
+    pub boot: BootId,
+    /// Names this attempt.
+    pub token: Token,
+    /// Where the session answers, `host:port`; empty until the node said so.
+    pub address: String,
+}
+
+/// Outcome of an open.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Outcome {
+    /// A new life was started.
+    Created,
+    /// The live session was found.
+    Existed,
+}
+
+impl Outcome {
+    /// The printed form.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Outcome::Created => "CREATED",
+            Outcome::Existed => "EXISTED",
+        }
+    }
+}
+
+/// What became of a remembered request.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum RequestFate {
+    /// An open that is still being carried out (it stands in a PENDING or STARTING record).
+    Opening,
+    /// An open that was answered so.
+    Opened {
+        /// The outcome.
+        outcome: Outcome,
+        /// The life that was answered.
+        life: Stamp,
+        /// The version that was answered.
+        version: Stamp,
+        /// Where that life ran.
+        placement: Placement,
+    },
+    /// A close of that life.
+    Closed {
+        /// The life that was closed.
+        life: Stamp,
+    },
+}
+
+/// A remembered request.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct RequestEntry {
+    /// The caller's name for it.
+    pub id: RequestId,
+    /// When it was first seen (owner's wall clock).
+    pub at: Stamp,
+    /// What became of it.
+    pub fate: RequestFate,
+}
+
+/// A session's record: one life, the newest. Kept as a tombstone for at least
+/// [`REQUEST_MEMORY_MS`] after the life ended.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct SessionRecord {
+    /// Its full name.
+    pub key: SessionKey,
+    /// What to run.
+    pub spec: SessionSpec,
+    /// The life: the stamp at which it was first written. A new life has a higher one.
+    pub life: Stamp,
+    /// Grows with every change.
+    pub version: Stamp,
+    /// State.
+    pub state: SessionState,
+    /// Why, once it is closing or ended.
+    pub reason: Option<Reason>,
+    /// A sentence about the reason, for people; may be empty.
+    pub detail: String,
+    /// How its program or machine ended, if that is known.
+    pub exit: Option<Exit>,
+    /// Where it runs or ran. `None` only for a life that found no node.
+    pub placement: Option<Placement>,
+    /// The machine's current state, as its node last reported; empty for programs.
+    pub machine_state: String,
+    /// Remembered requests, oldest first.
+    pub requests: Vec<RequestEntry>,
+}
+
+impl SessionRecord {
+    /// True when a client may be told the address.
+    pub fn is_live(&self) -> bool {
+        self.state == SessionState::Ready
+    }
+
+    /// The token of the current placement.
+    pub fn token(&self) -> Option<Token> {
+        self.placement.as_ref().map(|it| it.token)
+    }
+
+    /// The remembered request of that id.
+    pub fn request(&self, id: &RequestId) -> Option<&RequestEntry> {
+        self.requests.iter().find(|it| it.id == *id)
+    }
+}

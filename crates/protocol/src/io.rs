@@ -1,0 +1,347 @@
+//! Inputs and effects: everything that passes between the decisions and the world.
+//!
+//! ```text
+//!            Input                                   Effect
+//!  client ── Client ──▶ ┌─────────────────┐ ── Reply ───────▶ client
+//!   peers ── Peer ────▶ │ protocol::       │ ── Send ────────▶ peers
+//!   nodes ── Node ────▶ │   Manager        │ ── ToNode ──────▶ nodes
+//!    disk ── Persisted ▶│  handle, then    │ ── Persist ─────▶ disk
+//!  config ── Config ──▶ │  flush           │ ── Cas, Read ───▶ config store
+//!   clock ── Tick ────▶ └─────────────────┘ ── Provision ───▶ provisioner
+//! ```
+//!
+//! The driver feeds any number of inputs to [`crate::Manager::handle`] and then carries out what
+//! [`crate::Manager::flush`] returns, so that entries, acknowledgements and disk writes of one
+//! batch travel together. Before [`crate::Manager::wake_at`] it gives a [`Input::Tick`].
+
+use crate::message::{Doc, DocKey, Envelope};
+use rota_model::node_msg::{FromNode, Register, Registered, Renew, Renewed, ToNode};
+use rota_model::{
+    Epoch, Incarnation, LogPos, ManagerNumber, NodeId, Nonce, Op, OpResult, PoolName, Refusal,
+};
+use rota_ring::{Change, ConfigState};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Something that happened.
+#[derive(Clone, Debug)]
+pub enum Input {
+    /// A client's request at this manager.
+    Client {
+        /// The driver's name for it; comes back in [`Effect::Reply`].
+        call: u64,
+        /// On the monotonic clock.
+        deadline_mono_ms: u64,
+        /// The request.
+        op: Op,
+    },
+    /// A message from a peer.
+    Peer(Envelope),
+    /// A node's answer to a [`Effect::ToNode`].
+    Node(FromNode),
+    /// A node wants to register a boot.
+    NodeRegister {
+        /// The driver's name for it.
+        call: u64,
+        /// The request.
+        register: Register,
+    },
+    /// A node's sign of life.
+    NodeRenew {
+        /// The driver's name for it.
+        call: u64,
+        /// The request.
+        renew: Renew,
+    },
+    /// All [`Effect::Persist`] up to this number are on disk.
+    Persisted {
+        /// The number.
+        lsn: u64,
+    },
+    /// The config store's watch (or a failed compare-and-set) showed this.
+    Config(ConfigState),
+    /// Answer to [`Effect::ReadConfig`]: read consistently after the effect was given.
+    ConfigRead {
+        /// The read.
+        read: u64,
+        /// The state; `None` when the store could not be reached.
+        state: Option<ConfigState>,
+    },
+    /// Answer to [`Effect::Cas`].
+    CasDone {
+        /// The compare-and-set.
+        cas: u64,
+        /// What became of it.
+        outcome: CasOutcome,
+    },
+    /// The connection to a peer was reset and its port refuses: its process is gone.
+    PeerRefused {
+        /// The peer.
+        number: ManagerNumber,
+    },
+    /// The connection to a node (re)opened: what was sent before may be lost.
+    NodeConnected {
+        /// The node.
+        node: NodeId,
+    },
+    /// A provisioner finished an order (its nodes register on their own).
+    Provisioned {
+        /// The order.
+        order: u64,
+        /// What went wrong, for people.
+        failure: Option<String>,
+    },
+    /// Time passed.
+    Tick,
+}
+
+/// What became of a compare-and-set.
+#[derive(Clone, Debug)]
+pub enum CasOutcome {
+    /// Written; this is the state since.
+    Done(ConfigState),
+    /// An expectation did not hold, and nothing was written; this is the state.
+    Conflict(ConfigState),
+    /// Nobody knows whether it was or will be written.
+    Unknown,
+}
+
+/// A write to this manager's disk.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum DiskWrite {
+    /// A document's content, or its removal.
+    Doc {
+        /// Which.
+        key: DocKey,
+        /// Content.
+        doc: Option<Arc<Doc>>,
+    },
+    /// What this manager knows of a partition.
+    Part {
+        /// Which.
+        part: ManagerNumber,
+        /// Newest epoch seen, and last entry.
+        meta: PartMeta,
+    },
+    /// Who this manager is.
+    Identity(Identity),
+}
+
+/// A partition as it stands on a manager's disk, beside its documents.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct PartMeta {
+    /// Newest epoch under which this disk was a member.
+    pub pe: Epoch,
+    /// Last entry on this disk.
+    pub last: LogPos,
+    /// False while a snapshot is being received: the documents are no copy of anything.
+    pub whole: bool,
+}
+
+/// Who a manager is, on its disk.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Identity {
+    /// Incarnation and nonce that were taken last.
+    pub taken: Option<(Incarnation, Nonce)>,
+    /// Incarnation and nonce that were meant to be taken next, written before the compare-and-set.
+    pub intended: Option<(Incarnation, Nonce)>,
+}
+
+/// Everything on a manager's disk, as read at its start.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Disk {
+    /// Who it is.
+    pub identity: Identity,
+    /// Partitions.
+    pub parts: BTreeMap<ManagerNumber, PartMeta>,
+    /// Documents.
+    pub docs: BTreeMap<DocKey, Arc<Doc>>,
+}
+
+impl Disk {
+    /// Applies a write, as a storage engine does it.
+    pub fn apply(&mut self, write: &DiskWrite) {
+        match write {
+            DiskWrite::Doc { key, doc: Some(doc) } => {
+                self.docs.insert(key.clone(), doc.clone());
+            }
+            DiskWrite::Doc { key, doc: None } => {
+                self.docs.remove(key);
+            }
+            DiskWrite::Part { part, meta } => {
+                self.parts.insert(*part, *meta);
+            }
+            DiskWrite::Identity(identity) => self.identity = identity.clone(),
+        }
+    }
+}
+
+/// Something to do. Effects of one flush may be carried out in any order and in parallel.
+#[derive(Clone, Debug)]
+pub enum Effect {
+    /// Write to disk, all or nothing, in order of `lsn`; then give [`Input::Persisted`].
+    Persist {
+        /// Grows by one.
+        lsn: u64,
+        /// The writes.
+        writes: Vec<DiskWrite>,
+    },
+    /// Send to a peer. Loss is allowed.
+    Send {
+        /// Where the View says that the receiver serves.
+        address: String,
+        /// What.
+        envelope: Envelope,
+    },
+    /// Send to a node. Loss is allowed.
+    ToNode {
+        /// The node.
+        node: NodeId,
+        /// Where the registry says that it serves.
+        address: String,
+        /// What.
+        message: ToNode,
+    },
+    /// Answer a client. Everything that the answer promises is already at the whole ISR.
+    Reply {
+        /// The driver's name for the request.
+        call: u64,
+        /// The answer.
+        result: OpResult,
+    },
+    /// Answer a node's registration.
+    ReplyRegister {
+        /// The driver's name for it.
+        call: u64,
+        /// The answer.
+        result: Result<Registered, Refusal>,
+    },
+    /// Answer a node's sign of life.
+    ReplyRenew {
+        /// The driver's name for it.
+        call: u64,
+        /// The answer.
+        result: Renewed,
+    },
+    /// Read the config store consistently, then give [`Input::ConfigRead`].
+    ReadConfig {
+        /// Comes back.
+        read: u64,
+    },
+    /// Compare-and-set in the config store, then give [`Input::CasDone`].
+    Cas {
+        /// Comes back.
+        cas: u64,
+        /// The change.
+        change: Box<Change>,
+    },
+    /// Start nodes, then give [`Input::Provisioned`].
+    Provision {
+        /// Comes back.
+        order: u64,
+        /// The pool.
+        pool: PoolName,
+        /// Names of the new nodes.
+        nodes: Vec<NodeId>,
+    },
+    /// Something worth counting or telling. Needs nothing done.
+    Note(Note),
+}
+
+/// Something worth counting or telling.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Note {
+    /// What kind of step.
+    pub transition: Transition,
+    /// The partition, where there is one.
+    pub part: Option<ManagerNumber>,
+    /// A sentence for people; may be empty.
+    pub text: String,
+}
+
+macro_rules! transitions {
+    ($($(#[$doc:meta])* $variant:ident = $text:literal,)*) => {
+        /// A step of the protocol. The simulator fails when one never happened.
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+        pub enum Transition { $($(#[$doc])* $variant,)* }
+        impl Transition {
+            /// Every step.
+            pub const ALL: &'static [Transition] = &[$(Transition::$variant),*];
+            /// Name in traces, counters and metrics.
+            pub fn as_str(self) -> &'static str { match self { $(Self::$variant => $text,)* } }
+        }
+    };
+}
+
+transitions!(
+    /// A number was claimed.
+    Claimed = "claimed",
+    /// A new View was adopted.
+    ViewAdopted = "view_adopted",
+    /// A partition began to synchronise under a new epoch.
+    SyncStarted = "sync_started",
+    /// A partition serves.
+    Serving = "serving",
+    /// A partition was handed to another owner.
+    SteppedDown = "stepped_down",
+    /// A copy's uncommitted entries were overwritten.
+    SuffixReplaced = "suffix_replaced",
+    /// A copy asked for entries that it missed.
+    GapResent = "gap_resent",
+    /// A lone copy took over from its own disk and began to scan the nodes.
+    LoneTakeOver = "lone_take_over",
+    /// That scan ended.
+    ScanDone = "scan_done",
+    /// Copying to a learner began.
+    LearnStarted = "learn_started",
+    /// The owner stopped new entries to add a member.
+    Wedged = "wedged",
+    /// A member was added.
+    MemberAdded = "member_added",
+    /// A manager was suspected.
+    Suspected = "suspected",
+    /// A manager was taken out.
+    TakenOut = "taken_out",
+    /// A compare-and-set lost the race.
+    CasConflict = "cas_conflict",
+    /// A compare-and-set has an unknown outcome.
+    CasUnknown = "cas_unknown",
+    /// An id was driven again by a new owner.
+    Redriven = "redriven",
+    /// A new life began: PENDING was written.
+    OpenPending = "open_pending",
+    /// An open was answered CREATED.
+    OpenCreated = "open_created",
+    /// An open was answered EXISTED.
+    OpenExisted = "open_existed",
+    /// A repeated request id was answered from the record.
+    RequestRepeated = "request_repeated",
+    /// Another node was chosen after a definite refusal.
+    NodeRefused = "node_refused",
+    /// A life found no node.
+    OpenFailed = "open_failed",
+    /// CLOSING was written.
+    CloseStarted = "close_started",
+    /// CLOSED was written.
+    CloseFinished = "close_finished",
+    /// A node reported an end.
+    Ended = "ended",
+    /// A session was lost with its node.
+    SessionLost = "session_lost",
+    /// A node was declared lost.
+    NodeLost = "node_lost",
+    /// A node registered a boot.
+    NodeRegistered = "node_registered",
+    /// A node was fenced off an older owner, or the owner off it.
+    Fenced = "fenced",
+    /// A request was forwarded to an owner.
+    Forwarded = "forwarded",
+    /// A forwarded request was sent again.
+    ForwardRetried = "forward_retried",
+    /// A read was confirmed with the copies.
+    ReadConfirmed = "read_confirmed",
+    /// A tombstone was removed.
+    TombstonePurged = "tombstone_purged",
+    /// New nodes were ordered.
+    NodesOrdered = "nodes_ordered",
+);

@@ -1,0 +1,251 @@
+//! What managers say to each other.
+//!
+//! Every message travels in an [`Envelope`] that names the sender's run and its View. Messages may
+//! be lost, repeated, delayed or reordered; every handler is written for that.
+
+use rota_model::{
+    Epoch, LogPos, ManagerNumber, MemberId, Op, OpResult, PoolName, RequestId, Seq, SessionKey,
+    SessionRecord, SlotId,
+};
+use std::sync::Arc;
+
+/// Name of a document: its slot, then which.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct DocKey {
+    /// The slot; every key on disk and in memory starts with it.
+    pub slot: SlotId,
+    /// Which document of the slot.
+    pub name: DocName,
+}
+
+/// Which document of a slot.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum DocName {
+    /// A session's record.
+    Session(SessionKey),
+    /// A pool's record.
+    Pool(PoolName),
+}
+
+/// A document.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Doc {
+    /// A session's record.
+    Session(SessionRecord),
+    /// A pool's record.
+    Pool(PoolRecord),
+}
+
+/// A pool's record: the one decision that is in flight, so that a new owner does not decide twice.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct PoolRecord {
+    /// The pool.
+    pub pool: PoolName,
+    /// Counts decisions; names of new nodes are made from it.
+    pub decisions: u64,
+    /// Nodes that were ordered last and the wall clock (ms since 1970) at which the order lapses.
+    pub ordered: Vec<rota_model::NodeId>,
+    /// When the order lapses.
+    pub lapses_wall_ms: u64,
+}
+
+/// One write: a document's new content, or its removal.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Write {
+    /// Which document.
+    pub key: DocKey,
+    /// Its content; `None` removes it.
+    pub doc: Option<Arc<Doc>>,
+}
+
+/// An entry of a partition's log: writes that happen together.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Entry {
+    /// Its place.
+    pub at: LogPos,
+    /// Its writes; none in an entry that only opens an epoch.
+    pub writes: Arc<Vec<Write>>,
+    /// The request that caused it, for traces.
+    pub request: Option<RequestId>,
+}
+
+/// A message with its sender.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Envelope {
+    /// The sender's run.
+    pub from: MemberId,
+    /// The run that is meant; a later run of the receiver drops it.
+    pub to: MemberId,
+    /// Epoch of the sender's View. A receiver with an older View reads the config store.
+    pub epoch: Epoch,
+    /// The message.
+    pub message: Message,
+}
+
+/// A message.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Message {
+    /// Entry manager -> owner: carry out a request. Repeated until answered; every [`Op`] may be
+    /// repeated safely.
+    Request {
+        /// The sender's name for it.
+        rid: u64,
+        /// How long the sender waits, from receipt.
+        deadline_ms: u64,
+        /// What to do.
+        op: Box<Op>,
+    },
+    /// Owner -> entry manager.
+    Answer {
+        /// The request's name.
+        rid: u64,
+        /// What it came to.
+        result: Box<OpResult>,
+    },
+    /// Owner -> copies and learners: entries that follow each other, and what is committed.
+    Prepare {
+        /// Partition.
+        part: ManagerNumber,
+        /// Its epoch.
+        pe: Epoch,
+        /// Everything up to here is at the whole ISR.
+        committed: LogPos,
+        /// Position before the first entry.
+        after: LogPos,
+        /// Entries in order.
+        entries: Vec<Entry>,
+    },
+    /// Copy -> owner: everything up to `seq` is on my disk, under exactly this epoch.
+    Ack {
+        /// Partition.
+        part: ManagerNumber,
+        /// Its epoch.
+        pe: Epoch,
+        /// Up to here.
+        seq: Seq,
+    },
+    /// Copy -> owner: I miss entries after `seq`.
+    Missing {
+        /// Partition.
+        part: ManagerNumber,
+        /// Its epoch.
+        pe: Epoch,
+        /// I have up to here.
+        seq: Seq,
+    },
+    /// New owner -> copies: tell me what you have. Asked again until answered.
+    SyncAsk {
+        /// Partition.
+        part: ManagerNumber,
+        /// Its new epoch.
+        pe: Epoch,
+    },
+    /// Copy -> new owner. Also sent unasked when a View with a new epoch arrives.
+    SyncReport {
+        /// Partition.
+        part: ManagerNumber,
+        /// Its new epoch.
+        pe: Epoch,
+        /// My last entry.
+        last: LogPos,
+        /// What I know to be committed.
+        committed: LogPos,
+        /// Documents that I touched above that.
+        touched: Vec<DocKey>,
+    },
+    /// New owner -> copy: the documents in which we may differ. It replaces the copy's
+    /// uncommitted entries as one entry at `at`, and counts as uncommitted until announced.
+    SyncData {
+        /// Partition.
+        part: ManagerNumber,
+        /// Its new epoch.
+        pe: Epoch,
+        /// The new epoch's first position.
+        at: LogPos,
+        /// Contents.
+        writes: Arc<Vec<Write>>,
+    },
+    /// Owner -> copies: am I still the owner of these? Only answers to rounds begun after a
+    /// request arrived count for it.
+    Confirm {
+        /// The sender's name for the round.
+        round: u64,
+        /// Partitions and epochs.
+        parts: Vec<(ManagerNumber, Epoch)>,
+    },
+    /// Copy -> owner: these I know under exactly that epoch.
+    Confirmed {
+        /// The round.
+        round: u64,
+        /// Partitions and epochs that hold.
+        parts: Vec<(ManagerNumber, Epoch)>,
+    },
+    /// Owner -> learner: contents of a range of keys. The first chunk of a `learn` empties the
+    /// learner; a chunk replaces everything between `after` and `through`, except what entries
+    /// after `upto` wrote.
+    SnapshotChunk {
+        /// Partition.
+        part: ManagerNumber,
+        /// Its epoch.
+        pe: Epoch,
+        /// Names this copying.
+        learn: u64,
+        /// Number of the chunk, from 0.
+        chunk: u64,
+        /// The learner's log begins here; Prepares follow from here on.
+        start: LogPos,
+        /// The contents are those after this entry.
+        upto: LogPos,
+        /// Keys after this one (`None`: from the first).
+        after: Option<DocKey>,
+        /// Through this one (`None`: to the last; this is the last chunk).
+        through: Option<DocKey>,
+        /// Contents, in order of key.
+        docs: Vec<(DocKey, Arc<Doc>)>,
+    },
+    /// Learner -> owner.
+    SnapshotAck {
+        /// Partition.
+        part: ManagerNumber,
+        /// Its epoch.
+        pe: Epoch,
+        /// Which copying.
+        learn: u64,
+        /// This chunk and all before it are on my disk.
+        chunk: u64,
+    },
+    /// Between managers that share a partition; tells what is committed where the sender owns.
+    Heartbeat {
+        /// Partition, epoch, committed position.
+        committed: Vec<(ManagerNumber, LogPos)>,
+    },
+    /// Session owner -> pool owner: `waiting` opens found no node with room.
+    NodeWanted {
+        /// The pool.
+        pool: PoolName,
+        /// How many places are missing.
+        waiting: u32,
+    },
+}
+
+impl Message {
+    /// Name, for traces and counters.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Message::Request { .. } => "request",
+            Message::Answer { .. } => "answer",
+            Message::Prepare { .. } => "prepare",
+            Message::Ack { .. } => "ack",
+            Message::Missing { .. } => "missing",
+            Message::SyncAsk { .. } => "sync_ask",
+            Message::SyncReport { .. } => "sync_report",
+            Message::SyncData { .. } => "sync_data",
+            Message::Confirm { .. } => "confirm",
+            Message::Confirmed { .. } => "confirmed",
+            Message::SnapshotChunk { .. } => "snapshot_chunk",
+            Message::SnapshotAck { .. } => "snapshot_ack",
+            Message::Heartbeat { .. } => "heartbeat",
+            Message::NodeWanted { .. } => "node_wanted",
+        }
+    }
+}

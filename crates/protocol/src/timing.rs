@@ -1,0 +1,97 @@
+//! Every time constant of a manager, in one place, and the order that they must keep.
+
+use rota_model::FieldError;
+
+/// Times, in milliseconds.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Timing {
+    /// Between heartbeats to a peer. Low costs messages, high delays suspicion.
+    pub heartbeat_ms: u64,
+    /// Silence after which a peer is suspected. Low: a busy machine is suspected and must rejoin
+    /// (harmless); high: its partitions wait longer.
+    pub suspect_ms: u64,
+    /// Between repetitions of an unanswered message to a peer.
+    pub resend_ms: u64,
+    /// Between repetitions of an unanswered message to a node.
+    pub node_resend_ms: u64,
+    /// How long a Create may wait at a node before it is started.
+    pub create_deadline_ms: u64,
+    /// How long new operations wait for an Up manager that cannot be copied to.
+    pub copy_deadline_ms: u64,
+    /// Between renewals of a node's lease.
+    pub renew_ms: u64,
+    /// Without a renewal for this long, a node ends its programs politely.
+    pub lease_term_ms: u64,
+    /// Without a renewal for this long, a node kills its programs.
+    pub lease_kill_ms: u64,
+    /// Silence after which a node is declared lost.
+    pub node_lost_ms: u64,
+    /// How long a tombstone and the request ids in it are kept.
+    pub tombstone_ms: u64,
+    /// How long ordered nodes may take to register.
+    pub provision_ms: u64,
+    /// Advice to a caller who should come again soon.
+    pub retry_ms: u64,
+}
+
+impl Default for Timing {
+    fn default() -> Self {
+        Self {
+            heartbeat_ms: 200,
+            suspect_ms: 1_000,
+            resend_ms: 100,
+            node_resend_ms: 500,
+            create_deadline_ms: 5_000,
+            copy_deadline_ms: 5_000,
+            renew_ms: 3_000,
+            lease_term_ms: 8_000,
+            lease_kill_ms: 12_000,
+            node_lost_ms: 20_000,
+            tombstone_ms: rota_model::REQUEST_MEMORY_MS,
+            provision_ms: 10_000,
+            retry_ms: 200,
+        }
+    }
+}
+
+impl Timing {
+    /// Every rule of order that does not hold. Empty when all is well.
+    pub fn mistakes(&self) -> Vec<FieldError> {
+        let order = [
+            ("heartbeat_ms", self.heartbeat_ms * 3, "suspect_ms", self.suspect_ms),
+            ("resend_ms", self.resend_ms, "suspect_ms", self.suspect_ms),
+            ("renew_ms", self.renew_ms * 2, "lease_term_ms", self.lease_term_ms),
+            ("lease_term_ms", self.lease_term_ms, "lease_kill_ms", self.lease_kill_ms),
+            ("lease_kill_ms", self.lease_kill_ms, "node_lost_ms", self.node_lost_ms),
+            ("create_deadline_ms", self.create_deadline_ms, "tombstone_ms", self.tombstone_ms),
+            ("node_lost_ms", self.node_lost_ms, "tombstone_ms", self.tombstone_ms),
+        ];
+        let wrong = order.iter().filter(|(_, low, _, high)| *low == 0 || low >= high);
+        wrong
+            .map(|(low_name, low, high_name, high)| {
+                let problem = format!(
+                    "is too long: {low} ms (with its safety factor) must be above 0 and below \
+                     {high_name} ({high} ms)"
+                );
+                FieldError::new(*low_name, problem)
+            })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_default_times_are_in_order() {
+        assert_eq!(Timing::default().mistakes(), vec![]);
+    }
+
+    #[test]
+    fn a_node_that_is_lost_before_its_programs_are_dead_is_refused() {
+        let timing = Timing { node_lost_ms: 11_000, ..Timing::default() };
+        assert_eq!(timing.mistakes().len(), 1);
+        assert!(timing.mistakes()[0].to_string().contains("lease_kill_ms"));
+    }
+}

@@ -1,0 +1,258 @@
+//! The only ways a View changes. Each function gives the next View: epoch one higher, and `pe` of
+//! every partition whose owner, ISR, state or range changed set to it.
+
+use crate::view::{IsrMember, ManagerEntry, Part, PartState, VIEW_FORMAT, View};
+use rota_model::{
+    ClusterName, Epoch, FieldError, Incarnation, ManagerId, ManagerNumber, ManagerStatus, MemberId,
+    Nonce,
+};
+use std::collections::BTreeMap;
+
+/// A manager that wants its number: at its first start, after a restart, or after it was taken out.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Claim {
+    /// The number.
+    pub number: ManagerNumber,
+    /// Its name.
+    pub id: ManagerId,
+    /// Where it serves gRPC.
+    pub grpc: String,
+    /// Where it serves HTTP.
+    pub http: String,
+    /// What its disk remembers: the last incarnation and nonce, and those it meant to take last.
+    /// Empty for an empty disk.
+    pub held: Vec<(Incarnation, Nonce)>,
+    /// Random; tells this claim apart.
+    pub nonce: Nonce,
+    /// Partitions on its disk, with the newest epoch that each saw.
+    pub disk: BTreeMap<ManagerNumber, Epoch>,
+}
+
+/// Why a claim is refused.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum ClaimRefused {
+    /// Nobody reserved that number.
+    #[error("number {0} is not reserved in this ring (reserved: {1})")]
+    NotReserved(ManagerNumber, String),
+    /// It belongs to another manager.
+    #[error("number {number} belongs to manager {id:?} at {grpc}")]
+    Taken {
+        /// The number.
+        number: ManagerNumber,
+        /// Whose it is.
+        id: ManagerId,
+        /// Where that one serves.
+        grpc: String,
+    },
+    /// A manager with that number runs, and this disk is not its disk.
+    #[error(
+        "number {number} is {status} (incarnation {incarnation}) and this data folder does not \
+         hold that incarnation: another manager runs under it, or the folder is an old copy"
+    )]
+    NotThisDisk {
+        /// The number.
+        number: ManagerNumber,
+        /// Its state.
+        status: ManagerStatus,
+        /// Its incarnation.
+        incarnation: Incarnation,
+    },
+}
+
+impl View {
+    /// The first View of a cluster: every number reserved, none started, every copy empty. A copy
+    /// that never ran has acknowledged nothing, so an empty disk is all that it must hold.
+    pub fn found(
+        cluster: ClusterName,
+        m: u32,
+        r: u32,
+        managers_max: u32,
+        numbers: &[(ManagerNumber, ManagerId)],
+    ) -> Result<View, Vec<FieldError>> {
+        check_ring(m, managers_max, numbers)?;
+        let entry = |id: &ManagerId| ManagerEntry {
+            id: id.clone(),
+            grpc: String::new(),
+            http: String::new(),
+            incarnation: Incarnation(0),
+            nonce: Nonce(0),
+            status: ManagerStatus::Joining,
+        };
+        let epoch = Epoch(1);
+        let managers: BTreeMap<_, _> = numbers.iter().map(|(n, id)| (*n, entry(id))).collect();
+        let mut view = View {
+            format: VIEW_FORMAT,
+            cluster,
+            epoch,
+            m,
+            r,
+            managers_max,
+            managers,
+            parts: BTreeMap::new(),
+        };
+        for (n, _) in numbers {
+            let isr = view.ring_from(*n).take(r as usize + 1);
+            let isr = isr.map(|number| IsrMember { number, since: epoch }).collect();
+            let state = PartState::Active;
+            view.parts.insert(*n, Part { pe: epoch, owner: *n, isr, base_pe: epoch, state });
+        }
+        Ok(view)
+    }
+
+    /// A manager takes its number with the next incarnation. It leaves every ISR that has another
+    /// member (its disk may lack what the others committed meanwhile); where it is the only
+    /// member, its disk must be new enough, else the partition is to be recovered.
+    pub fn claimed(&self, claim: &Claim) -> Result<View, ClaimRefused> {
+        let entry = self.check_claim(claim)?.clone();
+        let first_run = entry.incarnation == Incarnation(0);
+        let mut next = self.clone();
+        next.epoch = self.epoch.next();
+        for (n, part) in &mut next.parts {
+            if !part.has(claim.number) || first_run {
+                continue;
+            }
+            part.pe = next.epoch;
+            if part.isr.len() > 1 {
+                part.isr.retain(|it| it.number != claim.number);
+                part.owner = first_in_ring(&next.managers, *n, &part.isr);
+            } else {
+                let since = part.isr.first().map_or(Epoch(0), |it| it.since);
+                let on_disk = claim.disk.get(n).is_some_and(|pe| *pe >= since);
+                part.isr = vec![IsrMember { number: claim.number, since: next.epoch }];
+                part.base_pe = next.epoch;
+                if !on_disk {
+                    part.state = PartState::Recovering;
+                }
+            }
+        }
+        let taken = ManagerEntry {
+            id: claim.id.clone(),
+            grpc: claim.grpc.clone(),
+            http: claim.http.clone(),
+            incarnation: entry.incarnation.next(),
+            nonce: claim.nonce,
+            status: ManagerStatus::Active,
+        };
+        next.managers.insert(claim.number, taken);
+        Ok(next)
+    }
+
+    fn check_claim(&self, claim: &Claim) -> Result<&ManagerEntry, ClaimRefused> {
+        let Some(entry) = self.managers.get(&claim.number) else {
+            let list: Vec<String> = self.managers.keys().map(ToString::to_string).collect();
+            return Err(ClaimRefused::NotReserved(claim.number, list.join(", ")));
+        };
+        if entry.id != claim.id {
+            return Err(ClaimRefused::Taken {
+                number: claim.number,
+                id: entry.id.clone(),
+                grpc: entry.grpc.clone(),
+            });
+        }
+        let held = claim.held.contains(&(entry.incarnation, entry.nonce));
+        let empty_may_take = claim.held.is_empty()
+            && matches!(entry.status, ManagerStatus::Joining | ManagerStatus::Down);
+        if !held && !empty_may_take {
+            return Err(ClaimRefused::NotThisDisk {
+                number: claim.number,
+                status: entry.status,
+                incarnation: entry.incarnation,
+            });
+        }
+        Ok(entry)
+    }
+
+    /// Takes suspects out: DOWN, and out of every ISR in which they are not the last. `None` when
+    /// none of them is Up under that incarnation any more.
+    pub fn without(&self, suspects: &[MemberId]) -> Option<View> {
+        let mut next = self.clone();
+        next.epoch = self.epoch.next();
+        let mut any = false;
+        for suspect in suspects {
+            let Some(entry) = next.managers.get_mut(&suspect.number) else { continue };
+            let runs = matches!(entry.status, ManagerStatus::Active | ManagerStatus::Joining);
+            if !runs || entry.incarnation != suspect.incarnation {
+                continue;
+            }
+            any = true;
+            entry.status = ManagerStatus::Down;
+            for (n, part) in &mut next.parts {
+                if part.isr.len() > 1 && part.has(suspect.number) {
+                    part.isr.retain(|it| it.number != suspect.number);
+                    part.owner = first_in_ring(&next.managers, *n, &part.isr);
+                    part.pe = next.epoch;
+                }
+            }
+        }
+        any.then_some(next)
+    }
+
+    /// Adds caught-up members to a partition's ISR and settles it: the first member in ring order
+    /// owns; members outside the wanted group go while more than r+1 are left. `None` when nothing
+    /// changes or a newcomer is not Up under that incarnation.
+    pub fn with_members(&self, n: ManagerNumber, newcomers: &[MemberId]) -> Option<View> {
+        let wanted = self.wanted(n);
+        let mut next = self.clone();
+        next.epoch = self.epoch.next();
+        let part = next.parts.get_mut(&n)?;
+        for newcomer in newcomers {
+            if !self.is_up(newcomer.number) || self.member(newcomer.number) != Some(*newcomer) {
+                return None;
+            }
+            if !part.has(newcomer.number) {
+                part.isr.push(IsrMember { number: newcomer.number, since: next.epoch });
+            }
+        }
+        let keep = self.r as usize + 1;
+        let order: Vec<ManagerNumber> = self.ring_from(n).collect();
+        for far in order.iter().rev().filter(|it| !wanted.contains(it)) {
+            if part.isr.len() > keep {
+                part.isr.retain(|it| it.number != *far);
+            }
+        }
+        part.owner = first_in_ring(&next.managers, n, &part.isr);
+        part.pe = next.epoch;
+        let before = self.parts.get(&n)?;
+        (part.isr != before.isr || part.owner != before.owner).then_some(next)
+    }
+}
+
+fn first_in_ring(
+    managers: &BTreeMap<ManagerNumber, ManagerEntry>,
+    n: ManagerNumber,
+    isr: &[IsrMember],
+) -> ManagerNumber {
+    let mut order = crate::place::ring_from(managers, n);
+    order.find(|number| isr.iter().any(|it| it.number == *number)).unwrap_or(n)
+}
+
+fn check_ring(
+    m: u32,
+    managers_max: u32,
+    numbers: &[(ManagerNumber, ManagerId)],
+) -> Result<(), Vec<FieldError>> {
+    let mut mistakes = Vec::new();
+    if m == 0 || m > 65_536 {
+        mistakes.push(FieldError::new("m", format!("is {m}; it must lie in [1, 65536]")));
+    }
+    if numbers.is_empty() {
+        mistakes.push(FieldError::new("numbers", "must name at least one manager"));
+    }
+    if numbers.len() > managers_max as usize {
+        let count = numbers.len();
+        let text = format!("are {count}; the limit is {managers_max}");
+        mistakes.push(FieldError::new("numbers", text));
+    }
+    for (index, (n, id)) in numbers.iter().enumerate() {
+        if n.0 >= m {
+            mistakes.push(FieldError::new("numbers", format!("has {n}, outside [0, {m})")));
+        }
+        if numbers.iter().take(index).any(|(other, _)| other == n) {
+            mistakes.push(FieldError::new("numbers", format!("has {n} twice")));
+        }
+        if numbers.iter().take(index).any(|(_, other)| other == id) {
+            mistakes.push(FieldError::new("numbers", format!("has manager {id:?} twice")));
+        }
+    }
+    if mistakes.is_empty() { Ok(()) } else { Err(mistakes) }
+}

@@ -1,0 +1,95 @@
+//! Everything that the config store holds, and a compare-and-set on it.
+
+use crate::view::View;
+use rota_model::{BootId, ClassName, Epoch, NodeId, NodeState, PoolName};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A node in the registry.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub struct NodeReg {
+    /// The node.
+    pub node: NodeId,
+    /// Its newest boot. A higher revision with another boot means that nothing of the earlier
+    /// boot runs any more.
+    pub boot: BootId,
+    /// Where managers reach it, `host:port`.
+    pub address: String,
+    /// Its pool.
+    pub pool: PoolName,
+    /// How many places it has.
+    pub places: u32,
+    /// What it can run.
+    pub classes: Vec<ClassName>,
+    /// State; LOST and REMOVED are verdicts about `boot`.
+    pub state: NodeState,
+    /// Grows by one with each write; the first is 1.
+    pub revision: u64,
+}
+
+/// All of the config store at one moment.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ConfigState {
+    /// Grows with every write of any key.
+    pub index: u64,
+    /// The View; `None` before the cluster was founded.
+    pub view: Option<Arc<View>>,
+    /// The node registry.
+    pub nodes: BTreeMap<NodeId, NodeReg>,
+}
+
+impl ConfigState {
+    /// The View's epoch; 0 when there is none.
+    pub fn epoch(&self) -> Epoch {
+        self.view.as_ref().map_or(Epoch(0), |view| view.epoch)
+    }
+}
+
+/// A write of a node's entry.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub struct NodeChange {
+    /// The revision that must stand there; 0 for none. `to.revision` is one more.
+    pub expect_revision: u64,
+    /// The new entry.
+    pub to: NodeReg,
+}
+
+/// A compare-and-set. Everything that is given is checked and written as one.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub struct Change {
+    /// The epoch that the View must have; 0 for none; `None` does not look at the View.
+    pub expect_epoch: Option<Epoch>,
+    /// The next View, of epoch `expect_epoch + 1`.
+    pub view: Option<View>,
+    /// A node's entry.
+    pub node: Option<NodeChange>,
+}
+
+impl Change {
+    /// Replaces the View that `next` was made from.
+    pub fn view(next: View) -> Self {
+        Self { expect_epoch: Some(Epoch(next.epoch.0 - 1)), view: Some(next), node: None }
+    }
+
+    /// Applies to a state, as every config store does it. Gives the new state, or `None` when an
+    /// expectation does not hold.
+    pub fn apply(&self, state: &ConfigState) -> Option<ConfigState> {
+        if self.expect_epoch.is_some_and(|expected| expected != state.epoch()) {
+            return None;
+        }
+        let mut next = state.clone();
+        next.index += 1;
+        if let Some(view) = &self.view {
+            next.view = Some(Arc::new(view.clone()));
+        }
+        if let Some(change) = &self.node {
+            let revision = state.nodes.get(&change.to.node).map_or(0, |it| it.revision);
+            if revision != change.expect_revision {
+                return None;
+            }
+            next.nodes.insert(change.to.node.clone(), change.to.clone());
+        }
+        Some(next)
+    }
+}

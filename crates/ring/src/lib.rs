@@ -1,0 +1,26 @@
+//! Where things live: slots, homes, successors, the View and its changes. Pure.
+//!
+//! ```text
+//!        slot = xxh3_64(placement key) % m
+//!   0 ──────────── 300 ─────────── 700 ──────────── 1000 ── m-1 ─┐
+//!   └ (1000, 300]  ┘  (300, 700]    ┘  (700, 1000]    ┘  ────────┘  wraps to 300
+//! ```
+//!
+//! A manager's reserved number ends a *partition*: the slots after the previous number, up to and
+//! including its own. The first reserved number at or after a slot is the slot's *home*; who owns
+//! the partition at this moment is what the [`View`] says, and routing uses the View only.
+//!
+//! * [`place`]: hashing and the arithmetic of the ring.
+//! * [`view`]: the View, one value under one key of the config store.
+//! * [`change`]: the only ways a View changes, each a pure function to the next View.
+//! * [`config`]: everything in the config store, and a compare-and-set on it.
+
+pub mod change;
+pub mod config;
+pub mod place;
+pub mod view;
+
+pub use change::{Claim, ClaimRefused};
+pub use config::{Change, ConfigState, NodeChange, NodeReg};
+pub use place::{slot_of_node, slot_of_pool, slot_of_session};
+pub use view::{IsrMember, ManagerEntry, Part, PartState, View, ViewError};

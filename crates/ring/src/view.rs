@@ -1,0 +1,205 @@
+//! The View: who is in the ring, and who owns and copies each partition.
+
+use crate::place;
+use rota_model::{
+    ClusterName, Epoch, Incarnation, ManagerId, ManagerNumber, ManagerStatus, MemberId, Nonce,
+    SlotId, node_msg::SlotRange,
+};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Format of the View as it stands in the config store.
+pub const VIEW_FORMAT: u32 = 1;
+
+/// What the config store holds under the View's key. The epoch is inside the value, so that two
+/// Views never compare equal. It changes only by the functions of [`crate::change`].
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub struct View {
+    /// [`VIEW_FORMAT`].
+    pub format: u32,
+    /// Name of the cluster.
+    pub cluster: ClusterName,
+    /// Number of this View.
+    pub epoch: Epoch,
+    /// Slots of the ring.
+    pub m: u32,
+    /// Successors that hold copies.
+    pub r: u32,
+    /// Most managers.
+    pub managers_max: u32,
+    /// Reserved numbers.
+    pub managers: BTreeMap<ManagerNumber, ManagerEntry>,
+    /// Partitions, by the reserved number that ends them.
+    pub parts: BTreeMap<ManagerNumber, Part>,
+}
+
+/// A reserved number.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub struct ManagerEntry {
+    /// The manager's own name.
+    pub id: ManagerId,
+    /// Where it serves gRPC, `host:port`.
+    pub grpc: String,
+    /// Where it serves HTTP, `host:port`.
+    pub http: String,
+    /// Its newest run; 0 before the first.
+    pub incarnation: Incarnation,
+    /// Tells two claims to that incarnation apart.
+    pub nonce: Nonce,
+    /// State.
+    pub status: ManagerStatus,
+}
+
+impl ManagerEntry {
+    /// Whether it counts when copies are wanted.
+    pub fn is_up(&self) -> bool {
+        self.status == ManagerStatus::Active
+    }
+}
+
+/// A member of a partition's ISR: a manager that certainly holds every committed write.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub struct IsrMember {
+    /// The manager.
+    pub number: ManagerNumber,
+    /// Epoch of the change that put it in, or of its last take-over from its own disk.
+    pub since: Epoch,
+}
+
+/// Whether a partition serves from its copies or must be found again.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub enum PartState {
+    /// The ISR holds every committed write.
+    Active,
+    /// The last copy is gone or too old: nobody is answered.
+    Recovering,
+}
+
+/// A partition's entry in the View.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub struct Part {
+    /// Epoch of the change that last touched owner, ISR, state or range.
+    pub pe: Epoch,
+    /// Who decides.
+    pub owner: ManagerNumber,
+    /// Who holds every committed write; in order of joining.
+    pub isr: Vec<IsrMember>,
+    /// Epoch of the last take-over from a lone disk, or of the last recovery.
+    pub base_pe: Epoch,
+    /// State.
+    pub state: PartState,
+}
+
+impl Part {
+    /// Whether `number` is in the ISR.
+    pub fn has(&self, number: ManagerNumber) -> bool {
+        self.isr.iter().any(|it| it.number == number)
+    }
+
+    /// Whether `number` is the only copy.
+    pub fn is_lone(&self, number: ManagerNumber) -> bool {
+        self.isr.len() == 1 && self.has(number)
+    }
+}
+
+/// What is wrong with a View that was read.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum ViewError {
+    /// Written by another version.
+    #[error("the View has format {0}; this build reads format {VIEW_FORMAT}")]
+    Format(u32),
+    /// A rule of the View does not hold.
+    #[error("the View is broken: {0}")]
+    Broken(String),
+}
+
+impl View {
+    /// The member that `number` is at this epoch.
+    pub fn member(&self, number: ManagerNumber) -> Option<MemberId> {
+        let entry = self.managers.get(&number)?;
+        Some(MemberId { number, incarnation: entry.incarnation })
+    }
+
+    /// Whether that very run of a manager is Up.
+    pub fn is_up(&self, number: ManagerNumber) -> bool {
+        self.managers.get(&number).is_some_and(ManagerEntry::is_up)
+    }
+
+    /// How many managers are Up.
+    pub fn up_count(&self) -> usize {
+        self.managers.values().filter(|it| it.is_up()).count()
+    }
+
+    /// The partition that holds a slot: its home by arithmetic.
+    pub fn home(&self, slot: SlotId) -> ManagerNumber {
+        place::home(&self.parts, slot).unwrap_or_default()
+    }
+
+    /// The partition that holds a slot, and its entry.
+    pub fn part_of(&self, slot: SlotId) -> (ManagerNumber, &Part) {
+        let number = self.home(slot);
+        (number, self.parts.get(&number).expect("a View has at least one partition"))
+    }
+
+    /// Who owns a slot now.
+    pub fn owner_of(&self, slot: SlotId) -> ManagerNumber {
+        self.part_of(slot).1.owner
+    }
+
+    /// The slots of partition `n`.
+    pub fn range(&self, n: ManagerNumber) -> SlotRange {
+        place::range(&self.parts, n, self.m)
+    }
+
+    /// All reserved numbers in ring order from `n`.
+    pub fn ring_from(&self, n: ManagerNumber) -> impl Iterator<Item = ManagerNumber> {
+        place::ring_from(&self.managers, n)
+    }
+
+    /// The r successors of `n`: fewer when the ring is smaller.
+    pub fn successors(&self, n: ManagerNumber) -> Vec<ManagerNumber> {
+        self.ring_from(n).filter(|it| *it != n).take(self.r as usize).collect()
+    }
+
+    /// Who should hold partition `n`: the first r+1 Up managers at or after it.
+    pub fn wanted(&self, n: ManagerNumber) -> Vec<ManagerNumber> {
+        self.ring_from(n).filter(|it| self.is_up(*it)).take(self.r as usize + 1).collect()
+    }
+
+    /// How many copies a new operation needs while all Up managers can be copied to.
+    pub fn copies_needed(&self) -> usize {
+        (self.r as usize + 1).min(self.up_count())
+    }
+
+    /// Checks what every View must satisfy. A View from outside is refused when this fails.
+    pub fn check(&self) -> Result<(), ViewError> {
+        if self.format != VIEW_FORMAT {
+            return Err(ViewError::Format(self.format));
+        }
+        let broken = |text: String| Err(ViewError::Broken(text));
+        if self.m == 0 || self.parts.is_empty() {
+            return broken("it has no slots or no partitions".into());
+        }
+        if self.managers.len() > self.managers_max as usize {
+            return broken(format!("it has more than {} managers", self.managers_max));
+        }
+        for (n, part) in &self.parts {
+            if n.0 >= self.m {
+                return broken(format!("partition {n} lies outside [0, {})", self.m));
+            }
+            if part.pe > self.epoch || part.base_pe > part.pe {
+                return broken(format!("partition {n} is newer than its View"));
+            }
+            if !part.has(part.owner) {
+                return broken(format!("owner {} of partition {n} is no copy", part.owner));
+            }
+            for member in &part.isr {
+                let twice = part.isr.iter().filter(|it| it.number == member.number).count() > 1;
+                if twice || !self.managers.contains_key(&member.number) {
+                    return broken(format!("copy {} of partition {n}", member.number));
+                }
+            }
+        }
+        Ok(())
+    }
+}
