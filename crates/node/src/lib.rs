@@ -1,1 +1,40 @@
-//! .
+//! What a node decides, and nothing else: no clock, no process, no file, no socket.
+//!
+//! ```text
+//!                Input                                Effect
+//!  managers ── Call ─────────▶ ┌──────────────┐ ── Answer ───────▶ managers
+//!           ── Registered ───▶ │              │ ── Renew ────────▶ (all of them)
+//!           ── Renewed ──────▶ │  Node        │ ── Report ───────▶ (any of them)
+//!           ── ReportsAcked ─▶ │   handle,    │
+//!   runtime ── Started ──────▶ │   then flush │ ── Start ────────▶ runtime: keepers with
+//!           ── Ready ────────▶ │              │ ── Stop ─────────▶ programs, and machines
+//!           ── MachineState ─▶ │              │ ── Lease ────────▶ (keepers' deadlines)
+//!           ── Ended ────────▶ │              │
+//!           ── Stopped ──────▶ │              │ ── BootAnew ─────▶ driver: a new Node with
+//!     clock ── Tick ─────────▶ └──────────────┘ ── Left             a new boot id; or exit
+//! ```
+//!
+//! The driver gives inputs to [`Node::handle`] and then carries out, in order, what
+//! [`Node::flush`] returns. It gives a [`NodeInput::Tick`] no later than [`Node::wake_at`].
+//!
+//! What a node promises its managers:
+//!
+//! * it never runs a token twice, and never runs a dead one;
+//! * it never runs two tokens of one session id at a time;
+//! * it never obeys a partition epoch below the highest that it has seen for those slots;
+//! * a definite answer stays: "full" and "destroyed" are remembered, whatever arrives later;
+//! * "ended" and "destroyed" are said only when nothing of the session runs any more;
+//! * without a renewed lease it ends everything, before the managers may believe it lost.
+//!
+//! Beside the decisions stand two values that a node's runtime uses: [`class`] (what a session
+//! runs, read from TOML text) and [`machine`] (a running state machine).
+
+pub mod class;
+pub mod config;
+pub mod io;
+pub mod machine;
+mod node;
+
+pub use config::{NodeBounds, NodeConfig, NodeTiming};
+pub use io::{NodeEffect, NodeInput, ReportId, StopHow};
+pub use node::{LeaseState, LiveSession, Node, Phase};

@@ -1,0 +1,287 @@
+//! From a class's templates and a session's values to an argument list. Never a shell string.
+
+use super::{Class, ProgramClass};
+use rota_model::{Attributes, SessionKey};
+use std::collections::BTreeMap;
+
+/// One argument or variable, with placeholders.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Template {
+    pieces: Vec<Piece>,
+}
+
+/// A part of a [`Template`].
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Piece {
+    /// As it stands.
+    Text(String),
+    /// `{session}`: the session's id.
+    Session,
+    /// `{namespace}`: the session's namespace.
+    Namespace,
+    /// `{port}`: the free port that the node gives out.
+    Port,
+    /// `{folder}`: the session's working folder.
+    Folder,
+    /// `{attr.NAME}`: an attribute.
+    Attribute(String),
+}
+
+/// What the placeholders stand for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Values<'a> {
+    /// Which session.
+    pub key: &'a SessionKey,
+    /// The port given out (any, when the class wants none).
+    pub port: u16,
+    /// The session's working folder, absolute.
+    pub folder: &'a str,
+    /// The attributes that the open gave.
+    pub attributes: &'a Attributes,
+}
+
+/// What is to be run.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct CommandLine {
+    /// Program and arguments; never empty.
+    pub argv: Vec<String>,
+    /// Variables to set.
+    pub env: BTreeMap<String, String>,
+}
+
+/// Why a session cannot be started with these attributes.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, thiserror::Error)]
+pub enum StartError {
+    /// Neither the open nor the class gives it.
+    #[error("attribute {name:?} is missing: class {class:?} uses it in {place} and has no default")]
+    MissingAttribute {
+        /// The attribute.
+        name: String,
+        /// The class.
+        class: String,
+        /// Where it is used: `argv[2]`, `env.HOME`.
+        place: String,
+    },
+    /// No argument or variable can hold a NUL byte.
+    #[error("{place} of class {class:?} would hold a NUL byte, which no program can be given")]
+    NulByte {
+        /// The class.
+        class: String,
+        /// Where.
+        place: String,
+    },
+}
+
+impl Template {
+    /// Reads `text`; the error says what is wrong with it.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let mut pieces = Vec::new();
+        let mut plain = String::new();
+        let mut rest = text;
+        while let Some(at) = rest.find(['{', '}']) {
+            plain.push_str(&rest[..at]);
+            let brace = &rest[at..=at];
+            rest = &rest[at + 1..];
+            if let Some(after) = rest.strip_prefix(brace) {
+                plain.push_str(brace);
+                rest = after;
+                continue;
+            }
+            if brace == "}" {
+                return Err("has a } without a { before it; write }} for a brace".into());
+            }
+            let Some(end) = rest.find('}') else {
+                return Err("has a { without a } after it; write {{ for a brace".into());
+            };
+            if !plain.is_empty() {
+                pieces.push(Piece::Text(std::mem::take(&mut plain)));
+            }
+            pieces.push(Piece::parse(&rest[..end])?);
+            rest = &rest[end + 1..];
+        }
+        plain.push_str(rest);
+        if !plain.is_empty() {
+            pieces.push(Piece::Text(plain));
+        }
+        Ok(Self { pieces })
+    }
+
+    /// Whether it holds that piece.
+    pub fn mentions(&self, piece: &Piece) -> bool {
+        self.pieces.contains(piece)
+    }
+
+    /// Whether it holds any attribute.
+    pub fn mentions_attributes(&self) -> bool {
+        self.pieces
+            .iter()
+            .any(|it| matches!(it, Piece::Attribute(_)))
+    }
+
+    /// Whether it is an empty text.
+    pub fn is_empty(&self) -> bool {
+        self.pieces.is_empty()
+    }
+
+    fn fill(&self, class: &Class, values: &Values<'_>, place: &str) -> Result<String, StartError> {
+        let mut text = String::new();
+        for piece in &self.pieces {
+            match piece {
+                Piece::Text(plain) => text.push_str(plain),
+                Piece::Session => text.push_str(values.key.id.as_str()),
+                Piece::Namespace => text.push_str(values.key.namespace.as_str()),
+                Piece::Port => text.push_str(&values.port.to_string()),
+                Piece::Folder => text.push_str(values.folder),
+                Piece::Attribute(name) => {
+                    let given = values
+                        .attributes
+                        .get(name)
+                        .or_else(|| class.attributes.get(name));
+                    text.push_str(given.ok_or_else(|| StartError::MissingAttribute {
+                        name: name.clone(),
+                        class: class.name.to_string(),
+                        place: place.to_owned(),
+                    })?);
+                }
+            }
+        }
+        if text.contains('\0') {
+            let class = class.name.to_string();
+            return Err(StartError::NulByte {
+                class,
+                place: place.to_owned(),
+            });
+        }
+        Ok(text)
+    }
+}
+
+impl Piece {
+    fn parse(name: &str) -> Result<Self, String> {
+        match name {
+            "session" => Ok(Piece::Session),
+            "namespace" => Ok(Piece::Namespace),
+            "port" => Ok(Piece::Port),
+            "folder" => Ok(Piece::Folder),
+            other => match other.strip_prefix("attr.") {
+                Some(attribute) if !attribute.is_empty() => {
+                    Ok(Piece::Attribute(attribute.to_owned()))
+                }
+                Some(_) | None => Err(format!(
+                    "has an unknown placeholder {{{other}}}; known are {{session}}, \
+                     {{namespace}}, {{port}}, {{folder}} and {{attr.NAME}}; write {{{{ for a brace"
+                )),
+            },
+        }
+    }
+}
+
+impl ProgramClass {
+    /// What to run for a session. `class` is the class that this program stands in.
+    pub fn command(&self, class: &Class, values: &Values<'_>) -> Result<CommandLine, StartError> {
+        let mut argv = Vec::with_capacity(self.argv.len());
+        for (index, template) in self.argv.iter().enumerate() {
+            argv.push(template.fill(class, values, &format!("argv[{index}]"))?);
+        }
+        let mut env = BTreeMap::new();
+        for (name, template) in &self.env {
+            env.insert(
+                name.clone(),
+                template.fill(class, values, &format!("env.{name}"))?,
+            );
+        }
+        Ok(CommandLine { argv, env })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rota_model::{Namespace, SessionId};
+
+    fn class(argv: &[&str]) -> Class {
+        let list: Vec<String> = argv.iter().map(|it| format!("{it:?}")).collect();
+        let text = format!(
+            "name = \"c\"\nkind = \"program\"\nargv = [{}]\nready = {{ line = \"up\" }}\n\
+             attributes = {{ colour = \"red\" }}\nenv = {{ WHERE = \"{{folder}}/x\" }}",
+            list.join(",")
+        );
+        Class::parse("c.toml", &text).unwrap()
+    }
+
+    fn run(argv: &[&str], attributes: &[(&str, &str)]) -> Result<CommandLine, StartError> {
+        let class = class(argv);
+        let super::super::ClassKind::Program(program) = &class.kind else {
+            panic!("a program")
+        };
+        let key = SessionKey::new(
+            Namespace::default_space(),
+            SessionId::parse("a b\"; rm -rf $HOME '").unwrap(),
+        );
+        let attributes = attributes
+            .iter()
+            .map(|(name, value)| ((*name).into(), (*value).into()))
+            .collect();
+        let values = Values {
+            key: &key,
+            port: 4711,
+            folder: "/tmp/s 1",
+            attributes: &attributes,
+        };
+        program.command(&class, &values)
+    }
+
+    #[test]
+    fn a_value_with_spaces_and_quotes_stays_one_argument() {
+        let line = run(&["echo", "{session}", "-p{port}"], &[]).unwrap();
+        assert_eq!(line.argv, ["echo", "a b\"; rm -rf $HOME '", "-p4711"]);
+        assert_eq!(line.env["WHERE"], "/tmp/s 1/x");
+    }
+
+    #[test]
+    fn an_attribute_of_the_open_wins_over_the_default_of_the_class() {
+        let argv = ["p", "{attr.colour}", "{namespace}"];
+        assert_eq!(run(&argv, &[]).unwrap().argv, ["p", "red", "default"]);
+        assert_eq!(
+            run(&argv, &[("colour", "sea green")]).unwrap().argv[1],
+            "sea green"
+        );
+    }
+
+    #[test]
+    fn a_missing_attribute_is_named_with_its_place() {
+        let error = run(&["p", "--size={attr.size}"], &[]).unwrap_err();
+        let text = error.to_string();
+        assert!(
+            text.contains("\"size\"") && text.contains("argv[1]"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn a_value_that_looks_like_a_placeholder_is_not_filled_again() {
+        let line = run(&["p", "{attr.colour}"], &[("colour", "{port} {{")]).unwrap();
+        assert_eq!(line.argv[1], "{port} {{");
+    }
+
+    #[test]
+    fn a_nul_byte_in_a_value_is_refused() {
+        let error = run(&["p", "{attr.colour}"], &[("colour", "a\0b")]).unwrap_err();
+        assert!(matches!(error, StartError::NulByte { .. }));
+    }
+
+    #[test]
+    fn doubled_braces_are_braces() {
+        let line = run(&["p", "{{}}{{{port}}}"], &[]).unwrap();
+        assert_eq!(line.argv[1], "{}{4711}");
+    }
+
+    #[test]
+    fn broken_templates_are_refused() {
+        for wrong in [
+            "{", "}", "{}", "{attr.}", "{attr}", "{Port}", "a{port", "port}",
+        ] {
+            assert!(Template::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+}

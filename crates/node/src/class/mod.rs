@@ -1,0 +1,182 @@
+//! Classes: what a session can run. A class stands in a TOML file; reading the file is the
+//! caller's work, the text is checked here.
+//!
+//! ```toml
+//! name = "door"                        # all kinds
+//! kind = "machine"                     # or "program"
+//! pool = "default"                     # optional
+//! attributes = { colour = "green" }    # optional: values for attributes that an open leaves out
+//!
+//! # kind = "machine"
+//! states = ["open", "shut", "gone"]
+//! initial = "shut"
+//! final = ["gone"]                     # optional: reaching one ends the session
+//! events = ["push", "pull", "burn"]
+//! transitions = [
+//!     { from = "shut", event = "push", to = "open" },
+//!     { from = "open", event = "pull", to = "shut" },
+//!     { from = ["open", "shut"], event = "burn", to = "gone" },
+//! ]
+//! report_states = true                 # optional; false: managers are not told its state
+//!
+//! # kind = "program"
+//! argv = ["serve", "--port={port}", "--name", "{attr.colour}"]   # never a shell
+//! env = { HOME = "{folder}" }          # optional
+//! ready = { port = true }              # optional; or { line = "text in a line of output" }
+//! start_timeout = "10s"                # optional: 100ms to 10m
+//! grace = "5s"                         # optional: 0s to 5m between TERM and KILL
+//! ```
+//!
+//! `argv` and the values of `env` may hold `{session}`, `{namespace}`, `{port}`, `{folder}` and
+//! `{attr.NAME}`; `{{` and `}}` are braces. A value becomes part of one argument, whatever
+//! characters it has.
+
+mod command;
+mod parse;
+mod program;
+mod source;
+
+pub use command::{CommandLine, Piece, StartError, Template, Values};
+pub use parse::parse_classes;
+pub use source::ClassMistake;
+
+use rota_model::{Attributes, ClassName, PoolName};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// What a session runs.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Class {
+    /// Its name, as clients give it.
+    pub name: ClassName,
+    /// Where its sessions run unless the open says otherwise.
+    pub pool: Option<PoolName>,
+    /// Values of attributes that an open leaves out.
+    pub attributes: Attributes,
+    /// Machine or program.
+    pub kind: ClassKind,
+}
+
+/// The two kinds of class.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum ClassKind {
+    /// A state machine inside the node's process.
+    Machine(Arc<MachineClass>),
+    /// A process of its own.
+    Program(Arc<ProgramClass>),
+}
+
+impl Class {
+    /// Checks the text of one class file. `file` is named in each mistake; all are listed.
+    pub fn parse(file: &str, text: &str) -> Result<Self, Vec<ClassMistake>> {
+        parse::parse_class(file, text)
+    }
+
+    /// The attributes of a session: those of its open, and the class's own for the rest.
+    pub fn attributes_with(&self, given: &Attributes) -> Attributes {
+        let mut all = self.attributes.clone();
+        all.extend(
+            given
+                .iter()
+                .map(|(name, value)| (name.clone(), value.clone())),
+        );
+        all
+    }
+}
+
+/// A state machine's states, events and transitions.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct MachineClass {
+    /// Names of the states.
+    pub(crate) states: Vec<String>,
+    /// Index of the first state.
+    pub(crate) initial: usize,
+    /// Per state, whether it ends the session.
+    pub(crate) finals: Vec<bool>,
+    /// Names of the events.
+    pub(crate) events: Vec<String>,
+    /// From (state, event) to state, as indices.
+    pub(crate) transitions: BTreeMap<(usize, usize), usize>,
+    /// Whether managers are told of each new state, so that Get shows it.
+    pub(crate) report_states: bool,
+}
+
+impl MachineClass {
+    /// Names of the states, in order of the file.
+    pub fn states(&self) -> &[String] {
+        &self.states
+    }
+
+    /// Names of the events, in order of the file.
+    pub fn events(&self) -> &[String] {
+        &self.events
+    }
+
+    /// The state that a machine starts in.
+    pub fn initial(&self) -> &str {
+        self.state_name(self.initial)
+    }
+
+    /// Whether managers are told of each state (the first one too), so that Get shows it. Each
+    /// costs a replicated write; a class for load does without.
+    pub fn report_states(&self) -> bool {
+        self.report_states
+    }
+
+    pub(crate) fn state_name(&self, state: usize) -> &str {
+        &self.states[state]
+    }
+
+    pub(crate) fn is_final(&self, state: usize) -> bool {
+        self.finals[state]
+    }
+
+    pub(crate) fn event_index(&self, event: &str) -> Option<usize> {
+        self.events.iter().position(|it| it == event)
+    }
+
+    pub(crate) fn next(&self, state: usize, event: usize) -> Option<usize> {
+        self.transitions.get(&(state, event)).copied()
+    }
+
+    pub(crate) fn events_from(&self, state: usize) -> Vec<String> {
+        let leading = self.transitions.range((state, 0)..=(state, usize::MAX));
+        leading
+            .map(|((_, event), _)| self.events[*event].clone())
+            .collect()
+    }
+}
+
+/// How a program is started, known to be ready, and stopped.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct ProgramClass {
+    /// Program and arguments. The first holds no attributes.
+    pub argv: Vec<Template>,
+    /// Variables beside those of the node's own environment.
+    pub env: BTreeMap<String, Template>,
+    /// When it counts as ready.
+    pub ready: ReadyWhen,
+    /// How long it may take to get ready before it is killed.
+    pub start_timeout_ms: u64,
+    /// Between TERM and KILL.
+    pub grace_ms: u64,
+}
+
+/// When a program counts as ready.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum ReadyWhen {
+    /// Its port takes connections.
+    Port,
+    /// It printed a line that contains this text (standard output or standard error).
+    Line(String),
+}
+
+impl ProgramClass {
+    /// Whether it is given a port.
+    pub fn wants_port(&self) -> bool {
+        self.argv
+            .iter()
+            .chain(self.env.values())
+            .any(|it| it.mentions(&Piece::Port))
+    }
+}

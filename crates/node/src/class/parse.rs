@@ -1,0 +1,311 @@
+//! Class files: the common part and machines.
+
+use super::source::{ClassMistake, Fields, Mistakes, text_of};
+use super::{Class, ClassKind, MachineClass, program};
+use rota_model::{ATTRIBUTES_BYTES_MAX, ClassName, NAME_BYTES_MAX, PoolName};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use toml::Value;
+
+/// Most states of a machine, and most events.
+pub(super) const STATES_MAX: usize = 1_000;
+
+const COMMON_FIELDS: [&str; 4] = ["name", "kind", "pool", "attributes"];
+const MACHINE_FIELDS: [&str; 6] = [
+    "states",
+    "initial",
+    "final",
+    "events",
+    "transitions",
+    "report_states",
+];
+
+/// Checks the texts of several class files, each with its name. All mistakes of all files are
+/// listed; two files with one class are a mistake of the second.
+pub fn parse_classes<'a>(
+    files: impl IntoIterator<Item = (&'a str, &'a str)>,
+) -> Result<BTreeMap<ClassName, Class>, Vec<ClassMistake>> {
+    let mut classes: BTreeMap<ClassName, (Class, &str)> = BTreeMap::new();
+    let mut mistakes = Vec::new();
+    for (file, text) in files {
+        match parse_class(file, text) {
+            Err(list) => mistakes.extend(list),
+            Ok(class) => match classes.get(&class.name) {
+                Some((_, first)) => mistakes.push(ClassMistake {
+                    file: file.to_owned(),
+                    field: "name".into(),
+                    problem: format!("is {}, which stands in {first} already", class.name),
+                }),
+                None => {
+                    classes.insert(class.name.clone(), (class, file));
+                }
+            },
+        }
+    }
+    if !mistakes.is_empty() {
+        return Err(mistakes);
+    }
+    Ok(classes
+        .into_iter()
+        .map(|(name, (class, _))| (name, class))
+        .collect())
+}
+
+pub(super) fn parse_class(file: &str, text: &str) -> Result<Class, Vec<ClassMistake>> {
+    let mut mistakes = Mistakes::of(file);
+    let table = match text.parse::<toml::Table>() {
+        Ok(table) => table,
+        Err(error) => {
+            mistakes.add("", format!("is not TOML: {}", error.to_string().trim_end()));
+            return Err(mistakes.into_list());
+        }
+    };
+    let class = read_class(Fields::new("", table), &mut mistakes);
+    match class {
+        Some(class) if mistakes.is_empty() => Ok(class),
+        Some(_) | None => Err(mistakes.into_list()),
+    }
+}
+
+fn read_class(mut fields: Fields, mistakes: &mut Mistakes) -> Option<Class> {
+    let name = fields
+        .text("name", mistakes)
+        .and_then(|it| mistakes.checked("name", ClassName::parse(&it)));
+    let pool = fields
+        .optional_text("pool", mistakes)
+        .and_then(|it| mistakes.checked("pool", PoolName::parse(&it)));
+    let attributes = fields.optional_text_table("attributes", mistakes);
+    let bytes: usize = attributes
+        .iter()
+        .map(|(key, value)| key.len() + value.len())
+        .sum();
+    if bytes > ATTRIBUTES_BYTES_MAX {
+        let problem = format!("hold {bytes} bytes; the limit is {ATTRIBUTES_BYTES_MAX}");
+        mistakes.add("attributes", problem);
+    }
+    let kind = match fields.text("kind", mistakes).as_deref() {
+        Some("machine") => {
+            refuse_foreign(&mut fields, &program::FIELDS, "program", mistakes);
+            let machine = read_machine(&mut fields, mistakes);
+            fields.finish(&known(&MACHINE_FIELDS), mistakes);
+            machine.map(|it| ClassKind::Machine(Arc::new(it)))
+        }
+        Some("program") => {
+            refuse_foreign(&mut fields, &MACHINE_FIELDS, "machine", mistakes);
+            let program = program::read_program(&mut fields, mistakes);
+            fields.finish(&known(&program::FIELDS), mistakes);
+            program.map(|it| ClassKind::Program(Arc::new(it)))
+        }
+        Some(other) => {
+            mistakes.add(
+                "kind",
+                format!("is {other:?}; it must be \"machine\" or \"program\""),
+            );
+            None
+        }
+        None => None,
+    };
+    Some(Class {
+        name: name?,
+        pool,
+        attributes: attributes.into_iter().collect(),
+        kind: kind?,
+    })
+}
+
+fn known(own: &[&str]) -> String {
+    let all: Vec<&str> = COMMON_FIELDS.iter().chain(own).copied().collect();
+    all.join(", ")
+}
+
+fn refuse_foreign(fields: &mut Fields, names: &[&str], kind: &str, mistakes: &mut Mistakes) {
+    for name in names {
+        if fields.take(name).is_some() {
+            mistakes.add(
+                *name,
+                format!("is a field of kind \"{kind}\"; a class has one kind"),
+            );
+        }
+    }
+}
+
+/// Names of states or events, with their indices.
+struct Names {
+    list: Vec<String>,
+    index: BTreeMap<String, usize>,
+}
+
+impl Names {
+    fn read(field: &str, list: Vec<String>, mistakes: &mut Mistakes) -> Self {
+        let mut index = BTreeMap::new();
+        for (at, name) in list.iter().enumerate() {
+            let path = format!("{field}[{at}]");
+            if name.is_empty() || name.len() > NAME_BYTES_MAX || name.contains(char::is_control) {
+                let limit = NAME_BYTES_MAX;
+                mistakes.add(
+                    path,
+                    format!("must be 1 to {limit} bytes without control characters"),
+                );
+            } else if index.contains_key(name) {
+                mistakes.add(path, format!("is {name:?} again"));
+                continue;
+            }
+            index.insert(name.clone(), at);
+        }
+        if list.len() > STATES_MAX {
+            mistakes.add(
+                field,
+                format!("has {} names; the limit is {STATES_MAX}", list.len()),
+            );
+        }
+        Self { list, index }
+    }
+
+    fn find(&self, name: &str, path: &str, what: &str, mistakes: &mut Mistakes) -> Option<usize> {
+        let found = self.index.get(name).copied();
+        if found.is_none() {
+            mistakes.add(path, format!("is {name:?}, which is not one of the {what}"));
+        }
+        found
+    }
+}
+
+fn read_machine(fields: &mut Fields, mistakes: &mut Mistakes) -> Option<MachineClass> {
+    let states = Names::read(
+        "states",
+        fields.optional_texts("states", mistakes),
+        mistakes,
+    );
+    let events = Names::read(
+        "events",
+        fields.optional_texts("events", mistakes),
+        mistakes,
+    );
+    if states.list.is_empty() {
+        mistakes.add(
+            "states",
+            "is missing or empty; a machine has at least one state",
+        );
+    }
+    let initial = fields
+        .text("initial", mistakes)
+        .and_then(|it| states.find(&it, "initial", "states", mistakes));
+    let mut finals = vec![false; states.list.len()];
+    for (at, name) in fields.optional_texts("final", mistakes).iter().enumerate() {
+        let path = format!("final[{at}]");
+        let Some(state) = states.find(name, &path, "states", mistakes) else {
+            continue;
+        };
+        if finals[state] {
+            mistakes.add(path, format!("is {name:?} again"));
+        } else if initial == Some(state) {
+            mistakes.add(
+                path,
+                format!("is {name:?}, the initial state: it would end at once"),
+            );
+        }
+        finals[state] = true;
+    }
+    let transitions = read_transitions(fields, &states, &events, &finals, mistakes);
+    let report_states = fields
+        .optional_bool("report_states", mistakes)
+        .unwrap_or(true);
+    let (states, events, initial) = (states.list, events.list, initial?);
+    Some(MachineClass {
+        states,
+        initial,
+        finals,
+        events,
+        transitions,
+        report_states,
+    })
+}
+
+fn read_transitions(
+    fields: &mut Fields,
+    states: &Names,
+    events: &Names,
+    finals: &[bool],
+    mistakes: &mut Mistakes,
+) -> BTreeMap<(usize, usize), usize> {
+    let mut transitions = BTreeMap::new();
+    let mut used = BTreeSet::new();
+    for (at, item) in fields
+        .optional_list("transitions", mistakes)
+        .into_iter()
+        .enumerate()
+    {
+        let path = format!("transitions[{at}]");
+        let Value::Table(table) = item else {
+            mistakes.add(path, "must be a table { from, event, to }");
+            continue;
+        };
+        let mut item = Fields::new(&path, table);
+        let from = read_from(&mut item, states, finals, mistakes);
+        let event = item
+            .text("event", mistakes)
+            .and_then(|it| events.find(&it, &item.path("event"), "events", mistakes));
+        let to = item
+            .text("to", mistakes)
+            .and_then(|it| states.find(&it, &item.path("to"), "states", mistakes));
+        item.finish("from, event, to", mistakes);
+        let (Some(event), Some(to)) = (event, to) else {
+            continue;
+        };
+        used.insert(event);
+        for from in from {
+            if transitions.insert((from, event), to).is_some() {
+                let (state, event) = (&states.list[from], &events.list[event]);
+                let problem = format!("is a second transition from {state:?} on {event:?}");
+                mistakes.add(&path, problem);
+            }
+        }
+    }
+    for (at, name) in events.list.iter().enumerate() {
+        if mistakes.is_empty() && !used.contains(&at) {
+            mistakes.add(
+                format!("events[{at}]"),
+                format!("is {name:?}, which no transition uses"),
+            );
+        }
+    }
+    transitions
+}
+
+/// `from` is one state or a list of states.
+fn read_from(
+    item: &mut Fields,
+    states: &Names,
+    finals: &[bool],
+    mistakes: &mut Mistakes,
+) -> Vec<usize> {
+    let path = item.path("from");
+    let names = match item.take("from") {
+        None => {
+            mistakes.add(&path, "is missing");
+            return Vec::new();
+        }
+        Some(Value::Array(list)) => list,
+        Some(one) => vec![one],
+    };
+    if names.is_empty() {
+        mistakes.add(&path, "is an empty list");
+    }
+    let mut found = Vec::new();
+    for name in names {
+        let Some(name) = text_of(name, &path, mistakes) else {
+            continue;
+        };
+        let Some(state) = states.find(&name, &path, "states", mistakes) else {
+            continue;
+        };
+        if finals[state] {
+            mistakes.add(
+                &path,
+                format!("is {name:?}, a final state: nothing leads on from it"),
+            );
+        }
+        found.push(state);
+    }
+    found
+}

@@ -1,0 +1,162 @@
+//! Class files: programs.
+
+use super::command::{Piece, Template};
+use super::source::{Fields, Mistakes, duration_ms};
+use super::{ProgramClass, ReadyWhen};
+use std::collections::BTreeMap;
+
+pub(super) const FIELDS: [&str; 5] = ["argv", "env", "ready", "start_timeout", "grace"];
+
+/// Most arguments.
+const ARGV_MAX: usize = 1_000;
+const START_TIMEOUT_MS: Span = Span {
+    default: 10_000,
+    min: 100,
+    max: 600_000,
+    text: "100ms to 10m",
+};
+const GRACE_MS: Span = Span {
+    default: 5_000,
+    min: 0,
+    max: 300_000,
+    text: "0s to 5m",
+};
+
+/// A length of time that a file may set.
+struct Span {
+    default: u64,
+    min: u64,
+    max: u64,
+    text: &'static str,
+}
+
+pub(super) fn read_program(fields: &mut Fields, mistakes: &mut Mistakes) -> Option<ProgramClass> {
+    let argv = read_argv(fields, mistakes);
+    let env = read_env(fields, mistakes);
+    let ready = read_ready(fields, mistakes);
+    let start_timeout_ms = read_time(fields, "start_timeout", &START_TIMEOUT_MS, mistakes);
+    let grace_ms = read_time(fields, "grace", &GRACE_MS, mistakes);
+    let program = ProgramClass {
+        argv,
+        env,
+        ready: ready?,
+        start_timeout_ms,
+        grace_ms,
+    };
+    if program.ready == ReadyWhen::Port && !program.wants_port() && mistakes.is_empty() {
+        let problem = "waits for a port, but neither argv nor env tells the program its {port}";
+        mistakes.add("ready", problem);
+    }
+    Some(program)
+}
+
+fn template(path: String, text: &str, mistakes: &mut Mistakes) -> Option<Template> {
+    if text.contains('\0') {
+        mistakes.add(path, "has a NUL byte");
+        return None;
+    }
+    match Template::parse(text) {
+        Ok(template) => Some(template),
+        Err(problem) => {
+            mistakes.add(path, problem);
+            None
+        }
+    }
+}
+
+fn read_argv(fields: &mut Fields, mistakes: &mut Mistakes) -> Vec<Template> {
+    if !fields.has("argv") {
+        mistakes.add("argv", "is missing");
+        return Vec::new();
+    }
+    if fields.is_empty_list("argv") {
+        mistakes.add("argv", "is empty; its first item is the program");
+    }
+    let texts = fields.optional_texts("argv", mistakes);
+    let mut argv = Vec::new();
+    for (at, text) in texts.iter().enumerate() {
+        argv.extend(template(format!("argv[{at}]"), text, mistakes));
+    }
+    if texts.len() > ARGV_MAX {
+        mistakes.add(
+            "argv",
+            format!("has {} items; the limit is {ARGV_MAX}", texts.len()),
+        );
+    }
+    if let Some(program) = argv.first() {
+        if program.is_empty() {
+            mistakes.add("argv[0]", "is empty; it is the program");
+        }
+        // Whoever opens a session chooses its attributes, and must not choose the program.
+        if program.mentions_attributes() || program.mentions(&Piece::Session) {
+            mistakes.add(
+                "argv[0]",
+                "must not depend on what a client gives: it is the program",
+            );
+        }
+    }
+    argv
+}
+
+fn read_env(fields: &mut Fields, mistakes: &mut Mistakes) -> BTreeMap<String, Template> {
+    let mut env = BTreeMap::new();
+    for (name, text) in fields.optional_text_table("env", mistakes) {
+        let path = format!("env.{name}");
+        if name.is_empty() || name.contains(['=', '\0']) {
+            mistakes.add(&path, "is no name for a variable: empty, or with = or NUL");
+        }
+        if let Some(template) = template(path, &text, mistakes) {
+            env.insert(name, template);
+        }
+    }
+    env
+}
+
+fn read_ready(fields: &mut Fields, mistakes: &mut Mistakes) -> Option<ReadyWhen> {
+    const FORM: &str = "must be { port = true } or { line = \"text\" }";
+    if !fields.has("ready") {
+        return Some(ReadyWhen::Port);
+    }
+    let mut ready = fields.optional_table("ready", mistakes)?;
+    let port = ready.optional_bool("port", mistakes);
+    let line = ready.optional_text("line", mistakes);
+    ready.finish("port, line", mistakes);
+    match (port, line) {
+        (Some(true), None) => Some(ReadyWhen::Port),
+        (None, Some(line)) if !line.is_empty() && !line.contains('\n') => {
+            Some(ReadyWhen::Line(line))
+        }
+        (None, Some(_)) => {
+            mistakes.add(
+                "ready.line",
+                "must be a text of at least one character, on one line",
+            );
+            None
+        }
+        (Some(_), Some(_)) | (Some(false), None) | (None, None) => {
+            mistakes.add("ready", FORM);
+            None
+        }
+    }
+}
+
+fn read_time(fields: &mut Fields, name: &str, span: &Span, mistakes: &mut Mistakes) -> u64 {
+    let Some(text) = fields.optional_text(name, mistakes) else {
+        return span.default;
+    };
+    match duration_ms(&text) {
+        Some(ms) if (span.min..=span.max).contains(&ms) => ms,
+        Some(_) => {
+            mistakes.add(name, format!("is {text:?}; it must be {}", span.text));
+            span.default
+        }
+        None => {
+            let problem = format!(
+                "is {text:?}; it must be a whole number with ms, s or m, like \"10s\" ({})",
+                span.text
+            );
+            mistakes.add(name, problem);
+            span.default
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! What a node is told about itself, and every time and bound of it in one place.
+
+use rota_model::{BootId, ClassName, FieldError, NodeId};
+use std::collections::BTreeSet;
+
+/// What a node is told at its start.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct NodeConfig {
+    /// Its id, stable over boots.
+    pub node: NodeId,
+    /// This boot, a fresh random number.
+    pub boot: BootId,
+    /// How many sessions it can hold, 1 to 1,000,000.
+    pub places: u32,
+    /// Load at which it takes no more, in thousandths, 1 to 1000 (T = 0.8 is 800). The node is the
+    /// last judge of this, whatever managers believe.
+    pub load_limit_permille: u32,
+    /// Classes that it can run.
+    pub classes: BTreeSet<ClassName>,
+    /// Times.
+    pub timing: NodeTiming,
+    /// Bounds.
+    pub bounds: NodeBounds,
+}
+
+/// Times, in milliseconds. The first four must be those of the managers.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct NodeTiming {
+    /// Between renewals of the lease.
+    pub renew_ms: u64,
+    /// Without a renewal for this long, everything is ended politely.
+    pub lease_term_ms: u64,
+    /// Without a renewal for this long, everything is killed.
+    pub lease_kill_ms: u64,
+    /// How long a dead token is remembered, at least. Low: a call that was delayed longer could
+    /// start it again; high: memory.
+    pub tombstone_ms: u64,
+    /// How soon a renewal is repeated when a manager was not yet able to judge.
+    pub renew_retry_ms: u64,
+    /// How soon a report is repeated for the first time; doubles from there.
+    pub report_resend_ms: u64,
+    /// Longest time between repetitions of a report.
+    pub report_resend_ms_max: u64,
+}
+
+impl Default for NodeTiming {
+    fn default() -> Self {
+        Self {
+            renew_ms: 3_000,
+            lease_term_ms: 8_000,
+            lease_kill_ms: 12_000,
+            tombstone_ms: rota_model::REQUEST_MEMORY_MS,
+            renew_retry_ms: 300,
+            report_resend_ms: 1_000,
+            report_resend_ms_max: 8_000,
+        }
+    }
+}
+
+/// Bounds of queues.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct NodeBounds {
+    /// Most reports under way at a time; the rest wait their turn. 1,024 is four full requests:
+    /// enough to keep a manager busy while the next ones are gathered.
+    pub reports_in_flight_max: usize,
+    /// Sessions with unacknowledged news at which new sessions are refused as if there were no
+    /// room. Those that run may still add their end, so the outbox never holds more than this
+    /// plus the places.
+    pub outbox_sessions_max: usize,
+    /// Most repetitions of a call that wait for one session's start or end. When there are more,
+    /// the oldest is dropped: its manager has repeated it since.
+    pub waiters_max: usize,
+}
+
+impl Default for NodeBounds {
+    fn default() -> Self {
+        Self {
+            reports_in_flight_max: 1_024,
+            outbox_sessions_max: 100_000,
+            waiters_max: 16,
+        }
+    }
+}
+
+/// Most places of a node.
+pub const PLACES_MAX: u32 = 1_000_000;
+
+impl NodeConfig {
+    /// Every rule that does not hold. Empty when all is well.
+    pub fn mistakes(&self) -> Vec<FieldError> {
+        let mut mistakes = self.timing.mistakes();
+        let mut within = |field: &str, value: u64, max: u64| {
+            if !(1..=max).contains(&value) {
+                let problem = format!("is {value}; it must be 1 to {max}");
+                mistakes.push(FieldError::new(field, problem));
+            }
+        };
+        within("places", u64::from(self.places), u64::from(PLACES_MAX));
+        within(
+            "load_limit_permille",
+            u64::from(self.load_limit_permille),
+            1_000,
+        );
+        let count = |size: usize| u64::try_from(size).unwrap_or(u64::MAX);
+        within(
+            "reports_in_flight_max",
+            count(self.bounds.reports_in_flight_max),
+            100_000,
+        );
+        within(
+            "outbox_sessions_max",
+            count(self.bounds.outbox_sessions_max),
+            10_000_000,
+        );
+        within("waiters_max", count(self.bounds.waiters_max), 1_000);
+        mistakes
+    }
+}
+
+impl NodeTiming {
+    fn mistakes(&self) -> Vec<FieldError> {
+        let order = [
+            (
+                "renew_ms",
+                self.renew_ms * 2,
+                "lease_term_ms",
+                self.lease_term_ms,
+            ),
+            (
+                "lease_term_ms",
+                self.lease_term_ms,
+                "lease_kill_ms",
+                self.lease_kill_ms,
+            ),
+            (
+                "lease_kill_ms",
+                self.lease_kill_ms,
+                "tombstone_ms",
+                self.tombstone_ms,
+            ),
+            (
+                "renew_retry_ms",
+                self.renew_retry_ms,
+                "renew_ms",
+                self.renew_ms,
+            ),
+            (
+                "report_resend_ms",
+                self.report_resend_ms,
+                "report_resend_ms_max",
+                self.report_resend_ms_max,
+            ),
+        ];
+        let wrong = order
+            .iter()
+            .filter(|(_, low, _, high)| *low == 0 || low >= high);
+        wrong
+            .map(|(low_name, low, high_name, high)| {
+                let problem = format!(
+                    "is too long: {low} ms (with its safety factor) must be above 0 and below \
+                     {high_name} ({high} ms)"
+                );
+                FieldError::new(*low_name, problem)
+            })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config() -> NodeConfig {
+        NodeConfig {
+            node: NodeId::parse("n0").unwrap(),
+            boot: BootId(1),
+            places: 10,
+            load_limit_permille: 800,
+            classes: BTreeSet::new(),
+            timing: NodeTiming::default(),
+            bounds: NodeBounds::default(),
+        }
+    }
+
+    #[test]
+    fn the_defaults_are_in_order() {
+        assert_eq!(config().mistakes(), vec![]);
+    }
+
+    #[test]
+    fn every_mistake_is_listed_with_its_field_and_limit() {
+        let mut wrong = config();
+        wrong.places = 0;
+        wrong.load_limit_permille = 1_001;
+        wrong.timing.lease_kill_ms = wrong.timing.lease_term_ms;
+        let text: Vec<String> = wrong.mistakes().iter().map(ToString::to_string).collect();
+        assert_eq!(text.len(), 3, "{text:?}");
+        assert!(text[0].starts_with("lease_term_ms is too long"));
+        assert_eq!(text[1], "places is 0; it must be 1 to 1000000");
+        assert_eq!(text[2], "load_limit_permille is 1001; it must be 1 to 1000");
+    }
+}

@@ -1,0 +1,209 @@
+//! Inputs and effects: everything that passes between a node's decisions and the world.
+
+use rota_model::node_msg::{FromNode, Registered, Renew, Renewed, ReportItem, ToNode};
+use rota_model::{BootId, Exit, ManagerNumber, Reason, SessionKey, SessionSpec, Token};
+use std::fmt;
+
+/// Names one report of the outbox; comes back in [`NodeInput::ReportsAcked`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct ReportId(pub u64);
+
+impl fmt::Debug for ReportId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "report{}", self.0)
+    }
+}
+
+/// Something that happened.
+///
+/// What the runtime says of a token that does not live here is ignored, so late news is harmless.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum NodeInput {
+    /// A manager answered the registration of this boot. The first one gives the first fences;
+    /// every call before it is ignored. It counts as a renewal of the lease.
+    Registered {
+        /// When the registration was sent, on the monotonic clock.
+        sent_mono_ms: u64,
+        /// The answer.
+        registered: Registered,
+    },
+    /// A manager's call.
+    Call {
+        /// The driver's name for the stream that it came by; comes back in
+        /// [`NodeEffect::Answer`].
+        stream: u64,
+        /// The call.
+        message: ToNode,
+    },
+    /// A stream is gone: answers that wait for it are dropped (its manager asks again by another).
+    StreamClosed {
+        /// The stream.
+        stream: u64,
+    },
+    /// Runtime: the session of a [`NodeEffect::Start`] runs.
+    Started {
+        /// Which session.
+        key: SessionKey,
+        /// Which attempt.
+        token: Token,
+        /// Where it answers or will answer, `host:port`.
+        address: String,
+        /// Whether it answers already. If not, [`NodeInput::Ready`] follows (or an end).
+        ready: bool,
+    },
+    /// Runtime: it answers now.
+    Ready {
+        /// Which session.
+        key: SessionKey,
+        /// Which attempt.
+        token: Token,
+        /// Where.
+        address: String,
+    },
+    /// Runtime: nothing of a [`NodeEffect::Start`] ever ran, and nothing will: the program was not
+    /// found, an attribute is missing, the time to start it had passed, or a stop came first.
+    StartFailed {
+        /// Which session.
+        key: SessionKey,
+        /// Which attempt.
+        token: Token,
+        /// Why, for people.
+        detail: String,
+    },
+    /// Runtime: it ended on its own (or was ended by the runtime for not getting ready in time),
+    /// and the whole process group is gone.
+    Ended {
+        /// Which session.
+        key: SessionKey,
+        /// Which attempt.
+        token: Token,
+        /// Why.
+        reason: Reason,
+        /// How, if known.
+        exit: Option<Exit>,
+        /// For people.
+        detail: String,
+    },
+    /// Runtime: it ended after a [`NodeEffect::Stop`], and the whole process group is gone.
+    Stopped {
+        /// Which session.
+        key: SessionKey,
+        /// Which attempt.
+        token: Token,
+        /// How, if known.
+        exit: Option<Exit>,
+    },
+    /// Runtime: a machine is in this state now.
+    MachineState {
+        /// Which session.
+        key: SessionKey,
+        /// Which attempt.
+        token: Token,
+        /// The state's name.
+        state: String,
+        /// How many transitions it made so far ([`crate::machine::Machine::changes`]).
+        change: u64,
+    },
+    /// A manager answered a [`NodeEffect::Renew`].
+    Renewed {
+        /// The boot in the renewal; an answer to an earlier boot is ignored.
+        boot: BootId,
+        /// The effect's `sent_mono_ms`.
+        sent_mono_ms: u64,
+        /// The answer.
+        renewed: Renewed,
+    },
+    /// Managers have committed these reports.
+    ReportsAcked {
+        /// Which; unknown ones are ignored.
+        ids: Vec<ReportId>,
+    },
+    /// The node is to leave in good order: take nothing new, end everything politely (reason
+    /// DRAINED), report it. [`NodeEffect::Left`] follows when that is done.
+    Leave,
+    /// Time passed.
+    Tick,
+}
+
+/// How urgently a session is to be stopped. A later [`NodeEffect::Stop`] of the same token only
+/// gets more urgent (`Class` < `Term` < `Kill`).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum StopHow {
+    /// Politely; kill when the class's own grace has passed.
+    Class,
+    /// Politely, because the lease ran out. The class's grace does not apply: a `Kill` follows at
+    /// the lease's own time.
+    Term,
+    /// At once.
+    Kill,
+}
+
+/// Something to do, in the order given.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum NodeEffect {
+    /// Answer a call. Loss is allowed: managers ask again.
+    Answer {
+        /// The stream that the call came by.
+        stream: u64,
+        /// The answer.
+        answer: FromNode,
+    },
+    /// Runtime: start a session; then give [`NodeInput::Started`], [`NodeInput::StartFailed`] or
+    /// [`NodeInput::Ended`].
+    Start {
+        /// Which session.
+        key: SessionKey,
+        /// Which attempt.
+        token: Token,
+        /// What to run; the class is one that the node knows.
+        spec: SessionSpec,
+        /// Do not begin later than this, on the monotonic clock: give [`NodeInput::StartFailed`].
+        not_after_mono_ms: u64,
+    },
+    /// Runtime: stop a session, wherever its start stands; when nothing of it runs any more, give
+    /// [`NodeInput::Stopped`] (or [`NodeInput::StartFailed`] if it never ran). May be repeated
+    /// with more urgency.
+    Stop {
+        /// Which session.
+        key: SessionKey,
+        /// Which attempt.
+        token: Token,
+        /// How urgently.
+        how: StopHow,
+    },
+    /// Send a report to any manager (another one at each attempt is wise); when it is acknowledged
+    /// give [`NodeInput::ReportsAcked`]. It is repeated with the same id until then. One session
+    /// has at most one report under way, so order is kept by itself.
+    Report {
+        /// Names it.
+        id: ReportId,
+        /// The report.
+        item: ReportItem,
+        /// 0 for the first time, then counts up.
+        attempt: u32,
+    },
+    /// Send a sign of life to each of these managers; give every answer as
+    /// [`NodeInput::Renewed`].
+    Renew {
+        /// When this was decided: the lease counts from here.
+        sent_mono_ms: u64,
+        /// The sign of life.
+        renew: Renew,
+        /// To whom: number, address.
+        managers: Vec<(ManagerNumber, String)>,
+    },
+    /// The lease moved: every keeper, present and future, is to end its program by itself at these
+    /// times of the monotonic clock, should nothing newer come.
+    Lease {
+        /// End politely.
+        term_at_mono_ms: u64,
+        /// Kill.
+        kill_at_mono_ms: u64,
+    },
+    /// This boot was declared lost, and nothing of it runs any more: make a new [`crate::Node`]
+    /// with a new boot id and register it. Nothing else comes from this one.
+    BootAnew,
+    /// After [`NodeInput::Leave`]: nothing runs, and every report is acknowledged. Register the
+    /// boot as REMOVED and exit. (The driver bounds how long it waits for this.)
+    Left,
+}
