@@ -1,1 +1,49 @@
-//! .
+//! Protobuf package `rota.v1`: generated code, and the only parser of the wire.
+//!
+//! ```text
+//!   client ── v1::OpenRequest ──▶ request ──▶ OpenOp ─┐               ┌─▶ op, peer ──▶ peers
+//!   client ◀─ v1::OpenResponse ── session ◀── Answer ─┤   decisions   ├─▶ node ──────▶ nodes
+//!   client ◀─ tonic::Status ──── refusal ◀── Refusal ─┘               └─▶ disk ──────▶ disk
+//! ```
+//!
+//! Model to wire is `From` and cannot fail. Wire to model is `TryFrom` with a [`WireError`] that
+//! names the field; it never panics, whatever the bytes. Requests of clients go through
+//! [`request`], which lists all mistakes of a request at once.
+//!
+//! * [`request`]: requests of clients to validated ones.
+//! * [`session`]: what clients are shown of a session, and their responses.
+//! * [`position`]: page tokens and watch positions.
+//! * [`refusal`]: the one table from refusals to gRPC statuses, and back.
+//! * [`record`]: records, documents, log entries.
+//! * [`op`]: requests and answers between managers. [`peer`]: everything else between them.
+//! * [`node`]: messages between managers and node-agents.
+//! * [`operator`]: what operators see.
+//! * [`disk`]: keys and values of the storage engine.
+
+pub mod disk;
+pub mod node;
+pub mod op;
+pub mod operator;
+pub mod peer;
+pub mod position;
+pub mod record;
+pub mod refusal;
+pub mod request;
+pub mod session;
+mod wire;
+
+pub use operator::Inspected;
+pub use position::Position;
+pub use request::{SendEvent, Watch};
+pub use session::Session;
+pub use wire::WireError;
+
+/// Generated code of package `rota.v1`: messages, clients and servers.
+#[allow(missing_docs, clippy::all, clippy::pedantic, clippy::restriction)]
+pub mod v1 {
+    tonic::include_proto!("rota.v1");
+}
+
+/// The compiled descriptors of package `rota.v1` (a `google.protobuf.FileDescriptorSet`), for
+/// gRPC reflection.
+pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/rota.v1.bin"));

@@ -1,0 +1,487 @@
+//! Messages between managers and node-agents.
+
+use crate::record::{reason, reason_number, request_text};
+use crate::v1;
+use crate::wire::{WireError, convert, each, named, optional, required, unless_empty};
+use rota_model::node_msg::{
+    DeadToken, FromNode, NodeAnswer, NodeCall, NodeLoad, Register, Registered, Renew, Renewed,
+    ReportItem, ScanFate, ScanItem, SlotRange, ToNode,
+};
+use rota_model::{
+    BootId, ClassName, Epoch, Exit, FieldError, ManagerNumber, NAME_BYTES_MAX, NodeId, NodeState,
+    PoolName, Reason, RequestId, SlotId, Token,
+};
+
+/// Most items of one report.
+pub const REPORT_ITEMS_MAX: usize = 256;
+
+impl From<SlotRange> for v1::SlotRange {
+    fn from(range: SlotRange) -> Self {
+        Self {
+            first: range.first.0,
+            last: range.last.0,
+        }
+    }
+}
+
+impl From<v1::SlotRange> for SlotRange {
+    fn from(range: v1::SlotRange) -> Self {
+        SlotRange {
+            first: SlotId(range.first),
+            last: SlotId(range.last),
+        }
+    }
+}
+
+impl From<NodeLoad> for v1::NodeLoad {
+    fn from(load: NodeLoad) -> Self {
+        Self {
+            used: load.used,
+            places: load.places,
+        }
+    }
+}
+
+impl From<v1::NodeLoad> for NodeLoad {
+    fn from(load: v1::NodeLoad) -> Self {
+        NodeLoad {
+            used: load.used,
+            places: load.places,
+        }
+    }
+}
+
+impl From<ToNode> for v1::NodeCall {
+    fn from(message: ToNode) -> Self {
+        use v1::node_call::What;
+        let (head, what) = match message {
+            ToNode::Create {
+                head,
+                key,
+                slot,
+                token,
+                deadline_ms,
+                spec,
+                request,
+            } => {
+                let create = v1::Create {
+                    key: Some((&key).into()),
+                    slot: slot.0,
+                    token: Some(token.into()),
+                    deadline_ms,
+                    spec: Some(spec.into()),
+                    request: request_text(request.as_ref()),
+                };
+                (head, What::Create(create))
+            }
+            ToNode::Destroy {
+                head,
+                key,
+                slot,
+                token,
+                request,
+            } => {
+                let destroy = v1::Destroy {
+                    key: Some((&key).into()),
+                    slot: slot.0,
+                    token: Some(token.into()),
+                    request: request_text(request.as_ref()),
+                };
+                (head, What::Destroy(destroy))
+            }
+            ToNode::Scan { head, after, limit } => (
+                head,
+                What::Scan(v1::Scan {
+                    after: after.as_ref().map(Into::into),
+                    limit,
+                }),
+            ),
+        };
+        Self {
+            call: head.call,
+            boot: head.boot.0,
+            pe: head.pe.0,
+            range: Some(head.range.into()),
+            what: Some(what),
+        }
+    }
+}
+
+impl TryFrom<v1::NodeCall> for ToNode {
+    type Error = WireError;
+    fn try_from(call: v1::NodeCall) -> Result<Self, WireError> {
+        use v1::node_call::What;
+        let head = NodeCall {
+            call: call.call,
+            boot: BootId(call.boot),
+            pe: Epoch(call.pe),
+            range: convert("NodeCall.range", call.range)?,
+        };
+        Ok(match required("NodeCall.what", call.what)? {
+            What::Create(it) => ToNode::Create {
+                head,
+                key: convert("Create.key", it.key)?,
+                slot: SlotId(it.slot),
+                token: convert("Create.token", it.token)?,
+                deadline_ms: it.deadline_ms,
+                spec: convert("Create.spec", it.spec)?,
+                request: unless_empty("Create.request", &it.request, RequestId::parse)?,
+            },
+            What::Destroy(it) => ToNode::Destroy {
+                head,
+                key: convert("Destroy.key", it.key)?,
+                slot: SlotId(it.slot),
+                token: convert("Destroy.token", it.token)?,
+                request: unless_empty("Destroy.request", &it.request, RequestId::parse)?,
+            },
+            What::Scan(it) => ToNode::Scan {
+                head,
+                after: optional(it.after)?,
+                limit: it.limit,
+            },
+        })
+    }
+}
+
+/// The end of a session: why, how, and a sentence.
+pub(crate) fn ended(
+    ended: v1::dead_token::Ended,
+) -> Result<(Reason, Option<Exit>, String), WireError> {
+    let reason = required("Ended.reason", reason("Ended.reason", ended.reason)?)?;
+    Ok((reason, optional(ended.exit)?, ended.detail))
+}
+
+impl From<DeadToken> for v1::DeadToken {
+    fn from(dead: DeadToken) -> Self {
+        use v1::dead_token::{Ended, Fate, NeverStarted};
+        let fate = match dead {
+            DeadToken::NeverStarted { detail } => Fate::NeverStarted(NeverStarted { detail }),
+            DeadToken::Ended {
+                reason,
+                exit,
+                detail,
+            } => {
+                let reason = reason_number(Some(reason));
+                Fate::Ended(Ended {
+                    reason,
+                    exit: exit.map(Into::into),
+                    detail,
+                })
+            }
+        };
+        Self { fate: Some(fate) }
+    }
+}
+
+impl TryFrom<v1::DeadToken> for DeadToken {
+    type Error = WireError;
+    fn try_from(dead: v1::DeadToken) -> Result<Self, WireError> {
+        use v1::dead_token::Fate;
+        Ok(match required("DeadToken.fate", dead.fate)? {
+            Fate::NeverStarted(it) => DeadToken::NeverStarted { detail: it.detail },
+            Fate::Ended(it) => {
+                let (reason, exit, detail) = ended(it)?;
+                DeadToken::Ended {
+                    reason,
+                    exit,
+                    detail,
+                }
+            }
+        })
+    }
+}
+
+impl From<ScanItem> for v1::ScanItem {
+    fn from(item: ScanItem) -> Self {
+        use v1::scan_item::Fate;
+        let fate = match item.fate {
+            ScanFate::Live { address, ready } => {
+                Fate::Live(v1::node_answer::Running { address, ready })
+            }
+            ScanFate::Dead(dead) => Fate::Dead(dead.into()),
+        };
+        let token = Some(item.token.into());
+        Self {
+            key: Some((&item.key).into()),
+            token,
+            fate: Some(fate),
+        }
+    }
+}
+
+impl TryFrom<v1::ScanItem> for ScanItem {
+    type Error = WireError;
+    fn try_from(item: v1::ScanItem) -> Result<Self, WireError> {
+        use v1::scan_item::Fate;
+        let fate = match required("ScanItem.fate", item.fate)? {
+            Fate::Live(it) => ScanFate::Live {
+                address: it.address,
+                ready: it.ready,
+            },
+            Fate::Dead(it) => ScanFate::Dead(it.try_into()?),
+        };
+        let key = convert("ScanItem.key", item.key)?;
+        Ok(ScanItem {
+            key,
+            token: convert("ScanItem.token", item.token)?,
+            fate,
+        })
+    }
+}
+
+impl From<NodeAnswer> for v1::node_answer::Answer {
+    fn from(answer: NodeAnswer) -> Self {
+        use v1::node_answer::{Destroyed, Full, Running, Scanned, WrongBoot};
+        match answer {
+            NodeAnswer::Running { address, ready } => Self::Running(Running { address, ready }),
+            NodeAnswer::Dead(dead) => Self::Dead(dead.into()),
+            NodeAnswer::Full => Self::Full(Full {}),
+            NodeAnswer::OtherLive { token } => Self::OtherLive(token.into()),
+            NodeAnswer::Destroyed { exit } => Self::Destroyed(Destroyed {
+                exit: exit.map(Into::into),
+            }),
+            NodeAnswer::Scanned { items, more } => {
+                let items = items.into_iter().map(Into::into).collect();
+                Self::Scanned(Scanned { items, more })
+            }
+            NodeAnswer::Fenced { fence } => Self::Fenced(fence.0),
+            NodeAnswer::WrongBoot => Self::WrongBoot(WrongBoot {}),
+        }
+    }
+}
+
+impl TryFrom<v1::node_answer::Answer> for NodeAnswer {
+    type Error = WireError;
+    fn try_from(answer: v1::node_answer::Answer) -> Result<Self, WireError> {
+        use v1::node_answer::Answer;
+        Ok(match answer {
+            Answer::Running(it) => NodeAnswer::Running {
+                address: it.address,
+                ready: it.ready,
+            },
+            Answer::Dead(dead) => NodeAnswer::Dead(dead.try_into()?),
+            Answer::Full(_) => NodeAnswer::Full,
+            Answer::OtherLive(at) => NodeAnswer::OtherLive {
+                token: Token::from(at),
+            },
+            Answer::Destroyed(it) => NodeAnswer::Destroyed {
+                exit: optional(it.exit)?,
+            },
+            Answer::Scanned(it) => NodeAnswer::Scanned {
+                items: each(it.items)?,
+                more: it.more,
+            },
+            Answer::Fenced(fence) => NodeAnswer::Fenced {
+                fence: Epoch(fence),
+            },
+            Answer::WrongBoot(_) => NodeAnswer::WrongBoot,
+        })
+    }
+}
+
+impl From<FromNode> for v1::NodeAnswer {
+    fn from(message: FromNode) -> Self {
+        Self {
+            call: message.call,
+            node: message.node.as_str().into(),
+            boot: message.boot.0,
+            load: Some(message.load.into()),
+            answer: Some(message.answer.into()),
+        }
+    }
+}
+
+impl TryFrom<v1::NodeAnswer> for FromNode {
+    type Error = WireError;
+    fn try_from(message: v1::NodeAnswer) -> Result<Self, WireError> {
+        Ok(FromNode {
+            call: message.call,
+            node: named("NodeAnswer.node", NodeId::parse(&message.node))?,
+            boot: BootId(message.boot),
+            load: convert("NodeAnswer.load", message.load)?,
+            answer: convert("NodeAnswer.answer", message.answer)?,
+        })
+    }
+}
+
+fn check_address(text: &str) -> Result<(), FieldError> {
+    let port = text.rsplit_once(':').filter(|(host, _)| !host.is_empty());
+    if text.len() > NAME_BYTES_MAX || port.is_none_or(|(_, it)| it.parse::<u16>().is_err()) {
+        let problem = format!("must be host:port, at most {NAME_BYTES_MAX} bytes long");
+        return Err(FieldError::new("address", problem));
+    }
+    Ok(())
+}
+
+impl From<Register> for v1::RegisterRequest {
+    fn from(register: Register) -> Self {
+        Self {
+            node: register.node.as_str().into(),
+            boot: register.boot.0,
+            address: register.address,
+            pool: register.pool.as_str().into(),
+            places: register.places,
+            classes: register
+                .classes
+                .iter()
+                .map(|it| it.as_str().into())
+                .collect(),
+            state: register.state.as_str().into(),
+        }
+    }
+}
+
+impl TryFrom<v1::RegisterRequest> for Register {
+    type Error = WireError;
+    fn try_from(it: v1::RegisterRequest) -> Result<Self, WireError> {
+        let state = NodeState::parse(&it.state)
+            .filter(|state| matches!(state, NodeState::Ready | NodeState::Removed));
+        let Some(state) = state else {
+            let problem = format!("is {:?}; a node registers as READY or REMOVED", it.state);
+            return Err(WireError::new("RegisterRequest.state", problem));
+        };
+        named("RegisterRequest.address", check_address(&it.address))?;
+        let classes = it
+            .classes
+            .iter()
+            .map(|class| ClassName::parse(class))
+            .collect();
+        Ok(Register {
+            node: named("RegisterRequest.node", NodeId::parse(&it.node))?,
+            boot: BootId(it.boot),
+            address: it.address,
+            pool: named("RegisterRequest.pool", PoolName::parse(&it.pool))?,
+            places: it.places,
+            classes: named("RegisterRequest.classes", classes)?,
+            state,
+        })
+    }
+}
+
+fn managers(managers: Vec<(ManagerNumber, String)>) -> Vec<v1::ManagerAddress> {
+    let to_wire = |(number, address): (ManagerNumber, String)| v1::ManagerAddress {
+        number: number.0,
+        address,
+    };
+    managers.into_iter().map(to_wire).collect()
+}
+
+fn managers_from(managers: Vec<v1::ManagerAddress>) -> Vec<(ManagerNumber, String)> {
+    managers
+        .into_iter()
+        .map(|it| (ManagerNumber(it.number), it.address))
+        .collect()
+}
+
+impl From<Registered> for v1::RegisterResponse {
+    fn from(registered: Registered) -> Self {
+        use v1::register_response::Fence;
+        let fence = |(range, pe): (SlotRange, Epoch)| Fence {
+            range: Some(range.into()),
+            pe: pe.0,
+        };
+        Self {
+            epoch: registered.epoch.0,
+            m: registered.m,
+            fences: registered.fences.into_iter().map(fence).collect(),
+            managers: managers(registered.managers),
+        }
+    }
+}
+
+impl TryFrom<v1::RegisterResponse> for Registered {
+    type Error = WireError;
+    fn try_from(it: v1::RegisterResponse) -> Result<Self, WireError> {
+        let fences = it.fences.into_iter().map(|fence| {
+            Ok((
+                convert("RegisterResponse.Fence.range", fence.range)?,
+                Epoch(fence.pe),
+            ))
+        });
+        Ok(Registered {
+            epoch: Epoch(it.epoch),
+            m: it.m,
+            fences: fences.collect::<Result<_, WireError>>()?,
+            managers: managers_from(it.managers),
+        })
+    }
+}
+
+impl From<Renew> for v1::RenewRequest {
+    fn from(renew: Renew) -> Self {
+        Self {
+            node: renew.node.as_str().into(),
+            boot: renew.boot.0,
+            load: Some(renew.load.into()),
+            live_digest: renew.live_digest,
+        }
+    }
+}
+
+impl TryFrom<v1::RenewRequest> for Renew {
+    type Error = WireError;
+    fn try_from(renew: v1::RenewRequest) -> Result<Self, WireError> {
+        Ok(Renew {
+            node: named("RenewRequest.node", NodeId::parse(&renew.node))?,
+            boot: BootId(renew.boot),
+            load: convert("RenewRequest.load", renew.load)?,
+            live_digest: renew.live_digest,
+        })
+    }
+}
+
+impl From<Renewed> for v1::RenewResponse {
+    fn from(renewed: Renewed) -> Self {
+        use v1::renew_response::{Granted, Lost, NotJudge, NotServing, Result as Wire};
+        let (result, epoch, known) = match renewed {
+            Renewed::Granted { epoch, managers } => (Wire::Granted(Granted {}), epoch, managers),
+            Renewed::NotJudge {
+                judge,
+                epoch,
+                managers,
+            } => (Wire::NotJudge(NotJudge { judge: judge.0 }), epoch, managers),
+            Renewed::Lost => (Wire::Lost(Lost {}), Epoch(0), Vec::new()),
+            Renewed::NotServing => (Wire::NotServing(NotServing {}), Epoch(0), Vec::new()),
+        };
+        Self {
+            result: Some(result),
+            epoch: epoch.0,
+            managers: managers(known),
+        }
+    }
+}
+
+impl TryFrom<v1::RenewResponse> for Renewed {
+    type Error = WireError;
+    fn try_from(renewed: v1::RenewResponse) -> Result<Self, WireError> {
+        use v1::renew_response::Result as Wire;
+        let (epoch, managers) = (Epoch(renewed.epoch), managers_from(renewed.managers));
+        Ok(match required("RenewResponse.result", renewed.result)? {
+            Wire::Granted(_) => Renewed::Granted { epoch, managers },
+            Wire::NotJudge(it) => Renewed::NotJudge {
+                judge: ManagerNumber(it.judge),
+                epoch,
+                managers,
+            },
+            Wire::Lost(_) => Renewed::Lost,
+            Wire::NotServing(_) => Renewed::NotServing,
+        })
+    }
+}
+
+/// A node's report, ready to send. At most [`REPORT_ITEMS_MAX`] items: the receiver refuses more.
+pub fn report_request(items: impl IntoIterator<Item = ReportItem>) -> v1::ReportRequest {
+    v1::ReportRequest {
+        items: items.into_iter().map(Into::into).collect(),
+    }
+}
+
+/// The items of a node's report, in order.
+pub fn report_items(request: v1::ReportRequest) -> Result<Vec<ReportItem>, WireError> {
+    let count = request.items.len();
+    if count > REPORT_ITEMS_MAX {
+        let problem = format!("are {count}; the limit is {REPORT_ITEMS_MAX}");
+        return Err(WireError::new("ReportRequest.items", problem));
+    }
+    each(request.items)
+}

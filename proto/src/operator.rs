@@ -1,0 +1,270 @@
+//! What operators see: the View, partitions and nodes.
+
+use crate::v1;
+use crate::wire::{WireError, convert, count, named, required};
+use rota_model::node_msg::NodeLoad;
+use rota_model::{
+    BootId, ClassName, ClusterName, Epoch, Incarnation, ManagerId, ManagerNumber, ManagerStatus,
+    NodeId, NodeState, Nonce, PoolName, SessionState,
+};
+use rota_protocol::{PartStats, Stats};
+use rota_ring::view::VIEW_FORMAT;
+use rota_ring::{IsrMember, ManagerEntry, NodeReg, Part, PartState, View};
+use std::collections::BTreeMap;
+
+/// Every role that [`PartStats::role`] can have.
+pub const ROLES: [&str; 8] = [
+    "serving",
+    "syncing",
+    "scanning",
+    "wedged",
+    "copy",
+    "learning",
+    "recovering",
+    "idle",
+];
+
+/// One manager's answer to an operator.
+///
+/// What only managers need does not travel: in its View nonces, `since` and `base_pe` are 0, and
+/// so are the revisions of its nodes. It is for showing and routing, never for a compare-and-set.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Inspected {
+    /// The manager that answers.
+    pub number: ManagerNumber,
+    /// Its View.
+    pub view: View,
+    /// Its partitions and nodes.
+    pub stats: Stats,
+}
+
+fn part_state_text(state: PartState) -> &'static str {
+    match state {
+        PartState::Active => "active",
+        PartState::Recovering => "recovering",
+    }
+}
+
+impl From<&View> for v1::View {
+    fn from(view: &View) -> Self {
+        let manager = |(number, it): (&ManagerNumber, &ManagerEntry)| v1::ManagerEntry {
+            number: number.0,
+            id: it.id.as_str().into(),
+            grpc: it.grpc.clone(),
+            http: it.http.clone(),
+            incarnation: it.incarnation.0,
+            status: it.status.as_str().into(),
+        };
+        let part = |(number, it): (&ManagerNumber, &Part)| v1::Part {
+            number: number.0,
+            first_slot: view.range(*number).first.0,
+            pe: it.pe.0,
+            owner: it.owner.0,
+            isr: it.isr.iter().map(|member| member.number.0).collect(),
+            state: part_state_text(it.state).into(),
+        };
+        Self {
+            cluster: view.cluster.as_str().into(),
+            epoch: view.epoch.0,
+            m: view.m,
+            r: view.r,
+            managers_max: view.managers_max,
+            managers: view.managers.iter().map(manager).collect(),
+            parts: view.parts.iter().map(part).collect(),
+        }
+    }
+}
+
+fn manager_from(it: v1::ManagerEntry) -> Result<(ManagerNumber, ManagerEntry), WireError> {
+    let status = ManagerStatus::parse(&it.status).ok_or_else(|| {
+        WireError::new(
+            "ManagerEntry.status",
+            format!("{:?} is not known", it.status),
+        )
+    })?;
+    let entry = ManagerEntry {
+        id: named("ManagerEntry.id", ManagerId::parse(&it.id))?,
+        grpc: it.grpc,
+        http: it.http,
+        incarnation: Incarnation(it.incarnation),
+        nonce: Nonce(0),
+        status,
+    };
+    Ok((ManagerNumber(it.number), entry))
+}
+
+fn part_from(it: v1::Part) -> Result<(ManagerNumber, Part), WireError> {
+    let states = [PartState::Active, PartState::Recovering];
+    let state = states
+        .into_iter()
+        .find(|state| part_state_text(*state) == it.state);
+    let member = |number| IsrMember {
+        number: ManagerNumber(number),
+        since: Epoch(0),
+    };
+    let part = Part {
+        pe: Epoch(it.pe),
+        owner: ManagerNumber(it.owner),
+        isr: it.isr.into_iter().map(member).collect(),
+        base_pe: Epoch(0),
+        state: state
+            .ok_or_else(|| WireError::new("Part.state", format!("{:?} is not known", it.state)))?,
+    };
+    Ok((ManagerNumber(it.number), part))
+}
+
+/// A View for showing and routing; see [`Inspected`] for what it leaves out. Refuses one that
+/// breaks a View's rules.
+impl TryFrom<v1::View> for View {
+    type Error = WireError;
+    fn try_from(it: v1::View) -> Result<Self, WireError> {
+        let managers = it.managers.into_iter().map(manager_from);
+        let parts = it.parts.into_iter().map(part_from);
+        let view = View {
+            format: VIEW_FORMAT,
+            cluster: named("View.cluster", ClusterName::parse(&it.cluster))?,
+            epoch: Epoch(it.epoch),
+            m: it.m,
+            r: it.r,
+            managers_max: it.managers_max,
+            managers: managers.collect::<Result<_, _>>()?,
+            parts: parts.collect::<Result<_, _>>()?,
+        };
+        view.check()
+            .map_err(|error| WireError::new("View", error.to_string()))?;
+        Ok(view)
+    }
+}
+
+impl From<&PartStats> for v1::PartStats {
+    fn from(it: &PartStats) -> Self {
+        let sessions = it
+            .sessions
+            .iter()
+            .map(|(state, count)| (state.as_str().into(), *count));
+        Self {
+            number: it.part.0,
+            role: it.role.into(),
+            last_pe: it.last.pe.0,
+            last_seq: it.last.seq.0,
+            committed_pe: it.committed.pe.0,
+            committed_seq: it.committed.seq.0,
+            sessions: sessions.collect(),
+            lag: it
+                .lag
+                .iter()
+                .map(|(number, behind)| (number.0, *behind))
+                .collect(),
+            digest: it.digest,
+        }
+    }
+}
+
+impl TryFrom<v1::PartStats> for PartStats {
+    type Error = WireError;
+    fn try_from(it: v1::PartStats) -> Result<Self, WireError> {
+        let role = ROLES
+            .into_iter()
+            .find(|role| *role == it.role)
+            .ok_or_else(|| {
+                WireError::new("PartStats.role", format!("{:?} is not known", it.role))
+            })?;
+        let mut sessions = BTreeMap::new();
+        for (text, count) in it.sessions {
+            let state = SessionState::parse(&text).ok_or_else(|| {
+                WireError::new(
+                    "PartStats.sessions",
+                    format!("{text:?} is not a session state"),
+                )
+            })?;
+            sessions.insert(state, count);
+        }
+        let position = |pe, seq| rota_model::LogPos::from(v1::LogPos { pe, seq });
+        Ok(PartStats {
+            part: ManagerNumber(it.number),
+            role,
+            last: position(it.last_pe, it.last_seq),
+            committed: position(it.committed_pe, it.committed_seq),
+            sessions,
+            lag: it
+                .lag
+                .into_iter()
+                .map(|(number, it)| (ManagerNumber(number), it))
+                .collect(),
+            digest: it.digest,
+        })
+    }
+}
+
+fn node_stats((node, load): &(NodeReg, NodeLoad)) -> v1::NodeStats {
+    v1::NodeStats {
+        id: node.node.as_str().into(),
+        address: node.address.clone(),
+        pool: node.pool.as_str().into(),
+        state: node.state.as_str().into(),
+        boot: node.boot.0,
+        used: load.used,
+        places: load.places,
+        classes: node.classes.iter().map(|it| it.as_str().into()).collect(),
+    }
+}
+
+fn node_stats_from(it: v1::NodeStats) -> Result<(NodeReg, NodeLoad), WireError> {
+    let classes = it
+        .classes
+        .iter()
+        .map(|class| ClassName::parse(class))
+        .collect();
+    let node = NodeReg {
+        node: named("NodeStats.id", NodeId::parse(&it.id))?,
+        boot: BootId(it.boot),
+        address: it.address,
+        pool: named("NodeStats.pool", PoolName::parse(&it.pool))?,
+        places: it.places,
+        classes: named("NodeStats.classes", classes)?,
+        state: NodeState::parse(&it.state).ok_or_else(|| {
+            WireError::new("NodeStats.state", format!("{:?} is not known", it.state))
+        })?,
+        revision: 0,
+    };
+    Ok((
+        node,
+        NodeLoad {
+            used: it.used,
+            places: it.places,
+        },
+    ))
+}
+
+/// A manager's answer to an operator.
+pub fn inspect_response(number: ManagerNumber, view: &View, stats: &Stats) -> v1::InspectResponse {
+    v1::InspectResponse {
+        number: number.0,
+        view: Some(view.into()),
+        parts: stats.parts.iter().map(Into::into).collect(),
+        nodes: stats.nodes.iter().map(node_stats).collect(),
+        requests_waiting: count(stats.requests_waiting),
+    }
+}
+
+impl TryFrom<v1::InspectResponse> for Inspected {
+    type Error = WireError;
+    fn try_from(it: v1::InspectResponse) -> Result<Self, WireError> {
+        let waiting = usize::try_from(it.requests_waiting).ok();
+        let stats = Stats {
+            parts: crate::wire::each(it.parts)?,
+            nodes: it
+                .nodes
+                .into_iter()
+                .map(node_stats_from)
+                .collect::<Result<_, _>>()?,
+            requests_waiting: required("InspectResponse.requests_waiting", waiting)?,
+        };
+        let view = convert("InspectResponse.view", it.view)?;
+        Ok(Inspected {
+            number: ManagerNumber(it.number),
+            view,
+            stats,
+        })
+    }
+}

@@ -1,0 +1,472 @@
+//! Records, documents and log entries: what managers keep and copy to each other.
+
+use crate::v1;
+use crate::wire::{WireError, convert, each, named, optional, required, unless_empty};
+use rota_model::{
+    ATTRIBUTES_BYTES_MAX, Attributes, BootId, ClassName, Epoch, Exit, FieldError, Incarnation,
+    LogPos, ManagerNumber, MemberId, Namespace, NodeId, Outcome, Placement, PoolName, Reason,
+    RequestEntry, RequestFate, RequestId, Seq, SessionId, SessionKey, SessionRecord, SessionSpec,
+    SessionState, SlotId, Stamp, Token,
+};
+use rota_protocol::{Doc, DocKey, DocName, Entry, PoolRecord, Write};
+use std::sync::Arc;
+
+impl From<LogPos> for v1::LogPos {
+    fn from(at: LogPos) -> Self {
+        Self {
+            pe: at.pe.0,
+            seq: at.seq.0,
+        }
+    }
+}
+
+impl From<v1::LogPos> for LogPos {
+    fn from(at: v1::LogPos) -> Self {
+        LogPos::new(Epoch(at.pe), Seq(at.seq))
+    }
+}
+
+impl From<Token> for v1::LogPos {
+    fn from(token: Token) -> Self {
+        token.0.into()
+    }
+}
+
+impl From<v1::LogPos> for Token {
+    fn from(at: v1::LogPos) -> Self {
+        Token(at.into())
+    }
+}
+
+impl From<MemberId> for v1::MemberId {
+    fn from(member: MemberId) -> Self {
+        Self {
+            number: member.number.0,
+            incarnation: member.incarnation.0,
+        }
+    }
+}
+
+impl From<v1::MemberId> for MemberId {
+    fn from(member: v1::MemberId) -> Self {
+        let number = ManagerNumber(member.number);
+        MemberId {
+            number,
+            incarnation: Incarnation(member.incarnation),
+        }
+    }
+}
+
+impl From<&SessionKey> for v1::SessionKey {
+    fn from(key: &SessionKey) -> Self {
+        Self {
+            namespace: key.namespace.as_str().into(),
+            id: key.id.as_str().into(),
+        }
+    }
+}
+
+impl TryFrom<v1::SessionKey> for SessionKey {
+    type Error = WireError;
+    fn try_from(key: v1::SessionKey) -> Result<Self, WireError> {
+        let namespace = named("SessionKey.namespace", Namespace::parse(&key.namespace))?;
+        Ok(SessionKey::new(
+            namespace,
+            named("SessionKey.id", SessionId::parse(&key.id))?,
+        ))
+    }
+}
+
+/// Checks the limit on all attribute names and values together.
+pub(crate) fn check_attributes(attributes: &Attributes) -> Result<(), FieldError> {
+    let bytes: usize = attributes
+        .iter()
+        .map(|(name, value)| name.len() + value.len())
+        .sum();
+    if bytes <= ATTRIBUTES_BYTES_MAX {
+        return Ok(());
+    }
+    let problem = format!("are {bytes} bytes long together; the limit is {ATTRIBUTES_BYTES_MAX}");
+    Err(FieldError::new("attributes", problem))
+}
+
+impl From<&SessionSpec> for v1::SessionSpec {
+    fn from(spec: &SessionSpec) -> Self {
+        Self {
+            class: spec.class.as_str().into(),
+            pool: spec.pool.as_str().into(),
+            attributes: (*spec.attributes).clone(),
+        }
+    }
+}
+
+impl From<SessionSpec> for v1::SessionSpec {
+    fn from(spec: SessionSpec) -> Self {
+        Self {
+            class: spec.class.as_str().into(),
+            pool: spec.pool.as_str().into(),
+            attributes: Arc::unwrap_or_clone(spec.attributes),
+        }
+    }
+}
+
+impl TryFrom<v1::SessionSpec> for SessionSpec {
+    type Error = WireError;
+    fn try_from(spec: v1::SessionSpec) -> Result<Self, WireError> {
+        named("SessionSpec.attributes", check_attributes(&spec.attributes))?;
+        Ok(SessionSpec {
+            class: named("SessionSpec.class", ClassName::parse(&spec.class))?,
+            pool: named("SessionSpec.pool", PoolName::parse(&spec.pool))?,
+            attributes: Arc::new(spec.attributes),
+        })
+    }
+}
+
+impl From<SessionState> for v1::SessionState {
+    fn from(state: SessionState) -> Self {
+        match state {
+            SessionState::Pending => Self::Pending,
+            SessionState::Starting => Self::Starting,
+            SessionState::Ready => Self::Ready,
+            SessionState::Closing => Self::Closing,
+            SessionState::Closed => Self::Closed,
+            SessionState::Failed => Self::Failed,
+            SessionState::Lost => Self::Lost,
+        }
+    }
+}
+
+/// A session state from its number on the wire; unspecified is refused.
+pub(crate) fn state(field: &'static str, number: i32) -> Result<SessionState, WireError> {
+    match v1::SessionState::try_from(number) {
+        Ok(v1::SessionState::Pending) => Ok(SessionState::Pending),
+        Ok(v1::SessionState::Starting) => Ok(SessionState::Starting),
+        Ok(v1::SessionState::Ready) => Ok(SessionState::Ready),
+        Ok(v1::SessionState::Closing) => Ok(SessionState::Closing),
+        Ok(v1::SessionState::Closed) => Ok(SessionState::Closed),
+        Ok(v1::SessionState::Failed) => Ok(SessionState::Failed),
+        Ok(v1::SessionState::Lost) => Ok(SessionState::Lost),
+        Ok(v1::SessionState::Unspecified) | Err(_) => Err(WireError::new(
+            field,
+            format!("{number} is not a session state"),
+        )),
+    }
+}
+
+impl From<Reason> for v1::Reason {
+    fn from(reason: Reason) -> Self {
+        match reason {
+            Reason::ClosedByClient => Self::ClosedByClient,
+            Reason::IdleTimeout => Self::IdleTimeout,
+            Reason::MaxLifetime => Self::MaxLifetime,
+            Reason::Exited => Self::Exited,
+            Reason::StartTimeout => Self::StartTimeout,
+            Reason::NodeLost => Self::NodeLost,
+            Reason::Drained => Self::Drained,
+            Reason::Evicted => Self::Evicted,
+            Reason::Quota => Self::Quota,
+            Reason::Internal => Self::Internal,
+        }
+    }
+}
+
+/// A reason from its number on the wire; unspecified is none.
+pub(crate) fn reason(field: &'static str, number: i32) -> Result<Option<Reason>, WireError> {
+    match v1::Reason::try_from(number) {
+        Ok(v1::Reason::Unspecified) => Ok(None),
+        Ok(v1::Reason::ClosedByClient) => Ok(Some(Reason::ClosedByClient)),
+        Ok(v1::Reason::IdleTimeout) => Ok(Some(Reason::IdleTimeout)),
+        Ok(v1::Reason::MaxLifetime) => Ok(Some(Reason::MaxLifetime)),
+        Ok(v1::Reason::Exited) => Ok(Some(Reason::Exited)),
+        Ok(v1::Reason::StartTimeout) => Ok(Some(Reason::StartTimeout)),
+        Ok(v1::Reason::NodeLost) => Ok(Some(Reason::NodeLost)),
+        Ok(v1::Reason::Drained) => Ok(Some(Reason::Drained)),
+        Ok(v1::Reason::Evicted) => Ok(Some(Reason::Evicted)),
+        Ok(v1::Reason::Quota) => Ok(Some(Reason::Quota)),
+        Ok(v1::Reason::Internal) => Ok(Some(Reason::Internal)),
+        Err(_) => Err(WireError::new(field, format!("{number} is not a reason"))),
+    }
+}
+
+/// A reason on the wire: its number, 0 for none.
+pub(crate) fn reason_number(reason: Option<Reason>) -> i32 {
+    reason
+        .map_or(v1::Reason::Unspecified, v1::Reason::from)
+        .into()
+}
+
+impl From<Outcome> for v1::Outcome {
+    fn from(outcome: Outcome) -> Self {
+        match outcome {
+            Outcome::Created => Self::Created,
+            Outcome::Existed => Self::Existed,
+        }
+    }
+}
+
+/// An outcome from its number on the wire; unspecified is refused.
+pub(crate) fn outcome(field: &'static str, number: i32) -> Result<Outcome, WireError> {
+    match v1::Outcome::try_from(number) {
+        Ok(v1::Outcome::Created) => Ok(Outcome::Created),
+        Ok(v1::Outcome::Existed) => Ok(Outcome::Existed),
+        Ok(v1::Outcome::Unspecified) | Err(_) => {
+            Err(WireError::new(field, format!("{number} is not an outcome")))
+        }
+    }
+}
+
+/// A stamp of the wire.
+pub(crate) fn stamp(field: &'static str, number: u64) -> Result<Stamp, WireError> {
+    named(field, Stamp::parse(number))
+}
+
+impl From<Exit> for v1::Exit {
+    fn from(exit: Exit) -> Self {
+        let how = match exit {
+            Exit::Code(code) => v1::exit::How::Code(code),
+            Exit::Signal(signal) => v1::exit::How::Signal(signal),
+            Exit::FinalState(state) => v1::exit::How::FinalState(state),
+        };
+        Self { how: Some(how) }
+    }
+}
+
+impl TryFrom<v1::Exit> for Exit {
+    type Error = WireError;
+    fn try_from(exit: v1::Exit) -> Result<Self, WireError> {
+        Ok(match required("Exit.how", exit.how)? {
+            v1::exit::How::Code(code) => Exit::Code(code),
+            v1::exit::How::Signal(signal) => Exit::Signal(signal),
+            v1::exit::How::FinalState(state) => Exit::FinalState(state),
+        })
+    }
+}
+
+impl From<&Placement> for v1::Placement {
+    fn from(placement: &Placement) -> Self {
+        Self {
+            node: placement.node.as_str().into(),
+            boot: placement.boot.0,
+            token: Some(placement.token.into()),
+            address: placement.address.clone(),
+        }
+    }
+}
+
+impl TryFrom<v1::Placement> for Placement {
+    type Error = WireError;
+    fn try_from(placement: v1::Placement) -> Result<Self, WireError> {
+        Ok(Placement {
+            node: named("Placement.node", NodeId::parse(&placement.node))?,
+            boot: BootId(placement.boot),
+            token: convert("Placement.token", placement.token)?,
+            address: placement.address,
+        })
+    }
+}
+
+impl From<&RequestEntry> for v1::RequestEntry {
+    fn from(entry: &RequestEntry) -> Self {
+        use v1::request_entry::{Fate, Opened};
+        let fate = match &entry.fate {
+            RequestFate::Opening => Fate::Opening(true),
+            RequestFate::Opened {
+                outcome,
+                life,
+                version,
+                placement,
+            } => Fate::Opened(Opened {
+                outcome: v1::Outcome::from(*outcome).into(),
+                life: life.as_u64(),
+                version: version.as_u64(),
+                placement: Some(placement.into()),
+            }),
+            RequestFate::Closed { life } => Fate::Closed(life.as_u64()),
+        };
+        Self {
+            id: entry.id.as_str().into(),
+            at: entry.at.as_u64(),
+            fate: Some(fate),
+        }
+    }
+}
+
+impl TryFrom<v1::RequestEntry> for RequestEntry {
+    type Error = WireError;
+    fn try_from(entry: v1::RequestEntry) -> Result<Self, WireError> {
+        use v1::request_entry::Fate;
+        let fate = match required("RequestEntry.fate", entry.fate)? {
+            Fate::Opening(_) => RequestFate::Opening,
+            Fate::Opened(opened) => RequestFate::Opened {
+                outcome: outcome("RequestEntry.Opened.outcome", opened.outcome)?,
+                life: stamp("RequestEntry.Opened.life", opened.life)?,
+                version: stamp("RequestEntry.Opened.version", opened.version)?,
+                placement: convert("RequestEntry.Opened.placement", opened.placement)?,
+            },
+            Fate::Closed(life) => RequestFate::Closed {
+                life: stamp("RequestEntry.closed", life)?,
+            },
+        };
+        Ok(RequestEntry {
+            id: named("RequestEntry.id", RequestId::parse(&entry.id))?,
+            at: stamp("RequestEntry.at", entry.at)?,
+            fate,
+        })
+    }
+}
+
+impl From<&SessionRecord> for v1::SessionRecord {
+    fn from(record: &SessionRecord) -> Self {
+        Self {
+            key: Some((&record.key).into()),
+            spec: Some((&record.spec).into()),
+            life: record.life.as_u64(),
+            version: record.version.as_u64(),
+            state: v1::SessionState::from(record.state).into(),
+            reason: reason_number(record.reason),
+            detail: record.detail.clone(),
+            exit: record.exit.clone().map(Into::into),
+            placement: record.placement.as_ref().map(Into::into),
+            machine_state: record.machine_state.clone(),
+            requests: record.requests.iter().map(Into::into).collect(),
+        }
+    }
+}
+
+impl TryFrom<v1::SessionRecord> for SessionRecord {
+    type Error = WireError;
+    fn try_from(record: v1::SessionRecord) -> Result<Self, WireError> {
+        Ok(SessionRecord {
+            key: convert("SessionRecord.key", record.key)?,
+            spec: convert("SessionRecord.spec", record.spec)?,
+            life: stamp("SessionRecord.life", record.life)?,
+            version: stamp("SessionRecord.version", record.version)?,
+            state: state("SessionRecord.state", record.state)?,
+            reason: reason("SessionRecord.reason", record.reason)?,
+            detail: record.detail,
+            exit: optional(record.exit)?,
+            placement: optional(record.placement)?,
+            machine_state: record.machine_state,
+            requests: each(record.requests)?,
+        })
+    }
+}
+
+impl From<&PoolRecord> for v1::PoolRecord {
+    fn from(record: &PoolRecord) -> Self {
+        Self {
+            pool: record.pool.as_str().into(),
+            decisions: record.decisions,
+            ordered: record.ordered.iter().map(|it| it.as_str().into()).collect(),
+            lapses_wall_ms: record.lapses_wall_ms,
+        }
+    }
+}
+
+impl TryFrom<v1::PoolRecord> for PoolRecord {
+    type Error = WireError;
+    fn try_from(record: v1::PoolRecord) -> Result<Self, WireError> {
+        let ordered = record.ordered.iter().map(|it| NodeId::parse(it)).collect();
+        Ok(PoolRecord {
+            pool: named("PoolRecord.pool", PoolName::parse(&record.pool))?,
+            decisions: record.decisions,
+            ordered: named("PoolRecord.ordered", ordered)?,
+            lapses_wall_ms: record.lapses_wall_ms,
+        })
+    }
+}
+
+impl From<&Doc> for v1::Doc {
+    fn from(doc: &Doc) -> Self {
+        let doc = match doc {
+            Doc::Session(record) => v1::doc::Doc::Session(record.into()),
+            Doc::Pool(record) => v1::doc::Doc::Pool(record.into()),
+        };
+        Self { doc: Some(doc) }
+    }
+}
+
+impl TryFrom<v1::Doc> for Doc {
+    type Error = WireError;
+    fn try_from(doc: v1::Doc) -> Result<Self, WireError> {
+        Ok(match required("Doc.doc", doc.doc)? {
+            v1::doc::Doc::Session(record) => Doc::Session(record.try_into()?),
+            v1::doc::Doc::Pool(record) => Doc::Pool(record.try_into()?),
+        })
+    }
+}
+
+impl From<&DocKey> for v1::DocKey {
+    fn from(key: &DocKey) -> Self {
+        let name = match &key.name {
+            DocName::Session(session) => v1::doc_key::Name::Session(session.into()),
+            DocName::Pool(pool) => v1::doc_key::Name::Pool(pool.as_str().into()),
+        };
+        Self {
+            slot: key.slot.0,
+            name: Some(name),
+        }
+    }
+}
+
+impl TryFrom<v1::DocKey> for DocKey {
+    type Error = WireError;
+    fn try_from(key: v1::DocKey) -> Result<Self, WireError> {
+        let name = match required("DocKey.name", key.name)? {
+            v1::doc_key::Name::Session(session) => DocName::Session(session.try_into()?),
+            v1::doc_key::Name::Pool(pool) => {
+                DocName::Pool(named("DocKey.pool", PoolName::parse(&pool))?)
+            }
+        };
+        Ok(DocKey {
+            slot: SlotId(key.slot),
+            name,
+        })
+    }
+}
+
+impl From<&Write> for v1::Write {
+    fn from(write: &Write) -> Self {
+        Self {
+            key: Some((&write.key).into()),
+            doc: write.doc.as_deref().map(Into::into),
+        }
+    }
+}
+
+impl TryFrom<v1::Write> for Write {
+    type Error = WireError;
+    fn try_from(write: v1::Write) -> Result<Self, WireError> {
+        let doc: Option<Doc> = optional(write.doc)?;
+        Ok(Write {
+            key: convert("Write.key", write.key)?,
+            doc: doc.map(Arc::new),
+        })
+    }
+}
+
+impl From<&Entry> for v1::Entry {
+    fn from(entry: &Entry) -> Self {
+        Self {
+            at: Some(entry.at.into()),
+            writes: entry.writes.iter().map(Into::into).collect(),
+            request: request_text(entry.request.as_ref()),
+        }
+    }
+}
+
+impl TryFrom<v1::Entry> for Entry {
+    type Error = WireError;
+    fn try_from(entry: v1::Entry) -> Result<Self, WireError> {
+        Ok(Entry {
+            at: convert("Entry.at", entry.at)?,
+            writes: Arc::new(each(entry.writes)?),
+            request: unless_empty("Entry.request", &entry.request, RequestId::parse)?,
+        })
+    }
+}
+
+/// A request id that is only told for traces: empty for none.
+pub(crate) fn request_text(request: Option<&RequestId>) -> String {
+    request.map_or_else(String::new, |it| it.as_str().into())
+}

@@ -1,0 +1,379 @@
+//! Requests of clients, checked. Every mistake of a request is listed in one refusal.
+
+use crate::position::{Position, page_token, parse_page_token};
+use crate::record::{check_attributes, state};
+use crate::v1;
+use rota_model::{
+    Attributes, ClassName, CloseOp, FieldError, Filter, GetOp, ListCursor, ListOp, Namespace,
+    NodeId, OpenOp, PAGE_SIZE_MAX, PoolName, Refusal, RequestId, SessionId, SessionKey,
+    SessionSpec, SlotId, Stamp,
+};
+use std::sync::Arc;
+
+/// Sessions in a page of a list whose request does not say.
+pub const PAGE_SIZE_DEFAULT: u32 = 100;
+
+/// A watch: which sessions, and from where on.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Watch {
+    /// Which to show; one session when its key is set.
+    pub filter: Filter,
+    /// Go on from here; `None` begins with a snapshot.
+    pub position: Option<Position>,
+}
+
+/// An event for a session's state machine.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct SendEvent {
+    /// Which session.
+    pub key: SessionKey,
+    /// Name of the event.
+    pub event: String,
+    /// Only this life.
+    pub life: Option<Stamp>,
+}
+
+/// The mistakes that were found so far.
+#[derive(Default)]
+struct Mistakes(Vec<FieldError>);
+
+impl Mistakes {
+    fn note<T>(&mut self, parsed: Result<T, FieldError>) -> Option<T> {
+        parsed.map_err(|mistake| self.0.push(mistake)).ok()
+    }
+
+    /// Like `note`, for a value whose type does not know the field's name.
+    fn note_in<T>(&mut self, field: &str, parsed: Result<T, FieldError>) -> Option<T> {
+        self.note(parsed.map_err(|mistake| FieldError::new(field, mistake.problem)))
+    }
+
+    /// The value that every part was found for, or a refusal with all mistakes.
+    fn finish<T>(self, value: Option<T>) -> Result<T, Refusal> {
+        match value {
+            Some(value) if self.0.is_empty() => Ok(value),
+            _ => Err(Refusal::invalid(self.0)),
+        }
+    }
+
+    fn key(&mut self, namespace: &str, id: &str) -> Option<SessionKey> {
+        let namespace = self.namespace(namespace);
+        let id = self.note(SessionId::parse(id));
+        Some(SessionKey::new(namespace?, id?))
+    }
+
+    fn namespace(&mut self, namespace: &str) -> Option<Namespace> {
+        if namespace.is_empty() {
+            return Some(Namespace::default_space());
+        }
+        self.note(Namespace::parse(namespace))
+    }
+
+    fn life(&mut self, life: u64) -> Option<Option<Stamp>> {
+        if life == 0 {
+            return Some(None);
+        }
+        self.note_in("life", Stamp::parse(life)).map(Some)
+    }
+
+    /// The caller's request id, or a fresh one, and whether it was the caller's.
+    fn request(
+        &mut self,
+        request: &str,
+        fresh: impl FnOnce() -> RequestId,
+    ) -> Option<(RequestId, bool)> {
+        if request.is_empty() {
+            return Some((fresh(), false));
+        }
+        self.note(RequestId::parse(request)).map(|it| (it, true))
+    }
+
+    fn attributes(&mut self, attributes: Attributes) -> Option<Arc<Attributes>> {
+        let mut names_fit = true;
+        for name in attributes.keys() {
+            // Attribute names follow the rules of every name, but have no type of their own.
+            let checked = ClassName::parse(name).map_err(|mistake| {
+                FieldError::new(
+                    "attributes",
+                    format!("have a name that {}", mistake.problem),
+                )
+            });
+            names_fit &= self.note(checked).is_some();
+        }
+        self.note(check_attributes(&attributes))?;
+        names_fit.then(|| Arc::new(attributes))
+    }
+
+    fn filter(&mut self, filter: Option<v1::Filter>) -> Option<Filter> {
+        let filter = filter.unwrap_or_default();
+        let mut states = Vec::with_capacity(filter.states.len());
+        for number in filter.states {
+            let parsed = state("filter.states", number).map_err(FieldError::from);
+            states.extend(self.note(parsed));
+        }
+        let node = self.given("filter.node_id", &filter.node_id, NodeId::parse);
+        let class = self.given("filter.class", &filter.class, ClassName::parse);
+        let namespace = self.given("filter.namespace", &filter.namespace, Namespace::parse);
+        let (node, class, namespace) = (node?, class?, namespace?);
+        Some(Filter {
+            states,
+            node,
+            class,
+            namespace,
+            key: None,
+        })
+    }
+
+    /// A name that may be left out.
+    fn given<T>(
+        &mut self,
+        field: &str,
+        text: &str,
+        parse: impl FnOnce(&str) -> Result<T, FieldError>,
+    ) -> Option<Option<T>> {
+        if text.is_empty() {
+            return Some(None);
+        }
+        self.note_in(field, parse(text)).map(Some)
+    }
+}
+
+/// Checks an open. Without a request id it gets a fresh one, which is not worth remembering.
+pub fn open(
+    request: v1::OpenRequest,
+    fresh: impl FnOnce() -> RequestId,
+) -> Result<OpenOp, Refusal> {
+    let mut mistakes = Mistakes::default();
+    let key = mistakes.key(&request.namespace, &request.id);
+    let class = mistakes.note(ClassName::parse(&request.class));
+    let pool = mistakes.given("pool", &request.pool, PoolName::parse);
+    let attributes = mistakes.attributes(request.attributes);
+    let name = mistakes.request(&request.request_id, fresh);
+    let op = (|| {
+        let pool = pool?.unwrap_or_else(PoolName::default_pool);
+        let spec = SessionSpec {
+            class: class?,
+            pool,
+            attributes: attributes?,
+        };
+        let (request, remember) = name?;
+        Some(OpenOp {
+            key: key?,
+            spec,
+            request,
+            remember,
+        })
+    })();
+    mistakes.finish(op)
+}
+
+/// Checks a close. Without a request id it gets a fresh one.
+pub fn close(
+    request: v1::CloseRequest,
+    fresh: impl FnOnce() -> RequestId,
+) -> Result<CloseOp, Refusal> {
+    let mut mistakes = Mistakes::default();
+    let key = mistakes.key(&request.namespace, &request.id);
+    let life = mistakes.life(request.life);
+    let name = mistakes.request(&request.request_id, fresh);
+    let op = (|| {
+        Some(CloseOp {
+            key: key?,
+            life: life?,
+            request: name?.0,
+        })
+    })();
+    mistakes.finish(op)
+}
+
+/// Checks a get.
+pub fn get(request: v1::GetRequest) -> Result<GetOp, Refusal> {
+    let mut mistakes = Mistakes::default();
+    let key = mistakes.key(&request.namespace, &request.id);
+    mistakes.finish(key.map(|key| GetOp {
+        key,
+        stale_ok: request.stale_ok,
+    }))
+}
+
+/// Checks a list: one page of the whole ring, from the page token's cursor or slot 0 on.
+pub fn list(request: v1::ListRequest) -> Result<ListOp, Refusal> {
+    let mut mistakes = Mistakes::default();
+    let limit = match request.page_size {
+        0 => Some(PAGE_SIZE_DEFAULT),
+        size @ 1..=PAGE_SIZE_MAX => Some(size),
+        size => {
+            let problem = format!("is {size}; the limit is {PAGE_SIZE_MAX}");
+            mistakes.note(Err(FieldError::new("page_size", problem)))
+        }
+    };
+    let filter = mistakes.filter(request.filter);
+    let from = match &filter {
+        _ if request.page_token.is_empty() => Some(ListCursor {
+            slot: SlotId(0),
+            after: None,
+        }),
+        // A token can only be judged beside its filter.
+        None => None,
+        Some(filter) => mistakes.note(parse_page_token(&request.page_token, filter)),
+    };
+    let op = (|| {
+        let (from, limit, filter) = (from?, limit?, filter?);
+        Some(ListOp {
+            from,
+            limit,
+            filter,
+            stale_ok: request.stale_ok,
+        })
+    })();
+    mistakes.finish(op)
+}
+
+/// Checks a watch.
+pub fn watch(request: &v1::WatchRequest) -> Result<Watch, Refusal> {
+    let mut mistakes = Mistakes::default();
+    let mut filter = mistakes.filter(request.filter.clone());
+    if !request.id.is_empty() {
+        let key = mistakes.key(&request.namespace, &request.id);
+        filter = filter.map(|it| Filter { key, ..it });
+    } else if !request.namespace.is_empty() {
+        let problem = "names the space of `id`, which is empty; use filter.namespace";
+        mistakes.note::<()>(Err(FieldError::new("namespace", problem)));
+    }
+    let position = if request.position.is_empty() {
+        Some(None)
+    } else {
+        mistakes
+            .note(Position::from_bytes(&request.position))
+            .map(Some)
+    };
+    let watch = (|| {
+        Some(Watch {
+            filter: filter?,
+            position: position?,
+        })
+    })();
+    mistakes.finish(watch)
+}
+
+/// Checks an event for a session's machine.
+pub fn send(request: v1::SendRequest) -> Result<SendEvent, Refusal> {
+    let mut mistakes = Mistakes::default();
+    let key = mistakes.key(&request.namespace, &request.id);
+    let life = mistakes.life(request.life);
+    // Events follow the rules of every name; which ones there are, the class knows.
+    let event = mistakes.note_in("event", ClassName::parse(&request.event));
+    let send = (|| {
+        event?;
+        Some(SendEvent {
+            key: key?,
+            event: request.event,
+            life: life?,
+        })
+    })();
+    mistakes.finish(send)
+}
+
+// The way back: what clients of this code send.
+
+impl From<OpenOp> for v1::OpenRequest {
+    fn from(op: OpenOp) -> Self {
+        Self {
+            namespace: op.key.namespace.as_str().into(),
+            id: op.key.id.as_str().into(),
+            class: op.spec.class.as_str().into(),
+            attributes: Arc::unwrap_or_clone(op.spec.attributes),
+            pool: op.spec.pool.as_str().into(),
+            request_id: if op.remember {
+                op.request.as_str().into()
+            } else {
+                String::new()
+            },
+        }
+    }
+}
+
+impl From<CloseOp> for v1::CloseRequest {
+    fn from(op: CloseOp) -> Self {
+        Self {
+            namespace: op.key.namespace.as_str().into(),
+            id: op.key.id.as_str().into(),
+            life: op.life.map_or(0, Stamp::as_u64),
+            request_id: op.request.as_str().into(),
+        }
+    }
+}
+
+impl From<GetOp> for v1::GetRequest {
+    fn from(op: GetOp) -> Self {
+        Self {
+            namespace: op.key.namespace.as_str().into(),
+            id: op.key.id.as_str().into(),
+            stale_ok: op.stale_ok,
+        }
+    }
+}
+
+/// A client's filter. The key of a watch travels beside it, not in it.
+impl From<&Filter> for v1::Filter {
+    fn from(filter: &Filter) -> Self {
+        let v1::FilterOp {
+            states,
+            node,
+            class,
+            namespace,
+            key: _,
+        } = filter.into();
+        Self {
+            states,
+            node_id: node,
+            class,
+            namespace,
+        }
+    }
+}
+
+impl From<&ListOp> for v1::ListRequest {
+    fn from(op: &ListOp) -> Self {
+        let from_start = op.from
+            == ListCursor {
+                slot: SlotId(0),
+                after: None,
+            };
+        let token = || page_token(&op.from, &op.filter);
+        Self {
+            filter: Some((&op.filter).into()),
+            page_size: op.limit,
+            page_token: if from_start { String::new() } else { token() },
+            stale_ok: op.stale_ok,
+        }
+    }
+}
+
+impl From<&Watch> for v1::WatchRequest {
+    fn from(watch: &Watch) -> Self {
+        let (id, namespace) = (watch.filter.key.as_ref()).map_or_else(Default::default, |key| {
+            (key.id.as_str(), key.namespace.as_str())
+        });
+        Self {
+            id: id.into(),
+            namespace: namespace.into(),
+            filter: Some((&watch.filter).into()),
+            position: watch
+                .position
+                .as_ref()
+                .map(Position::to_bytes)
+                .unwrap_or_default(),
+        }
+    }
+}
+
+impl From<SendEvent> for v1::SendRequest {
+    fn from(send: SendEvent) -> Self {
+        Self {
+            namespace: send.key.namespace.as_str().into(),
+            id: send.key.id.as_str().into(),
+            event: send.event,
+            life: send.life.map_or(0, Stamp::as_u64),
+        }
+    }
+}

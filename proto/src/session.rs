@@ -1,0 +1,230 @@
+//! What clients are shown of a session, and the responses that carry it.
+
+use crate::position::page_token;
+use crate::record::{outcome, reason, reason_number, stamp, state};
+use crate::v1;
+use crate::wire::{WireError, convert, each, named, optional, unless_empty};
+use rota_model::{
+    Answer, Attributes, ClassName, Epoch, Exit, Filter, ManagerNumber, Namespace, NodeId, Outcome,
+    PoolName, Reason, Refusal, RefusalKind, Retry, SessionId, SessionKey, SessionState,
+    SessionView, Stamp,
+};
+use std::sync::Arc;
+
+/// A session as a client reads it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Session {
+    /// Its full name.
+    pub key: SessionKey,
+    /// What it runs.
+    pub class: ClassName,
+    /// The pool whose nodes may run it.
+    pub pool: PoolName,
+    /// Attributes that were given at the open.
+    pub attributes: Attributes,
+    /// State.
+    pub state: SessionState,
+    /// Why, once it is closing or ended.
+    pub reason: Option<Reason>,
+    /// A sentence about the reason; may be empty.
+    pub detail: String,
+    /// How its program or machine ended, if that is known.
+    pub exit: Option<Exit>,
+    /// Where it answers, `host:port`; empty unless it is READY.
+    pub address: String,
+    /// Where it runs or ran.
+    pub node: Option<NodeId>,
+    /// Where managers reach that node, `host:port`; empty when it is not registered any more.
+    pub node_address: String,
+    /// The owner that answered.
+    pub owner: ManagerNumber,
+    /// Epoch of its View.
+    pub epoch: Epoch,
+    /// The life.
+    pub life: Stamp,
+    /// Grows with every change.
+    pub version: Stamp,
+    /// The machine's state, as its node last reported; empty for programs.
+    pub machine_state: String,
+}
+
+/// A session for a client. `node_address` is where managers reach the session's node, empty when
+/// it is not registered any more. The session's own address is shown only while it is READY.
+pub fn session(view: SessionView, node_address: String) -> v1::Session {
+    let (owner, epoch) = (view.owner.0, view.epoch.0);
+    let record = Arc::unwrap_or_clone(view.record);
+    let is_live = record.is_live();
+    let (node_id, address) = match record.placement {
+        Some(it) if is_live => (it.node.as_str().into(), it.address),
+        Some(it) => (it.node.as_str().into(), String::new()),
+        None => (String::new(), String::new()),
+    };
+    v1::Session {
+        namespace: record.key.namespace.as_str().into(),
+        id: record.key.id.as_str().into(),
+        class: record.spec.class.as_str().into(),
+        attributes: Arc::unwrap_or_clone(record.spec.attributes),
+        pool: record.spec.pool.as_str().into(),
+        state: v1::SessionState::from(record.state).into(),
+        reason: reason_number(record.reason),
+        detail: record.detail,
+        exit: record.exit.map(Into::into),
+        address,
+        node_id,
+        owner,
+        epoch,
+        life: record.life.as_u64(),
+        version: record.version.as_u64(),
+        machine_state: record.machine_state,
+        node_address,
+    }
+}
+
+impl From<Session> for v1::Session {
+    fn from(session: Session) -> Self {
+        Self {
+            namespace: session.key.namespace.as_str().into(),
+            id: session.key.id.as_str().into(),
+            class: session.class.as_str().into(),
+            attributes: session.attributes,
+            pool: session.pool.as_str().into(),
+            state: v1::SessionState::from(session.state).into(),
+            reason: reason_number(session.reason),
+            detail: session.detail,
+            exit: session.exit.map(Into::into),
+            address: session.address,
+            node_id: session.node.map_or_else(String::new, String::from),
+            owner: session.owner.0,
+            epoch: session.epoch.0,
+            life: session.life.as_u64(),
+            version: session.version.as_u64(),
+            machine_state: session.machine_state,
+            node_address: session.node_address,
+        }
+    }
+}
+
+impl TryFrom<v1::Session> for Session {
+    type Error = WireError;
+    fn try_from(session: v1::Session) -> Result<Self, WireError> {
+        let namespace = named("Session.namespace", Namespace::parse(&session.namespace))?;
+        let id = named("Session.id", SessionId::parse(&session.id))?;
+        Ok(Session {
+            key: SessionKey::new(namespace, id),
+            class: named("Session.class", ClassName::parse(&session.class))?,
+            pool: named("Session.pool", PoolName::parse(&session.pool))?,
+            attributes: session.attributes,
+            state: state("Session.state", session.state)?,
+            reason: reason("Session.reason", session.reason)?,
+            detail: session.detail,
+            exit: optional(session.exit)?,
+            address: session.address,
+            node: unless_empty("Session.node_id", &session.node_id, NodeId::parse)?,
+            node_address: session.node_address,
+            owner: ManagerNumber(session.owner),
+            epoch: Epoch(session.epoch),
+            life: stamp("Session.life", session.life)?,
+            version: stamp("Session.version", session.version)?,
+            machine_state: session.machine_state,
+        })
+    }
+}
+
+/// Looks up where managers reach a node; empty when it is not registered any more.
+fn shown(view: SessionView, node_address: impl Fn(&NodeId) -> String) -> v1::Session {
+    let placement = view.record.placement.as_ref();
+    let address = placement.map_or_else(String::new, |it| node_address(&it.node));
+    session(view, address)
+}
+
+/// A defect of the caller: the answer belongs to another kind of request.
+fn unexpected(request: &str) -> Refusal {
+    let message = format!("the answer to a {request} is of another kind");
+    Refusal::unknown_outcome(RefusalKind::Internal, Retry::Never, message)
+}
+
+/// The response to an open. `node_address` as in [`session`].
+pub fn open_response(
+    answer: Answer,
+    node_address: impl Fn(&NodeId) -> String,
+) -> Result<v1::OpenResponse, Refusal> {
+    let Answer::Opened { outcome, session } = answer else {
+        return Err(unexpected("open"));
+    };
+    let outcome = v1::Outcome::from(outcome).into();
+    Ok(v1::OpenResponse {
+        outcome,
+        session: Some(shown(session, node_address)),
+    })
+}
+
+/// The response to a close. `node_address` as in [`session`].
+pub fn close_response(
+    answer: Answer,
+    node_address: impl Fn(&NodeId) -> String,
+) -> Result<v1::CloseResponse, Refusal> {
+    let Answer::Closed { finished, session } = answer else {
+        return Err(unexpected("close"));
+    };
+    Ok(v1::CloseResponse {
+        finished,
+        session: Some(shown(session, node_address)),
+    })
+}
+
+/// The response to a get. `node_address` as in [`session`].
+pub fn get_response(
+    answer: Answer,
+    node_address: impl Fn(&NodeId) -> String,
+) -> Result<v1::GetResponse, Refusal> {
+    let Answer::Got { session, stale } = answer else {
+        return Err(unexpected("get"));
+    };
+    Ok(v1::GetResponse {
+        session: Some(shown(session, node_address)),
+        stale,
+    })
+}
+
+/// The response to a list: its page, with the token that continues it under the same filter.
+/// `node_address` as in [`session`].
+pub fn list_response(
+    page: rota_model::Page,
+    filter: &Filter,
+    node_address: impl Fn(&NodeId) -> String,
+) -> v1::ListResponse {
+    let sessions = page.sessions.into_iter().map(|it| shown(it, &node_address));
+    v1::ListResponse {
+        sessions: sessions.collect(),
+        next_page_token: page
+            .next
+            .map_or_else(String::new, |it| page_token(&it, filter)),
+    }
+}
+
+/// Reads the response to an open.
+pub fn opened(response: v1::OpenResponse) -> Result<(Outcome, Session), WireError> {
+    let outcome = outcome("OpenResponse.outcome", response.outcome)?;
+    Ok((outcome, convert("OpenResponse.session", response.session)?))
+}
+
+/// Reads the response to a close: whether it is finished, and the session.
+pub fn closed(response: v1::CloseResponse) -> Result<(bool, Session), WireError> {
+    Ok((
+        response.finished,
+        convert("CloseResponse.session", response.session)?,
+    ))
+}
+
+/// Reads the response to a get: the session, and whether the answer was not confirmed.
+pub fn got(response: v1::GetResponse) -> Result<(Session, bool), WireError> {
+    Ok((
+        convert("GetResponse.session", response.session)?,
+        response.stale,
+    ))
+}
+
+/// Reads the response to a list: the sessions, and the token of the next page; empty for none.
+pub fn listed(response: v1::ListResponse) -> Result<(Vec<Session>, String), WireError> {
+    Ok((each(response.sessions)?, response.next_page_token))
+}

@@ -1,0 +1,100 @@
+//! What is wrong with a message, and the small steps that every conversion is made of.
+
+use rota_model::{FieldError, Refusal};
+
+/// A message from the wire (or the disk) that is no value of the model.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{field} {problem}")]
+pub struct WireError {
+    /// The field, as `Message.field` of the .proto files.
+    pub field: &'static str,
+    /// What is wrong with it, with the limit where there is one.
+    pub problem: String,
+}
+
+impl WireError {
+    /// A mistake in `field`.
+    pub fn new(field: &'static str, problem: impl Into<String>) -> Self {
+        Self {
+            field,
+            problem: problem.into(),
+        }
+    }
+}
+
+impl From<WireError> for FieldError {
+    fn from(error: WireError) -> Self {
+        FieldError::new(error.field, error.problem)
+    }
+}
+
+impl From<WireError> for Refusal {
+    fn from(error: WireError) -> Self {
+        Refusal::invalid(vec![error.into()])
+    }
+}
+
+/// The content of a field that must be set.
+pub(crate) fn required<T>(field: &'static str, value: Option<T>) -> Result<T, WireError> {
+    value.ok_or_else(|| WireError::new(field, "is missing"))
+}
+
+/// A message in a field that must be set, converted.
+pub(crate) fn convert<W, T>(field: &'static str, value: Option<W>) -> Result<T, WireError>
+where
+    T: TryFrom<W>,
+    WireError: From<T::Error>,
+{
+    Ok(T::try_from(required(field, value)?)?)
+}
+
+/// A message in a field that may be unset, converted.
+pub(crate) fn optional<W, T>(value: Option<W>) -> Result<Option<T>, WireError>
+where
+    T: TryFrom<W>,
+    WireError: From<T::Error>,
+{
+    Ok(value.map(T::try_from).transpose()?)
+}
+
+/// Every message of a repeated field, converted.
+pub(crate) fn each<W, T>(values: Vec<W>) -> Result<Vec<T>, WireError>
+where
+    T: TryFrom<W>,
+    WireError: From<T::Error>,
+{
+    values
+        .into_iter()
+        .map(|it| T::try_from(it).map_err(WireError::from))
+        .collect()
+}
+
+/// Puts the field's name on the mistake of a model type that does not know where it stands.
+pub(crate) fn named<T>(field: &'static str, parsed: Result<T, FieldError>) -> Result<T, WireError> {
+    parsed.map_err(|error| WireError::new(field, error.problem))
+}
+
+/// A name that may be left out by leaving it empty.
+pub(crate) fn unless_empty<T>(
+    field: &'static str,
+    text: &str,
+    parse: impl FnOnce(&str) -> Result<T, FieldError>,
+) -> Result<Option<T>, WireError> {
+    if text.is_empty() {
+        Ok(None)
+    } else {
+        named(field, parse(text)).map(Some)
+    }
+}
+
+/// A length that the model keeps as `usize`, for the wire.
+pub(crate) fn count(length: usize) -> u64 {
+    u64::try_from(length).unwrap_or(u64::MAX)
+}
+
+// Conversions that cannot fail are `From` and give this error through the standard library.
+impl From<std::convert::Infallible> for WireError {
+    fn from(never: std::convert::Infallible) -> Self {
+        match never {}
+    }
+}
