@@ -1,0 +1,120 @@
+//! The calls that can be sent again: what each sends, and the slot that it is about.
+
+use rota_model::{Namespace, SessionId, SessionKey, SlotId};
+use rota_proto::v1;
+use rota_proto::v1::operator_client::OperatorClient;
+use rota_proto::v1::sessions_client::SessionsClient;
+use rota_ring::slot_of_session;
+use std::future::Future;
+use tonic::transport::Channel;
+use tonic::{Request, Response, Status};
+
+/// Largest answer that is read: a page of 1,000 sessions with 64 KiB of attributes each.
+const ANSWER_BYTES_MAX: usize = 80 * 1024 * 1024;
+
+/// A call that may be sent more than once.
+pub(crate) trait Call: Clone + Send + 'static {
+    type Answer: Send;
+
+    /// Sends it once.
+    fn send(
+        request: Request<Self>,
+        channel: Channel,
+    ) -> impl Future<Output = Result<Response<Self::Answer>, Status>> + Send;
+
+    /// The slot whose owner decides it; `None` when it concerns no single slot.
+    fn slot(&self, m: u32) -> Option<SlotId>;
+}
+
+fn slot_of(namespace: &str, id: &str, m: u32) -> Option<SlotId> {
+    let namespace = match namespace {
+        "" => Namespace::default_space(),
+        given => Namespace::parse(given).ok()?,
+    };
+    Some(slot_of_session(
+        &SessionKey::new(namespace, SessionId::parse(id).ok()?),
+        m,
+    ))
+}
+
+pub(crate) fn sessions(channel: Channel) -> SessionsClient<Channel> {
+    SessionsClient::new(channel).max_decoding_message_size(ANSWER_BYTES_MAX)
+}
+
+impl Call for v1::OpenRequest {
+    type Answer = v1::OpenResponse;
+
+    async fn send(
+        request: Request<Self>,
+        channel: Channel,
+    ) -> Result<Response<Self::Answer>, Status> {
+        sessions(channel).open(request).await
+    }
+
+    fn slot(&self, m: u32) -> Option<SlotId> {
+        slot_of(&self.namespace, &self.id, m)
+    }
+}
+
+impl Call for v1::CloseRequest {
+    type Answer = v1::CloseResponse;
+
+    async fn send(
+        request: Request<Self>,
+        channel: Channel,
+    ) -> Result<Response<Self::Answer>, Status> {
+        sessions(channel).close(request).await
+    }
+
+    fn slot(&self, m: u32) -> Option<SlotId> {
+        slot_of(&self.namespace, &self.id, m)
+    }
+}
+
+impl Call for v1::GetRequest {
+    type Answer = v1::GetResponse;
+
+    async fn send(
+        request: Request<Self>,
+        channel: Channel,
+    ) -> Result<Response<Self::Answer>, Status> {
+        sessions(channel).get(request).await
+    }
+
+    fn slot(&self, m: u32) -> Option<SlotId> {
+        slot_of(&self.namespace, &self.id, m)
+    }
+}
+
+impl Call for v1::ListRequest {
+    type Answer = v1::ListResponse;
+
+    async fn send(
+        request: Request<Self>,
+        channel: Channel,
+    ) -> Result<Response<Self::Answer>, Status> {
+        sessions(channel).list(request).await
+    }
+
+    fn slot(&self, _m: u32) -> Option<SlotId> {
+        None
+    }
+}
+
+impl Call for v1::InspectRequest {
+    type Answer = v1::InspectResponse;
+
+    async fn send(
+        request: Request<Self>,
+        channel: Channel,
+    ) -> Result<Response<Self::Answer>, Status> {
+        OperatorClient::new(channel)
+            .max_decoding_message_size(ANSWER_BYTES_MAX)
+            .inspect(request)
+            .await
+    }
+
+    fn slot(&self, _m: u32) -> Option<SlotId> {
+        None
+    }
+}

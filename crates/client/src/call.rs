@@ -1,0 +1,185 @@
+//! One call from its first attempt to its answer or its deadline.
+
+use crate::attempt::Call;
+use crate::error::CallError;
+use crate::retry::{self, Failure, Step};
+use crate::routing::Routes;
+use crate::session::Client;
+use rota_proto::v1;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::{Instant, sleep, timeout_at};
+use tonic::{Request, Status};
+
+/// Longest wait for a View; a manager that does not give one at once is passed over.
+const VIEW_WAIT: Duration = Duration::from_secs(1);
+
+/// An answer and who gave it.
+pub(crate) struct Answered<A> {
+    pub(crate) answer: A,
+    pub(crate) endpoint: Arc<str>,
+}
+
+/// Where the attempts of one call stand.
+struct Progress {
+    began: Instant,
+    deadline: Instant,
+    attempts: u32,
+    /// Index of the entry that is asked, over all endpoints, without wrapping.
+    entry: usize,
+    /// False once the owner of the View was tried in vain: entries know newer Views.
+    may_route: bool,
+    last: Option<CallError>,
+}
+
+impl Progress {
+    fn new(entry: usize, wait: Duration) -> Self {
+        let began = Instant::now();
+        let deadline = began + wait;
+        Self {
+            began,
+            deadline,
+            attempts: 0,
+            entry,
+            may_route: true,
+            last: None,
+        }
+    }
+
+    /// The error at the deadline: the last one that says more than "time is up".
+    fn out_of_time(self, endpoint: &str) -> CallError {
+        let waited = self.deadline - self.began;
+        let attempts = self.attempts;
+        let nothing = || CallError::TimedOut {
+            endpoint: endpoint.to_owned(),
+            waited,
+            attempts,
+        };
+        self.last.unwrap_or_else(nothing)
+    }
+}
+
+/// What a status means: Rota's own refusal if it carries one.
+pub(crate) fn failure(status: &Status) -> Failure {
+    if status.details().is_empty() {
+        // Of gRPC itself or of something between: not a decision of Rota.
+        return Failure::Broken {
+            code: status.code(),
+            message: status.message().to_owned(),
+        };
+    }
+    Failure::Refused(Box::new(rota_proto::refusal::refusal(status)))
+}
+
+pub(crate) fn error(failure: Failure, endpoint: &str, attempts: u32) -> CallError {
+    let endpoint = endpoint.to_owned();
+    match failure {
+        Failure::Refused(refusal) => CallError::Refused {
+            refusal,
+            endpoint,
+            attempts,
+        },
+        Failure::Broken { code, message } => CallError::Broken {
+            code,
+            message,
+            endpoint,
+            attempts,
+        },
+    }
+}
+
+impl Client {
+    /// Sends a call until it is answered, finally refused, or `wait` is over.
+    pub(crate) async fn call<C: Call>(
+        &self,
+        request: C,
+        wait: Duration,
+    ) -> Result<Answered<C::Answer>, CallError> {
+        let mut progress = Progress::new(self.next_entry(), wait);
+        loop {
+            let endpoint = self.target(&request, &progress).await;
+            progress.attempts += 1;
+            let sent = self
+                .attempt(&endpoint, request.clone(), progress.deadline)
+                .await?;
+            let failure = match sent {
+                None => return Err(progress.out_of_time(&endpoint)),
+                Some(Ok(answer)) => return Ok(Answered { answer, endpoint }),
+                Some(Err(failure)) => failure,
+            };
+            let step = retry::after(&failure, progress.attempts, self.endpoints().len());
+            let at_deadline = Instant::now() >= progress.deadline;
+            let timer = at_deadline && matches!(failure, Failure::Broken { .. });
+            if timer {
+                return Err(progress.out_of_time(&endpoint));
+            }
+            let failed = error(failure, &endpoint, progress.attempts);
+            let Step::Again {
+                pause,
+                elsewhere,
+                refresh,
+            } = step
+            else {
+                return Err(failed);
+            };
+            if Instant::now() + pause >= progress.deadline {
+                return Err(failed);
+            }
+            tracing::debug!(reason = failed.reason(), %endpoint, ?pause, "sending again: {failed}");
+            progress.last = Some(failed);
+            if refresh {
+                self.routes.mark_stale();
+                progress.may_route = progress.attempts.is_multiple_of(2);
+            }
+            if elsewhere {
+                self.leave_entry(progress.entry);
+                progress.entry = progress.entry.wrapping_add(1);
+            }
+            sleep(pause).await;
+        }
+    }
+
+    /// Sends once. `None`: the deadline passed first.
+    async fn attempt<C: Call>(
+        &self,
+        endpoint: &str,
+        request: C,
+        deadline: Instant,
+    ) -> Result<Option<Result<C::Answer, Failure>>, CallError> {
+        let borrowed = self.connect_to(endpoint)?;
+        let mut request = Request::new(request);
+        request.set_timeout(deadline.saturating_duration_since(Instant::now()));
+        let sent = timeout_at(deadline, C::send(request, borrowed.channel.clone())).await;
+        Ok(sent.ok().map(|sent| match sent {
+            Ok(response) => Ok(response.into_inner()),
+            Err(status) => Err(failure(&status)),
+        }))
+    }
+
+    /// Whom to ask: the owner when routing is on and its View is known, else the entry.
+    async fn target<C: Call>(&self, request: &C, progress: &Progress) -> Arc<str> {
+        let entry = self.endpoint(progress.entry);
+        if !self.routes_by_view() || request.slot(1).is_none() {
+            return entry;
+        }
+        if self.routes.should_fetch(std::time::Instant::now()) {
+            let until = (Instant::now() + VIEW_WAIT).min(progress.deadline);
+            let asked = self.attempt(&entry, v1::InspectRequest {}, until).await;
+            if let Ok(Some(Ok(v1::InspectResponse {
+                view: Some(view), ..
+            }))) = asked
+            {
+                self.routes.put(Routes::of(&view));
+            }
+        }
+        if !progress.may_route {
+            return entry;
+        }
+        let Some(routes) = self.routes.routes() else {
+            return entry;
+        };
+        let slot = request.slot(routes.m());
+        slot.and_then(|slot| routes.owner_address(slot))
+            .unwrap_or(entry)
+    }
+}

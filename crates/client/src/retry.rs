@@ -1,0 +1,195 @@
+//! What to do after an attempt failed: pure, one table.
+
+use rota_model::{Refusal, RefusalKind, Retry};
+use std::time::Duration;
+use tonic::Code;
+
+/// First pause after an advice to repeat at once was followed in vain.
+const PAUSE_FIRST: Duration = Duration::from_millis(5);
+/// Longest pause that is not advised by a server.
+const PAUSE_MAX: Duration = Duration::from_millis(500);
+
+/// How an attempt failed.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) enum Failure {
+    /// Rota refused.
+    Refused(Box<Refusal>),
+    /// Something else.
+    Broken { code: Code, message: String },
+}
+
+/// The next step of a call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Step {
+    /// Give the failure to the caller.
+    Stop,
+    /// Send it again.
+    Again {
+        /// After this pause.
+        pause: Duration,
+        /// To the next endpoint rather than to the same.
+        elsewhere: bool,
+        /// The cached View is out of date.
+        refresh: bool,
+    },
+}
+
+/// Whether a status without Rota's details says that sending again could help.
+fn may_heal(code: Code) -> bool {
+    match code {
+        Code::Unavailable
+        | Code::Unknown
+        | Code::Cancelled
+        | Code::DeadlineExceeded
+        | Code::Internal
+        | Code::Aborted
+        | Code::DataLoss
+        | Code::ResourceExhausted => true,
+        Code::Ok
+        | Code::InvalidArgument
+        | Code::NotFound
+        | Code::AlreadyExists
+        | Code::PermissionDenied
+        | Code::FailedPrecondition
+        | Code::OutOfRange
+        | Code::Unimplemented
+        | Code::Unauthenticated => false,
+    }
+}
+
+/// The pause that grows with every attempt: none after the first, then 5 ms, 10 ms, … 500 ms.
+pub(crate) fn growing_pause(attempts: u32) -> Duration {
+    match attempts {
+        0 | 1 => Duration::ZERO,
+        more => PAUSE_FIRST
+            .saturating_mul(1 << (more - 2).min(10))
+            .min(PAUSE_MAX),
+    }
+}
+
+/// Decides after the attempt number `attempts` (from 1) at one of `endpoints` endpoints.
+pub(crate) fn after(failure: &Failure, attempts: u32, endpoints: usize) -> Step {
+    match failure {
+        Failure::Broken { code, .. } if !may_heal(*code) => Step::Stop,
+        Failure::Broken { .. } => {
+            // One full circle at once, then slower.
+            let circles = attempts / u32::try_from(endpoints.max(1)).unwrap_or(u32::MAX);
+            let pause = growing_pause(circles + 1);
+            Step::Again {
+                pause,
+                elsewhere: true,
+                refresh: true,
+            }
+        }
+        Failure::Refused(refusal) => after_refusal(refusal, attempts),
+    }
+}
+
+fn after_refusal(refusal: &Refusal, attempts: u32) -> Step {
+    let moved = matches!(
+        refusal.kind,
+        RefusalKind::NotOwner | RefusalKind::NotServing
+    );
+    match refusal.retry {
+        Retry::Never => Step::Stop,
+        Retry::Now => {
+            let pause = growing_pause(attempts);
+            Step::Again {
+                pause,
+                elsewhere: attempts > 2,
+                refresh: moved,
+            }
+        }
+        Retry::AfterMs(ms) => {
+            let pause = Duration::from_millis(ms.max(1));
+            Step::Again {
+                pause,
+                elsewhere: false,
+                refresh: moved,
+            }
+        }
+        Retry::AtOwner(_) => Step::Again {
+            pause: growing_pause(attempts),
+            elsewhere: true,
+            refresh: true,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rota_model::Epoch;
+
+    fn refused(kind: RefusalKind, retry: Retry) -> Failure {
+        Failure::Refused(Box::new(Refusal::new(kind, retry, "no")))
+    }
+
+    fn broken(code: Code) -> Failure {
+        Failure::Broken {
+            code,
+            message: String::new(),
+        }
+    }
+
+    #[test]
+    fn a_final_refusal_is_not_repeated() {
+        assert_eq!(
+            after(&refused(RefusalKind::NotFound, Retry::Never), 1, 3),
+            Step::Stop
+        );
+        assert_eq!(after(&broken(Code::Unimplemented), 1, 3), Step::Stop);
+    }
+
+    #[test]
+    fn an_advised_wait_is_kept_and_stays_at_the_same_endpoint() {
+        let step = after(
+            &refused(RefusalKind::Provisioning, Retry::AfterMs(300)),
+            1,
+            3,
+        );
+        let pause = Duration::from_millis(300);
+        assert_eq!(
+            step,
+            Step::Again {
+                pause,
+                elsewhere: false,
+                refresh: false
+            }
+        );
+    }
+
+    #[test]
+    fn another_owner_makes_the_view_stale() {
+        let step = after(
+            &refused(RefusalKind::NotOwner, Retry::AtOwner(Epoch(7))),
+            1,
+            3,
+        );
+        assert_eq!(
+            step,
+            Step::Again {
+                pause: Duration::ZERO,
+                elsewhere: true,
+                refresh: true
+            }
+        );
+    }
+
+    #[test]
+    fn a_break_tries_every_endpoint_once_before_it_pauses() {
+        let pause_of = |attempts| match after(&broken(Code::Unavailable), attempts, 3) {
+            Step::Again {
+                pause, elsewhere, ..
+            } => {
+                assert!(elsewhere);
+                pause
+            }
+            Step::Stop => panic!("a break is not final"),
+        };
+        assert_eq!(pause_of(1), Duration::ZERO);
+        assert_eq!(pause_of(2), Duration::ZERO);
+        assert!(pause_of(3) > Duration::ZERO);
+        assert_eq!(pause_of(1000), PAUSE_MAX);
+    }
+}

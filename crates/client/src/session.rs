@@ -1,0 +1,318 @@
+//! The client: its endpoints, its options, and one method per call.
+
+use crate::attempt::Call;
+use crate::call;
+use crate::connections::{Borrowed, CONNECTIONS_DEFAULT, Connections, EndpointsError};
+use crate::error::CallError;
+use crate::routing::RouteCache;
+use crate::watch::{Watch, WatchOptions};
+use rota_proto::v1;
+use rota_proto::v1::machines_client::MachinesClient;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+use tokio::time::{Instant, timeout_at};
+use tonic::Request;
+
+/// At which endpoint a call begins.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Entry {
+    /// The one that answered last; the first at the beginning.
+    #[default]
+    Sticky,
+    /// Each call at the next one: load over all managers.
+    RoundRobin,
+}
+
+/// How a client behaves.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Options {
+    /// At which endpoint calls begin. Default: [`Entry::Sticky`].
+    pub entry: Entry,
+    /// Ask for the View once and send each call to the owner of its slot. Default: off, any
+    /// manager forwards.
+    pub route_by_view: bool,
+    /// Most connections to one address, at least 1. More than the default of
+    /// [`CONNECTIONS_DEFAULT`] costs without gain; 1 limits what a busy client can send.
+    pub connections: usize,
+    /// Longest wait for a connection. Default 1 s; too low and a busy machine looks gone, too
+    /// high and a silent one delays the switch to the next endpoint.
+    pub connect_timeout: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            entry: Entry::default(),
+            route_by_view: false,
+            connections: CONNECTIONS_DEFAULT,
+            connect_timeout: Duration::from_secs(1),
+        }
+    }
+}
+
+/// A client of one cluster. Clones share connections and the cached View.
+#[derive(Clone, Debug)]
+pub struct Client {
+    inner: Arc<Inner>,
+    pub(crate) routes: Arc<RouteCache>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    endpoints: Vec<Arc<str>>,
+    options: Options,
+    connections: Connections,
+    entry: AtomicUsize,
+    /// Begins every request id of this client.
+    name: String,
+    requests: AtomicU64,
+}
+
+impl Client {
+    /// A client of the managers at these addresses (`host:port`, comma-separated). Connects when
+    /// it is first used. Call it inside a tokio runtime.
+    pub fn connect(endpoints: &str) -> Result<Self, EndpointsError> {
+        Self::with_options(endpoints, Options::default())
+    }
+
+    /// The same with other options.
+    pub fn with_options(endpoints: &str, options: Options) -> Result<Self, EndpointsError> {
+        let endpoints = crate::parse_endpoints(endpoints)?;
+        let inner = Inner {
+            endpoints: endpoints.iter().map(|it| it.as_str().into()).collect(),
+            connections: Connections::new(options.connections, options.connect_timeout),
+            options,
+            entry: AtomicUsize::new(0),
+            name: uuid::Uuid::new_v4().simple().to_string(),
+            requests: AtomicU64::new(0),
+        };
+        Ok(Self {
+            inner: Arc::new(inner),
+            routes: Arc::default(),
+        })
+    }
+
+    /// The managers' addresses, in the order given.
+    pub fn endpoints(&self) -> &[Arc<str>] {
+        &self.inner.endpoints
+    }
+
+    pub(crate) fn endpoint(&self, entry: usize) -> Arc<str> {
+        let count = self.inner.endpoints.len();
+        self.inner
+            .endpoints
+            .get(entry % count)
+            .expect("an index below the length")
+            .clone()
+    }
+
+    pub(crate) fn next_entry(&self) -> usize {
+        match self.inner.options.entry {
+            Entry::Sticky => self.inner.entry.load(Ordering::Relaxed),
+            Entry::RoundRobin => self.inner.entry.fetch_add(1, Ordering::Relaxed),
+        }
+    }
+
+    /// Makes later calls begin elsewhere, unless another call already did.
+    pub(crate) fn leave_entry(&self, entry: usize) {
+        if self.inner.options.entry == Entry::Sticky {
+            let (now, next) = (entry, entry.wrapping_add(1));
+            let (done, seen) = (Ordering::Relaxed, Ordering::Relaxed);
+            let _another_was_first = self.inner.entry.compare_exchange(now, next, done, seen);
+        }
+    }
+
+    pub(crate) fn routes_by_view(&self) -> bool {
+        self.inner.options.route_by_view
+    }
+
+    pub(crate) fn connect_to(&self, endpoint: &str) -> Result<Borrowed, CallError> {
+        let connections = &self.inner.connections;
+        connections
+            .to(endpoint)
+            .map_err(|_| CallError::Address(endpoint.to_owned()))
+    }
+
+    /// A request id that nobody else uses.
+    pub fn request_id(&self) -> String {
+        let number = self.inner.requests.fetch_add(1, Ordering::Relaxed);
+        format!("{}-{number}", self.inner.name)
+    }
+
+    /// Finds the live session of that id, or starts one. An empty `request_id` is filled in, so
+    /// that repetitions are safe.
+    pub async fn open(
+        &self,
+        mut request: v1::OpenRequest,
+        wait: Duration,
+    ) -> Result<v1::OpenResponse, CallError> {
+        if request.request_id.is_empty() {
+            request.request_id = self.request_id();
+        }
+        let answered = self.call(request, wait).await?;
+        complete(
+            answered.answer.session.is_some(),
+            "session",
+            &answered.endpoint,
+        )?;
+        Ok(answered.answer)
+    }
+
+    /// Ends a session. An empty `request_id` is filled in.
+    pub async fn close(
+        &self,
+        mut request: v1::CloseRequest,
+        wait: Duration,
+    ) -> Result<v1::CloseResponse, CallError> {
+        if request.request_id.is_empty() {
+            request.request_id = self.request_id();
+        }
+        let answered = self.call(request, wait).await?;
+        complete(
+            answered.answer.session.is_some(),
+            "session",
+            &answered.endpoint,
+        )?;
+        Ok(answered.answer)
+    }
+
+    /// Reads one session.
+    pub async fn get(
+        &self,
+        request: v1::GetRequest,
+        wait: Duration,
+    ) -> Result<v1::GetResponse, CallError> {
+        let answered = self.call(request, wait).await?;
+        complete(
+            answered.answer.session.is_some(),
+            "session",
+            &answered.endpoint,
+        )?;
+        Ok(answered.answer)
+    }
+
+    /// One page of the sessions of the whole ring. Pages follow each other by `page_token`.
+    pub async fn list(
+        &self,
+        request: v1::ListRequest,
+        wait: Duration,
+    ) -> Result<v1::ListResponse, CallError> {
+        Ok(self.call(request, wait).await?.answer)
+    }
+
+    /// Every page from `request.page_token` on, each within `wait`.
+    pub async fn list_all(
+        &self,
+        mut request: v1::ListRequest,
+        wait: Duration,
+    ) -> Result<Vec<v1::Session>, CallError> {
+        let mut sessions = Vec::new();
+        loop {
+            let page = self.list(request.clone(), wait).await?;
+            sessions.extend(page.sessions);
+            if page.next_page_token.is_empty() {
+                return Ok(sessions);
+            }
+            request.page_token = page.next_page_token;
+        }
+    }
+
+    /// Changes from `request.position` on; an empty position begins with a snapshot. Nothing is
+    /// sent before the first [`Watch::next`].
+    pub fn watch(&self, request: v1::WatchRequest, options: WatchOptions) -> Watch {
+        Watch::new(self.clone(), request, options)
+    }
+
+    /// Asks any manager for its View, partitions and nodes.
+    pub async fn inspect(&self, wait: Duration) -> Result<v1::InspectResponse, CallError> {
+        Ok(self.call(v1::InspectRequest {}, wait).await?.answer)
+    }
+
+    /// Asks the manager at that address, once.
+    pub async fn inspect_at(
+        &self,
+        address: &str,
+        wait: Duration,
+    ) -> Result<v1::InspectResponse, CallError> {
+        self.once(address, v1::InspectRequest {}, wait).await
+    }
+
+    /// Reads one session through the manager at that address, once.
+    pub async fn get_at(
+        &self,
+        address: &str,
+        request: v1::GetRequest,
+        wait: Duration,
+    ) -> Result<v1::GetResponse, CallError> {
+        self.once(address, request, wait).await
+    }
+
+    /// Opens through the manager at that address, once.
+    pub async fn open_at(
+        &self,
+        address: &str,
+        mut request: v1::OpenRequest,
+        wait: Duration,
+    ) -> Result<v1::OpenResponse, CallError> {
+        if request.request_id.is_empty() {
+            request.request_id = self.request_id();
+        }
+        self.once(address, request, wait).await
+    }
+
+    async fn once<C: Call>(
+        &self,
+        address: &str,
+        request: C,
+        wait: Duration,
+    ) -> Result<C::Answer, CallError> {
+        let borrowed = self.connect_to(address)?;
+        let mut request = Request::new(request);
+        request.set_timeout(wait);
+        let sent = C::send(request, borrowed.channel.clone());
+        self.within(address, wait, sent).await
+    }
+
+    /// Gives one event to a session's machine at the session's address. Never sent twice: an
+    /// event moves the machine, and whether a lost one did is for the caller to find out.
+    pub async fn send_event(
+        &self,
+        address: &str,
+        event: v1::SendRequest,
+        wait: Duration,
+    ) -> Result<v1::SendResponse, CallError> {
+        let borrowed = self.connect_to(address)?;
+        let mut request = Request::new(event);
+        request.set_timeout(wait);
+        let mut machines = MachinesClient::new(borrowed.channel.clone());
+        self.within(address, wait, machines.send(request)).await
+    }
+
+    async fn within<A>(
+        &self,
+        address: &str,
+        wait: Duration,
+        sent: impl Future<Output = Result<tonic::Response<A>, tonic::Status>>,
+    ) -> Result<A, CallError> {
+        match timeout_at(Instant::now() + wait, sent).await {
+            Ok(Ok(response)) => Ok(response.into_inner()),
+            Ok(Err(status)) => Err(call::error(call::failure(&status), address, 1)),
+            Err(_elapsed) => Err(CallError::TimedOut {
+                endpoint: address.to_owned(),
+                waited: wait,
+                attempts: 1,
+            }),
+        }
+    }
+}
+
+fn complete(has: bool, missing: &'static str, endpoint: &str) -> Result<(), CallError> {
+    if has {
+        return Ok(());
+    }
+    Err(CallError::Incomplete {
+        missing,
+        endpoint: endpoint.to_owned(),
+    })
+}

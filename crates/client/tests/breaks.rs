@@ -1,0 +1,374 @@
+//! What a client does when managers refuse, break and come back: over real connections to servers
+//! that answer from a script.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use rota_client::{CallError, Client, Options, WatchOptions, v1};
+use rota_model::{Refusal, RefusalKind, Retry};
+use rota_proto::refusal::status;
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+use tokio_stream::Stream;
+use tokio_stream::wrappers::TcpListenerStream;
+use tonic::transport::Server;
+use tonic::{Request, Response, Status};
+use v1::operator_server::{Operator, OperatorServer};
+use v1::sessions_server::{Sessions, SessionsServer};
+
+const WAIT: Duration = Duration::from_secs(10);
+
+/// What a scripted manager saw and will say. An empty script answers with success.
+#[derive(Default)]
+struct Script {
+    name: String,
+    refusals: Mutex<VecDeque<Status>>,
+    request_ids: Mutex<Vec<String>>,
+    watches: Mutex<VecDeque<Vec<Result<v1::WatchResponse, Status>>>>,
+    positions: Mutex<Vec<Vec<u8>>>,
+    view: Mutex<Option<v1::View>>,
+}
+
+#[derive(Clone)]
+struct Manager(Arc<Script>);
+
+impl Manager {
+    fn next(&self) -> Result<(), Status> {
+        self.0
+            .refusals
+            .lock()
+            .unwrap()
+            .pop_front()
+            .map_or(Ok(()), Err)
+    }
+}
+
+#[tonic::async_trait]
+impl Sessions for Manager {
+    async fn open(
+        &self,
+        request: Request<v1::OpenRequest>,
+    ) -> Result<Response<v1::OpenResponse>, Status> {
+        let request = request.into_inner();
+        self.0.request_ids.lock().unwrap().push(request.request_id);
+        self.next()?;
+        let detail = self.0.name.clone();
+        let session = v1::Session {
+            id: request.id,
+            detail,
+            ..Default::default()
+        };
+        let outcome = v1::Outcome::Created.into();
+        Ok(Response::new(v1::OpenResponse {
+            outcome,
+            session: Some(session),
+        }))
+    }
+
+    async fn close(
+        &self,
+        _request: Request<v1::CloseRequest>,
+    ) -> Result<Response<v1::CloseResponse>, Status> {
+        Err(Status::unimplemented("close"))
+    }
+
+    async fn get(
+        &self,
+        _request: Request<v1::GetRequest>,
+    ) -> Result<Response<v1::GetResponse>, Status> {
+        self.next()?;
+        Ok(Response::new(v1::GetResponse::default()))
+    }
+
+    async fn list(
+        &self,
+        request: Request<v1::ListRequest>,
+    ) -> Result<Response<v1::ListResponse>, Status> {
+        let (id, next_page_token) = match request.into_inner().page_token.as_str() {
+            "" => ("a", "more".to_owned()),
+            _ => ("b", String::new()),
+        };
+        let sessions = vec![v1::Session {
+            id: id.to_owned(),
+            ..Default::default()
+        }];
+        Ok(Response::new(v1::ListResponse {
+            sessions,
+            next_page_token,
+        }))
+    }
+
+    type WatchStream = Pin<Box<dyn Stream<Item = Result<v1::WatchResponse, Status>> + Send>>;
+
+    async fn watch(
+        &self,
+        request: Request<v1::WatchRequest>,
+    ) -> Result<Response<Self::WatchStream>, Status> {
+        self.0
+            .positions
+            .lock()
+            .unwrap()
+            .push(request.into_inner().position.to_vec());
+        self.next()?;
+        let answers = self
+            .0
+            .watches
+            .lock()
+            .unwrap()
+            .pop_front()
+            .unwrap_or_default();
+        Ok(Response::new(Box::pin(tokio_stream::iter(answers))))
+    }
+}
+
+#[tonic::async_trait]
+impl Operator for Manager {
+    async fn inspect(
+        &self,
+        _request: Request<v1::InspectRequest>,
+    ) -> Result<Response<v1::InspectResponse>, Status> {
+        let view = self.0.view.lock().unwrap().clone();
+        Ok(Response::new(v1::InspectResponse {
+            view,
+            ..Default::default()
+        }))
+    }
+}
+
+/// A manager that serves until this is dropped.
+struct Running {
+    script: Arc<Script>,
+    address: String,
+    _stop: oneshot::Sender<()>,
+}
+
+async fn start(name: &str) -> Running {
+    let script = Arc::new(Script {
+        name: name.to_owned(),
+        ..Default::default()
+    });
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let (stop, stopped) = oneshot::channel::<()>();
+    let manager = Manager(script.clone());
+    let server = Server::builder()
+        .add_service(SessionsServer::new(manager.clone()))
+        .add_service(OperatorServer::new(manager))
+        .serve_with_incoming_shutdown(TcpListenerStream::new(listener), async {
+            let _dropped = stopped.await;
+        });
+    tokio::spawn(server);
+    Running {
+        script,
+        address,
+        _stop: stop,
+    }
+}
+
+/// An address where nothing listens.
+async fn nowhere() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    listener.local_addr().unwrap().to_string()
+}
+
+fn refused(kind: RefusalKind, retry: Retry) -> Status {
+    status(&Refusal::new(kind, retry, "no"))
+}
+
+fn open(id: &str) -> v1::OpenRequest {
+    v1::OpenRequest {
+        id: id.to_owned(),
+        class: "builtin".to_owned(),
+        ..Default::default()
+    }
+}
+
+#[tokio::test]
+async fn a_broken_call_goes_to_the_next_endpoint_with_the_same_request_id() {
+    let (first, second) = (start("first").await, start("second").await);
+    first
+        .script
+        .refusals
+        .lock()
+        .unwrap()
+        .push_back(Status::unavailable("going down"));
+    let endpoints = [
+        nowhere().await,
+        first.address.clone(),
+        second.address.clone(),
+    ]
+    .join(",");
+    let client = Client::connect(&endpoints).unwrap();
+    let opened = client.open(open("a"), WAIT).await.unwrap();
+    assert_eq!(opened.session.unwrap().detail, "second");
+    let sent = first.script.request_ids.lock().unwrap().clone();
+    assert_eq!(sent, *second.script.request_ids.lock().unwrap());
+    assert!(!sent[0].is_empty());
+    // Later calls begin where the last one was answered.
+    client.open(open("b"), WAIT).await.unwrap();
+    assert_eq!(first.script.request_ids.lock().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn an_advised_wait_is_followed_until_the_answer_comes() {
+    let manager = start("only").await;
+    let advice = [Retry::AfterMs(1), Retry::Now, Retry::AfterMs(2)];
+    let refusals = advice.map(|retry| refused(RefusalKind::Provisioning, retry));
+    manager.script.refusals.lock().unwrap().extend(refusals);
+    let client = Client::connect(&manager.address).unwrap();
+    client.open(open("a"), WAIT).await.unwrap();
+    let sent = manager.script.request_ids.lock().unwrap();
+    assert_eq!(sent.len(), 4);
+    assert!(sent.iter().all(|id| *id == sent[0]));
+}
+
+#[tokio::test]
+async fn a_final_refusal_comes_back_at_once_with_its_reason() {
+    let manager = start("only").await;
+    let refusal = refused(RefusalKind::UnknownClass, Retry::Never);
+    manager.script.refusals.lock().unwrap().push_back(refusal);
+    let client = Client::connect(&manager.address).unwrap();
+    let error = client.open(open("a"), WAIT).await.unwrap_err();
+    assert_eq!(error.reason(), "UNKNOWN_CLASS");
+    assert_eq!(manager.script.request_ids.lock().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn a_wait_beyond_the_deadline_gives_the_refusal_to_the_caller() {
+    let manager = start("only").await;
+    let refusal = refused(RefusalKind::NoCapacity, Retry::AfterMs(60_000));
+    manager.script.refusals.lock().unwrap().push_back(refusal);
+    let client = Client::connect(&manager.address).unwrap();
+    let error = client.open(open("a"), WAIT).await.unwrap_err();
+    assert_eq!(error.reason(), "NO_CAPACITY");
+    assert_eq!(error.retry(), Retry::AfterMs(60_000));
+}
+
+#[tokio::test]
+async fn nobody_there_is_told_as_unreachable_when_the_deadline_passes() {
+    let client = Client::connect(&nowhere().await).unwrap();
+    let error = client
+        .open(open("a"), Duration::from_millis(200))
+        .await
+        .unwrap_err();
+    assert_eq!(error.reason(), "UNREACHABLE");
+}
+
+#[tokio::test]
+async fn an_answer_without_its_session_is_an_error() {
+    let manager = start("only").await;
+    let client = Client::connect(&manager.address).unwrap();
+    let request = v1::GetRequest {
+        id: "a".to_owned(),
+        ..Default::default()
+    };
+    let error = client.get(request, WAIT).await.unwrap_err();
+    assert!(
+        matches!(
+            error,
+            CallError::Incomplete {
+                missing: "session",
+                ..
+            }
+        ),
+        "{error:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_list_follows_its_pages() {
+    let manager = start("only").await;
+    let client = Client::connect(&manager.address).unwrap();
+    let sessions = client
+        .list_all(v1::ListRequest::default(), WAIT)
+        .await
+        .unwrap();
+    let ids: Vec<&str> = sessions.iter().map(|it| it.id.as_str()).collect();
+    assert_eq!(ids, ["a", "b"]);
+}
+
+#[tokio::test]
+async fn a_watch_goes_on_elsewhere_from_the_last_position_it_gave_out() {
+    let (first, second) = (start("first").await, start("second").await);
+    let answer = |position: &'static [u8]| {
+        Ok(v1::WatchResponse {
+            position: position.into(),
+            ..Default::default()
+        })
+    };
+    let broken = vec![
+        answer(b"1"),
+        answer(b"2"),
+        Err(Status::unavailable("going down")),
+    ];
+    first.script.watches.lock().unwrap().push_back(broken);
+    let refusal = refused(RefusalKind::NotServing, Retry::AfterMs(1));
+    second.script.refusals.lock().unwrap().push_back(refusal);
+    second
+        .script
+        .watches
+        .lock()
+        .unwrap()
+        .push_back(vec![answer(b"3")]);
+    let client = Client::connect(&[&*first.address, &*second.address].join(",")).unwrap();
+    let mut watch = client.watch(v1::WatchRequest::default(), WatchOptions::default());
+    for expected in [b"1", b"2", b"3"] {
+        assert_eq!(watch.next().await.unwrap().position.as_ref(), expected);
+        assert_eq!(watch.position(), expected);
+    }
+    assert_eq!(*first.script.positions.lock().unwrap(), [b""]);
+    assert_eq!(*second.script.positions.lock().unwrap(), [b"2", b"2"]);
+}
+
+#[tokio::test]
+async fn a_refused_watch_ends_with_the_refusal() {
+    let manager = start("only").await;
+    let refusal = refused(RefusalKind::InvalidArgument, Retry::Never);
+    manager.script.refusals.lock().unwrap().push_back(refusal);
+    let client = Client::connect(&manager.address).unwrap();
+    let mut watch = client.watch(v1::WatchRequest::default(), WatchOptions::default());
+    assert_eq!(watch.next().await.unwrap_err().reason(), "INVALID_ARGUMENT");
+}
+
+#[tokio::test]
+async fn with_routing_a_call_goes_to_the_owner_and_learns_when_it_moved() {
+    let (entry, owner) = (start("entry").await, start("owner").await);
+    let view = |owner_number| v1::View {
+        m: 1024,
+        managers: vec![
+            v1::ManagerEntry {
+                number: 1,
+                grpc: entry.address.clone(),
+                ..Default::default()
+            },
+            v1::ManagerEntry {
+                number: 2,
+                grpc: owner.address.clone(),
+                ..Default::default()
+            },
+        ],
+        parts: vec![v1::Part {
+            number: 1,
+            owner: owner_number,
+            ..Default::default()
+        }],
+        ..Default::default()
+    };
+    *entry.script.view.lock().unwrap() = Some(view(2));
+    let options = Options {
+        route_by_view: true,
+        ..Options::default()
+    };
+    let client = Client::with_options(&entry.address, options).unwrap();
+    let opened = client.open(open("a"), WAIT).await.unwrap();
+    assert_eq!(opened.session.unwrap().detail, "owner");
+    // The owner moved: it says so, and the call is answered all the same.
+    *entry.script.view.lock().unwrap() = Some(view(1));
+    let moved = refused(RefusalKind::NotOwner, Retry::AtOwner(rota_model::Epoch(2)));
+    owner.script.refusals.lock().unwrap().push_back(moved);
+    let opened = client.open(open("a"), WAIT).await.unwrap();
+    assert_eq!(opened.session.unwrap().detail, "entry");
+}
