@@ -1,0 +1,231 @@
+//! The state and the requests as JSON: what goes over the wire and what stands in the file.
+
+use bytes::Bytes;
+use rota_model::ClusterName;
+use rota_ring::{Change, ConfigState, NodeReg, View};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Format of the state's JSON.
+pub const STATE_FORMAT: u32 = 1;
+
+/// Largest request body that a store reads, in bytes. A View of 100 managers needs about 40 KiB.
+pub const REQUEST_BYTES_MAX: usize = 4 << 20;
+
+/// Largest answer that a client reads, in bytes: some 200,000 nodes.
+pub const ANSWER_BYTES_MAX: usize = 64 << 20;
+
+/// Body of `POST /v1/cas`.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CasBody {
+    /// The cluster that the sender means; another cluster's store refuses.
+    pub cluster: ClusterName,
+    /// What to write.
+    pub change: Change,
+}
+
+#[derive(Serialize)]
+struct StateOut<'a> {
+    format: u32,
+    cluster: &'a ClusterName,
+    index: u64,
+    view: Option<&'a View>,
+    nodes: Vec<&'a NodeReg>,
+}
+
+#[derive(Deserialize)]
+struct StateIn {
+    format: u32,
+    cluster: ClusterName,
+    index: u64,
+    view: Option<Arc<View>>,
+    nodes: Vec<NodeReg>,
+}
+
+/// Only the formats, for a message that says more than the name of a field that moved.
+#[derive(Deserialize)]
+struct Formats {
+    format: u32,
+    view: Option<ViewFormat>,
+}
+
+#[derive(Deserialize)]
+struct ViewFormat {
+    format: u32,
+}
+
+/// The state as JSON: `{format, cluster, index, view, nodes}`, nodes by id.
+pub fn state_to_json(cluster: &ClusterName, state: &ConfigState) -> Bytes {
+    let out = StateOut {
+        format: STATE_FORMAT,
+        cluster,
+        index: state.index,
+        view: state.view.as_deref(),
+        nodes: state.nodes.values().collect(),
+    };
+    let json = serde_json::to_vec(&out).expect("strings, numbers and number-keyed maps serialise");
+    Bytes::from(json)
+}
+
+/// Reads what [`state_to_json`] wrote and checks it.
+///
+/// # Errors
+/// What is wrong, in words: another format, another cluster, a View that breaks its rules, a node
+/// twice, or the place where the JSON ends to make sense.
+pub fn state_from_json(cluster: &ClusterName, json: &[u8]) -> Result<ConfigState, String> {
+    let state: StateIn = serde_json::from_slice(json).map_err(|error| foreign(json, &error))?;
+    if state.format != STATE_FORMAT {
+        return Err(format_text(state.format));
+    }
+    if state.cluster != *cluster {
+        return Err(format!(
+            "it belongs to cluster {:?}, this process to {cluster:?}",
+            state.cluster
+        ));
+    }
+    if let Some(view) = &state.view {
+        view.check().map_err(|error| error.to_string())?;
+        if view.cluster != *cluster {
+            return Err(format!(
+                "its View is of cluster {:?}, not {cluster:?}",
+                view.cluster
+            ));
+        }
+    }
+    let mut nodes = BTreeMap::new();
+    for reg in state.nodes {
+        if let Some(twice) = nodes.insert(reg.node.clone(), reg) {
+            return Err(format!("node {} is there twice", twice.node));
+        }
+    }
+    Ok(ConfigState {
+        index: state.index,
+        view: state.view,
+        nodes,
+    })
+}
+
+fn format_text(found: u32) -> String {
+    format!("the state has format {found}; this build reads format {STATE_FORMAT}")
+}
+
+/// Names a state that does not parse: by its format when that is the reason.
+fn foreign(json: &[u8], error: &serde_json::Error) -> String {
+    match serde_json::from_slice::<Formats>(json) {
+        Ok(Formats { format, .. }) if format != STATE_FORMAT => format_text(format),
+        Ok(Formats {
+            view: Some(ViewFormat { format }),
+            ..
+        }) if format != rota_ring::view::VIEW_FORMAT => {
+            rota_ring::ViewError::Format(format).to_string()
+        }
+        Ok(_) | Err(_) => format!("its JSON does not parse: {error}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rota_model::{
+        BootId, ClassName, Epoch, ManagerId, ManagerNumber, NodeId, NodeState, PoolName,
+    };
+
+    fn cluster() -> ClusterName {
+        ClusterName::parse("ring \"one\"").unwrap()
+    }
+
+    fn state(managers: u32) -> ConfigState {
+        let numbers: Vec<_> = (0..managers)
+            .map(|n| {
+                (
+                    ManagerNumber(n * 10),
+                    ManagerId::parse(&format!("m{n}")).unwrap(),
+                )
+            })
+            .collect();
+        let view = View::found(cluster(), 1024, 2, 100, &numbers).unwrap();
+        let node = NodeId::parse("n1").unwrap();
+        let reg = NodeReg {
+            node: node.clone(),
+            boot: BootId(u64::MAX),
+            address: "127.0.0.1:1".into(),
+            pool: PoolName::default_pool(),
+            places: 4,
+            classes: vec![ClassName::parse("builtin").unwrap()],
+            state: NodeState::Ready,
+            revision: 1,
+        };
+        ConfigState {
+            index: 7,
+            view: Some(Arc::new(view)),
+            nodes: BTreeMap::from([(node, reg)]),
+        }
+    }
+
+    #[test]
+    fn a_state_survives_the_wire_also_with_a_hundred_managers() {
+        for managers in [1, 3, 100] {
+            let before = state(managers);
+            let json = state_to_json(&cluster(), &before);
+            assert_eq!(state_from_json(&cluster(), &json), Ok(before));
+            assert!(json.len() < 64 << 10, "{} bytes", json.len());
+        }
+        let empty = ConfigState::default();
+        assert_eq!(
+            state_from_json(&cluster(), &state_to_json(&cluster(), &empty)),
+            Ok(empty)
+        );
+    }
+
+    fn changed(from: &str, to: &str) -> String {
+        let text = String::from_utf8(state_to_json(&cluster(), &state(3)).to_vec()).unwrap();
+        assert!(text.contains(from), "{text}");
+        state_from_json(&cluster(), text.replacen(from, to, 1).as_bytes()).unwrap_err()
+    }
+
+    #[test]
+    fn another_format_is_named_even_when_its_fields_differ() {
+        assert!(changed("{\"format\":1", "{\"format\":2").contains("state has format 2"));
+        assert!(changed("\"index\":7", "\"index\":\"x\"").contains("does not parse"));
+        let other = changed(
+            "\"view\":{\"format\":1,\"cluster\"",
+            "\"view\":{\"format\":9,\"ring\"",
+        );
+        assert!(other.contains("View has format 9"), "{other}");
+    }
+
+    #[test]
+    fn a_view_that_breaks_its_rules_is_named() {
+        let broken = changed("\"m\":1024", "\"m\":0");
+        assert!(broken.contains("the View is broken"), "{broken}");
+    }
+
+    #[test]
+    fn a_state_of_another_cluster_is_refused() {
+        let json = state_to_json(&cluster(), &state(3));
+        let other = ClusterName::parse("other").unwrap();
+        assert!(
+            state_from_json(&other, &json)
+                .unwrap_err()
+                .contains("belongs to cluster")
+        );
+    }
+
+    #[test]
+    fn a_cas_body_survives_the_wire() {
+        let view = (*state(3).view.unwrap()).clone();
+        let change = Change {
+            expect_epoch: Some(Epoch(0)),
+            view: Some(view),
+            node: None,
+        };
+        let body = CasBody {
+            cluster: cluster(),
+            change,
+        };
+        let json = serde_json::to_vec(&body).unwrap();
+        assert_eq!(serde_json::from_slice::<CasBody>(&json).unwrap(), body);
+    }
+}
