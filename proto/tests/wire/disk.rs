@@ -1,0 +1,79 @@
+//! Keys and values of the storage engine.
+
+use crate::strategies as some;
+use proptest::prelude::*;
+use rota_model::{ManagerNumber, SlotId};
+use rota_proto::disk;
+use rota_protocol::{DocKey, DocName};
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1000))]
+
+    #[test]
+    fn keys_come_back_and_order_as_documents_do(a in some::doc_key(), b in some::doc_key()) {
+        let (bytes_a, bytes_b) = (disk::encode_key(&a), disk::encode_key(&b));
+        prop_assert_eq!(bytes_a.cmp(&bytes_b), a.cmp(&b));
+        prop_assert_eq!(disk::decode_key(&bytes_a), Ok(a));
+    }
+
+    #[test]
+    fn keys_of_one_slot_order_as_their_names_do(
+        slot in any::<u32>(),
+        (a, b) in (some::key(), some::key()),
+    ) {
+        let key = |it| disk::encode_key(&DocKey { slot: SlotId(slot), name: DocName::Session(it) });
+        prop_assert_eq!(key(a.clone()).cmp(&key(b.clone())), a.cmp(&b));
+        prop_assert!(key(a) > disk::first_key_of(SlotId(slot)).to_vec());
+        if slot < u32::MAX {
+            prop_assert!(key(b) < disk::first_key_of(SlotId(slot + 1)).to_vec());
+        }
+    }
+
+    #[test]
+    fn documents_come_back(doc in some::doc()) {
+        prop_assert_eq!(disk::decode_doc(&disk::encode_doc(&doc)), Ok(doc));
+    }
+
+    #[test]
+    fn what_a_manager_knows_of_itself_comes_back(
+        (meta, identity) in (some::part_meta(), some::identity()),
+        part in any::<u32>(),
+    ) {
+        prop_assert_eq!(disk::decode_part_meta(&disk::encode_part_meta(meta)), Ok(meta));
+        let back = disk::decode_identity(&disk::encode_identity(&identity));
+        prop_assert_eq!(back, Ok(identity));
+        let part = ManagerNumber(part);
+        prop_assert_eq!(disk::decode_part_key(&disk::encode_part_key(part)), Ok(part));
+    }
+
+    #[test]
+    fn random_bytes_never_panic_a_decoder(bytes in proptest::collection::vec(any::<u8>(), 0..80)) {
+        if let Ok(key) = disk::decode_key(&bytes) {
+            prop_assert_eq!(disk::encode_key(&key), bytes.clone());
+        }
+        let _ = disk::decode_doc(&bytes);
+        let _ = disk::decode_part_meta(&bytes);
+        let _ = disk::decode_identity(&bytes);
+        prop_assert_eq!(disk::decode_part_key(&bytes).is_ok(), bytes.len() == 4);
+    }
+
+    #[test]
+    fn damaged_documents_never_panic_a_decoder(
+        doc in some::doc(),
+        (index, byte) in (any::<prop::sample::Index>(), any::<u8>()),
+    ) {
+        let mut bytes = disk::encode_doc(&doc);
+        let at = index.index(bytes.len());
+        bytes[at] ^= byte;
+        let _ = disk::decode_doc(&bytes);
+        let _ = disk::decode_doc(&bytes[..at]);
+    }
+}
+
+#[test]
+fn a_key_of_an_unknown_kind_or_without_its_separator_is_refused() {
+    let unknown = disk::decode_key(&[0, 0, 0, 1, 9, b'x']).unwrap_err();
+    assert!(unknown.problem.contains("kind 9"), "{unknown}");
+    assert!(disk::decode_key(&[0, 0, 0, 1, 1, b'x']).is_err());
+    assert!(disk::decode_key(&[0, 0, 0, 1]).is_err());
+}

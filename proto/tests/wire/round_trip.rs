@@ -1,0 +1,187 @@
+//! Model to wire to bytes and back.
+
+use crate::strategies as some;
+use proptest::prelude::*;
+use rota_model::node_msg::{FromNode, Register, Registered, Renew, Renewed, ToNode};
+use rota_model::{Answer, ClusterName, NodeId, Outcome, Page, SessionState};
+use rota_proto::{Inspected, Session, WireError, operator, peer, session, v1};
+use rota_protocol::Envelope;
+use rota_ring::View;
+
+/// Sends a message through its bytes.
+fn sent<M: prost::Message + Default>(message: &M) -> M {
+    M::decode(&*message.encode_to_vec()).expect("what was encoded decodes")
+}
+
+/// Through wire and bytes and back.
+fn there_and_back<T, W>(value: T) -> Result<T, T::Error>
+where
+    W: From<T> + prost::Message + Default,
+    T: TryFrom<W>,
+{
+    T::try_from(sent(&W::from(value)))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1000))]
+
+    #[test]
+    fn every_envelope_comes_back(envelope in some::envelope()) {
+        let back = there_and_back::<Envelope, v1::Envelope>(envelope.clone());
+        prop_assert_eq!(back, Ok(envelope));
+    }
+}
+
+proptest! {
+    #[test]
+    fn calls_and_answers_of_nodes_come_back(call in some::to_node(), answer in some::from_node()) {
+        prop_assert_eq!(there_and_back::<ToNode, v1::NodeCall>(call.clone()), Ok(call));
+        prop_assert_eq!(there_and_back::<FromNode, v1::NodeAnswer>(answer.clone()), Ok(answer));
+    }
+
+    #[test]
+    fn registrations_and_renewals_come_back(
+        (register, registered) in (some::register(), some::registered()),
+        (renew, renewed) in (some::renew(), some::renewed()),
+    ) {
+        let back = there_and_back::<Register, v1::RegisterRequest>(register.clone());
+        prop_assert_eq!(back, Ok(register));
+        let back = there_and_back::<Registered, v1::RegisterResponse>(registered.clone());
+        prop_assert_eq!(back, Ok(registered));
+        prop_assert_eq!(there_and_back::<Renew, v1::RenewRequest>(renew.clone()), Ok(renew));
+        let back = there_and_back::<Renewed, v1::RenewResponse>(renewed.clone());
+        prop_assert_eq!(back, Ok(renewed));
+    }
+
+    #[test]
+    fn reports_come_back_in_order(items in proptest::collection::vec(some::report(), 0..5)) {
+        let request = sent(&rota_proto::node::report_request(items.clone()));
+        prop_assert_eq!(rota_proto::node::report_items(request), Ok(items));
+    }
+
+    #[test]
+    fn what_operators_see_comes_back(view in some::ring_view(), stats in some::stats()) {
+        let number = *view.managers.keys().next().expect("a View has a manager");
+        let response = sent(&operator::inspect_response(number, &view, &stats));
+        prop_assert_eq!(Inspected::try_from(response), Ok(Inspected { number, view, stats }));
+    }
+
+    #[test]
+    fn sessions_that_clients_read_come_back(session in some::session()) {
+        prop_assert_eq!(there_and_back::<Session, v1::Session>(session.clone()), Ok(session));
+    }
+
+    #[test]
+    fn a_client_sees_an_address_only_while_the_session_is_ready(view in some::view_of_session()) {
+        let record = view.record.clone();
+        let answer = Answer::Opened { outcome: Outcome::Existed, session: view.clone() };
+        let response = session::open_response(answer, |node| format!("at {node}")).unwrap();
+        let (outcome, seen) = session::opened(sent(&response)).unwrap();
+        prop_assert_eq!(outcome, Outcome::Existed);
+        prop_assert_eq!((seen.owner, seen.epoch), (view.owner, view.epoch));
+        prop_assert_eq!(&seen.key, &record.key);
+        prop_assert_eq!(&seen.node, &record.placement.as_ref().map(|it| it.node.clone()));
+        match &record.placement {
+            Some(placement) => {
+                let ready = record.state == SessionState::Ready;
+                let shown = if ready { placement.address.as_str() } else { "" };
+                prop_assert_eq!(&seen.address, shown);
+                prop_assert_eq!(seen.node_address, format!("at {}", placement.node));
+            }
+            None => prop_assert_eq!((&*seen.address, &*seen.node_address), ("", "")),
+        }
+    }
+
+    #[test]
+    fn a_page_carries_the_token_that_continues_it(
+        views in proptest::collection::vec(some::view_of_session(), 0..3),
+        next in proptest::option::of(some::cursor()),
+        filter in some::client_filter(),
+    ) {
+        let page = Page { sessions: views.clone(), next: next.clone() };
+        let response = session::list_response(page, &filter, |_: &NodeId| String::new());
+        let (sessions, token) = session::listed(sent(&response)).unwrap();
+        prop_assert_eq!(sessions.len(), views.len());
+        let continued = rota_proto::request::list(v1::ListRequest {
+            filter: Some((&filter).into()),
+            page_token: token.clone(),
+            ..Default::default()
+        });
+        match next {
+            Some(cursor) => prop_assert_eq!(continued.unwrap().from, cursor),
+            None => prop_assert_eq!(token, ""),
+        }
+    }
+
+    #[test]
+    fn a_batch_keeps_order_and_is_refused_in_another_cluster(
+        envelopes in proptest::collection::vec(some::envelope(), 0..4),
+    ) {
+        let (here, elsewhere) = (ClusterName::parse("a").unwrap(), ClusterName::parse("b").unwrap());
+        let batch = sent(&peer::batch(&here, envelopes.clone()));
+        prop_assert!(peer::envelopes(&elsewhere, batch.clone()).is_err());
+        let back: Result<Vec<Envelope>, WireError> =
+            peer::envelopes(&here, batch).unwrap().collect();
+        prop_assert_eq!(back, Ok(envelopes));
+    }
+}
+
+#[test]
+fn a_view_that_breaks_the_rules_of_views_is_refused() {
+    let part = v1::Part {
+        number: 7,
+        owner: 9,
+        isr: vec![9],
+        ..Default::default()
+    };
+    let part = v1::Part {
+        state: "active".into(),
+        ..part
+    };
+    let wire = v1::View {
+        cluster: "c".into(),
+        m: 8,
+        parts: vec![part],
+        ..Default::default()
+    };
+    let error = View::try_from(wire).unwrap_err();
+    assert_eq!(error.field, "View");
+}
+
+#[test]
+fn a_report_of_too_many_items_is_refused() {
+    let request = v1::ReportRequest {
+        items: vec![v1::ReportItem::default(); 257],
+    };
+    let error = rota_proto::node::report_items(request).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "ReportRequest.items are 257; the limit is 256"
+    );
+}
+
+#[test]
+fn an_answer_of_another_kind_is_a_defect_not_a_panic() {
+    let refusal = session::get_response(Answer::Reported, |_| String::new()).unwrap_err();
+    assert_eq!(refusal.kind, rota_model::RefusalKind::Internal);
+}
+
+#[test]
+fn the_descriptors_for_reflection_hold_every_service() {
+    let bytes = rota_proto::FILE_DESCRIPTOR_SET;
+    for service in [
+        "Sessions",
+        "Machines",
+        "NodeAgent",
+        "Nodes",
+        "Peers",
+        "Operator",
+    ] {
+        assert!(
+            bytes
+                .windows(service.len())
+                .any(|it| it == service.as_bytes()),
+            "{service}"
+        );
+    }
+}
