@@ -1,0 +1,193 @@
+//! Durable commits per second: each engine, and beside it a bare append with fdatasync of the same
+//! bytes. Callers are a closed loop: each waits for its record before it sends the next.
+//!
+//! `cargo run --release -p rota-storage --example bench -- [SECONDS [RECORDS [ROUNDS]]]`
+
+use rota_model::{ClusterName, ManagerId, ManagerNumber};
+use rota_storage::{
+    Engine, EngineError, KvWrite, Label, LogEngine, LogSettings, RealDisk, RedbEngine,
+    RedbSettings, Visit, Writer,
+};
+use std::fs::{File, OpenOptions};
+use std::io::Write as _;
+use std::num::NonZeroUsize;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
+use std::time::{Duration, Instant};
+
+const VALUE_BYTES: usize = 600;
+const CALLERS: [usize; 4] = [1, 16, 64, 256];
+const KINDS: [&str; 3] = ["append", "redb", "log"];
+
+/// Appends keys and values and syncs. It is the yardstick and keeps nothing that could be read.
+struct Append(File, Vec<u8>);
+
+impl Engine for Append {
+    fn commit(&mut self, batch: &[KvWrite]) -> Result<(), EngineError> {
+        self.1.clear();
+        for write in batch {
+            self.1.extend_from_slice(write.key());
+            self.1.extend_from_slice(write.value().unwrap_or_default());
+        }
+        self.0.write_all(&self.1).expect("the disk works");
+        self.0.sync_data().expect("the disk works");
+        Ok(())
+    }
+    fn get(&mut self, _key: &[u8]) -> Result<Option<Vec<u8>>, EngineError> {
+        unreachable!("the bench only writes")
+    }
+    fn scan(&mut self, _: &[u8], _: Option<&[u8]>, _: &mut Visit<'_>) -> Result<(), EngineError> {
+        unreachable!("the bench only writes")
+    }
+}
+
+fn open(kind: &str, folder: &Path) -> Box<dyn Engine> {
+    let label = Label {
+        cluster: ClusterName::parse("bench").expect("a good name"),
+        manager: ManagerId::parse("m").expect("a good name"),
+        number: ManagerNumber(0),
+    };
+    let disk = Arc::new(RealDisk);
+    match kind {
+        "append" => {
+            let file = OpenOptions::new().create(true).append(true).open(folder.join("raw"));
+            Box::new(Append(file.expect("the folder is there"), Vec::new()))
+        }
+        "redb" => Box::new(
+            RedbEngine::open(disk, folder, &label, RedbSettings::default()).expect("opens"),
+        ),
+        _ => Box::new(LogEngine::open(disk, folder, &label, LogSettings::default()).expect("opens")),
+    }
+}
+
+/// Records of random order, as slots of hashed ids are.
+fn record(number: u64) -> KvWrite {
+    let mixed = number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let mut key = (mixed >> 48).to_be_bytes()[6..].to_vec();
+    key.extend_from_slice(format!("default/session-{number:012}").as_bytes());
+    let value = mixed.to_le_bytes().into_iter().cycle().take(VALUE_BYTES).collect::<Vec<u8>>();
+    KvWrite::put(key, value)
+}
+
+#[derive(Clone, Default)]
+struct Run {
+    per_s: f64,
+    p50_ms: f64,
+    p99_ms: f64,
+    max_ms: f64,
+    batch: f64,
+    cpu_us: f64,
+    disk_bytes: f64,
+}
+
+fn run(kind: &str, callers: usize, seconds: u64, records: u64) -> Run {
+    let folder = tempfile::tempdir_in(".").expect("a folder in the working folder");
+    let mut engine = open(kind, folder.path());
+    let mut number = 0;
+    while number < records {
+        let batch: Vec<_> = (number..records.min(number + 1000)).map(record).collect();
+        engine.commit(&batch).expect("commits");
+        number += 1000;
+    }
+    // One place per caller: a commit never waits for the receiver.
+    let (sender, committed) = sync_channel(callers);
+    let bound = NonZeroUsize::new(callers).expect("at least one caller");
+    let writer = Writer::spawn(engine, bound, move |lsn| {
+        sender.send(lsn).expect("the bench listens until the writer ends");
+    });
+    let writer = writer.expect("a thread");
+    let (cpu, written) = (cpu_s(), written_bytes());
+    let began = Instant::now();
+    let until = Duration::from_secs(seconds);
+    let mut sent = Vec::with_capacity(1 << 20);
+    let mut done = 0;
+    let mut latencies = Vec::with_capacity(1 << 20);
+    loop {
+        while sent.len() - done < callers && began.elapsed() < until {
+            sent.push(Instant::now());
+            let lsn = sent.len() as u64;
+            writer.try_submit(lsn, vec![record(records + lsn)]).expect("there is room");
+        }
+        if sent.len() == done {
+            break;
+        }
+        let lsn = committed.recv().expect("the writer lives");
+        let lsn = usize::try_from(lsn).expect("64 bits");
+        latencies.extend(sent[done..lsn].iter().map(Instant::elapsed));
+        done = lsn;
+    }
+    let took = began.elapsed().as_secs_f64();
+    let counters = writer.counters();
+    let (cpu, written) = (cpu_s() - cpu, written_bytes() - written);
+    writer.shutdown(Duration::from_secs(60)).expect("the disk works");
+    latencies.sort();
+    let count = done as f64;
+    let at = |part: usize| latencies[(done - 1) * part / 100].as_secs_f64() * 1e3;
+    Run {
+        per_s: count / took,
+        p50_ms: at(50),
+        p99_ms: at(99),
+        max_ms: at(100),
+        batch: count / counters.commits() as f64,
+        cpu_us: cpu * 1e6 / count,
+        disk_bytes: written / count,
+    }
+}
+
+/// Seconds of processor time of this process, all threads.
+fn cpu_s() -> f64 {
+    let tasks = std::fs::read_dir("/proc/self/task").expect("Linux");
+    tasks
+        .filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("schedstat")).ok())
+        .filter_map(|text| text.split(' ').next()?.parse::<f64>().ok())
+        .sum::<f64>()
+        / 1e9
+}
+
+fn written_bytes() -> f64 {
+    let io = std::fs::read_to_string("/proc/self/io").unwrap_or_default();
+    let line = io.lines().find_map(|line| line.strip_prefix("write_bytes: "));
+    line.and_then(|text| text.parse().ok()).unwrap_or(0.0)
+}
+
+fn median(runs: &[Run], of: fn(&Run) -> f64) -> f64 {
+    let mut values: Vec<f64> = runs.iter().map(of).collect();
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+fn main() {
+    let mut arguments = std::env::args().skip(1).filter_map(|text| text.parse::<u64>().ok());
+    let seconds = arguments.next().unwrap_or(2);
+    let records = arguments.next().unwrap_or(30_000);
+    let rounds = arguments.next().unwrap_or(3);
+    println!("{VALUE_BYTES}-byte values, {records} records before, medians of {rounds} rounds");
+    println!(
+        "{:>7} {:>7} {:>9} {:>6} {:>8} {:>8} {:>8} {:>6} {:>8} {:>9}",
+        "callers", "engine", "durable/s", "ratio", "p50 ms", "p99 ms", "max ms", "batch", "cpu us",
+        "disk B"
+    );
+    for callers in CALLERS {
+        let mut runs = vec![Vec::new(); KINDS.len()];
+        for _ in 0..rounds {
+            for (kind, runs) in KINDS.iter().zip(&mut runs) {
+                runs.push(run(kind, callers, seconds, records));
+            }
+        }
+        let bare = median(&runs[0], |run| run.per_s);
+        for (kind, runs) in KINDS.iter().zip(&runs) {
+            let per_s = median(runs, |run| run.per_s);
+            println!(
+                "{callers:>7} {kind:>7} {per_s:>9.0} {:>6.2} {:>8.2} {:>8.2} {:>8.2} {:>6.1} {:>8.1} {:>9.0}",
+                per_s / bare,
+                median(runs, |run| run.p50_ms),
+                median(runs, |run| run.p99_ms),
+                median(runs, |run| run.max_ms),
+                median(runs, |run| run.batch),
+                median(runs, |run| run.cpu_us),
+                median(runs, |run| run.disk_bytes),
+            );
+        }
+    }
+}

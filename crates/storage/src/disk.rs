@@ -1,0 +1,140 @@
+//! Files as engines see them.
+//!
+//! Engines reach the disk only through [`Disk`], so that both of them run unchanged on a disk that
+//! fails at a chosen call or forgets what was not synced; [`RealDisk`] is the one in use.
+
+use std::any::Any;
+use std::fmt;
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Keeps a folder locked until it is dropped.
+pub type Lock = Box<dyn Any + Send + Sync>;
+
+/// An open file.
+pub trait DiskFile: fmt::Debug + Send + Sync {
+    /// Length in bytes.
+    fn len(&self) -> io::Result<u64>;
+    /// True when there is no byte.
+    fn is_empty(&self) -> io::Result<bool> {
+        Ok(self.len()? == 0)
+    }
+    /// Fills `into` from `offset`; an end of file inside is an error.
+    fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<()>;
+    /// Writes all of `bytes` at `offset`, growing the file as needed.
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
+    /// Cuts the file, or grows it with zeros.
+    fn set_len(&self, len: u64) -> io::Result<()>;
+    /// Makes everything written so far, and the length, survive a loss of power.
+    fn sync(&self) -> io::Result<()>;
+}
+
+/// Files and folders.
+pub trait Disk: fmt::Debug + Send + Sync {
+    /// Makes a folder and its parents, durably. One that exists is no error.
+    fn create_folder(&self, folder: &Path) -> io::Result<()>;
+    /// Names of the files in a folder.
+    fn list(&self, folder: &Path) -> io::Result<Vec<String>>;
+    /// Makes an empty file, replacing one that exists.
+    fn create(&self, file: &Path) -> io::Result<Arc<dyn DiskFile>>;
+    /// Opens a file that exists, for reading and writing.
+    fn open(&self, file: &Path) -> io::Result<Arc<dyn DiskFile>>;
+    /// Gives a file another name, replacing one that exists.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+    /// Removes a file.
+    fn remove(&self, file: &Path) -> io::Result<()>;
+    /// Makes names in a folder survive a loss of power.
+    fn sync_folder(&self, folder: &Path) -> io::Result<()>;
+    /// Locks a file, made when it is not there. [`io::ErrorKind::WouldBlock`] when someone else
+    /// has it.
+    fn lock(&self, file: &Path) -> io::Result<Lock>;
+}
+
+/// The operating system's files.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RealDisk;
+
+impl DiskFile for File {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.metadata()?.len())
+    }
+    fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<()> {
+        self.read_exact_at(into, offset)
+    }
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.write_all_at(bytes, offset)
+    }
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        File::set_len(self, len)
+    }
+    fn sync(&self) -> io::Result<()> {
+        // fdatasync: it leaves out times, but not a changed length.
+        self.sync_data()
+    }
+}
+
+impl Disk for RealDisk {
+    fn create_folder(&self, folder: &Path) -> io::Result<()> {
+        let missing: Vec<&Path> =
+            folder.ancestors().take_while(|path| !path.as_os_str().is_empty() && !path.exists()).collect();
+        fs::create_dir_all(folder)?;
+        for made in missing {
+            let parent = made.parent().filter(|parent| !parent.as_os_str().is_empty());
+            self.sync_folder(parent.unwrap_or(Path::new(".")))?;
+        }
+        Ok(())
+    }
+
+    fn list(&self, folder: &Path) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(folder)? {
+            // A name that is no text is none of ours.
+            names.extend(entry?.file_name().into_string().ok());
+        }
+        Ok(names)
+    }
+
+    fn create(&self, file: &Path) -> io::Result<Arc<dyn DiskFile>> {
+        let options = OpenOptions::new().read(true).write(true).create(true).truncate(true).to_owned();
+        Ok(Arc::new(options.open(file)?))
+    }
+
+    fn open(&self, file: &Path) -> io::Result<Arc<dyn DiskFile>> {
+        Ok(Arc::new(OpenOptions::new().read(true).write(true).open(file)?))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
+    fn remove(&self, file: &Path) -> io::Result<()> {
+        fs::remove_file(file)
+    }
+
+    fn sync_folder(&self, folder: &Path) -> io::Result<()> {
+        File::open(folder)?.sync_all()
+    }
+
+    fn lock(&self, file: &Path) -> io::Result<Lock> {
+        let file =
+            OpenOptions::new().read(true).write(true).create(true).truncate(false).open(file)?;
+        match file.try_lock() {
+            Ok(()) => Ok(Box::new(file)),
+            Err(TryLockError::WouldBlock) => Err(io::ErrorKind::WouldBlock.into()),
+            Err(TryLockError::Error(error)) => Err(error),
+        }
+    }
+}
+
+/// Writes a whole file so that after a loss of power there is the old one or the new one.
+pub(crate) fn replace_file(disk: &dyn Disk, file: &Path, bytes: &[u8]) -> io::Result<()> {
+    let new = file.with_extension("new");
+    let opened = disk.create(&new)?;
+    opened.write_at(0, bytes)?;
+    opened.sync()?;
+    disk.rename(&new, file)?;
+    disk.sync_folder(file.parent().unwrap_or(Path::new(".")))
+}
