@@ -1,1 +1,74 @@
-fn main() {}
+//! `rota-manager`: one manager of a ring.
+//!
+//! ```text
+//!            gRPC                    mailbox                        effects
+//!  clients ── rpc ─────┐                                  ┌──▶ peer ────────▶ peers
+//!  nodes ──── nodes ───┼──▶ driver: owns the decisions ───┼──▶ node_link ───▶ nodes
+//!  peers ──── peer ────┘    (rota_protocol::Manager)      ├──▶ disk ────────▶ data folder
+//!                                                         ├──▶ config_link ─▶ config store
+//!  operators ─ http: /metrics, /healthz                   └──▶ provisioner ─▶ new nodes
+//! ```
+//!
+//! One thread runs all of it, but for the writes to disk, which have their own.
+
+mod clock;
+mod config_link;
+mod disk;
+mod driver;
+mod http;
+mod link;
+mod logging;
+mod mailbox;
+mod metrics;
+mod node_link;
+mod nodes;
+mod options;
+mod outbox;
+mod peer;
+mod process;
+mod provisioner;
+mod rpc;
+mod server;
+mod start;
+mod trace;
+
+use clap::Parser;
+use options::{Arguments, Options};
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Exit code for a command line with mistakes.
+const USAGE: u8 = 2;
+
+/// How long tasks that block (none should) may hold up the process's end.
+const LAST_PATIENCE: Duration = Duration::from_secs(1);
+
+fn main() -> ExitCode {
+    let options = match Arguments::parse().check() {
+        Ok(options) => options,
+        Err(mistakes) => {
+            eprintln!("rota-manager: the command line has {} mistake(s):", mistakes.len());
+            for mistake in mistakes {
+                eprintln!("  {mistake}");
+            }
+            return ExitCode::from(USAGE);
+        }
+    };
+    match run(options) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("rota-manager: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(options: Options) -> anyhow::Result<()> {
+    logging::install(&options.log, options.log_format)?;
+    // One thread: a manager's work is one stream of small steps, and passing them between threads
+    // costs more than the second thread gives.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let outcome = runtime.block_on(process::run(options));
+    runtime.shutdown_timeout(LAST_PATIENCE);
+    outcome
+}

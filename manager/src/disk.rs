@@ -1,0 +1,239 @@
+//! This manager's records on its disk: read once at the start, then only written.
+//!
+//! Keys begin with a letter: `d` documents, `p` partitions, `i` who the manager is.
+
+use crate::metrics::Metrics;
+use anyhow::{Context, Result};
+use rota_model::{ClusterName, ManagerId, ManagerNumber};
+use rota_proto::disk as codec;
+use rota_protocol::{Disk, DiskWrite};
+use rota_storage::{
+    Counters, Engine, KvWrite, Label, NotQueued, RealDisk, RedbEngine, RedbSettings, Writer,
+};
+use std::num::NonZeroUsize;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+use tokio::sync::watch;
+
+const DOCUMENT: u8 = b'd';
+const PARTITION: u8 = b'p';
+const IDENTITY: &[u8] = b"i";
+
+/// Submissions that may wait for the disk. The driver submits once a turn; when so many turns have
+/// passed during one commit, waiting is better than taking more work.
+const QUEUE_MAX: NonZeroUsize = NonZeroUsize::new(1024).expect("1024 is not 0");
+
+/// Opens the folder, which must be this manager's (or new), and reads everything in it.
+pub fn open(
+    folder: &Path,
+    cluster: &ClusterName,
+    manager: &ManagerId,
+    number: ManagerNumber,
+) -> Result<(Box<dyn Engine>, Disk)> {
+    let label = Label { cluster: cluster.clone(), manager: manager.clone(), number };
+    let settings = RedbSettings::default();
+    let engine = RedbEngine::open(Arc::new(RealDisk), folder, &label, settings)
+        .with_context(|| format!("data folder {} cannot be used", folder.display()))?;
+    let mut engine: Box<dyn Engine> = Box::new(engine);
+    let disk = read(engine.as_mut())
+        .with_context(|| format!("data folder {} cannot be read", folder.display()))?;
+    Ok((engine, disk))
+}
+
+fn read(engine: &mut dyn Engine) -> Result<Disk> {
+    let mut disk = Disk::default();
+    let mut failed = None;
+    engine.scan_all(&mut |key, value| match read_record(&mut disk, key, value) {
+        Ok(()) => ControlFlow::Continue(()),
+        Err(error) => {
+            failed = Some(error);
+            ControlFlow::Break(())
+        }
+    })?;
+    failed.map_or(Ok(disk), Err)
+}
+
+fn read_record(disk: &mut Disk, key: &[u8], value: &[u8]) -> Result<()> {
+    match key.split_first() {
+        Some((&DOCUMENT, name)) => {
+            let doc = Arc::new(codec::decode_doc(value)?);
+            disk.docs.insert(codec::decode_key(name)?, doc);
+        }
+        Some((&PARTITION, name)) => {
+            let meta = codec::decode_part_meta(value)?;
+            disk.parts.insert(codec::decode_part_key(name)?, meta);
+        }
+        _ if key == IDENTITY => disk.identity = codec::decode_identity(value)?,
+        _ => anyhow::bail!("there is a record of an unknown kind: {}", key.escape_ascii()),
+    }
+    Ok(())
+}
+
+fn lettered(letter: u8, name: &[u8]) -> Vec<u8> {
+    let mut key = Vec::with_capacity(1 + name.len());
+    key.push(letter);
+    key.extend_from_slice(name);
+    key
+}
+
+fn encode(write: &DiskWrite) -> KvWrite {
+    match write {
+        DiskWrite::Doc { key, doc: Some(doc) } => {
+            KvWrite::put(lettered(DOCUMENT, &codec::encode_key(key)), codec::encode_doc(doc))
+        }
+        DiskWrite::Doc { key, doc: None } => {
+            KvWrite::delete(lettered(DOCUMENT, &codec::encode_key(key)))
+        }
+        DiskWrite::Part { part, meta } => KvWrite::put(
+            lettered(PARTITION, &codec::encode_part_key(*part)),
+            codec::encode_part_meta(*meta),
+        ),
+        DiskWrite::Identity(identity) => KvWrite::put(IDENTITY, codec::encode_identity(identity)),
+    }
+}
+
+/// The thread that writes, and how far it is.
+pub struct DiskWriter {
+    writer: Writer,
+    durable: watch::Receiver<u64>,
+    /// What found the queue full; nothing may overtake it.
+    held: Option<(u64, Vec<KvWrite>)>,
+}
+
+impl DiskWriter {
+    /// Starts the thread. One wake-up of the runtime per commit: the newest durable number goes
+    /// through one `watch`, however many submissions the commit held.
+    pub fn start(engine: Box<dyn Engine>, metrics: &Metrics) -> Result<Self> {
+        let (newest, durable) = watch::channel(0);
+        let counters: Arc<OnceLock<Arc<Counters>>> = Arc::new(OnceLock::new());
+        let seen = counters.clone();
+        let (batch, seconds) = (metrics.commit_batch.clone(), metrics.commit_seconds.clone());
+        let writes = metrics.commit_writes.clone();
+        let mut writes_before = 0;
+        let on_committed = move |lsn| {
+            newest.send_replace(lsn);
+            if let Some(counters) = seen.get() {
+                let writes_now = counters.writes();
+                writes.record(as_float(writes_now - writes_before));
+                writes_before = writes_now;
+                batch.record(as_float(counters.last_batch()));
+                seconds.record(counters.last_commit_time());
+            }
+        };
+        let writer = Writer::spawn(engine, QUEUE_MAX, on_committed)
+            .context("the thread that writes to disk cannot be started")?;
+        let _ = counters.set(writer.counters());
+        Ok(Self { writer, durable, held: None })
+    }
+
+    /// Everything up to this number is on disk.
+    pub fn durable(&mut self) -> u64 {
+        *self.durable.borrow_and_update()
+    }
+
+    /// Waits until more is on disk.
+    pub async fn more_durable(&mut self) {
+        if self.durable.changed().await.is_err() {
+            // The thread has ended, which it only does with the process.
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// Writes in order of `lsn`. Call [`DiskWriter::has_room`] first.
+    pub fn submit(&mut self, lsn: u64, writes: &[DiskWrite]) {
+        let writes = writes.iter().map(encode).collect();
+        self.try_submit(lsn, writes);
+    }
+
+    /// Whether the next submission will be queued; else wait for [`DiskWriter::more_durable`].
+    pub fn has_room(&mut self) -> bool {
+        if let Some((lsn, writes)) = self.held.take() {
+            self.try_submit(lsn, writes);
+        }
+        self.held.is_none()
+    }
+
+    fn try_submit(&mut self, lsn: u64, writes: Vec<KvWrite>) {
+        debug_assert!(self.held.is_none(), "nothing overtakes what is held");
+        match self.writer.try_submit(lsn, writes) {
+            Ok(()) => {}
+            Err(NotQueued::Full(writes)) => self.held = Some((lsn, writes)),
+            Err(NotQueued::Ended(_)) => {
+                // The thread says why, and ends the process, before anything else can happen.
+                tracing::error!(lsn, "the thread that writes to disk has ended");
+            }
+        }
+    }
+
+    /// Commits what is queued and closes the files; waits for `patience` at most.
+    pub fn close(self, patience: Duration) -> Result<()> {
+        self.writer.shutdown(patience).context("the disk was not closed in good order")
+    }
+}
+
+/// Counts in a batch are far below 2^52.
+#[allow(clippy::cast_precision_loss)]
+fn as_float(count: u64) -> f64 {
+    count as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rota_model::{Epoch, Incarnation, LogPos, Nonce, PoolName, Seq, SlotId};
+    use rota_protocol::{Doc, DocKey, DocName, Identity, PartMeta, PoolRecord};
+
+    fn folder_of(path: &Path, manager: &str) -> Result<(Box<dyn Engine>, Disk)> {
+        let cluster = ClusterName::parse("c").unwrap();
+        open(path, &cluster, &ManagerId::parse(manager).unwrap(), ManagerNumber(7))
+    }
+
+    fn writes() -> Vec<DiskWrite> {
+        let pool = PoolName::default_pool();
+        let record = PoolRecord {
+            pool: pool.clone(),
+            decisions: 3,
+            ordered: Vec::new(),
+            lapses_wall_ms: 9,
+        };
+        let key = DocKey { slot: SlotId(5), name: DocName::Pool(pool) };
+        let gone = DocKey { slot: SlotId(6), name: key.name.clone() };
+        let meta =
+            PartMeta { pe: Epoch(4), last: LogPos::new(Epoch(4), Seq(2)), whole: true };
+        let identity =
+            Identity { taken: Some((Incarnation(2), Nonce(11))), intended: None };
+        let doc = Arc::new(Doc::Pool(record));
+        vec![
+            DiskWrite::Doc { key: gone.clone(), doc: Some(doc.clone()) },
+            DiskWrite::Doc { key, doc: Some(doc) },
+            DiskWrite::Doc { key: gone, doc: None },
+            DiskWrite::Part { part: ManagerNumber(7), meta },
+            DiskWrite::Identity(identity),
+        ]
+    }
+
+    #[test]
+    fn what_was_committed_is_read_at_the_next_start() {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut engine, empty) = folder_of(folder.path(), "a").unwrap();
+        assert_eq!(empty, Disk::default());
+        let batch: Vec<KvWrite> = writes().iter().map(encode).collect();
+        engine.commit(&batch).unwrap();
+        drop(engine);
+        let (_, disk) = folder_of(folder.path(), "a").unwrap();
+        let mut expected = Disk::default();
+        writes().iter().for_each(|it| expected.apply(it));
+        assert_eq!(disk, expected);
+    }
+
+    #[test]
+    fn a_folder_of_another_manager_is_refused_by_name() {
+        let folder = tempfile::tempdir().unwrap();
+        drop(folder_of(folder.path(), "a").unwrap());
+        let error = folder_of(folder.path(), "b").err().unwrap();
+        let text = format!("{error:#}");
+        assert!(text.contains("belongs to manager a"), "{text}");
+    }
+}

@@ -1,0 +1,270 @@
+//! The one task that owns the decisions.
+//!
+//! ```text
+//!   take an input ─▶ take what else is queued ─▶ handle each ─▶ flush once ─▶ carry out effects
+//! ```
+//!
+//! It never waits for anything but its lanes, its disk and its clock; whatever takes time is done
+//! by other tasks, which come back with an input. "Persist before answer" needs nothing here: a
+//! reply is an effect that the decisions give only after the writes it promises were reported
+//! durable.
+
+mod calls;
+
+use crate::clock::Clock;
+use crate::config_link::ConfigLink;
+use crate::disk::DiskWriter;
+use crate::mailbox::{Call, Lanes, Urgent, overloaded};
+use crate::metrics::{CallKind, Metrics};
+use crate::node_link::NodeLinks;
+use crate::peer::PeerLinks;
+use crate::provisioner::Provisioner;
+use crate::trace;
+use calls::{Calls, WAITING_MAX};
+use rota_model::{ManagerNumber, MemberId, Now};
+use rota_protocol::{Effect, Input, Manager, Note, Transition};
+use rota_ring::{ConfigState, View};
+use std::sync::Arc;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+/// Inputs that are handled before what they came to is sent out. Enough to fill one commit and
+/// one batch per peer; more would keep the first of them waiting.
+const TURN_INPUTS_MAX: usize = 512;
+
+/// Without any timer of the decisions, the driver still looks this often.
+const IDLE_MS: u64 = 1_000;
+
+/// What everybody may see of the driver's state, replaced as a whole.
+#[derive(Clone, Debug, Default)]
+pub struct Seen {
+    /// The View that the decisions go by.
+    pub view: Option<Arc<View>>,
+    /// The member that this process is, from its claim on and while it counts as Up.
+    pub member: Option<MemberId>,
+}
+
+/// Where effects go.
+pub struct Rim {
+    /// Towards peers.
+    pub peers: PeerLinks,
+    /// Towards nodes.
+    pub nodes: NodeLinks,
+    /// Towards the disk.
+    pub disk: DiskWriter,
+    /// Towards the config store.
+    pub config: ConfigLink,
+    /// Towards new nodes.
+    pub provisioner: Provisioner,
+    /// What is counted.
+    pub metrics: Metrics,
+}
+
+/// The driver.
+pub struct Driver {
+    manager: Manager,
+    number: ManagerNumber,
+    clock: Clock,
+    lanes: Lanes,
+    rim: Rim,
+    calls: Calls,
+    seen: watch::Sender<Seen>,
+    claimed: bool,
+    durable: u64,
+}
+
+enum Next {
+    Urgent(Urgent),
+    Call(Call),
+    Wake,
+    Stop,
+}
+
+impl Driver {
+    /// A driver for `manager`, which has number `number`.
+    pub fn new(
+        manager: Manager,
+        number: ManagerNumber,
+        clock: Clock,
+        lanes: Lanes,
+        rim: Rim,
+    ) -> (Self, watch::Receiver<Seen>) {
+        let (seen, seers) = watch::channel(Seen::default());
+        let calls = Calls::default();
+        let driver = Self {
+            manager, number, clock, lanes, rim, calls, seen, claimed: false, durable: 0,
+        };
+        (driver, seers)
+    }
+
+    /// Runs until it is told to stop. Gives the disk back, to be closed.
+    pub async fn run(mut self, stop: CancellationToken) -> DiskWriter {
+        self.turn_end(self.clock.now());
+        loop {
+            if !self.rim.disk.has_room() {
+                self.rim.disk.more_durable().await;
+                continue;
+            }
+            let next = self.next(&stop).await;
+            if matches!(next, Next::Stop) {
+                return self.rim.disk;
+            }
+            self.turn(next);
+        }
+    }
+
+    async fn next(&mut self, stop: &CancellationToken) -> Next {
+        let now_ms = self.clock.now().mono_ms;
+        let wake_at = self.manager.wake_at().unwrap_or(u64::MAX).min(now_ms + IDLE_MS);
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => Next::Stop,
+            () = self.rim.disk.more_durable() => Next::Wake,
+            Some(urgent) = self.lanes.urgent.recv() => Next::Urgent(urgent),
+            Some(call) = self.lanes.calls.recv() => Next::Call(call),
+            () = tokio::time::sleep_until(self.clock.instant(wake_at)) => Next::Wake,
+        }
+    }
+
+    /// Handles an input and what else waits, then carries out what they came to.
+    fn turn(&mut self, first: Next) {
+        let now = self.clock.now();
+        let mut taken = 1;
+        self.on_durable(now);
+        match first {
+            Next::Urgent(urgent) => self.on_urgent(now, urgent),
+            Next::Call(call) => self.on_call(now, call),
+            Next::Wake | Next::Stop => {}
+        }
+        while taken < TURN_INPUTS_MAX {
+            let Ok(urgent) = self.lanes.urgent.try_recv() else { break };
+            taken += 1;
+            self.on_urgent(now, urgent);
+        }
+        while taken < TURN_INPUTS_MAX {
+            let Ok(call) = self.lanes.calls.try_recv() else { break };
+            taken += 1;
+            self.on_call(now, call);
+        }
+        if self.manager.wake_at().is_some_and(|at| at <= now.mono_ms) {
+            self.manager.handle(now, Input::Tick);
+        }
+        self.turn_end(now);
+        self.rim.metrics.turn_inputs.record(u32::try_from(taken).unwrap_or(u32::MAX));
+    }
+
+    fn turn_end(&mut self, now: Now) {
+        for effect in self.manager.flush(now) {
+            self.carry_out(effect);
+        }
+        self.show();
+    }
+
+    fn on_durable(&mut self, now: Now) {
+        let durable = self.rim.disk.durable();
+        if durable > self.durable {
+            self.durable = durable;
+            self.manager.handle(now, Input::Persisted { lsn: durable });
+        }
+    }
+
+    fn on_urgent(&mut self, now: Now, urgent: Urgent) {
+        match urgent {
+            Urgent::Peer(envelopes) => {
+                for envelope in envelopes {
+                    trace::received(&envelope);
+                    self.manager.handle(now, Input::Peer(envelope));
+                }
+            }
+            Urgent::Node(answers) => {
+                for answer in answers {
+                    self.manager.handle(now, Input::Node(answer));
+                }
+            }
+            Urgent::Register(register, reply) => {
+                let call = self.calls.register(reply);
+                self.manager.handle(now, Input::NodeRegister { call, register });
+            }
+            Urgent::Renew(renew, reply) => {
+                let call = self.calls.renew(reply);
+                self.manager.handle(now, Input::NodeRenew { call, renew });
+            }
+            Urgent::Stats(reply) => {
+                // Whoever asked may have gone.
+                let _ = reply.send(self.manager.stats());
+            }
+            Urgent::Input(input) => {
+                if let Input::Config(state) = &*input {
+                    self.on_config(state);
+                }
+                self.manager.handle(now, *input);
+            }
+        }
+    }
+
+    fn on_config(&mut self, state: &ConfigState) {
+        self.rim.nodes.keep_registered(state);
+    }
+
+    fn on_call(&mut self, now: Now, call: Call) {
+        if !self.calls.has_room() {
+            let _ = call.reply.send(Err(overloaded(WAITING_MAX)));
+            return;
+        }
+        let deadline_mono_ms = self.clock.mono_ms(call.deadline);
+        let number = self.calls.op(CallKind::of(&call.op), call.entered, call.reply);
+        trace::entered(number, &call.op);
+        self.manager.handle(now, Input::Client { call: number, deadline_mono_ms, op: call.op });
+    }
+
+    fn carry_out(&mut self, effect: Effect) {
+        match effect {
+            Effect::Persist { lsn, writes } => self.rim.disk.submit(lsn, &writes),
+            Effect::Send { address, envelope } => {
+                trace::sent(&envelope);
+                let dropped = self.rim.peers.send(address, envelope);
+                self.rim.metrics.peer_dropped.increment(dropped as u64);
+            }
+            Effect::ToNode { node, address, message } => {
+                trace::asked(&node, &message);
+                let dropped = self.rim.nodes.send(node, address, message);
+                self.rim.metrics.node_dropped.increment(dropped as u64);
+            }
+            Effect::Reply { call, result } => self.calls.reply(call, result, &self.rim.metrics),
+            Effect::ReplyRegister { call, result } => self.calls.reply_register(call, result),
+            Effect::ReplyRenew { call, result } => self.calls.reply_renew(call, result),
+            Effect::ReadConfig { read } => self.rim.config.read(read),
+            Effect::Cas { cas, change } => self.rim.config.cas(cas, *change),
+            Effect::Provision { order, pool, nodes } => {
+                self.rim.provisioner.order(order, pool, nodes, self.view());
+            }
+            Effect::Note(note) => self.on_note(&note),
+        }
+    }
+
+    fn on_note(&mut self, note: &Note) {
+        self.rim.metrics.step(note.transition);
+        self.claimed |= note.transition == Transition::Claimed;
+        trace::noted(note);
+    }
+
+    fn view(&self) -> Option<&Arc<View>> {
+        None // STUB
+    }
+
+    /// Shows the View and the membership, when they changed.
+    fn show(&mut self) {
+        let view = self.view();
+        let member = view.filter(|view| self.claimed && view.is_up(self.number));
+        let member = member.and_then(|view| view.member(self.number));
+        self.seen.send_if_modified(|seen| {
+            let epoch = |view: Option<&Arc<View>>| view.map(|it| it.epoch);
+            let same = epoch(seen.view.as_ref()) == epoch(view) && seen.member == member;
+            if !same {
+                *seen = Seen { view: view.cloned(), member };
+            }
+            !same
+        });
+    }
+}
+

@@ -1,0 +1,80 @@
+//! Who waits for an answer of the decisions.
+
+use crate::metrics::{CallKind, Metrics};
+use rota_model::node_msg::{Registered, Renewed};
+use rota_model::{OpResult, Refusal};
+use std::collections::HashMap;
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+/// Calls that may be under way at once. Each holds its request in the decisions' tables, some
+/// kilobytes at most, and ends at its deadline.
+pub const WAITING_MAX: usize = 65_536;
+
+enum Waiting {
+    Op { kind: CallKind, entered: Instant, reply: oneshot::Sender<OpResult> },
+    Register(oneshot::Sender<Result<Registered, Refusal>>),
+    Renew(oneshot::Sender<Renewed>),
+}
+
+/// The calls under way, by the number that the driver gave them.
+#[derive(Default)]
+pub struct Calls {
+    last: u64,
+    waiting: HashMap<u64, Waiting>,
+}
+
+impl Calls {
+    /// Whether there is room for one more.
+    pub fn has_room(&self) -> bool {
+        self.waiting.len() < WAITING_MAX
+    }
+
+    fn add(&mut self, waiting: Waiting) -> u64 {
+        self.last += 1;
+        self.waiting.insert(self.last, waiting);
+        self.last
+    }
+
+    /// A client's call; gives its number.
+    pub fn op(
+        &mut self,
+        kind: CallKind,
+        entered: Instant,
+        reply: oneshot::Sender<OpResult>,
+    ) -> u64 {
+        self.add(Waiting::Op { kind, entered, reply })
+    }
+
+    /// A node's registration; gives its number.
+    pub fn register(&mut self, reply: oneshot::Sender<Result<Registered, Refusal>>) -> u64 {
+        self.add(Waiting::Register(reply))
+    }
+
+    /// A node's sign of life; gives its number.
+    pub fn renew(&mut self, reply: oneshot::Sender<Renewed>) -> u64 {
+        self.add(Waiting::Renew(reply))
+    }
+
+    /// Answers a client. Whoever has hung up meanwhile is no mistake.
+    pub fn reply(&mut self, call: u64, result: OpResult, metrics: &Metrics) {
+        if let Some(Waiting::Op { kind, entered, reply }) = self.waiting.remove(&call) {
+            metrics.answered(kind, entered.elapsed(), &result);
+            let _ = reply.send(result);
+        }
+    }
+
+    /// Answers a registration.
+    pub fn reply_register(&mut self, call: u64, result: Result<Registered, Refusal>) {
+        if let Some(Waiting::Register(reply)) = self.waiting.remove(&call) {
+            let _ = reply.send(result);
+        }
+    }
+
+    /// Answers a sign of life.
+    pub fn reply_renew(&mut self, call: u64, result: Renewed) {
+        if let Some(Waiting::Renew(reply)) = self.waiting.remove(&call) {
+            let _ = reply.send(result);
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! HTTP: `/metrics` for Prometheus, `/healthz` for whoever must know whether this manager serves.
+
+use crate::metrics::{Exposition, Look};
+use crate::rpc::Shared;
+use anyhow::Result;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::{Json, Router};
+use rota_model::{ClusterName, ManagerId, ManagerNumber};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+/// How long a look waits for the driver.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// What the pages need.
+pub struct Pages {
+    /// The cluster.
+    pub cluster: ClusterName,
+    /// This manager's number.
+    pub number: ManagerNumber,
+    /// Its name.
+    pub id: ManagerId,
+    /// What the services share.
+    pub shared: Arc<Shared>,
+    /// What was counted.
+    pub exposition: Exposition,
+}
+
+/// The answer of `/healthz`.
+#[derive(Serialize)]
+struct Health {
+    cluster: ClusterName,
+    number: ManagerNumber,
+    id: ManagerId,
+    /// Whether this process holds its number.
+    claimed: bool,
+    incarnation: Option<u64>,
+    /// 0 before a View was seen.
+    epoch: u64,
+    config_store: ConfigStoreHealth,
+    /// Partitions here, by role.
+    partitions: BTreeMap<&'static str, u32>,
+    requests_waiting: usize,
+}
+
+#[derive(Serialize)]
+struct ConfigStoreHealth {
+    reachable: bool,
+    /// Since when it is away.
+    away_ms: Option<u64>,
+    error: Option<String>,
+}
+
+impl Pages {
+    fn config_store(&self) -> ConfigStoreHealth {
+        let trouble = self.shared.config.trouble();
+        let trouble = trouble.borrow();
+        let away = trouble.as_ref().map(|it| it.since.elapsed().as_millis());
+        ConfigStoreHealth {
+            reachable: trouble.is_none(),
+            away_ms: away.map(|it| u64::try_from(it).unwrap_or(u64::MAX)),
+            error: trouble.as_ref().map(|it| it.error.to_string()),
+        }
+    }
+
+    async fn look(&self) -> Option<Look> {
+        let stats = tokio::time::timeout(PATIENCE, self.shared.mailbox.stats()).await;
+        let stats = stats.ok()?.ok()?;
+        let seen = self.shared.seen.borrow();
+        Some(Look {
+            stats,
+            epoch: seen.view.as_ref().map_or(0, |view| view.epoch.0),
+            mailbox: self.shared.mailbox.depth(),
+            config_store_reachable: self.config_store().reachable,
+        })
+    }
+}
+
+fn stuck() -> Response {
+    let text = format!("the driver did not answer within {} s\n", PATIENCE.as_secs());
+    (StatusCode::SERVICE_UNAVAILABLE, text).into_response()
+}
+
+async fn metrics(State(pages): State<Arc<Pages>>) -> Response {
+    let Some(look) = pages.look().await else { return stuck() };
+    let kind = "text/plain; version=0.0.4; charset=utf-8";
+    ([(header::CONTENT_TYPE, kind)], pages.exposition.render(&look)).into_response()
+}
+
+async fn healthz(State(pages): State<Arc<Pages>>) -> Response {
+    let Some(look) = pages.look().await else { return stuck() };
+    let member = pages.shared.seen.borrow().member;
+    let mut partitions: BTreeMap<&'static str, u32> = BTreeMap::new();
+    for part in &look.stats.parts {
+        *partitions.entry(part.role).or_default() += 1;
+    }
+    let health = Health {
+        cluster: pages.cluster.clone(),
+        number: pages.number,
+        id: pages.id.clone(),
+        claimed: member.is_some(),
+        incarnation: member.map(|it| it.incarnation.0),
+        epoch: look.epoch,
+        config_store: pages.config_store(),
+        partitions,
+        requests_waiting: look.stats.requests_waiting,
+    };
+    let code = match member {
+        Some(_) => StatusCode::OK,
+        None => StatusCode::SERVICE_UNAVAILABLE,
+    };
+    (code, Json(health)).into_response()
+}
+
+/// Serves the pages until the process stops.
+pub async fn serve(listener: TcpListener, pages: Pages, stop: CancellationToken) -> Result<()> {
+    let router = Router::new()
+        .route("/metrics", get(metrics))
+        .route("/healthz", get(healthz))
+        .with_state(Arc::new(pages));
+    axum::serve(listener, router).with_graceful_shutdown(stop.cancelled_owned()).await?;
+    Ok(())
+}

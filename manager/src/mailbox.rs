@@ -1,0 +1,196 @@
+//! The way into the driver. Two lanes, both bounded: what keeps the ring going (peers, nodes,
+//! config store) is taken before new work of clients, and waits for room where there is none;
+//! a client's call that finds its lane full is refused at once.
+
+use rota_model::node_msg::{FromNode, Register, Registered, Renew, Renewed};
+use rota_model::{Op, OpResult, Refusal, RefusalKind, Retry};
+use rota_protocol::{Envelope, Input, Stats};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
+
+/// Client calls that may wait for the driver. It takes some 50,000 a second, so a full lane is
+/// already 80 ms behind; more would only make callers wait for what they then give up.
+pub const CALLS_MAX: usize = 4096;
+
+/// Batches of peers and nodes, and other inputs, that may wait for the driver. Senders wait for
+/// room, which stops the reading of their streams; a few batches per peer and node suffice.
+pub const URGENT_MAX: usize = 1024;
+
+/// Advice to a caller that was refused for overload, in milliseconds.
+const OVERLOADED_RETRY_MS: u64 = 100;
+
+/// A client's call.
+pub struct Call {
+    /// What to do.
+    pub op: Op,
+    /// When the caller gives up.
+    pub deadline: Instant,
+    /// When it came in.
+    pub entered: Instant,
+    /// Where the answer goes.
+    pub reply: oneshot::Sender<OpResult>,
+}
+
+/// What is taken before client calls.
+pub enum Urgent {
+    /// Messages of a peer, in order.
+    Peer(Vec<Envelope>),
+    /// Answers of a node, in order.
+    Node(Vec<FromNode>),
+    /// A node registers.
+    Register(Register, oneshot::Sender<Result<Registered, Refusal>>),
+    /// A node renews its lease.
+    Renew(Renew, oneshot::Sender<Renewed>),
+    /// Somebody wants to see the manager's state.
+    Stats(oneshot::Sender<Stats>),
+    /// Anything else.
+    Input(Box<Input>),
+}
+
+/// The sending side; clones share the lanes.
+#[derive(Clone)]
+pub struct Mailbox {
+    calls: mpsc::Sender<Call>,
+    urgent: mpsc::Sender<Urgent>,
+}
+
+/// The driver's side.
+pub struct Lanes {
+    /// Client calls.
+    pub calls: mpsc::Receiver<Call>,
+    /// Everything else.
+    pub urgent: mpsc::Receiver<Urgent>,
+}
+
+/// A mailbox and its lanes.
+pub fn mailbox() -> (Mailbox, Lanes) {
+    let (calls, call_lane) = mpsc::channel(CALLS_MAX);
+    let (urgent, urgent_lane) = mpsc::channel(URGENT_MAX);
+    (Mailbox { calls, urgent }, Lanes { calls: call_lane, urgent: urgent_lane })
+}
+
+/// The driver has ended: the process is stopping.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Stopping;
+
+impl From<Stopping> for Refusal {
+    fn from(_: Stopping) -> Self {
+        let text = "this manager is stopping; ask another one";
+        Refusal::unknown_outcome(RefusalKind::NotServing, Retry::Now, text)
+    }
+}
+
+/// A request that is being carried out.
+pub struct Begun(Result<oneshot::Receiver<OpResult>, Refusal>);
+
+impl Begun {
+    /// Its answer.
+    pub async fn answer(self) -> OpResult {
+        self.0?.await.unwrap_or_else(|_| Err(Stopping.into()))
+    }
+}
+
+impl Mailbox {
+    /// Carries out a request. Answers by its deadline, which the decisions watch.
+    pub async fn call(&self, op: Op, deadline: Instant) -> OpResult {
+        self.begin(op, deadline).answer().await
+    }
+
+    /// Begins to carry out a request, without waiting for its answer.
+    pub fn begin(&self, op: Op, deadline: Instant) -> Begun {
+        let (reply, answer) = oneshot::channel();
+        let call = Call { op, deadline, entered: Instant::now(), reply };
+        Begun(match self.calls.try_send(call) {
+            Ok(()) => Ok(answer),
+            Err(mpsc::error::TrySendError::Full(_)) => Err(overloaded(CALLS_MAX)),
+            Err(mpsc::error::TrySendError::Closed(_)) => Err(Stopping.into()),
+        })
+    }
+
+    /// Hands over something urgent; waits for room.
+    pub async fn urgent(&self, message: Urgent) -> Result<(), Stopping> {
+        self.urgent.send(message).await.map_err(|_| Stopping)
+    }
+
+    /// Hands over an input; waits for room.
+    pub async fn input(&self, input: Input) -> Result<(), Stopping> {
+        self.urgent(Urgent::Input(Box::new(input))).await
+    }
+
+    /// Registers a node.
+    pub async fn register(&self, register: Register) -> Result<Registered, Refusal> {
+        let (reply, answer) = oneshot::channel();
+        self.urgent(Urgent::Register(register, reply)).await?;
+        answer.await.unwrap_or_else(|_| Err(Stopping.into()))
+    }
+
+    /// Renews a node's lease.
+    pub async fn renew(&self, renew: Renew) -> Result<Renewed, Refusal> {
+        let (reply, answer) = oneshot::channel();
+        self.urgent(Urgent::Renew(renew, reply)).await?;
+        answer.await.map_err(|_| Stopping.into())
+    }
+
+    /// The manager's state, for people.
+    pub async fn stats(&self) -> Result<Stats, Stopping> {
+        let (reply, answer) = oneshot::channel();
+        self.urgent(Urgent::Stats(reply)).await?;
+        answer.await.map_err(|_| Stopping)
+    }
+
+    /// Client calls that wait now, and urgent messages that wait now.
+    pub fn depth(&self) -> (usize, usize) {
+        let waiting = |capacity: usize, max: usize| max - capacity.min(max);
+        (
+            waiting(self.calls.capacity(), CALLS_MAX),
+            waiting(self.urgent.capacity(), URGENT_MAX),
+        )
+    }
+}
+
+/// The refusal of a call for which there is no room.
+pub fn overloaded(limit: usize) -> Refusal {
+    let text = format!("this manager has {limit} calls waiting, its limit; come again soon");
+    Refusal::new(RefusalKind::Overloaded, Retry::AfterMs(OVERLOADED_RETRY_MS), text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rota_model::{GetOp, Namespace, SessionId, SessionKey};
+    use tokio_test::{assert_pending, assert_ready, task};
+
+    fn get() -> Op {
+        let id = SessionId::parse("x").unwrap();
+        Op::Get(GetOp { key: SessionKey::new(Namespace::default_space(), id), stale_ok: false })
+    }
+
+    #[tokio::test]
+    async fn a_call_that_finds_its_lane_full_is_refused_with_advice() {
+        let (mailbox, mut lanes) = mailbox();
+        let deadline = Instant::now();
+        let mut waiting: Vec<_> =
+            (0..CALLS_MAX).map(|_| task::spawn(mailbox.call(get(), deadline))).collect();
+        waiting.iter_mut().for_each(|it| assert_pending!(it.poll()));
+        assert_eq!(mailbox.depth(), (CALLS_MAX, 0));
+        let refusal = mailbox.call(get(), deadline).await.unwrap_err();
+        assert_eq!(refusal.kind, RefusalKind::Overloaded);
+        assert!(refusal.message.contains("4096"), "{}", refusal.message);
+        drop(lanes.calls.recv().await);
+        let first = assert_ready!(waiting[0].poll());
+        assert_eq!(first.unwrap_err().kind, RefusalKind::NotServing);
+    }
+
+    #[tokio::test]
+    async fn an_urgent_message_waits_for_room() {
+        let (mailbox, mut lanes) = mailbox();
+        for _ in 0..URGENT_MAX {
+            mailbox.urgent(Urgent::Peer(Vec::new())).await.unwrap();
+        }
+        let mut late = task::spawn(mailbox.urgent(Urgent::Peer(Vec::new())));
+        assert_pending!(late.poll());
+        drop(lanes.urgent.recv().await);
+        assert!(late.is_woken());
+        assert_eq!(assert_ready!(late.poll()), Ok(()));
+    }
+}

@@ -1,0 +1,284 @@
+//! What is counted and measured, and its text for Prometheus.
+//!
+//! Counters and histograms have handles that are made once, so that a call pays for an addition
+//! and not for a look-up. What the decisions know anyway (sessions by state, lag) is asked for and
+//! written when somebody looks, so that nothing stale stays behind when a partition moves.
+
+use anyhow::{Context, Result};
+use metrics::{Counter, Histogram, counter, describe_counter, describe_histogram, histogram};
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+use rota_model::{Answer, Op, OpResult, Outcome};
+use rota_protocol::{Stats, Transition};
+use std::fmt::Write as _;
+use std::time::Duration;
+
+/// How often histograms are folded into their buckets; bounds what they hold meanwhile.
+const UPKEEP_EVERY: Duration = Duration::from_secs(2);
+
+const SECONDS_BUCKETS: &[f64] = &[
+    0.000_25, 0.000_5, 0.001, 0.002, 0.003, 0.005, 0.007_5, 0.01, 0.015, 0.02, 0.03, 0.05, 0.1,
+    0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
+];
+const COUNT_BUCKETS: &[f64] =
+    &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0, 4096.0];
+
+/// Kinds of client calls that are measured.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CallKind {
+    /// Open.
+    Open,
+    /// Close.
+    Close,
+    /// Get.
+    Get,
+    /// One partition's page of a list.
+    List,
+    /// One long poll of a watch.
+    Pull,
+    /// A node's report.
+    Report,
+}
+
+impl CallKind {
+    /// The kind of a request.
+    pub fn of(op: &Op) -> Self {
+        match op {
+            Op::Open(_) => Self::Open,
+            Op::Close(_) => Self::Close,
+            Op::Get(_) => Self::Get,
+            Op::List(_) => Self::List,
+            Op::Pull(_) => Self::Pull,
+            Op::Report(_) => Self::Report,
+        }
+    }
+}
+
+struct Calls {
+    seconds: [Histogram; 6],
+    opened_created: Counter,
+    opened_existed: Counter,
+    closed_finished: Counter,
+    closed_unfinished: Counter,
+}
+
+/// Handles of everything that is counted on the way of a call.
+pub struct Metrics {
+    calls: Calls,
+    transitions: Vec<Counter>,
+    /// Writes of documents in one commit.
+    pub commit_writes: Histogram,
+    /// Flushes of the driver in one commit.
+    pub commit_batch: Histogram,
+    /// Time of one commit, its sync included.
+    pub commit_seconds: Histogram,
+    /// Inputs that the driver took together.
+    pub turn_inputs: Histogram,
+    /// Messages to peers that were dropped because too much waited.
+    pub peer_dropped: Counter,
+    /// Calls to nodes that were dropped because too much waited.
+    pub node_dropped: Counter,
+}
+
+/// Renders what was counted.
+#[derive(Clone)]
+pub struct Exposition {
+    handle: PrometheusHandle,
+}
+
+/// Installs the process's recorder and makes the handles. Call once.
+pub fn install() -> Result<(Metrics, Exposition)> {
+    let counts = ["rota_commit_writes", "rota_commit_batch", "rota_turn_inputs"];
+    let mut builder = PrometheusBuilder::new()
+        .set_buckets(SECONDS_BUCKETS)
+        .context("buckets of seconds")?;
+    for name in counts {
+        builder = builder
+            .set_buckets_for_metric(Matcher::Full(name.into()), COUNT_BUCKETS)
+            .context("buckets of counts")?;
+    }
+    let handle = builder.install_recorder().context("the recorder of metrics")?;
+    describe();
+    Ok((Metrics::new(), Exposition { handle }))
+}
+
+fn describe() {
+    describe_counter!("rota_opens_total", "Opens answered here, by outcome or refusal.");
+    describe_counter!("rota_closes_total", "Closes answered here, by outcome or refusal.");
+    describe_counter!("rota_refusals_total", "Calls refused here, by operation and kind.");
+    describe_histogram!("rota_call_seconds", "From a call's arrival to its answer, by operation.");
+    describe_counter!("rota_transitions_total", "Steps of the protocol, by kind.");
+    describe_histogram!("rota_commit_writes", "Writes in one commit to disk.");
+    describe_histogram!("rota_commit_batch", "Persist effects in one commit to disk.");
+    describe_histogram!("rota_commit_seconds", "Time of one commit to disk, with its sync.");
+    describe_histogram!("rota_turn_inputs", "Inputs that the driver took together.");
+    describe_counter!("rota_dropped_total", "Messages dropped because too much waited, by way.");
+}
+
+impl Metrics {
+    fn new() -> Self {
+        let seconds = ["open", "close", "get", "list", "pull", "report"];
+        let calls = Calls {
+            seconds: seconds.map(|op| histogram!("rota_call_seconds", "op" => op)),
+            opened_created: counter!("rota_opens_total", "outcome" => "CREATED"),
+            opened_existed: counter!("rota_opens_total", "outcome" => "EXISTED"),
+            closed_finished: counter!("rota_closes_total", "outcome" => "FINISHED"),
+            closed_unfinished: counter!("rota_closes_total", "outcome" => "UNFINISHED"),
+        };
+        let step = |it: &Transition| counter!("rota_transitions_total", "step" => it.as_str());
+        Self {
+            calls,
+            transitions: Transition::ALL.iter().map(step).collect(),
+            commit_writes: histogram!("rota_commit_writes"),
+            commit_batch: histogram!("rota_commit_batch"),
+            commit_seconds: histogram!("rota_commit_seconds"),
+            turn_inputs: histogram!("rota_turn_inputs"),
+            peer_dropped: counter!("rota_dropped_total", "way" => "peer"),
+            node_dropped: counter!("rota_dropped_total", "way" => "node"),
+        }
+    }
+
+    /// Counts an answered call.
+    pub fn answered(&self, kind: CallKind, took: Duration, result: &OpResult) {
+        if let Some(seconds) = self.calls.seconds.get(kind as usize) {
+            seconds.record(took);
+        }
+        match result {
+            Ok(Answer::Opened { outcome: Outcome::Created, .. }) => {
+                self.calls.opened_created.increment(1);
+            }
+            Ok(Answer::Opened { outcome: Outcome::Existed, .. }) => {
+                self.calls.opened_existed.increment(1);
+            }
+            Ok(Answer::Closed { finished: true, .. }) => self.calls.closed_finished.increment(1),
+            Ok(Answer::Closed { finished: false, .. }) => {
+                self.calls.closed_unfinished.increment(1);
+            }
+            Ok(Answer::Got { .. } | Answer::Listed(_) | Answer::Pulled(_) | Answer::Reported) => {}
+            Err(refusal) => refused(kind, refusal.kind.as_str()),
+        }
+    }
+
+    /// Counts a step of the protocol.
+    pub fn step(&self, transition: Transition) {
+        if let Some(counter) = self.transitions.get(transition as usize) {
+            counter.increment(1);
+        }
+    }
+}
+
+/// Refusals are rare enough for a look-up.
+fn refused(kind: CallKind, refusal: &'static str) {
+    let op = match kind {
+        CallKind::Open => {
+            counter!("rota_opens_total", "outcome" => refusal).increment(1);
+            "open"
+        }
+        CallKind::Close => {
+            counter!("rota_closes_total", "outcome" => refusal).increment(1);
+            "close"
+        }
+        CallKind::Get => "get",
+        CallKind::List => "list",
+        CallKind::Pull => "pull",
+        CallKind::Report => "report",
+    };
+    counter!("rota_refusals_total", "op" => op, "kind" => refusal).increment(1);
+}
+
+/// What is only known to the driver, at the moment of a look.
+pub struct Look {
+    /// The decisions' own numbers.
+    pub stats: Stats,
+    /// Epoch of the View; 0 before there is one.
+    pub epoch: u64,
+    /// Client calls and urgent messages that wait for the driver.
+    pub mailbox: (usize, usize),
+    /// Whether the config store answers.
+    pub config_store_reachable: bool,
+}
+
+impl Exposition {
+    /// Folds histograms into their buckets, for as long as the process runs.
+    pub async fn keep_up(self) {
+        loop {
+            tokio::time::sleep(UPKEEP_EVERY).await;
+            self.handle.run_upkeep();
+        }
+    }
+
+    /// Everything, in Prometheus' text format.
+    pub fn render(&self, look: &Look) -> String {
+        let mut text = self.handle.render();
+        // Writing to a String cannot fail.
+        let _ = write_look(&mut text, look);
+        text
+    }
+}
+
+fn write_look(text: &mut String, look: &Look) -> std::fmt::Result {
+    writeln!(text, "# TYPE rota_view_epoch gauge\nrota_view_epoch {}", look.epoch)?;
+    let reachable = u8::from(look.config_store_reachable);
+    writeln!(text, "# TYPE rota_config_store_reachable gauge")?;
+    writeln!(text, "rota_config_store_reachable {reachable}")?;
+    writeln!(text, "# TYPE rota_mailbox_depth gauge")?;
+    writeln!(text, "rota_mailbox_depth{{lane=\"calls\"}} {}", look.mailbox.0)?;
+    writeln!(text, "rota_mailbox_depth{{lane=\"urgent\"}} {}", look.mailbox.1)?;
+    writeln!(text, "# TYPE rota_calls_waiting gauge")?;
+    writeln!(text, "rota_calls_waiting {}", look.stats.requests_waiting)?;
+    writeln!(text, "# HELP rota_sessions Sessions of partitions here, tombstones included.")?;
+    writeln!(text, "# TYPE rota_sessions gauge")?;
+    for part in &look.stats.parts {
+        for (state, count) in &part.sessions {
+            let (n, role) = (part.part, part.role);
+            let labels = format!("part=\"{n}\",role=\"{role}\",state=\"{state}\"");
+            writeln!(text, "rota_sessions{{{labels}}} {count}")?;
+        }
+    }
+    writeln!(text, "# HELP rota_replication_lag_entries Entries that a copy is behind its owner.")?;
+    writeln!(text, "# TYPE rota_replication_lag_entries gauge")?;
+    for part in &look.stats.parts {
+        for (copy, entries) in &part.lag {
+            let labels = format!("part=\"{}\",copy=\"{copy}\"", part.part);
+            writeln!(text, "rota_replication_lag_entries{{{labels}}} {entries}")?;
+        }
+    }
+    writeln!(text, "# TYPE rota_node_places gauge\n# TYPE rota_node_used gauge")?;
+    for (node, load) in &look.stats.nodes {
+        let node = node.node.as_str().replace('\\', "\\\\").replace('"', "\\\"");
+        writeln!(text, "rota_node_places{{node=\"{node}\"}} {}", load.places)?;
+        writeln!(text, "rota_node_used{{node=\"{node}\"}} {}", load.used)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rota_model::{LogPos, ManagerNumber, SessionState};
+    use rota_protocol::PartStats;
+
+    #[test]
+    fn what_the_decisions_know_is_written_when_somebody_looks() {
+        let part = PartStats {
+            part: ManagerNumber(100),
+            role: "serving",
+            last: LogPos::ZERO,
+            committed: LogPos::ZERO,
+            sessions: [(SessionState::Ready, 7)].into(),
+            lag: vec![(ManagerNumber(400), 3)],
+            digest: 0,
+        };
+        let stats = Stats { parts: vec![part], ..Stats::default() };
+        let look = Look { stats, epoch: 5, mailbox: (1, 2), config_store_reachable: true };
+        let mut text = String::new();
+        write_look(&mut text, &look).unwrap();
+        for line in [
+            "rota_view_epoch 5",
+            "rota_mailbox_depth{lane=\"calls\"} 1",
+            "rota_sessions{part=\"100\",role=\"serving\",state=\"READY\"} 7",
+            "rota_replication_lag_entries{part=\"100\",copy=\"400\"} 3",
+        ] {
+            assert!(text.lines().any(|it| it == line), "{line} is missing in {text}");
+        }
+    }
+}

@@ -1,0 +1,477 @@
+//! The command line: every mistake is found and listed before anything is started.
+
+use clap::Parser;
+use rota_model::{
+    ClusterName, FieldError, ManagerId, ManagerNumber, NAME_BYTES_MAX, PoolName,
+};
+use rota_protocol::{PoolConfig, Timing};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// A manager of a Rota ring.
+#[derive(Parser, Debug)]
+#[command(name = "rota-manager", version, about, max_term_width = 100)]
+#[command(args_override_self = true)]
+pub struct Arguments {
+    /// Folder for this manager's records; made when it does not exist.
+    #[arg(long, value_name = "DIR")]
+    pub data: PathBuf,
+    /// This manager's reserved number, in [0, slots).
+    #[arg(long, value_name = "N")]
+    pub number: String,
+    /// This manager's name.
+    #[arg(long)]
+    pub id: String,
+    /// Where to serve gRPC. Port 0 takes a free one.
+    #[arg(long, default_value = "127.0.0.1:0", value_name = "IP:PORT")]
+    pub grpc: String,
+    /// Where to serve /metrics and /healthz. Port 0 takes a free one.
+    #[arg(long, default_value = "127.0.0.1:0", value_name = "IP:PORT")]
+    pub http: String,
+    /// The config store.
+    #[arg(long, value_name = "HOST:PORT")]
+    pub config_store: String,
+    /// Name of the cluster.
+    #[arg(long)]
+    pub cluster: String,
+    /// Reserved numbers and their managers, for founding the cluster: "100=a,400=b,800=c".
+    #[arg(long, default_value = "", value_name = "N=ID,...")]
+    pub ring: String,
+    /// Slots of the ring, 1 to 65536.
+    #[arg(long, default_value = "1024", value_name = "M")]
+    pub slots: String,
+    /// Successors that hold copies of a partition.
+    #[arg(long, default_value = "2", value_name = "R")]
+    pub replicas: String,
+    /// Most managers of the ring.
+    #[arg(long, default_value = "100", value_name = "N")]
+    pub managers_max: String,
+    /// Load at which a node takes no more sessions, above 0 and at most 1.
+    #[arg(long, default_value = "0.8", value_name = "T")]
+    pub load_limit: String,
+    /// A pool in which this manager may start nodes. Needs the other --pool options.
+    #[arg(long, value_name = "NAME")]
+    pub pool: Option<String>,
+    /// Most nodes of the pool.
+    #[arg(long, value_name = "N")]
+    pub pool_max: Option<String>,
+    /// Places of each new node.
+    #[arg(long, value_name = "P")]
+    pub pool_places: Option<String>,
+    /// The node-agent program.
+    #[arg(long, value_name = "PATH")]
+    pub pool_agent: Option<PathBuf>,
+    /// Folder under which each new node gets its own.
+    #[arg(long, value_name = "DIR")]
+    pub pool_data: Option<PathBuf>,
+    /// Folder of the class files that new nodes offer.
+    #[arg(long, value_name = "DIR")]
+    pub pool_classes: Option<PathBuf>,
+    /// Times of the protocol.
+    #[command(flatten)]
+    pub timing: TimingArguments,
+    /// What to log, as in `info,rota_manager=debug`.
+    #[arg(long, default_value = "info", value_name = "FILTER")]
+    pub log: String,
+    /// `text` or `json`.
+    #[arg(long, default_value = "text", value_name = "FORMAT")]
+    pub log_format: String,
+    /// Allow listeners outside of loopback although nothing is encrypted or authenticated yet.
+    #[arg(long)]
+    pub insecure_bind: bool,
+}
+
+macro_rules! timing_arguments {
+    ($($(#[$doc:meta])* $field:ident,)*) => {
+        /// Times, in milliseconds.
+        #[derive(clap::Args, Debug, Default)]
+        #[command(next_help_heading = "Timing (milliseconds)")]
+        pub struct TimingArguments {
+            $($(#[$doc])* #[arg(long, value_name = "MS", hide_short_help = true)]
+            pub $field: Option<String>,)*
+        }
+        impl TimingArguments {
+            fn check(&self, mistakes: &mut Vec<FieldError>) -> Timing {
+                let mut timing = Timing::default();
+                $(if let Some(text) = &self.$field {
+                    let name = flag(stringify!($field));
+                    timing.$field = number(&name, text, 1, u64::MAX / 4, mistakes);
+                })*
+                for mistake in timing.mistakes() {
+                    mistakes.push(FieldError::new(flag(&mistake.field), mistake.problem));
+                }
+                timing
+            }
+        }
+    };
+}
+
+timing_arguments!(
+    /// Between heartbeats to a peer.
+    heartbeat_ms,
+    /// Silence after which a peer is suspected.
+    suspect_ms,
+    /// Between repetitions of an unanswered message to a peer.
+    resend_ms,
+    /// Between repetitions of an unanswered message to a node.
+    node_resend_ms,
+    /// How long a new session may wait at a node before it is started.
+    create_deadline_ms,
+    /// How long new operations wait for an active manager that cannot be copied to.
+    copy_deadline_ms,
+    /// Between renewals of a node's lease.
+    renew_ms,
+    /// Without a renewal for this long, a node ends its programs politely.
+    lease_term_ms,
+    /// Without a renewal for this long, a node kills its programs.
+    lease_kill_ms,
+    /// Silence after which a node is declared lost.
+    node_lost_ms,
+    /// How long ended sessions and request ids are remembered.
+    tombstone_ms,
+    /// How long ordered nodes may take to register.
+    provision_ms,
+    /// Advice to a caller who should come again soon.
+    retry_ms,
+);
+
+/// How log lines look.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// The shape of the ring that the command line asks for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RingOptions {
+    /// Name of the cluster.
+    pub cluster: ClusterName,
+    /// Slots.
+    pub m: u32,
+    /// Successors with copies.
+    pub r: u32,
+    /// Most managers.
+    pub managers_max: u32,
+    /// Reserved numbers for a founding; may be empty.
+    pub numbers: Vec<(ManagerNumber, ManagerId)>,
+}
+
+/// A pool in which this manager may start nodes as processes of this machine.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PoolOptions {
+    /// What the decisions need to know of it.
+    pub config: PoolConfig,
+    /// The node-agent program.
+    pub agent: PathBuf,
+    /// Folder under which each node gets its own.
+    pub data: PathBuf,
+    /// Folder of class files.
+    pub classes: PathBuf,
+}
+
+/// A checked command line.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Options {
+    /// Data folder.
+    pub data: PathBuf,
+    /// Reserved number.
+    pub number: ManagerNumber,
+    /// Own name.
+    pub id: ManagerId,
+    /// gRPC listener.
+    pub grpc: SocketAddr,
+    /// HTTP listener.
+    pub http: SocketAddr,
+    /// `host:port` of the config store.
+    pub config_store: String,
+    /// The ring.
+    pub ring: RingOptions,
+    /// T, in thousandths.
+    pub load_limit_permille: u32,
+    /// The pool, if nodes may be started.
+    pub pool: Option<PoolOptions>,
+    /// Times.
+    pub timing: Timing,
+    /// Log filter.
+    pub log: String,
+    /// Log format.
+    pub log_format: LogFormat,
+}
+
+fn flag(field: &str) -> String {
+    format!("--{}", field.replace('_', "-"))
+}
+
+fn number(
+    flag: &str,
+    text: &str,
+    low: u64,
+    high: u64,
+    mistakes: &mut Vec<FieldError>,
+) -> u64 {
+    match text.parse::<u64>() {
+        Ok(value) if (low..=high).contains(&value) => value,
+        Ok(value) => {
+            let problem = format!("is {value}; it must lie in [{low}, {high}]");
+            mistakes.push(FieldError::new(flag, problem));
+            low
+        }
+        Err(_) => {
+            mistakes.push(FieldError::new(flag, format!("is {text:?}, not a whole number")));
+            low
+        }
+    }
+}
+
+fn number_u32(flag: &str, text: &str, low: u32, high: u32, mistakes: &mut Vec<FieldError>) -> u32 {
+    let value = number(flag, text, low.into(), high.into(), mistakes);
+    u32::try_from(value).expect("number() keeps to a range of u32")
+}
+
+fn named<T>(
+    flag: &str,
+    parsed: Result<T, FieldError>,
+    mistakes: &mut Vec<FieldError>,
+) -> Option<T> {
+    parsed.map_err(|error| mistakes.push(FieldError::new(flag, error.problem))).ok()
+}
+
+fn listener(
+    flag: &str,
+    text: &str,
+    insecure: bool,
+    mistakes: &mut Vec<FieldError>,
+) -> Option<SocketAddr> {
+    let Ok(address) = text.parse::<SocketAddr>() else {
+        mistakes.push(FieldError::new(flag, format!("is {text:?}, not an IP:PORT")));
+        return None;
+    };
+    if address.ip().is_unspecified() {
+        let problem = format!("is {address}, which nobody can connect to: name one address");
+        mistakes.push(FieldError::new(flag, problem));
+        return None;
+    }
+    if !address.ip().is_loopback() && !insecure {
+        let problem = format!(
+            "is {address}, outside of loopback, where everybody could read and change sessions; \
+             add --insecure-bind if that is wanted"
+        );
+        mistakes.push(FieldError::new(flag, problem));
+        return None;
+    }
+    Some(address)
+}
+
+fn host_and_port(flag: &str, text: &str, mistakes: &mut Vec<FieldError>) {
+    let good = text.rsplit_once(':').is_some_and(|(host, port)| {
+        !host.is_empty() && !host.contains('/') && port.parse::<u16>().is_ok_and(|it| it != 0)
+    });
+    if !good {
+        mistakes.push(FieldError::new(flag, format!("is {text:?}, not a HOST:PORT")));
+    }
+}
+
+/// Reads "100=a,400=b". The rules between the entries are the View's.
+fn ring_numbers(text: &str, mistakes: &mut Vec<FieldError>) -> Vec<(ManagerNumber, ManagerId)> {
+    let mut numbers = Vec::new();
+    for item in text.split(',').filter(|it| !it.is_empty()) {
+        let Some((left, right)) = item.split_once('=') else {
+            mistakes.push(FieldError::new("--ring", format!("has {item:?}, not N=ID")));
+            continue;
+        };
+        let parsed = left.parse::<u32>().map_err(|_| format!("has {left:?}, not a number"));
+        match (parsed, ManagerId::parse(right)) {
+            (Ok(number), Ok(id)) => numbers.push((ManagerNumber(number), id)),
+            (Err(problem), _) => mistakes.push(FieldError::new("--ring", problem)),
+            (_, Err(error)) => {
+                let problem = format!("has a name for {left} that {}", error.problem);
+                mistakes.push(FieldError::new("--ring", problem));
+            }
+        }
+    }
+    numbers
+}
+
+fn load_limit(text: &str, mistakes: &mut Vec<FieldError>) -> u32 {
+    let limit = text.parse::<f64>().ok().filter(|it| *it > 0.0 && *it <= 1.0);
+    let Some(limit) = limit else {
+        let problem = format!("is {text:?}; it must be above 0 and at most 1");
+        mistakes.push(FieldError::new("--load-limit", problem));
+        return 1;
+    };
+    // At least 1: a limit that rounds to nothing would refuse every session without a word.
+    (1..=1000).rev().find(|it| f64::from(*it) <= limit * 1000.0 + 0.5).unwrap_or(1)
+}
+
+impl Arguments {
+    /// Checks everything. Gives all mistakes when there is one.
+    pub fn check(&self) -> Result<Options, Vec<FieldError>> {
+        let mut wrong = Vec::new();
+        let m = number_u32("--slots", &self.slots, 1, 65_536, &mut wrong);
+        let n = number_u32("--number", &self.number, 0, m.saturating_sub(1), &mut wrong);
+        let id = named("--id", ManagerId::parse(&self.id), &mut wrong);
+        let grpc = listener("--grpc", &self.grpc, self.insecure_bind, &mut wrong);
+        let http = listener("--http", &self.http, self.insecure_bind, &mut wrong);
+        host_and_port("--config-store", &self.config_store, &mut wrong);
+        let cluster = named("--cluster", ClusterName::parse(&self.cluster), &mut wrong);
+        let r = number_u32("--replicas", &self.replicas, 0, 100, &mut wrong);
+        let managers_max = number_u32("--managers-max", &self.managers_max, 1, 10_000, &mut wrong);
+        let numbers = ring_numbers(&self.ring, &mut wrong);
+        let load_limit_permille = load_limit(&self.load_limit, &mut wrong);
+        let pool = self.check_pool(&mut wrong);
+        let timing = self.timing.check(&mut wrong);
+        let log_format = match self.log_format.as_str() {
+            "text" => LogFormat::Text,
+            "json" => LogFormat::Json,
+            other => {
+                let problem = format!("is {other:?}; it must be text or json");
+                wrong.push(FieldError::new("--log-format", problem));
+                LogFormat::Text
+            }
+        };
+        if let Err(error) = tracing_subscriber::EnvFilter::try_new(&self.log) {
+            wrong.push(FieldError::new("--log", format!("is no filter: {error}")));
+        }
+        if self.data.as_os_str().is_empty() || self.data.as_os_str().len() > 16 * NAME_BYTES_MAX {
+            wrong.push(FieldError::new("--data", "must name a folder"));
+        }
+        match (id, cluster, grpc, http) {
+            (Some(id), Some(cluster), Some(grpc), Some(http)) if wrong.is_empty() => Ok(Options {
+                data: self.data.clone(),
+                number: ManagerNumber(n),
+                id,
+                grpc,
+                http,
+                config_store: self.config_store.clone(),
+                ring: RingOptions { cluster, m, r, managers_max, numbers },
+                load_limit_permille,
+                pool,
+                timing,
+                log: self.log.clone(),
+                log_format,
+            }),
+            _ => Err(wrong),
+        }
+    }
+
+    fn check_pool(&self, wrong: &mut Vec<FieldError>) -> Option<PoolOptions> {
+        let Some(name) = &self.pool else {
+            let given = [
+                ("--pool-max", self.pool_max.is_some()),
+                ("--pool-places", self.pool_places.is_some()),
+                ("--pool-agent", self.pool_agent.is_some()),
+                ("--pool-data", self.pool_data.is_some()),
+                ("--pool-classes", self.pool_classes.is_some()),
+            ];
+            for (flag, _) in given.iter().filter(|(_, given)| *given) {
+                wrong.push(FieldError::new(*flag, "is given, but --pool is not"));
+            }
+            return None;
+        };
+        let name = named("--pool", PoolName::parse(name), wrong);
+        let mut amount = |flag: &str, text: &Option<String>, high: u32| match text {
+            Some(text) => number_u32(flag, text, 1, high, wrong),
+            None => {
+                wrong.push(FieldError::new(flag, "is needed with --pool"));
+                1
+            }
+        };
+        let nodes_max = amount("--pool-max", &self.pool_max, 10_000);
+        let places = amount("--pool-places", &self.pool_places, 1_000_000);
+        let mut path = |flag: &str, path: &Option<PathBuf>| {
+            if path.is_none() {
+                wrong.push(FieldError::new(flag, "is needed with --pool"));
+            }
+            path.clone().unwrap_or_default()
+        };
+        let agent = path("--pool-agent", &self.pool_agent);
+        let data = path("--pool-data", &self.pool_data);
+        let classes = path("--pool-classes", &self.pool_classes);
+        if !agent.as_os_str().is_empty() && !agent.is_file() {
+            let problem = format!("is {}, which is no file", agent.display());
+            wrong.push(FieldError::new("--pool-agent", problem));
+        }
+        let config = PoolConfig { name: name?, nodes_max, places };
+        Some(PoolOptions { config, agent, data, classes })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(more: &[&str]) -> Result<Options, Vec<FieldError>> {
+        let base = [
+            "rota-manager", "--data", "d", "--number", "100", "--id", "a", "--config-store",
+            "127.0.0.1:7", "--cluster", "c", "--ring", "100=a,400=b",
+        ];
+        let all = base.iter().chain(more).copied();
+        Arguments::try_parse_from(all).expect("clap takes any text").check()
+    }
+
+    fn fields(result: Result<Options, Vec<FieldError>>) -> Vec<String> {
+        result.unwrap_err().into_iter().map(|it| it.field).collect()
+    }
+
+    #[test]
+    fn a_good_command_line_is_taken_with_its_defaults() {
+        let options = parse(&[]).unwrap();
+        assert_eq!(options.number, ManagerNumber(100));
+        assert_eq!(options.ring.m, 1024);
+        assert_eq!(options.ring.r, 2);
+        assert_eq!(options.ring.numbers.len(), 2);
+        assert_eq!(options.load_limit_permille, 800);
+        assert_eq!(options.timing, Timing::default());
+        assert!(options.grpc.ip().is_loopback());
+    }
+
+    #[test]
+    fn all_mistakes_are_listed_at_once() {
+        let wrong = parse(&[
+            "--slots", "0", "--grpc", "x", "--replicas", "many", "--load-limit", "2",
+            "--log-format", "xml", "--suspect-ms", "10", "--pool-max", "3",
+        ]);
+        let fields = fields(wrong);
+        for field in [
+            "--slots", "--number", "--grpc", "--replicas", "--load-limit", "--log-format",
+            "--heartbeat-ms", "--resend-ms", "--pool-max",
+        ] {
+            assert!(fields.iter().any(|it| it == field), "{field} is missing in {fields:?}");
+        }
+    }
+
+    #[test]
+    fn listeners_outside_of_loopback_need_a_flag_that_says_insecure() {
+        let mistakes = parse(&["--grpc", "10.0.0.1:0"]).unwrap_err();
+        assert!(mistakes[0].problem.contains("--insecure-bind"), "{mistakes:?}");
+        assert!(parse(&["--grpc", "10.0.0.1:0", "--insecure-bind"]).is_ok());
+        assert_eq!(fields(parse(&["--grpc", "0.0.0.0:0", "--insecure-bind"])), ["--grpc"]);
+    }
+
+    #[test]
+    fn a_broken_ring_names_the_broken_item() {
+        let mistakes = parse(&["--ring", "100=a,x=b,7"]);
+        let problems: Vec<String> =
+            mistakes.unwrap_err().iter().map(ToString::to_string).collect();
+        assert_eq!(problems.len(), 2);
+        assert!(problems[0].contains("\"x\"") && problems[1].contains("\"7\""), "{problems:?}");
+    }
+
+    #[test]
+    fn a_pool_needs_all_its_options() {
+        assert_eq!(
+            fields(parse(&["--pool", "default"])),
+            ["--pool-max", "--pool-places", "--pool-agent", "--pool-data", "--pool-classes"]
+        );
+    }
+
+    #[test]
+    fn the_load_limit_is_kept_in_thousandths() {
+        for (text, permille) in [("0.8", 800), ("1", 1000), ("0.125", 125), ("0.0001", 1)] {
+            assert_eq!(parse(&["--load-limit", text]).unwrap().load_limit_permille, permille);
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! What waits to be sent to one receiver. The network takes batches of whatever has gathered;
+//! when too much has gathered, the oldest goes: the protocol sends again what still matters.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use tokio_stream::Stream;
+
+/// How much may wait, and how much travels together.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Most items that wait.
+    pub items_max: usize,
+    /// Most bytes that wait.
+    pub bytes_max: usize,
+    /// Most items in one batch.
+    pub batch_items_max: usize,
+    /// Bytes after which a batch takes no further item.
+    pub batch_bytes_max: usize,
+}
+
+impl Limits {
+    /// 16 MiB or 16,384 items wait at most: that is some 200 ms of the heaviest load measured,
+    /// and longer silence is a suspicion anyway. A batch ends at 256 KiB: it still fills few
+    /// TCP segments at a time, and a receiver can begin to work on it soon.
+    pub const LINK: Limits = Limits {
+        items_max: 16_384,
+        bytes_max: 16 * 1024 * 1024,
+        batch_items_max: 1024,
+        batch_bytes_max: 256 * 1024,
+    };
+}
+
+struct Inner<T> {
+    items: VecDeque<(T, usize)>,
+    bytes: usize,
+    /// Who takes batches; a new connection makes the streams of earlier ones end.
+    generation: u64,
+    taker: Option<Waker>,
+    closed: bool,
+}
+
+/// A bounded queue with one taker.
+pub struct Outbox<T> {
+    /// Held for a push or a take, never across an await. A lock, because the network's tasks and
+    /// the driver's task both need it.
+    inner: Mutex<Inner<T>>,
+    limits: Limits,
+}
+
+impl<T> Outbox<T> {
+    /// An empty queue.
+    pub fn new(limits: Limits) -> Arc<Self> {
+        let inner = Inner {
+            items: VecDeque::new(),
+            bytes: 0,
+            generation: 0,
+            taker: None,
+            closed: false,
+        };
+        Arc::new(Self { inner: Mutex::new(inner), limits })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner<T>> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds an item of about `bytes`. Gives how many older ones were dropped for it.
+    pub fn push(&self, item: T, bytes: usize) -> usize {
+        let (dropped, taker) = {
+            let mut inner = self.lock();
+            let mut dropped = 0;
+            while inner.items.len() >= self.limits.items_max
+                || (inner.bytes + bytes > self.limits.bytes_max && !inner.items.is_empty())
+            {
+                let oldest = inner.items.pop_front();
+                inner.bytes -= oldest.map_or(0, |(_, bytes)| bytes);
+                dropped += 1;
+            }
+            inner.items.push_back((item, bytes));
+            inner.bytes += bytes;
+            (dropped, inner.taker.take())
+        };
+        if let Some(taker) = taker {
+            taker.wake();
+        }
+        dropped
+    }
+
+    /// Drops everything that waits.
+    pub fn clear(&self) {
+        let mut inner = self.lock();
+        inner.items.clear();
+        inner.bytes = 0;
+    }
+
+    /// Ends the stream of whoever takes, after what waits now.
+    pub fn close(&self) {
+        let taker = {
+            let mut inner = self.lock();
+            inner.closed = true;
+            inner.taker.take()
+        };
+        if let Some(taker) = taker {
+            taker.wake();
+        }
+    }
+
+    /// A stream of batches for a new connection. Streams given earlier end.
+    pub fn batches<B>(self: &Arc<Self>, wrap: fn(Vec<T>) -> B) -> Batches<T, B> {
+        let (generation, taker) = {
+            let mut inner = self.lock();
+            inner.generation += 1;
+            (inner.generation, inner.taker.take())
+        };
+        if let Some(taker) = taker {
+            taker.wake();
+        }
+        Batches { outbox: self.clone(), wrap, generation }
+    }
+
+    fn poll_take(&self, generation: u64, cx: &mut Context<'_>) -> Poll<Option<Vec<T>>> {
+        let mut inner = self.lock();
+        if inner.generation != generation {
+            return Poll::Ready(None);
+        }
+        if inner.items.is_empty() {
+            if inner.closed {
+                return Poll::Ready(None);
+            }
+            inner.taker = Some(cx.waker().clone());
+            return Poll::Pending;
+        }
+        let (mut batch, mut bytes) = (Vec::new(), 0);
+        while batch.len() < self.limits.batch_items_max && bytes < self.limits.batch_bytes_max {
+            let Some((item, size)) = inner.items.pop_front() else { break };
+            bytes += size;
+            batch.push(item);
+        }
+        inner.bytes -= bytes;
+        Poll::Ready(Some(batch))
+    }
+}
+
+/// What one connection takes from an [`Outbox`].
+pub struct Batches<T, B> {
+    outbox: Arc<Outbox<T>>,
+    wrap: fn(Vec<T>) -> B,
+    generation: u64,
+}
+
+impl<T, B> Stream for Batches<T, B> {
+    type Item = B;
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<B>> {
+        self.outbox.poll_take(self.generation, cx).map(|batch| batch.map(self.wrap))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio_test::{assert_pending, assert_ready_eq, task};
+
+    const SMALL: Limits =
+        Limits { items_max: 4, bytes_max: 100, batch_items_max: 3, batch_bytes_max: 50 };
+
+    fn same(batch: Vec<u32>) -> Vec<u32> {
+        batch
+    }
+
+    #[test]
+    fn what_gathered_travels_together() {
+        let outbox = Outbox::new(SMALL);
+        let mut stream = task::spawn(outbox.batches(same));
+        assert_pending!(stream.poll_next());
+        assert_eq!(outbox.push(1, 1) + outbox.push(2, 1), 0);
+        assert!(stream.is_woken());
+        assert_ready_eq!(stream.poll_next(), Some(vec![1, 2]));
+        assert_pending!(stream.poll_next());
+    }
+
+    #[test]
+    fn a_batch_ends_at_its_count_and_at_its_bytes() {
+        let outbox = Outbox::new(SMALL);
+        let mut stream = task::spawn(outbox.batches(same));
+        (1..=4).for_each(|it| assert_eq!(outbox.push(it, 1), 0));
+        assert_ready_eq!(stream.poll_next(), Some(vec![1, 2, 3]));
+        assert_ready_eq!(stream.poll_next(), Some(vec![4]));
+        outbox.push(5, 60);
+        outbox.push(6, 1);
+        assert_ready_eq!(stream.poll_next(), Some(vec![5]));
+        assert_ready_eq!(stream.poll_next(), Some(vec![6]));
+    }
+
+    #[test]
+    fn the_oldest_goes_when_too_much_waits() {
+        let outbox = Outbox::new(SMALL);
+        let dropped: usize = (1..=6).map(|it| outbox.push(it, 1)).sum();
+        assert_eq!(dropped, 2);
+        assert_eq!(outbox.push(7, 98), 2);
+        assert_eq!(outbox.push(8, 500), 3);
+        let mut stream = task::spawn(outbox.batches(same));
+        assert_ready_eq!(stream.poll_next(), Some(vec![8]));
+    }
+
+    #[test]
+    fn a_new_connection_ends_the_stream_of_the_old_one() {
+        let outbox = Outbox::new(SMALL);
+        let mut old = task::spawn(outbox.batches(same));
+        assert_pending!(old.poll_next());
+        let mut new = task::spawn(outbox.batches(same));
+        assert!(old.is_woken());
+        outbox.push(1, 1);
+        assert_ready_eq!(old.poll_next(), None);
+        assert_ready_eq!(new.poll_next(), Some(vec![1]));
+    }
+
+    #[test]
+    fn a_closed_outbox_gives_what_waits_and_ends() {
+        let outbox = Outbox::new(SMALL);
+        outbox.push(1, 1);
+        outbox.close();
+        let mut stream = task::spawn(outbox.batches(same));
+        assert_ready_eq!(stream.poll_next(), Some(vec![1]));
+        assert_ready_eq!(stream.poll_next(), None);
+    }
+}

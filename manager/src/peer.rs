@@ -1,0 +1,198 @@
+//! Peers: one outgoing stream to each, and the service that takes theirs.
+
+use crate::driver::Seen;
+use crate::link::{BackOff, MESSAGE_BYTES_MAX, connect};
+use crate::mailbox::{Mailbox, Urgent};
+use crate::outbox::{Limits, Outbox};
+use prost::Message as _;
+use rota_model::{ClusterName, ManagerNumber};
+use rota_proto::v1;
+use rota_protocol::{Envelope, Input};
+use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::sync::Arc;
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
+use tokio_stream::{Stream, StreamExt};
+use tokio_util::sync::CancellationToken;
+use tonic::{Request, Response, Status, Streaming};
+
+struct Link {
+    address: String,
+    outbox: Arc<Outbox<v1::Envelope>>,
+    task: AbortHandle,
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// The outgoing streams. A link is opened with the first message to a peer.
+pub struct PeerLinks {
+    cluster: ClusterName,
+    mailbox: Mailbox,
+    links: BTreeMap<ManagerNumber, Link>,
+}
+
+impl PeerLinks {
+    /// No links yet.
+    pub fn new(cluster: ClusterName, mailbox: Mailbox) -> Self {
+        Self { cluster, mailbox, links: BTreeMap::new() }
+    }
+
+    /// Sends towards a peer. Gives how many older messages were dropped for want of room.
+    pub fn send(&mut self, address: String, envelope: Envelope) -> usize {
+        let number = envelope.to.number;
+        let moved = self.links.get(&number).is_none_or(|link| link.address != address);
+        if moved {
+            let link = self.open(number, address);
+            self.links.insert(number, link);
+        }
+        let wire = v1::Envelope::from(envelope);
+        let bytes = wire.encoded_len();
+        self.links.get(&number).map_or(0, |link| link.outbox.push(wire, bytes))
+    }
+
+    fn open(&self, number: ManagerNumber, address: String) -> Link {
+        let outbox = Outbox::new(Limits::LINK);
+        let keeper = Keeper {
+            number,
+            address: address.clone(),
+            cluster: self.cluster.clone(),
+            outbox: outbox.clone(),
+            mailbox: self.mailbox.clone(),
+        };
+        Link { address, outbox, task: tokio::spawn(keeper.run()).abort_handle() }
+    }
+}
+
+/// Keeps the stream to one peer open.
+struct Keeper {
+    number: ManagerNumber,
+    address: String,
+    cluster: ClusterName,
+    outbox: Arc<Outbox<v1::Envelope>>,
+    mailbox: Mailbox,
+}
+
+impl Keeper {
+    async fn run(self) {
+        let mut back_off = BackOff::default();
+        loop {
+            tokio::time::sleep(back_off.next()).await;
+            match connect(&self.address).await {
+                Ok(channel) => self.exchange(channel, &mut back_off).await,
+                Err(failed) => {
+                    tracing::debug!(peer = %self.number, address = %self.address,
+                        error = %failed.text, "no connection to a peer");
+                    // What waits is older than the peer's next run, if there is one.
+                    self.outbox.clear();
+                    let refused = Input::PeerRefused { number: self.number };
+                    if failed.refused && self.mailbox.input(refused).await.is_err() {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Sends until the stream breaks.
+    async fn exchange(&self, channel: tonic::transport::Channel, back_off: &mut BackOff) {
+        let mut client = v1::peers_client::PeersClient::new(channel)
+            .max_encoding_message_size(MESSAGE_BYTES_MAX)
+            .max_decoding_message_size(MESSAGE_BYTES_MAX);
+        let cluster = self.cluster.as_str().to_owned();
+        let batches = self.outbox.batches(|envelopes| envelopes);
+        let batches =
+            batches.map(move |envelopes| v1::PeerBatch { cluster: cluster.clone(), envelopes });
+        let outcome = async {
+            let mut hellos = client.exchange(batches).await?.into_inner();
+            while let Some(hello) = hellos.message().await? {
+                back_off.reset();
+                tracing::info!(peer = %self.number, address = %self.address, ?hello,
+                    "a peer takes messages");
+            }
+            Ok::<(), Status>(())
+        };
+        match outcome.await {
+            Ok(()) => tracing::info!(peer = %self.number, "a peer closed its stream"),
+            Err(status) => tracing::info!(peer = %self.number, address = %self.address,
+                code = ?status.code(), error = status.message(), "the stream to a peer broke"),
+        }
+    }
+}
+
+/// The service that takes the messages of peers.
+pub struct PeersService {
+    /// Batches of other clusters are refused.
+    pub cluster: ClusterName,
+    /// Who this manager is, once it has claimed its number.
+    pub seen: watch::Receiver<Seen>,
+    /// Where messages go.
+    pub mailbox: Mailbox,
+    /// Ends the streams when the process stops.
+    pub stopping: CancellationToken,
+}
+
+type Hellos = Pin<Box<dyn Stream<Item = Result<v1::PeerHello, Status>> + Send>>;
+
+#[tonic::async_trait]
+impl v1::peers_server::Peers for PeersService {
+    type ExchangeStream = Hellos;
+
+    async fn exchange(
+        &self,
+        request: Request<Streaming<v1::PeerBatch>>,
+    ) -> Result<Response<Hellos>, Status> {
+        // One hello at once, and the end's reason: two at most.
+        let (hello, hellos) = tokio::sync::mpsc::channel(2);
+        let member = self.seen.borrow().member.map(Into::into);
+        hello.try_send(Ok(v1::PeerHello { member })).expect("a new channel has room for two");
+        let (cluster, mailbox) = (self.cluster.clone(), self.mailbox.clone());
+        let stopping = self.stopping.clone();
+        let batches = request.into_inner();
+        tokio::spawn(async move {
+            let end = tokio::select! {
+                end = take(cluster, mailbox, batches) => end,
+                () = stopping.cancelled() => Status::unavailable("this manager is stopping"),
+            };
+            // Nobody to tell it to is fine: then the peer has gone first.
+            let _ = hello.try_send(Err(end));
+        });
+        Ok(Response::new(Box::pin(tokio_stream::wrappers::ReceiverStream::new(hellos))))
+    }
+}
+
+/// Hands on what a peer sends, until it ends. Gives why.
+async fn take(
+    cluster: ClusterName,
+    mailbox: Mailbox,
+    mut batches: Streaming<v1::PeerBatch>,
+) -> Status {
+    loop {
+        let batch = match batches.message().await {
+            Ok(Some(batch)) => batch,
+            Ok(None) => return Status::ok(""),
+            Err(status) => return status,
+        };
+        let envelopes = match rota_proto::peer::envelopes(&cluster, batch) {
+            Ok(envelopes) => envelopes,
+            Err(error) => {
+                tracing::warn!(%error, "a batch of another cluster was refused");
+                return Status::failed_precondition(error.to_string());
+            }
+        };
+        let mut good = Vec::with_capacity(envelopes.size_hint().0);
+        for envelope in envelopes {
+            match envelope {
+                Ok(envelope) => good.push(envelope),
+                Err(error) => tracing::warn!(%error, "a message of a peer was dropped"),
+            }
+        }
+        if mailbox.urgent(Urgent::Peer(good)).await.is_err() {
+            return Status::unavailable("this manager is stopping");
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! The process: everything put together at the start, and taken apart in order at the end.
+
+use crate::clock::Clock;
+use crate::config_link::{self, ConfigLink};
+use crate::disk::{self, DiskWriter};
+use crate::driver::{Driver, Rim, Seen};
+use crate::http::{self, Pages};
+use crate::mailbox::{Lanes, Mailbox, mailbox};
+use crate::metrics::{self, Exposition};
+use crate::node_link::NodeLinks;
+use crate::options::Options;
+use crate::peer::PeerLinks;
+use crate::provisioner::Provisioner;
+use crate::rpc::Shared;
+use crate::rpc::names::FreshNames;
+use crate::server::{self, Services};
+use crate::start::{check_claim, founded, listen};
+use anyhow::{Context, Result};
+use rota_membership::{ConfigStore, EmbeddedStore, Watcher};
+use rota_protocol::{Disk, Manager, ManagerConfig};
+use rota_storage::Engine;
+use serde::Serialize;
+use std::io::Write as _;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+/// Every request to the config store is given up after this. Above its slowest durable write on a
+/// busy disk; while one hangs, others go on.
+const CONFIG_STORE_DEADLINE: Duration = Duration::from_secs(2);
+
+/// How long calls under way may take to end once the process was told to stop.
+const DRAIN_PATIENCE: Duration = Duration::from_secs(3);
+
+/// How long the disk may take to close.
+const DISK_PATIENCE: Duration = Duration::from_secs(10);
+
+/// The line on standard output that tells that the listeners are up.
+#[derive(Serialize)]
+struct Ready<'a> {
+    ready: bool,
+    grpc: &'a str,
+    http: &'a str,
+    pid: u32,
+}
+
+/// What was found and opened before anything runs.
+struct Opened {
+    options: Options,
+    grpc: (TcpListener, String),
+    http: (TcpListener, String),
+    store: Arc<dyn ConfigStore>,
+    engine: Box<dyn Engine>,
+    disk: Disk,
+}
+
+/// What runs.
+struct Running {
+    driver: JoinHandle<DiskWriter>,
+    grpc: JoinHandle<Result<()>>,
+    http: JoinHandle<Result<()>>,
+    /// Tells everything but the driver to stop.
+    stop: CancellationToken,
+    /// Tells the driver to stop, once nobody waits for it any more.
+    stop_driver: CancellationToken,
+}
+
+/// Runs a manager until it is told to stop. An error is why it could not start, or go on.
+pub async fn run(options: Options) -> Result<()> {
+    // First, so that a signal during the start is not lost.
+    let mut terminate = signal(SignalKind::terminate()).context("SIGTERM")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("SIGINT")?;
+    let opened = tokio::select! {
+        opened = open(options) => opened?,
+        _ = terminate.recv() => return Ok(()),
+        _ = interrupt.recv() => return Ok(()),
+    };
+    let (grpc, http) = (opened.grpc.1.clone(), opened.http.1.clone());
+    let mut running = start(opened)?;
+    tell_ready(&Ready { ready: true, grpc: &grpc, http: &http, pid: std::process::id() });
+    let failed = tokio::select! {
+        _ = terminate.recv() => None,
+        _ = interrupt.recv() => None,
+        ended = &mut running.grpc => Some(("the gRPC server", ended)),
+        ended = &mut running.http => Some(("the HTTP server", ended)),
+    };
+    let failure = failed.map(|(what, ended)| match ended {
+        Ok(Ok(())) => anyhow::anyhow!("{what} ended by itself"),
+        Ok(Err(error)) => error.context(what),
+        Err(error) => anyhow::anyhow!("{what} failed: {error}"),
+    });
+    tracing::info!(failure = failure.as_ref().map(ToString::to_string), "this manager stops");
+    stop(running).await?;
+    failure.map_or(Ok(()), Err)
+}
+
+async fn open(options: Options) -> Result<Opened> {
+    let grpc = listen("--grpc", options.grpc).await?;
+    let http = listen("--http", options.http).await?;
+    let cluster = &options.ring.cluster;
+    let (engine, disk) = disk::open(&options.data, cluster, &options.id, options.number)?;
+    let store = EmbeddedStore::new(&options.config_store, cluster.clone(), CONFIG_STORE_DEADLINE)
+        .map_err(|error| anyhow::anyhow!("--config-store {}", error.problem))?;
+    let view = founded(&store, &options.ring).await?;
+    check_claim(&view, &options, &grpc.1, &http.1, &disk)?;
+    Ok(Opened { options, grpc, http, store: Arc::new(store), engine, disk })
+}
+
+fn manager_config(options: &Options, grpc: &str, http: &str) -> ManagerConfig {
+    ManagerConfig {
+        number: options.number,
+        id: options.id.clone(),
+        grpc: grpc.to_owned(),
+        http: http.to_owned(),
+        load_limit_permille: options.load_limit_permille,
+        pools: options.pool.iter().map(|it| it.config.clone()).collect(),
+        timing: options.timing.clone(),
+    }
+}
+
+fn start(opened: Opened) -> Result<Running> {
+    let Opened { options, grpc, http, store, engine, disk } = opened;
+    let (metrics, exposition) = metrics::install()?;
+    let (mailbox, lanes) = mailbox();
+    let config = manager_config(&options, &grpc.1, &http.1);
+    let rim = Rim {
+        peers: PeerLinks::new(options.ring.cluster.clone(), mailbox.clone()),
+        nodes: NodeLinks::new(mailbox.clone()),
+        disk: DiskWriter::start(engine, &metrics)?,
+        config: ConfigLink::new(store.clone(), mailbox.clone()),
+        provisioner: Provisioner::new(options.pool.clone(), mailbox.clone()),
+        metrics,
+    };
+    let stop_driver = CancellationToken::new();
+    let (driver, seen) = start_driver(config, disk, lanes, rim, stop_driver.clone());
+    let watcher = Arc::new(Watcher::start(store));
+    tokio::spawn(config_link::follow(watcher.clone(), mailbox.clone()));
+    let (grpc, http, stop) = serve(options, mailbox, seen, watcher, exposition, (grpc.0, http.0));
+    Ok(Running { driver, grpc, http, stop, stop_driver })
+}
+
+fn start_driver(
+    config: ManagerConfig,
+    disk: Disk,
+    lanes: Lanes,
+    rim: Rim,
+    stop: CancellationToken,
+) -> (JoinHandle<DiskWriter>, watch::Receiver<Seen>) {
+    let clock = Clock::start();
+    let number = config.number;
+    let seed = uuid::Uuid::new_v4().as_u64_pair().0;
+    let manager = Manager::new(config, disk, seed, clock.now());
+    let (driver, seen) = Driver::new(manager, number, clock, lanes, rim);
+    (tokio::spawn(driver.run(stop)), seen)
+}
+
+type Server = JoinHandle<Result<()>>;
+
+fn serve(
+    options: Options,
+    mailbox: Mailbox,
+    seen: watch::Receiver<Seen>,
+    config: Arc<Watcher>,
+    exposition: Exposition,
+    (grpc, http): (TcpListener, TcpListener),
+) -> (Server, Server, CancellationToken) {
+    let stop = CancellationToken::new();
+    tokio::spawn(exposition.clone().keep_up());
+    let shared = Arc::new(Shared {
+        mailbox: mailbox.clone(),
+        seen,
+        config,
+        names: FreshNames::new(),
+        stopping: stop.clone(),
+    });
+    let services = Services {
+        cluster: options.ring.cluster.clone(),
+        number: options.number,
+        mailbox,
+        shared: shared.clone(),
+    };
+    let pages = Pages {
+        cluster: options.ring.cluster,
+        number: options.number,
+        id: options.id,
+        shared,
+        exposition,
+    };
+    let grpc = tokio::spawn(server::serve(grpc, services, stop.clone()));
+    let http = tokio::spawn(http::serve(http, pages, stop.clone()));
+    (grpc, http, stop)
+}
+
+fn tell_ready(ready: &Ready<'_>) {
+    let line = serde_json::to_string(ready).expect("three texts and a number are JSON");
+    let mut out = std::io::stdout().lock();
+    // Whoever started this process may not read its output.
+    let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+}
+
+/// Listeners first, then calls under way, then the decisions, then the disk.
+async fn stop(running: Running) -> Result<()> {
+    running.stop.cancel();
+    let drained = async {
+        // Whether they ended well is of no interest any more.
+        if !running.grpc.is_finished() {
+            let _ = running.grpc.await;
+        }
+        if !running.http.is_finished() {
+            let _ = running.http.await;
+        }
+    };
+    if tokio::time::timeout(DRAIN_PATIENCE, drained).await.is_err() {
+        tracing::warn!("calls were still under way after {DRAIN_PATIENCE:?}");
+    }
+    running.stop_driver.cancel();
+    let disk = running.driver.await.context("the driver failed")?;
+    disk.close(DISK_PATIENCE)
+}

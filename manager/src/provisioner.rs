@@ -1,0 +1,205 @@
+//! Starts nodes as processes of this machine. They live on when the manager ends: each has a
+//! process group of its own, no pipe to the manager, and a log file in its folder.
+
+use crate::mailbox::Mailbox;
+use crate::options::PoolOptions;
+use rota_model::{NodeId, PoolName};
+use rota_protocol::Input;
+use rota_ring::View;
+use std::fs::{File, OpenOptions};
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::process::{Child, Command};
+
+/// A node that ends sooner than this has not started: a wrong option, a folder in use.
+const EARLY_END: Duration = Duration::from_millis(500);
+
+/// The provisioner `process`.
+pub struct Provisioner {
+    pool: Option<Arc<PoolOptions>>,
+    mailbox: Mailbox,
+}
+
+impl Provisioner {
+    /// A provisioner for one pool, or for none.
+    pub fn new(pool: Option<PoolOptions>, mailbox: Mailbox) -> Self {
+        Self { pool: pool.map(Arc::new), mailbox }
+    }
+
+    /// Starts nodes, then gives [`Input::Provisioned`].
+    pub fn order(&self, order: u64, pool: PoolName, nodes: Vec<NodeId>, view: Option<&Arc<View>>) {
+        let managers: Vec<String> = view.map(|view| addresses(view)).unwrap_or_default();
+        let (mailbox, options) = (self.mailbox.clone(), self.pool.clone());
+        tokio::spawn(async move {
+            let failure = match options.filter(|it| it.config.name == pool) {
+                Some(options) => start_all(&options, &nodes, &managers).await,
+                None => Some(format!("this manager starts no nodes in pool {pool}")),
+            };
+            if let Some(failure) = &failure {
+                tracing::warn!(order, %pool, failure, "nodes were not started");
+            }
+            // A driver that has ended needs no answer.
+            let _ = mailbox.input(Input::Provisioned { order, failure }).await;
+        });
+    }
+}
+
+fn addresses(view: &View) -> Vec<String> {
+    let known = view.managers.values().filter(|it| !it.grpc.is_empty());
+    known.map(|it| it.grpc.clone()).collect()
+}
+
+/// Starts all; gives what went wrong with the ones that did not start.
+async fn start_all(
+    options: &Arc<PoolOptions>,
+    nodes: &[NodeId],
+    managers: &[String],
+) -> Option<String> {
+    let mut starting = Vec::new();
+    for node in nodes {
+        let (options, node, managers) = (options.clone(), node.clone(), managers.to_vec());
+        starting.push(tokio::spawn(async move { start(&options, &node, &managers).await }));
+    }
+    let mut failures = Vec::new();
+    for started in starting {
+        match started.await {
+            Ok(Ok(())) => {}
+            Ok(Err(failure)) => failures.push(failure),
+            Err(error) => failures.push(format!("the task that starts a node failed: {error}")),
+        }
+    }
+    (!failures.is_empty()).then(|| failures.join("; "))
+}
+
+async fn start(options: &PoolOptions, node: &NodeId, managers: &[String]) -> Result<(), String> {
+    let log = log_file(options, node)?;
+    let mut child = spawn(options, node, managers, &log.1)
+        .map_err(|error| format!("{} does not start: {error}", options.agent.display()))?;
+    tracing::info!(%node, pid = child.id(), log = %log.0.display(), "a node was started");
+    if let Ok(ended) = tokio::time::timeout(EARLY_END, child.wait()).await {
+        let how = ended.map_or_else(|error| error.to_string(), |status| status.to_string());
+        return Err(format!("node {node} ended at once ({how}); see {}", log.0.display()));
+    }
+    tokio::spawn(reap(node.clone(), child));
+    Ok(())
+}
+
+/// Waits for a node's end, so that no dead process stays behind while the manager lives.
+async fn reap(node: NodeId, mut child: Child) {
+    match child.wait().await {
+        Ok(status) => tracing::info!(%node, %status, "a node that was started here ended"),
+        Err(error) => tracing::warn!(%node, %error, "a node that was started here is lost"),
+    }
+}
+
+/// The node's folder under the pool's. A node's name must not lead out of it.
+fn folder(options: &PoolOptions, node: &NodeId) -> Result<PathBuf, String> {
+    let name = node.as_str();
+    if name.contains('/') || name.starts_with('.') {
+        return Err(format!("node {name:?} has a name that is no folder's"));
+    }
+    Ok(options.data.join(name))
+}
+
+fn log_file(options: &PoolOptions, node: &NodeId) -> Result<(PathBuf, File), String> {
+    let folder = folder(options, node)?;
+    let path = folder.join("agent.log");
+    let opened = std::fs::create_dir_all(&folder)
+        .and_then(|()| OpenOptions::new().create(true).append(true).open(&path));
+    match opened {
+        Ok(file) => Ok((path, file)),
+        Err(error) => Err(format!("{} cannot be written: {error}", path.display())),
+    }
+}
+
+fn spawn(
+    options: &PoolOptions,
+    node: &NodeId,
+    managers: &[String],
+    log: &File,
+) -> std::io::Result<Child> {
+    let mut command = Command::new(&options.agent);
+    command
+        .arg("run")
+        .arg("--data")
+        .arg(options.data.join(node.as_str()))
+        .args(["--id", node.as_str()])
+        .args(["--managers", &managers.join(",")])
+        .args(["--pool", options.config.name.as_str()])
+        .args(["--places", &options.config.places.to_string()])
+        .arg("--classes")
+        .arg(&options.classes)
+        .stdin(Stdio::null())
+        .stdout(log.try_clone()?)
+        .stderr(log.try_clone()?)
+        // A Ctrl-C at the manager's terminal is not meant for its nodes.
+        .process_group(0)
+        .kill_on_drop(false);
+    command.spawn()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mailbox::{Urgent, mailbox};
+    use rota_protocol::PoolConfig;
+    use std::os::unix::fs::PermissionsExt;
+    use std::path::Path;
+
+    /// A pool whose agent is a shell script.
+    fn pool(folder: &Path, script: &str) -> PoolOptions {
+        let agent = folder.join("agent");
+        std::fs::write(&agent, format!("#!/bin/sh\n{script}\n")).unwrap();
+        std::fs::set_permissions(&agent, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let name = PoolName::default_pool();
+        let config = PoolConfig { name, nodes_max: 3, places: 5 };
+        let (data, classes) = (folder.join("nodes"), folder.join("classes"));
+        PoolOptions { config, agent, data, classes }
+    }
+
+    async fn order(pool: Option<PoolOptions>, nodes: &[&str]) -> Option<String> {
+        let (mailbox, mut lanes) = mailbox();
+        let nodes = nodes.iter().map(|id| NodeId::parse(id).unwrap()).collect();
+        let provisioner = Provisioner::new(pool, mailbox);
+        provisioner.order(4, PoolName::default_pool(), nodes, None);
+        match lanes.urgent.recv().await {
+            Some(Urgent::Input(input)) => match *input {
+                Input::Provisioned { order: 4, failure } => failure,
+                other => panic!("another input came: {other:?}"),
+            },
+            _ => panic!("no input came"),
+        }
+    }
+
+    #[tokio::test]
+    async fn nodes_are_started_with_their_options_and_a_log_file() {
+        let folder = tempfile::tempdir().unwrap();
+        // The end of its output is seen when both writers of the pipe below are gone.
+        let pool = pool(folder.path(), "echo \"$@\"; exec sleep 2");
+        assert_eq!(order(Some(pool), &["n1", "n2"]).await, None);
+        let log = std::fs::read_to_string(folder.path().join("nodes/n2/agent.log")).unwrap();
+        assert!(log.starts_with("run --data ") && log.contains("--id n2"), "{log}");
+        assert!(log.contains("--pool default --places 5"), "{log}");
+    }
+
+    #[tokio::test]
+    async fn a_node_that_ends_at_once_is_a_failure_that_names_its_log() {
+        let folder = tempfile::tempdir().unwrap();
+        let pool = pool(folder.path(), "exit 2");
+        let failure = order(Some(pool), &["n1"]).await.unwrap();
+        assert!(failure.contains("exit status: 2") && failure.contains("agent.log"), "{failure}");
+    }
+
+    #[tokio::test]
+    async fn an_agent_that_cannot_run_a_strange_name_and_a_missing_pool_are_failures() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut gone = pool(folder.path(), "");
+        gone.agent = folder.path().join("no such agent");
+        assert!(order(Some(gone), &["n1"]).await.unwrap().contains("no such agent"));
+        let strange = order(Some(pool(folder.path(), "")), &["../n1"]).await.unwrap();
+        assert!(strange.contains("no folder"), "{strange}");
+        assert!(order(None, &["n1"]).await.unwrap().contains("starts no nodes"));
+    }
+}

@@ -1,0 +1,126 @@
+//! What clients and operators call: wire to checked request, mailbox, answer to wire.
+
+pub mod deadline;
+pub mod list;
+pub mod merge;
+pub mod names;
+pub mod operator;
+pub mod watch;
+
+use crate::driver::Seen;
+use crate::mailbox::Mailbox;
+use deadline::deadline_of;
+use names::FreshNames;
+use rota_membership::Watcher;
+use rota_model::{NodeId, Op, Refusal};
+use rota_proto::{refusal, request, session, v1};
+use std::pin::Pin;
+use std::sync::Arc;
+use tokio_stream::Stream;
+use tokio_util::sync::CancellationToken;
+use tonic::{Request, Response, Status};
+
+/// Largest request of a client. Attributes may have 64 KiB; what is somewhat larger should still
+/// be refused with the name of its field.
+pub const REQUEST_BYTES_MAX: usize = 1024 * 1024;
+
+/// Largest answer: a page of a list ends well before.
+pub const RESPONSE_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// What the services share.
+pub struct Shared {
+    /// The driver.
+    pub mailbox: Mailbox,
+    /// What the driver shows of itself.
+    pub seen: tokio::sync::watch::Receiver<Seen>,
+    /// The config store's newest state.
+    pub config: Arc<Watcher>,
+    /// Request ids for callers that gave none.
+    pub names: FreshNames,
+    /// Ends streams when the process stops.
+    pub stopping: CancellationToken,
+}
+
+impl Shared {
+    /// Where managers reach a node; empty when it is not registered any more.
+    pub fn node_address(&self, node: &NodeId) -> String {
+        let states = self.config.states();
+        let state = states.borrow();
+        let entry = state.as_ref().and_then(|state| state.nodes.get(node));
+        entry.map_or_else(String::new, |entry| entry.address.clone())
+    }
+}
+
+fn status(refused: Refusal) -> Status {
+    refusal::status(&refused)
+}
+
+/// The service of sessions.
+pub struct SessionsService {
+    /// What the services share.
+    pub shared: Arc<Shared>,
+}
+
+type Changes = Pin<Box<dyn Stream<Item = Result<v1::WatchResponse, Status>> + Send>>;
+
+#[tonic::async_trait]
+impl v1::sessions_server::Sessions for SessionsService {
+    type WatchStream = Changes;
+
+    async fn open(
+        &self,
+        request: Request<v1::OpenRequest>,
+    ) -> Result<Response<v1::OpenResponse>, Status> {
+        let deadline = deadline_of(request.metadata());
+        let shared = &self.shared;
+        let op = request::open(request.into_inner(), || shared.names.next()).map_err(status)?;
+        let answer = shared.mailbox.call(Op::Open(op), deadline).await.map_err(status)?;
+        let response = session::open_response(answer, |node| shared.node_address(node));
+        Ok(Response::new(response.map_err(status)?))
+    }
+
+    async fn close(
+        &self,
+        request: Request<v1::CloseRequest>,
+    ) -> Result<Response<v1::CloseResponse>, Status> {
+        let deadline = deadline_of(request.metadata());
+        let shared = &self.shared;
+        let op = request::close(request.into_inner(), || shared.names.next()).map_err(status)?;
+        let answer = shared.mailbox.call(Op::Close(op), deadline).await.map_err(status)?;
+        let response = session::close_response(answer, |node| shared.node_address(node));
+        Ok(Response::new(response.map_err(status)?))
+    }
+
+    async fn get(
+        &self,
+        request: Request<v1::GetRequest>,
+    ) -> Result<Response<v1::GetResponse>, Status> {
+        let deadline = deadline_of(request.metadata());
+        let shared = &self.shared;
+        let op = request::get(request.into_inner()).map_err(status)?;
+        let answer = shared.mailbox.call(Op::Get(op), deadline).await.map_err(status)?;
+        let response = session::get_response(answer, |node| shared.node_address(node));
+        Ok(Response::new(response.map_err(status)?))
+    }
+
+    async fn list(
+        &self,
+        request: Request<v1::ListRequest>,
+    ) -> Result<Response<v1::ListResponse>, Status> {
+        let deadline = deadline_of(request.metadata());
+        let op = request::list(request.into_inner()).map_err(status)?;
+        let filter = op.filter.clone();
+        let page = list::gather(&self.shared, op, deadline).await.map_err(status)?;
+        let response = session::list_response(page, &filter, |node| self.shared.node_address(node));
+        Ok(Response::new(response))
+    }
+
+    async fn watch(
+        &self,
+        request: Request<v1::WatchRequest>,
+    ) -> Result<Response<Changes>, Status> {
+        let watch = request::watch(request.get_ref()).map_err(status)?;
+        let changes = watch::start(self.shared.clone(), watch);
+        Ok(Response::new(Box::pin(changes)))
+    }
+}

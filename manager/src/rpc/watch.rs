@@ -1,0 +1,219 @@
+//! A watch: one long poll per partition, joined into one stream.
+//!
+//! ```text
+//!   poller of a partition ─┐
+//!   poller of a partition ─┼─▶ joiner (merge) ─▶ stream to the client
+//!   poller of a partition ─┘
+//! ```
+//!
+//! Every channel is bounded, so a client that reads slowly slows its pollers down, and nothing is
+//! lost: what was not taken stays in the owners' logs, and becomes a snapshot when it falls out.
+
+use super::Shared;
+use super::merge::{Ask, Item, Merge};
+use rota_model::{
+    Answer, Filter, ManagerNumber, Op, PullOp, Pulled, Refusal, RefusalKind, Retry, SlotId,
+};
+use rota_proto::{Watch, refusal, session, v1};
+use rota_ring::{View, slot_of_session};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::Instant;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::Status;
+
+/// Most events that are asked of a partition at once.
+const PULL_EVENTS_MAX: u32 = 250;
+
+/// How long an owner holds a poll that has nothing to tell. Also how old a position of an idle
+/// partition may become.
+const PULL_WAIT: Duration = Duration::from_secs(15);
+
+/// How long a poll may take beyond its wait: redirects, a change of owner.
+const PULL_PATIENCE: Duration = Duration::from_secs(10);
+
+/// Pause after a refusal that advises none, and the longest that is kept.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
+
+/// Answers that wait for the joiner: one of each of a few partitions.
+const ANSWERS_MAX: usize = 8;
+
+/// Messages that wait for the client: about one answer.
+const ITEMS_MAX: usize = 256;
+
+/// Starts a watch. It ends when the client leaves or the process stops.
+pub fn start(
+    shared: Arc<Shared>,
+    watch: Watch,
+) -> ReceiverStream<Result<v1::WatchResponse, Status>> {
+    let (items, stream) = mpsc::channel(ITEMS_MAX);
+    tokio::spawn(async move {
+        let stopping = shared.stopping.clone();
+        tokio::select! {
+            () = join(shared, watch, &items) => {}
+            () = stopping.cancelled() => {
+                let text = "this manager is stopping; go on at another one";
+                let refused = Refusal::new(RefusalKind::NotServing, Retry::Now, text);
+                // A client that has left, or reads too slowly to be told, finds out anyway.
+                let _ = items.try_send(Err(refusal::status(&refused)));
+            }
+            () = items.closed() => {}
+        }
+    });
+    ReceiverStream::new(stream)
+}
+
+/// The partitions that a watch needs, each with a slot of it.
+fn parts_of(view: &View, filter: &Filter) -> Vec<(ManagerNumber, SlotId)> {
+    match &filter.key {
+        Some(key) => {
+            let slot = slot_of_session(key, view.m);
+            vec![(view.home(slot), slot)]
+        }
+        None => view.parts.keys().map(|part| (*part, SlotId(part.0))).collect(),
+    }
+}
+
+/// The pollers of a watch. They end with it.
+struct Pollers {
+    shared: Arc<Shared>,
+    filter: Filter,
+    answers: mpsc::Sender<Pulled>,
+    tasks: JoinSet<()>,
+    by_part: BTreeMap<ManagerNumber, AbortHandle>,
+}
+
+impl Pollers {
+    /// Starts and ends pollers, so that there is one for each partition of the View.
+    fn follow(&mut self, view: &View, merge: &mut Merge) {
+        let parts = parts_of(view, &self.filter);
+        let slots: BTreeMap<ManagerNumber, SlotId> = parts.into_iter().collect();
+        let new = merge.set_parts(slots.keys().copied());
+        self.by_part.retain(|part, task| {
+            let stays = slots.contains_key(part);
+            if !stays {
+                task.abort();
+            }
+            stays
+        });
+        for (part, ask) in new {
+            let Some(slot) = slots.get(&part) else { continue };
+            let poller = Poller {
+                shared: self.shared.clone(),
+                filter: self.filter.clone(),
+                part,
+                slot: *slot,
+            };
+            let task = self.tasks.spawn(poller.run(ask, self.answers.clone()));
+            self.by_part.insert(part, task);
+        }
+    }
+}
+
+async fn join(
+    shared: Arc<Shared>,
+    watch: Watch,
+    items: &mpsc::Sender<Result<v1::WatchResponse, Status>>,
+) {
+    let (answers, mut answered) = mpsc::channel(ANSWERS_MAX);
+    let mut seen = shared.seen.clone();
+    let mut merge = Merge::new(watch.position);
+    let mut pollers = Pollers {
+        shared: shared.clone(),
+        filter: watch.filter,
+        answers,
+        tasks: JoinSet::new(),
+        by_part: BTreeMap::new(),
+    };
+    loop {
+        let view = seen.borrow_and_update().view.clone();
+        if let Some(view) = view {
+            pollers.follow(&view, &mut merge);
+        }
+        tokio::select! {
+            changed = seen.changed() => if changed.is_err() { return },
+            Some(pulled) = answered.recv() => {
+                for item in merge.take(pulled) {
+                    if items.send(Ok(response(&shared, item))).await.is_err() {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn response(shared: &Shared, item: Item) -> v1::WatchResponse {
+    let session = item.session.map(|view| {
+        let placement = view.record.placement.as_ref();
+        let address = placement.map_or_else(String::new, |it| shared.node_address(&it.node));
+        session::session(view, address)
+    });
+    v1::WatchResponse {
+        session,
+        position: item.position.to_bytes(),
+        snapshot: item.snapshot,
+        caught_up: item.caught_up,
+    }
+}
+
+/// Asks one partition again and again.
+struct Poller {
+    shared: Arc<Shared>,
+    filter: Filter,
+    part: ManagerNumber,
+    slot: SlotId,
+}
+
+impl Poller {
+    async fn run(self, mut ask: Ask, answers: mpsc::Sender<Pulled>) {
+        // The first answer comes at once, so that the client soon learns that it has caught up.
+        let mut wait = Duration::ZERO;
+        loop {
+            match self.pull(&ask, wait).await {
+                Ok(pulled) => {
+                    ask = Ask::after(&pulled);
+                    wait = PULL_WAIT;
+                    if answers.send(pulled).await.is_err() {
+                        return;
+                    }
+                }
+                Err(pause) => tokio::time::sleep(pause).await,
+            }
+        }
+    }
+
+    /// One long poll; on a refusal, how long to pause. A watch outlives every change of owner, so
+    /// no refusal ends it.
+    async fn pull(&self, ask: &Ask, wait: Duration) -> Result<Pulled, Duration> {
+        let op = PullOp {
+            slot: self.slot,
+            from: ask.from,
+            snapshot_after: ask.snapshot_after.clone(),
+            limit: PULL_EVENTS_MAX,
+            wait_ms: u64::try_from(wait.as_millis()).unwrap_or(u64::MAX),
+            filter: self.filter.clone(),
+        };
+        let deadline = Instant::now() + wait + PULL_PATIENCE;
+        match self.shared.mailbox.call(Op::Pull(op), deadline).await {
+            // The ring changed under the poll; the next View says who is asked for what.
+            Ok(Answer::Pulled(pulled)) if pulled.part != self.part => Err(PAUSE.0),
+            Ok(Answer::Pulled(pulled)) => Ok(pulled),
+            Ok(other) => {
+                tracing::warn!(?other, "the answer to a pull is of another kind");
+                Err(PAUSE.1)
+            }
+            Err(refused) => {
+                tracing::debug!(part = %self.part, %refused, "a poll was refused");
+                Err(match refused.retry {
+                    Retry::AfterMs(ms) => Duration::from_millis(ms).clamp(PAUSE.0, PAUSE.1),
+                    Retry::Now | Retry::AtOwner(_) => PAUSE.0,
+                    Retry::Never => PAUSE.1,
+                })
+            }
+        }
+    }
+}

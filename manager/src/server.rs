@@ -1,0 +1,139 @@
+//! The gRPC server: which services, with which limits.
+
+use crate::driver::Seen;
+use crate::link::MESSAGE_BYTES_MAX;
+use crate::mailbox::Mailbox;
+use crate::nodes::NodesService;
+use crate::peer::PeersService;
+use crate::rpc::operator::OperatorService;
+use crate::rpc::{REQUEST_BYTES_MAX, RESPONSE_BYTES_MAX, SessionsService, Shared};
+use anyhow::{Context, Result};
+use rota_model::{ClusterName, ManagerNumber};
+use rota_proto::FILE_DESCRIPTOR_SET;
+use rota_proto::v1::nodes_server::NodesServer;
+use rota_proto::v1::operator_server::OperatorServer;
+use rota_proto::v1::peers_server::PeersServer;
+use rota_proto::v1::sessions_server::SessionsServer;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use tonic::transport::Server;
+use tonic::transport::server::TcpIncoming;
+use tonic_health::ServingStatus;
+use tonic_health::server::HealthReporter;
+
+/// Requests of one connection at once; the mailbox refuses what is too much in all. hyper's own
+/// limit of 200 would make one busy client wait without a word.
+const STREAMS_MAX: u32 = 8_192;
+
+/// Flow control windows: large enough that a peer's batch never waits for a window update.
+const STREAM_WINDOW_BYTES: u32 = 4 * 1024 * 1024;
+const CONNECTION_WINDOW_BYTES: u32 = 8 * 1024 * 1024;
+
+/// A client that has vanished is found out after interval + timeout.
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(20);
+const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What the services need.
+pub struct Services {
+    /// The cluster.
+    pub cluster: ClusterName,
+    /// This manager.
+    pub number: ManagerNumber,
+    /// Where requests go.
+    pub mailbox: Mailbox,
+    /// What the services share.
+    pub shared: Arc<Shared>,
+}
+
+fn sessions(services: &Services) -> SessionsServer<SessionsService> {
+    SessionsServer::new(SessionsService { shared: services.shared.clone() })
+        .max_decoding_message_size(REQUEST_BYTES_MAX)
+        .max_encoding_message_size(RESPONSE_BYTES_MAX)
+}
+
+fn operator(services: &Services) -> OperatorServer<OperatorService> {
+    let service = OperatorService { shared: services.shared.clone(), number: services.number };
+    OperatorServer::new(service)
+        .max_decoding_message_size(REQUEST_BYTES_MAX)
+        .max_encoding_message_size(RESPONSE_BYTES_MAX)
+}
+
+fn nodes(services: &Services) -> NodesServer<NodesService> {
+    NodesServer::new(NodesService { mailbox: services.mailbox.clone() })
+        .max_decoding_message_size(MESSAGE_BYTES_MAX)
+        .max_encoding_message_size(MESSAGE_BYTES_MAX)
+}
+
+fn peers(services: &Services, stopping: CancellationToken) -> PeersServer<PeersService> {
+    let service = PeersService {
+        cluster: services.cluster.clone(),
+        seen: services.shared.seen.clone(),
+        mailbox: services.mailbox.clone(),
+        stopping,
+    };
+    PeersServer::new(service)
+        .max_decoding_message_size(MESSAGE_BYTES_MAX)
+        .max_encoding_message_size(MESSAGE_BYTES_MAX)
+}
+
+fn reflection() -> tonic_reflection::server::Builder<'static> {
+    tonic_reflection::server::Builder::configure()
+        .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
+        .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+}
+
+/// Serves until `stop`; then takes no more, and ends when what is under way has ended.
+pub async fn serve(
+    listener: TcpListener,
+    services: Services,
+    stop: CancellationToken,
+) -> Result<()> {
+    let (reporter, health) = tonic_health::server::health_reporter();
+    let seen = services.shared.seen.clone();
+    let reporting = tokio::spawn(report_health(reporter, seen, stop.clone()));
+    let served = Server::builder()
+        .max_concurrent_streams(STREAMS_MAX)
+        .initial_stream_window_size(STREAM_WINDOW_BYTES)
+        .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+        .http2_keepalive_interval(Some(KEEPALIVE_INTERVAL))
+        .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
+        .add_service(sessions(&services))
+        .add_service(operator(&services))
+        .add_service(nodes(&services))
+        .add_service(peers(&services, stop.clone()))
+        .add_service(health)
+        .add_service(reflection().build_v1().context("reflection")?)
+        // grpcurl and grpcio still ask for the older one.
+        .add_service(reflection().build_v1alpha().context("reflection")?)
+        .serve_with_incoming_shutdown(
+            TcpIncoming::from(listener).with_nodelay(Some(true)),
+            stop.cancelled_owned(),
+        )
+        .await;
+    reporting.abort();
+    served.context("the gRPC server failed")
+}
+
+/// SERVING while this process holds its number.
+async fn report_health(
+    reporter: HealthReporter,
+    mut seen: watch::Receiver<Seen>,
+    stop: CancellationToken,
+) {
+    loop {
+        let claimed = seen.borrow_and_update().member.is_some() && !stop.is_cancelled();
+        let status =
+            if claimed { ServingStatus::Serving } else { ServingStatus::NotServing };
+        for service in ["", "rota.v1.Sessions", "rota.v1.Nodes", "rota.v1.Peers", "rota.v1.Operator"]
+        {
+            reporter.set_service_status(service, status).await;
+        }
+        tokio::select! {
+            changed = seen.changed() => if changed.is_err() { return },
+            () = stop.cancelled(), if !stop.is_cancelled() => {}
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! What is done before the driver runs: listeners, data folder, config store, and every check
+//! whose failure must end the process with a clear word.
+
+use crate::options::{Options, RingOptions};
+use anyhow::{Context, Result, bail};
+use rota_membership::{CasReply, ConfigStore, StoreError};
+use rota_model::Nonce;
+use rota_protocol::Disk;
+use rota_ring::{Change, Claim, ConfigState, View};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::time::Instant;
+
+/// How long a start waits for the config store: it may be starting beside this manager.
+const CONFIG_STORE_PATIENCE: Duration = Duration::from_secs(15);
+
+/// Pause between attempts to read it.
+const CONFIG_STORE_PAUSE: Duration = Duration::from_millis(50);
+
+/// Opens a listener. Gives it with the address at which it is reached.
+pub async fn listen(flag: &str, wanted: SocketAddr) -> Result<(TcpListener, String)> {
+    let listener = TcpListener::bind(wanted)
+        .await
+        .with_context(|| format!("{flag}: cannot listen at {wanted}"))?;
+    let address = listener.local_addr().context("a listener has an address")?;
+    Ok((listener, address.to_string()))
+}
+
+/// The config store's state, with a View that this manager may work under: the one that stands
+/// there, or else the one founded from the command line.
+pub async fn founded(store: &dyn ConfigStore, ring: &RingOptions) -> Result<Arc<View>> {
+    let deadline = Instant::now() + CONFIG_STORE_PATIENCE;
+    loop {
+        let state = read(store, deadline).await?;
+        if let Some(view) = state.view {
+            agree(&view, ring)?;
+            return Ok(view);
+        }
+        if let Some(view) = found(store, ring).await? {
+            return Ok(view);
+        }
+        if Instant::now() >= deadline {
+            bail!("the cluster could not be founded within {CONFIG_STORE_PATIENCE:?}");
+        }
+        tokio::time::sleep(CONFIG_STORE_PAUSE).await;
+    }
+}
+
+async fn read(store: &dyn ConfigStore, deadline: Instant) -> Result<ConfigState> {
+    loop {
+        match store.read().await {
+            Ok(state) => return Ok(state),
+            Err(error @ (StoreError::Unreachable(_) | StoreError::Timeout(_))) => {
+                if Instant::now() >= deadline {
+                    let waited = CONFIG_STORE_PATIENCE.as_secs();
+                    let text = format!("--config-store: no answer for {waited} s");
+                    return Err(error).context(text);
+                }
+                tokio::time::sleep(CONFIG_STORE_PAUSE).await;
+            }
+            Err(error @ (StoreError::Broken(_) | StoreError::Refused(_))) => {
+                return Err(error).context("--config-store");
+            }
+        }
+    }
+}
+
+/// Writes the first View. `None` when somebody else did, or perhaps did, or nobody knows: then a
+/// read tells.
+async fn found(store: &dyn ConfigStore, ring: &RingOptions) -> Result<Option<Arc<View>>> {
+    if ring.numbers.is_empty() {
+        bail!("--ring: the config store holds no View yet, so the ring must be given to found one");
+    }
+    let founded =
+        View::found(ring.cluster.clone(), ring.m, ring.r, ring.managers_max, &ring.numbers);
+    let view = founded.map_err(|mistakes| {
+        let list: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
+        anyhow::anyhow!("--ring: {}", list.join("; "))
+    })?;
+    match store.cas(Change::view(view.clone())).await {
+        CasReply::Done(_) => {
+            tracing::info!(cluster = %ring.cluster, "the cluster was founded");
+            Ok(Some(Arc::new(view)))
+        }
+        CasReply::Conflict(_) => Ok(None),
+        CasReply::Unknown(error) => {
+            tracing::warn!(%error, "nobody knows whether the cluster was founded; reading again");
+            Ok(None)
+        }
+    }
+}
+
+/// Refuses a View of another cluster or of another shape than the command line says.
+fn agree(view: &View, ring: &RingOptions) -> Result<()> {
+    view.check().context("the config store holds a View that cannot be used")?;
+    let mut differences = Vec::new();
+    if view.cluster != ring.cluster {
+        let (there, here) = (&view.cluster, &ring.cluster);
+        differences.push(format!("--cluster is {here}, but the View is of cluster {there}"));
+    }
+    if view.m != ring.m {
+        differences.push(format!("--slots is {}, but the View has {}", ring.m, view.m));
+    }
+    if view.r != ring.r {
+        differences.push(format!("--replicas is {}, but the View has {}", ring.r, view.r));
+    }
+    for (number, id) in &ring.numbers {
+        if view.managers.get(number).is_none_or(|entry| entry.id != *id) {
+            tracing::warn!(%number, %id, "--ring names what the View does not; the View counts");
+        }
+    }
+    if differences.is_empty() { Ok(()) } else { bail!(differences.join("; ")) }
+}
+
+/// Refuses at once a claim that the View will never allow. The decisions make the real one.
+pub fn check_claim(
+    view: &View,
+    options: &Options,
+    grpc: &str,
+    http: &str,
+    disk: &Disk,
+) -> Result<()> {
+    let identity = &disk.identity;
+    let claim = Claim {
+        number: options.number,
+        id: options.id.clone(),
+        grpc: grpc.to_owned(),
+        http: http.to_owned(),
+        held: identity.taken.into_iter().chain(identity.intended).collect(),
+        nonce: Nonce(0),
+        disk: disk.parts.iter().map(|(part, meta)| (*part, meta.pe)).collect(),
+    };
+    view.claimed(&claim).map(drop).context("--number")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rota_membership::FakeStore;
+    use rota_model::{ClusterName, ManagerId, ManagerNumber};
+
+    fn ring(cluster: &str, r: u32) -> RingOptions {
+        RingOptions {
+            cluster: ClusterName::parse(cluster).unwrap(),
+            m: 1024,
+            r,
+            managers_max: 100,
+            numbers: vec![
+                (ManagerNumber(100), ManagerId::parse("a").unwrap()),
+                (ManagerNumber(400), ManagerId::parse("b").unwrap()),
+            ],
+        }
+    }
+
+    #[tokio::test]
+    async fn the_first_manager_founds_the_cluster_and_the_next_agrees() {
+        let store = FakeStore::new(ConfigState::default());
+        let first = founded(&store, &ring("c", 2)).await.unwrap();
+        let second = founded(&store, &ring("c", 2)).await.unwrap();
+        assert_eq!(first.epoch.0, 1);
+        assert_eq!(first, second);
+    }
+
+    #[tokio::test]
+    async fn a_view_of_another_cluster_or_shape_is_refused_with_all_differences() {
+        let store = FakeStore::new(ConfigState::default());
+        founded(&store, &ring("c", 2)).await.unwrap();
+        let other = RingOptions { m: 64, ..ring("other", 1) };
+        let text = founded(&store, &other).await.unwrap_err().to_string();
+        for part in ["cluster c", "--slots is 64", "--replicas is 1"] {
+            assert!(text.contains(part), "{part} is missing in {text}");
+        }
+    }
+
+    #[tokio::test]
+    async fn without_a_view_the_ring_must_be_given() {
+        let store = FakeStore::new(ConfigState::default());
+        let none = RingOptions { numbers: Vec::new(), ..ring("c", 2) };
+        let text = founded(&store, &none).await.unwrap_err().to_string();
+        assert!(text.contains("--ring"), "{text}");
+    }
+
+    #[tokio::test]
+    async fn a_port_in_use_is_named() {
+        let (_held, address) = listen("--grpc", "127.0.0.1:0".parse().unwrap()).await.unwrap();
+        let error = listen("--grpc", address.parse().unwrap()).await.unwrap_err();
+        let text = format!("{error:#}");
+        assert!(text.contains("--grpc") && text.contains(&address), "{text}");
+    }
+}

@@ -1,0 +1,135 @@
+//! The way of a request, for logs: the same request id at the manager where it entered, at the
+//! owner, at the copies and at the node. Nothing here costs more than a comparison unless
+//! `rota_manager=debug` is asked for.
+
+use rota_model::node_msg::ToNode;
+use rota_model::{NodeId, Op, RequestId};
+use rota_protocol::{Entry, Envelope, Message, Note, Transition};
+use tracing::{Level, debug, enabled, info, trace};
+
+fn request_of(op: &Op) -> Option<&RequestId> {
+    match op {
+        Op::Open(open) => Some(&open.request),
+        Op::Close(close) => Some(&close.request),
+        Op::Get(_) | Op::List(_) | Op::Pull(_) | Op::Report(_) => None,
+    }
+}
+
+/// A client's call was given to the decisions.
+pub fn entered(call: u64, op: &Op) {
+    if !enabled!(Level::DEBUG) {
+        return;
+    }
+    match op {
+        Op::Open(open) => debug!(call, request = %open.request, session = %open.key, "open"),
+        Op::Close(close) => debug!(call, request = %close.request, session = %close.key, "close"),
+        Op::Get(get) => debug!(call, session = %get.key, "get"),
+        Op::List(_) | Op::Pull(_) => trace!(call, ?op, "a page"),
+        Op::Report(item) => debug!(call, session = %item.key, node = %item.node, "report"),
+    }
+}
+
+/// A message of a peer was given to the decisions.
+pub fn received(envelope: &Envelope) {
+    if enabled!(Level::DEBUG) {
+        message("received", &envelope.from.to_string(), &envelope.message);
+    }
+}
+
+/// A message goes to a peer.
+pub fn sent(envelope: &Envelope) {
+    if enabled!(Level::DEBUG) {
+        message("sent", &envelope.to.to_string(), &envelope.message);
+    }
+}
+
+fn message(way: &str, peer: &str, message: &Message) {
+    match message {
+        Message::Request { rid, op, .. } => {
+            let request = request_of(op).map_or("", RequestId::as_str);
+            debug!(way, peer, rid, request, "forwarded request");
+        }
+        Message::Prepare { part, entries, .. } => {
+            for Entry { at, request, .. } in entries {
+                let request = request.as_ref().map_or("", RequestId::as_str);
+                debug!(way, peer, %part, %at, request, "entry");
+            }
+        }
+        Message::Answer { .. }
+        | Message::Ack { .. }
+        | Message::Missing { .. }
+        | Message::SyncAsk { .. }
+        | Message::SyncReport { .. }
+        | Message::SyncData { .. }
+        | Message::Confirm { .. }
+        | Message::Confirmed { .. }
+        | Message::SnapshotChunk { .. }
+        | Message::SnapshotAck { .. }
+        | Message::Heartbeat { .. }
+        | Message::NodeWanted { .. } => {}
+    }
+    trace!(way, peer, ?message, "message");
+}
+
+/// A node is asked for something.
+pub fn asked(node: &NodeId, message: &ToNode) {
+    if !enabled!(Level::DEBUG) {
+        return;
+    }
+    match message {
+        ToNode::Create { key, token, request, .. } => {
+            let request = request.as_ref().map_or("", RequestId::as_str);
+            debug!(%node, session = %key, %token, request, "create");
+        }
+        ToNode::Destroy { key, token, request, .. } => {
+            let request = request.as_ref().map_or("", RequestId::as_str);
+            debug!(%node, session = %key, %token, request, "destroy");
+        }
+        ToNode::Scan { head, .. } => debug!(%node, pe = %head.pe, "scan"),
+    }
+}
+
+/// A step of the protocol. What belongs to single sessions is for debugging; what belongs to the
+/// ring is news.
+pub fn noted(note: &Note) {
+    let step = note.transition.as_str();
+    let part = note.part.map(|it| it.0);
+    let text = note.text.as_str();
+    match note.transition {
+        Transition::Claimed
+        | Transition::ViewAdopted
+        | Transition::SyncStarted
+        | Transition::Serving
+        | Transition::SteppedDown
+        | Transition::LoneTakeOver
+        | Transition::ScanDone
+        | Transition::LearnStarted
+        | Transition::Wedged
+        | Transition::MemberAdded
+        | Transition::Suspected
+        | Transition::TakenOut
+        | Transition::NodeLost
+        | Transition::NodeRegistered
+        | Transition::NodesOrdered => info!(step, part, "{text}"),
+        Transition::SuffixReplaced
+        | Transition::GapResent
+        | Transition::CasConflict
+        | Transition::CasUnknown
+        | Transition::Redriven
+        | Transition::OpenPending
+        | Transition::OpenCreated
+        | Transition::OpenExisted
+        | Transition::RequestRepeated
+        | Transition::NodeRefused
+        | Transition::OpenFailed
+        | Transition::CloseStarted
+        | Transition::CloseFinished
+        | Transition::Ended
+        | Transition::SessionLost
+        | Transition::Fenced
+        | Transition::Forwarded
+        | Transition::ForwardRetried
+        | Transition::ReadConfirmed
+        | Transition::TombstonePurged => debug!(step, part, "{text}"),
+    }
+}
