@@ -31,10 +31,16 @@
 
 pub mod class;
 pub mod config;
+mod dead;
+mod fence;
 pub mod io;
+mod lease;
+mod live;
 pub mod machine;
 mod node;
+mod outbox;
 
 pub use config::{NodeBounds, NodeConfig, NodeTiming};
 pub use io::{NodeEffect, NodeInput, ReportId, StopHow};
-pub use node::{LeaseState, LiveSession, Node, Phase};
+pub use lease::LeaseState;
+pub use node::{LiveSession, Node, Phase, SCAN_PAGE_MAX};

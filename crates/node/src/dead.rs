@@ -1,0 +1,92 @@
+//! Tokens that never run (again). Bounded by time, not by count: to forget one early could start
+//! a session twice.
+
+use rota_model::node_msg::DeadToken;
+use rota_model::{LogPos, Seq, SessionKey, SlotId, Token};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+
+/// A remembered token.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Dead {
+    pub(crate) slot: SlotId,
+    pub(crate) why: DeadToken,
+}
+
+/// All remembered tokens.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub(crate) struct DeadTokens {
+    tokens: BTreeMap<(SessionKey, Token), Dead>,
+    /// Every token with the time at which it may be forgotten.
+    by_expiry: BTreeSet<(u64, SessionKey, Token)>,
+}
+
+const FIRST: Token = Token(LogPos::ZERO);
+const LAST: Token = Token(LogPos {
+    pe: rota_model::Epoch(u64::MAX),
+    seq: Seq(u64::MAX),
+});
+
+impl DeadTokens {
+    /// Remembers a token until `expires_ms`. One that is dead already stays as it is.
+    pub(crate) fn bury(&mut self, key: &SessionKey, token: Token, dead: Dead, expires_ms: u64) {
+        let entry = self.tokens.entry((key.clone(), token));
+        if let std::collections::btree_map::Entry::Vacant(vacant) = entry {
+            vacant.insert(dead);
+            self.by_expiry.insert((expires_ms, key.clone(), token));
+        }
+    }
+
+    pub(crate) fn get(&self, key: &SessionKey, token: Token) -> Option<&DeadToken> {
+        self.tokens.get(&(key.clone(), token)).map(|it| &it.why)
+    }
+
+    /// The highest dead token of a session.
+    pub(crate) fn highest(&self, key: &SessionKey) -> Option<Token> {
+        let of_key = self
+            .tokens
+            .range((key.clone(), FIRST)..=(key.clone(), LAST));
+        of_key.map(|((_, token), _)| *token).next_back()
+    }
+
+    /// All of them after that session, in order of key and token.
+    pub(crate) fn after<'a>(
+        &'a self,
+        key: Option<&SessionKey>,
+    ) -> impl Iterator<Item = (&'a SessionKey, Token, &'a Dead)> + use<'a> {
+        let from = match key {
+            Some(key) => Bound::Excluded((key.clone(), LAST)),
+            None => Bound::Unbounded,
+        };
+        self.tokens
+            .range((from, Bound::Unbounded))
+            .map(|((key, token), it)| (key, *token, it))
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.tokens.len()
+    }
+
+    pub(crate) fn next_expiry(&self) -> Option<u64> {
+        self.by_expiry.first().map(|(expires_ms, _, _)| *expires_ms)
+    }
+
+    /// Forgets what has expired; what `keep` still needs is kept until `later_ms`.
+    pub(crate) fn expire(
+        &mut self,
+        now: u64,
+        later_ms: u64,
+        keep: impl Fn(&SessionKey, Token) -> bool,
+    ) {
+        while self.next_expiry().is_some_and(|it| it <= now) {
+            let Some((_, key, token)) = self.by_expiry.pop_first() else {
+                return;
+            };
+            if keep(&key, token) {
+                self.by_expiry.insert((later_ms, key, token));
+            } else {
+                self.tokens.remove(&(key, token));
+            }
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! Sessions that live here: one token per session id, by construction.
+
+use crate::io::StopHow;
+use crate::node::Phase;
+use rota_model::{Epoch, Reason, SessionKey, SlotId, Token};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Bound;
+use xxhash_rust::xxh3::Xxh3;
+
+/// A session, from the order to start it until nothing of it runs any more.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Live {
+    pub(crate) slot: SlotId,
+    pub(crate) token: Token,
+    pub(crate) stage: Stage,
+    /// Empty until the runtime said it.
+    pub(crate) address: String,
+    pub(crate) ready: bool,
+    /// Number of the last machine state that was reported.
+    pub(crate) change: Option<u64>,
+    /// Highest epoch of a manager that asked to destroy it.
+    pub(crate) destroyed_by: Option<Epoch>,
+    /// Calls that wait for its start or its end.
+    pub(crate) waiters: VecDeque<Waiter>,
+}
+
+/// How far it has got.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Stage {
+    /// The runtime was asked to start it; at this time it is stopped if it has not.
+    Starting { not_after_ms: u64 },
+    /// It runs.
+    Running,
+    /// The runtime was asked to stop it.
+    Stopping {
+        how: StopHow,
+        cause: StopCause,
+        kill_at_ms: Option<u64>,
+    },
+}
+
+/// Why a session is being stopped: the first cause stands.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum StopCause {
+    /// Its manager asked for it.
+    Destroyed,
+    /// The runtime did not say in time that it runs.
+    StartTooLate,
+    /// No manager renewed the lease, or the boot was declared lost.
+    LeaseOver,
+    /// The node leaves.
+    Leaving,
+}
+
+impl StopCause {
+    pub(crate) fn reason(self) -> Reason {
+        match self {
+            StopCause::Destroyed => Reason::ClosedByClient,
+            StopCause::StartTooLate => Reason::StartTimeout,
+            StopCause::LeaseOver => Reason::NodeLost,
+            StopCause::Leaving => Reason::Drained,
+        }
+    }
+
+    pub(crate) fn detail(self) -> &'static str {
+        match self {
+            StopCause::Destroyed => "its manager ended it",
+            StopCause::StartTooLate => "its node could not start it within the time for a create",
+            StopCause::LeaseOver => "its node's lease was not renewed",
+            StopCause::Leaving => "its node left",
+        }
+    }
+}
+
+/// A call whose answer is not known yet.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Waiter {
+    pub(crate) stream: u64,
+    pub(crate) call: u64,
+    pub(crate) wants: Wants,
+}
+
+/// What a waiting call asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Wants {
+    Create,
+    Destroy,
+}
+
+impl Live {
+    pub(crate) fn phase(&self) -> Phase {
+        match self.stage {
+            Stage::Starting { .. } => Phase::Starting,
+            Stage::Running => Phase::Running,
+            Stage::Stopping { .. } => Phase::Stopping,
+        }
+    }
+
+    pub(crate) fn cause(&self) -> Option<StopCause> {
+        match self.stage {
+            Stage::Stopping { cause, .. } => Some(cause),
+            Stage::Starting { .. } | Stage::Running => None,
+        }
+    }
+
+    pub(crate) fn wait(&mut self, waiter: Waiter, waiters_max: usize) {
+        if self.waiters.contains(&waiter) {
+            return;
+        }
+        if self.waiters.len() >= waiters_max {
+            self.waiters.pop_front();
+        }
+        self.waiters.push_back(waiter);
+    }
+
+    fn deadline(&self) -> Option<u64> {
+        match self.stage {
+            Stage::Starting { not_after_ms } => Some(not_after_ms),
+            Stage::Running => None,
+            Stage::Stopping { kill_at_ms, .. } => kill_at_ms,
+        }
+    }
+}
+
+/// All sessions that live here.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub(crate) struct LiveSessions {
+    sessions: BTreeMap<SessionKey, Live>,
+    /// Deadlines of those that start or stop.
+    deadlines: BTreeSet<(u64, SessionKey)>,
+    /// Sum of [`digest`] over all.
+    digest: u64,
+}
+
+impl LiveSessions {
+    pub(crate) fn get(&self, key: &SessionKey) -> Option<&Live> {
+        self.sessions.get(key)
+    }
+
+    pub(crate) fn of(&self, key: &SessionKey, token: Token) -> Option<&Live> {
+        self.sessions.get(key).filter(|it| it.token == token)
+    }
+
+    /// Changes a session, if that token of it lives, and keeps the index of deadlines.
+    pub(crate) fn change<T>(
+        &mut self,
+        key: &SessionKey,
+        token: Token,
+        change: impl FnOnce(&mut Live) -> T,
+    ) -> Option<T> {
+        let live = self.sessions.get_mut(key).filter(|it| it.token == token)?;
+        let before = live.deadline();
+        let result = change(live);
+        let after = live.deadline();
+        if before != after {
+            if let Some(before) = before {
+                self.deadlines.remove(&(before, key.clone()));
+            }
+            self.deadlines.extend(after.map(|it| (it, key.clone())));
+        }
+        Some(result)
+    }
+
+    /// Adds a session. No token of it lives.
+    pub(crate) fn add(&mut self, key: &SessionKey, live: Live) {
+        self.digest = self.digest.wrapping_add(digest(key, live.token));
+        self.deadlines
+            .extend(live.deadline().map(|it| (it, key.clone())));
+        let before = self.sessions.insert(key.clone(), live);
+        debug_assert!(before.is_none(), "{key} lived already");
+    }
+
+    pub(crate) fn remove(&mut self, key: &SessionKey, token: Token) -> Option<Live> {
+        self.of(key, token)?;
+        let live = self.sessions.remove(key)?;
+        self.digest = self.digest.wrapping_sub(digest(key, live.token));
+        if let Some(deadline) = live.deadline() {
+            self.deadlines.remove(&(deadline, key.clone()));
+        }
+        Some(live)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.sessions.len()
+    }
+
+    pub(crate) fn digest(&self) -> u64 {
+        self.digest
+    }
+
+    pub(crate) fn after<'a>(
+        &'a self,
+        key: Option<&SessionKey>,
+    ) -> impl Iterator<Item = (&'a SessionKey, &'a Live)> + use<'a> {
+        let from = key.cloned().map_or(Bound::Unbounded, Bound::Excluded);
+        self.sessions.range((from, Bound::Unbounded))
+    }
+
+    /// Forgets every call that waits for this stream.
+    pub(crate) fn close_stream(&mut self, stream: u64) {
+        for live in self.sessions.values_mut() {
+            live.waiters.retain(|it| it.stream != stream);
+        }
+    }
+
+    pub(crate) fn next_deadline(&self) -> Option<u64> {
+        self.deadlines.first().map(|(at, _)| *at)
+    }
+
+    /// The first session whose deadline has passed.
+    pub(crate) fn overdue(&self, now: u64) -> Option<(SessionKey, Token)> {
+        let (_, key) = self.deadlines.first().filter(|(at, _)| *at <= now)?;
+        self.sessions.get(key).map(|it| (key.clone(), it.token))
+    }
+}
+
+/// Digest of one live (id, token): XXH3-64 of namespace, NUL, id, NUL, then pe and seq as
+/// little-endian 64-bit numbers.
+pub(crate) fn digest(key: &SessionKey, token: Token) -> u64 {
+    let mut hasher = Xxh3::new();
+    hasher.update(key.namespace.as_str().as_bytes());
+    hasher.update(&[0]);
+    hasher.update(key.id.as_str().as_bytes());
+    hasher.update(&[0]);
+    hasher.update(&token.0.pe.0.to_le_bytes());
+    hasher.update(&token.0.seq.0.to_le_bytes());
+    hasher.digest()
+}

@@ -1,0 +1,308 @@
+//! Calls of managers.
+
+use super::{Departure, Node};
+use crate::dead::Dead;
+use crate::io::{NodeEffect, StopHow};
+use crate::lease::LeaseState;
+use crate::live::{Live, Stage, StopCause, Waiter, Wants};
+use rota_model::node_msg::{DeadToken, FromNode, NodeAnswer, NodeCall, SlotRange, ToNode};
+use rota_model::{Epoch, Exit, SessionKey, SessionSpec, SlotId, Token};
+use std::collections::VecDeque;
+
+/// One attempt of one session, as a call names it.
+pub(super) struct Attempt<'a> {
+    pub(super) key: &'a SessionKey,
+    pub(super) slot: SlotId,
+    pub(super) token: Token,
+}
+
+impl Node {
+    pub(super) fn on_call(&mut self, now: u64, stream: u64, message: ToNode) {
+        if self.lease.state() == LeaseState::Lost || !self.is_registered() {
+            return;
+        }
+        let head = message.head().clone();
+        if let Some(refusal) = self.refuse_sender(&head, slot_of(&message)) {
+            self.answer(stream, head.call, refusal);
+            return;
+        }
+        let waiter = |wants| Waiter {
+            stream,
+            call: head.call,
+            wants,
+        };
+        let answer = match &message {
+            ToNode::Create {
+                key,
+                slot,
+                token,
+                deadline_ms,
+                spec,
+                ..
+            } => {
+                let attempt = Attempt {
+                    key,
+                    slot: *slot,
+                    token: *token,
+                };
+                let not_after_ms = now.saturating_add(*deadline_ms);
+                let answer = self.on_create(now, &attempt, not_after_ms, spec);
+                answer.or_else(|| self.wait(&attempt, waiter(Wants::Create)))
+            }
+            ToNode::Destroy {
+                key, slot, token, ..
+            } => {
+                let attempt = Attempt {
+                    key,
+                    slot: *slot,
+                    token: *token,
+                };
+                let answer = self.on_destroy(now, &attempt, head.pe);
+                answer.or_else(|| self.wait(&attempt, waiter(Wants::Destroy)))
+            }
+            ToNode::Scan { after, limit, .. } => {
+                Some(self.page(head.range, after.as_ref(), *limit))
+            }
+        };
+        if let Some(answer) = answer {
+            self.answer(stream, head.call, answer);
+        }
+    }
+
+    /// Boot and fence: what every call must pass. Passing it raises the fence.
+    fn refuse_sender(&mut self, head: &NodeCall, slot: Option<SlotId>) -> Option<NodeAnswer> {
+        if head.boot != self.config.boot {
+            return Some(NodeAnswer::WrongBoot);
+        }
+        let fences = self.fences.as_mut()?;
+        // The slot lies in the range, if the sender is right about itself. If not, its own fence
+        // counts as well.
+        let slot = slot.map(|it| SlotRange {
+            first: it,
+            last: it,
+        });
+        let ranges = [Some(head.range), slot];
+        let ranges = ranges.into_iter().flatten();
+        let fence = ranges
+            .clone()
+            .map(|it| fences.highest(it))
+            .max()
+            .unwrap_or_default();
+        if head.pe < fence {
+            return Some(NodeAnswer::Fenced { fence });
+        }
+        for range in ranges {
+            fences.raise(range, head.pe);
+        }
+        None
+    }
+
+    /// `None`: the answer comes when the session's start or end is known.
+    fn on_create(
+        &mut self,
+        now: u64,
+        attempt: &Attempt<'_>,
+        not_after_ms: u64,
+        spec: &SessionSpec,
+    ) -> Option<NodeAnswer> {
+        let Attempt { key, slot, token } = *attempt;
+        let known = self.live.get(key).map(|it| (it.token, it.stage));
+        let dead = self.dead.get(key, token).cloned();
+        let of_this_session = match (known, dead) {
+            (Some((live, stage)), _) if live == token => return self.running(key, stage),
+            (_, Some(ended @ DeadToken::Ended { .. })) => Some(NodeAnswer::Dead(ended)),
+            (Some((live, _)), _) => Some(NodeAnswer::OtherLive { token: live }),
+            (None, Some(never)) => Some(NodeAnswer::Dead(never)),
+            (None, None) => self
+                .dead
+                .highest(key)
+                .filter(|it| *it > token)
+                .map(|newer| {
+                    let detail = format!("a newer attempt, {newer}, was seen here");
+                    NodeAnswer::Dead(DeadToken::NeverStarted { detail })
+                }),
+        };
+        let refusal = of_this_session.or_else(|| self.refuse_new(spec));
+        if let Some(refusal) = refusal {
+            // Whatever was refused once stays refused: its manager may by now have gone elsewhere.
+            let why = why_dead(&refusal);
+            self.bury(now, attempt, why);
+            return Some(refusal);
+        }
+        self.live.add(
+            key,
+            Live {
+                slot,
+                token,
+                stage: Stage::Starting { not_after_ms },
+                address: String::new(),
+                ready: false,
+                change: None,
+                destroyed_by: None,
+                waiters: VecDeque::new(),
+            },
+        );
+        let (key, spec, not_after_mono_ms) = (key.clone(), spec.clone(), not_after_ms);
+        self.effects.push(NodeEffect::Start {
+            key,
+            token,
+            spec,
+            not_after_mono_ms,
+        });
+        None
+    }
+
+    /// The answer to a create of the token that lives.
+    fn running(&self, key: &SessionKey, stage: Stage) -> Option<NodeAnswer> {
+        match stage {
+            Stage::Running => self.live.get(key).map(|live| NodeAnswer::Running {
+                address: live.address.clone(),
+                ready: live.ready,
+            }),
+            // While it stops, something of it may run: "dead" is true only when that is gone.
+            Stage::Starting { .. } | Stage::Stopping { .. } => None,
+        }
+    }
+
+    /// Why this node does not start any such session now.
+    fn refuse_new(&self, spec: &SessionSpec) -> Option<NodeAnswer> {
+        let never = |detail: String| Some(NodeAnswer::Dead(DeadToken::NeverStarted { detail }));
+        let node = &self.config.node;
+        if self.departure != Departure::Stays {
+            return never(format!("node {node} is leaving"));
+        }
+        // What is started now would be killed at once.
+        if self.lease.state() != LeaseState::Valid {
+            return never(format!("the lease of node {node} has run out"));
+        }
+        if !self.config.classes.contains(&spec.class) {
+            return never(format!("node {node} does not know class {}", spec.class));
+        }
+        let load = self.load();
+        let loaded = u64::from(load.used) * 1_000
+            >= u64::from(self.config.load_limit_permille) * u64::from(load.places);
+        let no_room = load.used >= load.places || loaded;
+        if no_room || self.outbox.len() >= self.config.bounds.outbox_sessions_max {
+            return Some(NodeAnswer::Full);
+        }
+        None
+    }
+
+    /// `None`: the answer comes when nothing of the session runs any more.
+    fn on_destroy(&mut self, now: u64, attempt: &Attempt<'_>, pe: Epoch) -> Option<NodeAnswer> {
+        let Attempt { key, token, .. } = *attempt;
+        // Whoever asks for this has written down that the session is closing.
+        self.outbox.forget(key, token);
+        let lives = self.live.change(key, token, |live| {
+            live.destroyed_by = live.destroyed_by.max(Some(pe));
+        });
+        if lives.is_some() {
+            self.stop(key, token, StopHow::Class, StopCause::Destroyed);
+            return None;
+        }
+        let exit = match self.dead.get(key, token) {
+            Some(DeadToken::Ended { exit, .. }) => exit.clone(),
+            Some(DeadToken::NeverStarted { .. }) => None,
+            None => {
+                let detail = "destroyed before it was created".to_owned();
+                self.bury(now, attempt, DeadToken::NeverStarted { detail });
+                None
+            }
+        };
+        Some(NodeAnswer::Destroyed { exit })
+    }
+
+    fn wait(&mut self, attempt: &Attempt<'_>, waiter: Waiter) -> Option<NodeAnswer> {
+        let waiters_max = self.config.bounds.waiters_max;
+        self.live.change(attempt.key, attempt.token, |live| {
+            live.wait(waiter, waiters_max)
+        });
+        None
+    }
+
+    pub(super) fn bury(&mut self, now: u64, attempt: &Attempt<'_>, why: DeadToken) {
+        let expires_ms = now + self.config.timing.tombstone_ms;
+        let dead = Dead {
+            slot: attempt.slot,
+            why,
+        };
+        self.dead.bury(attempt.key, attempt.token, dead, expires_ms);
+    }
+
+    /// Ends a session's life here: its token is dead from now on, and whoever waited is answered.
+    pub(super) fn finish(&mut self, now: u64, attempt: &Attempt<'_>, why: DeadToken) {
+        let Attempt { key, token, .. } = *attempt;
+        let Some(live) = self.live.remove(key, token) else {
+            return;
+        };
+        let exit: Option<Exit> = match &why {
+            DeadToken::Ended { exit, .. } => exit.clone(),
+            DeadToken::NeverStarted { .. } => None,
+        };
+        self.bury(now, attempt, why.clone());
+        if self.lease.state() == LeaseState::Lost {
+            return;
+        }
+        for waiter in &live.waiters {
+            let answer = match waiter.wants {
+                Wants::Create => NodeAnswer::Dead(why.clone()),
+                Wants::Destroy => NodeAnswer::Destroyed { exit: exit.clone() },
+            };
+            self.answer(waiter.stream, waiter.call, answer);
+        }
+        // A manager that destroyed it hears by the answer. A newer one does not wait for that
+        // answer, and may have been shown the session as alive.
+        let told = live
+            .destroyed_by
+            .is_some_and(|pe| pe >= self.fence(live.slot));
+        if let (
+            DeadToken::Ended {
+                reason,
+                exit,
+                detail,
+            },
+            false,
+        ) = (why, told)
+        {
+            let event = rota_model::node_msg::ReportEvent::Ended {
+                reason,
+                exit,
+                detail,
+            };
+            self.outbox.push(key, token, event);
+        }
+    }
+
+    pub(super) fn answer(&mut self, stream: u64, call: u64, answer: NodeAnswer) {
+        let answer = FromNode {
+            call,
+            node: self.config.node.clone(),
+            boot: self.config.boot,
+            load: self.load(),
+            answer,
+        };
+        self.effects.push(NodeEffect::Answer { stream, answer });
+    }
+}
+
+fn slot_of(message: &ToNode) -> Option<SlotId> {
+    match message {
+        ToNode::Create { slot, .. } | ToNode::Destroy { slot, .. } => Some(*slot),
+        ToNode::Scan { .. } => None,
+    }
+}
+
+/// What a refused token is remembered as.
+fn why_dead(refusal: &NodeAnswer) -> DeadToken {
+    let detail = match refusal {
+        NodeAnswer::Dead(why) => return why.clone(),
+        NodeAnswer::Full => "the node had no room".to_owned(),
+        NodeAnswer::OtherLive { token } => format!("another attempt, {token}, lived here"),
+        NodeAnswer::Running { .. }
+        | NodeAnswer::Destroyed { .. }
+        | NodeAnswer::Scanned { .. }
+        | NodeAnswer::Fenced { .. }
+        | NodeAnswer::WrongBoot => "it was refused".to_owned(),
+    };
+    DeadToken::NeverStarted { detail }
+}

@@ -1,0 +1,254 @@
+//! The node: its state, and which part takes which input.
+
+mod calls;
+mod runtime;
+mod scan;
+mod upkeep;
+
+pub use scan::SCAN_PAGE_MAX;
+
+use crate::config::NodeConfig;
+use crate::dead::DeadTokens;
+use crate::fence::Fences;
+use crate::io::{NodeEffect, NodeInput};
+use crate::lease::{Lease, LeaseState};
+use crate::live::LiveSessions;
+use crate::outbox::{Outbox, Sender};
+use rota_model::node_msg::{DeadToken, NodeLoad, Register, Renew};
+use rota_model::{Epoch, ManagerNumber, NodeState, PoolName, SessionKey, SlotId, Token};
+use std::sync::Arc;
+
+/// A node's decisions: the state of one boot.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Node {
+    config: Arc<NodeConfig>,
+    /// `None` before the registration: no call is obeyed.
+    fences: Option<Fences>,
+    live: LiveSessions,
+    dead: DeadTokens,
+    outbox: Outbox,
+    lease: Lease,
+    departure: Departure,
+    /// Epoch of the View that the managers' addresses are from.
+    epoch: Epoch,
+    managers: Vec<(ManagerNumber, String)>,
+    effects: Vec<NodeEffect>,
+}
+
+/// Whether this boot is to end.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum Departure {
+    /// It is not.
+    Stays,
+    /// It was asked to leave.
+    Leaving,
+    /// It has left: the driver was told.
+    Left,
+    /// It was declared lost, and the driver was told to boot anew.
+    Retired,
+}
+
+/// How far a session has got.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Phase {
+    /// The runtime was asked to start it.
+    Starting,
+    /// It runs.
+    Running,
+    /// The runtime was asked to stop it; something of it may still run.
+    Stopping,
+}
+
+/// A session that lives, as others see it.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct LiveSession<'a> {
+    /// Which.
+    pub key: &'a SessionKey,
+    /// Its slot.
+    pub slot: SlotId,
+    /// Which attempt.
+    pub token: Token,
+    /// How far it has got.
+    pub phase: Phase,
+    /// Where it answers; empty while it starts.
+    pub address: &'a str,
+    /// Whether it answers.
+    pub ready: bool,
+}
+
+impl Node {
+    /// A node at its start, with nothing running. Nothing of an earlier boot may run any more.
+    pub fn new(config: NodeConfig) -> Self {
+        Self {
+            config: Arc::new(config),
+            fences: None,
+            live: LiveSessions::default(),
+            dead: DeadTokens::default(),
+            outbox: Outbox::default(),
+            lease: Lease::new(),
+            departure: Departure::Stays,
+            epoch: Epoch(0),
+            managers: Vec::new(),
+            effects: Vec::new(),
+        }
+    }
+
+    /// Takes one input. `now_mono_ms` is on the monotonic clock and never goes back.
+    pub fn handle(&mut self, now_mono_ms: u64, input: NodeInput) {
+        let now = now_mono_ms;
+        // A grant that is at hand counts before the lease is judged by the clock.
+        let input = self.on_lease_news(now, input);
+        self.upkeep(now);
+        match input {
+            None | Some(NodeInput::Tick) => {}
+            Some(NodeInput::Call { stream, message }) => self.on_call(now, stream, message),
+            Some(NodeInput::StreamClosed { stream }) => self.live.close_stream(stream),
+            Some(NodeInput::Leave) => self.on_leave(),
+            Some(NodeInput::ReportsAcked { ids }) => {
+                for id in ids {
+                    self.outbox.on_acked(id);
+                }
+            }
+            Some(input) => self.on_runtime(now, input),
+        }
+        self.send_what_is_due(now);
+        self.depart();
+    }
+
+    /// Gives everything that is to be done since the last call, in order.
+    pub fn flush(&mut self) -> Vec<NodeEffect> {
+        std::mem::take(&mut self.effects)
+    }
+
+    /// When the next [`NodeInput::Tick`] is due, on the monotonic clock.
+    pub fn wake_at(&self) -> Option<u64> {
+        if self.departure == Departure::Retired {
+            return None;
+        }
+        let lease = self.lease.wake_at(&self.config.timing);
+        let reports = self
+            .outbox
+            .next_due()
+            .filter(|_| self.lease.state() != LeaseState::Lost);
+        let times = [
+            lease,
+            self.live.next_deadline(),
+            reports,
+            self.dead.next_expiry(),
+        ];
+        times.into_iter().flatten().min()
+    }
+
+    fn send_what_is_due(&mut self, now: u64) {
+        if self.lease.state() == LeaseState::Lost {
+            return;
+        }
+        let config = self.config.clone();
+        if self.lease.renew(now, &config.timing) {
+            let renew = Renew {
+                node: config.node.clone(),
+                boot: config.boot,
+                load: self.load(),
+                live_digest: self.live_digest(),
+            };
+            let managers = self.managers.clone();
+            self.effects.push(NodeEffect::Renew {
+                sent_mono_ms: now,
+                renew,
+                managers,
+            });
+        }
+        let sender = Sender {
+            node: &config.node,
+            boot: config.boot,
+            timing: &config.timing,
+            bounds: &config.bounds,
+        };
+        self.outbox.pump(now, &sender, &mut self.effects);
+    }
+
+    /// What the node was told at its start.
+    pub fn config(&self) -> &NodeConfig {
+        &self.config
+    }
+
+    /// The registration of this boot. `state` is READY, or REMOVED after [`NodeEffect::Left`].
+    pub fn registration(&self, address: String, pool: PoolName, state: NodeState) -> Register {
+        Register {
+            node: self.config.node.clone(),
+            boot: self.config.boot,
+            address,
+            pool,
+            places: self.config.places,
+            classes: self.config.classes.iter().cloned().collect(),
+            state,
+        }
+    }
+
+    /// Whether a registration was answered.
+    pub fn is_registered(&self) -> bool {
+        self.fences.is_some()
+    }
+
+    /// Managers to renew with and report to, as last heard: number, address.
+    pub fn managers(&self) -> &[(ManagerNumber, String)] {
+        &self.managers
+    }
+
+    /// Where the lease stands, by the last input's time.
+    pub fn lease(&self) -> LeaseState {
+        self.lease.state()
+    }
+
+    /// When keepers are to end and to kill by themselves; `None` before the registration.
+    pub fn lease_deadlines(&self) -> Option<(u64, u64)> {
+        self.lease.deadlines(&self.config.timing)
+    }
+
+    /// Places in use, and places there are. A session uses its place until nothing of it runs.
+    pub fn load(&self) -> NodeLoad {
+        let used = u32::try_from(self.live.len()).unwrap_or(u32::MAX);
+        NodeLoad {
+            used,
+            places: self.config.places,
+        }
+    }
+
+    /// Sessions that live, in order of key.
+    pub fn live(&self) -> impl Iterator<Item = LiveSession<'_>> {
+        self.live.after(None).map(|(key, live)| LiveSession {
+            key,
+            slot: live.slot,
+            token: live.token,
+            phase: live.phase(),
+            address: &live.address,
+            ready: live.ready,
+        })
+    }
+
+    /// Order-independent digest of the live (id, token)s: the wrapping sum, over all of them, of
+    /// XXH3-64 of namespace, NUL, id, NUL, pe and seq (little-endian). 0 when nothing lives.
+    pub fn live_digest(&self) -> u64 {
+        self.live.digest()
+    }
+
+    /// Why a token is dead, if it is remembered as dead.
+    pub fn dead(&self, key: &SessionKey, token: Token) -> Option<&DeadToken> {
+        self.dead.get(key, token)
+    }
+
+    /// How many dead tokens are remembered.
+    pub fn dead_count(&self) -> usize {
+        self.dead.len()
+    }
+
+    /// Sessions with news that no manager has acknowledged yet.
+    pub fn outbox_sessions(&self) -> usize {
+        self.outbox.len()
+    }
+
+    /// The lowest partition epoch that the node still obeys for a slot; 0 before the registration.
+    pub fn fence(&self, slot: SlotId) -> Epoch {
+        self.fences.as_ref().map_or(Epoch(0), |it| it.at(slot))
+    }
+}

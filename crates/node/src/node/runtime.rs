@@ -1,0 +1,165 @@
+//! What the runtime says of sessions.
+
+use super::Node;
+use super::calls::Attempt;
+use crate::io::NodeInput;
+use crate::live::{Live, Stage, StopCause, Wants};
+use rota_model::node_msg::{DeadToken, NodeAnswer, ReportEvent};
+use rota_model::{Exit, Reason, SessionKey, Token};
+use std::collections::VecDeque;
+
+impl Node {
+    pub(super) fn on_runtime(&mut self, now: u64, input: NodeInput) {
+        match input {
+            NodeInput::Started {
+                key,
+                token,
+                address,
+                ready,
+            } => {
+                self.on_running(&key, token, address, ready);
+            }
+            NodeInput::Ready {
+                key,
+                token,
+                address,
+            } => self.on_ready(&key, token, address),
+            NodeInput::StartFailed { key, token, detail } => {
+                self.on_start_failed(now, &key, token, detail);
+            }
+            NodeInput::Ended {
+                key,
+                token,
+                reason,
+                exit,
+                detail,
+            } => {
+                self.on_end(
+                    now,
+                    &key,
+                    token,
+                    DeadToken::Ended {
+                        reason,
+                        exit,
+                        detail,
+                    },
+                );
+            }
+            NodeInput::Stopped { key, token, exit } => self.on_stopped(now, &key, token, exit),
+            NodeInput::MachineState {
+                key,
+                token,
+                state,
+                change,
+            } => {
+                self.on_machine_state(&key, token, state, change);
+            }
+            NodeInput::Registered { .. }
+            | NodeInput::Call { .. }
+            | NodeInput::StreamClosed { .. }
+            | NodeInput::Renewed { .. }
+            | NodeInput::ReportsAcked { .. }
+            | NodeInput::Leave
+            | NodeInput::Tick => {}
+        }
+    }
+
+    /// Answers the creates that wait, if this is the news that they wait for.
+    fn on_running(&mut self, key: &SessionKey, token: Token, address: String, ready: bool) {
+        let waiters = self.live.change(key, token, |live| match live.stage {
+            Stage::Starting { .. } => {
+                live.stage = Stage::Running;
+                live.address.clone_from(&address);
+                live.ready = ready;
+                std::mem::take(&mut live.waiters)
+            }
+            Stage::Stopping { .. } => {
+                live.address.clone_from(&address);
+                VecDeque::new()
+            }
+            Stage::Running => VecDeque::new(),
+        });
+        for waiter in waiters.unwrap_or_default() {
+            debug_assert!(
+                waiter.wants == Wants::Create,
+                "a destroy would have stopped it"
+            );
+            let address = address.clone();
+            self.answer(
+                waiter.stream,
+                waiter.call,
+                NodeAnswer::Running { address, ready },
+            );
+        }
+    }
+
+    fn on_ready(&mut self, key: &SessionKey, token: Token, address: String) {
+        match self.live.of(key, token).map(|it| (it.stage, it.ready)) {
+            None | Some((Stage::Stopping { .. }, _) | (Stage::Running, true)) => {}
+            Some((Stage::Starting { .. }, _)) => self.on_running(key, token, address, true),
+            Some((Stage::Running, false)) => {
+                self.live.change(key, token, |live| {
+                    live.ready = true;
+                    live.address.clone_from(&address);
+                });
+                self.outbox.push(key, token, ReportEvent::Ready { address });
+            }
+        }
+    }
+
+    fn on_start_failed(&mut self, now: u64, key: &SessionKey, token: Token, detail: String) {
+        let why = match self.live.of(key, token).map(|it| it.stage) {
+            None => return,
+            // The runtime said before that it runs, so "never" would not be true.
+            Some(Stage::Running) => DeadToken::Ended {
+                reason: Reason::Internal,
+                exit: None,
+                detail,
+            },
+            Some(Stage::Starting { .. } | Stage::Stopping { .. }) => {
+                DeadToken::NeverStarted { detail }
+            }
+        };
+        self.on_end(now, key, token, why);
+    }
+
+    fn on_stopped(&mut self, now: u64, key: &SessionKey, token: Token, exit: Option<Exit>) {
+        let Some(live) = self.live.of(key, token) else {
+            return;
+        };
+        let why = ended_by(live, exit);
+        self.on_end(now, key, token, why);
+    }
+
+    fn on_end(&mut self, now: u64, key: &SessionKey, token: Token, why: DeadToken) {
+        let Some(slot) = self.live.of(key, token).map(|it| it.slot) else {
+            return;
+        };
+        self.finish(now, &Attempt { key, slot, token }, why);
+    }
+
+    fn on_machine_state(&mut self, key: &SessionKey, token: Token, state: String, change: u64) {
+        let is_news = self.live.change(key, token, |live| {
+            let wanted = live.destroyed_by.is_none() && live.change.is_none_or(|it| it < change);
+            if wanted {
+                live.change = Some(change);
+            }
+            wanted
+        });
+        if is_news == Some(true) {
+            self.outbox
+                .push(key, token, ReportEvent::MachineState { state, change });
+        }
+    }
+}
+
+fn ended_by(live: &Live, exit: Option<Exit>) -> DeadToken {
+    let cause: Option<StopCause> = live.cause();
+    let reason = cause.map_or(Reason::Exited, StopCause::reason);
+    let detail = cause.map_or("", StopCause::detail).to_owned();
+    DeadToken::Ended {
+        reason,
+        exit,
+        detail,
+    }
+}

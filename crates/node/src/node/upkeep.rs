@@ -1,0 +1,183 @@
+//! What the clock and the lease make the node do.
+
+use super::{Departure, Node};
+use crate::fence::Fences;
+use crate::io::{NodeEffect, NodeInput, StopHow};
+use crate::lease::LeaseState;
+use crate::live::{Stage, StopCause};
+use rota_model::node_msg::{Registered, Renewed};
+use rota_model::{Epoch, ManagerNumber, SessionKey, Token};
+
+impl Node {
+    /// Takes an input that may renew the lease; gives back any other.
+    pub(super) fn on_lease_news(&mut self, now: u64, input: NodeInput) -> Option<NodeInput> {
+        match input {
+            NodeInput::Registered {
+                sent_mono_ms,
+                registered,
+            } => {
+                self.on_registered(now, sent_mono_ms, registered);
+                None
+            }
+            NodeInput::Renewed {
+                boot,
+                sent_mono_ms,
+                renewed,
+            } => {
+                if boot == self.config.boot && self.is_registered() {
+                    self.on_renewed(now, sent_mono_ms, renewed);
+                }
+                None
+            }
+            NodeInput::Call { .. }
+            | NodeInput::StreamClosed { .. }
+            | NodeInput::Started { .. }
+            | NodeInput::Ready { .. }
+            | NodeInput::StartFailed { .. }
+            | NodeInput::Ended { .. }
+            | NodeInput::Stopped { .. }
+            | NodeInput::MachineState { .. }
+            | NodeInput::ReportsAcked { .. }
+            | NodeInput::Leave
+            | NodeInput::Tick => Some(input),
+        }
+    }
+
+    fn on_registered(&mut self, now: u64, sent_ms: u64, registered: Registered) {
+        if self.lease.state() == LeaseState::Lost {
+            return;
+        }
+        let fences = self.fences.get_or_insert_with(|| Fences::new(registered.m));
+        for (range, pe) in registered.fences {
+            fences.raise(range, pe);
+        }
+        self.learn_managers(registered.epoch, registered.managers);
+        self.grant(now, sent_ms);
+    }
+
+    fn on_renewed(&mut self, now: u64, sent_ms: u64, renewed: Renewed) {
+        match renewed {
+            Renewed::Granted { epoch, managers } => {
+                self.learn_managers(epoch, managers);
+                self.grant(now, sent_ms);
+            }
+            Renewed::NotJudge {
+                judge: _,
+                epoch,
+                managers,
+            } => self.learn_managers(epoch, managers),
+            Renewed::NotServing => self.lease.retry_soon(now, sent_ms, &self.config.timing),
+            Renewed::Lost => {
+                self.lease.lose();
+                self.stop_all(StopHow::Kill, StopCause::LeaseOver);
+            }
+        }
+    }
+
+    fn learn_managers(&mut self, epoch: Epoch, managers: Vec<(ManagerNumber, String)>) {
+        // An empty list would leave nobody to renew with, and nothing would ever mend it.
+        if epoch >= self.epoch && !managers.is_empty() {
+            self.epoch = epoch;
+            self.managers = managers;
+        }
+    }
+
+    fn grant(&mut self, now: u64, sent_ms: u64) {
+        if self.lease.grant(now, sent_ms, &self.config.timing)
+            && let Some((term_at_mono_ms, kill_at_mono_ms)) = self.lease_deadlines()
+        {
+            self.effects.push(NodeEffect::Lease {
+                term_at_mono_ms,
+                kill_at_mono_ms,
+            });
+        }
+    }
+
+    /// Does what the time asks for.
+    pub(super) fn upkeep(&mut self, now: u64) {
+        if self.lease.advance(now, &self.config.timing) {
+            match self.lease.state() {
+                LeaseState::Term => self.stop_all(StopHow::Term, StopCause::LeaseOver),
+                LeaseState::Kill => self.stop_all(StopHow::Kill, StopCause::LeaseOver),
+                LeaseState::None | LeaseState::Valid | LeaseState::Lost => {}
+            }
+        }
+        // Each stop leaves a deadline behind that is later, or none.
+        while let Some((key, token)) = self.live.overdue(now) {
+            self.stop(&key, token, StopHow::Kill, StopCause::StartTooLate);
+        }
+        // A token whose end no manager has taken note of may still be asked for.
+        let outbox = &self.outbox;
+        let later = now + self.config.timing.tombstone_ms;
+        self.dead
+            .expire(now, later, |key, token| outbox.holds(key, token));
+    }
+
+    pub(super) fn on_leave(&mut self) {
+        if self.departure == Departure::Stays {
+            self.departure = Departure::Leaving;
+            self.stop_all(StopHow::Class, StopCause::Leaving);
+        }
+    }
+
+    fn stop_all(&mut self, how: StopHow, cause: StopCause) {
+        let all: Vec<(SessionKey, Token)> = self
+            .live
+            .after(None)
+            .map(|(key, live)| (key.clone(), live.token))
+            .collect();
+        for (key, token) in all {
+            self.stop(&key, token, how, cause);
+        }
+    }
+
+    /// Asks the runtime to stop a session, unless it was asked as urgently before. The first cause
+    /// stands.
+    pub(super) fn stop(&mut self, key: &SessionKey, token: Token, how: StopHow, cause: StopCause) {
+        let kill_at_ms = match how {
+            // The lease may be renewed meanwhile; the kill follows all the same.
+            StopHow::Term => self.lease_deadlines().map(|(_, kill_at)| kill_at),
+            // The runtime counts the class's grace.
+            StopHow::Class | StopHow::Kill => None,
+        };
+        let asks = self.live.change(key, token, |live| {
+            let cause = match live.stage {
+                Stage::Starting { .. } | Stage::Running => cause,
+                Stage::Stopping {
+                    how: before, cause, ..
+                } if before < how => cause,
+                Stage::Stopping { .. } => return false,
+            };
+            live.ready = false;
+            live.stage = Stage::Stopping {
+                how,
+                cause,
+                kill_at_ms,
+            };
+            true
+        });
+        if asks == Some(true) {
+            self.effects.push(NodeEffect::Stop {
+                key: key.clone(),
+                token,
+                how,
+            });
+        }
+    }
+
+    /// Tells the driver once when nothing is left to do in this boot.
+    pub(super) fn depart(&mut self) {
+        if self.live.len() > 0 {
+            return;
+        }
+        if self.lease.state() == LeaseState::Lost {
+            if self.departure != Departure::Retired {
+                self.departure = Departure::Retired;
+                self.effects.push(NodeEffect::BootAnew);
+            }
+        } else if self.departure == Departure::Leaving && self.outbox.len() == 0 {
+            self.departure = Departure::Left;
+            self.effects.push(NodeEffect::Left);
+        }
+    }
+}

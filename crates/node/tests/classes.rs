@@ -1,0 +1,393 @@
+//! Class files: those that ship, and every mistake that one can have.
+
+use rota_model::{Attributes, ClassName, Namespace, SessionId, SessionKey};
+use rota_node::class::{Class, ClassKind, MachineClass, ReadyWhen, Values, parse_classes};
+use rota_node::machine::{Machine, SendError};
+use std::sync::Arc;
+
+const BUILTIN: &str = include_str!("../../../deploy/classes/builtin.toml");
+const COUNTER: &str = include_str!("../../../deploy/classes/counter.toml");
+const TRAFFIC_LIGHT: &str = include_str!("../../../deploy/classes/traffic-light.toml");
+const HTTP: &str = include_str!("../../../deploy/classes/http.toml");
+const REDIS: &str = include_str!("../../../deploy/classes/redis.toml");
+const SHIPPED: [(&str, &str); 5] = [
+    ("builtin.toml", BUILTIN),
+    ("counter.toml", COUNTER),
+    ("traffic-light.toml", TRAFFIC_LIGHT),
+    ("http.toml", HTTP),
+    ("redis.toml", REDIS),
+];
+
+fn machine_class(text: &str) -> Arc<MachineClass> {
+    let class = Class::parse("test.toml", text).unwrap();
+    let ClassKind::Machine(machine) = class.kind else {
+        panic!("a machine")
+    };
+    machine
+}
+
+fn mistakes(text: &str) -> Vec<String> {
+    let list = Class::parse("c.toml", text).expect_err("it has mistakes");
+    list.iter().map(ToString::to_string).collect()
+}
+
+fn program(lines: &str) -> String {
+    format!("name = \"c\"\nkind = \"program\"\n{lines}")
+}
+
+fn machine(lines: &str) -> String {
+    format!("name = \"c\"\nkind = \"machine\"\n{lines}")
+}
+
+#[test]
+fn every_class_that_ships_is_without_mistakes() {
+    let classes = parse_classes(SHIPPED).unwrap();
+    let names: Vec<&str> = classes.keys().map(ClassName::as_str).collect();
+    assert_eq!(
+        names,
+        ["builtin", "counter", "http", "redis", "traffic-light"]
+    );
+}
+
+#[test]
+fn the_list_of_shipped_classes_is_the_folder() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/classes");
+    let entries = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|it| it.unwrap().file_name());
+    let mut files: Vec<String> = entries.map(|it| it.into_string().unwrap()).collect();
+    files.sort();
+    let mut listed: Vec<&str> = SHIPPED.iter().map(|(file, _)| *file).collect();
+    listed.sort_unstable();
+    assert_eq!(files, listed);
+}
+
+#[test]
+fn the_http_class_gives_a_whole_argument_list() {
+    let class = Class::parse("http.toml", HTTP).unwrap();
+    let ClassKind::Program(program) = &class.kind else {
+        panic!("a program")
+    };
+    let key = SessionKey::new(
+        Namespace::default_space(),
+        SessionId::parse("web 1").unwrap(),
+    );
+    let attributes = Attributes::new();
+    let values = Values {
+        key: &key,
+        port: 8123,
+        folder: "/srv/web 1",
+        attributes: &attributes,
+    };
+    let line = program.command(&class, &values).unwrap();
+    let expected = [
+        "python3",
+        "-u",
+        "-m",
+        "http.server",
+        "8123",
+        "--bind",
+        "127.0.0.1",
+        "--directory",
+        "/srv/web 1",
+    ];
+    assert_eq!(line.argv, expected);
+    assert_eq!(program.ready, ReadyWhen::Port);
+    assert!(program.wants_port());
+    assert_eq!(
+        (program.start_timeout_ms, program.grace_ms),
+        (10_000, 2_000)
+    );
+}
+
+#[test]
+fn the_counter_counts_refuses_and_ends() {
+    let mut counter = Machine::new(&machine_class(COUNTER));
+    assert_eq!((counter.state(), counter.changes()), ("zero", 0));
+    let step = counter.send("increment").unwrap();
+    assert_eq!(
+        (step.from.as_str(), step.to.as_str(), step.changes),
+        ("zero", "one", 1)
+    );
+    assert!(!step.is_final);
+    counter.send("reset").unwrap();
+
+    let refused = counter.send("decrement").unwrap_err();
+    let SendError::NoTransition {
+        state, possible, ..
+    } = &refused
+    else {
+        panic!("{refused}")
+    };
+    assert_eq!(state, "zero");
+    assert_eq!(*possible, ["increment", "reset", "stop"]);
+    let unknown = counter.send("explode").unwrap_err();
+    assert!(
+        unknown
+            .to_string()
+            .contains("increment, decrement, reset, stop"),
+        "{unknown}"
+    );
+    assert_eq!((counter.state(), counter.changes()), ("zero", 2));
+
+    assert!(counter.send("stop").unwrap().is_final);
+    assert!(counter.has_ended());
+    assert_eq!(
+        counter.send("reset"),
+        Err(SendError::Ended {
+            state: "stopped".into()
+        })
+    );
+}
+
+#[test]
+fn the_counter_goes_up_to_nine_and_back() {
+    let mut counter = Machine::new(&machine_class(COUNTER));
+    for _ in 0..9 {
+        counter.send("increment").unwrap();
+    }
+    assert_eq!(counter.state(), "nine");
+    assert!(counter.send("increment").is_err());
+    for _ in 0..9 {
+        counter.send("decrement").unwrap();
+    }
+    assert_eq!(counter.state(), "zero");
+}
+
+#[test]
+fn the_traffic_light_goes_round_and_fails_from_anywhere() {
+    let class = machine_class(TRAFFIC_LIGHT);
+    let mut light = Machine::new(&class);
+    let mut seen = Vec::new();
+    for _ in 0..4 {
+        seen.push(light.send("next").unwrap().to);
+    }
+    assert_eq!(seen, ["red-amber", "green", "amber", "red"]);
+    light.send("fail").unwrap();
+    assert!(light.send("next").is_err());
+    assert_eq!(light.send("repair").unwrap().to, "red");
+    assert!(class.report_states());
+}
+
+#[test]
+fn the_smallest_machine_has_one_state_and_reports_nothing() {
+    let class = machine_class(BUILTIN);
+    assert_eq!((class.states().len(), class.events().len()), (1, 0));
+    assert!(!class.report_states());
+    assert!(matches!(
+        Machine::new(&class).send("x"),
+        Err(SendError::UnknownEvent { .. })
+    ));
+}
+
+#[test]
+fn text_that_is_no_toml_says_where() {
+    let list = mistakes("name = \"c\"\nkind = machine");
+    assert_eq!(list.len(), 1);
+    assert!(
+        list[0].starts_with("c.toml: is not TOML:") && list[0].contains("line 2"),
+        "{list:?}"
+    );
+}
+
+#[test]
+fn all_mistakes_of_a_machine_are_listed_at_once() {
+    let list = mistakes(
+        r#"
+name = ""
+kind = "machine"
+colour = "red"
+states = ["a", "b", "a", 7]
+initial = "c"
+final = ["b", "d"]
+events = ["go"]
+transitions = [
+    { from = "a", event = "go", to = "z" },
+    { from = "a", event = "fly", to = "b" },
+    { from = "b", event = "go", to = "a" },
+    { from = "a", event = "go", to = "b" },
+    { from = ["a"], event = "go", to = "b", why = 1 },
+    { event = "go" },
+    "x",
+]
+"#,
+    );
+    let expected = [
+        "c.toml: name must not be empty",
+        "c.toml: states[3] is a number; it must be a text",
+        "c.toml: states[2] is \"a\" again",
+        "c.toml: initial is \"c\", which is not one of the states",
+        "c.toml: final[1] is \"d\", which is not one of the states",
+        "c.toml: transitions[0].to is \"z\", which is not one of the states",
+        "c.toml: transitions[1].event is \"fly\", which is not one of the events",
+        "c.toml: transitions[2].from is \"b\", a final state: nothing leads on from it",
+        "c.toml: transitions[4].why is not a field; known are from, event, to",
+        "c.toml: transitions[4] is a second transition from \"a\" on \"go\"",
+        "c.toml: transitions[5].from is missing",
+        "c.toml: transitions[5].to is missing",
+        "c.toml: transitions[6] must be a table { from, event, to }",
+        "c.toml: colour is not a field; known are name, kind, pool, attributes, states, initial, \
+         final, events, transitions, report_states",
+    ];
+    assert_eq!(list, expected);
+}
+
+#[test]
+fn a_machine_without_states_or_initial_state_is_refused() {
+    let list = mistakes(&machine(""));
+    let expected = [
+        "c.toml: states is missing or empty; a machine has at least one state",
+        "c.toml: initial is missing",
+    ];
+    assert_eq!(list, expected);
+}
+
+#[test]
+fn a_machine_that_would_end_at_once_is_refused() {
+    let list = mistakes(&machine(
+        "states = [\"a\"]\ninitial = \"a\"\nfinal = [\"a\"]",
+    ));
+    assert_eq!(
+        list,
+        ["c.toml: final[0] is \"a\", the initial state: it would end at once"]
+    );
+}
+
+#[test]
+fn an_unreachable_final_state_is_allowed() {
+    let text = machine("states = [\"a\", \"b\"]\ninitial = \"a\"\nfinal = [\"b\"]");
+    assert!(Class::parse("c.toml", &text).is_ok());
+}
+
+#[test]
+fn all_mistakes_of_a_program_are_listed_at_once() {
+    let list = mistakes(&program(
+        r#"
+argv = ["{attr.program}", "{nonsense}", "{", 3]
+env = { "A=B" = "x", C = "}" , D = 1 }
+ready = { port = false, speed = 1 }
+start_timeout = "1h"
+grace = "6m"
+pool = ""
+attributes = { x = 1 }
+"#,
+    ));
+    let expected = [
+        "c.toml: pool must not be empty",
+        "c.toml: attributes.x is a number; it must be a text",
+        "c.toml: argv[3] is a number; it must be a text",
+        "c.toml: argv[1] has an unknown placeholder {nonsense}; known are {session}, {namespace}, \
+         {port}, {folder} and {attr.NAME}; write {{ for a brace",
+        "c.toml: argv[2] has a { without a } after it; write {{ for a brace",
+        "c.toml: argv[0] must not depend on what a client gives: it is the program",
+        "c.toml: env.D is a number; it must be a text",
+        "c.toml: env.A=B is no name for a variable: empty, or with = or NUL",
+        "c.toml: env.C has a } without a { before it; write }} for a brace",
+        "c.toml: ready.speed is not a field; known are port, line",
+        "c.toml: ready must be { port = true } or { line = \"text\" }",
+        "c.toml: start_timeout is \"1h\"; it must be a whole number with ms, s or m, like \"10s\" \
+         (100ms to 10m)",
+        "c.toml: grace is \"6m\"; it must be 0s to 5m",
+    ];
+    assert_eq!(list, expected);
+}
+
+#[test]
+fn an_empty_argument_list_is_refused_and_so_is_a_missing_one() {
+    assert_eq!(
+        mistakes(&program("argv = []\nready = { line = \"up\" }")),
+        ["c.toml: argv is empty; its first item is the program"]
+    );
+    assert_eq!(
+        mistakes(&program("ready = { line = \"up\" }")),
+        ["c.toml: argv is missing"]
+    );
+    let list = mistakes(&program("argv = [\"\"]\nready = { line = \"up\" }"));
+    assert_eq!(list, ["c.toml: argv[0] is empty; it is the program"]);
+}
+
+#[test]
+fn a_program_that_never_learns_its_port_cannot_be_ready_by_it() {
+    let list = mistakes(&program("argv = [\"serve\"]"));
+    assert_eq!(
+        list,
+        ["c.toml: ready waits for a port, but neither argv nor env tells the program its {port}"]
+    );
+    let by_env = program("argv = [\"serve\"]\nenv = { PORT = \"{port}\" }");
+    assert!(Class::parse("c.toml", &by_env).is_ok());
+}
+
+#[test]
+fn both_ways_of_being_ready_are_one_too_many() {
+    let list = mistakes(&program(
+        "argv = [\"s\", \"{port}\"]\nready = { port = true, line = \"x\" }",
+    ));
+    assert_eq!(
+        list,
+        ["c.toml: ready must be { port = true } or { line = \"text\" }"]
+    );
+}
+
+#[test]
+fn a_class_has_exactly_one_kind() {
+    let none = mistakes("name = \"c\"\nargv = [\"x\"]");
+    assert_eq!(none, ["c.toml: kind is missing"]);
+    let other = mistakes("name = \"c\"\nkind = \"robot\"");
+    assert_eq!(
+        other,
+        ["c.toml: kind is \"robot\"; it must be \"machine\" or \"program\""]
+    );
+    let both = mistakes(&machine(
+        "states = [\"a\"]\ninitial = \"a\"\nargv = [\"x\"]",
+    ));
+    assert_eq!(
+        both,
+        ["c.toml: argv is a field of kind \"program\"; a class has one kind"]
+    );
+    let both = mistakes(&program("argv = [\"x\", \"{port}\"]\nstates = [\"a\"]"));
+    assert_eq!(
+        both,
+        ["c.toml: states is a field of kind \"machine\"; a class has one kind"]
+    );
+}
+
+#[test]
+fn times_have_defaults_and_limits() {
+    let class = Class::parse("c.toml", &program("argv = [\"x\", \"{port}\"]")).unwrap();
+    let ClassKind::Program(it) = class.kind else {
+        panic!("a program")
+    };
+    assert_eq!((it.start_timeout_ms, it.grace_ms), (10_000, 5_000));
+    for (line, fits) in [
+        ("start_timeout = \"100ms\"", true),
+        ("start_timeout = \"99ms\"", false),
+        ("start_timeout = \"10m\"", true),
+        ("start_timeout = \"601s\"", false),
+        ("start_timeout = 10", false),
+        ("grace = \"0s\"", true),
+        ("grace = \"5m\"", true),
+        ("grace = \"-1s\"", false),
+        ("grace = \"99999999999999999999s\"", false),
+        ("grace = \"s\"", false),
+    ] {
+        let text = program(&format!("argv = [\"x\", \"{{port}}\"]\n{line}"));
+        assert_eq!(Class::parse("c.toml", &text).is_ok(), fits, "{line}");
+    }
+}
+
+#[test]
+fn mistakes_of_all_files_are_listed_and_one_name_stands_in_one_file() {
+    let files = [
+        ("a.toml", BUILTIN),
+        ("b.toml", BUILTIN),
+        ("c.toml", "kind = \"machine\""),
+    ];
+    let list = parse_classes(files).unwrap_err();
+    let text: Vec<String> = list.iter().map(ToString::to_string).collect();
+    assert_eq!(text.len(), 4, "{text:?}");
+    assert_eq!(
+        text[0],
+        "b.toml: name is builtin, which stands in a.toml already"
+    );
+    assert!(text[1..].iter().all(|it| it.starts_with("c.toml: ")));
+}

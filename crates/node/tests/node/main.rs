@@ -1,0 +1,7 @@
+//! A node's rules, one test each, and properties of random histories.
+
+mod calls;
+mod lease;
+mod outbox;
+mod properties;
+mod world;

@@ -1,0 +1,285 @@
+//! A node with a clock, and short ways to talk to it.
+
+use rota_model::node_msg::{
+    DeadToken, FromNode, NodeAnswer, NodeCall, Registered, ReportEvent, ScanItem, SlotRange, ToNode,
+};
+use rota_model::*;
+use rota_node::{
+    Node, NodeBounds, NodeConfig, NodeEffect, NodeInput, NodeTiming, ReportId, StopHow,
+};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+pub const BOOT: BootId = BootId(77);
+pub const M: u32 = 16;
+
+pub struct World {
+    pub node: Node,
+    pub now: u64,
+    pub calls: u64,
+}
+
+pub fn key(id: &str) -> SessionKey {
+    SessionKey::new(Namespace::default_space(), SessionId::parse(id).unwrap())
+}
+
+pub fn token(pe: u64, seq: u64) -> Token {
+    Token(LogPos::new(Epoch(pe), Seq(seq)))
+}
+
+pub fn range(first: u32, last: u32) -> SlotRange {
+    SlotRange {
+        first: SlotId(first),
+        last: SlotId(last),
+    }
+}
+
+/// Sessions of the tests lie in slots 0 to 3, by their first letter.
+pub fn slot(key: &SessionKey) -> SlotId {
+    SlotId(u32::from(key.id.as_str().as_bytes()[0]) % 4)
+}
+
+pub fn spec(class: &str) -> SessionSpec {
+    SessionSpec {
+        class: ClassName::parse(class).unwrap(),
+        pool: PoolName::default_pool(),
+        attributes: Arc::default(),
+    }
+}
+
+pub fn config() -> NodeConfig {
+    NodeConfig {
+        node: NodeId::parse("n0").unwrap(),
+        boot: BOOT,
+        places: 10,
+        load_limit_permille: 1_000,
+        classes: BTreeSet::from([ClassName::parse("builtin").unwrap()]),
+        timing: NodeTiming::default(),
+        bounds: NodeBounds::default(),
+    }
+}
+
+pub fn registered(pe: u64) -> Registered {
+    Registered {
+        epoch: Epoch(pe),
+        m: M,
+        fences: vec![(range(4, 3), Epoch(pe))],
+        managers: vec![
+            (ManagerNumber(3), "a:1".into()),
+            (ManagerNumber(9), "b:1".into()),
+        ],
+    }
+}
+
+pub fn never(answer: &NodeAnswer) -> bool {
+    matches!(answer, NodeAnswer::Dead(DeadToken::NeverStarted { .. }))
+}
+
+impl World {
+    /// A node that registered at time 1,000 with all fences at epoch 1.
+    pub fn registered() -> Self {
+        Self::with(config())
+    }
+
+    pub fn with(config: NodeConfig) -> Self {
+        let mut world = Self::unregistered(config);
+        let sent_mono_ms = world.now;
+        world.give(NodeInput::Registered {
+            sent_mono_ms,
+            registered: registered(1),
+        });
+        world
+    }
+
+    pub fn unregistered(config: NodeConfig) -> Self {
+        assert_eq!(config.mistakes(), vec![]);
+        Self {
+            node: Node::new(config),
+            now: 1_000,
+            calls: 0,
+        }
+    }
+
+    pub fn give(&mut self, input: NodeInput) -> Vec<NodeEffect> {
+        self.node.handle(self.now, input);
+        self.node.flush()
+    }
+
+    /// Time passes, with a tick whenever the node wants one. Renewals are granted if `renewed`.
+    pub fn pass(&mut self, ms: u64, renewed: bool) -> Vec<NodeEffect> {
+        let until = self.now + ms;
+        let mut all = Vec::new();
+        while let Some(at) = self.node.wake_at().filter(|it| *it <= until) {
+            self.now = self.now.max(at);
+            let effects = self.give(NodeInput::Tick);
+            if renewed
+                && effects
+                    .iter()
+                    .any(|it| matches!(it, NodeEffect::Renew { .. }))
+            {
+                all.extend(self.grant(self.now));
+            }
+            all.extend(effects);
+        }
+        self.now = until;
+        all.extend(self.give(NodeInput::Tick));
+        all
+    }
+
+    pub fn grant(&mut self, sent_mono_ms: u64) -> Vec<NodeEffect> {
+        let renewed = rota_model::node_msg::Renewed::Granted {
+            epoch: Epoch(1),
+            managers: vec![],
+        };
+        self.give(NodeInput::Renewed {
+            boot: BOOT,
+            sent_mono_ms,
+            renewed,
+        })
+    }
+
+    pub fn head(&mut self, pe: u64) -> NodeCall {
+        self.calls += 1;
+        NodeCall {
+            call: self.calls,
+            boot: BOOT,
+            pe: Epoch(pe),
+            range: range(0, 3),
+        }
+    }
+
+    pub fn create_message(&mut self, id: &str, token: Token, pe: u64) -> ToNode {
+        let (head, key) = (self.head(pe), key(id));
+        let (slot, spec) = (slot(&key), spec("builtin"));
+        ToNode::Create {
+            head,
+            key,
+            slot,
+            token,
+            deadline_ms: 5_000,
+            spec,
+            request: None,
+        }
+    }
+
+    pub fn destroy_message(&mut self, id: &str, token: Token, pe: u64) -> ToNode {
+        let (head, key) = (self.head(pe), key(id));
+        let slot = slot(&key);
+        ToNode::Destroy {
+            head,
+            key,
+            slot,
+            token,
+            request: None,
+        }
+    }
+
+    pub fn call(&mut self, message: ToNode) -> Vec<NodeEffect> {
+        self.give(NodeInput::Call { stream: 5, message })
+    }
+
+    pub fn create(&mut self, id: &str, token: Token) -> Vec<NodeEffect> {
+        let message = self.create_message(id, token, 1);
+        self.call(message)
+    }
+
+    pub fn destroy(&mut self, id: &str, token: Token) -> Vec<NodeEffect> {
+        let message = self.destroy_message(id, token, 1);
+        self.call(message)
+    }
+
+    pub fn started(&mut self, id: &str, token: Token, ready: bool) -> Vec<NodeEffect> {
+        let address = format!("127.0.0.1/{id}");
+        self.give(NodeInput::Started {
+            key: key(id),
+            token,
+            address,
+            ready,
+        })
+    }
+
+    pub fn stopped(&mut self, id: &str, token: Token) -> Vec<NodeEffect> {
+        self.give(NodeInput::Stopped {
+            key: key(id),
+            token,
+            exit: Some(Exit::Signal(15)),
+        })
+    }
+
+    pub fn ended(&mut self, id: &str, token: Token) -> Vec<NodeEffect> {
+        self.give(NodeInput::Ended {
+            key: key(id),
+            token,
+            reason: Reason::Exited,
+            exit: Some(Exit::Code(3)),
+            detail: String::new(),
+        })
+    }
+
+    /// A session that runs and answers.
+    pub fn run(&mut self, id: &str, token: Token) {
+        self.create(id, token);
+        let effects = self.started(id, token, true);
+        assert_eq!(answers(&effects).len(), 1, "{effects:?}");
+    }
+
+    pub fn scan(&mut self, pe: u64, after: Option<&str>, limit: u32) -> (Vec<ScanItem>, bool) {
+        let (head, after) = (self.head(pe), after.map(key));
+        let effects = self.call(ToNode::Scan { head, after, limit });
+        match &answers(&effects)[..] {
+            [NodeAnswer::Scanned { items, more }] => (items.clone(), *more),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub fn live(&self) -> Vec<String> {
+        self.node.live().map(|it| it.key.id.to_string()).collect()
+    }
+}
+
+pub fn answers(effects: &[NodeEffect]) -> Vec<NodeAnswer> {
+    full_answers(effects)
+        .into_iter()
+        .map(|it| it.answer)
+        .collect()
+}
+
+pub fn full_answers(effects: &[NodeEffect]) -> Vec<FromNode> {
+    let answers = effects.iter().filter_map(|it| match it {
+        NodeEffect::Answer { answer, .. } => Some(answer.clone()),
+        _ => None,
+    });
+    answers.collect()
+}
+
+/// The only answer.
+pub fn answer(effects: &[NodeEffect]) -> NodeAnswer {
+    let all = answers(effects);
+    assert_eq!(all.len(), 1, "{effects:?}");
+    all[0].clone()
+}
+
+pub fn starts(effects: &[NodeEffect]) -> usize {
+    effects
+        .iter()
+        .filter(|it| matches!(it, NodeEffect::Start { .. }))
+        .count()
+}
+
+pub fn stops(effects: &[NodeEffect]) -> Vec<(String, StopHow)> {
+    let stops = effects.iter().filter_map(|it| match it {
+        NodeEffect::Stop { key, how, .. } => Some((key.id.to_string(), *how)),
+        _ => None,
+    });
+    stops.collect()
+}
+
+pub fn reports(effects: &[NodeEffect]) -> Vec<(ReportId, String, ReportEvent)> {
+    let reports = effects.iter().filter_map(|it| match it {
+        NodeEffect::Report { id, item, .. } => {
+            Some((*id, item.key.id.to_string(), item.event.clone()))
+        }
+        _ => None,
+    });
+    reports.collect()
+}
