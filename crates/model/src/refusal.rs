@@ -137,10 +137,7 @@ impl Refusal {
     /// Refuses a request for its fields. Lists them all.
     pub fn invalid(fields: Vec<FieldError>) -> Self {
         let list: Vec<String> = fields.iter().map(ToString::to_string).collect();
-        Self {
-            fields,
-            ..Self::new(RefusalKind::InvalidArgument, Retry::Never, list.join("; "))
-        }
+        Self { fields, ..Self::new(RefusalKind::InvalidArgument, Retry::Never, list.join("; ")) }
     }
 }
 

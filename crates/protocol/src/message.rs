@@ -83,7 +83,7 @@ pub struct Envelope {
 }
 
 /// A message.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Message {
     /// Entry manager -> owner: carry out a request. Repeated until answered; every [`Op`] may be
     /// repeated safely.

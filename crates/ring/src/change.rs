@@ -169,7 +169,9 @@ impl View {
         next.epoch = self.epoch.next();
         let mut any = false;
         for suspect in suspects {
-            let Some(entry) = next.managers.get_mut(&suspect.number) else { continue };
+            let Some(entry) = next.managers.get_mut(&suspect.number) else {
+                continue;
+            };
             let runs = matches!(entry.status, ManagerStatus::Active | ManagerStatus::Joining);
             if !runs || entry.incarnation != suspect.incarnation {
                 continue;
@@ -214,6 +216,33 @@ impl View {
         part.pe = next.epoch;
         let before = self.parts.get(&n)?;
         (part.isr != before.isr || part.owner != before.owner).then_some(next)
+    }
+}
+
+impl View {
+    /// Takes a member out of one partition's ISR, because it needs full content. `None` when it is
+    /// no member, or the only one.
+    pub fn shrunk(&self, n: ManagerNumber, member: MemberId) -> Option<View> {
+        let mut next = self.clone();
+        next.epoch = self.epoch.next();
+        let part = next.parts.get_mut(&n)?;
+        let is_that_run = self.member(member.number) == Some(member);
+        if !is_that_run || !part.has(member.number) || part.isr.len() == 1 {
+            return None;
+        }
+        part.isr.retain(|it| it.number != member.number);
+        part.owner = first_in_ring(&next.managers, n, &part.isr);
+        part.pe = next.epoch;
+        Some(next)
+    }
+
+    /// Gives a partition a new epoch and changes nothing else: an owner that does not know what
+    /// became of its compare-and-set makes sure that it can never happen any more.
+    pub fn bumped(&self, n: ManagerNumber) -> Option<View> {
+        let mut next = self.clone();
+        next.epoch = self.epoch.next();
+        next.parts.get_mut(&n)?.pe = next.epoch;
+        Some(next)
     }
 }
 

@@ -1,0 +1,162 @@
+//! How a manager takes its number: at its first start, after a restart, and after it was taken out
+//! while it was alive. It writes down what it means to take, then takes it by compare-and-set, and
+//! serves nobody before.
+
+use crate::env::Env;
+use crate::io::{Effect, Identity};
+use crate::manager::Manager;
+use rota_model::{Epoch, Incarnation, ManagerNumber, ManagerStatus, MemberId, Nonce};
+use rota_ring::{Change, Claim, ClaimRefused, View};
+use std::collections::BTreeMap;
+
+/// Where a manager stands with its number.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Standing {
+    /// It must read the config store.
+    Outside { read: Option<u64>, again_ms: u64 },
+    /// The intent is being written to disk.
+    Intending { lsn: u64, next: Box<View>, to: (Incarnation, Nonce) },
+    /// The compare-and-set is on its way.
+    Asking { to: (Incarnation, Nonce) },
+    /// The number is taken by this run.
+    Inside,
+    /// It cannot be taken.
+    Refused(ClaimRefused),
+}
+
+impl Standing {
+    pub fn outside() -> Self {
+        Standing::Outside { read: None, again_ms: 0 }
+    }
+}
+
+impl Manager {
+    /// Goes on with the claim: asks for a consistent read when none is under way.
+    pub(crate) fn drive_claim(&mut self) {
+        let now = self.env.now.mono_ms;
+        let retry_ms = self.env.config.timing.retry_ms;
+        if let Standing::Outside { read, again_ms } = &mut self.standing
+            && (read.is_none() || now >= *again_ms)
+        {
+            let id = self.env.next_id();
+            (*read, *again_ms) = (Some(id), now + retry_ms.max(1) * 10);
+            self.env.effects.push(Effect::ReadConfig { read: id });
+        }
+    }
+
+    /// The config store was read: claim the number in that View.
+    pub(crate) fn claim_in(&mut self, view: &View) {
+        let number = self.env.config.number;
+        let entry = view.managers.get(&number);
+        // A run keeps to one nonce per incarnation, so that a compare-and-set whose outcome is
+        // unknown and its repetition are the same claim.
+        let target = entry.map_or(Incarnation(1), |it| it.incarnation.next());
+        let nonce = match self.claiming.filter(|(incarnation, _)| *incarnation == target) {
+            Some((_, nonce)) => nonce,
+            None => Nonce(self.env.random() | 1),
+        };
+        if let (Some(entry), Some((incarnation, nonce))) = (entry, self.claiming)
+            && entry.incarnation == incarnation
+            && entry.nonce == nonce
+        {
+            return self.on_claimed(incarnation, nonce);
+        }
+        let claim = self.claim(nonce);
+        let next = match view.claimed(&claim) {
+            Ok(next) => next,
+            Err(refused) => {
+                self.standing = Standing::Refused(refused);
+                return;
+            }
+        };
+        let to = (target, nonce);
+        self.claiming = Some(to);
+        self.identity.intended = Some(to);
+        self.env.persist_identity(self.identity.clone());
+        let taken_over: Vec<ManagerNumber> = lone_parts(&next, number, next.epoch);
+        for part in taken_over {
+            self.intend_epoch(part, next.epoch);
+        }
+        let lsn = self.env.lsn;
+        self.standing = Standing::Intending { lsn, next: Box::new(next), to };
+    }
+
+    /// The disk must know the epoch of a take-over before it happens, or the next restart would
+    /// take this disk for an old one.
+    fn intend_epoch(&mut self, part: ManagerNumber, pe: Epoch) {
+        if let Some(partition) = self.parts.get(&part) {
+            let mut meta = partition.meta();
+            meta.pe = pe;
+            self.env.persist_part(part, meta);
+        }
+    }
+
+    fn claim(&self, nonce: Nonce) -> Claim {
+        let config = &self.env.config;
+        let held = [self.identity.taken, self.identity.intended].into_iter().flatten().collect();
+        let disk: BTreeMap<ManagerNumber, Epoch> = (self.parts.values())
+            .filter(|it| it.replica.whole)
+            .map(|it| (it.number, it.replica.pe))
+            .collect();
+        Claim {
+            number: config.number,
+            id: config.id.clone(),
+            grpc: config.grpc.clone(),
+            http: config.http.clone(),
+            held,
+            nonce,
+            disk,
+        }
+    }
+
+    /// The intent is on disk: take the number.
+    pub(crate) fn on_intent_persisted(&mut self, lsn: u64) {
+        let Standing::Intending { lsn: due, next, to } = &self.standing else {
+            return;
+        };
+        if *due > lsn {
+            return;
+        }
+        let (next, to) = ((**next).clone(), *to);
+        self.standing = Standing::Asking { to };
+        self.ask_view(crate::council::Purpose::Claim, Change::view(next));
+    }
+
+    /// The View names this run.
+    pub(crate) fn on_claimed(&mut self, incarnation: Incarnation, nonce: Nonce) {
+        self.standing = Standing::Inside;
+        self.claiming = None;
+        self.identity = Identity { taken: Some((incarnation, nonce)), intended: None };
+        self.env.persist_identity(self.identity.clone());
+        self.env.me = MemberId { number: self.env.config.number, incarnation };
+        self.env.note(crate::io::Transition::Claimed, None);
+        self.heard.clear();
+    }
+
+    /// The View says that this run is out: it lets go of everything and claims anew.
+    pub(crate) fn leave_all(&mut self) {
+        for part in self.parts.values_mut() {
+            part.step_down(&mut self.env);
+            part.learning = None;
+            part.chunk_acks.clear();
+        }
+        self.standing = Standing::outside();
+        self.drive_claim();
+    }
+
+    /// Whether the View still names this run as alive.
+    pub(crate) fn is_inside(env: &Env, view: &View) -> bool {
+        view.managers.get(&env.me.number).is_some_and(|entry| {
+            entry.incarnation == env.me.incarnation && entry.status == ManagerStatus::Active
+        })
+    }
+}
+
+fn lone_parts(view: &View, number: ManagerNumber, epoch: Epoch) -> Vec<ManagerNumber> {
+    let active = rota_ring::PartState::Active;
+    let lone = view
+        .parts
+        .iter()
+        .filter(|(_, part)| part.base_pe == epoch && part.is_lone(number) && part.state == active);
+    lone.map(|(n, _)| *n).collect()
+}

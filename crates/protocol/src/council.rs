@@ -1,0 +1,402 @@
+//! The View: adopting it, watching over peers, and changing it. One compare-and-set of the View is
+//! under way at a time; what it should say is worked out anew from each View.
+
+use crate::claim::Standing;
+use crate::io::{CasOutcome, Effect, Transition};
+use crate::learn::Desire;
+use crate::manager::Manager;
+use crate::message::Message;
+use crate::partition::Partition;
+use rota_model::node_msg::{Register, Registered};
+use rota_model::{LogPos, ManagerNumber, ManagerStatus, MemberId, Refusal, RefusalKind, Retry};
+use rota_ring::{Change, ConfigState, NodeChange, NodeReg, PartState, View};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// What a compare-and-set is for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Purpose {
+    Claim,
+    TakeOut(Vec<MemberId>),
+    Part(ManagerNumber),
+    Register { call: u64, register: Register, tries: u32 },
+    Verdict,
+}
+
+impl Purpose {
+    fn is_view(&self) -> bool {
+        match self {
+            Purpose::Claim | Purpose::TakeOut(_) | Purpose::Part(_) => true,
+            Purpose::Register { .. } | Purpose::Verdict => false,
+        }
+    }
+}
+
+/// Most attempts to write a node's entry against others who write it at the same time.
+const REGISTER_TRIES: u32 = 5;
+
+/// A number that was reserved and never started gets this many times the usual patience.
+const FIRST_START_PATIENCE: u64 = 10;
+
+/// How long an accusation is remembered; each one doubles the accuser's patience.
+const ACCUSED_MS: u64 = 60_000;
+
+impl Manager {
+    /// What the config store holds. Only a newer state changes anything.
+    pub(crate) fn adopt(&mut self, state: &ConfigState) {
+        if state.index > self.index {
+            self.index = state.index;
+            self.adopt_nodes(state);
+        }
+        let Some(view) = state.view.as_ref().filter(|view| view.epoch > self.env.epoch()) else {
+            return;
+        };
+        if let Err(error) = view.check() {
+            let text = format!("a View of the config store is refused: {error}");
+            return self.env.note_text(Transition::ViewAdopted, None, text);
+        }
+        self.env.view = Some(view.clone());
+        let text = format!("epoch {}", view.epoch);
+        self.env.note_text(Transition::ViewAdopted, None, text);
+        self.env.suspects.retain(|member, _| may_be_taken_out(view, *member));
+        for number in view.parts.keys() {
+            let range = view.range(*number);
+            let part = self.parts.entry(*number).or_insert_with(|| Partition::new(*number, range));
+            part.range = range;
+        }
+        if self.standing == Standing::Inside {
+            if Self::is_inside(&self.env, view) {
+                self.adopt_parts(&view.clone());
+            } else {
+                self.leave_all();
+            }
+        }
+        for here in self.entrance.on_view(&mut self.env) {
+            self.carry_out(here);
+        }
+    }
+
+    fn adopt_nodes(&mut self, state: &ConfigState) {
+        if self.env.nodes.reg == state.nodes {
+            return;
+        }
+        let before = std::mem::replace(&mut self.env.nodes.reg, state.nodes.clone());
+        self.env.nodes.news += 1;
+        for (node, reg) in &state.nodes {
+            let old = before.get(node);
+            if reg.state == rota_model::NodeState::Lost
+                && old.is_none_or(|it| it.state != reg.state)
+            {
+                self.env.note_text(Transition::NodeLost, None, format!("node {node}"));
+            }
+            if old.is_none_or(|it| it.boot != reg.boot) {
+                self.env.nodes.known.remove(node);
+            }
+        }
+        if state.epoch() <= self.env.epoch() {
+            for part in self.parts.values_mut() {
+                part.sweep_lost(&mut self.env);
+                part.drive_scan(&mut self.env);
+            }
+        }
+    }
+
+    /// Takes each partition's new epoch: leads, follows, or steps down.
+    pub(crate) fn adopt_parts(&mut self, view: &View) {
+        let me = self.env.me.number;
+        for (number, entry) in &view.parts {
+            let Some(part) = self.parts.get_mut(number) else {
+                continue;
+            };
+            let led = part.leading.as_ref().map(|it| it.pe);
+            let known = part.replica.pe;
+            part.learn_epoch(&mut self.env, entry.pe);
+            if entry.state == PartState::Recovering && entry.owner == me {
+                part.halted = Some(format!(
+                    "partition {number} lost its last copy: this manager's disk is older than \
+                     what was acknowledged"
+                ));
+            } else if entry.owner == me {
+                if led != Some(entry.pe) && part.halted.is_none() {
+                    part.replica.whole = true;
+                    part.lead(&mut self.env, entry.pe);
+                }
+                continue;
+            }
+            if led.is_some() {
+                part.step_down(&mut self.env);
+            }
+            if entry.has(me) && entry.pe > known {
+                part.replica.whole = true;
+                part.send_sync_report(&mut self.env);
+            }
+        }
+        for part in self.parts.values_mut() {
+            part.sweep_lost(&mut self.env);
+        }
+    }
+
+    /// Asks for a compare-and-set.
+    pub(crate) fn ask_view(&mut self, purpose: Purpose, change: Change) {
+        let cas = self.env.next_id();
+        if let Purpose::Part(number) = &purpose
+            && let Some(part) = self.parts.get_mut(number)
+        {
+            part.on_desire_asked();
+        }
+        self.asked.insert(cas, purpose);
+        self.env.effects.push(Effect::Cas { cas, change: Box::new(change) });
+    }
+
+    pub(crate) fn on_cas_done(&mut self, cas: u64, outcome: CasOutcome) {
+        let Some(purpose) = self.asked.remove(&cas) else {
+            return;
+        };
+        match outcome {
+            CasOutcome::Done(state) => self.on_cas_written(purpose, &state),
+            CasOutcome::Conflict(state) => {
+                self.env.note(Transition::CasConflict, None);
+                self.on_cas_conflict(purpose, &state);
+            }
+            CasOutcome::Unknown => {
+                self.env.note(Transition::CasUnknown, None);
+                self.env.refresh = true;
+                match purpose {
+                    Purpose::Claim => self.standing = Standing::outside(),
+                    Purpose::Register { call, .. } => {
+                        let text = "nobody knows whether the boot was registered";
+                        self.refuse_register(call, RefusalKind::ConfigStoreAway, text);
+                    }
+                    Purpose::TakeOut(_) | Purpose::Part(_) | Purpose::Verdict => {}
+                }
+            }
+        }
+    }
+
+    fn on_cas_written(&mut self, purpose: Purpose, state: &ConfigState) {
+        match purpose {
+            Purpose::Claim => {
+                if let Some((incarnation, nonce)) = self.claiming {
+                    self.on_claimed(incarnation, nonce);
+                }
+            }
+            Purpose::TakeOut(members) => {
+                for member in members {
+                    self.env.note_text(Transition::TakenOut, None, format!("manager {member}"));
+                    let now = self.env.now.mono_ms;
+                    let accused = self.accused.entry(member.number).or_insert((0, now));
+                    *accused = (accused.0 + 1, now);
+                }
+            }
+            Purpose::Part(number) => {
+                self.env.note(Transition::MemberAdded, Some(number));
+            }
+            Purpose::Register { call, register, .. } => {
+                self.env.note_text(
+                    Transition::NodeRegistered,
+                    None,
+                    format!("node {} boot {}", register.node, register.boot),
+                );
+                self.adopt(state);
+                return self.reply_registered(call, state);
+            }
+            Purpose::Verdict => {}
+        }
+        self.adopt(state);
+    }
+
+    fn on_cas_conflict(&mut self, purpose: Purpose, state: &ConfigState) {
+        self.adopt(state);
+        match purpose {
+            Purpose::Claim => self.standing = Standing::outside(),
+            Purpose::Part(number) => {
+                if let Some(part) = self.parts.get_mut(&number) {
+                    part.on_desire_failed(&mut self.env);
+                }
+            }
+            Purpose::Register { call, register, tries } => {
+                self.register(call, register, tries + 1);
+            }
+            Purpose::TakeOut(_) | Purpose::Verdict => {}
+        }
+    }
+
+    /// Changes the View as suspicions and partitions want it, one change at a time.
+    pub(crate) fn drive_view(&mut self) {
+        if self.standing != Standing::Inside || self.asked.values().any(Purpose::is_view) {
+            return;
+        }
+        let Some(view) = self.env.view.clone() else {
+            return;
+        };
+        let suspects: Vec<MemberId> = self.env.suspects.keys().copied().collect();
+        if !suspects.is_empty() {
+            self.env.suspects.clear();
+            if let Some(next) = view.without(&suspects) {
+                return self.ask_view(Purpose::TakeOut(suspects), Change::view(next));
+            }
+        }
+        let wish = self.parts.values().find_map(|part| Some((part.number, part.desire()?)));
+        let Some((number, desire)) = wish else { return };
+        let next = match desire {
+            Desire::Add(members) => view.with_members(number, &members),
+            Desire::Shrink(member) => view.shrunk(number, member),
+            Desire::Bump => view.bumped(number),
+        };
+        match next {
+            Some(next) => self.ask_view(Purpose::Part(number), Change::view(next)),
+            None => self.env.refresh = true,
+        }
+    }
+
+    /// Declares the next silent node lost.
+    pub(crate) fn drive_verdicts(&mut self) {
+        if self.standing != Standing::Inside
+            || self.asked.values().any(|it| *it == Purpose::Verdict)
+        {
+            return;
+        }
+        let env = &self.env;
+        let verdict = self.parts.values_mut().find_map(|part| part.verdict(env));
+        if let Some(change) = verdict {
+            self.ask_view(Purpose::Verdict, change);
+        }
+    }
+
+    /// Writes a node's new boot.
+    pub(crate) fn register(&mut self, call: u64, register: Register, tries: u32) {
+        let before = self.env.nodes.reg.get(&register.node);
+        let over = before.is_some_and(|it| it.boot == register.boot && it.state.is_gone());
+        if over {
+            let text = format!("boot {} of node {} is over", register.boot, register.node);
+            return self.refuse_register(call, RefusalKind::UnknownNode, &text);
+        }
+        if tries > REGISTER_TRIES || self.env.view.is_none() {
+            let text = "the config store could not be written; try again";
+            return self.refuse_register(call, RefusalKind::ConfigStoreAway, text);
+        }
+        let expect_revision = before.map_or(0, |it| it.revision);
+        let to = NodeReg {
+            node: register.node.clone(),
+            boot: register.boot,
+            address: register.address.clone(),
+            pool: register.pool.clone(),
+            places: register.places,
+            classes: register.classes.clone(),
+            state: register.state,
+            revision: expect_revision + 1,
+        };
+        let node = Some(NodeChange { expect_revision, to });
+        let change = Change { expect_epoch: None, view: None, node };
+        self.ask_view(Purpose::Register { call, register, tries }, change);
+    }
+
+    fn refuse_register(&mut self, call: u64, kind: RefusalKind, text: &str) {
+        let retry = if kind == RefusalKind::UnknownNode {
+            Retry::Never
+        } else {
+            Retry::AfterMs(self.env.config.timing.retry_ms)
+        };
+        let result = Err(Refusal::new(kind, retry, text));
+        self.env.effects.push(Effect::ReplyRegister { call, result });
+    }
+
+    fn reply_registered(&mut self, call: u64, state: &ConfigState) {
+        let Some(view) = &state.view else { return };
+        let fences = view.parts.iter().map(|(n, part)| (view.range(*n), part.pe)).collect();
+        let managers = crate::judge::addresses(&self.env);
+        let registered = Registered { epoch: view.epoch, m: view.m, fences, managers };
+        self.env.effects.push(Effect::ReplyRegister { call, result: Ok(registered) });
+    }
+
+    /// Heartbeats to everybody with whom a partition is shared; suspects who is silent.
+    pub(crate) fn tick_peers(&mut self) {
+        let Some(view) = self.env.view.clone() else {
+            return;
+        };
+        if self.standing != Standing::Inside {
+            return;
+        }
+        let now = self.env.now.mono_ms;
+        let timing = self.env.config.timing.clone();
+        self.accused.retain(|_, (_, at)| now < *at + ACCUSED_MS);
+        // A run that was stopped for a while has heard nobody: that is not their silence.
+        let gap = now.saturating_sub(self.ticked_ms);
+        if gap > timing.heartbeat_ms * 2 {
+            self.heard.values_mut().for_each(|(_, at)| *at += gap);
+        }
+        self.ticked_ms = now;
+        let peers = self.sharing(&view);
+        for number in &peers {
+            let Some(member) = view.member(*number) else {
+                continue;
+            };
+            let heard = self.heard.entry(*number).or_insert((member, now));
+            if heard.0 != member {
+                *heard = (member, now);
+            }
+            let times = self.accused.get(number).map_or(0, |(times, _)| (*times).min(4));
+            let mut patience = timing.suspect_ms << times;
+            let status = view.managers.get(number).map(|it| it.status);
+            if status == Some(ManagerStatus::Joining) {
+                patience *= FIRST_START_PATIENCE;
+            }
+            if now >= heard.1 + patience && may_be_taken_out(&view, member) {
+                self.env.suspect(member);
+            }
+        }
+        if now >= self.beat_ms + timing.heartbeat_ms {
+            self.beat_ms = now;
+            self.beat(&view, &peers);
+        }
+    }
+
+    fn beat(&mut self, view: &View, peers: &BTreeSet<ManagerNumber>) {
+        let mut committed: BTreeMap<ManagerNumber, Vec<(ManagerNumber, LogPos)>> = BTreeMap::new();
+        for part in self.parts.values() {
+            let Some(leading) = &part.leading else {
+                continue;
+            };
+            for copy in leading.copies.keys().chain(leading.learners.keys()) {
+                let at = (part.number, part.replica.committed);
+                committed.entry(*copy).or_default().push(at);
+            }
+        }
+        let learners = committed.keys().copied().collect::<BTreeSet<_>>();
+        for peer in peers.union(&learners).filter(|it| view.managers.contains_key(it)) {
+            let committed = committed.remove(peer).unwrap_or_default();
+            self.env.send(*peer, Message::Heartbeat { committed });
+        }
+    }
+
+    /// Managers with whom this one shares an ISR.
+    fn sharing(&self, view: &View) -> BTreeSet<ManagerNumber> {
+        let me = self.env.me.number;
+        let mine = view.parts.values().filter(|part| part.has(me));
+        let all = mine.flat_map(|part| part.isr.iter().map(|it| it.number));
+        all.filter(|number| *number != me).collect()
+    }
+
+    /// A peer's process is gone: its port refuses.
+    pub(crate) fn on_peer_refused(&mut self, number: ManagerNumber) {
+        let Some(view) = &self.env.view else { return };
+        let Some(member) = view.member(number) else {
+            return;
+        };
+        let shares = self.standing == Standing::Inside && self.sharing(view).contains(&number);
+        if shares && view.is_up(number) {
+            self.env.suspect(member);
+        }
+    }
+
+    /// The View as this manager knows it.
+    pub fn view(&self) -> Option<&Arc<View>> {
+        self.env.view.as_ref()
+    }
+}
+
+fn may_be_taken_out(view: &View, member: MemberId) -> bool {
+    let status = view.managers.get(&member.number).map(|it| it.status);
+    view.member(member.number) == Some(member)
+        && matches!(status, Some(ManagerStatus::Active | ManagerStatus::Joining))
+}

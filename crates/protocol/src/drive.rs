@@ -1,0 +1,518 @@
+//! Driving ids to where their records want them: what the node is asked, what its answers change,
+//! and what a new owner takes up again.
+
+use crate::entry::Origin;
+use crate::env::{CallFor, CallWhat, Env};
+use crate::io::Transition;
+use crate::message::{Doc, DocKey, DocName, Write};
+use crate::nodes::NoNode;
+use crate::partition::Partition;
+use crate::session::remember;
+use rota_model::node_msg::{DeadToken, NodeAnswer, NodeCall, ToNode};
+use rota_model::{
+    Answer, Exit, NodeId, Op, Outcome, Reason, Refusal, RefusalKind, RequestFate, Retry,
+    SessionKey, SessionRecord, SessionState, Token,
+};
+use std::sync::Arc;
+
+/// Nodes that may refuse one life (other than for room) before it is given up.
+const REFUSALS_MAX: usize = 3;
+
+impl Partition {
+    /// A document was committed: do what its record asks for.
+    pub fn on_committed(&mut self, env: &mut Env, key: &DocKey) {
+        match &key.name {
+            DocName::Session(session) => {
+                let Some(record) = self.replica.session(key) else {
+                    return;
+                };
+                // Only the newest write counts; an earlier one is overtaken.
+                if self.replica.latest.contains_key(key) {
+                    return;
+                }
+                match record.state {
+                    SessionState::Pending | SessionState::Starting | SessionState::Closing => {
+                        self.ask(env, &session.clone());
+                    }
+                    SessionState::Closed | SessionState::Failed | SessionState::Lost => {
+                        self.release(env, &session.clone());
+                    }
+                    SessionState::Ready => {}
+                }
+            }
+            DocName::Pool(pool) => self.on_pool_committed(env, &pool.clone()),
+        }
+    }
+
+    /// Asks the node for what a committed record wants.
+    pub fn ask(&mut self, env: &mut Env, session: &SessionKey) {
+        let key = Self::key_of(env, session);
+        if self.replica.latest.contains_key(&key) {
+            return;
+        }
+        let Some(record) = self.replica.session(&key).cloned() else {
+            return;
+        };
+        let Some(placement) = record.placement.clone() else {
+            return;
+        };
+        let Some(leading) = &mut self.leading else {
+            return;
+        };
+        let now = env.now.mono_ms;
+        let work = leading.work.entry(session.clone()).or_default();
+        work.asked += 1;
+        work.ask_ms = now + (env.config.timing.node_resend_ms << work.asked.min(3));
+        let (part, range, pe) = (self.number, self.range, leading.pe);
+        let (token, boot) = (placement.token, placement.boot);
+        let request = record.requests.last().map(|it| it.id.clone());
+        let closing = record.state == SessionState::Closing;
+        let what = if closing {
+            CallWhat::Destroy { key: session.clone(), token }
+        } else {
+            CallWhat::Create { key: session.clone(), token }
+        };
+        let until_ms = now + env.config.timing.tombstone_ms;
+        let node = placement.node.clone();
+        let call = CallFor { part, node, boot, what, until_ms };
+        let deadline_ms = env.config.timing.create_deadline_ms;
+        let (slot, session, spec) = (key.slot, session.clone(), record.spec.clone());
+        let asked = env.ask_node(call, |call| {
+            let head = NodeCall { call, boot, pe, range };
+            if closing {
+                return ToNode::Destroy { head, key: session, slot, token, request };
+            }
+            ToNode::Create { head, key: session, slot, token, deadline_ms, spec, request }
+        });
+        if asked.is_none() && env.nodes.is_over(&placement.node, boot) {
+            self.on_boot_over(env, &key);
+        }
+    }
+
+    /// A node answered about a token.
+    pub fn on_node_answer(
+        &mut self,
+        env: &mut Env,
+        session: &SessionKey,
+        token: Token,
+        answer: NodeAnswer,
+    ) {
+        if !self.leading.as_ref().is_some_and(|it| it.is_open()) {
+            return;
+        }
+        let key = Self::key_of(env, session);
+        let record = self.replica.session(&key).filter(|it| it.token() == Some(token));
+        let Some(record) = record.cloned() else {
+            return;
+        };
+        let closing = record.state == SessionState::Closing;
+        match answer {
+            NodeAnswer::Running { address, ready } if !closing => {
+                self.on_running(env, &key, record, &address, ready);
+            }
+            NodeAnswer::Dead(DeadToken::NeverStarted { detail }) if !closing => {
+                self.on_refused(env, &key, record, &detail, false);
+            }
+            NodeAnswer::Full if !closing => self.on_refused(env, &key, record, "it is full", true),
+            NodeAnswer::Dead(DeadToken::Ended { reason, exit, detail }) if !closing => {
+                self.on_ended(env, &key, record, reason, exit, &detail);
+            }
+            NodeAnswer::Destroyed { exit } if closing => self.on_destroyed(env, &key, record, exit),
+            NodeAnswer::WrongBoot => {
+                let over = record.placement.as_ref();
+                if over.is_some_and(|at| env.nodes.is_over(&at.node, at.boot)) {
+                    self.on_boot_over(env, &key);
+                } else {
+                    // The registry here is older than the node's boot.
+                    env.refresh = true;
+                }
+            }
+            NodeAnswer::Fenced { .. } => {
+                env.note(Transition::Fenced, Some(self.number));
+                env.refresh = true;
+            }
+            NodeAnswer::OtherLive { token: other } if other < token => {
+                self.destroy_stray(env, &key, session, other);
+            }
+            NodeAnswer::OtherLive { .. }
+            | NodeAnswer::Running { .. }
+            | NodeAnswer::Dead(_)
+            | NodeAnswer::Full
+            | NodeAnswer::Destroyed { .. }
+            | NodeAnswer::Scanned { .. } => {}
+        }
+    }
+
+    /// An instance of an earlier attempt still stands in the way: end it, then ask again.
+    fn destroy_stray(&mut self, env: &mut Env, key: &DocKey, session: &SessionKey, token: Token) {
+        let Some(record) = self.replica.session(key) else {
+            return;
+        };
+        let Some(placement) = record.placement.clone() else {
+            return;
+        };
+        let Some(leading) = &mut self.leading else {
+            return;
+        };
+        let (pe, range, part, boot) = (leading.pe, self.range, self.number, placement.boot);
+        let what = CallWhat::Destroy { key: session.clone(), token };
+        let until_ms = env.now.mono_ms + env.config.timing.tombstone_ms;
+        let call = CallFor { part, node: placement.node, boot, what, until_ms };
+        let (slot, name) = (key.slot, session.clone());
+        env.ask_node(call, |call| {
+            let head = NodeCall { call, boot, pe, range };
+            ToNode::Destroy { head, key: name, slot, token, request: None }
+        });
+    }
+
+    /// It runs. When it answers, the waiting opens are answered: PENDING is committed, so any
+    /// later owner drives to this same instance; READY rides on the next batch.
+    pub fn on_running(
+        &mut self,
+        env: &mut Env,
+        key: &DocKey,
+        mut record: SessionRecord,
+        address: &str,
+        ready: bool,
+    ) {
+        let starting = matches!(record.state, SessionState::Pending | SessionState::Starting);
+        if !starting || (!ready && record.state == SessionState::Starting) {
+            return;
+        }
+        if let Some(placement) = &mut record.placement {
+            env.nodes.asked_done(&placement.node, placement.token);
+            placement.address = address.to_string();
+        }
+        record.version = env.next_stamp().max(record.version.next());
+        if !ready {
+            record.state = SessionState::Starting;
+            self.write_session(env, key, record, None);
+            return;
+        }
+        record.state = SessionState::Ready;
+        self.answer_opens(env, key, record);
+    }
+
+    fn answer_opens(&mut self, env: &mut Env, key: &DocKey, mut record: SessionRecord) {
+        let session = record.key.clone();
+        let Some(leading) = &mut self.leading else {
+            return;
+        };
+        let work = leading.work.remove(&session).unwrap_or_default();
+        let Some(placement) = record.placement.clone() else {
+            return;
+        };
+        let creator = record.requests.iter().find(|it| it.fate == RequestFate::Opening);
+        let creator = creator.map(|it| it.id.clone());
+        let fate = |outcome| RequestFate::Opened {
+            outcome,
+            life: record.life,
+            version: record.version,
+            placement: placement.clone(),
+        };
+        let (created, existed) = (fate(Outcome::Created), fate(Outcome::Existed));
+        if let Some(id) = &creator {
+            remember(&mut record, env, id, created);
+        }
+        let mut answers: Vec<(Origin, Outcome)> = Vec::new();
+        let mut others = Vec::new();
+        for origin in work.waiters {
+            let Some(asked) = self.leading.as_ref().and_then(|it| it.live.get(&origin)) else {
+                continue;
+            };
+            match &asked.op {
+                Op::Open(op) if Some(&op.request) == creator.as_ref() => {
+                    answers.push((origin, Outcome::Created));
+                }
+                Op::Open(op) => {
+                    if op.remember {
+                        remember(&mut record, env, &op.request, existed.clone());
+                    }
+                    answers.push((origin, Outcome::Existed));
+                }
+                Op::Close(_) | Op::Get(_) | Op::List(_) | Op::Pull(_) | Op::Report(_) => {
+                    others.push(origin);
+                }
+            }
+        }
+        let view = self.view_of(env, &record);
+        let at = self.write_session(env, key, record, creator);
+        for (origin, outcome) in answers {
+            let step = match outcome {
+                Outcome::Created => Transition::OpenCreated,
+                Outcome::Existed => Transition::OpenExisted,
+            };
+            env.note(step, Some(self.number));
+            let result = Ok(Answer::Opened { outcome, session: view.clone() });
+            match outcome {
+                Outcome::Created => self.reply(env, origin, result),
+                // Its request id is remembered by the READY entry only.
+                Outcome::Existed => self.promise(at, origin, result),
+            }
+        }
+        for origin in others {
+            self.run(env, origin);
+        }
+    }
+
+    /// The node refused for good: its token is dead and never ran. Another node may be tried.
+    fn on_refused(
+        &mut self,
+        env: &mut Env,
+        key: &DocKey,
+        record: SessionRecord,
+        detail: &str,
+        full: bool,
+    ) {
+        if !matches!(record.state, SessionState::Pending | SessionState::Starting) {
+            return;
+        }
+        let Some(placement) = record.placement.clone() else {
+            return;
+        };
+        env.nodes.asked_done(&placement.node, placement.token);
+        env.note(Transition::NodeRefused, Some(self.number));
+        let Some(leading) = &mut self.leading else {
+            return;
+        };
+        let work = leading.work.entry(record.key.clone()).or_default();
+        work.refused.push(placement.node.clone());
+        work.asked = 0;
+        let refused = work.refused.clone();
+        let limit = env.config.load_limit_permille;
+        let tired = !full && refused.len() >= REFUSALS_MAX;
+        let choice = env.nodes.choose(&record.spec.pool, &record.spec.class, limit, &refused);
+        match choice {
+            Ok(chosen) if !tired && record.state == SessionState::Pending => {
+                self.write_pending(env, key, record, chosen, None);
+            }
+            Ok(_) | Err(NoNode::UnknownClass | NoNode::NoRoom { .. }) => {
+                let mut failed = record;
+                failed.state = SessionState::Failed;
+                failed.reason = Some(Reason::Internal);
+                failed.detail = format!("node {} refused: {detail}", placement.node);
+                failed.version = env.next_stamp().max(failed.version.next());
+                env.note(Transition::OpenFailed, Some(self.number));
+                if full {
+                    // Nobody is to blame: the opens that wait begin anew when this is committed.
+                    failed.requests.retain(|it| it.fate != RequestFate::Opening);
+                }
+                self.write_session(env, key, failed, None);
+            }
+        }
+    }
+
+    /// The node says that it ended.
+    pub fn on_ended(
+        &mut self,
+        env: &mut Env,
+        key: &DocKey,
+        mut record: SessionRecord,
+        reason: Reason,
+        exit: Option<Exit>,
+        detail: &str,
+    ) {
+        let live = matches!(
+            record.state,
+            SessionState::Pending | SessionState::Starting | SessionState::Ready
+        );
+        if !live {
+            return;
+        }
+        if let Some(placement) = &record.placement {
+            env.nodes.asked_done(&placement.node, placement.token);
+        }
+        let never_ready = record.state != SessionState::Ready && reason == Reason::StartTimeout;
+        let ended = if never_ready { SessionState::Failed } else { SessionState::Closed };
+        record.state = ended;
+        record.reason = Some(reason);
+        record.exit = exit;
+        record.detail = detail.to_string();
+        record.version = env.next_stamp().max(record.version.next());
+        env.note(Transition::Ended, Some(self.number));
+        self.write_session(env, key, record, None);
+    }
+
+    fn on_destroyed(
+        &mut self,
+        env: &mut Env,
+        key: &DocKey,
+        mut record: SessionRecord,
+        exit: Option<Exit>,
+    ) {
+        if let Some(placement) = &record.placement {
+            env.nodes.asked_done(&placement.node, placement.token);
+        }
+        record.state = SessionState::Closed;
+        record.exit = exit;
+        record.version = env.next_stamp().max(record.version.next());
+        env.note(Transition::CloseFinished, Some(self.number));
+        self.write_session(env, key, record, None);
+    }
+
+    /// The registry says that the boot on which a session was placed is over.
+    pub fn on_boot_over(&mut self, env: &mut Env, key: &DocKey) {
+        if !self.leading.as_ref().is_some_and(|it| it.is_open()) {
+            return;
+        }
+        let Some(record) = self.replica.session(key).filter(|it| is_over(env, it)).cloned() else {
+            return;
+        };
+        env.note(Transition::SessionLost, Some(self.number));
+        let lost = lost(env, record);
+        self.write_session(env, key, lost, None);
+    }
+
+    /// Sessions whose node's boot is over, as they are to be written. Whoever takes over writes
+    /// them with its first entry, before anybody is answered.
+    pub fn write_off_lost(&self, env: &mut Env) -> Vec<Write> {
+        let over = self.replica.sessions().filter(|(_, record)| is_over(env, record));
+        let over: Vec<(DocKey, SessionRecord)> =
+            over.map(|(key, record)| (key.clone(), record.clone())).collect();
+        let write = |(key, record): (DocKey, SessionRecord)| {
+            env.note(Transition::SessionLost, Some(self.number));
+            let doc = Some(Arc::new(Doc::Session(lost(env, record))));
+            Write { key, doc }
+        };
+        over.into_iter().map(write).collect()
+    }
+
+    /// The registry changed: sessions of boots that are over are lost.
+    pub fn sweep_lost(&mut self, env: &mut Env) {
+        if !self.leading.as_ref().is_some_and(|it| it.is_open()) {
+            return;
+        }
+        let over = self.replica.sessions().filter(|(_, record)| is_over(env, record));
+        let keys: Vec<DocKey> = over.map(|(key, _)| key.clone()).collect();
+        for key in keys {
+            self.on_boot_over(env, &key);
+        }
+    }
+
+    /// A life ended and that is committed: everybody who waited for it goes on.
+    fn release(&mut self, env: &mut Env, session: &SessionKey) {
+        let Some(leading) = &mut self.leading else {
+            return;
+        };
+        let Some(work) = leading.work.remove(session) else {
+            return;
+        };
+        let key = Self::key_of(env, session);
+        let Some(record) = self.replica.session(&key).cloned() else {
+            return;
+        };
+        for origin in work.waiters {
+            let Some(asked) = self.leading.as_ref().and_then(|it| it.live.get(&origin)) else {
+                continue;
+            };
+            match &asked.op {
+                Op::Close(op) if op.life.is_none_or(|life| life == record.life) => {
+                    let session = self.view_of(env, &record);
+                    self.reply(env, origin, Ok(Answer::Closed { finished: true, session }));
+                }
+                Op::Open(op) => {
+                    let mine = record.request(&op.request);
+                    let mine = mine.is_some_and(|it| it.fate == RequestFate::Opening);
+                    let failed =
+                        !matches!(record.reason, Some(Reason::ClosedByClient | Reason::NodeLost));
+                    if mine && failed {
+                        let refusal = start_failed(&record);
+                        self.reply(env, origin, Err(refusal));
+                    } else {
+                        self.run(env, origin);
+                    }
+                }
+                Op::Close(_) | Op::Get(_) | Op::List(_) | Op::Pull(_) | Op::Report(_) => {
+                    self.run(env, origin);
+                }
+            }
+        }
+    }
+
+    /// A new owner takes up every id that is in progress.
+    pub fn redrive(&mut self, env: &mut Env) {
+        let in_progress = self.replica.sessions().filter(|(_, record)| {
+            use SessionState::{Closing, Pending, Starting};
+            matches!(record.state, Pending | Starting | Closing)
+        });
+        let sessions: Vec<SessionKey> = in_progress.map(|(_, record)| record.key.clone()).collect();
+        for session in sessions {
+            env.note(Transition::Redriven, Some(self.number));
+            if let Some(leading) = &mut self.leading {
+                leading.work.entry(session.clone()).or_default().redriven = true;
+            }
+            self.ask(env, &session);
+        }
+    }
+
+    /// Asks again what nodes left unanswered.
+    pub fn tick_work(&mut self, env: &mut Env) {
+        let now = env.now.mono_ms;
+        let Some(leading) = self.leading.as_ref().filter(|it| it.is_open()) else {
+            return;
+        };
+        let due = leading.work.iter().filter(|(_, work)| now >= work.ask_ms);
+        let due: Vec<SessionKey> = due.map(|(session, _)| session.clone()).collect();
+        for session in due {
+            let key = Self::key_of(env, &session);
+            match self.replica.session(&key).map(|record| record.state) {
+                Some(SessionState::Ready) | None => self.rerun_waiters(env, &session),
+                Some(state) if state.is_ended() => {
+                    if !self.replica.latest.contains_key(&key) {
+                        self.release(env, &session);
+                    }
+                }
+                Some(_) => self.ask(env, &session),
+            }
+        }
+    }
+
+    fn rerun_waiters(&mut self, env: &mut Env, session: &SessionKey) {
+        let Some(leading) = &mut self.leading else {
+            return;
+        };
+        let work = leading.work.remove(session).unwrap_or_default();
+        for origin in work.waiters {
+            self.run(env, origin);
+        }
+    }
+
+    /// The connection to a node is new: what was asked before may be lost.
+    pub fn on_node_connected(&mut self, env: &Env, node: &NodeId) {
+        let now = env.now.mono_ms;
+        let Some(leading) = &mut self.leading else {
+            return;
+        };
+        for (session, work) in &mut leading.work {
+            let key = Self::key_of(env, session);
+            let at = self.replica.session(&key).and_then(|it| it.placement.as_ref());
+            if at.is_some_and(|at| at.node == *node) {
+                work.ask_ms = work.ask_ms.min(now);
+            }
+        }
+    }
+}
+
+/// Whether a session has not ended and the boot that it was placed on is over.
+fn is_over(env: &Env, record: &SessionRecord) -> bool {
+    let at = record.placement.as_ref();
+    !record.state.is_ended() && at.is_some_and(|at| env.nodes.is_over(&at.node, at.boot))
+}
+
+/// The record of a session whose node's boot is over.
+fn lost(env: &mut Env, mut record: SessionRecord) -> SessionRecord {
+    let closing = record.state == SessionState::Closing;
+    record.state = if closing { SessionState::Closed } else { SessionState::Lost };
+    record.reason = Some(Reason::NodeLost);
+    let node = record.placement.as_ref().map(|it| it.node.to_string()).unwrap_or_default();
+    record.detail = format!("node {node} was lost or booted anew");
+    record.version = env.next_stamp().max(record.version.next());
+    record
+}
+
+fn start_failed(record: &SessionRecord) -> Refusal {
+    let exit = record.exit.as_ref().map(|exit| format!(" ({exit})")).unwrap_or_default();
+    let reason = record.reason.map(|it| it.as_str()).unwrap_or_default();
+    let text = format!("session {} did not start: {reason}{exit} {}", record.key, record.detail);
+    Refusal::new(RefusalKind::StartFailed, Retry::Never, text.trim_end())
+}

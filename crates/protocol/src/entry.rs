@@ -1,0 +1,226 @@
+//! The entry manager's side of a request: find the owner, ask, ask again, until the deadline.
+
+use crate::env::Env;
+use crate::io::{Effect, Transition};
+use crate::message::Message;
+use rota_model::{ManagerNumber, MemberId, Op, OpResult, Refusal, RefusalKind, Retry, SlotId};
+use rota_ring::slot_of_session;
+use std::collections::BTreeMap;
+
+/// Where a request came from: this manager's own clients, or a peer on behalf of its own.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) enum Origin {
+    Here { rid: u64 },
+    Peer { from: MemberId, rid: u64 },
+}
+
+/// A request at the owner.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Asked {
+    pub op: Op,
+    pub deadline_ms: u64,
+    pub arrived_ms: u64,
+}
+
+/// Most client requests that wait at one manager; more are told to come back. Each holds a few
+/// hundred bytes.
+const REQUESTS_MAX: usize = 50_000;
+
+/// How long an owner may take before it is asked again. An owner that waits (for a node to start,
+/// say) ignores the repetition.
+const SILENCE_MS: u64 = 500;
+
+/// The owner is told to answer this much before the caller's deadline, so that its own account of
+/// what is unfinished arrives in time.
+const MARGIN_MS: u64 = 50;
+
+/// A request of one of this manager's clients.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct Waiting {
+    call: u64,
+    op: Op,
+    slot: SlotId,
+    deadline_ms: u64,
+    again_ms: u64,
+    tries: u32,
+    asked: Option<ManagerNumber>,
+    /// What the owner said last, if it was worth telling.
+    last_refusal: Option<Refusal>,
+}
+
+/// All requests of this manager's clients.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub(crate) struct Entrance {
+    waiting: BTreeMap<u64, Waiting>,
+}
+
+/// A request that this manager must carry out itself.
+pub(crate) struct ForHere {
+    pub part: ManagerNumber,
+    pub origin: Origin,
+    pub op: Op,
+    pub deadline_ms: u64,
+}
+
+/// The slot that a request is about.
+pub(crate) fn slot_of(op: &Op, m: u32) -> SlotId {
+    match op {
+        Op::Open(open) => slot_of_session(&open.key, m),
+        Op::Close(close) => slot_of_session(&close.key, m),
+        Op::Get(get) => slot_of_session(&get.key, m),
+        Op::Report(report) => slot_of_session(&report.key, m),
+        Op::List(list) => SlotId(list.from.slot.0.min(m.saturating_sub(1))),
+        Op::Pull(pull) => SlotId(pull.slot.0.min(m.saturating_sub(1))),
+    }
+}
+
+impl Entrance {
+    pub fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// A client's request arrives.
+    pub fn on_client(
+        &mut self,
+        env: &mut Env,
+        call: u64,
+        deadline_ms: u64,
+        op: Op,
+    ) -> Option<ForHere> {
+        if self.waiting.len() >= REQUESTS_MAX {
+            let text = format!("{REQUESTS_MAX} requests wait at this manager already");
+            let retry = Retry::AfterMs(env.config.timing.retry_ms);
+            let result = Err(Refusal::new(RefusalKind::Overloaded, retry, text));
+            env.effects.push(Effect::Reply { call, result });
+            return None;
+        }
+        let rid = env.next_id();
+        let waiting = Waiting {
+            call,
+            op,
+            slot: SlotId(0),
+            deadline_ms,
+            again_ms: 0,
+            tries: 0,
+            asked: None,
+            last_refusal: None,
+        };
+        self.waiting.insert(rid, waiting);
+        self.ask(env, rid)
+    }
+
+    /// Asks the owner by the current View.
+    fn ask(&mut self, env: &mut Env, rid: u64) -> Option<ForHere> {
+        let now = env.now.mono_ms;
+        let waiting = self.waiting.get_mut(&rid)?;
+        waiting.again_ms = now + SILENCE_MS;
+        let view = env.view.clone()?;
+        waiting.slot = slot_of(&waiting.op, view.m);
+        let (part, entry) = view.part_of(waiting.slot);
+        let owner = entry.owner;
+        if waiting.tries > 0 {
+            env.note(Transition::ForwardRetried, Some(part));
+        } else if owner != env.me.number {
+            env.note(Transition::Forwarded, Some(part));
+        }
+        waiting.tries += 1;
+        waiting.asked = Some(owner);
+        let left_ms = waiting.deadline_ms.saturating_sub(now);
+        let deadline_ms = left_ms.saturating_sub(MARGIN_MS).max(left_ms / 2);
+        let op = waiting.op.clone();
+        if owner == env.me.number {
+            let origin = Origin::Here { rid };
+            return Some(ForHere { part, origin, op, deadline_ms });
+        }
+        env.send(owner, Message::Request { rid, deadline_ms, op: Box::new(op) });
+        None
+    }
+
+    /// The owner answered.
+    pub fn on_answer(&mut self, env: &mut Env, rid: u64, result: OpResult) {
+        let Some(waiting) = self.waiting.get_mut(&rid) else {
+            return;
+        };
+        let now = env.now.mono_ms;
+        if let Err(refusal) = &result {
+            let pause = match refusal.kind {
+                RefusalKind::NotOwner => {
+                    env.refresh = true;
+                    Some(env.config.timing.resend_ms / 4)
+                }
+                RefusalKind::NotServing | RefusalKind::Closing | RefusalKind::Recovering => {
+                    Some(env.config.timing.resend_ms)
+                }
+                RefusalKind::InvalidArgument
+                | RefusalKind::UnknownClass
+                | RefusalKind::NotFound
+                | RefusalKind::LifeMismatch
+                | RefusalKind::RequestIdReused
+                | RefusalKind::InProgress
+                | RefusalKind::Provisioning
+                | RefusalKind::NoCapacity
+                | RefusalKind::StartFailed
+                | RefusalKind::Overloaded
+                | RefusalKind::DeadlineExceeded
+                | RefusalKind::ConfigStoreAway
+                | RefusalKind::UnknownNode
+                | RefusalKind::Internal => None,
+            };
+            if let Some(pause) = pause
+                && now + pause < waiting.deadline_ms
+            {
+                waiting.again_ms = now + pause;
+                waiting.last_refusal = Some(refusal.clone());
+                return;
+            }
+        }
+        let call = waiting.call;
+        self.waiting.remove(&rid);
+        env.effects.push(Effect::Reply { call, result });
+    }
+
+    /// A new View: ask at once where the owner changed.
+    pub fn on_view(&mut self, env: &mut Env) -> Vec<ForHere> {
+        let Some(view) = env.view.clone() else {
+            return Vec::new();
+        };
+        let moved = self.waiting.iter().filter(|(_, waiting)| {
+            let owner = view.owner_of(slot_of(&waiting.op, view.m));
+            waiting.asked != Some(owner) || waiting.last_refusal.is_some()
+        });
+        let moved: Vec<u64> = moved.map(|(rid, _)| *rid).collect();
+        moved.into_iter().filter_map(|rid| self.ask(env, rid)).collect()
+    }
+
+    /// Repeats what stays unanswered; gives up what is too late.
+    pub fn on_tick(&mut self, env: &mut Env) -> Vec<ForHere> {
+        let now = env.now.mono_ms;
+        let due = self.waiting.iter().filter(|(_, it)| now >= it.deadline_ms || now >= it.again_ms);
+        let due: Vec<u64> = due.map(|(rid, _)| *rid).collect();
+        let mut here = Vec::new();
+        for rid in due {
+            if self.waiting.get(&rid).is_some_and(|it| now >= it.deadline_ms) {
+                let Some(waiting) = self.waiting.remove(&rid) else {
+                    continue;
+                };
+                let (call, refusal) = too_late(env, waiting);
+                env.effects.push(Effect::Reply { call, result: Err(refusal) });
+            } else {
+                here.extend(self.ask(env, rid));
+            }
+        }
+        here
+    }
+}
+
+fn too_late(env: &Env, waiting: Waiting) -> (u64, Refusal) {
+    let retry = Retry::AfterMs(env.config.timing.retry_ms);
+    let refusal = waiting.last_refusal.unwrap_or_else(|| {
+        let text = match waiting.asked {
+            Some(owner) => format!("manager {owner} did not answer before the deadline"),
+            None => "this manager has no View of the ring yet".to_string(),
+        };
+        Refusal::unknown_outcome(RefusalKind::DeadlineExceeded, retry, text)
+    });
+    (waiting.call, refusal)
+}

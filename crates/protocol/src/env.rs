@@ -1,0 +1,223 @@
+//! What every partition of a manager shares: who it is, the View, the nodes, and what is to be done.
+
+use crate::entry::Origin;
+use crate::io::{DiskWrite, Effect, Note, Transition};
+use crate::message::{Doc, DocKey, Entry, Envelope, Message};
+use crate::nodes::Nodes;
+use crate::{Identity, ManagerConfig, PartMeta};
+use rota_model::node_msg::ToNode;
+use rota_model::{
+    BootId, Epoch, ManagerNumber, MemberId, NodeId, Now, OpResult, SessionKey, Stamp, Token,
+};
+use rota_ring::View;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// What a call to a node was for.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct CallFor {
+    /// The partition that asked.
+    pub part: ManagerNumber,
+    /// The node that was asked, and its boot.
+    pub node: NodeId,
+    /// That boot.
+    pub boot: BootId,
+    /// What for.
+    pub what: CallWhat,
+    /// Forgotten after this time.
+    pub until_ms: u64,
+}
+
+/// What a call to a node asked.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum CallWhat {
+    Create { key: SessionKey, token: Token },
+    Destroy { key: SessionKey, token: Token },
+    Scan,
+}
+
+/// Most calls to nodes that are remembered. Each open makes one; the bound only guards memory when
+/// nodes never answer, since forgotten calls are made again.
+const CALLS_MAX: usize = 65_536;
+
+/// A peer that should be taken out, and since when.
+pub(crate) type Suspects = BTreeMap<MemberId, u64>;
+
+pub(crate) struct Env {
+    pub config: ManagerConfig,
+    /// This run; incarnation 0 before the number was claimed.
+    pub me: MemberId,
+    pub now: Now,
+    pub view: Option<Arc<View>>,
+    pub nodes: Nodes,
+    /// Highest stamp seen in any record; new versions are above it.
+    pub high_water: Stamp,
+    pub effects: Vec<Effect>,
+    /// Writes of the batch that the next flush persists as `lsn`.
+    pub writes: Vec<DiskWrite>,
+    pub lsn: u64,
+    pub calls: BTreeMap<u64, CallFor>,
+    /// Answers to this manager's own forwarded requests.
+    pub answers: Vec<(u64, OpResult)>,
+    /// Somebody saw a newer View: read the config store.
+    pub refresh: bool,
+    pub suspects: Suspects,
+    /// Partitions that wait for a consistent read of the config store.
+    pub reads_wanted: Vec<ManagerNumber>,
+    /// Pools that need nodes: told to a pool owner that is this manager.
+    pub wanted: Vec<(rota_model::PoolName, u32)>,
+    ids: u64,
+    rng: u64,
+}
+
+impl Env {
+    pub fn new(config: ManagerConfig, seed: u64, now: Now) -> Self {
+        let me = MemberId { number: config.number, incarnation: rota_model::Incarnation(0) };
+        Self {
+            config,
+            me,
+            now,
+            view: None,
+            nodes: Nodes::default(),
+            high_water: Stamp::MIN,
+            effects: Vec::new(),
+            writes: Vec::new(),
+            lsn: 1,
+            calls: BTreeMap::new(),
+            answers: Vec::new(),
+            refresh: false,
+            suspects: BTreeMap::new(),
+            reads_wanted: Vec::new(),
+            wanted: Vec::new(),
+            // Ids of different runs differ, so that an answer to an earlier run matches nothing.
+            ids: (seed >> 16) << 20,
+            rng: seed | 1,
+        }
+    }
+
+    pub fn view(&self) -> &View {
+        self.view.as_deref().expect("partitions exist only under a View")
+    }
+
+    pub fn epoch(&self) -> Epoch {
+        self.view.as_ref().map_or(Epoch(0), |it| it.epoch)
+    }
+
+    /// A number that this run gives out once.
+    pub fn next_id(&mut self) -> u64 {
+        self.ids += 1;
+        self.ids
+    }
+
+    /// A random number from the seed (splitmix64): for nonces and jitter only.
+    pub fn random(&mut self) -> u64 {
+        self.rng = self.rng.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.rng;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    /// A version above everything seen, and not before now.
+    pub fn next_stamp(&mut self) -> Stamp {
+        let stamp = Stamp::from_epoch_ms(self.now.wall_ms).max(self.high_water.next());
+        self.high_water = stamp;
+        stamp
+    }
+
+    /// Takes note of the versions in an entry, so that later ones are above them.
+    pub fn saw(&mut self, entry: &Entry) {
+        for write in entry.writes.iter() {
+            if let Some(doc) = &write.doc {
+                self.saw_doc(doc);
+            }
+        }
+    }
+
+    pub fn saw_doc(&mut self, doc: &Doc) {
+        if let Doc::Session(record) = doc {
+            self.high_water = self.high_water.max(record.version);
+        }
+    }
+
+    pub fn persist_doc(&mut self, key: DocKey, doc: Option<Arc<Doc>>) {
+        self.writes.push(DiskWrite::Doc { key, doc });
+    }
+
+    /// Persists a partition's meta data; gives the batch that carries it.
+    pub fn persist_part(&mut self, part: ManagerNumber, meta: PartMeta) -> u64 {
+        // Only the newest meta data of a batch matters, and it must come after the documents.
+        self.writes.retain(|it| !matches!(it, DiskWrite::Part { part: of, .. } if *of == part));
+        self.writes.push(DiskWrite::Part { part, meta });
+        self.lsn
+    }
+
+    pub fn persist_identity(&mut self, identity: Identity) -> u64 {
+        self.writes.push(DiskWrite::Identity(identity));
+        self.lsn
+    }
+
+    /// Sends to the current run of a manager.
+    pub fn send(&mut self, to: ManagerNumber, message: Message) {
+        let Some(view) = &self.view else { return };
+        let (Some(to), Some(entry)) = (view.member(to), view.managers.get(&to)) else {
+            return;
+        };
+        if entry.grpc.is_empty() {
+            return;
+        }
+        let envelope = Envelope { from: self.me, to, epoch: view.epoch, message };
+        self.effects.push(Effect::Send { address: entry.grpc.clone(), envelope });
+    }
+
+    /// Asks a node; `None` when it is not registered under that boot.
+    pub fn ask_node(&mut self, call: CallFor, message: impl FnOnce(u64) -> ToNode) -> Option<u64> {
+        let reg = self.nodes.reg.get(&call.node)?;
+        if reg.boot != call.boot || reg.state.is_gone() {
+            return None;
+        }
+        let (node, address) = (reg.node.clone(), reg.address.clone());
+        let id = self.next_id();
+        if self.calls.len() >= CALLS_MAX {
+            self.calls.pop_first();
+        }
+        self.calls.insert(id, call);
+        self.effects.push(Effect::ToNode { node, address, message: message(id) });
+        Some(id)
+    }
+
+    /// Answers a request, wherever it came from.
+    pub fn answer(&mut self, origin: Origin, result: OpResult) {
+        match origin {
+            Origin::Here { rid } => self.answers.push((rid, result)),
+            Origin::Peer { from, rid } => {
+                let current = self.view.as_ref().and_then(|view| view.member(from.number));
+                if current == Some(from) {
+                    self.send(from.number, Message::Answer { rid, result: Box::new(result) });
+                }
+            }
+        }
+    }
+
+    pub fn note(&mut self, transition: Transition, part: Option<ManagerNumber>) {
+        self.note_text(transition, part, String::new());
+    }
+
+    pub fn note_text(
+        &mut self,
+        transition: Transition,
+        part: Option<ManagerNumber>,
+        text: impl Into<String>,
+    ) {
+        let text = text.into();
+        self.effects.push(Effect::Note(Note { transition, part, text }));
+    }
+
+    pub fn suspect(&mut self, member: MemberId) {
+        let now = self.now.mono_ms;
+        if member.number != self.me.number && !self.suspects.contains_key(&member) {
+            self.suspects.insert(member, now);
+            self.note_text(Transition::Suspected, None, format!("manager {member}"));
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! The judge of a node: the owner of the node's slot. It answers renewals only after a confirm
+//! round begun after they arrived, counts the full time from its own beginning, and declares LOST
+//! by a compare-and-set that fails when the View has changed.
+
+use crate::env::Env;
+use crate::partition::Partition;
+use rota_model::node_msg::{Renew, Renewed};
+use rota_model::{BootId, ManagerNumber, NodeId, NodeState};
+use rota_ring::{Change, NodeChange, slot_of_node};
+
+/// A node under judgement.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Judged {
+    pub boot: BootId,
+    pub heard_ms: u64,
+}
+
+/// A renewal that waits for a confirm round.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Renewal {
+    pub call: u64,
+    pub renew: Renew,
+}
+
+/// Managers that a node should talk to.
+pub(crate) fn addresses(env: &Env) -> Vec<(ManagerNumber, String)> {
+    let managers = env.view.iter().flat_map(|view| view.managers.iter());
+    let up = managers.filter(|(_, entry)| entry.is_up() && !entry.grpc.is_empty());
+    up.map(|(number, entry)| (*number, entry.grpc.clone())).collect()
+}
+
+impl Partition {
+    /// Counts from now for every node of this partition.
+    pub fn start_judging(&mut self, env: &Env) {
+        if let Some(leading) = &mut self.leading {
+            leading.judged.clear();
+        }
+        self.judge_new(env);
+    }
+
+    fn judge_new(&mut self, env: &Env) {
+        let now = env.now.mono_ms;
+        let m = env.view().m;
+        let range = self.range;
+        let Some(leading) = &mut self.leading else {
+            return;
+        };
+        for reg in env.nodes.reg.values() {
+            if !range.contains(slot_of_node(&reg.node, m)) || reg.state.is_gone() {
+                leading.judged.remove(&reg.node);
+                continue;
+            }
+            let fresh = Judged { boot: reg.boot, heard_ms: now };
+            let judged = leading.judged.entry(reg.node.clone()).or_insert_with(|| fresh.clone());
+            if judged.boot != reg.boot {
+                *judged = fresh;
+            }
+        }
+    }
+
+    /// A renewal arrives at the judge.
+    pub fn on_renew(&mut self, env: &mut Env, renewal: Renewal) {
+        match &mut self.leading {
+            Some(leading) => leading.reads.renewals_next.push(renewal),
+            None => answer(env, renewal.call, Renewed::NotServing),
+        }
+    }
+
+    /// Nobody else judged this node when the renewal arrived.
+    pub fn on_renewal_confirmed(&mut self, env: &mut Env, renewal: Renewal) {
+        let Renewal { call, renew } = renewal;
+        let now = env.now.mono_ms;
+        let Some(leading) = &mut self.leading else {
+            return;
+        };
+        match env.nodes.reg.get(&renew.node) {
+            Some(reg) if reg.boot == renew.boot && reg.state.is_gone() => {
+                answer(env, call, Renewed::Lost);
+            }
+            Some(reg) if reg.boot == renew.boot => {
+                let heard = Judged { boot: renew.boot, heard_ms: now };
+                leading.judged.insert(renew.node, heard);
+                let (epoch, managers) = (env.epoch(), addresses(env));
+                answer(env, call, Renewed::Granted { epoch, managers });
+            }
+            Some(_) | None => {
+                // Either that boot is over, or the registry here is older than it.
+                env.refresh = true;
+                answer(env, call, Renewed::NotServing);
+            }
+        }
+    }
+
+    /// Gives the verdict that is due, if any.
+    pub fn verdict(&mut self, env: &Env) -> Option<Change> {
+        self.judge_new(env);
+        let leading = self.leading.as_ref()?;
+        let silent = leading.judged.iter().find(|(_, judged)| {
+            env.now.mono_ms >= judged.heard_ms + env.config.timing.node_lost_ms
+        });
+        let (node, _) = silent?;
+        let mut to = env.nodes.reg.get(node)?.clone();
+        let expect_revision = to.revision;
+        to.revision += 1;
+        to.state = NodeState::Lost;
+        Some(Change {
+            expect_epoch: Some(env.epoch()),
+            view: None,
+            node: Some(NodeChange { expect_revision, to }),
+        })
+    }
+}
+
+fn answer(env: &mut Env, call: u64, result: Renewed) {
+    env.effects.push(crate::io::Effect::ReplyRenew { call, result });
+}
+
+/// Whose renewals another manager judges.
+pub(crate) fn not_judge(env: &mut Env, call: u64, node: &NodeId) {
+    let Some(view) = env.view.clone() else {
+        return answer(env, call, Renewed::NotServing);
+    };
+    let judge = view.owner_of(slot_of_node(node, view.m));
+    let (epoch, managers) = (view.epoch, addresses(env));
+    answer(env, call, Renewed::NotJudge { judge, epoch, managers });
+}

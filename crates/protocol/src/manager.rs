@@ -1,0 +1,440 @@
+//! A manager: its partitions, its clients' requests, and its place in the View.
+
+use crate::claim::Standing;
+use crate::council::Purpose;
+use crate::entry::{Entrance, ForHere, Origin};
+use crate::env::{CallWhat, Env};
+use crate::io::{Disk, Effect, Identity, Input};
+use crate::judge::Renewal;
+use crate::leading::Phase;
+use crate::message::{Envelope, Message};
+use crate::partition::Partition;
+use crate::stats::{PartStats, Stats};
+use crate::upkeep;
+use crate::{ManagerConfig, Transition};
+use rota_model::node_msg::{FromNode, NodeLoad, Renew};
+use rota_model::{Epoch, Incarnation, ManagerNumber, MemberId, Nonce, Now, SessionState};
+use rota_ring::{ClaimRefused, slot_of_node};
+use std::collections::BTreeMap;
+
+/// Between ticks while something waits, and while nothing does.
+const TICK_BUSY_MS: u64 = 20;
+const TICK_IDLE_MS: u64 = 100;
+
+/// A manager's decisions: the state of one manager process.
+pub struct Manager {
+    pub(crate) env: Env,
+    pub(crate) parts: BTreeMap<ManagerNumber, Partition>,
+    pub(crate) entrance: Entrance,
+    pub(crate) standing: Standing,
+    pub(crate) identity: Identity,
+    /// What this run means to take, or has asked for.
+    pub(crate) claiming: Option<(Incarnation, Nonce)>,
+    /// Compare-and-sets that are under way.
+    pub(crate) asked: BTreeMap<u64, Purpose>,
+    /// Consistent reads that are under way, and the partitions that wait for them.
+    reads: BTreeMap<u64, Vec<(ManagerNumber, Epoch)>>,
+    /// Index of the newest state of the config store that was adopted.
+    pub(crate) index: u64,
+    /// When each peer was heard last, and which run of it.
+    pub(crate) heard: BTreeMap<ManagerNumber, (MemberId, u64)>,
+    /// How often each peer was taken out, and when last.
+    pub(crate) accused: BTreeMap<ManagerNumber, (u32, u64)>,
+    pub(crate) ticked_ms: u64,
+    pub(crate) beat_ms: u64,
+    next_tick_ms: u64,
+}
+
+impl Manager {
+    /// A manager at its start, with what its disk holds. `seed` feeds nonces and jitter and must
+    /// differ from run to run.
+    pub fn new(config: ManagerConfig, disk: Disk, seed: u64, now: Now) -> Self {
+        let mut env = Env::new(config, seed, now);
+        let parts = upkeep::parts_of(&mut env, &disk);
+        Self {
+            env,
+            parts,
+            entrance: Entrance::default(),
+            standing: Standing::outside(),
+            identity: disk.identity,
+            claiming: None,
+            asked: BTreeMap::new(),
+            reads: BTreeMap::new(),
+            index: 0,
+            heard: BTreeMap::new(),
+            accused: BTreeMap::new(),
+            ticked_ms: now.mono_ms,
+            beat_ms: 0,
+            next_tick_ms: now.mono_ms,
+        }
+    }
+
+    /// Takes one input.
+    pub fn handle(&mut self, now: Now, input: Input) {
+        self.env.now = now;
+        match input {
+            Input::Client { call, deadline_mono_ms, op } => {
+                let here = self.entrance.on_client(&mut self.env, call, deadline_mono_ms, op);
+                if let Some(here) = here {
+                    self.carry_out(here);
+                }
+            }
+            Input::Peer(envelope) => self.on_peer(envelope),
+            Input::Node(answer) => self.on_node(answer),
+            Input::NodeRegister { call, register } => self.register(call, register, 0),
+            Input::NodeRenew { call, renew } => self.on_renew(call, renew),
+            Input::Persisted { lsn } => {
+                self.on_intent_persisted(lsn);
+                for part in self.parts.values_mut() {
+                    part.on_persisted(&mut self.env, lsn);
+                }
+            }
+            Input::Config(state) => self.adopt(&state),
+            Input::ConfigRead { read, state } => self.on_config_read(read, state),
+            Input::CasDone { cas, outcome } => self.on_cas_done(cas, outcome),
+            Input::PeerRefused { number } => self.on_peer_refused(number),
+            Input::NodeConnected { node } => {
+                for part in self.parts.values_mut() {
+                    part.on_node_connected(&self.env, &node);
+                }
+            }
+            Input::Provisioned { order, failure } => {
+                if let Some(why) = failure {
+                    let text = format!("order {order} of new nodes failed: {why}");
+                    self.env.note_text(Transition::NodesOrdered, None, text);
+                }
+            }
+            Input::Tick => self.on_tick(),
+        }
+        self.settle();
+    }
+
+    /// Carries on what one part of this manager asked of another.
+    fn settle(&mut self) {
+        while let Some((rid, result)) = self.env.answers.pop() {
+            self.entrance.on_answer(&mut self.env, rid, result);
+        }
+        while let Some((pool, waiting)) = self.env.wanted.pop() {
+            self.on_node_wanted(&pool, waiting);
+        }
+        self.drive_view();
+    }
+
+    fn on_node_wanted(&mut self, pool: &rota_model::PoolName, waiting: u32) {
+        let Some(view) = self.env.view.clone() else {
+            return;
+        };
+        let number = view.home(rota_ring::slot_of_pool(pool, view.m));
+        if let Some(part) = self.parts.get_mut(&number) {
+            part.on_node_wanted(&mut self.env, pool, waiting);
+        }
+    }
+
+    pub(crate) fn carry_out(&mut self, here: ForHere) {
+        let ForHere { part, origin, op, deadline_ms } = here;
+        if let Some(part) = self.parts.get_mut(&part) {
+            part.on_request(&mut self.env, origin, op, deadline_ms);
+        }
+    }
+
+    fn on_peer(&mut self, envelope: Envelope) {
+        let Envelope { from, to, epoch, message } = envelope;
+        if epoch > self.env.epoch() {
+            self.env.refresh = true;
+        }
+        if to != self.env.me || self.standing != Standing::Inside {
+            return;
+        }
+        if self.env.view.as_ref().and_then(|view| view.member(from.number)) != Some(from) {
+            return;
+        }
+        self.heard.insert(from.number, (from, self.env.now.mono_ms));
+        self.env.suspects.remove(&from);
+        self.on_message(from, message);
+    }
+
+    fn on_message(&mut self, from: MemberId, message: Message) {
+        match message {
+            Message::Request { rid, deadline_ms, op } => {
+                let Some(view) = self.env.view.clone() else { return };
+                let number = view.home(crate::entry::slot_of(&op, view.m));
+                let Some(part) = self.parts.get_mut(&number) else { return };
+                part.on_request(&mut self.env, Origin::Peer { from, rid }, *op, deadline_ms);
+            }
+            Message::Answer { rid, result } => self.env.answers.push((rid, *result)),
+            Message::Confirm { round, parts } => self.on_confirm(from, round, parts),
+            Message::Confirmed { round, parts } => self.on_confirmed(from, round, &parts),
+            Message::Heartbeat { committed } => self.on_heartbeat(from, &committed),
+            Message::NodeWanted { pool, waiting } => self.env.wanted.push((pool, waiting)),
+            Message::Prepare { part, .. }
+            | Message::Ack { part, .. }
+            | Message::Missing { part, .. }
+            | Message::SyncAsk { part, .. }
+            | Message::SyncReport { part, .. }
+            | Message::SyncData { part, .. }
+            | Message::SnapshotChunk { part, .. }
+            | Message::SnapshotAck { part, .. } => {
+                if let Some(part) = self.parts.get_mut(&part) {
+                    part.on_message(&mut self.env, from, message);
+                }
+            }
+        }
+    }
+
+    fn on_heartbeat(&mut self, from: MemberId, committed: &[(ManagerNumber, rota_model::LogPos)]) {
+        for (number, at) in committed {
+            let owner = self.env.view().parts.get(number).map(|part| part.owner);
+            if let Some(part) = self.parts.get_mut(number).filter(|_| owner == Some(from.number)) {
+                part.commit_here(*at);
+            }
+        }
+    }
+
+    fn on_confirm(&mut self, from: MemberId, round: u64, asked: Vec<(ManagerNumber, Epoch)>) {
+        let view = self.env.view.clone();
+        let holds = |(number, pe): &(ManagerNumber, Epoch)| {
+            let known = self.parts.get(number).map(|it| it.replica.pe);
+            let entry = view.as_ref().and_then(|view| view.parts.get(number));
+            known == Some(*pe) && entry.is_some_and(|it| it.pe == *pe && it.owner == from.number)
+        };
+        let held: Vec<(ManagerNumber, Epoch)> = asked.iter().copied().filter(holds).collect();
+        if asked
+            .iter()
+            .any(|(number, pe)| self.parts.get(number).is_some_and(|part| part.replica.pe < *pe))
+        {
+            self.env.refresh = true;
+        }
+        self.env.send(from.number, Message::Confirmed { round, parts: held });
+    }
+
+    fn on_confirmed(&mut self, from: MemberId, round: u64, held: &[(ManagerNumber, Epoch)]) {
+        for (number, pe) in held {
+            let Some(part) = self.parts.get_mut(number) else {
+                continue;
+            };
+            let copy = part.leading.as_ref().filter(|it| it.pe == *pe);
+            let member = copy.and_then(|it| it.copies.get(&from.number)).map(|it| it.member);
+            if member == Some(from) {
+                part.on_confirmed(&mut self.env, from.number, round);
+            }
+        }
+    }
+
+    fn on_node(&mut self, answer: FromNode) {
+        let FromNode { call, node, boot, load, answer } = answer;
+        if self.env.nodes.reg.get(&node).is_some_and(|reg| reg.boot == boot) {
+            self.env.nodes.on_load(&node, boot, load);
+        }
+        let Some(asked) = self.env.calls.remove(&call) else {
+            return;
+        };
+        if asked.node != node {
+            return;
+        }
+        let Some(part) = self.parts.get_mut(&asked.part) else {
+            return;
+        };
+        match asked.what {
+            CallWhat::Create { key, token } | CallWhat::Destroy { key, token } => {
+                part.on_node_answer(&mut self.env, &key, token, answer);
+            }
+            CallWhat::Scan => part.on_scanned(&mut self.env, &node, asked.boot, answer),
+        }
+    }
+
+    fn on_renew(&mut self, call: u64, renew: Renew) {
+        let Renew { node, boot, load, .. } = &renew;
+        if self.env.nodes.reg.get(node).is_some_and(|reg| reg.boot == *boot) {
+            self.env.nodes.on_load(node, *boot, *load);
+        }
+        let view = self.env.view.clone().filter(|_| self.standing == Standing::Inside);
+        let part = view.map(|view| view.part_of(slot_of_node(node, view.m)).0);
+        let part = part.and_then(|number| self.parts.get_mut(&number));
+        match part.filter(|part| part.leading.is_some()) {
+            Some(part) => part.on_renew(&mut self.env, Renewal { call, renew }),
+            None => crate::judge::not_judge(&mut self.env, call, &renew.node),
+        }
+    }
+
+    fn on_config_read(&mut self, read: u64, state: Option<rota_ring::ConfigState>) {
+        let waiting = self.reads.remove(&read).unwrap_or_default();
+        if let Some(state) = &state {
+            self.adopt(state);
+        }
+        for (number, pe) in waiting {
+            let Some(part) = self.parts.get_mut(&number) else {
+                continue;
+            };
+            if part.leading.as_ref().is_some_and(|it| it.pe == pe) {
+                part.on_config_read(&mut self.env, state.is_some());
+            }
+        }
+        let Standing::Outside { read: mine, .. } = &mut self.standing else {
+            return;
+        };
+        if *mine == Some(read) {
+            *mine = None;
+            let view = state.and_then(|it| it.view);
+            match view.filter(|view| view.check().is_ok()) {
+                Some(view) => {
+                    self.claim_in(&view);
+                    if self.standing == Standing::Inside {
+                        self.adopt_parts(&view);
+                    }
+                }
+                None => {
+                    let again_ms = self.env.now.mono_ms + self.env.config.timing.retry_ms;
+                    self.standing = Standing::Outside { read: Some(read), again_ms };
+                }
+            }
+        }
+    }
+
+    fn on_tick(&mut self) {
+        let now = self.env.now.mono_ms;
+        if now < self.next_tick_ms {
+            return;
+        }
+        self.drive_claim();
+        for here in self.entrance.on_tick(&mut self.env) {
+            self.carry_out(here);
+        }
+        self.env.nodes.on_tick(now);
+        self.env.calls.retain(|_, call| call.until_ms > now);
+        self.tick_peers();
+        for part in self.parts.values_mut() {
+            part.tick(&mut self.env);
+        }
+        let again: Vec<_> = (self.parts.values_mut())
+            .filter_map(|part| Some((part.repeat_round(&self.env)?, part.number, part.replica.pe)))
+            .collect();
+        for ((round, peers), number, pe) in again {
+            for peer in peers {
+                self.env.send(peer, Message::Confirm { round, parts: vec![(number, pe)] });
+            }
+        }
+        self.drive_verdicts();
+        let busy = self.entrance.len() > 0
+            || self.standing != Standing::Inside
+            || self.parts.values().any(Partition::is_busy);
+        self.next_tick_ms = now + if busy { TICK_BUSY_MS } else { TICK_IDLE_MS };
+    }
+
+    /// Gives everything that is to be done since the last call.
+    pub fn flush(&mut self, now: Now) -> Vec<Effect> {
+        self.env.now = now;
+        self.begin_rounds();
+        for part in self.parts.values_mut() {
+            part.flush(&mut self.env);
+        }
+        self.settle();
+        if !self.env.reads_wanted.is_empty() || self.env.refresh {
+            let wanted = std::mem::take(&mut self.env.reads_wanted);
+            let waiting: Vec<_> = (wanted.into_iter())
+                .filter_map(|it| Some((it, self.parts.get(&it)?.leading.as_ref()?.pe)))
+                .collect();
+            // One refresh at a time is enough; a partition's confirmation needs a read of its own.
+            if !waiting.is_empty() || self.reads.is_empty() {
+                let read = self.env.next_id();
+                self.reads.insert(read, waiting);
+                self.env.effects.push(Effect::ReadConfig { read });
+            }
+            self.env.refresh = false;
+        }
+        let mut effects = std::mem::take(&mut self.env.effects);
+        let writes = std::mem::take(&mut self.env.writes);
+        if !writes.is_empty() {
+            effects.push(Effect::Persist { lsn: self.env.lsn, writes });
+            self.env.lsn += 1;
+        }
+        if self.parts.values().any(Partition::is_busy) || self.entrance.len() > 0 {
+            self.next_tick_ms = self.next_tick_ms.min(now.mono_ms + TICK_BUSY_MS);
+        }
+        effects
+    }
+
+    fn begin_rounds(&mut self) {
+        let mut asked: BTreeMap<ManagerNumber, Vec<(ManagerNumber, Epoch)>> = BTreeMap::new();
+        let wants = self.parts.values().any(Partition::wants_round);
+        if !wants {
+            return;
+        }
+        let round = self.env.next_id();
+        for part in self.parts.values_mut() {
+            for peer in part.begin_round(&mut self.env, round) {
+                asked.entry(peer).or_default().push((part.number, part.replica.pe));
+            }
+        }
+        for (peer, parts) in asked {
+            self.env.send(peer, Message::Confirm { round, parts });
+        }
+    }
+
+    /// When the next [`Input::Tick`] is due, on the monotonic clock.
+    pub fn wake_at(&self) -> Option<u64> {
+        Some(self.next_tick_ms)
+    }
+
+    /// Why this manager cannot take its number, if so. It never serves then.
+    pub fn refused(&self) -> Option<&ClaimRefused> {
+        match &self.standing {
+            Standing::Refused(why) => Some(why),
+            Standing::Outside { .. }
+            | Standing::Intending { .. }
+            | Standing::Asking { .. }
+            | Standing::Inside => None,
+        }
+    }
+
+    /// Whether this manager has its number.
+    pub fn is_claimed(&self) -> bool {
+        self.standing == Standing::Inside
+    }
+
+    /// This run; incarnation 0 before the number was claimed.
+    pub fn member(&self) -> MemberId {
+        self.env.me
+    }
+
+    /// What an operator sees of this manager.
+    pub fn stats(&self) -> Stats {
+        let nodes = self.env.nodes.reg.values().map(|reg| {
+            let used = self.env.nodes.used(&reg.node);
+            (reg.clone(), NodeLoad { used, places: reg.places })
+        });
+        Stats {
+            parts: self.parts.values().map(part_stats).collect(),
+            nodes: nodes.collect(),
+            requests_waiting: self.entrance.len(),
+        }
+    }
+}
+
+fn part_stats(part: &Partition) -> PartStats {
+    let mut sessions: BTreeMap<SessionState, u64> = BTreeMap::new();
+    for (_, record) in part.replica.sessions() {
+        *sessions.entry(record.state).or_default() += 1;
+    }
+    let last = part.replica.last;
+    let behind = |acked: rota_model::LogPos| last.seq.0.saturating_sub(acked.seq.0);
+    let lag = part.leading.iter().flat_map(|it| it.copies.iter());
+    let role = match part.leading.as_ref().map(|it| &it.phase) {
+        Some(Phase::Scan(_)) => "scanning",
+        Some(Phase::Sync(_)) => "syncing",
+        Some(Phase::Serving) => "serving",
+        Some(Phase::Wedged { .. }) => "wedged",
+        None if part.halted.is_some() => "recovering",
+        None if part.learning.is_some() => "learning",
+        None if part.replica.whole => "copy",
+        None => "idle",
+    };
+    PartStats {
+        part: part.number,
+        role,
+        last,
+        committed: part.replica.committed,
+        sessions,
+        lag: lag.map(|(number, copy)| (*number, behind(copy.acked))).collect(),
+        digest: part.replica.digest(),
+    }
+}

@@ -1,0 +1,129 @@
+//! Nodes as a manager knows them: the registry, loads, and the choice of a node.
+
+use rota_model::node_msg::NodeLoad;
+use rota_model::{BootId, ClassName, NodeId, NodeState, PoolName, Token};
+use rota_ring::NodeReg;
+use std::collections::BTreeMap;
+
+/// How long a place counts as asked for when the node never says what became of it.
+const ASKED_MS: u64 = 10_000;
+
+/// A node's load as far as this manager knows.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub(crate) struct Known {
+    pub boot: Option<BootId>,
+    pub used: u32,
+    /// Places that this manager asked for and has no answer about yet.
+    pub asked: BTreeMap<Token, u64>,
+}
+
+/// Nodes as a manager knows them.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub(crate) struct Nodes {
+    /// The registry.
+    pub reg: BTreeMap<NodeId, NodeReg>,
+    pub known: BTreeMap<NodeId, Known>,
+    /// Grows with everything that may make room somewhere.
+    pub news: u64,
+}
+
+/// A chosen node.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Chosen {
+    pub node: NodeId,
+    pub boot: BootId,
+}
+
+/// Why no node was chosen.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum NoNode {
+    /// Nodes of the pool run, and none offers the class.
+    UnknownClass,
+    /// Every node of the pool is full, or the pool has none; it may grow by so many.
+    NoRoom {
+        /// Nodes of the pool that are not gone.
+        nodes: u32,
+    },
+}
+
+impl Nodes {
+    /// Takes what a node said of its load.
+    pub fn on_load(&mut self, node: &NodeId, boot: BootId, load: NodeLoad) {
+        let known = self.known.entry(node.clone()).or_default();
+        if known.boot != Some(boot) {
+            *known = Known { boot: Some(boot), ..Known::default() };
+        }
+        if load.used < known.used {
+            self.news += 1;
+        }
+        known.used = load.used;
+    }
+
+    /// Counts a place as asked for.
+    pub fn ask(&mut self, node: &NodeId, token: Token, now_ms: u64) {
+        let known = self.known.entry(node.clone()).or_default();
+        known.asked.insert(token, now_ms + ASKED_MS);
+    }
+
+    /// The node answered about a place that was asked for.
+    pub fn asked_done(&mut self, node: &NodeId, token: Token) {
+        if let Some(known) = self.known.get_mut(node) {
+            known.asked.remove(&token);
+        }
+    }
+
+    /// Forgets what was asked for too long ago.
+    pub fn on_tick(&mut self, now_ms: u64) {
+        for known in self.known.values_mut() {
+            known.asked.retain(|_, until| *until > now_ms);
+        }
+    }
+
+    /// Load of a node: used places, and those asked for.
+    pub fn used(&self, node: &NodeId) -> u32 {
+        let asked = |known: &Known| u32::try_from(known.asked.len()).unwrap_or(u32::MAX);
+        self.known.get(node).map_or(0, |known| known.used.saturating_add(asked(known)))
+    }
+
+    /// The most loaded READY node of the pool that offers the class and is below the limit.
+    pub fn choose(
+        &self,
+        pool: &PoolName,
+        class: &ClassName,
+        limit_permille: u32,
+        refused: &[NodeId],
+    ) -> Result<Chosen, NoNode> {
+        let mut best: Option<(u64, &NodeReg)> = None;
+        let (mut nodes, mut offering) = (0, 0);
+        for reg in self.reg.values().filter(|reg| reg.pool == *pool && !reg.state.is_gone()) {
+            nodes += 1;
+            if !reg.classes.contains(class) {
+                continue;
+            }
+            offering += 1;
+            let permille = self.load_permille(reg);
+            let has_room = reg.state == NodeState::Ready
+                && permille < u64::from(limit_permille)
+                && self.used(&reg.node) < reg.places
+                && !refused.contains(&reg.node);
+            if has_room && best.is_none_or(|(load, _)| permille > load) {
+                best = Some((permille, reg));
+            }
+        }
+        match best {
+            Some((_, reg)) => Ok(Chosen { node: reg.node.clone(), boot: reg.boot }),
+            None if nodes > 0 && offering == 0 => Err(NoNode::UnknownClass),
+            None => Err(NoNode::NoRoom { nodes }),
+        }
+    }
+
+    fn load_permille(&self, reg: &NodeReg) -> u64 {
+        u64::from(self.used(&reg.node)) * 1000 / u64::from(reg.places.max(1))
+    }
+
+    /// Whether that boot of a node is known to be over: the registry names another boot, or a
+    /// verdict. A node that is not registered at all tells nothing.
+    pub fn is_over(&self, node: &NodeId, boot: BootId) -> bool {
+        self.reg.get(node).is_some_and(|reg| reg.boot != boot || reg.state.is_gone())
+    }
+}

@@ -1,0 +1,359 @@
+//! One partition at one manager: its copy, what is owed about it, and (at the owner) the leading.
+
+use crate::env::Env;
+use crate::io::{PartMeta, Transition};
+use crate::leading::{Leading, Report};
+use crate::message::{Doc, DocKey, Entry, Message, Write};
+use crate::replica::Replica;
+use rota_model::node_msg::SlotRange;
+use rota_model::{Epoch, LogPos, ManagerNumber, MemberId, Seq};
+use rota_ring::Part;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+/// A partition at a manager.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Partition {
+    pub number: ManagerNumber,
+    pub range: SlotRange,
+    pub replica: Replica,
+    /// At a learner: how far the snapshot is.
+    pub learning: Option<Learning>,
+    /// Positions that are durable once a batch is: (batch, position).
+    pub durable_due: VecDeque<(u64, LogPos)>,
+    /// Snapshot acknowledgements owed once a batch is durable.
+    pub chunk_acks: VecDeque<(u64, Epoch, u64, u64)>,
+    /// At the owner.
+    pub leading: Option<Box<Leading>>,
+    /// Why the partition cannot be served from this disk, if so.
+    pub halted: Option<String>,
+}
+
+/// A learner's side of a snapshot.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Learning {
+    pub learn: u64,
+    /// The chunk that comes next.
+    pub next_chunk: u64,
+    /// Last position at which an entry wrote each document since the start.
+    pub touched: BTreeMap<DocKey, LogPos>,
+}
+
+/// A chunk as it arrived.
+pub(crate) struct Chunk {
+    pub pe: Epoch,
+    pub learn: u64,
+    pub chunk: u64,
+    pub start: LogPos,
+    pub upto: LogPos,
+    pub after: Option<DocKey>,
+    pub through: Option<DocKey>,
+    pub docs: Vec<(DocKey, Arc<Doc>)>,
+}
+
+impl Partition {
+    pub fn new(number: ManagerNumber, range: SlotRange) -> Self {
+        Self {
+            number,
+            range,
+            replica: Replica::default(),
+            learning: None,
+            durable_due: VecDeque::new(),
+            chunk_acks: VecDeque::new(),
+            leading: None,
+            halted: None,
+        }
+    }
+
+    /// This partition's entry in the View.
+    pub fn entry<'a>(&self, env: &'a Env) -> Option<&'a Part> {
+        env.view().parts.get(&self.number)
+    }
+
+    pub fn meta(&self) -> PartMeta {
+        PartMeta { pe: self.replica.pe, last: self.replica.last, whole: self.replica.whole }
+    }
+
+    /// Persists the meta data with this batch; the batch makes everything through `last` durable.
+    pub fn persist_meta(&mut self, env: &mut Env) {
+        let lsn = env.persist_part(self.number, self.meta());
+        self.durable_due.retain(|(due, _)| *due != lsn);
+        self.durable_due.push_back((lsn, self.replica.last));
+    }
+
+    /// Appends an entry here, and persists it.
+    pub fn append(&mut self, env: &mut Env, entry: Entry) {
+        env.saw(&entry);
+        for write in entry.writes.iter() {
+            env.persist_doc(write.key.clone(), write.doc.clone());
+            if let Some(learning) = &mut self.learning {
+                learning.touched.insert(write.key.clone(), entry.at);
+            }
+        }
+        self.replica.append(entry);
+        self.persist_meta(env);
+    }
+
+    /// A View with a new epoch for this partition: never obey or acknowledge below it (I4).
+    pub fn learn_epoch(&mut self, env: &mut Env, pe: Epoch) {
+        if pe > self.replica.pe {
+            self.replica.pe = pe;
+            self.learning = None;
+            self.persist_meta(env);
+        }
+    }
+
+    /// Whether a message of `from` under `pe` may be obeyed. An older epoch is told the newer one
+    /// by the header of any answer; a newer one makes this manager read the config store.
+    fn obeys(&mut self, env: &mut Env, from: MemberId, pe: Epoch) -> bool {
+        if pe < self.replica.pe {
+            env.send(from.number, Message::Heartbeat { committed: Vec::new() });
+            return false;
+        }
+        if pe > self.replica.pe {
+            env.refresh = true;
+            return false;
+        }
+        let owns = self.entry(env).is_some_and(|part| part.pe == pe && part.owner == from.number);
+        owns && self.leading.is_none()
+    }
+
+    /// A message about the log of this partition.
+    pub fn on_message(&mut self, env: &mut Env, from: MemberId, message: Message) {
+        match message {
+            Message::Prepare { pe, committed, after, entries, .. } => {
+                self.on_prepare(env, from, pe, committed, after, entries);
+            }
+            Message::Ack { pe, seq, .. } => self.on_ack(env, from, pe, seq),
+            Message::Missing { pe, seq, .. } => self.on_missing(env, from, pe, seq),
+            Message::SyncAsk { pe, .. } => self.on_sync_ask(env, from, pe),
+            Message::SyncReport { pe, last, committed, touched, .. } => {
+                self.on_sync_report(env, from, pe, Report { last, committed, touched });
+            }
+            Message::SyncData { pe, at, writes, .. } => {
+                self.on_sync_data(env, from, pe, at, writes);
+            }
+            Message::SnapshotChunk {
+                pe, learn, chunk, start, upto, after, through, docs, ..
+            } => {
+                let chunk = Chunk { pe, learn, chunk, start, upto, after, through, docs };
+                self.on_chunk(env, from, chunk);
+            }
+            Message::SnapshotAck { pe, learn, chunk, .. } => {
+                self.on_snapshot_ack(env, from, pe, learn, chunk);
+            }
+            Message::Request { .. }
+            | Message::Answer { .. }
+            | Message::Confirm { .. }
+            | Message::Confirmed { .. }
+            | Message::Heartbeat { .. }
+            | Message::NodeWanted { .. } => {}
+        }
+    }
+
+    fn is_member(&self, env: &Env) -> bool {
+        self.entry(env).is_some_and(|part| part.has(env.me.number))
+    }
+
+    pub fn on_prepare(
+        &mut self,
+        env: &mut Env,
+        from: MemberId,
+        pe: Epoch,
+        committed: LogPos,
+        after: LogPos,
+        entries: Vec<Entry>,
+    ) {
+        if !self.obeys(env, from, pe) || !(self.is_member(env) || self.learning.is_some()) {
+            return;
+        }
+        // Before the first Sync or snapshot under this epoch, the log here is another one.
+        let begun = self.replica.last.pe == pe;
+        if !begun || after > self.replica.last {
+            let seq = if begun { self.replica.last.seq } else { Seq(0) };
+            env.send(from.number, Message::Missing { part: self.number, pe, seq });
+            return;
+        }
+        let before = self.replica.last;
+        for entry in entries {
+            if entry.at.seq.0 == self.replica.last.seq.0 + 1 && entry.at.pe == pe {
+                self.append(env, entry);
+            }
+        }
+        if self.replica.last == before && self.replica.durable.pe == pe {
+            let seq = self.replica.durable.seq;
+            env.send(from.number, Message::Ack { part: self.number, pe, seq });
+        }
+        self.commit_here(committed);
+    }
+
+    /// Commits what the owner announced, as far as it is here.
+    pub fn commit_here(&mut self, committed: LogPos) {
+        if committed.pe == self.replica.pe && self.replica.last.pe == committed.pe {
+            self.replica.commit_to(committed);
+        }
+    }
+
+    /// Tells the owner what this copy has.
+    pub fn send_sync_report(&self, env: &mut Env) {
+        let Some(part) = self.entry(env) else { return };
+        let (owner, pe) = (part.owner, part.pe);
+        if !part.has(env.me.number) || owner == env.me.number || pe != self.replica.pe {
+            return;
+        }
+        let report = Message::SyncReport {
+            part: self.number,
+            pe,
+            last: self.replica.last,
+            committed: self.replica.committed,
+            touched: self.replica.touched(),
+        };
+        env.send(owner, report);
+    }
+
+    pub fn on_sync_ask(&mut self, env: &mut Env, from: MemberId, pe: Epoch) {
+        if self.obeys(env, from, pe) {
+            self.send_sync_report(env);
+        }
+    }
+
+    /// The owner's contents replace what is not known to be committed here.
+    pub fn on_sync_data(
+        &mut self,
+        env: &mut Env,
+        from: MemberId,
+        pe: Epoch,
+        at: LogPos,
+        writes: Arc<Vec<Write>>,
+    ) {
+        if !self.obeys(env, from, pe) || !self.is_member(env) {
+            return;
+        }
+        if self.replica.last.pe == pe {
+            if self.replica.durable.pe == pe {
+                let seq = self.replica.durable.seq;
+                env.send(from.number, Message::Ack { part: self.number, pe, seq });
+            }
+            return;
+        }
+        if !self.replica.tail.is_empty() {
+            env.note(Transition::SuffixReplaced, Some(self.number));
+        }
+        self.replica.tail.clear();
+        self.replica.latest.clear();
+        self.append(env, Entry { at, writes, request: None });
+    }
+
+    /// A chunk of a snapshot. It may repeat; chunks are taken in order.
+    pub fn on_chunk(&mut self, env: &mut Env, from: MemberId, chunk: Chunk) {
+        if !self.obeys(env, from, chunk.pe) || self.is_member(env) {
+            return;
+        }
+        let known = self.learning.as_ref().is_some_and(|it| it.learn == chunk.learn);
+        if !known {
+            if chunk.chunk != 0 {
+                return;
+            }
+            self.begin_learning(chunk.learn, chunk.start);
+        }
+        let Some(learning) = &mut self.learning else {
+            return;
+        };
+        if chunk.chunk == learning.next_chunk {
+            learning.next_chunk += 1;
+            self.take_chunk(env, &chunk);
+        }
+        let taken = self.learning.as_ref().map_or(0, |it| it.next_chunk);
+        if chunk.chunk < taken {
+            self.persist_meta(env);
+            self.chunk_acks.push_back((env.lsn, chunk.pe, chunk.learn, chunk.chunk));
+        }
+    }
+
+    fn begin_learning(&mut self, learn: u64, start: LogPos) {
+        let replica = &mut self.replica;
+        let mut touched = BTreeMap::new();
+        if replica.last.pe == start.pe && replica.last >= start {
+            // The same owner's log is here already: positions never go back within an epoch, since
+            // acknowledgements of it may be on their way.
+            for entry in replica.window.iter().chain(&replica.tail) {
+                touched.extend(entry.writes.iter().map(|write| (write.key.clone(), entry.at)));
+            }
+        } else {
+            // What is here stays as the base: chunks replace it range by range.
+            let mut docs = std::mem::take(&mut replica.docs);
+            for (key, (_, doc)) in std::mem::take(&mut replica.latest) {
+                match doc {
+                    Some(doc) => docs.insert(key, doc),
+                    None => docs.remove(&key),
+                };
+            }
+            replica.restart_at(start);
+            replica.docs = docs;
+        }
+        replica.whole = false;
+        self.learning = Some(Learning { learn, next_chunk: 0, touched });
+    }
+
+    fn take_chunk(&mut self, env: &mut Env, chunk: &Chunk) {
+        use std::ops::Bound::{Excluded, Included, Unbounded};
+        let Some(learning) = &self.learning else {
+            return;
+        };
+        let newer = |key: &DocKey| learning.touched.get(key).is_some_and(|at| *at > chunk.upto);
+        let from = chunk.after.as_ref().map_or(Unbounded, Excluded);
+        let to = chunk.through.as_ref().map_or(Unbounded, Included);
+        let keep: BTreeMap<&DocKey, &Arc<Doc>> = chunk.docs.iter().map(|(k, d)| (k, d)).collect();
+        let old = self.replica.docs.range::<DocKey, _>((from, to)).map(|(key, _)| key);
+        let gone: Vec<DocKey> =
+            old.filter(|key| !keep.contains_key(key) && !newer(key)).cloned().collect();
+        for key in gone {
+            self.replica.docs.remove(&key);
+            env.persist_doc(key, None);
+        }
+        for (key, doc) in &chunk.docs {
+            env.saw_doc(doc);
+            if !newer(key) && self.replica.docs.get(key) != Some(doc) {
+                self.replica.docs.insert(key.clone(), doc.clone());
+                env.persist_doc(key.clone(), Some(doc.clone()));
+            }
+        }
+        if chunk.through.is_none() {
+            self.replica.whole = true;
+        }
+    }
+
+    /// A batch is on disk: what it carried is acknowledged.
+    pub fn on_persisted(&mut self, env: &mut Env, lsn: u64) {
+        let mut moved = false;
+        while self.durable_due.front().is_some_and(|(due, _)| *due <= lsn) {
+            if let Some((_, at)) = self.durable_due.pop_front() {
+                self.replica.durable = at;
+                moved = true;
+            }
+        }
+        while self.chunk_acks.front().is_some_and(|(due, ..)| *due <= lsn) {
+            let Some((_, pe, learn, chunk)) = self.chunk_acks.pop_front() else {
+                break;
+            };
+            let current = self.entry(env).filter(|part| part.pe == pe).map(|part| part.owner);
+            if let Some(owner) = current {
+                let part = self.number;
+                env.send(owner, Message::SnapshotAck { part, pe, learn, chunk });
+            }
+        }
+        if !moved {
+            return;
+        }
+        if self.leading.is_some() {
+            self.advance_commit(env);
+            return;
+        }
+        let (pe, durable) = (self.replica.pe, self.replica.durable);
+        let Some(part) = self.entry(env) else { return };
+        if durable.pe == pe && part.pe == pe && part.owner != env.me.number {
+            let owner = part.owner;
+            env.send(owner, Message::Ack { part: self.number, pe, seq: durable.seq });
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! Pools that grow: decided by the owner of the pool's slot only, one order in flight per pool,
+//! written into the pool's record so that a later owner does not order twice.
+
+use crate::entry::Origin;
+use crate::env::Env;
+use crate::io::{Effect, Transition};
+use crate::message::{Doc, DocKey, DocName, Message, PoolRecord, Write};
+use crate::partition::Partition;
+use rota_model::{NodeId, Op, PoolName};
+use rota_ring::slot_of_pool;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Between attempts of opens that wait for room.
+const ROOM_MS: u64 = 250;
+
+impl Partition {
+    /// Opens that wait for room try again when nodes or loads changed, and tell the pool's owner.
+    pub fn tick_room(&mut self, env: &mut Env) {
+        let (now, news) = (env.now.mono_ms, env.nodes.news);
+        let Some(leading) = self.leading.as_mut().filter(|it| it.is_open()) else {
+            return;
+        };
+        let due = now >= leading.next_room_ms || news != leading.room_news;
+        if leading.room.is_empty() || !due {
+            return;
+        }
+        leading.room_news = news;
+        leading.next_room_ms = now + ROOM_MS;
+        for origin in std::mem::take(&mut leading.room) {
+            self.run(env, origin);
+        }
+        self.tell_pool_owners(env);
+    }
+
+    fn tell_pool_owners(&mut self, env: &mut Env) {
+        let Some(leading) = &self.leading else { return };
+        let mut waiting: BTreeMap<PoolName, u32> = BTreeMap::new();
+        let pool_of = |origin: &Origin| match &leading.live.get(origin)?.op {
+            Op::Open(open) => Some(open.spec.pool.clone()),
+            Op::Close(_) | Op::Get(_) | Op::List(_) | Op::Pull(_) | Op::Report(_) => None,
+        };
+        for pool in leading.room.iter().filter_map(pool_of) {
+            *waiting.entry(pool).or_default() += 1;
+        }
+        for (pool, waiting) in waiting {
+            env.wanted.push((pool.clone(), waiting));
+            let owner = env.view().owner_of(slot_of_pool(&pool, env.view().m));
+            if owner != env.me.number {
+                env.send(owner, Message::NodeWanted { pool, waiting });
+            }
+        }
+    }
+
+    /// At the pool's owner: somebody found no node with room.
+    pub fn on_node_wanted(&mut self, env: &mut Env, pool: &PoolName, waiting: u32) {
+        let Some(config) = env.config.pools.iter().find(|it| it.name == *pool).cloned() else {
+            return;
+        };
+        if !self.leading.as_ref().is_some_and(|it| it.is_open()) || !self.has_copies(env) {
+            return;
+        }
+        let slot = slot_of_pool(pool, env.view().m);
+        let key = DocKey { slot, name: DocName::Pool(pool.clone()) };
+        let record = match self.replica.get(&key).map(|doc| &**doc) {
+            Some(Doc::Pool(record)) => record.clone(),
+            Some(Doc::Session(_)) | None => PoolRecord {
+                pool: pool.clone(),
+                decisions: 0,
+                ordered: Vec::new(),
+                lapses_wall_ms: 0,
+            },
+        };
+        let all_there = record.ordered.iter().all(|node| env.nodes.reg.contains_key(node));
+        if !all_there && env.now.wall_ms < record.lapses_wall_ms {
+            return;
+        }
+        let alive = env.nodes.reg.values().filter(|it| it.pool == *pool && !it.state.is_gone());
+        let alive = u32::try_from(alive.count()).unwrap_or(u32::MAX);
+        let may = config.nodes_max.saturating_sub(alive);
+        let count = waiting.div_ceil(config.places.max(1)).min(may);
+        if count == 0 {
+            return;
+        }
+        let decisions = record.decisions + 1;
+        let name = |it| NodeId::parse(&format!("{pool}-{decisions}-{it}"));
+        let ordered: Vec<NodeId> = (0..count).filter_map(|it| name(it).ok()).collect();
+        let lapses_wall_ms = env.now.wall_ms + env.config.timing.provision_ms;
+        let record = PoolRecord { pool: pool.clone(), decisions, ordered, lapses_wall_ms };
+        let doc = Some(Arc::new(Doc::Pool(record)));
+        let at = self.write(env, vec![Write { key, doc }], None);
+        if let Some(leading) = &mut self.leading {
+            leading.ordering.insert(pool.clone(), at);
+        }
+    }
+
+    /// A pool's record was committed: carry the order out, if it is this owner's own.
+    pub fn on_pool_committed(&mut self, env: &mut Env, pool: &PoolName) {
+        let committed = self.replica.committed;
+        let Some(leading) = &mut self.leading else {
+            return;
+        };
+        if leading.ordering.get(pool).is_none_or(|at| *at > committed) {
+            return;
+        }
+        leading.ordering.remove(pool);
+        let slot = slot_of_pool(pool, env.view().m);
+        let key = DocKey { slot, name: DocName::Pool(pool.clone()) };
+        let Some(Doc::Pool(record)) = self.replica.get(&key).map(|doc| &**doc) else {
+            return;
+        };
+        let nodes = record.ordered.clone();
+        env.note_text(
+            Transition::NodesOrdered,
+            Some(self.number),
+            format!("pool {pool} orders {} nodes", nodes.len()),
+        );
+        let order = env.next_id();
+        env.effects.push(Effect::Provision { order, pool: pool.clone(), nodes });
+    }
+}

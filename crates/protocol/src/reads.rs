@@ -1,0 +1,344 @@
+//! Linearizable reads: a confirm round with the other copies, shared by all that wait; a lone copy
+//! reads the config store. Lists and watches show committed documents only.
+
+use crate::entry::Origin;
+use crate::env::Env;
+use crate::io::Transition;
+use crate::judge::Renewal;
+use crate::message::{DocKey, DocName};
+use crate::partition::Partition;
+use crate::replica::session_in;
+use rota_model::{
+    Answer, ListCursor, ListOp, ManagerNumber, Op, OpResult, Page, PullOp, Pulled, Refusal,
+    RefusalKind, Retry, SessionKey, SessionRecord, SessionState, SessionView,
+};
+use rota_ring::slot_of_session;
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+
+/// Reads that wait for a confirm round.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub(crate) struct Reads {
+    /// Wait for the next round.
+    pub next: Vec<Origin>,
+    /// Wait for the round that is under way.
+    pub now: Vec<Origin>,
+    /// That round, and who has not answered. Empty for a read of the config store.
+    pub round: Option<(u64, BTreeSet<ManagerNumber>)>,
+    pub sent_ms: u64,
+    /// Renewals of nodes that wait for the next round, and for the one under way.
+    pub renewals_next: Vec<Renewal>,
+    pub renewals_now: Vec<Renewal>,
+    /// Long polls that wait for a change.
+    pub pulls: VecDeque<Origin>,
+}
+
+/// Most long polls that wait at one partition.
+const PULLS_MAX: usize = 4_096;
+
+impl Partition {
+    /// The key of a session's document.
+    pub fn key_of(env: &Env, session: &SessionKey) -> DocKey {
+        let slot = slot_of_session(session, env.view().m);
+        DocKey { slot, name: DocName::Session(session.clone()) }
+    }
+
+    /// Lets a request wait for a confirm round that begins after now.
+    pub fn confirm_then(&mut self, origin: Origin) {
+        if let Some(leading) = &mut self.leading {
+            leading.reads.next.push(origin);
+        }
+    }
+
+    /// Begins a round when somebody waits and none is under way. Gives the peers to ask.
+    pub fn begin_round(&mut self, env: &mut Env, round: u64) -> Vec<ManagerNumber> {
+        let now = env.now.mono_ms;
+        let number = self.number;
+        let Some(leading) = &mut self.leading else {
+            return Vec::new();
+        };
+        let nobody = leading.reads.next.is_empty() && leading.reads.renewals_next.is_empty();
+        if leading.reads.round.is_some() || nobody {
+            return Vec::new();
+        }
+        let peers: BTreeSet<ManagerNumber> = leading.copies.keys().copied().collect();
+        leading.reads.now = std::mem::take(&mut leading.reads.next);
+        leading.reads.renewals_now = std::mem::take(&mut leading.reads.renewals_next);
+        leading.reads.sent_ms = now;
+        if peers.is_empty() {
+            env.reads_wanted.push(number);
+        }
+        let asked = peers.iter().copied().collect();
+        leading.reads.round = Some((round, peers));
+        asked
+    }
+
+    /// A copy knows this partition under this epoch.
+    pub fn on_confirmed(&mut self, env: &mut Env, from: ManagerNumber, round: u64) {
+        let Some(leading) = &mut self.leading else {
+            return;
+        };
+        let Some((under_way, missing)) = &mut leading.reads.round else {
+            return;
+        };
+        if *under_way != round || !missing.remove(&from) || !missing.is_empty() {
+            return;
+        }
+        self.finish_round(env);
+    }
+
+    /// The config store was read after the round began, and still names this epoch.
+    pub fn on_config_read(&mut self, env: &mut Env, reached: bool) {
+        let Some(leading) = &mut self.leading else {
+            return;
+        };
+        let waits = leading.reads.round.as_ref().is_some_and(|(_, missing)| missing.is_empty());
+        if !waits {
+            return;
+        }
+        if reached {
+            self.finish_round(env);
+            return;
+        }
+        leading.reads.round = None;
+        let renewals = std::mem::take(&mut leading.reads.renewals_now);
+        let now = std::mem::take(&mut leading.reads.now);
+        for renewal in renewals {
+            crate::judge::not_judge(env, renewal.call, &renewal.renew.node);
+        }
+        for origin in now {
+            let retry = Retry::AfterMs(env.config.timing.retry_ms);
+            let text = "the only copy must read the config store first, and cannot reach it";
+            let refusal = Refusal::new(RefusalKind::ConfigStoreAway, retry, text);
+            self.reply(env, origin, Err(refusal));
+        }
+    }
+
+    fn finish_round(&mut self, env: &mut Env) {
+        let Some(leading) = &mut self.leading else {
+            return;
+        };
+        leading.reads.round = None;
+        let reads = leading.reads();
+        let renewals = std::mem::take(&mut leading.reads.renewals_now);
+        let now = std::mem::take(&mut leading.reads.now);
+        for renewal in renewals {
+            self.on_renewal_confirmed(env, renewal);
+        }
+        for origin in now.into_iter().filter(|_| reads) {
+            self.on_read_confirmed(env, origin);
+        }
+    }
+
+    /// Sends a round again that stays unanswered. Gives the peers to ask again.
+    pub fn repeat_round(&mut self, env: &Env) -> Option<(u64, Vec<ManagerNumber>)> {
+        let leading = self.leading.as_mut()?;
+        let due = env.now.mono_ms >= leading.reads.sent_ms + env.config.timing.resend_ms;
+        let (round, missing) = leading.reads.round.as_ref().filter(|_| due)?;
+        let again = (*round, missing.iter().copied().collect());
+        leading.reads.sent_ms = env.now.mono_ms;
+        Some(again)
+    }
+
+    /// A read may be answered: nobody else owned the partition when it arrived.
+    fn on_read_confirmed(&mut self, env: &mut Env, origin: Origin) {
+        let Some(leading) = &self.leading else { return };
+        let Some(asked) = leading.live.get(&origin) else {
+            return;
+        };
+        env.note(Transition::ReadConfirmed, Some(self.number));
+        let op = asked.op.clone();
+        match op {
+            Op::Get(get) => {
+                let result = self.read(env, &get.key, false);
+                self.reply(env, origin, result);
+            }
+            Op::List(list) => {
+                let result = Ok(Answer::Listed(self.page(env, &list)));
+                self.reply(env, origin, result);
+            }
+            Op::Open(open) => self.on_open_confirmed(env, origin, open),
+            Op::Close(close) => self.on_close_confirmed(env, origin, close),
+            Op::Report(_) => self.reply(env, origin, Ok(Answer::Reported)),
+            Op::Pull(_) => {}
+        }
+    }
+
+    /// A session as it may be shown: committed, or READY over a committed PENDING (which any later
+    /// owner drives to the same instance).
+    pub fn visible(&self, key: &DocKey) -> Option<&SessionRecord> {
+        let committed = self.replica.docs.get(key).and_then(|doc| session_in(doc));
+        let latest = self.replica.session(key);
+        match (committed, latest) {
+            (Some(old), Some(new))
+                if new.state == SessionState::Ready && old.token() == new.token() =>
+            {
+                Some(new)
+            }
+            (committed, _) => committed,
+        }
+    }
+
+    pub fn view_of(&self, env: &Env, record: &SessionRecord) -> SessionView {
+        let record = Arc::new(record.clone());
+        SessionView { record, owner: env.me.number, epoch: env.epoch() }
+    }
+
+    pub fn read(&self, env: &Env, session: &SessionKey, stale: bool) -> OpResult {
+        match self.visible(&Self::key_of(env, session)) {
+            Some(record) => Ok(Answer::Got { session: self.view_of(env, record), stale }),
+            None => Err(not_found(session)),
+        }
+    }
+
+    /// One page of the sessions here, in order of (slot, key).
+    pub fn page(&self, env: &Env, list: &ListOp) -> Page {
+        let m = env.view().m;
+        let limit = list.limit.clamp(1, rota_model::PAGE_SIZE_MAX) as usize;
+        let mut sessions = Vec::new();
+        let mut from = list.from.clone();
+        // The partition's slots from the cursor's on, up to where the ring's order leaves it.
+        let intervals = self.range.intervals(m);
+        let interval = intervals.iter().find(|(a, b)| *a <= from.slot && from.slot <= *b);
+        let last = interval.map_or(from.slot, |(_, last)| *last);
+        while let Some(record) = self.next_committed(&from, last) {
+            let slot = slot_of_session(&record.key, m);
+            from = ListCursor { slot, after: Some(record.key.clone()) };
+            if list.filter.passes(record) {
+                sessions.push(self.view_of(env, record));
+                if sessions.len() == limit {
+                    return Page { sessions, next: Some(from) };
+                }
+            }
+        }
+        let next = (last.0 + 1 < m)
+            .then(|| ListCursor { slot: rota_model::SlotId(last.0 + 1), after: None });
+        Page { sessions, next }
+    }
+
+    fn next_committed(
+        &self,
+        from: &ListCursor,
+        last: rota_model::SlotId,
+    ) -> Option<&SessionRecord> {
+        use std::ops::Bound::{Excluded, Included, Unbounded};
+        let lower = match &from.after {
+            Some(key) => Excluded(DocKey { slot: from.slot, name: DocName::Session(key.clone()) }),
+            None => Included(DocKey { slot: from.slot, name: first_name() }),
+        };
+        let mut range = self.replica.docs.range((lower, Unbounded));
+        let found = range.find_map(|(key, doc)| match self.visible(key) {
+            Some(record) => Some((key.slot, record)),
+            None => session_in(doc).map(|record| (key.slot, record)),
+        });
+        found.filter(|(slot, _)| *slot <= last).map(|(_, record)| record)
+    }
+
+    /// A long poll arrives, or something was committed: answer what can be answered.
+    pub fn serve_pulls(&mut self, env: &mut Env) {
+        let Some(leading) = &mut self.leading else {
+            return;
+        };
+        if !leading.reads() || leading.reads.pulls.is_empty() {
+            return;
+        }
+        let waiting = std::mem::take(&mut leading.reads.pulls);
+        for origin in waiting {
+            self.serve_pull(env, origin);
+        }
+    }
+
+    pub fn serve_pull(&mut self, env: &mut Env, origin: Origin) {
+        let Some(leading) = &self.leading else { return };
+        let Some(asked) = leading.live.get(&origin) else {
+            return;
+        };
+        let Op::Pull(pull) = &asked.op else { return };
+        let over = env.now.mono_ms >= asked.arrived_ms + pull.wait_ms;
+        match self.pulled(env, pull, over) {
+            Some(pulled) => self.reply(env, origin, Ok(Answer::Pulled(pulled))),
+            None => self.keep_pull(env, origin),
+        }
+    }
+
+    fn keep_pull(&mut self, env: &mut Env, origin: Origin) {
+        let Some(leading) = &mut self.leading else {
+            return;
+        };
+        if leading.reads.pulls.len() < PULLS_MAX {
+            leading.reads.pulls.push_back(origin);
+            return;
+        }
+        let retry = Retry::AfterMs(env.config.timing.retry_ms);
+        let text = format!("{PULLS_MAX} watches wait at this partition already");
+        self.reply(env, origin, Err(Refusal::new(RefusalKind::Overloaded, retry, text)));
+    }
+
+    /// What a long poll gets: a page of a snapshot, changes, or (when its wait is over) nothing.
+    fn pulled(&self, env: &Env, pull: &PullOp, over: bool) -> Option<Pulled> {
+        let committed = self.replica.committed;
+        let known = pull.from.filter(|from| *from >= self.replica.base);
+        let part = self.number;
+        let (Some(from), None) = (known, &pull.snapshot_after) else {
+            return Some(self.snapshot_page(env, pull));
+        };
+        let mut events = Vec::new();
+        let mut upto = from;
+        for entry in self.replica.window.iter().filter(|entry| entry.at > from) {
+            if events.len() >= pull.limit.max(1) as usize {
+                break;
+            }
+            upto = entry.at;
+            let records = entry.writes.iter().filter_map(|it| session_in(it.doc.as_ref()?));
+            let passing = records.filter(|record| pull.filter.passes(record));
+            events.extend(passing.map(|record| self.view_of(env, record)));
+        }
+        let idle = events.is_empty() && !over;
+        (!idle).then_some(Pulled {
+            part,
+            events,
+            snapshot: false,
+            upto: upto.min(committed.max(from)),
+            snapshot_next: None,
+        })
+    }
+
+    /// A snapshot in pages. Its position is the one at which its first page was made: changes
+    /// after that are delivered again, which a watch allows.
+    fn snapshot_page(&self, env: &Env, pull: &PullOp) -> Pulled {
+        let m = env.view().m;
+        let start = ListCursor { slot: rota_model::SlotId(0), after: None };
+        let mut cursor = pull.snapshot_after.clone().unwrap_or(start);
+        let upto = match (&pull.snapshot_after, pull.from) {
+            (Some(_), Some(from)) => from,
+            (_, _) => self.replica.committed,
+        };
+        let mut events = Vec::new();
+        let limit = pull.limit.max(1) as usize;
+        let last = rota_model::SlotId(m.saturating_sub(1));
+        while let Some(record) = self.next_committed(&cursor, last) {
+            let slot = slot_of_session(&record.key, m);
+            cursor = ListCursor { slot, after: Some(record.key.clone()) };
+            if pull.filter.passes(record) {
+                events.push(self.view_of(env, record));
+            }
+            if events.len() == limit {
+                let snapshot_next = Some(cursor);
+                return Pulled { part: self.number, events, snapshot: true, upto, snapshot_next };
+            }
+        }
+        Pulled { part: self.number, events, snapshot: true, upto, snapshot_next: None }
+    }
+}
+
+fn first_name() -> DocName {
+    // Sessions order before pools, and no session has an empty namespace: this is below them all.
+    let lowest = rota_model::Namespace::parse(" ").expect("one space is a name");
+    let id = rota_model::SessionId::parse(" ").expect("one space is a name");
+    DocName::Session(SessionKey::new(lowest, id))
+}
+
+/// Nothing is known of that session.
+pub(crate) fn not_found(session: &SessionKey) -> Refusal {
+    Refusal::new(RefusalKind::NotFound, Retry::Never, format!("there is no session {session}"))
+}

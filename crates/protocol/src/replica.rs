@@ -1,0 +1,205 @@
+//! One copy of a partition: its committed documents, the entries above them, and a window of
+//! committed entries for Watch and Sync. A plain value.
+//!
+//! ```text
+//!    window (bounded)          tail
+//!  ├─────────────────────┼──────────────┤
+//!  base              committed         last
+//!  docs = everything through `committed`;  latest = what the tail writes over it
+//! ```
+
+use crate::message::{Doc, DocKey, DocName, Entry, Write};
+use rota_model::{Epoch, LogPos, Seq, SessionRecord};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Bound;
+use std::sync::Arc;
+
+/// Most committed entries kept for Watch and Sync. A watcher or copy further behind gets a
+/// snapshot. At 1,000 changes a second in one partition this is 8 seconds.
+pub const WINDOW_ENTRIES_MAX: usize = 8_192;
+
+/// One copy of a partition.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Replica {
+    /// Newest epoch known; nothing below it is obeyed or acknowledged.
+    pub pe: Epoch,
+    /// Committed documents.
+    pub docs: BTreeMap<DocKey, Arc<Doc>>,
+    /// The window holds every entry after this position.
+    pub base: LogPos,
+    /// Committed entries, oldest first.
+    pub window: VecDeque<Entry>,
+    /// Entries that are not known to be committed.
+    pub tail: VecDeque<Entry>,
+    /// What the tail wrote last to each document.
+    pub latest: BTreeMap<DocKey, (LogPos, Option<Arc<Doc>>)>,
+    /// Last entry here.
+    pub last: LogPos,
+    /// Everything through here is at the whole ISR.
+    pub committed: LogPos,
+    /// Everything through here is on this disk.
+    pub durable: LogPos,
+    /// False while a snapshot is being received.
+    pub whole: bool,
+}
+
+impl Replica {
+    /// A document with everything that was appended.
+    pub fn get(&self, key: &DocKey) -> Option<&Arc<Doc>> {
+        match self.latest.get(key) {
+            Some((_, doc)) => doc.as_ref(),
+            None => self.docs.get(key),
+        }
+    }
+
+    /// A session's record with everything that was appended.
+    pub fn session(&self, key: &DocKey) -> Option<&SessionRecord> {
+        session_in(self.get(key)?)
+    }
+
+    /// Appends an entry.
+    pub fn append(&mut self, entry: Entry) {
+        for write in entry.writes.iter() {
+            self.latest.insert(write.key.clone(), (entry.at, write.doc.clone()));
+        }
+        self.last = entry.at;
+        self.tail.push_back(entry);
+    }
+
+    /// Commits everything through `at`; gives what was committed by it.
+    pub fn commit_to(&mut self, at: LogPos) -> Vec<Entry> {
+        let mut done = Vec::new();
+        while self.tail.front().is_some_and(|entry| entry.at <= at) {
+            let Some(entry) = self.tail.pop_front() else {
+                break;
+            };
+            for write in entry.writes.iter() {
+                match &write.doc {
+                    Some(doc) => self.docs.insert(write.key.clone(), doc.clone()),
+                    None => self.docs.remove(&write.key),
+                };
+                if self.latest.get(&write.key).is_some_and(|(pos, _)| *pos == entry.at) {
+                    self.latest.remove(&write.key);
+                }
+            }
+            self.committed = entry.at;
+            self.window.push_back(entry.clone());
+            if self.window.len() > WINDOW_ENTRIES_MAX
+                && let Some(oldest) = self.window.pop_front()
+            {
+                self.base = oldest.at;
+            }
+            done.push(entry);
+        }
+        done
+    }
+
+    /// Entries after `at`, committed or not; `None` when the window does not reach back.
+    pub fn entries_after(&self, at: LogPos) -> Option<impl Iterator<Item = &Entry>> {
+        if at < self.base {
+            return None;
+        }
+        let from = self.window.partition_point(|entry| entry.at <= at);
+        let tail_from = self.tail.partition_point(|entry| entry.at <= at);
+        Some(self.window.range(from..).chain(self.tail.range(tail_from..)))
+    }
+
+    /// Documents touched above what is committed.
+    pub fn touched(&self) -> Vec<DocKey> {
+        self.latest.keys().cloned().collect()
+    }
+
+    /// Contents of everything in which a copy that is exact through `committed`, and touched
+    /// `touched` above that, may differ from this one. `None` when the window does not reach back.
+    pub fn difference(&self, committed: LogPos, touched: &[DocKey]) -> Option<Vec<Write>> {
+        let mut keys: BTreeSet<&DocKey> = touched.iter().collect();
+        for entry in self.entries_after(committed)? {
+            keys.extend(entry.writes.iter().map(|write| &write.key));
+        }
+        let write = |key: &DocKey| Write { key: key.clone(), doc: self.get(key).cloned() };
+        Some(keys.into_iter().map(write).collect())
+    }
+
+    /// Up to `limit` documents after a key, in order, with everything that was appended; and the
+    /// last key when more follow.
+    pub fn page(
+        &self,
+        after: Option<&DocKey>,
+        limit: usize,
+    ) -> (Vec<(DocKey, Arc<Doc>)>, Option<DocKey>) {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let range = (from, Bound::Unbounded);
+        let mut committed = self.docs.range::<DocKey, _>(range).peekable();
+        let mut latest = self.latest.range::<DocKey, _>(range).peekable();
+        let mut docs = Vec::new();
+        loop {
+            let next = match (committed.peek(), latest.peek()) {
+                (None, None) => return (docs, None),
+                (Some((key, _)), Some((other, _))) if key < other => committed.next().map(keep),
+                (Some(_), None) => committed.next().map(keep),
+                (Some((key, _)), Some((other, _))) if key == other => {
+                    committed.next();
+                    latest.next().map(|(key, (_, doc))| (key, doc.as_ref()))
+                }
+                (_, Some(_)) => latest.next().map(|(key, (_, doc))| (key, doc.as_ref())),
+            };
+            if let Some((key, Some(doc))) = next {
+                docs.push((key.clone(), doc.clone()));
+                if docs.len() == limit {
+                    return (docs, Some(key.clone()));
+                }
+            }
+        }
+    }
+
+    /// Every session with everything that was appended, in order of key.
+    pub fn sessions(&self) -> impl Iterator<Item = (&DocKey, &SessionRecord)> {
+        let committed = self.docs.iter().filter(|(key, _)| !self.latest.contains_key(*key));
+        let latest = self.latest.iter().filter_map(|(key, (_, doc))| Some((key, doc.as_ref()?)));
+        committed.chain(latest).filter_map(|(key, doc)| Some((key, session_in(doc)?)))
+    }
+
+    /// Empties the copy: a snapshot follows, and the log begins at `start`.
+    pub fn restart_at(&mut self, start: LogPos) {
+        let pe = self.pe;
+        *self = Replica { pe, base: start, last: start, committed: start, ..Replica::default() };
+    }
+
+    /// Order-independent digest of all documents with everything that was appended.
+    pub fn digest(&self) -> u64 {
+        let session = |record: &SessionRecord| {
+            let name = format!("{}", record.key);
+            let state = record.state as u64;
+            let stamps = record.version.as_u64().wrapping_mul(31) ^ record.life.as_u64();
+            fnv(name.as_bytes()) ^ stamps.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ (state << 56)
+        };
+        self.sessions().map(|(_, record)| session(record)).fold(0, u64::wrapping_add)
+    }
+
+    /// The next position under `pe`.
+    pub fn next_pos(&self, pe: Epoch) -> LogPos {
+        LogPos::new(pe, Seq(self.last.seq.0 + 1))
+    }
+}
+
+fn keep<'a>((key, doc): (&'a DocKey, &'a Arc<Doc>)) -> (&'a DocKey, Option<&'a Arc<Doc>>) {
+    (key, Some(doc))
+}
+
+fn fnv(bytes: &[u8]) -> u64 {
+    let mix = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, mix)
+}
+
+/// The session record in a document.
+pub fn session_in(doc: &Doc) -> Option<&SessionRecord> {
+    match doc {
+        Doc::Session(record) => Some(record),
+        Doc::Pool(_) => None,
+    }
+}
+
+/// Whether a key names a session.
+pub fn is_session(key: &DocKey) -> bool {
+    matches!(key.name, DocName::Session(_))
+}

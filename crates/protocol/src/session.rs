@@ -1,0 +1,471 @@
+//! Requests about one session, at its owner: open, close, get, report.
+//!
+//! The record says where a life stands; [`Work`] says who waits for it and what the node was asked
+//! last. Everything that a record promises is committed before the node is asked (I5).
+
+use crate::entry::{Asked, Origin};
+use crate::env::Env;
+use crate::io::Transition;
+use crate::leading::REQUESTS_MAX;
+use crate::message::{Doc, DocKey, Write};
+use crate::nodes::{Chosen, NoNode};
+use crate::partition::Partition;
+use crate::reads::not_found;
+use rota_model::node_msg::{ReportEvent, ReportItem};
+use rota_model::{
+    Answer, CloseOp, NodeId, Op, OpResult, OpenOp, Outcome, Placement, REQUEST_MEMORY_MS,
+    REQUESTS_REMEMBERED_MAX, Reason, Refusal, RefusalKind, RequestEntry, RequestFate, RequestId,
+    Retry, SessionRecord, SessionState, Stamp, Token,
+};
+use std::sync::Arc;
+
+/// An id in progress.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub(crate) struct Work {
+    /// Opens, closes and reads that wait for it.
+    pub waiters: Vec<Origin>,
+    /// When the node is asked (again).
+    pub ask_ms: u64,
+    /// How often it was asked.
+    pub asked: u32,
+    /// Nodes that refused this life.
+    pub refused: Vec<NodeId>,
+    /// A new owner drives it again: reads wait until that ends.
+    pub redriven: bool,
+}
+
+/// Most requests that wait for one id.
+const WAITERS_MAX: usize = 1_024;
+
+impl Partition {
+    /// A request arrives at the owner. A repetition of one that waits here is dropped.
+    pub fn on_request(&mut self, env: &mut Env, origin: Origin, op: Op, deadline_ms: u64) {
+        let now = env.now.mono_ms;
+        let Some(leading) = &mut self.leading else {
+            return self.refuse_not_owner(env, origin);
+        };
+        if leading.live.contains_key(&origin) {
+            return;
+        }
+        if leading.live.len() >= REQUESTS_MAX {
+            let retry = Retry::AfterMs(env.config.timing.retry_ms);
+            let text = format!("{REQUESTS_MAX} requests wait at this partition already");
+            return env.answer(origin, Err(Refusal::new(RefusalKind::Overloaded, retry, text)));
+        }
+        let asked = Asked { op, deadline_ms: now + deadline_ms, arrived_ms: now };
+        leading.live.insert(origin, asked);
+        self.run(env, origin);
+    }
+
+    fn refuse_not_owner(&self, env: &mut Env, origin: Origin) {
+        let (kind, retry, text) = match &self.halted {
+            Some(why) => (RefusalKind::Recovering, Retry::AfterMs(1_000), why.clone()),
+            None => {
+                let text = format!("this manager does not own partition {}", self.number);
+                (RefusalKind::NotOwner, Retry::AtOwner(env.epoch()), text)
+            }
+        };
+        env.answer(origin, Err(Refusal::new(kind, retry, text)));
+    }
+
+    /// Carries a waiting request on, from its beginning.
+    pub fn run(&mut self, env: &mut Env, origin: Origin) {
+        let Some(leading) = &mut self.leading else {
+            return;
+        };
+        let Some(asked) = leading.live.get(&origin) else {
+            return;
+        };
+        let op = asked.op.clone();
+        let (open, reads) = (leading.is_open(), leading.reads());
+        match op {
+            Op::Get(get) if get.stale_ok => {
+                let result = self.read(env, &get.key, true);
+                self.reply(env, origin, result);
+            }
+            Op::List(list) if list.stale_ok => {
+                let result = Ok(Answer::Listed(self.page(env, &list)));
+                self.reply(env, origin, result);
+            }
+            Op::Get(get) if reads => self.on_get(env, origin, &get.key),
+            Op::List(_) if reads => self.confirm_then(origin),
+            Op::Pull(_) if reads => self.serve_pull(env, origin),
+            Op::Open(op) if open => self.on_open(env, origin, op),
+            Op::Close(op) if open => self.on_close(env, origin, &op),
+            Op::Report(item) if open => self.on_report(env, origin, &item),
+            Op::Get(_) | Op::List(_) | Op::Pull(_) | Op::Open(_) | Op::Close(_) | Op::Report(_) => {
+                leading.queue.push_back(origin);
+            }
+        }
+    }
+
+    fn on_get(&mut self, _env: &mut Env, origin: Origin, key: &rota_model::SessionKey) {
+        let Some(leading) = &mut self.leading else {
+            return;
+        };
+        match leading.work.get_mut(key).filter(|work| work.redriven) {
+            Some(work) => wait(work, origin),
+            None => leading.reads.next.push(origin),
+        }
+    }
+
+    fn on_open(&mut self, env: &mut Env, origin: Origin, op: OpenOp) {
+        let key = Self::key_of(env, &op.key);
+        if let Some(record) = self.replica.session(&key)
+            && let Some(entry) = record.request(&op.request).cloned()
+        {
+            let record = record.clone();
+            if self.on_repeated_open(env, origin, &key, &record, &entry) {
+                return;
+            }
+        }
+        let state = self.replica.session(&key).map(|record| record.state);
+        match state {
+            Some(SessionState::Ready) if op.remember => self.open_existed(env, origin, &key, &op),
+            Some(SessionState::Ready) => self.confirm_then(origin),
+            Some(SessionState::Pending | SessionState::Starting | SessionState::Closing) => {
+                self.join_work(env, origin, &op.key);
+            }
+            Some(SessionState::Closed | SessionState::Failed | SessionState::Lost) | None => {
+                self.open_new(env, origin, &key, op);
+            }
+        }
+    }
+
+    /// A remembered request gets its remembered answer. False: carry on as if it were new.
+    fn on_repeated_open(
+        &mut self,
+        env: &mut Env,
+        origin: Origin,
+        key: &DocKey,
+        record: &SessionRecord,
+        entry: &RequestEntry,
+    ) -> bool {
+        let result = match &entry.fate {
+            RequestFate::Opening => return false,
+            RequestFate::Closed { .. } => Err(reused(&entry.id, "a close")),
+            RequestFate::Opened { outcome, life, version, placement } => {
+                let mut answered = record.clone();
+                answered.life = *life;
+                answered.version = *version;
+                answered.state = SessionState::Ready;
+                answered.reason = None;
+                answered.placement = Some(placement.clone());
+                let session = self.view_of(env, &answered);
+                Ok(Answer::Opened { outcome: *outcome, session })
+            }
+        };
+        env.note(Transition::RequestRepeated, Some(self.number));
+        self.reply_when_committed(env, key, origin, result);
+        true
+    }
+
+    /// Answers once the newest write of a document is committed.
+    fn reply_when_committed(
+        &mut self,
+        env: &mut Env,
+        key: &DocKey,
+        origin: Origin,
+        result: OpResult,
+    ) {
+        match self.replica.latest.get(key) {
+            // Promises are kept in order of position: wait for everything that was appended.
+            Some(_) => self.promise(self.replica.last, origin, result),
+            None => self.reply(env, origin, result),
+        }
+    }
+
+    pub fn on_open_confirmed(&mut self, env: &mut Env, origin: Origin, op: OpenOp) {
+        let key = Self::key_of(env, &op.key);
+        match self.replica.session(&key) {
+            Some(record) if record.is_live() => {
+                let session = self.view_of(env, record);
+                env.note(Transition::OpenExisted, Some(self.number));
+                let outcome = Outcome::Existed;
+                self.reply(env, origin, Ok(Answer::Opened { outcome, session }));
+            }
+            Some(_) | None => self.run(env, origin),
+        }
+    }
+
+    /// The live session was found, and the caller may ask again: remember the answer.
+    fn open_existed(&mut self, env: &mut Env, origin: Origin, key: &DocKey, op: &OpenOp) {
+        let Some(mut record) = self.replica.session(key).cloned() else {
+            return;
+        };
+        let Some(placement) = record.placement.clone() else {
+            return;
+        };
+        record.version = env.next_stamp().max(record.version.next());
+        let fate = RequestFate::Opened {
+            outcome: Outcome::Existed,
+            life: record.life,
+            version: record.version,
+            placement,
+        };
+        remember(&mut record, env, &op.request, fate);
+        let session = self.view_of(env, &record);
+        let at = self.write_session(env, key, record, Some(op.request.clone()));
+        env.note(Transition::OpenExisted, Some(self.number));
+        self.promise(at, origin, Ok(Answer::Opened { outcome: Outcome::Existed, session }));
+    }
+
+    fn open_new(&mut self, env: &mut Env, origin: Origin, key: &DocKey, op: OpenOp) {
+        if !self.has_copies(env) {
+            if let Some(leading) = &mut self.leading {
+                leading.queue.push_back(origin);
+            }
+            return;
+        }
+        let limit = env.config.load_limit_permille;
+        match env.nodes.choose(&op.spec.pool, &op.spec.class, limit, &[]) {
+            Ok(chosen) => {
+                let old = self.replica.session(key).cloned();
+                let mut record = new_life(env, old.as_ref(), &op);
+                remember(&mut record, env, &op.request, RequestFate::Opening);
+                env.note(Transition::OpenPending, Some(self.number));
+                let session = op.key.clone();
+                self.write_pending(env, key, record, chosen, Some(op.request));
+                self.join_work(env, origin, &session);
+            }
+            Err(NoNode::UnknownClass) => {
+                let text =
+                    format!("no node of pool {:?} offers class {:?}", op.spec.pool, op.spec.class);
+                let refusal = Refusal::new(RefusalKind::UnknownClass, Retry::Never, text);
+                self.reply(env, origin, Err(refusal));
+            }
+            Err(NoNode::NoRoom { nodes }) => self.wait_for_room(env, origin, &op, nodes),
+        }
+    }
+
+    fn wait_for_room(&mut self, env: &mut Env, origin: Origin, op: &OpenOp, nodes: u32) {
+        let pool = env.config.pools.iter().find(|it| it.name == op.spec.pool);
+        let may_grow = pool.is_some_and(|it| nodes < it.nodes_max);
+        let Some(leading) = &mut self.leading else {
+            return;
+        };
+        if may_grow {
+            leading.room.push_back(origin);
+            return;
+        }
+        let text =
+            format!("all {nodes} nodes of pool {:?} are full, and it may not grow", op.spec.pool);
+        let retry = Retry::AfterMs(env.config.timing.retry_ms * 5);
+        self.reply(env, origin, Err(Refusal::new(RefusalKind::NoCapacity, retry, text)));
+    }
+
+    /// Writes PENDING on a node, under the token that its log position names.
+    pub fn write_pending(
+        &mut self,
+        env: &mut Env,
+        key: &DocKey,
+        mut record: SessionRecord,
+        chosen: Chosen,
+        request: Option<RequestId>,
+    ) {
+        let pe = self.leading.as_ref().map_or(self.replica.pe, |it| it.pe);
+        let token = Token(self.replica.next_pos(pe));
+        env.nodes.ask(&chosen.node, token, env.now.mono_ms);
+        let Chosen { node, boot } = chosen;
+        record.state = SessionState::Pending;
+        record.version = env.next_stamp().max(record.version.next());
+        record.placement = Some(Placement { node, boot, token, address: String::new() });
+        self.write_session(env, key, record, request);
+    }
+
+    /// Lets a request wait for an id in progress.
+    pub fn join_work(&mut self, env: &mut Env, origin: Origin, session: &rota_model::SessionKey) {
+        let Some(leading) = &mut self.leading else {
+            return;
+        };
+        let work = leading.work.entry(session.clone()).or_default();
+        if work.waiters.len() < WAITERS_MAX {
+            wait(work, origin);
+            return;
+        }
+        let retry = Retry::AfterMs(env.config.timing.retry_ms);
+        let text = format!("{WAITERS_MAX} requests wait for session {session} already");
+        self.reply(env, origin, Err(Refusal::new(RefusalKind::Overloaded, retry, text)));
+    }
+
+    fn on_close(&mut self, env: &mut Env, origin: Origin, op: &CloseOp) {
+        let key = Self::key_of(env, &op.key);
+        let Some(record) = self.replica.session(&key).cloned() else {
+            return self.confirm_then(origin);
+        };
+        match record.request(&op.request).map(|entry| &entry.fate) {
+            Some(RequestFate::Opening | RequestFate::Opened { .. }) => {
+                let refusal = reused(&op.request, "an open");
+                return self.reply(env, origin, Err(refusal));
+            }
+            Some(RequestFate::Closed { life }) if record.life != *life => {
+                // That close was carried out, and a later open began a new life.
+                let mut closed = record.clone();
+                closed.life = *life;
+                closed.state = SessionState::Closed;
+                closed.reason = Some(Reason::ClosedByClient);
+                let session = self.view_of(env, &closed);
+                return self.reply(env, origin, Ok(Answer::Closed { finished: true, session }));
+            }
+            Some(RequestFate::Closed { .. }) | None => {}
+        }
+        if op.life.is_some_and(|life| life != record.life) {
+            return self.confirm_then(origin);
+        }
+        match record.state {
+            SessionState::Closed | SessionState::Failed | SessionState::Lost => {
+                self.confirm_then(origin);
+            }
+            SessionState::Closing => self.join_work(env, origin, &op.key),
+            SessionState::Pending | SessionState::Starting | SessionState::Ready => {
+                self.start_closing(env, &key, record, &op.request);
+                self.join_work(env, origin, &op.key);
+            }
+        }
+    }
+
+    fn start_closing(
+        &mut self,
+        env: &mut Env,
+        key: &DocKey,
+        mut record: SessionRecord,
+        request: &RequestId,
+    ) {
+        record.state = SessionState::Closing;
+        record.reason = Some(Reason::ClosedByClient);
+        record.version = env.next_stamp().max(record.version.next());
+        let life = record.life;
+        remember(&mut record, env, request, RequestFate::Closed { life });
+        env.note(Transition::CloseStarted, Some(self.number));
+        let session = record.key.clone();
+        self.write_session(env, key, record, Some(request.clone()));
+        if let Some(leading) = &mut self.leading {
+            let work = leading.work.entry(session).or_default();
+            (work.ask_ms, work.asked) = (0, 0);
+        }
+    }
+
+    /// The close found nothing to close; nobody else owned the partition when it arrived.
+    pub fn on_close_confirmed(&mut self, env: &mut Env, origin: Origin, op: CloseOp) {
+        let key = Self::key_of(env, &op.key);
+        let result = match self.replica.session(&key) {
+            None => Err(not_found(&op.key)),
+            Some(record) if op.life.is_some_and(|life| life != record.life) => {
+                let text = format!("session {} lives life {}", op.key, record.life);
+                Err(Refusal::new(RefusalKind::LifeMismatch, Retry::Never, text))
+            }
+            Some(record) if record.state.is_ended() => {
+                let session = self.view_of(env, record);
+                let result = Ok(Answer::Closed { finished: true, session });
+                return self.reply_when_committed(env, &key, origin, result);
+            }
+            Some(_) => return self.run(env, origin),
+        };
+        self.reply(env, origin, result);
+    }
+
+    fn on_report(&mut self, env: &mut Env, origin: Origin, item: &ReportItem) {
+        let key = Self::key_of(env, &item.key);
+        let record = self.replica.session(&key).filter(|record| {
+            let at = record.placement.as_ref();
+            at.is_some_and(|at| at.token == item.token && at.boot == item.boot)
+        });
+        let Some(record) = record.cloned() else {
+            return self.confirm_then(origin);
+        };
+        let before = self.replica.last;
+        match &item.event {
+            ReportEvent::Ready { address } => self.on_running(env, &key, record, address, true),
+            ReportEvent::Ended { reason, exit, detail } => {
+                self.on_ended(env, &key, record, *reason, exit.clone(), detail);
+            }
+            ReportEvent::MachineState { state, .. } => {
+                let live = matches!(
+                    record.state,
+                    SessionState::Pending | SessionState::Starting | SessionState::Ready
+                );
+                if live && record.machine_state != *state {
+                    let mut record = record;
+                    record.machine_state.clone_from(state);
+                    record.version = env.next_stamp().max(record.version.next());
+                    self.write_session(env, &key, record, None);
+                }
+            }
+        }
+        if self.replica.last == before {
+            self.confirm_then(origin);
+        } else {
+            self.promise(self.replica.last, origin, Ok(Answer::Reported));
+        }
+    }
+
+    /// Writes a session's record.
+    pub fn write_session(
+        &mut self,
+        env: &mut Env,
+        key: &DocKey,
+        record: SessionRecord,
+        request: Option<RequestId>,
+    ) -> rota_model::LogPos {
+        let before = self.replica.session(key).filter(|before| before.life == record.life);
+        debug_assert!(
+            before.is_none_or(|before| before.state.may_become(record.state)),
+            "{:?} may not become {:?}",
+            before.map(|it| it.state),
+            record.state
+        );
+        let doc = Some(Arc::new(Doc::Session(record)));
+        self.write(env, vec![Write { key: key.clone(), doc }], request)
+    }
+}
+
+fn wait(work: &mut Work, origin: Origin) {
+    if !work.waiters.contains(&origin) {
+        work.waiters.push(origin);
+    }
+}
+
+fn reused(id: &RequestId, verb: &str) -> Refusal {
+    let text = format!("request_id {id:?} named {verb} of this session before");
+    Refusal::new(RefusalKind::RequestIdReused, Retry::Never, text)
+}
+
+/// The first record of a new life. It keeps what is remembered of requests to earlier lives.
+fn new_life(env: &mut Env, old: Option<&SessionRecord>, op: &OpenOp) -> SessionRecord {
+    let stamp = env.next_stamp().max(old.map_or(Stamp::MIN, |it| it.version.next()));
+    env.high_water = env.high_water.max(stamp);
+    let mut requests = old.map(|it| it.requests.clone()).unwrap_or_default();
+    requests.retain(|it| it.fate != RequestFate::Opening);
+    SessionRecord {
+        key: op.key.clone(),
+        spec: op.spec.clone(),
+        life: stamp,
+        version: stamp,
+        state: SessionState::Pending,
+        reason: None,
+        detail: String::new(),
+        exit: None,
+        placement: None,
+        machine_state: String::new(),
+        requests,
+    }
+}
+
+/// Remembers a request in a record; forgets what is older than the promise.
+pub(crate) fn remember(
+    record: &mut SessionRecord,
+    env: &Env,
+    request: &RequestId,
+    fate: RequestFate,
+) {
+    let oldest = Stamp::from_epoch_ms(env.now.wall_ms.saturating_sub(REQUEST_MEMORY_MS));
+    record.requests.retain(|it| it.id != *request && it.at >= oldest);
+    if record.requests.len() >= REQUESTS_REMEMBERED_MAX {
+        let harmless = record.requests.iter().position(|it| {
+            matches!(it.fate, RequestFate::Opened { outcome: Outcome::Existed, .. })
+        });
+        record.requests.remove(harmless.unwrap_or(0));
+    }
+    let at = Stamp::from_epoch_ms(env.now.wall_ms);
+    record.requests.push(RequestEntry { id: request.clone(), at, fate });
+}

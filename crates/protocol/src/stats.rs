@@ -1,0 +1,36 @@
+//! What operators see of a manager.
+
+use rota_model::node_msg::NodeLoad;
+use rota_model::{LogPos, ManagerNumber, SessionState};
+use rota_ring::NodeReg;
+use std::collections::BTreeMap;
+
+/// What an operator sees of a manager.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Stats {
+    /// Partitions that this manager owns or copies.
+    pub parts: Vec<PartStats>,
+    /// Nodes, with the load as this manager knows it.
+    pub nodes: Vec<(NodeReg, NodeLoad)>,
+    /// Client requests that wait here.
+    pub requests_waiting: usize,
+}
+
+/// What an operator sees of a partition at one manager.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PartStats {
+    /// Which partition.
+    pub part: ManagerNumber,
+    /// `serving`, `syncing`, `scanning`, `wedged`, `copy`, `learning`, `recovering`, `idle`.
+    pub role: &'static str,
+    /// Last entry here.
+    pub last: LogPos,
+    /// Last committed entry known here.
+    pub committed: LogPos,
+    /// Sessions by state, tombstones included.
+    pub sessions: BTreeMap<SessionState, u64>,
+    /// At the owner: each copy and how many entries it is behind.
+    pub lag: Vec<(ManagerNumber, u64)>,
+    /// Order-independent digest of all session records (key, life, version, state).
+    pub digest: u64,
+}

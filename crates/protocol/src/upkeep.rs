@@ -1,0 +1,162 @@
+//! What happens by itself: restart from disk, deadlines, and the tick of a partition.
+
+use crate::entry::Origin;
+use crate::env::Env;
+use crate::io::Disk;
+use crate::leading::Phase;
+use crate::partition::Partition;
+use rota_model::node_msg::SlotRange;
+use rota_model::{
+    Answer, ManagerNumber, Op, OpResult, Refusal, RefusalKind, Retry, SessionState, SlotId,
+};
+use std::collections::BTreeMap;
+
+/// The partitions on a disk. Slots belong to the first partition at or after them.
+pub(crate) fn parts_of(env: &mut Env, disk: &Disk) -> BTreeMap<ManagerNumber, Partition> {
+    let mut parts = BTreeMap::new();
+    for (number, meta) in &disk.parts {
+        // The range follows from the View; until then only the number counts.
+        let range = SlotRange { first: SlotId(number.0), last: SlotId(number.0) };
+        let mut part = Partition::new(*number, range);
+        part.replica.pe = meta.pe;
+        part.replica.last = meta.last;
+        part.replica.durable = meta.last;
+        // A disk is taken up either as the only copy (then all of it counts) or as the base of a
+        // snapshot: nothing above a committed position needs to be told apart.
+        part.replica.committed = meta.last;
+        part.replica.base = meta.last;
+        part.replica.whole = meta.whole;
+        parts.insert(*number, part);
+    }
+    for (key, doc) in &disk.docs {
+        env.saw_doc(doc);
+        if let Some(number) = rota_ring::place::home(&parts, key.slot)
+            && let Some(part) = parts.get_mut(&number)
+        {
+            part.replica.docs.insert(key.clone(), doc.clone());
+        }
+    }
+    parts
+}
+
+impl Partition {
+    /// Whether a confirm round should begin.
+    pub fn wants_round(&self) -> bool {
+        self.leading.as_ref().is_some_and(|it| {
+            let waits = !it.reads.next.is_empty() || !it.reads.renewals_next.is_empty();
+            waits && it.reads.round.is_none()
+        })
+    }
+
+    /// Whether something here waits for time to pass.
+    pub fn is_busy(&self) -> bool {
+        self.leading.as_ref().is_some_and(|it| {
+            !it.live.is_empty()
+                || !it.work.is_empty()
+                || !it.learners.is_empty()
+                || !it.missing.is_empty()
+                || !matches!(it.phase, Phase::Serving)
+        })
+    }
+
+    /// Time passed.
+    pub fn tick(&mut self, env: &mut Env) {
+        if self.leading.is_none() {
+            return;
+        }
+        self.expire(env);
+        self.drive_scan(env);
+        self.tick_copies(env);
+        self.tick_learners(env);
+        self.tick_work(env);
+        self.tick_room(env);
+        self.expire_pulls(env);
+        let Some(leading) = &self.leading else { return };
+        if leading.is_open() && !leading.queue.is_empty() && self.has_copies(env) {
+            self.drain_queue(env);
+        }
+        self.purge_tombstones(env);
+    }
+
+    fn expire_pulls(&mut self, env: &mut Env) {
+        let now = env.now.mono_ms;
+        let Some(leading) = &self.leading else { return };
+        let over = leading.reads.pulls.iter().any(|origin| {
+            leading.live.get(origin).is_none_or(|asked| match &asked.op {
+                Op::Pull(pull) => now >= asked.arrived_ms + pull.wait_ms,
+                Op::Open(_) | Op::Close(_) | Op::Get(_) | Op::List(_) | Op::Report(_) => true,
+            })
+        });
+        if over {
+            self.serve_pulls(env);
+        }
+    }
+
+    /// Requests whose deadline passed are told how far they got.
+    fn expire(&mut self, env: &mut Env) {
+        let now = env.now.mono_ms;
+        let Some(leading) = &self.leading else { return };
+        let late = leading.live.iter().filter(|(_, asked)| now >= asked.deadline_ms);
+        let late: Vec<Origin> = late.map(|(origin, _)| *origin).collect();
+        for origin in late {
+            let result = self.unfinished(env, origin);
+            self.reply(env, origin, result);
+            if let Some(leading) = &mut self.leading {
+                leading.queue.retain(|it| *it != origin);
+                leading.room.retain(|it| *it != origin);
+                for work in leading.work.values_mut() {
+                    work.waiters.retain(|it| *it != origin);
+                }
+            }
+        }
+    }
+
+    /// What a request is told whose deadline passed.
+    fn unfinished(&self, env: &Env, origin: Origin) -> OpResult {
+        let retry_ms = env.config.timing.retry_ms;
+        let late = |text: String| {
+            let (kind, retry) = (RefusalKind::DeadlineExceeded, Retry::AfterMs(retry_ms));
+            Err(Refusal::unknown_outcome(kind, retry, text))
+        };
+        let Some(leading) = &self.leading else {
+            return late("the owner changed".into());
+        };
+        let Some(asked) = leading.live.get(&origin) else {
+            return late("it is gone".into());
+        };
+        if !leading.reads() {
+            let text = format!("partition {} is not serving yet", self.number);
+            return Err(Refusal::new(RefusalKind::NotServing, Retry::AfterMs(retry_ms), text));
+        }
+        match &asked.op {
+            Op::Open(_) if leading.room.contains(&origin) => {
+                let text = "no node has room; new ones were asked for".to_string();
+                let retry = Retry::AfterMs(retry_ms * 5);
+                Err(Refusal::new(RefusalKind::Provisioning, retry, text))
+            }
+            Op::Open(_) if leading.queue.contains(&origin) => {
+                let text = format!("partition {} waits for a copy", self.number);
+                Err(Refusal::new(RefusalKind::NotServing, Retry::AfterMs(retry_ms), text))
+            }
+            Op::Open(open) => {
+                let text = format!("session {} is still being opened", open.key);
+                let retry = Retry::AfterMs(retry_ms);
+                Err(Refusal::unknown_outcome(RefusalKind::InProgress, retry, text))
+            }
+            Op::Close(close) => {
+                let key = Self::key_of(env, &close.key);
+                let record = self.visible(&key).filter(|it| it.state == SessionState::Closing);
+                match record {
+                    Some(record) => {
+                        let session = self.view_of(env, record);
+                        Ok(Answer::Closed { finished: false, session })
+                    }
+                    None => late(format!("session {} is not closed yet", close.key)),
+                }
+            }
+            Op::Get(_) | Op::List(_) | Op::Pull(_) | Op::Report(_) => {
+                late("the copies did not confirm in time".into())
+            }
+        }
+    }
+}
