@@ -1,1 +1,185 @@
-fn main() {}
+//! The node-agent: runs sessions on one machine for the managers of a cluster.
+//!
+//! ```text
+//!  managers ── calls ──▶ rpc ──▶ mailbox ──▶ agent (owns rota_node::Node) ──▶ runtime
+//!           ◀─ answers ─────────────────────┘ │                               │  machines, here
+//!           ◀─ register, renew, report ── managers                            │  programs:
+//!  clients of machines ── Send ──▶ rpc ──▶ mailbox            keeper process ◀┘
+//!                                                             program, own process group
+//! ```
+
+mod address;
+mod agent;
+mod cli;
+mod data_folder;
+mod keeper;
+mod lease;
+mod leftovers;
+mod mailbox;
+mod managers;
+mod ports;
+mod processes;
+mod rpc;
+mod runtime;
+mod settings;
+
+use agent::{Agent, Parts};
+use anyhow::Context;
+use clap::Parser;
+use cli::{Cli, Command, LogFormat, RunArgs};
+use data_folder::DataFolder;
+use mailbox::{Event, Mailbox};
+use runtime::{ProgramSettings, Runtime};
+use rustix::process::{Resource, Rlimit, getpid, getrlimit, set_child_subreaper, setrlimit};
+use serde_json::json;
+use settings::Settings;
+use std::io::{self, Write};
+use std::process::ExitCode;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tracing_subscriber::EnvFilter;
+
+fn main() -> ExitCode {
+    match Cli::parse().command {
+        Command::Keeper => report(keeper::run().map(|()| true)),
+        Command::Exec(args) => {
+            ExitCode::from(keeper::become_program(args.keeper, args.open_files, &args.argv))
+        }
+        Command::Run(args) => match settings::check(&args) {
+            Ok(settings) => {
+                start_log(&args);
+                report(run(settings))
+            }
+            Err(mistakes) => {
+                for mistake in &mistakes {
+                    eprintln!("rota-node-agent: {mistake}");
+                }
+                eprintln!("rota-node-agent: {} mistakes, nothing was started", mistakes.len());
+                ExitCode::from(2)
+            }
+        },
+    }
+}
+
+fn report(result: anyhow::Result<bool>) -> ExitCode {
+    match result {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("rota-node-agent: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn start_log(args: &RunArgs) {
+    let filter = EnvFilter::try_new(&args.log).expect("the settings checked it");
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
+    match args.log_format {
+        LogFormat::Text => log.with_ansi(false).init(),
+        LogFormat::Json => log.json().init(),
+    }
+}
+
+/// One JSON document on standard output. A reader that is gone misses nothing that it asked for.
+fn announce(value: &serde_json::Value) {
+    let mut stdout = io::stdout().lock();
+    drop(writeln!(stdout, "{value}").and_then(|()| stdout.flush()));
+}
+
+/// Runs the node until it is told to leave. True when nothing is left running.
+fn run(settings: Settings) -> anyhow::Result<bool> {
+    let folder = DataFolder::open(&settings.data, &settings.config.node, &settings.cluster)?;
+    // Programs whose keepers are killed become children of this process, so that it can end them.
+    set_child_subreaper(Some(getpid())).context("cannot become a subreaper")?;
+    let ended = leftovers::end_all(folder.path())?;
+    if ended.sessions > 0 {
+        tracing::warn!(sessions = ended.sessions, "ended what an earlier run had left");
+    }
+    let open_files = raise_open_files();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let gone = runtime.block_on(serve(settings, &folder, open_files))?;
+    // Nothing that still waits (a connection, a file being removed) may hold up the end.
+    runtime.shutdown_background();
+    Ok(gone.clean)
+}
+
+/// A session takes about five descriptors. Gives the limit that was there before, for programs.
+fn raise_open_files() -> Option<u64> {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    match setrlimit(Resource::Nofile, raised) {
+        Ok(()) => limit.current,
+        Err(error) => {
+            tracing::warn!(%error, "the limit of open files stays as it is");
+            None
+        }
+    }
+}
+
+async fn serve(
+    settings: Settings,
+    folder: &DataFolder,
+    open_files: Option<u64>,
+) -> anyhow::Result<agent::Gone> {
+    let listener = TcpListener::bind(settings.listen)
+        .await
+        .with_context(|| format!("cannot listen on {} (--listen)", settings.listen))?;
+    let port = listener.local_addr()?.port();
+    let address = address::join(&settings.host, port);
+    let timing = settings.config.timing;
+    let programs = ProgramSettings {
+        data: folder.path().to_owned(),
+        lease: folder.lease(),
+        sessions: folder.sessions(),
+        host: settings.host,
+        ip: settings.listen.ip(),
+        output_bytes_max: settings.output_bytes_max,
+        lease_grace_ms: timing.lease_kill_ms - timing.lease_term_ms,
+        open_files,
+    };
+    let (mailbox, events) = Mailbox::new();
+    let boot = settings.config.boot;
+    let (id, kept) = (settings.config.node.clone(), settings.folders_kept_max);
+    let classes = settings.classes;
+    let runtime = Runtime::new(classes, programs, kept, address.clone(), mailbox.clone());
+    let agent = Agent::new(Parts {
+        config: settings.config,
+        runtime,
+        address: address.clone(),
+        pool: settings.pool,
+        seeds: settings.managers,
+        lease: folder.lease(),
+        mailbox: mailbox.clone(),
+    });
+    leave_on_signals(mailbox.clone())?;
+    let server = tokio::spawn(async move {
+        if let Err(error) = rpc::serve(listener, mailbox).await {
+            tracing::error!(%error, "the gRPC server ended");
+        }
+    });
+    tracing::info!(%id, %boot, address, "listening");
+    let pid = std::process::id();
+    announce(&json!({
+        "ready": true, "id": id.as_str(), "address": address, "pid": pid, "boot": boot.0
+    }));
+    let gone = agent.run(events).await;
+    server.abort();
+    Ok(gone)
+}
+
+/// SIGTERM or SIGINT: leave in good order; once more: at once.
+fn leave_on_signals(mailbox: Mailbox) -> anyhow::Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    tokio::spawn(async move {
+        loop {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+            mailbox.give(Event::Leave).await;
+        }
+    });
+    Ok(())
+}

@@ -1,0 +1,388 @@
+//! The task that owns the node's decisions: takes what happened, carries out what follows.
+
+use crate::lease::{Lease, boottime_ms};
+use crate::mailbox::{Event, Mailbox};
+use crate::managers::{self, Channels, Report, Reporter};
+use crate::runtime::{Runtime, StartOrder};
+use rota_model::node_msg::{FromNode, Register, ToNode};
+use rota_model::{BootId, NodeState, PoolName, RequestId, SessionKey, Token};
+use rota_node::{Node, NodeConfig, NodeEffect, NodeInput, StopHow};
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+
+/// Events taken before their effects are carried out: some batches of calls.
+const EVENTS_AT_ONCE_MAX: usize = 64;
+
+/// The clocks of this task and of the decisions differ while the machine is suspended, so it never
+/// sleeps longer than this.
+const SLEEP_MAX: Duration = Duration::from_secs(1);
+
+/// When a leaving node stops waiting: first it kills, then it goes.
+const LEAVE_KILL_MS: u64 = 7_000;
+const LEAVE_GIVE_UP_MS: u64 = 10_000;
+
+/// How long a leaving node with nothing running waits for its reports to be taken.
+const LEAVE_REPORT_MS: u64 = 2_000;
+
+/// What an agent is made of.
+pub struct Parts {
+    /// The decisions' settings, with the first boot id.
+    pub config: NodeConfig,
+    /// What runs.
+    pub runtime: Runtime,
+    /// Where managers reach this node.
+    pub address: String,
+    /// Its pool.
+    pub pool: PoolName,
+    /// Managers to start with.
+    pub seeds: Vec<String>,
+    /// The lease file.
+    pub lease: PathBuf,
+    /// Own mailbox, for what is started here.
+    pub mailbox: Mailbox,
+}
+
+/// How a leaving node went.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Gone {
+    /// Whether nothing runs any more.
+    pub clean: bool,
+}
+
+/// A leaving node.
+struct Leaving {
+    since_ms: u64,
+    killed: bool,
+    /// Since when nothing runs.
+    empty_since_ms: Option<u64>,
+    /// All reports were taken.
+    left: bool,
+}
+
+/// The owner of the decisions.
+pub struct Agent {
+    node: Node,
+    parts: Parts,
+    channels: Channels,
+    reporter: Reporter,
+    /// Managers to report to, for the reporter.
+    known: watch::Sender<Vec<String>>,
+    registration: Option<JoinHandle<()>>,
+    streams: BTreeMap<u64, mpsc::Sender<FromNode>>,
+    /// Requests of creates that were just taken, until their start is decided.
+    requests: BTreeMap<(SessionKey, Token), RequestId>,
+    leaving: Option<Leaving>,
+}
+
+impl Agent {
+    /// An agent that has not begun to register yet.
+    pub fn new(parts: Parts) -> Self {
+        let channels = Channels::default();
+        let (known, managers) = watch::channel(parts.seeds.clone());
+        let reporter = Reporter::start(channels.clone(), managers, parts.mailbox.clone());
+        Self {
+            node: Node::new(parts.config.clone()),
+            parts,
+            channels,
+            reporter,
+            known,
+            registration: None,
+            streams: BTreeMap::new(),
+            requests: BTreeMap::new(),
+            leaving: None,
+        }
+    }
+
+    /// Registers, and works until the node has left.
+    pub async fn run(mut self, mut events: mpsc::Receiver<Event>) -> Gone {
+        self.register();
+        let mut taken = Vec::with_capacity(EVENTS_AT_ONCE_MAX);
+        loop {
+            tokio::select! {
+                count = events.recv_many(&mut taken, EVENTS_AT_ONCE_MAX) => {
+                    debug_assert!(count > 0, "this task has a sender itself");
+                }
+                () = tokio::time::sleep(self.pause()) => {}
+            }
+            for event in taken.drain(..) {
+                self.on(event);
+            }
+            if self.node.wake_at().is_some_and(|at| at <= boottime_ms()) {
+                self.decide(NodeInput::Tick);
+            }
+            self.carry_out();
+            if let Some(gone) = self.leave_step() {
+                self.sign_off().await;
+                return gone;
+            }
+        }
+    }
+
+    /// Until something is due by itself.
+    fn pause(&self) -> Duration {
+        let now = boottime_ms();
+        let due = self.node.wake_at().map(|at| at.saturating_sub(now));
+        let leaving = self.leaving.as_ref().map(|it| it.due_in_ms(now));
+        let ms = due.into_iter().chain(leaving).min();
+        ms.map_or(SLEEP_MAX, Duration::from_millis).min(SLEEP_MAX)
+    }
+
+    fn decide(&mut self, input: NodeInput) {
+        self.node.handle(boottime_ms(), input);
+    }
+
+    fn on(&mut self, event: Event) {
+        match event {
+            Event::Node(input) => self.on_input(input),
+            Event::StreamOpened { stream, answers } => {
+                self.streams.insert(stream, answers);
+            }
+            Event::Calls { stream, calls } => {
+                for message in calls {
+                    self.on_call(stream, message);
+                }
+            }
+            Event::Acked { boot, ids } if boot == self.node.config().boot => {
+                self.decide(NodeInput::ReportsAcked { ids });
+            }
+            Event::Acked { .. } => {}
+            Event::Send { event, reply } => {
+                let mut news = Vec::new();
+                let result = self.parts.runtime.send(&event, &mut news);
+                news.into_iter().for_each(|input| self.decide(input));
+                // A caller that is gone has no use for it.
+                drop(reply.send(result));
+            }
+            Event::ProgramOver { key, token } => self.parts.runtime.on_program_over(&key, token),
+            Event::Leave => self.on_leave(),
+        }
+    }
+
+    fn on_input(&mut self, input: NodeInput) {
+        let managers_told =
+            matches!(input, NodeInput::Registered { .. } | NodeInput::Renewed { .. });
+        let was_registered = self.node.is_registered();
+        if let NodeInput::StreamClosed { stream } = &input {
+            self.streams.remove(stream);
+        }
+        self.decide(input);
+        if managers_told && self.node.is_registered() {
+            self.learn_managers();
+        }
+        if !was_registered && self.node.is_registered() {
+            let boot = self.node.config().boot;
+            tracing::info!(%boot, "registered");
+            crate::announce(&json!({ "registered": true, "boot": boot.0 }));
+        }
+    }
+
+    fn learn_managers(&mut self) {
+        let mut addresses: Vec<String> =
+            self.node.managers().iter().map(|(_, address)| address.clone()).collect();
+        if addresses.is_empty() || *self.known.borrow() == addresses {
+            return;
+        }
+        self.known.send_replace(addresses.clone());
+        addresses.extend(self.parts.seeds.iter().cloned());
+        self.channels.keep_only(&addresses);
+    }
+
+    /// A decision about a call is traced under the request that caused it.
+    fn on_call(&mut self, stream: u64, message: ToNode) {
+        let span = match &message {
+            ToNode::Create { key, token, request, .. } => {
+                if let Some(request) = request {
+                    self.requests.insert((key.clone(), *token), request.clone());
+                }
+                let request = request.as_ref().map_or("", RequestId::as_str);
+                tracing::debug_span!("create", session = %key, %token, request)
+            }
+            ToNode::Destroy { key, token, request, .. } => {
+                let request = request.as_ref().map_or("", RequestId::as_str);
+                tracing::debug_span!("destroy", session = %key, %token, request)
+            }
+            ToNode::Scan { head, .. } => tracing::debug_span!("scan", pe = %head.pe),
+        };
+        let _in_span = span.entered();
+        tracing::debug!(stream, call = message.head().call, "asked");
+        self.decide(NodeInput::Call { stream, message });
+    }
+
+    fn carry_out(&mut self) {
+        let mut news = Vec::new();
+        loop {
+            let effects = self.node.flush();
+            if effects.is_empty() && news.is_empty() {
+                break;
+            }
+            for effect in effects {
+                self.carry_out_one(effect, &mut news);
+            }
+            for input in news.drain(..) {
+                self.decide(input);
+            }
+        }
+        // A start is decided with its create or never.
+        self.requests.clear();
+    }
+
+    fn carry_out_one(&mut self, effect: NodeEffect, news: &mut Vec<NodeInput>) {
+        match effect {
+            NodeEffect::Answer { stream, answer } => {
+                if let Some(answers) = self.streams.get(&stream)
+                    && answers.try_send(answer).is_err()
+                {
+                    tracing::debug!(stream, "an answer is dropped; its manager asks again");
+                }
+            }
+            NodeEffect::Start { key, token, spec, not_after_mono_ms } => {
+                let request = self.requests.remove(&(key.clone(), token));
+                let not_after_ms = not_after_mono_ms;
+                let order = StartOrder { key, token, spec, not_after_ms, request };
+                self.parts.runtime.start(order, news);
+            }
+            NodeEffect::Stop { key, token, how } => self.parts.runtime.stop(key, token, how, news),
+            NodeEffect::Report { id, item, attempt } => {
+                let boot = self.node.config().boot;
+                self.reporter.send(Report { boot, id, item, attempt });
+            }
+            NodeEffect::Renew { sent_mono_ms, renew, managers } => {
+                let wait = Duration::from_millis(self.node.config().timing.renew_ms);
+                let (channels, mailbox) = (&self.channels, &self.parts.mailbox);
+                managers::renew(channels, mailbox, sent_mono_ms, &renew, managers, wait);
+            }
+            NodeEffect::Lease { term_at_mono_ms, kill_at_mono_ms } => {
+                let lease = Lease { term_at_ms: term_at_mono_ms, kill_at_ms: kill_at_mono_ms };
+                if let Err(error) = lease.write(&self.parts.lease) {
+                    // Keepers go by the old one: programs end early, never late.
+                    tracing::error!(%error, "the lease file cannot be written");
+                }
+            }
+            NodeEffect::BootAnew => self.boot_anew(),
+            NodeEffect::Left => {
+                if let Some(leaving) = &mut self.leaving {
+                    leaving.left = true;
+                }
+            }
+        }
+    }
+
+    fn boot_anew(&mut self) {
+        if let Some(leaving) = &mut self.leaving {
+            // Nothing runs, and there is nobody to tell any more.
+            leaving.left = true;
+            return;
+        }
+        let boot = new_boot();
+        tracing::warn!(%boot, "this boot was declared lost; booting anew");
+        let config = NodeConfig { boot, ..self.node.config().clone() };
+        self.node = Node::new(config);
+        self.register();
+    }
+
+    fn registration_of(&self, state: NodeState) -> Register {
+        self.node.registration(self.parts.address.clone(), self.parts.pool.clone(), state)
+    }
+
+    /// Managers to register with: those last heard of, then those given at the start.
+    fn managers_to_try(&self) -> Vec<String> {
+        let mut managers = self.known.borrow().clone();
+        for seed in &self.parts.seeds {
+            if !managers.contains(seed) {
+                managers.push(seed.clone());
+            }
+        }
+        managers
+    }
+
+    fn register(&mut self) {
+        let request = self.registration_of(NodeState::Ready);
+        let managers = self.managers_to_try();
+        let (channels, mailbox) = (self.channels.clone(), self.parts.mailbox.clone());
+        let task = tokio::spawn(async move {
+            let (sent_mono_ms, registered) =
+                managers::register(&channels, &managers, &request).await;
+            mailbox.node(NodeInput::Registered { sent_mono_ms, registered }).await;
+        });
+        if let Some(old) = self.registration.replace(task) {
+            old.abort();
+        }
+    }
+
+    fn on_leave(&mut self) {
+        match &mut self.leaving {
+            None => {
+                tracing::info!("leaving");
+                let since_ms = boottime_ms();
+                self.leaving =
+                    Some(Leaving { since_ms, killed: false, empty_since_ms: None, left: false });
+                self.decide(NodeInput::Leave);
+            }
+            Some(leaving) => leaving.hurry(&self.parts.runtime),
+        }
+    }
+
+    /// `Some` once the node may go.
+    fn leave_step(&mut self) -> Option<Gone> {
+        let leaving = self.leaving.as_mut()?;
+        let clean = self.parts.runtime.is_empty();
+        leaving.step(clean, boottime_ms(), &self.parts.runtime).then_some(Gone { clean })
+    }
+
+    /// Only a node with nothing running says that it left, and only if it ever came.
+    async fn sign_off(&mut self) {
+        if let Some(registration) = self.registration.take() {
+            registration.abort();
+        }
+        if !self.node.is_registered() || !self.parts.runtime.is_empty() {
+            return;
+        }
+        let removed = self.registration_of(NodeState::Removed);
+        let managers = self.managers_to_try();
+        if !managers::sign_off(&self.channels, &managers, &removed).await {
+            tracing::warn!("no manager took the sign-off");
+        }
+    }
+}
+
+impl Leaving {
+    fn due_in_ms(&self, now_ms: u64) -> u64 {
+        let kill_at = self.since_ms + LEAVE_KILL_MS;
+        let at = match self.empty_since_ms {
+            Some(since_ms) => since_ms + LEAVE_REPORT_MS,
+            None if self.killed => self.since_ms + LEAVE_GIVE_UP_MS,
+            None => kill_at,
+        };
+        at.saturating_sub(now_ms)
+    }
+
+    fn hurry(&mut self, runtime: &Runtime) {
+        if !self.killed {
+            tracing::warn!("killing what still runs");
+            self.killed = true;
+            runtime.stop_programs(StopHow::Kill);
+        }
+    }
+
+    /// Whether the node may go now.
+    fn step(&mut self, empty: bool, now_ms: u64, runtime: &Runtime) -> bool {
+        if empty {
+            let since_ms = *self.empty_since_ms.get_or_insert(now_ms);
+            return self.left || now_ms >= since_ms + LEAVE_REPORT_MS;
+        }
+        if now_ms >= self.since_ms + LEAVE_KILL_MS {
+            self.hurry(runtime);
+        }
+        now_ms >= self.since_ms + LEAVE_GIVE_UP_MS
+    }
+}
+
+/// A random boot id. Below 2^53, so that it stays exact wherever JSON numbers are floats.
+pub fn new_boot() -> BootId {
+    let (high, low) = uuid::Uuid::new_v4().as_u64_pair();
+    BootId(((high ^ low) >> 11).max(1))
+}

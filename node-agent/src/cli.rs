@@ -1,0 +1,114 @@
+//! The command line.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// Runs sessions on this machine for the managers of a Rota cluster.
+#[derive(Parser, Debug)]
+#[command(name = "rota-node-agent", version)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Subcommand, Debug)]
+pub enum Command {
+    /// Run a node.
+    Run(Box<RunArgs>),
+    /// Guard one program; started by a node, which gives the order on standard input.
+    #[command(hide = true)]
+    Keeper,
+    /// Become a program that dies with its keeper; started by a keeper.
+    #[command(hide = true)]
+    Exec(ExecArgs),
+}
+
+/// How a node runs.
+#[derive(Args, Debug)]
+pub struct RunArgs {
+    /// The node's id, stable over its boots: 1 to 255 bytes, no control characters.
+    #[arg(long)]
+    pub id: String,
+    /// Data folder. It belongs to this node of this cluster; made when it is not there.
+    #[arg(long)]
+    pub data: PathBuf,
+    /// Where managers and clients of machines reach the node. Port 0: any free one.
+    #[arg(long, default_value = "127.0.0.1:0")]
+    pub listen: SocketAddr,
+    /// The host in the addresses that are told to others; needed with --listen 0.0.0.0 or [::].
+    /// Default: the address of --listen.
+    #[arg(long)]
+    pub advertise: Option<String>,
+    /// Allow --listen on an address that other machines reach. There is no encryption and no
+    /// access control yet.
+    #[arg(long)]
+    pub insecure_bind: bool,
+    /// Managers to register with, host:port, several separated by commas. Later the managers tell
+    /// who they are.
+    #[arg(long, required = true, value_delimiter = ',')]
+    pub managers: Vec<String>,
+    /// The cluster's name.
+    #[arg(long, default_value = "rota")]
+    pub cluster: String,
+    /// The pool that the node belongs to.
+    #[arg(long, default_value = "default")]
+    pub pool: String,
+    /// How many sessions the node can hold, 1 to 1000000.
+    #[arg(long, default_value_t = 100)]
+    pub places: u32,
+    /// Load (places used over places) from which on the node takes no more, above 0 to 1.
+    #[arg(long, default_value_t = 0.8)]
+    pub load_limit: f64,
+    /// Folder with class files (*.toml). Without it the node offers no class.
+    #[arg(long)]
+    pub classes: Option<PathBuf>,
+    /// Most bytes kept of each of a program's two outputs; the newest are kept.
+    #[arg(long, default_value_t = 16 * 1024 * 1024, value_parser = clap::value_parser!(u64).range(4096..))]
+    pub output_bytes_max: u64,
+    /// How many folders of ended programs are kept for their output.
+    #[arg(long, default_value_t = 100)]
+    pub folders_kept_max: usize,
+    /// Time between signs of life. Twice this must be below --lease-term.
+    #[arg(long, default_value = "3s")]
+    pub renew: humantime::Duration,
+    /// Without an answer of the managers for this long, programs are ended. Must be the managers'.
+    #[arg(long, default_value = "8s")]
+    pub lease_term: humantime::Duration,
+    /// Without an answer for this long, programs are killed. Must be the managers', and below the
+    /// time after which they declare a node lost.
+    #[arg(long, default_value = "12s")]
+    pub lease_kill: humantime::Duration,
+    /// What is logged to standard error: info, debug, rota_node_agent=debug,tonic=warn, ...
+    #[arg(long, default_value = "info", env = "ROTA_LOG")]
+    pub log: String,
+    /// How it is written.
+    #[arg(long, default_value = "text")]
+    pub log_format: LogFormat,
+}
+
+/// How log lines are written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// What the shim is told.
+#[derive(Args, Debug)]
+pub struct ExecArgs {
+    /// Pid of the keeper.
+    #[arg(long)]
+    pub keeper: i32,
+    /// Limit of open files to set.
+    #[arg(long)]
+    pub open_files: Option<u64>,
+    /// Program and arguments.
+    #[arg(last = true, required = true)]
+    pub argv: Vec<OsString>,
+}

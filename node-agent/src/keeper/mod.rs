@@ -1,0 +1,335 @@
+//! The keeper: one small process per program session, single-threaded, without a runtime.
+//!
+//! ```text
+//!  agent ── Order, Stop ──▶ stdin ┌────────┐ ◀── pidfd ─────── program (own process group)
+//!        ◀── News ──────── stdout │ keeper │ ◀── outputs ───── ..
+//!  lease file ── re-read when ──▶ └────────┘ ── TERM, KILL ──▶ the whole group
+//!                 it runs out
+//! ```
+//!
+//! It outlives its agent: without an agent nobody renews the lease, and the keeper ends the program
+//! when the lease has passed. The program does not outlive the keeper: see [`launch`].
+//! As a child subreaper the keeper inherits whatever the program leaves behind, also processes that
+//! moved to another group, so "ended" means that nothing of the program is left.
+
+mod capture;
+mod family;
+mod launch;
+pub mod order;
+
+pub use launch::become_program;
+
+use crate::lease::{Lease, boottime_ms};
+use crate::processes::Process;
+use capture::Capture;
+use family::Family;
+use order::{Cause, Command, LINE_BYTES_MAX, News, Order, PIDS_FILE, Pids};
+use rota_model::Exit;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+    timerfd_settime,
+};
+use serde::de::DeserializeOwned;
+use std::fs;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+use std::process::{ChildStderr, ChildStdout};
+
+/// Shortest and longest pause between two looks at processes that are being ended and whose end
+/// nothing announces.
+const LOOK_MS: (u64, u64) = (2, 50);
+
+/// A pipe holds at most 1 MiB, and a read takes up to 64 KiB; more than this comes only from a
+/// writer that still lives, and there is none.
+const OUTPUT_READS_MAX: usize = 64;
+
+/// Runs a keeper to its end. An error means that there was no usable order or no kernel support;
+/// then nothing was started.
+pub fn run() -> anyhow::Result<()> {
+    // Readable in process lists; without it every keeper is called "exe".
+    let _ = rustix::thread::set_name(c"rota-keeper");
+    let mut input = Lines::default();
+    let order: Order = input.first()?;
+    if let Err(detail) = keep(&order, input) {
+        tell(&News::Failed { detail });
+    }
+    drop(fs::remove_file(order.folder.join(PIDS_FILE)));
+    Ok(())
+}
+
+fn keep(order: &Order, input: Lines) -> Result<(), String> {
+    let why = |what: &'static str| move |error: io::Error| format!("{what}: {error}");
+    let mut pids = Pids::of_this_keeper().ok_or("cannot read /proc")?;
+    pids.write(&order.folder).map_err(why("cannot write the pid file"))?;
+    // From here on a later agent finds this keeper. One that died before could have been followed
+    // by an agent that looked before the file was there.
+    if rustix::process::getppid() != Pid::from_raw(order.agent) {
+        return Err("the agent is gone".to_owned());
+    }
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
+        .map_err(|error| format!("cannot become a subreaper: {error}"))?;
+    let lease = Lease::read(&order.lease).map_err(why("cannot read the lease file"))?;
+    if lease.term_at_ms <= boottime_ms() {
+        return Err("the node's lease has passed".to_owned());
+    }
+    let output = |name: &str, wanted: Option<&str>| {
+        Capture::create(order.folder.join(name), order.output_bytes_max, wanted)
+            .map_err(why("cannot write the output file"))
+    };
+    let ready_line = order.ready_line.as_deref();
+    let (out, err) = (output("stdout.log", ready_line)?, output("stderr.log", ready_line)?);
+    let timer = timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::CLOEXEC)
+        .map_err(|error| format!("no timer: {error}"))?;
+
+    let mut child = launch::launch(order)?;
+    let pid = i32::try_from(child.id()).map_err(|_| "pid out of range".to_owned())?;
+    pids.program = Process::of(pid);
+    // Without the file this keeper still guards the program; only a later agent could not find it
+    // by its pid, and finds it by its environment instead.
+    drop(pids.write(&order.folder));
+    let pidfd = Pid::from_raw(pid).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+    tell(&News::Started { pid });
+    let mut watch = Watch {
+        input: Some(input),
+        out: child.stdout.take().map(|pipe| (pipe, out)),
+        err: child.stderr.take().map(|pipe| (pipe, err)),
+        pidfd,
+        timer,
+        family: Family::new(pid),
+        lease_file: order.lease.clone(),
+        lease,
+        grace_ms: order.grace_ms,
+        ending: None,
+        look_ms: LOOK_MS.0,
+    };
+    watch.until_gone();
+    Ok(())
+}
+
+/// Tells the agent. An agent that is gone hears nothing, and that changes nothing here.
+fn tell(news: &News) {
+    let Ok(mut line) = serde_json::to_vec(news) else { return };
+    line.push(b'\n');
+    let mut stdout = io::stdout().lock();
+    drop(stdout.write_all(&line).and_then(|()| stdout.flush()));
+}
+
+/// The agent's lines.
+#[derive(Default)]
+struct Lines {
+    pending: Vec<u8>,
+}
+
+impl Lines {
+    /// Reads once. False at the end of the input.
+    fn read(&mut self) -> io::Result<bool> {
+        let mut buffer = [0_u8; 64 * 1024];
+        // Not through std's reader: what that keeps to itself, no poll announces.
+        let count = match rustix::io::read(rustix::stdio::stdin(), &mut buffer) {
+            Err(Errno::INTR) => return Ok(true),
+            other => other?,
+        };
+        self.pending.extend_from_slice(&buffer[..count]);
+        if self.pending.len() > LINE_BYTES_MAX {
+            return Err(io::Error::other("a line is too long"));
+        }
+        Ok(count > 0)
+    }
+
+    fn next<T: DeserializeOwned>(&mut self) -> Option<serde_json::Result<T>> {
+        let end = self.pending.iter().position(|byte| *byte == b'\n')?;
+        let line: Vec<u8> = self.pending.drain(..=end).collect();
+        Some(serde_json::from_slice(&line))
+    }
+
+    /// Waits for the first line.
+    fn first<T: DeserializeOwned>(&mut self) -> anyhow::Result<T> {
+        loop {
+            if let Some(first) = self.next() {
+                return Ok(first?);
+            }
+            anyhow::ensure!(self.read()?, "standard input ended before the order");
+        }
+    }
+}
+
+/// The program's processes are being ended.
+#[derive(Clone, Copy)]
+struct Ending {
+    cause: Cause,
+    kill_at_ms: u64,
+}
+
+/// What may be read without waiting.
+#[derive(Default)]
+struct Ready {
+    input: bool,
+    out: bool,
+    err: bool,
+}
+
+/// Reads once from a pipe into its capture; a pipe at its end is dropped. True when the line that
+/// was waited for came.
+fn take<P: Read>(source: &mut Option<(P, Capture)>) -> bool {
+    let Some((pipe, capture)) = source else { return false };
+    let mut buffer = [0_u8; 64 * 1024];
+    match pipe.read(&mut buffer) {
+        Ok(0) => *source = None,
+        Ok(count) => return capture.take(&buffer[..count]),
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+        Err(_) => *source = None,
+    }
+    false
+}
+
+struct Watch {
+    input: Option<Lines>,
+    out: Option<(ChildStdout, Capture)>,
+    err: Option<(ChildStderr, Capture)>,
+    /// Readable when the program itself ended; dropped then.
+    pidfd: Option<OwnedFd>,
+    timer: OwnedFd,
+    family: Family,
+    lease_file: PathBuf,
+    lease: Lease,
+    grace_ms: u64,
+    ending: Option<Ending>,
+    look_ms: u64,
+}
+
+impl Watch {
+    fn until_gone(&mut self) {
+        loop {
+            self.wait();
+            self.family.reap();
+            if self.family.program_ended() {
+                self.pidfd = None;
+                self.end(Cause::Own, self.grace_ms);
+            }
+            self.watch_lease();
+            let Some(ending) = self.ending else { continue };
+            if let Some(exit) = self.family.gone().cloned() {
+                return self.finish(exit, ending.cause);
+            }
+            let kill = ending.kill_at_ms <= boottime_ms();
+            if kill {
+                self.family.signal_group(Signal::KILL);
+            }
+            self.family.end_strays(kill);
+        }
+    }
+
+    /// Waits for something to do, and takes what the agent and the program wrote.
+    fn wait(&mut self) {
+        self.arm();
+        let ready = self.poll(None);
+        if ready.input {
+            self.on_input();
+        }
+        let found_out = ready.out && take(&mut self.out);
+        let found_err = ready.err && take(&mut self.err);
+        if found_out || found_err {
+            tell(&News::ReadyLine);
+        }
+    }
+
+    fn poll(&self, timeout: Option<&Timespec>) -> Ready {
+        let timer = self.timer.as_fd();
+        let input = self.input.as_ref().map(|_| rustix::stdio::stdin());
+        let out = self.out.as_ref().map(|(pipe, _)| pipe.as_fd());
+        let err = self.err.as_ref().map(|(pipe, _)| pipe.as_fd());
+        let pidfd = self.pidfd.as_ref().map(AsFd::as_fd);
+        // What is closed is replaced by the timer, and then not looked at.
+        let mut fds = [Some(timer), input, out, err, pidfd]
+            .map(|fd| PollFd::from_borrowed_fd(fd.unwrap_or(timer), PollFlags::IN));
+        if poll(&mut fds, timeout).is_err() {
+            return Ready::default();
+        }
+        let [_, input, out, err, _] = fds.map(|fd| !fd.revents().is_empty());
+        Ready {
+            input: input && self.input.is_some(),
+            out: out && self.out.is_some(),
+            err: err && self.err.is_some(),
+        }
+    }
+
+    /// Sets the timer to the next moment at which something is due even if nothing happens.
+    fn arm(&mut self) {
+        let now = boottime_ms();
+        let at = match self.ending {
+            None => self.lease.term_at_ms,
+            // The end of the program itself wakes the keeper, so there is nothing to look for.
+            Some(ending) if !self.family.program_ended() && now < ending.kill_at_ms => {
+                ending.kill_at_ms.min(self.lease.kill_at_ms.max(now + LOOK_MS.1))
+            }
+            Some(_) => {
+                self.look_ms = (self.look_ms * 2).min(LOOK_MS.1);
+                now + self.look_ms
+            }
+        };
+        // Zero would disarm it; a moment that has passed fires at once.
+        let at = i64::try_from(at.max(1)).unwrap_or(i64::MAX);
+        let value = Timespec { tv_sec: at / 1000, tv_nsec: at % 1000 * 1_000_000 };
+        let never = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let spec = Itimerspec { it_interval: never, it_value: value };
+        timerfd_settime(&self.timer, TimerfdTimerFlags::ABSTIME, &spec)
+            .expect("the timer is open and the moment is well-formed");
+    }
+
+    fn on_input(&mut self) {
+        let Some(mut input) = self.input.take() else { return };
+        let open = input.read().unwrap_or(false);
+        while let Some(Ok(Command::Stop { grace_ms })) = input.next() {
+            self.end(Cause::Stop, grace_ms);
+        }
+        // At its end the agent is gone, and the lease decides.
+        self.input = open.then_some(input);
+    }
+
+    /// Asks the whole group to end, now; it is killed after the grace.
+    fn end(&mut self, cause: Cause, grace_ms: u64) {
+        let kill_at_ms = boottime_ms().saturating_add(grace_ms);
+        match &mut self.ending {
+            Some(ending) => ending.kill_at_ms = ending.kill_at_ms.min(kill_at_ms),
+            None => {
+                self.ending = Some(Ending { cause, kill_at_ms });
+                self.family.signal_group(Signal::TERM);
+            }
+        }
+    }
+
+    fn watch_lease(&mut self) {
+        if boottime_ms() < self.lease.term_at_ms {
+            return;
+        }
+        // A file that cannot be read renews nothing.
+        if let Ok(lease) = Lease::read(&self.lease_file) {
+            self.lease = lease;
+        }
+        let now = boottime_ms();
+        if now >= self.lease.term_at_ms {
+            self.end(Cause::Lease, self.lease.kill_at_ms.saturating_sub(now));
+        }
+    }
+
+    fn finish(&mut self, exit: Exit, cause: Cause) {
+        // No writer is left, so what the pipes hold is all that will come.
+        for _ in 0..OUTPUT_READS_MAX {
+            let ready = self.poll(Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
+            if ready.out {
+                take(&mut self.out);
+            }
+            if ready.err {
+                take(&mut self.err);
+            }
+            if !ready.out && !ready.err {
+                break;
+            }
+        }
+        tell(&News::Ended { exit, cause });
+    }
+}

@@ -1,0 +1,126 @@
+//! What an agent and a keeper say to each other: JSON, one value a line. The agent writes to the
+//! keeper's standard input, first an [`Order`], then [`Command`]s; the keeper writes [`News`] to
+//! its standard output.
+
+use crate::processes::{self, Process};
+use rota_model::Exit;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Longest line that a keeper reads: attributes (64 KiB) may stand in it several times.
+pub const LINE_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// The file in a session's folder that tells a later agent whom to end.
+pub const PIDS_FILE: &str = "pids.json";
+
+/// What to run, and how.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Order {
+    /// The session's folder: pid file and output stand there.
+    pub folder: PathBuf,
+    /// Program and arguments; never a shell string.
+    pub argv: Vec<String>,
+    /// The whole environment.
+    pub env: BTreeMap<String, String>,
+    /// Working folder.
+    pub cwd: PathBuf,
+    /// Time between TERM and KILL when the program leaves processes behind, in milliseconds.
+    pub grace_ms: u64,
+    /// The node's lease file.
+    pub lease: PathBuf,
+    /// Most bytes kept of each of the two outputs.
+    pub output_bytes_max: u64,
+    /// Tell when a line with this text is printed.
+    pub ready_line: Option<String>,
+    /// Pid of the agent. A keeper whose agent died before it was written down starts nothing.
+    pub agent: i32,
+    /// The program's own limit of open files, where the agent raised its own.
+    pub open_files: Option<u64>,
+}
+
+/// What an agent may still say.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Command {
+    /// End the program: TERM now, KILL after `grace_ms`. A later one may only shorten the time.
+    Stop {
+        /// Milliseconds.
+        grace_ms: u64,
+    },
+}
+
+/// Why a program's processes were ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Cause {
+    /// The program ended on its own.
+    Own,
+    /// The agent asked for it.
+    Stop,
+    /// The node's lease passed.
+    Lease,
+}
+
+/// What a keeper tells.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum News {
+    /// The program runs; its pid is also the number of its process group.
+    Started {
+        /// Pid.
+        pid: i32,
+    },
+    /// The program could not be started; nothing runs. The keeper ends.
+    Failed {
+        /// Why.
+        detail: String,
+    },
+    /// The line that was waited for was printed.
+    ReadyLine,
+    /// The program ended, and no process of its group, and none that it left behind, exists any
+    /// more. The keeper ends.
+    Ended {
+        /// How the program itself ended.
+        exit: Exit,
+        /// Who began it.
+        cause: Cause,
+    },
+}
+
+/// Content of [`PIDS_FILE`].
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Pids {
+    /// The boot of the machine in which these pids mean something.
+    pub machine_boot: String,
+    /// The keeper.
+    pub keeper: Process,
+    /// The program, once it was started.
+    pub program: Option<Process>,
+}
+
+impl Pids {
+    /// This process as keeper, without a program yet. `None` where there is no `/proc`.
+    pub fn of_this_keeper() -> Option<Self> {
+        let keeper = Process::of(i32::try_from(std::process::id()).ok()?)?;
+        Some(Self { machine_boot: processes::machine_boot(), keeper, program: None })
+    }
+
+    /// Replaces the file in one step.
+    pub fn write(&self, folder: &Path) -> io::Result<()> {
+        let fresh = folder.join("pids.new");
+        fs::write(&fresh, serde_json::to_vec(self)?)?;
+        fs::rename(&fresh, folder.join(PIDS_FILE))
+    }
+
+    /// What the file of a session's folder holds; `None` without a file.
+    pub fn read(folder: &Path) -> io::Result<Option<Self>> {
+        match fs::read(folder.join(PIDS_FILE)) {
+            Ok(bytes) => Ok(Some(serde_json::from_slice(&bytes)?)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}

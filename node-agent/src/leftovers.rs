@@ -1,0 +1,118 @@
+//! What an earlier run of the same data folder left running, ended before a new boot registers.
+
+use crate::keeper::order::{PIDS_FILE, Pids};
+use crate::processes::{self, Process};
+use anyhow::{Context, bail};
+use rustix::process::Signal;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// In the environment of every keeper and program: the data folder of its node. It finds what was
+/// not written down, and tells a process of this folder from a stranger with a used pid.
+pub const DATA_VARIABLE: &str = "ROTA_NODE_DATA";
+
+/// Time between TERM and KILL. Short: the sessions are lost already, and the node takes no others
+/// before they are gone.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// After this long with KILL the kernel does not end them (a broken disk, a debugger).
+const GIVE_UP: Duration = Duration::from_secs(30);
+
+/// What was found and ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Ended {
+    /// Sessions with a keeper or program that still ran.
+    pub sessions: usize,
+}
+
+/// Ends every keeper and program that an earlier run left, and waits until they are gone. Blocks.
+pub fn end_all(data: &Path) -> anyhow::Result<Ended> {
+    let folders = session_folders(data)?;
+    let mut left = Vec::new();
+    let boot = processes::machine_boot();
+    for folder in &folders {
+        // Half a file cannot be there: it is renamed into place. What cannot be read is found by
+        // its environment.
+        if let Ok(Some(pids)) = Pids::read(folder)
+            && pids.machine_boot == boot
+        {
+            left.push(pids);
+        }
+    }
+    left.retain(|pids| pids.keeper.runs() || pids.program.is_some_and(Process::runs));
+    let ended = Ended { sessions: left.len() };
+    wait_until_gone(data, &left)?;
+    for folder in &folders {
+        let file = folder.join(PIDS_FILE);
+        if file.exists() {
+            fs::remove_file(&file).with_context(|| format!("cannot remove {}", file.display()))?;
+        }
+    }
+    Ok(ended)
+}
+
+fn session_folders(data: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let sessions = data.join("sessions");
+    let entries =
+        fs::read_dir(&sessions).with_context(|| format!("cannot read {}", sessions.display()))?;
+    Ok(entries.flatten().map(|entry| entry.path()).collect())
+}
+
+fn wait_until_gone(data: &Path, left: &[Pids]) -> anyhow::Result<()> {
+    let began = Instant::now();
+    let mut asked = false;
+    let mut pause = Duration::from_millis(5);
+    loop {
+        let mut running = marked(data);
+        for pids in left {
+            running.extend([Some(pids.keeper), pids.program].into_iter().flatten());
+        }
+        running.retain(|it| it.runs());
+        if running.is_empty() {
+            return Ok(());
+        }
+        let waited = began.elapsed();
+        if waited > GIVE_UP {
+            let list: Vec<String> = running.iter().map(|it| it.pid.to_string()).collect();
+            bail!("processes of an earlier run cannot be ended: pids {}", list.join(", "));
+        }
+        if waited > GRACE {
+            signal_groups(left, Signal::KILL);
+            running.iter().for_each(|it| it.signal(Signal::KILL));
+        } else if !asked {
+            asked = true;
+            signal_groups(left, Signal::TERM);
+            // A keeper ends when its program has; a keeper that still starts one has to be killed,
+            // and its program dies with it.
+            let keepers = left.iter().filter(|it| it.program.is_none());
+            keepers.for_each(|it| it.keeper.signal(Signal::KILL));
+        }
+        thread::sleep(pause);
+        pause = (pause * 2).min(Duration::from_millis(100));
+    }
+}
+
+/// A group is signalled only while its leader is the very process that was written down, or is
+/// still held by its keeper; then its number cannot have been used again.
+fn signal_groups(left: &[Pids], signal: Signal) {
+    for pids in left {
+        if let Some(program) = pids.program
+            && (program.runs() || pids.keeper.runs())
+        {
+            processes::signal_group(program.pid, signal);
+        }
+    }
+}
+
+/// Every process of this data folder by its environment, except this one.
+fn marked(data: &Path) -> Vec<Process> {
+    let Some(data) = data.to_str() else { return Vec::new() };
+    let me = i32::try_from(std::process::id()).ok();
+    let others = processes::all().into_iter().filter(|it| it.runs && Some(it.process.pid) != me);
+    others
+        .map(|it| it.process)
+        .filter(|it| processes::has_variable(it.pid, DATA_VARIABLE, data))
+        .collect()
+}

@@ -1,0 +1,11 @@
+//! The node's calls to its managers: registration, signs of life, reports.
+
+mod channels;
+mod registration;
+mod renewal;
+mod reports;
+
+pub use channels::Channels;
+pub use registration::{register, sign_off};
+pub use renewal::renew;
+pub use reports::{Report, Reporter};

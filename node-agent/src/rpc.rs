@@ -1,0 +1,150 @@
+//! The node's gRPC services. No decision is made here.
+
+use crate::mailbox::{Event, Mailbox};
+use rota_model::node_msg::{FromNode, ToNode};
+use rota_model::{Refusal, RefusalKind, Retry};
+use rota_proto::refusal::status;
+use rota_proto::v1;
+use rota_proto::v1::machines_server::{Machines, MachinesServer};
+use rota_proto::v1::node_agent_server::{NodeAgent, NodeAgentServer};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::sync::{mpsc, oneshot};
+use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
+use tokio_stream::{Stream, StreamExt};
+use tonic::{Request, Response, Status, Streaming};
+
+/// Answers of one stream that wait to be sent. More calls than that are not under way from one
+/// manager; if they are, the rest is asked again.
+const ANSWERS_MAX: usize = 4_096;
+
+/// Most answers in one message.
+const BATCH_ANSWERS_MAX: usize = 256;
+
+/// Batches of answers that wait for the network.
+const BATCHES_MAX: usize = 4;
+
+/// Largest message taken from a manager: 256 creates with 64 KiB of attributes each.
+const CALLS_BYTES_MAX: usize = 20 * 1024 * 1024;
+
+/// Without it a connection over a healed network partition can hang for ever.
+const KEEPALIVE: Duration = Duration::from_secs(2);
+
+/// Serves until the task is dropped.
+pub async fn serve(listener: TcpListener, mailbox: Mailbox) -> anyhow::Result<()> {
+    let (health, health_service) = tonic_health::server::health_reporter();
+    health.set_serving::<NodeAgentServer<Service>>().await;
+    health.set_serving::<MachinesServer<Service>>().await;
+    let reflection = tonic_reflection::server::Builder::configure()
+        .register_encoded_file_descriptor_set(rota_proto::FILE_DESCRIPTOR_SET)
+        .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+        .build_v1()?;
+    let service = Service { mailbox, streams: Arc::default() };
+    tonic::transport::Server::builder()
+        .tcp_nodelay(true)
+        .http2_keepalive_interval(Some(KEEPALIVE))
+        .http2_keepalive_timeout(Some(KEEPALIVE))
+        .add_service(health_service)
+        .add_service(reflection)
+        .add_service(
+            NodeAgentServer::new(service.clone()).max_decoding_message_size(CALLS_BYTES_MAX),
+        )
+        .add_service(MachinesServer::new(service))
+        .serve_with_incoming(TcpListenerStream::new(listener))
+        .await?;
+    Ok(())
+}
+
+#[derive(Clone)]
+struct Service {
+    mailbox: Mailbox,
+    /// Names streams.
+    streams: Arc<AtomicU64>,
+}
+
+#[tonic::async_trait]
+impl NodeAgent for Service {
+    type ExchangeStream =
+        Pin<Box<dyn Stream<Item = Result<v1::NodeAnswerBatch, Status>> + Send + 'static>>;
+
+    async fn exchange(
+        &self,
+        request: Request<Streaming<v1::NodeCallBatch>>,
+    ) -> Result<Response<Self::ExchangeStream>, Status> {
+        let stream = self.streams.fetch_add(1, Ordering::Relaxed);
+        let manager = request.remote_addr().map_or("unknown".to_owned(), |it| it.to_string());
+        tracing::debug!(stream, manager, "a manager connected");
+        let (answers, waiting) = mpsc::channel(ANSWERS_MAX);
+        let (batches, outgoing) = mpsc::channel(BATCHES_MAX);
+        self.mailbox.give(Event::StreamOpened { stream, answers }).await;
+        tokio::spawn(gather(waiting, batches));
+        tokio::spawn(take_calls(stream, request.into_inner(), self.mailbox.clone()));
+        Ok(Response::new(Box::pin(ReceiverStream::new(outgoing).map(Ok))))
+    }
+}
+
+/// Puts whatever answers are there into one message.
+async fn gather(mut waiting: mpsc::Receiver<FromNode>, batches: mpsc::Sender<v1::NodeAnswerBatch>) {
+    let mut answers = Vec::with_capacity(BATCH_ANSWERS_MAX);
+    while waiting.recv_many(&mut answers, BATCH_ANSWERS_MAX).await > 0 {
+        let answers = answers.drain(..).map(v1::NodeAnswer::from).collect();
+        if batches.send(v1::NodeAnswerBatch { answers }).await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn take_calls(stream: u64, mut incoming: Streaming<v1::NodeCallBatch>, mailbox: Mailbox) {
+    loop {
+        match incoming.message().await {
+            Ok(Some(batch)) => {
+                let calls = batch.calls.into_iter().filter_map(checked).collect();
+                mailbox.give(Event::Calls { stream, calls }).await;
+            }
+            Ok(None) => break,
+            Err(error) => {
+                tracing::debug!(stream, %error, "a manager's stream broke");
+                break;
+            }
+        }
+    }
+    mailbox.node(rota_node::NodeInput::StreamClosed { stream }).await;
+}
+
+/// A call that is no call is dropped: it has no answer, and its manager's other calls go on.
+fn checked(call: v1::NodeCall) -> Option<ToNode> {
+    match ToNode::try_from(call) {
+        Ok(call) => Some(call),
+        Err(error) => {
+            tracing::warn!(%error, "a manager's call is malformed");
+            None
+        }
+    }
+}
+
+#[tonic::async_trait]
+impl Machines for Service {
+    async fn send(
+        &self,
+        request: Request<v1::SendRequest>,
+    ) -> Result<Response<v1::SendResponse>, Status> {
+        let event =
+            rota_proto::request::send(request.into_inner()).map_err(|refusal| status(&refusal))?;
+        let (reply, answer) = oneshot::channel();
+        self.mailbox.give(Event::Send { event, reply }).await;
+        let leaving = || {
+            let message = "the node is leaving";
+            status(&Refusal::unknown_outcome(RefusalKind::NotServing, Retry::Now, message))
+        };
+        let step = answer.await.map_err(|_| leaving())?.map_err(|refusal| status(&refusal))?;
+        Ok(Response::new(v1::SendResponse {
+            from: step.from,
+            to: step.to,
+            changes: step.changes,
+            r#final: step.is_final,
+        }))
+    }
+}

@@ -1,0 +1,221 @@
+//! What runs on this node: machines inside this process, programs under their keepers.
+
+mod folders;
+mod keeper_link;
+mod orphans;
+mod program;
+
+pub use program::ProgramSettings;
+
+use crate::mailbox::{Event, Mailbox};
+use folders::Folders;
+use program::ProgramSession;
+use rota_model::{
+    ClassName, Exit, FieldError, Reason, Refusal, RefusalKind, RequestId, Retry, SessionKey,
+    SessionSpec, Token,
+};
+use rota_node::class::{Class, ClassKind, MachineClass};
+use rota_node::machine::{Machine, SendError, Transition};
+use rota_node::{NodeInput, StopHow};
+use rota_proto::SendEvent;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use tokio::sync::watch;
+use tracing::Instrument;
+
+/// A session to start.
+pub struct StartOrder {
+    /// Which session.
+    pub key: SessionKey,
+    /// Which attempt.
+    pub token: Token,
+    /// What to run.
+    pub spec: SessionSpec,
+    /// Not to be started later, on [`crate::lease::boottime_ms`].
+    pub not_after_ms: u64,
+    /// The request that caused it, for traces.
+    pub request: Option<RequestId>,
+}
+
+/// Everything that runs. Owned by one task; programs have a task each.
+pub struct Runtime {
+    classes: BTreeMap<ClassName, Arc<Class>>,
+    settings: Arc<ProgramSettings>,
+    folders: Folders,
+    mailbox: Mailbox,
+    /// Where machine sessions answer: the node's own address.
+    address: String,
+    machines: BTreeMap<SessionKey, (Token, Machine)>,
+    /// Tasks of programs that are not over, with their order to stop.
+    programs: BTreeMap<(SessionKey, Token), watch::Sender<Option<StopHow>>>,
+}
+
+impl Runtime {
+    /// A runtime with nothing running. `address` is the node's own.
+    pub fn new(
+        classes: BTreeMap<ClassName, Class>,
+        settings: ProgramSettings,
+        folders_kept_max: usize,
+        address: String,
+        mailbox: Mailbox,
+    ) -> Self {
+        Self {
+            classes: classes.into_iter().map(|(name, class)| (name, Arc::new(class))).collect(),
+            folders: Folders::found(&settings.sessions, folders_kept_max),
+            settings: Arc::new(settings),
+            mailbox,
+            address,
+            machines: BTreeMap::new(),
+            programs: BTreeMap::new(),
+        }
+    }
+
+    /// True when nothing runs and no task of a program is left.
+    pub fn is_empty(&self) -> bool {
+        self.machines.is_empty() && self.programs.is_empty()
+    }
+
+    /// Starts a session. What is known at once is put into `news`; the rest comes by mailbox.
+    pub fn start(&mut self, order: StartOrder, news: &mut Vec<NodeInput>) {
+        let Some(class) = self.classes.get(&order.spec.class).cloned() else {
+            let (key, token) = (order.key, order.token);
+            let detail = format!("this node does not know the class {}", order.spec.class);
+            return news.push(NodeInput::StartFailed { key, token, detail });
+        };
+        match &class.kind {
+            ClassKind::Machine(machine) => self.start_machine(order, machine, news),
+            ClassKind::Program(program) => {
+                let program = program.clone();
+                let (stop, stopped) = watch::channel(None);
+                let (key, token) = (order.key.clone(), order.token);
+                let session = ProgramSession {
+                    settings: self.settings.clone(),
+                    class,
+                    program,
+                    attributes: order.spec.attributes.clone(),
+                    folder: self.folders.begin(&order.key, order.token),
+                    not_after_ms: order.not_after_ms,
+                    stop: stopped,
+                    mailbox: self.mailbox.clone(),
+                    key: order.key,
+                    token: order.token,
+                };
+                let request = order.request.as_ref().map_or("", RequestId::as_str);
+                let span = tracing::info_span!("program", session = %key, %token, request);
+                let mailbox = self.mailbox.clone();
+                self.programs.insert((key.clone(), token), stop);
+                let task = async move {
+                    session.run().await;
+                    mailbox.give(Event::ProgramOver { key, token }).await;
+                };
+                tokio::spawn(task.instrument(span));
+            }
+        }
+    }
+
+    fn start_machine(
+        &mut self,
+        order: StartOrder,
+        class: &Arc<MachineClass>,
+        news: &mut Vec<NodeInput>,
+    ) {
+        let (key, token) = (order.key, order.token);
+        let machine = Machine::new(class);
+        let address = self.address.clone();
+        news.push(NodeInput::Started { key: key.clone(), token, address, ready: true });
+        if class.report_states() {
+            let state = machine.state().to_owned();
+            news.push(NodeInput::MachineState { key: key.clone(), token, state, change: 0 });
+        }
+        if machine.has_ended() {
+            return news.push(final_state(key, token, &machine));
+        }
+        self.machines.insert(key, (token, machine));
+    }
+
+    /// Stops a session, or stops it more urgently. `news` as for [`Runtime::start`].
+    pub fn stop(&mut self, key: SessionKey, token: Token, how: StopHow, news: &mut Vec<NodeInput>) {
+        if self.machines.get(&key).is_some_and(|(live, _)| *live == token) {
+            self.machines.remove(&key);
+            return news.push(NodeInput::Stopped { key, token, exit: None });
+        }
+        if let Some(stop) = self.programs.get(&(key.clone(), token)) {
+            return more_urgent(stop, how);
+        }
+        // Its end is on the way to the decisions, which ignore this then; or it was never here.
+        news.push(NodeInput::Stopped { key, token, exit: None });
+    }
+
+    /// Stops all programs, whatever the decisions think.
+    pub fn stop_programs(&self, how: StopHow) {
+        self.programs.values().for_each(|stop| more_urgent(stop, how));
+    }
+
+    /// The task of a program session is over: its folder is kept among the last ones.
+    pub fn on_program_over(&mut self, key: &SessionKey, token: Token) {
+        if self.programs.remove(&(key.clone(), token)).is_some() {
+            self.folders.ended(key, token);
+        }
+    }
+
+    /// Gives an event to a machine. `news` as for [`Runtime::start`].
+    pub fn send(
+        &mut self,
+        event: &SendEvent,
+        news: &mut Vec<NodeInput>,
+    ) -> Result<Transition, Refusal> {
+        if event.life.is_some() {
+            // A create names no life, so a node cannot tell; guessing could hit another life.
+            let problem = "cannot be checked by a node; leave it 0";
+            return Err(FieldError::new("life", problem).into());
+        }
+        let Some((token, machine)) = self.machines.get_mut(&event.key) else {
+            let message = format!("no machine of session {} runs on this node", event.key);
+            return Err(Refusal::new(RefusalKind::NotFound, Retry::Never, message));
+        };
+        let token = *token;
+        let transition = machine.send(&event.event).map_err(|error| refused(&error))?;
+        let key = event.key.clone();
+        if machine.class().report_states() {
+            let (state, change) = (transition.to.clone(), transition.changes);
+            news.push(NodeInput::MachineState { key: key.clone(), token, state, change });
+        }
+        if transition.is_final {
+            news.push(final_state(key, token, machine));
+            self.machines.remove(&event.key);
+        }
+        Ok(transition)
+    }
+}
+
+fn more_urgent(stop: &watch::Sender<Option<StopHow>>, how: StopHow) {
+    stop.send_if_modified(|now| {
+        let more = now.is_none_or(|now| now < how);
+        if more {
+            *now = Some(how);
+        }
+        more
+    });
+}
+
+fn final_state(key: SessionKey, token: Token, machine: &Machine) -> NodeInput {
+    let exit = Some(Exit::FinalState(machine.state().to_owned()));
+    NodeInput::Ended { key, token, reason: Reason::Exited, exit, detail: String::new() }
+}
+
+fn refused(error: &SendError) -> Refusal {
+    match error {
+        SendError::UnknownEvent { known, .. } => {
+            let problem = format!("is none of the class's events: {}", known.join(", "));
+            FieldError::new("event", problem).into()
+        }
+        SendError::NoTransition { state, possible, .. } => {
+            let possible = if possible.is_empty() { "none".into() } else { possible.join(", ") };
+            let problem = format!("leads nowhere from state {state:?}; events that do: {possible}");
+            FieldError::new("event", problem).into()
+        }
+        SendError::Ended { .. } => {
+            Refusal::new(RefusalKind::NotFound, Retry::Never, error.to_string())
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! Programs whose keeper was killed. The agent is a child subreaper, so they become its children.
+
+use crate::processes::{self, Process};
+use rota_model::Exit;
+use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, getpid, waitpgid, waitpid};
+use std::path::Path;
+use std::time::Duration;
+
+/// In the environment of every program: its session's folder, which no two sessions share.
+pub const FOLDER_VARIABLE: &str = "ROTA_FOLDER";
+
+/// Kills the group, and whatever else carries the session's folder in its environment, and waits
+/// until all of it is gone and reaped. Tells how the group's leader ended, if it was one.
+pub async fn end(group: Option<i32>, folder: &Path) -> Option<Exit> {
+    let mut exit = None;
+    // Once seen gone, its number may name strangers.
+    let mut group = group;
+    let mut pause = Duration::from_millis(2);
+    loop {
+        if let Some(number) = group {
+            processes::signal_group(number, Signal::KILL);
+            exit = exit.or(reap_group(number));
+            group = Some(number).filter(|it| !processes::group_is_idle(*it));
+        }
+        let strays = strays(folder);
+        strays.iter().for_each(|it| it.signal(Signal::KILL));
+        if group.is_none() && strays.is_empty() {
+            break;
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(Duration::from_millis(50));
+    }
+    reap_strays();
+    exit
+}
+
+fn reap_group(group: i32) -> Option<Exit> {
+    let group = Pid::from_raw(group)?;
+    let mut leader = None;
+    while let Ok(Some((pid, status))) = waitpgid(group, WaitOptions::NOHANG) {
+        if pid == group {
+            leader = exit_of(status);
+        }
+    }
+    leader
+}
+
+fn exit_of(status: WaitStatus) -> Option<Exit> {
+    let signal = status.terminating_signal().map(Exit::Signal);
+    status.exit_status().map(Exit::Code).or(signal)
+}
+
+fn strays(folder: &Path) -> Vec<Process> {
+    let Some(folder) = folder.to_str() else { return Vec::new() };
+    let others = processes::all().into_iter().filter(|it| it.runs);
+    let mut others: Vec<Process> = others.map(|it| it.process).collect();
+    others.retain(|it| processes::has_variable(it.pid, FOLDER_VARIABLE, folder));
+    others
+}
+
+/// Takes the status of children that are no keepers: a keeper leads its own group and is waited
+/// for by its link. A stray that leads a group stays a zombie until this process ends.
+fn reap_strays() {
+    let me = getpid().as_raw_pid();
+    let zombies = processes::all().into_iter().filter(|it| it.parent == me && !it.runs);
+    for zombie in zombies.filter(|it| it.group != it.process.pid) {
+        if let Some(pid) = Pid::from_raw(zombie.process.pid) {
+            let _ = waitpid(Some(pid), WaitOptions::NOHANG);
+        }
+    }
+}

@@ -1,0 +1,401 @@
+//! One program session: one task that starts a keeper, watches the program get ready, and tells
+//! the node's decisions what becomes of it.
+
+use super::keeper_link::KeeperLink;
+use super::orphans::FOLDER_VARIABLE;
+use crate::keeper::order::{Cause, News, Order};
+use crate::lease::boottime_ms;
+use crate::leftovers::DATA_VARIABLE;
+use crate::mailbox::Mailbox;
+use crate::ports::Port;
+use rota_model::{Attributes, Exit, Reason, SessionKey, Token};
+use rota_node::class::{Class, ProgramClass, ReadyWhen, Values};
+use rota_node::{NodeInput, StopHow};
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+
+/// Shortest and longest pause between two tries to connect to a program that starts.
+const PROBE_PAUSE: (Duration, Duration) = (Duration::from_millis(3), Duration::from_millis(100));
+
+/// A connection on this machine stands at once or not at all; this only bounds a lost packet.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// How much later than asked a keeper may be with the end before it is killed itself. Well below
+/// the time that a leaving node waits.
+const KEEPER_LATE: Duration = Duration::from_millis(1_500);
+
+/// Most of the program's last words that go into a report.
+const LAST_WORDS_BYTES_MAX: u64 = 300;
+
+/// What all programs of a node share.
+#[derive(Debug)]
+pub struct ProgramSettings {
+    /// The data folder.
+    pub data: PathBuf,
+    /// The lease file.
+    pub lease: PathBuf,
+    /// The folder of session folders.
+    pub sessions: PathBuf,
+    /// The host in the addresses of programs.
+    pub host: String,
+    /// The address on which ports are chosen and tried.
+    pub ip: IpAddr,
+    /// Most bytes kept of each of a program's outputs.
+    pub output_bytes_max: u64,
+    /// Between TERM and KILL when the lease has run out.
+    pub lease_grace_ms: u64,
+    /// Limit of open files that the agent itself was started with.
+    pub open_files: Option<u64>,
+}
+
+/// What to run.
+pub struct ProgramSession {
+    /// What all programs share.
+    pub settings: Arc<ProgramSettings>,
+    /// Which session.
+    pub key: SessionKey,
+    /// Which attempt.
+    pub token: Token,
+    /// The class.
+    pub class: Arc<Class>,
+    /// Its program.
+    pub program: Arc<ProgramClass>,
+    /// Attributes that the open gave.
+    pub attributes: Arc<Attributes>,
+    /// The session's folder; made here.
+    pub folder: PathBuf,
+    /// Not to be started later, on [`boottime_ms`].
+    pub not_after_ms: u64,
+    /// Set when it is to be stopped; only gets more urgent.
+    pub stop: watch::Receiver<Option<StopHow>>,
+    /// Where news goes.
+    pub mailbox: Mailbox,
+}
+
+/// How far a program has got.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    /// The keeper was asked.
+    Asked,
+    /// It runs and does not answer yet.
+    Started,
+    /// It answers.
+    Ready,
+}
+
+/// How it came to its end.
+enum End {
+    /// It was never started.
+    Never(String),
+    /// The keeper told its end.
+    Told(Exit, Cause),
+    /// The keeper was killed, and the program with it.
+    KeeperDied(Option<Exit>),
+}
+
+/// A program under way.
+struct Running {
+    session: ProgramSession,
+    link: KeeperLink,
+    /// Held until the end was told, so that no other session answers on it while this one counts
+    /// as live.
+    port: Port,
+    stage: Stage,
+    /// When it must be ready.
+    ready_by: Instant,
+    timed_out: bool,
+    /// When a keeper that does not obey is killed.
+    keeper_late: Option<Instant>,
+}
+
+/// What happens next to a program.
+enum Step {
+    News(Option<News>),
+    Stop(StopHow),
+    Answers,
+    TooSlow,
+    KeeperLate,
+}
+
+impl ProgramSession {
+    /// Runs it to its end. Everything of it is gone when this returns, and the end is told.
+    pub async fn run(self) {
+        let (key, token, mailbox) = (self.key.clone(), self.token, self.mailbox.clone());
+        match self.start().await {
+            Ok(running) => running.run().await,
+            Err(detail) => {
+                tracing::info!(%detail, "not started");
+                mailbox.node(NodeInput::StartFailed { key, token, detail }).await;
+            }
+        }
+    }
+
+    async fn start(self) -> Result<Running, String> {
+        if self.stop.borrow().is_some() {
+            return Err("it was stopped before it was started".to_owned());
+        }
+        if boottime_ms() > self.not_after_ms {
+            return Err("the time to start it has passed".to_owned());
+        }
+        let port = Port::choose(self.settings.ip).map_err(|error| format!("no port: {error}"))?;
+        let order = self.order(port.number())?;
+        make_folders(&order).map_err(|error| format!("no folder for it: {error}"))?;
+        let link = KeeperLink::start(&order, &self.settings.data)
+            .await
+            .map_err(|error| format!("{error:#}"))?;
+        let ready_by = Instant::now() + Duration::from_millis(self.program.start_timeout_ms);
+        Ok(Running {
+            session: self,
+            link,
+            port,
+            stage: Stage::Asked,
+            ready_by,
+            timed_out: false,
+            keeper_late: None,
+        })
+    }
+
+    fn order(&self, port: u16) -> Result<Order, String> {
+        let work = self.folder.join("work");
+        let folder = work.to_str().ok_or("the path of its folder is not UTF-8")?;
+        let values = Values { key: &self.key, port, folder, attributes: &self.attributes };
+        let line = self.program.command(&self.class, &values).map_err(|error| error.to_string())?;
+        let mut env = inherited();
+        env.extend(line.env);
+        let path = |path: &Path| path.to_str().unwrap_or_default().to_owned();
+        env.extend([
+            ("ROTA_NAMESPACE".to_owned(), self.key.namespace.to_string()),
+            ("ROTA_SESSION".to_owned(), self.key.id.to_string()),
+            ("ROTA_PORT".to_owned(), port.to_string()),
+            (FOLDER_VARIABLE.to_owned(), path(&self.folder)),
+            (DATA_VARIABLE.to_owned(), path(&self.settings.data)),
+        ]);
+        let ready_line = match &self.program.ready {
+            ReadyWhen::Line(text) => Some(text.clone()),
+            ReadyWhen::Port => None,
+        };
+        Ok(Order {
+            folder: self.folder.clone(),
+            argv: line.argv,
+            env,
+            cwd: work,
+            grace_ms: self.program.grace_ms,
+            lease: self.settings.lease.clone(),
+            output_bytes_max: self.settings.output_bytes_max,
+            ready_line,
+            agent: i32::try_from(std::process::id()).map_err(|_| "pid out of range")?,
+            open_files: self.settings.open_files,
+        })
+    }
+}
+
+/// The agent's own environment, without what is meant for Rota's programs.
+fn inherited() -> BTreeMap<String, String> {
+    let texts = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    texts.filter(|(name, _)| !name.starts_with("ROTA_")).collect()
+}
+
+fn make_folders(order: &Order) -> io::Result<()> {
+    match fs::remove_dir_all(&order.folder) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        Ok(()) | Err(_) => {}
+    }
+    fs::create_dir_all(&order.cwd)
+}
+
+impl Running {
+    async fn run(mut self) {
+        let end = loop {
+            let step = self.next().await;
+            if let Some(end) = self.on(step).await {
+                break end;
+            }
+        };
+        let Self { session, link, port, stage, timed_out, .. } = self;
+        let end = match end {
+            Some(end) => {
+                link.reap().await;
+                end
+            }
+            None => End::KeeperDied(link.clear_up().await),
+        };
+        let asked = session.stop.borrow().is_some();
+        let news = session.news_of(end, asked, timed_out, stage == Stage::Ready);
+        session.mailbox.node(news).await;
+        drop(port);
+    }
+
+    async fn next(&mut self) -> Step {
+        let Self { session, link, port, stage, ready_by, timed_out, keeper_late } = self;
+        let awaited = *stage != Stage::Ready && !*timed_out && session.stop.borrow().is_none();
+        let probed = *stage == Stage::Started && session.program.ready == ReadyWhen::Port;
+        let late = *keeper_late;
+        tokio::select! {
+            biased;
+            news = link.news() => Step::News(news),
+            how = asked_to_stop(&mut session.stop) => Step::Stop(how),
+            () = answers(session.settings.ip, port.number()), if awaited && probed => Step::Answers,
+            () = sleep_until(*ready_by), if awaited => Step::TooSlow,
+            () = sleep_until(late.unwrap_or_else(Instant::now)), if late.is_some() => {
+                Step::KeeperLate
+            }
+        }
+    }
+
+    /// `Some(None)` when the keeper is gone without a word.
+    async fn on(&mut self, step: Step) -> Option<Option<End>> {
+        match step {
+            Step::News(None) => return Some(None),
+            Step::News(Some(News::Failed { detail })) => return Some(Some(End::Never(detail))),
+            Step::News(Some(News::Ended { exit, cause })) => {
+                return Some(Some(End::Told(exit, cause)));
+            }
+            Step::News(Some(News::Started { pid })) => self.on_started(pid).await,
+            Step::News(Some(News::ReadyLine)) | Step::Answers => self.on_ready().await,
+            Step::Stop(how) => {
+                let grace_ms = match how {
+                    StopHow::Class => self.session.program.grace_ms,
+                    StopHow::Term => self.session.settings.lease_grace_ms,
+                    StopHow::Kill => 0,
+                };
+                self.stop(grace_ms).await;
+            }
+            Step::TooSlow => {
+                self.timed_out = true;
+                self.stop(0).await;
+            }
+            Step::KeeperLate => {
+                tracing::warn!("its keeper does not obey and is killed");
+                self.keeper_late = None;
+                self.link.kill();
+            }
+        }
+        None
+    }
+
+    async fn on_started(&mut self, pid: i32) {
+        tracing::info!(pid, port = self.port.number(), "started");
+        self.stage = Stage::Started;
+        let (key, token) = (self.session.key.clone(), self.session.token);
+        let address = self.address();
+        let news = NodeInput::Started { key, token, address, ready: false };
+        self.session.mailbox.node(news).await;
+    }
+
+    async fn on_ready(&mut self) {
+        // A program that is being ended is not announced any more.
+        if self.stage != Stage::Started || self.timed_out || self.session.stop.borrow().is_some() {
+            return;
+        }
+        tracing::info!("ready");
+        self.stage = Stage::Ready;
+        let (key, token) = (self.session.key.clone(), self.session.token);
+        let address = self.address();
+        self.session.mailbox.node(NodeInput::Ready { key, token, address }).await;
+    }
+
+    fn address(&self) -> String {
+        crate::address::join(&self.session.settings.host, self.port.number())
+    }
+
+    async fn stop(&mut self, grace_ms: u64) {
+        let late = Instant::now() + Duration::from_millis(grace_ms) + KEEPER_LATE;
+        self.keeper_late = Some(self.keeper_late.map_or(late, |it| it.min(late)));
+        self.link.stop(grace_ms).await;
+    }
+}
+
+async fn asked_to_stop(stop: &mut watch::Receiver<Option<StopHow>>) -> StopHow {
+    loop {
+        if stop.changed().await.is_err() {
+            // Only a node that is being dropped as a whole forgets a session without stopping it.
+            return StopHow::Kill;
+        }
+        if let Some(how) = *stop.borrow_and_update() {
+            return how;
+        }
+    }
+}
+
+/// Waits until a connection to the port stands.
+async fn answers(ip: IpAddr, port: u16) {
+    let target = if ip.is_unspecified() { Ipv4Addr::LOCALHOST.into() } else { ip };
+    let mut pause = PROBE_PAUSE.0;
+    loop {
+        if let Ok(Ok(_)) = timeout(PROBE_TIMEOUT, TcpStream::connect((target, port))).await {
+            return;
+        }
+        sleep(pause).await;
+        pause = (pause * 2).min(PROBE_PAUSE.1);
+    }
+}
+
+impl ProgramSession {
+    fn news_of(&self, end: End, asked: bool, timed_out: bool, was_ready: bool) -> NodeInput {
+        let (key, token) = (self.key.clone(), self.token);
+        let (exit, cause) = match end {
+            End::Never(detail) => {
+                tracing::info!(%detail, "not started");
+                return NodeInput::StartFailed { key, token, detail };
+            }
+            End::Told(exit, cause) => (Some(exit), Some(cause)),
+            End::KeeperDied(exit) => (exit, None),
+        };
+        let shown = exit.as_ref().map_or("unknown".to_owned(), ToString::to_string);
+        tracing::info!(exit = shown, asked, "ended");
+        if asked {
+            return NodeInput::Stopped { key, token, exit };
+        }
+        let (reason, detail) = match cause {
+            None => (Reason::Internal, "its keeper was killed, and it was killed too".to_owned()),
+            Some(Cause::Lease) => {
+                let detail = "no manager renewed the node's lease in time";
+                (Reason::NodeLost, detail.to_owned())
+            }
+            Some(Cause::Own | Cause::Stop) if timed_out => (Reason::StartTimeout, self.too_slow()),
+            Some(Cause::Own | Cause::Stop) if !was_ready => {
+                let detail = format!("it ended before it was ready{}", self.last_words());
+                (Reason::Exited, detail)
+            }
+            Some(Cause::Own | Cause::Stop) => (Reason::Exited, String::new()),
+        };
+        NodeInput::Ended { key, token, reason, exit, detail }
+    }
+
+    fn too_slow(&self) -> String {
+        let awaited = match &self.program.ready {
+            ReadyWhen::Port => "its port did not answer".to_owned(),
+            ReadyWhen::Line(text) => format!("it printed no line with {text:?}"),
+        };
+        let limit = self.program.start_timeout_ms;
+        format!("{awaited} within start_timeout ({limit} ms){}", self.last_words())
+    }
+
+    /// The last line that it wrote to its standard error, for the detail of a failure.
+    fn last_words(&self) -> String {
+        let tail = tail(&self.folder.join("stderr.log")).unwrap_or_default();
+        match tail.lines().rev().find(|line| !line.trim().is_empty()) {
+            Some(line) => format!("; it said: {}", line.trim()),
+            None => String::new(),
+        }
+    }
+}
+
+fn tail(file: &Path) -> io::Result<String> {
+    let mut file = File::open(file)?;
+    let length = file.metadata()?.len();
+    file.seek(SeekFrom::Start(length.saturating_sub(LAST_WORDS_BYTES_MAX)))?;
+    let mut bytes = Vec::new();
+    file.take(LAST_WORDS_BYTES_MAX).read_to_end(&mut bytes)?;
+    let text = String::from_utf8_lossy(&bytes);
+    Ok(text.replace(|it: char| it.is_control() && it != '\n', " "))
+}

@@ -1,0 +1,258 @@
+//! From command line and class files to checked settings. Every mistake is found before anything
+//! is touched.
+
+use crate::agent::new_boot;
+use crate::cli::RunArgs;
+use rota_model::{ClassName, ClusterName, FieldError, NodeId, PoolName};
+use rota_node::class::{Class, parse_classes};
+use rota_node::{NodeBounds, NodeConfig, NodeTiming};
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tracing_subscriber::EnvFilter;
+
+/// What a node runs with.
+#[derive(Debug)]
+pub struct Settings {
+    /// For the decisions.
+    pub config: NodeConfig,
+    /// What can run.
+    pub classes: BTreeMap<ClassName, Class>,
+    /// Data folder.
+    pub data: PathBuf,
+    /// Cluster.
+    pub cluster: ClusterName,
+    /// Pool.
+    pub pool: PoolName,
+    /// Where to listen.
+    pub listen: SocketAddr,
+    /// The host in addresses.
+    pub host: String,
+    /// First managers.
+    pub managers: Vec<String>,
+    /// Most bytes kept of each output.
+    pub output_bytes_max: u64,
+    /// Folders of ended programs that are kept.
+    pub folders_kept_max: usize,
+}
+
+/// Checks everything; on failure gives all mistakes, one a line.
+pub fn check(args: &RunArgs) -> Result<Settings, Vec<String>> {
+    let mut mistakes = Mistakes::default();
+    let node = mistakes.note("--id", NodeId::parse(&args.id));
+    let cluster = mistakes.note("--cluster", ClusterName::parse(&args.cluster));
+    let pool = mistakes.note("--pool", PoolName::parse(&args.pool));
+    let host = mistakes.note("--listen", host(args));
+    for address in &args.managers {
+        mistakes.note("--managers", check_address(address));
+    }
+    if let Err(error) = EnvFilter::try_new(&args.log) {
+        mistakes.0.push(format!("--log {:?} is no filter: {error}", args.log));
+    }
+    let limit = mistakes.note("--load-limit", permille(args.load_limit));
+    let classes = classes(args.classes.as_deref(), &mut mistakes);
+    let timing = NodeTiming {
+        renew_ms: ms(*args.renew),
+        lease_term_ms: ms(*args.lease_term),
+        lease_kill_ms: ms(*args.lease_kill),
+        renew_retry_ms: (ms(*args.renew) / 10).max(1),
+        ..NodeTiming::default()
+    };
+    let config = NodeConfig {
+        // A placeholder where the id is wrong: the other fields are checked all the same.
+        node: node.unwrap_or_else(|| NodeId::parse("x").expect("one letter is a name")),
+        boot: new_boot(),
+        places: args.places,
+        load_limit_permille: limit.unwrap_or(1),
+        classes: classes.keys().cloned().collect(),
+        timing,
+        bounds: NodeBounds::default(),
+    };
+    mistakes.0.extend(config.mistakes().iter().map(ToString::to_string));
+    match (cluster, pool, host) {
+        (Some(cluster), Some(pool), Some(host)) if mistakes.0.is_empty() => Ok(Settings {
+            config,
+            classes,
+            data: args.data.clone(),
+            cluster,
+            pool,
+            listen: args.listen,
+            host,
+            managers: args.managers.clone(),
+            output_bytes_max: args.output_bytes_max,
+            folders_kept_max: args.folders_kept_max,
+        }),
+        _ => Err(mistakes.0),
+    }
+}
+
+#[derive(Default)]
+struct Mistakes(Vec<String>);
+
+impl Mistakes {
+    fn note<T>(&mut self, flag: &str, result: Result<T, FieldError>) -> Option<T> {
+        result.map_err(|error| self.0.push(format!("{flag}: {error}"))).ok()
+    }
+}
+
+fn ms(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX / 4).min(u64::MAX / 4)
+}
+
+fn permille(limit: f64) -> Result<u32, FieldError> {
+    let wrong = || FieldError::new("load_limit", format!("is {limit}; it must be 0.001 to 1"));
+    if !(0.001..=1.0).contains(&limit) {
+        return Err(wrong());
+    }
+    format!("{:.0}", limit * 1000.0).parse().map_err(|_| wrong())
+}
+
+fn host(args: &RunArgs) -> Result<String, FieldError> {
+    let ip = args.listen.ip();
+    if !ip.is_loopback() && !args.insecure_bind {
+        let problem = format!(
+            "{ip} can be reached from other machines, and there is no encryption and no access \
+             control yet; use 127.0.0.1, or say --insecure-bind"
+        );
+        return Err(FieldError::new("address", problem));
+    }
+    match &args.advertise {
+        Some(host) => check_address(&crate::address::join(host, 1)).map(|()| host.clone()),
+        None if ip.is_unspecified() => {
+            let problem = format!("{ip} is no address to tell others; add --advertise HOST");
+            Err(FieldError::new("address", problem))
+        }
+        None => Ok(ip.to_string()),
+    }
+}
+
+fn check_address(address: &str) -> Result<(), FieldError> {
+    let parts = address.rsplit_once(':');
+    let right = parts.is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok());
+    let uri = format!("http://{address}").parse::<tonic::transport::Uri>();
+    if right && uri.is_ok_and(|it| it.path() == "/" && it.query().is_none()) {
+        return Ok(());
+    }
+    Err(FieldError::new("address", format!("{address:?} is not host:port")))
+}
+
+/// Reads and checks every class file of the folder.
+fn classes(folder: Option<&Path>, mistakes: &mut Mistakes) -> BTreeMap<ClassName, Class> {
+    let Some(folder) = folder else { return BTreeMap::new() };
+    let texts = match read_all(folder) {
+        Ok(texts) => texts,
+        Err(error) => {
+            mistakes.0.push(format!("--classes {}: {error}", folder.display()));
+            return BTreeMap::new();
+        }
+    };
+    let mut files = Vec::new();
+    for (file, text) in &texts {
+        match text {
+            Ok(text) => files.push((file.as_str(), text.as_str())),
+            Err(error) => mistakes.0.push(format!("{file}: cannot be read: {error}")),
+        }
+    }
+    match parse_classes(files) {
+        Ok(classes) => classes,
+        Err(list) => {
+            mistakes.0.extend(list.iter().map(ToString::to_string));
+            BTreeMap::new()
+        }
+    }
+}
+
+/// Name and text of each class file, in order of name.
+fn read_all(folder: &Path) -> io::Result<Vec<(String, io::Result<String>)>> {
+    let mut paths = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|it| it == "toml") {
+            paths.push(path);
+        }
+    }
+    paths.sort();
+    let read = |path: PathBuf| (path.display().to_string(), fs::read_to_string(&path));
+    Ok(paths.into_iter().map(read).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::{Cli, Command};
+    use clap::Parser;
+
+    fn checked(flags: &[&str]) -> Result<Settings, Vec<String>> {
+        let fixed = ["rota-node-agent", "run", "--id", "n1", "--data", "/nowhere"];
+        let cli = Cli::try_parse_from(fixed.iter().chain(flags)).unwrap();
+        let Command::Run(args) = cli.command else { panic!("run") };
+        check(&args)
+    }
+
+    fn mistakes(flags: &[&str]) -> String {
+        checked(flags).unwrap_err().join("\n")
+    }
+
+    #[test]
+    fn the_defaults_make_a_node_on_loopback() {
+        let settings = checked(&["--managers", "127.0.0.1:7400,[::1]:7401"]).unwrap();
+        assert_eq!(settings.config.load_limit_permille, 800);
+        assert_eq!(settings.host, "127.0.0.1");
+        assert_eq!(settings.managers, ["127.0.0.1:7400", "[::1]:7401"]);
+        assert!(settings.config.boot.0 > 0 && settings.config.boot.0 < 1 << 53);
+    }
+
+    #[test]
+    fn listening_for_other_machines_takes_a_flag_that_says_insecure() {
+        let flags = ["--managers", "m:1", "--listen", "0.0.0.0:0"];
+        assert!(mistakes(&flags).contains("--insecure-bind"));
+        let flags = [&flags[..], &["--insecure-bind"]].concat();
+        assert!(mistakes(&flags).contains("--advertise"));
+        let flags = [&flags[..], &["--advertise", "node.example"]].concat();
+        assert_eq!(checked(&flags).unwrap().host, "node.example");
+    }
+
+    #[test]
+    fn all_mistakes_are_listed_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("a.toml"), "name = \"a\"\nkind = \"magic\"").unwrap();
+        fs::write(folder.path().join("b.toml"), "not toml").unwrap();
+        fs::write(folder.path().join("c.toml"), [0xff, 0xfe]).unwrap();
+        let text = mistakes(&[
+            "--managers",
+            "m:1,nonsense",
+            "--places",
+            "0",
+            "--load-limit",
+            "1.5",
+            "--lease-kill",
+            "8s",
+            "--log",
+            "=,=",
+            "--classes",
+            folder.path().to_str().unwrap(),
+        ]);
+        for part in [
+            "nonsense",
+            "places is 0",
+            "load_limit is 1.5",
+            "lease_term_ms",
+            "--log",
+            "a.toml",
+            "b.toml",
+            "c.toml",
+        ] {
+            assert!(text.contains(part), "{part} in:\n{text}");
+        }
+        assert!(!text.contains("\"m:1\""), "{text}");
+    }
+
+    #[test]
+    fn a_class_folder_that_is_not_there_is_a_mistake() {
+        let text = mistakes(&["--managers", "m:1", "--classes", "/nowhere/at/all"]);
+        assert!(text.contains("--classes /nowhere/at/all"), "{text}");
+    }
+}
