@@ -185,3 +185,28 @@ fn the_descriptors_for_reflection_hold_every_service() {
         );
     }
 }
+
+#[test]
+fn the_strategies_reach_every_message_request_and_answer() {
+    use proptest::strategy::ValueTree;
+    let mut runner = proptest::test_runner::TestRunner::deterministic();
+    let mut names = std::collections::BTreeSet::new();
+    for _ in 0..3000 {
+        let tree = some::envelope()
+            .new_tree(&mut runner)
+            .expect("nothing is filtered");
+        let message = v1::envelope::Message::from(tree.current().message);
+        // The beginning of the debug form names the kind: `Request(PeerRequest { .. op: Some(Open(`.
+        let text = format!("{message:?}");
+        let kind = |text: &str| text.split('(').next().unwrap_or_default().to_owned();
+        let inner = text
+            .split_once("op: Some(")
+            .or_else(|| text.split_once("result: Some("));
+        let inner = inner.filter(|_| text.starts_with("Request") || text.starts_with("Answer"));
+        names.insert((kind(&text), inner.map(|(_, it)| kind(it))));
+    }
+    let of = |outer: &str| names.iter().filter(|(it, _)| it == outer).count();
+    assert_eq!(of("Request"), 6, "{names:?}");
+    assert_eq!(of("Answer"), 7, "{names:?}");
+    assert_eq!(names.len(), 12 + 6 + 7, "{names:?}");
+}

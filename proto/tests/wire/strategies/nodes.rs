@@ -1,0 +1,162 @@
+//! Messages between managers and node-agents.
+
+use super::Any;
+use super::names::*;
+use super::records::spec;
+use proptest::collection::vec;
+use proptest::option::of;
+use proptest::prelude::*;
+use proptest::sample::select;
+use rota_model::node_msg::*;
+use rota_model::*;
+
+pub fn to_node() -> Any<ToNode> {
+    let head = || {
+        (any::<u64>(), boot(), epoch(), slot_range()).prop_map(|(call, boot, pe, range)| NodeCall {
+            call,
+            boot,
+            pe,
+            range,
+        })
+    };
+    let create = (
+        head(),
+        key(),
+        slot(),
+        token(),
+        any::<u64>(),
+        spec(),
+        of(request_id()),
+    )
+        .prop_map(
+            |(head, key, slot, token, deadline_ms, spec, request)| ToNode::Create {
+                head,
+                key,
+                slot,
+                token,
+                deadline_ms,
+                spec,
+                request,
+            },
+        );
+    let destroy = (head(), key(), slot(), token(), of(request_id())).prop_map(
+        |(head, key, slot, token, request)| ToNode::Destroy {
+            head,
+            key,
+            slot,
+            token,
+            request,
+        },
+    );
+    let scan = (head(), of(key()), any::<u32>()).prop_map(|(head, after, limit)| ToNode::Scan {
+        head,
+        after,
+        limit,
+    });
+    prop_oneof![create, destroy, scan].boxed()
+}
+
+pub fn dead() -> Any<DeadToken> {
+    prop_oneof![
+        text().prop_map(|detail| DeadToken::NeverStarted { detail }),
+        (reason(), of(exit()), text()).prop_map(|(reason, exit, detail)| DeadToken::Ended {
+            reason,
+            exit,
+            detail
+        }),
+    ]
+    .boxed()
+}
+
+pub fn from_node() -> Any<FromNode> {
+    let fate = prop_oneof![
+        (address(), any::<bool>()).prop_map(|(address, ready)| ScanFate::Live { address, ready }),
+        dead().prop_map(ScanFate::Dead),
+    ];
+    let item = (key(), token(), fate).prop_map(|(key, token, fate)| ScanItem { key, token, fate });
+    let answer = prop_oneof![
+        (address(), any::<bool>())
+            .prop_map(|(address, ready)| NodeAnswer::Running { address, ready }),
+        dead().prop_map(NodeAnswer::Dead),
+        Just(NodeAnswer::Full),
+        token().prop_map(|token| NodeAnswer::OtherLive { token }),
+        of(exit()).prop_map(|exit| NodeAnswer::Destroyed { exit }),
+        (vec(item, 0..3), any::<bool>())
+            .prop_map(|(items, more)| NodeAnswer::Scanned { items, more }),
+        epoch().prop_map(|fence| NodeAnswer::Fenced { fence }),
+        Just(NodeAnswer::WrongBoot),
+    ];
+    (any::<u64>(), name(NodeId::parse), boot(), load(), answer)
+        .prop_map(|(call, node, boot, load, answer)| FromNode {
+            call,
+            node,
+            boot,
+            load,
+            answer,
+        })
+        .boxed()
+}
+
+pub fn register() -> Any<Register> {
+    let state = select(vec![NodeState::Ready, NodeState::Removed]);
+    let classes = vec(name(ClassName::parse), 0..3);
+    let who = (name(NodeId::parse), boot(), "[a-z.]{1,9}:[1-9][0-9]{0,3}");
+    (who, name(PoolName::parse), any::<u32>(), classes, state)
+        .prop_map(
+            |((node, boot, address), pool, places, classes, state)| Register {
+                node,
+                boot,
+                address,
+                pool,
+                places,
+                classes,
+                state,
+            },
+        )
+        .boxed()
+}
+
+pub fn managers() -> Any<Vec<(ManagerNumber, String)>> {
+    vec((number(), address()), 0..4).boxed()
+}
+
+pub fn registered() -> Any<Registered> {
+    (
+        epoch(),
+        any::<u32>(),
+        vec((slot_range(), epoch()), 0..4),
+        managers(),
+    )
+        .prop_map(|(epoch, m, fences, managers)| Registered {
+            epoch,
+            m,
+            fences,
+            managers,
+        })
+        .boxed()
+}
+
+pub fn renew() -> Any<Renew> {
+    (name(NodeId::parse), boot(), load(), any::<u64>())
+        .prop_map(|(node, boot, load, live_digest)| Renew {
+            node,
+            boot,
+            load,
+            live_digest,
+        })
+        .boxed()
+}
+
+pub fn renewed() -> Any<Renewed> {
+    prop_oneof![
+        (epoch(), managers()).prop_map(|(epoch, managers)| Renewed::Granted { epoch, managers }),
+        (number(), epoch(), managers()).prop_map(|(judge, epoch, managers)| Renewed::NotJudge {
+            judge,
+            epoch,
+            managers
+        }),
+        Just(Renewed::Lost),
+        Just(Renewed::NotServing),
+    ]
+    .boxed()
+}

@@ -1,0 +1,123 @@
+//! What operators see.
+
+use super::Any;
+use super::names::*;
+use super::nodes::register;
+use proptest::collection::{btree_map, vec};
+use proptest::prelude::*;
+use proptest::sample::select;
+use rota_model::node_msg::{NodeLoad, Register};
+use rota_model::*;
+use rota_protocol::{PartStats, Stats};
+use rota_ring::view::VIEW_FORMAT;
+use rota_ring::{IsrMember, ManagerEntry, NodeReg, Part, PartState, View};
+
+/// Views that keep every rule of a View, with zeroes where the wire has nothing.
+pub fn ring_view() -> Any<View> {
+    let manager = (name(ManagerId::parse), address(), address(), any::<u64>()).prop_flat_map(
+        |(id, grpc, http, incarnation)| {
+            select(ManagerStatus::ALL).prop_map(move |status| ManagerEntry {
+                id: id.clone(),
+                grpc: grpc.clone(),
+                http: http.clone(),
+                incarnation: Incarnation(incarnation),
+                nonce: Nonce(0),
+                status,
+            })
+        },
+    );
+    let managers = btree_map((0..1024_u32).prop_map(ManagerNumber), manager, 1..6);
+    let pes = vec((0..100_u64, any::<bool>()), 6);
+    (managers, pes, name(ClusterName::parse), 0..4_u32)
+        .prop_map(|(managers, pes, cluster, r)| {
+            let numbers: Vec<ManagerNumber> = managers.keys().copied().collect();
+            let part = |(index, (pe, active)): (usize, &(u64, bool))| {
+                let copies = numbers.iter().cycle().skip(index);
+                let isr = copies.take(numbers.len().min(r as usize + 1));
+                let isr: Vec<_> = isr
+                    .map(|it| IsrMember {
+                        number: *it,
+                        since: Epoch(0),
+                    })
+                    .collect();
+                let state = if *active {
+                    PartState::Active
+                } else {
+                    PartState::Recovering
+                };
+                let owner = isr[0].number;
+                Part {
+                    pe: Epoch(*pe),
+                    owner,
+                    isr,
+                    base_pe: Epoch(0),
+                    state,
+                }
+            };
+            let parts = pes.iter().enumerate().map(part);
+            View {
+                format: VIEW_FORMAT,
+                cluster,
+                epoch: Epoch(100),
+                m: 1024,
+                r,
+                managers_max: 100,
+                parts: numbers.iter().copied().zip(parts).collect(),
+                managers,
+            }
+        })
+        .boxed()
+}
+
+pub fn stats() -> Any<Stats> {
+    let sessions = btree_map(state(), any::<u64>(), 0..4);
+    let lag =
+        btree_map(number(), any::<u64>(), 0..3).prop_map(|it| it.into_iter().collect::<Vec<_>>());
+    let role = select(&rota_proto::operator::ROLES[..]);
+    let part = (number(), role, at(), at(), sessions, lag, any::<u64>()).prop_map(
+        |(part, role, last, committed, sessions, lag, digest)| PartStats {
+            part,
+            role,
+            last,
+            committed,
+            sessions,
+            lag,
+            digest,
+        },
+    );
+    let node = (register(), select(NodeState::ALL), any::<u32>()).prop_map(|(it, state, used)| {
+        let load = NodeLoad {
+            used,
+            places: it.places,
+        };
+        let Register {
+            node,
+            boot,
+            address,
+            pool,
+            places,
+            classes,
+            state: _,
+        } = it;
+        (
+            NodeReg {
+                node,
+                boot,
+                address,
+                pool,
+                places,
+                classes,
+                state,
+                revision: 0,
+            },
+            load,
+        )
+    });
+    (vec(part, 0..3), vec(node, 0..3), any::<u32>())
+        .prop_map(|(parts, nodes, waiting)| Stats {
+            parts,
+            nodes,
+            requests_waiting: waiting as usize,
+        })
+        .boxed()
+}

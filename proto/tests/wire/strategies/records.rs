@@ -1,0 +1,146 @@
+//! Records, documents, log entries, and what a disk holds.
+
+use super::Any;
+use super::names::*;
+use proptest::collection::{btree_map, vec};
+use proptest::option::of;
+use proptest::prelude::*;
+use proptest::sample::select;
+use rota_model::*;
+use rota_protocol::{Doc, DocKey, DocName, Entry, Identity, PartMeta, PoolRecord, Write};
+use std::sync::Arc;
+
+pub fn attributes() -> Any<Attributes> {
+    btree_map("[a-z]{1,6}", ".{0,12}", 0..4).boxed()
+}
+
+pub fn spec() -> Any<SessionSpec> {
+    let pool = prop_oneof![Just(PoolName::default_pool()), name(PoolName::parse)];
+    (name(ClassName::parse), pool, attributes())
+        .prop_map(|(class, pool, attributes)| {
+            let attributes = Arc::new(attributes);
+            SessionSpec {
+                class,
+                pool,
+                attributes,
+            }
+        })
+        .boxed()
+}
+
+pub fn placement() -> Any<Placement> {
+    (name(NodeId::parse), boot(), token(), address())
+        .prop_map(|(node, boot, token, address)| Placement {
+            node,
+            boot,
+            token,
+            address,
+        })
+        .boxed()
+}
+
+pub fn request_entry() -> Any<RequestEntry> {
+    let outcome = select(vec![Outcome::Created, Outcome::Existed]);
+    let opened =
+        (outcome, stamp(), stamp(), placement()).prop_map(|(outcome, life, version, placement)| {
+            RequestFate::Opened {
+                outcome,
+                life,
+                version,
+                placement,
+            }
+        });
+    let fate = prop_oneof![
+        Just(RequestFate::Opening),
+        opened,
+        stamp().prop_map(|life| RequestFate::Closed { life }),
+    ];
+    (request_id(), stamp(), fate)
+        .prop_map(|(id, at, fate)| RequestEntry { id, at, fate })
+        .boxed()
+}
+
+pub fn record() -> Any<SessionRecord> {
+    let what = (key(), spec(), stamp(), stamp(), state());
+    let how = (of(reason()), text(), of(exit()), of(placement()), text());
+    (what, how, vec(request_entry(), 0..4))
+        .prop_map(|((key, spec, life, version, state), how, requests)| {
+            let (reason, detail, exit, placement, machine_state) = how;
+            SessionRecord {
+                key,
+                spec,
+                life,
+                version,
+                state,
+                reason,
+                detail,
+                exit,
+                placement,
+                machine_state,
+                requests,
+            }
+        })
+        .boxed()
+}
+
+pub fn doc() -> Any<Doc> {
+    let pool = (
+        name(PoolName::parse),
+        any::<u64>(),
+        vec(name(NodeId::parse), 0..3),
+        any::<u64>(),
+    )
+        .prop_map(|(pool, decisions, ordered, lapses_wall_ms)| {
+            Doc::Pool(PoolRecord {
+                pool,
+                decisions,
+                ordered,
+                lapses_wall_ms,
+            })
+        });
+    prop_oneof![4 => record().prop_map(Doc::Session), 1 => pool].boxed()
+}
+
+pub fn doc_key() -> Any<DocKey> {
+    let name = prop_oneof![
+        4 => key().prop_map(DocName::Session),
+        1 => name(PoolName::parse).prop_map(DocName::Pool),
+    ];
+    (slot(), name)
+        .prop_map(|(slot, name)| DocKey { slot, name })
+        .boxed()
+}
+
+pub fn write() -> Any<Write> {
+    (doc_key(), of(doc().prop_map(Arc::new)))
+        .prop_map(|(key, doc)| Write { key, doc })
+        .boxed()
+}
+
+pub fn entry() -> Any<Entry> {
+    (at(), vec(write(), 0..3), of(request_id()))
+        .prop_map(|(at, writes, request)| Entry {
+            at,
+            writes: Arc::new(writes),
+            request,
+        })
+        .boxed()
+}
+
+pub fn part_meta() -> Any<PartMeta> {
+    (epoch(), at(), any::<bool>())
+        .prop_map(|(pe, last, whole)| PartMeta { pe, last, whole })
+        .boxed()
+}
+
+pub fn identity() -> Any<Identity> {
+    let claimed = || {
+        of((
+            any::<u64>().prop_map(Incarnation),
+            any::<u64>().prop_map(Nonce),
+        ))
+    };
+    (claimed(), claimed())
+        .prop_map(|(taken, intended)| Identity { taken, intended })
+        .boxed()
+}

@@ -1,0 +1,236 @@
+//! Requests, answers and refusals.
+
+use super::Any;
+use super::names::*;
+use super::records::{record, spec};
+use proptest::collection::{btree_map, vec};
+use proptest::option::of;
+use proptest::prelude::*;
+use proptest::sample::select;
+use rota_model::node_msg::{ReportEvent, ReportItem};
+use rota_model::*;
+use rota_proto::{Position, SendEvent, Session, Watch};
+use std::sync::Arc;
+
+pub fn open_op() -> Any<OpenOp> {
+    (key(), spec(), request_id(), any::<bool>())
+        .prop_map(|(key, spec, request, remember)| OpenOp {
+            key,
+            spec,
+            request,
+            remember,
+        })
+        .boxed()
+}
+
+pub fn close_op() -> Any<CloseOp> {
+    (key(), of(stamp()), request_id())
+        .prop_map(|(key, life, request)| CloseOp { key, life, request })
+        .boxed()
+}
+
+pub fn get_op() -> Any<GetOp> {
+    (key(), any::<bool>())
+        .prop_map(|(key, stale_ok)| GetOp { key, stale_ok })
+        .boxed()
+}
+
+/// Filters as a client can write them: without a key.
+pub fn client_filter() -> Any<Filter> {
+    let class = of(name(ClassName::parse));
+    (
+        vec(state(), 0..3),
+        of(name(NodeId::parse)),
+        class,
+        of(name(Namespace::parse)),
+    )
+        .prop_map(|(states, node, class, namespace)| Filter {
+            states,
+            node,
+            class,
+            namespace,
+            key: None,
+        })
+        .boxed()
+}
+
+pub fn filter() -> Any<Filter> {
+    (client_filter(), of(key()))
+        .prop_map(|(it, key)| Filter { key, ..it })
+        .boxed()
+}
+
+pub fn cursor() -> Any<ListCursor> {
+    (slot(), of(key()))
+        .prop_map(|(slot, after)| ListCursor { slot, after })
+        .boxed()
+}
+
+pub fn limit() -> Any<u32> {
+    (1..=PAGE_SIZE_MAX).boxed()
+}
+
+pub fn client_list() -> Any<ListOp> {
+    (cursor(), limit(), client_filter(), any::<bool>())
+        .prop_map(|(from, limit, filter, stale_ok)| ListOp {
+            from,
+            limit,
+            filter,
+            stale_ok,
+        })
+        .boxed()
+}
+
+pub fn pull_op() -> Any<PullOp> {
+    (
+        slot(),
+        of(at()),
+        of(cursor()),
+        limit(),
+        any::<u64>(),
+        filter(),
+    )
+        .prop_map(
+            |(slot, from, snapshot_after, limit, wait_ms, filter)| PullOp {
+                slot,
+                from,
+                snapshot_after,
+                limit,
+                wait_ms,
+                filter,
+            },
+        )
+        .boxed()
+}
+
+pub fn report() -> Any<ReportItem> {
+    let ended =
+        (reason(), of(exit()), text()).prop_map(|(reason, exit, detail)| ReportEvent::Ended {
+            reason,
+            exit,
+            detail,
+        });
+    let event = prop_oneof![
+        address().prop_map(|address| ReportEvent::Ready { address }),
+        ended,
+        (text(), any::<u64>())
+            .prop_map(|(state, change)| ReportEvent::MachineState { state, change }),
+    ];
+    (key(), name(NodeId::parse), boot(), token(), event)
+        .prop_map(|(key, node, boot, token, event)| ReportItem {
+            key,
+            node,
+            boot,
+            token,
+            event,
+        })
+        .boxed()
+}
+
+pub fn op() -> Any<Op> {
+    let list = (client_list(), filter()).prop_map(|(op, filter)| ListOp { filter, ..op });
+    prop_oneof![
+        open_op().prop_map(Op::Open),
+        close_op().prop_map(Op::Close),
+        get_op().prop_map(Op::Get),
+        list.prop_map(Op::List),
+        pull_op().prop_map(Op::Pull),
+        report().prop_map(Op::Report),
+    ]
+    .boxed()
+}
+
+pub fn view_of_session() -> Any<SessionView> {
+    (record().prop_map(Arc::new), number(), epoch())
+        .prop_map(|(record, owner, epoch)| SessionView {
+            record,
+            owner,
+            epoch,
+        })
+        .boxed()
+}
+
+pub fn refusal() -> Any<Refusal> {
+    let retry = prop_oneof![
+        Just(Retry::Never),
+        Just(Retry::Now),
+        any::<u64>().prop_map(Retry::AfterMs),
+        epoch().prop_map(Retry::AtOwner),
+    ];
+    let field = ("[a-z.]{1,10}", ".{0,20}").prop_map(|(field, it)| FieldError::new(field, it));
+    let changed = select(vec![Changed::No, Changed::Unknown]);
+    (
+        select(RefusalKind::ALL),
+        ".{0,30}",
+        vec(field, 0..4),
+        retry,
+        changed,
+    )
+        .prop_map(|(kind, message, fields, retry, changed)| Refusal {
+            kind,
+            message,
+            fields,
+            retry,
+            changed,
+        })
+        .boxed()
+}
+
+pub fn answer() -> Any<Answer> {
+    let outcome = select(vec![Outcome::Created, Outcome::Existed]);
+    let page = (vec(view_of_session(), 0..3), of(cursor()))
+        .prop_map(|(sessions, next)| Page { sessions, next });
+    let pulled = (
+        number(),
+        vec(view_of_session(), 0..3),
+        any::<bool>(),
+        at(),
+        of(cursor()),
+    )
+        .prop_map(|(part, events, snapshot, upto, snapshot_next)| Pulled {
+            part,
+            events,
+            snapshot,
+            upto,
+            snapshot_next,
+        });
+    prop_oneof![
+        (outcome, view_of_session())
+            .prop_map(|(outcome, session)| Answer::Opened { outcome, session }),
+        (any::<bool>(), view_of_session())
+            .prop_map(|(finished, session)| Answer::Closed { finished, session }),
+        (view_of_session(), any::<bool>())
+            .prop_map(|(session, stale)| Answer::Got { session, stale }),
+        page.prop_map(Answer::Listed),
+        pulled.prop_map(Answer::Pulled),
+        Just(Answer::Reported),
+    ]
+    .boxed()
+}
+
+pub fn session() -> Any<Session> {
+    (view_of_session(), address())
+        .prop_map(|(view, node_address)| {
+            let wire = rota_proto::session::session(view, node_address);
+            Session::try_from(wire).expect("what managers show can be read")
+        })
+        .boxed()
+}
+
+pub fn position() -> Any<Position> {
+    btree_map(number(), at(), 0..6)
+        .prop_map(|parts| Position { parts })
+        .boxed()
+}
+
+pub fn watch() -> Any<Watch> {
+    (filter(), of(position()))
+        .prop_map(|(filter, position)| Watch { filter, position })
+        .boxed()
+}
+
+pub fn send() -> Any<SendEvent> {
+    (key(), "[a-z]{1,8}", of(stamp()))
+        .prop_map(|(key, event, life)| SendEvent { key, event, life })
+        .boxed()
+}

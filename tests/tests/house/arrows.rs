@@ -1,0 +1,95 @@
+//! Which crate may use which.
+
+use crate::{expect_none, metadata};
+
+/// Every arrow that is allowed, as the architecture page draws them. `rota-model` is a leaf that
+/// everything may use, and stands in no list.
+const ALLOWED: &[(&str, &[&str])] = &[
+    ("rota-model", &[]),
+    ("rota-ring", &[]),
+    ("rota-node", &[]),
+    ("rota-protocol", &["rota-ring"]),
+    ("rota-membership", &["rota-ring"]),
+    ("rota-storage", &[]),
+    // The one parser of the wire: it converts the messages of managers (protocol) and the View
+    // (ring), so it must know their types. Clients and node-agents get these through it only.
+    ("rota-proto", &["rota-protocol", "rota-ring"]),
+    ("rota-client", &["rota-proto", "rota-ring"]),
+    ("rota-sim", &["rota-protocol", "rota-node", "rota-ring"]),
+    (
+        "rota-manager",
+        &[
+            "rota-protocol",
+            "rota-membership",
+            "rota-storage",
+            "rota-proto",
+            "rota-client",
+            // What protocol, membership and client hand to the driver are Views.
+            "rota-ring",
+        ],
+    ),
+    // Managers and node-agents meet only in proto: no ring, no protocol here.
+    ("rota-node-agent", &["rota-node", "rota-proto", "rota-client"]),
+    ("ringctl", &["rota-client", "rota-proto", "rota-ring"]),
+    ("rota-tests", &["rota-client", "rota-proto", "rota-ring"]),
+];
+
+/// A crate of the workspace, and the crates of the workspace that it uses (for anything: code,
+/// tests, build).
+type Crate = (String, Vec<String>);
+
+fn wrong_arrows(crates: &[Crate]) -> Vec<String> {
+    let mut mistakes = Vec::new();
+    for (from, uses) in crates {
+        let Some((_, allowed)) = ALLOWED.iter().find(|(name, _)| name == from) else {
+            mistakes.push(format!("{from} is not on the list of crates in arrows.rs"));
+            continue;
+        };
+        for to in uses {
+            if to != "rota-model" && !allowed.contains(&to.as_str()) {
+                mistakes.push(format!("{from} -> {to} is not an allowed arrow"));
+            }
+        }
+    }
+    mistakes
+}
+
+fn workspace() -> Vec<Crate> {
+    let metadata = metadata(&["--no-deps"]);
+    let packages = metadata["packages"].as_array().expect("metadata lists packages");
+    let text = |value: &serde_json::Value| value.as_str().expect("a name is text").to_owned();
+    let uses = |package: &serde_json::Value| {
+        let all = package["dependencies"].as_array().expect("a package lists dependencies");
+        // Crates of the workspace are the dependencies that have a path.
+        all.iter().filter(|it| it["path"].is_string()).map(|it| text(&it["name"])).collect()
+    };
+    packages.iter().map(|it| (text(&it["name"]), uses(it))).collect()
+}
+
+#[test]
+fn crates_use_only_what_the_arrows_allow() {
+    expect_none(&wrong_arrows(&workspace()));
+}
+
+#[test]
+fn every_crate_on_the_list_exists() {
+    let crates = workspace();
+    let gone = ALLOWED.iter().filter(|(name, _)| crates.iter().all(|(it, _)| it != name));
+    expect_none(&gone.map(|(name, _)| format!("{name} does not exist")).collect::<Vec<_>>());
+}
+
+#[test]
+fn an_arrow_that_is_not_allowed_is_found() {
+    let uses = |names: &[&str]| names.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>();
+    let crates = [
+        ("rota-node-agent".to_owned(), uses(&["rota-model", "rota-proto", "rota-protocol"])),
+        ("rota-model".to_owned(), uses(&["rota-ring"])),
+        ("rota-surprise".to_owned(), uses(&[])),
+    ];
+    let expected = [
+        "rota-node-agent -> rota-protocol is not an allowed arrow",
+        "rota-model -> rota-ring is not an allowed arrow",
+        "rota-surprise is not on the list of crates in arrows.rs",
+    ];
+    assert_eq!(wrong_arrows(&crates), expected);
+}

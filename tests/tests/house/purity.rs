@@ -1,0 +1,134 @@
+//! What pure crates never see: runtimes, sockets, files, clocks, unseeded randomness.
+
+use crate::{content, expect_none, metadata, printed_by, tracked};
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::Command;
+
+/// Crates that decide, with their folders.
+const DECIDERS: &[(&str, &str)] = &[
+    ("rota-model", "crates/model/"),
+    ("rota-ring", "crates/ring/"),
+    ("rota-node", "crates/node/"),
+    ("rota-protocol", "crates/protocol/"),
+];
+/// The simulator is pure as well, but its binary prints, writes files, and seeds its randomness.
+const SIMULATOR: (&str, &str) = ("rota-sim", "crates/sim/");
+
+/// Packages that no pure crate reaches, each also as the beginning of a longer name
+/// (`tokio-util`).
+const RIM: &[&str] = &["tokio", "tonic", "prost", "axum", "hyper", "mio", "h2", "socket2"];
+/// Packages that no deciding crate reaches either: files and randomness.
+const WORLD: &[&str] = &["redb", "rustix", "rand", "getrandom", "uuid", "tempfile"];
+
+/// Words of code that no pure crate has, tests included.
+const RIM_WORDS: &[&str] =
+    &["HashMap", "HashSet", "Instant::now", "SystemTime", "std::net", "thread::", "RandomState"];
+/// Words of code that no deciding crate has either. Its tests may read the files that we ship.
+const WORLD_WORDS: &[&str] = &["std::fs", "std::io", "std::env", "std::process", "println!"];
+
+/// Package name to the packages that it is built with.
+type Graph = BTreeMap<String, BTreeSet<String>>;
+
+/// Every way from a package to a banned one, each as the chain of names.
+fn ways_to(graph: &Graph, from: &str, banned: &[&str]) -> Vec<String> {
+    let is_banned = |name: &str| {
+        banned.iter().any(|it| {
+            name.strip_prefix(it).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+        })
+    };
+    let mut ways = Vec::new();
+    let mut seen = BTreeSet::from([from]);
+    let mut open = vec![vec![from]];
+    while let Some(way) = open.pop() {
+        let last = way.last().expect("a way has a beginning");
+        for next in graph.get(*last).into_iter().flatten() {
+            let longer = [&way[..], &[next.as_str()]].concat();
+            if is_banned(next) {
+                ways.push(longer.join(" -> "));
+            } else if seen.insert(next) {
+                open.push(longer);
+            }
+        }
+    }
+    ways
+}
+
+fn graph() -> Graph {
+    let version = printed_by(Command::new(env!("CARGO")).arg("-vV"));
+    let host = version.lines().find_map(|line| line.strip_prefix("host: "));
+    // Only this platform: packages of others need not be on this machine.
+    let metadata = metadata(&["--filter-platform", host.expect("cargo says its host")]);
+    let list = |value: &serde_json::Value| value.as_array().cloned().unwrap_or_default();
+    let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
+    let packages = list(&metadata["packages"]);
+    let names: BTreeMap<String, String> =
+        packages.iter().map(|it| (text(&it["id"]), text(&it["name"]))).collect();
+    let is_built = |dep: &serde_json::Value| {
+        list(&dep["dep_kinds"]).iter().any(|it| text(&it["kind"]) != "dev")
+    };
+    let mut graph = Graph::new();
+    for node in list(&metadata["resolve"]["nodes"]) {
+        let uses = graph.entry(names[&text(&node["id"])].clone()).or_default();
+        let built_with = list(&node["deps"]).into_iter().filter(is_built);
+        uses.extend(built_with.map(|dep| names[&text(&dep["pkg"])].clone()));
+    }
+    graph
+}
+
+/// Lines of code (not of comments) that have one of the words.
+fn impure_lines(path: &str, code: &str, words: &[&str]) -> Vec<String> {
+    let lines = code.lines().enumerate().filter(|(_, it)| !it.trim_start().starts_with("//"));
+    let found = lines.filter_map(|(index, line)| {
+        let word = words.iter().find(|word| line.contains(**word))?;
+        Some(format!("{path}:{}: {word} in a pure crate", index + 1))
+    });
+    found.collect()
+}
+
+#[test]
+fn pure_crates_are_built_without_runtimes_sockets_files_and_randomness() {
+    let graph = graph();
+    let mut ways = ways_to(&graph, SIMULATOR.0, RIM);
+    for (name, _) in DECIDERS {
+        ways.extend(ways_to(&graph, name, RIM));
+        ways.extend(ways_to(&graph, name, WORLD));
+    }
+    expect_none(&ways);
+}
+
+#[test]
+fn the_way_to_the_runtime_is_found_where_there_is_one() {
+    assert_ne!(ways_to(&graph(), "rota-manager", RIM), Vec::<String>::new());
+}
+
+#[test]
+fn a_runtime_behind_another_package_is_found() {
+    let uses = |names: &[&str]| names.iter().map(|it| (*it).to_owned()).collect();
+    let graph = Graph::from([
+        ("rota-ring".to_owned(), uses(&["serde", "handy"])),
+        ("handy".to_owned(), uses(&["serde", "tokio-util", "hyperactive"])),
+    ]);
+    assert_eq!(ways_to(&graph, "rota-ring", RIM), ["rota-ring -> handy -> tokio-util"]);
+}
+
+#[test]
+fn the_code_of_pure_crates_names_no_clock_no_file_and_no_unordered_map() {
+    let mut mistakes = Vec::new();
+    for path in tracked().iter().filter(|it| it.ends_with(".rs")) {
+        let decides = DECIDERS.iter().any(|(_, folder)| path.starts_with(folder));
+        if decides || path.starts_with(SIMULATOR.1) {
+            mistakes.extend(impure_lines(path, &content(path), RIM_WORDS));
+        }
+        if decides && path.contains("/src/") {
+            mistakes.extend(impure_lines(path, &content(path), WORLD_WORDS));
+        }
+    }
+    expect_none(&mistakes);
+}
+
+#[test]
+fn a_line_that_reads_the_clock_is_found_and_a_comment_about_it_is_not() {
+    let code = "// never Instant::now\nlet now = Instant::now();\n";
+    let expected = ["a.rs:2: Instant::now in a pure crate"];
+    assert_eq!(impure_lines("a.rs", code, RIM_WORDS), expected);
+}

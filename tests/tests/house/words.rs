@@ -1,0 +1,107 @@
+//! Words that have no place in the project: they speak of how it was made and on which machine,
+//! or name hosts that users may not have.
+
+use crate::{content, expect_none, tracked};
+
+/// A needle. Each is written in pieces, so that this file does not hold it.
+struct Needle {
+    text: &'static str,
+    /// Must stand alone, not inside a longer word.
+    alone: bool,
+    /// Upper and lower case differ.
+    exact: bool,
+}
+
+const fn word(text: &'static str) -> Needle {
+    Needle { text, alone: true, exact: false }
+}
+
+const fn piece(text: &'static str) -> Needle {
+    Needle { text, alone: false, exact: false }
+}
+
+const NEEDLES: &[Needle] = &[
+    Needle { text: concat!("A", "I"), alone: true, exact: true },
+    word(concat!("L", "LM")),
+    word(concat!("G", "PT")),
+    word(concat!("hel", "per")),
+    word(concat!("hel", "pers")),
+    word(concat!("assis", "tant")),
+    word(concat!("assis", "tants")),
+    word(concat!("chat", "bot")),
+    word(concat!("co", "pilot")),
+    piece(concat!("anth", "ropic")),
+    piece(concat!("open", "ai")),
+    piece(concat!("cla", "ude")),
+    piece(concat!("language", " model")),
+    piece(concat!("artificial", " intelligence")),
+    piece(concat!("coding", " agent")),
+    piece(concat!("coding", " session")),
+    piece(concat!("work", " session")),
+    piece(concat!("session of", " work")),
+    piece(concat!("work", "place")),
+    piece(concat!("co-authored", "-by")),
+    piece(concat!("/wo", "rk/")),
+    piece(concat!("../sha", "red")),
+    piece(concat!("index.crates", ".io")),
+    piece(concat!("static.crates", ".io")),
+    piece(concat!("py", "pi.org")),
+    piece(concat!("python", "hosted.org")),
+    piece(concat!("npm", "js.org")),
+    piece(concat!("deb.deb", "ian.org")),
+    piece(concat!("proxy.go", "lang.org")),
+];
+
+/// Written by cargo, with names of packages that we did not choose.
+const NOT_OURS: [&str; 1] = ["Cargo.lock"];
+
+fn is_in_word(it: char) -> bool {
+    it.is_alphanumeric()
+}
+
+fn holds(line: &str, lower: &str, needle: &Needle) -> bool {
+    let text = if needle.exact { needle.text.to_owned() } else { needle.text.to_lowercase() };
+    let line = if needle.exact { line } else { lower };
+    let stands_alone = |at: usize| {
+        let before = line[..at].chars().next_back();
+        let after = line[at + text.len()..].chars().next();
+        !before.is_some_and(is_in_word) && !after.is_some_and(is_in_word)
+    };
+    line.match_indices(&text).any(|(at, _)| !needle.alone || stands_alone(at))
+}
+
+fn unwanted_words(path: &str, text: &str) -> Vec<String> {
+    let mut mistakes = Vec::new();
+    // The name of the file counts as its line 0.
+    for (number, line) in std::iter::once(path).chain(text.lines()).enumerate() {
+        let lower = line.to_lowercase();
+        let found = NEEDLES.iter().filter(|needle| holds(line, &lower, needle));
+        mistakes.extend(found.map(|it| format!("{path}:{number}: {:?}", it.text)));
+    }
+    mistakes
+}
+
+#[test]
+fn no_tracked_file_has_an_unwanted_word() {
+    let files = tracked().into_iter().filter(|it| !NOT_OURS.contains(&it.as_str()));
+    let mistakes: Vec<_> = files.flat_map(|it| unwanted_words(&it, &content(&it))).collect();
+    expect_none(&mistakes);
+}
+
+#[test]
+fn every_unwanted_word_is_found_also_in_capitals_and_in_names_of_files() {
+    for needle in NEEDLES {
+        let text = format!("fine\nsee {} here\n", needle.text);
+        assert_eq!(unwanted_words("a", &text), [format!("a:2: {:?}", needle.text)]);
+        if !needle.exact {
+            assert_eq!(unwanted_words("a", &text.to_uppercase()).len(), 1, "{:?}", needle.text);
+        }
+        assert_eq!(unwanted_words(&format!("a.{}.md", needle.text), "").len(), 1);
+    }
+}
+
+#[test]
+fn longer_words_that_contain_an_unwanted_one_are_fine() {
+    let fine = "MAIL, DETAIL, hai, ai: failed; a shelperd, GPTs";
+    assert_eq!(unwanted_words("a", fine), Vec::<String>::new());
+}
