@@ -1,0 +1,187 @@
+//! How a View changes.
+
+use rota_model::{
+    ClusterName, Epoch, Incarnation, ManagerId, ManagerNumber, ManagerStatus, MemberId, Nonce,
+};
+use rota_ring::{Change, Claim, ClaimRefused, ConfigState, PartState, View};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+fn id(n: u32) -> ManagerId {
+    ManagerId::parse(&format!("m{n}")).unwrap()
+}
+
+fn claim(n: u32, held: &[(u64, u64)], nonce: u64, disk: &[(u32, u64)]) -> Claim {
+    Claim {
+        number: ManagerNumber(n),
+        id: id(n),
+        grpc: format!("127.0.0.1:{n}"),
+        http: String::new(),
+        held: held.iter().map(|(i, n)| (Incarnation(*i), Nonce(*n))).collect(),
+        nonce: Nonce(nonce),
+        disk: disk.iter().map(|(n, pe)| (ManagerNumber(*n), Epoch(*pe))).collect(),
+    }
+}
+
+/// Three managers at 10, 20, 30 with r = 2, all of them started.
+fn started() -> View {
+    let numbers: Vec<_> = [10, 20, 30].map(|n| (ManagerNumber(n), id(n))).to_vec();
+    let cluster = ClusterName::parse("test").unwrap();
+    let mut view = View::found(cluster, 100, 2, 100, &numbers).unwrap();
+    for n in [10, 20, 30] {
+        view = view.claimed(&claim(n, &[], u64::from(n), &[])).unwrap();
+    }
+    view
+}
+
+fn isr(view: &View, n: u32) -> Vec<u32> {
+    let mut isr: Vec<u32> =
+        view.parts[&ManagerNumber(n)].isr.iter().map(|it| it.number.0).collect();
+    isr.sort_unstable();
+    isr
+}
+
+fn member(n: u32, incarnation: u64) -> MemberId {
+    MemberId { number: ManagerNumber(n), incarnation: Incarnation(incarnation) }
+}
+
+#[test]
+fn a_first_start_keeps_its_place_in_every_isr() {
+    let view = started();
+    assert_eq!(view.epoch, Epoch(4));
+    for n in [10, 20, 30] {
+        assert_eq!(isr(&view, n), vec![10, 20, 30]);
+        assert_eq!(view.parts[&ManagerNumber(n)].pe, Epoch(1));
+        assert_eq!(view.managers[&ManagerNumber(n)].incarnation, Incarnation(1));
+    }
+    assert_eq!(view.check(), Ok(()));
+}
+
+#[test]
+fn a_restart_leaves_every_isr_that_has_another_member_and_grows_its_epoch() {
+    let view = started().claimed(&claim(20, &[(1, 20)], 21, &[])).unwrap();
+    for n in [10, 20, 30] {
+        assert_eq!(isr(&view, n), vec![10, 30]);
+        assert_eq!(view.parts[&ManagerNumber(n)].pe, view.epoch);
+    }
+    assert_eq!(view.parts[&ManagerNumber(20)].owner, ManagerNumber(30));
+}
+
+#[test]
+fn the_last_to_restart_takes_over_from_its_disk_when_that_is_new_enough() {
+    let mut view = started().claimed(&claim(20, &[(1, 20)], 21, &[])).unwrap();
+    view = view.claimed(&claim(30, &[(1, 30)], 31, &[])).unwrap();
+    assert_eq!(isr(&view, 20), vec![10]);
+    let disk = [(10, 6), (20, 6), (30, 6)];
+    let taken = view.claimed(&claim(10, &[(1, 10)], 11, &disk)).unwrap();
+    for n in [10, 20, 30] {
+        let part = &taken.parts[&ManagerNumber(n)];
+        assert_eq!((part.state, part.base_pe), (PartState::Active, taken.epoch));
+        assert_eq!(part.isr[0].since, taken.epoch);
+    }
+    // The same disk after that take-over, without having seen it, is too old.
+    let again = taken.claimed(&claim(10, &[(2, 11)], 12, &disk)).unwrap();
+    assert_eq!(again.parts[&ManagerNumber(10)].state, PartState::Recovering);
+}
+
+#[test]
+fn a_suspect_goes_out_everywhere_except_where_it_is_the_last_copy() {
+    let view = started().without(&[member(10, 1)]).unwrap();
+    assert_eq!(isr(&view, 10), vec![20, 30]);
+    assert_eq!(view.parts[&ManagerNumber(10)].owner, ManagerNumber(20));
+    assert_eq!(view.managers[&ManagerNumber(10)].status, ManagerStatus::Down);
+    let alone = view.without(&[member(20, 1), member(30, 1)]).unwrap();
+    for n in [10, 20, 30] {
+        assert_eq!(isr(&alone, n).len(), 1);
+    }
+    assert_eq!(alone.check(), Ok(()));
+}
+
+#[test]
+fn an_earlier_run_cannot_be_taken_out_any_more() {
+    let view = started();
+    assert_eq!(view.without(&[member(10, 0)]), None);
+    let out = view.without(&[member(10, 1)]).unwrap();
+    assert_eq!(out.without(&[member(10, 1)]), None);
+}
+
+#[test]
+fn a_caught_up_home_becomes_owner_again() {
+    let view = started().claimed(&claim(10, &[(1, 10)], 11, &[])).unwrap();
+    assert_eq!(view.parts[&ManagerNumber(10)].owner, ManagerNumber(20));
+    let back = view.with_members(ManagerNumber(10), &[member(10, 2)]).unwrap();
+    assert_eq!(back.parts[&ManagerNumber(10)].owner, ManagerNumber(10));
+    assert_eq!(isr(&back, 10), vec![10, 20, 30]);
+    assert_eq!(view.with_members(ManagerNumber(10), &[member(10, 1)]), None);
+}
+
+#[test]
+fn a_surplus_copy_goes_only_while_enough_are_left() {
+    let numbers: Vec<_> = [10, 20, 30].map(|n| (ManagerNumber(n), id(n))).to_vec();
+    let cluster = ClusterName::parse("test").unwrap();
+    let mut view = View::found(cluster, 100, 1, 100, &numbers).unwrap();
+    for n in [10, 20, 30] {
+        view = view.claimed(&claim(n, &[], u64::from(n), &[])).unwrap();
+    }
+    // 20 restarts: 30 becomes wanted for partition 10, then 20 comes back.
+    view = view.claimed(&claim(20, &[(1, 20)], 21, &[])).unwrap();
+    view = view.without(&[member(20, 2)]).unwrap();
+    view = view.with_members(ManagerNumber(10), &[member(30, 1)]).unwrap();
+    assert_eq!(isr(&view, 10), vec![10, 30]);
+    view = view.claimed(&claim(20, &[(2, 21)], 22, &[])).unwrap();
+    view = view.with_members(ManagerNumber(10), &[member(20, 3)]).unwrap();
+    assert_eq!(isr(&view, 10), vec![10, 20]);
+}
+
+#[test]
+fn a_number_is_refused_to_a_stranger_to_an_old_disk_and_outside_the_ring() {
+    let view = started();
+    let mut stranger = claim(10, &[], 99, &[]);
+    stranger.id = id(77);
+    assert!(matches!(view.claimed(&stranger), Err(ClaimRefused::Taken { .. })));
+    let old = claim(10, &[(0, 5)], 99, &[]);
+    assert!(matches!(view.claimed(&old), Err(ClaimRefused::NotThisDisk { .. })));
+    let empty = claim(10, &[], 99, &[]);
+    assert!(matches!(view.claimed(&empty), Err(ClaimRefused::NotThisDisk { .. })));
+    let outside = claim(11, &[], 99, &[]);
+    let refused = view.claimed(&outside).unwrap_err().to_string();
+    assert!(refused.contains("11") && refused.contains("10, 20, 30"), "{refused}");
+    let down = view.without(&[member(10, 1)]).unwrap();
+    assert!(down.claimed(&empty).is_ok(), "an empty machine may take a number that is down");
+}
+
+#[test]
+fn founding_names_every_mistake() {
+    let cluster = ClusterName::parse("test").unwrap();
+    let numbers = [(ManagerNumber(5), id(5)), (ManagerNumber(5), id(6)), (ManagerNumber(9), id(5))];
+    let mistakes = View::found(cluster.clone(), 8, 2, 2, &numbers).unwrap_err();
+    let text: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
+    let text = text.join("; ");
+    for part in ["9, outside [0, 8)", "5 twice", "are 3; the limit is 2", "\"m5\" twice"] {
+        assert!(text.contains(part), "{part} in {text}");
+    }
+    assert!(View::found(cluster.clone(), 0, 2, 2, &[]).is_err());
+    assert!(View::found(cluster, 70_000, 2, 2, &numbers[..1]).is_err());
+}
+
+#[test]
+fn a_compare_and_set_needs_the_epoch_it_was_made_from() {
+    let view = started();
+    let state =
+        ConfigState { index: 7, view: Some(Arc::new(view.clone())), nodes: BTreeMap::new() };
+    let next = view.without(&[member(10, 1)]).unwrap();
+    let change = Change::view(next);
+    let written = change.apply(&state).unwrap();
+    assert_eq!((written.index, written.epoch()), (8, view.epoch.next()));
+    assert_eq!(change.apply(&written), None);
+}
+
+#[test]
+fn a_broken_view_is_refused_with_what_is_wrong() {
+    let mut view = started();
+    view.parts.get_mut(&ManagerNumber(10)).unwrap().owner = ManagerNumber(77);
+    assert!(view.check().unwrap_err().to_string().contains("owner 77"));
+    let mut view = started();
+    view.format = 9;
+    assert!(view.check().unwrap_err().to_string().contains("format 9"));
+}
