@@ -8,7 +8,7 @@ use rota_model::{ClusterName, ManagerId, ManagerNumber};
 use rota_proto::disk as codec;
 use rota_protocol::{Disk, DiskWrite};
 use rota_storage::{
-    Counters, Engine, KvWrite, Label, NotQueued, RealDisk, RedbEngine, RedbSettings, Writer,
+    Counters, Engine, KvWrite, Label, LogEngine, LogSettings, NotQueued, RealDisk, Writer,
 };
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
@@ -33,8 +33,8 @@ pub fn open(
     number: ManagerNumber,
 ) -> Result<(Box<dyn Engine>, Disk)> {
     let label = Label { cluster: cluster.clone(), manager: manager.clone(), number };
-    let settings = RedbSettings::default();
-    let engine = RedbEngine::open(Arc::new(RealDisk), folder, &label, settings)
+    let settings = LogSettings::default();
+    let engine = LogEngine::open(Arc::new(RealDisk), folder, &label, settings)
         .with_context(|| format!("data folder {} cannot be used", folder.display()))?;
     let mut engine: Box<dyn Engine> = Box::new(engine);
     let disk = read(engine.as_mut())

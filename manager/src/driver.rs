@@ -21,9 +21,9 @@ use crate::peer::PeerLinks;
 use crate::provisioner::Provisioner;
 use crate::trace;
 use calls::{Calls, WAITING_MAX};
-use rota_model::{ManagerNumber, MemberId, Now};
-use rota_protocol::{Effect, Input, Manager, Note, Transition};
-use rota_ring::{ConfigState, View};
+use rota_model::{MemberId, Now};
+use rota_protocol::{Effect, Input, Manager, Note};
+use rota_ring::{ClaimRefused, ConfigState, View};
 use std::sync::Arc;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -60,16 +60,22 @@ pub struct Rim {
     pub metrics: Metrics,
 }
 
+/// What is left of a driver.
+pub struct Ended {
+    /// To be closed.
+    pub disk: DiskWriter,
+    /// Why this manager may not have its number.
+    pub refused: Option<ClaimRefused>,
+}
+
 /// The driver.
 pub struct Driver {
     manager: Manager,
-    number: ManagerNumber,
     clock: Clock,
     lanes: Lanes,
     rim: Rim,
     calls: Calls,
     seen: watch::Sender<Seen>,
-    claimed: bool,
     durable: u64,
 }
 
@@ -81,24 +87,22 @@ enum Next {
 }
 
 impl Driver {
-    /// A driver for `manager`, which has number `number`.
+    /// A driver for `manager`.
     pub fn new(
         manager: Manager,
-        number: ManagerNumber,
         clock: Clock,
         lanes: Lanes,
         rim: Rim,
     ) -> (Self, watch::Receiver<Seen>) {
         let (seen, seers) = watch::channel(Seen::default());
         let calls = Calls::default();
-        let driver = Self {
-            manager, number, clock, lanes, rim, calls, seen, claimed: false, durable: 0,
-        };
+        let driver = Self { manager, clock, lanes, rim, calls, seen, durable: 0 };
         (driver, seers)
     }
 
-    /// Runs until it is told to stop. Gives the disk back, to be closed.
-    pub async fn run(mut self, stop: CancellationToken) -> DiskWriter {
+    /// Runs until it is told to stop, or until its claim is refused. Gives the disk back, to be
+    /// closed.
+    pub async fn run(mut self, stop: CancellationToken) -> Ended {
         self.turn_end(self.clock.now());
         loop {
             if !self.rim.disk.has_room() {
@@ -107,9 +111,13 @@ impl Driver {
             }
             let next = self.next(&stop).await;
             if matches!(next, Next::Stop) {
-                return self.rim.disk;
+                return Ended { disk: self.rim.disk, refused: None };
             }
             self.turn(next);
+            if let Some(refused) = self.manager.refused() {
+                let refused = Some(refused.clone());
+                return Ended { disk: self.rim.disk, refused };
+            }
         }
     }
 
@@ -236,7 +244,7 @@ impl Driver {
             Effect::ReadConfig { read } => self.rim.config.read(read),
             Effect::Cas { cas, change } => self.rim.config.cas(cas, *change),
             Effect::Provision { order, pool, nodes } => {
-                self.rim.provisioner.order(order, pool, nodes, self.view());
+                self.rim.provisioner.order(order, pool, nodes, self.manager.view());
             }
             Effect::Note(note) => self.on_note(&note),
         }
@@ -244,19 +252,13 @@ impl Driver {
 
     fn on_note(&mut self, note: &Note) {
         self.rim.metrics.step(note.transition);
-        self.claimed |= note.transition == Transition::Claimed;
         trace::noted(note);
-    }
-
-    fn view(&self) -> Option<&Arc<View>> {
-        None // STUB
     }
 
     /// Shows the View and the membership, when they changed.
     fn show(&mut self) {
-        let view = self.view();
-        let member = view.filter(|view| self.claimed && view.is_up(self.number));
-        let member = member.and_then(|view| view.member(self.number));
+        let view = self.manager.view();
+        let member = self.manager.is_claimed().then(|| self.manager.member());
         self.seen.send_if_modified(|seen| {
             let epoch = |view: Option<&Arc<View>>| view.map(|it| it.epoch);
             let same = epoch(seen.view.as_ref()) == epoch(view) && seen.member == member;

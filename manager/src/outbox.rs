@@ -38,7 +38,6 @@ struct Inner<T> {
     /// Who takes batches; a new connection makes the streams of earlier ones end.
     generation: u64,
     taker: Option<Waker>,
-    closed: bool,
 }
 
 /// A bounded queue with one taker.
@@ -57,7 +56,6 @@ impl<T> Outbox<T> {
             bytes: 0,
             generation: 0,
             taker: None,
-            closed: false,
         };
         Arc::new(Self { inner: Mutex::new(inner), limits })
     }
@@ -95,18 +93,6 @@ impl<T> Outbox<T> {
         inner.bytes = 0;
     }
 
-    /// Ends the stream of whoever takes, after what waits now.
-    pub fn close(&self) {
-        let taker = {
-            let mut inner = self.lock();
-            inner.closed = true;
-            inner.taker.take()
-        };
-        if let Some(taker) = taker {
-            taker.wake();
-        }
-    }
-
     /// A stream of batches for a new connection. Streams given earlier end.
     pub fn batches<B>(self: &Arc<Self>, wrap: fn(Vec<T>) -> B) -> Batches<T, B> {
         let (generation, taker) = {
@@ -126,9 +112,6 @@ impl<T> Outbox<T> {
             return Poll::Ready(None);
         }
         if inner.items.is_empty() {
-            if inner.closed {
-                return Poll::Ready(None);
-            }
             inner.taker = Some(cx.waker().clone());
             return Poll::Pending;
         }
@@ -215,15 +198,5 @@ mod tests {
         outbox.push(1, 1);
         assert_ready_eq!(old.poll_next(), None);
         assert_ready_eq!(new.poll_next(), Some(vec![1]));
-    }
-
-    #[test]
-    fn a_closed_outbox_gives_what_waits_and_ends() {
-        let outbox = Outbox::new(SMALL);
-        outbox.push(1, 1);
-        outbox.close();
-        let mut stream = task::spawn(outbox.batches(same));
-        assert_ready_eq!(stream.poll_next(), Some(vec![1]));
-        assert_ready_eq!(stream.poll_next(), None);
     }
 }

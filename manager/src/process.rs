@@ -3,14 +3,14 @@
 use crate::clock::Clock;
 use crate::config_link::{self, ConfigLink};
 use crate::disk::{self, DiskWriter};
-use crate::driver::{Driver, Rim, Seen};
+use crate::driver::{Driver, Ended, Rim, Seen};
 use crate::http::{self, Pages};
 use crate::mailbox::{Lanes, Mailbox, mailbox};
 use crate::metrics::{self, Exposition};
 use crate::node_link::NodeLinks;
 use crate::options::Options;
 use crate::peer::PeerLinks;
-use crate::provisioner::Provisioner;
+use crate::provisioner::{NodeOptions, Provisioner};
 use crate::rpc::Shared;
 use crate::rpc::names::FreshNames;
 use crate::server::{self, Services};
@@ -26,7 +26,7 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinError, JoinHandle};
 use tokio_util::sync::CancellationToken;
 
 /// Every request to the config store is given up after this. Above its slowest durable write on a
@@ -60,7 +60,7 @@ struct Opened {
 
 /// What runs.
 struct Running {
-    driver: JoinHandle<DiskWriter>,
+    driver: JoinHandle<Ended>,
     grpc: JoinHandle<Result<()>>,
     http: JoinHandle<Result<()>>,
     /// Tells everything but the driver to stop.
@@ -82,20 +82,13 @@ pub async fn run(options: Options) -> Result<()> {
     let (grpc, http) = (opened.grpc.1.clone(), opened.http.1.clone());
     let mut running = start(opened)?;
     tell_ready(&Ready { ready: true, grpc: &grpc, http: &http, pid: std::process::id() });
-    let failed = tokio::select! {
+    let ended = tokio::select! {
         _ = terminate.recv() => None,
         _ = interrupt.recv() => None,
-        ended = &mut running.grpc => Some(("the gRPC server", ended)),
-        ended = &mut running.http => Some(("the HTTP server", ended)),
+        ended = &mut running.driver => Some(ended),
     };
-    let failure = failed.map(|(what, ended)| match ended {
-        Ok(Ok(())) => anyhow::anyhow!("{what} ended by itself"),
-        Ok(Err(error)) => error.context(what),
-        Err(error) => anyhow::anyhow!("{what} failed: {error}"),
-    });
-    tracing::info!(failure = failure.as_ref().map(ToString::to_string), "this manager stops");
-    stop(running).await?;
-    failure.map_or(Ok(()), Err)
+    tracing::info!("this manager stops");
+    stop(running, ended).await
 }
 
 async fn open(options: Options) -> Result<Opened> {
@@ -122,6 +115,19 @@ fn manager_config(options: &Options, grpc: &str, http: &str) -> ManagerConfig {
     }
 }
 
+/// What every new node is told.
+fn node_options(options: &Options) -> Option<NodeOptions> {
+    let pool = options.pool.clone()?;
+    Some(NodeOptions {
+        pool,
+        cluster: options.ring.cluster.clone(),
+        load_limit_permille: options.load_limit_permille,
+        timing: options.timing.clone(),
+        log: options.log.clone(),
+        log_format: options.log_format,
+    })
+}
+
 fn start(opened: Opened) -> Result<Running> {
     let Opened { options, grpc, http, store, engine, disk } = opened;
     let (metrics, exposition) = metrics::install()?;
@@ -132,7 +138,7 @@ fn start(opened: Opened) -> Result<Running> {
         nodes: NodeLinks::new(mailbox.clone()),
         disk: DiskWriter::start(engine, &metrics)?,
         config: ConfigLink::new(store.clone(), mailbox.clone()),
-        provisioner: Provisioner::new(options.pool.clone(), mailbox.clone()),
+        provisioner: Provisioner::new(node_options(&options), mailbox.clone()),
         metrics,
     };
     let stop_driver = CancellationToken::new();
@@ -149,12 +155,11 @@ fn start_driver(
     lanes: Lanes,
     rim: Rim,
     stop: CancellationToken,
-) -> (JoinHandle<DiskWriter>, watch::Receiver<Seen>) {
+) -> (JoinHandle<Ended>, watch::Receiver<Seen>) {
     let clock = Clock::start();
-    let number = config.number;
     let seed = uuid::Uuid::new_v4().as_u64_pair().0;
     let manager = Manager::new(config, disk, seed, clock.now());
-    let (driver, seen) = Driver::new(manager, number, clock, lanes, rim);
+    let (driver, seen) = Driver::new(manager, clock, lanes, rim);
     (tokio::spawn(driver.run(stop)), seen)
 }
 
@@ -202,22 +207,26 @@ fn tell_ready(ready: &Ready<'_>) {
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());
 }
 
-/// Listeners first, then calls under way, then the decisions, then the disk.
-async fn stop(running: Running) -> Result<()> {
+/// Listeners first, then calls under way, then the decisions, then the disk. `ended` is given when
+/// the driver ended by itself.
+async fn stop(running: Running, ended: Option<Result<Ended, JoinError>>) -> Result<()> {
     running.stop.cancel();
     let drained = async {
-        // Whether they ended well is of no interest any more.
-        if !running.grpc.is_finished() {
-            let _ = running.grpc.await;
-        }
-        if !running.http.is_finished() {
-            let _ = running.http.await;
+        for server in [running.grpc, running.http] {
+            if let Ok(Err(error)) = server.await {
+                tracing::warn!(error = format!("{error:#}"), "a server did not end well");
+            }
         }
     };
     if tokio::time::timeout(DRAIN_PATIENCE, drained).await.is_err() {
         tracing::warn!("calls were still under way after {DRAIN_PATIENCE:?}");
     }
     running.stop_driver.cancel();
-    let disk = running.driver.await.context("the driver failed")?;
-    disk.close(DISK_PATIENCE)
+    let ended = match ended {
+        Some(ended) => ended,
+        None => running.driver.await,
+    };
+    let Ended { disk, refused } = ended.context("the driver failed")?;
+    disk.close(DISK_PATIENCE)?;
+    refused.map_or(Ok(()), |refused| Err(refused).context("--number"))
 }

@@ -2,12 +2,12 @@
 //! process group of its own, no pipe to the manager, and a log file in its folder.
 
 use crate::mailbox::Mailbox;
-use crate::options::PoolOptions;
-use rota_model::{NodeId, PoolName};
-use rota_protocol::Input;
+use crate::options::{LogFormat, PoolOptions};
+use rota_model::{ClusterName, NodeId, PoolName};
+use rota_protocol::{Input, Timing};
 use rota_ring::View;
 use std::fs::{File, OpenOptions};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,24 +16,41 @@ use tokio::process::{Child, Command};
 /// A node that ends sooner than this has not started: a wrong option, a folder in use.
 const EARLY_END: Duration = Duration::from_millis(500);
 
+/// What every new node is told.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NodeOptions {
+    /// The pool, the program and its folders.
+    pub pool: PoolOptions,
+    /// The cluster.
+    pub cluster: ClusterName,
+    /// T, in thousandths.
+    pub load_limit_permille: u32,
+    /// Times; a node must keep those that it shares with managers.
+    pub timing: Timing,
+    /// Log filter.
+    pub log: String,
+    /// Log format.
+    pub log_format: LogFormat,
+}
+
 /// The provisioner `process`.
 pub struct Provisioner {
-    pool: Option<Arc<PoolOptions>>,
+    options: Option<Arc<NodeOptions>>,
     mailbox: Mailbox,
 }
 
 impl Provisioner {
     /// A provisioner for one pool, or for none.
-    pub fn new(pool: Option<PoolOptions>, mailbox: Mailbox) -> Self {
-        Self { pool: pool.map(Arc::new), mailbox }
+    pub fn new(options: Option<NodeOptions>, mailbox: Mailbox) -> Self {
+        Self { options: options.map(Arc::new), mailbox }
     }
 
     /// Starts nodes, then gives [`Input::Provisioned`].
     pub fn order(&self, order: u64, pool: PoolName, nodes: Vec<NodeId>, view: Option<&Arc<View>>) {
         let managers: Vec<String> = view.map(|view| addresses(view)).unwrap_or_default();
-        let (mailbox, options) = (self.mailbox.clone(), self.pool.clone());
+        let (mailbox, options) = (self.mailbox.clone(), self.options.clone());
         tokio::spawn(async move {
-            let failure = match options.filter(|it| it.config.name == pool) {
+            let failure = match options.filter(|it| it.pool.config.name == pool) {
                 Some(options) => start_all(&options, &nodes, &managers).await,
                 None => Some(format!("this manager starts no nodes in pool {pool}")),
             };
@@ -53,7 +70,7 @@ fn addresses(view: &View) -> Vec<String> {
 
 /// Starts all; gives what went wrong with the ones that did not start.
 async fn start_all(
-    options: &Arc<PoolOptions>,
+    options: &Arc<NodeOptions>,
     nodes: &[NodeId],
     managers: &[String],
 ) -> Option<String> {
@@ -73,14 +90,15 @@ async fn start_all(
     (!failures.is_empty()).then(|| failures.join("; "))
 }
 
-async fn start(options: &PoolOptions, node: &NodeId, managers: &[String]) -> Result<(), String> {
-    let log = log_file(options, node)?;
-    let mut child = spawn(options, node, managers, &log.1)
-        .map_err(|error| format!("{} does not start: {error}", options.agent.display()))?;
-    tracing::info!(%node, pid = child.id(), log = %log.0.display(), "a node was started");
+async fn start(options: &NodeOptions, node: &NodeId, managers: &[String]) -> Result<(), String> {
+    let folder = folder(options, node)?;
+    let (path, log) = log_file(&folder)?;
+    let mut child = spawn(options, node, managers, &folder, &log)
+        .map_err(|error| format!("{} does not start: {error}", options.pool.agent.display()))?;
+    tracing::info!(%node, pid = child.id(), log = %path.display(), "a node was started");
     if let Ok(ended) = tokio::time::timeout(EARLY_END, child.wait()).await {
         let how = ended.map_or_else(|error| error.to_string(), |status| status.to_string());
-        return Err(format!("node {node} ended at once ({how}); see {}", log.0.display()));
+        return Err(format!("node {node} ended at once ({how}); see {}", path.display()));
     }
     tokio::spawn(reap(node.clone(), child));
     Ok(())
@@ -95,18 +113,17 @@ async fn reap(node: NodeId, mut child: Child) {
 }
 
 /// The node's folder under the pool's. A node's name must not lead out of it.
-fn folder(options: &PoolOptions, node: &NodeId) -> Result<PathBuf, String> {
+fn folder(options: &NodeOptions, node: &NodeId) -> Result<PathBuf, String> {
     let name = node.as_str();
     if name.contains('/') || name.starts_with('.') {
         return Err(format!("node {name:?} has a name that is no folder's"));
     }
-    Ok(options.data.join(name))
+    Ok(options.pool.data.join(name))
 }
 
-fn log_file(options: &PoolOptions, node: &NodeId) -> Result<(PathBuf, File), String> {
-    let folder = folder(options, node)?;
+fn log_file(folder: &Path) -> Result<(PathBuf, File), String> {
     let path = folder.join("agent.log");
-    let opened = std::fs::create_dir_all(&folder)
+    let opened = std::fs::create_dir_all(folder)
         .and_then(|()| OpenOptions::new().create(true).append(true).open(&path));
     match opened {
         Ok(file) => Ok((path, file)),
@@ -115,22 +132,35 @@ fn log_file(options: &PoolOptions, node: &NodeId) -> Result<(PathBuf, File), Str
 }
 
 fn spawn(
-    options: &PoolOptions,
+    options: &NodeOptions,
     node: &NodeId,
     managers: &[String],
+    folder: &Path,
     log: &File,
 ) -> std::io::Result<Child> {
-    let mut command = Command::new(&options.agent);
+    let (pool, timing) = (&options.pool, &options.timing);
+    let format = match options.log_format {
+        LogFormat::Text => "text",
+        LogFormat::Json => "json",
+    };
+    let ms = |ms: u64| format!("{ms}ms");
+    let mut command = Command::new(&pool.agent);
     command
         .arg("run")
         .arg("--data")
-        .arg(options.data.join(node.as_str()))
-        .args(["--id", node.as_str()])
-        .args(["--managers", &managers.join(",")])
-        .args(["--pool", options.config.name.as_str()])
-        .args(["--places", &options.config.places.to_string()])
+        .arg(folder.join("data"))
         .arg("--classes")
-        .arg(&options.classes)
+        .arg(&pool.classes)
+        .args(["--id", node.as_str()])
+        .args(["--cluster", options.cluster.as_str()])
+        .args(["--managers", &managers.join(",")])
+        .args(["--pool", pool.config.name.as_str()])
+        .args(["--places", &pool.config.places.to_string()])
+        .args(["--load-limit", &(f64::from(options.load_limit_permille) / 1000.0).to_string()])
+        .args(["--renew", &ms(timing.renew_ms)])
+        .args(["--lease-term", &ms(timing.lease_term_ms)])
+        .args(["--lease-kill", &ms(timing.lease_kill_ms)])
+        .args(["--log", &options.log, "--log-format", format])
         .stdin(Stdio::null())
         .stdout(log.try_clone()?)
         .stderr(log.try_clone()?)
@@ -146,42 +176,47 @@ mod tests {
     use crate::mailbox::{Urgent, mailbox};
     use rota_protocol::PoolConfig;
     use std::os::unix::fs::PermissionsExt;
-    use std::path::Path;
 
     /// A pool whose agent is a shell script.
-    fn pool(folder: &Path, script: &str) -> PoolOptions {
+    fn pool(folder: &Path, script: &str) -> NodeOptions {
         let agent = folder.join("agent");
         std::fs::write(&agent, format!("#!/bin/sh\n{script}\n")).unwrap();
         std::fs::set_permissions(&agent, std::fs::Permissions::from_mode(0o755)).unwrap();
         let name = PoolName::default_pool();
         let config = PoolConfig { name, nodes_max: 3, places: 5 };
         let (data, classes) = (folder.join("nodes"), folder.join("classes"));
-        PoolOptions { config, agent, data, classes }
+        NodeOptions {
+            pool: PoolOptions { config, agent, data, classes },
+            cluster: ClusterName::parse("c").unwrap(),
+            load_limit_permille: 800,
+            timing: Timing::default(),
+            log: "info".to_owned(),
+            log_format: LogFormat::Text,
+        }
     }
 
-    async fn order(pool: Option<PoolOptions>, nodes: &[&str]) -> Option<String> {
+    async fn order(pool: Option<NodeOptions>, nodes: &[&str]) -> Option<String> {
         let (mailbox, mut lanes) = mailbox();
         let nodes = nodes.iter().map(|id| NodeId::parse(id).unwrap()).collect();
         let provisioner = Provisioner::new(pool, mailbox);
         provisioner.order(4, PoolName::default_pool(), nodes, None);
-        match lanes.urgent.recv().await {
-            Some(Urgent::Input(input)) => match *input {
-                Input::Provisioned { order: 4, failure } => failure,
-                other => panic!("another input came: {other:?}"),
-            },
-            _ => panic!("no input came"),
-        }
+        let Some(Urgent::Input(input)) = lanes.urgent.recv().await else {
+            panic!("no input came");
+        };
+        let Input::Provisioned { order: 4, failure } = *input else {
+            panic!("another input came: {input:?}");
+        };
+        failure
     }
 
     #[tokio::test]
     async fn nodes_are_started_with_their_options_and_a_log_file() {
         let folder = tempfile::tempdir().unwrap();
-        // The end of its output is seen when both writers of the pipe below are gone.
         let pool = pool(folder.path(), "echo \"$@\"; exec sleep 2");
         assert_eq!(order(Some(pool), &["n1", "n2"]).await, None);
         let log = std::fs::read_to_string(folder.path().join("nodes/n2/agent.log")).unwrap();
         assert!(log.starts_with("run --data ") && log.contains("--id n2"), "{log}");
-        assert!(log.contains("--pool default --places 5"), "{log}");
+        assert!(log.contains("--pool default --places 5 --load-limit 0.8"), "{log}");
     }
 
     #[tokio::test]
@@ -196,7 +231,7 @@ mod tests {
     async fn an_agent_that_cannot_run_a_strange_name_and_a_missing_pool_are_failures() {
         let folder = tempfile::tempdir().unwrap();
         let mut gone = pool(folder.path(), "");
-        gone.agent = folder.path().join("no such agent");
+        gone.pool.agent = folder.path().join("no such agent");
         assert!(order(Some(gone), &["n1"]).await.unwrap().contains("no such agent"));
         let strange = order(Some(pool(folder.path(), "")), &["../n1"]).await.unwrap();
         assert!(strange.contains("no folder"), "{strange}");
