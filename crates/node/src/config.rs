@@ -74,11 +74,7 @@ pub struct NodeBounds {
 
 impl Default for NodeBounds {
     fn default() -> Self {
-        Self {
-            reports_in_flight_max: 1_024,
-            outbox_sessions_max: 100_000,
-            waiters_max: 16,
-        }
+        Self { reports_in_flight_max: 1_024, outbox_sessions_max: 100_000, waiters_max: 16 }
     }
 }
 
@@ -96,22 +92,10 @@ impl NodeConfig {
             }
         };
         within("places", u64::from(self.places), u64::from(PLACES_MAX));
-        within(
-            "load_limit_permille",
-            u64::from(self.load_limit_permille),
-            1_000,
-        );
+        within("load_limit_permille", u64::from(self.load_limit_permille), 1_000);
         let count = |size: usize| u64::try_from(size).unwrap_or(u64::MAX);
-        within(
-            "reports_in_flight_max",
-            count(self.bounds.reports_in_flight_max),
-            100_000,
-        );
-        within(
-            "outbox_sessions_max",
-            count(self.bounds.outbox_sessions_max),
-            10_000_000,
-        );
+        within("reports_in_flight_max", count(self.bounds.reports_in_flight_max), 100_000);
+        within("outbox_sessions_max", count(self.bounds.outbox_sessions_max), 10_000_000);
         within("waiters_max", count(self.bounds.waiters_max), 1_000);
         mistakes
     }
@@ -120,30 +104,10 @@ impl NodeConfig {
 impl NodeTiming {
     fn mistakes(&self) -> Vec<FieldError> {
         let order = [
-            (
-                "renew_ms",
-                self.renew_ms * 2,
-                "lease_term_ms",
-                self.lease_term_ms,
-            ),
-            (
-                "lease_term_ms",
-                self.lease_term_ms,
-                "lease_kill_ms",
-                self.lease_kill_ms,
-            ),
-            (
-                "lease_kill_ms",
-                self.lease_kill_ms,
-                "tombstone_ms",
-                self.tombstone_ms,
-            ),
-            (
-                "renew_retry_ms",
-                self.renew_retry_ms,
-                "renew_ms",
-                self.renew_ms,
-            ),
+            ("renew_ms", self.renew_ms * 2, "lease_term_ms", self.lease_term_ms),
+            ("lease_term_ms", self.lease_term_ms, "lease_kill_ms", self.lease_kill_ms),
+            ("lease_kill_ms", self.lease_kill_ms, "tombstone_ms", self.tombstone_ms),
+            ("renew_retry_ms", self.renew_retry_ms, "renew_ms", self.renew_ms),
             (
                 "report_resend_ms",
                 self.report_resend_ms,
@@ -151,9 +115,7 @@ impl NodeTiming {
                 self.report_resend_ms_max,
             ),
         ];
-        let wrong = order
-            .iter()
-            .filter(|(_, low, _, high)| *low == 0 || low >= high);
+        let wrong = order.iter().filter(|(_, low, _, high)| *low == 0 || low >= high);
         wrong
             .map(|(low_name, low, high_name, high)| {
                 let problem = format!(

@@ -22,10 +22,7 @@ pub(crate) struct DeadTokens {
 }
 
 const FIRST: Token = Token(LogPos::ZERO);
-const LAST: Token = Token(LogPos {
-    pe: rota_model::Epoch(u64::MAX),
-    seq: Seq(u64::MAX),
-});
+const LAST: Token = Token(LogPos { pe: rota_model::Epoch(u64::MAX), seq: Seq(u64::MAX) });
 
 impl DeadTokens {
     /// Remembers a token until `expires_ms`. One that is dead already stays as it is.
@@ -43,9 +40,7 @@ impl DeadTokens {
 
     /// The highest dead token of a session.
     pub(crate) fn highest(&self, key: &SessionKey) -> Option<Token> {
-        let of_key = self
-            .tokens
-            .range((key.clone(), FIRST)..=(key.clone(), LAST));
+        let of_key = self.tokens.range((key.clone(), FIRST)..=(key.clone(), LAST));
         of_key.map(|((_, token), _)| *token).next_back()
     }
 
@@ -58,9 +53,7 @@ impl DeadTokens {
             Some(key) => Bound::Excluded((key.clone(), LAST)),
             None => Bound::Unbounded,
         };
-        self.tokens
-            .range((from, Bound::Unbounded))
-            .map(|((key, token), it)| (key, *token, it))
+        self.tokens.range((from, Bound::Unbounded)).map(|((key, token), it)| (key, *token, it))
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -16,17 +16,11 @@ pub(crate) struct Fences {
 impl Fences {
     /// No slot is fenced.
     pub(crate) fn new(m: u32) -> Self {
-        Self {
-            m: m.max(1),
-            runs: BTreeMap::from([(SlotId(0), Epoch(0))]),
-        }
+        Self { m: m.max(1), runs: BTreeMap::from([(SlotId(0), Epoch(0))]) }
     }
 
     pub(crate) fn at(&self, slot: SlotId) -> Epoch {
-        self.runs
-            .range(..=slot)
-            .next_back()
-            .map_or(Epoch(0), |(_, pe)| *pe)
+        self.runs.range(..=slot).next_back().map_or(Epoch(0), |(_, pe)| *pe)
     }
 
     /// The highest fence of a range.
@@ -60,18 +54,15 @@ impl Fences {
             *fence = pe.max(*fence);
         }
         let mut before = None;
-        self.runs
-            .retain(|_, fence| before.replace(*fence) != Some(*fence));
+        self.runs.retain(|_, fence| before.replace(*fence) != Some(*fence));
     }
 
     /// The range as non-wrapping intervals. What lies outside the ring counts as its last slot: a
     /// sender that is wrong about the ring's size must not slip past a fence.
     fn intervals(&self, range: SlotRange) -> Vec<(SlotId, SlotId)> {
         let last_slot = SlotId(self.m - 1);
-        let range = SlotRange {
-            first: range.first.min(last_slot),
-            last: range.last.min(last_slot),
-        };
+        let range =
+            SlotRange { first: range.first.min(last_slot), last: range.last.min(last_slot) };
         range.intervals(self.m)
     }
 }
@@ -82,10 +73,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn range(first: u32, last: u32) -> SlotRange {
-        SlotRange {
-            first: SlotId(first),
-            last: SlotId(last),
-        }
+        SlotRange { first: SlotId(first), last: SlotId(last) }
     }
 
     #[test]

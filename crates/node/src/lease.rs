@@ -29,12 +29,7 @@ pub(crate) struct Lease {
 
 impl Lease {
     pub(crate) fn new() -> Self {
-        Self {
-            from_ms: 0,
-            state: LeaseState::None,
-            last_renew_ms: 0,
-            next_renew_ms: 0,
-        }
+        Self { from_ms: 0, state: LeaseState::None, last_renew_ms: 0, next_renew_ms: 0 }
     }
 
     pub(crate) fn state(&self) -> LeaseState {
@@ -43,12 +38,8 @@ impl Lease {
 
     /// When everything is to be ended, and killed.
     pub(crate) fn deadlines(&self, timing: &NodeTiming) -> Option<(u64, u64)> {
-        (self.state != LeaseState::None).then(|| {
-            (
-                self.from_ms + timing.lease_term_ms,
-                self.from_ms + timing.lease_kill_ms,
-            )
-        })
+        (self.state != LeaseState::None)
+            .then(|| (self.from_ms + timing.lease_term_ms, self.from_ms + timing.lease_kill_ms))
     }
 
     /// A renewal was granted that was sent at that time. True when the lease moved.

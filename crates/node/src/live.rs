@@ -32,11 +32,7 @@ pub(crate) enum Stage {
     /// It runs.
     Running,
     /// The runtime was asked to stop it.
-    Stopping {
-        how: StopHow,
-        cause: StopCause,
-        kill_at_ms: Option<u64>,
-    },
+    Stopping { how: StopHow, cause: StopCause, kill_at_ms: Option<u64> },
 }
 
 /// Why a session is being stopped: the first cause stands.
@@ -164,8 +160,7 @@ impl LiveSessions {
     /// Adds a session. No token of it lives.
     pub(crate) fn add(&mut self, key: &SessionKey, live: Live) {
         self.digest = self.digest.wrapping_add(digest(key, live.token));
-        self.deadlines
-            .extend(live.deadline().map(|it| (it, key.clone())));
+        self.deadlines.extend(live.deadline().map(|it| (it, key.clone())));
         let before = self.sessions.insert(key.clone(), live);
         debug_assert!(before.is_none(), "{key} lived already");
     }

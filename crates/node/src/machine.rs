@@ -57,11 +57,7 @@ pub enum SendError {
 impl Machine {
     /// A machine in its class's initial state.
     pub fn new(class: &Arc<MachineClass>) -> Self {
-        Self {
-            class: class.clone(),
-            state: class.initial,
-            changes: 0,
-        }
+        Self { class: class.clone(), state: class.initial, changes: 0 }
     }
 
     /// Its class.
@@ -92,29 +88,17 @@ impl Machine {
         }
         let Some(number) = self.class.event_index(event) else {
             let known = self.class.events.clone();
-            return Err(SendError::UnknownEvent {
-                event: event.to_owned(),
-                known,
-            });
+            return Err(SendError::UnknownEvent { event: event.to_owned(), known });
         };
         let Some(to) = self.class.next(self.state, number) else {
             let possible = self.class.events_from(self.state);
             let event = event.to_owned();
-            return Err(SendError::NoTransition {
-                state: state(),
-                event,
-                possible,
-            });
+            return Err(SendError::NoTransition { state: state(), event, possible });
         };
         let from = state();
         self.state = to;
         self.changes += 1;
         let to = self.state().to_owned();
-        Ok(Transition {
-            from,
-            to,
-            changes: self.changes,
-            is_final: self.has_ended(),
-        })
+        Ok(Transition { from, to, changes: self.changes, is_final: self.has_ended() })
     }
 }

@@ -60,10 +60,7 @@ impl Outbox {
         self.last_id += 1;
         let id = ReportId(self.last_id);
         let queue = VecDeque::new();
-        let news = self
-            .sessions
-            .entry(key.clone())
-            .or_insert(News { token, queue });
+        let news = self.sessions.entry(key.clone()).or_insert(News { token, queue });
         let last = news.queue.back_mut();
         match last.filter(|it| it.sent == 0 && is_machine_state(&it.event)) {
             // It was not sent: it keeps its place in the line and tells the newer state.
@@ -153,16 +150,8 @@ impl Outbox {
         let Some(news) = self.sessions.get_mut(key) else {
             return;
         };
-        let newer = news
-            .queue
-            .get(1)
-            .is_some_and(|it| is_machine_state(&it.event));
-        if newer
-            && news
-                .queue
-                .front()
-                .is_some_and(|it| is_machine_state(&it.event))
-        {
+        let newer = news.queue.get(1).is_some_and(|it| is_machine_state(&it.event));
+        if newer && news.queue.front().is_some_and(|it| is_machine_state(&it.event)) {
             let old = news.queue.pop_front();
             if let (Some(old), Some(new)) = (old, news.queue.front_mut()) {
                 new.sent = old.sent;
@@ -186,10 +175,7 @@ impl Outbox {
         let attempt = report.sent;
         report.sent += 1;
         let id = report.id;
-        let (first, longest) = (
-            sender.timing.report_resend_ms,
-            sender.timing.report_resend_ms_max,
-        );
+        let (first, longest) = (sender.timing.report_resend_ms, sender.timing.report_resend_ms_max);
         // Doubling more than 20 times passes any bound that there may be.
         let due = now + (first << attempt.min(20)).min(longest);
         self.in_flight.insert(id, (key.clone(), due));

@@ -19,10 +19,8 @@ const SHIPPED: [(&str, &str); 5] = [
 ];
 
 fn machine_class(text: &str) -> Arc<MachineClass> {
-    let class = Class::parse("test.toml", text).unwrap();
-    let ClassKind::Machine(machine) = class.kind else {
-        panic!("a machine")
-    };
+    let class = Class::parse("test.toml", text).expect("no mistakes");
+    let ClassKind::Machine(machine) = class.kind else { panic!("a machine") };
     machine
 }
 
@@ -43,18 +41,13 @@ fn machine(lines: &str) -> String {
 fn every_class_that_ships_is_without_mistakes() {
     let classes = parse_classes(SHIPPED).unwrap();
     let names: Vec<&str> = classes.keys().map(ClassName::as_str).collect();
-    assert_eq!(
-        names,
-        ["builtin", "counter", "http", "redis", "traffic-light"]
-    );
+    assert_eq!(names, ["builtin", "counter", "http", "redis", "traffic-light"]);
 }
 
 #[test]
 fn the_list_of_shipped_classes_is_the_folder() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/classes");
-    let entries = std::fs::read_dir(folder)
-        .unwrap()
-        .map(|it| it.unwrap().file_name());
+    let entries = std::fs::read_dir(folder).unwrap().map(|it| it.unwrap().file_name());
     let mut files: Vec<String> = entries.map(|it| it.into_string().unwrap()).collect();
     files.sort();
     let mut listed: Vec<&str> = SHIPPED.iter().map(|(file, _)| *file).collect();
@@ -65,20 +58,10 @@ fn the_list_of_shipped_classes_is_the_folder() {
 #[test]
 fn the_http_class_gives_a_whole_argument_list() {
     let class = Class::parse("http.toml", HTTP).unwrap();
-    let ClassKind::Program(program) = &class.kind else {
-        panic!("a program")
-    };
-    let key = SessionKey::new(
-        Namespace::default_space(),
-        SessionId::parse("web 1").unwrap(),
-    );
+    let ClassKind::Program(program) = &class.kind else { panic!("a program") };
+    let key = SessionKey::new(Namespace::default_space(), SessionId::parse("web 1").unwrap());
     let attributes = Attributes::new();
-    let values = Values {
-        key: &key,
-        port: 8123,
-        folder: "/srv/web 1",
-        attributes: &attributes,
-    };
+    let values = Values { key: &key, port: 8123, folder: "/srv/web 1", attributes: &attributes };
     let line = program.command(&class, &values).unwrap();
     let expected = [
         "python3",
@@ -94,10 +77,7 @@ fn the_http_class_gives_a_whole_argument_list() {
     assert_eq!(line.argv, expected);
     assert_eq!(program.ready, ReadyWhen::Port);
     assert!(program.wants_port());
-    assert_eq!(
-        (program.start_timeout_ms, program.grace_ms),
-        (10_000, 2_000)
-    );
+    assert_eq!((program.start_timeout_ms, program.grace_ms), (10_000, 2_000));
 }
 
 #[test]
@@ -105,39 +85,21 @@ fn the_counter_counts_refuses_and_ends() {
     let mut counter = Machine::new(&machine_class(COUNTER));
     assert_eq!((counter.state(), counter.changes()), ("zero", 0));
     let step = counter.send("increment").unwrap();
-    assert_eq!(
-        (step.from.as_str(), step.to.as_str(), step.changes),
-        ("zero", "one", 1)
-    );
+    assert_eq!((step.from.as_str(), step.to.as_str(), step.changes), ("zero", "one", 1));
     assert!(!step.is_final);
     counter.send("reset").unwrap();
 
     let refused = counter.send("decrement").unwrap_err();
-    let SendError::NoTransition {
-        state, possible, ..
-    } = &refused
-    else {
-        panic!("{refused}")
-    };
+    let SendError::NoTransition { state, possible, .. } = &refused else { panic!("{refused}") };
     assert_eq!(state, "zero");
     assert_eq!(*possible, ["increment", "reset", "stop"]);
     let unknown = counter.send("explode").unwrap_err();
-    assert!(
-        unknown
-            .to_string()
-            .contains("increment, decrement, reset, stop"),
-        "{unknown}"
-    );
+    assert!(unknown.to_string().contains("increment, decrement, reset, stop"), "{unknown}");
     assert_eq!((counter.state(), counter.changes()), ("zero", 2));
 
     assert!(counter.send("stop").unwrap().is_final);
     assert!(counter.has_ended());
-    assert_eq!(
-        counter.send("reset"),
-        Err(SendError::Ended {
-            state: "stopped".into()
-        })
-    );
+    assert_eq!(counter.send("reset"), Err(SendError::Ended { state: "stopped".into() }));
 }
 
 #[test]
@@ -174,20 +136,14 @@ fn the_smallest_machine_has_one_state_and_reports_nothing() {
     let class = machine_class(BUILTIN);
     assert_eq!((class.states().len(), class.events().len()), (1, 0));
     assert!(!class.report_states());
-    assert!(matches!(
-        Machine::new(&class).send("x"),
-        Err(SendError::UnknownEvent { .. })
-    ));
+    assert!(matches!(Machine::new(&class).send("x"), Err(SendError::UnknownEvent { .. })));
 }
 
 #[test]
 fn text_that_is_no_toml_says_where() {
     let list = mistakes("name = \"c\"\nkind = machine");
     assert_eq!(list.len(), 1);
-    assert!(
-        list[0].starts_with("c.toml: is not TOML:") && list[0].contains("line 2"),
-        "{list:?}"
-    );
+    assert!(list[0].starts_with("c.toml: is not TOML:") && list[0].contains("line 2"), "{list:?}");
 }
 
 #[test]
@@ -244,13 +200,8 @@ fn a_machine_without_states_or_initial_state_is_refused() {
 
 #[test]
 fn a_machine_that_would_end_at_once_is_refused() {
-    let list = mistakes(&machine(
-        "states = [\"a\"]\ninitial = \"a\"\nfinal = [\"a\"]",
-    ));
-    assert_eq!(
-        list,
-        ["c.toml: final[0] is \"a\", the initial state: it would end at once"]
-    );
+    let list = mistakes(&machine("states = [\"a\"]\ninitial = \"a\"\nfinal = [\"a\"]"));
+    assert_eq!(list, ["c.toml: final[0] is \"a\", the initial state: it would end at once"]);
 }
 
 #[test]
@@ -298,10 +249,7 @@ fn an_empty_argument_list_is_refused_and_so_is_a_missing_one() {
         mistakes(&program("argv = []\nready = { line = \"up\" }")),
         ["c.toml: argv is empty; its first item is the program"]
     );
-    assert_eq!(
-        mistakes(&program("ready = { line = \"up\" }")),
-        ["c.toml: argv is missing"]
-    );
+    assert_eq!(mistakes(&program("ready = { line = \"up\" }")), ["c.toml: argv is missing"]);
     let list = mistakes(&program("argv = [\"\"]\nready = { line = \"up\" }"));
     assert_eq!(list, ["c.toml: argv[0] is empty; it is the program"]);
 }
@@ -319,13 +267,9 @@ fn a_program_that_never_learns_its_port_cannot_be_ready_by_it() {
 
 #[test]
 fn both_ways_of_being_ready_are_one_too_many() {
-    let list = mistakes(&program(
-        "argv = [\"s\", \"{port}\"]\nready = { port = true, line = \"x\" }",
-    ));
-    assert_eq!(
-        list,
-        ["c.toml: ready must be { port = true } or { line = \"text\" }"]
-    );
+    let list =
+        mistakes(&program("argv = [\"s\", \"{port}\"]\nready = { port = true, line = \"x\" }"));
+    assert_eq!(list, ["c.toml: ready must be { port = true } or { line = \"text\" }"]);
 }
 
 #[test]
@@ -333,30 +277,17 @@ fn a_class_has_exactly_one_kind() {
     let none = mistakes("name = \"c\"\nargv = [\"x\"]");
     assert_eq!(none, ["c.toml: kind is missing"]);
     let other = mistakes("name = \"c\"\nkind = \"robot\"");
-    assert_eq!(
-        other,
-        ["c.toml: kind is \"robot\"; it must be \"machine\" or \"program\""]
-    );
-    let both = mistakes(&machine(
-        "states = [\"a\"]\ninitial = \"a\"\nargv = [\"x\"]",
-    ));
-    assert_eq!(
-        both,
-        ["c.toml: argv is a field of kind \"program\"; a class has one kind"]
-    );
+    assert_eq!(other, ["c.toml: kind is \"robot\"; it must be \"machine\" or \"program\""]);
+    let both = mistakes(&machine("states = [\"a\"]\ninitial = \"a\"\nargv = [\"x\"]"));
+    assert_eq!(both, ["c.toml: argv is a field of kind \"program\"; a class has one kind"]);
     let both = mistakes(&program("argv = [\"x\", \"{port}\"]\nstates = [\"a\"]"));
-    assert_eq!(
-        both,
-        ["c.toml: states is a field of kind \"machine\"; a class has one kind"]
-    );
+    assert_eq!(both, ["c.toml: states is a field of kind \"machine\"; a class has one kind"]);
 }
 
 #[test]
 fn times_have_defaults_and_limits() {
     let class = Class::parse("c.toml", &program("argv = [\"x\", \"{port}\"]")).unwrap();
-    let ClassKind::Program(it) = class.kind else {
-        panic!("a program")
-    };
+    let ClassKind::Program(it) = class.kind else { panic!("a program") };
     assert_eq!((it.start_timeout_ms, it.grace_ms), (10_000, 5_000));
     for (line, fits) in [
         ("start_timeout = \"100ms\"", true),
@@ -377,17 +308,10 @@ fn times_have_defaults_and_limits() {
 
 #[test]
 fn mistakes_of_all_files_are_listed_and_one_name_stands_in_one_file() {
-    let files = [
-        ("a.toml", BUILTIN),
-        ("b.toml", BUILTIN),
-        ("c.toml", "kind = \"machine\""),
-    ];
+    let files = [("a.toml", BUILTIN), ("b.toml", BUILTIN), ("c.toml", "kind = \"machine\"")];
     let list = parse_classes(files).unwrap_err();
     let text: Vec<String> = list.iter().map(ToString::to_string).collect();
     assert_eq!(text.len(), 4, "{text:?}");
-    assert_eq!(
-        text[0],
-        "b.toml: name is builtin, which stands in a.toml already"
-    );
+    assert_eq!(text[0], "b.toml: name is builtin, which stands in a.toml already");
     assert!(text[1..].iter().all(|it| it.starts_with("c.toml: ")));
 }

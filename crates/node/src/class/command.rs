@@ -113,9 +113,7 @@ impl Template {
 
     /// Whether it holds any attribute.
     pub fn mentions_attributes(&self) -> bool {
-        self.pieces
-            .iter()
-            .any(|it| matches!(it, Piece::Attribute(_)))
+        self.pieces.iter().any(|it| matches!(it, Piece::Attribute(_)))
     }
 
     /// Whether it is an empty text.
@@ -133,10 +131,7 @@ impl Template {
                 Piece::Port => text.push_str(&values.port.to_string()),
                 Piece::Folder => text.push_str(values.folder),
                 Piece::Attribute(name) => {
-                    let given = values
-                        .attributes
-                        .get(name)
-                        .or_else(|| class.attributes.get(name));
+                    let given = values.attributes.get(name).or_else(|| class.attributes.get(name));
                     text.push_str(given.ok_or_else(|| StartError::MissingAttribute {
                         name: name.clone(),
                         class: class.name.to_string(),
@@ -147,10 +142,7 @@ impl Template {
         }
         if text.contains('\0') {
             let class = class.name.to_string();
-            return Err(StartError::NulByte {
-                class,
-                place: place.to_owned(),
-            });
+            return Err(StartError::NulByte { class, place: place.to_owned() });
         }
         Ok(text)
     }
@@ -185,10 +177,7 @@ impl ProgramClass {
         }
         let mut env = BTreeMap::new();
         for (name, template) in &self.env {
-            env.insert(
-                name.clone(),
-                template.fill(class, values, &format!("env.{name}"))?,
-            );
+            env.insert(name.clone(), template.fill(class, values, &format!("env.{name}"))?);
         }
         Ok(CommandLine { argv, env })
     }
@@ -211,23 +200,14 @@ mod tests {
 
     fn run(argv: &[&str], attributes: &[(&str, &str)]) -> Result<CommandLine, StartError> {
         let class = class(argv);
-        let super::super::ClassKind::Program(program) = &class.kind else {
-            panic!("a program")
-        };
+        let super::super::ClassKind::Program(program) = &class.kind else { panic!("a program") };
         let key = SessionKey::new(
             Namespace::default_space(),
             SessionId::parse("a b\"; rm -rf $HOME '").unwrap(),
         );
-        let attributes = attributes
-            .iter()
-            .map(|(name, value)| ((*name).into(), (*value).into()))
-            .collect();
-        let values = Values {
-            key: &key,
-            port: 4711,
-            folder: "/tmp/s 1",
-            attributes: &attributes,
-        };
+        let attributes =
+            attributes.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
+        let values = Values { key: &key, port: 4711, folder: "/tmp/s 1", attributes: &attributes };
         program.command(&class, &values)
     }
 
@@ -242,20 +222,14 @@ mod tests {
     fn an_attribute_of_the_open_wins_over_the_default_of_the_class() {
         let argv = ["p", "{attr.colour}", "{namespace}"];
         assert_eq!(run(&argv, &[]).unwrap().argv, ["p", "red", "default"]);
-        assert_eq!(
-            run(&argv, &[("colour", "sea green")]).unwrap().argv[1],
-            "sea green"
-        );
+        assert_eq!(run(&argv, &[("colour", "sea green")]).unwrap().argv[1], "sea green");
     }
 
     #[test]
     fn a_missing_attribute_is_named_with_its_place() {
         let error = run(&["p", "--size={attr.size}"], &[]).unwrap_err();
         let text = error.to_string();
-        assert!(
-            text.contains("\"size\"") && text.contains("argv[1]"),
-            "{text}"
-        );
+        assert!(text.contains("\"size\"") && text.contains("argv[1]"), "{text}");
     }
 
     #[test]
@@ -278,9 +252,7 @@ mod tests {
 
     #[test]
     fn broken_templates_are_refused() {
-        for wrong in [
-            "{", "}", "{}", "{attr.}", "{attr}", "{Port}", "a{port", "port}",
-        ] {
+        for wrong in ["{", "}", "{}", "{attr.}", "{attr}", "{Port}", "a{port", "port}"] {
             assert!(Template::parse(wrong).is_err(), "{wrong}");
         }
     }

@@ -75,11 +75,7 @@ impl Class {
     /// The attributes of a session: those of its open, and the class's own for the rest.
     pub fn attributes_with(&self, given: &Attributes) -> Attributes {
         let mut all = self.attributes.clone();
-        all.extend(
-            given
-                .iter()
-                .map(|(name, value)| (name.clone(), value.clone())),
-        );
+        all.extend(given.iter().map(|(name, value)| (name.clone(), value.clone())));
         all
     }
 }
@@ -141,9 +137,7 @@ impl MachineClass {
 
     pub(crate) fn events_from(&self, state: usize) -> Vec<String> {
         let leading = self.transitions.range((state, 0)..=(state, usize::MAX));
-        leading
-            .map(|((_, event), _)| self.events[*event].clone())
-            .collect()
+        leading.map(|((_, event), _)| self.events[*event].clone()).collect()
     }
 }
 
@@ -174,9 +168,6 @@ pub enum ReadyWhen {
 impl ProgramClass {
     /// Whether it is given a port.
     pub fn wants_port(&self) -> bool {
-        self.argv
-            .iter()
-            .chain(self.env.values())
-            .any(|it| it.mentions(&Piece::Port))
+        self.argv.iter().chain(self.env.values()).any(|it| it.mentions(&Piece::Port))
     }
 }

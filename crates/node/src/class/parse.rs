@@ -11,14 +11,8 @@ use toml::Value;
 pub(super) const STATES_MAX: usize = 1_000;
 
 const COMMON_FIELDS: [&str; 4] = ["name", "kind", "pool", "attributes"];
-const MACHINE_FIELDS: [&str; 6] = [
-    "states",
-    "initial",
-    "final",
-    "events",
-    "transitions",
-    "report_states",
-];
+const MACHINE_FIELDS: [&str; 6] =
+    ["states", "initial", "final", "events", "transitions", "report_states"];
 
 /// Checks the texts of several class files, each with its name. All mistakes of all files are
 /// listed; two files with one class are a mistake of the second.
@@ -45,10 +39,7 @@ pub fn parse_classes<'a>(
     if !mistakes.is_empty() {
         return Err(mistakes);
     }
-    Ok(classes
-        .into_iter()
-        .map(|(name, (class, _))| (name, class))
-        .collect())
+    Ok(classes.into_iter().map(|(name, (class, _))| (name, class)).collect())
 }
 
 pub(super) fn parse_class(file: &str, text: &str) -> Result<Class, Vec<ClassMistake>> {
@@ -75,10 +66,7 @@ fn read_class(mut fields: Fields, mistakes: &mut Mistakes) -> Option<Class> {
         .optional_text("pool", mistakes)
         .and_then(|it| mistakes.checked("pool", PoolName::parse(&it)));
     let attributes = fields.optional_text_table("attributes", mistakes);
-    let bytes: usize = attributes
-        .iter()
-        .map(|(key, value)| key.len() + value.len())
-        .sum();
+    let bytes: usize = attributes.iter().map(|(key, value)| key.len() + value.len()).sum();
     if bytes > ATTRIBUTES_BYTES_MAX {
         let problem = format!("hold {bytes} bytes; the limit is {ATTRIBUTES_BYTES_MAX}");
         mistakes.add("attributes", problem);
@@ -97,20 +85,12 @@ fn read_class(mut fields: Fields, mistakes: &mut Mistakes) -> Option<Class> {
             program.map(|it| ClassKind::Program(Arc::new(it)))
         }
         Some(other) => {
-            mistakes.add(
-                "kind",
-                format!("is {other:?}; it must be \"machine\" or \"program\""),
-            );
+            mistakes.add("kind", format!("is {other:?}; it must be \"machine\" or \"program\""));
             None
         }
         None => None,
     };
-    Some(Class {
-        name: name?,
-        pool,
-        attributes: attributes.into_iter().collect(),
-        kind: kind?,
-    })
+    Some(Class { name: name?, pool, attributes: attributes.into_iter().collect(), kind: kind? })
 }
 
 fn known(own: &[&str]) -> String {
@@ -121,10 +101,7 @@ fn known(own: &[&str]) -> String {
 fn refuse_foreign(fields: &mut Fields, names: &[&str], kind: &str, mistakes: &mut Mistakes) {
     for name in names {
         if fields.take(name).is_some() {
-            mistakes.add(
-                *name,
-                format!("is a field of kind \"{kind}\"; a class has one kind"),
-            );
+            mistakes.add(*name, format!("is a field of kind \"{kind}\"; a class has one kind"));
         }
     }
 }
@@ -142,10 +119,8 @@ impl Names {
             let path = format!("{field}[{at}]");
             if name.is_empty() || name.len() > NAME_BYTES_MAX || name.contains(char::is_control) {
                 let limit = NAME_BYTES_MAX;
-                mistakes.add(
-                    path,
-                    format!("must be 1 to {limit} bytes without control characters"),
-                );
+                mistakes
+                    .add(path, format!("must be 1 to {limit} bytes without control characters"));
             } else if index.contains_key(name) {
                 mistakes.add(path, format!("is {name:?} again"));
                 continue;
@@ -153,10 +128,7 @@ impl Names {
             index.insert(name.clone(), at);
         }
         if list.len() > STATES_MAX {
-            mistakes.add(
-                field,
-                format!("has {} names; the limit is {STATES_MAX}", list.len()),
-            );
+            mistakes.add(field, format!("has {} names; the limit is {STATES_MAX}", list.len()));
         }
         Self { list, index }
     }
@@ -171,21 +143,10 @@ impl Names {
 }
 
 fn read_machine(fields: &mut Fields, mistakes: &mut Mistakes) -> Option<MachineClass> {
-    let states = Names::read(
-        "states",
-        fields.optional_texts("states", mistakes),
-        mistakes,
-    );
-    let events = Names::read(
-        "events",
-        fields.optional_texts("events", mistakes),
-        mistakes,
-    );
+    let states = Names::read("states", fields.optional_texts("states", mistakes), mistakes);
+    let events = Names::read("events", fields.optional_texts("events", mistakes), mistakes);
     if states.list.is_empty() {
-        mistakes.add(
-            "states",
-            "is missing or empty; a machine has at least one state",
-        );
+        mistakes.add("states", "is missing or empty; a machine has at least one state");
     }
     let initial = fields
         .text("initial", mistakes)
@@ -199,26 +160,14 @@ fn read_machine(fields: &mut Fields, mistakes: &mut Mistakes) -> Option<MachineC
         if finals[state] {
             mistakes.add(path, format!("is {name:?} again"));
         } else if initial == Some(state) {
-            mistakes.add(
-                path,
-                format!("is {name:?}, the initial state: it would end at once"),
-            );
+            mistakes.add(path, format!("is {name:?}, the initial state: it would end at once"));
         }
         finals[state] = true;
     }
     let transitions = read_transitions(fields, &states, &events, &finals, mistakes);
-    let report_states = fields
-        .optional_bool("report_states", mistakes)
-        .unwrap_or(true);
+    let report_states = fields.optional_bool("report_states", mistakes).unwrap_or(true);
     let (states, events, initial) = (states.list, events.list, initial?);
-    Some(MachineClass {
-        states,
-        initial,
-        finals,
-        events,
-        transitions,
-        report_states,
-    })
+    Some(MachineClass { states, initial, finals, events, transitions, report_states })
 }
 
 fn read_transitions(
@@ -230,11 +179,7 @@ fn read_transitions(
 ) -> BTreeMap<(usize, usize), usize> {
     let mut transitions = BTreeMap::new();
     let mut used = BTreeSet::new();
-    for (at, item) in fields
-        .optional_list("transitions", mistakes)
-        .into_iter()
-        .enumerate()
-    {
+    for (at, item) in fields.optional_list("transitions", mistakes).into_iter().enumerate() {
         let path = format!("transitions[{at}]");
         let Value::Table(table) = item else {
             mistakes.add(path, "must be a table { from, event, to }");
@@ -263,10 +208,7 @@ fn read_transitions(
     }
     for (at, name) in events.list.iter().enumerate() {
         if mistakes.is_empty() && !used.contains(&at) {
-            mistakes.add(
-                format!("events[{at}]"),
-                format!("is {name:?}, which no transition uses"),
-            );
+            mistakes.add(format!("events[{at}]"), format!("is {name:?}, which no transition uses"));
         }
     }
     transitions
@@ -300,10 +242,7 @@ fn read_from(
             continue;
         };
         if finals[state] {
-            mistakes.add(
-                &path,
-                format!("is {name:?}, a final state: nothing leads on from it"),
-            );
+            mistakes.add(&path, format!("is {name:?}, a final state: nothing leads on from it"));
         }
         found.push(state);
     }

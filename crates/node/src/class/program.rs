@@ -9,18 +9,9 @@ pub(super) const FIELDS: [&str; 5] = ["argv", "env", "ready", "start_timeout", "
 
 /// Most arguments.
 const ARGV_MAX: usize = 1_000;
-const START_TIMEOUT_MS: Span = Span {
-    default: 10_000,
-    min: 100,
-    max: 600_000,
-    text: "100ms to 10m",
-};
-const GRACE_MS: Span = Span {
-    default: 5_000,
-    min: 0,
-    max: 300_000,
-    text: "0s to 5m",
-};
+const START_TIMEOUT_MS: Span =
+    Span { default: 10_000, min: 100, max: 600_000, text: "100ms to 10m" };
+const GRACE_MS: Span = Span { default: 5_000, min: 0, max: 300_000, text: "0s to 5m" };
 
 /// A length of time that a file may set.
 struct Span {
@@ -36,13 +27,7 @@ pub(super) fn read_program(fields: &mut Fields, mistakes: &mut Mistakes) -> Opti
     let ready = read_ready(fields, mistakes);
     let start_timeout_ms = read_time(fields, "start_timeout", &START_TIMEOUT_MS, mistakes);
     let grace_ms = read_time(fields, "grace", &GRACE_MS, mistakes);
-    let program = ProgramClass {
-        argv,
-        env,
-        ready: ready?,
-        start_timeout_ms,
-        grace_ms,
-    };
+    let program = ProgramClass { argv, env, ready: ready?, start_timeout_ms, grace_ms };
     if program.ready == ReadyWhen::Port && !program.wants_port() && mistakes.is_empty() {
         let problem = "waits for a port, but neither argv nor env tells the program its {port}";
         mistakes.add("ready", problem);
@@ -78,10 +63,7 @@ fn read_argv(fields: &mut Fields, mistakes: &mut Mistakes) -> Vec<Template> {
         argv.extend(template(format!("argv[{at}]"), text, mistakes));
     }
     if texts.len() > ARGV_MAX {
-        mistakes.add(
-            "argv",
-            format!("has {} items; the limit is {ARGV_MAX}", texts.len()),
-        );
+        mistakes.add("argv", format!("has {} items; the limit is {ARGV_MAX}", texts.len()));
     }
     if let Some(program) = argv.first() {
         if program.is_empty() {
@@ -89,10 +71,7 @@ fn read_argv(fields: &mut Fields, mistakes: &mut Mistakes) -> Vec<Template> {
         }
         // Whoever opens a session chooses its attributes, and must not choose the program.
         if program.mentions_attributes() || program.mentions(&Piece::Session) {
-            mistakes.add(
-                "argv[0]",
-                "must not depend on what a client gives: it is the program",
-            );
+            mistakes.add("argv[0]", "must not depend on what a client gives: it is the program");
         }
     }
     argv
@@ -127,10 +106,7 @@ fn read_ready(fields: &mut Fields, mistakes: &mut Mistakes) -> Option<ReadyWhen>
             Some(ReadyWhen::Line(line))
         }
         (None, Some(_)) => {
-            mistakes.add(
-                "ready.line",
-                "must be a text of at least one character, on one line",
-            );
+            mistakes.add("ready.line", "must be a text of at least one character, on one line");
             None
         }
         (Some(_), Some(_)) | (Some(false), None) | (None, None) => {

@@ -32,19 +32,12 @@ pub(super) struct Mistakes {
 
 impl Mistakes {
     pub(super) fn of(file: &str) -> Self {
-        Self {
-            file: file.to_owned(),
-            list: Vec::new(),
-        }
+        Self { file: file.to_owned(), list: Vec::new() }
     }
 
     pub(super) fn add(&mut self, field: impl Into<String>, problem: impl Into<String>) {
         let (file, field, problem) = (self.file.clone(), field.into(), problem.into());
-        self.list.push(ClassMistake {
-            file,
-            field,
-            problem,
-        });
+        self.list.push(ClassMistake { file, field, problem });
     }
 
     /// A value that was checked, or its mistake under the path of the field.
@@ -75,18 +68,11 @@ pub(super) struct Fields {
 
 impl Fields {
     pub(super) fn new(path: impl Into<String>, table: Table) -> Self {
-        Self {
-            path: path.into(),
-            table,
-        }
+        Self { path: path.into(), table }
     }
 
     pub(super) fn path(&self, name: &str) -> String {
-        if self.path.is_empty() {
-            name.to_owned()
-        } else {
-            format!("{}.{name}", self.path)
-        }
+        if self.path.is_empty() { name.to_owned() } else { format!("{}.{name}", self.path) }
     }
 
     pub(super) fn has(&self, name: &str) -> bool {
@@ -94,10 +80,7 @@ impl Fields {
     }
 
     pub(super) fn is_empty_list(&self, name: &str) -> bool {
-        self.table
-            .get(name)
-            .and_then(Value::as_array)
-            .is_some_and(Vec::is_empty)
+        self.table.get(name).and_then(Value::as_array).is_some_and(Vec::is_empty)
     }
 
     pub(super) fn take(&mut self, name: &str) -> Option<Value> {
@@ -115,8 +98,7 @@ impl Fields {
     /// A text that may be there.
     pub(super) fn optional_text(&mut self, name: &str, mistakes: &mut Mistakes) -> Option<String> {
         let path = self.path(name);
-        self.take(name)
-            .and_then(|value| text_of(value, &path, mistakes))
+        self.take(name).and_then(|value| text_of(value, &path, mistakes))
     }
 
     /// A truth value that may be there.
@@ -135,10 +117,7 @@ impl Fields {
             None => Vec::new(),
             Some(Value::Array(list)) => list,
             Some(other) => {
-                mistakes.add(
-                    self.path(name),
-                    format!("is {}; it must be a list", a(&other)),
-                );
+                mistakes.add(self.path(name), format!("is {}; it must be a list", a(&other)));
                 Vec::new()
             }
         }
@@ -149,9 +128,7 @@ impl Fields {
         let list = self.optional_list(name, mistakes);
         let path = self.path(name);
         let texts = list.into_iter().enumerate();
-        texts
-            .filter_map(|(at, it)| text_of(it, &format!("{path}[{at}]"), mistakes))
-            .collect()
+        texts.filter_map(|(at, it)| text_of(it, &format!("{path}[{at}]"), mistakes)).collect()
     }
 
     /// A table of texts that may be there; wrong items are left out.
@@ -187,10 +164,7 @@ impl Fields {
     /// Whatever was not taken is a mistake.
     pub(super) fn finish(self, known: &str, mistakes: &mut Mistakes) {
         for name in self.table.keys() {
-            mistakes.add(
-                self.path(name),
-                format!("is not a field; known are {known}"),
-            );
+            mistakes.add(self.path(name), format!("is not a field; known are {known}"));
         }
     }
 }
@@ -219,10 +193,7 @@ pub(super) fn text_of(value: Value, path: &str, mistakes: &mut Mistakes) -> Opti
 
 /// A length of time: a whole number and `ms`, `s` or `m`.
 pub(super) fn duration_ms(text: &str) -> Option<u64> {
-    let digits = text.len()
-        - text
-            .trim_start_matches(|it: char| it.is_ascii_digit())
-            .len();
+    let digits = text.len() - text.trim_start_matches(|it: char| it.is_ascii_digit()).len();
     let (number, unit) = text.split_at(digits);
     let factor = match unit {
         "ms" => 1,

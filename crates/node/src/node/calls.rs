@@ -26,37 +26,16 @@ impl Node {
             self.answer(stream, head.call, refusal);
             return;
         }
-        let waiter = |wants| Waiter {
-            stream,
-            call: head.call,
-            wants,
-        };
+        let waiter = |wants| Waiter { stream, call: head.call, wants };
         let answer = match &message {
-            ToNode::Create {
-                key,
-                slot,
-                token,
-                deadline_ms,
-                spec,
-                ..
-            } => {
-                let attempt = Attempt {
-                    key,
-                    slot: *slot,
-                    token: *token,
-                };
+            ToNode::Create { key, slot, token, deadline_ms, spec, .. } => {
+                let attempt = Attempt { key, slot: *slot, token: *token };
                 let not_after_ms = now.saturating_add(*deadline_ms);
                 let answer = self.on_create(now, &attempt, not_after_ms, spec);
                 answer.or_else(|| self.wait(&attempt, waiter(Wants::Create)))
             }
-            ToNode::Destroy {
-                key, slot, token, ..
-            } => {
-                let attempt = Attempt {
-                    key,
-                    slot: *slot,
-                    token: *token,
-                };
+            ToNode::Destroy { key, slot, token, .. } => {
+                let attempt = Attempt { key, slot: *slot, token: *token };
                 let answer = self.on_destroy(now, &attempt, head.pe);
                 answer.or_else(|| self.wait(&attempt, waiter(Wants::Destroy)))
             }
@@ -77,17 +56,10 @@ impl Node {
         let fences = self.fences.as_mut()?;
         // The slot lies in the range, if the sender is right about itself. If not, its own fence
         // counts as well.
-        let slot = slot.map(|it| SlotRange {
-            first: it,
-            last: it,
-        });
+        let slot = slot.map(|it| SlotRange { first: it, last: it });
         let ranges = [Some(head.range), slot];
         let ranges = ranges.into_iter().flatten();
-        let fence = ranges
-            .clone()
-            .map(|it| fences.highest(it))
-            .max()
-            .unwrap_or_default();
+        let fence = ranges.clone().map(|it| fences.highest(it)).max().unwrap_or_default();
         if head.pe < fence {
             return Some(NodeAnswer::Fenced { fence });
         }
@@ -113,14 +85,10 @@ impl Node {
             (_, Some(ended @ DeadToken::Ended { .. })) => Some(NodeAnswer::Dead(ended)),
             (Some((live, _)), _) => Some(NodeAnswer::OtherLive { token: live }),
             (None, Some(never)) => Some(NodeAnswer::Dead(never)),
-            (None, None) => self
-                .dead
-                .highest(key)
-                .filter(|it| *it > token)
-                .map(|newer| {
-                    let detail = format!("a newer attempt, {newer}, was seen here");
-                    NodeAnswer::Dead(DeadToken::NeverStarted { detail })
-                }),
+            (None, None) => self.dead.highest(key).filter(|it| *it > token).map(|newer| {
+                let detail = format!("a newer attempt, {newer}, was seen here");
+                NodeAnswer::Dead(DeadToken::NeverStarted { detail })
+            }),
         };
         let refusal = of_this_session.or_else(|| self.refuse_new(spec));
         if let Some(refusal) = refusal {
@@ -143,12 +111,7 @@ impl Node {
             },
         );
         let (key, spec, not_after_mono_ms) = (key.clone(), spec.clone(), not_after_ms);
-        self.effects.push(NodeEffect::Start {
-            key,
-            token,
-            spec,
-            not_after_mono_ms,
-        });
+        self.effects.push(NodeEffect::Start { key, token, spec, not_after_mono_ms });
         None
     }
 
@@ -214,18 +177,13 @@ impl Node {
 
     fn wait(&mut self, attempt: &Attempt<'_>, waiter: Waiter) -> Option<NodeAnswer> {
         let waiters_max = self.config.bounds.waiters_max;
-        self.live.change(attempt.key, attempt.token, |live| {
-            live.wait(waiter, waiters_max)
-        });
+        self.live.change(attempt.key, attempt.token, |live| live.wait(waiter, waiters_max));
         None
     }
 
     pub(super) fn bury(&mut self, now: u64, attempt: &Attempt<'_>, why: DeadToken) {
         let expires_ms = now + self.config.timing.tombstone_ms;
-        let dead = Dead {
-            slot: attempt.slot,
-            why,
-        };
+        let dead = Dead { slot: attempt.slot, why };
         self.dead.bury(attempt.key, attempt.token, dead, expires_ms);
     }
 
@@ -252,23 +210,9 @@ impl Node {
         }
         // A manager that destroyed it hears by the answer. A newer one does not wait for that
         // answer, and may have been shown the session as alive.
-        let told = live
-            .destroyed_by
-            .is_some_and(|pe| pe >= self.fence(live.slot));
-        if let (
-            DeadToken::Ended {
-                reason,
-                exit,
-                detail,
-            },
-            false,
-        ) = (why, told)
-        {
-            let event = rota_model::node_msg::ReportEvent::Ended {
-                reason,
-                exit,
-                detail,
-            };
+        let told = live.destroyed_by.is_some_and(|pe| pe >= self.fence(live.slot));
+        if let (DeadToken::Ended { reason, exit, detail }, false) = (why, told) {
+            let event = rota_model::node_msg::ReportEvent::Ended { reason, exit, detail };
             self.outbox.push(key, token, event);
         }
     }

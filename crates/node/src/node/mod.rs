@@ -126,16 +126,8 @@ impl Node {
             return None;
         }
         let lease = self.lease.wake_at(&self.config.timing);
-        let reports = self
-            .outbox
-            .next_due()
-            .filter(|_| self.lease.state() != LeaseState::Lost);
-        let times = [
-            lease,
-            self.live.next_deadline(),
-            reports,
-            self.dead.next_expiry(),
-        ];
+        let reports = self.outbox.next_due().filter(|_| self.lease.state() != LeaseState::Lost);
+        let times = [lease, self.live.next_deadline(), reports, self.dead.next_expiry()];
         times.into_iter().flatten().min()
     }
 
@@ -152,11 +144,7 @@ impl Node {
                 live_digest: self.live_digest(),
             };
             let managers = self.managers.clone();
-            self.effects.push(NodeEffect::Renew {
-                sent_mono_ms: now,
-                renew,
-                managers,
-            });
+            self.effects.push(NodeEffect::Renew { sent_mono_ms: now, renew, managers });
         }
         let sender = Sender {
             node: &config.node,
@@ -208,10 +196,7 @@ impl Node {
     /// Places in use, and places there are. A session uses its place until nothing of it runs.
     pub fn load(&self) -> NodeLoad {
         let used = u32::try_from(self.live.len()).unwrap_or(u32::MAX);
-        NodeLoad {
-            used,
-            places: self.config.places,
-        }
+        NodeLoad { used, places: self.config.places }
     }
 
     /// Sessions that live, in order of key.

@@ -11,47 +11,18 @@ use std::collections::VecDeque;
 impl Node {
     pub(super) fn on_runtime(&mut self, now: u64, input: NodeInput) {
         match input {
-            NodeInput::Started {
-                key,
-                token,
-                address,
-                ready,
-            } => {
+            NodeInput::Started { key, token, address, ready } => {
                 self.on_running(&key, token, address, ready);
             }
-            NodeInput::Ready {
-                key,
-                token,
-                address,
-            } => self.on_ready(&key, token, address),
+            NodeInput::Ready { key, token, address } => self.on_ready(&key, token, address),
             NodeInput::StartFailed { key, token, detail } => {
                 self.on_start_failed(now, &key, token, detail);
             }
-            NodeInput::Ended {
-                key,
-                token,
-                reason,
-                exit,
-                detail,
-            } => {
-                self.on_end(
-                    now,
-                    &key,
-                    token,
-                    DeadToken::Ended {
-                        reason,
-                        exit,
-                        detail,
-                    },
-                );
+            NodeInput::Ended { key, token, reason, exit, detail } => {
+                self.on_end(now, &key, token, DeadToken::Ended { reason, exit, detail });
             }
             NodeInput::Stopped { key, token, exit } => self.on_stopped(now, &key, token, exit),
-            NodeInput::MachineState {
-                key,
-                token,
-                state,
-                change,
-            } => {
+            NodeInput::MachineState { key, token, state, change } => {
                 self.on_machine_state(&key, token, state, change);
             }
             NodeInput::Registered { .. }
@@ -80,16 +51,9 @@ impl Node {
             Stage::Running => VecDeque::new(),
         });
         for waiter in waiters.unwrap_or_default() {
-            debug_assert!(
-                waiter.wants == Wants::Create,
-                "a destroy would have stopped it"
-            );
+            debug_assert!(waiter.wants == Wants::Create, "a destroy would have stopped it");
             let address = address.clone();
-            self.answer(
-                waiter.stream,
-                waiter.call,
-                NodeAnswer::Running { address, ready },
-            );
+            self.answer(waiter.stream, waiter.call, NodeAnswer::Running { address, ready });
         }
     }
 
@@ -111,11 +75,9 @@ impl Node {
         let why = match self.live.of(key, token).map(|it| it.stage) {
             None => return,
             // The runtime said before that it runs, so "never" would not be true.
-            Some(Stage::Running) => DeadToken::Ended {
-                reason: Reason::Internal,
-                exit: None,
-                detail,
-            },
+            Some(Stage::Running) => {
+                DeadToken::Ended { reason: Reason::Internal, exit: None, detail }
+            }
             Some(Stage::Starting { .. } | Stage::Stopping { .. }) => {
                 DeadToken::NeverStarted { detail }
             }
@@ -147,8 +109,7 @@ impl Node {
             wanted
         });
         if is_news == Some(true) {
-            self.outbox
-                .push(key, token, ReportEvent::MachineState { state, change });
+            self.outbox.push(key, token, ReportEvent::MachineState { state, change });
         }
     }
 }
@@ -157,9 +118,5 @@ fn ended_by(live: &Live, exit: Option<Exit>) -> DeadToken {
     let cause: Option<StopCause> = live.cause();
     let reason = cause.map_or(Reason::Exited, StopCause::reason);
     let detail = cause.map_or("", StopCause::detail).to_owned();
-    DeadToken::Ended {
-        reason,
-        exit,
-        detail,
-    }
+    DeadToken::Ended { reason, exit, detail }
 }

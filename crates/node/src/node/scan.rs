@@ -17,14 +17,8 @@ impl Node {
         limit: u32,
     ) -> NodeAnswer {
         let limit = limit.clamp(1, SCAN_PAGE_MAX) as usize;
-        let live = self
-            .live
-            .after(after)
-            .filter(|(_, it)| range.contains(it.slot));
-        let dead = self
-            .dead
-            .after(after)
-            .filter(|(_, _, it)| range.contains(it.slot));
+        let live = self.live.after(after).filter(|(_, it)| range.contains(it.slot));
+        let dead = self.dead.after(after).filter(|(_, _, it)| range.contains(it.slot));
         let (mut live, mut dead) = (live.peekable(), dead.peekable());
         let mut items: Vec<ScanItem> = Vec::new();
         loop {
@@ -38,22 +32,11 @@ impl Node {
             }
             while let Some((key, token, dead)) = dead.next_if(|it| it.0 == key) {
                 let fate = ScanFate::Dead(dead.why.clone());
-                items.push(ScanItem {
-                    key: key.clone(),
-                    token,
-                    fate,
-                });
+                items.push(ScanItem { key: key.clone(), token, fate });
             }
             if let Some((key, live)) = live.next_if(|it| it.0 == key) {
-                let fate = ScanFate::Live {
-                    address: live.address.clone(),
-                    ready: live.ready,
-                };
-                items.push(ScanItem {
-                    key: key.clone(),
-                    token: live.token,
-                    fate,
-                });
+                let fate = ScanFate::Live { address: live.address.clone(), ready: live.ready };
+                items.push(ScanItem { key: key.clone(), token: live.token, fate });
             }
         }
     }

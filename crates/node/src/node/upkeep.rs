@@ -12,18 +12,11 @@ impl Node {
     /// Takes an input that may renew the lease; gives back any other.
     pub(super) fn on_lease_news(&mut self, now: u64, input: NodeInput) -> Option<NodeInput> {
         match input {
-            NodeInput::Registered {
-                sent_mono_ms,
-                registered,
-            } => {
+            NodeInput::Registered { sent_mono_ms, registered } => {
                 self.on_registered(now, sent_mono_ms, registered);
                 None
             }
-            NodeInput::Renewed {
-                boot,
-                sent_mono_ms,
-                renewed,
-            } => {
+            NodeInput::Renewed { boot, sent_mono_ms, renewed } => {
                 if boot == self.config.boot && self.is_registered() {
                     self.on_renewed(now, sent_mono_ms, renewed);
                 }
@@ -61,11 +54,7 @@ impl Node {
                 self.learn_managers(epoch, managers);
                 self.grant(now, sent_ms);
             }
-            Renewed::NotJudge {
-                judge: _,
-                epoch,
-                managers,
-            } => self.learn_managers(epoch, managers),
+            Renewed::NotJudge { judge: _, epoch, managers } => self.learn_managers(epoch, managers),
             Renewed::NotServing => self.lease.retry_soon(now, sent_ms, &self.config.timing),
             Renewed::Lost => {
                 self.lease.lose();
@@ -86,10 +75,7 @@ impl Node {
         if self.lease.grant(now, sent_ms, &self.config.timing)
             && let Some((term_at_mono_ms, kill_at_mono_ms)) = self.lease_deadlines()
         {
-            self.effects.push(NodeEffect::Lease {
-                term_at_mono_ms,
-                kill_at_mono_ms,
-            });
+            self.effects.push(NodeEffect::Lease { term_at_mono_ms, kill_at_mono_ms });
         }
     }
 
@@ -109,8 +95,7 @@ impl Node {
         // A token whose end no manager has taken note of may still be asked for.
         let outbox = &self.outbox;
         let later = now + self.config.timing.tombstone_ms;
-        self.dead
-            .expire(now, later, |key, token| outbox.holds(key, token));
+        self.dead.expire(now, later, |key, token| outbox.holds(key, token));
     }
 
     pub(super) fn on_leave(&mut self) {
@@ -121,11 +106,8 @@ impl Node {
     }
 
     fn stop_all(&mut self, how: StopHow, cause: StopCause) {
-        let all: Vec<(SessionKey, Token)> = self
-            .live
-            .after(None)
-            .map(|(key, live)| (key.clone(), live.token))
-            .collect();
+        let all: Vec<(SessionKey, Token)> =
+            self.live.after(None).map(|(key, live)| (key.clone(), live.token)).collect();
         for (key, token) in all {
             self.stop(&key, token, how, cause);
         }
@@ -143,25 +125,15 @@ impl Node {
         let asks = self.live.change(key, token, |live| {
             let cause = match live.stage {
                 Stage::Starting { .. } | Stage::Running => cause,
-                Stage::Stopping {
-                    how: before, cause, ..
-                } if before < how => cause,
+                Stage::Stopping { how: before, cause, .. } if before < how => cause,
                 Stage::Stopping { .. } => return false,
             };
             live.ready = false;
-            live.stage = Stage::Stopping {
-                how,
-                cause,
-                kill_at_ms,
-            };
+            live.stage = Stage::Stopping { how, cause, kill_at_ms };
             true
         });
         if asks == Some(true) {
-            self.effects.push(NodeEffect::Stop {
-                key: key.clone(),
-                token,
-                how,
-            });
+            self.effects.push(NodeEffect::Stop { key: key.clone(), token, how });
         }
     }
 

@@ -10,20 +10,12 @@ fn a_create_starts_a_session_once_and_answers_when_it_runs() {
     let mut world = World::registered();
     let effects = world.create("a", token(1, 1));
     assert!(answers(&effects).is_empty());
-    let [
-        NodeEffect::Start {
-            not_after_mono_ms, ..
-        },
-    ] = &effects[..]
-    else {
+    let [NodeEffect::Start { not_after_mono_ms, .. }] = &effects[..] else {
         panic!("{effects:?}");
     };
     assert_eq!(*not_after_mono_ms, world.now + 5_000);
     let effects = world.started("a", token(1, 1), false);
-    let expected = NodeAnswer::Running {
-        address: "127.0.0.1/a".into(),
-        ready: false,
-    };
+    let expected = NodeAnswer::Running { address: "127.0.0.1/a".into(), ready: false };
     assert_eq!(answer(&effects), expected);
     assert_eq!(full_answers(&effects)[0].load.used, 1);
 }
@@ -34,23 +26,10 @@ fn a_repeated_create_of_the_live_token_is_answered_with_its_present_readiness() 
     world.create("a", token(1, 1));
     world.started("a", token(1, 1), false);
     let again = world.create("a", token(1, 1));
-    assert!(matches!(
-        answer(&again),
-        NodeAnswer::Running { ready: false, .. }
-    ));
-    world.give(NodeInput::Ready {
-        key: key("a"),
-        token: token(1, 1),
-        address: "x:1".into(),
-    });
+    assert!(matches!(answer(&again), NodeAnswer::Running { ready: false, .. }));
+    world.give(NodeInput::Ready { key: key("a"), token: token(1, 1), address: "x:1".into() });
     let again = world.create("a", token(1, 1));
-    assert_eq!(
-        answer(&again),
-        NodeAnswer::Running {
-            address: "x:1".into(),
-            ready: true
-        }
-    );
+    assert_eq!(answer(&again), NodeAnswer::Running { address: "x:1".into(), ready: true });
     assert_eq!(starts(&again), 0);
     assert_eq!(world.node.load().used, 1);
 }
@@ -121,10 +100,7 @@ fn an_epoch_below_the_fence_of_any_slot_of_the_range_is_refused() {
     assert_eq!(world.node.fence(SlotId(3)), Epoch(6));
     assert_eq!(world.node.fence(SlotId(2)), Epoch(1));
     let older = world.create_message("d", token(5, 1), 5);
-    assert_eq!(
-        answer(&world.call(older)),
-        NodeAnswer::Fenced { fence: Epoch(6) }
-    );
+    assert_eq!(answer(&world.call(older)), NodeAnswer::Fenced { fence: Epoch(6) });
     assert_eq!(world.node.fence(SlotId(2)), Epoch(1));
     assert_eq!(world.live(), ["c"]);
 }
@@ -135,23 +111,13 @@ fn every_kind_of_call_raises_the_fence_and_is_refused_below_it() {
     world.scan(4, None, 10);
     assert_eq!(world.node.fence(SlotId(0)), Epoch(4));
     let destroy = world.destroy_message("a", token(1, 1), 3);
-    assert_eq!(
-        answer(&world.call(destroy)),
-        NodeAnswer::Fenced { fence: Epoch(4) }
-    );
+    assert_eq!(answer(&world.call(destroy)), NodeAnswer::Fenced { fence: Epoch(4) });
     assert_eq!(world.node.dead_count(), 0);
     let destroy = world.destroy_message("a", token(1, 1), 7);
     world.call(destroy);
     let head = world.head(6);
-    let scan = rota_model::node_msg::ToNode::Scan {
-        head,
-        after: None,
-        limit: 1,
-    };
-    assert_eq!(
-        answer(&world.call(scan)),
-        NodeAnswer::Fenced { fence: Epoch(7) }
-    );
+    let scan = rota_model::node_msg::ToNode::Scan { head, after: None, limit: 1 };
+    assert_eq!(answer(&world.call(scan)), NodeAnswer::Fenced { fence: Epoch(7) });
 }
 
 #[test]
@@ -162,29 +128,17 @@ fn a_slot_outside_the_senders_range_is_fenced_by_its_own_fence() {
     if let rota_model::node_msg::ToNode::Create { head, .. } = &mut message {
         head.range = range(8, 9);
     }
-    assert_eq!(
-        answer(&world.call(message)),
-        NodeAnswer::Fenced { fence: Epoch(4) }
-    );
+    assert_eq!(answer(&world.call(message)), NodeAnswer::Fenced { fence: Epoch(4) });
 }
 
 #[test]
 fn the_first_fences_come_from_the_registration_and_never_fall() {
     let mut world = World::unregistered(config());
     let sent_mono_ms = world.now;
-    world.give(NodeInput::Registered {
-        sent_mono_ms,
-        registered: registered(8),
-    });
-    world.give(NodeInput::Registered {
-        sent_mono_ms,
-        registered: registered(3),
-    });
+    world.give(NodeInput::Registered { sent_mono_ms, registered: registered(8) });
+    world.give(NodeInput::Registered { sent_mono_ms, registered: registered(3) });
     let message = world.create_message("a", token(7, 1), 7);
-    assert_eq!(
-        answer(&world.call(message)),
-        NodeAnswer::Fenced { fence: Epoch(8) }
-    );
+    assert_eq!(answer(&world.call(message)), NodeAnswer::Fenced { fence: Epoch(8) });
 }
 
 #[test]
@@ -193,10 +147,7 @@ fn another_live_token_is_named_and_the_refused_one_never_runs() {
     world.run("a", token(1, 1));
     for wanted in [token(1, 2), token(0, 9), token(1, 2)] {
         let refused = world.create("a", wanted);
-        assert_eq!(
-            answer(&refused),
-            NodeAnswer::OtherLive { token: token(1, 1) }
-        );
+        assert_eq!(answer(&refused), NodeAnswer::OtherLive { token: token(1, 1) });
     }
     world.ended("a", token(1, 1));
     assert!(never(&answer(&world.create("a", token(1, 2)))));
@@ -226,11 +177,7 @@ fn the_load_limit_counts_what_is_used_before_the_newcomer() {
     limited.load_limit_permille = 250;
     let mut world = World::with(limited);
     for (at, id) in ["a", "b", "c"].iter().enumerate() {
-        assert_eq!(
-            starts(&world.create(id, token(1, at as u64 + 1))),
-            1,
-            "{id}"
-        );
+        assert_eq!(starts(&world.create(id, token(1, at as u64 + 1))), 1, "{id}");
     }
     // 3 of 10 places are 300 thousandths; 2 of 10 were 200.
     assert_eq!(answer(&world.create("d", token(1, 4))), NodeAnswer::Full);
@@ -268,11 +215,7 @@ fn a_failed_start_answers_never_started() {
     let mut world = World::registered();
     world.create("a", token(1, 1));
     let detail = "attribute \"x\" is missing".to_owned();
-    let failed = NodeInput::StartFailed {
-        key: key("a"),
-        token: token(1, 1),
-        detail,
-    };
+    let failed = NodeInput::StartFailed { key: key("a"), token: token(1, 1), detail };
     let effects = world.give(failed);
     assert!(never(&answer(&effects)));
     assert!(reports(&effects).is_empty());
@@ -314,16 +257,10 @@ fn a_destroy_is_answered_only_when_the_whole_group_is_gone() {
     assert_eq!(stops(&effects), [("a".to_owned(), StopHow::Class)]);
     assert!(answers(&effects).is_empty());
     let again = world.destroy("a", token(1, 1));
-    assert_eq!(
-        again,
-        vec![],
-        "the same end is waited for, and not asked for twice"
-    );
+    assert_eq!(again, vec![], "the same end is waited for, and not asked for twice");
     assert_eq!(world.node.live().next().unwrap().phase, Phase::Stopping);
     let effects = world.stopped("a", token(1, 1));
-    let gone = NodeAnswer::Destroyed {
-        exit: Some(Exit::Signal(15)),
-    };
+    let gone = NodeAnswer::Destroyed { exit: Some(Exit::Signal(15)) };
     assert_eq!(answers(&effects), [gone.clone(), gone.clone()]);
     assert!(reports(&effects).is_empty(), "the answer tells it");
     assert_eq!(answer(&world.destroy("a", token(1, 1))), gone);
@@ -346,10 +283,7 @@ fn a_create_of_a_session_that_stops_is_answered_when_nothing_of_it_runs() {
     world.destroy("a", token(1, 1));
     assert_eq!(world.create("a", token(1, 1)), vec![]);
     let refused = world.create("a", token(1, 2));
-    assert_eq!(
-        answer(&refused),
-        NodeAnswer::OtherLive { token: token(1, 1) }
-    );
+    assert_eq!(answer(&refused), NodeAnswer::OtherLive { token: token(1, 1) });
     let effects = world.stopped("a", token(1, 1));
     let all = answers(&effects);
     assert!(matches!(all[0], NodeAnswer::Destroyed { .. }));
@@ -364,10 +298,7 @@ fn a_destroy_during_the_start_wins() {
     assert_eq!(stops(&effects), [("a".to_owned(), StopHow::Class)]);
     assert_eq!(world.started("a", token(1, 1), true), vec![]);
     let effects = world.stopped("a", token(1, 1));
-    assert!(matches!(
-        answers(&effects)[0],
-        NodeAnswer::Dead(DeadToken::Ended { .. })
-    ));
+    assert!(matches!(answers(&effects)[0], NodeAnswer::Dead(DeadToken::Ended { .. })));
     assert!(matches!(answers(&effects)[1], NodeAnswer::Destroyed { .. }));
 }
 
@@ -377,11 +308,7 @@ fn a_destroy_that_caught_the_start_in_time_leaves_never_started() {
     world.create("a", token(1, 1));
     world.destroy("a", token(1, 1));
     let detail = "stopped first".to_owned();
-    let effects = world.give(NodeInput::StartFailed {
-        key: key("a"),
-        token: token(1, 1),
-        detail,
-    });
+    let effects = world.give(NodeInput::StartFailed { key: key("a"), token: token(1, 1), detail });
     assert!(never(&answers(&effects)[0]));
     assert_eq!(answers(&effects)[1], NodeAnswer::Destroyed { exit: None });
 }
@@ -431,24 +358,15 @@ fn a_scan_shows_live_and_dead_tokens_in_pages_by_key() {
     let (first, more) = world.scan(2, None, 2);
     let seen = |items: &[rota_model::node_msg::ScanItem]| -> Vec<(String, u64, bool)> {
         let lives = |fate: &ScanFate| matches!(fate, ScanFate::Live { .. });
-        items
-            .iter()
-            .map(|it| (it.key.id.to_string(), it.token.0.seq.0, lives(&it.fate)))
-            .collect()
+        items.iter().map(|it| (it.key.id.to_string(), it.token.0.seq.0, lives(&it.fate))).collect()
     };
     // The tokens of b stay together, so that the page can be continued after b.
-    let expected = [
-        ("a".to_owned(), 1, true),
-        ("b".to_owned(), 2, false),
-        ("b".to_owned(), 3, true),
-    ];
+    let expected =
+        [("a".to_owned(), 1, true), ("b".to_owned(), 2, false), ("b".to_owned(), 3, true)];
     assert_eq!(seen(&first), expected);
     assert!(more);
     let (second, more) = world.scan(2, Some("b"), 2);
-    assert_eq!(
-        seen(&second),
-        [("c".to_owned(), 4, false), ("d".to_owned(), 5, true)]
-    );
+    assert_eq!(seen(&second), [("c".to_owned(), 4, false), ("d".to_owned(), 5, true)]);
     assert!(!more);
     let (none, more) = world.scan(2, Some("d"), 2);
     assert!(none.is_empty() && !more);
@@ -460,15 +378,8 @@ fn a_scan_shows_only_the_slots_of_its_sender() {
     world.run("a", token(1, 1));
     world.destroy("b", token(1, 2));
     let mut head = world.head(1);
-    head.range = rota_model::node_msg::SlotRange {
-        first: slot(&key("b")),
-        last: slot(&key("b")),
-    };
-    let effects = world.call(rota_model::node_msg::ToNode::Scan {
-        head,
-        after: None,
-        limit: 100,
-    });
+    head.range = rota_model::node_msg::SlotRange { first: slot(&key("b")), last: slot(&key("b")) };
+    let effects = world.call(rota_model::node_msg::ToNode::Scan { head, after: None, limit: 100 });
     let NodeAnswer::Scanned { items, more: false } = answer(&effects) else {
         panic!("{effects:?}");
     };
@@ -509,13 +420,7 @@ fn an_end_after_a_destroy_is_reported_when_a_newer_owner_has_asked_since() {
     assert!(matches!(items[0].fate, ScanFate::Live { .. }));
     let effects = world.stopped("a", token(1, 1));
     let told = reports(&effects);
-    assert!(matches!(
-        told[0].2,
-        ReportEvent::Ended {
-            reason: Reason::ClosedByClient,
-            ..
-        }
-    ));
+    assert!(matches!(told[0].2, ReportEvent::Ended { reason: Reason::ClosedByClient, .. }));
 }
 
 #[test]

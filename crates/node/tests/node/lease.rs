@@ -7,45 +7,30 @@ use rota_model::{BootId, Epoch, ManagerNumber, Reason};
 use rota_node::{LeaseState, NodeEffect, NodeInput, StopHow};
 
 fn renews(effects: &[NodeEffect]) -> Vec<u64> {
-    let renews = effects.iter().filter_map(|it| match it {
-        NodeEffect::Renew { sent_mono_ms, .. } => Some(*sent_mono_ms),
-        _ => None,
-    });
-    renews.collect()
+    let mut sent = Vec::new();
+    for effect in effects {
+        if let NodeEffect::Renew { sent_mono_ms, .. } = effect {
+            sent.push(*sent_mono_ms);
+        }
+    }
+    sent
 }
 
 fn answered(world: &mut World, sent_mono_ms: u64, renewed: Renewed) -> Vec<NodeEffect> {
-    world.give(NodeInput::Renewed {
-        boot: BOOT,
-        sent_mono_ms,
-        renewed,
-    })
+    world.give(NodeInput::Renewed { boot: BOOT, sent_mono_ms, renewed })
 }
 
 #[test]
 fn a_registration_starts_the_lease_and_the_renewals() {
     let mut world = World::unregistered(config());
-    let effects = world.give(NodeInput::Registered {
-        sent_mono_ms: 900,
-        registered: registered(1),
-    });
-    let lease = NodeEffect::Lease {
-        term_at_mono_ms: 8_900,
-        kill_at_mono_ms: 12_900,
-    };
+    let effects =
+        world.give(NodeInput::Registered { sent_mono_ms: 900, registered: registered(1) });
+    let lease = NodeEffect::Lease { term_at_mono_ms: 8_900, kill_at_mono_ms: 12_900 };
     assert_eq!(effects[0], lease);
-    let NodeEffect::Renew {
-        sent_mono_ms: 1_000,
-        renew,
-        managers,
-    } = &effects[1]
-    else {
+    let NodeEffect::Renew { sent_mono_ms: 1_000, renew, managers } = &effects[1] else {
         panic!("{effects:?}");
     };
-    assert_eq!(
-        (renew.boot, renew.load.places, managers.len()),
-        (BOOT, 10, 2)
-    );
+    assert_eq!((renew.boot, renew.load.places, managers.len()), (BOOT, 10, 2));
     assert_eq!(world.node.lease(), LeaseState::Valid);
 }
 
@@ -60,16 +45,9 @@ fn the_lease_counts_from_when_the_granted_renewal_was_sent() {
     let mut world = World::registered();
     world.pass(3_500, false);
     let effects = world.grant(4_000);
-    let lease = NodeEffect::Lease {
-        term_at_mono_ms: 12_000,
-        kill_at_mono_ms: 16_000,
-    };
+    let lease = NodeEffect::Lease { term_at_mono_ms: 12_000, kill_at_mono_ms: 16_000 };
     assert_eq!(effects, [lease]);
-    assert_eq!(
-        world.grant(3_000),
-        vec![],
-        "an older grant does not move it back"
-    );
+    assert_eq!(world.grant(3_000), vec![], "an older grant does not move it back");
     assert_eq!(world.node.lease_deadlines(), Some((12_000, 16_000)));
 }
 
@@ -84,9 +62,7 @@ fn without_a_renewal_everything_is_ended_and_then_killed() {
     assert_eq!(stops(&effects), all(StopHow::Term));
     assert_eq!(world.node.lease(), LeaseState::Term);
     let effects = world.stopped("a", token(1, 1));
-    let ReportEvent::Ended { reason, .. } = &reports(&effects)[0].2 else {
-        panic!("{effects:?}")
-    };
+    let ReportEvent::Ended { reason, .. } = &reports(&effects)[0].2 else { panic!("{effects:?}") };
     assert_eq!(*reason, Reason::NodeLost);
     let effects = world.pass(4_000, false);
     assert_eq!(stops(&effects), [("b".to_owned(), StopHow::Kill)]);
@@ -152,11 +128,7 @@ fn a_manager_that_cannot_judge_yet_is_asked_again_soon() {
     let mut world = World::registered();
     let sent = world.now;
     answered(&mut world, sent, Renewed::NotServing);
-    assert_eq!(
-        renews(&world.pass(2_000, false)),
-        [],
-        "the registration has granted this lease"
-    );
+    assert_eq!(renews(&world.pass(2_000, false)), [], "the registration has granted this lease");
 
     assert_eq!(renews(&world.pass(1_000, false)), [4_000]);
     answered(&mut world, 4_000, Renewed::NotServing);
@@ -175,24 +147,14 @@ fn managers_are_learned_from_the_newest_view_only() {
     let mut world = World::registered();
     let list = |number: u32| vec![(ManagerNumber(number), format!("m{number}:1"))];
     let judge = ManagerNumber(3);
-    let news = |epoch, number| Renewed::NotJudge {
-        judge,
-        epoch: Epoch(epoch),
-        managers: list(number),
-    };
+    let news =
+        |epoch, number| Renewed::NotJudge { judge, epoch: Epoch(epoch), managers: list(number) };
     answered(&mut world, 1_000, news(5, 5));
     answered(&mut world, 1_000, news(4, 4));
     assert_eq!(world.node.managers(), list(5));
-    let nobody = Renewed::Granted {
-        epoch: Epoch(6),
-        managers: vec![],
-    };
+    let nobody = Renewed::Granted { epoch: Epoch(6), managers: vec![] };
     answered(&mut world, 1_000, nobody);
-    assert_eq!(
-        world.node.managers(),
-        list(5),
-        "an empty list would leave nobody to ask"
-    );
+    assert_eq!(world.node.managers(), list(5), "an empty list would leave nobody to ask");
 }
 
 #[test]
@@ -201,11 +163,7 @@ fn not_being_the_judge_renews_nothing() {
     world.run("a", token(1, 1));
     world.pass(7_000, false);
     let judge = ManagerNumber(9);
-    let elsewhere = Renewed::NotJudge {
-        judge,
-        epoch: Epoch(1),
-        managers: vec![],
-    };
+    let elsewhere = Renewed::NotJudge { judge, epoch: Epoch(1), managers: vec![] };
     answered(&mut world, 7_000, elsewhere);
     assert_eq!(stops(&world.pass(1_000, false)).len(), 1);
 }
@@ -217,10 +175,7 @@ fn a_lost_boot_kills_everything_says_nothing_more_and_boots_anew() {
     world.run("b", token(1, 2));
     world.destroy("b", token(1, 2));
     let effects = answered(&mut world, 1_000, Renewed::Lost);
-    let all = [
-        ("a".to_owned(), StopHow::Kill),
-        ("b".to_owned(), StopHow::Kill),
-    ];
+    let all = [("a".to_owned(), StopHow::Kill), ("b".to_owned(), StopHow::Kill)];
     assert_eq!(stops(&effects), all);
     assert_eq!(world.create("c", token(1, 3)), vec![]);
     assert_eq!(world.stopped("a", token(1, 1)), vec![]);
@@ -234,11 +189,7 @@ fn a_lost_boot_kills_everything_says_nothing_more_and_boots_anew() {
 #[test]
 fn an_answer_to_an_earlier_boots_renewal_is_ignored() {
     let mut world = World::registered();
-    let late = NodeInput::Renewed {
-        boot: BootId(1),
-        sent_mono_ms: 0,
-        renewed: Renewed::Lost,
-    };
+    let late = NodeInput::Renewed { boot: BootId(1), sent_mono_ms: 0, renewed: Renewed::Lost };
     assert_eq!(world.give(late), vec![]);
     assert_eq!(world.node.lease(), LeaseState::Valid);
 }
@@ -252,17 +203,9 @@ fn a_node_that_leaves_ends_everything_reports_it_and_says_so() {
     assert!(never(&answer(&world.create("b", token(1, 2)))));
     let effects = world.stopped("a", token(1, 1));
     let told = reports(&effects);
-    assert!(matches!(
-        told[0].2,
-        ReportEvent::Ended {
-            reason: Reason::Drained,
-            ..
-        }
-    ));
+    assert!(matches!(told[0].2, ReportEvent::Ended { reason: Reason::Drained, .. }));
     assert!(!effects.contains(&NodeEffect::Left));
-    let effects = world.give(NodeInput::ReportsAcked {
-        ids: vec![told[0].0],
-    });
+    let effects = world.give(NodeInput::ReportsAcked { ids: vec![told[0].0] });
     assert_eq!(effects, [NodeEffect::Left]);
     assert_eq!(world.give(NodeInput::Leave), vec![]);
 }

@@ -6,12 +6,7 @@ use rota_node::{NodeEffect, NodeInput, ReportId};
 
 fn machine_state(world: &mut World, id: &str, change: u64) -> Vec<NodeEffect> {
     let state = format!("s{change}");
-    world.give(NodeInput::MachineState {
-        key: key(id),
-        token: token(1, 1),
-        state,
-        change,
-    })
+    world.give(NodeInput::MachineState { key: key(id), token: token(1, 1), state, change })
 }
 
 fn acked(world: &mut World, id: ReportId) -> Vec<NodeEffect> {
@@ -19,12 +14,10 @@ fn acked(world: &mut World, id: ReportId) -> Vec<NodeEffect> {
 }
 
 fn changes(effects: &[NodeEffect]) -> Vec<u64> {
-    let changes = reports(effects)
-        .into_iter()
-        .map(|(_, _, event)| match event {
-            ReportEvent::MachineState { change, .. } => change,
-            other => panic!("{other:?}"),
-        });
+    let changes = reports(effects).into_iter().map(|(_, _, event)| match event {
+        ReportEvent::MachineState { change, .. } => change,
+        other @ (ReportEvent::Ready { .. } | ReportEvent::Ended { .. }) => panic!("{other:?}"),
+    });
     changes.collect()
 }
 
@@ -33,18 +26,9 @@ fn readiness_and_end_are_reported_in_order_each_after_the_other_is_acknowledged(
     let mut world = World::registered();
     world.create("a", token(1, 1));
     world.started("a", token(1, 1), false);
-    let ready = NodeInput::Ready {
-        key: key("a"),
-        token: token(1, 1),
-        address: "x:1".into(),
-    };
+    let ready = NodeInput::Ready { key: key("a"), token: token(1, 1), address: "x:1".into() };
     let first = reports(&world.give(ready.clone()));
-    assert_eq!(
-        first[0].2,
-        ReportEvent::Ready {
-            address: "x:1".into()
-        }
-    );
+    assert_eq!(first[0].2, ReportEvent::Ready { address: "x:1".into() });
     assert_eq!(world.give(ready), vec![], "it is ready once");
     assert_eq!(reports(&world.ended("a", token(1, 1))), vec![]);
     let second = reports(&acked(&mut world, first[0].0));
@@ -70,10 +54,7 @@ fn an_unacknowledged_report_is_sent_again_with_growing_pauses() {
     for _ in 0..60_000 {
         let effects = world.pass(1, true);
         for effect in &effects {
-            if let NodeEffect::Report {
-                id: again, attempt, ..
-            } = effect
-            {
+            if let NodeEffect::Report { id: again, attempt, .. } = effect {
                 assert_eq!(*again, id);
                 times.push((world.now - 1_000, *attempt));
             }
@@ -82,14 +63,7 @@ fn an_unacknowledged_report_is_sent_again_with_growing_pauses() {
             break;
         }
     }
-    let expected = [
-        (1_000, 1),
-        (3_000, 2),
-        (7_000, 3),
-        (15_000, 4),
-        (23_000, 5),
-        (31_000, 6),
-    ];
+    let expected = [(1_000, 1), (3_000, 2), (7_000, 3), (15_000, 4), (23_000, 5), (31_000, 6)];
     assert_eq!(times, expected);
 }
 
@@ -116,11 +90,7 @@ fn a_state_that_is_not_acknowledged_in_time_gives_way_to_a_newer_one() {
     machine_state(&mut world, "a", 2);
     let again = world.pass(1_000, true);
     assert_eq!(changes(&again), [2]);
-    assert_eq!(
-        acked(&mut world, old),
-        vec![],
-        "the old one is nobody's business any more"
-    );
+    assert_eq!(acked(&mut world, old), vec![], "the old one is nobody's business any more");
     assert_eq!(world.node.outbox_sessions(), 1);
     acked(&mut world, reports(&again)[0].0);
     assert_eq!(world.node.outbox_sessions(), 0);

@@ -1,8 +1,10 @@
 //! Random histories: whatever managers, runtime and network do, the promises hold. The checks look
-//! at inputs and effects only, as a manager and a process table would see them.
+//! at inputs and effects only, as a manager and a process table would see them. That they see
+//! enough is shown by nodes with a planted bug, each of which is caught.
 
 use crate::world::*;
 use proptest::prelude::*;
+use proptest::test_runner::{RngAlgorithm, TestRng, TestRunner};
 use rota_model::node_msg::{NodeAnswer, Renewed, ReportEvent, ToNode};
 use rota_model::{BootId, Epoch, Exit, Reason, SessionKey, Token};
 use rota_node::{LeaseState, NodeEffect, NodeInput, ReportId, StopHow};
@@ -11,41 +13,15 @@ use std::collections::{BTreeMap, BTreeSet};
 /// One step of a history. Small numbers, so that things collide.
 #[derive(Clone, Debug)]
 enum Step {
-    Create {
-        id: u8,
-        seq: u64,
-        pe: u64,
-        whole: bool,
-    },
-    Destroy {
-        id: u8,
-        seq: u64,
-        pe: u64,
-    },
-    Scan {
-        pe: u64,
-    },
-    WrongBoot {
-        id: u8,
-        seq: u64,
-    },
-    Replay {
-        at: usize,
-    },
-    Runtime {
-        pick: usize,
-        act: u8,
-    },
-    MachineState {
-        pick: usize,
-    },
-    Pass {
-        ms: u64,
-        renewed: bool,
-    },
-    Ack {
-        pick: usize,
-    },
+    Create { id: u8, seq: u64, pe: u64, whole: bool },
+    Destroy { id: u8, seq: u64, pe: u64 },
+    Scan { pe: u64 },
+    WrongBoot { id: u8, seq: u64 },
+    Replay { at: usize },
+    Runtime { pick: usize, act: u8 },
+    MachineState { pick: usize },
+    Pass { ms: u64, renewed: bool },
+    Ack { pick: usize },
     Leave,
     Lost,
 }
@@ -86,18 +62,54 @@ struct Witness {
     calls: BTreeMap<u64, (SessionKey, Token)>,
     sent: Vec<ToNode>,
     in_flight: BTreeMap<ReportId, SessionKey>,
-    /// Ends that were reported, by attempt.
+    /// Machine states given so far.
     changes: u64,
     booted_anew: bool,
+    bug: Bug,
+}
+
+/// A rule that the node under test does not keep.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum Bug {
+    #[default]
+    None,
+    FullForgotten,
+    FenceIgnored,
+    BootIgnored,
+    DestroyForgotten,
+}
+
+impl Bug {
+    fn call(self, world: &mut World, mut message: ToNode) -> Vec<NodeEffect> {
+        let before = world.node.clone();
+        let (ToNode::Create { head, .. }
+        | ToNode::Destroy { head, .. }
+        | ToNode::Scan { head, .. }) = &mut message;
+        match self {
+            Bug::FenceIgnored => head.pe = Epoch(9),
+            Bug::BootIgnored => head.boot = BOOT,
+            Bug::None | Bug::FullForgotten | Bug::DestroyForgotten => {}
+        }
+        let head = head.clone();
+        let effects = world.call(message);
+        let forgets = answers(&effects).iter().any(|it| match self {
+            Bug::FullForgotten => *it == NodeAnswer::Full,
+            Bug::DestroyForgotten => matches!(it, NodeAnswer::Destroyed { .. }),
+            Bug::None | Bug::FenceIgnored | Bug::BootIgnored => false,
+        });
+        if forgets {
+            world.node = before;
+            // Only the token is forgotten: the fence is raised as before.
+            world.call(ToNode::Scan { head, after: None, limit: 1 });
+        }
+        effects
+    }
 }
 
 impl Witness {
     fn on_effects(&mut self, world: &World, effects: &[NodeEffect]) {
         for effect in effects {
-            assert!(
-                !self.booted_anew,
-                "after boot anew nothing more: {effect:?}"
-            );
+            assert!(!self.booted_anew, "after boot anew nothing more: {effect:?}");
             match effect {
                 NodeEffect::Start { key, token, .. } => self.on_start(world, key, *token),
                 NodeEffect::Stop { key, token, how } => {
@@ -107,8 +119,7 @@ impl Witness {
                 }
                 NodeEffect::Answer { answer, .. } => self.on_answer(answer.call, &answer.answer),
                 NodeEffect::Report { id, item, .. } => {
-                    self.in_flight
-                        .retain(|it, key| it == id || *key != item.key);
+                    self.in_flight.retain(|it, key| it == id || *key != item.key);
                     self.in_flight.insert(*id, item.key.clone());
                     if matches!(item.event, ReportEvent::Ended { .. }) {
                         assert_ne!(self.running.get(&item.key), Some(&item.token), "it is gone");
@@ -123,36 +134,17 @@ impl Witness {
             }
         }
         let load = world.node.load();
-        assert!(
-            load.used <= load.places,
-            "used {} of {}",
-            load.used,
-            load.places
-        );
-        let live: BTreeMap<_, _> = world
-            .node
-            .live()
-            .map(|it| (it.key.clone(), it.token))
-            .collect();
+        assert!(load.used <= load.places, "used {} of {}", load.used, load.places);
+        let live: BTreeMap<_, _> = world.node.live().map(|it| (it.key.clone(), it.token)).collect();
         assert_eq!(live, self.running, "the node's table is the process table");
     }
 
     fn on_start(&mut self, world: &World, key: &SessionKey, token: Token) {
-        assert!(
-            self.ever_started.insert((key.clone(), token)),
-            "{key} {token} started twice"
-        );
-        assert!(
-            !self.refused.contains(&(key.clone(), token)),
-            "{key} {token} was refused before"
-        );
+        assert!(self.ever_started.insert((key.clone(), token)), "{key} {token} started twice");
+        assert!(!self.refused.contains(&(key.clone(), token)), "{key} {token} was refused before");
         let other = self.running.insert(key.clone(), token);
         assert_eq!(other, None, "two live tokens of {key}");
-        assert_eq!(
-            world.node.lease(),
-            LeaseState::Valid,
-            "started without a lease"
-        );
+        assert_eq!(world.node.lease(), LeaseState::Valid, "started without a lease");
     }
 
     fn on_answer(&mut self, call: u64, answer: &NodeAnswer) {
@@ -161,11 +153,7 @@ impl Witness {
         };
         match answer {
             NodeAnswer::Dead(_) | NodeAnswer::Full | NodeAnswer::Destroyed { .. } => {
-                assert_ne!(
-                    self.running.get(&key),
-                    Some(&token),
-                    "said dead while it runs"
-                );
+                assert_ne!(self.running.get(&key), Some(&token), "said dead while it runs");
                 self.refused.insert((key, token));
             }
             NodeAnswer::OtherLive { token: other } => {
@@ -180,22 +168,17 @@ impl Witness {
     /// What the fence must have allowed: any answer but a refusal obeys the sender.
     fn on_obeyed(&mut self, message: &ToNode, effects: &[NodeEffect]) {
         let head = message.head();
-        let mine = full_answers(effects)
-            .into_iter()
-            .find(|it| it.call == head.call);
+        let mine = full_answers(effects).into_iter().find(|it| it.call == head.call);
         let refused = mine.is_some_and(|it| {
             matches!(it.answer, NodeAnswer::Fenced { .. } | NodeAnswer::WrongBoot)
         });
         if refused || self.booted_anew {
             return;
         }
+        assert_eq!(head.boot, BOOT, "obeyed a call that was meant for another boot");
         for slot in head.range.first.0..=head.range.last.0 {
             let obeyed = self.obeyed.entry(slot).or_default();
-            assert!(
-                head.pe >= *obeyed,
-                "slot {slot}: obeyed {} after {obeyed}",
-                head.pe
-            );
+            assert!(head.pe >= *obeyed, "slot {slot}: obeyed {} after {obeyed}", head.pe);
             *obeyed = head.pe;
         }
     }
@@ -212,7 +195,7 @@ fn call(world: &mut World, witness: &mut Witness, message: ToNode) {
     }
     witness.sent.push(message.clone());
     let was_lost = world.node.lease() == LeaseState::Lost;
-    let effects = world.call(message.clone());
+    let effects = witness.bug.call(world, message.clone());
     if !was_lost {
         witness.on_obeyed(&message, &effects);
     }
@@ -223,31 +206,15 @@ fn runtime(world: &mut World, witness: &mut Witness, pick: usize, act: u8) {
     let Some((key, token)) = nth(&witness.running, pick) else {
         return;
     };
+    let picked = key.clone();
     let was_asked = witness.stopping.contains_key(&key);
     let address = format!("h:{}", token.0.seq.0);
     let ready = act == 1;
     let input = match act {
-        0 | 1 => NodeInput::Started {
-            key,
-            token,
-            address,
-            ready,
-        },
-        2 => NodeInput::Ready {
-            key,
-            token,
-            address,
-        },
-        3 => NodeInput::StartFailed {
-            key,
-            token,
-            detail: "no".into(),
-        },
-        4 if was_asked => NodeInput::Stopped {
-            key,
-            token,
-            exit: Some(Exit::Signal(9)),
-        },
+        0 | 1 => NodeInput::Started { key, token, address, ready },
+        2 => NodeInput::Ready { key, token, address },
+        3 => NodeInput::StartFailed { key, token, detail: "no".into() },
+        4 if was_asked => NodeInput::Stopped { key, token, exit: Some(Exit::Signal(9)) },
         _ => NodeInput::Ended {
             key,
             token,
@@ -257,56 +224,37 @@ fn runtime(world: &mut World, witness: &mut Witness, pick: usize, act: u8) {
         },
     };
     if act >= 3 {
-        let (gone, _) = nth(&witness.running, pick).unwrap();
-        witness.running.remove(&gone);
-        witness.stopping.remove(&gone);
+        witness.running.remove(&picked);
+        witness.stopping.remove(&picked);
     }
-    let effects = world.give(input);
-    witness.on_effects(world, &effects);
+    give(world, witness, input);
 }
 
 fn nth<V: Clone>(map: &BTreeMap<SessionKey, V>, pick: usize) -> Option<(SessionKey, V)> {
     let at = pick.checked_rem(map.len())?;
-    map.iter()
-        .nth(at)
-        .map(|(key, value)| (key.clone(), value.clone()))
+    map.iter().nth(at).map(|(key, value)| (key.clone(), value.clone()))
+}
+
+fn create(world: &mut World, witness: &mut Witness, attempt: (u8, u64), pe: u64, whole: bool) {
+    let mut message = world.create_message(&id(attempt.0), token(1, attempt.1), pe);
+    if let ToNode::Create { head, slot, .. } = &mut message
+        && !whole
+    {
+        head.range = range(slot.0, slot.0);
+    }
+    call(world, witness, message);
 }
 
 fn carry_out(world: &mut World, witness: &mut Witness, step: Step) {
     match step {
-        Step::Create {
-            id: number,
-            seq,
-            pe,
-            whole,
-        } => {
-            let mut message = world.create_message(&id(number), token(1, seq), pe);
-            if let ToNode::Create { head, slot, .. } = &mut message
-                && !whole
-            {
-                head.range = range(slot.0, slot.0);
-            }
-            call(world, witness, message);
-        }
-        Step::Destroy {
-            id: number,
-            seq,
-            pe,
-        } => {
+        Step::Create { id, seq, pe, whole } => create(world, witness, (id, seq), pe, whole),
+        Step::Destroy { id: number, seq, pe } => {
             let message = world.destroy_message(&id(number), token(1, seq), pe);
             call(world, witness, message);
         }
         Step::Scan { pe } => {
             let head = world.head(pe);
-            call(
-                world,
-                witness,
-                ToNode::Scan {
-                    head,
-                    after: None,
-                    limit: 3,
-                },
-            );
+            call(world, witness, ToNode::Scan { head, after: None, limit: 3 });
         }
         Step::WrongBoot { id: number, seq } => {
             let mut message = world.create_message(&id(number), token(1, seq), 9);
@@ -316,88 +264,119 @@ fn carry_out(world: &mut World, witness: &mut Witness, step: Step) {
             call(world, witness, message);
         }
         Step::Replay { at } => {
-            let Some(at) = at.checked_rem(witness.sent.len()) else {
-                return;
-            };
+            let Some(at) = at.checked_rem(witness.sent.len()) else { return };
             let message = witness.sent[at].clone();
             call(world, witness, message);
         }
         Step::Runtime { pick, act } => runtime(world, witness, pick, act),
         Step::MachineState { pick } => {
-            let Some((key, token)) = nth(&witness.running, pick) else {
-                return;
-            };
+            let Some((key, token)) = nth(&witness.running, pick) else { return };
             witness.changes += 1;
             let change = witness.changes;
-            let input = NodeInput::MachineState {
-                key,
-                token,
-                state: "s".into(),
-                change,
-            };
-            let effects = world.give(input);
-            witness.on_effects(world, &effects);
+            give(world, witness, NodeInput::MachineState { key, token, state: "s".into(), change });
         }
         Step::Pass { ms, renewed } => {
             let effects = world.pass(ms, renewed);
             witness.on_effects(world, &effects);
         }
         Step::Ack { pick } => {
-            let Some(at) = pick.checked_rem(witness.in_flight.len()) else {
-                return;
-            };
-            let report = *witness.in_flight.keys().nth(at).unwrap();
-            witness.in_flight.remove(&report);
-            let effects = world.give(NodeInput::ReportsAcked { ids: vec![report] });
-            witness.on_effects(world, &effects);
+            let Some(at) = pick.checked_rem(witness.in_flight.len()) else { return };
+            let ids: Vec<ReportId> = witness.in_flight.keys().copied().skip(at).take(1).collect();
+            witness.in_flight.retain(|it, _| !ids.contains(it));
+            give(world, witness, NodeInput::ReportsAcked { ids });
         }
-        Step::Leave => {
-            let effects = world.give(NodeInput::Leave);
-            witness.on_effects(world, &effects);
-        }
+        Step::Leave => give(world, witness, NodeInput::Leave),
         Step::Lost => {
-            let sent_mono_ms = world.now;
-            let renewed = Renewed::Lost;
-            let effects = world.give(NodeInput::Renewed {
-                boot: BOOT,
-                sent_mono_ms,
-                renewed,
-            });
-            witness.on_effects(world, &effects);
+            let (boot, sent_mono_ms, renewed) = (BOOT, world.now, Renewed::Lost);
+            give(world, witness, NodeInput::Renewed { boot, sent_mono_ms, renewed });
         }
     }
 }
 
-fn calm(steps: impl Strategy<Value = Step>) -> impl Strategy<Value = Vec<Step>> {
-    prop::collection::vec(steps, 1..80)
+fn give(world: &mut World, witness: &mut Witness, input: NodeInput) {
+    let effects = world.give(input);
+    witness.on_effects(world, &effects);
+}
+
+fn history() -> impl Strategy<Value = Vec<Step>> {
+    prop::collection::vec(step(), 1..120)
+}
+
+fn live_through(places: u32, steps: Vec<Step>, ends: bool, bug: Bug) {
+    let mut small = config();
+    small.places = places;
+    let mut world = World::with(small);
+    let mut witness = Witness { bug, ..Witness::default() };
+    for step in steps {
+        // Most histories should be long: leaving and being lost end all that is interesting.
+        let last = matches!(step, Step::Leave | Step::Lost);
+        if !last || ends {
+            carry_out(&mut world, &mut witness, step);
+        }
+    }
+}
+
+/// What the witness says of a node with that bug.
+fn verdict(bug: Bug) -> String {
+    let config = ProptestConfig {
+        cases: 2_000,
+        failure_persistence: None,
+        max_shrink_iters: 0,
+        ..ProptestConfig::default()
+    };
+    let rng = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
+    let mut runner = TestRunner::new_with_rng(config, rng);
+    let result = runner.run(&(1_u32..4, history()), |(places, steps)| {
+        live_through(places, steps, false, bug);
+        Ok(())
+    });
+    result.map_or_else(|error| error.to_string(), |()| "nothing".into())
+}
+
+#[test]
+fn a_node_that_forgets_a_full_answer_is_caught() {
+    let verdict = verdict(Bug::FullForgotten);
+    assert!(verdict.contains("was refused before"), "{verdict}");
+}
+
+#[test]
+fn a_node_that_ignores_fences_is_caught() {
+    let verdict = verdict(Bug::FenceIgnored);
+    assert!(verdict.contains("obeyed"), "{verdict}");
+}
+
+#[test]
+fn a_node_that_ignores_the_boot_id_is_caught() {
+    let verdict = verdict(Bug::BootIgnored);
+    assert!(verdict.contains("meant for another boot"), "{verdict}");
+}
+
+#[test]
+fn a_node_that_forgets_what_it_destroyed_is_caught() {
+    let verdict = verdict(Bug::DestroyForgotten);
+    assert!(verdict.contains("was refused before"), "{verdict}");
+}
+
+#[test]
+fn the_same_histories_find_nothing_in_a_node_without_bugs() {
+    assert_eq!(verdict(Bug::None), "nothing");
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(600))]
+    #![proptest_config(ProptestConfig::with_cases(1_000))]
 
     #[test]
     fn no_history_breaks_a_promise(
         places in 1_u32..4,
-        steps in calm(step()),
+        steps in history(),
         ends in any::<bool>(),
     ) {
-        let mut small = config();
-        small.places = places;
-        let mut world = World::with(small);
-        let mut witness = Witness::default();
-        for step in steps {
-            // Most histories should be long: leaving and being lost end all that is interesting.
-            let last = matches!(step, Step::Leave | Step::Lost);
-            if last && !ends {
-                continue;
-            }
-            carry_out(&mut world, &mut witness, step);
-        }
+        live_through(places, steps, ends, Bug::None);
     }
 
     #[test]
     fn when_everything_ended_and_is_acknowledged_only_dead_tokens_are_left(
-        steps in calm(step()),
+        steps in history(),
     ) {
         let mut world = World::registered();
         let mut witness = Witness::default();
@@ -409,14 +388,12 @@ proptest! {
         for (key, token) in witness.running.clone() {
             witness.running.remove(&key);
             witness.stopping.remove(&key);
-            let effects = world.give(NodeInput::Stopped { key, token, exit: None });
-            witness.on_effects(&world, &effects);
+            give(&mut world, &mut witness, NodeInput::Stopped { key, token, exit: None });
         }
         for _ in 0..10 {
             let ids: Vec<ReportId> = witness.in_flight.keys().copied().collect();
             witness.in_flight.clear();
-            let effects = world.give(NodeInput::ReportsAcked { ids });
-            witness.on_effects(&world, &effects);
+            give(&mut world, &mut witness, NodeInput::ReportsAcked { ids });
         }
         prop_assert_eq!(world.node.outbox_sessions(), 0);
         prop_assert_eq!((world.node.load().used, world.node.live_digest()), (0, 0));

@@ -20,7 +20,7 @@ pub struct World {
 }
 
 pub fn key(id: &str) -> SessionKey {
-    SessionKey::new(Namespace::default_space(), SessionId::parse(id).unwrap())
+    SessionKey::new(Namespace::default_space(), SessionId::parse(id).expect("a valid id"))
 }
 
 pub fn token(pe: u64, seq: u64) -> Token {
@@ -28,10 +28,7 @@ pub fn token(pe: u64, seq: u64) -> Token {
 }
 
 pub fn range(first: u32, last: u32) -> SlotRange {
-    SlotRange {
-        first: SlotId(first),
-        last: SlotId(last),
-    }
+    SlotRange { first: SlotId(first), last: SlotId(last) }
 }
 
 /// Sessions of the tests lie in slots 0 to 3, by their first letter.
@@ -41,7 +38,7 @@ pub fn slot(key: &SessionKey) -> SlotId {
 
 pub fn spec(class: &str) -> SessionSpec {
     SessionSpec {
-        class: ClassName::parse(class).unwrap(),
+        class: ClassName::parse(class).expect("a valid name"),
         pool: PoolName::default_pool(),
         attributes: Arc::default(),
     }
@@ -49,11 +46,11 @@ pub fn spec(class: &str) -> SessionSpec {
 
 pub fn config() -> NodeConfig {
     NodeConfig {
-        node: NodeId::parse("n0").unwrap(),
+        node: NodeId::parse("n0").expect("a valid id"),
         boot: BOOT,
         places: 10,
         load_limit_permille: 1_000,
-        classes: BTreeSet::from([ClassName::parse("builtin").unwrap()]),
+        classes: BTreeSet::from([spec("builtin").class]),
         timing: NodeTiming::default(),
         bounds: NodeBounds::default(),
     }
@@ -64,10 +61,7 @@ pub fn registered(pe: u64) -> Registered {
         epoch: Epoch(pe),
         m: M,
         fences: vec![(range(4, 3), Epoch(pe))],
-        managers: vec![
-            (ManagerNumber(3), "a:1".into()),
-            (ManagerNumber(9), "b:1".into()),
-        ],
+        managers: vec![(ManagerNumber(3), "a:1".into()), (ManagerNumber(9), "b:1".into())],
     }
 }
 
@@ -84,20 +78,13 @@ impl World {
     pub fn with(config: NodeConfig) -> Self {
         let mut world = Self::unregistered(config);
         let sent_mono_ms = world.now;
-        world.give(NodeInput::Registered {
-            sent_mono_ms,
-            registered: registered(1),
-        });
+        world.give(NodeInput::Registered { sent_mono_ms, registered: registered(1) });
         world
     }
 
     pub fn unregistered(config: NodeConfig) -> Self {
         assert_eq!(config.mistakes(), vec![]);
-        Self {
-            node: Node::new(config),
-            now: 1_000,
-            calls: 0,
-        }
+        Self { node: Node::new(config), now: 1_000, calls: 0 }
     }
 
     pub fn give(&mut self, input: NodeInput) -> Vec<NodeEffect> {
@@ -112,11 +99,7 @@ impl World {
         while let Some(at) = self.node.wake_at().filter(|it| *it <= until) {
             self.now = self.now.max(at);
             let effects = self.give(NodeInput::Tick);
-            if renewed
-                && effects
-                    .iter()
-                    .any(|it| matches!(it, NodeEffect::Renew { .. }))
-            {
+            if renewed && effects.iter().any(|it| matches!(it, NodeEffect::Renew { .. })) {
                 all.extend(self.grant(self.now));
             }
             all.extend(effects);
@@ -127,51 +110,25 @@ impl World {
     }
 
     pub fn grant(&mut self, sent_mono_ms: u64) -> Vec<NodeEffect> {
-        let renewed = rota_model::node_msg::Renewed::Granted {
-            epoch: Epoch(1),
-            managers: vec![],
-        };
-        self.give(NodeInput::Renewed {
-            boot: BOOT,
-            sent_mono_ms,
-            renewed,
-        })
+        let renewed = rota_model::node_msg::Renewed::Granted { epoch: Epoch(1), managers: vec![] };
+        self.give(NodeInput::Renewed { boot: BOOT, sent_mono_ms, renewed })
     }
 
     pub fn head(&mut self, pe: u64) -> NodeCall {
         self.calls += 1;
-        NodeCall {
-            call: self.calls,
-            boot: BOOT,
-            pe: Epoch(pe),
-            range: range(0, 3),
-        }
+        NodeCall { call: self.calls, boot: BOOT, pe: Epoch(pe), range: range(0, 3) }
     }
 
     pub fn create_message(&mut self, id: &str, token: Token, pe: u64) -> ToNode {
         let (head, key) = (self.head(pe), key(id));
         let (slot, spec) = (slot(&key), spec("builtin"));
-        ToNode::Create {
-            head,
-            key,
-            slot,
-            token,
-            deadline_ms: 5_000,
-            spec,
-            request: None,
-        }
+        ToNode::Create { head, key, slot, token, deadline_ms: 5_000, spec, request: None }
     }
 
     pub fn destroy_message(&mut self, id: &str, token: Token, pe: u64) -> ToNode {
         let (head, key) = (self.head(pe), key(id));
         let slot = slot(&key);
-        ToNode::Destroy {
-            head,
-            key,
-            slot,
-            token,
-            request: None,
-        }
+        ToNode::Destroy { head, key, slot, token, request: None }
     }
 
     pub fn call(&mut self, message: ToNode) -> Vec<NodeEffect> {
@@ -190,20 +147,11 @@ impl World {
 
     pub fn started(&mut self, id: &str, token: Token, ready: bool) -> Vec<NodeEffect> {
         let address = format!("127.0.0.1/{id}");
-        self.give(NodeInput::Started {
-            key: key(id),
-            token,
-            address,
-            ready,
-        })
+        self.give(NodeInput::Started { key: key(id), token, address, ready })
     }
 
     pub fn stopped(&mut self, id: &str, token: Token) -> Vec<NodeEffect> {
-        self.give(NodeInput::Stopped {
-            key: key(id),
-            token,
-            exit: Some(Exit::Signal(15)),
-        })
+        self.give(NodeInput::Stopped { key: key(id), token, exit: Some(Exit::Signal(15)) })
     }
 
     pub fn ended(&mut self, id: &str, token: Token) -> Vec<NodeEffect> {
@@ -238,18 +186,17 @@ impl World {
 }
 
 pub fn answers(effects: &[NodeEffect]) -> Vec<NodeAnswer> {
-    full_answers(effects)
-        .into_iter()
-        .map(|it| it.answer)
-        .collect()
+    full_answers(effects).into_iter().map(|it| it.answer).collect()
 }
 
 pub fn full_answers(effects: &[NodeEffect]) -> Vec<FromNode> {
-    let answers = effects.iter().filter_map(|it| match it {
-        NodeEffect::Answer { answer, .. } => Some(answer.clone()),
-        _ => None,
-    });
-    answers.collect()
+    let mut answers = Vec::new();
+    for effect in effects {
+        if let NodeEffect::Answer { answer, .. } = effect {
+            answers.push(answer.clone());
+        }
+    }
+    answers
 }
 
 /// The only answer.
@@ -260,26 +207,25 @@ pub fn answer(effects: &[NodeEffect]) -> NodeAnswer {
 }
 
 pub fn starts(effects: &[NodeEffect]) -> usize {
-    effects
-        .iter()
-        .filter(|it| matches!(it, NodeEffect::Start { .. }))
-        .count()
+    effects.iter().filter(|it| matches!(it, NodeEffect::Start { .. })).count()
 }
 
 pub fn stops(effects: &[NodeEffect]) -> Vec<(String, StopHow)> {
-    let stops = effects.iter().filter_map(|it| match it {
-        NodeEffect::Stop { key, how, .. } => Some((key.id.to_string(), *how)),
-        _ => None,
-    });
-    stops.collect()
+    let mut stops = Vec::new();
+    for effect in effects {
+        if let NodeEffect::Stop { key, how, .. } = effect {
+            stops.push((key.id.to_string(), *how));
+        }
+    }
+    stops
 }
 
 pub fn reports(effects: &[NodeEffect]) -> Vec<(ReportId, String, ReportEvent)> {
-    let reports = effects.iter().filter_map(|it| match it {
-        NodeEffect::Report { id, item, .. } => {
-            Some((*id, item.key.id.to_string(), item.event.clone()))
+    let mut reports = Vec::new();
+    for effect in effects {
+        if let NodeEffect::Report { id, item, .. } = effect {
+            reports.push((*id, item.key.id.to_string(), item.event.clone()));
         }
-        _ => None,
-    });
-    reports.collect()
+    }
+    reports
 }
