@@ -19,9 +19,6 @@ fn main() -> Result<(), Box<dyn Error>> {
     let out = PathBuf::from(std::env::var_os("OUT_DIR").ok_or("cargo sets OUT_DIR")?);
     std::fs::write(out.join("rota.v1.bin"), descriptors.encode_to_vec())?;
     // Ordered maps: equal messages have equal bytes, and attributes move into the model as they are.
-    tonic_prost_build::configure()
-        .btree_map(".")
-        .bytes(".")
-        .compile_fds(descriptors)?;
+    tonic_prost_build::configure().btree_map(".").bytes(".").compile_fds(descriptors)?;
     Ok(())
 }

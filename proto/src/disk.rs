@@ -62,17 +62,11 @@ pub fn decode_key(bytes: &[u8]) -> Result<DocKey, WireError> {
                 return Err(WireError::new("key", "of a session has no NUL"));
             };
             let namespace = named("key", Namespace::parse(namespace))?;
-            DocName::Session(SessionKey::new(
-                namespace,
-                named("key", SessionId::parse(id))?,
-            ))
+            DocName::Session(SessionKey::new(namespace, named("key", SessionId::parse(id))?))
         }
         KIND_POOL => DocName::Pool(named("key", PoolName::parse(text("key", name)?))?),
         other => {
-            return Err(WireError::new(
-                "key",
-                format!("has the unknown kind {other}"),
-            ));
+            return Err(WireError::new("key", format!("has the unknown kind {other}")));
         }
     };
     Ok(DocKey { slot, name })
@@ -107,23 +101,14 @@ pub fn decode_part_key(bytes: &[u8]) -> Result<ManagerNumber, WireError> {
 /// Bytes of what a manager knows of a partition.
 pub fn encode_part_meta(meta: PartMeta) -> Vec<u8> {
     let PartMeta { pe, last, whole } = meta;
-    v1::PartMeta {
-        pe: pe.0,
-        last: Some(last.into()),
-        whole,
-    }
-    .encode_to_vec()
+    v1::PartMeta { pe: pe.0, last: Some(last.into()), whole }.encode_to_vec()
 }
 
 /// What a manager knows of a partition, from its bytes.
 pub fn decode_part_meta(bytes: &[u8]) -> Result<PartMeta, WireError> {
     let meta: v1::PartMeta = decode("PartMeta", bytes)?;
     let last = convert("PartMeta.last", meta.last)?;
-    Ok(PartMeta {
-        pe: Epoch(meta.pe),
-        last,
-        whole: meta.whole,
-    })
+    Ok(PartMeta { pe: Epoch(meta.pe), last, whole: meta.whole })
 }
 
 /// Bytes of who a manager is.
@@ -133,19 +118,12 @@ pub fn encode_identity(identity: &Identity) -> Vec<u8> {
         nonce: nonce.0,
     };
     let taken = identity.taken.map(claimed);
-    v1::Identity {
-        taken,
-        intended: identity.intended.map(claimed),
-    }
-    .encode_to_vec()
+    v1::Identity { taken, intended: identity.intended.map(claimed) }.encode_to_vec()
 }
 
 /// Who a manager is, from its bytes.
 pub fn decode_identity(bytes: &[u8]) -> Result<Identity, WireError> {
     let claimed = |it: v1::identity::Claimed| (Incarnation(it.incarnation), Nonce(it.nonce));
     let identity: v1::Identity = decode("Identity", bytes)?;
-    Ok(Identity {
-        taken: identity.taken.map(claimed),
-        intended: identity.intended.map(claimed),
-    })
+    Ok(Identity { taken: identity.taken.map(claimed), intended: identity.intended.map(claimed) })
 }

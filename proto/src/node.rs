@@ -17,37 +17,25 @@ pub const REPORT_ITEMS_MAX: usize = 256;
 
 impl From<SlotRange> for v1::SlotRange {
     fn from(range: SlotRange) -> Self {
-        Self {
-            first: range.first.0,
-            last: range.last.0,
-        }
+        Self { first: range.first.0, last: range.last.0 }
     }
 }
 
 impl From<v1::SlotRange> for SlotRange {
     fn from(range: v1::SlotRange) -> Self {
-        SlotRange {
-            first: SlotId(range.first),
-            last: SlotId(range.last),
-        }
+        SlotRange { first: SlotId(range.first), last: SlotId(range.last) }
     }
 }
 
 impl From<NodeLoad> for v1::NodeLoad {
     fn from(load: NodeLoad) -> Self {
-        Self {
-            used: load.used,
-            places: load.places,
-        }
+        Self { used: load.used, places: load.places }
     }
 }
 
 impl From<v1::NodeLoad> for NodeLoad {
     fn from(load: v1::NodeLoad) -> Self {
-        NodeLoad {
-            used: load.used,
-            places: load.places,
-        }
+        NodeLoad { used: load.used, places: load.places }
     }
 }
 
@@ -55,15 +43,7 @@ impl From<ToNode> for v1::NodeCall {
     fn from(message: ToNode) -> Self {
         use v1::node_call::What;
         let (head, what) = match message {
-            ToNode::Create {
-                head,
-                key,
-                slot,
-                token,
-                deadline_ms,
-                spec,
-                request,
-            } => {
+            ToNode::Create { head, key, slot, token, deadline_ms, spec, request } => {
                 let create = v1::Create {
                     key: Some((&key).into()),
                     slot: slot.0,
@@ -74,13 +54,7 @@ impl From<ToNode> for v1::NodeCall {
                 };
                 (head, What::Create(create))
             }
-            ToNode::Destroy {
-                head,
-                key,
-                slot,
-                token,
-                request,
-            } => {
+            ToNode::Destroy { head, key, slot, token, request } => {
                 let destroy = v1::Destroy {
                     key: Some((&key).into()),
                     slot: slot.0,
@@ -89,13 +63,9 @@ impl From<ToNode> for v1::NodeCall {
                 };
                 (head, What::Destroy(destroy))
             }
-            ToNode::Scan { head, after, limit } => (
-                head,
-                What::Scan(v1::Scan {
-                    after: after.as_ref().map(Into::into),
-                    limit,
-                }),
-            ),
+            ToNode::Scan { head, after, limit } => {
+                (head, What::Scan(v1::Scan { after: after.as_ref().map(Into::into), limit }))
+            }
         };
         Self {
             call: head.call,
@@ -134,11 +104,7 @@ impl TryFrom<v1::NodeCall> for ToNode {
                 token: convert("Destroy.token", it.token)?,
                 request: unless_empty("Destroy.request", &it.request, RequestId::parse)?,
             },
-            What::Scan(it) => ToNode::Scan {
-                head,
-                after: optional(it.after)?,
-                limit: it.limit,
-            },
+            What::Scan(it) => ToNode::Scan { head, after: optional(it.after)?, limit: it.limit },
         })
     }
 }
@@ -156,17 +122,9 @@ impl From<DeadToken> for v1::DeadToken {
         use v1::dead_token::{Ended, Fate, NeverStarted};
         let fate = match dead {
             DeadToken::NeverStarted { detail } => Fate::NeverStarted(NeverStarted { detail }),
-            DeadToken::Ended {
-                reason,
-                exit,
-                detail,
-            } => {
+            DeadToken::Ended { reason, exit, detail } => {
                 let reason = reason_number(Some(reason));
-                Fate::Ended(Ended {
-                    reason,
-                    exit: exit.map(Into::into),
-                    detail,
-                })
+                Fate::Ended(Ended { reason, exit: exit.map(Into::into), detail })
             }
         };
         Self { fate: Some(fate) }
@@ -181,11 +139,7 @@ impl TryFrom<v1::DeadToken> for DeadToken {
             Fate::NeverStarted(it) => DeadToken::NeverStarted { detail: it.detail },
             Fate::Ended(it) => {
                 let (reason, exit, detail) = ended(it)?;
-                DeadToken::Ended {
-                    reason,
-                    exit,
-                    detail,
-                }
+                DeadToken::Ended { reason, exit, detail }
             }
         })
     }
@@ -201,11 +155,7 @@ impl From<ScanItem> for v1::ScanItem {
             ScanFate::Dead(dead) => Fate::Dead(dead.into()),
         };
         let token = Some(item.token.into());
-        Self {
-            key: Some((&item.key).into()),
-            token,
-            fate: Some(fate),
-        }
+        Self { key: Some((&item.key).into()), token, fate: Some(fate) }
     }
 }
 
@@ -214,18 +164,11 @@ impl TryFrom<v1::ScanItem> for ScanItem {
     fn try_from(item: v1::ScanItem) -> Result<Self, WireError> {
         use v1::scan_item::Fate;
         let fate = match required("ScanItem.fate", item.fate)? {
-            Fate::Live(it) => ScanFate::Live {
-                address: it.address,
-                ready: it.ready,
-            },
+            Fate::Live(it) => ScanFate::Live { address: it.address, ready: it.ready },
             Fate::Dead(it) => ScanFate::Dead(it.try_into()?),
         };
         let key = convert("ScanItem.key", item.key)?;
-        Ok(ScanItem {
-            key,
-            token: convert("ScanItem.token", item.token)?,
-            fate,
-        })
+        Ok(ScanItem { key, token: convert("ScanItem.token", item.token)?, fate })
     }
 }
 
@@ -237,9 +180,9 @@ impl From<NodeAnswer> for v1::node_answer::Answer {
             NodeAnswer::Dead(dead) => Self::Dead(dead.into()),
             NodeAnswer::Full => Self::Full(Full {}),
             NodeAnswer::OtherLive { token } => Self::OtherLive(token.into()),
-            NodeAnswer::Destroyed { exit } => Self::Destroyed(Destroyed {
-                exit: exit.map(Into::into),
-            }),
+            NodeAnswer::Destroyed { exit } => {
+                Self::Destroyed(Destroyed { exit: exit.map(Into::into) })
+            }
             NodeAnswer::Scanned { items, more } => {
                 let items = items.into_iter().map(Into::into).collect();
                 Self::Scanned(Scanned { items, more })
@@ -255,25 +198,13 @@ impl TryFrom<v1::node_answer::Answer> for NodeAnswer {
     fn try_from(answer: v1::node_answer::Answer) -> Result<Self, WireError> {
         use v1::node_answer::Answer;
         Ok(match answer {
-            Answer::Running(it) => NodeAnswer::Running {
-                address: it.address,
-                ready: it.ready,
-            },
+            Answer::Running(it) => NodeAnswer::Running { address: it.address, ready: it.ready },
             Answer::Dead(dead) => NodeAnswer::Dead(dead.try_into()?),
             Answer::Full(_) => NodeAnswer::Full,
-            Answer::OtherLive(at) => NodeAnswer::OtherLive {
-                token: Token::from(at),
-            },
-            Answer::Destroyed(it) => NodeAnswer::Destroyed {
-                exit: optional(it.exit)?,
-            },
-            Answer::Scanned(it) => NodeAnswer::Scanned {
-                items: each(it.items)?,
-                more: it.more,
-            },
-            Answer::Fenced(fence) => NodeAnswer::Fenced {
-                fence: Epoch(fence),
-            },
+            Answer::OtherLive(at) => NodeAnswer::OtherLive { token: Token::from(at) },
+            Answer::Destroyed(it) => NodeAnswer::Destroyed { exit: optional(it.exit)? },
+            Answer::Scanned(it) => NodeAnswer::Scanned { items: each(it.items)?, more: it.more },
+            Answer::Fenced(fence) => NodeAnswer::Fenced { fence: Epoch(fence) },
             Answer::WrongBoot(_) => NodeAnswer::WrongBoot,
         })
     }
@@ -321,11 +252,7 @@ impl From<Register> for v1::RegisterRequest {
             address: register.address,
             pool: register.pool.as_str().into(),
             places: register.places,
-            classes: register
-                .classes
-                .iter()
-                .map(|it| it.as_str().into())
-                .collect(),
+            classes: register.classes.iter().map(|it| it.as_str().into()).collect(),
             state: register.state.as_str().into(),
         }
     }
@@ -341,11 +268,7 @@ impl TryFrom<v1::RegisterRequest> for Register {
             return Err(WireError::new("RegisterRequest.state", problem));
         };
         named("RegisterRequest.address", check_address(&it.address))?;
-        let classes = it
-            .classes
-            .iter()
-            .map(|class| ClassName::parse(class))
-            .collect();
+        let classes = it.classes.iter().map(|class| ClassName::parse(class)).collect();
         Ok(Register {
             node: named("RegisterRequest.node", NodeId::parse(&it.node))?,
             boot: BootId(it.boot),
@@ -367,19 +290,13 @@ fn managers(managers: Vec<(ManagerNumber, String)>) -> Vec<v1::ManagerAddress> {
 }
 
 fn managers_from(managers: Vec<v1::ManagerAddress>) -> Vec<(ManagerNumber, String)> {
-    managers
-        .into_iter()
-        .map(|it| (ManagerNumber(it.number), it.address))
-        .collect()
+    managers.into_iter().map(|it| (ManagerNumber(it.number), it.address)).collect()
 }
 
 impl From<Registered> for v1::RegisterResponse {
     fn from(registered: Registered) -> Self {
         use v1::register_response::Fence;
-        let fence = |(range, pe): (SlotRange, Epoch)| Fence {
-            range: Some(range.into()),
-            pe: pe.0,
-        };
+        let fence = |(range, pe): (SlotRange, Epoch)| Fence { range: Some(range.into()), pe: pe.0 };
         Self {
             epoch: registered.epoch.0,
             m: registered.m,
@@ -393,10 +310,7 @@ impl TryFrom<v1::RegisterResponse> for Registered {
     type Error = WireError;
     fn try_from(it: v1::RegisterResponse) -> Result<Self, WireError> {
         let fences = it.fences.into_iter().map(|fence| {
-            Ok((
-                convert("RegisterResponse.Fence.range", fence.range)?,
-                Epoch(fence.pe),
-            ))
+            Ok((convert("RegisterResponse.Fence.range", fence.range)?, Epoch(fence.pe)))
         });
         Ok(Registered {
             epoch: Epoch(it.epoch),
@@ -435,19 +349,13 @@ impl From<Renewed> for v1::RenewResponse {
         use v1::renew_response::{Granted, Lost, NotJudge, NotServing, Result as Wire};
         let (result, epoch, known) = match renewed {
             Renewed::Granted { epoch, managers } => (Wire::Granted(Granted {}), epoch, managers),
-            Renewed::NotJudge {
-                judge,
-                epoch,
-                managers,
-            } => (Wire::NotJudge(NotJudge { judge: judge.0 }), epoch, managers),
+            Renewed::NotJudge { judge, epoch, managers } => {
+                (Wire::NotJudge(NotJudge { judge: judge.0 }), epoch, managers)
+            }
             Renewed::Lost => (Wire::Lost(Lost {}), Epoch(0), Vec::new()),
             Renewed::NotServing => (Wire::NotServing(NotServing {}), Epoch(0), Vec::new()),
         };
-        Self {
-            result: Some(result),
-            epoch: epoch.0,
-            managers: managers(known),
-        }
+        Self { result: Some(result), epoch: epoch.0, managers: managers(known) }
     }
 }
 
@@ -458,11 +366,9 @@ impl TryFrom<v1::RenewResponse> for Renewed {
         let (epoch, managers) = (Epoch(renewed.epoch), managers_from(renewed.managers));
         Ok(match required("RenewResponse.result", renewed.result)? {
             Wire::Granted(_) => Renewed::Granted { epoch, managers },
-            Wire::NotJudge(it) => Renewed::NotJudge {
-                judge: ManagerNumber(it.judge),
-                epoch,
-                managers,
-            },
+            Wire::NotJudge(it) => {
+                Renewed::NotJudge { judge: ManagerNumber(it.judge), epoch, managers }
+            }
             Wire::Lost(_) => Renewed::Lost,
             Wire::NotServing(_) => Renewed::NotServing,
         })
@@ -471,9 +377,7 @@ impl TryFrom<v1::RenewResponse> for Renewed {
 
 /// A node's report, ready to send. At most [`REPORT_ITEMS_MAX`] items: the receiver refuses more.
 pub fn report_request(items: impl IntoIterator<Item = ReportItem>) -> v1::ReportRequest {
-    v1::ReportRequest {
-        items: items.into_iter().map(Into::into).collect(),
-    }
+    v1::ReportRequest { items: items.into_iter().map(Into::into).collect() }
 }
 
 /// The items of a node's report, in order.

@@ -49,11 +49,7 @@ impl TryFrom<v1::CloseOp> for CloseOp {
     fn try_from(op: v1::CloseOp) -> Result<Self, WireError> {
         Ok(CloseOp {
             key: convert("CloseOp.key", op.key)?,
-            life: if op.life == 0 {
-                None
-            } else {
-                Some(stamp("CloseOp.life", op.life)?)
-            },
+            life: if op.life == 0 { None } else { Some(stamp("CloseOp.life", op.life)?) },
             request: named("CloseOp.request", RequestId::parse(&op.request))?,
         })
     }
@@ -61,20 +57,14 @@ impl TryFrom<v1::CloseOp> for CloseOp {
 
 impl From<&GetOp> for v1::GetOp {
     fn from(op: &GetOp) -> Self {
-        Self {
-            key: Some((&op.key).into()),
-            stale_ok: op.stale_ok,
-        }
+        Self { key: Some((&op.key).into()), stale_ok: op.stale_ok }
     }
 }
 
 impl TryFrom<v1::GetOp> for GetOp {
     type Error = WireError;
     fn try_from(op: v1::GetOp) -> Result<Self, WireError> {
-        Ok(GetOp {
-            key: convert("GetOp.key", op.key)?,
-            stale_ok: op.stale_ok,
-        })
+        Ok(GetOp { key: convert("GetOp.key", op.key)?, stale_ok: op.stale_ok })
     }
 }
 
@@ -82,11 +72,7 @@ impl From<&Filter> for v1::FilterOp {
     fn from(filter: &Filter) -> Self {
         let text = |it: Option<&str>| it.map_or_else(String::new, Into::into);
         Self {
-            states: filter
-                .states
-                .iter()
-                .map(|it| v1::SessionState::from(*it).into())
-                .collect(),
+            states: filter.states.iter().map(|it| v1::SessionState::from(*it).into()).collect(),
             node: text(filter.node.as_ref().map(NodeId::as_str)),
             class: text(filter.class.as_ref().map(ClassName::as_str)),
             namespace: text(filter.namespace.as_ref().map(Namespace::as_str)),
@@ -111,20 +97,14 @@ impl TryFrom<v1::FilterOp> for Filter {
 
 impl From<&ListCursor> for v1::ListCursor {
     fn from(cursor: &ListCursor) -> Self {
-        Self {
-            slot: cursor.slot.0,
-            after: cursor.after.as_ref().map(Into::into),
-        }
+        Self { slot: cursor.slot.0, after: cursor.after.as_ref().map(Into::into) }
     }
 }
 
 impl TryFrom<v1::ListCursor> for ListCursor {
     type Error = WireError;
     fn try_from(cursor: v1::ListCursor) -> Result<Self, WireError> {
-        Ok(ListCursor {
-            slot: SlotId(cursor.slot),
-            after: optional(cursor.after)?,
-        })
+        Ok(ListCursor { slot: SlotId(cursor.slot), after: optional(cursor.after)? })
     }
 }
 
@@ -187,17 +167,9 @@ impl From<ReportItem> for v1::ReportItem {
         use v1::report_item::{Event, MachineState, Ready};
         let event = match item.event {
             ReportEvent::Ready { address } => Event::Ready(Ready { address }),
-            ReportEvent::Ended {
-                reason,
-                exit,
-                detail,
-            } => {
+            ReportEvent::Ended { reason, exit, detail } => {
                 let reason = reason_number(Some(reason));
-                Event::Ended(v1::dead_token::Ended {
-                    reason,
-                    exit: exit.map(Into::into),
-                    detail,
-                })
+                Event::Ended(v1::dead_token::Ended { reason, exit: exit.map(Into::into), detail })
             }
             ReportEvent::MachineState { state, change } => {
                 Event::MachineState(MachineState { state, change })
@@ -218,21 +190,14 @@ impl TryFrom<v1::ReportItem> for ReportItem {
     fn try_from(item: v1::ReportItem) -> Result<Self, WireError> {
         use v1::report_item::Event;
         let event = match required("ReportItem.event", item.event)? {
-            Event::Ready(ready) => ReportEvent::Ready {
-                address: ready.address,
-            },
+            Event::Ready(ready) => ReportEvent::Ready { address: ready.address },
             Event::Ended(ended) => {
                 let (reason, exit, detail) = crate::node::ended(ended)?;
-                ReportEvent::Ended {
-                    reason,
-                    exit,
-                    detail,
-                }
+                ReportEvent::Ended { reason, exit, detail }
             }
-            Event::MachineState(machine) => ReportEvent::MachineState {
-                state: machine.state,
-                change: machine.change,
-            },
+            Event::MachineState(machine) => {
+                ReportEvent::MachineState { state: machine.state, change: machine.change }
+            }
         };
         Ok(ReportItem {
             key: convert("ReportItem.key", item.key)?,
@@ -255,11 +220,7 @@ pub(crate) fn request_to_wire(rid: u64, deadline_ms: u64, op: Op) -> v1::PeerReq
         Op::Pull(op) => WireOp::Pull((&op).into()),
         Op::Report(item) => WireOp::Report(item.into()),
     };
-    v1::PeerRequest {
-        rid,
-        deadline_ms,
-        op: Some(op),
-    }
+    v1::PeerRequest { rid, deadline_ms, op: Some(op) }
 }
 
 /// The request in a message to an owner.
@@ -278,11 +239,7 @@ pub(crate) fn op_from_wire(op: Option<v1::peer_request::Op>) -> Result<Op, WireE
 impl From<&SessionView> for v1::SessionView {
     fn from(view: &SessionView) -> Self {
         let record = Some(v1::SessionRecord::from(&*view.record));
-        Self {
-            record,
-            owner: view.owner.0,
-            epoch: view.epoch.0,
-        }
+        Self { record, owner: view.owner.0, epoch: view.epoch.0 }
     }
 }
 
@@ -291,11 +248,7 @@ impl TryFrom<v1::SessionView> for SessionView {
     fn try_from(view: v1::SessionView) -> Result<Self, WireError> {
         let record: SessionRecord = convert("SessionView.record", view.record)?;
         let (owner, epoch) = (ManagerNumber(view.owner), Epoch(view.epoch));
-        Ok(SessionView {
-            record: Arc::new(record),
-            owner,
-            epoch,
-        })
+        Ok(SessionView { record: Arc::new(record), owner, epoch })
     }
 }
 
@@ -307,14 +260,12 @@ pub(crate) fn answer_to_wire(rid: u64, result: OpResult) -> v1::PeerAnswer {
             outcome: v1::Outcome::from(outcome).into(),
             session: Some((&session).into()),
         }),
-        Ok(Answer::Closed { finished, session }) => WireResult::Closed(Closed {
-            finished,
-            session: Some((&session).into()),
-        }),
-        Ok(Answer::Got { session, stale }) => WireResult::Got(Got {
-            session: Some((&session).into()),
-            stale,
-        }),
+        Ok(Answer::Closed { finished, session }) => {
+            WireResult::Closed(Closed { finished, session: Some((&session).into()) })
+        }
+        Ok(Answer::Got { session, stale }) => {
+            WireResult::Got(Got { session: Some((&session).into()), stale })
+        }
         Ok(Answer::Listed(page)) => WireResult::Listed(Listed {
             sessions: page.sessions.iter().map(Into::into).collect(),
             next: page.next.as_ref().map(Into::into),
@@ -329,10 +280,7 @@ pub(crate) fn answer_to_wire(rid: u64, result: OpResult) -> v1::PeerAnswer {
         Ok(Answer::Reported) => WireResult::Reported(Reported {}),
         Err(refusal) => WireResult::Refusal(refusal.into()),
     };
-    v1::PeerAnswer {
-        rid,
-        result: Some(result),
-    }
+    v1::PeerAnswer { rid, result: Some(result) }
 }
 
 /// The answer in a message from an owner.
@@ -353,10 +301,9 @@ pub(crate) fn answer_from_wire(
             session: convert("PeerAnswer.Got.session", got.session)?,
             stale: got.stale,
         },
-        WireResult::Listed(page) => Answer::Listed(Page {
-            sessions: each(page.sessions)?,
-            next: optional(page.next)?,
-        }),
+        WireResult::Listed(page) => {
+            Answer::Listed(Page { sessions: each(page.sessions)?, next: optional(page.next)? })
+        }
         WireResult::Pulled(pulled) => Answer::Pulled(Pulled {
             part: ManagerNumber(pulled.part),
             events: each(pulled.events)?,

@@ -13,16 +13,8 @@ use rota_ring::{IsrMember, ManagerEntry, NodeReg, Part, PartState, View};
 use std::collections::BTreeMap;
 
 /// Every role that [`PartStats::role`] can have.
-pub const ROLES: [&str; 8] = [
-    "serving",
-    "syncing",
-    "scanning",
-    "wedged",
-    "copy",
-    "learning",
-    "recovering",
-    "idle",
-];
+pub const ROLES: [&str; 8] =
+    ["serving", "syncing", "scanning", "wedged", "copy", "learning", "recovering", "idle"];
 
 /// One manager's answer to an operator.
 ///
@@ -77,10 +69,7 @@ impl From<&View> for v1::View {
 
 fn manager_from(it: v1::ManagerEntry) -> Result<(ManagerNumber, ManagerEntry), WireError> {
     let status = ManagerStatus::parse(&it.status).ok_or_else(|| {
-        WireError::new(
-            "ManagerEntry.status",
-            format!("{:?} is not known", it.status),
-        )
+        WireError::new("ManagerEntry.status", format!("{:?} is not known", it.status))
     })?;
     let entry = ManagerEntry {
         id: named("ManagerEntry.id", ManagerId::parse(&it.id))?,
@@ -95,13 +84,8 @@ fn manager_from(it: v1::ManagerEntry) -> Result<(ManagerNumber, ManagerEntry), W
 
 fn part_from(it: v1::Part) -> Result<(ManagerNumber, Part), WireError> {
     let states = [PartState::Active, PartState::Recovering];
-    let state = states
-        .into_iter()
-        .find(|state| part_state_text(*state) == it.state);
-    let member = |number| IsrMember {
-        number: ManagerNumber(number),
-        since: Epoch(0),
-    };
+    let state = states.into_iter().find(|state| part_state_text(*state) == it.state);
+    let member = |number| IsrMember { number: ManagerNumber(number), since: Epoch(0) };
     let part = Part {
         pe: Epoch(it.pe),
         owner: ManagerNumber(it.owner),
@@ -130,18 +114,14 @@ impl TryFrom<v1::View> for View {
             managers: managers.collect::<Result<_, _>>()?,
             parts: parts.collect::<Result<_, _>>()?,
         };
-        view.check()
-            .map_err(|error| WireError::new("View", error.to_string()))?;
+        view.check().map_err(|error| WireError::new("View", error.to_string()))?;
         Ok(view)
     }
 }
 
 impl From<&PartStats> for v1::PartStats {
     fn from(it: &PartStats) -> Self {
-        let sessions = it
-            .sessions
-            .iter()
-            .map(|(state, count)| (state.as_str().into(), *count));
+        let sessions = it.sessions.iter().map(|(state, count)| (state.as_str().into(), *count));
         Self {
             number: it.part.0,
             role: it.role.into(),
@@ -150,11 +130,7 @@ impl From<&PartStats> for v1::PartStats {
             committed_pe: it.committed.pe.0,
             committed_seq: it.committed.seq.0,
             sessions: sessions.collect(),
-            lag: it
-                .lag
-                .iter()
-                .map(|(number, behind)| (number.0, *behind))
-                .collect(),
+            lag: it.lag.iter().map(|(number, behind)| (number.0, *behind)).collect(),
             digest: it.digest,
         }
     }
@@ -163,19 +139,13 @@ impl From<&PartStats> for v1::PartStats {
 impl TryFrom<v1::PartStats> for PartStats {
     type Error = WireError;
     fn try_from(it: v1::PartStats) -> Result<Self, WireError> {
-        let role = ROLES
-            .into_iter()
-            .find(|role| *role == it.role)
-            .ok_or_else(|| {
-                WireError::new("PartStats.role", format!("{:?} is not known", it.role))
-            })?;
+        let role = ROLES.into_iter().find(|role| *role == it.role).ok_or_else(|| {
+            WireError::new("PartStats.role", format!("{:?} is not known", it.role))
+        })?;
         let mut sessions = BTreeMap::new();
         for (text, count) in it.sessions {
             let state = SessionState::parse(&text).ok_or_else(|| {
-                WireError::new(
-                    "PartStats.sessions",
-                    format!("{text:?} is not a session state"),
-                )
+                WireError::new("PartStats.sessions", format!("{text:?} is not a session state"))
             })?;
             sessions.insert(state, count);
         }
@@ -186,11 +156,7 @@ impl TryFrom<v1::PartStats> for PartStats {
             last: position(it.last_pe, it.last_seq),
             committed: position(it.committed_pe, it.committed_seq),
             sessions,
-            lag: it
-                .lag
-                .into_iter()
-                .map(|(number, it)| (ManagerNumber(number), it))
-                .collect(),
+            lag: it.lag.into_iter().map(|(number, it)| (ManagerNumber(number), it)).collect(),
             digest: it.digest,
         })
     }
@@ -210,11 +176,7 @@ fn node_stats((node, load): &(NodeReg, NodeLoad)) -> v1::NodeStats {
 }
 
 fn node_stats_from(it: v1::NodeStats) -> Result<(NodeReg, NodeLoad), WireError> {
-    let classes = it
-        .classes
-        .iter()
-        .map(|class| ClassName::parse(class))
-        .collect();
+    let classes = it.classes.iter().map(|class| ClassName::parse(class)).collect();
     let node = NodeReg {
         node: named("NodeStats.id", NodeId::parse(&it.id))?,
         boot: BootId(it.boot),
@@ -227,13 +189,7 @@ fn node_stats_from(it: v1::NodeStats) -> Result<(NodeReg, NodeLoad), WireError> 
         })?,
         revision: 0,
     };
-    Ok((
-        node,
-        NodeLoad {
-            used: it.used,
-            places: it.places,
-        },
-    ))
+    Ok((node, NodeLoad { used: it.used, places: it.places }))
 }
 
 /// A manager's answer to an operator.
@@ -253,18 +209,10 @@ impl TryFrom<v1::InspectResponse> for Inspected {
         let waiting = usize::try_from(it.requests_waiting).ok();
         let stats = Stats {
             parts: crate::wire::each(it.parts)?,
-            nodes: it
-                .nodes
-                .into_iter()
-                .map(node_stats_from)
-                .collect::<Result<_, _>>()?,
+            nodes: it.nodes.into_iter().map(node_stats_from).collect::<Result<_, _>>()?,
             requests_waiting: required("InspectResponse.requests_waiting", waiting)?,
         };
         let view = convert("InspectResponse.view", it.view)?;
-        Ok(Inspected {
-            number: ManagerNumber(it.number),
-            view,
-            stats,
-        })
+        Ok(Inspected { number: ManagerNumber(it.number), view, stats })
     }
 }

@@ -13,10 +13,7 @@ pub fn batch(
     envelopes: impl IntoIterator<Item = Envelope>,
 ) -> v1::PeerBatch {
     let envelopes = envelopes.into_iter().map(Into::into).collect();
-    v1::PeerBatch {
-        cluster: cluster.as_str().into(),
-        envelopes,
-    }
+    v1::PeerBatch { cluster: cluster.as_str().into(), envelopes }
 }
 
 /// The envelopes of a batch, each with its own verdict, so that a message of a newer version
@@ -26,10 +23,7 @@ pub fn envelopes(
     batch: v1::PeerBatch,
 ) -> Result<impl Iterator<Item = Result<Envelope, WireError>> + use<>, WireError> {
     if batch.cluster != cluster.as_str() {
-        let problem = format!(
-            "is {:?}; this manager belongs to {cluster:?}",
-            batch.cluster
-        );
+        let problem = format!("is {:?}; this manager belongs to {cluster:?}", batch.cluster);
         return Err(WireError::new("PeerBatch.cluster", problem));
     }
     Ok(batch.envelopes.into_iter().map(Envelope::try_from))
@@ -59,20 +53,11 @@ impl TryFrom<v1::Envelope> for Envelope {
 }
 
 fn part_epochs(parts: Vec<(ManagerNumber, Epoch)>) -> Vec<v1::PartEpoch> {
-    parts
-        .into_iter()
-        .map(|(part, pe)| v1::PartEpoch {
-            part: part.0,
-            pe: pe.0,
-        })
-        .collect()
+    parts.into_iter().map(|(part, pe)| v1::PartEpoch { part: part.0, pe: pe.0 }).collect()
 }
 
 fn part_epochs_from(parts: Vec<v1::PartEpoch>) -> Vec<(ManagerNumber, Epoch)> {
-    parts
-        .into_iter()
-        .map(|it| (ManagerNumber(it.part), Epoch(it.pe)))
-        .collect()
+    parts.into_iter().map(|it| (ManagerNumber(it.part), Epoch(it.pe))).collect()
 }
 
 fn committed(parts: Vec<(ManagerNumber, LogPos)>) -> Vec<v1::PartCommitted> {
@@ -95,71 +80,47 @@ impl From<Message> for v1::envelope::Message {
     #[expect(clippy::too_many_lines, reason = "one arm for each message")]
     fn from(message: Message) -> Self {
         match message {
-            Message::Request {
-                rid,
-                deadline_ms,
-                op,
-            } => Self::Request(request_to_wire(rid, deadline_ms, *op)),
+            Message::Request { rid, deadline_ms, op } => {
+                Self::Request(request_to_wire(rid, deadline_ms, *op))
+            }
             Message::Answer { rid, result } => Self::Answer(answer_to_wire(rid, *result)),
-            Message::Prepare {
-                part,
-                pe,
-                committed,
-                after,
-                entries,
-            } => Self::Prepare(v1::Prepare {
-                part: part.0,
-                pe: pe.0,
-                committed: Some(committed.into()),
-                after: Some(after.into()),
-                entries: entries.iter().map(Into::into).collect(),
-            }),
-            Message::Ack { part, pe, seq } => Self::Ack(v1::Ack {
-                part: part.0,
-                pe: pe.0,
-                seq: seq.0,
-            }),
-            Message::Missing { part, pe, seq } => Self::Missing(v1::Missing {
-                part: part.0,
-                pe: pe.0,
-                seq: seq.0,
-            }),
-            Message::SyncAsk { part, pe } => Self::SyncAsk(v1::SyncAsk {
-                part: part.0,
-                pe: pe.0,
-            }),
-            Message::SyncReport {
-                part,
-                pe,
-                last,
-                committed,
-                touched,
-            } => Self::SyncReport(v1::SyncReport {
-                part: part.0,
-                pe: pe.0,
-                last: Some(last.into()),
-                committed: Some(committed.into()),
-                touched: touched.iter().map(Into::into).collect(),
-            }),
-            Message::SyncData {
-                part,
-                pe,
-                at,
-                writes,
-            } => Self::SyncData(v1::SyncData {
+            Message::Prepare { part, pe, committed, after, entries } => {
+                Self::Prepare(v1::Prepare {
+                    part: part.0,
+                    pe: pe.0,
+                    committed: Some(committed.into()),
+                    after: Some(after.into()),
+                    entries: entries.iter().map(Into::into).collect(),
+                })
+            }
+            Message::Ack { part, pe, seq } => {
+                Self::Ack(v1::Ack { part: part.0, pe: pe.0, seq: seq.0 })
+            }
+            Message::Missing { part, pe, seq } => {
+                Self::Missing(v1::Missing { part: part.0, pe: pe.0, seq: seq.0 })
+            }
+            Message::SyncAsk { part, pe } => Self::SyncAsk(v1::SyncAsk { part: part.0, pe: pe.0 }),
+            Message::SyncReport { part, pe, last, committed, touched } => {
+                Self::SyncReport(v1::SyncReport {
+                    part: part.0,
+                    pe: pe.0,
+                    last: Some(last.into()),
+                    committed: Some(committed.into()),
+                    touched: touched.iter().map(Into::into).collect(),
+                })
+            }
+            Message::SyncData { part, pe, at, writes } => Self::SyncData(v1::SyncData {
                 part: part.0,
                 pe: pe.0,
                 at: Some(at.into()),
                 writes: writes.iter().map(Into::into).collect(),
             }),
-            Message::Confirm { round, parts } => Self::Confirm(v1::Confirm {
-                round,
-                parts: part_epochs(parts),
-            }),
-            Message::Confirmed { round, parts } => Self::Confirmed(v1::Confirmed {
-                round,
-                parts: part_epochs(parts),
-            }),
+            Message::Confirm { round, parts } => {
+                Self::Confirm(v1::Confirm { round, parts: part_epochs(parts) })
+            }
+            Message::Confirmed { round, parts } => {
+                Self::Confirmed(v1::Confirmed { round, parts: part_epochs(parts) })
+            }
             Message::SnapshotChunk {
                 part,
                 pe,
@@ -181,33 +142,21 @@ impl From<Message> for v1::envelope::Message {
                 through: through.as_ref().map(Into::into),
                 docs: docs.iter().map(chunk_doc).collect(),
             }),
-            Message::SnapshotAck {
-                part,
-                pe,
-                learn,
-                chunk,
-            } => Self::SnapshotAck(v1::SnapshotAck {
-                part: part.0,
-                pe: pe.0,
-                learn,
-                chunk,
-            }),
-            Message::Heartbeat { committed: parts } => Self::Heartbeat(v1::Heartbeat {
-                committed: committed(parts),
-            }),
-            Message::NodeWanted { pool, waiting } => Self::NodeWanted(v1::NodeWanted {
-                pool: pool.as_str().into(),
-                waiting,
-            }),
+            Message::SnapshotAck { part, pe, learn, chunk } => {
+                Self::SnapshotAck(v1::SnapshotAck { part: part.0, pe: pe.0, learn, chunk })
+            }
+            Message::Heartbeat { committed: parts } => {
+                Self::Heartbeat(v1::Heartbeat { committed: committed(parts) })
+            }
+            Message::NodeWanted { pool, waiting } => {
+                Self::NodeWanted(v1::NodeWanted { pool: pool.as_str().into(), waiting })
+            }
         }
     }
 }
 
 fn chunk_doc((key, doc): &(DocKey, Arc<Doc>)) -> v1::Write {
-    v1::Write {
-        key: Some(key.into()),
-        doc: Some((&**doc).into()),
-    }
+    v1::Write { key: Some(key.into()), doc: Some((&**doc).into()) }
 }
 
 fn chunk_doc_from(write: v1::Write) -> Result<(DocKey, Arc<Doc>), WireError> {
@@ -226,10 +175,9 @@ impl TryFrom<v1::envelope::Message> for Message {
                 deadline_ms: it.deadline_ms,
                 op: Box::new(op_from_wire(it.op)?),
             },
-            Wire::Answer(it) => Message::Answer {
-                rid: it.rid,
-                result: Box::new(answer_from_wire(it.result)?),
-            },
+            Wire::Answer(it) => {
+                Message::Answer { rid: it.rid, result: Box::new(answer_from_wire(it.result)?) }
+            }
             Wire::Prepare(it) => Message::Prepare {
                 part: ManagerNumber(it.part),
                 pe: Epoch(it.pe),
@@ -237,20 +185,15 @@ impl TryFrom<v1::envelope::Message> for Message {
                 after: convert("Prepare.after", it.after)?,
                 entries: each(it.entries)?,
             },
-            Wire::Ack(v1::Ack { part, pe, seq }) => Message::Ack {
-                part: ManagerNumber(part),
-                pe: Epoch(pe),
-                seq: Seq(seq),
-            },
-            Wire::Missing(v1::Missing { part, pe, seq }) => Message::Missing {
-                part: ManagerNumber(part),
-                pe: Epoch(pe),
-                seq: Seq(seq),
-            },
-            Wire::SyncAsk(v1::SyncAsk { part, pe }) => Message::SyncAsk {
-                part: ManagerNumber(part),
-                pe: Epoch(pe),
-            },
+            Wire::Ack(v1::Ack { part, pe, seq }) => {
+                Message::Ack { part: ManagerNumber(part), pe: Epoch(pe), seq: Seq(seq) }
+            }
+            Wire::Missing(v1::Missing { part, pe, seq }) => {
+                Message::Missing { part: ManagerNumber(part), pe: Epoch(pe), seq: Seq(seq) }
+            }
+            Wire::SyncAsk(v1::SyncAsk { part, pe }) => {
+                Message::SyncAsk { part: ManagerNumber(part), pe: Epoch(pe) }
+            }
             Wire::SyncReport(it) => Message::SyncReport {
                 part: ManagerNumber(it.part),
                 pe: Epoch(it.pe),
@@ -264,29 +207,17 @@ impl TryFrom<v1::envelope::Message> for Message {
                 at: convert("SyncData.at", it.at)?,
                 writes: Arc::new(each(it.writes)?),
             },
-            Wire::Confirm(it) => Message::Confirm {
-                round: it.round,
-                parts: part_epochs_from(it.parts),
-            },
-            Wire::Confirmed(it) => Message::Confirmed {
-                round: it.round,
-                parts: part_epochs_from(it.parts),
-            },
+            Wire::Confirm(it) => {
+                Message::Confirm { round: it.round, parts: part_epochs_from(it.parts) }
+            }
+            Wire::Confirmed(it) => {
+                Message::Confirmed { round: it.round, parts: part_epochs_from(it.parts) }
+            }
             Wire::SnapshotChunk(it) => chunk_from(it)?,
-            Wire::SnapshotAck(v1::SnapshotAck {
-                part,
-                pe,
-                learn,
-                chunk,
-            }) => Message::SnapshotAck {
-                part: ManagerNumber(part),
-                pe: Epoch(pe),
-                learn,
-                chunk,
-            },
-            Wire::Heartbeat(it) => Message::Heartbeat {
-                committed: committed_from(it.committed)?,
-            },
+            Wire::SnapshotAck(v1::SnapshotAck { part, pe, learn, chunk }) => {
+                Message::SnapshotAck { part: ManagerNumber(part), pe: Epoch(pe), learn, chunk }
+            }
+            Wire::Heartbeat(it) => Message::Heartbeat { committed: committed_from(it.committed)? },
             Wire::NodeWanted(it) => Message::NodeWanted {
                 pool: named("NodeWanted.pool", PoolName::parse(&it.pool))?,
                 waiting: it.waiting,
@@ -305,10 +236,6 @@ fn chunk_from(it: v1::SnapshotChunk) -> Result<Message, WireError> {
         upto: convert("SnapshotChunk.upto", it.upto)?,
         after: optional(it.after)?,
         through: optional(it.through)?,
-        docs: it
-            .docs
-            .into_iter()
-            .map(chunk_doc_from)
-            .collect::<Result<_, _>>()?,
+        docs: it.docs.into_iter().map(chunk_doc_from).collect::<Result<_, _>>()?,
     })
 }

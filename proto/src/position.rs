@@ -31,27 +31,14 @@ fn page_checksum(body: &[u8], filter: &Filter) -> u64 {
 fn to_hex(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let digit = |it: u8| char::from(DIGITS[usize::from(it & 15)]);
-    bytes
-        .iter()
-        .flat_map(|byte| [digit(byte >> 4), digit(*byte)])
-        .collect()
+    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(*byte)]).collect()
 }
 
 fn from_hex(text: &str) -> Option<Vec<u8>> {
-    let digit = |it: u8| {
-        char::from(it)
-            .to_digit(16)
-            .and_then(|it| u8::try_from(it).ok())
-    };
+    let digit = |it: u8| char::from(it).to_digit(16).and_then(|it| u8::try_from(it).ok());
     let (pairs, rest) = text.as_bytes().as_chunks::<2>();
-    let bytes = pairs
-        .iter()
-        .map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?));
-    if rest.is_empty() {
-        bytes.collect()
-    } else {
-        None
-    }
+    let bytes = pairs.iter().map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?));
+    if rest.is_empty() { bytes.collect() } else { None }
 }
 
 /// The page token that continues a list with this filter at a cursor.
@@ -69,9 +56,7 @@ pub fn parse_page_token(token: &str, filter: &Filter) -> Result<ListCursor, Fiel
     let refused = |problem: &str| FieldError::new("page_token", problem);
     let garbled = || refused("is garbled, or comes from a list with another filter");
     let bytes = from_hex(token).ok_or_else(garbled)?;
-    let (body, checksum) = bytes
-        .split_last_chunk::<CHECKSUM_BYTES>()
-        .ok_or_else(garbled)?;
+    let (body, checksum) = bytes.split_last_chunk::<CHECKSUM_BYTES>().ok_or_else(garbled)?;
     if u64::from_be_bytes(*checksum) != page_checksum(body, filter) {
         return Err(garbled());
     }
@@ -109,16 +94,12 @@ impl Position {
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, FieldError> {
         let refused = |problem: &str| FieldError::new("position", problem);
         let garbled = || refused("is garbled; it must be the position of an earlier answer");
-        let (body, checksum) = bytes
-            .split_last_chunk::<CHECKSUM_BYTES>()
-            .ok_or_else(garbled)?;
+        let (body, checksum) = bytes.split_last_chunk::<CHECKSUM_BYTES>().ok_or_else(garbled)?;
         if u64::from_be_bytes(*checksum) != xxh3_64_with_seed(body, WATCH_SEED) {
             return Err(garbled());
         }
         let [VERSION, entries @ ..] = body else {
-            return Err(refused(
-                "was made by another version; watch again without one",
-            ));
+            return Err(refused("was made by another version; watch again without one"));
         };
         let (entries, rest) = entries.as_chunks::<ENTRY_BYTES>();
         let parts: BTreeMap<_, _> = entries.iter().filter_map(entry).collect();

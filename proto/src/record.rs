@@ -13,10 +13,7 @@ use std::sync::Arc;
 
 impl From<LogPos> for v1::LogPos {
     fn from(at: LogPos) -> Self {
-        Self {
-            pe: at.pe.0,
-            seq: at.seq.0,
-        }
+        Self { pe: at.pe.0, seq: at.seq.0 }
     }
 }
 
@@ -40,29 +37,20 @@ impl From<v1::LogPos> for Token {
 
 impl From<MemberId> for v1::MemberId {
     fn from(member: MemberId) -> Self {
-        Self {
-            number: member.number.0,
-            incarnation: member.incarnation.0,
-        }
+        Self { number: member.number.0, incarnation: member.incarnation.0 }
     }
 }
 
 impl From<v1::MemberId> for MemberId {
     fn from(member: v1::MemberId) -> Self {
         let number = ManagerNumber(member.number);
-        MemberId {
-            number,
-            incarnation: Incarnation(member.incarnation),
-        }
+        MemberId { number, incarnation: Incarnation(member.incarnation) }
     }
 }
 
 impl From<&SessionKey> for v1::SessionKey {
     fn from(key: &SessionKey) -> Self {
-        Self {
-            namespace: key.namespace.as_str().into(),
-            id: key.id.as_str().into(),
-        }
+        Self { namespace: key.namespace.as_str().into(), id: key.id.as_str().into() }
     }
 }
 
@@ -70,19 +58,13 @@ impl TryFrom<v1::SessionKey> for SessionKey {
     type Error = WireError;
     fn try_from(key: v1::SessionKey) -> Result<Self, WireError> {
         let namespace = named("SessionKey.namespace", Namespace::parse(&key.namespace))?;
-        Ok(SessionKey::new(
-            namespace,
-            named("SessionKey.id", SessionId::parse(&key.id))?,
-        ))
+        Ok(SessionKey::new(namespace, named("SessionKey.id", SessionId::parse(&key.id))?))
     }
 }
 
 /// Checks the limit on all attribute names and values together.
 pub(crate) fn check_attributes(attributes: &Attributes) -> Result<(), FieldError> {
-    let bytes: usize = attributes
-        .iter()
-        .map(|(name, value)| name.len() + value.len())
-        .sum();
+    let bytes: usize = attributes.iter().map(|(name, value)| name.len() + value.len()).sum();
     if bytes <= ATTRIBUTES_BYTES_MAX {
         return Ok(());
     }
@@ -146,10 +128,9 @@ pub(crate) fn state(field: &'static str, number: i32) -> Result<SessionState, Wi
         Ok(v1::SessionState::Closed) => Ok(SessionState::Closed),
         Ok(v1::SessionState::Failed) => Ok(SessionState::Failed),
         Ok(v1::SessionState::Lost) => Ok(SessionState::Lost),
-        Ok(v1::SessionState::Unspecified) | Err(_) => Err(WireError::new(
-            field,
-            format!("{number} is not a session state"),
-        )),
+        Ok(v1::SessionState::Unspecified) | Err(_) => {
+            Err(WireError::new(field, format!("{number} is not a session state")))
+        }
     }
 }
 
@@ -190,9 +171,7 @@ pub(crate) fn reason(field: &'static str, number: i32) -> Result<Option<Reason>,
 
 /// A reason on the wire: its number, 0 for none.
 pub(crate) fn reason_number(reason: Option<Reason>) -> i32 {
-    reason
-        .map_or(v1::Reason::Unspecified, v1::Reason::from)
-        .into()
+    reason.map_or(v1::Reason::Unspecified, v1::Reason::from).into()
 }
 
 impl From<Outcome> for v1::Outcome {
@@ -270,12 +249,7 @@ impl From<&RequestEntry> for v1::RequestEntry {
         use v1::request_entry::{Fate, Opened};
         let fate = match &entry.fate {
             RequestFate::Opening => Fate::Opening(true),
-            RequestFate::Opened {
-                outcome,
-                life,
-                version,
-                placement,
-            } => Fate::Opened(Opened {
+            RequestFate::Opened { outcome, life, version, placement } => Fate::Opened(Opened {
                 outcome: v1::Outcome::from(*outcome).into(),
                 life: life.as_u64(),
                 version: version.as_u64(),
@@ -283,11 +257,7 @@ impl From<&RequestEntry> for v1::RequestEntry {
             }),
             RequestFate::Closed { life } => Fate::Closed(life.as_u64()),
         };
-        Self {
-            id: entry.id.as_str().into(),
-            at: entry.at.as_u64(),
-            fate: Some(fate),
-        }
+        Self { id: entry.id.as_str().into(), at: entry.at.as_u64(), fate: Some(fate) }
     }
 }
 
@@ -303,9 +273,7 @@ impl TryFrom<v1::RequestEntry> for RequestEntry {
                 version: stamp("RequestEntry.Opened.version", opened.version)?,
                 placement: convert("RequestEntry.Opened.placement", opened.placement)?,
             },
-            Fate::Closed(life) => RequestFate::Closed {
-                life: stamp("RequestEntry.closed", life)?,
-            },
+            Fate::Closed(life) => RequestFate::Closed { life: stamp("RequestEntry.closed", life)? },
         };
         Ok(RequestEntry {
             id: named("RequestEntry.id", RequestId::parse(&entry.id))?,
@@ -402,10 +370,7 @@ impl From<&DocKey> for v1::DocKey {
             DocName::Session(session) => v1::doc_key::Name::Session(session.into()),
             DocName::Pool(pool) => v1::doc_key::Name::Pool(pool.as_str().into()),
         };
-        Self {
-            slot: key.slot.0,
-            name: Some(name),
-        }
+        Self { slot: key.slot.0, name: Some(name) }
     }
 }
 
@@ -418,19 +383,13 @@ impl TryFrom<v1::DocKey> for DocKey {
                 DocName::Pool(named("DocKey.pool", PoolName::parse(&pool))?)
             }
         };
-        Ok(DocKey {
-            slot: SlotId(key.slot),
-            name,
-        })
+        Ok(DocKey { slot: SlotId(key.slot), name })
     }
 }
 
 impl From<&Write> for v1::Write {
     fn from(write: &Write) -> Self {
-        Self {
-            key: Some((&write.key).into()),
-            doc: write.doc.as_deref().map(Into::into),
-        }
+        Self { key: Some((&write.key).into()), doc: write.doc.as_deref().map(Into::into) }
     }
 }
 
@@ -438,10 +397,7 @@ impl TryFrom<v1::Write> for Write {
     type Error = WireError;
     fn try_from(write: v1::Write) -> Result<Self, WireError> {
         let doc: Option<Doc> = optional(write.doc)?;
-        Ok(Write {
-            key: convert("Write.key", write.key)?,
-            doc: doc.map(Arc::new),
-        })
+        Ok(Write { key: convert("Write.key", write.key)?, doc: doc.map(Arc::new) })
     }
 }
 

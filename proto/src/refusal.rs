@@ -103,12 +103,7 @@ pub fn status(refusal: &Refusal) -> Status {
             let problem = cut(&it.problem, PROBLEM_BYTES_MAX);
             FieldViolation::new(cut(&it.field, PROBLEM_BYTES_MAX), problem)
         };
-        let fields: Vec<_> = refusal
-            .fields
-            .iter()
-            .take(FIELDS_MAX)
-            .map(violation)
-            .collect();
+        let fields: Vec<_> = refusal.fields.iter().take(FIELDS_MAX).map(violation).collect();
         details.set_bad_request(fields);
     }
     let message = cut(&refusal.message, MESSAGE_BYTES_MAX);
@@ -131,10 +126,7 @@ pub fn refusal(status: &Status) -> Refusal {
     let Some(info) = ours else {
         let text = format!("{:?}: {}", status.code(), status.message());
         let refusal = Refusal::new(plain_kind, plain_retry, text);
-        return Refusal {
-            changed: plain_changed,
-            ..refusal
-        };
+        return Refusal { changed: plain_changed, ..refusal };
     };
     let number = |key: &str| info.metadata.get(key).and_then(|it| it.parse::<u64>().ok());
     let retry = match info.metadata.get("retry").map(String::as_str) {
@@ -144,9 +136,7 @@ pub fn refusal(status: &Status) -> Refusal {
         Some("at_owner") => number("epoch").map(|it| Retry::AtOwner(Epoch(it))),
         _ => None,
     };
-    let fields = details
-        .bad_request()
-        .map_or(&[][..], |it| &it.field_violations);
+    let fields = details.bad_request().map_or(&[][..], |it| &it.field_violations);
     let changed = match info.metadata.get("changed").map(String::as_str) {
         Some("no") => Changed::No,
         _ => Changed::Unknown,
@@ -155,10 +145,7 @@ pub fn refusal(status: &Status) -> Refusal {
         // A kind of a newer version keeps its advice, and its code says roughly what it is.
         kind: RefusalKind::parse(&info.reason).unwrap_or(plain_kind),
         message: status.message().into(),
-        fields: fields
-            .iter()
-            .map(|it| FieldError::new(&*it.field, &*it.description))
-            .collect(),
+        fields: fields.iter().map(|it| FieldError::new(&*it.field, &*it.description)).collect(),
         retry: retry.unwrap_or(plain_retry),
         changed,
     }
@@ -173,10 +160,7 @@ impl From<WireError> for Status {
 impl From<Refusal> for v1::Refusal {
     fn from(refusal: Refusal) -> Self {
         use v1::refusal::{Field, Retry as Wire};
-        let field = |it: FieldError| Field {
-            field: it.field,
-            problem: it.problem,
-        };
+        let field = |it: FieldError| Field { field: it.field, problem: it.problem };
         let retry = match refusal.retry {
             Retry::Never => Wire::Never(true),
             Retry::Now => Wire::Now(true),
@@ -208,20 +192,14 @@ impl TryFrom<v1::Refusal> for Refusal {
         Ok(Refusal {
             kind,
             message: refusal.message,
-            fields: fields
-                .map(|it| FieldError::new(it.field, it.problem))
-                .collect(),
+            fields: fields.map(|it| FieldError::new(it.field, it.problem)).collect(),
             retry: match required("Refusal.retry", refusal.retry)? {
                 Wire::Never(_) => Retry::Never,
                 Wire::Now(_) => Retry::Now,
                 Wire::AfterMs(ms) => Retry::AfterMs(ms),
                 Wire::AtOwnerEpoch(epoch) => Retry::AtOwner(Epoch(epoch)),
             },
-            changed: if refusal.outcome_unknown {
-                Changed::Unknown
-            } else {
-                Changed::No
-            },
+            changed: if refusal.outcome_unknown { Changed::Unknown } else { Changed::No },
         })
     }
 }

@@ -92,10 +92,7 @@ impl Mistakes {
         for name in attributes.keys() {
             // Attribute names follow the rules of every name, but have no type of their own.
             let checked = ClassName::parse(name).map_err(|mistake| {
-                FieldError::new(
-                    "attributes",
-                    format!("have a name that {}", mistake.problem),
-                )
+                FieldError::new("attributes", format!("have a name that {}", mistake.problem))
             });
             names_fit &= self.note(checked).is_some();
         }
@@ -114,13 +111,7 @@ impl Mistakes {
         let class = self.given("filter.class", &filter.class, ClassName::parse);
         let namespace = self.given("filter.namespace", &filter.namespace, Namespace::parse);
         let (node, class, namespace) = (node?, class?, namespace?);
-        Some(Filter {
-            states,
-            node,
-            class,
-            namespace,
-            key: None,
-        })
+        Some(Filter { states, node, class, namespace, key: None })
     }
 
     /// A name that may be left out.
@@ -150,18 +141,9 @@ pub fn open(
     let name = mistakes.request(&request.request_id, fresh);
     let op = (|| {
         let pool = pool?.unwrap_or_else(PoolName::default_pool);
-        let spec = SessionSpec {
-            class: class?,
-            pool,
-            attributes: attributes?,
-        };
+        let spec = SessionSpec { class: class?, pool, attributes: attributes? };
         let (request, remember) = name?;
-        Some(OpenOp {
-            key: key?,
-            spec,
-            request,
-            remember,
-        })
+        Some(OpenOp { key: key?, spec, request, remember })
     })();
     mistakes.finish(op)
 }
@@ -175,13 +157,7 @@ pub fn close(
     let key = mistakes.key(&request.namespace, &request.id);
     let life = mistakes.life(request.life);
     let name = mistakes.request(&request.request_id, fresh);
-    let op = (|| {
-        Some(CloseOp {
-            key: key?,
-            life: life?,
-            request: name?.0,
-        })
-    })();
+    let op = (|| Some(CloseOp { key: key?, life: life?, request: name?.0 }))();
     mistakes.finish(op)
 }
 
@@ -189,10 +165,7 @@ pub fn close(
 pub fn get(request: v1::GetRequest) -> Result<GetOp, Refusal> {
     let mut mistakes = Mistakes::default();
     let key = mistakes.key(&request.namespace, &request.id);
-    mistakes.finish(key.map(|key| GetOp {
-        key,
-        stale_ok: request.stale_ok,
-    }))
+    mistakes.finish(key.map(|key| GetOp { key, stale_ok: request.stale_ok }))
 }
 
 /// Checks a list: one page of the whole ring, from the page token's cursor or slot 0 on.
@@ -208,22 +181,14 @@ pub fn list(request: v1::ListRequest) -> Result<ListOp, Refusal> {
     };
     let filter = mistakes.filter(request.filter);
     let from = match &filter {
-        _ if request.page_token.is_empty() => Some(ListCursor {
-            slot: SlotId(0),
-            after: None,
-        }),
+        _ if request.page_token.is_empty() => Some(ListCursor { slot: SlotId(0), after: None }),
         // A token can only be judged beside its filter.
         None => None,
         Some(filter) => mistakes.note(parse_page_token(&request.page_token, filter)),
     };
     let op = (|| {
         let (from, limit, filter) = (from?, limit?, filter?);
-        Some(ListOp {
-            from,
-            limit,
-            filter,
-            stale_ok: request.stale_ok,
-        })
+        Some(ListOp { from, limit, filter, stale_ok: request.stale_ok })
     })();
     mistakes.finish(op)
 }
@@ -242,16 +207,9 @@ pub fn watch(request: &v1::WatchRequest) -> Result<Watch, Refusal> {
     let position = if request.position.is_empty() {
         Some(None)
     } else {
-        mistakes
-            .note(Position::from_bytes(&request.position))
-            .map(Some)
+        mistakes.note(Position::from_bytes(&request.position)).map(Some)
     };
-    let watch = (|| {
-        Some(Watch {
-            filter: filter?,
-            position: position?,
-        })
-    })();
+    let watch = (|| Some(Watch { filter: filter?, position: position? }))();
     mistakes.finish(watch)
 }
 
@@ -264,11 +222,7 @@ pub fn send(request: v1::SendRequest) -> Result<SendEvent, Refusal> {
     let event = mistakes.note_in("event", ClassName::parse(&request.event));
     let send = (|| {
         event?;
-        Some(SendEvent {
-            key: key?,
-            event: request.event,
-            life: life?,
-        })
+        Some(SendEvent { key: key?, event: request.event, life: life? })
     })();
     mistakes.finish(send)
 }
@@ -283,11 +237,7 @@ impl From<OpenOp> for v1::OpenRequest {
             class: op.spec.class.as_str().into(),
             attributes: Arc::unwrap_or_clone(op.spec.attributes),
             pool: op.spec.pool.as_str().into(),
-            request_id: if op.remember {
-                op.request.as_str().into()
-            } else {
-                String::new()
-            },
+            request_id: if op.remember { op.request.as_str().into() } else { String::new() },
         }
     }
 }
@@ -316,29 +266,14 @@ impl From<GetOp> for v1::GetRequest {
 /// A client's filter. The key of a watch travels beside it, not in it.
 impl From<&Filter> for v1::Filter {
     fn from(filter: &Filter) -> Self {
-        let v1::FilterOp {
-            states,
-            node,
-            class,
-            namespace,
-            key: _,
-        } = filter.into();
-        Self {
-            states,
-            node_id: node,
-            class,
-            namespace,
-        }
+        let v1::FilterOp { states, node, class, namespace, key: _ } = filter.into();
+        Self { states, node_id: node, class, namespace }
     }
 }
 
 impl From<&ListOp> for v1::ListRequest {
     fn from(op: &ListOp) -> Self {
-        let from_start = op.from
-            == ListCursor {
-                slot: SlotId(0),
-                after: None,
-            };
+        let from_start = op.from == ListCursor { slot: SlotId(0), after: None };
         let token = || page_token(&op.from, &op.filter);
         Self {
             filter: Some((&op.filter).into()),
@@ -351,18 +286,13 @@ impl From<&ListOp> for v1::ListRequest {
 
 impl From<&Watch> for v1::WatchRequest {
     fn from(watch: &Watch) -> Self {
-        let (id, namespace) = (watch.filter.key.as_ref()).map_or_else(Default::default, |key| {
-            (key.id.as_str(), key.namespace.as_str())
-        });
+        let (id, namespace) = (watch.filter.key.as_ref())
+            .map_or_else(Default::default, |key| (key.id.as_str(), key.namespace.as_str()));
         Self {
             id: id.into(),
             namespace: namespace.into(),
             filter: Some((&watch.filter).into()),
-            position: watch
-                .position
-                .as_ref()
-                .map(Position::to_bytes)
-                .unwrap_or_default(),
+            position: watch.position.as_ref().map(Position::to_bytes).unwrap_or_default(),
         }
     }
 }

@@ -152,10 +152,7 @@ pub fn open_response(
         return Err(unexpected("open"));
     };
     let outcome = v1::Outcome::from(outcome).into();
-    Ok(v1::OpenResponse {
-        outcome,
-        session: Some(shown(session, node_address)),
-    })
+    Ok(v1::OpenResponse { outcome, session: Some(shown(session, node_address)) })
 }
 
 /// The response to a close. `node_address` as in [`session`].
@@ -166,10 +163,7 @@ pub fn close_response(
     let Answer::Closed { finished, session } = answer else {
         return Err(unexpected("close"));
     };
-    Ok(v1::CloseResponse {
-        finished,
-        session: Some(shown(session, node_address)),
-    })
+    Ok(v1::CloseResponse { finished, session: Some(shown(session, node_address)) })
 }
 
 /// The response to a get. `node_address` as in [`session`].
@@ -180,10 +174,7 @@ pub fn get_response(
     let Answer::Got { session, stale } = answer else {
         return Err(unexpected("get"));
     };
-    Ok(v1::GetResponse {
-        session: Some(shown(session, node_address)),
-        stale,
-    })
+    Ok(v1::GetResponse { session: Some(shown(session, node_address)), stale })
 }
 
 /// The response to a list: its page, with the token that continues it under the same filter.
@@ -196,9 +187,7 @@ pub fn list_response(
     let sessions = page.sessions.into_iter().map(|it| shown(it, &node_address));
     v1::ListResponse {
         sessions: sessions.collect(),
-        next_page_token: page
-            .next
-            .map_or_else(String::new, |it| page_token(&it, filter)),
+        next_page_token: page.next.map_or_else(String::new, |it| page_token(&it, filter)),
     }
 }
 
@@ -210,18 +199,12 @@ pub fn opened(response: v1::OpenResponse) -> Result<(Outcome, Session), WireErro
 
 /// Reads the response to a close: whether it is finished, and the session.
 pub fn closed(response: v1::CloseResponse) -> Result<(bool, Session), WireError> {
-    Ok((
-        response.finished,
-        convert("CloseResponse.session", response.session)?,
-    ))
+    Ok((response.finished, convert("CloseResponse.session", response.session)?))
 }
 
 /// Reads the response to a get: the session, and whether the answer was not confirmed.
 pub fn got(response: v1::GetResponse) -> Result<(Session, bool), WireError> {
-    Ok((
-        convert("GetResponse.session", response.session)?,
-        response.stale,
-    ))
+    Ok((convert("GetResponse.session", response.session)?, response.stale))
 }
 
 /// Reads the response to a list: the sessions, and the token of the next page; empty for none.

@@ -15,10 +15,7 @@ pub struct WireError {
 impl WireError {
     /// A mistake in `field`.
     pub fn new(field: &'static str, problem: impl Into<String>) -> Self {
-        Self {
-            field,
-            problem: problem.into(),
-        }
+        Self { field, problem: problem.into() }
     }
 }
 
@@ -63,10 +60,7 @@ where
     T: TryFrom<W>,
     WireError: From<T::Error>,
 {
-    values
-        .into_iter()
-        .map(|it| T::try_from(it).map_err(WireError::from))
-        .collect()
+    values.into_iter().map(|it| T::try_from(it).map_err(WireError::from)).collect()
 }
 
 /// Puts the field's name on the mistake of a model type that does not know where it stands.
@@ -80,11 +74,7 @@ pub(crate) fn unless_empty<T>(
     text: &str,
     parse: impl FnOnce(&str) -> Result<T, FieldError>,
 ) -> Result<Option<T>, WireError> {
-    if text.is_empty() {
-        Ok(None)
-    } else {
-        named(field, parse(text)).map(Some)
-    }
+    if text.is_empty() { Ok(None) } else { named(field, parse(text)).map(Some) }
 }
 
 /// A length that the model keeps as `usize`, for the wire.

@@ -14,10 +14,7 @@ fn unused() -> RequestId {
 }
 
 fn fields(refusal: &Refusal) -> Vec<&str> {
-    assert_eq!(
-        (refusal.kind, refusal.retry),
-        (RefusalKind::InvalidArgument, Retry::Never)
-    );
+    assert_eq!((refusal.kind, refusal.retry), (RefusalKind::InvalidArgument, Retry::Never));
     refusal.fields.iter().map(|it| it.field.as_str()).collect()
 }
 
@@ -88,62 +85,27 @@ fn an_open_with_nothing_right_lists_every_mistake() {
             namespace: "n\n".into(),
             id: String::new(),
             class: "c".repeat(256),
-            attributes: [
-                ("big".into(), "x".repeat(64 * 1024)),
-                ("a\0".into(), "".into()),
-            ]
-            .into(),
+            attributes: [("big".into(), "x".repeat(64 * 1024)), ("a\0".into(), "".into())].into(),
             pool: "p\u{7}".into(),
             request_id: "r".repeat(300),
         },
         fresh,
     )
     .unwrap_err();
-    let expected = [
-        "namespace",
-        "id",
-        "class",
-        "pool",
-        "attributes",
-        "attributes",
-        "request_id",
-    ];
+    let expected = ["namespace", "id", "class", "pool", "attributes", "attributes", "request_id"];
     assert_eq!(fields(&refusal), expected);
-    for part in [
-        "class is 256 bytes",
-        "the limit is 65536",
-        "request_id is 300",
-        "limit is 255",
-    ] {
-        assert!(
-            refusal.message.contains(part),
-            "{part:?} in {:?}",
-            refusal.message
-        );
+    for part in ["class is 256 bytes", "the limit is 65536", "request_id is 300", "limit is 255"] {
+        assert!(refusal.message.contains(part), "{part:?} in {:?}", refusal.message);
     }
 }
 
 #[test]
 fn an_open_without_a_request_id_gets_a_fresh_one_that_is_not_remembered() {
-    let wire = v1::OpenRequest {
-        id: "s".into(),
-        class: "c".into(),
-        ..Default::default()
-    };
+    let wire = v1::OpenRequest { id: "s".into(), class: "c".into(), ..Default::default() };
     let op = request::open(wire.clone(), fresh).unwrap();
     assert_eq!((op.request, op.remember), (fresh(), false));
-    assert_eq!(
-        (op.key.namespace.as_str(), op.spec.pool.as_str()),
-        ("default", "default")
-    );
-    let op = request::open(
-        v1::OpenRequest {
-            request_id: "r".into(),
-            ..wire
-        },
-        unused,
-    )
-    .unwrap();
+    assert_eq!((op.key.namespace.as_str(), op.spec.pool.as_str()), ("default", "default"));
+    let op = request::open(v1::OpenRequest { request_id: "r".into(), ..wire }, unused).unwrap();
     assert_eq!((op.request.as_str(), op.remember), ("r", true));
 }
 
@@ -152,15 +114,7 @@ fn attributes_may_be_64_kib_long_and_no_byte_more() {
     let open = |bytes: usize| {
         let attributes = [("k".into(), "x".repeat(bytes - 1))].into();
         let (id, class) = ("s".into(), "c".into());
-        request::open(
-            v1::OpenRequest {
-                id,
-                class,
-                attributes,
-                ..Default::default()
-            },
-            fresh,
-        )
+        request::open(v1::OpenRequest { id, class, attributes, ..Default::default() }, fresh)
     };
     assert!(open(65_536).is_ok());
     assert_eq!(fields(&open(65_537).unwrap_err()), ["attributes"]);
@@ -168,15 +122,8 @@ fn attributes_may_be_64_kib_long_and_no_byte_more() {
 
 #[test]
 fn a_close_of_a_life_that_is_no_moment_is_refused() {
-    let wire = v1::CloseRequest {
-        life: 7,
-        request_id: "\u{1}".into(),
-        ..Default::default()
-    };
-    assert_eq!(
-        fields(&request::close(wire, fresh).unwrap_err()),
-        ["id", "life", "request_id"]
-    );
+    let wire = v1::CloseRequest { life: 7, request_id: "\u{1}".into(), ..Default::default() };
+    assert_eq!(fields(&request::close(wire, fresh).unwrap_err()), ["id", "life", "request_id"]);
 }
 
 #[test]
@@ -202,26 +149,15 @@ fn a_list_with_nothing_right_lists_every_mistake() {
         "filter.namespace",
     ];
     assert_eq!(fields(&refusal), expected);
-    assert!(
-        refusal
-            .message
-            .contains("page_size is 1001; the limit is 1000")
-    );
+    assert!(refusal.message.contains("page_size is 1001; the limit is 1000"));
 }
 
 #[test]
 fn a_garbled_page_token_is_refused_by_name() {
     for token in ["x", "0", "zz", "00", "ffffffffffffffffffff"] {
         let page_token = token.to_owned();
-        let wire = v1::ListRequest {
-            page_token,
-            ..Default::default()
-        };
-        assert_eq!(
-            fields(&request::list(wire).unwrap_err()),
-            ["page_token"],
-            "{token:?}"
-        );
+        let wire = v1::ListRequest { page_token, ..Default::default() };
+        assert_eq!(fields(&request::list(wire).unwrap_err()), ["page_token"], "{token:?}");
     }
 }
 
@@ -245,9 +181,6 @@ fn a_watch_with_a_namespace_but_no_id_is_refused_and_told_why() {
 
 #[test]
 fn an_event_without_a_name_is_refused() {
-    let wire = v1::SendRequest {
-        id: "s".into(),
-        ..Default::default()
-    };
+    let wire = v1::SendRequest { id: "s".into(), ..Default::default() };
     assert_eq!(fields(&request::send(wire).unwrap_err()), ["event"]);
 }

@@ -128,36 +128,18 @@ proptest! {
 
 #[test]
 fn a_view_that_breaks_the_rules_of_views_is_refused() {
-    let part = v1::Part {
-        number: 7,
-        owner: 9,
-        isr: vec![9],
-        ..Default::default()
-    };
-    let part = v1::Part {
-        state: "active".into(),
-        ..part
-    };
-    let wire = v1::View {
-        cluster: "c".into(),
-        m: 8,
-        parts: vec![part],
-        ..Default::default()
-    };
+    let part = v1::Part { number: 7, owner: 9, isr: vec![9], ..Default::default() };
+    let part = v1::Part { state: "active".into(), ..part };
+    let wire = v1::View { cluster: "c".into(), m: 8, parts: vec![part], ..Default::default() };
     let error = View::try_from(wire).unwrap_err();
     assert_eq!(error.field, "View");
 }
 
 #[test]
 fn a_report_of_too_many_items_is_refused() {
-    let request = v1::ReportRequest {
-        items: vec![v1::ReportItem::default(); 257],
-    };
+    let request = v1::ReportRequest { items: vec![v1::ReportItem::default(); 257] };
     let error = rota_proto::node::report_items(request).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "ReportRequest.items are 257; the limit is 256"
-    );
+    assert_eq!(error.to_string(), "ReportRequest.items are 257; the limit is 256");
 }
 
 #[test]
@@ -169,20 +151,8 @@ fn an_answer_of_another_kind_is_a_defect_not_a_panic() {
 #[test]
 fn the_descriptors_for_reflection_hold_every_service() {
     let bytes = rota_proto::FILE_DESCRIPTOR_SET;
-    for service in [
-        "Sessions",
-        "Machines",
-        "NodeAgent",
-        "Nodes",
-        "Peers",
-        "Operator",
-    ] {
-        assert!(
-            bytes
-                .windows(service.len())
-                .any(|it| it == service.as_bytes()),
-            "{service}"
-        );
+    for service in ["Sessions", "Machines", "NodeAgent", "Nodes", "Peers", "Operator"] {
+        assert!(bytes.windows(service.len()).any(|it| it == service.as_bytes()), "{service}");
     }
 }
 
@@ -192,16 +162,12 @@ fn the_strategies_reach_every_message_request_and_answer() {
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     let mut names = std::collections::BTreeSet::new();
     for _ in 0..3000 {
-        let tree = some::envelope()
-            .new_tree(&mut runner)
-            .expect("nothing is filtered");
+        let tree = some::envelope().new_tree(&mut runner).expect("nothing is filtered");
         let message = v1::envelope::Message::from(tree.current().message);
         // The beginning of the debug form names the kind: `Request(PeerRequest { .. op: Some(Open(`.
         let text = format!("{message:?}");
         let kind = |text: &str| text.split('(').next().unwrap_or_default().to_owned();
-        let inner = text
-            .split_once("op: Some(")
-            .or_else(|| text.split_once("result: Some("));
+        let inner = text.split_once("op: Some(").or_else(|| text.split_once("result: Some("));
         let inner = inner.filter(|_| text.starts_with("Request") || text.starts_with("Answer"));
         names.insert((kind(&text), inner.map(|(_, it)| kind(it))));
     }

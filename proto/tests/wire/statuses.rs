@@ -29,10 +29,7 @@ fn details_say_reason_retry_and_what_may_have_changed() {
     let status = status(&given);
     let details = status.get_error_details();
     let info = details.error_info().unwrap();
-    assert_eq!(
-        (info.domain.as_str(), info.reason.as_str()),
-        ("rota", "PROVISIONING")
-    );
+    assert_eq!((info.domain.as_str(), info.reason.as_str()), ("rota", "PROVISIONING"));
     assert_eq!(info.metadata["retry"], "after");
     assert_eq!(info.metadata["changed"], "unknown");
     let delay = details.retry_info().unwrap().retry_delay;
@@ -45,10 +42,7 @@ fn details_name_the_owner_epoch_and_every_wrong_field() {
     let moved = Refusal::new(RefusalKind::NotOwner, Retry::AtOwner(Epoch(12)), "moved");
     let details = status(&moved).get_error_details();
     assert_eq!(details.error_info().unwrap().metadata["epoch"], "12");
-    let wrong = vec![
-        FieldError::new("id", "must not be empty"),
-        FieldError::new("class", "is x"),
-    ];
+    let wrong = vec![FieldError::new("id", "must not be empty"), FieldError::new("class", "is x")];
     let details = status(&Refusal::invalid(wrong)).get_error_details();
     let fields = &details.bad_request().unwrap().field_violations;
     assert_eq!(fields[1].field, "class");
@@ -57,28 +51,16 @@ fn details_name_the_owner_epoch_and_every_wrong_field() {
 
 #[test]
 fn a_broken_connection_leaves_the_outcome_unknown() {
-    for code in [
-        Code::Unavailable,
-        Code::Unknown,
-        Code::Cancelled,
-        Code::DeadlineExceeded,
-    ] {
+    for code in [Code::Unavailable, Code::Unknown, Code::Cancelled, Code::DeadlineExceeded] {
         let refusal = refusal(&Status::new(code, "connection reset"));
-        assert_eq!(
-            (refusal.changed, refusal.retry),
-            (Changed::Unknown, Retry::Now),
-            "{code:?}"
-        );
+        assert_eq!((refusal.changed, refusal.retry), (Changed::Unknown, Retry::Now), "{code:?}");
     }
 }
 
 #[test]
 fn statuses_fit_into_headers_whatever_the_refusal_holds() {
     let field = FieldError::new("f".repeat(5000), "é".repeat(5000));
-    let given = Refusal {
-        message: "é".repeat(50_000),
-        ..Refusal::invalid(vec![field; 100])
-    };
+    let given = Refusal { message: "é".repeat(50_000), ..Refusal::invalid(vec![field; 100]) };
     let status = status(&given);
     let escaped = status.message().len() * 3;
     let details = status.details().len().div_ceil(3) * 4;
@@ -90,11 +72,7 @@ fn statuses_fit_into_headers_whatever_the_refusal_holds() {
 fn a_reason_of_a_newer_version_keeps_its_advice() {
     let mut details = tonic_types::ErrorDetails::new();
     let metadata = [("retry", "never"), ("changed", "no")].map(|(k, v)| (k.into(), v.into()));
-    details.set_error_info(
-        "BRAND_NEW",
-        "rota",
-        std::collections::HashMap::from(metadata),
-    );
+    details.set_error_info("BRAND_NEW", "rota", std::collections::HashMap::from(metadata));
     let status = Status::with_error_details(Code::ResourceExhausted, "new", details);
     let refusal = refusal(&status);
     let expected = (RefusalKind::Overloaded, Retry::Never, Changed::No);
@@ -103,16 +81,9 @@ fn a_reason_of_a_newer_version_keeps_its_advice() {
 
 #[test]
 fn a_message_that_does_not_parse_is_an_invalid_argument() {
-    let wire = v1::RegisterRequest {
-        state: "READY".into(),
-        ..Default::default()
-    };
+    let wire = v1::RegisterRequest { state: "READY".into(), ..Default::default() };
     let error: WireError = rota_model::node_msg::Register::try_from(wire).unwrap_err();
     let status = Status::from(error);
     assert_eq!(status.code(), Code::InvalidArgument);
-    assert!(
-        status
-            .message()
-            .starts_with("RegisterRequest.address must be host:port")
-    );
+    assert!(status.message().starts_with("RegisterRequest.address must be host:port"));
 }

@@ -15,8 +15,7 @@ pub fn name<T: std::fmt::Debug + 'static>(parse: fn(&str) -> Result<T, FieldErro
         2 => "\\PC{1,20}",
         1 => Just("x".repeat(NAME_BYTES_MAX)),
     ];
-    text.prop_map(move |it| parse(&it).expect("the strategies make valid names"))
-        .boxed()
+    text.prop_map(move |it| parse(&it).expect("the strategies make valid names")).boxed()
 }
 
 pub fn key() -> Any<SessionKey> {
@@ -43,9 +42,7 @@ pub fn epoch() -> Any<Epoch> {
 }
 
 pub fn at() -> Any<LogPos> {
-    (epoch(), any::<u64>())
-        .prop_map(|(pe, seq)| LogPos::new(pe, Seq(seq)))
-        .boxed()
+    (epoch(), any::<u64>()).prop_map(|(pe, seq)| LogPos::new(pe, Seq(seq))).boxed()
 }
 
 pub fn token() -> Any<Token> {
@@ -88,13 +85,9 @@ pub fn boot() -> Any<BootId> {
 }
 
 pub fn load() -> Any<NodeLoad> {
-    (any::<u32>(), any::<u32>())
-        .prop_map(|(used, places)| NodeLoad { used, places })
-        .boxed()
+    (any::<u32>(), any::<u32>()).prop_map(|(used, places)| NodeLoad { used, places }).boxed()
 }
 
 pub fn slot_range() -> Any<SlotRange> {
-    (slot(), slot())
-        .prop_map(|(first, last)| SlotRange { first, last })
-        .boxed()
+    (slot(), slot()).prop_map(|(first, last)| SlotRange { first, last }).boxed()
 }

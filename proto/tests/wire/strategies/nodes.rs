@@ -11,42 +11,24 @@ use rota_model::node_msg::*;
 use rota_model::*;
 
 pub fn to_node() -> Any<ToNode> {
-    let head = || {
-        (any::<u64>(), boot(), epoch(), slot_range()).prop_map(|(call, boot, pe, range)| NodeCall {
-            call,
-            boot,
-            pe,
-            range,
-        })
-    };
-    let create = (
-        head(),
-        key(),
-        slot(),
-        token(),
-        any::<u64>(),
-        spec(),
-        of(request_id()),
-    )
-        .prop_map(
-            |(head, key, slot, token, deadline_ms, spec, request)| ToNode::Create {
-                head,
-                key,
-                slot,
-                token,
-                deadline_ms,
-                spec,
-                request,
-            },
-        );
-    let destroy = (head(), key(), slot(), token(), of(request_id())).prop_map(
-        |(head, key, slot, token, request)| ToNode::Destroy {
+    let head =
+        || {
+            (any::<u64>(), boot(), epoch(), slot_range())
+                .prop_map(|(call, boot, pe, range)| NodeCall { call, boot, pe, range })
+        };
+    let create = (head(), key(), slot(), token(), any::<u64>(), spec(), of(request_id())).prop_map(
+        |(head, key, slot, token, deadline_ms, spec, request)| ToNode::Create {
             head,
             key,
             slot,
             token,
+            deadline_ms,
+            spec,
             request,
         },
+    );
+    let destroy = (head(), key(), slot(), token(), of(request_id())).prop_map(
+        |(head, key, slot, token, request)| ToNode::Destroy { head, key, slot, token, request },
     );
     let scan = (head(), of(key()), any::<u32>()).prop_map(|(head, after, limit)| ToNode::Scan {
         head,
@@ -87,13 +69,7 @@ pub fn from_node() -> Any<FromNode> {
         Just(NodeAnswer::WrongBoot),
     ];
     (any::<u64>(), name(NodeId::parse), boot(), load(), answer)
-        .prop_map(|(call, node, boot, load, answer)| FromNode {
-            call,
-            node,
-            boot,
-            load,
-            answer,
-        })
+        .prop_map(|(call, node, boot, load, answer)| FromNode { call, node, boot, load, answer })
         .boxed()
 }
 
@@ -102,17 +78,15 @@ pub fn register() -> Any<Register> {
     let classes = vec(name(ClassName::parse), 0..3);
     let who = (name(NodeId::parse), boot(), "[a-z.]{1,9}:[1-9][0-9]{0,3}");
     (who, name(PoolName::parse), any::<u32>(), classes, state)
-        .prop_map(
-            |((node, boot, address), pool, places, classes, state)| Register {
-                node,
-                boot,
-                address,
-                pool,
-                places,
-                classes,
-                state,
-            },
-        )
+        .prop_map(|((node, boot, address), pool, places, classes, state)| Register {
+            node,
+            boot,
+            address,
+            pool,
+            places,
+            classes,
+            state,
+        })
         .boxed()
 }
 
@@ -121,29 +95,14 @@ pub fn managers() -> Any<Vec<(ManagerNumber, String)>> {
 }
 
 pub fn registered() -> Any<Registered> {
-    (
-        epoch(),
-        any::<u32>(),
-        vec((slot_range(), epoch()), 0..4),
-        managers(),
-    )
-        .prop_map(|(epoch, m, fences, managers)| Registered {
-            epoch,
-            m,
-            fences,
-            managers,
-        })
+    (epoch(), any::<u32>(), vec((slot_range(), epoch()), 0..4), managers())
+        .prop_map(|(epoch, m, fences, managers)| Registered { epoch, m, fences, managers })
         .boxed()
 }
 
 pub fn renew() -> Any<Renew> {
     (name(NodeId::parse), boot(), load(), any::<u64>())
-        .prop_map(|(node, boot, load, live_digest)| Renew {
-            node,
-            boot,
-            load,
-            live_digest,
-        })
+        .prop_map(|(node, boot, load, live_digest)| Renew { node, boot, load, live_digest })
         .boxed()
 }
 

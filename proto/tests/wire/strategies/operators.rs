@@ -34,25 +34,11 @@ pub fn ring_view() -> Any<View> {
             let part = |(index, (pe, active)): (usize, &(u64, bool))| {
                 let copies = numbers.iter().cycle().skip(index);
                 let isr = copies.take(numbers.len().min(r as usize + 1));
-                let isr: Vec<_> = isr
-                    .map(|it| IsrMember {
-                        number: *it,
-                        since: Epoch(0),
-                    })
-                    .collect();
-                let state = if *active {
-                    PartState::Active
-                } else {
-                    PartState::Recovering
-                };
+                let isr: Vec<_> =
+                    isr.map(|it| IsrMember { number: *it, since: Epoch(0) }).collect();
+                let state = if *active { PartState::Active } else { PartState::Recovering };
                 let owner = isr[0].number;
-                Part {
-                    pe: Epoch(*pe),
-                    owner,
-                    isr,
-                    base_pe: Epoch(0),
-                    state,
-                }
+                Part { pe: Epoch(*pe), owner, isr, base_pe: Epoch(0), state }
             };
             let parts = pes.iter().enumerate().map(part);
             View {
@@ -86,32 +72,9 @@ pub fn stats() -> Any<Stats> {
         },
     );
     let node = (register(), select(NodeState::ALL), any::<u32>()).prop_map(|(it, state, used)| {
-        let load = NodeLoad {
-            used,
-            places: it.places,
-        };
-        let Register {
-            node,
-            boot,
-            address,
-            pool,
-            places,
-            classes,
-            state: _,
-        } = it;
-        (
-            NodeReg {
-                node,
-                boot,
-                address,
-                pool,
-                places,
-                classes,
-                state,
-                revision: 0,
-            },
-            load,
-        )
+        let load = NodeLoad { used, places: it.places };
+        let Register { node, boot, address, pool, places, classes, state: _ } = it;
+        (NodeReg { node, boot, address, pool, places, classes, state, revision: 0 }, load)
     });
     (vec(part, 0..3), vec(node, 0..3), any::<u32>())
         .prop_map(|(parts, nodes, waiting)| Stats {

@@ -26,52 +26,27 @@ pub fn copying() -> Any<Message> {
         },
     );
     let data = (number(), epoch(), at(), vec(write(), 0..3)).prop_map(|(part, pe, at, writes)| {
-        Message::SyncData {
-            part,
-            pe,
-            at,
-            writes: Arc::new(writes),
-        }
+        Message::SyncData { part, pe, at, writes: Arc::new(writes) }
     });
     let docs = vec((doc_key(), doc().prop_map(Arc::new)), 0..3);
     let where_to = (number(), epoch(), any::<u64>(), any::<u64>());
-    let chunk = (where_to, at(), at(), of(doc_key()), of(doc_key()), docs).prop_map(
-        |((part, pe, learn, chunk), start, upto, after, through, docs)| Message::SnapshotChunk {
-            part,
-            pe,
-            learn,
-            chunk,
-            start,
-            upto,
-            after,
-            through,
-            docs,
-        },
-    );
-    let ack =
-        (number(), epoch(), any::<u64>(), any::<u64>()).prop_map(|(part, pe, learn, chunk)| {
-            Message::SnapshotAck {
-                part,
-                pe,
-                learn,
-                chunk,
-            }
-        });
+    let chunk =
+        (where_to, at(), at(), of(doc_key()), of(doc_key()), docs).prop_map(
+            |((part, pe, learn, chunk), start, upto, after, through, docs)| {
+                Message::SnapshotChunk { part, pe, learn, chunk, start, upto, after, through, docs }
+            },
+        );
+    let ack = (number(), epoch(), any::<u64>(), any::<u64>())
+        .prop_map(|(part, pe, learn, chunk)| Message::SnapshotAck { part, pe, learn, chunk });
     prop_oneof![report, data, chunk, ack].boxed()
 }
 
 pub fn message() -> Any<Message> {
-    let request =
-        (any::<u64>(), any::<u64>(), op()).prop_map(|(rid, deadline_ms, op)| Message::Request {
-            rid,
-            deadline_ms,
-            op: Box::new(op),
-        });
+    let request = (any::<u64>(), any::<u64>(), op())
+        .prop_map(|(rid, deadline_ms, op)| Message::Request { rid, deadline_ms, op: Box::new(op) });
     let result = prop_oneof![4 => answer().prop_map(Ok), 1 => refusal().prop_map(Err)];
-    let answer = (any::<u64>(), result).prop_map(|(rid, result)| Message::Answer {
-        rid,
-        result: Box::new(result),
-    });
+    let answer = (any::<u64>(), result)
+        .prop_map(|(rid, result)| Message::Answer { rid, result: Box::new(result) });
     let prepare = (number(), epoch(), at(), at(), vec(entry(), 0..3)).prop_map(
         |(part, pe, committed, after, entries)| Message::Prepare {
             part,
@@ -103,20 +78,12 @@ pub fn message() -> Any<Message> {
 
 pub fn member() -> Any<MemberId> {
     (number(), any::<u64>().prop_map(Incarnation))
-        .prop_map(|(number, incarnation)| MemberId {
-            number,
-            incarnation,
-        })
+        .prop_map(|(number, incarnation)| MemberId { number, incarnation })
         .boxed()
 }
 
 pub fn envelope() -> Any<Envelope> {
     (member(), member(), epoch(), message())
-        .prop_map(|(from, to, epoch, message)| Envelope {
-            from,
-            to,
-            epoch,
-            message,
-        })
+        .prop_map(|(from, to, epoch, message)| Envelope { from, to, epoch, message })
         .boxed()
 }

@@ -19,23 +19,14 @@ pub fn spec() -> Any<SessionSpec> {
     (name(ClassName::parse), pool, attributes())
         .prop_map(|(class, pool, attributes)| {
             let attributes = Arc::new(attributes);
-            SessionSpec {
-                class,
-                pool,
-                attributes,
-            }
+            SessionSpec { class, pool, attributes }
         })
         .boxed()
 }
 
 pub fn placement() -> Any<Placement> {
     (name(NodeId::parse), boot(), token(), address())
-        .prop_map(|(node, boot, token, address)| Placement {
-            node,
-            boot,
-            token,
-            address,
-        })
+        .prop_map(|(node, boot, token, address)| Placement { node, boot, token, address })
         .boxed()
 }
 
@@ -43,21 +34,14 @@ pub fn request_entry() -> Any<RequestEntry> {
     let outcome = select(vec![Outcome::Created, Outcome::Existed]);
     let opened =
         (outcome, stamp(), stamp(), placement()).prop_map(|(outcome, life, version, placement)| {
-            RequestFate::Opened {
-                outcome,
-                life,
-                version,
-                placement,
-            }
+            RequestFate::Opened { outcome, life, version, placement }
         });
     let fate = prop_oneof![
         Just(RequestFate::Opening),
         opened,
         stamp().prop_map(|life| RequestFate::Closed { life }),
     ];
-    (request_id(), stamp(), fate)
-        .prop_map(|(id, at, fate)| RequestEntry { id, at, fate })
-        .boxed()
+    (request_id(), stamp(), fate).prop_map(|(id, at, fate)| RequestEntry { id, at, fate }).boxed()
 }
 
 pub fn record() -> Any<SessionRecord> {
@@ -84,19 +68,9 @@ pub fn record() -> Any<SessionRecord> {
 }
 
 pub fn doc() -> Any<Doc> {
-    let pool = (
-        name(PoolName::parse),
-        any::<u64>(),
-        vec(name(NodeId::parse), 0..3),
-        any::<u64>(),
-    )
+    let pool = (name(PoolName::parse), any::<u64>(), vec(name(NodeId::parse), 0..3), any::<u64>())
         .prop_map(|(pool, decisions, ordered, lapses_wall_ms)| {
-            Doc::Pool(PoolRecord {
-                pool,
-                decisions,
-                ordered,
-                lapses_wall_ms,
-            })
+            Doc::Pool(PoolRecord { pool, decisions, ordered, lapses_wall_ms })
         });
     prop_oneof![4 => record().prop_map(Doc::Session), 1 => pool].boxed()
 }
@@ -106,24 +80,16 @@ pub fn doc_key() -> Any<DocKey> {
         4 => key().prop_map(DocName::Session),
         1 => name(PoolName::parse).prop_map(DocName::Pool),
     ];
-    (slot(), name)
-        .prop_map(|(slot, name)| DocKey { slot, name })
-        .boxed()
+    (slot(), name).prop_map(|(slot, name)| DocKey { slot, name }).boxed()
 }
 
 pub fn write() -> Any<Write> {
-    (doc_key(), of(doc().prop_map(Arc::new)))
-        .prop_map(|(key, doc)| Write { key, doc })
-        .boxed()
+    (doc_key(), of(doc().prop_map(Arc::new))).prop_map(|(key, doc)| Write { key, doc }).boxed()
 }
 
 pub fn entry() -> Any<Entry> {
     (at(), vec(write(), 0..3), of(request_id()))
-        .prop_map(|(at, writes, request)| Entry {
-            at,
-            writes: Arc::new(writes),
-            request,
-        })
+        .prop_map(|(at, writes, request)| Entry { at, writes: Arc::new(writes), request })
         .boxed()
 }
 
@@ -134,13 +100,6 @@ pub fn part_meta() -> Any<PartMeta> {
 }
 
 pub fn identity() -> Any<Identity> {
-    let claimed = || {
-        of((
-            any::<u64>().prop_map(Incarnation),
-            any::<u64>().prop_map(Nonce),
-        ))
-    };
-    (claimed(), claimed())
-        .prop_map(|(taken, intended)| Identity { taken, intended })
-        .boxed()
+    let claimed = || of((any::<u64>().prop_map(Incarnation), any::<u64>().prop_map(Nonce)));
+    (claimed(), claimed()).prop_map(|(taken, intended)| Identity { taken, intended }).boxed()
 }

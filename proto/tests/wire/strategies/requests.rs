@@ -14,12 +14,7 @@ use std::sync::Arc;
 
 pub fn open_op() -> Any<OpenOp> {
     (key(), spec(), request_id(), any::<bool>())
-        .prop_map(|(key, spec, request, remember)| OpenOp {
-            key,
-            spec,
-            request,
-            remember,
-        })
+        .prop_map(|(key, spec, request, remember)| OpenOp { key, spec, request, remember })
         .boxed()
 }
 
@@ -30,20 +25,13 @@ pub fn close_op() -> Any<CloseOp> {
 }
 
 pub fn get_op() -> Any<GetOp> {
-    (key(), any::<bool>())
-        .prop_map(|(key, stale_ok)| GetOp { key, stale_ok })
-        .boxed()
+    (key(), any::<bool>()).prop_map(|(key, stale_ok)| GetOp { key, stale_ok }).boxed()
 }
 
 /// Filters as a client can write them: without a key.
 pub fn client_filter() -> Any<Filter> {
     let class = of(name(ClassName::parse));
-    (
-        vec(state(), 0..3),
-        of(name(NodeId::parse)),
-        class,
-        of(name(Namespace::parse)),
-    )
+    (vec(state(), 0..3), of(name(NodeId::parse)), class, of(name(Namespace::parse)))
         .prop_map(|(states, node, class, namespace)| Filter {
             states,
             node,
@@ -55,15 +43,11 @@ pub fn client_filter() -> Any<Filter> {
 }
 
 pub fn filter() -> Any<Filter> {
-    (client_filter(), of(key()))
-        .prop_map(|(it, key)| Filter { key, ..it })
-        .boxed()
+    (client_filter(), of(key())).prop_map(|(it, key)| Filter { key, ..it }).boxed()
 }
 
 pub fn cursor() -> Any<ListCursor> {
-    (slot(), of(key()))
-        .prop_map(|(slot, after)| ListCursor { slot, after })
-        .boxed()
+    (slot(), of(key())).prop_map(|(slot, after)| ListCursor { slot, after }).boxed()
 }
 
 pub fn limit() -> Any<u32> {
@@ -72,44 +56,26 @@ pub fn limit() -> Any<u32> {
 
 pub fn client_list() -> Any<ListOp> {
     (cursor(), limit(), client_filter(), any::<bool>())
-        .prop_map(|(from, limit, filter, stale_ok)| ListOp {
-            from,
-            limit,
-            filter,
-            stale_ok,
-        })
+        .prop_map(|(from, limit, filter, stale_ok)| ListOp { from, limit, filter, stale_ok })
         .boxed()
 }
 
 pub fn pull_op() -> Any<PullOp> {
-    (
-        slot(),
-        of(at()),
-        of(cursor()),
-        limit(),
-        any::<u64>(),
-        filter(),
-    )
-        .prop_map(
-            |(slot, from, snapshot_after, limit, wait_ms, filter)| PullOp {
-                slot,
-                from,
-                snapshot_after,
-                limit,
-                wait_ms,
-                filter,
-            },
-        )
+    (slot(), of(at()), of(cursor()), limit(), any::<u64>(), filter())
+        .prop_map(|(slot, from, snapshot_after, limit, wait_ms, filter)| PullOp {
+            slot,
+            from,
+            snapshot_after,
+            limit,
+            wait_ms,
+            filter,
+        })
         .boxed()
 }
 
 pub fn report() -> Any<ReportItem> {
-    let ended =
-        (reason(), of(exit()), text()).prop_map(|(reason, exit, detail)| ReportEvent::Ended {
-            reason,
-            exit,
-            detail,
-        });
+    let ended = (reason(), of(exit()), text())
+        .prop_map(|(reason, exit, detail)| ReportEvent::Ended { reason, exit, detail });
     let event = prop_oneof![
         address().prop_map(|address| ReportEvent::Ready { address }),
         ended,
@@ -117,13 +83,7 @@ pub fn report() -> Any<ReportItem> {
             .prop_map(|(state, change)| ReportEvent::MachineState { state, change }),
     ];
     (key(), name(NodeId::parse), boot(), token(), event)
-        .prop_map(|(key, node, boot, token, event)| ReportItem {
-            key,
-            node,
-            boot,
-            token,
-            event,
-        })
+        .prop_map(|(key, node, boot, token, event)| ReportItem { key, node, boot, token, event })
         .boxed()
 }
 
@@ -142,11 +102,7 @@ pub fn op() -> Any<Op> {
 
 pub fn view_of_session() -> Any<SessionView> {
     (record().prop_map(Arc::new), number(), epoch())
-        .prop_map(|(record, owner, epoch)| SessionView {
-            record,
-            owner,
-            epoch,
-        })
+        .prop_map(|(record, owner, epoch)| SessionView { record, owner, epoch })
         .boxed()
 }
 
@@ -159,13 +115,7 @@ pub fn refusal() -> Any<Refusal> {
     ];
     let field = ("[a-z.]{1,10}", ".{0,20}").prop_map(|(field, it)| FieldError::new(field, it));
     let changed = select(vec![Changed::No, Changed::Unknown]);
-    (
-        select(RefusalKind::ALL),
-        ".{0,30}",
-        vec(field, 0..4),
-        retry,
-        changed,
-    )
+    (select(RefusalKind::ALL), ".{0,30}", vec(field, 0..4), retry, changed)
         .prop_map(|(kind, message, fields, retry, changed)| Refusal {
             kind,
             message,
@@ -180,13 +130,7 @@ pub fn answer() -> Any<Answer> {
     let outcome = select(vec![Outcome::Created, Outcome::Existed]);
     let page = (vec(view_of_session(), 0..3), of(cursor()))
         .prop_map(|(sessions, next)| Page { sessions, next });
-    let pulled = (
-        number(),
-        vec(view_of_session(), 0..3),
-        any::<bool>(),
-        at(),
-        of(cursor()),
-    )
+    let pulled = (number(), vec(view_of_session(), 0..3), any::<bool>(), at(), of(cursor()))
         .prop_map(|(part, events, snapshot, upto, snapshot_next)| Pulled {
             part,
             events,
@@ -218,15 +162,11 @@ pub fn session() -> Any<Session> {
 }
 
 pub fn position() -> Any<Position> {
-    btree_map(number(), at(), 0..6)
-        .prop_map(|parts| Position { parts })
-        .boxed()
+    btree_map(number(), at(), 0..6).prop_map(|parts| Position { parts }).boxed()
 }
 
 pub fn watch() -> Any<Watch> {
-    (filter(), of(position()))
-        .prop_map(|(filter, position)| Watch { filter, position })
-        .boxed()
+    (filter(), of(position())).prop_map(|(filter, position)| Watch { filter, position }).boxed()
 }
 
 pub fn send() -> Any<SendEvent> {
