@@ -3,7 +3,8 @@
 
 use rota_model::node_msg::DeadToken;
 use rota_model::{LogPos, Seq, SessionKey, SlotId, Token};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 
 /// A remembered token.
@@ -17,8 +18,9 @@ pub(crate) struct Dead {
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) struct DeadTokens {
     tokens: BTreeMap<(SessionKey, Token), Dead>,
-    /// Every token with the time at which it may be forgotten.
-    by_expiry: BTreeSet<(u64, SessionKey, Token)>,
+    /// Every token with the time at which it may be forgotten, in order of that time: all are kept
+    /// equally long, from when they died.
+    by_expiry: VecDeque<(u64, SessionKey, Token)>,
 }
 
 const FIRST: Token = Token(LogPos::ZERO);
@@ -28,9 +30,9 @@ impl DeadTokens {
     /// Remembers a token until `expires_ms`. One that is dead already stays as it is.
     pub(crate) fn bury(&mut self, key: &SessionKey, token: Token, dead: Dead, expires_ms: u64) {
         let entry = self.tokens.entry((key.clone(), token));
-        if let std::collections::btree_map::Entry::Vacant(vacant) = entry {
+        if let Entry::Vacant(vacant) = entry {
             vacant.insert(dead);
-            self.by_expiry.insert((expires_ms, key.clone(), token));
+            self.by_expiry.push_back((expires_ms, key.clone(), token));
         }
     }
 
@@ -61,7 +63,7 @@ impl DeadTokens {
     }
 
     pub(crate) fn next_expiry(&self) -> Option<u64> {
-        self.by_expiry.first().map(|(expires_ms, _, _)| *expires_ms)
+        self.by_expiry.front().map(|(expires_ms, _, _)| *expires_ms)
     }
 
     /// Forgets what has expired; what `keep` still needs is kept until `later_ms`.
@@ -72,11 +74,11 @@ impl DeadTokens {
         keep: impl Fn(&SessionKey, Token) -> bool,
     ) {
         while self.next_expiry().is_some_and(|it| it <= now) {
-            let Some((_, key, token)) = self.by_expiry.pop_first() else {
+            let Some((_, key, token)) = self.by_expiry.pop_front() else {
                 return;
             };
             if keep(&key, token) {
-                self.by_expiry.insert((later_ms, key, token));
+                self.by_expiry.push_back((later_ms, key, token));
             } else {
                 self.tokens.remove(&(key, token));
             }

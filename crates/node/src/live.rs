@@ -60,7 +60,8 @@ impl StopCause {
 
     pub(crate) fn detail(self) -> &'static str {
         match self {
-            StopCause::Destroyed => "its manager ended it",
+            // The reason says it all, and most dead tokens are of this kind.
+            StopCause::Destroyed => "",
             StopCause::StartTooLate => "its node could not start it within the time for a create",
             StopCause::LeaseOver => "its node's lease was not renewed",
             StopCause::Leaving => "its node left",

@@ -177,7 +177,7 @@ impl Outbox {
         let id = report.id;
         let (first, longest) = (sender.timing.report_resend_ms, sender.timing.report_resend_ms_max);
         // Doubling more than 20 times passes any bound that there may be.
-        let due = now + (first << attempt.min(20)).min(longest);
+        let due = now + first.saturating_mul(1 << attempt.min(20)).min(longest);
         self.in_flight.insert(id, (key.clone(), due));
         self.due.insert((due, id));
         let item = ReportItem {
