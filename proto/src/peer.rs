@@ -166,7 +166,6 @@ fn chunk_doc_from(write: v1::Write) -> Result<(DocKey, Arc<Doc>), WireError> {
 
 impl TryFrom<v1::envelope::Message> for Message {
     type Error = WireError;
-    #[expect(clippy::too_many_lines, reason = "one arm for each message")]
     fn try_from(message: v1::envelope::Message) -> Result<Self, WireError> {
         use v1::envelope::Message as Wire;
         Ok(match message {
