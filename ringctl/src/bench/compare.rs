@@ -1,0 +1,335 @@
+//! Open and get on a cluster of its own, beside a bare echo: in turns, in the same minute, with
+//! the same load generator. The ratios are what counts; absolute figures drift with the machine.
+
+use super::LoadArguments;
+use super::echo::EchoClient;
+use super::load::{self, Load, Measured, as_f64};
+use super::report::{Figures, rounded, show, tell_mistakes};
+use super::{target, usage};
+use crate::dev::{Cluster, Settings, with_cluster};
+use crate::output::{Format, Out};
+use anyhow::{Context, bail};
+use clap::Args;
+use rota_client::Client;
+use serde::Serialize;
+use std::process::Command;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Sessions that are read.
+const GET_SESSIONS: u32 = 1000;
+/// Connections to the echo server: more carried less on loopback.
+const ECHO_CONNECTIONS: u32 = 4;
+
+/// `bench compare`.
+#[derive(Args, Debug)]
+pub struct CompareArguments {
+    #[command(flatten)]
+    load: LoadArguments,
+    /// Rounds of each kind; the duration is divided among them.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=20))]
+    rounds: u32,
+    /// Managers of the cluster.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
+    managers: u32,
+    /// Successors with copies.
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(0..=99))]
+    replicas: u32,
+    /// Nodes of the cluster.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
+    nodes: u32,
+    /// Class of the sessions.
+    #[arg(long, default_value = "builtin")]
+    class: String,
+    /// Go to the owners directly instead of through any manager.
+    #[arg(long)]
+    route: bool,
+    /// Bytes that the echo carries each way: about what a get carries.
+    #[arg(long, default_value_t = 128, value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
+    payload: u32,
+}
+
+/// CPU time of everyone who takes part, in microseconds per call.
+#[derive(Serialize, Clone, Copy, PartialEq, Debug, Default)]
+struct CpuPerCall {
+    load_generator: f64,
+    managers: f64,
+    nodes: f64,
+    config_store: f64,
+    echo: f64,
+}
+
+#[derive(Serialize, PartialEq, Debug, Default)]
+struct Compared {
+    echo_per_s: f64,
+    open_per_s: f64,
+    get_per_s: f64,
+    open_ratio: f64,
+    get_ratio: f64,
+    open_p50_ms: f64,
+    open_p99_ms: f64,
+    get_p50_ms: f64,
+    get_p99_ms: f64,
+    echo_p50_ms: f64,
+    echo_p99_ms: f64,
+    cores: usize,
+    concurrency: u32,
+    rounds: u32,
+    duration_s: f64,
+    managers: u32,
+    replicas: u32,
+    nodes: u32,
+    class: String,
+    routed: bool,
+    echo_payload_bytes: u32,
+    failed: u64,
+    opened: u64,
+    dev_ready_ms: f64,
+    cpu_us_per_echo: CpuPerCall,
+    cpu_us_per_open: CpuPerCall,
+    cpu_us_per_get: CpuPerCall,
+}
+
+/// CPU time used so far.
+#[derive(Clone, Copy, Default)]
+struct CpuTotals {
+    load_generator: Duration,
+    managers: Duration,
+    nodes: Duration,
+    config_store: Duration,
+    echo: Duration,
+}
+
+/// Who takes part.
+struct Parties {
+    managers: Vec<u32>,
+    nodes: Vec<u32>,
+    store: u32,
+    echo: u32,
+}
+
+impl Parties {
+    fn cpu(&self) -> CpuTotals {
+        let of = |pids: &[u32]| pids.iter().filter_map(|pid| usage::cpu(*pid)).sum();
+        CpuTotals {
+            load_generator: of(&[std::process::id()]),
+            managers: of(&self.managers),
+            nodes: of(&self.nodes),
+            config_store: of(&[self.store]),
+            echo: of(&[self.echo]),
+        }
+    }
+}
+
+/// Rounds of one kind of call.
+#[derive(Default)]
+struct Kind {
+    rounds: Vec<Measured>,
+    cpu: Vec<(CpuTotals, CpuTotals)>,
+}
+
+impl Kind {
+    /// Everything of all rounds.
+    fn whole(&self) -> Measured {
+        let mut whole = Measured::default();
+        self.rounds.iter().for_each(|round| whole.add(round));
+        whole
+    }
+
+    /// The median of the rounds: one disturbed round does not count.
+    fn per_second(&self) -> f64 {
+        median(self.rounds.iter().map(Measured::per_second).collect())
+    }
+
+    fn cpu_per_call(&self) -> CpuPerCall {
+        // Calls of the warm-up use CPU time as well.
+        let warm = load::WARM_UP.as_secs_f64();
+        let calls: f64 = (self.rounds.iter())
+            .map(|it| it.per_second() * (it.elapsed.as_secs_f64() + warm))
+            .sum();
+        let part = |pick: fn(&CpuTotals) -> Duration| {
+            let used: Duration = (self.cpu.iter())
+                .map(|(before, after)| pick(after).saturating_sub(pick(before)))
+                .sum();
+            rounded(used.as_secs_f64() * 1e6 / calls.max(1.0), 1)
+        };
+        CpuPerCall {
+            load_generator: part(|it| it.load_generator),
+            managers: part(|it| it.managers),
+            nodes: part(|it| it.nodes),
+            config_store: part(|it| it.config_store),
+            echo: part(|it| it.echo),
+        }
+    }
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(0.0)
+}
+
+/// `bench compare`.
+pub async fn run(it: &CompareArguments, out: &mut Out) -> anyhow::Result<()> {
+    let settings = Settings {
+        managers: Some(it.managers),
+        replicas: Some(it.replicas),
+        nodes: Some(it.nodes),
+        port_base: Some(0),
+        places: Some(1_000_000),
+        ..Settings::default()
+    };
+    let (compared, kinds) =
+        with_cluster(&settings, async |cluster| measure(it, cluster).await).await?;
+    if out.format() == Format::Json {
+        return Ok(out.json(&compared)?);
+    }
+    let names = ["echo", "open", "get"];
+    let figures: Vec<Figures> =
+        names.iter().zip(&kinds).map(|(n, it)| Figures::of(n, it)).collect();
+    show(&figures, out)?;
+    out.text(&format!(
+        "\nopen / echo {:.3}   get / echo {:.3}   ({} cores, {} managers, {} successors, \
+         concurrency {}, medians of {} rounds)\n",
+        compared.open_ratio,
+        compared.get_ratio,
+        compared.cores,
+        compared.managers,
+        compared.replicas,
+        compared.concurrency,
+        compared.rounds,
+    ))?;
+    Ok(())
+}
+
+/// Starts the echo beside the cluster; it ends with the cluster.
+async fn start_echo(cluster: &Cluster) -> anyhow::Result<(String, u32)> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(["bench-echo", "--listen", "127.0.0.1:0"]);
+    let process = cluster.family.start("echo", command, &cluster.log("echo"))?;
+    let told = tokio::time::timeout(Duration::from_secs(10), process.first_line).await;
+    let told = told.context("the echo was not ready in time")?.context("the echo ended")?;
+    let address = told.get("address").and_then(|it| it.as_str()).context("no address")?;
+    Ok((address.to_owned(), process.pid))
+}
+
+async fn measure(
+    it: &CompareArguments,
+    cluster: &mut Cluster,
+) -> anyhow::Result<(Compared, [Measured; 3])> {
+    let (echo_address, echo_pid) = start_echo(cluster).await?;
+    let echo = EchoClient::new(&echo_address, ECHO_CONNECTIONS, it.payload as usize)?;
+    let document = cluster.document();
+    let parties = Parties {
+        managers: document.managers.iter().map(|it| it.pid).collect(),
+        nodes: document.nodes.iter().map(|it| it.pid).collect(),
+        store: document.config_store.pid,
+        echo: echo_pid,
+    };
+    let client = target::client(&document.endpoints(), it.load.connections, it.route)?;
+    let ids = Arc::new(target::prepare(&client, &it.class, GET_SESSIONS).await?);
+    let load = Load { concurrency: it.load.concurrency, duration: it.load.duration / it.rounds };
+    let [mut echoes, mut opens, mut gets] = [Kind::default(), Kind::default(), Kind::default()];
+    for round in 1..=it.rounds {
+        let label = |name: &str| format!("{name} {round}/{}", it.rounds);
+        let before = parties.cpu();
+        echoes.rounds.push(echo_load(&label("echo"), load, &echo).await);
+        let after_echo = parties.cpu();
+        opens.rounds.push(open_round(&label("open"), load, &client, it).await);
+        let after_open = parties.cpu();
+        gets.rounds.push(target::get_load(&label("get"), load, &client, ids.clone()).await);
+        let after_get = parties.cpu();
+        echoes.cpu.push((before, after_echo));
+        opens.cpu.push((after_echo, after_open));
+        gets.cpu.push((after_open, after_get));
+    }
+    let whole = [echoes.whole(), opens.whole(), gets.whole()];
+    for (name, measured) in ["echo", "open", "get"].iter().zip(&whole) {
+        tell_mistakes(name, measured);
+        if measured.count == 0 {
+            bail!("no {name} succeeded");
+        }
+    }
+    let compared = compared(it, [&echoes, &opens, &gets], &whole, cluster.started_in);
+    Ok((compared, whole))
+}
+
+async fn open_round(name: &str, load: Load, client: &Client, it: &CompareArguments) -> Measured {
+    target::open_load(name, load, client, &it.class, target::Ids::default()).await
+}
+
+async fn echo_load(name: &str, load: Load, echo: &EchoClient) -> Measured {
+    let echo = echo.clone();
+    load::run(name, load, move |number| {
+        let echo = echo.clone();
+        async move {
+            echo.call(number, target::CALL_WAIT).await?;
+            Ok(Instant::now())
+        }
+    })
+    .await
+}
+
+fn compared(
+    it: &CompareArguments,
+    [echoes, opens, gets]: [&Kind; 3],
+    [echo, open, get]: &[Measured; 3],
+    dev_ready: Duration,
+) -> Compared {
+    let per_second = [echoes, opens, gets].map(Kind::per_second);
+    let [echo_per_s, open_per_s, get_per_s] = per_second;
+    let ms = |measured: &Measured, part: f64| rounded(measured.latency_ms(part), 3);
+    Compared {
+        echo_per_s: rounded(echo_per_s, 1),
+        open_per_s: rounded(open_per_s, 1),
+        get_per_s: rounded(get_per_s, 1),
+        open_ratio: rounded(open_per_s / echo_per_s.max(1.0), 4),
+        get_ratio: rounded(get_per_s / echo_per_s.max(1.0), 4),
+        open_p50_ms: ms(open, 0.5),
+        open_p99_ms: ms(open, 0.99),
+        get_p50_ms: ms(get, 0.5),
+        get_p99_ms: ms(get, 0.99),
+        echo_p50_ms: ms(echo, 0.5),
+        echo_p99_ms: ms(echo, 0.99),
+        cores: std::thread::available_parallelism().map_or(1, usize::from),
+        concurrency: it.load.concurrency,
+        rounds: it.rounds,
+        duration_s: rounded(it.load.duration.as_secs_f64(), 3),
+        managers: it.managers,
+        replicas: it.replicas,
+        nodes: it.nodes,
+        class: it.class.clone(),
+        routed: it.route,
+        echo_payload_bytes: it.payload,
+        failed: echo.failed + open.failed + get.failed,
+        opened: open.count,
+        dev_ready_ms: rounded(
+            as_f64(u64::try_from(dev_ready.as_micros()).unwrap_or(0)) / 1000.0,
+            1,
+        ),
+        cpu_us_per_echo: echoes.cpu_per_call(),
+        cpu_us_per_open: opens.cpu_per_call(),
+        cpu_us_per_get: gets.cpu_per_call(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_disturbed_round_does_not_move_the_median() {
+        assert!((median(vec![3.0, 100.0, 2.0]) - 3.0).abs() < 1e-9);
+        assert!((median(Vec::new())).abs() < 1e-9);
+    }
+
+    #[test]
+    fn the_document_begins_with_rates_ratios_and_latencies() {
+        let text = serde_json::to_string(&Compared::default()).unwrap();
+        let order = ["echo_per_s", "open_per_s", "get_per_s", "open_ratio", "get_ratio"];
+        let places: Vec<usize> = order.iter().map(|it| text.find(it).unwrap()).collect();
+        assert!(places.is_sorted());
+        for field in ["open_p50_ms", "open_p99_ms", "get_p99_ms", "echo_p99_ms", "cores"] {
+            assert!(text.contains(field), "{field}");
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! What a cluster can do: `ringctl bench …`.
+//!
+//! ```text
+//!   open, get            ─ load ─▶ the cluster at --endpoint
+//!   compare              ─ load ─▶ own cluster | bare echo, in turns
+//!   failover, memory, cold ──────▶ own cluster
+//! ```
+//!
+//! One load generator for all (closed loop, one thread, few connections), so that ratios compare
+//! servers. Progress goes to stderr, figures to stdout.
+
+mod cold;
+mod compare;
+pub mod echo;
+mod failover;
+mod load;
+mod memory;
+mod report;
+mod target;
+mod usage;
+
+use crate::cli::length_of_time;
+use crate::output::Out;
+use clap::{Args, Subcommand};
+use std::time::Duration;
+
+/// What to measure.
+#[derive(Subcommand, Debug)]
+pub enum BenchCommand {
+    /// Open sessions as fast as they are opened, at --endpoint. They are closed afterwards.
+    Open(target::OpenArguments),
+    /// Read sessions through any manager, at --endpoint.
+    Get(target::GetArguments),
+    /// Open and get on a cluster of its own, beside a bare echo in the same program and minute.
+    Compare(compare::CompareArguments),
+    /// Kill a manager of a cluster of its own under load, and wait until all sessions are served.
+    Failover(failover::FailoverArguments),
+    /// Resident memory and disk of the managers of a cluster of its own.
+    Memory(memory::MemoryArguments),
+    /// Time from an open to an answering program, beside a bare spawn of the same program.
+    Cold(cold::ColdArguments),
+}
+
+/// How much load, and how long.
+#[derive(Args, Debug, Clone)]
+pub struct LoadArguments {
+    /// Calls in flight.
+    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub concurrency: u32,
+    /// How long is measured.
+    #[arg(long, default_value = "5s", value_parser = length_of_time)]
+    pub duration: Duration,
+    /// Connections to each manager.
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub connections: u32,
+}
+
+/// Runs a measurement.
+pub async fn run(command: &BenchCommand, endpoint: &str, out: &mut Out) -> anyhow::Result<()> {
+    match command {
+        BenchCommand::Open(it) => Box::pin(target::open(it, endpoint, out)).await,
+        BenchCommand::Get(it) => Box::pin(target::get(it, endpoint, out)).await,
+        BenchCommand::Compare(it) => Box::pin(compare::run(it, out)).await,
+        BenchCommand::Failover(it) => Box::pin(failover::run(it, out)).await,
+        BenchCommand::Memory(it) => Box::pin(memory::run(it, out)).await,
+        BenchCommand::Cold(it) => Box::pin(cold::run(it, out)).await,
+    }
+}

@@ -1,0 +1,71 @@
+//! CPU time, memory and disk of processes, as /proc and the file system tell.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::Duration;
+
+/// CPU time that a process used so far, of all its threads; `None` when it is gone.
+pub fn cpu(pid: u32) -> Option<Duration> {
+    cpu_of(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+}
+
+/// utime and stime are fields 14 and 15 of /proc/PID/stat, in ticks of 10 ms.
+fn cpu_of(stat: &str) -> Option<Duration> {
+    let (_, rest) = stat.rsplit_once(')')?;
+    let mut fields = rest.split_ascii_whitespace().skip(11);
+    let user: u64 = fields.next()?.parse().ok()?;
+    let system: u64 = fields.next()?.parse().ok()?;
+    Some(Duration::from_millis((user + system) * 10))
+}
+
+/// Resident memory of a process in bytes; `None` when it is gone.
+pub fn resident(pid: u32) -> Option<u64> {
+    resident_of(&fs::read_to_string(format!("/proc/{pid}/status")).ok()?)
+}
+
+fn resident_of(status: &str) -> Option<u64> {
+    let line = status.lines().find_map(|it| it.strip_prefix("VmRSS:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kib * 1024)
+}
+
+/// Bytes that a folder takes on disk, all below it included.
+pub fn on_disk(path: &Path) -> u64 {
+    let Ok(meta) = fs::symlink_metadata(path) else { return 0 };
+    let own = meta.blocks() * 512;
+    if !meta.is_dir() {
+        return own;
+    }
+    let entries = fs::read_dir(path).into_iter().flatten().flatten();
+    own + entries.map(|it| on_disk(&it.path())).sum::<u64>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_figures_of_a_process_are_read_from_their_fields() {
+        let stat = "7 (a b) S 1 7 7 0 -1 4194560 100 0 0 0 12 30 0 0 20 0 1 0 100 200 300";
+        assert_eq!(cpu_of(stat), Some(Duration::from_millis(420)));
+        assert_eq!(resident_of("Name:\tx\nVmRSS:\t    2048 kB\n"), Some(2 << 20));
+        assert_eq!(resident_of("Name:\tx\n"), None);
+    }
+
+    #[test]
+    fn this_process_uses_memory() {
+        assert!(resident(std::process::id()).unwrap() > 100_000);
+        assert!(cpu(std::process::id()).is_some());
+        assert_eq!(cpu(u32::MAX), None);
+    }
+
+    #[test]
+    fn a_folder_is_counted_with_all_below_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let empty = on_disk(folder.path());
+        fs::create_dir(folder.path().join("below")).unwrap();
+        fs::write(folder.path().join("below/file"), vec![1; 100_000]).unwrap();
+        assert!(on_disk(folder.path()) >= empty + 100_000);
+    }
+}

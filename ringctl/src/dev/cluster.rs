@@ -1,0 +1,245 @@
+//! Starts a cluster and waits until it is ready.
+
+use super::document::{Document, ManagerProcess, NodeProcess, StoreProcess};
+use super::family::{Ending, Family, Process};
+use super::launch::{Launch, plan};
+use super::layout::{Folder, Settings};
+use super::ports::Ports;
+use super::readiness;
+use crate::inspect;
+use anyhow::{Context, anyhow, bail};
+use rota_client::Client;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tokio::time::{Instant, sleep, timeout_at};
+
+/// How long a start may take. A cluster that comes back with many records reads them first.
+const START_WAIT: Duration = Duration::from_secs(30);
+/// Between two looks at a cluster that is not ready yet.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// How long a manager may take to answer one look.
+const LOOK_WAIT: Duration = Duration::from_secs(2);
+/// Lines of a log that are shown when its process failed.
+const TAIL_LINES: usize = 20;
+
+/// A cluster of real processes below this one.
+#[derive(Debug)]
+pub struct Cluster {
+    /// The processes.
+    pub family: Family,
+    document: Document,
+    folder: Folder,
+    /// Keeps the guards of free ports.
+    _ports: Ports,
+    /// From the first process to readiness.
+    pub started_in: Duration,
+}
+
+impl Cluster {
+    /// Starts everything and waits until it is ready. On failure the caller ends the family.
+    pub async fn start(settings: &Settings, family: &Family) -> anyhow::Result<Self> {
+        let folder = Folder::open(&settings.folder(), settings)?;
+        let ports = Ports::find(&folder.layout)?;
+        let launches = plan(&folder, &ports)?;
+        let began = Instant::now();
+        let starting =
+            Starting { family, logs: folder.path.join("logs"), until: began + START_WAIT };
+        let store = starting.start(launches.store)?;
+        let store_pid = store.pid;
+        let store = starting.ready(store).await?;
+        // Everyone at once; each finds the others by itself.
+        let managers = launches.managers.into_iter().map(|it| starting.start(it));
+        let managers = managers.collect::<anyhow::Result<Vec<Process>>>()?;
+        let nodes = launches.nodes.into_iter().map(|it| starting.start(it));
+        let nodes = nodes.collect::<anyhow::Result<Vec<Process>>>()?;
+        let mut document = Document {
+            ready: true,
+            config_store: StoreProcess {
+                address: text(&store, "address", "store")?,
+                pid: store_pid,
+            },
+            data: folder.path.display().to_string(),
+            ..Document::default()
+        };
+        for (process, seat) in managers.into_iter().zip(&folder.layout.managers) {
+            let pid = process.pid;
+            let told = starting.ready(process).await?;
+            let grpc = text(&told, "grpc", &seat.id)?;
+            let http = text(&told, "http", &seat.id)?;
+            document.managers.push(ManagerProcess { number: seat.number, grpc, http, pid });
+        }
+        for (process, id) in nodes.into_iter().zip(&folder.layout.nodes) {
+            let pid = process.pid;
+            let told = starting.ready(process).await?;
+            let address = text(&told, "address", id)?;
+            document.nodes.push(NodeProcess { id: id.clone(), address, pid });
+        }
+        starting.serving(&document).await?;
+        let (family, started_in) = (family.clone(), began.elapsed());
+        Ok(Self { family, document, folder, _ports: ports, started_in })
+    }
+
+    /// What runs.
+    pub fn document(&self) -> &Document {
+        &self.document
+    }
+
+    /// The data folder.
+    pub fn folder(&self) -> &Path {
+        &self.folder.path
+    }
+
+    /// Ids of the managers, in the order of the document.
+    pub fn manager_ids(&self) -> impl Iterator<Item = &str> {
+        self.folder.layout.managers.iter().map(|it| it.id.as_str())
+    }
+
+    /// Where a log of that name goes.
+    pub fn log(&self, name: &str) -> PathBuf {
+        self.folder.path.join("logs").join(format!("{name}.log"))
+    }
+}
+
+/// A start under way.
+struct Starting<'a> {
+    family: &'a Family,
+    logs: PathBuf,
+    until: Instant,
+}
+
+impl Starting<'_> {
+    fn start(&self, launch: Launch) -> anyhow::Result<Process> {
+        let log = self.logs.join(format!("{}.log", launch.name));
+        self.family.start(&launch.name, launch.command, &log)
+    }
+
+    /// Waits for the line in which a process says that it is ready.
+    async fn ready(&self, process: Process) -> anyhow::Result<Value> {
+        let (name, pid) = (process.name, process.pid);
+        let line = tokio::select! {
+            line = timeout_at(self.until, process.first_line) => line,
+            (name, ending) = self.any_end() => {
+                bail!("{name} ended {ending} before it was ready{}", self.tail(&name))
+            }
+        };
+        let line = line.map_err(|_elapsed| {
+            anyhow!("{name} was not ready within {START_WAIT:?}{}", self.tail(&name))
+        })?;
+        match line {
+            Ok(line) if line.get("ready") == Some(&Value::Bool(true)) => Ok(line),
+            Ok(line) => bail!("{name} said {line} instead of that it is ready"),
+            Err(_closed) => {
+                let ending = self.family.wait_for_end(pid);
+                let ending = timeout_at(self.until, ending).await;
+                let how = ending.map_or("closed its stdout".to_owned(), |it| format!("ended {it}"));
+                bail!("{name} {how} before it was ready{}", self.tail(&name))
+            }
+        }
+    }
+
+    /// The first process that ended: none may while the cluster starts.
+    async fn any_end(&self) -> (String, Ending) {
+        loop {
+            if let Some(ended) = self.family.first_ended() {
+                return ended;
+            }
+            self.family.next_end().await;
+        }
+    }
+
+    /// Waits until the cluster serves.
+    async fn serving(&self, document: &Document) -> anyhow::Result<()> {
+        let client = Client::connect(&document.endpoints())?;
+        let nodes: Vec<String> = document.nodes.iter().map(|it| it.id.clone()).collect();
+        loop {
+            let missing = match inspect::ask(&client, LOOK_WAIT).await {
+                Ok(answers) => readiness::missing(&answers, document.managers.len(), &nodes),
+                Err(error) => Some(error.to_string()),
+            };
+            let Some(missing) = missing else { return Ok(()) };
+            if let Some((name, ending)) = self.family.first_ended() {
+                bail!("{name} ended {ending} while the cluster started{}", self.tail(&name));
+            }
+            if Instant::now() >= self.until {
+                bail!("not ready within {START_WAIT:?}: {missing}");
+            }
+            sleep(LOOK_EVERY).await;
+        }
+    }
+
+    fn tail(&self, name: &str) -> String {
+        tail(&self.logs.join(format!("{name}.log")))
+    }
+}
+
+fn text(told: &Value, field: &str, name: &str) -> anyhow::Result<String> {
+    let value = told.get(field).and_then(Value::as_str);
+    Ok(value.with_context(|| format!("{name} did not say its {field}"))?.to_owned())
+}
+
+/// The end of a log, as a part of an error message.
+fn tail(log: &Path) -> String {
+    let Ok(bytes) = std::fs::read(log) else { return String::new() };
+    let text = String::from_utf8_lossy(&bytes);
+    let lines: Vec<&str> = text.lines().collect();
+    let from = lines.len().saturating_sub(TAIL_LINES);
+    let last = lines.get(from..).unwrap_or_default();
+    if last.is_empty() {
+        return format!("; its log {} is empty", log.display());
+    }
+    format!("; the end of {}:\n  {}", log.display(), last.join("\n  "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tail_of_a_log_is_its_last_lines() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = folder.path().join("a.log");
+        assert_eq!(tail(&log), "");
+        std::fs::write(&log, "").unwrap();
+        assert!(tail(&log).contains("is empty"));
+        let lines: Vec<String> = (0..30).map(|it| format!("line {it}")).collect();
+        std::fs::write(&log, lines.join("\n")).unwrap();
+        let tail = tail(&log);
+        assert!(tail.contains("line 10\n") && tail.ends_with("line 29"), "{tail}");
+        assert!(!tail.contains("line 9\n"), "{tail}");
+    }
+
+    #[tokio::test]
+    async fn a_process_that_fails_is_named_with_the_end_of_its_log() {
+        let folder = tempfile::tempdir().unwrap();
+        let family = Family::found().unwrap();
+        let logs = folder.path().to_owned();
+        let starting = Starting { family: &family, logs, until: Instant::now() + START_WAIT };
+        let mut command = std::process::Command::new("sh");
+        command.args(["-c", "echo 'no such port' >&2; exit 3"]);
+        let process = starting.start(Launch { name: "m1".to_owned(), command }).unwrap();
+        let error = starting.ready(process).await.unwrap_err().to_string();
+        assert!(error.contains("m1 ended with exit code 3"), "{error}");
+        assert!(error.contains("no such port"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_process_is_ready_when_it_says_so() {
+        let folder = tempfile::tempdir().unwrap();
+        let family = Family::found().unwrap();
+        let logs = folder.path().to_owned();
+        let starting = Starting { family: &family, logs, until: Instant::now() + START_WAIT };
+        let mut command = std::process::Command::new("sh");
+        command.args([
+            "-c",
+            "echo starting; echo '{\"ready\":true,\"address\":\"a:1\"}'; exec sleep 600",
+        ]);
+        let process = starting.start(Launch { name: "store".to_owned(), command }).unwrap();
+        let pid = process.pid;
+        let told = starting.ready(process).await.unwrap();
+        family.signal(pid, rustix::process::Signal::KILL);
+        assert_eq!(family.wait_for_end(pid).await, Ending::Signal(9));
+        assert_eq!(text(&told, "address", "store").unwrap(), "a:1");
+        assert!(text(&told, "grpc", "store").unwrap_err().to_string().contains("grpc"));
+    }
+}

@@ -1,0 +1,135 @@
+//! The end of a cluster: politely in order, then by force, and never without an end.
+//!
+//! TERM to node-agents (which end their sessions), then to managers, then to the config store;
+//! after at most about 12 s in all everything that is left below us is killed and reaped.
+
+use super::{Stop, descendants, family::Family, programs};
+use anyhow::bail;
+use rustix::process::Signal;
+use std::time::Duration;
+use tokio::time::{Instant, sleep, timeout_at};
+
+/// How long node-agents may take to end their sessions: programs get a grace period.
+const AGENTS_WAIT: Duration = Duration::from_secs(6);
+/// How long managers may take to finish what they write.
+const MANAGERS_WAIT: Duration = Duration::from_secs(3);
+/// The same for the config store, and for whatever else was started.
+const STORE_WAIT: Duration = Duration::from_secs(2);
+/// How long killed processes may take to be gone.
+const KILL_WAIT: Duration = Duration::from_secs(3);
+/// How often /proc is looked at for processes that are not our own children.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+
+/// The process is a node-agent that serves: not one of its keepers.
+fn is_agent(line: &[String]) -> bool {
+    is(line, programs::NODE_AGENT) && line.get(1).is_some_and(|it| it == "run")
+}
+
+fn is(line: &[String], name: &str) -> bool {
+    line.first().is_some_and(|it| it.rsplit('/').next() == Some(name))
+}
+
+/// Picks processes by their command lines.
+type Which = fn(&[String]) -> bool;
+
+fn running(which: Which) -> Vec<u32> {
+    let alive = descendants::all().into_iter().filter(|it| !it.is_zombie).map(|it| it.pid);
+    alive.filter(|pid| which(&descendants::command_line(*pid))).collect()
+}
+
+/// Ends everything below this process. A second wish to stop skips the polite part. Fails when
+/// something cannot be killed.
+pub async fn end(family: &Family, stop: &mut Stop) -> anyhow::Result<()> {
+    family.expect_endings();
+    tokio::select! {
+        () = politely(family) => {}
+        () = stop.wished() => {}
+    }
+    by_force(family).await
+}
+
+async fn politely(family: &Family) {
+    let stages: [(Which, Duration); 3] = [
+        (is_agent, AGENTS_WAIT),
+        (|line| is(line, programs::MANAGER), MANAGERS_WAIT),
+        (|line| !is(line, programs::NODE_AGENT) && !line.is_empty(), STORE_WAIT),
+    ];
+    for (which, wait) in stages {
+        let deadline = Instant::now() + wait;
+        let mut told = Vec::new();
+        // Looked at again and again: a manager may start a node-agent until it ends itself.
+        loop {
+            let left = running(which);
+            if left.is_empty() || Instant::now() >= deadline {
+                break;
+            }
+            for pid in left {
+                if !told.contains(&pid) {
+                    family.signal(pid, Signal::TERM);
+                    told.push(pid);
+                }
+            }
+            pause(family, deadline).await;
+        }
+    }
+}
+
+/// Until a process ends, but not long: those that are not our children end silently.
+async fn pause(family: &Family, deadline: Instant) {
+    let until = (Instant::now() + LOOK_EVERY).min(deadline);
+    if timeout_at(until, family.next_end()).await.is_err() {
+        family.reap();
+    }
+}
+
+async fn by_force(family: &Family) -> anyhow::Result<()> {
+    let deadline = Instant::now() + KILL_WAIT;
+    loop {
+        family.reap();
+        let left = descendants::all();
+        if left.is_empty() {
+            return Ok(());
+        }
+        if Instant::now() >= deadline {
+            let pids: Vec<String> = left.iter().map(|it| it.pid.to_string()).collect();
+            bail!("processes {} could not be ended", pids.join(", "));
+        }
+        for it in left.iter().filter(|it| !it.is_zombie) {
+            family.signal(it.pid, Signal::KILL);
+        }
+        sleep(Duration::from_millis(2)).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(text: &str) -> Vec<String> {
+        text.split(' ').map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn an_agent_is_told_from_its_keepers() {
+        assert!(is_agent(&line("/x/rota-node-agent run --id n1")));
+        assert!(!is_agent(&line("/x/rota-node-agent keep --id n1")));
+        assert!(!is_agent(&line("rota-manager run")));
+        assert!(!is_agent(&[]));
+    }
+
+    #[tokio::test]
+    async fn everything_below_is_ended_even_what_ignores_the_polite_signal() {
+        let folder = tempfile::tempdir().unwrap();
+        let family = Family::found().unwrap();
+        let mut stop = Stop::listen().unwrap();
+        let mut shell = std::process::Command::new("sh");
+        // An orphan that ignores TERM, below a shell that ends at once.
+        shell.args(["-c", "(trap '' TERM; echo '{}'; exec sleep 600) & exit 0"]);
+        let process = family.start("shell", shell, &folder.path().join("shell.log")).unwrap();
+        process.first_line.await.unwrap();
+        family.wait_for_end(process.pid).await;
+        assert!(!family.is_gone());
+        end(&family, &mut stop).await.unwrap();
+        assert!(family.is_gone());
+    }
+}

@@ -1,0 +1,132 @@
+//! The command line of each process of a cluster.
+
+use super::layout::Folder;
+use super::ports::Ports;
+use super::programs::{self, program};
+use std::path::PathBuf;
+use std::process::Command;
+
+/// A process that is to be started.
+#[derive(Debug)]
+pub struct Launch {
+    /// Its name, and that of its log.
+    pub name: String,
+    /// What to run.
+    pub command: Command,
+}
+
+/// All processes of a cluster.
+#[derive(Debug)]
+pub struct Launches {
+    /// Started first: everyone else needs it.
+    pub store: Launch,
+    /// In order of their numbers.
+    pub managers: Vec<Launch>,
+    /// In order of the layout.
+    pub nodes: Vec<Launch>,
+}
+
+struct Programs {
+    store: PathBuf,
+    manager: PathBuf,
+    agent: PathBuf,
+}
+
+/// Makes every command line; fails when a program is missing.
+pub fn plan(folder: &Folder, ports: &Ports) -> anyhow::Result<Launches> {
+    let programs = Programs {
+        store: program(programs::CONFIG_STORE)?,
+        manager: program(programs::MANAGER)?,
+        agent: program(programs::NODE_AGENT)?,
+    };
+    Ok(commands(folder, ports, &programs))
+}
+
+fn classes(folder: &Folder) -> PathBuf {
+    let shipped = || programs::shipped_classes().unwrap_or_else(|| folder.path.join("classes"));
+    folder.layout.classes.clone().unwrap_or_else(shipped)
+}
+
+fn commands(folder: &Folder, ports: &Ports, programs: &Programs) -> Launches {
+    let layout = &folder.layout;
+    let classes = classes(folder);
+    let mut store = Command::new(&programs.store);
+    store.arg("--data").arg(folder.path.join("store"));
+    store.arg("--listen").arg(ports.store.to_string());
+    store.arg("--cluster").arg(&layout.cluster);
+    let mut managers = Vec::new();
+    for ((seat, grpc), http) in layout.managers.iter().zip(&ports.grpc).zip(&ports.http) {
+        let mut command = Command::new(&programs.manager);
+        command.arg("--data").arg(folder.path.join("managers").join(&seat.id));
+        command.arg("--number").arg(seat.number.to_string());
+        command.arg("--id").arg(&seat.id);
+        command.arg("--grpc").arg(grpc.to_string());
+        command.arg("--http").arg(http.to_string());
+        command.arg("--config-store").arg(ports.store.to_string());
+        command.arg("--cluster").arg(&layout.cluster);
+        command.arg("--ring").arg(layout.ring());
+        command.arg("--slots").arg(layout.slots.to_string());
+        command.arg("--replicas").arg(layout.replicas.to_string());
+        if layout.max_nodes > 0 {
+            command.arg("--pool").arg("default");
+            command.arg("--pool-max").arg(layout.max_nodes.to_string());
+            command.arg("--pool-places").arg(layout.places.to_string());
+            command.arg("--pool-agent").arg(&programs.agent);
+            command.arg("--pool-data").arg(folder.path.join("pool"));
+            command.arg("--pool-classes").arg(&classes);
+        }
+        managers.push(Launch { name: seat.id.clone(), command });
+    }
+    let addresses: Vec<String> = ports.grpc.iter().map(ToString::to_string).collect();
+    let mut nodes = Vec::new();
+    for (id, listen) in layout.nodes.iter().zip(&ports.nodes) {
+        let mut command = Command::new(&programs.agent);
+        command.arg("run").arg("--id").arg(id);
+        command.arg("--data").arg(folder.path.join("nodes").join(id));
+        command.arg("--listen").arg(listen.to_string());
+        command.arg("--managers").arg(addresses.join(","));
+        command.arg("--cluster").arg(&layout.cluster);
+        command.arg("--places").arg(layout.places.to_string());
+        command.arg("--classes").arg(&classes);
+        nodes.push(Launch { name: id.clone(), command });
+    }
+    Launches { store: Launch { name: "store".to_owned(), command: store }, managers, nodes }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::layout::Settings;
+    use super::*;
+
+    fn text(launch: &Launch) -> String {
+        let arguments = launch.command.get_args().map(|it| it.to_string_lossy());
+        arguments.collect::<Vec<_>>().join(" ")
+    }
+
+    fn launches(settings: &Settings) -> Launches {
+        let data = tempfile::tempdir().unwrap();
+        let folder = Folder::open(data.path(), settings).unwrap();
+        let ports = Ports::find(&folder.layout).unwrap();
+        let at = PathBuf::from("/bin");
+        commands(&folder, &ports, &Programs { store: at.clone(), manager: at.clone(), agent: at })
+    }
+
+    #[test]
+    fn every_process_is_told_the_same_cluster_and_ring() {
+        let all = launches(&Settings { port_base: Some(0), ..Settings::default() });
+        assert_eq!((all.managers.len(), all.nodes.len()), (3, 1));
+        let manager = text(&all.managers[1]);
+        assert!(manager.contains("--number 681 --id m2"), "{manager}");
+        assert!(manager.contains("--ring 340=m1,681=m2,1023=m3"), "{manager}");
+        assert!(!manager.contains("--pool"), "{manager}");
+        let node = text(&all.nodes[0]);
+        assert!(node.starts_with("run --id n1") && node.contains("--places 1000"), "{node}");
+    }
+
+    #[test]
+    fn a_pool_is_given_to_managers_only_when_more_nodes_may_come() {
+        let settings = Settings { port_base: Some(0), max_nodes: Some(4), ..Settings::default() };
+        let manager = text(&launches(&settings).managers[0]);
+        assert!(manager.contains("--pool default --pool-max 4 --pool-places 1000"), "{manager}");
+    }
+}

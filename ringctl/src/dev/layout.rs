@@ -1,0 +1,285 @@
+//! What kind of cluster is wanted, and what a data folder says that it is.
+
+use super::family::Family;
+use anyhow::{Context, bail};
+use serde::{Deserialize, Serialize};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+const FORMAT: u32 = 1;
+const MANAGERS: u32 = 3;
+const REPLICAS: u32 = 2;
+const NODES: u32 = 1;
+const SLOTS: u32 = 1024;
+const PLACES: u32 = 1000;
+const PORT_BASE: u16 = 7400;
+
+/// What was asked for; `None` leaves it to the data folder, or to the default of a new one.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Settings {
+    /// How many managers.
+    pub managers: Option<u32>,
+    /// Successors with copies.
+    pub replicas: Option<u32>,
+    /// How many nodes.
+    pub nodes: Option<u32>,
+    /// Slots of the ring.
+    pub slots: Option<u32>,
+    /// The data folder; `None` makes one that is removed at the end.
+    pub data: Option<PathBuf>,
+    /// First port; 0 takes free ones.
+    pub port_base: Option<u16>,
+    /// Places of each node.
+    pub places: Option<u32>,
+    /// Folder of class files.
+    pub classes: Option<PathBuf>,
+    /// Most nodes, those that managers start included; 0: they start none.
+    pub max_nodes: Option<u32>,
+}
+
+/// A manager's place in the ring.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
+pub struct Seat {
+    /// Its reserved number.
+    pub number: u32,
+    /// Its name.
+    pub id: String,
+}
+
+/// `dev.json` of a data folder. The ring and the nodes stay what they were when it was made;
+/// the rest is what was asked for last.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
+pub struct Layout {
+    format: u32,
+    /// Name of the cluster; no two folders share one.
+    pub cluster: String,
+    /// Slots of the ring.
+    pub slots: u32,
+    /// Successors with copies.
+    pub replicas: u32,
+    /// Managers, in order of their numbers.
+    pub managers: Vec<Seat>,
+    /// Ids of the nodes.
+    pub nodes: Vec<String>,
+    /// Places of each node.
+    pub places: u32,
+    /// Most nodes, the pool's included.
+    pub max_nodes: u32,
+    /// First port; 0: free ones.
+    pub port_base: u16,
+    /// Folder of class files.
+    pub classes: Option<PathBuf>,
+}
+
+/// A data folder in use by this process alone.
+#[derive(Debug)]
+pub struct Folder {
+    /// Its absolute path.
+    pub path: PathBuf,
+    /// What it is.
+    pub layout: Layout,
+    /// Locked as long as the file is open.
+    _lock: File,
+}
+
+/// Numbers that part the ring evenly; the last ends it.
+fn spread(managers: u32, slots: u32) -> impl Iterator<Item = u32> {
+    let (managers, slots) = (u64::from(managers), u64::from(slots));
+    (1..=managers).filter_map(move |it| u32::try_from(it * slots / managers - 1).ok())
+}
+
+impl Layout {
+    fn new(settings: &Settings) -> anyhow::Result<Self> {
+        let (managers, slots) =
+            (settings.managers.unwrap_or(MANAGERS), settings.slots.unwrap_or(SLOTS));
+        if managers > slots {
+            bail!("--managers is {managers}; a ring of --slots {slots} has room for {slots}");
+        }
+        let name = uuid::Uuid::new_v4().simple().to_string();
+        let seats = spread(managers, slots).zip(1..);
+        let mut layout = Self {
+            format: FORMAT,
+            cluster: format!("dev-{}", name.get(..8).unwrap_or(&name)),
+            slots,
+            replicas: settings.replicas.unwrap_or(REPLICAS),
+            managers: seats.map(|(number, it)| Seat { number, id: format!("m{it}") }).collect(),
+            nodes: (1..=settings.nodes.unwrap_or(NODES)).map(|it| format!("n{it}")).collect(),
+            places: PLACES,
+            max_nodes: 0,
+            port_base: PORT_BASE,
+            classes: None,
+        };
+        layout.take(settings)?;
+        Ok(layout)
+    }
+
+    /// Takes over what may differ from one start to the next.
+    fn take(&mut self, settings: &Settings) -> anyhow::Result<()> {
+        self.places = settings.places.unwrap_or(self.places);
+        self.max_nodes = settings.max_nodes.unwrap_or(self.max_nodes);
+        self.port_base = settings.port_base.unwrap_or(self.port_base);
+        if let Some(classes) = &settings.classes {
+            let found = std::fs::canonicalize(classes);
+            let found = found.with_context(|| format!("--classes {}", classes.display()))?;
+            if !found.is_dir() {
+                bail!("--classes {} is not a folder", classes.display());
+            }
+            self.classes = Some(found);
+        }
+        Ok(())
+    }
+
+    /// Names every flag that asks for another cluster than the folder holds.
+    fn differences(&self, settings: &Settings) -> Vec<String> {
+        let held = [
+            ("managers", settings.managers, self.managers.len()),
+            ("replicas", settings.replicas, self.replicas as usize),
+            ("nodes", settings.nodes, self.nodes.len()),
+            ("slots", settings.slots, self.slots as usize),
+        ];
+        let differs = held.into_iter().filter_map(|(flag, asked, held)| {
+            let asked = asked.filter(|asked| *asked as usize != held)?;
+            Some(format!("--{flag} is {asked}, but the folder's cluster has {held}"))
+        });
+        differs.collect()
+    }
+
+    /// `N1=ID1,N2=ID2,…`, as managers take the ring.
+    pub fn ring(&self) -> String {
+        let seats: Vec<String> =
+            self.managers.iter().map(|it| format!("{}={}", it.number, it.id)).collect();
+        seats.join(",")
+    }
+}
+
+impl Folder {
+    /// Opens the folder and locks it; a new one becomes what was asked for.
+    pub fn open(path: &Path, settings: &Settings) -> anyhow::Result<Self> {
+        let at = path.display();
+        std::fs::create_dir_all(path).with_context(|| format!("--data {at}"))?;
+        let path = std::fs::canonicalize(path).with_context(|| format!("--data {at}"))?;
+        let lock = lock(&path)?;
+        let file = path.join("dev.json");
+        let layout = match std::fs::read(&file) {
+            Ok(bytes) => known(&bytes, settings).with_context(|| format!("--data {at}"))?,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Layout::new(settings)?,
+            Err(error) => return Err(error).context(format!("{}", file.display())),
+        };
+        let beside = path.join("dev.json.new");
+        std::fs::write(&beside, serde_json::to_vec_pretty(&layout)?)?;
+        std::fs::rename(&beside, &file)?;
+        for below in ["managers", "nodes", "store", "pool", "logs", "classes"] {
+            std::fs::create_dir_all(path.join(below))?;
+        }
+        Ok(Self { path, layout, _lock: lock })
+    }
+}
+
+fn known(bytes: &[u8], settings: &Settings) -> anyhow::Result<Layout> {
+    let mut layout: Layout = serde_json::from_slice(bytes).context("dev.json is not readable")?;
+    if layout.format != FORMAT {
+        bail!("dev.json has format {}; this build reads format {FORMAT}", layout.format);
+    }
+    let differences = layout.differences(settings);
+    if !differences.is_empty() {
+        bail!("{}; leave them out or take another --data", differences.join("; "));
+    }
+    layout.take(settings)?;
+    Ok(layout)
+}
+
+fn lock(path: &Path) -> anyhow::Result<File> {
+    let file = File::create(path.join("dev.lock"))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(std::fs::TryLockError::WouldBlock) => {
+            bail!("--data {}: another `ringctl dev` runs there", path.display())
+        }
+        Err(std::fs::TryLockError::Error(error)) => Err(error.into()),
+    }
+}
+
+impl Settings {
+    /// The folder that was asked for, or a temporary one of this process.
+    pub fn folder(&self) -> PathBuf {
+        /// One for the process: clusters of one process follow each other.
+        static TEMPORARY: OnceLock<PathBuf> = OnceLock::new();
+        let temporary = || {
+            let name = uuid::Uuid::new_v4().simple().to_string();
+            std::env::temp_dir().join(format!("rota-dev-{}", name.get(..12).unwrap_or(&name)))
+        };
+        self.data.clone().unwrap_or_else(|| TEMPORARY.get_or_init(temporary).clone())
+    }
+
+    /// Removes the temporary folder, unless a process below us still runs and could use it.
+    pub fn remove_temporary(&self, family: &Family) {
+        if self.data.is_some() || !family.is_gone() {
+            return;
+        }
+        match std::fs::remove_dir_all(self.folder()) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                eprintln!("cannot remove {}: {error}", self.folder().display());
+            }
+            Ok(()) | Err(_) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(data: &Path) -> Settings {
+        Settings { data: Some(data.to_owned()), ..Settings::default() }
+    }
+
+    #[test]
+    fn numbers_part_the_ring_evenly_and_end_it() {
+        assert_eq!(spread(3, 1024).collect::<Vec<_>>(), [340, 681, 1023]);
+        assert_eq!(spread(1, 1).collect::<Vec<_>>(), [0]);
+        let all: Vec<u32> = spread(100, 100).collect();
+        assert_eq!(all, (0..100).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_folder_comes_back_as_the_cluster_it_was() {
+        let folder = tempfile::tempdir().unwrap();
+        let asked = Settings { managers: Some(5), places: Some(7), ..settings(folder.path()) };
+        let first = Folder::open(folder.path(), &asked).unwrap().layout;
+        let second = Folder::open(folder.path(), &settings(folder.path())).unwrap().layout;
+        assert_eq!(first, second);
+        assert_eq!((second.managers.len(), second.places), (5, 7));
+        assert_eq!(second.ring().split(',').count(), 5);
+    }
+
+    #[test]
+    fn flags_that_ask_for_another_cluster_are_refused_by_name() {
+        let folder = tempfile::tempdir().unwrap();
+        drop(Folder::open(folder.path(), &settings(folder.path())).unwrap());
+        let other = Settings { managers: Some(4), slots: Some(8), ..settings(folder.path()) };
+        let error = format!("{:#}", Folder::open(folder.path(), &other).unwrap_err());
+        assert!(error.contains("--managers is 4") && error.contains("--slots is 8"), "{error}");
+        assert!(!error.contains("--replicas"), "{error}");
+        let same = Settings { managers: Some(3), places: Some(9), ..settings(folder.path()) };
+        assert_eq!(Folder::open(folder.path(), &same).unwrap().layout.places, 9);
+    }
+
+    #[test]
+    fn a_folder_is_used_by_one_cluster_at_a_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let held = Folder::open(folder.path(), &settings(folder.path())).unwrap();
+        let error = Folder::open(folder.path(), &settings(folder.path())).unwrap_err();
+        assert!(error.to_string().contains("another `ringctl dev`"), "{error}");
+        drop(held);
+        Folder::open(folder.path(), &settings(folder.path())).unwrap();
+    }
+
+    #[test]
+    fn more_managers_than_slots_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let asked = Settings { managers: Some(3), slots: Some(2), ..settings(folder.path()) };
+        let error = Folder::open(folder.path(), &asked).unwrap_err().to_string();
+        assert!(error.contains("--managers is 3"), "{error}");
+    }
+}

@@ -1,0 +1,189 @@
+//! A whole cluster of real processes on one machine: `ringctl dev`, and the ground under `bench`.
+//!
+//! ```text
+//!   Settings ─▶ Layout (DIR/dev.json) ─▶ Ports ─▶ Family: store ─▶ managers, node-agents ─▶ ready
+//!                                                   │ every child and orphan below us is reaped here
+//!                                                   └─▶ ending: agents, managers, store, KILL the rest
+//! ```
+//!
+//! Ports from `--port-base B` on, all on 127.0.0.1: managers' gRPC at B, B+1, …; then their HTTP;
+//! then the nodes; then the config store. Nodes that a pool starts later take free ports.
+//! Folders: DIR/managers/ID, DIR/nodes/ID, DIR/store, DIR/pool, DIR/logs/NAME.log.
+
+mod cluster;
+mod descendants;
+mod document;
+mod ending;
+mod family;
+mod launch;
+mod layout;
+mod ports;
+mod programs;
+mod readiness;
+
+pub use cluster::Cluster;
+pub use document::{Document, ManagerProcess};
+pub use family::Family;
+pub use layout::Settings;
+pub use programs::shipped_classes;
+
+use crate::output::{Format, Out, plain_table};
+use anyhow::Context;
+use clap::Args;
+use std::path::PathBuf;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// `dev`.
+#[derive(Args, Debug, Clone, Default)]
+pub struct DevArguments {
+    /// How many managers, evenly spread over the slots [default: 3].
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub managers: Option<u32>,
+    /// Successors of each manager that hold copies of its sessions [default: 2].
+    #[arg(long, value_parser = clap::value_parser!(u32).range(0..=99))]
+    pub replicas: Option<u32>,
+    /// How many nodes are started [default: 1].
+    #[arg(long, value_parser = clap::value_parser!(u32).range(0..=100))]
+    pub nodes: Option<u32>,
+    /// Where everything is kept. Started again with the same folder, the cluster comes back as
+    /// it was. Without it: a temporary folder that is removed at the end.
+    #[arg(long, value_name = "DIR")]
+    pub data: Option<PathBuf>,
+    /// First port: managers' gRPC from here on, then their HTTP, then nodes, then the config
+    /// store. 0 takes free ones [default: 7400].
+    #[arg(long, value_name = "PORT")]
+    pub port_base: Option<u16>,
+    /// Sessions that each node has room for [default: 1000].
+    #[arg(long, value_name = "P", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub places: Option<u32>,
+    /// Folder of class files [default: deploy/classes of the checkout, if it is found].
+    #[arg(long, value_name = "DIR")]
+    pub classes: Option<PathBuf>,
+    /// Lets managers start more nodes when all are full, up to this many in all [default: none].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=1000))]
+    pub max_nodes: Option<u32>,
+    /// Slots of the ring [default: 1024].
+    #[arg(long, value_name = "M", value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub slots: Option<u32>,
+}
+
+impl From<&DevArguments> for Settings {
+    fn from(it: &DevArguments) -> Self {
+        Self {
+            managers: it.managers,
+            replicas: it.replicas,
+            nodes: it.nodes,
+            slots: it.slots,
+            data: it.data.clone(),
+            port_base: it.port_base,
+            places: it.places,
+            classes: it.classes.clone(),
+            max_nodes: it.max_nodes,
+        }
+    }
+}
+
+/// The wish to stop: Ctrl-C, SIGTERM or a hang-up.
+pub struct Stop {
+    interrupt: Signal,
+    terminate: Signal,
+    hangup: Signal,
+}
+
+impl Stop {
+    /// From here on these signals no longer end this process by themselves.
+    pub fn listen() -> std::io::Result<Self> {
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+            hangup: signal(SignalKind::hangup())?,
+        })
+    }
+
+    /// Resolves at the next such signal. May be dropped and called again.
+    pub async fn wished(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+            _ = self.hangup.recv() => {}
+        }
+    }
+}
+
+/// Runs `work` on a cluster of its own, and ends the cluster whatever came of it.
+pub async fn with_cluster<T>(
+    settings: &Settings,
+    work: impl AsyncFnOnce(&mut Cluster) -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
+    let mut stop = Stop::listen().context("cannot listen for signals")?;
+    let family = Family::found().context("cannot become the reaper of orphans")?;
+    let done = async {
+        let mut cluster = Cluster::start(settings, &family).await?;
+        work(&mut cluster).await
+    };
+    let result = tokio::select! {
+        result = Box::pin(done) => result,
+        () = stop.wished() => Err(anyhow::anyhow!("stopped by a signal")),
+    };
+    let ended = ending::end(&family, &mut stop).await;
+    settings.remove_temporary(&family);
+    ended.and(result)
+}
+
+/// Runs a cluster until it is told to stop.
+pub async fn run(it: &DevArguments, out: &mut Out) -> anyhow::Result<()> {
+    let settings = Settings::from(it);
+    let mut stop = Stop::listen().context("cannot listen for signals")?;
+    let family = Family::found().context("cannot become the reaper of orphans")?;
+    let started = tokio::select! {
+        started = Box::pin(Cluster::start(&settings, &family)) => Some(started),
+        () = stop.wished() => None,
+    };
+    let shown = match started {
+        Some(Ok(cluster)) => match show(cluster.document(), out) {
+            Ok(()) => {
+                family.announce_endings();
+                stop.wished().await;
+                Ok(())
+            }
+            // A reader that went away does not end the cluster: it was started to run.
+            Err(error) if crate::output::is_broken_pipe(&error) => {
+                stop.wished().await;
+                Ok(())
+            }
+            Err(error) => Err(error),
+        },
+        Some(Err(error)) => Err(error),
+        None => Ok(()),
+    };
+    let ended = ending::end(&family, &mut stop).await;
+    settings.remove_temporary(&family);
+    ended.and(shown)
+}
+
+fn show(document: &Document, out: &mut Out) -> anyhow::Result<()> {
+    if out.format() == Format::Json {
+        return Ok(out.json(document)?);
+    }
+    let mut table = plain_table(["PROCESS", "GRPC", "HTTP", "PID"]);
+    for it in &document.managers {
+        let name = format!("manager {}", it.number);
+        table.add_row([name, it.grpc.clone(), it.http.clone(), it.pid.to_string()]);
+    }
+    for it in &document.nodes {
+        let name = format!("node {}", it.id);
+        table.add_row([name, it.address.clone(), String::new(), it.pid.to_string()]);
+    }
+    let store = &document.config_store;
+    let name = "config store".to_owned();
+    table.add_row([name, store.address.clone(), String::new(), store.pid.to_string()]);
+    out.table(&table)?;
+    let endpoints: Vec<&str> = document.managers.iter().map(|it| it.grpc.as_str()).collect();
+    out.text(&format!(
+        "\ndata and logs in {}\nready; Ctrl-C ends everything. In another terminal:\n  \
+         export ROTA_ENDPOINT={}\n  ringctl session open demo --class counter\n",
+        document.data,
+        endpoints.join(","),
+    ))?;
+    Ok(())
+}

@@ -1,0 +1,60 @@
+//! Where the programs of a cluster are, and where its classes.
+
+use anyhow::bail;
+use std::path::{Path, PathBuf};
+
+/// The manager.
+pub const MANAGER: &str = "rota-manager";
+/// The node-agent.
+pub const NODE_AGENT: &str = "rota-node-agent";
+/// The config store.
+pub const CONFIG_STORE: &str = "rota-config-store";
+
+/// Looks in ROTA_BIN_DIR, then beside this program, then in PATH.
+pub fn program(name: &str) -> anyhow::Result<PathBuf> {
+    let given = std::env::var_os("ROTA_BIN_DIR").map(PathBuf::from);
+    let beside = std::env::current_exe().ok().and_then(|it| it.parent().map(Path::to_owned));
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders: Vec<PathBuf> =
+        given.into_iter().chain(beside.clone()).chain(std::env::split_paths(&path)).collect();
+    if let Some(found) = find(name, &folders) {
+        return Ok(found);
+    }
+    let beside = beside.unwrap_or_default();
+    bail!("{name} is neither in ROTA_BIN_DIR nor beside ringctl ({}) nor in PATH", beside.display())
+}
+
+fn find(name: &str, folders: &[PathBuf]) -> Option<PathBuf> {
+    folders.iter().map(|it| it.join(name)).find(|it| it.is_file())
+}
+
+/// The class files that come with Rota: `deploy/classes` of the checkout that this program was
+/// built in, or `share/rota/classes` beside its `bin`.
+pub fn shipped_classes() -> Option<PathBuf> {
+    let program = std::env::current_exe().ok()?;
+    let candidates = program.ancestors().skip(1).take(5);
+    let both = candidates.flat_map(|it| [it.join("deploy/classes"), it.join("share/rota/classes")]);
+    both.into_iter().find(|it| it.is_dir())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_folder_that_has_the_program_wins() {
+        let (first, second) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let folders = [first.path().to_owned(), second.path().to_owned()];
+        assert_eq!(find("p", &folders), None);
+        std::fs::write(second.path().join("p"), "").unwrap();
+        assert_eq!(find("p", &folders), Some(second.path().join("p")));
+        std::fs::write(first.path().join("p"), "").unwrap();
+        assert_eq!(find("p", &folders), Some(first.path().join("p")));
+    }
+
+    #[test]
+    fn a_missing_program_is_named() {
+        let error = program("rota-no-such-program").unwrap_err().to_string();
+        assert!(error.contains("rota-no-such-program") && error.contains("PATH"), "{error}");
+    }
+}

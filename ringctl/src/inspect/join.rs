@@ -1,0 +1,327 @@
+//! Joins what every manager said into one picture.
+
+use rota_client::v1;
+use rota_model::{ManagerNumber, NodeId, SlotId};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// Each manager's answer by its number, or why there is none.
+pub type Answers = BTreeMap<u32, Result<v1::InspectResponse, String>>;
+
+/// The whole picture. The JSON document of `ringctl inspect`.
+#[derive(Serialize, PartialEq, Debug, Default)]
+pub struct Ring {
+    pub cluster: String,
+    /// Epoch of the newest View that was found; everything about owners and copies is from it.
+    pub epoch: u64,
+    pub slots: u32,
+    pub replicas: u32,
+    pub managers_max: u32,
+    pub managers: Vec<Manager>,
+    pub partitions: Vec<Partition>,
+    pub nodes: Vec<Node>,
+}
+
+/// A reserved number.
+#[derive(Serialize, PartialEq, Debug, Default)]
+pub struct Manager {
+    pub number: u32,
+    pub id: String,
+    pub status: String,
+    pub grpc: String,
+    pub http: String,
+    pub incarnation: u64,
+    /// Whether it answered.
+    pub answers: bool,
+    /// Why it did not.
+    pub error: Option<String>,
+    /// Epoch of its own View.
+    pub epoch: Option<u64>,
+    pub requests_waiting: Option<u64>,
+}
+
+/// A partition.
+#[derive(Serialize, PartialEq, Debug, Default)]
+pub struct Partition {
+    /// The number that ends it, and its home.
+    pub number: u32,
+    pub first_slot: u32,
+    pub last_slot: u32,
+    pub slots: u32,
+    /// Part of the ring, 0 to 1.
+    pub share: f64,
+    pub home: u32,
+    pub owner: u32,
+    /// active or recovering.
+    pub state: String,
+    pub pe: u64,
+    /// The in-sync set, and whoever else knows of the partition.
+    pub copies: Vec<Copy>,
+    /// By state, as the owner counts, tombstones included. Empty when it did not answer.
+    pub sessions: BTreeMap<String, u64>,
+}
+
+/// What one manager knows of a partition.
+#[derive(Serialize, PartialEq, Debug, Default)]
+pub struct Copy {
+    pub number: u32,
+    pub in_sync: bool,
+    /// `None` when it did not answer.
+    pub role: Option<String>,
+    /// Entries behind the owner, as the owner counts.
+    pub lag: Option<u64>,
+    /// Newest entry, `pe:seq`.
+    pub last: Option<String>,
+    pub committed: Option<String>,
+    /// Equal for equal content, as text since it has 64 bits.
+    pub digest: Option<String>,
+}
+
+/// A node.
+#[derive(Serialize, PartialEq, Debug, Default)]
+pub struct Node {
+    pub id: String,
+    pub address: String,
+    pub pool: String,
+    pub state: String,
+    /// As text since it has 64 bits.
+    pub boot: String,
+    pub used: u32,
+    pub places: u32,
+    /// used / places.
+    pub load: f64,
+    pub classes: Vec<String>,
+}
+
+/// Joins the answers; `None` when none has a View.
+pub fn join(answers: &Answers) -> Option<Ring> {
+    let views = answers.values().filter_map(|it| it.as_ref().ok()?.view.as_ref());
+    let view = views.max_by_key(|it| it.epoch)?;
+    Some(Ring {
+        cluster: view.cluster.clone(),
+        epoch: view.epoch,
+        slots: view.m,
+        replicas: view.r,
+        managers_max: view.managers_max,
+        managers: view.managers.iter().map(|it| manager(it, answers)).collect(),
+        partitions: view.parts.iter().map(|it| partition(it, view, answers)).collect(),
+        nodes: nodes(view, answers),
+    })
+}
+
+fn manager(entry: &v1::ManagerEntry, answers: &Answers) -> Manager {
+    let answer = answers.get(&entry.number);
+    let heard = answer.and_then(|it| it.as_ref().ok());
+    let error = match answer {
+        Some(Ok(_)) => None,
+        Some(Err(error)) => Some(error.clone()),
+        None => Some("it was not asked: it is new in a View that came meanwhile".to_owned()),
+    };
+    Manager {
+        number: entry.number,
+        id: entry.id.clone(),
+        status: entry.status.clone(),
+        grpc: entry.grpc.clone(),
+        http: entry.http.clone(),
+        incarnation: entry.incarnation,
+        answers: heard.is_some(),
+        error,
+        epoch: heard.and_then(|it| Some(it.view.as_ref()?.epoch)),
+        requests_waiting: heard.map(|it| it.requests_waiting),
+    }
+}
+
+fn stats_of(answers: &Answers, manager: u32, part: u32) -> Option<&v1::PartStats> {
+    let answer = answers.get(&manager)?.as_ref().ok()?;
+    answer.parts.iter().find(|it| it.number == part)
+}
+
+fn partition(part: &v1::Part, view: &v1::View, answers: &Answers) -> Partition {
+    let slots = match part.number.checked_sub(part.first_slot) {
+        Some(between) => between + 1,
+        None => view.m - part.first_slot + part.number + 1,
+    };
+    let owner = stats_of(answers, part.owner, part.number);
+    let others = view.managers.iter().map(|it| it.number).filter(|number| {
+        let role = stats_of(answers, *number, part.number).map(|it| it.role.as_str());
+        !part.isr.contains(number) && !matches!(role, None | Some("idle" | ""))
+    });
+    let copy = |number: u32| copy(number, part, owner, answers);
+    Partition {
+        number: part.number,
+        first_slot: part.first_slot,
+        last_slot: part.number,
+        slots,
+        share: f64::from(slots) / f64::from(view.m.max(1)),
+        home: part.number,
+        owner: part.owner,
+        state: part.state.clone(),
+        pe: part.pe,
+        copies: part.isr.iter().copied().chain(others).map(copy).collect(),
+        sessions: owner.map(|it| it.sessions.clone()).unwrap_or_default(),
+    }
+}
+
+fn copy(number: u32, part: &v1::Part, owner: Option<&v1::PartStats>, answers: &Answers) -> Copy {
+    let own = stats_of(answers, number, part.number);
+    Copy {
+        number,
+        in_sync: part.isr.contains(&number),
+        role: own.map(|it| it.role.clone()),
+        lag: owner.and_then(|it| it.lag.get(&number).copied()),
+        last: own.map(|it| format!("{}:{}", it.last_pe, it.last_seq)),
+        committed: own.map(|it| format!("{}:{}", it.committed_pe, it.committed_seq)),
+        digest: own.map(|it| format!("{:016x}", it.digest)),
+    }
+}
+
+/// Who judges a node, and therefore hears of it first.
+fn judge(view: &v1::View, node: &str) -> Option<u32> {
+    let slot: SlotId = rota_ring::slot_of_node(&NodeId::parse(node).ok()?, view.m);
+    let owners: BTreeMap<ManagerNumber, u32> =
+        view.parts.iter().map(|it| (ManagerNumber(it.number), it.owner)).collect();
+    owners.get(&rota_ring::place::home(&owners, slot)?).copied()
+}
+
+/// Each node once: as its judge sees it, else as whoever answered.
+fn nodes(view: &v1::View, answers: &Answers) -> Vec<Node> {
+    let mut nodes: BTreeMap<&str, &v1::NodeStats> = BTreeMap::new();
+    for (number, answer) in answers {
+        let Ok(answer) = answer else { continue };
+        for node in &answer.nodes {
+            let judged_here = judge(view, &node.id) == Some(*number);
+            if judged_here || !nodes.contains_key(node.id.as_str()) {
+                nodes.insert(&node.id, node);
+            }
+        }
+    }
+    let shown = |it: &v1::NodeStats| Node {
+        id: it.id.clone(),
+        address: it.address.clone(),
+        pool: it.pool.clone(),
+        state: it.state.clone(),
+        boot: it.boot.to_string(),
+        used: it.used,
+        places: it.places,
+        load: f64::from(it.used) / f64::from(it.places.max(1)),
+        classes: it.classes.clone(),
+    };
+    nodes.into_values().map(shown).collect()
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// Three managers of which the last is silent and the first lost its partition to the second.
+    pub fn answers() -> Answers {
+        let entry = |number: u32, id: &str| v1::ManagerEntry {
+            number,
+            id: id.to_owned(),
+            grpc: format!("127.0.0.1:{}", 7400 + number % 10),
+            status: "ACTIVE".to_owned(),
+            incarnation: 1,
+            ..Default::default()
+        };
+        let part = |number, first_slot, owner, isr: &[u32]| v1::Part {
+            number,
+            first_slot,
+            owner,
+            isr: isr.to_vec(),
+            state: "active".to_owned(),
+            pe: 4,
+        };
+        let view = |epoch| v1::View {
+            cluster: "dev".to_owned(),
+            epoch,
+            m: 1024,
+            r: 2,
+            managers_max: 100,
+            managers: vec![entry(340, "m1"), entry(681, "m2"), entry(1022, "m3")],
+            parts: vec![
+                part(340, 1023, 681, &[681, 1022]),
+                part(681, 341, 681, &[681, 1022, 340]),
+                part(1022, 682, 1022, &[1022, 340, 681]),
+            ],
+        };
+        let stats = |number, role: &str| v1::PartStats {
+            number,
+            role: role.to_owned(),
+            last_pe: 4,
+            last_seq: 9,
+            sessions: [("READY".to_owned(), 5)].into(),
+            lag: [(1022, 3)].into(),
+            ..Default::default()
+        };
+        let node = |used| v1::NodeStats {
+            id: "n1".to_owned(),
+            state: "READY".to_owned(),
+            used,
+            places: 10,
+            ..Default::default()
+        };
+        let first = v1::InspectResponse {
+            number: 340,
+            view: Some(view(4)),
+            parts: vec![stats(340, "learning"), stats(681, "copy")],
+            nodes: vec![node(1)],
+            requests_waiting: 0,
+        };
+        let second = v1::InspectResponse {
+            number: 681,
+            view: Some(view(5)),
+            parts: vec![stats(340, "serving"), stats(681, "serving")],
+            nodes: vec![node(2)],
+            requests_waiting: 7,
+        };
+        [(340, Ok(first)), (681, Ok(second)), (1022, Err("refused".to_owned()))].into()
+    }
+
+    #[test]
+    fn owners_and_copies_are_of_the_newest_view() {
+        let ring = join(&answers()).unwrap();
+        assert_eq!((ring.epoch, ring.slots, ring.replicas), (5, 1024, 2));
+        let first = &ring.partitions[0];
+        assert_eq!((first.slots, first.home, first.owner), (342, 340, 681));
+        let copies: Vec<(u32, bool, Option<&str>)> =
+            first.copies.iter().map(|it| (it.number, it.in_sync, it.role.as_deref())).collect();
+        let expected =
+            [(681, true, Some("serving")), (1022, true, None), (340, false, Some("learning"))];
+        assert_eq!(copies, expected);
+        assert_eq!(first.copies[1].lag, Some(3));
+        assert_eq!(first.sessions["READY"], 5);
+    }
+
+    #[test]
+    fn a_silent_manager_is_shown_as_such() {
+        let ring = join(&answers()).unwrap();
+        let silent = &ring.managers[2];
+        assert!(!silent.answers);
+        assert_eq!(silent.error.as_deref(), Some("refused"));
+        assert!(ring.partitions[2].sessions.is_empty());
+    }
+
+    #[test]
+    fn shares_add_up_to_the_whole_ring() {
+        let ring = join(&answers()).unwrap();
+        let sum: u32 = ring.partitions.iter().map(|it| it.slots).sum();
+        assert_eq!(sum, 1024);
+    }
+
+    #[test]
+    fn a_node_is_shown_once_as_its_judge_sees_it() {
+        let ring = join(&answers()).unwrap();
+        let view = answers()[&681].clone().unwrap().view.unwrap();
+        let used = match judge(&view, "n1").unwrap() {
+            681 => 2,
+            _ => 1,
+        };
+        assert_eq!(ring.nodes.len(), 1);
+        assert_eq!(ring.nodes[0].used, used);
+    }
+
+    #[test]
+    fn without_a_view_there_is_no_ring() {
+        assert_eq!(join(&Answers::new()), None);
+    }
+}

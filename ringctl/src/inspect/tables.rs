@@ -1,0 +1,127 @@
+//! Tables of the ring for people.
+
+use super::join::{Copy, Partition, Ring};
+use crate::output::{Style, plain_table};
+use comfy_table::Table;
+
+/// The ring in one sentence.
+pub fn headline(ring: &Ring) -> String {
+    let answering = ring.managers.iter().filter(|it| it.answers).count();
+    let live: u64 = ring.partitions.iter().filter_map(|it| it.sessions.get("READY")).sum();
+    format!(
+        "cluster {}, epoch {}: {} slots, {} successors with copies; {answering} of {} managers \
+         answer, {} nodes, {live} sessions READY\n",
+        ring.cluster,
+        ring.epoch,
+        ring.slots,
+        ring.replicas,
+        ring.managers.len(),
+        ring.nodes.len(),
+    )
+}
+
+/// A line per manager.
+pub fn managers(ring: &Ring) -> Table {
+    let mut table =
+        plain_table(["MANAGER", "ID", "STATUS", "RUN", "EPOCH", "GRPC", "HTTP", "NOTE"]);
+    for it in &ring.managers {
+        let note = it.error.as_ref().map(|error| format!("no answer: {error}"));
+        table.add_row([
+            it.number.to_string(),
+            it.id.clone(),
+            it.status.clone(),
+            it.incarnation.to_string(),
+            it.epoch.map_or("-".to_owned(), |epoch| epoch.to_string()),
+            it.grpc.clone(),
+            it.http.clone(),
+            note.unwrap_or_default(),
+        ]);
+    }
+    table
+}
+
+/// One copy as `681 serving`, `1022 copy +3` (entries behind) or `(340 learning)` outside the
+/// in-sync set.
+fn copy_text(copy: &Copy) -> String {
+    let mut text = format!("{} {}", copy.number, copy.role.as_deref().unwrap_or("silent"));
+    if let Some(lag) = copy.lag.filter(|lag| *lag > 0) {
+        text.push_str(&format!(" +{lag}"));
+    }
+    if copy.in_sync { text } else { format!("({text})") }
+}
+
+fn sessions_text(partition: &Partition) -> String {
+    let counts = partition.sessions.iter().filter(|(_, count)| **count > 0);
+    let counts: Vec<String> = counts.map(|(state, count)| format!("{count} {state}")).collect();
+    if counts.is_empty() { "-".to_owned() } else { counts.join(", ") }
+}
+
+/// A line per partition.
+pub fn partitions(ring: &Ring) -> Table {
+    let header =
+        ["PARTITION", "SLOTS", "SHARE", "HOME", "OWNER", "STATE", "PE", "COPIES", "SESSIONS"];
+    let mut table = plain_table(header);
+    for it in &ring.partitions {
+        let copies: Vec<String> = it.copies.iter().map(copy_text).collect();
+        table.add_row([
+            it.number.to_string(),
+            format!("{}..{}", it.first_slot, it.last_slot),
+            format!("{:.1}%", it.share * 100.0),
+            it.home.to_string(),
+            it.owner.to_string(),
+            it.state.clone(),
+            it.pe.to_string(),
+            copies.join(", "),
+            sessions_text(it),
+        ]);
+    }
+    table
+}
+
+/// A bar of ten characters that is filled to `load` (0 to 1, more is shown as full).
+pub fn load_bar(load: f64, style: Style) -> String {
+    let (full, empty) = if style.unicode { ('█', '░') } else { ('#', '.') };
+    let tenths = (1..=10).filter(|tenth| load * 10.0 >= f64::from(*tenth) - 0.5).count();
+    let bar = |tenth: usize| if tenth < tenths { full } else { empty };
+    (0..10).map(bar).collect()
+}
+
+/// A line per node.
+pub fn nodes(ring: &Ring, style: Style) -> Table {
+    let mut table = plain_table(["NODE", "POOL", "STATE", "LOAD", "USED", "ADDRESS", "CLASSES"]);
+    for it in &ring.nodes {
+        table.add_row([
+            it.id.clone(),
+            it.pool.clone(),
+            it.state.clone(),
+            format!("{} {:.0}%", load_bar(it.load, style), it.load * 100.0),
+            format!("{}/{}", it.used, it.places),
+            it.address.clone(),
+            it.classes.join(" "),
+        ]);
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::join::{join, tests::answers};
+    use super::*;
+
+    #[test]
+    fn a_load_bar_fills_by_tenths() {
+        assert_eq!(load_bar(0.0, Style::PLAIN), "..........");
+        assert_eq!(load_bar(0.5, Style::PLAIN), "#####.....");
+        assert_eq!(load_bar(1.7, Style::PLAIN), "##########");
+    }
+
+    #[test]
+    fn the_tables_tell_owner_copies_and_silence() {
+        let ring = join(&answers()).unwrap();
+        let partitions = partitions(&ring).to_string();
+        assert!(partitions.contains("681 serving, 1022 silent +3, (340 learning)"), "{partitions}");
+        assert!(partitions.contains("33.4%") && partitions.contains("5 READY"), "{partitions}");
+        assert!(managers(&ring).to_string().contains("no answer: refused"));
+        assert!(headline(&ring).contains("2 of 3 managers answer"));
+    }
+}

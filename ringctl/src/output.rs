@@ -1,0 +1,172 @@
+//! What goes to stdout: one JSON document (or one a line, for streams), or text for people.
+
+use clap::ValueEnum;
+use comfy_table::{ContentArrangement, Table, presets};
+use serde::Serialize;
+use std::io::{self, IsTerminal, Write};
+
+/// What stdout gets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Format {
+    /// Tables for people.
+    Table,
+    /// JSON for programs.
+    Json,
+}
+
+/// Standard output. Every write reports its failure: a reader that went away is no panic.
+pub struct Out {
+    format: Format,
+    sink: Box<dyn Write>,
+    style: Style,
+}
+
+/// What the reader of the text can show.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Style {
+    /// Lines and blocks beyond ASCII.
+    pub unicode: bool,
+    /// Colours.
+    pub colour: bool,
+    /// Columns of the terminal.
+    pub columns: u16,
+}
+
+impl Style {
+    /// For files and pipes.
+    pub const PLAIN: Style = Style { unicode: false, colour: false, columns: 100 };
+
+    fn of_stdout() -> Self {
+        if !io::stdout().is_terminal() {
+            return Self::PLAIN;
+        }
+        let locale = ["LC_ALL", "LC_CTYPE", "LANG"]
+            .iter()
+            .find_map(|name| std::env::var(name).ok().filter(|value| !value.is_empty()));
+        let unicode =
+            locale.is_some_and(|it| it.to_ascii_lowercase().replace('-', "").contains("utf8"));
+        let colour = std::env::var_os("NO_COLOR").is_none();
+        let size = rustix::termios::tcgetwinsize(io::stdout());
+        let columns = size.map_or(100, |size| size.ws_col).max(60);
+        Self { unicode, colour, columns }
+    }
+}
+
+impl Out {
+    /// The process's own.
+    pub fn stdout(format: Format) -> Self {
+        Self { format, sink: Box::new(io::stdout().lock()), style: Style::of_stdout() }
+    }
+
+    /// The format that was asked for.
+    pub fn format(&self) -> Format {
+        self.format
+    }
+
+    /// What the reader can show.
+    pub fn style(&self) -> Style {
+        self.style
+    }
+
+    /// One document on one line.
+    pub fn json<T: Serialize>(&mut self, document: &T) -> io::Result<()> {
+        let mut line = serde_json::to_vec(document)?;
+        line.push(b'\n');
+        self.sink.write_all(&line)?;
+        self.sink.flush()
+    }
+
+    /// Text as it is.
+    pub fn text(&mut self, text: &str) -> io::Result<()> {
+        self.sink.write_all(text.as_bytes())?;
+        self.sink.flush()
+    }
+
+    /// A table.
+    pub fn table(&mut self, table: &Table) -> io::Result<()> {
+        let text: String = table.lines().map(|line| format!("{}\n", line.trim_end())).collect();
+        self.text(&text)
+    }
+
+    /// Writes into memory.
+    #[cfg(test)]
+    pub fn captured(format: Format) -> (Self, Written) {
+        let written = Written::default();
+        (Self { format, sink: Box::new(written.clone()), style: Style::PLAIN }, written)
+    }
+}
+
+/// A table without borders: rows can be cut with `awk`.
+pub fn plain_table<const N: usize>(header: [&str; N]) -> Table {
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING);
+    table.set_content_arrangement(ContentArrangement::Disabled);
+    table.set_header(header);
+    for column in table.column_iter_mut() {
+        column.set_padding((0, 2));
+    }
+    table
+}
+
+/// True when an error comes from a reader of stdout that went away.
+pub fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| {
+        let io = cause.downcast_ref::<io::Error>().map(io::Error::kind);
+        let json =
+            cause.downcast_ref::<serde_json::Error>().and_then(serde_json::Error::io_error_kind);
+        io.or(json) == Some(io::ErrorKind::BrokenPipe)
+    })
+}
+
+/// What was written by an [`Out`] of a test.
+#[cfg(test)]
+#[derive(Clone, Default)]
+pub struct Written(std::rc::Rc<std::cell::RefCell<Vec<u8>>>);
+
+#[cfg(test)]
+impl Written {
+    /// All of it.
+    pub fn text(&self) -> String {
+        String::from_utf8(self.0.borrow().clone()).unwrap()
+    }
+}
+
+#[cfg(test)]
+impl Write for Written {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.borrow_mut().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_document_is_one_line() {
+        let (mut out, written) = Out::captured(Format::Json);
+        out.json(&serde_json::json!({"a": [1, 2]})).unwrap();
+        assert_eq!(written.text(), "{\"a\":[1,2]}\n");
+    }
+
+    #[test]
+    fn a_table_has_no_borders_and_no_trailing_blanks() {
+        let (mut out, written) = Out::captured(Format::Table);
+        let mut table = plain_table(["ID", "STATE"]);
+        table.add_row(["a", "READY"]);
+        out.table(&table).unwrap();
+        assert_eq!(written.text(), "ID  STATE\na   READY\n");
+    }
+
+    #[test]
+    fn only_a_reader_that_went_away_is_a_broken_pipe() {
+        let gone = io::Error::from(io::ErrorKind::BrokenPipe);
+        assert!(is_broken_pipe(&anyhow::Error::from(gone).context("writing")));
+        let other = io::Error::from(io::ErrorKind::NotFound);
+        assert!(!is_broken_pipe(&anyhow::Error::from(other)));
+    }
+}

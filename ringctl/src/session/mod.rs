@@ -1,0 +1,348 @@
+//! Sessions: `ringctl session …`.
+
+mod change;
+mod show;
+
+pub use show::state_name;
+
+use crate::cli::length_of_time;
+use crate::output::{Format, Out, plain_table};
+use anyhow::Context;
+use clap::{Args, Subcommand};
+use rota_client::{Client, v1};
+use rota_model::SessionState;
+use show::{Closed, Opened, Shown};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// What to do with sessions.
+#[derive(Subcommand, Debug)]
+pub enum SessionCommand {
+    /// Find the live session of an id, or start one.
+    Open(OpenArguments),
+    /// Read one session.
+    Get(GetArguments),
+    /// End a session.
+    Close(CloseArguments),
+    /// List the sessions of the ring.
+    List(ListArguments),
+    /// Follow changes, one line each; ends on Ctrl-C.
+    Watch(change::WatchArguments),
+    /// Send an event to a session's state machine.
+    Send(SendArguments),
+}
+
+/// Where an id is looked for, and how long.
+#[derive(Args, Debug)]
+pub struct CallArguments {
+    /// Namespace of the id.
+    #[arg(long, default_value = "default")]
+    namespace: String,
+    /// How long the answer may take.
+    #[arg(long, default_value = "10s", value_parser = length_of_time)]
+    timeout: Duration,
+}
+
+/// `session open`.
+#[derive(Args, Debug)]
+pub struct OpenArguments {
+    /// Id of the session: 1 to 255 bytes, no control characters.
+    id: String,
+    /// What to run.
+    #[arg(long)]
+    class: String,
+    /// An attribute of a new session; may be given several times.
+    #[arg(long = "attr", value_name = "NAME=VALUE", value_parser = attribute)]
+    attributes: Vec<(String, String)>,
+    /// Pool whose nodes may run it.
+    #[arg(long, default_value = "default")]
+    pool: String,
+    /// Name of this request: repeating it repeats the answer (for 10 minutes).
+    #[arg(long, default_value = "", hide_default_value = true)]
+    request_id: String,
+    #[command(flatten)]
+    call: CallArguments,
+}
+
+/// `session get`.
+#[derive(Args, Debug)]
+pub struct GetArguments {
+    /// Id of the session.
+    id: String,
+    /// Accept an answer that the owner did not confirm with its copies.
+    #[arg(long)]
+    stale_ok: bool,
+    #[command(flatten)]
+    call: CallArguments,
+}
+
+/// `session close`.
+#[derive(Args, Debug)]
+pub struct CloseArguments {
+    /// Id of the session.
+    id: String,
+    /// Close only this life (see `session get`); without it, whichever lives.
+    #[arg(long, default_value_t = 0, hide_default_value = true)]
+    life: u64,
+    /// Name of this request: repeating it repeats the answer (for 10 minutes).
+    #[arg(long, default_value = "", hide_default_value = true)]
+    request_id: String,
+    #[command(flatten)]
+    call: CallArguments,
+}
+
+/// Which sessions are shown. Every condition must hold.
+#[derive(Args, Debug, Default)]
+pub struct FilterArguments {
+    /// Only in one of these states; several with commas.
+    #[arg(long = "state", value_delimiter = ',', value_parser = session_state)]
+    states: Vec<SessionState>,
+    /// Only on this node.
+    #[arg(long, default_value = "", hide_default_value = true)]
+    node: String,
+    /// Only of this class.
+    #[arg(long, default_value = "", hide_default_value = true)]
+    class: String,
+    /// Only in this namespace; without it, in every one.
+    #[arg(long, default_value = "", hide_default_value = true)]
+    namespace: String,
+}
+
+impl FilterArguments {
+    fn to_wire(&self) -> v1::Filter {
+        v1::Filter {
+            states: self.states.iter().map(|it| show::state_to_wire(*it)).collect(),
+            node_id: self.node.clone(),
+            class: self.class.clone(),
+            namespace: self.namespace.clone(),
+        }
+    }
+}
+
+/// `session list`.
+#[derive(Args, Debug)]
+pub struct ListArguments {
+    #[command(flatten)]
+    filter: FilterArguments,
+    /// Sessions asked for at once, 1 to 1000; all pages are shown.
+    #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    page_size: u32,
+    /// Accept answers that owners did not confirm with their copies.
+    #[arg(long)]
+    stale_ok: bool,
+    /// How long each page may take.
+    #[arg(long, default_value = "10s", value_parser = length_of_time)]
+    timeout: Duration,
+}
+
+/// `session send`.
+#[derive(Args, Debug)]
+pub struct SendArguments {
+    /// Id of the session.
+    id: String,
+    /// Name of an event of its class.
+    event: String,
+    /// Only to this life; without it, to whichever lives.
+    #[arg(long, default_value_t = 0, hide_default_value = true)]
+    life: u64,
+    #[command(flatten)]
+    call: CallArguments,
+}
+
+fn attribute(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err("must be NAME=VALUE".to_owned()),
+    }
+}
+
+fn session_state(text: &str) -> Result<SessionState, String> {
+    SessionState::parse(text).ok_or_else(|| {
+        let all: Vec<&str> = SessionState::ALL.iter().map(|it| it.as_str()).collect();
+        format!("is none of {}", all.join(", "))
+    })
+}
+
+/// Runs a command on sessions.
+pub async fn run(command: &SessionCommand, endpoint: &str, out: &mut Out) -> anyhow::Result<()> {
+    let client = Client::connect(endpoint)?;
+    match command {
+        SessionCommand::Open(arguments) => open(&client, arguments, out).await,
+        SessionCommand::Get(arguments) => get(&client, arguments, out).await,
+        SessionCommand::Close(arguments) => close(&client, arguments, out).await,
+        SessionCommand::List(arguments) => list(&client, arguments, out).await,
+        SessionCommand::Watch(arguments) => change::watch(&client, arguments, out).await,
+        SessionCommand::Send(arguments) => send(&client, arguments, out).await,
+    }
+}
+
+fn attributes_once(given: &[(String, String)]) -> anyhow::Result<BTreeMap<String, String>> {
+    let mut attributes = BTreeMap::new();
+    for (name, value) in given {
+        if attributes.insert(name.clone(), value.clone()).is_some() {
+            anyhow::bail!("--attr {name} is given twice");
+        }
+    }
+    Ok(attributes)
+}
+
+async fn open(client: &Client, it: &OpenArguments, out: &mut Out) -> anyhow::Result<()> {
+    let request = v1::OpenRequest {
+        namespace: it.call.namespace.clone(),
+        id: it.id.clone(),
+        class: it.class.clone(),
+        attributes: attributes_once(&it.attributes)?,
+        pool: it.pool.clone(),
+        request_id: it.request_id.clone(),
+    };
+    let answer = client.open(request, it.call.timeout).await?;
+    let opened = Opened::of(&answer).context("the answer has no session")?;
+    match out.format() {
+        Format::Json => out.json(&opened)?,
+        Format::Table => {
+            let mut table =
+                plain_table(["ID", "OUTCOME", "STATE", "ADDRESS", "NODE", "OWNER", "EPOCH"]);
+            table.add_row([
+                opened.id,
+                opened.outcome,
+                opened.state,
+                opened.address,
+                opened.node.id,
+                opened.owner.to_string(),
+                opened.epoch.to_string(),
+            ]);
+            out.table(&table)?;
+        }
+    }
+    Ok(())
+}
+
+async fn read(
+    client: &Client,
+    id: &str,
+    call: &CallArguments,
+    stale_ok: bool,
+) -> anyhow::Result<(v1::Session, bool)> {
+    let (namespace, id) = (call.namespace.clone(), id.to_owned());
+    let request = v1::GetRequest { namespace, id, stale_ok };
+    let answer = client.get(request, call.timeout).await?;
+    Ok((answer.session.context("the answer has no session")?, answer.stale))
+}
+
+async fn get(client: &Client, it: &GetArguments, out: &mut Out) -> anyhow::Result<()> {
+    let (session, stale) = read(client, &it.id, &it.call, it.stale_ok).await?;
+    let shown = Shown { stale: Some(stale), ..Shown::of(&session) };
+    match out.format() {
+        Format::Json => out.json(&shown)?,
+        Format::Table => out.table(&show::one(&shown))?,
+    }
+    Ok(())
+}
+
+async fn close(client: &Client, it: &CloseArguments, out: &mut Out) -> anyhow::Result<()> {
+    let request = v1::CloseRequest {
+        namespace: it.call.namespace.clone(),
+        id: it.id.clone(),
+        life: it.life,
+        request_id: it.request_id.clone(),
+    };
+    let answer = client.close(request, it.call.timeout).await?;
+    let session = answer.session.as_ref().context("the answer has no session")?;
+    let closed = Closed { finished: answer.finished, session: Shown::of(session) };
+    match out.format() {
+        Format::Json => out.json(&closed)?,
+        Format::Table => {
+            let mut table = plain_table(["ID", "FINISHED", "STATE", "REASON", "DETAIL"]);
+            let shown = closed.session;
+            let finished = if closed.finished { "yes" } else { "no" };
+            table.add_row([shown.id, finished.to_owned(), shown.state, shown.reason, shown.detail]);
+            out.table(&table)?;
+        }
+    }
+    if !answer.finished {
+        eprintln!("the node is silent: the session is closing, its owner keeps at it");
+    }
+    Ok(())
+}
+
+async fn list(client: &Client, it: &ListArguments, out: &mut Out) -> anyhow::Result<()> {
+    let request = v1::ListRequest {
+        filter: Some(it.filter.to_wire()),
+        page_size: it.page_size,
+        page_token: String::new(),
+        stale_ok: it.stale_ok,
+    };
+    let sessions = client.list_all(request, it.timeout).await?;
+    let shown: Vec<Shown> = sessions.iter().map(Shown::of).collect();
+    match out.format() {
+        Format::Json => out.json(&serde_json::json!({ "sessions": shown }))?,
+        Format::Table => out.table(&show::many(&shown))?,
+    }
+    Ok(())
+}
+
+async fn send(client: &Client, it: &SendArguments, out: &mut Out) -> anyhow::Result<()> {
+    let (session, _stale) = read(client, &it.id, &it.call, false).await?;
+    if session.address.is_empty() {
+        let state = state_name(session.state);
+        anyhow::bail!("session {:?} is {state} and has no address to send to", it.id);
+    }
+    let event = v1::SendRequest {
+        namespace: it.call.namespace.clone(),
+        id: it.id.clone(),
+        event: it.event.clone(),
+        life: it.life,
+    };
+    let moved = client.send_event(&session.address, event, it.call.timeout).await?;
+    match out.format() {
+        Format::Json => out.json(&serde_json::json!({
+            "id": it.id, "from": moved.from, "to": moved.to,
+            "changes": moved.changes, "final": moved.r#final,
+        }))?,
+        Format::Table => {
+            let mut table = plain_table(["ID", "FROM", "TO", "CHANGES", "FINAL"]);
+            let last = if moved.r#final { "yes" } else { "no" };
+            let changes = moved.changes.to_string();
+            table.add_row([it.id.clone(), moved.from, moved.to, changes, last.to_owned()]);
+            out.table(&table)?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::Cli;
+    use clap::Parser;
+
+    #[test]
+    fn an_attribute_keeps_everything_after_the_first_equals_sign() {
+        assert_eq!(attribute("a=b=c"), Ok(("a".to_owned(), "b=c".to_owned())));
+        assert!(attribute("a").is_err());
+        assert!(attribute("=b").is_err());
+    }
+
+    #[test]
+    fn an_attribute_given_twice_is_refused_by_name() {
+        let twice = [("a".to_owned(), "1".to_owned()), ("a".to_owned(), "2".to_owned())];
+        assert!(attributes_once(&twice).unwrap_err().to_string().contains("--attr a"));
+    }
+
+    #[test]
+    fn states_are_taken_in_any_case_and_separated_by_commas() {
+        let line = ["ringctl", "session", "list", "--state", "ready,Closed"];
+        let cli = Cli::try_parse_from(line).unwrap();
+        let crate::cli::Command::Session(SessionCommand::List(list)) = cli.command else {
+            panic!("another command")
+        };
+        assert_eq!(list.filter.states, vec![SessionState::Ready, SessionState::Closed]);
+        assert!(Cli::try_parse_from(["ringctl", "session", "list", "--state", "open"]).is_err());
+    }
+
+    #[test]
+    fn a_page_of_more_than_a_thousand_is_a_usage_mistake() {
+        let line = ["ringctl", "session", "list", "--page-size", "1001"];
+        assert_eq!(Cli::try_parse_from(line).unwrap_err().exit_code(), 2);
+    }
+}

@@ -1,0 +1,271 @@
+//! Sessions as they are shown.
+
+use crate::output::plain_table;
+use comfy_table::Table;
+use rota_client::v1;
+use rota_model::SessionState;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// A node as a session names it.
+#[derive(Serialize, Clone, PartialEq, Eq, Debug)]
+pub struct ShownNode {
+    /// Its id; empty for a life that found no node.
+    pub id: String,
+    /// Where managers reach it; empty when it is not registered any more.
+    pub address: String,
+}
+
+/// The answer to an open.
+#[derive(Serialize, PartialEq, Eq, Debug)]
+pub struct Opened {
+    pub id: String,
+    pub outcome: String,
+    pub state: String,
+    pub address: String,
+    pub node: ShownNode,
+    pub owner: u32,
+    pub epoch: u64,
+    pub version: u64,
+    pub namespace: String,
+    pub life: u64,
+}
+
+/// How a program or machine ended: one of the three.
+#[derive(Serialize, PartialEq, Eq, Debug)]
+#[serde(rename_all = "snake_case")]
+pub enum ShownExit {
+    Code(i32),
+    Signal(i32),
+    FinalState(String),
+}
+
+/// A session.
+#[derive(Serialize, PartialEq, Eq, Debug)]
+pub struct Shown {
+    pub id: String,
+    pub namespace: String,
+    pub class: String,
+    pub attributes: BTreeMap<String, String>,
+    pub pool: String,
+    pub state: String,
+    /// Empty while it lives.
+    pub reason: String,
+    pub detail: String,
+    pub exit: Option<ShownExit>,
+    pub address: String,
+    pub node: ShownNode,
+    pub owner: u32,
+    pub epoch: u64,
+    pub life: u64,
+    pub version: u64,
+    /// Empty for programs.
+    pub machine_state: String,
+    /// Only in the answer to a get: whether the owner confirmed it with its copies.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stale: Option<bool>,
+}
+
+/// The answer to a close.
+#[derive(Serialize, PartialEq, Eq, Debug)]
+pub struct Closed {
+    pub finished: bool,
+    #[serde(flatten)]
+    pub session: Shown,
+}
+
+/// Printed form of a session state.
+pub fn state_name(state: i32) -> String {
+    let named = v1::SessionState::try_from(state).map(|it| it.as_str_name());
+    without_prefix(named.ok(), "SESSION_STATE_")
+}
+
+fn without_prefix(name: Option<&str>, prefix: &str) -> String {
+    let name = name.unwrap_or_default();
+    match name.strip_prefix(prefix).unwrap_or(name) {
+        "UNSPECIFIED" => String::new(),
+        rest => rest.to_owned(),
+    }
+}
+
+/// Wire form of a session state.
+pub fn state_to_wire(state: SessionState) -> i32 {
+    let name = format!("SESSION_STATE_{}", state.as_str());
+    v1::SessionState::from_str_name(&name).unwrap_or_default().into()
+}
+
+fn node(session: &v1::Session) -> ShownNode {
+    ShownNode { id: session.node_id.clone(), address: session.node_address.clone() }
+}
+
+fn exit(exit: &v1::Exit) -> Option<ShownExit> {
+    match exit.how.as_ref()? {
+        v1::exit::How::Code(code) => Some(ShownExit::Code(*code)),
+        v1::exit::How::Signal(signal) => Some(ShownExit::Signal(*signal)),
+        v1::exit::How::FinalState(state) => Some(ShownExit::FinalState(state.clone())),
+    }
+}
+
+impl Opened {
+    /// `None` when the answer has no session.
+    pub fn of(answer: &v1::OpenResponse) -> Option<Self> {
+        let session = answer.session.as_ref()?;
+        let outcome = v1::Outcome::try_from(answer.outcome).map(|it| it.as_str_name());
+        Some(Self {
+            id: session.id.clone(),
+            outcome: without_prefix(outcome.ok(), "OUTCOME_"),
+            state: state_name(session.state),
+            address: session.address.clone(),
+            node: node(session),
+            owner: session.owner,
+            epoch: session.epoch,
+            version: session.version,
+            namespace: session.namespace.clone(),
+            life: session.life,
+        })
+    }
+}
+
+impl Shown {
+    /// All that the wire says.
+    pub fn of(session: &v1::Session) -> Self {
+        let reason = v1::Reason::try_from(session.reason).map(|it| it.as_str_name());
+        let attributes = session.attributes.iter();
+        Self {
+            id: session.id.clone(),
+            namespace: session.namespace.clone(),
+            class: session.class.clone(),
+            attributes: attributes.map(|(name, value)| (name.clone(), value.clone())).collect(),
+            pool: session.pool.clone(),
+            state: state_name(session.state),
+            reason: without_prefix(reason.ok(), "REASON_"),
+            detail: session.detail.clone(),
+            exit: session.exit.as_ref().and_then(exit),
+            address: session.address.clone(),
+            node: node(session),
+            owner: session.owner,
+            epoch: session.epoch,
+            life: session.life,
+            version: session.version,
+            machine_state: session.machine_state.clone(),
+            stale: None,
+        }
+    }
+
+    fn exit_text(&self) -> String {
+        match &self.exit {
+            None => String::new(),
+            Some(ShownExit::Code(code)) => format!("exit code {code}"),
+            Some(ShownExit::Signal(signal)) => format!("signal {signal}"),
+            Some(ShownExit::FinalState(state)) => format!("final state {state}"),
+        }
+    }
+}
+
+/// A table of one session: a line per field.
+pub fn one(shown: &Shown) -> Table {
+    let mut table = plain_table(["FIELD", "VALUE"]);
+    let attributes: Vec<String> =
+        shown.attributes.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    let rows = [
+        ("id", shown.id.clone()),
+        ("namespace", shown.namespace.clone()),
+        ("class", shown.class.clone()),
+        ("pool", shown.pool.clone()),
+        ("attributes", attributes.join(" ")),
+        ("state", shown.state.clone()),
+        ("reason", shown.reason.clone()),
+        ("detail", shown.detail.clone()),
+        ("exit", shown.exit_text()),
+        ("address", shown.address.clone()),
+        ("machine state", shown.machine_state.clone()),
+        ("node", format!("{} {}", shown.node.id, shown.node.address)),
+        ("owner", format!("{} (epoch {})", shown.owner, shown.epoch)),
+        ("life", shown.life.to_string()),
+        ("version", shown.version.to_string()),
+    ];
+    for (field, value) in rows {
+        if !value.trim().is_empty() {
+            table.add_row([field.to_owned(), value]);
+        }
+    }
+    if shown.stale == Some(true) {
+        table.add_row(["stale", "yes: not confirmed with the copies"]);
+    }
+    table
+}
+
+/// A table of sessions: a line each.
+pub fn many(shown: &[Shown]) -> Table {
+    let mut table =
+        plain_table(["NAMESPACE", "ID", "CLASS", "STATE", "REASON", "ADDRESS", "NODE", "OWNER"]);
+    for it in shown {
+        let owner = it.owner.to_string();
+        let (namespace, id, class) = (&it.namespace, &it.id, &it.class);
+        let state = match it.machine_state.as_str() {
+            "" => it.state.clone(),
+            machine => format!("{} ({machine})", it.state),
+        };
+        table.add_row([namespace, id, class, &state, &it.reason, &it.address, &it.node.id, &owner]);
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn session() -> v1::Session {
+        v1::Session {
+            namespace: "default".to_owned(),
+            id: "a".to_owned(),
+            class: "counter".to_owned(),
+            state: v1::SessionState::Ready.into(),
+            address: "127.0.0.1:9".to_owned(),
+            node_id: "n1".to_owned(),
+            node_address: "127.0.0.1:8".to_owned(),
+            owner: 341,
+            epoch: 4,
+            life: 260_101_000_000_001,
+            version: 260_101_000_000_002,
+            ..Default::default()
+        }
+    }
+
+    #[test]
+    fn an_opened_session_is_printed_with_exactly_these_fields_in_this_order() {
+        let outcome = v1::Outcome::Created.into();
+        let answer = v1::OpenResponse { outcome, session: Some(session()) };
+        let text = serde_json::to_string(&Opened::of(&answer).unwrap()).unwrap();
+        assert_eq!(
+            text,
+            "{\"id\":\"a\",\"outcome\":\"CREATED\",\"state\":\"READY\",\
+             \"address\":\"127.0.0.1:9\",\"node\":{\"id\":\"n1\",\"address\":\"127.0.0.1:8\"},\
+             \"owner\":341,\"epoch\":4,\"version\":260101000000002,\"namespace\":\"default\",\
+             \"life\":260101000000001}"
+        );
+    }
+
+    #[test]
+    fn an_ended_session_tells_its_reason_and_exit() {
+        let ended = v1::Session {
+            state: v1::SessionState::Closed.into(),
+            reason: v1::Reason::Exited.into(),
+            exit: Some(v1::Exit { how: Some(v1::exit::How::Signal(9)) }),
+            ..session()
+        };
+        let shown = serde_json::to_value(Shown::of(&ended)).unwrap();
+        assert_eq!(shown["state"], "CLOSED");
+        assert_eq!(shown["reason"], "EXITED");
+        assert_eq!(shown["exit"]["signal"], 9);
+    }
+
+    #[test]
+    fn every_state_has_a_wire_form_and_comes_back() {
+        for state in SessionState::ALL {
+            assert_eq!(state_name(state_to_wire(*state)), state.as_str());
+        }
+        assert_eq!(state_name(0), "");
+        assert_eq!(state_name(99), "");
+    }
+}
