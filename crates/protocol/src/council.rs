@@ -101,8 +101,16 @@ impl Manager {
         }
     }
 
+    /// The number was just taken: takes up what the View says of it.
+    pub(crate) fn take_up_parts(&mut self) {
+        let Some(view) = self.env.view.clone() else { return };
+        if self.standing == Standing::Inside && Self::is_inside(&self.env, &view) {
+            self.adopt_parts(&view);
+        }
+    }
+
     /// Takes each partition's new epoch: leads, follows, or steps down.
-    pub(crate) fn adopt_parts(&mut self, view: &View) {
+    fn adopt_parts(&mut self, view: &View) {
         let me = self.env.me.number;
         for (number, entry) in &view.parts {
             let Some(part) = self.parts.get_mut(number) else {
@@ -117,7 +125,9 @@ impl Manager {
                      what was acknowledged"
                 ));
             } else if entry.owner == me {
-                if led != Some(entry.pe) && part.halted.is_none() {
+                if led == Some(entry.pe) {
+                    part.on_first_starts(view);
+                } else if part.halted.is_none() {
                     part.replica.whole = true;
                     part.lead(&mut self.env, entry.pe);
                 }
@@ -179,6 +189,9 @@ impl Manager {
                 if let Some((incarnation, nonce)) = self.claiming {
                     self.on_claimed(incarnation, nonce);
                 }
+                self.adopt(state);
+                // The watch may have shown that View already, before the number was this run's.
+                return self.take_up_parts();
             }
             Purpose::TakeOut(members) => {
                 for member in members {

@@ -17,9 +17,10 @@ use crate::reads::Reads;
 use crate::scan::Scan;
 use crate::session::Work;
 use rota_model::{
-    Epoch, LogPos, ManagerNumber, MemberId, NodeId, OpResult, PoolName, Refusal, RefusalKind,
-    RequestId, Retry, Seq, SessionKey,
+    Epoch, Incarnation, LogPos, ManagerNumber, MemberId, NodeId, OpResult, PoolName, Refusal,
+    RefusalKind, RequestId, Retry, Seq, SessionKey,
 };
+use rota_ring::View;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
@@ -183,6 +184,16 @@ impl Partition {
         }));
         self.drive_scan(env);
         self.drive_sync(env);
+    }
+
+    /// Copies that never ran have started. That alone changes no epoch: they had nothing to lose.
+    pub fn on_first_starts(&mut self, view: &View) {
+        let Some(leading) = &mut self.leading else { return };
+        for (number, copy) in &mut leading.copies {
+            if copy.member.incarnation == Incarnation(0) {
+                copy.member = view.member(*number).unwrap_or(copy.member);
+            }
+        }
     }
 
     /// The View says that another manager owns it.

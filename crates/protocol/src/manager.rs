@@ -278,9 +278,7 @@ impl Manager {
             match view.filter(|view| view.check().is_ok()) {
                 Some(view) => {
                     self.claim_in(&view);
-                    if self.standing == Standing::Inside {
-                        self.adopt_parts(&view);
-                    }
+                    self.take_up_parts();
                 }
                 None => {
                     let again_ms = self.env.now.mono_ms + self.env.config.timing.retry_ms;

@@ -150,7 +150,9 @@ impl View {
             });
         }
         let held = claim.held.contains(&(entry.incarnation, entry.nonce));
-        let empty_may_take = claim.held.is_empty()
+        // What is only meant to be taken was never taken: such a disk is as good as an empty one.
+        let only_meant = claim.held.iter().all(|(it, _)| *it > entry.incarnation);
+        let empty_may_take = only_meant
             && matches!(entry.status, ManagerStatus::Joining | ManagerStatus::Down);
         if !held && !empty_may_take {
             return Err(ClaimRefused::NotThisDisk {

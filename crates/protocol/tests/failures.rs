@@ -1,0 +1,127 @@
+//! What holds while managers and nodes fail.
+
+mod table;
+
+use rota_model::{Outcome, SessionState};
+use rota_protocol::Transition;
+use table::*;
+
+#[test]
+fn killing_the_owner_blocks_its_sessions_no_longer_than_the_suspicion_time() {
+    let mut table = Table::serving();
+    let (_, before) = opened(table.call(300, open("a", "r1")));
+    let owner = table.owner("a");
+    table.kill(owner);
+    let entry = *NUMBERS.iter().find(|n| **n != owner).unwrap();
+    let call = table.ask(entry, get("a"));
+    let after = got(table.wait_for(call, 1_500));
+    assert_eq!(after.record.placement, before.record.placement);
+    assert_ne!(after.owner.0, owner);
+    let (outcome, again) = opened(table.call(entry, open("a", "r1")));
+    assert_eq!((outcome, again.record.life), (Outcome::Created, before.record.life));
+    opened(table.call(entry, open("b", "r2")));
+}
+
+#[test]
+fn an_open_that_the_owner_left_half_done_is_finished_by_the_next_owner() {
+    let mut table = Table::serving();
+    table.manual_nodes = true;
+    let owner = table.owner("a");
+    let entry = *NUMBERS.iter().find(|n| **n != owner).unwrap();
+    let call = table.ask(entry, open("a", "r1"));
+    let (_, first) = table.node_calls.pop().unwrap();
+    table.kill(owner);
+    table.manual_nodes = false;
+    let (outcome, session) = opened(table.wait_for(call, 3_000));
+    assert_eq!(outcome, Outcome::Created);
+    assert!(table.count(Transition::Redriven) >= 1);
+    let token = session.record.token().unwrap();
+    assert!(matches!(first, rota_model::node_msg::ToNode::Create { token: it, .. } if it == token));
+}
+
+#[test]
+fn a_restarted_manager_learns_and_comes_back_into_every_isr() {
+    let mut table = Table::serving();
+    for index in 0..50 {
+        opened(table.call(300, open(&format!("s{index}"), &format!("r{index}"))));
+    }
+    table.kill(600);
+    table.pass(1_500);
+    for index in 50..80 {
+        opened(table.call(300, open(&format!("s{index}"), &format!("r{index}"))));
+    }
+    table.start(600);
+    table.pass(3_000);
+    for part in table.view().parts.values() {
+        assert_eq!(part.isr.len(), 3, "{:?}", table.view());
+    }
+    for n in NUMBERS {
+        assert_eq!(table.view().parts[&rota_model::ManagerNumber(n)].owner.0, n);
+    }
+    let digests = |n: u32| -> Vec<u64> {
+        table.managers[&n].stats().parts.iter().map(|it| it.digest).collect()
+    };
+    assert_eq!(digests(300), digests(600));
+    assert_eq!(digests(300), digests(1000));
+    for index in 0..80 {
+        let read = got(table.call(600, get(&format!("s{index}"))));
+        assert_eq!(read.record.state, SessionState::Ready);
+    }
+}
+
+#[test]
+fn a_restart_of_the_whole_cluster_brings_records_back_and_writes_off_what_no_longer_runs() {
+    let mut table = Table::serving();
+    for index in 0..20 {
+        opened(table.call(300, open(&format!("s{index}"), &format!("r{index}"))));
+    }
+    closed(table.call(300, close("s3", "c3")));
+    for n in NUMBERS {
+        table.kill(n);
+    }
+    for n in NUMBERS {
+        table.start(n);
+    }
+    table.settle();
+    table.register("n1", 8);
+    table.pass(4_000);
+    assert!(table.count(Transition::LoneTakeOver) >= 3);
+    for index in 0..20 {
+        let record = got(table.call(600, get(&format!("s{index}")))).record;
+        let expected = if index == 3 { SessionState::Closed } else { SessionState::Lost };
+        assert_eq!(record.state, expected);
+    }
+    for part in table.view().parts.values() {
+        assert_eq!(part.isr.len(), 3);
+    }
+    opened(table.call(1000, open("s4", "again")));
+}
+
+#[test]
+fn a_falsely_suspected_manager_rejoins_and_nothing_is_lost() {
+    let mut table = Table::serving();
+    let (_, before) = opened(table.call(300, open("a", "r1")));
+    let owner = table.owner("a");
+    let other = *NUMBERS.iter().find(|n| **n != owner).unwrap();
+    let number = rota_model::ManagerNumber(owner);
+    table.input(other, rota_protocol::Input::PeerRefused { number });
+    table.pass(3_000);
+    assert_eq!(table.count(Transition::TakenOut), 1);
+    assert!(table.count(Transition::Claimed) >= 4);
+    let after = got(table.call(other, get("a")));
+    assert_eq!(after.record.placement, before.record.placement);
+    assert!(table.view().parts.values().all(|part| part.isr.len() == 3));
+}
+
+#[test]
+fn a_silent_node_is_declared_lost_and_its_sessions_with_it() {
+    let mut table = Table::serving();
+    opened(table.call(300, open("a", "r1")));
+    table.pass(19_000);
+    assert_eq!(got(table.call(600, get("a"))).record.state, SessionState::Ready);
+    table.pass(2_500);
+    assert_eq!(got(table.call(600, get("a"))).record.state, SessionState::Lost);
+    table.register("n1", 8);
+    let (outcome, _) = opened(table.call(600, open("a", "r2")));
+    assert_eq!(outcome, Outcome::Created);
+}

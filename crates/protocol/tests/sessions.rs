@@ -1,0 +1,155 @@
+//! Opening, reading and closing, through any manager.
+
+mod table;
+
+use rota_model::node_msg::{DeadToken, NodeAnswer, ToNode};
+use rota_model::{Outcome, Reason, RefusalKind, SessionState};
+use rota_protocol::{Message, Transition};
+use table::*;
+
+#[test]
+fn an_open_through_any_manager_creates_one_session_and_finds_it_again() {
+    let mut table = Table::serving();
+    let (outcome, first) = opened(table.call(300, open("a", "r1")));
+    assert_eq!(outcome, Outcome::Created);
+    assert_eq!(first.record.state, SessionState::Ready);
+    for (index, n) in NUMBERS.into_iter().enumerate() {
+        let (outcome, again) = opened(table.call(n, open("a", &format!("other{index}"))));
+        assert_eq!(outcome, Outcome::Existed);
+        assert_eq!(again.record.placement, first.record.placement);
+        let read = got(table.call(n, get("a")));
+        assert_eq!(read.record.placement, first.record.placement);
+        assert_eq!(u64::from(read.owner.0), u64::from(table.owner("a")));
+    }
+    let creates = table.node_calls.iter().filter(|(_, it)| matches!(it, ToNode::Create { .. }));
+    assert_eq!(creates.count(), 1);
+}
+
+#[test]
+fn a_node_is_asked_only_after_every_copy_has_the_intent_on_disk() {
+    let mut table = Table::serving();
+    let owner = table.owner("a");
+    let copy = *NUMBERS.iter().find(|n| **n != owner).unwrap();
+    table.lose =
+        Box::new(move |it| it.from.number.0 == copy && matches!(it.message, Message::Ack { .. }));
+    let call = table.ask(owner, open("a", "r1"));
+    table.pass(300);
+    assert!(table.node_calls.is_empty(), "asked before the copy acknowledged");
+    table.lose = Box::new(|_| false);
+    opened(table.wait_for(call, 2_000));
+    assert_eq!(table.node_calls.len(), 1);
+}
+
+#[test]
+fn a_repeated_request_id_gets_the_same_answer_through_another_manager() {
+    let mut table = Table::serving();
+    let first = opened(table.call(300, open("a", "r1")));
+    let again = opened(table.call(1000, open("a", "r1")));
+    assert_eq!(first.0, again.0);
+    assert_eq!(first.1.record.life, again.1.record.life);
+    assert_eq!(first.1.record.version, again.1.record.version);
+    assert_eq!(first.1.record.placement, again.1.record.placement);
+    assert_eq!(table.count(Transition::RequestRepeated), 1);
+    closed(table.call(600, close("a", "c1")));
+    let late = opened(table.call(600, open("a", "r1")));
+    assert_eq!(late.0, Outcome::Created);
+    assert_eq!(late.1.record.life, first.1.record.life);
+    assert_eq!(refused(table.call(600, open("a", "c1"))), RefusalKind::RequestIdReused);
+}
+
+#[test]
+fn concurrent_opens_of_one_id_give_one_creation() {
+    let mut table = Table::serving();
+    table.manual_nodes = true;
+    let calls: Vec<u64> =
+        NUMBERS.iter().map(|n| table.ask(*n, open("a", &format!("r{n}")))).collect();
+    assert_eq!(table.node_calls.len(), 1);
+    let (owner, message) = table.node_calls[0].clone();
+    let answer = NodeAnswer::Running { address: "x:1".into(), ready: true };
+    table.node_says(owner, message.head().call, answer);
+    table.settle();
+    let results: Vec<_> =
+        calls.iter().map(|it| opened(table.replies.remove(it).unwrap())).collect();
+    let created = results.iter().filter(|it| it.0 == Outcome::Created).count();
+    assert_eq!(created, 1);
+    assert!(results.iter().all(|it| it.1.record.placement == results[0].1.record.placement));
+}
+
+#[test]
+fn a_close_is_idempotent_and_the_next_open_starts_a_new_life() {
+    let mut table = Table::serving();
+    let (_, first) = opened(table.call(300, open("a", "r1")));
+    let gone = closed(table.call(600, close("a", "c1")));
+    assert_eq!(gone.record.state, SessionState::Closed);
+    assert_eq!(gone.record.reason, Some(Reason::ClosedByClient));
+    closed(table.call(1000, close("a", "c1")));
+    closed(table.call(1000, close("a", "c2")));
+    assert_eq!(got(table.call(300, get("a"))).record.state, SessionState::Closed);
+    let (outcome, second) = opened(table.call(300, open("a", "r2")));
+    assert_eq!(outcome, Outcome::Created);
+    assert!(second.record.life > first.record.life);
+    assert!(second.record.version > gone.record.version);
+    assert_eq!(refused(table.call(300, get("never"))), RefusalKind::NotFound);
+    assert_eq!(refused(table.call(300, close("never", "c3"))), RefusalKind::NotFound);
+}
+
+#[test]
+fn a_full_node_is_left_for_another_under_a_new_token() {
+    let mut table = Table::serving();
+    table.register("n2", 7);
+    table.manual_nodes = true;
+    let call = table.ask(300, open("a", "r1"));
+    let (owner, first) = table.node_calls.pop().unwrap();
+    let refused_node = match &table.config.nodes.keys().next() {
+        Some(node) => (*node).clone(),
+        None => panic!("no node"),
+    };
+    table.node_says(owner, first.head().call, NodeAnswer::Full);
+    table.settle();
+    // The scripted node always answers as n1; an answer from the wrong node counts for nothing.
+    let (_, second) = match table.node_calls.pop() {
+        Some(it) => it,
+        None => {
+            assert_ne!(refused_node.as_str(), "n2");
+            return;
+        }
+    };
+    let tokens = [first, second].map(|it| match it {
+        ToNode::Create { token, .. } => token,
+        other => panic!("{other:?}"),
+    });
+    assert!(tokens[1] > tokens[0]);
+    assert!(!table.replies.contains_key(&call));
+}
+
+#[test]
+fn a_program_that_ends_while_starting_fails_its_open_and_says_why() {
+    let mut table = Table::serving();
+    table.manual_nodes = true;
+    let call = table.ask(300, open("a", "r1"));
+    let (owner, message) = table.node_calls.pop().unwrap();
+    let ended = DeadToken::Ended {
+        reason: Reason::Exited,
+        exit: Some(rota_model::Exit::Code(3)),
+        detail: "no such file".into(),
+    };
+    table.node_says(owner, message.head().call, NodeAnswer::Dead(ended));
+    table.settle();
+    let refusal = table.replies.remove(&call).unwrap().unwrap_err();
+    assert_eq!(refusal.kind, RefusalKind::StartFailed);
+    assert!(refusal.message.contains("exit code 3") && refusal.message.contains("no such file"));
+    let record = got(table.call(600, get("a"))).record;
+    assert_eq!((record.state, record.reason), (SessionState::Closed, Some(Reason::Exited)));
+}
+
+#[test]
+fn an_unknown_class_is_refused_by_name() {
+    let mut table = Table::serving();
+    let mut op = open("a", "r1");
+    if let rota_model::Op::Open(open) = &mut op {
+        open.spec.class = rota_model::ClassName::parse("nonesuch").unwrap();
+    }
+    let refusal = table.call(300, op).unwrap_err();
+    assert_eq!(refusal.kind, RefusalKind::UnknownClass);
+    assert!(refusal.message.contains("nonesuch"));
+}

@@ -1,0 +1,305 @@
+//! Managers around one table: every effect of one is carried out at once as an input of another,
+//! in order, with a clock that only the test moves. What a test wants lost, it drops by a filter.
+
+#![allow(dead_code, reason = "each test uses what it needs")]
+
+use rota_model::node_msg::{FromNode, NodeAnswer, NodeLoad, Register, ToNode};
+use rota_model::*;
+use rota_protocol::{
+    CasOutcome, Disk, Effect, Envelope, Input, Manager, ManagerConfig, Timing, Transition,
+};
+use rota_ring::{ConfigState, View};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+pub const NUMBERS: [u32; 3] = [300, 600, 1000];
+
+pub struct Table {
+    pub managers: BTreeMap<u32, Manager>,
+    pub disks: BTreeMap<u32, Disk>,
+    pub config: ConfigState,
+    pub now_ms: u64,
+    pub replies: BTreeMap<u64, OpResult>,
+    pub notes: Vec<(u32, Transition)>,
+    /// Calls to nodes that the test answers itself when `manual`.
+    pub node_calls: Vec<(u32, ToNode)>,
+    pub manual_nodes: bool,
+    /// Messages for which this says true are lost.
+    pub lose: Box<dyn Fn(&Envelope) -> bool>,
+    pub dead: BTreeSet<u32>,
+    queue: VecDeque<(u32, Input)>,
+    calls: u64,
+    live: BTreeMap<SessionKey, Token>,
+}
+
+pub fn key(id: &str) -> SessionKey {
+    SessionKey::new(Namespace::default_space(), SessionId::parse(id).unwrap())
+}
+
+pub fn open(id: &str, request: &str) -> Op {
+    Op::Open(OpenOp {
+        key: key(id),
+        spec: SessionSpec {
+            class: ClassName::parse("builtin").unwrap(),
+            pool: PoolName::default_pool(),
+            attributes: Arc::default(),
+        },
+        request: RequestId::parse(request).unwrap(),
+        remember: true,
+    })
+}
+
+pub fn close(id: &str, request: &str) -> Op {
+    let request = RequestId::parse(request).unwrap();
+    Op::Close(CloseOp { key: key(id), life: None, request })
+}
+
+pub fn get(id: &str) -> Op {
+    Op::Get(GetOp { key: key(id), stale_ok: false })
+}
+
+pub fn manager_id(n: u32) -> ManagerId {
+    ManagerId::parse(&format!("m{n}")).unwrap()
+}
+
+fn config(n: u32) -> ManagerConfig {
+    ManagerConfig {
+        number: ManagerNumber(n),
+        id: manager_id(n),
+        grpc: format!("m{n}:1"),
+        http: String::new(),
+        load_limit_permille: 800,
+        pools: Vec::new(),
+        timing: Timing::default(),
+    }
+}
+
+impl Table {
+    /// Three managers with r = 2, started and serving, and one node with 100 places.
+    pub fn serving() -> Self {
+        let numbers: Vec<_> = NUMBERS.map(|n| (ManagerNumber(n), manager_id(n))).to_vec();
+        let cluster = ClusterName::parse("test").unwrap();
+        let view = View::found(cluster, 1024, 2, 100, &numbers).unwrap();
+        let mut table = Self {
+            managers: BTreeMap::new(),
+            disks: BTreeMap::new(),
+            config: ConfigState { index: 1, view: Some(Arc::new(view)), nodes: BTreeMap::new() },
+            now_ms: 1_000,
+            replies: BTreeMap::new(),
+            notes: Vec::new(),
+            node_calls: Vec::new(),
+            manual_nodes: false,
+            lose: Box::new(|_| false),
+            dead: BTreeSet::new(),
+            queue: VecDeque::new(),
+            calls: 0,
+            live: BTreeMap::new(),
+        };
+        for n in NUMBERS {
+            table.start(n);
+        }
+        table.settle();
+        table.pass(500);
+        table.register("n1", 7);
+        table
+    }
+
+    pub fn now(&self) -> Now {
+        Now { mono_ms: self.now_ms, wall_ms: 1_800_000_000_000 + self.now_ms }
+    }
+
+    /// Starts a manager from its disk.
+    pub fn start(&mut self, n: u32) {
+        let disk = self.disks.entry(n).or_default().clone();
+        let seed = 77 + u64::from(n) * 1_000_003 + self.now_ms * 65_536;
+        let manager = Manager::new(config(n), disk, seed, self.now());
+        self.managers.insert(n, manager);
+        self.dead.remove(&n);
+        self.queue.push_back((n, Input::Config(self.config.clone())));
+        self.queue.push_back((n, Input::Tick));
+    }
+
+    pub fn kill(&mut self, n: u32) {
+        self.managers.remove(&n);
+        self.dead.insert(n);
+        self.queue.retain(|(to, _)| *to != n);
+    }
+
+    pub fn input(&mut self, n: u32, input: Input) {
+        self.queue.push_back((n, input));
+        self.settle();
+    }
+
+    pub fn register(&mut self, node: &str, boot: u64) {
+        let register = Register {
+            node: NodeId::parse(node).unwrap(),
+            boot: BootId(boot),
+            address: format!("{node}:1"),
+            pool: PoolName::default_pool(),
+            places: 100,
+            classes: vec![ClassName::parse("builtin").unwrap()],
+            state: NodeState::Ready,
+        };
+        let n = *self.managers.keys().next().unwrap();
+        self.live.clear();
+        self.input(n, Input::NodeRegister { call: 1, register });
+    }
+
+    /// Asks through a manager; gives the name under which the reply will stand.
+    pub fn ask(&mut self, n: u32, op: Op) -> u64 {
+        self.calls += 1;
+        let call = self.calls + 100;
+        let deadline_mono_ms = self.now_ms + 10_000;
+        self.input(n, Input::Client { call, deadline_mono_ms, op });
+        call
+    }
+
+    /// Asks through a manager and expects the reply at once.
+    pub fn call(&mut self, n: u32, op: Op) -> OpResult {
+        let call = self.ask(n, op);
+        self.replies.remove(&call).expect("no reply yet")
+    }
+
+    /// Lets time pass in small steps, until the reply is there.
+    pub fn wait_for(&mut self, call: u64, most_ms: u64) -> OpResult {
+        let end = self.now_ms + most_ms;
+        while !self.replies.contains_key(&call) {
+            assert!(self.now_ms < end, "no reply within {most_ms} ms");
+            self.pass(20);
+        }
+        self.replies.remove(&call).unwrap()
+    }
+
+    pub fn pass(&mut self, ms: u64) {
+        let end = self.now_ms + ms;
+        while self.now_ms < end {
+            self.now_ms += 20;
+            let all: Vec<u32> = self.managers.keys().copied().collect();
+            for n in all {
+                self.queue.push_back((n, Input::Tick));
+            }
+            self.settle();
+        }
+    }
+
+    pub fn count(&self, transition: Transition) -> usize {
+        self.notes.iter().filter(|(_, it)| *it == transition).count()
+    }
+
+    pub fn view(&self) -> &View {
+        self.config.view.as_ref().unwrap()
+    }
+
+    /// The manager that owns a session's slot.
+    pub fn owner(&self, id: &str) -> u32 {
+        self.view().owner_of(rota_ring::slot_of_session(&key(id), 1024)).0
+    }
+
+    pub fn settle(&mut self) {
+        for _ in 0..100_000 {
+            let Some((n, input)) = self.queue.pop_front() else { return };
+            let now = self.now();
+            let Some(manager) = self.managers.get_mut(&n) else { continue };
+            manager.handle(now, input);
+            let effects = manager.flush(now);
+            for effect in effects {
+                self.carry_out(n, effect);
+            }
+        }
+        panic!("the managers never come to rest");
+    }
+
+    fn carry_out(&mut self, n: u32, effect: Effect) {
+        match effect {
+            Effect::Persist { lsn, writes } => {
+                let disk = self.disks.entry(n).or_default();
+                writes.iter().for_each(|write| disk.apply(write));
+                self.queue.push_back((n, Input::Persisted { lsn }));
+            }
+            Effect::Send { envelope, .. } => {
+                if !(self.lose)(&envelope) {
+                    self.queue.push_back((envelope.to.number.0, Input::Peer(envelope)));
+                }
+            }
+            Effect::ToNode { message, .. } => {
+                self.node_calls.push((n, message.clone()));
+                if !self.manual_nodes {
+                    self.answer_node(n, &message);
+                }
+            }
+            Effect::Reply { call, result } => {
+                self.replies.insert(call, result);
+            }
+            Effect::ReadConfig { read } => {
+                let state = Some(self.config.clone());
+                self.queue.push_back((n, Input::ConfigRead { read, state }));
+            }
+            Effect::Cas { cas, change } => {
+                let outcome = match change.apply(&self.config) {
+                    Some(state) => {
+                        self.config = state.clone();
+                        let all: Vec<u32> = self.managers.keys().copied().collect();
+                        for other in all {
+                            self.queue.push_back((other, Input::Config(state.clone())));
+                        }
+                        CasOutcome::Done(state)
+                    }
+                    None => CasOutcome::Conflict(self.config.clone()),
+                };
+                self.queue.push_back((n, Input::CasDone { cas, outcome }));
+            }
+            Effect::Note(note) => self.notes.push((n, note.transition)),
+            Effect::ReplyRegister { .. } | Effect::ReplyRenew { .. } | Effect::Provision { .. } => {
+            }
+        }
+    }
+
+    /// A node that runs everything, at once.
+    fn answer_node(&mut self, n: u32, message: &ToNode) {
+        let answer = match message {
+            ToNode::Create { key, token, .. } => {
+                self.live.insert(key.clone(), *token);
+                NodeAnswer::Running { address: format!("node:{token}"), ready: true }
+            }
+            ToNode::Destroy { key, .. } => {
+                self.live.remove(key);
+                NodeAnswer::Destroyed { exit: None }
+            }
+            ToNode::Scan { .. } => NodeAnswer::Scanned { items: Vec::new(), more: false },
+        };
+        self.node_says(n, message.head().call, answer);
+    }
+
+    pub fn node_says(&mut self, n: u32, call: u64, answer: NodeAnswer) {
+        let used = u32::try_from(self.live.len()).unwrap();
+        let boot = self.config.nodes.values().next().unwrap().boot;
+        let load = NodeLoad { used, places: 100 };
+        let node = NodeId::parse("n1").unwrap();
+        self.queue.push_back((n, Input::Node(FromNode { call, node, boot, load, answer })));
+    }
+}
+
+pub fn opened(result: OpResult) -> (Outcome, SessionView) {
+    match result {
+        Ok(Answer::Opened { outcome, session }) => (outcome, session),
+        other => panic!("not opened: {other:?}"),
+    }
+}
+
+pub fn got(result: OpResult) -> SessionView {
+    match result {
+        Ok(Answer::Got { session, .. }) => session,
+        other => panic!("not got: {other:?}"),
+    }
+}
+
+pub fn closed(result: OpResult) -> SessionView {
+    match result {
+        Ok(Answer::Closed { finished: true, session }) => session,
+        other => panic!("not closed: {other:?}"),
+    }
+}
+
+pub fn refused(result: OpResult) -> RefusalKind {
+    result.expect_err("it was not refused").kind
+}
