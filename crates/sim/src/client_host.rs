@@ -1,0 +1,301 @@
+//! Clients: they open, close and read the same few sessions through any manager, follow the advice
+//! of refusals, give up after a while, and sometimes repeat a request that was answered.
+
+use crate::chance::Chance;
+use crate::counters::Fault;
+use crate::ledger::{Asked, Attempt, Shown, Wish};
+use crate::network::Place;
+use crate::parcel::Parcel;
+use crate::setup::CLASS;
+use crate::world::{Event, Phase, World};
+use rota_model::{
+    Answer, ClassName, CloseOp, Filter, GetOp, ListCursor, ListOp, ManagerNumber, Op, OpResult,
+    OpenOp, PoolName, RequestId, Retry, SessionKey, SessionSpec, SlotId, Stamp,
+};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// What a call under way belongs to.
+#[derive(Clone, Debug)]
+pub enum CallFor {
+    /// A try of a request: client, index in the book, index of the try.
+    Try(usize, usize, usize),
+    /// A page of a list: client, when sent.
+    Page(usize, u64),
+    /// A page of the last list, by the observer.
+    LastPage(ManagerNumber, u64),
+    /// A watcher's pull from a partition.
+    Pull(ManagerNumber),
+}
+
+/// A client.
+#[derive(Clone, Debug)]
+pub struct ClientHost {
+    chance: Chance,
+    /// Its request under way, by its index in the book, and when it gives up.
+    current: Option<(usize, u64)>,
+    /// Its requests that were answered.
+    answered: Vec<usize>,
+    /// The life of each session as last heard.
+    lives: BTreeMap<SessionKey, Stamp>,
+}
+
+impl ClientHost {
+    /// A client with nothing under way.
+    pub fn new(chance: Chance) -> Self {
+        let (current, answered, lives) = (None, Vec::new(), BTreeMap::new());
+        Self { chance, current, answered, lives }
+    }
+
+    /// Whether a request is under way.
+    pub fn is_busy(&self) -> bool {
+        self.current.is_some()
+    }
+}
+
+/// What an answer says, in one word, for counting.
+pub fn what_of(result: &OpResult) -> &'static str {
+    match result {
+        Ok(Answer::Opened { outcome, .. }) => outcome.as_str(),
+        Ok(Answer::Closed { finished: true, .. }) => "CLOSED",
+        Ok(Answer::Closed { finished: false, .. }) => "CLOSED_UNFINISHED",
+        Ok(Answer::Got { .. }) => "GOT",
+        Ok(Answer::Listed(_)) => "LISTED",
+        Ok(Answer::Pulled(_)) => "PULLED",
+        Ok(Answer::Reported) => "REPORTED",
+        Err(refusal) => refusal.kind.as_str(),
+    }
+}
+
+impl World {
+    /// A client does its next thing.
+    pub fn on_client_next(&mut self, index: usize) {
+        let Some(client) = self.clients.get_mut(index) else { return };
+        if self.phase == Phase::Quiet || client.current.is_some() {
+            return;
+        }
+        let dice = client.chance.within(0, 99);
+        match dice {
+            0..=43 => self.begin(index, Wish::Open),
+            44..=63 => {
+                let key = client.chance.pick(&self.setup.keys).clone();
+                let named = client.lives.get(&key).copied();
+                let named = named.filter(|_| client.chance.permille(250));
+                self.begin_at(index, key, Wish::Close(named));
+            }
+            64..=84 => {
+                let stale_ok = client.chance.permille(80);
+                self.begin(index, Wish::Get(stale_ok));
+            }
+            85..=89 => self.ask_page(index),
+            _ => self.repeat(index),
+        }
+    }
+
+    fn begin(&mut self, index: usize, wish: Wish) {
+        let client = &mut self.clients[index];
+        let key = client.chance.pick(&self.setup.keys).clone();
+        self.begin_at(index, key, wish);
+    }
+
+    /// Begins a request of a client.
+    pub fn begin_at(&mut self, index: usize, key: SessionKey, wish: Wish) {
+        let now_us = self.now_us();
+        let asked = self.dog.ledger.asked.len();
+        let request = RequestId::parse(&format!("r{asked}")).expect("a short name");
+        let healed = self.phase == Phase::Serve;
+        let attempts = Vec::new();
+        let client = index;
+        self.dog.ledger.asked.push(Asked { client, key, wish, request, attempts, healed });
+        let client = &mut self.clients[index];
+        let patience_us = client.chance.within(1_500_000, 6_000_000);
+        client.current = Some((asked, now_us + patience_us));
+        let doubled = client.chance.permille(50);
+        self.attempt(index, asked);
+        if doubled {
+            self.counters.fault(Fault::RequestDoubled);
+            self.attempt(index, asked);
+        }
+    }
+
+    /// Sends a request through a manager.
+    fn attempt(&mut self, index: usize, asked: usize) {
+        let now_us = self.now_us();
+        let number = self.clients[index].chance.pick(&self.setup.numbers).0;
+        let deadline_ms = self.clients[index].chance.within(200, 2_500);
+        let request = &mut self.dog.ledger.asked[asked];
+        let attempt = request.attempts.len();
+        request.attempts.push(Attempt { manager: number, sent_us: now_us, answer: None });
+        let unknown = request.wish == Wish::Open && asked.is_multiple_of(97);
+        let op = op_of(request, if unknown { "no-such-class" } else { CLASS });
+        self.call(
+            number,
+            CallFor::Try(index, asked, attempt),
+            Place::Client(index),
+            deadline_ms,
+            op,
+        );
+    }
+
+    /// Calls a manager.
+    pub fn call(
+        &mut self,
+        number: ManagerNumber,
+        what: CallFor,
+        from: Place,
+        deadline_ms: u64,
+        op: Op,
+    ) {
+        let call = self.name();
+        self.calls.insert(call, what);
+        self.queue.after(deadline_ms * 1000 + 200_000, Event::ClientTimeout(call));
+        self.send(from, Place::Manager(number), None, Parcel::Call { call, deadline_ms, op });
+    }
+
+    /// A reply reaches a client.
+    pub fn client_gets(&mut self, parcel: Parcel) {
+        let Parcel::Reply { call, result } = parcel else { return };
+        match self.calls.remove(&call) {
+            Some(CallFor::Try(index, asked, attempt)) => {
+                self.on_answer(index, asked, attempt, result);
+            }
+            Some(CallFor::Page(index, sent_us)) => {
+                self.note_page(sent_us, &result);
+                self.rest(index);
+            }
+            Some(CallFor::LastPage(number, sent_us)) => {
+                self.note_page(sent_us, &result);
+                self.on_last_page(number, result);
+            }
+            Some(CallFor::Pull(part)) => self.on_pulled(part, Some(result)),
+            None => {}
+        }
+    }
+
+    fn on_answer(&mut self, index: usize, asked: usize, attempt: usize, result: OpResult) {
+        let now_us = self.now_us();
+        let retry = result.as_ref().err().map(|it| it.retry);
+        let Some(request) = self.dog.ledger.asked.get_mut(asked) else { return };
+        if let Ok(Answer::Opened { session, .. } | Answer::Got { session, .. }) = &result {
+            let client = &mut self.clients[index];
+            client.lives.insert(session.record.key.clone(), session.record.life);
+        }
+        if let Some(attempt) = request.attempts.get_mut(attempt) {
+            attempt.answer = Some((now_us, result));
+        }
+        let client = &mut self.clients[index];
+        let Some((current, until_us)) = client.current else { return };
+        if current != asked {
+            return;
+        }
+        let pause_ms = match retry {
+            None => {
+                client.answered.push(asked);
+                None
+            }
+            Some(Retry::Never) => None,
+            Some(Retry::Now | Retry::AtOwner(_)) => Some(client.chance.within(1, 10)),
+            Some(Retry::AfterMs(ms)) => Some(ms + client.chance.within(0, 10)),
+        };
+        match pause_ms {
+            Some(pause_ms) if now_us + pause_ms * 1000 < until_us => {
+                // The try itself is repeated after the pause; a timeout of 0 stands for it.
+                let call = self.name();
+                self.calls.insert(call, CallFor::Try(index, asked, usize::MAX));
+                self.queue.after(pause_ms * 1000, Event::ClientTimeout(call));
+            }
+            Some(_) | None => self.finish(index),
+        }
+    }
+
+    /// A client waits no longer for a call: it asks again, or gives up.
+    pub fn on_client_timeout(&mut self, call: u64) {
+        let now_us = self.now_us();
+        match self.calls.remove(&call) {
+            Some(CallFor::Try(index, asked, _)) => {
+                let Some((current, until_us)) = self.clients[index].current else { return };
+                if current != asked {
+                    return;
+                }
+                if now_us < until_us {
+                    self.attempt(index, asked);
+                } else {
+                    self.finish(index);
+                }
+            }
+            Some(CallFor::Page(index, _)) => self.rest(index),
+            Some(CallFor::LastPage(number, _)) => self.ask_last_page(number),
+            Some(CallFor::Pull(part)) => self.on_pulled(part, None),
+            None => {}
+        }
+    }
+
+    fn finish(&mut self, index: usize) {
+        self.clients[index].current = None;
+        self.rest(index);
+    }
+
+    fn rest(&mut self, index: usize) {
+        let pause_us = self.clients[index].chance.skewed(1_000, 220_000);
+        self.queue.after(pause_us, Event::ClientNext(index));
+    }
+
+    /// Repeats one of the client's answered requests, which must get the same answer.
+    fn repeat(&mut self, index: usize) {
+        let client = &mut self.clients[index];
+        let recent = client.answered.len().saturating_sub(12);
+        let Some(recent) = client.answered.get(recent..).filter(|it| !it.is_empty()) else {
+            self.rest(index);
+            return;
+        };
+        let asked = *client.chance.pick(recent);
+        let until_us = self.queue.now_us() + 1_500_000;
+        client.current = Some((asked, until_us));
+        self.counters.fault(Fault::RequestRepeated);
+        self.attempt(index, asked);
+    }
+
+    /// Asks for one page of a list.
+    fn ask_page(&mut self, index: usize) {
+        let now_us = self.now_us();
+        let client = &mut self.clients[index];
+        let number = client.chance.pick(&self.setup.numbers).0;
+        let slot = client.chance.within(0, u64::from(self.setup.m) - 1);
+        let slot = SlotId(u32::try_from(slot).unwrap_or(0));
+        let limit = u32::try_from(client.chance.within(1, 12)).unwrap_or(1);
+        let (filter, from) = (Filter::default(), ListCursor { slot, after: None });
+        let op = Op::List(ListOp { from, limit, filter, stale_ok: false });
+        self.call(number, CallFor::Page(index, now_us), Place::Client(index), 800, op);
+    }
+
+    fn note_page(&mut self, sent_us: u64, result: &OpResult) {
+        let came_us = self.now_us();
+        if let Ok(Answer::Listed(page)) = result {
+            let shown = page.sessions.iter().map(|it| Shown {
+                sent_us,
+                came_us,
+                record: it.record.clone(),
+                owner: it.owner,
+            });
+            self.dog.ledger.listed.extend(shown);
+        }
+    }
+}
+
+fn op_of(request: &Asked, class: &str) -> Op {
+    let (key, name) = (request.key.clone(), request.request.clone());
+    match request.wish {
+        Wish::Open => Op::Open(OpenOp {
+            key,
+            spec: SessionSpec {
+                class: ClassName::parse(class).expect("a short name"),
+                pool: PoolName::default_pool(),
+                attributes: Arc::default(),
+            },
+            request: name,
+            remember: true,
+        }),
+        Wish::Close(life) => Op::Close(CloseOp { key, life, request: name }),
+        Wish::Get(stale_ok) => Op::Get(GetOp { key, stale_ok }),
+    }
+}

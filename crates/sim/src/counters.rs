@@ -1,0 +1,149 @@
+//! What happened in a run, counted: faults by kind, protocol steps by kind.
+
+use rota_protocol::Transition;
+use std::collections::BTreeMap;
+
+macro_rules! faults {
+    ($($(#[$doc:meta])* $variant:ident = $text:literal,)*) => {
+        /// A kind of fault. One that never happened in a whole run fails it.
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+        pub enum Fault { $($(#[$doc])* $variant,)* }
+        impl Fault {
+            /// Every kind.
+            pub const ALL: &'static [Fault] = &[$(Fault::$variant),*];
+            /// Name in reports.
+            pub fn as_str(self) -> &'static str { match self { $(Self::$variant => $text,)* } }
+        }
+    };
+}
+
+faults!(
+    /// A message was lost.
+    Loss = "loss",
+    /// A message came twice.
+    Duplication = "duplication",
+    /// A message was overtaken.
+    Reordering = "reordering",
+    /// A part of the network became slow and lossy.
+    BadWeather = "bad_weather",
+    /// Places were cut off each other.
+    Partition = "partition",
+    /// Places were cut off in one direction.
+    OneWayPartition = "one_way_partition",
+    /// A manager could not reach the config store.
+    StoreAway = "store_away",
+    /// Nobody could reach the config store.
+    StoreDown = "store_down",
+    /// A node could reach no manager.
+    NodeIsolated = "node_isolated",
+    /// A manager's process died.
+    ManagerCrash = "manager_crash",
+    /// It came back.
+    ManagerRestart = "manager_restart",
+    /// All managers died at once.
+    ClusterCrash = "cluster_crash",
+    /// Writes that were not synced were lost with a crash.
+    LostWrites = "lost_writes",
+    /// A manager received nothing for a while.
+    ManagerPause = "manager_pause",
+    /// A manager was called gone although it was not.
+    FalseSuspicion = "false_suspicion",
+    /// A node's boot died and another came at once.
+    NodeRestart = "node_restart",
+    /// A node stayed away for long.
+    NodeCrash = "node_crash",
+    /// A node's agent received nothing for a while.
+    NodePause = "node_pause",
+    /// A stream between a manager and a node broke and was opened again.
+    StreamReset = "stream_reset",
+    /// Keepers ended programs because the lease had passed.
+    LeaseKill = "lease_kill",
+    /// A compare-and-set arrived long after it was sent.
+    LateCas = "late_cas",
+    /// A compare-and-set was written and its answer lost.
+    CasAnswerLost = "cas_answer_lost",
+    /// A watch notification came late.
+    LateWatch = "late_watch",
+    /// A wall clock stepped.
+    ClockStep = "clock_step",
+    /// A disk became slow.
+    SlowDisk = "slow_disk",
+    /// A session ended on its own.
+    SessionEnded = "session_ended",
+    /// A program did not start.
+    StartFailed = "start_failed",
+    /// A program was slow to start.
+    SlowStart = "slow_start",
+    /// Ordered nodes did not come.
+    ProvisionFailed = "provision_failed",
+    /// A client repeated a request that was answered, through any manager.
+    RequestRepeated = "request_repeated",
+    /// A client sent one request to two managers at once.
+    RequestDoubled = "request_doubled",
+);
+
+/// Counts of one run, or of many.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Counters {
+    /// Faults.
+    pub faults: BTreeMap<Fault, u64>,
+    /// Steps of the protocol.
+    pub transitions: BTreeMap<Transition, u64>,
+    /// Answers to clients by what they said.
+    pub answers: BTreeMap<&'static str, u64>,
+}
+
+impl Counters {
+    /// Counts a fault.
+    pub fn fault(&mut self, fault: Fault) {
+        *self.faults.entry(fault).or_default() += 1;
+    }
+
+    /// Counts a step of the protocol.
+    pub fn transition(&mut self, transition: Transition) {
+        *self.transitions.entry(transition).or_default() += 1;
+    }
+
+    /// Counts an answer to a client.
+    pub fn answer(&mut self, what: &'static str) {
+        *self.answers.entry(what).or_default() += 1;
+    }
+
+    /// Adds another run's counts.
+    pub fn add(&mut self, other: &Counters) {
+        for (fault, count) in &other.faults {
+            *self.faults.entry(*fault).or_default() += count;
+        }
+        for (transition, count) in &other.transitions {
+            *self.transitions.entry(*transition).or_default() += count;
+        }
+        for (answer, count) in &other.answers {
+            *self.answers.entry(answer).or_default() += count;
+        }
+    }
+
+    /// Kinds that never happened, by name.
+    pub fn missing(&self) -> Vec<&'static str> {
+        let count = |it: &Fault| self.faults.get(it).copied().unwrap_or_default();
+        let faults = Fault::ALL.iter().filter(|it| count(it) == 0).map(|it| it.as_str());
+        let steps = Transition::ALL.iter().filter(|it| !self.transitions.contains_key(it));
+        faults.chain(steps.map(|it| it.as_str())).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kind_that_never_happened_is_named() {
+        let mut counters = Counters::default();
+        for fault in Fault::ALL.iter().skip(1) {
+            counters.fault(*fault);
+        }
+        for transition in Transition::ALL {
+            counters.transition(*transition);
+        }
+        assert_eq!(counters.missing(), vec![Fault::ALL[0].as_str()]);
+    }
+}

@@ -1,0 +1,123 @@
+//! A manager's disk: writes become durable in order, some time after they were given; a crash
+//! keeps a prefix of what was not yet durable.
+
+use crate::chance::Chance;
+use rota_protocol::{Disk, DiskWrite};
+use std::collections::VecDeque;
+
+/// A simulated disk.
+#[derive(Clone, Debug, Default)]
+pub struct SimDisk {
+    durable: Disk,
+    waiting: VecDeque<(u64, Vec<DiskWrite>)>,
+    newest: u64,
+    syncing: Option<u64>,
+}
+
+/// A write number that does not follow the one before.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct OutOfOrder {
+    /// What came.
+    pub lsn: u64,
+    /// What came before it.
+    pub before: u64,
+}
+
+impl SimDisk {
+    /// What a restart would find.
+    pub fn durable(&self) -> &Disk {
+        &self.durable
+    }
+
+    /// Puts other content under it, as a restored backup does.
+    pub fn replace(&mut self, disk: Disk) {
+        self.durable = disk;
+    }
+
+    /// Takes a write. Gives the number up to which a sync must now be begun, if none runs.
+    pub fn write(&mut self, lsn: u64, writes: Vec<DiskWrite>) -> Result<bool, OutOfOrder> {
+        if self.newest != 0 && lsn != self.newest + 1 {
+            return Err(OutOfOrder { lsn, before: self.newest });
+        }
+        self.newest = lsn;
+        self.waiting.push_back((lsn, writes));
+        Ok(self.syncing.is_none())
+    }
+
+    /// Begins a sync of everything that waits; `None` when nothing does.
+    pub fn begin_sync(&mut self) -> Option<u64> {
+        self.syncing = self.waiting.back().map(|(lsn, _)| *lsn);
+        self.syncing
+    }
+
+    /// Ends the sync; gives its number and what became durable.
+    pub fn end_sync(&mut self) -> Option<(u64, Vec<DiskWrite>)> {
+        let upto = self.syncing.take()?;
+        let mut done = Vec::new();
+        while self.waiting.front().is_some_and(|(lsn, _)| *lsn <= upto) {
+            if let Some((_, writes)) = self.waiting.pop_front() {
+                done.extend(writes);
+            }
+        }
+        for write in &done {
+            self.durable.apply(write);
+        }
+        Some((upto, done))
+    }
+
+    /// The process dies: a prefix of what waits reaches the disk. Gives that prefix, and how many
+    /// batches were lost.
+    pub fn crash(&mut self, chance: &mut Chance) -> (Vec<DiskWrite>, usize) {
+        let kept = if self.waiting.is_empty() { 0 } else { chance.index(self.waiting.len() + 1) };
+        let lost = self.waiting.len() - kept;
+        let done: Vec<DiskWrite> = self.waiting.drain(..kept).flat_map(|it| it.1).collect();
+        for write in &done {
+            self.durable.apply(write);
+        }
+        self.waiting.clear();
+        self.syncing = None;
+        self.newest = 0;
+        (done, lost)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rota_model::{Epoch, LogPos, ManagerNumber, Seq};
+    use rota_protocol::PartMeta;
+
+    fn entry(seq: u64) -> Vec<DiskWrite> {
+        let last = LogPos::new(Epoch(1), Seq(seq));
+        let meta = PartMeta { pe: Epoch(1), last, whole: true };
+        vec![DiskWrite::Part { part: ManagerNumber(1), meta }]
+    }
+
+    fn last_seq(disk: &SimDisk) -> u64 {
+        disk.durable().parts.get(&ManagerNumber(1)).map_or(0, |it| it.last.seq.0)
+    }
+
+    #[test]
+    fn a_crash_keeps_a_prefix_of_what_was_not_synced() {
+        let mut seen = std::collections::BTreeSet::new();
+        for seed in 0..64 {
+            let mut disk = SimDisk::default();
+            assert_eq!(disk.write(1, entry(1)), Ok(true));
+            disk.begin_sync();
+            assert_eq!(disk.write(2, entry(2)), Ok(false));
+            disk.end_sync();
+            assert_eq!(disk.write(3, entry(3)), Ok(true));
+            assert_eq!(last_seq(&disk), 1);
+            disk.crash(&mut Chance::new(seed));
+            seen.insert(last_seq(&disk));
+        }
+        assert_eq!(seen, std::collections::BTreeSet::from([1, 2, 3]));
+    }
+
+    #[test]
+    fn a_gap_in_the_write_numbers_is_noticed() {
+        let mut disk = SimDisk::default();
+        assert_eq!(disk.write(7, entry(1)), Ok(true));
+        assert_eq!(disk.write(9, entry(2)), Err(OutOfOrder { lsn: 9, before: 7 }));
+    }
+}

@@ -1,0 +1,262 @@
+//! Disturbances: what goes wrong, when, and for how long.
+
+use crate::counters::Fault;
+use crate::network::{Disturbance, Place, Weather};
+use crate::world::{Event, Phase, World};
+use rota_model::ManagerNumber;
+use rota_protocol::Input;
+use std::collections::BTreeSet;
+
+/// Begins a disturbance.
+type Begin = fn(&mut World, Fault);
+
+/// Disturbances and how often each is drawn.
+const MENU: &[(u64, Fault, Begin)] = &[
+    (12, Fault::ManagerCrash, World::crash_one),
+    (2, Fault::ClusterCrash, World::crash_all),
+    (8, Fault::ManagerPause, World::pause_manager),
+    (8, Fault::FalseSuspicion, World::suspect_falsely),
+    (8, Fault::Partition, World::split),
+    (7, Fault::OneWayPartition, World::split),
+    (6, Fault::BadWeather, World::spoil_weather),
+    (4, Fault::StoreAway, World::hide_store_from_one),
+    (2, Fault::StoreDown, World::hide_store),
+    (4, Fault::NodeIsolated, World::isolate_node),
+    (5, Fault::NodeRestart, World::restart_node),
+    (3, Fault::NodeCrash, World::crash_node),
+    (4, Fault::NodePause, World::pause_node),
+    (4, Fault::StreamReset, World::reset_stream),
+    (4, Fault::ClockStep, World::step_clock),
+    (5, Fault::SlowDisk, World::slow_disk),
+];
+
+impl World {
+    /// The next disturbance, and when the one after it comes.
+    pub fn on_disturb(&mut self) {
+        if self.phase != Phase::Chaos {
+            return;
+        }
+        self.disturbed += 1;
+        let total: u64 = MENU.iter().map(|(weight, _, _)| weight).sum();
+        let mut draw = self.chance.within(0, total - 1);
+        for (weight, fault, begin) in MENU {
+            if let Some(rest) = draw.checked_sub(*weight) {
+                draw = rest;
+                continue;
+            }
+            let line = || format!("=== {} ===", fault.as_str());
+            self.trace.line(self.queue.now_us(), Place::Store, line);
+            begin(self, *fault);
+            break;
+        }
+        let pause_us = self.chance.within(20_000, 600_000);
+        self.queue.after(pause_us, Event::Disturb);
+    }
+
+    fn crash_one(&mut self, _: Fault) {
+        let number = self.some_manager();
+        self.crash_for_a_while(number);
+    }
+
+    fn crash_all(&mut self, fault: Fault) {
+        self.counters.fault(fault);
+        for number in self.managers.keys().copied().collect::<Vec<_>>() {
+            self.crash_for_a_while(number);
+        }
+    }
+
+    fn hide_store_from_one(&mut self, fault: Fault) {
+        let number = self.some_manager();
+        let both = self.chance.permille(700);
+        let managers = BTreeSet::from([Place::Manager(number)]);
+        self.cut(fault, managers, BTreeSet::from([Place::Store]), both);
+    }
+
+    fn hide_store(&mut self, fault: Fault) {
+        let all = self.manager_places();
+        self.cut(fault, all, BTreeSet::from([Place::Store]), true);
+    }
+
+    fn reset_stream(&mut self, fault: Fault) {
+        let index = self.chance.index(self.nodes.len());
+        self.counters.fault(fault);
+        self.connect_node(index);
+    }
+
+    fn slow_disk(&mut self, fault: Fault) {
+        let (number, length_us) = (self.some_manager(), self.length_us());
+        let until_us = self.now_us() + length_us;
+        if let Some(host) = self.managers.get_mut(&number) {
+            host.slow_disk_until_us = until_us;
+        }
+        self.counters.fault(fault);
+    }
+
+    fn length_us(&mut self) -> u64 {
+        let longest_us = self.setup.fault_ms_max * 1000;
+        self.chance.skewed(20_000, longest_us)
+    }
+
+    fn some_manager(&mut self) -> ManagerNumber {
+        let index = self.chance.index(self.setup.numbers.len());
+        self.setup.numbers[index].0
+    }
+
+    fn manager_places(&self) -> BTreeSet<Place> {
+        self.managers.keys().map(|it| Place::Manager(*it)).collect()
+    }
+
+    fn crash_for_a_while(&mut self, number: ManagerNumber) {
+        self.crash_manager(number);
+        let length_us = self.length_us();
+        self.queue.after(length_us, Event::StartManager(number));
+    }
+
+    fn pause_manager(&mut self, fault: Fault) {
+        let (number, length_us) = (self.some_manager(), self.length_us());
+        let until_us = self.now_us() + length_us;
+        if let Some(host) = self.managers.get_mut(&number).filter(|it| it.process.is_some()) {
+            host.paused_until_us = until_us;
+            let run = host.run;
+            self.dog.deadlines.on_paused(number, run, until_us);
+            self.counters.fault(fault);
+        }
+    }
+
+    fn suspect_falsely(&mut self, fault: Fault) {
+        let (accuser, accused) = (self.some_manager(), self.some_manager());
+        let runs = self.managers.get(&accused).is_some_and(|it| it.process.is_some());
+        if accuser != accused && runs {
+            self.counters.fault(fault);
+            self.tell_later(accuser, 0, Input::PeerRefused { number: accused });
+        }
+    }
+
+    /// Two groups of managers, nodes and the store.
+    fn two_groups(&mut self) -> (BTreeSet<Place>, BTreeSet<Place>) {
+        let mut places = self.manager_places();
+        places.extend((0..self.nodes.len()).map(Place::Node));
+        places.insert(Place::Store);
+        places.into_iter().partition(|_| self.chance.permille(400))
+    }
+
+    fn split(&mut self, fault: Fault) {
+        let (one, other) = self.two_groups();
+        self.cut(fault, one, other, fault == Fault::Partition);
+    }
+
+    fn spoil_weather(&mut self, fault: Fault) {
+        let (one, other) = self.two_groups();
+        let weather = Weather {
+            delay_us: self.chance.within(0, 60_000),
+            jitter_us: self.chance.within(0, 250_000),
+            loss_permille: self.chance.within(0, 350),
+            repeat_permille: self.chance.within(0, 300),
+        };
+        self.counters.fault(fault);
+        self.begin_disturbance(one, other, true, false, weather);
+    }
+
+    fn cut(&mut self, fault: Fault, from: BTreeSet<Place>, to: BTreeSet<Place>, both_ways: bool) {
+        self.counters.fault(fault);
+        self.begin_disturbance(from, to, both_ways, true, Weather::default());
+    }
+
+    fn begin_disturbance(
+        &mut self,
+        from: BTreeSet<Place>,
+        to: BTreeSet<Place>,
+        both_ways: bool,
+        cut: bool,
+        weather: Weather,
+    ) {
+        let id = self.name();
+        let length_us = self.length_us();
+        let line = || {
+            let arrow = if both_ways { "<->" } else { "->" };
+            format!("{from:?} {arrow} {to:?}, cut: {cut}, {weather:?}, for {length_us} us")
+        };
+        self.trace.line(self.queue.now_us(), Place::Store, line);
+        self.network.disturb(Disturbance { id, from, to, both_ways, cut, weather });
+        self.queue.after(length_us, Event::Calm(id));
+    }
+
+    /// A disturbance ends: broken streams to nodes are opened again.
+    pub fn on_calm(&mut self, id: u64) {
+        let Some(ended) = self.network.calm(id) else { return };
+        for index in 0..self.nodes.len() {
+            let node = Place::Node(index);
+            if ended.cut && (ended.from.contains(&node) || ended.to.contains(&node)) {
+                self.connect_node(index);
+            }
+        }
+    }
+
+    fn isolate_node(&mut self, fault: Fault) {
+        let index = self.chance.index(self.nodes.len());
+        let (from, managers) = (BTreeSet::from([Place::Node(index)]), self.manager_places());
+        self.cut(fault, from, managers, true);
+        self.plant_on_node_silent(index);
+    }
+
+    fn restart_node(&mut self, fault: Fault) {
+        let length_us = self.chance.within(1_000, 400_000);
+        self.kill_for(fault, length_us);
+    }
+
+    fn crash_node(&mut self, fault: Fault) {
+        let length_us = self.setup.timing.node_lost_ms * 1000 + self.length_us();
+        self.kill_for(fault, length_us);
+    }
+
+    fn kill_for(&mut self, fault: Fault, length_us: u64) {
+        let index = self.chance.index(self.nodes.len());
+        if self.nodes[index].agent.is_some() {
+            self.counters.fault(fault);
+            self.kill_node(index);
+            self.queue.after(length_us, Event::BootNode(index));
+        }
+    }
+
+    fn pause_node(&mut self, fault: Fault) {
+        let (index, length_us) = (self.chance.index(self.nodes.len()), self.length_us());
+        let until_us = self.now_us() + length_us;
+        if let Some(host) = self.nodes.get_mut(index).filter(|it| it.agent.is_some()) {
+            host.paused_until_us = until_us;
+            self.counters.fault(fault);
+            self.plant_on_node_silent(index);
+        }
+    }
+
+    fn step_clock(&mut self, fault: Fault) {
+        if !self.setup.clocks_step {
+            return;
+        }
+        let (number, ahead_ms) = (self.some_manager(), self.chance.within(40_000, 160_000));
+        if let Some(host) = self.managers.get_mut(&number) {
+            host.wall_ahead_ms = ahead_ms;
+            self.counters.fault(fault);
+        }
+    }
+
+    /// Ends every disturbance and brings everybody back.
+    pub fn heal(&mut self) {
+        self.network.calm_all();
+        self.network.base = Weather { loss_permille: 0, ..self.network.base };
+        for number in self.managers.keys().copied().collect::<Vec<_>>() {
+            if let Some(host) = self.managers.get_mut(&number) {
+                host.paused_until_us = 0;
+                host.slow_disk_until_us = 0;
+            }
+            self.queue.after(1_000, Event::StartManager(number));
+        }
+        for index in 0..self.nodes.len() {
+            if self.nodes[index].agent.is_none() {
+                self.queue.after(1_000, Event::BootNode(index));
+            } else {
+                self.nodes[index].paused_until_us = 0;
+                self.connect_node(index);
+            }
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! I2: every committed write is at every member of the ISR, durably.
+
+use super::{Verdict, Violation};
+use crate::ledger::Ledger;
+use rota_model::{Epoch, LogPos, ManagerNumber, SessionRecord, SlotId};
+
+/// Checks an owner's announcement that everything up to `committed` is committed.
+///
+/// # Errors
+/// A member of the ISR under that `pe` whose disk never held an entry that high.
+pub fn check_announced(
+    ledger: &Ledger,
+    part: ManagerNumber,
+    pe: Epoch,
+    committed: LogPos,
+) -> Verdict {
+    let Some(entry) = ledger.view(pe).and_then(|view| view.parts.get(&part)) else { return Ok(()) };
+    for member in &entry.isr {
+        let last = ledger.last_on.get(&(member.number, part)).copied().unwrap_or_default();
+        if last < committed {
+            let text = format!(
+                "partition {part} under pe {pe}: {committed} was announced as committed, but the \
+                 disk of M{} never went beyond {last}",
+                member.number
+            );
+            return Err(Violation::new("I2", text));
+        }
+    }
+    Ok(())
+}
+
+/// Checks an answer that tells a client of a session: its placement, and its end if it ended, are
+/// on the disk of every member of the ISR of the View under which the owner answers.
+///
+/// # Errors
+/// A member whose disk never held that.
+pub fn check_told(ledger: &Ledger, epoch: Epoch, slot: SlotId, record: &SessionRecord) -> Verdict {
+    let Some(view) = ledger.view(epoch) else { return Ok(()) };
+    let (part, entry) = view.part_of(slot);
+    for member in entry.isr.iter().map(|it| it.number) {
+        let key = || (member, record.key.clone());
+        let token = record
+            .token()
+            .is_none_or(|token| ledger.tokens_on.contains(&(key().0, key().1, token)));
+        let ended =
+            !record.state.is_ended() || ledger.ended_on.contains(&(key().0, key().1, record.life));
+        if !token || !ended {
+            let text = format!(
+                "the owner of partition {part} answers in epoch {epoch} that {} is {} under {:?}; \
+                 the disk of M{member} never held that",
+                record.key, record.state, record.placement
+            );
+            return Err(Violation::new("I2", text));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::invariant::example::{key, life, record, view};
+    use rota_model::{Seq, SessionState};
+    use std::sync::Arc;
+
+    fn ledger() -> Ledger {
+        let mut ledger = Ledger::default();
+        ledger.views.insert(Epoch(1), Arc::new(view()));
+        ledger
+    }
+
+    #[test]
+    fn an_announcement_beyond_a_members_disk_is_found() {
+        let (a, b) = (ManagerNumber(10), ManagerNumber(20));
+        let upto = LogPos::new(Epoch(1), Seq(4));
+        let mut ledger = ledger();
+        ledger.last_on.insert((a, a), upto);
+        ledger.last_on.insert((b, a), LogPos::new(Epoch(1), Seq(3)));
+        assert_eq!(check_announced(&ledger, a, Epoch(1), upto).unwrap_err().rule, "I2");
+        ledger.last_on.insert((b, a), upto);
+        assert_eq!(check_announced(&ledger, a, Epoch(1), upto), Ok(()));
+    }
+
+    #[test]
+    fn an_answer_that_is_not_at_every_member_is_found() {
+        let mut ledger = ledger();
+        let told = record("y", life(1), SessionState::Closed);
+        let slot = SlotId(5);
+        assert_eq!(check_told(&ledger, Epoch(1), slot, &told).unwrap_err().rule, "I2");
+        for member in [ManagerNumber(10), ManagerNumber(20)] {
+            assert!(check_told(&ledger, Epoch(1), slot, &told).is_err());
+            ledger.tokens_on.insert((member, key("y"), told.token().unwrap()));
+            ledger.ended_on.insert((member, key("y"), life(1)));
+        }
+        assert_eq!(check_told(&ledger, Epoch(1), slot, &told), Ok(()));
+    }
+}

@@ -1,0 +1,206 @@
+//! A healed cluster converges: every partition is owned, served and copied as often as the ring
+//! wants, all copies are equal, no request waits, no id is in progress, and what runs on the nodes
+//! is what the records say.
+
+use super::{Verdict, Violation};
+use crate::ledger::Instance;
+use rota_model::{ManagerNumber, SessionState};
+use rota_protocol::{Disk, PartStats, Stats};
+use rota_ring::View;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A cluster at one moment.
+#[derive(Clone, Debug)]
+pub struct Moment<'a> {
+    /// What the config store holds.
+    pub view: &'a View,
+    /// What every running manager says of itself.
+    pub managers: BTreeMap<ManagerNumber, Stats>,
+    /// What stands on their disks.
+    pub disks: BTreeMap<ManagerNumber, &'a Disk>,
+    /// What runs.
+    pub instances: &'a [Instance],
+}
+
+/// Checks one moment.
+///
+/// # Errors
+/// What is missing.
+pub fn check(moment: &Moment<'_>) -> Verdict {
+    match missing(moment) {
+        None => Ok(()),
+        Some(text) => Err(Violation::new("converged", text)),
+    }
+}
+
+fn missing(moment: &Moment<'_>) -> Option<String> {
+    for (number, stats) in &moment.managers {
+        if stats.requests_waiting > 0 {
+            return Some(format!("M{number} holds {} requests", stats.requests_waiting));
+        }
+    }
+    moment
+        .view
+        .parts
+        .keys()
+        .find_map(|number| part_missing(moment, *number))
+        .or_else(|| orphan(moment))
+}
+
+fn stats_of(moment: &Moment<'_>, manager: ManagerNumber, part: ManagerNumber) -> Option<PartStats> {
+    let stats = moment.managers.get(&manager)?;
+    stats.parts.iter().find(|it| it.part == part).cloned()
+}
+
+fn part_missing(moment: &Moment<'_>, number: ManagerNumber) -> Option<String> {
+    let part = moment.view.parts.get(&number)?;
+    let wanted: BTreeSet<_> = moment.view.wanted(number).into_iter().collect();
+    let isr: BTreeSet<_> = part.isr.iter().map(|it| it.number).collect();
+    if wanted != isr {
+        return Some(format!("partition {number} is copied by {isr:?}, wanted are {wanted:?}"));
+    }
+    let Some(at_owner) = stats_of(moment, part.owner, number) else {
+        return Some(format!("M{} does not know that it owns partition {number}", part.owner));
+    };
+    if at_owner.role != "serving" {
+        return Some(format!("partition {number} is {} at M{}", at_owner.role, part.owner));
+    }
+    let busy = [SessionState::Pending, SessionState::Starting, SessionState::Closing];
+    if busy.iter().any(|it| at_owner.sessions.get(it).is_some_and(|count| *count > 0)) {
+        return Some(format!("partition {number} has ids in progress: {:?}", at_owner.sessions));
+    }
+    for member in isr {
+        let Some(copy) = stats_of(moment, member, number) else {
+            return Some(format!("M{member} does not know that it copies partition {number}"));
+        };
+        let same = (copy.last, copy.committed, copy.digest)
+            == (at_owner.last, at_owner.committed, at_owner.digest);
+        if !same {
+            return Some(format!("copies of partition {number} differ: {copy:?}; {at_owner:?}"));
+        }
+        let docs = |manager| docs_of(moment, manager, number);
+        if docs(member) != docs(part.owner) {
+            let owner = part.owner;
+            return Some(format!("disks of M{member} and M{owner} differ in partition {number}"));
+        }
+    }
+    None
+}
+
+fn docs_of<'a>(
+    moment: &'a Moment<'_>,
+    manager: ManagerNumber,
+    part: ManagerNumber,
+) -> Vec<(&'a rota_protocol::DocKey, &'a rota_protocol::Doc)> {
+    let Some(disk) = moment.disks.get(&manager) else { return Vec::new() };
+    let of_part = disk.docs.iter().filter(|it| moment.view.home(it.0.slot) == part);
+    of_part.map(|(key, doc)| (key, &**doc)).collect()
+}
+
+/// Something that runs although no record says so.
+fn orphan(moment: &Moment<'_>) -> Option<String> {
+    let mut recorded = BTreeSet::new();
+    for (number, part) in &moment.view.parts {
+        for (_, doc) in docs_of(moment, part.owner, *number) {
+            if let rota_protocol::Doc::Session(record) = doc
+                && !record.state.is_ended()
+            {
+                recorded.insert((record.key.clone(), record.token()));
+            }
+        }
+    }
+    let running = moment.instances.iter().filter(|it| it.to.is_none());
+    let mut unknown = running.filter(|it| !recorded.contains(&(it.key.clone(), Some(it.token))));
+    unknown.next().map(|it| format!("no record says that this runs: {it:?}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::invariant::example::{instance, record, token, view};
+    use rota_model::{LogPos, SlotId, Stamp};
+    use rota_protocol::{Doc, DocKey, DocName};
+    use std::sync::Arc;
+
+    fn stats(digest: u64) -> Stats {
+        let part = |part| PartStats {
+            part: ManagerNumber(part),
+            role: "serving",
+            last: LogPos::ZERO,
+            committed: LogPos::ZERO,
+            sessions: BTreeMap::new(),
+            lag: Vec::new(),
+            digest,
+        };
+        Stats { parts: vec![part(10), part(20)], ..Stats::default() }
+    }
+
+    fn active() -> View {
+        let mut view = view();
+        for entry in view.managers.values_mut() {
+            entry.status = rota_model::ManagerStatus::Active;
+        }
+        view
+    }
+
+    fn disk(life: Stamp) -> Disk {
+        let record = record("y", life, SessionState::Ready);
+        let name = DocName::Session(record.key.clone());
+        let mut disk = Disk::default();
+        disk.docs.insert(DocKey { slot: SlotId(5), name }, Arc::new(Doc::Session(record)));
+        disk
+    }
+
+    #[test]
+    fn copies_that_differ_are_found() {
+        let view = active();
+        let (a, b) = (ManagerNumber(10), ManagerNumber(20));
+        let mut moment = Moment {
+            view: &view,
+            managers: BTreeMap::from([(a, stats(1)), (b, stats(1))]),
+            disks: BTreeMap::new(),
+            instances: &[],
+        };
+        assert_eq!(check(&moment), Ok(()));
+        let (one, two) = (disk(Stamp::MIN), disk(Stamp::MAX));
+        moment.disks = BTreeMap::from([(a, &one), (b, &two)]);
+        assert!(check(&moment).unwrap_err().text.contains("disks"));
+        moment.disks = BTreeMap::from([(a, &one), (b, &one)]);
+        moment.managers.insert(b, stats(2));
+        assert!(check(&moment).unwrap_err().text.contains("copies"));
+    }
+
+    #[test]
+    fn a_missing_copy_and_a_waiting_request_are_found() {
+        let (a, b) = (ManagerNumber(10), ManagerNumber(20));
+        let verdict = |view: &View, second| {
+            check(&Moment {
+                view,
+                managers: BTreeMap::from([(a, stats(1)), (b, second)]),
+                disks: BTreeMap::new(),
+                instances: &[],
+            })
+        };
+        let mut view = active();
+        let waiting = Stats { requests_waiting: 1, ..stats(1) };
+        assert!(verdict(&view, waiting).unwrap_err().text.contains("requests"));
+        view.parts.get_mut(&a).unwrap().isr.retain(|it| it.number == a);
+        assert!(verdict(&view, stats(1)).unwrap_err().text.contains("wanted"));
+    }
+
+    #[test]
+    fn an_orphan_is_found() {
+        let view = active();
+        let running = [instance("y", "n0", token(7, 7), 1, None)];
+        let moment = Moment {
+            view: &view,
+            managers: BTreeMap::from([
+                (ManagerNumber(10), stats(1)),
+                (ManagerNumber(20), stats(1)),
+            ]),
+            disks: BTreeMap::new(),
+            instances: &running,
+        };
+        assert!(check(&moment).unwrap_err().text.contains("no record"));
+    }
+}

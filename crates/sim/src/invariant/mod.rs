@@ -1,0 +1,67 @@
+//! What must hold, one rule per file, each with a hand-made example that violates it.
+//!
+//! | rule | file | when it is checked |
+//! |---|---|---|
+//! | S1 | [`one_instance`] | at the end, over the nodes' own logs |
+//! | S2 | [`acknowledged_open`] | at the end, by the durability scan |
+//! | S3 | [`closed_stays`] | at the end, over the clients' histories |
+//! | S4, I1 | [`one_owner`] | at every effect of a manager |
+//! | I1 | [`view_order`] | at every write of the config store |
+//! | I2 | [`committed_everywhere`] | when something is announced or answered as committed |
+//! | I3 | [`member_added`] | at every write of the config store |
+//! | I4 | [`ack_floor`] | at every acknowledgement |
+//! | I5 | [`intent_first`] | at every Create |
+//! | I6 | [`placement_settled`] | at every Create |
+//! | I7 | [`node_obeys`] | at every answer and start of a node |
+//! | I8, I10 | [`synced_first`] | at every answer of an owner |
+//! | I9 | [`fresh_run`] | at every message and answer |
+//! | I11 | [`registered_first`] | at every Create |
+//! | linear | [`linear`] | at the end, per session id |
+//! | repeat | [`same_answer`] | at the end, per request id |
+//! | deadlines | [`deadlines`] | all the time |
+//! | converged | [`converged`] | after healing |
+//! | list | [`complete_list`] | after healing, while nothing moves |
+//! | watch | [`watch_gaps`] | after healing |
+
+pub mod ack_floor;
+pub mod acknowledged_open;
+pub mod closed_stays;
+pub mod committed_everywhere;
+pub mod complete_list;
+pub mod converged;
+pub mod deadlines;
+pub mod fresh_run;
+pub mod intent_first;
+pub mod linear;
+pub mod member_added;
+pub mod node_obeys;
+pub mod one_instance;
+pub mod one_owner;
+pub mod placement_settled;
+pub mod registered_first;
+pub mod same_answer;
+pub mod synced_first;
+pub mod view_order;
+pub mod watch_gaps;
+
+#[cfg(test)]
+pub(crate) mod example;
+
+/// A rule that does not hold.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Violation {
+    /// The rule.
+    pub rule: &'static str,
+    /// What was seen, for people.
+    pub text: String,
+}
+
+impl Violation {
+    /// A violation of `rule`.
+    pub fn new(rule: &'static str, text: impl Into<String>) -> Self {
+        Self { rule, text: text.into() }
+    }
+}
+
+/// What a check gives.
+pub type Verdict = Result<(), Violation>;

@@ -1,0 +1,79 @@
+//! I6: an id goes to another (node, token) only after its node's definite answer about the earlier
+//! token, or after that boot is gone by the registry.
+
+use super::{Verdict, Violation};
+use crate::ledger::BootFacts;
+use rota_model::{BootId, NodeId, SessionKey, Token};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Tokens that nodes were asked to run, and those that they gave a definite no or end about.
+#[derive(Clone, Debug, Default)]
+pub struct PlacementSettled {
+    asked: BTreeMap<SessionKey, BTreeMap<Token, (NodeId, BootId)>>,
+    settled: BTreeSet<(SessionKey, Token)>,
+}
+
+impl PlacementSettled {
+    /// A node said that a token does not run and never will.
+    pub fn on_definite(&mut self, key: &SessionKey, token: Token) {
+        self.settled.insert((key.clone(), token));
+    }
+
+    /// A manager asks a node to run a token.
+    ///
+    /// # Errors
+    /// An earlier token of that id was asked for, and nobody settled it.
+    pub fn on_create(
+        &mut self,
+        boots: &BTreeMap<(NodeId, BootId), BootFacts>,
+        key: &SessionKey,
+        token: Token,
+        node: &NodeId,
+        boot: BootId,
+    ) -> Verdict {
+        let asked = self.asked.entry(key.clone()).or_default();
+        for (earlier, (at, earlier_boot)) in asked.range(..token) {
+            let gone =
+                boots.get(&(at.clone(), *earlier_boot)).is_some_and(|it| it.gone_us.is_some());
+            if !gone && !self.settled.contains(&(key.clone(), *earlier)) {
+                let text = format!(
+                    "{node} is asked to run token {token} of {key}, while token {earlier} at {at} \
+                     {earlier_boot:?} is not settled"
+                );
+                return Err(Violation::new("I6", text));
+            }
+        }
+        asked.insert(token, (node.clone(), boot));
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::invariant::example::{key, node, token};
+
+    #[test]
+    fn a_second_node_before_the_first_refused_is_found() {
+        let boots = BTreeMap::new();
+        let mut book = PlacementSettled::default();
+        let (one, two) = (token(1, 1), token(1, 2));
+        let create = |book: &mut PlacementSettled, at: &str, token| {
+            book.on_create(&boots, &key("y"), token, &node(at), BootId(1))
+        };
+        assert_eq!(create(&mut book, "n0", one), Ok(()));
+        assert_eq!(create(&mut book, "n1", two).unwrap_err().rule, "I6");
+        assert_eq!(create(&mut book, "n0", one), Ok(()));
+        book.on_definite(&key("y"), one);
+        assert_eq!(create(&mut book, "n1", two), Ok(()));
+    }
+
+    #[test]
+    fn a_gone_boot_settles_its_tokens() {
+        let gone = BootFacts { registered_us: Some(1), gone_us: Some(2) };
+        let boots = BTreeMap::from([((node("n0"), BootId(1)), gone)]);
+        let mut book = PlacementSettled::default();
+        book.on_create(&boots, &key("y"), token(1, 1), &node("n0"), BootId(1)).unwrap();
+        assert_eq!(book.on_create(&boots, &key("y"), token(1, 2), &node("n1"), BootId(1)), Ok(()));
+    }
+}

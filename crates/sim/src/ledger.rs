@@ -1,0 +1,201 @@
+//! Everything that an all-seeing observer writes down during a run: what really ran on the nodes,
+//! what stood on which disk, what the config store held, what clients asked and were told.
+
+use crate::life::LifeFacts;
+use rota_model::{
+    BootId, Epoch, LogPos, ManagerNumber, NodeId, OpResult, RequestId, SessionKey, SessionRecord,
+    Stamp, Token,
+};
+use rota_protocol::{DiskWrite, Doc, DocName};
+use rota_ring::{ConfigState, View};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// Why an instance stopped running.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum EndCause {
+    /// On its own.
+    Own,
+    /// It did not get ready in time.
+    StartTimeout,
+    /// A manager asked for it.
+    Destroyed,
+    /// The lease ran out, or the boot was declared lost.
+    Lease,
+    /// The node's boot died.
+    BootDied,
+}
+
+/// One execution on a node.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Instance {
+    /// Which session.
+    pub key: SessionKey,
+    /// Where.
+    pub node: NodeId,
+    /// Under which boot.
+    pub boot: BootId,
+    /// Which attempt.
+    pub token: Token,
+    /// Where it answers.
+    pub address: String,
+    /// When it began to run.
+    pub from_us: u64,
+    /// When nothing of it ran any more, and why.
+    pub to: Option<(u64, EndCause)>,
+}
+
+/// What a client wants of one session.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Wish {
+    /// Open it.
+    Open,
+    /// Close it, perhaps only that life.
+    Close(Option<Stamp>),
+    /// Read it; true accepts a stale answer.
+    Get(bool),
+}
+
+/// One try of a request at one manager.
+#[derive(Clone, Debug)]
+pub struct Attempt {
+    /// Where.
+    pub manager: ManagerNumber,
+    /// When it was sent.
+    pub sent_us: u64,
+    /// When and how it was answered.
+    pub answer: Option<(u64, OpResult)>,
+}
+
+/// One request of a client, with all its tries.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    /// Which client.
+    pub client: usize,
+    /// Which session.
+    pub key: SessionKey,
+    /// What it wants.
+    pub wish: Wish,
+    /// Its name.
+    pub request: RequestId,
+    /// The tries, oldest first. Tries after the first answer are deliberate repetitions.
+    pub attempts: Vec<Attempt>,
+    /// True when it was asked after the last fault was healed.
+    pub healed: bool,
+}
+
+/// A session that a list or a watch showed.
+#[derive(Clone, Debug)]
+pub struct Shown {
+    /// When the page was asked for.
+    pub sent_us: u64,
+    /// When it came.
+    pub came_us: u64,
+    /// The record.
+    pub record: Arc<SessionRecord>,
+    /// Who answered.
+    pub owner: ManagerNumber,
+}
+
+/// What is known of a boot of a node in the registry.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct BootFacts {
+    /// When it was registered.
+    pub registered_us: Option<u64>,
+    /// When the registry first said that nothing of it runs: LOST, REMOVED, or another boot.
+    pub gone_us: Option<u64>,
+}
+
+/// The observer's book.
+#[derive(Clone, Debug, Default)]
+pub struct Ledger {
+    /// Executions, in order of start.
+    pub instances: Vec<Instance>,
+    /// Requests, in order of first try.
+    pub asked: Vec<Asked>,
+    /// What lists showed.
+    pub listed: Vec<Shown>,
+    /// Lives, as they were first written anywhere.
+    pub lives: BTreeMap<SessionKey, BTreeMap<Stamp, LifeFacts>>,
+    /// Attempts that ever stood durably on a manager's disk.
+    pub tokens_on: BTreeSet<(ManagerNumber, SessionKey, Token)>,
+    /// Ended lives that ever stood durably on a manager's disk.
+    pub ended_on: BTreeSet<(ManagerNumber, SessionKey, Stamp)>,
+    /// Highest last entry that ever stood durably on a manager's disk.
+    pub last_on: BTreeMap<(ManagerNumber, ManagerNumber), LogPos>,
+    /// Every View that the config store ever held.
+    pub views: BTreeMap<Epoch, Arc<View>>,
+    /// Boots, by the registry.
+    pub boots: BTreeMap<(NodeId, BootId), BootFacts>,
+}
+
+impl Ledger {
+    /// The config store changed.
+    pub fn on_config(&mut self, now_us: u64, state: &ConfigState) {
+        if let Some(view) = &state.view {
+            self.views.entry(view.epoch).or_insert_with(|| view.clone());
+        }
+        for reg in state.nodes.values() {
+            for ((node, boot), facts) in &mut self.boots {
+                if *node == reg.node && *boot != reg.boot && facts.gone_us.is_none() {
+                    facts.gone_us = Some(now_us);
+                }
+            }
+            let facts = self.boots.entry((reg.node.clone(), reg.boot)).or_default();
+            facts.registered_us.get_or_insert(now_us);
+            if reg.state.is_gone() {
+                facts.gone_us.get_or_insert(now_us);
+            }
+        }
+    }
+
+    /// A manager gave writes to its disk.
+    pub fn on_written(&mut self, now_us: u64, writes: &[DiskWrite]) {
+        for record in writes.iter().filter_map(session_of) {
+            let lives = self.lives.entry(record.key.clone()).or_default();
+            let facts = lives.entry(record.life).or_insert_with(|| LifeFacts::new(now_us));
+            facts.learn(record);
+        }
+    }
+
+    /// Writes became durable on a manager's disk.
+    pub fn on_durable(&mut self, manager: ManagerNumber, writes: &[DiskWrite]) {
+        for write in writes {
+            if let DiskWrite::Part { part, meta } = write {
+                let last = self.last_on.entry((manager, *part)).or_default();
+                *last = (*last).max(meta.last);
+            }
+            if let Some(record) = session_of(write) {
+                let key = || record.key.clone();
+                if let Some(token) = record.token() {
+                    self.tokens_on.insert((manager, key(), token));
+                }
+                if record.state.is_ended() {
+                    self.ended_on.insert((manager, key(), record.life));
+                }
+            }
+        }
+    }
+
+    /// The View of an epoch.
+    pub fn view(&self, epoch: Epoch) -> Option<&Arc<View>> {
+        self.views.get(&epoch)
+    }
+
+    /// The life that an attempt belongs to, by any record ever written.
+    pub fn life_of(&self, key: &SessionKey, token: Token) -> Option<Stamp> {
+        let lives = self.lives.get(key)?;
+        lives.iter().find(|(_, facts)| facts.tokens.contains(&token)).map(|(life, _)| *life)
+    }
+}
+
+/// The session record in a disk write, if it is one.
+pub fn session_of(write: &DiskWrite) -> Option<&SessionRecord> {
+    match write {
+        DiskWrite::Doc { key, doc: Some(doc) } => match (&key.name, &**doc) {
+            (DocName::Session(_), Doc::Session(record)) => Some(record),
+            (DocName::Session(_) | DocName::Pool(_), Doc::Session(_) | Doc::Pool(_)) => None,
+        },
+        DiskWrite::Doc { doc: None, .. } | DiskWrite::Part { .. } | DiskWrite::Identity(_) => None,
+    }
+}

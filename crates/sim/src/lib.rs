@@ -1,0 +1,38 @@
+//! Whole clusters in one thread from one seed.
+//!
+//! Managers, nodes, the config store and clients run under a simulated network, simulated clocks
+//! and simulated disks. Everything that happens follows from the seed: delay, loss, repetition,
+//! reordering, crashes and restarts, false suspicion, late writes of the config store.
+//!
+//! * [`run`]: one seed from start to end.
+//! * [`world`]: the event loop; the hosts are in [`manager_host`], [`node_host`], [`client_host`],
+//!   [`watcher`].
+//! * [`fault`]: what goes wrong.
+//! * [`watchdog`] and [`invariant`]: what must hold.
+//! * [`plant`]: bugs that are planted to prove that they would be caught.
+
+pub mod chance;
+pub mod client_host;
+pub mod counters;
+pub mod disk;
+pub mod fault;
+pub mod invariant;
+pub mod ledger;
+pub mod life;
+pub mod manager_host;
+pub mod network;
+pub mod node_host;
+pub mod parcel;
+pub mod plant;
+pub mod queue;
+pub mod run;
+pub mod setup;
+pub mod store;
+pub mod trace;
+pub mod watchdog;
+pub mod watcher;
+pub mod world;
+
+pub use counters::{Counters, Fault};
+pub use plant::Bug;
+pub use run::{Outcome, run};

@@ -1,0 +1,497 @@
+//! A manager's process, its disk, its clocks, and the driver that carries out its effects.
+
+use crate::client_host::what_of;
+use crate::counters::Fault;
+use crate::disk::SimDisk;
+use crate::network::Place;
+use crate::parcel::Parcel;
+use crate::plant::Altered;
+use crate::world::{Event, StoreCall, WALL_START_MS, World};
+use rota_model::{BootId, ManagerNumber, NodeId, Now, Op};
+use rota_node::ReportId;
+use rota_protocol::{CasOutcome, Effect, Input, Manager, ManagerConfig};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Who waits for an answer of a manager's process.
+#[derive(Clone, Debug)]
+pub enum Caller {
+    /// A client's call.
+    Client(Place, u64),
+    /// A node's registration, sent at that time of its clock.
+    Register(usize, u64, u64),
+    /// A node's sign of life.
+    Renew(usize, u64, BootId, u64),
+    /// A node's report.
+    Report(usize, u64, ReportId),
+}
+
+/// A manager's machine.
+pub struct ManagerHost {
+    /// What its process is told.
+    pub config: ManagerConfig,
+    /// Its process, when it runs.
+    pub process: Option<Manager>,
+    /// Counts its processes.
+    pub run: u64,
+    /// Its disk.
+    pub disk: SimDisk,
+    /// It receives nothing before this.
+    pub paused_until_us: u64,
+    /// Syncs take this many times longer, until then.
+    pub slow_disk_until_us: u64,
+    /// Its wall clock is off by this many ms.
+    pub wall_ahead_ms: u64,
+    /// An older copy of its disk, for a planted bug.
+    pub old_disk: Option<rota_protocol::Disk>,
+    mono_ahead_ms: u64,
+    callers: BTreeMap<u64, Caller>,
+    store_calls: BTreeSet<StoreCall>,
+    watched: Option<u64>,
+    flush_due: bool,
+    tick_at_us: Option<u64>,
+}
+
+impl ManagerHost {
+    /// A machine with an empty disk.
+    pub fn new(config: ManagerConfig) -> Self {
+        Self {
+            config,
+            process: None,
+            run: 0,
+            disk: SimDisk::default(),
+            paused_until_us: 0,
+            slow_disk_until_us: 0,
+            wall_ahead_ms: 100_000,
+            old_disk: None,
+            mono_ahead_ms: 0,
+            callers: BTreeMap::new(),
+            store_calls: BTreeSet::new(),
+            watched: None,
+            flush_due: false,
+            tick_at_us: None,
+        }
+    }
+
+    fn now(&self, now_us: u64) -> Now {
+        let mono_ms = now_us / 1000 + self.mono_ahead_ms;
+        // Offsets are held shifted by 100 s, so that they may be negative.
+        let wall_ms = WALL_START_MS + now_us / 1000 + self.wall_ahead_ms - 100_000;
+        Now { mono_ms, wall_ms }
+    }
+}
+
+impl World {
+    /// Starts a manager's process with what its disk holds.
+    pub fn start_manager(&mut self, number: ManagerNumber) {
+        let now_us = self.now_us();
+        let (seed, mono_ahead_ms) = (self.chance.word(), self.chance.within(1, 1_000_000));
+        let Some(host) = self.managers.get_mut(&number) else { return };
+        if host.process.is_some() {
+            return;
+        }
+        host.run += 1;
+        let run = host.run;
+        host.mono_ahead_ms = mono_ahead_ms;
+        let disk = host.disk.durable().clone();
+        let now = host.now(now_us);
+        host.process = Some(Manager::new(host.config.clone(), disk, seed, now));
+        if run > 1 {
+            self.counters.fault(Fault::ManagerRestart);
+        }
+        self.trace.mark((now_us, "start", number, run));
+        self.trace.line(now_us, Place::Manager(number), || format!("starts, run {run}"));
+        let delay_us = self.chance.within(500, 20_000);
+        self.queue.after(delay_us, Event::Watch(number, run, true));
+        self.flush_manager(number);
+    }
+
+    /// Kills a manager's process. What its disk had not synced may be lost.
+    pub fn crash_manager(&mut self, number: ManagerNumber) {
+        let now_us = self.now_us();
+        let Some(host) = self.managers.get_mut(&number) else { return };
+        if host.process.take().is_none() {
+            return;
+        }
+        let run = host.run;
+        let (kept, lost) = host.disk.crash(&mut self.chance);
+        host.callers.clear();
+        host.store_calls.clear();
+        host.watched = None;
+        host.flush_due = false;
+        host.tick_at_us = None;
+        host.paused_until_us = 0;
+        self.dog.ledger.on_durable(number, &kept);
+        self.dog.deadlines.on_gone(number, run);
+        self.counters.fault(Fault::ManagerCrash);
+        if lost > 0 {
+            self.counters.fault(Fault::LostWrites);
+        }
+        self.trace.mark((now_us, "crash", number, lost));
+        let line = || format!("dies, run {run}; {lost} batches lost");
+        self.trace.line(now_us, Place::Manager(number), line);
+        self.plant_on_crash(number);
+        for other in self.managers.keys().copied().collect::<Vec<_>>() {
+            let cut = self.network.is_cut(Place::Manager(other), Place::Manager(number));
+            if other != number && !cut && self.chance.permille(700) {
+                let delay_us = self.chance.within(1_000, 60_000);
+                self.tell_later(other, delay_us, Input::PeerRefused { number });
+            }
+        }
+    }
+
+    /// Tells a manager something that comes from outside the network.
+    pub fn tell_later(&mut self, number: ManagerNumber, delay_us: u64, input: Input) {
+        let Some(host) = self.managers.get(&number).filter(|it| it.process.is_some()) else {
+            return;
+        };
+        self.queue.after(delay_us, Event::Tell(number, host.run, Box::new(input)));
+    }
+
+    /// Gives a manager's process an input, if that run is still there.
+    pub fn tell_manager(&mut self, number: ManagerNumber, run: u64, input: Input) {
+        if let Some(until_us) = self.paused_until(Place::Manager(number)) {
+            self.queue.at(until_us, Event::Tell(number, run, Box::new(input)));
+            return;
+        }
+        let now_us = self.now_us();
+        let Some(host) = self.managers.get_mut(&number).filter(|it| it.run == run) else { return };
+        let now = host.now(now_us);
+        let Some(process) = &mut host.process else { return };
+        self.dog.on_input((number, run), &input);
+        if self.trace.keeps_text() {
+            let line = match &input {
+                Input::PeerRefused { .. } | Input::NodeConnected { .. } | Input::Tick => {
+                    Some(format!("is told {input:?}"))
+                }
+                Input::Persisted { lsn } => Some(format!("has on disk: lsn {lsn}")),
+                Input::ConfigRead { state: None, read } => Some(format!("gives up read {read}")),
+                Input::CasDone { cas, outcome: CasOutcome::Unknown } => {
+                    Some(format!("gives up cas {cas}"))
+                }
+                Input::Provisioned { .. } => Some(format!("is told {input:?}")),
+                Input::Client { .. }
+                | Input::Peer(_)
+                | Input::Node(_)
+                | Input::NodeRegister { .. }
+                | Input::NodeRenew { .. }
+                | Input::Config(_)
+                | Input::ConfigRead { .. }
+                | Input::CasDone { .. } => None,
+            };
+            if let Some(line) = line {
+                self.trace.line(now_us, Place::Manager(number), || line);
+            }
+        }
+        process.handle(now, input);
+        if !host.flush_due {
+            // Mostly at once; sometimes the driver gathers more first.
+            if self.chance.permille(750) {
+                self.flush_manager(number);
+            } else {
+                host.flush_due = true;
+                let delay_us = self.chance.within(10, 1_500);
+                self.queue.after(delay_us, Event::Flush(number, run));
+            }
+        }
+    }
+
+    /// The driver has gathered enough.
+    pub fn on_flush_due(&mut self, number: ManagerNumber, run: u64) {
+        if let Some(until_us) = self.paused_until(Place::Manager(number)) {
+            self.queue.at(until_us, Event::Flush(number, run));
+            return;
+        }
+        if let Some(host) = self.managers.get_mut(&number).filter(|it| it.run == run) {
+            host.flush_due = false;
+            self.flush_manager(number);
+        }
+    }
+
+    fn flush_manager(&mut self, number: ManagerNumber) {
+        let now_us = self.now_us();
+        let Some(host) = self.managers.get_mut(&number) else { return };
+        let (now, run) = (host.now(now_us), host.run);
+        let Some(process) = &mut host.process else { return };
+        let effects = process.flush(now);
+        if let Some(wake_ms) = process.wake_at() {
+            let at_us = wake_ms.saturating_sub(host.mono_ahead_ms).saturating_mul(1000);
+            let at_us = at_us.max(now_us + 100);
+            if host.tick_at_us.is_none_or(|it| at_us < it || it <= now_us) {
+                host.tick_at_us = Some(at_us);
+                self.queue.at(at_us, Event::Tick(number, run, at_us));
+            }
+        }
+        for effect in effects {
+            self.dog.on_effect(now_us, (number, run), &effect);
+            if let Altered::Kept(effect) = self.plant_on_effect(number, run, effect) {
+                self.carry_out(number, run, effect);
+            }
+        }
+    }
+
+    /// A manager's timer.
+    pub fn on_tick(&mut self, number: ManagerNumber, run: u64, at_us: u64) {
+        let host = self.managers.get_mut(&number);
+        let Some(host) = host.filter(|it| it.run == run && it.tick_at_us == Some(at_us)) else {
+            return;
+        };
+        host.tick_at_us = None;
+        self.tell_manager(number, run, Input::Tick);
+    }
+
+    fn carry_out(&mut self, number: ManagerNumber, run: u64, effect: Effect) {
+        let me = Place::Manager(number);
+        match effect {
+            Effect::Persist { lsn, writes } => self.persist(number, lsn, writes),
+            Effect::Send { address, envelope } => {
+                let to = envelope.to.number;
+                if address == crate::setup::manager_address(to) {
+                    self.send(me, Place::Manager(to), None, Parcel::Peer(envelope));
+                }
+            }
+            Effect::ToNode { node, address, message } => {
+                let parcel = Parcel::ToNode { manager: number, generation: run, message };
+                if address == crate::setup::node_address(&node)
+                    && let Some(index) = self.node_index(&node)
+                {
+                    self.send(me, Place::Node(index), None, parcel);
+                }
+            }
+            Effect::Reply { call, result } => self.reply(number, call, result),
+            Effect::ReplyRegister { call, result } => {
+                if let Some(Caller::Register(node, boot_run, sent_mono_ms)) =
+                    self.caller(number, call)
+                {
+                    let parcel = Parcel::Registered { sent_mono_ms, result };
+                    self.send(me, Place::Node(node), Some(boot_run), parcel);
+                }
+            }
+            Effect::ReplyRenew { call, result } => {
+                if let Some(Caller::Renew(node, boot_run, boot, sent_mono_ms)) =
+                    self.caller(number, call)
+                {
+                    let parcel = Parcel::Renewed { boot, sent_mono_ms, renewed: result };
+                    self.send(me, Place::Node(node), Some(boot_run), parcel);
+                }
+            }
+            Effect::ReadConfig { read } => {
+                self.ask_store(number, StoreCall::Read(read));
+                self.send(me, Place::Store, None, Parcel::Read { read });
+            }
+            Effect::Cas { cas, change } => {
+                self.ask_store(number, StoreCall::Cas(cas));
+                self.send_cas(number, Parcel::Cas { cas, generation: run, change });
+            }
+            Effect::Provision { order, pool: _, nodes } => {
+                let delay_us = self.chance.within(20_000, 800_000);
+                self.queue.after(delay_us, Event::Provisioned(number, run, order, nodes));
+            }
+            Effect::Note(note) => {
+                self.counters.transition(note.transition);
+                let line =
+                    || format!("* {} {:?} {}", note.transition.as_str(), note.part, note.text);
+                self.trace.line(self.queue.now_us(), me, line);
+            }
+        }
+    }
+
+    fn caller(&mut self, number: ManagerNumber, call: u64) -> Option<Caller> {
+        self.managers.get_mut(&number).and_then(|it| it.callers.remove(&call))
+    }
+
+    fn reply(&mut self, number: ManagerNumber, call: u64, result: rota_model::OpResult) {
+        let me = Place::Manager(number);
+        match self.caller(number, call) {
+            Some(Caller::Client(place, call)) => {
+                self.counters.answer(what_of(&result));
+                self.send(me, place, None, Parcel::Reply { call, result });
+            }
+            Some(Caller::Report(node, boot_run, id)) => {
+                if result.is_ok() {
+                    self.send(me, Place::Node(node), Some(boot_run), Parcel::ReportAcked(id));
+                }
+            }
+            Some(Caller::Register(..) | Caller::Renew(..)) | None => {}
+        }
+    }
+
+    fn persist(&mut self, number: ManagerNumber, lsn: u64, writes: Vec<rota_protocol::DiskWrite>) {
+        let now_us = self.now_us();
+        let Some(host) = self.managers.get_mut(&number) else { return };
+        match host.disk.write(lsn, writes) {
+            Ok(true) => self.begin_sync(number),
+            Ok(false) => {}
+            Err(error) => {
+                let text = format!("M{number} gave its disk {error:?}");
+                let violation = crate::invariant::Violation::new("disk order", text);
+                self.dog.judge(now_us, Err(violation));
+            }
+        }
+    }
+
+    fn begin_sync(&mut self, number: ManagerNumber) {
+        let now_us = self.now_us();
+        let Some(host) = self.managers.get_mut(&number) else { return };
+        if host.disk.begin_sync().is_some() {
+            let mut delay_us = self.chance.skewed(100, self.setup.sync_us_max);
+            if host.slow_disk_until_us > now_us {
+                delay_us += self.chance.within(20_000, 400_000);
+            }
+            self.queue.after(delay_us, Event::Synced(number, host.run));
+        }
+    }
+
+    /// A disk finished a sync.
+    pub fn on_synced(&mut self, number: ManagerNumber, run: u64) {
+        let Some(host) = self.managers.get_mut(&number) else { return };
+        if host.run != run || host.process.is_none() {
+            return;
+        }
+        let Some((lsn, done)) = host.disk.end_sync() else { return };
+        self.dog.ledger.on_durable(number, &done);
+        self.begin_sync(number);
+        self.tell_manager(number, run, Input::Persisted { lsn });
+    }
+
+    fn ask_store(&mut self, number: ManagerNumber, call: StoreCall) {
+        if let Some(host) = self.managers.get_mut(&number) {
+            host.store_calls.insert(call);
+            let run = host.run;
+            let patience_us = self.chance.within(300_000, 1_500_000);
+            self.queue.after(patience_us, Event::StoreTimeout(number, run, call));
+        }
+    }
+
+    /// A manager waits no longer for the config store.
+    pub fn on_store_timeout(&mut self, number: ManagerNumber, run: u64, call: StoreCall) {
+        let Some(host) = self.managers.get_mut(&number).filter(|it| it.run == run) else { return };
+        if host.store_calls.remove(&call) {
+            let input = match call {
+                StoreCall::Read(read) => Input::ConfigRead { read, state: None },
+                StoreCall::Cas(cas) => Input::CasDone { cas, outcome: CasOutcome::Unknown },
+            };
+            self.tell_manager(number, run, input);
+        }
+    }
+
+    /// A manager's watch of the config store: it shows the state if that is newer than shown last.
+    pub fn on_watch(&mut self, number: ManagerNumber, run: u64, again: bool) {
+        let again_us = self.chance.within(500_000, 1_500_000);
+        let Some(host) = self.managers.get_mut(&number) else { return };
+        if host.run != run || host.process.is_none() {
+            return;
+        }
+        let state = self.store.state();
+        if host.watched.is_none_or(|it| it < state.index) {
+            let cut = self.network.is_cut(Place::Store, Place::Manager(number))
+                || self.network.is_cut(Place::Manager(number), Place::Store);
+            if !cut {
+                let parcel = Parcel::Watch(state.clone());
+                self.send(Place::Store, Place::Manager(number), Some(run), parcel);
+            }
+        }
+        if again {
+            self.queue.after(again_us, Event::Watch(number, run, true));
+        }
+    }
+
+    /// A parcel reaches a manager.
+    pub fn manager_gets(
+        &mut self,
+        number: ManagerNumber,
+        only: Option<u64>,
+        from: Place,
+        parcel: Parcel,
+    ) {
+        let Some(host) = self.managers.get_mut(&number) else { return };
+        let run = host.run;
+        if host.process.is_none() || only.is_some_and(|it| it != run) {
+            return;
+        }
+        let input = match parcel {
+            Parcel::Peer(envelope) => Input::Peer(envelope),
+            Parcel::FromNode(answer) => Input::Node(answer),
+            Parcel::Call { call, deadline_ms, op } => {
+                let caller = Caller::Client(from, call);
+                self.client_input(number, caller, deadline_ms, op)
+            }
+            Parcel::Report { id, item } => {
+                let Place::Node(node) = from else { return };
+                let boot_run = self.nodes.get(node).map_or(0, |it| it.run);
+                let caller = Caller::Report(node, boot_run, id);
+                self.client_input(number, caller, 2_000, Op::Report(item))
+            }
+            Parcel::Register { sent_mono_ms, register } => {
+                let Place::Node(node) = from else { return };
+                let boot_run = self.nodes.get(node).map_or(0, |it| it.run);
+                let call = self.names + 1;
+                self.names = call;
+                if let Some(host) = self.managers.get_mut(&number) {
+                    host.callers.insert(call, Caller::Register(node, boot_run, sent_mono_ms));
+                }
+                Input::NodeRegister { call, register }
+            }
+            Parcel::Renew { sent_mono_ms, renew } => {
+                let Place::Node(node) = from else { return };
+                let boot_run = self.nodes.get(node).map_or(0, |it| it.run);
+                let call = self.names + 1;
+                self.names = call;
+                if let Some(host) = self.managers.get_mut(&number) {
+                    let caller = Caller::Renew(node, boot_run, renew.boot, sent_mono_ms);
+                    host.callers.insert(call, caller);
+                }
+                Input::NodeRenew { call, renew }
+            }
+            Parcel::ReadDone { read, state } => {
+                if !host.store_calls.remove(&StoreCall::Read(read)) {
+                    return;
+                }
+                Input::ConfigRead { read, state: Some(state) }
+            }
+            Parcel::CasDone { cas, outcome } => {
+                if !host.store_calls.remove(&StoreCall::Cas(cas)) {
+                    return;
+                }
+                Input::CasDone { cas, outcome }
+            }
+            Parcel::Watch(state) => {
+                host.watched = host.watched.max(Some(state.index));
+                Input::Config(state)
+            }
+            Parcel::ToNode { .. }
+            | Parcel::Reply { .. }
+            | Parcel::Registered { .. }
+            | Parcel::Renewed { .. }
+            | Parcel::ReportAcked(_)
+            | Parcel::Read { .. }
+            | Parcel::Cas { .. } => return,
+        };
+        let input = self.plant_on_input(input);
+        self.tell_manager(number, run, input);
+    }
+
+    fn client_input(
+        &mut self,
+        number: ManagerNumber,
+        caller: Caller,
+        deadline_ms: u64,
+        op: Op,
+    ) -> Input {
+        let now_us = self.now_us();
+        let call = self.name();
+        let mut deadline_mono_ms = 0;
+        let mut run = 0;
+        if let Some(host) = self.managers.get_mut(&number) {
+            host.callers.insert(call, caller);
+            deadline_mono_ms = host.now(now_us).mono_ms + deadline_ms;
+            run = host.run;
+        }
+        self.dog.deadlines.on_asked(number, run, call, now_us + deadline_ms * 1000);
+        Input::Client { call, deadline_mono_ms, op }
+    }
+
+    /// Whether that node is known here, and its index.
+    pub fn node_index(&self, node: &NodeId) -> Option<usize> {
+        self.nodes.iter().position(|it| it.id == *node)
+    }
+}

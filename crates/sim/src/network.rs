@@ -1,0 +1,165 @@
+//! The network: delay, loss, repetition, reordering and cuts between any two places.
+
+use crate::chance::Chance;
+use rota_model::ManagerNumber;
+use std::collections::BTreeSet;
+use std::fmt;
+
+/// A process that can send and receive.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Place {
+    /// A manager, by its reserved number.
+    Manager(ManagerNumber),
+    /// A node, by its index.
+    Node(usize),
+    /// The config store.
+    Store,
+    /// A client, by its index.
+    Client(usize),
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Manager(number) => write!(f, "M{number}"),
+            Place::Node(index) => write!(f, "N{index}"),
+            Place::Store => f.write_str("store"),
+            Place::Client(index) => write!(f, "c{index}"),
+        }
+    }
+}
+
+/// How messages fare.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Weather {
+    /// Shortest way, in microseconds.
+    pub delay_us: u64,
+    /// Up to this is added, so that messages overtake each other.
+    pub jitter_us: u64,
+    /// How many of a thousand are lost.
+    pub loss_permille: u64,
+    /// How many of a thousand arrive twice.
+    pub repeat_permille: u64,
+}
+
+/// A disturbance of the ways from some places to others.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Disturbance {
+    /// Its name, to end it.
+    pub id: u64,
+    /// Senders.
+    pub from: BTreeSet<Place>,
+    /// Receivers.
+    pub to: BTreeSet<Place>,
+    /// Also the other way.
+    pub both_ways: bool,
+    /// Nothing passes; else `weather` is added.
+    pub cut: bool,
+    /// What is added.
+    pub weather: Weather,
+}
+
+impl Disturbance {
+    fn touches(&self, from: Place, to: Place) -> bool {
+        (self.from.contains(&from) && self.to.contains(&to))
+            || (self.both_ways && self.from.contains(&to) && self.to.contains(&from))
+    }
+}
+
+/// What becomes of one message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Passage {
+    /// It arrives after this many microseconds, if it arrives.
+    pub arrives_us: Option<u64>,
+    /// It arrives once more after this many.
+    pub again_us: Option<u64>,
+}
+
+/// The network.
+#[derive(Clone, Debug, Default)]
+pub struct Network {
+    /// What holds everywhere.
+    pub base: Weather,
+    disturbances: Vec<Disturbance>,
+}
+
+impl Network {
+    /// Begins a disturbance.
+    pub fn disturb(&mut self, disturbance: Disturbance) {
+        self.disturbances.push(disturbance);
+    }
+
+    /// Ends it; gives it back.
+    pub fn calm(&mut self, id: u64) -> Option<Disturbance> {
+        let at = self.disturbances.iter().position(|it| it.id == id)?;
+        Some(self.disturbances.remove(at))
+    }
+
+    /// Ends them all.
+    pub fn calm_all(&mut self) {
+        self.disturbances.clear();
+    }
+
+    /// Whether nothing passes from one place to another.
+    pub fn is_cut(&self, from: Place, to: Place) -> bool {
+        self.disturbances.iter().any(|it| it.cut && it.touches(from, to))
+    }
+
+    /// Decides about one message. `may_repeat` is false where the transport never repeats.
+    pub fn pass(&self, from: Place, to: Place, may_repeat: bool, chance: &mut Chance) -> Passage {
+        if self.is_cut(from, to) {
+            return Passage::default();
+        }
+        let mut weather = self.base;
+        for more in self.disturbances.iter().filter(|it| it.touches(from, to)) {
+            weather.delay_us += more.weather.delay_us;
+            weather.jitter_us += more.weather.jitter_us;
+            weather.loss_permille += more.weather.loss_permille;
+            weather.repeat_permille += more.weather.repeat_permille;
+        }
+        let delay = |chance: &mut Chance| weather.delay_us + chance.within(0, weather.jitter_us);
+        let arrives = !chance.permille(weather.loss_permille);
+        let again = may_repeat && chance.permille(weather.repeat_permille);
+        Passage {
+            arrives_us: arrives.then(|| delay(chance)),
+            again_us: again.then(|| delay(chance) + delay(chance) * chance.within(0, 40)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cut(both_ways: bool) -> Network {
+        let mut network = Network::default();
+        network.disturb(Disturbance {
+            id: 1,
+            from: BTreeSet::from([Place::Store]),
+            to: BTreeSet::from([Place::Node(0)]),
+            both_ways,
+            cut: true,
+            weather: Weather::default(),
+        });
+        network
+    }
+
+    #[test]
+    fn a_one_way_cut_lets_the_other_way_pass() {
+        let mut network = cut(false);
+        assert!(network.is_cut(Place::Store, Place::Node(0)));
+        assert!(!network.is_cut(Place::Node(0), Place::Store));
+        assert!(!network.is_cut(Place::Store, Place::Node(1)));
+        network.calm(1);
+        assert!(!network.is_cut(Place::Store, Place::Node(0)));
+    }
+
+    #[test]
+    fn a_two_way_cut_lets_nothing_pass() {
+        let network = cut(true);
+        let mut chance = Chance::new(1);
+        for (from, to) in [(Place::Store, Place::Node(0)), (Place::Node(0), Place::Store)] {
+            assert_eq!(network.pass(from, to, true, &mut chance), Passage::default());
+        }
+    }
+}

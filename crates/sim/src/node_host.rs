@@ -1,0 +1,516 @@
+//! A node's agent, its programs under their keepers, and what really runs there.
+
+use crate::counters::Fault;
+use crate::ledger::{EndCause, Instance};
+use crate::network::Place;
+use crate::parcel::Parcel;
+use crate::setup::node_address;
+use crate::world::{Event, Phase, ProgramStep, World};
+use rota_model::node_msg::{ReportItem, ToNode};
+use rota_model::{
+    BootId, Exit, ManagerNumber, NodeId, NodeState, PoolName, Reason, SessionKey, Token,
+};
+use rota_node::{Node, NodeEffect, NodeInput, ReportId, StopHow};
+use rota_protocol::Input;
+use std::collections::BTreeMap;
+
+/// A program under its keeper.
+#[derive(Clone, Debug)]
+pub struct Program {
+    /// Its execution in the observer's book; `None` before it runs.
+    instance: Option<usize>,
+    /// It was asked to stop.
+    stopping: Option<StopHow>,
+    /// It will not start, or not get ready.
+    fails: bool,
+    not_after_mono_ms: u64,
+}
+
+/// A node's machine.
+pub struct NodeHost {
+    /// Its id.
+    pub id: NodeId,
+    /// Its agent, when it runs.
+    pub agent: Option<Node>,
+    /// Counts its boots.
+    pub run: u64,
+    /// This boot.
+    pub boot: BootId,
+    /// The agent receives nothing before this.
+    pub paused_until_us: u64,
+    mono_ahead_ms: u64,
+    programs: BTreeMap<(SessionKey, Token), Program>,
+    lease: Option<(u64, u64)>,
+    streams: BTreeMap<u64, (ManagerNumber, u64)>,
+    tick_at_us: Option<u64>,
+}
+
+impl NodeHost {
+    fn mono_ms(&self, now_us: u64) -> u64 {
+        now_us / 1000 + self.mono_ahead_ms
+    }
+
+    fn us_of(&self, mono_ms: u64) -> u64 {
+        mono_ms.saturating_sub(self.mono_ahead_ms).saturating_mul(1000)
+    }
+
+    /// Boot as the observer names it.
+    pub fn name(&self) -> (NodeId, BootId) {
+        (self.id.clone(), self.boot)
+    }
+}
+
+impl World {
+    /// Adds a machine that was never started.
+    pub fn add_node(&mut self, id: NodeId) {
+        self.nodes.push(NodeHost {
+            id,
+            agent: None,
+            run: 0,
+            boot: BootId(0),
+            paused_until_us: 0,
+            mono_ahead_ms: 0,
+            programs: BTreeMap::new(),
+            lease: None,
+            streams: BTreeMap::new(),
+            tick_at_us: None,
+        });
+    }
+
+    /// Starts a boot. An earlier one dies with everything that it ran.
+    pub fn boot_node(&mut self, index: usize) {
+        self.kill_node(index);
+        let now_us = self.now_us();
+        let (boot, mono_ahead_ms) = (BootId(self.chance.word()), self.chance.within(1, 1_000_000));
+        let Some(host) = self.nodes.get_mut(index) else { return };
+        host.run += 1;
+        host.boot = boot;
+        host.mono_ahead_ms = mono_ahead_ms;
+        host.lease = None;
+        host.paused_until_us = 0;
+        let config = self.setup.node_config(&host.id, boot);
+        host.agent = Some(Node::new(config));
+        let run = host.run;
+        self.trace.mark((now_us, "boot", index, run));
+        self.trace.line(now_us, Place::Node(index), || format!("boots, run {run}, {boot:?}"));
+        self.queue.after(1_000, Event::RegisterNode(index, run));
+        self.connect_node(index);
+        self.flush_node(index, None);
+    }
+
+    /// Kills a node with everything that it runs.
+    pub fn kill_node(&mut self, index: usize) {
+        let now_us = self.now_us();
+        let Some(host) = self.nodes.get_mut(index) else { return };
+        if host.agent.take().is_none() {
+            return;
+        }
+        host.tick_at_us = None;
+        host.streams.clear();
+        for program in std::mem::take(&mut host.programs).into_values() {
+            self.end_instance(program.instance, EndCause::BootDied);
+        }
+        self.trace.mark((now_us, "kill", index));
+        self.trace.line(now_us, Place::Node(index), || "dies with all its programs".into());
+    }
+
+    /// Tells the managers that a connection to a node was opened anew.
+    pub fn connect_node(&mut self, index: usize) {
+        let Some(node) = self.nodes.get(index).map(|it| it.id.clone()) else { return };
+        for number in self.managers.keys().copied().collect::<Vec<_>>() {
+            let delay_us = self.chance.within(500, 80_000);
+            self.tell_later(number, delay_us, Input::NodeConnected { node: node.clone() });
+        }
+    }
+
+    fn any_manager(&mut self) -> ManagerNumber {
+        let index = self.chance.index(self.setup.numbers.len());
+        self.setup.numbers[index].0
+    }
+
+    /// A boot registers, and repeats that until it is answered.
+    pub fn on_register_due(&mut self, index: usize, run: u64) {
+        if let Some(until_us) = self.paused_until(Place::Node(index)) {
+            self.queue.at(until_us, Event::RegisterNode(index, run));
+            return;
+        }
+        let now_us = self.now_us();
+        let manager = self.any_manager();
+        let Some(host) = self.nodes.get(index).filter(|it| it.run == run) else { return };
+        let Some(agent) = host.agent.as_ref().filter(|it| !it.is_registered()) else { return };
+        let (address, pool) = (node_address(&host.id), PoolName::default_pool());
+        let register = agent.registration(address, pool, NodeState::Ready);
+        let sent_mono_ms = host.mono_ms(now_us);
+        let parcel = Parcel::Register { sent_mono_ms, register };
+        self.send(Place::Node(index), Place::Manager(manager), None, parcel);
+        let again_us = self.chance.within(150_000, 700_000);
+        self.queue.after(again_us, Event::RegisterNode(index, run));
+    }
+
+    /// A parcel reaches a node.
+    pub fn node_gets(&mut self, index: usize, only: Option<u64>, parcel: Parcel) {
+        let Some(host) = self.nodes.get_mut(index) else { return };
+        let run = host.run;
+        if host.agent.is_none() || only.is_some_and(|it| it != run) {
+            return;
+        }
+        let input = match parcel {
+            Parcel::ToNode { manager, generation, message } => {
+                self.node_call(index, (manager, generation), message);
+                return;
+            }
+            Parcel::Registered { sent_mono_ms, result: Ok(registered) } => {
+                self.dog.on_fences(&host.name(), &registered.fences);
+                NodeInput::Registered { sent_mono_ms, registered }
+            }
+            Parcel::Renewed { boot, sent_mono_ms, renewed } => {
+                NodeInput::Renewed { boot, sent_mono_ms, renewed }
+            }
+            Parcel::ReportAcked(id) => NodeInput::ReportsAcked { ids: vec![id] },
+            Parcel::Peer(_)
+            | Parcel::FromNode(_)
+            | Parcel::Call { .. }
+            | Parcel::Reply { .. }
+            | Parcel::Register { .. }
+            | Parcel::Registered { result: Err(_), .. }
+            | Parcel::Renew { .. }
+            | Parcel::Report { .. }
+            | Parcel::Read { .. }
+            | Parcel::ReadDone { .. }
+            | Parcel::Cas { .. }
+            | Parcel::CasDone { .. }
+            | Parcel::Watch(_) => return,
+        };
+        self.tell_node(index, run, input);
+    }
+
+    fn node_call(&mut self, index: usize, from: (ManagerNumber, u64), message: ToNode) {
+        let stream = self.name();
+        let Some(host) = self.nodes.get_mut(index) else { return };
+        host.streams.insert(stream, from);
+        self.dog.on_node_call(from, &host.name(), &message);
+        let call = message.head().call;
+        let Some(message) = self.plant_on_node_call(index, message) else { return };
+        let now_us = self.now_us();
+        let Some(host) = self.nodes.get_mut(index) else { return };
+        let mono_ms = host.mono_ms(now_us);
+        let Some(agent) = &mut host.agent else { return };
+        agent.handle(mono_ms, NodeInput::Call { stream, message });
+        self.flush_node(index, Some((from, call)));
+    }
+
+    /// Gives a node's agent an input, if that boot is still there.
+    pub fn tell_node(&mut self, index: usize, run: u64, input: NodeInput) {
+        if let Some(until_us) = self.paused_until(Place::Node(index)) {
+            self.queue.at(until_us, Event::TellNode(index, run, Box::new(input)));
+            return;
+        }
+        let now_us = self.now_us();
+        let Some(host) = self.nodes.get_mut(index).filter(|it| it.run == run) else { return };
+        let mono_ms = host.mono_ms(now_us);
+        let Some(agent) = &mut host.agent else { return };
+        if input != NodeInput::Tick {
+            self.trace.line(now_us, Place::Node(index), || format!("is told {input:?}"));
+        }
+        agent.handle(mono_ms, input);
+        self.flush_node(index, None);
+    }
+
+    /// A node's timer.
+    pub fn on_node_tick(&mut self, index: usize, run: u64, at_us: u64) {
+        let host = self.nodes.get_mut(index);
+        let Some(host) = host.filter(|it| it.run == run && it.tick_at_us == Some(at_us)) else {
+            return;
+        };
+        host.tick_at_us = None;
+        self.tell_node(index, run, NodeInput::Tick);
+    }
+
+    fn flush_node(&mut self, index: usize, call: Option<((ManagerNumber, u64), u64)>) {
+        let now_us = self.now_us();
+        let Some(host) = self.nodes.get_mut(index) else { return };
+        let (run, boot) = (host.run, host.name());
+        let Some(agent) = &mut host.agent else { return };
+        let effects = agent.flush();
+        self.plant_on_node_decided(index, &effects);
+        let Some(host) = self.nodes.get_mut(index) else { return };
+        let Some(agent) = &host.agent else { return };
+        let wake_us = agent.wake_at().map(|it| host.us_of(it).max(now_us + 100));
+        if let Some(at_us) = wake_us
+            && host.tick_at_us.is_none_or(|it| at_us < it || it <= now_us)
+        {
+            host.tick_at_us = Some(at_us);
+            self.queue.at(at_us, Event::NodeTick(index, run, at_us));
+        }
+        for effect in effects {
+            self.dog.on_node_effect(now_us, &boot, call, &effect);
+            self.carry_out_at_node(index, run, effect);
+        }
+    }
+
+    fn carry_out_at_node(&mut self, index: usize, run: u64, effect: NodeEffect) {
+        let (now_us, me) = (self.now_us(), Place::Node(index));
+        let Some(host) = self.nodes.get_mut(index).filter(|it| it.run == run) else { return };
+        match effect {
+            NodeEffect::Answer { stream, answer } => {
+                // A stream may carry several answers to one repeated call; it stays known.
+                let Some((manager, generation)) = host.streams.get(&stream).copied() else {
+                    return;
+                };
+                let boot = host.name();
+                self.dog.on_node_answer(now_us, (manager, generation), &boot, &answer);
+                let answer = self.plant_on_node_answer(answer);
+                let to = Place::Manager(manager);
+                self.send(me, to, Some(generation), Parcel::FromNode(answer));
+            }
+            NodeEffect::Start { key, token, spec: _, not_after_mono_ms } => {
+                self.start_program(index, run, key, token, not_after_mono_ms);
+            }
+            NodeEffect::Stop { key, token, how } => self.stop_program(index, run, key, token, how),
+            NodeEffect::Report { id, item, attempt: _ } => self.report(index, id, item),
+            NodeEffect::Renew { sent_mono_ms, renew, managers } => {
+                for (number, _) in managers {
+                    let parcel = Parcel::Renew { sent_mono_ms, renew: renew.clone() };
+                    self.send(me, Place::Manager(number), None, parcel);
+                }
+            }
+            NodeEffect::Lease { term_at_mono_ms, kill_at_mono_ms } => {
+                host.lease = Some((term_at_mono_ms, kill_at_mono_ms));
+                let at_us = host.us_of(kill_at_mono_ms);
+                self.queue.at(at_us, Event::Keeper(index, run));
+            }
+            NodeEffect::BootAnew => {
+                self.trace.line(now_us, me, || "boots anew: it was declared lost".into());
+                let delay_us = self.chance.within(1_000, 200_000);
+                self.queue.after(delay_us, Event::BootNode(index));
+            }
+            NodeEffect::Left => {}
+        }
+    }
+
+    fn report(&mut self, index: usize, id: ReportId, item: ReportItem) {
+        let manager = self.any_manager();
+        let parcel = Parcel::Report { id, item };
+        self.send(Place::Node(index), Place::Manager(manager), None, parcel);
+    }
+
+    fn start_program(
+        &mut self,
+        index: usize,
+        run: u64,
+        key: SessionKey,
+        token: Token,
+        not_after_mono_ms: u64,
+    ) {
+        let chaos = self.phase == Phase::Chaos;
+        let fails = chaos && self.chance.permille(self.setup.start_fails_permille);
+        let slow = chaos && self.chance.permille(40);
+        if slow {
+            self.counters.fault(Fault::SlowStart);
+        }
+        let delay_us = if slow {
+            self.chance.within(100_000, 2_500_000)
+        } else {
+            self.chance.skewed(200, 40_000)
+        };
+        let program = Program { instance: None, stopping: None, fails, not_after_mono_ms };
+        if let Some(host) = self.nodes.get_mut(index) {
+            host.programs.insert((key.clone(), token), program);
+        }
+        self.queue.after(delay_us, Event::Program(index, run, key, token, ProgramStep::Run));
+    }
+
+    fn stop_program(
+        &mut self,
+        index: usize,
+        run: u64,
+        key: SessionKey,
+        token: Token,
+        how: StopHow,
+    ) {
+        let Some(host) = self.nodes.get_mut(index) else { return };
+        let Some(program) = host.programs.get_mut(&(key.clone(), token)) else { return };
+        program.stopping = Some(program.stopping.map_or(how, |it| it.max(how)));
+        let delay_us = match how {
+            StopHow::Class => self.chance.skewed(200, 300_000),
+            StopHow::Term => self.chance.skewed(200, 900_000),
+            StopHow::Kill => self.chance.within(100, 3_000),
+        };
+        self.queue.after(delay_us, Event::Program(index, run, key, token, ProgramStep::Stopped));
+    }
+
+    /// A program takes its next step, and the agent is told.
+    pub fn on_program(
+        &mut self,
+        index: usize,
+        run: u64,
+        key: SessionKey,
+        token: Token,
+        step: ProgramStep,
+    ) {
+        let now_us = self.now_us();
+        let name = (key.clone(), token);
+        let Some(host) = self.nodes.get_mut(index).filter(|it| it.run == run) else { return };
+        let mono_ms = host.mono_ms(now_us);
+        let Some(program) = host.programs.get_mut(&name) else { return };
+        let input = match step {
+            ProgramStep::Run => {
+                let late = mono_ms > program.not_after_mono_ms || program.stopping.is_some();
+                if program.instance.is_some() {
+                    return;
+                }
+                if program.fails || late {
+                    if program.fails {
+                        self.counters.fault(Fault::StartFailed);
+                    }
+                    host.programs.remove(&name);
+                    let detail = "the simulator lets it fail".into();
+                    self.tell_node(index, run, NodeInput::StartFailed { key, token, detail });
+                    return;
+                }
+                self.run_program(index, run, key, token)
+            }
+            ProgramStep::Ready if program.stopping.is_none() => {
+                let address = format!("{}/{token}", host.id);
+                NodeInput::Ready { key, token, address }
+            }
+            ProgramStep::End | ProgramStep::StartTimeout if program.stopping.is_none() => {
+                let (cause, reason) = if step == ProgramStep::End {
+                    self.counters.fault(Fault::SessionEnded);
+                    (EndCause::Own, Reason::Exited)
+                } else {
+                    (EndCause::StartTimeout, Reason::StartTimeout)
+                };
+                let instance = program.instance;
+                host.programs.remove(&name);
+                self.end_instance(instance, cause);
+                let (exit, detail) = (Some(Exit::Code(0)), String::new());
+                NodeInput::Ended { key, token, reason, exit, detail }
+            }
+            ProgramStep::Stopped => {
+                let Some(how) = program.stopping else { return };
+                let instance = program.instance;
+                host.programs.remove(&name);
+                let cause = self.stop_cause(index, how);
+                self.end_instance(instance, cause);
+                if instance.is_none() {
+                    let detail = "it was stopped before it began".into();
+                    NodeInput::StartFailed { key, token, detail }
+                } else {
+                    NodeInput::Stopped { key, token, exit: Some(Exit::Signal(15)) }
+                }
+            }
+            ProgramStep::Ready | ProgramStep::End | ProgramStep::StartTimeout => return,
+        };
+        self.tell_node(index, run, input);
+    }
+
+    fn stop_cause(&self, index: usize, how: StopHow) -> EndCause {
+        let lease = self.nodes.get(index).and_then(|it| it.agent.as_ref()).map(Node::lease);
+        let over = lease.is_some_and(|it| it != rota_node::LeaseState::Valid);
+        if how == StopHow::Class && !over { EndCause::Destroyed } else { EndCause::Lease }
+    }
+
+    fn run_program(&mut self, index: usize, run: u64, key: SessionKey, token: Token) -> NodeInput {
+        let now_us = self.now_us();
+        let (ready_at_once, never_ready) = (self.chance.permille(500), self.chance.permille(15));
+        let ends = self.phase == Phase::Chaos && self.chance.permille(self.setup.ends_permille);
+        let (node, boot) = self.nodes[index].name();
+        let address = format!("{node}/{token}");
+        let instance = self.dog.ledger.instances.len();
+        self.dog.ledger.instances.push(Instance {
+            key: key.clone(),
+            node,
+            boot,
+            token,
+            address: address.clone(),
+            from_us: now_us,
+            to: None,
+        });
+        self.trace.mark((now_us, "run", index, token));
+        self.trace.line(now_us, Place::Node(index), || format!("RUNS {key} token {token}"));
+        if let Some(program) = self.nodes[index].programs.get_mut(&(key.clone(), token)) {
+            program.instance = Some(instance);
+        }
+        let ready = ready_at_once && !never_ready;
+        let mut later = |delay_us: u64, step| {
+            let event = Event::Program(index, run, key.clone(), token, step);
+            self.queue.after(delay_us, event);
+        };
+        if never_ready {
+            later(self.chance.within(50_000, 400_000), ProgramStep::StartTimeout);
+        } else if !ready {
+            later(self.chance.skewed(500, 150_000), ProgramStep::Ready);
+        }
+        if ends && !never_ready {
+            later(self.chance.within(150_000, 3_000_000), ProgramStep::End);
+        }
+        NodeInput::Started { key, token, address, ready }
+    }
+
+    fn end_instance(&mut self, instance: Option<usize>, cause: EndCause) {
+        let now_us = self.now_us();
+        let Some(instance) = instance.and_then(|it| self.dog.ledger.instances.get_mut(it)) else {
+            return;
+        };
+        instance.to = Some((now_us, cause));
+        let (key, token) = (&instance.key, instance.token);
+        let index = self.nodes.iter().position(|it| it.id == instance.node).unwrap_or_default();
+        self.trace.mark((now_us, "end", index, token));
+        let line = || format!("ENDS {key} token {token}: {cause:?}");
+        self.trace.line(now_us, Place::Node(index), line);
+    }
+
+    /// The keepers look at the lease: when it has passed, they end every program by themselves,
+    /// whatever the agent does.
+    pub fn on_keeper(&mut self, index: usize, run: u64) {
+        let now_us = self.now_us();
+        let Some(host) = self.nodes.get_mut(index).filter(|it| it.run == run) else { return };
+        let passed = host.lease.is_some_and(|(_, kill)| host.mono_ms(now_us) >= kill);
+        if !passed || host.agent.is_none() {
+            return;
+        }
+        let programs = std::mem::take(&mut host.programs);
+        if !programs.is_empty() {
+            self.counters.fault(Fault::LeaseKill);
+        }
+        for ((key, token), program) in programs {
+            self.end_instance(program.instance, EndCause::Lease);
+            let input = if program.instance.is_none() {
+                let detail = "the lease passed".into();
+                NodeInput::StartFailed { key, token, detail }
+            } else if program.stopping.is_some() {
+                NodeInput::Stopped { key, token, exit: Some(Exit::Signal(9)) }
+            } else {
+                let (reason, exit) = (Reason::NodeLost, Some(Exit::Signal(9)));
+                NodeInput::Ended { key, token, reason, exit, detail: String::new() }
+            };
+            self.tell_node(index, run, input);
+        }
+    }
+
+    /// Ordered nodes are there, or did not come.
+    pub fn on_provisioned(
+        &mut self,
+        number: ManagerNumber,
+        run: u64,
+        order: u64,
+        nodes: Vec<NodeId>,
+    ) {
+        let fails = self.phase == Phase::Chaos && self.chance.permille(150);
+        if fails {
+            self.counters.fault(Fault::ProvisionFailed);
+        } else {
+            for node in nodes {
+                if self.node_index(&node).is_none() {
+                    self.add_node(node);
+                    let index = self.nodes.len() - 1;
+                    let delay_us = self.chance.within(1_000, 150_000);
+                    self.queue.after(delay_us, Event::BootNode(index));
+                }
+            }
+        }
+        let failure = fails.then(|| String::from("the simulator lets it fail"));
+        self.tell_manager(number, run, Input::Provisioned { order, failure });
+    }
+}

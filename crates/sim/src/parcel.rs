@@ -1,0 +1,213 @@
+//! What travels over the simulated network.
+
+use rota_model::node_msg::{FromNode, Register, Registered, Renew, Renewed, ReportItem, ToNode};
+use rota_model::{BootId, ManagerNumber, Op, OpResult, Refusal};
+use rota_node::ReportId;
+use rota_protocol::{CasOutcome, Envelope};
+use rota_ring::{Change, ConfigState};
+
+/// One message between two places.
+#[derive(Clone, Debug)]
+pub enum Parcel {
+    /// Manager to manager.
+    Peer(Envelope),
+    /// Manager to node.
+    ToNode {
+        /// Who asks.
+        manager: ManagerNumber,
+        /// Its run.
+        generation: u64,
+        /// What.
+        message: ToNode,
+    },
+    /// Node to manager.
+    FromNode(FromNode),
+    /// Client to manager.
+    Call {
+        /// The client's name for it.
+        call: u64,
+        /// How long the client waits.
+        deadline_ms: u64,
+        /// What.
+        op: Op,
+    },
+    /// Manager to client.
+    Reply {
+        /// The call.
+        call: u64,
+        /// The answer.
+        result: OpResult,
+    },
+    /// Node to manager: a boot.
+    Register {
+        /// On the node's clock.
+        sent_mono_ms: u64,
+        /// The boot.
+        register: Register,
+    },
+    /// Manager to node.
+    Registered {
+        /// As in the request.
+        sent_mono_ms: u64,
+        /// The answer.
+        result: Result<Registered, Refusal>,
+    },
+    /// Node to manager: a sign of life.
+    Renew {
+        /// On the node's clock.
+        sent_mono_ms: u64,
+        /// The sign.
+        renew: Renew,
+    },
+    /// Manager to node.
+    Renewed {
+        /// The boot that asked.
+        boot: BootId,
+        /// As in the request.
+        sent_mono_ms: u64,
+        /// The answer.
+        renewed: Renewed,
+    },
+    /// Node to manager: news of a session.
+    Report {
+        /// The node's name for it.
+        id: ReportId,
+        /// The news.
+        item: ReportItem,
+    },
+    /// Manager to node.
+    ReportAcked(ReportId),
+    /// Manager to store.
+    Read {
+        /// The manager's name for it.
+        read: u64,
+    },
+    /// Store to manager.
+    ReadDone {
+        /// The read.
+        read: u64,
+        /// The state.
+        state: ConfigState,
+    },
+    /// Manager to store.
+    Cas {
+        /// The manager's name for it.
+        cas: u64,
+        /// Its run.
+        generation: u64,
+        /// The change.
+        change: Box<Change>,
+    },
+    /// Store to manager.
+    CasDone {
+        /// The compare-and-set.
+        cas: u64,
+        /// What became of it.
+        outcome: CasOutcome,
+    },
+    /// Store to manager: a watch notification.
+    Watch(ConfigState),
+}
+
+impl Parcel {
+    /// Name, for traces.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Parcel::Peer(envelope) => envelope.message.name(),
+            Parcel::ToNode { message: ToNode::Create { .. }, .. } => "create",
+            Parcel::ToNode { message: ToNode::Destroy { .. }, .. } => "destroy",
+            Parcel::ToNode { message: ToNode::Scan { .. }, .. } => "scan",
+            Parcel::FromNode(_) => "from_node",
+            Parcel::Call { .. } => "call",
+            Parcel::Reply { .. } => "reply",
+            Parcel::Register { .. } => "register",
+            Parcel::Registered { .. } => "registered",
+            Parcel::Renew { .. } => "renew",
+            Parcel::Renewed { .. } => "renewed",
+            Parcel::Report { .. } => "report",
+            Parcel::ReportAcked(_) => "report_acked",
+            Parcel::Read { .. } => "read",
+            Parcel::ReadDone { .. } => "read_done",
+            Parcel::Cas { .. } => "cas",
+            Parcel::CasDone { .. } => "cas_done",
+            Parcel::Watch(_) => "watch",
+        }
+    }
+
+    /// Whether the transport may deliver it twice: streams between managers, and between managers
+    /// and nodes, are reopened and resent; unary calls are not.
+    pub fn may_repeat(&self) -> bool {
+        matches!(self, Parcel::Peer(_) | Parcel::ToNode { .. } | Parcel::FromNode(_))
+    }
+
+    /// Its content on one line, for traces.
+    pub fn line(&self) -> String {
+        match self {
+            Parcel::Peer(it) => {
+                format!("{} -> {} {} {:?}", it.from, it.to, it.epoch, it.message)
+            }
+            Parcel::ToNode { message, .. } => format!("{message:?}"),
+            Parcel::FromNode(answer) => format!("{answer:?}"),
+            Parcel::Call { call, op, .. } => format!("call {call}: {op:?}"),
+            Parcel::Reply { call, result } => format!("call {call}: {result:?}"),
+            Parcel::Register { register, .. } => format!("{register:?}"),
+            Parcel::Registered { result, .. } => format!("{result:?}"),
+            Parcel::Renew { renew, .. } => format!("{renew:?}"),
+            Parcel::Renewed { renewed, .. } => format!("{renewed:?}"),
+            Parcel::Report { id, item } => format!("{id:?} {item:?}"),
+            Parcel::ReportAcked(id) => format!("{id:?}"),
+            Parcel::Read { read } => format!("read {read}"),
+            Parcel::ReadDone { read, state } => format!("read {read}: {}", brief(state)),
+            Parcel::Cas { cas, change, .. } => format!("cas {cas}: {}", brief_change(change)),
+            Parcel::CasDone { cas, outcome } => format!("cas {cas}: {}", brief_outcome(outcome)),
+            Parcel::Watch(state) => brief(state),
+        }
+    }
+}
+
+/// A config state on one line: epochs, owners and copies.
+pub fn brief(state: &ConfigState) -> String {
+    let mut text = format!("index {}", state.index);
+    if let Some(view) = &state.view {
+        text.push_str(&brief_view(view));
+    }
+    for reg in state.nodes.values() {
+        text.push_str(&format!(" [{} {:?} {}]", reg.node, reg.boot, reg.state));
+    }
+    text
+}
+
+fn brief_view(view: &rota_ring::View) -> String {
+    let mut text = format!(" e{}", view.epoch);
+    for (number, entry) in &view.managers {
+        text.push_str(&format!(" M{number}.{}={}", entry.incarnation, entry.status));
+    }
+    for (number, part) in &view.parts {
+        let isr: Vec<String> =
+            part.isr.iter().map(|it| format!("{}@{}", it.number, it.since)).collect();
+        let (pe, owner, base) = (part.pe, part.owner, part.base_pe);
+        text.push_str(&format!(
+            " P{number}(pe {pe} owner {owner} isr {} base {base} {:?})",
+            isr.join(","),
+            part.state
+        ));
+    }
+    text
+}
+
+/// A change on one line.
+pub fn brief_change(change: &Change) -> String {
+    let view = change.view.as_ref().map(brief_view).unwrap_or_default();
+    let node = change.node.as_ref().map(|it| {
+        format!(" node {} {:?} {} revision {}", it.to.node, it.to.boot, it.to.state, it.to.revision)
+    });
+    format!("expect {:?}{view}{}", change.expect_epoch, node.unwrap_or_default())
+}
+
+fn brief_outcome(outcome: &CasOutcome) -> String {
+    match outcome {
+        CasOutcome::Done(state) => format!("done, {}", brief(state)),
+        CasOutcome::Conflict(state) => format!("conflict, {}", brief(state)),
+        CasOutcome::Unknown => "unknown".into(),
+    }
+}

@@ -1,0 +1,308 @@
+//! Planted bugs: a part of the cluster is made to break one rule, by changing what passes between
+//! the processes and the simulated world. The shipped code knows nothing of it. Each bug must be
+//! caught by some seed, else the net has a hole.
+
+use crate::world::World;
+use rota_model::node_msg::{FromNode, NodeAnswer, ToNode};
+use rota_model::{Epoch, ManagerNumber};
+use rota_node::NodeEffect;
+use rota_protocol::{Doc, Effect, Entry, Envelope, Input, Message};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+macro_rules! bugs {
+    ($($(#[$doc:meta])* $variant:ident = $text:literal,)*) => {
+        /// A planted bug.
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+        pub enum Bug { $($(#[$doc])* $variant,)* }
+        impl Bug {
+            /// Every bug.
+            pub const ALL: &'static [Bug] = &[$(Bug::$variant),*];
+            /// Name on the command line and in reports.
+            pub fn as_str(self) -> &'static str { match self { $(Self::$variant => $text,)* } }
+            /// From its name.
+            pub fn parse(text: &str) -> Option<Self> {
+                Self::ALL.iter().copied().find(|it| it.as_str() == text)
+            }
+        }
+    };
+}
+
+bugs!(
+    /// A node that answered Full forgets the dead token.
+    FullForgotten = "full_forgotten",
+    /// A node obeys whatever epoch comes.
+    NoFence = "no_fence",
+    /// A node obeys calls that were meant for an earlier boot.
+    BootIgnored = "boot_ignored",
+    /// An owner counts confirmations that were given before it asked.
+    StaleConfirm = "stale_confirm",
+    /// A copy keeps its uncommitted entries instead of what the new owner sends.
+    SuffixKept = "suffix_kept",
+    /// A lone copy takes over from a disk that is older than its membership.
+    WrongR2 = "wrong_r2",
+    /// A new owner does not drive what its predecessor began.
+    NoRedrive = "no_redrive",
+    /// An owner counts a copy that is silent as having acknowledged.
+    TimeoutThenProceed = "timeout_then_proceed",
+    /// Copies do not keep the request ids.
+    RequestForgotten = "request_forgotten",
+    /// A node is declared lost while it may still run.
+    EarlyLost = "early_lost",
+    /// A copy acknowledges before its disk has it.
+    AckBeforeDisk = "ack_before_disk",
+    /// An owner takes a destroy for done that never reached the node.
+    DestroyAssumed = "destroy_assumed",
+    /// The config store writes without comparing.
+    CarelessStore = "careless_store",
+);
+
+/// A planted bug and what it remembers.
+#[derive(Clone, Debug)]
+pub struct Plant {
+    /// Which.
+    pub bug: Bug,
+    /// Boots of calls that were rewritten, by call, to rewrite the answers.
+    boots: BTreeMap<u64, rota_model::BootId>,
+    /// A node's agent before its newest call.
+    before: Option<rota_node::Node>,
+}
+
+impl Plant {
+    /// A bug, freshly planted.
+    pub fn new(bug: Bug) -> Self {
+        Self { bug, boots: BTreeMap::new(), before: None }
+    }
+}
+
+/// What became of something that passed a planted bug.
+pub enum Altered<T> {
+    /// It goes on, perhaps changed.
+    Kept(T),
+    /// It is gone.
+    Dropped,
+}
+
+impl World {
+    fn bug(&self) -> Option<Bug> {
+        self.plant.as_ref().map(|it| it.bug)
+    }
+
+    /// A manager's effect on its way.
+    pub fn plant_on_effect(
+        &mut self,
+        number: ManagerNumber,
+        run: u64,
+        effect: Effect,
+    ) -> Altered<Effect> {
+        match (self.bug(), effect) {
+            (Some(Bug::StaleConfirm), Effect::Send { address, envelope }) => {
+                self.confirm_at_once(number, run, &envelope);
+                Altered::Kept(Effect::Send { address, envelope })
+            }
+            (Some(Bug::TimeoutThenProceed), Effect::Send { address, envelope }) => {
+                self.ack_for_the_silent(number, &envelope);
+                Altered::Kept(Effect::Send { address, envelope })
+            }
+            (Some(Bug::AckBeforeDisk), Effect::Persist { lsn, writes }) => {
+                self.tell_later(number, 0, Input::Persisted { lsn });
+                Altered::Kept(Effect::Persist { lsn, writes })
+            }
+            (Some(Bug::NoRedrive), Effect::ToNode { node, address, message }) => {
+                if is_redrive(&message) {
+                    return Altered::Dropped;
+                }
+                Altered::Kept(Effect::ToNode { node, address, message })
+            }
+            (Some(Bug::DestroyAssumed), Effect::ToNode { node, address, message }) => {
+                if let ToNode::Destroy { head, .. } = &message {
+                    let (call, boot, load) = (head.call, head.boot, Default::default());
+                    let answer = NodeAnswer::Destroyed { exit: None };
+                    let answer = FromNode { call, node, boot, load, answer };
+                    self.tell_later(number, 500, Input::Node(answer));
+                    return Altered::Dropped;
+                }
+                Altered::Kept(Effect::ToNode { node, address, message })
+            }
+            (_, effect) => Altered::Kept(effect),
+        }
+    }
+
+    /// A confirmation that the peer might have given earlier comes before the peer is asked.
+    fn confirm_at_once(&mut self, number: ManagerNumber, run: u64, envelope: &Envelope) {
+        let Message::Confirm { round, parts } = &envelope.message else { return };
+        let message = Message::Confirmed { round: *round, parts: parts.clone() };
+        let (from, to) = (envelope.to, envelope.from);
+        let forged = Envelope { from, to, epoch: envelope.epoch, message };
+        let event = crate::world::Event::Tell(number, run, Box::new(Input::Peer(forged)));
+        self.queue.after(10, event);
+    }
+
+    /// An acknowledgement in the name of a copy, some time after the entries were sent to it.
+    fn ack_for_the_silent(&mut self, number: ManagerNumber, envelope: &Envelope) {
+        let Message::Prepare { part, pe, entries, .. } = &envelope.message else { return };
+        let Some(last) = entries.last() else { return };
+        let message = Message::Ack { part: *part, pe: *pe, seq: last.at.seq };
+        let (from, to) = (envelope.to, envelope.from);
+        let forged = Envelope { from, to, epoch: envelope.epoch, message };
+        self.tell_later(number, 30_000, Input::Peer(forged));
+    }
+
+    /// An input on its way to a manager.
+    pub fn plant_on_input(&self, input: Input) -> Input {
+        match (self.bug(), input) {
+            (Some(Bug::SuffixKept), Input::Peer(mut envelope)) => {
+                if let Message::SyncData { writes, .. } = &mut envelope.message {
+                    *writes = Arc::default();
+                }
+                Input::Peer(envelope)
+            }
+            (Some(Bug::RequestForgotten), Input::Peer(mut envelope)) => {
+                forget_requests(&mut envelope.message);
+                Input::Peer(envelope)
+            }
+            (Some(Bug::WrongR2), Input::Node(mut answer)) => {
+                if let NodeAnswer::Scanned { items, .. } = &mut answer.answer {
+                    items.clear();
+                }
+                Input::Node(answer)
+            }
+            (_, input) => input,
+        }
+    }
+
+    /// A call on its way into a node.
+    pub fn plant_on_node_call(&mut self, index: usize, mut message: ToNode) -> Option<ToNode> {
+        let Some(plant) = &mut self.plant else { return Some(message) };
+        let host = self.nodes.get(index)?;
+        let (agent, boot) = (host.agent.as_ref()?, host.boot);
+        if plant.bug == Bug::FullForgotten {
+            plant.before = Some(agent.clone());
+        }
+        if plant.bug == Bug::NoFence {
+            let slot = match &message {
+                ToNode::Create { slot, .. } | ToNode::Destroy { slot, .. } => *slot,
+                ToNode::Scan { .. } => return Some(message),
+            };
+            let fence = agent.fence(slot);
+            raise_epoch(&mut message, fence);
+        }
+        if plant.bug == Bug::BootIgnored {
+            let head = head_mut(&mut message);
+            if head.boot != boot {
+                plant.boots.insert(head.call, head.boot);
+                head.boot = boot;
+            }
+        }
+        Some(message)
+    }
+
+    /// A node's agent has decided: after a Full it is put back to what it was before.
+    pub fn plant_on_node_decided(&mut self, index: usize, effects: &[NodeEffect]) {
+        let Some(before) = self.plant.as_mut().and_then(|it| it.before.take()) else { return };
+        let full = effects.iter().any(|it| match it {
+            NodeEffect::Answer { answer, .. } => answer.answer == NodeAnswer::Full,
+            NodeEffect::Start { .. }
+            | NodeEffect::Stop { .. }
+            | NodeEffect::Report { .. }
+            | NodeEffect::Renew { .. }
+            | NodeEffect::Lease { .. }
+            | NodeEffect::BootAnew
+            | NodeEffect::Left => false,
+        });
+        if let Some(host) = self.nodes.get_mut(index).filter(|_| full) {
+            host.agent = Some(before);
+        }
+    }
+
+    /// An answer on its way out of a node.
+    pub fn plant_on_node_answer(&mut self, mut answer: FromNode) -> FromNode {
+        if let Some(meant) = self.plant.as_ref().and_then(|it| it.boots.get(&answer.call)) {
+            answer.boot = *meant;
+        }
+        answer
+    }
+
+    /// A manager's process has just died.
+    pub fn plant_on_crash(&mut self, number: ManagerNumber) {
+        if self.bug() != Some(Bug::WrongR2) {
+            return;
+        }
+        let Some(host) = self.managers.get_mut(&number) else { return };
+        let now = host.disk.durable().clone();
+        if let Some(old) = host.old_disk.take() {
+            let mut forged = now.clone();
+            forged.docs = old.docs;
+            host.disk.replace(forged);
+        }
+        host.old_disk = Some(now);
+    }
+
+    /// The verdict that a node is lost, written as soon as it is silent.
+    pub fn plant_on_node_silent(&mut self, index: usize) {
+        if self.bug() != Some(Bug::EarlyLost) {
+            return;
+        }
+        let Some(id) = self.nodes.get(index).map(|it| it.id.clone()) else { return };
+        let Some(reg) = self.store.state().nodes.get(&id).cloned() else { return };
+        let (expect_revision, mut to) = (reg.revision, reg);
+        to.revision += 1;
+        to.state = rota_model::NodeState::Lost;
+        let node = Some(rota_ring::NodeChange { expect_revision, to });
+        let change = rota_ring::Change { expect_epoch: None, view: None, node };
+        self.write_config((ManagerNumber(u32::MAX), 0), &change);
+    }
+}
+
+fn head_mut(message: &mut ToNode) -> &mut rota_model::node_msg::NodeCall {
+    match message {
+        ToNode::Create { head, .. } | ToNode::Destroy { head, .. } | ToNode::Scan { head, .. } => {
+            head
+        }
+    }
+}
+
+fn raise_epoch(message: &mut ToNode, fence: Epoch) {
+    let head = head_mut(message);
+    head.pe = head.pe.max(fence);
+}
+
+/// Whether a call is about a token that an earlier epoch's owner wrote.
+fn is_redrive(message: &ToNode) -> bool {
+    match message {
+        ToNode::Create { head, token, .. } | ToNode::Destroy { head, token, .. } => {
+            token.0.pe < head.pe
+        }
+        ToNode::Scan { .. } => false,
+    }
+}
+
+fn forget_requests(message: &mut Message) {
+    let Message::Prepare { entries, .. } = message else { return };
+    for entry in entries.iter_mut() {
+        let writes = entry.writes.iter().map(|write| {
+            let mut write = write.clone();
+            if let Some(Doc::Session(record)) = write.doc.as_deref() {
+                let mut record = record.clone();
+                record.requests.clear();
+                write.doc = Some(Arc::new(Doc::Session(record)));
+            }
+            write
+        });
+        let writes = Arc::new(writes.collect());
+        *entry = Entry { at: entry.at, writes, request: entry.request.clone() };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_bug_is_found_by_its_name() {
+        for bug in Bug::ALL {
+            assert_eq!(Bug::parse(bug.as_str()), Some(*bug));
+        }
+        assert!(Bug::ALL.len() >= 8);
+    }
+}

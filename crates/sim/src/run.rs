@@ -1,0 +1,294 @@
+//! One seed from start to end: chaos, heal, converge, serve, durability scan, checks.
+
+use crate::client_host::CallFor;
+use crate::counters::Counters;
+use crate::invariant::acknowledged_open::Found;
+use crate::invariant::converged::Moment;
+use crate::invariant::{
+    Verdict, Violation, acknowledged_open, closed_stays, complete_list, converged, linear,
+    one_instance, same_answer,
+};
+use crate::ledger::Wish;
+use crate::plant::{Bug, Plant};
+use crate::world::{Event, Phase, World};
+use rota_model::{Answer, ManagerNumber, RefusalKind, SessionKey};
+use std::collections::BTreeMap;
+
+/// Client requests of the chaos phase, at least.
+pub const REQUESTS_MIN: usize = 500;
+/// Faults of the chaos phase, at least.
+pub const FAULTS_MIN: u64 = 20;
+/// Client requests of the serve phase.
+const SERVED: usize = 40;
+/// The chaos phase ends after this time even if clients got little done, and then fails.
+const CHAOS_MAX_US: u64 = 120_000_000;
+
+/// What became of a seed.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// The seed.
+    pub seed: u64,
+    /// Rules that were broken: when (simulated microseconds), which, how.
+    pub violations: Vec<(u64, Violation)>,
+    /// What happened, counted.
+    pub counters: Counters,
+    /// Client requests.
+    pub requests: usize,
+    /// Hash of everything that happened.
+    pub trace_hash: u64,
+    /// What happened, if it was to be kept.
+    pub trace: Vec<String>,
+}
+
+/// Runs one seed.
+pub fn run(seed: u64, keep_trace: bool, bug: Option<Bug>) -> Outcome {
+    let mut world = World::new(seed, keep_trace, bug.map(Plant::new));
+    world.store.careless = bug == Some(Bug::CarelessStore);
+    let phases = [
+        World::chaos as fn(&mut World) -> Verdict,
+        World::converge,
+        World::serve,
+        World::converge,
+        World::scan,
+        World::look_back,
+    ];
+    for phase in phases {
+        let verdict = phase(&mut world);
+        let now_us = world.now_us();
+        world.dog.judge(now_us, verdict);
+        if !world.dog.violations.is_empty() {
+            break;
+        }
+    }
+    Outcome {
+        seed,
+        requests: world.dog.ledger.asked.len(),
+        violations: world.dog.violations,
+        counters: world.counters,
+        trace_hash: world.trace.hash(),
+        trace: world.trace.into_lines(),
+    }
+}
+
+impl World {
+    /// Clients work while things go wrong.
+    fn chaos(&mut self) -> Verdict {
+        while self.dog.violations.is_empty() {
+            let enough =
+                self.dog.ledger.asked.len() >= REQUESTS_MIN && self.disturbed >= FAULTS_MIN;
+            if enough || self.now_us() > CHAOS_MAX_US {
+                break;
+            }
+            self.run_until(self.now_us() + 200_000);
+        }
+        let asked = self.dog.ledger.asked.len();
+        if self.dog.violations.is_empty() && asked < REQUESTS_MIN {
+            let text = format!("clients made only {asked} requests in {CHAOS_MAX_US} us");
+            return Err(Violation::new("progress", text));
+        }
+        Ok(())
+    }
+
+    /// The longest that a healed cluster may take to settle.
+    fn patience_us(&self) -> u64 {
+        let timing = &self.setup.timing;
+        (timing.node_lost_ms * 2 + timing.copy_deadline_ms * 2 + timing.suspect_ms * 10 + 12_000)
+            * 1000
+    }
+
+    /// Everything is healed and nobody asks: the cluster settles.
+    fn converge(&mut self) -> Verdict {
+        self.phase = Phase::Quiet;
+        self.heal();
+        let until_us = self.now_us() + self.patience_us();
+        loop {
+            self.run_until(self.now_us() + 100_000);
+            if !self.dog.violations.is_empty() {
+                return Ok(());
+            }
+            let busy = self.clients.iter().any(crate::client_host::ClientHost::is_busy);
+            let verdict = self.settled();
+            match verdict {
+                Ok(()) if !busy => return Ok(()),
+                Err(violation) if self.now_us() > until_us => return Err(violation),
+                Ok(()) | Err(_) => {}
+            }
+        }
+    }
+
+    fn settled(&self) -> Verdict {
+        let Some(view) = &self.store.state().view else {
+            return Err(Violation::new("converged", "there is no View"));
+        };
+        let managers = self.managers.iter();
+        let managers = managers.filter_map(|(n, it)| Some((*n, it.process.as_ref()?.stats())));
+        let disks = self.managers.iter().map(|(n, it)| (*n, it.disk.durable()));
+        let mut managers: BTreeMap<_, _> = managers.collect();
+        // The watcher's long polls wait on purpose.
+        for stats in managers.values_mut() {
+            let polls = self.watcher.parts.len();
+            stats.requests_waiting = stats.requests_waiting.saturating_sub(polls);
+        }
+        converged::check(&Moment {
+            view,
+            managers,
+            disks: disks.collect(),
+            instances: &self.dog.ledger.instances,
+        })
+    }
+
+    /// Clients work on a healed cluster: every request gets a final answer.
+    fn serve(&mut self) -> Verdict {
+        self.phase = Phase::Serve;
+        let before = self.dog.ledger.asked.len();
+        for index in 0..self.clients.len() {
+            self.queue.after(1_000, Event::ClientNext(index));
+        }
+        let until_us = self.now_us() + 60_000_000;
+        while self.dog.violations.is_empty() && self.now_us() < until_us {
+            if self.dog.ledger.asked.len() >= before + SERVED {
+                break;
+            }
+            self.run_until(self.now_us() + 50_000);
+        }
+        self.phase = Phase::Quiet;
+        while self.dog.violations.is_empty()
+            && self.now_us() < until_us
+            && self.clients.iter().any(crate::client_host::ClientHost::is_busy)
+        {
+            self.run_until(self.now_us() + 50_000);
+        }
+        if !self.dog.violations.is_empty() {
+            return Ok(());
+        }
+        self.all_were_served(before)
+    }
+
+    fn all_were_served(&self, before: usize) -> Verdict {
+        for asked in self.dog.ledger.asked.iter().skip(before) {
+            let last = asked.attempts.iter().rev().find_map(|it| it.answer.as_ref());
+            let served = match last {
+                Some((_, Ok(_))) => true,
+                Some((_, Err(refusal))) => matches!(
+                    refusal.kind,
+                    RefusalKind::NotFound
+                        | RefusalKind::LifeMismatch
+                        | RefusalKind::UnknownClass
+                        | RefusalKind::Provisioning
+                        | RefusalKind::NoCapacity
+                        | RefusalKind::StartFailed
+                        | RefusalKind::Closing
+                ),
+                None => false,
+            };
+            if !served {
+                let text = format!(
+                    "{:?} of {} (request {}) on a healed cluster came to {last:?}",
+                    asked.wish, asked.key, asked.request
+                );
+                return Err(Violation::new("served", text));
+            }
+        }
+        Ok(())
+    }
+
+    /// Every id is read through every manager, every session is listed through every manager, and
+    /// the watcher catches up.
+    fn scan(&mut self) -> Verdict {
+        let keys = self.setup.keys.clone();
+        let before = self.dog.ledger.asked.len();
+        for key in &keys {
+            for (number, _) in self.setup.numbers.clone() {
+                self.read(number, key.clone());
+            }
+        }
+        for (number, _) in self.setup.numbers.clone() {
+            self.begin_last_list(number);
+        }
+        self.run_until(self.now_us() + 3_000_000);
+        if !self.dog.violations.is_empty() {
+            return Ok(());
+        }
+        let found = self.found(before)?;
+        acknowledged_open::check(&self.dog.ledger, &found)?;
+        self.check_lists(&found)?;
+        for (part, following) in &self.watcher.parts {
+            let records = found.values().flatten().filter(|record| {
+                let slot = rota_ring::slot_of_session(&record.key, self.setup.m);
+                let view = self.store.state().view.as_ref();
+                view.is_some_and(|view| view.home(slot) == *part)
+            });
+            following.watched.check(&records.cloned().collect::<Vec<_>>())?;
+        }
+        Ok(())
+    }
+
+    fn read(&mut self, number: ManagerNumber, key: SessionKey) {
+        let now_us = self.now_us();
+        let asked = self.dog.ledger.asked.len();
+        let request = rota_model::RequestId::parse(&format!("scan{asked}")).expect("a short name");
+        let attempt = crate::ledger::Attempt { manager: number, sent_us: now_us, answer: None };
+        let op = rota_model::Op::Get(rota_model::GetOp { key: key.clone(), stale_ok: false });
+        self.dog.ledger.asked.push(crate::ledger::Asked {
+            client: 0,
+            key,
+            wish: Wish::Get(false),
+            request,
+            attempts: vec![attempt],
+            healed: true,
+        });
+        let from = crate::network::Place::Client(0);
+        self.call(number, CallFor::Try(0, asked, 0), from, 2_000, op);
+    }
+
+    /// What the scan's reads found. All managers must agree.
+    fn found(&self, before: usize) -> Result<Found, Violation> {
+        let mut found = Found::new();
+        for asked in self.dog.ledger.asked.iter().skip(before) {
+            let Some(attempt) = asked.attempts.first() else { continue };
+            let record = match &attempt.answer {
+                Some((_, Ok(Answer::Got { session, .. }))) => Some(session.record.clone()),
+                Some((_, Err(refusal))) if refusal.kind == RefusalKind::NotFound => None,
+                other => {
+                    let text = format!(
+                        "the last read of {} through M{} came to {other:?}",
+                        asked.key, attempt.manager
+                    );
+                    return Err(Violation::new("served", text));
+                }
+            };
+            let known = found.entry(asked.key.clone()).or_insert_with(|| record.clone());
+            if *known != record {
+                let text = format!(
+                    "{} is {record:?} through M{} and {known:?} through another",
+                    asked.key, attempt.manager
+                );
+                return Err(Violation::new("linear", text));
+            }
+        }
+        Ok(found)
+    }
+
+    fn check_lists(&self, found: &Found) -> Verdict {
+        let expected = found.iter().filter_map(|(key, it)| Some((key.clone(), it.as_ref()?.life)));
+        let expected: BTreeMap<_, _> = expected.collect();
+        for (through, list) in &self.watcher.lists {
+            if list.next.is_some() {
+                let text = format!("the last list through M{through} does not end");
+                return Err(Violation::new("list", text));
+            }
+            complete_list::check(*through, &list.shown, &expected)?;
+        }
+        Ok(())
+    }
+
+    /// Rules over the whole history.
+    fn look_back(&mut self) -> Verdict {
+        let ledger = &self.dog.ledger;
+        let tombstone_us = self.setup.timing.tombstone_ms * 1000;
+        one_instance::check(&ledger.instances)?;
+        closed_stays::check(ledger)?;
+        same_answer::check(&ledger.asked, tombstone_us.saturating_sub(2_000_000))?;
+        linear::check(ledger, tombstone_us)
+    }
+}

@@ -1,0 +1,182 @@
+//! What one seed decides about its cluster before it starts.
+
+use crate::chance::Chance;
+use crate::network::Weather;
+use rota_model::{
+    ClassName, ManagerId, ManagerNumber, Namespace, NodeId, PoolName, SessionId, SessionKey,
+};
+use rota_node::{NodeBounds, NodeConfig, NodeTiming};
+use rota_protocol::{ManagerConfig, PoolConfig, Timing};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Name of the class that nodes know.
+pub const CLASS: &str = "builtin";
+
+/// A cluster's shape.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// Slots.
+    pub m: u32,
+    /// Copies beside the owner.
+    pub r: u32,
+    /// Reserved numbers.
+    pub numbers: Vec<(ManagerNumber, ManagerId)>,
+    /// Nodes at the start.
+    pub nodes: usize,
+    /// Most nodes.
+    pub nodes_max: u32,
+    /// Places of a node.
+    pub places: u32,
+    /// Clients.
+    pub clients: usize,
+    /// The ids that clients fight over.
+    pub keys: Vec<SessionKey>,
+    /// Times.
+    pub timing: Timing,
+    /// The network on a good day.
+    pub weather: Weather,
+    /// Longest sync of a disk, in microseconds.
+    pub sync_us_max: u64,
+    /// How many of a thousand sessions end on their own.
+    pub ends_permille: u64,
+    /// How many of a thousand starts fail.
+    pub start_fails_permille: u64,
+    /// Longest that a single disturbance lasts, in milliseconds.
+    pub fault_ms_max: u64,
+    /// Whether wall clocks step.
+    pub clocks_step: bool,
+}
+
+impl Setup {
+    /// What a seed decides.
+    pub fn draw(chance: &mut Chance) -> Self {
+        let m = 64;
+        let count = chance.within(3, 5);
+        let mut numbers = BTreeMap::new();
+        while numbers.len() < usize::try_from(count).unwrap_or(3) {
+            let number = ManagerNumber(u32::try_from(chance.within(0, m - 1)).unwrap_or(0));
+            let id = ManagerId::parse(&format!("manager-{number}")).expect("a short name");
+            numbers.insert(number, id);
+        }
+        let (timing, fault_ms_max, clocks_step) = draw_timing(chance);
+        let ids = chance.within(5, 16);
+        Self {
+            m: u32::try_from(m).unwrap_or(64),
+            r: if chance.permille(600) { 2 } else { 1 },
+            numbers: numbers.into_iter().collect(),
+            nodes: usize::try_from(chance.within(1, 4)).unwrap_or(1),
+            nodes_max: 6,
+            places: u32::try_from(chance.within(3, 12)).unwrap_or(4),
+            clients: usize::try_from(chance.within(4, 8)).unwrap_or(4),
+            keys: (0..ids).map(session_key).collect(),
+            timing,
+            weather: Weather {
+                delay_us: chance.within(100, 2_000),
+                jitter_us: chance.within(200, 8_000),
+                loss_permille: chance.within(0, 15),
+                repeat_permille: chance.within(0, 30),
+            },
+            sync_us_max: chance.within(500, 12_000),
+            ends_permille: chance.within(0, 200),
+            start_fails_permille: chance.within(0, 80),
+            fault_ms_max,
+            clocks_step,
+        }
+    }
+
+    /// What a manager is told at its start.
+    pub fn manager_config(&self, number: ManagerNumber, id: &ManagerId) -> ManagerConfig {
+        ManagerConfig {
+            number,
+            id: id.clone(),
+            grpc: manager_address(number),
+            http: format!("manager-{number}:7600"),
+            load_limit_permille: 800,
+            pools: vec![PoolConfig {
+                name: PoolName::default_pool(),
+                nodes_max: self.nodes_max,
+                places: self.places,
+            }],
+            timing: self.timing.clone(),
+        }
+    }
+
+    /// What a node is told at its start.
+    pub fn node_config(&self, node: &NodeId, boot: rota_model::BootId) -> NodeConfig {
+        let timing = &self.timing;
+        NodeConfig {
+            node: node.clone(),
+            boot,
+            places: self.places,
+            load_limit_permille: 800,
+            classes: BTreeSet::from([ClassName::parse(CLASS).expect("a short name")]),
+            timing: NodeTiming {
+                renew_ms: timing.renew_ms,
+                lease_term_ms: timing.lease_term_ms,
+                lease_kill_ms: timing.lease_kill_ms,
+                tombstone_ms: timing.tombstone_ms,
+                renew_retry_ms: (timing.renew_ms / 10).max(1),
+                report_resend_ms: timing.renew_ms / 3,
+                report_resend_ms_max: timing.renew_ms * 3,
+            },
+            bounds: NodeBounds::default(),
+        }
+    }
+}
+
+/// Where a manager serves.
+pub fn manager_address(number: ManagerNumber) -> String {
+    format!("manager-{number}:7400")
+}
+
+/// Where a node serves.
+pub fn node_address(node: &NodeId) -> String {
+    format!("{node}:7500")
+}
+
+fn session_key(index: u64) -> SessionKey {
+    let namespace = if index.is_multiple_of(4) { "other" } else { "default" };
+    let namespace = Namespace::parse(namespace).expect("a short name");
+    SessionKey::new(namespace, SessionId::parse(&format!("id-{index}")).expect("a short name"))
+}
+
+/// Mostly a quick cluster, so that everything happens in seconds of simulated time; sometimes one
+/// that forgets quickly, so that tombstones are removed; sometimes the shipped times.
+fn draw_timing(chance: &mut Chance) -> (Timing, u64, bool) {
+    let quick = Timing {
+        heartbeat_ms: 100,
+        suspect_ms: 400,
+        resend_ms: 50,
+        node_resend_ms: 150,
+        create_deadline_ms: 1_200,
+        copy_deadline_ms: 1_500,
+        renew_ms: 500,
+        lease_term_ms: 1_300,
+        lease_kill_ms: 1_900,
+        node_lost_ms: 3_000,
+        provision_ms: 3_000,
+        retry_ms: 40,
+        ..Timing::default()
+    };
+    match chance.within(0, 9) {
+        0 => (Timing::default(), 6_000, true),
+        1..=3 => (Timing { tombstone_ms: 9_000, ..quick }, 2_500, false),
+        _ => (quick, 4_500, true),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_drawn_cluster_keeps_the_order_of_its_times() {
+        for seed in 0..200 {
+            let setup = Setup::draw(&mut Chance::new(seed));
+            assert_eq!(setup.timing.mistakes(), vec![], "seed {seed}");
+            let node = NodeId::parse("n").unwrap();
+            let config = setup.node_config(&node, rota_model::BootId(1));
+            assert_eq!(config.mistakes(), vec![], "seed {seed}");
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! The config store: linearizable, with compare-and-set; asked and answered over the network.
+
+use crate::counters::Fault;
+use crate::network::Place;
+use crate::parcel::Parcel;
+use crate::world::{Event, Phase, World};
+use rota_model::{Epoch, ManagerNumber};
+use rota_protocol::CasOutcome;
+use rota_ring::{Change, ConfigState};
+
+/// The config store.
+#[derive(Clone, Debug, Default)]
+pub struct Store {
+    state: ConfigState,
+    /// Accepts any expectation: a planted bug.
+    pub careless: bool,
+}
+
+impl Store {
+    /// A store that holds `state`.
+    pub fn new(state: ConfigState) -> Self {
+        Self { state, careless: false }
+    }
+
+    /// What it holds.
+    pub fn state(&self) -> &ConfigState {
+        &self.state
+    }
+
+    /// Compares and sets. Gives whether it was written.
+    pub fn cas(&mut self, change: &Change) -> bool {
+        let next = if self.careless { self.force(change) } else { change.apply(&self.state) };
+        match next {
+            Some(next) => {
+                self.state = next;
+                true
+            }
+            None => false,
+        }
+    }
+
+    fn force(&self, change: &Change) -> Option<ConfigState> {
+        let mut forced = change.clone();
+        if let Some(view) = &mut forced.view {
+            forced.expect_epoch = Some(self.state.epoch());
+            let before = view.epoch;
+            view.epoch = Epoch(self.state.epoch().0 + 1);
+            for part in view.parts.values_mut().filter(|it| it.pe == before) {
+                part.pe = view.epoch;
+            }
+        }
+        forced.apply(&self.state)
+    }
+}
+
+impl World {
+    /// A parcel reaches the config store.
+    pub fn store_gets(&mut self, from: Place, parcel: Parcel) {
+        let Place::Manager(number) = from else { return };
+        let run = self.managers.get(&number).map(|it| it.run);
+        if let Parcel::Read { read } = parcel {
+            let state = self.store.state().clone();
+            self.send(Place::Store, from, run, Parcel::ReadDone { read, state });
+        } else if let Parcel::Cas { cas, generation, change } = parcel {
+            let written = self.write_config((number, generation), &change);
+            let state = self.store.state().clone();
+            let outcome =
+                if written { CasOutcome::Done(state) } else { CasOutcome::Conflict(state) };
+            if written && self.phase == Phase::Chaos && self.chance.permille(60) {
+                self.counters.fault(Fault::CasAnswerLost);
+                return;
+            }
+            let parcel = Parcel::CasDone { cas, outcome };
+            self.send(Place::Store, from, Some(generation), parcel);
+        }
+    }
+
+    /// Compares and sets; tells the watches.
+    pub fn write_config(
+        &mut self,
+        author: (ManagerNumber, u64),
+        change: &rota_ring::Change,
+    ) -> bool {
+        let now_us = self.now_us();
+        let before = self.store.state().clone();
+        let written = self.store.cas(change);
+        let line = || {
+            let fate = if written { "writes" } else { "refuses" };
+            format!("{fate} for M{}: {}", author.0, crate::parcel::brief_change(change))
+        };
+        self.trace.line(now_us, Place::Store, line);
+        self.trace.mark((now_us, "cas", author, written));
+        if written {
+            let disks = self.managers.iter().map(|(n, host)| (*n, host.disk.durable())).collect();
+            self.dog.on_config(now_us, author, (&before, self.store.state()), &disks);
+            for number in self.managers.keys().copied().collect::<Vec<_>>() {
+                let late = self.phase == Phase::Chaos && self.chance.permille(40);
+                let delay_us = self.chance.within(100, if late { 900_000 } else { 5_000 });
+                if late {
+                    self.counters.fault(Fault::LateWatch);
+                }
+                let run = self.managers.get(&number).map_or(0, |it| it.run);
+                self.queue.after(delay_us, Event::Watch(number, run, false));
+            }
+        }
+        written
+    }
+
+    /// Sends a compare-and-set; sometimes it arrives long after.
+    pub fn send_cas(&mut self, number: ManagerNumber, parcel: Parcel) {
+        let from = Place::Manager(number);
+        if self.phase == Phase::Chaos && self.chance.permille(60) {
+            self.counters.fault(Fault::LateCas);
+            let delay_us = self.chance.within(200_000, 4_000_000);
+            let (run, serial, parcel) = (None, 0, Box::new(parcel));
+            let event = Event::Arrive { from, to: Place::Store, run, serial, parcel };
+            self.queue.after(delay_us, event);
+        } else {
+            self.send(from, Place::Store, None, parcel);
+        }
+    }
+}

@@ -1,0 +1,390 @@
+//! The observer: sees every input and effect, writes the book, and checks the rules that can be
+//! checked while a cluster runs.
+
+use crate::invariant::ack_floor::AckFloor;
+use crate::invariant::deadlines::Deadlines;
+use crate::invariant::fresh_run::FreshRun;
+use crate::invariant::node_obeys::{Boot, NodeObeys};
+use crate::invariant::placement_settled::PlacementSettled;
+use crate::invariant::synced_first::SyncedFirst;
+use crate::invariant::{
+    Verdict, Violation, committed_everywhere, intent_first, member_added, one_owner,
+    registered_first, view_order,
+};
+use crate::ledger::Ledger;
+use rota_model::node_msg::{FromNode, NodeAnswer, NodeCall, ReportEvent, SlotRange, ToNode};
+use rota_model::{
+    Answer, Epoch, LogPos, ManagerNumber, NodeId, OpResult, SessionKey, SessionView, SlotId, Token,
+};
+use rota_node::NodeEffect;
+use rota_protocol::{CasOutcome, Disk, DiskWrite, Effect, Envelope, Input, Message};
+use rota_ring::ConfigState;
+use std::collections::BTreeMap;
+
+/// One run of a manager's process.
+pub type Run = (ManagerNumber, u64);
+
+/// What a call to a node was about.
+#[derive(Clone, Debug)]
+struct Asked {
+    head: NodeCall,
+    slots: SlotRange,
+    session: Option<(SessionKey, Token)>,
+    /// Highest epoch that the node had obeyed for these slots when the call arrived.
+    floor: Option<Epoch>,
+}
+
+/// The observer.
+#[derive(Clone, Debug)]
+pub struct Watchdog {
+    /// The book.
+    pub ledger: Ledger,
+    /// Requests that managers owe an answer.
+    pub deadlines: Deadlines,
+    /// What was found wrong, and when.
+    pub violations: Vec<(u64, Violation)>,
+    m: u32,
+    ack_floor: AckFloor,
+    settled: PlacementSettled,
+    obeys: NodeObeys,
+    synced: SyncedFirst,
+    runs: FreshRun,
+    calls: BTreeMap<(Run, u64), Asked>,
+    owner_last: BTreeMap<(ManagerNumber, ManagerNumber), LogPos>,
+    landed_us: BTreeMap<Epoch, u64>,
+}
+
+impl Watchdog {
+    /// An observer of a ring of `m` slots.
+    pub fn new(m: u32) -> Self {
+        Self {
+            ledger: Ledger::default(),
+            deadlines: Deadlines::default(),
+            violations: Vec::new(),
+            m,
+            ack_floor: AckFloor::default(),
+            settled: PlacementSettled::default(),
+            obeys: NodeObeys::default(),
+            synced: SyncedFirst::default(),
+            runs: FreshRun::default(),
+            calls: BTreeMap::new(),
+            owner_last: BTreeMap::new(),
+            landed_us: BTreeMap::new(),
+        }
+    }
+
+    /// Notes a verdict.
+    pub fn judge(&mut self, now_us: u64, verdict: Verdict) {
+        if let Err(violation) = verdict {
+            self.violations.push((now_us, violation));
+        }
+    }
+
+    /// A manager was given an input.
+    pub fn on_input(&mut self, run: Run, input: &Input) {
+        match input {
+            Input::Config(state)
+            | Input::ConfigRead { state: Some(state), .. }
+            | Input::CasDone {
+                outcome: CasOutcome::Done(state) | CasOutcome::Conflict(state),
+                ..
+            } => {
+                if let Some(view) = &state.view {
+                    self.ack_floor.on_view(run.0, run.1, view);
+                }
+            }
+            Input::Peer(Envelope { from, message, .. }) => match message {
+                Message::Ack { part, pe, .. } | Message::SyncReport { part, pe, .. } => {
+                    self.synced.on_member((run.0, run.1, *part, *pe), from.number);
+                }
+                Message::Confirmed { parts, .. } => {
+                    for (part, pe) in parts {
+                        self.synced.on_member((run.0, run.1, *part, *pe), from.number);
+                    }
+                }
+                Message::Request { .. }
+                | Message::Answer { .. }
+                | Message::Prepare { .. }
+                | Message::Missing { .. }
+                | Message::SyncAsk { .. }
+                | Message::SyncData { .. }
+                | Message::Confirm { .. }
+                | Message::SnapshotChunk { .. }
+                | Message::SnapshotAck { .. }
+                | Message::Heartbeat { .. }
+                | Message::NodeWanted { .. } => {}
+            },
+            Input::Node(FromNode { call, node, boot, answer, .. }) => {
+                if let NodeAnswer::Scanned { more: false, .. } = answer
+                    && let Some(asked) = self.calls.get(&(run, *call))
+                {
+                    let part = ManagerNumber(asked.head.range.last.0);
+                    self.synced.on_scanned((run.0, run.1, part), node.clone(), *boot);
+                }
+            }
+            Input::Client { .. }
+            | Input::NodeRegister { .. }
+            | Input::NodeRenew { .. }
+            | Input::Persisted { .. }
+            | Input::ConfigRead { state: None, .. }
+            | Input::CasDone { outcome: CasOutcome::Unknown, .. }
+            | Input::PeerRefused { .. }
+            | Input::NodeConnected { .. }
+            | Input::Provisioned { .. }
+            | Input::Tick => {}
+        }
+    }
+
+    /// A manager gave an effect.
+    pub fn on_effect(&mut self, now_us: u64, run: Run, effect: &Effect) {
+        match effect {
+            Effect::Persist { writes, .. } => {
+                self.ledger.on_written(now_us, writes);
+                for write in writes {
+                    if let DiskWrite::Part { part, meta } = write {
+                        self.owner_last.insert((run.0, *part), meta.last);
+                    }
+                }
+            }
+            Effect::Send { envelope, .. } => self.on_send(now_us, run, envelope),
+            Effect::ToNode { node, message, .. } => self.on_to_node(now_us, run, node, message),
+            Effect::Reply { call, result } => {
+                let verdict = self.deadlines.on_answered(run.0, run.1, *call);
+                self.judge(now_us, verdict);
+                self.on_result(now_us, run, result);
+            }
+            Effect::ReplyRegister { .. }
+            | Effect::ReplyRenew { .. }
+            | Effect::ReadConfig { .. }
+            | Effect::Cas { .. }
+            | Effect::Provision { .. }
+            | Effect::Note(_) => {}
+        }
+    }
+
+    fn on_send(&mut self, now_us: u64, run: Run, envelope: &Envelope) {
+        let name = envelope.message.name();
+        let (mut acts, mut acks) = (Vec::new(), Vec::new());
+        match &envelope.message {
+            Message::Prepare { part, pe, committed, .. } => {
+                acts.push((*part, *pe));
+                let told =
+                    committed_everywhere::check_announced(&self.ledger, *part, *pe, *committed);
+                self.judge(now_us, told);
+            }
+            Message::SyncAsk { part, pe }
+            | Message::SyncData { part, pe, .. }
+            | Message::SnapshotChunk { part, pe, .. } => acts.push((*part, *pe)),
+            Message::Confirm { parts, .. } => acts.extend(parts.iter().copied()),
+            Message::Ack { part, pe, .. }
+            | Message::Missing { part, pe, .. }
+            | Message::SyncReport { part, pe, .. }
+            | Message::SnapshotAck { part, pe, .. } => acks.push((*part, *pe)),
+            Message::Confirmed { parts, .. } => acks.extend(parts.iter().copied()),
+            Message::Answer { result, .. } => self.on_result(now_us, run, result),
+            Message::Request { .. } | Message::Heartbeat { .. } | Message::NodeWanted { .. } => {}
+        }
+        for (part, pe) in &acts {
+            let verdict = one_owner::check_act(&self.ledger.views, run.0, *part, *pe, name);
+            self.judge(now_us, verdict);
+        }
+        for (part, pe) in &acks {
+            let verdict = self.ack_floor.check(run.0, run.1, *part, *pe, name);
+            self.judge(now_us, verdict);
+        }
+        if !acts.is_empty() || !acks.is_empty() {
+            let incarnation = Some(envelope.from.incarnation);
+            let verdict = self.runs.check(run.0, run.1, incarnation, envelope.epoch, name);
+            self.judge(now_us, verdict);
+        }
+    }
+
+    fn on_to_node(&mut self, now_us: u64, run: Run, node: &NodeId, message: &ToNode) {
+        let head = message.head();
+        let part = ManagerNumber(head.range.last.0);
+        let act = one_owner::check_act(&self.ledger.views, run.0, part, head.pe, "a node call");
+        self.judge(now_us, act);
+        let one = |slot: &SlotId| SlotRange { first: *slot, last: *slot };
+        let (slots, session) = match message {
+            ToNode::Create { key, slot, token, .. } => {
+                let (key, token) = (key.clone(), *token);
+                let intent = intent_first::check(&self.ledger, part, head.pe, &key, token);
+                self.judge(now_us, intent);
+                let known = registered_first::check(&self.ledger.boots, node, head.boot);
+                self.judge(now_us, known);
+                let boots = &self.ledger.boots;
+                let settled = self.settled.on_create(boots, &key, token, node, head.boot);
+                self.judge(now_us, settled);
+                (one(slot), Some((key, token)))
+            }
+            ToNode::Destroy { key, slot, token, .. } => (one(slot), Some((key.clone(), *token))),
+            ToNode::Scan { .. } => (head.range, None),
+        };
+        let asked = Asked { head: head.clone(), slots, session, floor: None };
+        self.calls.insert((run, head.call), asked);
+    }
+
+    fn on_result(&mut self, now_us: u64, run: Run, result: &OpResult) {
+        let Ok(answer) = result else { return };
+        match answer {
+            Answer::Opened { session, .. } | Answer::Closed { session, .. } => {
+                self.on_told(now_us, run, session, true);
+            }
+            Answer::Got { session, stale } => self.on_told(now_us, run, session, !stale),
+            Answer::Listed(page) => {
+                for session in &page.sessions {
+                    self.on_told(now_us, run, session, true);
+                }
+            }
+            Answer::Pulled(pulled) => {
+                for session in &pulled.events {
+                    self.on_told(now_us, run, session, false);
+                }
+            }
+            Answer::Reported => {}
+        }
+    }
+
+    /// An owner tells of a session. `sure` is false when the answer may be old.
+    fn on_told(&mut self, now_us: u64, run: Run, session: &SessionView, sure: bool) {
+        if session.owner != run.0 || !sure {
+            return;
+        }
+        let slot = rota_ring::slot_of_session(&session.record.key, self.m);
+        let views = &self.ledger.views;
+        let owner = one_owner::check_answer(views, run.0, slot, session.epoch);
+        self.judge(now_us, owner);
+        let fresh = self.runs.check(run.0, run.1, None, session.epoch, "an answer");
+        self.judge(now_us, fresh);
+        let (epoch, record) = (session.epoch, &session.record);
+        let told = committed_everywhere::check_told(&self.ledger, epoch, slot, record);
+        self.judge(now_us, told);
+        let Some(view) = self.ledger.view(session.epoch).cloned() else { return };
+        let (number, part) = view.part_of(slot);
+        let to_scan = self.lone_scan(part);
+        let synced = self.synced.check((run.0, run.1, number, part.pe), part, &to_scan);
+        self.judge(now_us, synced);
+    }
+
+    /// The boots that a lone take-over had to ask.
+    fn lone_scan(&self, part: &rota_ring::Part) -> Vec<Boot> {
+        let founded = part.pe <= Epoch(1);
+        if founded || part.base_pe != part.pe || !part.is_lone(part.owner) {
+            return Vec::new();
+        }
+        let since_us = self.landed_us.get(&part.pe).copied().unwrap_or_default();
+        let boots = self.ledger.boots.iter().filter(|(_, facts)| {
+            facts.gone_us.is_none() && facts.registered_us.is_some_and(|it| it <= since_us)
+        });
+        boots.map(|(boot, _)| boot.clone()).collect()
+    }
+
+    /// The config store changed. `author` is the run that wrote it.
+    pub fn on_config(
+        &mut self,
+        now_us: u64,
+        author: Run,
+        (before, after): (&ConfigState, &ConfigState),
+        disks: &BTreeMap<ManagerNumber, &Disk>,
+    ) {
+        self.ledger.on_config(now_us, after);
+        let (Some(was), Some(view)) = (&before.view, &after.view) else { return };
+        if was.epoch == view.epoch {
+            return;
+        }
+        self.landed_us.insert(view.epoch, now_us);
+        self.judge(now_us, view_order::check(was, view));
+        let incarnation =
+            |it: &rota_ring::View| it.managers.get(&author.0).map(|it| it.incarnation);
+        if let Some(taken) = incarnation(view)
+            && incarnation(was) != Some(taken)
+        {
+            self.runs.on_claimed(author.0, author.1, taken, view.epoch);
+        }
+        for (part, newcomer) in member_added::newcomers(was, view) {
+            let owner_last = self.owner_last.get(&(author.0, part)).copied().unwrap_or_default();
+            let newcomer_meta = disks.get(&newcomer).and_then(|it| it.parts.get(&part)).copied();
+            let author = author.0;
+            let addition =
+                member_added::Addition { author, part, newcomer, owner_last, newcomer_meta };
+            self.judge(now_us, member_added::check(was, &addition));
+        }
+    }
+
+    /// A node's boot was told its first fences.
+    pub fn on_fences(&mut self, boot: &Boot, fences: &[(SlotRange, Epoch)]) {
+        for (range, pe) in fences {
+            self.obeys.raise(boot, *range, self.m, *pe);
+        }
+    }
+
+    /// A call reaches a node's boot.
+    pub fn on_node_call(&mut self, run: Run, boot: &Boot, message: &ToNode) {
+        let (obeys, m) = (&self.obeys, self.m);
+        let Some(asked) = self.calls.get_mut(&(run, message.head().call)) else { return };
+        if asked.floor.is_none() {
+            let slots = asked.slots.intervals(m).into_iter();
+            let slots = slots.flat_map(|(first, last)| first.0..=last.0);
+            asked.floor = slots.map(|slot| obeys.floor(boot, SlotId(slot))).max();
+        }
+    }
+
+    /// A node's boot gives an effect. `call` is the call that it was just given, if it was one.
+    pub fn on_node_effect(
+        &mut self,
+        now_us: u64,
+        boot: &Boot,
+        call: Option<(Run, u64)>,
+        effect: &NodeEffect,
+    ) {
+        match effect {
+            NodeEffect::Start { key, token, .. } => {
+                let verdict = self.obeys.on_start(boot, key, *token);
+                self.judge(now_us, verdict);
+                if let Some(asked) = call.and_then(|it| self.calls.get(&it)) {
+                    self.obeys.raise(boot, asked.slots, self.m, asked.head.pe);
+                }
+            }
+            NodeEffect::Report { item, .. } => {
+                if matches!(item.event, ReportEvent::Ended { .. }) {
+                    self.settled.on_definite(&item.key, item.token);
+                    self.obeys.on_dead(boot, &item.key, item.token);
+                }
+            }
+            NodeEffect::Answer { .. }
+            | NodeEffect::Stop { .. }
+            | NodeEffect::Renew { .. }
+            | NodeEffect::Lease { .. }
+            | NodeEffect::BootAnew
+            | NodeEffect::Left => {}
+        }
+    }
+
+    /// A node's boot answers a call of a run.
+    pub fn on_node_answer(&mut self, now_us: u64, run: Run, boot: &Boot, answer: &FromNode) {
+        let Some(asked) = self.calls.get(&(run, answer.call)).cloned() else { return };
+        let definite = match &answer.answer {
+            NodeAnswer::Fenced { .. } | NodeAnswer::WrongBoot => return,
+            NodeAnswer::Running { .. } => false,
+            NodeAnswer::Scanned { .. } => {
+                self.obeys.raise(boot, asked.slots, self.m, asked.head.pe);
+                false
+            }
+            NodeAnswer::Dead(_)
+            | NodeAnswer::Full
+            | NodeAnswer::OtherLive { .. }
+            | NodeAnswer::Destroyed { .. } => true,
+        };
+        if asked.head.boot != boot.1 {
+            let text = format!("{boot:?} obeys a call meant for {:?}", asked.head.boot);
+            self.judge(now_us, Err(Violation::new("I7", text)));
+        }
+        let floor = asked.floor.unwrap_or_default();
+        let verdict = NodeObeys::check_obeyed(boot, asked.slots.first, asked.head.pe, floor);
+        self.judge(now_us, verdict);
+        if let (true, Some((key, token))) = (definite, &asked.session) {
+            self.settled.on_definite(key, *token);
+            self.obeys.on_dead(boot, key, *token);
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! A watcher that follows every partition by long polls, and the observer's last list.
+
+use crate::client_host::CallFor;
+use crate::invariant::watch_gaps::Watched;
+use crate::network::Place;
+use crate::world::{Event, World};
+use rota_model::{
+    Answer, Filter, ListCursor, ListOp, LogPos, ManagerNumber, Op, OpResult, PullOp, SessionKey,
+    SlotId, Stamp,
+};
+use std::collections::BTreeMap;
+
+/// Place of the watcher and the observer: a client that no manager distinguishes.
+const WATCHER: Place = Place::Client(usize::MAX);
+
+/// What the watcher knows of each partition, and where it goes on.
+#[derive(Clone, Debug, Default)]
+pub struct Watcher {
+    /// By partition.
+    pub parts: BTreeMap<ManagerNumber, Following>,
+    /// Lists that the observer asks for at the end, by the manager through which it asks.
+    pub lists: BTreeMap<ManagerNumber, LastList>,
+}
+
+/// Where the watch of one partition stands.
+#[derive(Clone, Debug, Default)]
+pub struct Following {
+    /// What it knows.
+    pub watched: Watched,
+    /// Changes up to here are known.
+    pub from: Option<LogPos>,
+    /// The end of a snapshot's page.
+    snapshot_after: Option<ListCursor>,
+}
+
+/// A list in the making.
+#[derive(Clone, Debug, Default)]
+pub struct LastList {
+    /// What it shows.
+    pub shown: Vec<(SessionKey, Stamp)>,
+    /// Where it goes on; `None` when it is complete.
+    pub next: Option<ListCursor>,
+    tries: u32,
+}
+
+impl World {
+    /// The watcher pulls from a partition through any manager.
+    pub fn on_pull_due(&mut self, part: ManagerNumber) {
+        let through = self.chance.index(self.setup.numbers.len());
+        let through = self.setup.numbers[through].0;
+        let following = self.watcher.parts.entry(part).or_default();
+        let op = Op::Pull(PullOp {
+            slot: SlotId(part.0),
+            from: following.from,
+            snapshot_after: following.snapshot_after.clone(),
+            limit: 16,
+            wait_ms: 300,
+            filter: Filter::default(),
+        });
+        self.call(through, CallFor::Pull(part), WATCHER, 1_000, op);
+    }
+
+    /// A pull was answered, or was not in time.
+    pub fn on_pulled(&mut self, part: ManagerNumber, result: Option<OpResult>) {
+        let following = self.watcher.parts.entry(part).or_default();
+        let mut pause_us = 20_000;
+        if let Some(Ok(Answer::Pulled(pulled))) = result {
+            following.watched.on_pulled(&pulled);
+            following.from = Some(pulled.upto);
+            following.snapshot_after = pulled.snapshot_next;
+            pause_us = 1_000;
+        }
+        self.queue.after(pause_us, Event::Pull(part));
+    }
+
+    /// Begins the observer's list through a manager.
+    pub fn begin_last_list(&mut self, through: ManagerNumber) {
+        let next = Some(ListCursor { slot: SlotId(0), after: None });
+        let list = LastList { shown: Vec::new(), next, tries: 0 };
+        self.watcher.lists.insert(through, list);
+        self.ask_last_page(through);
+    }
+
+    /// Asks for the next page of the observer's list.
+    pub fn ask_last_page(&mut self, through: ManagerNumber) {
+        let now_us = self.now_us();
+        let Some(list) = self.watcher.lists.get_mut(&through) else { return };
+        list.tries += 1;
+        let Some(from) = list.next.clone().filter(|_| list.tries < 400) else { return };
+        let filter = Filter::default();
+        let op = Op::List(ListOp { from, limit: 3, filter, stale_ok: false });
+        self.call(through, CallFor::LastPage(through, now_us), WATCHER, 500, op);
+    }
+
+    /// A page of the observer's list came.
+    pub fn on_last_page(&mut self, through: ManagerNumber, result: OpResult) {
+        let Some(list) = self.watcher.lists.get_mut(&through) else { return };
+        if let Ok(Answer::Listed(page)) = result {
+            list.shown
+                .extend(page.sessions.iter().map(|it| (it.record.key.clone(), it.record.life)));
+            list.next = page.next;
+        }
+        self.ask_last_page(through);
+    }
+}

@@ -1,0 +1,362 @@
+//! A whole cluster in one thread: the event loop, and what passes between its processes.
+//!
+//! ```text
+//!   clients ──Call──▶ managers ──ToNode──▶ nodes ──▶ programs
+//!            ◀─Reply─  ▲ │ ▲    ◀─FromNode─
+//!                      │ ▼ └──Peer──▶ managers
+//!                      disk   ──Cas, Read──▶ config store ──Watch──▶ managers
+//! ```
+//!
+//! Every arrow is an event of the queue, delayed, lost, repeated or cut by the network. Each host
+//! (manager, node, client) is an `impl World` block in a file of its own.
+
+use crate::chance::Chance;
+use crate::client_host::ClientHost;
+use crate::counters::{Counters, Fault};
+use crate::manager_host::ManagerHost;
+use crate::network::{Network, Place};
+use crate::node_host::NodeHost;
+use crate::parcel::Parcel;
+use crate::plant::Plant;
+use crate::queue::Queue;
+use crate::setup::Setup;
+use crate::store::Store;
+use crate::trace::Trace;
+use crate::watchdog::Watchdog;
+use crate::watcher::Watcher;
+use rota_model::{ClusterName, ManagerNumber, NodeId, SessionKey, Token};
+use rota_node::NodeInput;
+use rota_protocol::Input;
+use rota_ring::{ConfigState, View};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Wall clock at the start of every run, in ms since 1970.
+pub const WALL_START_MS: u64 = 1_750_000_000_000;
+
+/// Something that happens.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// A parcel arrives.
+    Arrive {
+        /// From.
+        from: Place,
+        /// To.
+        to: Place,
+        /// Only if that run of the receiver is still there.
+        run: Option<u64>,
+        /// How many parcels were sent before it.
+        serial: u64,
+        /// What.
+        parcel: Box<Parcel>,
+    },
+    /// A manager carries out what it decided.
+    Flush(ManagerNumber, u64),
+    /// A manager's timer.
+    Tick(ManagerNumber, u64, u64),
+    /// A manager's disk finished a sync.
+    Synced(ManagerNumber, u64),
+    /// A manager looks at the config store's watch, and perhaps again later.
+    Watch(ManagerNumber, u64, bool),
+    /// A manager waits no longer for the config store: a read, or a compare-and-set.
+    StoreTimeout(ManagerNumber, u64, StoreCall),
+    /// Something reaches a manager from outside the network.
+    Tell(ManagerNumber, u64, Box<Input>),
+    /// A manager starts again.
+    StartManager(ManagerNumber),
+    /// A node starts, or starts again.
+    BootNode(usize),
+    /// A node sends its registration.
+    RegisterNode(usize, u64),
+    /// A node's timer.
+    NodeTick(usize, u64, u64),
+    /// Something reaches a node's agent from its runtime.
+    TellNode(usize, u64, Box<NodeInput>),
+    /// A program takes its next step.
+    Program(usize, u64, SessionKey, Token, ProgramStep),
+    /// A keeper looks at the lease.
+    Keeper(usize, u64),
+    /// Ordered nodes are there (or not).
+    Provisioned(ManagerNumber, u64, u64, Vec<NodeId>),
+    /// A client does something.
+    ClientNext(usize),
+    /// A client waits no longer for a call.
+    ClientTimeout(u64),
+    /// A watcher pulls from a partition.
+    Pull(ManagerNumber),
+    /// The next disturbance.
+    Disturb,
+    /// A disturbance ends.
+    Calm(u64),
+    /// The observer looks at deadlines.
+    Audit,
+}
+
+/// What a manager waits for at the config store.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum StoreCall {
+    /// A read.
+    Read(u64),
+    /// A compare-and-set.
+    Cas(u64),
+}
+
+/// How a program goes on.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum ProgramStep {
+    /// It begins to run.
+    Run,
+    /// It answers.
+    Ready,
+    /// It ends on its own.
+    End,
+    /// It does not get ready in time.
+    StartTimeout,
+    /// It has stopped, as it was asked.
+    Stopped,
+}
+
+/// What the cluster is going through.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Phase {
+    /// Clients work, faults happen.
+    Chaos,
+    /// No faults, no new requests.
+    Quiet,
+    /// Clients work, no faults.
+    Serve,
+}
+
+/// A cluster.
+pub struct World {
+    /// What the seed decided.
+    pub setup: Setup,
+    /// Events.
+    pub queue: Queue<Event>,
+    /// Randomness of the network and the hosts.
+    pub chance: Chance,
+    /// The network.
+    pub network: Network,
+    /// The config store.
+    pub store: Store,
+    /// Managers.
+    pub managers: BTreeMap<ManagerNumber, ManagerHost>,
+    /// Nodes, in order of first start.
+    pub nodes: Vec<NodeHost>,
+    /// Clients.
+    pub clients: Vec<ClientHost>,
+    /// The watcher.
+    pub watcher: Watcher,
+    /// The observer.
+    pub dog: Watchdog,
+    /// What happened, counted.
+    pub counters: Counters,
+    /// What happened, in order.
+    pub trace: Trace,
+    /// A planted bug.
+    pub plant: Option<Plant>,
+    /// What the cluster goes through.
+    pub phase: Phase,
+    /// Calls of clients that are under way.
+    pub calls: BTreeMap<u64, crate::client_host::CallFor>,
+    /// Names for calls, runs and disturbances.
+    pub names: u64,
+    /// Disturbances that were begun.
+    pub disturbed: u64,
+    sent: u64,
+    arrived: BTreeMap<(Place, Place), u64>,
+}
+
+impl World {
+    /// The cluster of a seed, everything about to start.
+    pub fn new(seed: u64, keep_trace: bool, plant: Option<Plant>) -> Self {
+        let mut chance = Chance::new(seed);
+        let setup = Setup::draw(&mut chance);
+        let mut network = Network::default();
+        network.base = setup.weather;
+        let cluster = ClusterName::parse("sim").expect("a short name");
+        let view = View::found(cluster, setup.m, setup.r, 100, &setup.numbers)
+            .expect("the drawn numbers are distinct and below m");
+        let state = ConfigState { index: 1, view: Some(Arc::new(view)), ..ConfigState::default() };
+        let mut dog = Watchdog::new(setup.m);
+        dog.ledger.on_config(0, &state);
+        let mut world = Self {
+            queue: Queue::default(),
+            network,
+            store: Store::new(state),
+            managers: BTreeMap::new(),
+            nodes: Vec::new(),
+            clients: Vec::new(),
+            watcher: Watcher::default(),
+            dog,
+            counters: Counters::default(),
+            trace: Trace::new(keep_trace),
+            plant,
+            phase: Phase::Chaos,
+            calls: BTreeMap::new(),
+            names: 0,
+            disturbed: 0,
+            sent: 0,
+            arrived: BTreeMap::new(),
+            chance,
+            setup,
+        };
+        world.populate();
+        world
+    }
+
+    fn populate(&mut self) {
+        for (number, id) in self.setup.numbers.clone() {
+            let config = self.setup.manager_config(number, &id);
+            self.managers.insert(number, ManagerHost::new(config));
+            let delay_us = self.chance.within(0, 200_000);
+            self.queue.after(delay_us, Event::StartManager(number));
+            self.queue.after(400_000, Event::Pull(number));
+        }
+        for index in 0..self.setup.nodes {
+            let node = NodeId::parse(&format!("node-{index}")).expect("a short name");
+            self.add_node(node);
+            let delay_us = self.chance.within(0, 300_000);
+            self.queue.after(delay_us, Event::BootNode(index));
+        }
+        for index in 0..self.setup.clients {
+            self.clients.push(ClientHost::new(self.chance.fork()));
+            let delay_us = self.chance.within(300_000, 600_000);
+            self.queue.after(delay_us, Event::ClientNext(index));
+        }
+        self.queue.after(700_000, Event::Disturb);
+        self.queue.after(500_000, Event::Audit);
+    }
+
+    /// A name that was not given before.
+    pub fn name(&mut self) -> u64 {
+        self.names += 1;
+        self.names
+    }
+
+    /// Simulated time in microseconds.
+    pub fn now_us(&self) -> u64 {
+        self.queue.now_us()
+    }
+
+    /// Lets everything happen up to a moment, or until a rule is broken.
+    pub fn run_until(&mut self, until_us: u64) {
+        while self.dog.violations.is_empty() {
+            let Some(event) = self.queue.next_until(until_us) else { break };
+            self.happen(event);
+        }
+    }
+
+    fn happen(&mut self, event: Event) {
+        match event {
+            Event::Arrive { from, to, run, serial, parcel } => {
+                self.arrive(from, to, run, serial, parcel);
+            }
+            Event::Flush(number, run) => self.on_flush_due(number, run),
+            Event::Tick(number, run, at_us) => self.on_tick(number, run, at_us),
+            Event::Synced(number, run) => self.on_synced(number, run),
+            Event::Watch(number, run, again) => self.on_watch(number, run, again),
+            Event::StoreTimeout(number, run, call) => self.on_store_timeout(number, run, call),
+            Event::Tell(number, run, input) => self.tell_manager(number, run, *input),
+            Event::StartManager(number) => self.start_manager(number),
+            Event::BootNode(index) => self.boot_node(index),
+            Event::RegisterNode(index, run) => self.on_register_due(index, run),
+            Event::NodeTick(index, run, at_us) => self.on_node_tick(index, run, at_us),
+            Event::TellNode(index, run, input) => self.tell_node(index, run, *input),
+            Event::Program(index, run, key, token, step) => {
+                self.on_program(index, run, key, token, step);
+            }
+            Event::Keeper(index, run) => self.on_keeper(index, run),
+            Event::Provisioned(number, run, order, nodes) => {
+                self.on_provisioned(number, run, order, nodes);
+            }
+            Event::ClientNext(index) => self.on_client_next(index),
+            Event::ClientTimeout(call) => self.on_client_timeout(call),
+            Event::Pull(part) => self.on_pull_due(part),
+            Event::Disturb => self.on_disturb(),
+            Event::Calm(id) => self.on_calm(id),
+            Event::Audit => self.on_audit(),
+        }
+    }
+
+    fn on_audit(&mut self) {
+        let now_us = self.now_us();
+        let verdict = self.dog.deadlines.check(now_us);
+        self.dog.judge(now_us, verdict);
+        self.queue.after(250_000, Event::Audit);
+    }
+
+    /// Sends a parcel. With `run`, only that run of the receiver gets it.
+    pub fn send(&mut self, from: Place, to: Place, run: Option<u64>, parcel: Parcel) {
+        let repeats = parcel.may_repeat();
+        let passage = self.network.pass(from, to, repeats, &mut self.chance);
+        self.sent += 1;
+        let serial = self.sent;
+        if passage.arrives_us.is_none() && !self.network.is_cut(from, to) {
+            self.counters.fault(Fault::Loss);
+        }
+        if passage.again_us.is_some() {
+            self.counters.fault(Fault::Duplication);
+        }
+        let ways = [passage.arrives_us, passage.again_us];
+        if self.trace.keeps_text() {
+            let fate = match ways {
+                [None, None] => " (lost)",
+                [Some(_), Some(_)] => " (twice)",
+                [Some(_), None] => "",
+                [None, Some(_)] => " (late)",
+            };
+            let line =
+                || format!("sends #{serial} to {to}{fate}: {} {}", parcel.name(), parcel.line());
+            self.trace.line(self.queue.now_us(), from, line);
+        }
+        let mut parcel = Some(Box::new(parcel));
+        for (index, delay_us) in ways.into_iter().enumerate() {
+            let Some(delay_us) = delay_us else { continue };
+            let last = index == 1 || ways[1].is_none();
+            let content = if last { parcel.take() } else { parcel.clone() };
+            if let Some(parcel) = content {
+                self.queue.after(delay_us, Event::Arrive { from, to, run, serial, parcel });
+            }
+        }
+    }
+
+    fn arrive(
+        &mut self,
+        from: Place,
+        to: Place,
+        run: Option<u64>,
+        serial: u64,
+        parcel: Box<Parcel>,
+    ) {
+        if let Some(until_us) = self.paused_until(to) {
+            self.queue.at(until_us, Event::Arrive { from, to, run, serial, parcel });
+            return;
+        }
+        let newest = self.arrived.entry((from, to)).or_default();
+        if serial < *newest {
+            self.counters.fault(Fault::Reordering);
+        }
+        *newest = (*newest).max(serial);
+        let now_us = self.now_us();
+        self.trace.mark((now_us, from, to, serial));
+        let name = parcel.name();
+        self.trace.line(now_us, to, || format!("gets #{serial} from {from}: {name}"));
+        match to {
+            Place::Manager(number) => self.manager_gets(number, run, from, *parcel),
+            Place::Node(index) => self.node_gets(index, run, *parcel),
+            Place::Store => self.store_gets(from, *parcel),
+            Place::Client(_) => self.client_gets(*parcel),
+        }
+    }
+
+    /// Until when a place receives nothing, if it is paused.
+    pub fn paused_until(&self, place: Place) -> Option<u64> {
+        let until_us = match place {
+            Place::Manager(number) => self.managers.get(&number).map(|it| it.paused_until_us),
+            Place::Node(index) => self.nodes.get(index).map(|it| it.paused_until_us),
+            Place::Store | Place::Client(_) => None,
+        };
+        until_us.filter(|it| *it > self.now_us())
+    }
+}
