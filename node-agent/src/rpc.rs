@@ -13,8 +13,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot};
-use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
+use tokio_stream::wrappers::ReceiverStream;
 use tokio_stream::{Stream, StreamExt};
+use tonic::transport::server::TcpIncoming;
 use tonic::{Request, Response, Status, Streaming};
 
 /// Answers of one stream that wait to be sent. More calls than that are not under way from one
@@ -44,7 +45,6 @@ pub async fn serve(listener: TcpListener, mailbox: Mailbox) -> anyhow::Result<()
         .build_v1()?;
     let service = Service { mailbox, streams: Arc::default() };
     tonic::transport::Server::builder()
-        .tcp_nodelay(true)
         .http2_keepalive_interval(Some(KEEPALIVE))
         .http2_keepalive_timeout(Some(KEEPALIVE))
         .add_service(health_service)
@@ -53,7 +53,7 @@ pub async fn serve(listener: TcpListener, mailbox: Mailbox) -> anyhow::Result<()
             NodeAgentServer::new(service.clone()).max_decoding_message_size(CALLS_BYTES_MAX),
         )
         .add_service(MachinesServer::new(service))
-        .serve_with_incoming(TcpListenerStream::new(listener))
+        .serve_with_incoming(TcpIncoming::from(listener).with_nodelay(Some(true)))
         .await?;
     Ok(())
 }

@@ -20,7 +20,7 @@ pub struct Folders {
 impl Folders {
     /// The folders that earlier runs left: all of them ended.
     pub fn found(sessions: &Path, kept_max: usize) -> Self {
-        let entries = fs::read_dir(sessions).map(|it| it.flatten().collect()).unwrap_or_default();
+        let entries = fs::read_dir(sessions).into_iter().flatten().flatten();
         let mut dated: Vec<(SystemTime, PathBuf)> = Vec::new();
         for entry in entries {
             let changed = entry.metadata().and_then(|it| it.modified());

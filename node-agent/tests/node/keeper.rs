@@ -1,0 +1,246 @@
+//! A keeper alone, with the test as its agent.
+
+use crate::waiting::{LIMIT, numbers_in, runs, until, until_gone};
+use rustix::process::{Pid, Signal, kill_process};
+use rustix::time::{ClockId, clock_gettime};
+use serde_json::{Value, json};
+use std::fs;
+use std::path::PathBuf;
+use std::process::Stdio;
+use tempfile::TempDir;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+
+fn boottime_ms() -> u64 {
+    let now = clock_gettime(ClockId::Boottime);
+    u64::try_from(now.tv_sec * 1000 + now.tv_nsec / 1_000_000).unwrap()
+}
+
+/// A keeper that this test started.
+struct Keeper {
+    child: Child,
+    input: ChildStdin,
+    news: Lines<BufReader<ChildStdout>>,
+    folder: TempDir,
+}
+
+impl Keeper {
+    /// Starts `sh -c script` under a keeper; `change` alters the order.
+    async fn of(script: &str, change: impl FnOnce(&mut Value)) -> Self {
+        let folder = TempDir::new().unwrap();
+        let path = folder.path();
+        write_lease(path.join("lease"), 60_000, 60_000);
+        let mut order = json!({
+            "folder": path, "argv": ["sh", "-c", script], "cwd": path,
+            "env": { "PATH": std::env::var("PATH").unwrap() },
+            "grace_ms": 200, "lease": path.join("lease"), "output_bytes_max": 1_000_000,
+            "ready_line": null, "agent": std::process::id(), "open_files": null,
+        });
+        change(&mut order);
+        let mut child = Command::new(env!("CARGO_BIN_EXE_rota-node-agent"))
+            .arg("keeper")
+            .process_group(0)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap();
+        let mut input = child.stdin.take().unwrap();
+        input.write_all(format!("{order}\n").as_bytes()).await.unwrap();
+        let news = BufReader::new(child.stdout.take().unwrap()).lines();
+        Self { child, input, news, folder }
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    async fn news(&mut self) -> Value {
+        let line = tokio::time::timeout(LIMIT, self.news.next_line()).await;
+        let line = line.expect("news in time").unwrap().expect("news before the end");
+        serde_json::from_str(&line).unwrap()
+    }
+
+    async fn started(&mut self) -> i32 {
+        let news = self.news().await;
+        let pid = news["started"]["pid"].as_i64().unwrap_or_else(|| panic!("{news}"));
+        i32::try_from(pid).unwrap()
+    }
+
+    async fn stop(&mut self, grace_ms: u64) {
+        let line = format!("{}\n", json!({ "stop": { "grace_ms": grace_ms } }));
+        self.input.write_all(line.as_bytes()).await.unwrap();
+    }
+
+    /// The keeper's last words; it must be gone by itself after them.
+    async fn ended(mut self) -> Value {
+        let news = self.news().await;
+        let status = tokio::time::timeout(LIMIT, self.child.wait()).await;
+        assert!(status.expect("an end in time").unwrap().success());
+        assert!(!self.file("pids.json").exists(), "the pid file is removed");
+        news["ended"].clone()
+    }
+}
+
+fn write_lease(path: PathBuf, term_in_ms: u64, kill_in_ms: u64) {
+    let now = boottime_ms();
+    let fresh = path.with_extension("test");
+    fs::write(&fresh, format!("{} {}\n", now + term_in_ms, now + kill_in_ms)).unwrap();
+    fs::rename(fresh, path).unwrap();
+}
+
+fn kill(pid: i32) {
+    kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
+}
+
+#[tokio::test]
+async fn a_stop_ends_the_group_with_grandchildren_that_ignore_it() {
+    let script = r#"
+        trap "" TERM
+        (trap "" TERM; echo $(exec sh -c 'echo $PPID') >> pids; while :; do sleep 1; done) &
+        sleep 1000 & echo $! >> pids
+        echo $$ >> pids; wait; wait"#;
+    let mut keeper = Keeper::of(script, |_| {}).await;
+    let pid = keeper.started().await;
+    let pids = numbers_in(&keeper.file("pids"), 3).await;
+    assert!(pids.contains(&pid) && pids.iter().all(|it| runs(*it)));
+    keeper.stop(100).await;
+    let ended = keeper.ended().await;
+    assert_eq!(ended, json!({ "exit": { "signal": 9 }, "cause": "stop" }));
+    assert!(!pids.iter().any(|it| runs(*it)), "told only when all are gone");
+}
+
+#[tokio::test]
+async fn a_program_that_obeys_is_not_killed() {
+    let script = "trap 'exit 7' TERM; echo $$ > pids; while :; do sleep 0.05; done";
+    let mut keeper = Keeper::of(script, |_| {}).await;
+    keeper.started().await;
+    numbers_in(&keeper.file("pids"), 1).await;
+    keeper.stop(60_000).await;
+    assert_eq!(keeper.ended().await, json!({ "exit": { "code": 7 }, "cause": "stop" }));
+}
+
+#[tokio::test]
+async fn what_a_program_leaves_behind_is_ended_with_it_even_outside_its_group() {
+    let script = r#"
+        sleep 1000 & echo $! >> pids
+        setsid sh -c 'echo $$ >> pids; exec sleep 1000' &
+        setsid sh -c 'trap "" TERM; echo $$ >> pids; while :; do sleep 1; done' &
+        while [ "$(wc -l < pids)" -lt 3 ]; do sleep 0.01; done
+        exit 3"#;
+    let mut keeper = Keeper::of(script, |_| {}).await;
+    keeper.started().await;
+    let pids = numbers_in(&keeper.file("pids"), 3).await;
+    assert_eq!(keeper.ended().await, json!({ "exit": { "code": 3 }, "cause": "own" }));
+    assert!(!pids.iter().any(|it| runs(*it)), "told only when all are gone");
+}
+
+#[tokio::test]
+async fn a_program_that_cannot_be_run_is_told_with_its_name() {
+    let change = |order: &mut Value| order["argv"] = json!(["no-such-program-here", "x"]);
+    let mut keeper = Keeper::of("", change).await;
+    let news = keeper.news().await;
+    let detail = news["failed"]["detail"].as_str().unwrap();
+    assert!(detail.contains("no-such-program-here") && detail.contains("No such file"), "{detail}");
+    assert!(keeper.child.wait().await.unwrap().success());
+}
+
+#[tokio::test]
+async fn a_program_dies_with_its_keeper() {
+    let mut keeper = Keeper::of("trap '' TERM HUP; while :; do sleep 1; done", |_| {}).await;
+    let pid = keeper.started().await;
+    keeper.child.start_kill().unwrap();
+    until_gone(pid).await;
+}
+
+#[tokio::test]
+async fn without_a_renewed_lease_a_program_is_asked_and_then_killed() {
+    let script = "trap 'echo term' TERM; while :; do sleep 0.02; done";
+    let change = |order: &mut Value| {
+        write_lease(order["lease"].as_str().unwrap().into(), 700, 1_400);
+    };
+    let began = boottime_ms();
+    let mut keeper = Keeper::of(script, change).await;
+    keeper.started().await;
+    let out = keeper.file("stdout.log");
+    let asked = || fs::read_to_string(&out).is_ok_and(|it| it.contains("term")).then_some(());
+    until("the polite signal", asked).await;
+    let asked_after_ms = boottime_ms() - began;
+    let ended = keeper.ended().await;
+    let ended_after_ms = boottime_ms() - began;
+    assert_eq!(ended, json!({ "exit": { "signal": 9 }, "cause": "lease" }));
+    assert!(asked_after_ms >= 700, "asked after {asked_after_ms} ms");
+    assert!(ended_after_ms >= 1_400, "ended after {ended_after_ms} ms");
+}
+
+#[tokio::test]
+async fn a_renewed_lease_keeps_a_program_running_past_the_old_deadline() {
+    let change = |order: &mut Value| {
+        write_lease(order["lease"].as_str().unwrap().into(), 500, 600);
+    };
+    let began = boottime_ms();
+    let mut keeper = Keeper::of("while :; do sleep 0.05; done", change).await;
+    let pid = keeper.started().await;
+    write_lease(keeper.file("lease"), 60_000, 60_000);
+    until("the old deadline", || (boottime_ms() > began + 900).then_some(())).await;
+    assert!(runs(pid));
+    keeper.stop(0).await;
+    assert_eq!(keeper.ended().await["cause"], "stop");
+}
+
+#[tokio::test]
+async fn a_keeper_whose_agent_is_gone_goes_on_until_the_lease_passes() {
+    let change = |order: &mut Value| {
+        write_lease(order["lease"].as_str().unwrap().into(), 500, 600);
+    };
+    let mut keeper = Keeper::of("while :; do sleep 0.05; done", change).await;
+    let pid = keeper.started().await;
+    let began = boottime_ms();
+    let Keeper { mut child, input, news, folder } = keeper;
+    // Closed pipes are all that a keeper sees of an agent's death.
+    drop((input, news));
+    assert!(runs(pid));
+    assert!(tokio::time::timeout(LIMIT, child.wait()).await.unwrap().unwrap().success());
+    assert!(!runs(pid));
+    assert!(boottime_ms() <= began + 30_000);
+    assert!(folder.path().join("stdout.log").exists());
+}
+
+#[tokio::test]
+async fn a_keeper_starts_nothing_for_an_agent_that_is_gone_or_without_a_lease() {
+    let mut keeper = Keeper::of("exit 0", |order| order["agent"] = json!(1)).await;
+    assert_eq!(keeper.news().await["failed"]["detail"], "the agent is gone");
+    let change = |order: &mut Value| write_lease(order["lease"].as_str().unwrap().into(), 0, 0);
+    let mut keeper = Keeper::of("exit 0", change).await;
+    assert_eq!(keeper.news().await["failed"]["detail"], "the node's lease has passed");
+}
+
+#[tokio::test]
+async fn the_newest_output_is_kept_within_its_limit_and_a_ready_line_is_told() {
+    let script = "i=0; while [ $i -lt 4000 ]; do echo line $i; i=$((i+1)); done; \
+                  echo it is up >&2; while [ ! -e go ]; do sleep 0.01; done; echo the last";
+    let change = |order: &mut Value| {
+        order["output_bytes_max"] = json!(8192);
+        order["ready_line"] = json!("is up");
+    };
+    let mut keeper = Keeper::of(script, change).await;
+    keeper.started().await;
+    assert_eq!(keeper.news().await, json!("ready_line"));
+    fs::write(keeper.file("go"), "").unwrap();
+    let folder = keeper.folder.path().to_owned();
+    let (out, old) = (folder.join("stdout.log"), folder.join("stdout.log.1"));
+    let news = keeper.news().await;
+    assert_eq!(news["ended"]["exit"], json!({ "code": 0 }));
+    let (out, old) = (fs::read_to_string(out).unwrap(), fs::read_to_string(old).unwrap());
+    assert!(out.ends_with("the last\n"));
+    assert!(old.len() + out.len() <= 8192);
+    assert_eq!(fs::read_to_string(folder.join("stderr.log")).unwrap(), "it is up\n");
+}
+
+#[tokio::test]
+async fn a_killed_program_is_told_with_its_signal() {
+    let mut keeper = Keeper::of("while :; do sleep 1; done", |_| {}).await;
+    let pid = keeper.started().await;
+    kill(pid);
+    assert_eq!(keeper.ended().await, json!({ "exit": { "signal": 9 }, "cause": "own" }));
+}
