@@ -57,7 +57,9 @@ fn open(kind: &str, folder: &Path) -> Box<dyn Engine> {
         "redb" => Box::new(
             RedbEngine::open(disk, folder, &label, RedbSettings::default()).expect("opens"),
         ),
-        _ => Box::new(LogEngine::open(disk, folder, &label, LogSettings::default()).expect("opens")),
+        _ => {
+            Box::new(LogEngine::open(disk, folder, &label, LogSettings::default()).expect("opens"))
+        }
     }
 }
 
@@ -78,7 +80,6 @@ struct Run {
     max_ms: f64,
     batch: f64,
     cpu_us: f64,
-    disk_bytes: f64,
 }
 
 fn run(kind: &str, callers: usize, seconds: u64, records: u64) -> Run {
@@ -97,7 +98,7 @@ fn run(kind: &str, callers: usize, seconds: u64, records: u64) -> Run {
         sender.send(lsn).expect("the bench listens until the writer ends");
     });
     let writer = writer.expect("a thread");
-    let (cpu, written) = (cpu_s(), written_bytes());
+    let cpu = cpu_s();
     let began = Instant::now();
     let until = Duration::from_secs(seconds);
     let mut sent = Vec::with_capacity(1 << 20);
@@ -119,7 +120,7 @@ fn run(kind: &str, callers: usize, seconds: u64, records: u64) -> Run {
     }
     let took = began.elapsed().as_secs_f64();
     let counters = writer.counters();
-    let (cpu, written) = (cpu_s() - cpu, written_bytes() - written);
+    let cpu = cpu_s() - cpu;
     writer.shutdown(Duration::from_secs(60)).expect("the disk works");
     latencies.sort();
     let count = done as f64;
@@ -131,7 +132,6 @@ fn run(kind: &str, callers: usize, seconds: u64, records: u64) -> Run {
         max_ms: at(100),
         batch: count / counters.commits() as f64,
         cpu_us: cpu * 1e6 / count,
-        disk_bytes: written / count,
     }
 }
 
@@ -143,12 +143,6 @@ fn cpu_s() -> f64 {
         .filter_map(|text| text.split(' ').next()?.parse::<f64>().ok())
         .sum::<f64>()
         / 1e9
-}
-
-fn written_bytes() -> f64 {
-    let io = std::fs::read_to_string("/proc/self/io").unwrap_or_default();
-    let line = io.lines().find_map(|line| line.strip_prefix("write_bytes: "));
-    line.and_then(|text| text.parse().ok()).unwrap_or(0.0)
 }
 
 fn median(runs: &[Run], of: fn(&Run) -> f64) -> f64 {
@@ -164,9 +158,8 @@ fn main() {
     let rounds = arguments.next().unwrap_or(3);
     println!("{VALUE_BYTES}-byte values, {records} records before, medians of {rounds} rounds");
     println!(
-        "{:>7} {:>7} {:>9} {:>6} {:>8} {:>8} {:>8} {:>6} {:>8} {:>9}",
-        "callers", "engine", "durable/s", "ratio", "p50 ms", "p99 ms", "max ms", "batch", "cpu us",
-        "disk B"
+        "{:>7} {:>7} {:>9} {:>6} {:>8} {:>8} {:>8} {:>6} {:>8}",
+        "callers", "engine", "durable/s", "ratio", "p50 ms", "p99 ms", "max ms", "batch", "cpu us"
     );
     for callers in CALLERS {
         let mut runs = vec![Vec::new(); KINDS.len()];
@@ -179,14 +172,13 @@ fn main() {
         for (kind, runs) in KINDS.iter().zip(&runs) {
             let per_s = median(runs, |run| run.per_s);
             println!(
-                "{callers:>7} {kind:>7} {per_s:>9.0} {:>6.2} {:>8.2} {:>8.2} {:>8.2} {:>6.1} {:>8.1} {:>9.0}",
+                "{callers:>7} {kind:>7} {per_s:>9.0} {:>6.2} {:>8.2} {:>8.2} {:>8.2} {:>6.1} {:>8.1}",
                 per_s / bare,
                 median(runs, |run| run.p50_ms),
                 median(runs, |run| run.p99_ms),
                 median(runs, |run| run.max_ms),
                 median(runs, |run| run.batch),
                 median(runs, |run| run.cpu_us),
-                median(runs, |run| run.disk_bytes),
             );
         }
     }

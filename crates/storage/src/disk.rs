@@ -78,8 +78,10 @@ impl DiskFile for File {
 
 impl Disk for RealDisk {
     fn create_folder(&self, folder: &Path) -> io::Result<()> {
-        let missing: Vec<&Path> =
-            folder.ancestors().take_while(|path| !path.as_os_str().is_empty() && !path.exists()).collect();
+        let missing: Vec<&Path> = folder
+            .ancestors()
+            .take_while(|path| !path.as_os_str().is_empty() && !path.exists())
+            .collect();
         fs::create_dir_all(folder)?;
         for made in missing {
             let parent = made.parent().filter(|parent| !parent.as_os_str().is_empty());
@@ -98,7 +100,8 @@ impl Disk for RealDisk {
     }
 
     fn create(&self, file: &Path) -> io::Result<Arc<dyn DiskFile>> {
-        let options = OpenOptions::new().read(true).write(true).create(true).truncate(true).to_owned();
+        let options =
+            OpenOptions::new().read(true).write(true).create(true).truncate(true).to_owned();
         Ok(Arc::new(options.open(file)?))
     }
 

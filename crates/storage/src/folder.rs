@@ -122,8 +122,14 @@ impl Folder {
             }
             (wanted.unwrap_or(otherwise), State::New)
         };
-        let folder =
-            Self { disk, path: path.to_owned(), label: label.clone(), kind, state, _lock: Held(lock) };
+        let folder = Self {
+            disk,
+            path: path.to_owned(),
+            label: label.clone(),
+            kind,
+            state,
+            _lock: Held(lock),
+        };
         if state == State::New {
             folder.write_owner(State::New)?;
         }

@@ -71,7 +71,8 @@ pub(crate) struct Head {
 impl Head {
     pub(crate) fn parse(bytes: &[u8]) -> Result<Self, Fault> {
         let word = |at: usize| bytes.get(at..at + 4).and_then(|word| word.try_into().ok());
-        let (Some(key), Some(value)) = (word(0).map(u32::from_le_bytes), word(4).map(u32::from_le_bytes))
+        let (Some(key), Some(value)) =
+            (word(0).map(u32::from_le_bytes), word(4).map(u32::from_le_bytes))
         else {
             return Err(Fault::Lengths);
         };

@@ -81,7 +81,8 @@ fn fold(
     let mut next_segment = checkpoint.head.number;
     for segment in segments {
         let mut cursor = segment.start();
-        let end = segment.replay(&mut cursor, None, &mut |key, place| note(&mut changes, key, place))?;
+        let end =
+            segment.replay(&mut cursor, None, &mut |key, place| note(&mut changes, key, place))?;
         if end != End::Sealed {
             return Err(EngineError::damaged(&segment.path, cursor.offset, "the log ends early"));
         }
@@ -144,7 +145,8 @@ pub(super) fn merge(
     let mut buffer = Vec::new();
     let mut stopped = false;
     checkpoint.scan(from, to, &mut |key, value| {
-        while let Some((changed, place)) = changes.next_if(|(changed, _)| changed.as_slice() < key) {
+        while let Some((changed, place)) = changes.next_if(|(changed, _)| changed.as_slice() < key)
+        {
             if let Some(place) = place
                 && visit(changed, place.read(changed, &mut buffer)?)?.is_break()
             {

@@ -79,7 +79,11 @@ impl Head {
         }
         if format != u64::from(FORMAT) {
             let file = file.to_owned();
-            return Err(EngineError::OtherFormat { file, found: format.to_string(), wanted: FORMAT });
+            return Err(EngineError::OtherFormat {
+                file,
+                found: format.to_string(),
+                wanted: FORMAT,
+            });
         }
         if sum != xxh3_64(&bytes[..HEAD_BYTES - 8]) {
             return Err(EngineError::damaged(file, 0, "the checksum of its head does not match"));

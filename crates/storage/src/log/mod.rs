@@ -19,7 +19,7 @@
 //!   log; one with a whole batch after it is damage, and the folder is refused. (Damage to the very
 //!   last batch cannot be told from a torn write, unless the engine was closed in good order.)
 //! * The last batch is written and synced once more at a start: after a failed sync the kernel may
-//!   show bytes that are not on the disk.
+//!   show bytes that are not on the disk, and another sync does not write them.
 
 mod batch;
 mod checkpoint;
@@ -37,6 +37,7 @@ use crate::engine::{Engine, EngineKind, KvWrite, Visit};
 use crate::error::EngineError;
 use crate::folder::{Folder, Label, State};
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -131,7 +132,7 @@ impl LogEngine {
         }
         // A segment that was made too early must not come back beside a longer log.
         folder.disk.sync_folder(path).map_err(EngineError::io("sync the folder", path))?;
-        recovered.active.mend(recovered.torn)?;
+        recovered.mend()?;
         let reading = Reading {
             changes: recovered.changes,
             segment: recovered.active.segment.head.number,
@@ -304,6 +305,8 @@ struct Recovered {
     sealed: Vec<Arc<Segment>>,
     active: Active,
     torn: bool,
+    /// The newest whole batch.
+    last_batch: Option<(Arc<Segment>, Range<u64>)>,
     changes: Changes,
     /// Names of files that nothing needs.
     surplus: Vec<String>,
@@ -316,11 +319,17 @@ fn recover(folder: &Folder, checkpoint: &Checkpoint) -> Result<Recovered, Engine
     let numbers: BTreeSet<u64> = names.iter().filter_map(|name| number_in(name)).collect();
     let mut changes = Changes::new();
     let mut sealed = Vec::new();
+    let mut last_batch = None;
     let (mut number, mut seq) = (checkpoint.head.number, checkpoint.head.seq + 1);
     let (active, torn) = loop {
         let segment = Arc::new(Segment::open(folder, number, seq)?);
         let mut cursor = segment.start();
-        match segment.replay(&mut cursor, None, &mut |key, place| note(&mut changes, key, place))? {
+        let end =
+            segment.replay(&mut cursor, None, &mut |key, place| note(&mut changes, key, place))?;
+        if let Some((offset, _)) = cursor.last {
+            last_batch = Some((segment.clone(), offset..cursor.offset));
+        }
+        match end {
             End::Sealed => {
                 (number, seq) = (number + 1, cursor.seq);
                 sealed.push(segment);
@@ -343,7 +352,7 @@ fn recover(folder: &Folder, checkpoint: &Checkpoint) -> Result<Recovered, Engine
         surplus.push(file_name(later));
     }
     surplus.extend(names.into_iter().filter(|name| name.ends_with(".new")));
-    Ok(Recovered { sealed, active, torn, changes, surplus })
+    Ok(Recovered { sealed, active, torn, last_batch, changes, surplus })
 }
 
 fn is_unused(folder: &Folder, number: u64, seq: u64) -> Result<bool, EngineError> {
@@ -353,27 +362,28 @@ fn is_unused(folder: &Folder, number: u64, seq: u64) -> Result<bool, EngineError
     Ok(cursor == segment.start())
 }
 
-impl Active {
+impl Recovered {
     /// Makes the end of the log what it seems to be: cuts off a torn batch, and writes the last
     /// whole one once more.
-    fn mend(&mut self, torn: bool) -> Result<(), EngineError> {
-        let Self { segment, cursor, allocated } = self;
-        let (file, path) = (&segment.file, &segment.path);
-        if torn {
+    fn mend(&mut self) -> Result<(), EngineError> {
+        let Active { segment, cursor, allocated } = &mut self.active;
+        if self.torn {
             tracing::warn!(
-                file = %path.display(),
+                file = %segment.path.display(),
                 offset = cursor.offset,
                 "cut off a batch that was not written to its end; it was never acknowledged"
             );
-            file.set_len(cursor.offset).map_err(EngineError::io("cut", path))?;
+            let cut = segment.file.set_len(cursor.offset).and_then(|()| segment.file.sync());
+            cut.map_err(EngineError::io("cut", &segment.path))?;
             *allocated = cursor.offset;
         }
-        if let Some((offset, _)) = cursor.last {
-            let length = usize::try_from(cursor.offset - offset).unwrap_or(usize::MAX);
-            let mut bytes = vec![0; length];
-            file.read_at(offset, &mut bytes).map_err(EngineError::io("read", path))?;
-            file.write_at(offset, &bytes).map_err(EngineError::io("write", path))?;
-        }
+        // In a new segment there may be none: then it is the seal of the one before.
+        let Some((segment, range)) = &self.last_batch else { return Ok(()) };
+        let (file, path) = (&segment.file, &segment.path);
+        let length = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
+        let mut bytes = vec![0; length];
+        file.read_at(range.start, &mut bytes).map_err(EngineError::io("read", path))?;
+        file.write_at(range.start, &bytes).map_err(EngineError::io("write", path))?;
         file.sync().map_err(EngineError::io("sync", path))
     }
 }

@@ -184,9 +184,7 @@ impl Segment {
         if let Some(later) = self.find_batch_after(cursor, window)? {
             let file = self.path.clone();
             let (what, key, at) = match fault {
-                Some((at, fault)) => {
-                    (fault.what(), fault.key(), (batch::HEAD_BYTES + at) as u64)
-                }
+                Some((at, fault)) => (fault.what(), fault.key(), (batch::HEAD_BYTES + at) as u64),
                 None => ("there is no batch", None, 0),
             };
             let what = format!("{what}, and a later batch follows at byte {later}");

@@ -39,9 +39,7 @@ impl<'a> Window<'a> {
         }
         self.buffer.resize(length.max(READ_BYTES.min(left)), 0);
         self.start = offset;
-        self.file
-            .read_at(offset, &mut self.buffer)
-            .map_err(EngineError::io("read", self.path))?;
+        self.file.read_at(offset, &mut self.buffer).map_err(EngineError::io("read", self.path))?;
         Ok(&self.buffer[..length])
     }
 }

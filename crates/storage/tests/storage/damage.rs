@@ -1,0 +1,253 @@
+//! Bytes that change on the disk, and logs that end in the middle of a batch.
+
+use crate::forgetful_disk::ForgetfulDisk;
+use crate::workload::{Expected, newest, try_all, writes};
+use crate::{label, open, settings};
+use rota_storage::{Disk, Engine, EngineError, EngineKind, KvWrite, RedbEngine, RedbSettings};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+const FOLDER: &str = "/data";
+type Files = BTreeMap<PathBuf, Vec<u8>>;
+
+fn engine_on(disk: &ForgetfulDisk, kind: EngineKind) -> Box<dyn Engine> {
+    open(Arc::new(disk.clone()), Path::new(FOLDER), kind).expect("opens")
+}
+
+fn open_files(files: &Files, kind: EngineKind) -> Result<Box<dyn Engine>, EngineError> {
+    open(Arc::new(ForgetfulDisk::with_files(files)), Path::new(FOLDER), kind)
+}
+
+/// Files of an engine after so many submissions; closed in good order, or as a kill leaves them.
+fn files_after(kind: EngineKind, lsn: u64, closed: bool) -> Files {
+    let disk = ForgetfulDisk::new(1);
+    let mut engine = engine_on(&disk, kind);
+    for lsn in 1..=lsn {
+        engine.commit(&writes(lsn)).expect("commits");
+    }
+    let killed = disk.files();
+    drop(engine);
+    if closed { disk.files() } else { killed }
+}
+
+fn newest_segment(files: &Files) -> PathBuf {
+    let named = |path: &&PathBuf| {
+        path.extension().is_some_and(|e| e == "segment") && !path.ends_with("spare.segment")
+    };
+    files.keys().rfind(named).expect("there is one").clone()
+}
+
+#[test]
+fn no_changed_byte_of_the_log_or_its_checkpoint_goes_unnoticed() {
+    let mut files = files_after(EngineKind::Log, 160, true);
+    let mut engine = open_files(&files, EngineKind::Log).expect("opens");
+    let good = try_all(&mut engine).expect("reads");
+    drop(engine);
+    let (mut refused, mut harmless) = (0, 0);
+    for path in files.keys().cloned().collect::<Vec<_>>() {
+        for at in (0..files[&path].len()).step_by(7) {
+            let bytes = files.get_mut(&path).expect("it is there");
+            bytes[at] ^= 0x10;
+            let found =
+                open_files(&files, EngineKind::Log).and_then(|mut engine| try_all(&mut *engine));
+            match found {
+                Ok(records) => {
+                    harmless += 1;
+                    assert!(records == good, "byte {at} of {}", path.display());
+                }
+                Err(error) => {
+                    refused += 1;
+                    let text = error.to_string();
+                    assert!(text.contains(FOLDER), "it names the file: {text}");
+                }
+            }
+            files.get_mut(&path).expect("it is there")[at] ^= 0x10;
+        }
+    }
+    // Blocks that wait for their next use may hold anything.
+    assert!(refused > 1000 && harmless > 100, "{refused} refused, {harmless} harmless");
+}
+
+#[test]
+fn no_changed_byte_of_redb_goes_unnoticed() {
+    let mut files = files_after(EngineKind::Redb, 160, true);
+    let mut engine = open_files(&files, EngineKind::Redb).expect("opens");
+    let good = try_all(&mut engine).expect("reads");
+    drop(engine);
+    let path = Path::new(FOLDER).join("records.redb");
+    let length = files[&path].len();
+    let mut refused = 0;
+    for at in (0..length).step_by(length / 400) {
+        files.get_mut(&path).expect("it is there")[at] ^= 0x10;
+        let found =
+            open_files(&files, EngineKind::Redb).and_then(|mut engine| try_all(&mut *engine));
+        match found {
+            Ok(records) => assert!(records == good, "byte {at}"),
+            Err(error) => {
+                refused += 1;
+                assert!(error.to_string().contains("records.redb"), "{error}");
+            }
+        }
+        files.get_mut(&path).expect("it is there")[at] ^= 0x10;
+    }
+    assert!(refused > 10, "{refused} refused");
+}
+
+#[test]
+fn a_changed_value_is_an_error_that_names_file_and_key() {
+    let value = b"a value that is found again in its file".repeat(3);
+    for kind in crate::ENGINES {
+        let disk = ForgetfulDisk::new(1);
+        let mut engine = engine_on(&disk, kind);
+        let batch = [KvWrite::put("session/a", "1"), KvWrite::put("session/b", value.clone())];
+        engine.commit(&batch).expect("commits");
+        engine.commit(&[KvWrite::put("session/c", "3")]).expect("commits");
+        drop(engine);
+        let mut files = disk.files();
+        let found = files.iter_mut().find_map(|(path, bytes)| {
+            let at = bytes.windows(value.len()).position(|part| part == value)?;
+            bytes[at + 50] ^= 1;
+            Some(path.clone())
+        });
+        let path = found.expect("the value stands in a file");
+        let disk: Arc<dyn Disk> = Arc::new(ForgetfulDisk::with_files(&files));
+        let error = match kind {
+            EngineKind::Log => open(disk, Path::new(FOLDER), kind).map(drop),
+            EngineKind::Redb => {
+                // Without redb's own check of pages, which comes first otherwise.
+                let settings = RedbSettings { verify_pages: false, ..settings(kind).redb };
+                RedbEngine::open(disk, Path::new(FOLDER), &label(), settings).and_then(
+                    |mut engine| {
+                        engine.get(b"session/a").expect("this record is whole");
+                        try_all(&mut engine).map(drop)
+                    },
+                )
+            }
+        };
+        let error = error.expect_err("it is noticed");
+        assert!(
+            matches!(&error, EngineError::Damaged { file, key: Some(key), .. }
+            if *file == path && key == b"session/b"),
+            "{error}"
+        );
+        assert!(error.to_string().contains("in the record \"session/b\""), "{error}");
+    }
+}
+
+#[test]
+fn a_record_that_changes_while_the_log_is_open_is_noticed_when_it_is_read() {
+    let value = b"a value that is found again in its file".repeat(3);
+    let disk = ForgetfulDisk::new(1);
+    let mut engine = engine_on(&disk, EngineKind::Log);
+    engine.commit(&[KvWrite::put("session/b", value.clone())]).expect("commits");
+    engine.get(b"session/b").expect("reads");
+    let path = newest_segment(&disk.files());
+    let bytes = &disk.files()[&path];
+    let at = bytes.windows(value.len()).position(|part| part == value).expect("it is there");
+    disk.open(&path).expect("opens").write_at(at as u64, b"A").expect("writes");
+    let error = engine.get(b"session/b").expect_err("it is noticed");
+    assert!(
+        matches!(&error, EngineError::Damaged { file, offset: Some(_), key: Some(key), .. }
+        if *file == path && key == b"session/b"),
+        "{error}"
+    );
+}
+
+/// Where the last batch of a segment begins and ends, by what one more submission changes.
+fn last_batch() -> (Files, PathBuf, std::ops::Range<usize>) {
+    let (before, after) = (files_with(39), files_with(40));
+    let path = newest_segment(&after);
+    let differs = |(at, byte): (usize, &u8)| (before[&path].get(at) != Some(byte)).then_some(at);
+    let bytes = &after[&path];
+    let from = bytes.iter().enumerate().find_map(differs).expect("they differ");
+    let until = bytes.iter().rposition(|&byte| byte != 0).expect("not all are zeros") + 1;
+    (after, path, from..until)
+}
+
+/// One run, so that both have the same salts; no submission is larger than what is left.
+fn files_with(lsn: u64) -> Files {
+    thread_local!(static RUN: BTreeMap<u64, Files> = {
+        let disk = ForgetfulDisk::new(1);
+        let mut engine = engine_on(&disk, EngineKind::Log);
+        (1..=40).map(|lsn| {
+            engine.commit(&writes(lsn)).expect("commits");
+            (lsn, disk.files())
+        }).collect()
+    });
+    RUN.with(|run| run[&lsn].clone())
+}
+
+#[test]
+fn a_torn_last_batch_is_cut_off_and_the_log_goes_on() {
+    let (files, path, range) = last_batch();
+    let mut expected = Expected::default();
+    expected.advance_to(39);
+    let whole = open_files(&files, EngineKind::Log).map(|mut engine| newest(&mut engine));
+    assert_eq!(whole.expect("opens"), 40);
+    for end in range.clone().step_by(3) {
+        // The file ends inside the batch, or zeros or other bytes stand in the rest of it.
+        for rest in [None, Some(0), Some(0xa5)] {
+            let mut torn = files.clone();
+            let bytes = torn.get_mut(&path).expect("it is there");
+            match rest {
+                None => bytes.truncate(end),
+                Some(byte) => bytes[end..range.end].fill(byte),
+            }
+            let disk = ForgetfulDisk::with_files(&torn);
+            let mut engine = engine_on(&disk, EngineKind::Log);
+            expected.check(&mut *engine, 39..=39);
+            engine.commit(&writes(40)).expect("commits");
+            engine.commit(&writes(41)).expect("commits");
+            drop(engine);
+            let mut later = expected.clone();
+            later.check(&mut *engine_on(&disk.restart(), EngineKind::Log), 41..=41);
+        }
+    }
+}
+
+#[test]
+fn a_batch_that_is_damaged_before_others_is_refused_with_file_and_offset() {
+    let (files, path, range) = last_batch();
+    for at in (64..range.start).step_by(5) {
+        let mut damaged = files.clone();
+        damaged.get_mut(&path).expect("it is there")[at] ^= 0x40;
+        let result = open_files(&damaged, EngineKind::Log).map(drop);
+        // Zeros between two batches belong to none; they are never read.
+        let Err(error) = result else { continue };
+        assert!(
+            matches!(&error, EngineError::Damaged { file, offset: Some(offset), .. }
+            if *file == path && *offset <= at as u64 && *offset >= 64),
+            "{error}"
+        );
+        assert!(error.to_string().contains("a later batch follows"), "{error}");
+    }
+}
+
+#[test]
+fn a_log_that_ends_before_its_last_segment_is_refused() {
+    let disk = ForgetfulDisk::new(1);
+    let mut engine = engine_on(&disk, EngineKind::Log);
+    let mut lsn = 0;
+    // A fold is under way while two segments are there.
+    let files = loop {
+        lsn += 1;
+        engine.commit(&writes(lsn)).expect("commits");
+        let files = disk.files();
+        let segments =
+            files.keys().filter(|path| path.to_str().is_some_and(|p| p.ends_with("2.segment")));
+        if segments.count() == 1
+            && files.keys().any(|path| path.ends_with("0000000000000001.segment"))
+        {
+            break files;
+        }
+        assert!(lsn < 1000, "the log is folded");
+    };
+    open_files(&files, EngineKind::Log).expect("opens");
+    let mut without = files.clone();
+    let last = newest_segment(&files);
+    without.remove(&last);
+    let error = open_files(&without, EngineKind::Log).map(drop).expect_err("it is refused");
+    assert!(matches!(&error, EngineError::Damaged { file, .. } if *file == last), "{error}");
+    assert!(error.to_string().contains("it is missing"), "{error}");
+}
