@@ -71,8 +71,7 @@ impl Measured {
         self.count += other.count;
         self.failed += other.failed;
         self.elapsed += other.elapsed;
-        self.mistakes.extend(other.mistakes.iter().cloned());
-        self.mistakes.truncate(MISTAKES_MAX);
+        other.mistakes.iter().for_each(|it| self.remember(it.clone()));
         self.latencies.add(&other.latencies).expect("all have the same bounds");
     }
 
@@ -84,7 +83,11 @@ impl Measured {
 
     fn mistake(&mut self, text: String) {
         self.failed += 1;
-        if self.mistakes.len() < MISTAKES_MAX {
+        self.remember(text);
+    }
+
+    fn remember(&mut self, text: String) {
+        if self.mistakes.len() < MISTAKES_MAX && !self.mistakes.contains(&text) {
             self.mistakes.push(text);
         }
     }

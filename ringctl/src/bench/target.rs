@@ -30,15 +30,17 @@ pub struct OpenArguments {
     /// Class of the sessions.
     #[arg(long, default_value = "builtin")]
     class: String,
-    /// Close each session right after it was opened, so that the cluster does not fill up. The
-    /// latencies are of the opens alone; opens per second wait for the closes.
+    /// Open new sessions only, and close them all at the end. The cluster needs room for all of
+    /// them: start it with enough --places. Without this each session is closed before the next
+    /// is opened, so that the cluster does not fill up; then `PER S` counts pairs of both, and the
+    /// latencies are of the opens alone.
     #[arg(long)]
-    cycle: bool,
+    hold: bool,
     /// Go to the owners directly instead of through any manager.
     #[arg(long)]
     route: bool,
-    /// Leave the sessions open.
-    #[arg(long)]
+    /// With --hold: leave the sessions open.
+    #[arg(long, requires = "hold")]
     keep: bool,
 }
 
@@ -202,10 +204,10 @@ pub async fn open(it: &OpenArguments, endpoint: &str, out: &mut Out) -> anyhow::
     let load = load_of(&it.load);
     let measured = tokio::select! {
         measured = async {
-            if it.cycle {
-                cycle_load(load, &client, &it.class).await
-            } else {
+            if it.hold {
                 open_load("open", load, &client, &it.class, opened.clone()).await
+            } else {
+                cycle_load(load, &client, &it.class).await
             }
         } => Some(measured),
         () = stop.wished() => None,
@@ -216,15 +218,19 @@ pub async fn open(it: &OpenArguments, endpoint: &str, out: &mut Out) -> anyhow::
         finish(&client, &ids, &mut stop).await;
     }
     let Some(measured) = measured else { bail!("stopped by a signal") };
-    tell_mistakes("open", &measured);
-    show(&[Figures::of("open", &measured)], out)?;
+    let name = if it.hold { "open" } else { "open+close" };
+    tell_mistakes(name, &measured);
+    show(&[Figures::of(name, &measured)], out)?;
+    if it.hold && measured.failed > 0 {
+        eprintln!("if the cluster is full: give it more --places, or leave --hold out");
+    }
     if measured.count == 0 { bail!("no session was opened") } else { Ok(()) }
 }
 
 /// Opens and closes in turns; the opens alone are counted.
 async fn cycle_load(load: Load, client: &Client, class: &str) -> Measured {
     let (client, class, prefix) = (client.clone(), class.to_owned(), prefix());
-    load::run("open", load, move |number| {
+    load::run("open+close", load, move |number| {
         let client = client.clone();
         let id = format!("{prefix}-{number}");
         let request = open_request(id.clone(), &class);
