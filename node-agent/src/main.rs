@@ -29,7 +29,7 @@ use clap::Parser;
 use cli::{Cli, Command, LogFormat, RunArgs};
 use data_folder::DataFolder;
 use mailbox::{Event, Mailbox};
-use runtime::{ProgramSettings, Runtime};
+use runtime::{Keepers, ProgramSettings, Runtime};
 use rustix::process::{Resource, Rlimit, getpid, getrlimit, set_child_subreaper, setrlimit};
 use serde_json::json;
 use settings::Settings;
@@ -137,6 +137,7 @@ async fn serve(
         output_bytes_max: settings.output_bytes_max,
         lease_grace_ms: timing.lease_kill_ms - timing.lease_term_ms,
         open_files,
+        keepers: Keepers::default(),
     };
     let (mailbox, events) = Mailbox::new();
     let boot = settings.config.boot;
@@ -168,13 +169,15 @@ async fn serve(
     Ok(gone)
 }
 
-/// SIGTERM or SIGINT: leave in good order; once more: at once.
+/// SIGTERM, SIGINT, or a terminal that closes: leave in good order; once more: at once.
 fn leave_on_signals(mailbox: Mailbox) -> anyhow::Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut hang_up = signal(SignalKind::hangup())?;
     tokio::spawn(async move {
         loop {
             tokio::select! {
+                _ = hang_up.recv() => {}
                 _ = terminate.recv() => {}
                 _ = interrupt.recv() => {}
             }

@@ -1,6 +1,6 @@
 //! The agent's end of a keeper: starts it, talks to it, and clears up after one that was killed.
 
-use super::orphans;
+use super::orphans::{self, Keepers};
 use crate::keeper::order::{Command, News, Order, PIDS_FILE, Pids};
 use crate::leftovers::DATA_VARIABLE;
 use anyhow::Context;
@@ -23,6 +23,8 @@ pub struct KeeperLink {
     input: Option<ChildStdin>,
     news: Lines<BufReader<ChildStdout>>,
     folder: PathBuf,
+    pid: Option<i32>,
+    keepers: Keepers,
     /// The program's process group, once the keeper told it.
     group: Option<i32>,
 }
@@ -30,7 +32,7 @@ pub struct KeeperLink {
 impl KeeperLink {
     /// Starts a keeper, in a process group of its own so that a terminal's Ctrl-C does not reach
     /// it, and gives it the order.
-    pub async fn start(order: &Order, data: &Path) -> anyhow::Result<Self> {
+    pub async fn start(order: &Order, data: &Path, keepers: &Keepers) -> anyhow::Result<Self> {
         let errors = File::create(order.folder.join("keeper.log"))?;
         let mut command = tokio::process::Command::new("/proc/self/exe");
         command
@@ -44,6 +46,9 @@ impl KeeperLink {
             .stdout(Stdio::piped())
             .stderr(errors);
         let mut child = command.spawn().context("cannot start a keeper")?;
+        // Before anything is awaited: whoever looks for strays must not take it for one.
+        let pid = child.id().and_then(|pid| i32::try_from(pid).ok());
+        pid.iter().for_each(|pid| keepers.add(*pid));
         let input = child.stdin.take();
         let output = child.stdout.take().context("a keeper without output")?;
         let mut link = Self {
@@ -51,6 +56,8 @@ impl KeeperLink {
             input,
             news: BufReader::new(output).lines(),
             folder: order.folder.clone(),
+            pid,
+            keepers: keepers.clone(),
             group: None,
         };
         // A keeper that takes no order is seen as one that ends without news.
@@ -97,6 +104,7 @@ impl KeeperLink {
         if let Err(error) = self.child.wait().await {
             tracing::warn!(%error, "a keeper could not be waited for");
         }
+        self.pid.iter().for_each(|pid| self.keepers.remove(*pid));
     }
 
     /// Instead of [`KeeperLink::reap`], when the keeper went without telling the end: ends what is
@@ -107,9 +115,9 @@ impl KeeperLink {
             let pids = Pids::read(&self.folder).ok()??;
             Some(pids.program?.pid)
         });
-        let folder = self.folder.clone();
+        let (folder, keepers) = (self.folder.clone(), self.keepers.clone());
         self.reap().await;
-        let exit = orphans::end(group, &folder).await;
+        let exit = orphans::end(group, &folder, &keepers).await;
         // Nothing is left that a later agent would have to end.
         drop(fs::remove_file(folder.join(PIDS_FILE)));
         exit

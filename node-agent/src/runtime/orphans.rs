@@ -3,7 +3,9 @@
 use crate::processes::{self, Process};
 use rota_model::Exit;
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, getpid, waitpgid, waitpid};
+use std::collections::BTreeSet;
 use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// In the environment of every program: its session's folder, which no two sessions share.
@@ -11,7 +13,7 @@ pub const FOLDER_VARIABLE: &str = "ROTA_FOLDER";
 
 /// Kills the group, and whatever else carries the session's folder in its environment, and waits
 /// until all of it is gone and reaped. Tells how the group's leader ended, if it was one.
-pub async fn end(group: Option<i32>, folder: &Path) -> Option<Exit> {
+pub async fn end(group: Option<i32>, folder: &Path, keepers: &Keepers) -> Option<Exit> {
     let mut exit = None;
     // Once seen gone, its number may name strangers.
     let mut group = group;
@@ -30,7 +32,7 @@ pub async fn end(group: Option<i32>, folder: &Path) -> Option<Exit> {
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(Duration::from_millis(50));
     }
-    reap_strays();
+    reap_strays(keepers);
     exit
 }
 
@@ -58,14 +60,40 @@ fn strays(folder: &Path) -> Vec<Process> {
     others
 }
 
-/// Takes the status of children that are no keepers: a keeper leads its own group and is waited
-/// for by its link. A stray that leads a group stays a zombie until this process ends.
-fn reap_strays() {
+/// Takes the status of every child that ended and is no keeper: a keeper is waited for by its link.
+fn reap_strays(keepers: &Keepers) {
     let me = getpid().as_raw_pid();
     let zombies = processes::all().into_iter().filter(|it| it.parent == me && !it.runs);
-    for zombie in zombies.filter(|it| it.group != it.process.pid) {
+    for zombie in zombies.filter(|it| !keepers.contain(it.process.pid)) {
         if let Some(pid) = Pid::from_raw(zombie.process.pid) {
             let _ = waitpid(Some(pid), WaitOptions::NOHANG);
         }
+    }
+}
+
+/// Pids of the keepers that are not reaped yet.
+#[derive(Clone, Default, Debug)]
+pub struct Keepers {
+    /// A lock because sessions have a task each; it is held for one change only.
+    pids: Arc<Mutex<BTreeSet<i32>>>,
+}
+
+impl Keepers {
+    /// A keeper was started.
+    pub fn add(&self, pid: i32) {
+        self.locked().insert(pid);
+    }
+
+    /// A keeper was reaped.
+    pub fn remove(&self, pid: i32) {
+        self.locked().remove(&pid);
+    }
+
+    fn contain(&self, pid: i32) -> bool {
+        self.locked().contains(&pid)
+    }
+
+    fn locked(&self) -> MutexGuard<'_, BTreeSet<i32>> {
+        self.pids.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

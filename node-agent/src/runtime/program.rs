@@ -2,7 +2,7 @@
 //! the node's decisions what becomes of it.
 
 use super::keeper_link::KeeperLink;
-use super::orphans::FOLDER_VARIABLE;
+use super::orphans::{FOLDER_VARIABLE, Keepers};
 use crate::keeper::order::{Cause, News, Order};
 use crate::lease::boottime_ms;
 use crate::leftovers::DATA_VARIABLE;
@@ -54,6 +54,8 @@ pub struct ProgramSettings {
     pub lease_grace_ms: u64,
     /// Limit of open files that the agent itself was started with.
     pub open_files: Option<u64>,
+    /// Keepers that run.
+    pub keepers: Keepers,
 }
 
 /// What to run.
@@ -148,7 +150,7 @@ impl ProgramSession {
         let port = Port::choose(self.settings.ip).map_err(|error| format!("no port: {error}"))?;
         let order = self.order(port.number())?;
         make_folders(&order).map_err(|error| format!("no folder for it: {error}"))?;
-        let link = KeeperLink::start(&order, &self.settings.data)
+        let link = KeeperLink::start(&order, &self.settings.data, &self.settings.keepers)
             .await
             .map_err(|error| format!("{error:#}"))?;
         let ready_by = Instant::now() + Duration::from_millis(self.program.start_timeout_ms);

@@ -24,7 +24,11 @@ grace = "2s""#,
         "family.toml",
         r#"name = "family"
 kind = "program"
-argv = ["sh", "-c", "sleep 1000 & echo $! > pids; echo $$ >> pids; echo up; wait"]
+argv = ["sh", "-c", """
+    echo $$ > pids; sleep 1000 & echo $! >> pids
+    setsid sh -c 'echo $$ >> pids; exec sleep 1000' &
+    while [ "$(wc -l < pids)" -lt 3 ]; do sleep 0.01; done
+    echo up; wait"""]
 ready = { line = "up" }
 grace = "1s""#,
     ),

@@ -2,7 +2,7 @@
 
 use crate::agent::{Home, keeper_of, kill, signal};
 use crate::manager::{Line, Manager, Mood, running, signs_off};
-use crate::waiting::{numbers_in, runs, until_gone};
+use crate::waiting::{children_of, numbers_in, runs, until_gone};
 use rota_model::node_msg::NodeAnswer;
 use rota_model::{Exit, Reason};
 use rustix::process::Signal;
@@ -15,11 +15,13 @@ async fn when_a_keeper_is_killed_its_program_dies_and_the_end_is_reported() {
     running(&line.create("f", "family", 1).await);
     manager.ready("f").await;
     let work = home.work("f");
-    let pids = numbers_in(&work.join("pids"), 2).await;
+    let pids = numbers_in(&work.join("pids"), 3).await;
     kill(keeper_of(&work));
     let (reason, exit, detail) = manager.end_of("f").await;
     assert_eq!((reason, exit), (Reason::Internal, Some(Exit::Signal(9))));
     assert!(detail.contains("keeper"), "{detail}");
+    let children = children_of(agent.pid());
+    assert!(children.is_empty(), "all are reaped: {children:?}");
     assert!(!pids.iter().any(|it| runs(*it)), "told only when all are gone");
     assert!(agent.leave().await.success());
 }
@@ -32,7 +34,7 @@ async fn a_keeper_that_hangs_is_killed_when_its_session_is_destroyed() {
     running(&line.create("f", "family", 1).await);
     manager.ready("f").await;
     let work = home.work("f");
-    let pids = numbers_in(&work.join("pids"), 2).await;
+    let pids = numbers_in(&work.join("pids"), 3).await;
     signal(keeper_of(&work), Signal::STOP);
     let destroyed = line.destroy("f", 1).await;
     assert_eq!(destroyed, NodeAnswer::Destroyed { exit: Some(Exit::Signal(9)) });
@@ -49,7 +51,7 @@ async fn the_next_agent_ends_what_a_killed_one_left_before_it_registers() {
     running(&line.create("s", "stubborn", 2).await);
     manager.ready("f").await;
     manager.ready("s").await;
-    let mut pids = numbers_in(&home.work("f").join("pids"), 2).await;
+    let mut pids = numbers_in(&home.work("f").join("pids"), 3).await;
     pids.extend(numbers_in(&home.work("s").join("pids"), 1).await);
     let keepers = [keeper_of(&home.work("f")), keeper_of(&home.work("s"))];
     agent.kill().await;
@@ -78,7 +80,7 @@ async fn a_boot_that_is_declared_lost_ends_everything_and_another_boot_registers
     running(&line.create("f", "family", 1).await);
     running(&line.create("d", "door", 2).await);
     manager.ready("f").await;
-    let pids = numbers_in(&home.work("f").join("pids"), 2).await;
+    let pids = numbers_in(&home.work("f").join("pids"), 3).await;
     manager.set_mood(Mood::SaysLost(first.boot));
     let second = manager.registration(2).await;
     assert_ne!(first.boot, second.boot);
@@ -98,7 +100,7 @@ async fn a_node_that_leaves_ends_its_sessions_and_signs_off() {
     running(&line.create("f", "family", 1).await);
     running(&line.create("d", "door", 2).await);
     manager.ready("f").await;
-    let mut pids = numbers_in(&home.work("f").join("pids"), 2).await;
+    let mut pids = numbers_in(&home.work("f").join("pids"), 3).await;
     pids.push(keeper_of(&home.work("f")));
     assert!(agent.leave().await.success());
     assert!(!pids.iter().any(|it| runs(*it)));

@@ -75,7 +75,7 @@ async fn a_destroy_ends_grandchildren_before_it_is_answered() {
     let mut line = Line::to(&manager.registration(1).await).await;
     running(&line.create("f", "family", 1).await);
     manager.ready("f").await;
-    let pids = numbers_in(&home.work("f").join("pids"), 2).await;
+    let pids = numbers_in(&home.work("f").join("pids"), 3).await;
     let destroyed = line.destroy("f", 1).await;
     assert_eq!(destroyed, NodeAnswer::Destroyed { exit: Some(Exit::Signal(15)) });
     assert!(!pids.iter().any(|it| runs(*it)));
@@ -119,7 +119,8 @@ async fn starts_that_fail_say_why() {
     running(&line.create("s", "slow", 4).await);
     let pids = numbers_in(&home.work("s").join("pids"), 1).await;
     let (reason, exit, detail) = manager.end_of("s").await;
-    assert_eq!((reason, exit), (Reason::StartTimeout, Some(Exit::Signal(9))));
+    assert_eq!(reason, Reason::StartTimeout);
+    assert!(matches!(exit, Some(Exit::Signal(9 | 15))), "{exit:?}");
     assert!(detail.contains("300 ms"), "{detail}");
     assert!(!runs(pids[0]));
 }

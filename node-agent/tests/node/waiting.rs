@@ -58,3 +58,16 @@ pub fn running_for(folder: &Path) -> Vec<i32> {
     })
     .collect()
 }
+
+/// Pids of a process's children, also of those that only wait to be reaped.
+pub fn children_of(parent: i32) -> Vec<i32> {
+    let pids = fs::read_dir("/proc").unwrap().flatten();
+    let pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    let is_child = |pid: &i32| {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let after_name = stat.rsplit_once(") ").map(|(_, rest)| rest.to_owned());
+        let field = after_name.and_then(|it| it.split(' ').nth(1)?.parse::<i32>().ok());
+        field == Some(parent)
+    };
+    pids.filter(is_child).collect()
+}
