@@ -12,9 +12,9 @@ use tokio::time::{Instant, sleep, timeout_at};
 /// How long node-agents may take to end their sessions: programs get a grace period.
 const AGENTS_WAIT: Duration = Duration::from_secs(6);
 /// How long managers may take to finish what they write.
-const MANAGERS_WAIT: Duration = Duration::from_secs(3);
+const MANAGERS_WAIT: Duration = Duration::from_secs(2);
 /// The same for the config store, and for whatever else was started.
-const STORE_WAIT: Duration = Duration::from_secs(2);
+const STORE_WAIT: Duration = Duration::from_secs(1);
 /// How long killed processes may take to be gone.
 const KILL_WAIT: Duration = Duration::from_secs(3);
 /// How often /proc is looked at for processes that are not our own children.

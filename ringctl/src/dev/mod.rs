@@ -139,26 +139,22 @@ pub async fn run(it: &DevArguments, out: &mut Out) -> anyhow::Result<()> {
         started = Box::pin(Cluster::start(&settings, &family)) => Some(started),
         () = stop.wished() => None,
     };
-    let shown = match started {
+    let done = match started {
         Some(Ok(cluster)) => match show(cluster.document(), out) {
-            Ok(()) => {
+            // A reader that went away does not end the cluster: it was started to run.
+            Err(error) if !crate::output::is_broken_pipe(&error) => Err(error),
+            Ok(()) | Err(_) => {
                 family.announce_endings();
                 stop.wished().await;
                 Ok(())
             }
-            // A reader that went away does not end the cluster: it was started to run.
-            Err(error) if crate::output::is_broken_pipe(&error) => {
-                stop.wished().await;
-                Ok(())
-            }
-            Err(error) => Err(error),
         },
         Some(Err(error)) => Err(error),
-        None => Ok(()),
+        None => Err(anyhow::anyhow!("stopped before it was ready")),
     };
     let ended = ending::end(&family, &mut stop).await;
     settings.remove_temporary(&family);
-    ended.and(shown)
+    ended.and(done)
 }
 
 fn show(document: &Document, out: &mut Out) -> anyhow::Result<()> {

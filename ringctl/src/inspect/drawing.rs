@@ -11,6 +11,8 @@ const RADIUS_Y: f64 = 8.0;
 const RADIUS_X: f64 = 17.0;
 const CENTRE_X: f64 = 32.0;
 const CENTRE_Y: f64 = 9.0;
+/// Points of the circle that are drawn: more than it has characters.
+const STEPS: u32 = 720;
 const WIDTH: usize = 65;
 const HEIGHT: usize = 19;
 
@@ -95,13 +97,15 @@ fn write(grid: &mut [Vec<Cell>], (x, y): (usize, usize), text: &str, owner: Opti
 fn circle(ring: &Ring, style: Style) -> String {
     let mut grid = vec![vec![BLANK; WIDTH]; HEIGHT];
     let slots = f64::from(ring.slots);
-    for step in 0..720_u32 {
-        let slot = u64::from(step) * u64::from(ring.slots) / 720;
-        let slot = u32::try_from(slot).unwrap_or(0);
+    for step in 0..STEPS {
+        // Between two numbers every point belongs to the next slot.
+        let slot = (u64::from(step) * u64::from(ring.slots)).div_ceil(u64::from(STEPS));
+        let slot = u32::try_from(slot).unwrap_or(0) % ring.slots.max(1);
         let Some(partition) = partition_of(ring, slot) else { continue };
         let owner = place_of(ring, partition.owner);
         let mark = arc_mark(owner, style).to_string();
-        write(&mut grid, position(f64::from(slot), slots, 0.0), &mark, Some(owner));
+        let at = position(f64::from(step), f64::from(STEPS), 0.0);
+        write(&mut grid, at, &mark, Some(owner));
     }
     for partition in &ring.partitions {
         let place = place_of(ring, partition.number);
@@ -254,6 +258,18 @@ mod tests {
         let text = draw(&ring, Style::PLAIN);
         assert_eq!(text.lines().count(), 51);
         assert!(text.lines().all(|line| line.len() <= 100), "{text}");
+    }
+
+    #[test]
+    fn the_arcs_of_a_ring_of_few_slots_are_whole() {
+        let mut ring = join(&answers()).unwrap();
+        ring.slots = 3;
+        for (number, it) in (0..).zip(&mut ring.partitions) {
+            (it.number, it.first_slot, it.last_slot, it.slots) = (number, number, number, 1);
+        }
+        let text = draw(&ring, Style::PLAIN);
+        let marks = text.lines().take(HEIGHT).flat_map(str::chars);
+        assert!(marks.filter(|it| ASCII_ARCS.contains(it)).count() > 60, "{text}");
     }
 
     #[test]
