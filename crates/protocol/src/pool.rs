@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Between attempts of opens that wait for room.
-const ROOM_MS: u64 = 250;
+pub(crate) const ROOM_MS: u64 = 250;
 
 impl Partition {
     /// Opens that wait for room try again when nodes or loads changed, and tell the pool's owner.

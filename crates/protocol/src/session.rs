@@ -10,6 +10,7 @@ use crate::leading::REQUESTS_MAX;
 use crate::message::{Doc, DocKey, Write};
 use crate::nodes::{Chosen, NoNode};
 use crate::partition::Partition;
+use crate::pool::ROOM_MS;
 use crate::reads::not_found;
 use rota_model::node_msg::{ReportEvent, ReportItem};
 use rota_model::{
@@ -228,6 +229,7 @@ impl Partition {
                 self.write_pending(env, key, record, chosen, Some(op.request));
                 self.join_work(env, origin, &session);
             }
+            Err(_) if self.wait_for_news(env, origin) => {}
             Err(NoNode::UnknownClass) => {
                 let text =
                     format!("no node of pool {:?} offers class {:?}", op.spec.pool, op.spec.class);
@@ -236,6 +238,19 @@ impl Partition {
             }
             Err(NoNode::NoRoom { nodes }) => self.wait_for_room(env, origin, &op, nodes),
         }
+    }
+
+    /// The registry here may be some milliseconds old: before an open is refused for it, it is
+    /// read again and the open waits a moment.
+    fn wait_for_news(&mut self, env: &mut Env, origin: Origin) -> bool {
+        let now = env.now.mono_ms;
+        let Some(leading) = &mut self.leading else { return false };
+        let waits = leading.live.get(&origin).is_some_and(|it| now < it.arrived_ms + ROOM_MS);
+        if waits {
+            env.refresh = true;
+            leading.room.push_back(origin);
+        }
+        waits
     }
 
     fn wait_for_room(&mut self, env: &mut Env, origin: Origin, op: &OpenOp, nodes: u32) {
@@ -300,12 +315,9 @@ impl Partition {
             }
             Some(RequestFate::Closed { life }) if record.life != *life => {
                 // That close was carried out, and a later open began a new life.
-                let mut closed = record.clone();
-                closed.life = *life;
-                closed.state = SessionState::Closed;
-                closed.reason = Some(Reason::ClosedByClient);
-                let session = self.view_of(env, &closed);
-                return self.reply(env, origin, Ok(Answer::Closed { finished: true, session }));
+                let session = self.view_of(env, &earlier_life(&record, *life));
+                let result = Ok(Answer::Closed { finished: true, session });
+                return self.reply_when_committed(env, &key, origin, result);
             }
             Some(RequestFate::Closed { .. }) | None => {}
         }
@@ -314,13 +326,38 @@ impl Partition {
         }
         match record.state {
             SessionState::Closed | SessionState::Failed | SessionState::Lost => {
-                self.confirm_then(origin);
+                self.close_ended(env, origin, &key, record, &op.request);
             }
             SessionState::Closing => self.join_work(env, origin, &op.key),
             SessionState::Pending | SessionState::Starting | SessionState::Ready => {
                 self.start_closing(env, &key, record, &op.request);
                 self.join_work(env, origin, &op.key);
             }
+        }
+    }
+
+    /// The life ended already. The request is remembered all the same: its repetition must not
+    /// close a later life.
+    fn close_ended(
+        &mut self,
+        env: &mut Env,
+        origin: Origin,
+        key: &DocKey,
+        mut record: SessionRecord,
+        request: &RequestId,
+    ) {
+        let life = record.life;
+        if record.request(request).is_none() {
+            record.version = env.next_stamp().max(record.version.next());
+            remember(&mut record, env, request, RequestFate::Closed { life });
+            self.write_session(env, key, record.clone(), Some(request.clone()));
+        }
+        let session = self.view_of(env, &record);
+        let result = Ok(Answer::Closed { finished: true, session });
+        if self.replica.latest.contains_key(key) {
+            self.promise(self.replica.last, origin, result);
+        } else {
+            self.confirm_then(origin);
         }
     }
 
@@ -409,7 +446,7 @@ impl Partition {
     ) -> rota_model::LogPos {
         let before = self.replica.session(key).filter(|before| before.life == record.life);
         debug_assert!(
-            before.is_none_or(|before| before.state.may_become(record.state)),
+            before.is_none_or(|it| it.state == record.state || it.state.may_become(record.state)),
             "{:?} may not become {:?}",
             before.map(|it| it.state),
             record.state
@@ -428,6 +465,22 @@ fn wait(work: &mut Work, origin: Origin) {
 fn reused(id: &RequestId, verb: &str) -> Refusal {
     let text = format!("request_id {id:?} named {verb} of this session before");
     Refusal::new(RefusalKind::RequestIdReused, Retry::Never, text)
+}
+
+/// What is still known of a life that was closed before the one in the record.
+fn earlier_life(record: &SessionRecord, life: Stamp) -> SessionRecord {
+    SessionRecord {
+        life,
+        version: life,
+        state: SessionState::Closed,
+        reason: Some(Reason::ClosedByClient),
+        detail: "an earlier life of this session".to_string(),
+        exit: None,
+        placement: None,
+        machine_state: String::new(),
+        requests: Vec::new(),
+        ..record.clone()
+    }
 }
 
 /// The first record of a new life. It keeps what is remembered of requests to earlier lives.

@@ -149,7 +149,8 @@ fn an_unknown_class_is_refused_by_name() {
     if let rota_model::Op::Open(open) = &mut op {
         open.spec.class = rota_model::ClassName::parse("nonesuch").unwrap();
     }
-    let refusal = table.call(300, op).unwrap_err();
+    let call = table.ask(300, op);
+    let refusal = table.wait_for(call, 1_000).unwrap_err();
     assert_eq!(refusal.kind, RefusalKind::UnknownClass);
     assert!(refusal.message.contains("nonesuch"));
 }

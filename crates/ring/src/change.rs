@@ -152,8 +152,8 @@ impl View {
         let held = claim.held.contains(&(entry.incarnation, entry.nonce));
         // What is only meant to be taken was never taken: such a disk is as good as an empty one.
         let only_meant = claim.held.iter().all(|(it, _)| *it > entry.incarnation);
-        let empty_may_take = only_meant
-            && matches!(entry.status, ManagerStatus::Joining | ManagerStatus::Down);
+        let empty_may_take =
+            only_meant && matches!(entry.status, ManagerStatus::Joining | ManagerStatus::Down);
         if !held && !empty_may_take {
             return Err(ClaimRefused::NotThisDisk {
                 number: claim.number,
@@ -199,12 +199,15 @@ impl View {
         let mut next = self.clone();
         next.epoch = self.epoch.next();
         let part = next.parts.get_mut(&n)?;
+        let acked_under = part.pe;
         for newcomer in newcomers {
             if !self.is_up(newcomer.number) || self.member(newcomer.number) != Some(*newcomer) {
                 return None;
             }
             if !part.has(newcomer.number) {
-                part.isr.push(IsrMember { number: newcomer.number, since: next.epoch });
+                // It acknowledged everything under the epoch before: its disk is exact from then on,
+                // even if it never hears of this change.
+                part.isr.push(IsrMember { number: newcomer.number, since: acked_under });
             }
         }
         let keep = self.r as usize + 1;

@@ -62,7 +62,8 @@ impl ManagerEntry {
 pub struct IsrMember {
     /// The manager.
     pub number: ManagerNumber,
-    /// Epoch of the change that put it in, or of its last take-over from its own disk.
+    /// The epoch under which it acknowledged everything before it was put in, or the epoch of its
+    /// last take-over from its own disk. A disk that saw less is not exact.
     pub since: Epoch,
 }
 
