@@ -71,6 +71,11 @@ impl Manager {
         };
         let to = (target, nonce);
         self.claiming = Some(to);
+        // What an earlier run meant to take and did take must not be forgotten for the new intent.
+        let standing = entry.map(|it| (it.incarnation, it.nonce));
+        if standing.is_some() && standing == self.identity.intended {
+            self.identity.taken = standing;
+        }
         self.identity.intended = Some(to);
         self.env.persist_identity(self.identity.clone());
         let taken_over: Vec<ManagerNumber> = lone_parts(&next, number, next.epoch);
