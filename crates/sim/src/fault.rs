@@ -49,7 +49,7 @@ impl World {
             begin(self, *fault);
             break;
         }
-        let pause_us = self.chance.within(20_000, 600_000);
+        let pause_us = self.chance.within(20, self.setup.calm_ms_max) * 1000;
         self.queue.after(pause_us, Event::Disturb);
     }
 

@@ -121,6 +121,8 @@ pub struct Ledger {
     pub tokens_on: BTreeSet<(ManagerNumber, SessionKey, Token)>,
     /// Ended lives that ever stood durably on a manager's disk.
     pub ended_on: BTreeSet<(ManagerNumber, SessionKey, Stamp)>,
+    /// Newest life of a session that ever stood durably on a manager's disk.
+    pub newest_on: BTreeMap<(ManagerNumber, SessionKey), Stamp>,
     /// Highest last entry that ever stood durably on a manager's disk.
     pub last_on: BTreeMap<(ManagerNumber, ManagerNumber), LogPos>,
     /// Every View that the config store ever held.
@@ -170,6 +172,8 @@ impl Ledger {
                 if let Some(token) = record.token() {
                     self.tokens_on.insert((manager, key(), token));
                 }
+                let newest = self.newest_on.entry((manager, key())).or_insert(record.life);
+                *newest = (*newest).max(record.life);
                 if record.state.is_ended() {
                     self.ended_on.insert((manager, key(), record.life));
                 }

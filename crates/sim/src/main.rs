@@ -167,7 +167,7 @@ fn take(outcome: Outcome, options: &RunOptions, total: &mut Total) {
     total.requests += u64::try_from(outcome.requests).unwrap_or(0);
     total.counters.add(&outcome.counters);
     total.violations += u64::from(!outcome.violations.is_empty());
-    for (at_us, violation) in &outcome.violations {
+    for (at_us, violation) in outcome.violations.iter().take(2) {
         eprintln!(
             "seed {}: {} broken at {} us: {}",
             outcome.seed, violation.rule, at_us, violation.text

@@ -221,8 +221,11 @@ impl World {
                 self.queue.at(at_us, Event::Tick(number, run, at_us));
             }
         }
+        for effect in &effects {
+            self.dog.on_effect(now_us, (number, run), effect);
+        }
+        self.dog.on_flushed((number, run));
         for effect in effects {
-            self.dog.on_effect(now_us, (number, run), &effect);
             if let Altered::Kept(effect) = self.plant_on_effect(number, run, effect) {
                 self.carry_out(number, run, effect);
             }
@@ -317,6 +320,8 @@ impl World {
 
     fn persist(&mut self, number: ManagerNumber, lsn: u64, writes: Vec<rota_protocol::DiskWrite>) {
         let now_us = self.now_us();
+        let line = || format!("writes lsn {lsn}: {}", crate::parcel::brief_writes(&writes));
+        self.trace.line(now_us, Place::Manager(number), line);
         let Some(host) = self.managers.get_mut(&number) else { return };
         match host.disk.write(lsn, writes) {
             Ok(true) => self.begin_sync(number),

@@ -77,9 +77,11 @@ impl World {
         });
     }
 
-    /// Starts a boot. An earlier one dies with everything that it ran.
+    /// Starts a boot, unless one is there.
     pub fn boot_node(&mut self, index: usize) {
-        self.kill_node(index);
+        if self.nodes.get(index).is_none_or(|it| it.agent.is_some()) {
+            return;
+        }
         let now_us = self.now_us();
         let (boot, mono_ahead_ms) = (BootId(self.chance.word()), self.chance.within(1, 1_000_000));
         let Some(host) = self.nodes.get_mut(index) else { return };
@@ -281,6 +283,7 @@ impl World {
             }
             NodeEffect::BootAnew => {
                 self.trace.line(now_us, me, || "boots anew: it was declared lost".into());
+                self.kill_node(index);
                 let delay_us = self.chance.within(1_000, 200_000);
                 self.queue.after(delay_us, Event::BootNode(index));
             }
@@ -350,6 +353,9 @@ impl World {
     ) {
         let now_us = self.now_us();
         let name = (key.clone(), token);
+        if step == ProgramStep::End && self.phase != Phase::Chaos {
+            return;
+        }
         let Some(host) = self.nodes.get_mut(index).filter(|it| it.run == run) else { return };
         let mono_ms = host.mono_ms(now_us);
         let Some(program) = host.programs.get_mut(&name) else { return };

@@ -3,7 +3,7 @@
 use rota_model::node_msg::{FromNode, Register, Registered, Renew, Renewed, ReportItem, ToNode};
 use rota_model::{BootId, ManagerNumber, Op, OpResult, Refusal};
 use rota_node::ReportId;
-use rota_protocol::{CasOutcome, Envelope};
+use rota_protocol::{CasOutcome, DiskWrite, Envelope};
 use rota_ring::{Change, ConfigState};
 
 /// One message between two places.
@@ -210,4 +210,22 @@ fn brief_outcome(outcome: &CasOutcome) -> String {
         CasOutcome::Conflict(state) => format!("conflict, {}", brief(state)),
         CasOutcome::Unknown => "unknown".into(),
     }
+}
+
+/// Disk writes on one line.
+pub fn brief_writes(writes: &[DiskWrite]) -> String {
+    let brief = |write: &DiskWrite| match (crate::ledger::session_of(write), write) {
+        (Some(it), _) => {
+            let at = it.placement.as_ref().map(|at| format!("{} token {}", at.node, at.token));
+            format!("{}={} life {} {}", it.key, it.state, it.life, at.unwrap_or_default())
+        }
+        (None, DiskWrite::Part { part, meta }) => {
+            format!("P{part} pe {} last {} whole {}", meta.pe, meta.last, meta.whole)
+        }
+        (None, DiskWrite::Doc { key, doc }) => {
+            format!("{:?} {}", key.name, if doc.is_some() { "written" } else { "removed" })
+        }
+        (None, DiskWrite::Identity(identity)) => format!("{identity:?}"),
+    };
+    writes.iter().map(brief).collect::<Vec<_>>().join("; ")
 }

@@ -286,9 +286,16 @@ impl World {
     fn look_back(&mut self) -> Verdict {
         let ledger = &self.dog.ledger;
         let tombstone_us = self.setup.timing.tombstone_ms * 1000;
-        one_instance::check(&ledger.instances)?;
-        closed_stays::check(ledger)?;
-        same_answer::check(&ledger.asked, tombstone_us.saturating_sub(2_000_000))?;
-        linear::check(ledger, tombstone_us)
+        let verdicts = [
+            one_instance::check(&ledger.instances),
+            closed_stays::check(ledger),
+            linear::check(ledger, tombstone_us),
+            same_answer::check(&ledger.asked, tombstone_us.saturating_sub(2_000_000)),
+        ];
+        let now_us = self.now_us();
+        for verdict in verdicts {
+            self.dog.judge(now_us, verdict);
+        }
+        Ok(())
     }
 }

@@ -43,6 +43,8 @@ pub struct Setup {
     pub start_fails_permille: u64,
     /// Longest that a single disturbance lasts, in milliseconds.
     pub fault_ms_max: u64,
+    /// Longest between the starts of two disturbances, in milliseconds.
+    pub calm_ms_max: u64,
     /// Whether wall clocks step.
     pub clocks_step: bool,
 }
@@ -58,7 +60,7 @@ impl Setup {
             let id = ManagerId::parse(&format!("manager-{number}")).expect("a short name");
             numbers.insert(number, id);
         }
-        let (timing, fault_ms_max, clocks_step) = draw_timing(chance);
+        let (timing, (fault_ms_max, calm_ms_max), clocks_step) = draw_timing(chance);
         let ids = chance.within(5, 16);
         Self {
             m: u32::try_from(m).unwrap_or(64),
@@ -80,6 +82,7 @@ impl Setup {
             ends_permille: chance.within(0, 200),
             start_fails_permille: chance.within(0, 80),
             fault_ms_max,
+            calm_ms_max,
             clocks_step,
         }
     }
@@ -142,7 +145,7 @@ fn session_key(index: u64) -> SessionKey {
 
 /// Mostly a quick cluster, so that everything happens in seconds of simulated time; sometimes one
 /// that forgets quickly, so that tombstones are removed; sometimes the shipped times.
-fn draw_timing(chance: &mut Chance) -> (Timing, u64, bool) {
+fn draw_timing(chance: &mut Chance) -> (Timing, (u64, u64), bool) {
     let quick = Timing {
         heartbeat_ms: 100,
         suspect_ms: 400,
@@ -159,9 +162,9 @@ fn draw_timing(chance: &mut Chance) -> (Timing, u64, bool) {
         ..Timing::default()
     };
     match chance.within(0, 9) {
-        0 => (Timing::default(), 6_000, true),
-        1..=3 => (Timing { tombstone_ms: 9_000, ..quick }, 2_500, false),
-        _ => (quick, 4_500, true),
+        0 => (Timing::default(), (6_000, 4_000), true),
+        1..=3 => (Timing { tombstone_ms: 9_000, ..quick }, (2_500, 700), false),
+        _ => (quick, (4_500, 900), true),
     }
 }
 

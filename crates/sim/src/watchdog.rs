@@ -5,7 +5,7 @@ use crate::invariant::ack_floor::AckFloor;
 use crate::invariant::deadlines::Deadlines;
 use crate::invariant::fresh_run::FreshRun;
 use crate::invariant::node_obeys::{Boot, NodeObeys};
-use crate::invariant::placement_settled::PlacementSettled;
+use crate::invariant::placement_settled::{Page, PlacementSettled};
 use crate::invariant::synced_first::SyncedFirst;
 use crate::invariant::{
     Verdict, Violation, committed_everywhere, intent_first, member_added, one_owner,
@@ -18,8 +18,9 @@ use rota_model::{
 };
 use rota_node::NodeEffect;
 use rota_protocol::{CasOutcome, Disk, DiskWrite, Effect, Envelope, Input, Message};
-use rota_ring::ConfigState;
+use rota_ring::{ConfigState, View};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// One run of a manager's process.
 pub type Run = (ManagerNumber, u64);
@@ -30,6 +31,8 @@ struct Asked {
     head: NodeCall,
     slots: SlotRange,
     session: Option<(SessionKey, Token)>,
+    /// A scan's page begins after this.
+    after: Option<SessionKey>,
     /// Highest epoch that the node had obeyed for these slots when the call arrived.
     floor: Option<Epoch>,
 }
@@ -45,6 +48,9 @@ pub struct Watchdog {
     pub violations: Vec<(u64, Violation)>,
     m: u32,
     ack_floor: AckFloor,
+    /// Views that a run was told since it last gave its effects. What it gives next may have been
+    /// decided before: to the rest of the world that is the same as a slow message.
+    told: Vec<(Run, Arc<View>)>,
     settled: PlacementSettled,
     obeys: NodeObeys,
     synced: SyncedFirst,
@@ -63,6 +69,7 @@ impl Watchdog {
             violations: Vec::new(),
             m,
             ack_floor: AckFloor::default(),
+            told: Vec::new(),
             settled: PlacementSettled::default(),
             obeys: NodeObeys::default(),
             synced: SyncedFirst::default(),
@@ -90,7 +97,7 @@ impl Watchdog {
                 ..
             } => {
                 if let Some(view) = &state.view {
-                    self.ack_floor.on_view(run.0, run.1, view);
+                    self.told.push((run, view.clone()));
                 }
             }
             Input::Peer(Envelope { from, message, .. }) => match message {
@@ -133,6 +140,17 @@ impl Watchdog {
             | Input::Provisioned { .. }
             | Input::Tick => {}
         }
+    }
+
+    /// A manager gave all effects of what it was told so far.
+    pub fn on_flushed(&mut self, run: Run) {
+        let floor = &mut self.ack_floor;
+        self.told.retain(|(to, view)| {
+            if *to == run {
+                floor.on_view(run.0, run.1, view);
+            }
+            *to != run
+        });
     }
 
     /// A manager gave an effect.
@@ -205,6 +223,7 @@ impl Watchdog {
         let act = one_owner::check_act(&self.ledger.views, run.0, part, head.pe, "a node call");
         self.judge(now_us, act);
         let one = |slot: &SlotId| SlotRange { first: *slot, last: *slot };
+        let mut page_after = None;
         let (slots, session) = match message {
             ToNode::Create { key, slot, token, .. } => {
                 let (key, token) = (key.clone(), *token);
@@ -218,9 +237,12 @@ impl Watchdog {
                 (one(slot), Some((key, token)))
             }
             ToNode::Destroy { key, slot, token, .. } => (one(slot), Some((key.clone(), *token))),
-            ToNode::Scan { .. } => (head.range, None),
+            ToNode::Scan { after, .. } => {
+                page_after.clone_from(after);
+                (head.range, None)
+            }
         };
-        let asked = Asked { head: head.clone(), slots, session, floor: None };
+        let asked = Asked { head: head.clone(), slots, session, after: page_after, floor: None };
         self.calls.insert((run, head.call), asked);
     }
 
@@ -366,8 +388,10 @@ impl Watchdog {
         let definite = match &answer.answer {
             NodeAnswer::Fenced { .. } | NodeAnswer::WrongBoot => return,
             NodeAnswer::Running { .. } => false,
-            NodeAnswer::Scanned { .. } => {
+            NodeAnswer::Scanned { items, more } => {
                 self.obeys.raise(boot, asked.slots, self.m, asked.head.pe);
+                let page = Page { after: asked.after.as_ref(), items, more: *more };
+                self.settled.on_scanned(boot, asked.slots, self.m, &page);
                 false
             }
             NodeAnswer::Dead(_)

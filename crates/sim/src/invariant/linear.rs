@@ -107,7 +107,7 @@ pub fn check_id(
 pub fn check(ledger: &Ledger, tombstone_us: u64) -> Verdict {
     for (key, mut observations) in observations(ledger) {
         let lives = bounds(ledger, &key, &observations);
-        let purged_us = lives.values().map(|it| it.opening_us + tombstone_us).min();
+        let purged_us = lives.values().map(|it| it.opening_us.saturating_add(tombstone_us)).min();
         observations.retain(|it| {
             it.seen != Seen::Absent || purged_us.is_none_or(|purged_us| it.came_us < purged_us)
         });

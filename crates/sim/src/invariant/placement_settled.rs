@@ -3,8 +3,20 @@
 
 use super::{Verdict, Violation};
 use crate::ledger::BootFacts;
+use rota_model::node_msg::{ScanFate, ScanItem, SlotRange};
 use rota_model::{BootId, NodeId, SessionKey, Token};
 use std::collections::{BTreeMap, BTreeSet};
+
+/// A page of a node's answer to a scan.
+#[derive(Clone, Copy, Debug)]
+pub struct Page<'a> {
+    /// It begins after this session.
+    pub after: Option<&'a SessionKey>,
+    /// What it shows.
+    pub items: &'a [ScanItem],
+    /// More follows after the last item.
+    pub more: bool,
+}
 
 /// Tokens that nodes were asked to run, and those that they gave a definite no or end about.
 #[derive(Clone, Debug, Default)]
@@ -17,6 +29,33 @@ impl PlacementSettled {
     /// A node said that a token does not run and never will.
     pub fn on_definite(&mut self, key: &SessionKey, token: Token) {
         self.settled.insert((key.clone(), token));
+    }
+
+    /// A node answered a scan: what it did not call live is dead, or can never start any more,
+    /// because the scan raised the fence above the epoch of every Create that is still under way.
+    pub fn on_scanned(
+        &mut self,
+        (node, boot): &(NodeId, BootId),
+        slots: SlotRange,
+        m: u32,
+        page: &Page<'_>,
+    ) {
+        let last = page.items.last().filter(|_| page.more).map(|it| &it.key);
+        let covers = |key: &SessionKey| {
+            slots.contains(rota_ring::slot_of_session(key, m))
+                && page.after.is_none_or(|after| key > after)
+                && last.is_none_or(|last| key <= last)
+        };
+        for (key, tokens) in self.asked.iter().filter(|(key, _)| covers(key)) {
+            for (token, _) in tokens.iter().filter(|(_, at)| (&at.0, at.1) == (node, *boot)) {
+                let live = page.items.iter().any(|it| {
+                    it.key == *key && it.token == *token && matches!(it.fate, ScanFate::Live { .. })
+                });
+                if !live {
+                    self.settled.insert((key.clone(), *token));
+                }
+            }
+        }
     }
 
     /// A manager asks a node to run a token.
