@@ -23,7 +23,11 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 /// Shortest and longest pause between two tries to connect to a program that starts.
-const PROBE_PAUSE: (Duration, Duration) = (Duration::from_millis(3), Duration::from_millis(100));
+const PROBE_PAUSE: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(100));
+
+/// The pause is this part of the time waited so far: a program is seen to be ready at most so much
+/// later than it was, and one that takes long is not asked often.
+const PROBE_PART: u32 = 16;
 
 /// A connection on this machine stands at once or not at all; this only bounds a lost packet.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
@@ -331,13 +335,12 @@ async fn asked_to_stop(stop: &mut watch::Receiver<Option<StopHow>>) -> StopHow {
 /// Waits until a connection to the port stands.
 async fn answers(ip: IpAddr, port: u16) {
     let target = if ip.is_unspecified() { Ipv4Addr::LOCALHOST.into() } else { ip };
-    let mut pause = PROBE_PAUSE.0;
+    let began = Instant::now();
     loop {
         if let Ok(Ok(_)) = timeout(PROBE_TIMEOUT, TcpStream::connect((target, port))).await {
             return;
         }
-        sleep(pause).await;
-        pause = (pause * 2).min(PROBE_PAUSE.1);
+        sleep((began.elapsed() / PROBE_PART).clamp(PROBE_PAUSE.0, PROBE_PAUSE.1)).await;
     }
 }
 
