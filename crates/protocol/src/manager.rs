@@ -13,7 +13,7 @@ use crate::stats::{PartStats, Stats};
 use crate::upkeep;
 use crate::{ManagerConfig, Transition};
 use rota_model::node_msg::{FromNode, NodeLoad, Renew};
-use rota_model::{Epoch, Incarnation, ManagerNumber, MemberId, Nonce, Now, SessionState};
+use rota_model::{Epoch, Incarnation, ManagerNumber, MemberId, Nonce, Now};
 use rota_ring::{ClaimRefused, slot_of_node};
 use std::collections::BTreeMap;
 
@@ -409,10 +409,6 @@ impl Manager {
 }
 
 fn part_stats(part: &Partition) -> PartStats {
-    let mut sessions: BTreeMap<SessionState, u64> = BTreeMap::new();
-    for (_, record) in part.replica.sessions() {
-        *sessions.entry(record.state).or_default() += 1;
-    }
     let last = part.replica.last;
     let behind = |acked: rota_model::LogPos| last.seq.0.saturating_sub(acked.seq.0);
     let lag = part.leading.iter().flat_map(|it| it.copies.iter());
@@ -431,8 +427,8 @@ fn part_stats(part: &Partition) -> PartStats {
         role,
         last,
         committed: part.replica.committed,
-        sessions,
+        sessions: part.replica.sessions_by_state.clone(),
         lag: lag.map(|(number, copy)| (*number, behind(copy.acked))).collect(),
-        digest: part.replica.digest(),
+        digest: part.replica.digest,
     }
 }

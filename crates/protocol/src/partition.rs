@@ -280,16 +280,7 @@ impl Partition {
                 touched.extend(entry.writes.iter().map(|write| (write.key.clone(), entry.at)));
             }
         } else {
-            // What is here stays as the base: chunks replace it range by range.
-            let mut docs = std::mem::take(&mut replica.docs);
-            for (key, (_, doc)) in std::mem::take(&mut replica.latest) {
-                match doc {
-                    Some(doc) => docs.insert(key, doc),
-                    None => docs.remove(&key),
-                };
-            }
             replica.restart_at(start);
-            replica.docs = docs;
         }
         replica.whole = false;
         self.learning = Some(Learning { learn, next_chunk: 0, touched });
@@ -308,13 +299,13 @@ impl Partition {
         let gone: Vec<DocKey> =
             old.filter(|key| !keep.contains_key(key) && !newer(key)).cloned().collect();
         for key in gone {
-            self.replica.docs.remove(&key);
+            self.replica.set(&key, None);
             env.persist_doc(key, None);
         }
         for (key, doc) in &chunk.docs {
             env.saw_doc(doc);
             if !newer(key) && self.replica.docs.get(key) != Some(doc) {
-                self.replica.docs.insert(key.clone(), doc.clone());
+                self.replica.set(key, Some(doc.clone()));
                 env.persist_doc(key.clone(), Some(doc.clone()));
             }
         }

@@ -9,7 +9,7 @@
 //! ```
 
 use crate::message::{Doc, DocKey, DocName, Entry, Write};
-use rota_model::{Epoch, LogPos, Seq, SessionRecord};
+use rota_model::{Epoch, LogPos, Seq, SessionRecord, SessionState};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
@@ -23,8 +23,11 @@ pub const WINDOW_ENTRIES_MAX: usize = 8_192;
 pub struct Replica {
     /// Newest epoch known; nothing below it is obeyed or acknowledged.
     pub pe: Epoch,
-    /// Committed documents.
+    /// Committed documents. Changed by [`Replica::set`] only.
     pub docs: BTreeMap<DocKey, Arc<Doc>>,
+    /// Committed sessions by state, and a digest of them that does not depend on their order.
+    pub sessions_by_state: BTreeMap<SessionState, u64>,
+    pub digest: u64,
     /// The window holds every entry after this position.
     pub base: LogPos,
     /// Committed entries, oldest first.
@@ -57,6 +60,26 @@ impl Replica {
         session_in(self.get(key)?)
     }
 
+    /// Sets or removes a committed document, and keeps the counts.
+    pub fn set(&mut self, key: &DocKey, doc: Option<Arc<Doc>>) {
+        if let Some(record) = doc.as_deref().and_then(session_in) {
+            *self.sessions_by_state.entry(record.state).or_default() += 1;
+            self.digest = self.digest.wrapping_add(digest_of(record));
+        }
+        let before = match doc {
+            Some(doc) => self.docs.insert(key.clone(), doc),
+            None => self.docs.remove(key),
+        };
+        if let Some(record) = before.as_deref().and_then(session_in) {
+            let count = self.sessions_by_state.entry(record.state).or_default();
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                self.sessions_by_state.remove(&record.state);
+            }
+            self.digest = self.digest.wrapping_sub(digest_of(record));
+        }
+    }
+
     /// Appends an entry.
     pub fn append(&mut self, entry: Entry) {
         for write in entry.writes.iter() {
@@ -74,10 +97,7 @@ impl Replica {
                 break;
             };
             for write in entry.writes.iter() {
-                match &write.doc {
-                    Some(doc) => self.docs.insert(write.key.clone(), doc.clone()),
-                    None => self.docs.remove(&write.key),
-                };
+                self.set(&write.key, write.doc.clone());
                 if self.latest.get(&write.key).is_some_and(|(pos, _)| *pos == entry.at) {
                     self.latest.remove(&write.key);
                 }
@@ -159,21 +179,18 @@ impl Replica {
         committed.chain(latest).filter_map(|(key, doc)| Some((key, session_in(doc)?)))
     }
 
-    /// Empties the copy: a snapshot follows, and the log begins at `start`.
+    /// Begins the log anew at `start`. What is here stays as the base of a snapshot, which
+    /// replaces it range by range.
     pub fn restart_at(&mut self, start: LogPos) {
-        let pe = self.pe;
-        *self = Replica { pe, base: start, last: start, committed: start, ..Replica::default() };
-    }
-
-    /// Order-independent digest of all documents with everything that was appended.
-    pub fn digest(&self) -> u64 {
-        let session = |record: &SessionRecord| {
-            let name = format!("{}", record.key);
-            let state = record.state as u64;
-            let stamps = record.version.as_u64().wrapping_mul(31) ^ record.life.as_u64();
-            fnv(name.as_bytes()) ^ stamps.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ (state << 56)
-        };
-        self.sessions().map(|(_, record)| session(record)).fold(0, u64::wrapping_add)
+        for (key, (_, doc)) in std::mem::take(&mut self.latest) {
+            self.set(&key, doc);
+        }
+        self.tail.clear();
+        self.window.clear();
+        self.base = start;
+        self.last = start;
+        self.committed = start;
+        self.durable = LogPos::ZERO;
     }
 
     /// The next position under `pe`.
@@ -186,9 +203,18 @@ fn keep<'a>((key, doc): (&'a DocKey, &'a Arc<Doc>)) -> (&'a DocKey, Option<&'a A
     (key, Some(doc))
 }
 
-fn fnv(bytes: &[u8]) -> u64 {
+fn digest_of(record: &SessionRecord) -> u64 {
+    let name = fnv(record.key.namespace.as_str().as_bytes(), FNV_BASIS);
+    let name = fnv(record.key.id.as_str().as_bytes(), name ^ 0xff);
+    let stamps = record.version.as_u64().wrapping_mul(31) ^ record.life.as_u64();
+    name ^ stamps.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ ((record.state as u64) << 56)
+}
+
+const FNV_BASIS: u64 = 0xcbf2_9ce4_8422_2325;
+
+fn fnv(bytes: &[u8], start: u64) -> u64 {
     let mix = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, mix)
+    bytes.iter().fold(start, mix)
 }
 
 /// The session record in a document.

@@ -27,10 +27,10 @@ pub struct PartStats {
     pub last: LogPos,
     /// Last committed entry known here.
     pub committed: LogPos,
-    /// Sessions by state, tombstones included.
+    /// Committed sessions by state, tombstones included.
     pub sessions: BTreeMap<SessionState, u64>,
     /// At the owner: each copy and how many entries it is behind.
     pub lag: Vec<(ManagerNumber, u64)>,
-    /// Order-independent digest of all session records (key, life, version, state).
+    /// Order-independent digest of all committed session records (key, life, version, state).
     pub digest: u64,
 }

@@ -33,7 +33,7 @@ pub(crate) fn parts_of(env: &mut Env, disk: &Disk) -> BTreeMap<ManagerNumber, Pa
         if let Some(number) = rota_ring::place::home(&parts, key.slot)
             && let Some(part) = parts.get_mut(&number)
         {
-            part.replica.docs.insert(key.clone(), doc.clone());
+            part.replica.set(key, Some(doc.clone()));
         }
     }
     parts
