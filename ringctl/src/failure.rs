@@ -30,7 +30,7 @@ fn as_text(error: &anyhow::Error) -> String {
     let Some(call) = error.downcast_ref::<CallError>() else { return text };
     text.push_str(&format!("  reason: {}\n  advice: {}\n", call.reason(), advice(call.retry())));
     if call.changed() == Changed::Unknown {
-        text.push_str("  outcome: unknown; repeat it with the same --request-id to find out\n");
+        text.push_str("  outcome: unknown; repeat an open or a close with the same --request-id to find out\n");
     }
     for field in call.fields() {
         text.push_str(&format!("  field {}: {}\n", field.field, field.problem));

@@ -9,8 +9,8 @@ use crate::cli::length_of_time;
 use crate::output::{Format, Out, plain_table};
 use anyhow::Context;
 use clap::{Args, Subcommand};
-use rota_client::{Client, v1};
-use rota_model::SessionState;
+use rota_client::{CallError, Client, v1};
+use rota_model::{Changed, SessionState};
 use show::{Closed, Opened, Shown};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -186,6 +186,21 @@ fn attributes_once(given: &[(String, String)]) -> anyhow::Result<BTreeMap<String
     Ok(attributes)
 }
 
+/// The name that was given to the request, or a new one.
+fn request_id(client: &Client, given: &str) -> String {
+    if given.is_empty() { client.request_id() } else { given.to_owned() }
+}
+
+/// Tells the request's name where a repetition needs it.
+fn named(error: CallError, request_id: &str) -> anyhow::Error {
+    match error.changed() {
+        Changed::No => error.into(),
+        Changed::Unknown => {
+            anyhow::Error::from(error).context(format!("outcome unknown, request id {request_id}"))
+        }
+    }
+}
+
 async fn open(client: &Client, it: &OpenArguments, out: &mut Out) -> anyhow::Result<()> {
     let request = v1::OpenRequest {
         namespace: it.call.namespace.clone(),
@@ -193,9 +208,10 @@ async fn open(client: &Client, it: &OpenArguments, out: &mut Out) -> anyhow::Res
         class: it.class.clone(),
         attributes: attributes_once(&it.attributes)?,
         pool: it.pool.clone(),
-        request_id: it.request_id.clone(),
+        request_id: request_id(client, &it.request_id),
     };
-    let answer = client.open(request, it.call.timeout).await?;
+    let name = request.request_id.clone();
+    let answer = client.open(request, it.call.timeout).await.map_err(|it| named(it, &name))?;
     let opened = Opened::of(&answer).context("the answer has no session")?;
     match out.format() {
         Format::Json => out.json(&opened)?,
@@ -244,9 +260,10 @@ async fn close(client: &Client, it: &CloseArguments, out: &mut Out) -> anyhow::R
         namespace: it.call.namespace.clone(),
         id: it.id.clone(),
         life: it.life,
-        request_id: it.request_id.clone(),
+        request_id: request_id(client, &it.request_id),
     };
-    let answer = client.close(request, it.call.timeout).await?;
+    let name = request.request_id.clone();
+    let answer = client.close(request, it.call.timeout).await.map_err(|it| named(it, &name))?;
     let session = answer.session.as_ref().context("the answer has no session")?;
     let closed = Closed { finished: answer.finished, session: Shown::of(session) };
     match out.format() {
