@@ -21,8 +21,10 @@ pub async fn end(group: Option<i32>, folder: &Path, keepers: &Keepers) -> Option
     loop {
         if let Some(number) = group {
             processes::signal_group(number, Signal::KILL);
+            // Looked at first: once nothing runs, this reaping takes the last of them.
+            let idle = processes::group_is_idle(number);
             exit = exit.or(reap_group(number));
-            group = Some(number).filter(|it| !processes::group_is_idle(*it));
+            group = Some(number).filter(|_| !idle);
         }
         let strays = strays(folder);
         strays.iter().for_each(|it| it.signal(Signal::KILL));
