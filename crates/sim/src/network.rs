@@ -5,6 +5,9 @@ use rota_model::ManagerNumber;
 use std::collections::BTreeSet;
 use std::fmt;
 
+/// Nothing arrives later than this after it was sent, in microseconds.
+pub const STRAGGLER_US_MAX: u64 = 3_000_000;
+
 /// A process that can send and receive.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Place {
@@ -122,7 +125,10 @@ impl Network {
         let again = may_repeat && chance.permille(weather.repeat_permille);
         Passage {
             arrives_us: arrives.then(|| delay(chance)),
-            again_us: again.then(|| delay(chance) + delay(chance) * chance.within(0, 40)),
+            again_us: again.then(|| {
+                let late_us = delay(chance) + delay(chance) * chance.within(0, 40);
+                late_us.min(STRAGGLER_US_MAX)
+            }),
         }
     }
 }

@@ -419,8 +419,10 @@ impl World {
 
     fn run_program(&mut self, index: usize, run: u64, key: SessionKey, token: Token) -> NodeInput {
         let now_us = self.now_us();
+        let chaos = self.phase == Phase::Chaos;
         let (ready_at_once, never_ready) = (self.chance.permille(500), self.chance.permille(15));
-        let ends = self.phase == Phase::Chaos && self.chance.permille(self.setup.ends_permille);
+        let never_ready = chaos && never_ready;
+        let ends = chaos && self.chance.permille(self.setup.ends_permille);
         let (node, boot) = self.nodes[index].name();
         let address = format!("{node}/{token}");
         let instance = self.dog.ledger.instances.len();

@@ -9,9 +9,10 @@ use crate::invariant::{
     one_instance, same_answer,
 };
 use crate::ledger::Wish;
+use crate::network::STRAGGLER_US_MAX;
 use crate::plant::{Bug, Plant};
 use crate::world::{Event, Phase, World};
-use rota_model::{Answer, ManagerNumber, RefusalKind, SessionKey};
+use rota_model::{Answer, ManagerNumber, OpResult, RefusalKind, SessionKey};
 use std::collections::BTreeMap;
 
 /// Client requests of the chaos phase, at least.
@@ -38,6 +39,21 @@ pub struct Outcome {
     pub trace_hash: u64,
     /// What happened, if it was to be kept.
     pub trace: Vec<String>,
+}
+
+/// Whether a healed cluster may leave it at that answer.
+fn is_final(result: &OpResult) -> bool {
+    let Err(refusal) = result else { return true };
+    matches!(
+        refusal.kind,
+        RefusalKind::NotFound
+            | RefusalKind::LifeMismatch
+            | RefusalKind::UnknownClass
+            | RefusalKind::Provisioning
+            | RefusalKind::NoCapacity
+            | RefusalKind::StartFailed
+            | RefusalKind::Closing
+    )
 }
 
 /// Runs one seed.
@@ -101,6 +117,8 @@ impl World {
         self.phase = Phase::Quiet;
         self.heal();
         let until_us = self.now_us() + self.patience_us();
+        // What is still under way may begin something: let it arrive first.
+        self.run_until(self.now_us() + STRAGGLER_US_MAX + 200_000);
         loop {
             self.run_until(self.now_us() + 100_000);
             if !self.dog.violations.is_empty() {
@@ -166,22 +184,10 @@ impl World {
 
     fn all_were_served(&self, before: usize) -> Verdict {
         for asked in self.dog.ledger.asked.iter().skip(before) {
-            let last = asked.attempts.iter().rev().find_map(|it| it.answer.as_ref());
-            let served = match last {
-                Some((_, Ok(_))) => true,
-                Some((_, Err(refusal))) => matches!(
-                    refusal.kind,
-                    RefusalKind::NotFound
-                        | RefusalKind::LifeMismatch
-                        | RefusalKind::UnknownClass
-                        | RefusalKind::Provisioning
-                        | RefusalKind::NoCapacity
-                        | RefusalKind::StartFailed
-                        | RefusalKind::Closing
-                ),
-                None => false,
-            };
+            let answers = asked.attempts.iter().filter_map(|it| it.answer.as_ref());
+            let served = answers.clone().any(|(_, result)| is_final(result));
             if !served {
+                let last = answers.clone().next_back();
                 let text = format!(
                     "{:?} of {} (request {}) on a healed cluster came to {last:?}",
                     asked.wish, asked.key, asked.request

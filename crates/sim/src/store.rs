@@ -1,7 +1,7 @@
 //! The config store: linearizable, with compare-and-set; asked and answered over the network.
 
 use crate::counters::Fault;
-use crate::network::Place;
+use crate::network::{Place, STRAGGLER_US_MAX};
 use crate::parcel::Parcel;
 use crate::world::{Event, Phase, World};
 use rota_model::{Epoch, ManagerNumber};
@@ -111,7 +111,9 @@ impl World {
         let from = Place::Manager(number);
         if self.phase == Phase::Chaos && self.chance.permille(60) {
             self.counters.fault(Fault::LateCas);
-            let delay_us = self.chance.within(200_000, 4_000_000);
+            let delay_us = self.chance.within(200_000, STRAGGLER_US_MAX);
+            let line = || format!("sends late by {delay_us} us: {}", parcel.line());
+            self.trace.line(self.queue.now_us(), from, line);
             let (run, serial, parcel) = (None, 0, Box::new(parcel));
             let event = Event::Arrive { from, to: Place::Store, run, serial, parcel };
             self.queue.after(delay_us, event);

@@ -2,8 +2,10 @@
 //! one life is answered CREATED to one request only.
 
 use super::{Verdict, Violation};
-use crate::ledger::Asked;
-use rota_model::{Answer, OpResult, Outcome, RequestId, SessionKey, Stamp};
+use crate::ledger::{Asked, Wish};
+use rota_model::{
+    Answer, OpResult, Outcome, REQUESTS_REMEMBERED_MAX, RequestId, SessionKey, Stamp,
+};
 use std::collections::BTreeMap;
 
 /// The part of an answer that must not change: outcome, life, address.
@@ -19,6 +21,22 @@ fn essence(result: &OpResult) -> Option<(String, Stamp, String)> {
         Ok(_) | Err(_) => None,
     };
     Some((what.into(), session.record.life, address.cloned().unwrap_or_default()))
+}
+
+/// A record remembers that many requests; what lies further back may be forgotten. A few less than
+/// it holds, because requests are here counted in the order of their first try.
+const OTHERS_MAX: usize = REQUESTS_REMEMBERED_MAX - 16;
+
+/// How many other requests of that id had any try sent between two moments.
+fn others(asked: &[Asked], request: &Asked, from_us: u64, to_us: u64) -> usize {
+    let of_id = asked.iter().filter(|it| it.key == request.key && it.request != request.request);
+    let between = |it: &&Asked| {
+        it.attempts.iter().any(|it| {
+            let (sent_us, came_us) = (it.sent_us, it.answer.as_ref().map_or(u64::MAX, |it| it.0));
+            sent_us <= to_us && came_us >= from_us
+        })
+    };
+    of_id.filter(|it| !matches!(it.wish, Wish::Get(_))).filter(between).count()
 }
 
 /// Checks all requests of a run. A repetition later than `memory_us` after the first answer may
@@ -45,7 +63,10 @@ pub fn check(asked: &[Asked], memory_us: u64) -> Verdict {
             match &first {
                 None => first = Some((*came_us, now)),
                 Some((first_us, _)) if attempt.sent_us > first_us + memory_us => {}
-                Some((_, before)) if *before != now => {
+                Some((first_us, before))
+                    if *before != now
+                        && others(asked, request, *first_us, *came_us) < OTHERS_MAX =>
+                {
                     let (key, id) = (&request.key, &request.request);
                     let text = format!(
                         "request {id} for {key} was answered {before:?} and, asked again at {} us \
@@ -65,7 +86,6 @@ pub fn check(asked: &[Asked], memory_us: u64) -> Verdict {
 mod tests {
     use super::*;
     use crate::invariant::example::{asked, life, opened};
-    use crate::ledger::Wish;
 
     #[test]
     fn a_repeated_request_that_creates_another_life_is_found() {
