@@ -234,7 +234,10 @@ fn planted(options: &PlantedOptions) -> std::io::Result<bool> {
         let mut seeds = options.from..options.from.saturating_add(options.seeds);
         let caught = seeds.find_map(|seed| {
             let outcome = rota_sim::run(seed, false, Some(*bug));
-            outcome.violations.first().map(|(_, violation)| (seed, violation.rule))
+            let rule = outcome.violations.first().map(|(_, violation)| violation.rule)?;
+            // It is the bug that was caught only if the seed breaks no rule without it.
+            let clean = rota_sim::run(seed, false, None).violations.is_empty();
+            clean.then_some((seed, rule))
         });
         match caught {
             Some((seed, rule)) => eprintln!("{}: caught by seed {seed} ({rule})", bug.as_str()),

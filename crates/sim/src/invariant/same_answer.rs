@@ -24,7 +24,7 @@ fn essence(result: &OpResult) -> Option<(String, Stamp, String)> {
 }
 
 /// A record remembers that many requests; what lies further back may be forgotten. A few less than
-/// it holds, because requests are here counted in the order of their first try.
+/// it holds, because tries are counted here by when clients sent them.
 const OTHERS_MAX: usize = REQUESTS_REMEMBERED_MAX - 16;
 
 /// How many other requests of that id had any try sent between two moments.
@@ -65,7 +65,8 @@ pub fn check(asked: &[Asked], memory_us: u64) -> Verdict {
                 Some((first_us, _)) if attempt.sent_us > first_us + memory_us => {}
                 Some((first_us, before))
                     if *before != now
-                        && others(asked, request, *first_us, *came_us) < OTHERS_MAX =>
+                        && others(asked, request, first_us.saturating_sub(memory_us), *came_us)
+                            < OTHERS_MAX =>
                 {
                     let (key, id) = (&request.key, &request.request);
                     let text = format!(
