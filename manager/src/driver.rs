@@ -24,8 +24,11 @@ use calls::{Calls, WAITING_MAX};
 use rota_model::{MemberId, Now};
 use rota_protocol::{Effect, Input, Manager, Note};
 use rota_ring::{ClaimRefused, ConfigState, View};
+use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::watch;
+use tokio::time::Sleep;
 use tokio_util::sync::CancellationToken;
 
 /// Inputs that are handled before what they came to is sent out. Enough to fill one commit and
@@ -77,6 +80,29 @@ pub struct Driver {
     calls: Calls,
     seen: watch::Sender<Seen>,
     durable: u64,
+    alarm: Alarm,
+}
+
+/// The decisions' timer. To set tokio's timer to an earlier moment costs a system call and a
+/// wake-up, so it is left alone while it rings early enough; it may ring too early.
+struct Alarm {
+    sleep: Pin<Box<Sleep>>,
+    set_ms: u64,
+}
+
+impl Alarm {
+    fn new() -> Self {
+        Self { sleep: Box::pin(tokio::time::sleep(Duration::ZERO)), set_ms: 0 }
+    }
+
+    /// Rings at `wake_ms` at the latest.
+    async fn ring(&mut self, clock: &Clock, wake_ms: u64) {
+        if wake_ms < self.set_ms || self.sleep.is_elapsed() {
+            self.sleep.as_mut().reset(clock.instant(wake_ms));
+            self.set_ms = wake_ms;
+        }
+        self.sleep.as_mut().await;
+    }
 }
 
 enum Next {
@@ -96,7 +122,8 @@ impl Driver {
     ) -> (Self, watch::Receiver<Seen>) {
         let (seen, seers) = watch::channel(Seen::default());
         let calls = Calls::default();
-        let driver = Self { manager, clock, lanes, rim, calls, seen, durable: 0 };
+        let alarm = Alarm::new();
+        let driver = Self { manager, clock, lanes, rim, calls, seen, durable: 0, alarm };
         (driver, seers)
     }
 
@@ -113,6 +140,10 @@ impl Driver {
             if matches!(next, Next::Stop) {
                 return Ended { disk: self.rim.disk, refused: None };
             }
+            // What the sockets hold already comes along: larger commits, fewer frames. The first
+            // turn of the runtime reads them, the second runs the handlers of what was read.
+            tokio::task::yield_now().await;
+            tokio::task::yield_now().await;
             self.turn(next);
             if let Some(refused) = self.manager.refused() {
                 let refused = Some(refused.clone());
@@ -130,7 +161,7 @@ impl Driver {
             () = self.rim.disk.more_durable() => Next::Wake,
             Some(urgent) = self.lanes.urgent.recv() => Next::Urgent(urgent),
             Some(call) = self.lanes.calls.recv() => Next::Call(call),
-            () = tokio::time::sleep_until(self.clock.instant(wake_at)) => Next::Wake,
+            () = self.alarm.ring(&self.clock, wake_at) => Next::Wake,
         }
     }
 
