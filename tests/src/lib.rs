@@ -1,1 +1,34 @@
-//! .
+//! The ground under the black-box tests: real processes in a folder of their own.
+//!
+//! ```text
+//!  TestFolder ──▶ Cluster (`ringctl dev`) ──▶ managers, node-agents, config store
+//!      │     └──▶ Launched: one process alone
+//!      └── processes::of_folder: whatever still runs for this test, found by the folder's name
+//! ```
+//!
+//! * Ports are free ones; a test kills by pid, and only what it started.
+//! * A test ends with [`Cluster::end`], which fails when any process is left.
+//! * A test that fails ends its processes and keeps its folder, and prints where it is.
+//! * Nothing sleeps for a while and hopes: [`eventually`] waits for a condition, with a deadline.
+
+mod binaries;
+mod classes;
+mod cluster;
+mod condition;
+mod folder;
+mod http;
+mod launched;
+pub mod processes;
+mod ringctl;
+pub mod sessions;
+mod skipped;
+
+pub use binaries::{binary, checkout};
+pub use classes::shipped_classes_and;
+pub use cluster::{Cluster, Document, Manager, Node, Store};
+pub use condition::{PATIENCE, eventually};
+pub use folder::TestFolder;
+pub use http::{Page, http_get};
+pub use launched::{Ended, Launched, run_to_end};
+pub use ringctl::{Ran, ringctl};
+pub use skipped::skipped;

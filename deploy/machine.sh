@@ -1,0 +1,50 @@
+# What this machine must have, for the commands beside this file. Sourced by them.
+# shellcheck shell=bash
+
+# Debian packages that are missing here, and those that would only make more tests run.
+missing_packages=()
+
+# needs COMMAND PACKAGE...: notes the packages when the command is not there.
+needs() {
+    command -v "$1" >/dev/null 2>&1 || missing_packages+=("${@:2}")
+}
+
+# Installs what was noted, as root; else says exactly what to run, and exits.
+install_missing_packages() {
+    ((${#missing_packages[@]} > 0)) || return 0
+    local install="apt-get install --yes --no-install-recommends ${missing_packages[*]}"
+    if ! command -v apt-get >/dev/null 2>&1; then
+        echo "missing on this machine: ${missing_packages[*]} (as Debian calls them);" \
+            "there is no apt-get to install them with" >&2
+        exit 1
+    fi
+    if [[ $(id -u) != 0 ]]; then
+        echo "missing on this machine: ${missing_packages[*]}; as root, run" >&2
+        echo "  apt-get update && $install" >&2
+        exit 1
+    fi
+    echo "installing ${missing_packages[*]}" >&2
+    export DEBIAN_FRONTEND=noninteractive
+    apt-get update >&2
+    $install >&2
+    missing_packages=()
+}
+
+# Finds the Rust toolchain; says where to get one when there is none.
+find_cargo() {
+    if ! command -v cargo >/dev/null 2>&1 && [[ -r $HOME/.cargo/env ]]; then
+        # shellcheck disable=SC1091
+        source "$HOME/.cargo/env"
+    fi
+    if ! command -v cargo >/dev/null 2>&1; then
+        echo "no Rust toolchain (cargo) was found; https://rustup.rs tells how to install one" >&2
+        exit 1
+    fi
+}
+
+# target_folder PROFILE: where cargo puts what it builds in that profile.
+target_folder() {
+    local folder=${CARGO_TARGET_DIR:-target}
+    [[ $folder == /* ]] || folder=$PWD/$folder
+    echo "$folder/$1"
+}

@@ -1,0 +1,162 @@
+"""A client that owes nothing to ours: stubs from proto/, made here, against a running cluster.
+
+Opens through one manager, reads through another, sends an event, closes through a third, watches.
+Prints a line "ok ..." for each thing that it saw, and fails at the first that is wrong.
+"""
+
+import argparse
+import importlib
+import pathlib
+import queue
+import sys
+import threading
+import urllib.request
+
+import grpc
+from google.rpc import error_details_pb2, status_pb2
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2 as reflection_alpha_pb2
+from grpc_tools import protoc
+
+# Seconds for one call or one awaited change; it only ends what hangs.
+PATIENCE = 30
+
+
+def make_stubs(proto, stubs):
+    """Generates stubs from the .proto files and makes them importable."""
+    stubs.mkdir(parents=True, exist_ok=True)
+    files = [str(it.relative_to(proto)) for it in sorted(proto.glob("rota/v1/*.proto"))]
+    arguments = ["protoc", f"-I{proto}", f"--python_out={stubs}", f"--grpc_python_out={stubs}"]
+    if protoc.main(arguments + files) != 0:
+        sys.exit("the .proto files cannot be compiled")
+    sys.path.insert(0, str(stubs))
+
+
+def check(condition, text, seen=None):
+    """Fails unless the condition holds; else says what was seen to be so."""
+    if not condition:
+        sys.exit(f"not so: {text}; seen: {seen}")
+    print(f"ok {text}", flush=True)
+
+
+def served_by_reflection(channel):
+    """Names of the services that a manager tells by reflection (version 1 of that service)."""
+    request = reflection_alpha_pb2.ServerReflectionRequest(list_services="")
+    # The messages of version 1 are those of v1alpha; only the name of the service differs.
+    call = channel.stream_stream(
+        "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
+        request_serializer=reflection_alpha_pb2.ServerReflectionRequest.SerializeToString,
+        response_deserializer=reflection_alpha_pb2.ServerReflectionResponse.FromString,
+    )
+    answers = call(iter([request]), timeout=PATIENCE)
+    return {it.name for it in next(answers).list_services_response.service}
+
+
+def typed_refusal(error):
+    """The ErrorInfo in the details of a refused call."""
+    metadata = dict(error.trailing_metadata())
+    status = status_pb2.Status.FromString(metadata["grpc-status-details-bin"])
+    for detail in status.details:
+        info = error_details_pb2.ErrorInfo()
+        if detail.Unpack(info):
+            return info
+    return None
+
+
+class Changes:
+    """A watch of the whole ring, read in the background."""
+
+    def __init__(self, sessions, session_pb2):
+        self.answers = queue.Queue()
+        # Longer than all that is done here; cancelled at the end.
+        self.stream = sessions.Watch(session_pb2.WatchRequest(), timeout=20 * PATIENCE)
+        threading.Thread(target=self.read, daemon=True).start()
+
+    def read(self):
+        try:
+            for answer in self.stream:
+                self.answers.put(answer)
+        except grpc.RpcError as error:
+            self.answers.put(error)
+
+    def until(self, wanted):
+        """The first answer that is wanted."""
+        while True:
+            answer = self.answers.get(timeout=PATIENCE)
+            if isinstance(answer, grpc.RpcError):
+                sys.exit(f"the watch broke: {answer}")
+            if wanted(answer):
+                return answer
+
+
+def use_a_session(channels, session_pb2, session_pb2_grpc, machine_pb2, machine_pb2_grpc):
+    first, second, third = (session_pb2_grpc.SessionsStub(it) for it in channels)
+    changes = Changes(second, session_pb2)
+    changes.until(lambda it: it.caught_up)
+
+    request = session_pb2.OpenRequest(id="crossing", **{"class": "traffic-light"})
+    opened = first.Open(request, timeout=PATIENCE)
+    check(opened.outcome == session_pb2.OUTCOME_CREATED, "opened through one manager", opened)
+
+    session = second.Get(session_pb2.GetRequest(id="crossing"), timeout=PATIENCE).session
+    same = session.address == opened.session.address and session.life == opened.session.life
+    check(same, "read through another manager", session)
+
+    with grpc.insecure_channel(session.address) as channel:
+        event = machine_pb2.SendRequest(id="crossing", event="next")
+        moved = machine_pb2_grpc.MachinesStub(channel).Send(event, timeout=PATIENCE)
+    check((moved.to, moved.changes) == ("red-amber", 1), "moved by an event", moved)
+
+    closed = third.Close(session_pb2.CloseRequest(id="crossing"), timeout=PATIENCE)
+    check(closed.finished, "closed through a third manager", closed)
+
+    ended = changes.until(
+        lambda it: it.session.id == "crossing"
+        and it.session.state == session_pb2.SESSION_STATE_CLOSED
+    )
+    by_client = ended.session.reason == session_pb2.REASON_CLOSED_BY_CLIENT
+    check(by_client, "seen to end by the watch through the second manager", ended)
+    changes.stream.cancel()
+
+    opened = third.Open(session_pb2.OpenRequest(id="site", **{"class": "http"}), timeout=PATIENCE)
+    page = urllib.request.urlopen(f"http://{opened.session.address}/", timeout=PATIENCE)
+    check(page.status == 200, "talked to the program that runs in a session", page.status)
+
+    try:
+        first.Open(session_pb2.OpenRequest(id="", **{"class": "http"}), timeout=PATIENCE)
+        sys.exit("an empty id was taken")
+    except grpc.RpcError as error:
+        info = typed_refusal(error)
+        told = error.code() == grpc.StatusCode.INVALID_ARGUMENT and info is not None
+        typed = told and (info.reason, info.domain) == ("INVALID_ARGUMENT", "rota")
+        check(typed and info.metadata["retry"] == "never", "refused with a typed reason", info)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--proto", type=pathlib.Path, required=True)
+    parser.add_argument("--stubs", type=pathlib.Path, required=True)
+    parser.add_argument("--managers", required=True, help="three addresses, comma-separated")
+    options = parser.parse_args()
+    make_stubs(options.proto, options.stubs)
+    modules = ["session_pb2", "session_pb2_grpc", "machine_pb2", "machine_pb2_grpc"]
+    modules = [importlib.import_module(f"rota.v1.{it}") for it in modules]
+    channels = [grpc.insecure_channel(it) for it in options.managers.split(",")]
+
+    services = [served_by_reflection(it) for it in channels]
+    health = [
+        health_pb2_grpc.HealthStub(it).Check(
+            health_pb2.HealthCheckRequest(service="rota.v1.Sessions"), timeout=PATIENCE
+        )
+        for it in channels
+    ]
+    told = all("rota.v1.Sessions" in it for it in services)
+    well = all(it.status == health_pb2.HealthCheckResponse.SERVING for it in health)
+    check(told and well, "found by reflection and healthy", (services, health))
+    use_a_session(channels, *modules)
+    for channel in channels:
+        channel.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,252 @@
+//! A whole cluster under `ringctl dev`.
+
+use crate::condition::{PATIENCE, eventually};
+use crate::folder::TestFolder;
+use crate::processes::{self, Process};
+use crate::ringctl::{Ran, ringctl};
+use rota_client::{Client, Entry, Options};
+use rustix::process::Signal;
+use serde::Deserialize;
+use std::path::PathBuf;
+use std::process::{ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, Command};
+use tokio::time::timeout;
+
+/// How long a cluster may take to become ready; `ringctl dev` gives up earlier, with a reason.
+const START_WAIT: Duration = Duration::from_secs(60);
+/// How long a cluster may take to end.
+const END_WAIT: Duration = Duration::from_secs(60);
+
+/// What `ringctl dev -o json` prints.
+#[derive(Deserialize, Clone, PartialEq, Eq, Debug)]
+pub struct Document {
+    /// Always true.
+    pub ready: bool,
+    /// In order of their numbers.
+    pub managers: Vec<Manager>,
+    /// Nodes that were started with the cluster.
+    pub nodes: Vec<Node>,
+    /// The config store.
+    pub config_store: Store,
+    /// Data folder.
+    pub data: PathBuf,
+}
+
+/// A manager process.
+#[derive(Deserialize, Clone, PartialEq, Eq, Debug)]
+pub struct Manager {
+    /// Reserved number.
+    pub number: u32,
+    /// `host:port` of its gRPC.
+    pub grpc: String,
+    /// `host:port` of its HTTP.
+    pub http: String,
+    /// Pid.
+    pub pid: u32,
+}
+
+/// A node-agent process.
+#[derive(Deserialize, Clone, PartialEq, Eq, Debug)]
+pub struct Node {
+    /// Name.
+    pub id: String,
+    /// `host:port`.
+    pub address: String,
+    /// Pid.
+    pub pid: u32,
+}
+
+/// The config store's process.
+#[derive(Deserialize, Clone, PartialEq, Eq, Debug)]
+pub struct Store {
+    /// `host:port`.
+    pub address: String,
+    /// Pid.
+    pub pid: u32,
+}
+
+/// A cluster that runs. A test ends it with [`Cluster::end`]; when the test fails before that, its
+/// processes are killed.
+#[derive(Debug)]
+pub struct Cluster {
+    /// Who is where.
+    pub document: Document,
+    folder: PathBuf,
+    dev: Child,
+    ended: bool,
+}
+
+/// The command line of a cluster in the folder: free ports, data in `FOLDER/data`, the classes
+/// that ship unless `more` says otherwise.
+fn command(folder: &TestFolder, more: &[&str]) -> Command {
+    let mut command = Command::new(crate::binary("ringctl"));
+    command.args(["dev", "-o", "json", "--port-base", "0", "--data", &folder.at("data")]);
+    if !more.contains(&"--classes") {
+        command.arg("--classes").arg(crate::checkout().join("deploy/classes"));
+    }
+    // Finds the processes again; those of programs name the folder in ROTA_NODE_DATA.
+    command.args(more).env("ROTA_TEST_FOLDER", folder.path());
+    let log = std::fs::File::options().create(true).append(true).open(folder.at("dev.log"));
+    command.stdin(Stdio::null()).stdout(Stdio::piped());
+    command.stderr(log.expect("the log can be written"));
+    // In the test's own process group: whoever ends a test that hangs, ends its cluster with it.
+    command
+}
+
+impl Cluster {
+    /// Starts a cluster with further options of `ringctl dev` and waits until it is ready. What
+    /// `dev` says on stderr goes to `dev.log`.
+    pub async fn start(folder: &TestFolder, more: &[&str]) -> Self {
+        Self::ready(folder, command(folder, more)).await
+    }
+
+    /// The same with programs of the workspace taken from another folder where that has them.
+    pub async fn start_with_programs(folder: &TestFolder, more: &[&str], programs: &str) -> Self {
+        let mut command = command(folder, more);
+        command.env("ROTA_BIN_DIR", programs);
+        Self::ready(folder, command).await
+    }
+
+    async fn ready(folder: &TestFolder, mut command: Command) -> Self {
+        let mut dev = command.spawn().expect("ringctl starts");
+        let stdout = dev.stdout.take().expect("stdout is piped");
+        let mut lines = BufReader::new(stdout).lines();
+        let line = timeout(START_WAIT, lines.next_line()).await;
+        let Ok(Ok(Some(line))) = line else {
+            crate::processes::kill_all_of(folder.path());
+            let log = std::fs::read_to_string(folder.at("dev.log")).unwrap_or_default();
+            panic!("no cluster: {log}");
+        };
+        let document = serde_json::from_str(&line);
+        let document = document.unwrap_or_else(|error| panic!("{error} in {line}"));
+        Self { document, folder: folder.path().to_owned(), dev, ended: false }
+    }
+
+    /// Starts `ringctl dev` without waiting for anything, and gives the process.
+    pub fn spawn(folder: &TestFolder, more: &[&str]) -> Child {
+        command(folder, more).kill_on_drop(true).spawn().expect("ringctl starts")
+    }
+
+    /// Every manager's address, comma-separated.
+    pub fn endpoints(&self) -> String {
+        let all: Vec<&str> = self.document.managers.iter().map(|it| it.grpc.as_str()).collect();
+        all.join(",")
+    }
+
+    /// A client that knows every manager and begins each call at the next one.
+    pub fn client(&self) -> Client {
+        let options = Options { entry: Entry::RoundRobin, ..Options::default() };
+        Client::with_options(&self.endpoints(), options).expect("the addresses are good")
+    }
+
+    /// A client of one manager only.
+    pub fn client_of(&self, manager: usize) -> Client {
+        Client::connect(&self.document.managers[manager].grpc).expect("the address is good")
+    }
+
+    /// A client of each manager.
+    pub fn clients(&self) -> Vec<Client> {
+        (0..self.document.managers.len()).map(|it| self.client_of(it)).collect()
+    }
+
+    /// Runs `ringctl` at all managers.
+    pub async fn ringctl(&self, arguments: &[&str]) -> Ran {
+        ringctl(&self.endpoints(), arguments).await
+    }
+
+    /// Runs `ringctl` at one manager.
+    pub async fn ringctl_at(&self, manager: usize, arguments: &[&str]) -> Ran {
+        ringctl(&self.document.managers[manager].grpc, arguments).await
+    }
+
+    /// Kills a manager and waits until it is gone.
+    pub async fn kill_manager(&self, manager: usize) {
+        kill(self.document.managers[manager].pid).await;
+    }
+
+    /// Everything that works for this test: `ringctl dev`, its processes, and theirs.
+    pub fn processes(&self) -> Vec<Process> {
+        processes::of_folder(&self.folder)
+    }
+
+    /// The keepers of programs.
+    pub fn keepers(&self) -> Vec<Process> {
+        self.processes().into_iter().filter(Process::is_keeper).collect()
+    }
+
+    /// The programs below a keeper.
+    pub fn programs_of(&self, keeper: &Process) -> Vec<Process> {
+        self.processes().into_iter().filter(|it| it.parent == keeper.pid).collect()
+    }
+
+    /// The pid of `ringctl dev`.
+    pub fn pid(&self) -> u32 {
+        self.dev.id().expect("it was not waited for")
+    }
+
+    /// Asks `ringctl dev` to end everything; fails when it does not succeed or when any process is
+    /// left.
+    pub async fn end(mut self) {
+        processes::send(self.pid(), Signal::TERM);
+        let status = self.ends().await;
+        assert!(status.success(), "ringctl dev ended with {status}");
+    }
+
+    /// Waits for the end of `ringctl dev`, which somebody asked for. Fails when any process is
+    /// left then.
+    pub async fn ends(&mut self) -> ExitStatus {
+        let status = timeout(END_WAIT, self.dev.wait()).await;
+        let status = status.expect("ringctl dev ends").expect("a child can be waited for");
+        let left = processes::of_folder(&self.folder);
+        assert_eq!(left, vec![], "processes are left");
+        self.ended = true;
+        status
+    }
+
+    /// Kills every process of the cluster for which `which` holds, `ringctl dev` first, so that
+    /// nobody notices anybody's end.
+    pub async fn crash(mut self, which: impl Fn(&Process) -> bool) {
+        let mut victims = self.processes();
+        victims.sort_by_key(|it| it.pid != self.pid());
+        victims.retain(which);
+        victims.iter().for_each(|it| it.signal(Signal::KILL));
+        self.dev.wait().await.expect("a child can be waited for");
+        eventually("the victims are gone", PATIENCE, async || {
+            let left = victims.iter().filter(|it| it.runs()).count();
+            if left == 0 { Ok(()) } else { Err(format!("{left} are left")) }
+        })
+        .await;
+        self.ended = true;
+    }
+}
+
+/// Kills a process by its pid, and waits until it is gone.
+async fn kill(pid: u32) {
+    let Some(process) = processes::process(pid) else { return };
+    process.signal(Signal::KILL);
+    eventually("a killed process is gone", PATIENCE, async || {
+        if process.runs() { Err(format!("{pid} runs")) } else { Ok(()) }
+    })
+    .await;
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        if self.ended {
+            return;
+        }
+        // What it writes on the way out is worth having. No pid: it has ended already.
+        if let Some(pid) = self.dev.id() {
+            processes::send(pid, Signal::TERM);
+        }
+        let until = Instant::now() + Duration::from_secs(15);
+        while matches!(self.dev.try_wait(), Ok(None)) && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        processes::kill_all_of(&self.folder);
+        let _reaped = self.dev.try_wait();
+        assert!(std::thread::panicking(), "a test must end its cluster with Cluster::end");
+    }
+}

@@ -1,0 +1,44 @@
+//! A test's own folder.
+
+use std::path::{Path, PathBuf};
+
+/// A folder that no other test has. It is removed at the end, unless the test failed: then it
+/// stays, and its path is printed.
+#[derive(Debug)]
+pub struct TestFolder {
+    path: PathBuf,
+}
+
+impl TestFolder {
+    /// Makes one below the system's folder for temporary files.
+    #[expect(clippy::new_without_default, reason = "it makes something on disk")]
+    pub fn new() -> Self {
+        let made = tempfile::Builder::new().prefix("rota-test-").tempdir();
+        let path = made.expect("a temporary folder can be made").keep();
+        // Programs see the path without links, and so do we.
+        let path = path.canonicalize().expect("the folder was just made");
+        Self { path }
+    }
+
+    /// Its path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// A path below it, as text for a command line.
+    pub fn at(&self, below: &str) -> String {
+        self.path.join(below).to_str().expect("the path is UTF-8").to_owned()
+    }
+}
+
+impl Drop for TestFolder {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("the test's folder was kept: {}", self.path.display());
+            return;
+        }
+        if let Err(error) = std::fs::remove_dir_all(&self.path) {
+            eprintln!("cannot remove {}: {error}", self.path.display());
+        }
+    }
+}

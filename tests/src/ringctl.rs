@@ -1,0 +1,59 @@
+//! `ringctl`, run to its end.
+
+use serde_json::Value;
+use std::process::Stdio;
+use std::time::Duration;
+use tokio::process::Command;
+use tokio::time::timeout;
+
+/// How long one command may take; it only ends what hangs.
+const WAIT: Duration = Duration::from_secs(90);
+
+/// What a command came to.
+#[derive(Debug)]
+pub struct Ran {
+    /// Exit code; -1 after a signal.
+    pub code: i32,
+    /// All of stdout.
+    pub stdout: String,
+    /// All of stderr.
+    pub stderr: String,
+}
+
+impl Ran {
+    /// Fails unless the command succeeded.
+    pub fn expect_success(self) -> Self {
+        assert_eq!(self.code, 0, "stdout: {}\nstderr: {}", self.stdout, self.stderr);
+        self
+    }
+
+    /// The one document on stdout of a command that succeeded.
+    pub fn json(self) -> Value {
+        let ran = self.expect_success();
+        serde_json::from_str(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {}", ran.stdout))
+    }
+
+    /// The error document on stderr of a command (with `-o json`) that failed.
+    pub fn error(self) -> Value {
+        assert_eq!(self.code, 1, "stdout: {}\nstderr: {}", self.stdout, self.stderr);
+        assert_eq!(self.stdout, "", "nothing but data goes to stdout");
+        let error: Value = serde_json::from_str(&self.stderr)
+            .unwrap_or_else(|error| panic!("{error}: {}", self.stderr));
+        error["error"].clone()
+    }
+}
+
+/// Runs `ringctl` at these endpoints (by the environment, so that options come first).
+pub async fn ringctl(endpoints: &str, arguments: &[&str]) -> Ran {
+    let mut command = Command::new(crate::binary("ringctl"));
+    command.env("ROTA_ENDPOINT", endpoints).args(arguments);
+    command.stdin(Stdio::null()).kill_on_drop(true);
+    let output = timeout(WAIT, command.output()).await;
+    let output = output.unwrap_or_else(|_| panic!("ringctl {arguments:?} did not end"));
+    let output = output.expect("ringctl starts");
+    Ran {
+        code: output.status.code().unwrap_or(-1),
+        stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+    }
+}

@@ -1,0 +1,262 @@
+//! Processes that must refuse to start: each names what is wrong, and nothing is touched.
+
+use rota_tests::sessions::opened;
+use rota_tests::{Cluster, Ended, Launched, TestFolder, checkout, run_to_end};
+use std::net::TcpListener;
+use std::path::Path;
+
+fn owned(line: &[&str]) -> Vec<String> {
+    line.iter().map(|it| (*it).to_owned()).collect()
+}
+
+fn store_line(data: &str, cluster: &str) -> Vec<String> {
+    owned(&["--data", data, "--cluster", cluster])
+}
+
+/// A manager of the ring 100=a, 400=b.
+fn manager_line(store: &str, data: &str, number: &str, id: &str, cluster: &str) -> Vec<String> {
+    owned(&[
+        "--data",
+        data,
+        "--number",
+        number,
+        "--id",
+        id,
+        "--config-store",
+        store,
+        "--cluster",
+        cluster,
+        "--ring",
+        "100=a,400=b",
+        "--replicas",
+        "1",
+    ])
+}
+
+fn agent_line(data: &str, id: &str, cluster: &str) -> Vec<String> {
+    owned(&["run", "--id", id, "--data", data, "--cluster", cluster, "--managers", "127.0.0.1:1"])
+}
+
+async fn store(folder: &TestFolder, name: &str, cluster: &str) -> Launched {
+    let line = store_line(&folder.at(name), cluster);
+    Launched::start(folder, name, "rota-config-store", &line).await
+}
+
+/// A manager that fails to start.
+async fn manager_fails(line: &[String]) -> Ended {
+    run_to_end("rota-manager", line).await
+}
+
+/// Everything below a folder, by path and content.
+fn content(folder: &Path) -> Vec<(String, Vec<u8>)> {
+    let mut files = Vec::new();
+    let mut open = vec![folder.to_owned()];
+    while let Some(next) = open.pop() {
+        for entry in std::fs::read_dir(&next).unwrap().flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                open.push(path);
+            } else {
+                files.push((path.display().to_string(), std::fs::read(&path).unwrap()));
+            }
+        }
+    }
+    files.sort();
+    files
+}
+
+#[tokio::test]
+async fn wrong_flags_are_all_listed_and_end_with_code_2() {
+    let folder = TestFolder::new();
+    let mut line = manager_line("nowhere", &folder.at("m"), "4000", "", "c");
+    line.extend(owned(&["--grpc", "x", "--load-limit", "2", "--suspect-ms", "10"]));
+    let parts = ["--config-store", "--number", "1023", "--id", "--grpc", "--load-limit"];
+    run_to_end("rota-manager", &line).await.expect_refusal(2, &parts);
+    let mut line = agent_line(&folder.at("n"), "\n", "c");
+    line.extend(owned(&["--places", "0", "--lease-kill", "1s", "--load-limit", "7"]));
+    let parts = ["--id", "places", "lease_kill_ms", "load_limit"];
+    run_to_end("rota-node-agent", &line).await.expect_refusal(2, &parts);
+    let line = owned(&["--data", &folder.at("s"), "--listen", "nowhere"]);
+    run_to_end("rota-config-store", &line).await.expect_refusal(2, &["--listen", "nowhere"]);
+    for name in ["m", "n", "s"] {
+        assert!(
+            !folder.path().join(name).exists(),
+            "{name}: nothing is made before all is checked"
+        );
+    }
+}
+
+#[tokio::test]
+async fn listening_for_other_machines_needs_a_flag_that_says_insecure() {
+    let folder = TestFolder::new();
+    let outside = ["--insecure-bind"];
+    let mut line = manager_line("127.0.0.1:1", &folder.at("m"), "100", "a", "c");
+    line.extend(owned(&["--grpc", "192.0.2.1:0"]));
+    run_to_end("rota-manager", &line).await.expect_refusal(2, &outside);
+    let mut line = agent_line(&folder.at("n"), "n1", "c");
+    line.extend(owned(&["--listen", "192.0.2.1:0"]));
+    run_to_end("rota-node-agent", &line).await.expect_refusal(2, &outside);
+    let line = owned(&["--data", &folder.at("s"), "--listen", "192.0.2.1:0"]);
+    run_to_end("rota-config-store", &line).await.expect_refusal(2, &outside);
+}
+
+#[tokio::test]
+async fn malformed_class_files_are_refused_with_every_mistake() {
+    let folder = TestFolder::new();
+    let classes = folder.path().join("classes");
+    std::fs::create_dir(&classes).unwrap();
+    let write = |name: &str, text: &str| std::fs::write(classes.join(name), text).unwrap();
+    write(
+        "a.toml",
+        "name = \"a\"\nkind = \"machine\"\nstates = [\"x\"]\ninitial = \"y\"\nodd = 1\n",
+    );
+    write("b.toml", "name = \"b\"\nkind = \"program\"\nargv = []\n");
+    write("c.toml", "this is not TOML");
+    write(
+        "d.toml",
+        "name = \"b\"\nkind = \"program\"\nargv = [\"true\"]\nready = { line = \"x\" }\n",
+    );
+    let mut line = agent_line(&folder.at("n"), "n1", "c");
+    line.extend(owned(&["--classes", &folder.at("classes")]));
+    let ended = run_to_end("rota-node-agent", &line).await;
+    ended.expect_refusal(2, &["a.toml", "initial", "odd", "b.toml", "argv", "c.toml", "d.toml"]);
+    assert!(!folder.path().join("n").exists());
+}
+
+#[tokio::test]
+async fn a_port_in_use_is_named_by_whoever_wants_it() {
+    let folder = TestFolder::new();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let store = store(&folder, "store", "c").await;
+    for flag in ["--grpc", "--http"] {
+        let mut line = manager_line(store.told("address"), &folder.at("m"), "100", "a", "c");
+        line.extend(owned(&[flag, &address]));
+        manager_fails(&line).await.expect_refusal(1, &[flag, &address]);
+    }
+    let mut line = agent_line(&folder.at("n"), "n1", "c");
+    line.extend(owned(&["--listen", &address]));
+    run_to_end("rota-node-agent", &line).await.expect_refusal(1, &[&address]);
+    let line = owned(&["--data", &folder.at("s"), "--listen", &address]);
+    run_to_end("rota-config-store", &line).await.expect_refusal(1, &["--listen", &address]);
+    let port = address.rsplit(':').next().unwrap();
+    let line = owned(&["dev", "--data", &folder.at("dev"), "--port-base", port]);
+    let parts = ["port-base", port];
+    run_to_end("ringctl", &line).await.expect_refusal(1, &parts);
+    assert_eq!(store.end().await, Some(0));
+}
+
+#[tokio::test]
+async fn two_managers_cannot_hold_one_number() {
+    let folder = TestFolder::new();
+    let store = store(&folder, "store", "c").await;
+    let address = store.told("address").to_owned();
+    let line = manager_line(&address, &folder.at("a"), "100", "a", "c");
+    let mut first = Launched::start(&folder, "a", "rota-manager", &line).await;
+    for (id, data) in [("other", "a2"), ("a", "a3")] {
+        let line = manager_line(&address, &folder.at(data), "100", id, "c");
+        manager_fails(&line).await.expect_refusal(1, &["100"]);
+    }
+    let line = manager_line(&address, &folder.at("x"), "500", "x", "c");
+    manager_fails(&line).await.expect_refusal(1, &["500"]);
+    let line = manager_line(&address, &folder.at("a"), "100", "a", "c");
+    let same_folder = manager_fails(&line).await;
+    same_folder.expect_refusal(1, &["in use", &folder.at("a")]);
+    assert!(first.runs(), "the one that holds the number goes on");
+    assert_eq!(first.end().await, Some(0));
+    assert_eq!(store.end().await, Some(0));
+}
+
+#[tokio::test]
+async fn a_managers_folder_of_another_manager_cluster_or_format_is_refused_and_not_touched() {
+    let folder = TestFolder::new();
+    let (mine, other) = (store(&folder, "store", "c").await, store(&folder, "store2", "d").await);
+    let (mine_at, other_at) = (mine.told("address").to_owned(), other.told("address").to_owned());
+    let line = manager_line(&mine_at, &folder.at("a"), "100", "a", "c");
+    let first = Launched::start(&folder, "a", "rota-manager", &line).await;
+    assert_eq!(first.end().await, Some(0));
+    let before = content(&folder.path().join("a"));
+    let line = manager_line(&mine_at, &folder.at("a"), "400", "b", "c");
+    manager_fails(&line).await.expect_refusal(1, &[&folder.at("a"), "manager a", "manager b"]);
+    let line = manager_line(&other_at, &folder.at("a"), "100", "a", "d");
+    manager_fails(&line).await.expect_refusal(1, &[&folder.at("a"), "cluster c", "cluster d"]);
+    let line = manager_line(&other_at, &folder.at("new"), "100", "a", "c");
+    manager_fails(&line).await.expect_refusal(1, &["cluster"]);
+    assert_eq!(content(&folder.path().join("a")), before);
+    let owner = folder.path().join("a/OWNER");
+    let text = std::fs::read_to_string(&owner).unwrap();
+    std::fs::write(&owner, text.replace("format 1", "format 77")).unwrap();
+    let line = manager_line(&mine_at, &folder.at("a"), "100", "a", "c");
+    manager_fails(&line).await.expect_refusal(1, &["OWNER"]);
+    std::fs::write(&owner, text).unwrap();
+    let again = Launched::start(&folder, "a", "rota-manager", &line).await;
+    assert_eq!(again.end().await, Some(0), "with its own folder it starts as before");
+    assert_eq!((mine.end().await, other.end().await), (Some(0), Some(0)));
+}
+
+#[tokio::test]
+async fn a_nodes_folder_of_another_node_cluster_or_format_is_refused_and_not_touched() {
+    let folder = TestFolder::new();
+    let cluster = Cluster::start(&folder, &[]).await;
+    opened(&cluster.client(), "a", "http").await;
+    let data = cluster.document.data.join("nodes/n1").display().to_string();
+    let name = {
+        let text = std::fs::read(cluster.document.data.join("dev.json")).unwrap();
+        let json: serde_json::Value = serde_json::from_slice(&text).unwrap();
+        json["cluster"].as_str().unwrap().to_owned()
+    };
+    let line = agent_line(&data, "n1", &name);
+    run_to_end("rota-node-agent", &line).await.expect_refusal(1, &["another node-agent", &data]);
+    cluster.end().await;
+    let before = content(Path::new(&data));
+    let refused = async |id: &str, cluster: &str, parts: &[&str]| {
+        let line = agent_line(&data, id, cluster);
+        run_to_end("rota-node-agent", &line).await.expect_refusal(1, parts);
+    };
+    refused("n2", &name, &[&data, "n1", "n2"]).await;
+    refused("n1", "other", &[&data, "other", &name]).await;
+    assert_eq!(content(Path::new(&data)), before);
+    let file = Path::new(&data).join("node.json");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let mut json: serde_json::Value = serde_json::from_str(&text).unwrap();
+    json["format"] = 77.into();
+    std::fs::write(&file, json.to_string()).unwrap();
+    refused("n1", &name, &["77"]).await;
+}
+
+#[tokio::test]
+async fn a_config_stores_folder_of_another_cluster_or_in_use_is_refused() {
+    let folder = TestFolder::new();
+    let first = store(&folder, "store", "c").await;
+    let line = store_line(&folder.at("store"), "c");
+    run_to_end("rota-config-store", &line).await.expect_refusal(1, &[&folder.at("store")]);
+    assert_eq!(first.end().await, Some(0));
+    let before = content(&folder.path().join("store"));
+    let line = store_line(&folder.at("store"), "d");
+    run_to_end("rota-config-store", &line).await.expect_refusal(1, &[&folder.at("store")]);
+    assert_eq!(content(&folder.path().join("store")), before);
+}
+
+#[tokio::test]
+async fn a_dev_folder_of_another_shape_format_or_in_use_is_refused() {
+    let folder = TestFolder::new();
+    let cluster = Cluster::start(&folder, &[]).await;
+    let data = folder.at("data");
+    let classes = checkout().join("deploy/classes").display().to_string();
+    let dev = async |more: &[&str]| {
+        let line = ["dev", "--port-base", "0", "--data", &data, "--classes", &classes];
+        run_to_end("ringctl", &[&line[..], more].concat()).await
+    };
+    dev(&[]).await.expect_refusal(1, &[&data, "another"]);
+    cluster.end().await;
+    let other = dev(&["--managers", "5", "--replicas", "1", "--slots", "64"]).await;
+    other.expect_refusal(1, &["--managers is 5", "--replicas is 1", "--slots is 64"]);
+    let file = folder.path().join("data/dev.json");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let mut json: serde_json::Value = serde_json::from_str(&text).unwrap();
+    json["format"] = 77.into();
+    std::fs::write(&file, json.to_string()).unwrap();
+    dev(&[]).await.expect_refusal(1, &["format 77"]);
+    std::fs::write(&file, text).unwrap();
+    Cluster::start(&folder, &[]).await.end().await;
+}

@@ -1,0 +1,123 @@
+//! `ringctl dev` itself: its document, and its end.
+
+use rota_tests::processes::{of_folder, send};
+use rota_tests::sessions::opened;
+use rota_tests::{Cluster, PATIENCE, TestFolder, eventually, ringctl};
+use rustix::process::Signal;
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// A cluster with everything that could be left behind: programs, and nodes that managers started.
+async fn full(folder: &TestFolder) -> Cluster {
+    let options = ["--nodes", "1", "--places", "2", "--max-nodes", "2"];
+    let cluster = Cluster::start(folder, &options).await;
+    for id in ["a", "b", "c"] {
+        opened(&cluster.client(), id, "http").await;
+    }
+    let processes = cluster.processes();
+    let agents = processes.iter().filter(|it| it.is_agent()).count();
+    let keepers = processes.iter().filter(|it| it.is_keeper()).count();
+    assert_eq!((agents, keepers), (2, 3), "{processes:?}");
+    cluster
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_document_tells_every_process_and_each_of_them_runs() {
+    let folder = TestFolder::new();
+    let options = ["--managers", "4", "--replicas", "1", "--nodes", "2"];
+    let cluster = Cluster::start(&folder, &options).await;
+    let document = &cluster.document;
+    assert!(document.ready);
+    assert_eq!((document.managers.len(), document.nodes.len()), (4, 2));
+    assert!(document.managers.is_sorted_by_key(|it| it.number));
+    let mut pids: Vec<u32> = document.managers.iter().map(|it| it.pid).collect();
+    pids.extend(document.nodes.iter().map(|it| it.pid));
+    pids.push(document.config_store.pid);
+    let running: Vec<u32> = cluster.processes().into_iter().map(|it| it.pid).collect();
+    assert!(pids.iter().all(|pid| running.contains(pid)), "{pids:?} {running:?}");
+    assert_eq!(document.data, folder.path().join("data"));
+    cluster.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_polite_end_leaves_no_process() {
+    let folder = TestFolder::new();
+    full(&folder).await.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ctrl_c_and_a_hang_up_end_everything_too() {
+    for signal in [Signal::INT, Signal::HUP] {
+        let folder = TestFolder::new();
+        let mut cluster = full(&folder).await;
+        send(cluster.pid(), signal);
+        let status = cluster.ends().await;
+        assert!(status.success(), "{signal:?}: {status}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_ctrl_c_ends_at_once_and_still_leaves_nothing() {
+    let folder = TestFolder::new();
+    let mut cluster = full(&folder).await;
+    send(cluster.pid(), Signal::INT);
+    send(cluster.pid(), Signal::INT);
+    cluster.ends().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_that_is_stopped_while_it_starts_leaves_nothing() {
+    let folder = TestFolder::new();
+    let mut dev = Cluster::spawn(&folder, &[]);
+    eventually("a manager has been started", PATIENCE, async || {
+        let managers = of_folder(folder.path());
+        let any = managers.iter().any(|it| it.option("--number").is_some());
+        if any { Ok(()) } else { Err(format!("{managers:?}")) }
+    })
+    .await;
+    send(dev.id().unwrap(), Signal::TERM);
+    timeout(PATIENCE, dev.wait()).await.expect("it ends").unwrap();
+    assert_eq!(of_folder(folder.path()), vec![]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_data_folder_nothing_is_left_on_disk_either() {
+    let folder = TestFolder::new();
+    let mut command = tokio::process::Command::new(rota_tests::binary("ringctl"));
+    command.args(["dev", "-o", "json", "--port-base", "0"]).env("TMPDIR", folder.path());
+    command.stdout(std::process::Stdio::piped()).kill_on_drop(true);
+    let mut dev = command.spawn().unwrap();
+    let mut lines = tokio::io::AsyncBufReadExt::lines(tokio::io::BufReader::new(
+        dev.stdout.take().expect("stdout is piped"),
+    ));
+    let line = timeout(PATIENCE, lines.next_line()).await.unwrap().unwrap().unwrap();
+    assert!(line.contains("\"ready\":true"), "{line}");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+    send(dev.id().unwrap(), Signal::TERM);
+    assert!(timeout(PATIENCE, dev.wait()).await.unwrap().unwrap().success());
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    assert_eq!(of_folder(folder.path()), vec![]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_restarted_by_itself_and_the_rest_goes_on() {
+    let folder = TestFolder::new();
+    let cluster = Cluster::start(&folder, &[]).await;
+    cluster.kill_manager(1).await;
+    opened(&cluster.client(), "a", "counter").await;
+    let dead = ringctl(
+        &cluster.document.managers[1].grpc,
+        &["session", "get", "a", "--timeout", "500ms", "-o", "json"],
+    );
+    let error = dead.await.error();
+    assert!(["UNREACHABLE", "TIMED_OUT"].contains(&error["reason"].as_str().unwrap()), "{error}");
+    let managers = cluster.processes();
+    let managers = managers.iter().filter(|it| it.option("--number").is_some()).count();
+    assert_eq!(managers, 2);
+    eventually("ringctl dev says which process ended", Duration::from_secs(10), async || {
+        let log = std::fs::read_to_string(folder.at("dev.log")).unwrap_or_default();
+        if log.contains("m2") { Ok(()) } else { Err(log) }
+    })
+    .await;
+    cluster.end().await;
+}

@@ -1,0 +1,76 @@
+//! Clients that we did not write: Python's grpcio with stubs made from `proto/`, and grpcurl.
+
+use rota_tests::{Cluster, TestFolder, checkout, skipped};
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Duration;
+use tokio::process::Command;
+use tokio::time::timeout;
+
+const WAIT: Duration = Duration::from_secs(120);
+
+/// Runs a program to its end and gives its stdout; fails with everything that it said.
+async fn run(mut command: Command) -> String {
+    let output = command.stdin(Stdio::null()).kill_on_drop(true).output();
+    let output = timeout(WAIT, output).await.expect("it ends").expect("it starts");
+    let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {stdout}\n{stderr}");
+    stdout
+}
+
+/// The Python that has grpcio: `deploy/test` makes it and names it.
+fn python() -> Option<PathBuf> {
+    let given = std::env::var_os("ROTA_PYTHON").map(PathBuf::from);
+    let made = || {
+        let test = std::env::current_exe().ok()?;
+        Some(test.ancestors().nth(3)?.join("python/bin/python"))
+    };
+    given.or_else(made).filter(|it| it.is_file())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_python_client_with_stubs_from_our_proto_files_uses_a_session() {
+    let name = "a_python_client_with_stubs_from_our_proto_files_uses_a_session";
+    let Some(python) = python() else {
+        return skipped(name, "there is no Python with grpcio; deploy/test makes one");
+    };
+    let folder = TestFolder::new();
+    let cluster = Cluster::start(&folder, &[]).await;
+    let mut command = Command::new(python);
+    command.arg(checkout().join("tests/foreign/client.py"));
+    command.arg("--proto").arg(checkout().join("proto"));
+    command.args(["--stubs", &folder.at("stubs"), "--managers", &cluster.endpoints()]);
+    let told = run(command).await;
+    assert_eq!(told.lines().filter(|it| it.starts_with("ok ")).count(), 8, "{told}");
+    cluster.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn grpcurl_finds_the_services_by_reflection_and_opens_a_session() {
+    let name = "grpcurl_finds_the_services_by_reflection_and_opens_a_session";
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let Some(grpcurl) =
+        std::env::split_paths(&path).map(|it| it.join("grpcurl")).find(|it| it.is_file())
+    else {
+        return skipped(name, "grpcurl is not installed");
+    };
+    let folder = TestFolder::new();
+    let cluster = Cluster::start(&folder, &[]).await;
+    let manager = |index: usize| cluster.document.managers[index].grpc.clone();
+    let mut list = Command::new(&grpcurl);
+    list.args(["-plaintext", &manager(0), "list"]);
+    let services = run(list).await;
+    assert!(services.contains("rota.v1.Sessions"), "{services}");
+    let mut open = Command::new(&grpcurl);
+    open.args(["-plaintext", "-d", r#"{"id": "curled", "class": "http"}"#, &manager(0)]);
+    open.arg("rota.v1.Sessions/Open");
+    let opened = run(open).await;
+    assert!(opened.contains("OUTCOME_CREATED"), "{opened}");
+    let mut get = Command::new(&grpcurl);
+    get.args(["-plaintext", "-d", r#"{"id": "curled"}"#, &manager(1), "rota.v1.Sessions/Get"]);
+    let got: serde_json::Value = serde_json::from_str(&run(get).await).unwrap();
+    let address = got["session"]["address"].as_str().unwrap();
+    assert_eq!(rota_tests::http_get(address, "/").await.unwrap().code, 200);
+    cluster.end().await;
+}

@@ -1,0 +1,73 @@
+//! `ringctl inspect`, completion, and usage mistakes.
+
+use rota_tests::sessions::opened;
+use rota_tests::{Cluster, PATIENCE, TestFolder, eventually, ringctl};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn inspect_shows_managers_partitions_and_nodes_and_who_is_gone() {
+    let folder = TestFolder::new();
+    let cluster = Cluster::start(&folder, &["--nodes", "2"]).await;
+    for number in 0..9 {
+        opened(&cluster.client(), &format!("s{number}"), "builtin").await;
+    }
+    let ring = cluster.ringctl(&["inspect", "-o", "json"]).await.json();
+    let list = |field: &str| ring[field].as_array().cloned().unwrap_or_default();
+    assert_eq!((list("managers").len(), list("partitions").len(), list("nodes").len()), (3, 3, 2));
+    let shares: f64 = list("partitions").iter().filter_map(|it| it["share"].as_f64()).sum();
+    assert!((shares - 1.0).abs() < 1e-9, "the shares make the whole ring: {shares}");
+    let ready: u64 =
+        list("partitions").iter().filter_map(|it| it["sessions"]["READY"].as_u64()).sum();
+    assert_eq!(ready, 9);
+    assert!(list("partitions").iter().all(|it| it["home"] == it["owner"]));
+    let text = cluster.ringctl(&["inspect"]).await.expect_success().stdout;
+    for part in ["340", "681", "1023", "n1", "n2", "ACTIVE", "serving", "9 sessions READY"] {
+        assert!(text.contains(part), "{part} is missing in\n{text}");
+    }
+    cluster.kill_manager(2).await;
+    eventually("inspect shows the take-over", PATIENCE, async || {
+        let ring = cluster.ringctl(&["inspect", "-o", "json"]).await;
+        let ring: serde_json::Value =
+            serde_json::from_str(&ring.stdout).map_err(|_| ring.stderr.clone())?;
+        let partitions = ring["partitions"].as_array().cloned().unwrap_or_default();
+        let taken = partitions.iter().find(|it| it["home"] == 1023).map(|it| it["owner"] == 340);
+        let silent = ring["managers"][2]["answers"] == false;
+        if taken == Some(true) && silent { Ok(()) } else { Err(ring.to_string()) }
+    })
+    .await;
+    cluster.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn usage_mistakes_end_with_code_2_and_name_what_is_wrong() {
+    for (line, part) in [
+        (&["session", "open", "a"][..], "--class"),
+        (&["session", "list", "--page-size", "1001"], "1000"),
+        (&["session", "list", "--state", "sleepy"], "READY"),
+        (&["session", "get", "a", "--timeout", "0s"], "--timeout"),
+        (&["--endpoint", "nowhere", "inspect"], "nowhere"),
+        (&["dev", "--managers", "0"], "--managers"),
+        (&["dev", "--managers", "101"], "100"),
+        (&["no-such-command"], "no-such-command"),
+    ] {
+        let ran = ringctl("127.0.0.1:1", line).await;
+        assert_eq!(ran.code, 2, "{line:?}: {}", ran.stderr);
+        assert!(ran.stderr.contains(part), "{part:?} is not in: {}", ran.stderr);
+        assert_eq!(ran.stdout, "");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_endpoint_where_nobody_listens_is_a_failure_that_says_so() {
+    let line = ["session", "get", "a", "--timeout", "1s", "-o", "json"];
+    let error = ringctl("127.0.0.1:1", &line).await.error();
+    assert_eq!(error["reason"], "UNREACHABLE");
+    assert!(error["message"].as_str().unwrap().contains("127.0.0.1:1"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn completion_scripts_are_printed_for_the_usual_shells() {
+    for shell in ["bash", "zsh", "fish"] {
+        let script = ringctl("127.0.0.1:1", &["completion", shell]).await.expect_success().stdout;
+        assert!(script.contains("ringctl") && script.contains("inspect"), "{shell}");
+    }
+}

@@ -1,0 +1,118 @@
+//! Keepers and node-agents that are killed.
+
+use rota_client::v1;
+use rota_tests::processes::{Process, process};
+use rota_tests::sessions::{CALL, becomes, open, opened, read};
+use rota_tests::{Cluster, Launched, PATIENCE, TestFolder, eventually, http_get};
+use rustix::process::Signal;
+use v1::{Outcome, SessionState};
+
+async fn gone(what: &str, processes: &[Process]) {
+    eventually(what, PATIENCE, async || {
+        let left: Vec<u32> = processes.iter().filter(|it| it.runs()).map(|it| it.pid).collect();
+        if left.is_empty() { Ok(()) } else { Err(format!("{left:?} run")) }
+    })
+    .await;
+}
+
+fn agent(cluster: &Cluster, node: usize) -> Process {
+    process(cluster.document.nodes[node].pid).expect("the agent runs")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_killed_keeper_takes_its_program_with_it_and_its_session_ends() {
+    let folder = TestFolder::new();
+    let cluster = Cluster::start(&folder, &[]).await;
+    let client = cluster.client();
+    let first = opened(&client, "first", "http").await;
+    let keepers = cluster.keepers();
+    let programs = cluster.programs_of(&keepers[0]);
+    assert_eq!((keepers.len(), programs.len()), (1, 1));
+    let second = opened(&client, "second", "http").await;
+    keepers[0].signal(Signal::KILL);
+    gone("the program of a killed keeper is gone", &programs).await;
+    assert!(http_get(&first.address, "/").await.is_err());
+    let ended = eventually("the session ends", PATIENCE, async || {
+        let session = read(&client, "first").await.map_err(|error| format!("{error:?}"))?;
+        let ended = [SessionState::Closed, SessionState::Lost].contains(&session.state());
+        if ended { Ok(session) } else { Err(format!("{session:?}")) }
+    })
+    .await;
+    assert_eq!(ended.address, "");
+    let untouched = read(&client, "second").await.unwrap();
+    assert_eq!((untouched.state(), &untouched.address), (SessionState::Ready, &second.address));
+    let again = client.open(open("first", "http"), CALL).await.unwrap();
+    assert_eq!(again.outcome(), Outcome::Created);
+    let again = again.session.unwrap();
+    assert!(again.life > first.life);
+    assert_eq!(http_get(&again.address, "/").await.unwrap().code, 200);
+    cluster.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sessions_of_a_killed_agent_are_lost_after_the_lease_and_only_when_nothing_runs() {
+    let folder = TestFolder::new();
+    let cluster = Cluster::start(&folder, &["--nodes", "2"]).await;
+    let client = cluster.client();
+    let ids: Vec<String> = (0..8).map(|it| format!("s{it}")).collect();
+    let mut sessions = Vec::new();
+    for id in &ids {
+        sessions.push(opened(&client, id, "http").await);
+    }
+    let lost: Vec<&v1::Session> = sessions.iter().filter(|it| it.node_id == "n1").collect();
+    assert!(!lost.is_empty() && lost.len() < ids.len(), "both nodes run some");
+    let victim = agent(&cluster, 0);
+    let keepers: Vec<Process> =
+        cluster.keepers().into_iter().filter(|it| it.parent == victim.pid).collect();
+    let programs: Vec<Process> = keepers.iter().flat_map(|it| cluster.programs_of(it)).collect();
+    assert_eq!(programs.len(), lost.len());
+    victim.signal(Signal::KILL);
+    for session in &lost {
+        let after = becomes(&client, &session.id, SessionState::Lost).await;
+        let running = programs.iter().filter(|it| it.runs()).count();
+        assert_eq!(running, 0, "a session is LOST only when no program runs any more");
+        assert_eq!((after.reason(), after.address.as_str()), (v1::Reason::NodeLost, ""));
+    }
+    gone("the keepers are gone", &keepers).await;
+    for session in &sessions {
+        let answer = client.open(open(&session.id, "http"), CALL).await.unwrap();
+        let now = answer.session.clone().unwrap();
+        assert_eq!(now.node_id, "n2");
+        let was_lost = session.node_id == "n1";
+        let expected = if was_lost { Outcome::Created } else { Outcome::Existed };
+        assert_eq!(answer.outcome(), expected);
+        assert_eq!(http_get(&now.address, "/").await.unwrap().code, 200);
+    }
+    cluster.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_boots_again_says_at_once_that_its_sessions_are_lost_and_takes_new_ones() {
+    let folder = TestFolder::new();
+    let cluster = Cluster::start(&folder, &[]).await;
+    let client = cluster.client();
+    let old = [("program", "http"), ("machine", "counter")];
+    let mut addresses = Vec::new();
+    for (id, class) in old {
+        addresses.push(opened(&client, id, class).await.address);
+    }
+    let victim = agent(&cluster, 0);
+    let mut running = cluster.keepers();
+    running.extend(running.clone().iter().flat_map(|it| cluster.programs_of(it)));
+    assert_eq!(running.len(), 2);
+    victim.signal(Signal::KILL);
+    gone("the agent is gone", std::slice::from_ref(&victim)).await;
+    let agent = Launched::again(&folder, "n1-again", &victim.line).await;
+    assert!(running.iter().all(|it| !it.runs()), "a new boot runs nothing of the old one");
+    for (id, _) in old {
+        let session = becomes(&client, id, SessionState::Lost).await;
+        assert_eq!((session.reason(), session.address.as_str()), (v1::Reason::NodeLost, ""));
+    }
+    assert!(http_get(&addresses[0], "/").await.is_err());
+    for (id, class) in old {
+        let answer = client.open(open(id, class), CALL).await.unwrap();
+        assert_eq!(answer.outcome(), Outcome::Created);
+    }
+    assert_eq!(agent.end().await, Some(0));
+    cluster.end().await;
+}

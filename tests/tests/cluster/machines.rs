@@ -1,0 +1,85 @@
+//! State machines: events at the session's address, the state in Get.
+
+use rota_client::{Client, v1};
+use rota_tests::sessions::{CALL, becomes, opened, read};
+use rota_tests::{Cluster, PATIENCE, TestFolder, eventually};
+use v1::SessionState;
+
+fn event(id: &str, event: &str) -> v1::SendRequest {
+    v1::SendRequest { id: id.to_owned(), event: event.to_owned(), ..Default::default() }
+}
+
+async fn shows(client: &Client, id: &str, state: &str) {
+    eventually(&format!("get shows {id} in {state}"), PATIENCE, async || {
+        let session = read(client, id).await.map_err(|error| format!("{error:?}"))?;
+        if session.machine_state == state { Ok(()) } else { Err(session.machine_state) }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn events_move_a_machine_and_its_state_shows_in_get() {
+    let folder = TestFolder::new();
+    let cluster = Cluster::start(&folder, &[]).await;
+    let client = cluster.client();
+    let light = opened(&client, "light", "traffic-light").await;
+    let states = ["red", "red-amber", "green", "amber", "red"];
+    for (turn, pair) in (1..).zip(states.windows(2)) {
+        let moved = client.send_event(&light.address, event("light", "next"), CALL).await.unwrap();
+        assert_eq!([moved.from.as_str(), moved.to.as_str()], pair);
+        assert_eq!((moved.changes, moved.r#final), (turn, false));
+    }
+    shows(&client, "light", "red").await;
+    client.send_event(&light.address, event("light", "fail"), CALL).await.unwrap();
+    shows(&client, "light", "blinking").await;
+    cluster.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_final_state_ends_the_session_and_is_its_exit() {
+    let folder = TestFolder::new();
+    let cluster = Cluster::start(&folder, &[]).await;
+    let client = cluster.client();
+    let light = opened(&client, "light", "traffic-light").await;
+    let moved = client.send_event(&light.address, event("light", "remove"), CALL).await.unwrap();
+    assert!(moved.r#final);
+    let ended = becomes(&client, "light", SessionState::Closed).await;
+    assert_eq!(ended.reason(), v1::Reason::Exited);
+    let exit = ended.exit.and_then(|it| it.how);
+    assert_eq!(exit, Some(v1::exit::How::FinalState("removed".to_owned())));
+    cluster.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_event_that_does_not_fit_is_refused_by_name_and_moves_nothing() {
+    let folder = TestFolder::new();
+    let cluster = Cluster::start(&folder, &[]).await;
+    let client = cluster.client();
+    let light = opened(&client, "light", "traffic-light").await;
+    let unknown = client.send_event(&light.address, event("light", "explode"), CALL).await;
+    assert!(unknown.unwrap_err().to_string().contains("explode"));
+    let unfit = client.send_event(&light.address, event("light", "repair"), CALL).await;
+    let unfit = unfit.unwrap_err().to_string();
+    assert!(unfit.contains("repair") && unfit.contains("red"), "{unfit}");
+    let absent = client.send_event(&light.address, event("nobody", "next"), CALL).await;
+    assert_eq!(absent.unwrap_err().reason(), "NOT_FOUND");
+    let other = v1::SendRequest { life: light.life + 1, ..event("light", "next") };
+    let other = client.send_event(&light.address, other, CALL).await.unwrap_err();
+    assert!(["LIFE_MISMATCH", "INVALID_ARGUMENT"].contains(&other.reason()), "{other:?}");
+    let moved = client.send_event(&light.address, event("light", "next"), CALL).await.unwrap();
+    assert_eq!((moved.from.as_str(), moved.changes), ("red", 1));
+    cluster.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ringctl_sends_events() {
+    let folder = TestFolder::new();
+    let cluster = Cluster::start(&folder, &[]).await;
+    opened(&cluster.client(), "c", "counter").await;
+    let line = ["session", "send", "c", "increment", "-o", "json"];
+    let moved = cluster.ringctl_at(1, &line).await.json();
+    assert_eq!((&moved["from"], &moved["to"]), (&"zero".into(), &"one".into()));
+    let refused = cluster.ringctl(&["session", "send", "c", "explode", "-o", "json"]).await.error();
+    assert!(refused["message"].as_str().unwrap().contains("explode"), "{refused}");
+    cluster.end().await;
+}

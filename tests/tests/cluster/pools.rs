@@ -1,0 +1,134 @@
+//! Nodes that managers start when all are full.
+
+use rota_client::{Client, v1};
+use rota_model::Retry;
+use rota_tests::processes::Process;
+use rota_tests::sessions::{CALL, close, open, opened, read};
+use rota_tests::{Cluster, PATIENCE, TestFolder, binary, eventually, http_get};
+use std::collections::BTreeSet;
+use std::os::unix::fs::PermissionsExt;
+use std::time::Duration;
+use v1::{Outcome, SessionState};
+
+/// Node-agents that managers started.
+fn started_nodes(cluster: &Cluster) -> Vec<Process> {
+    let first: Vec<u32> = cluster.document.nodes.iter().map(|it| it.pid).collect();
+    let agents = cluster.processes().into_iter().filter(Process::is_agent);
+    agents.filter(|it| !first.contains(&it.pid)).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn new_nodes_are_started_when_all_are_full_up_to_the_maximum() {
+    let folder = TestFolder::new();
+    // At a load limit of 0.8, a node of two places takes both.
+    let cluster = Cluster::start(&folder, &["--places", "2", "--max-nodes", "3"]).await;
+    let client = cluster.client();
+    let mut nodes = BTreeSet::new();
+    for number in 0..6 {
+        let session = opened(&client, &format!("s{number}"), "counter").await;
+        nodes.insert(session.node_id);
+    }
+    assert_eq!(nodes.len(), 3, "{nodes:?}");
+    assert_eq!(started_nodes(&cluster).len(), 2);
+    for client in cluster.clients() {
+        let wait = Duration::from_secs(3);
+        let error = client.open(open("one too many", "counter"), wait).await.unwrap_err();
+        assert_eq!(error.reason(), "NO_CAPACITY", "{error:?}");
+        assert!(matches!(error.retry(), Retry::AfterMs(1..)), "{:?}", error.retry());
+    }
+    let error = read(&client, "one too many").await.unwrap_err();
+    assert_eq!(error.reason(), "NOT_FOUND", "a refused open leaves nothing");
+    client.close(close("s3"), CALL).await.unwrap();
+    opened(&client, "one too many", "counter").await;
+    assert_eq!(started_nodes(&cluster).len(), 2, "the maximum holds");
+    cluster.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_opens_at_once_start_as_many_nodes_as_are_needed_and_no_more() {
+    let folder = TestFolder::new();
+    let options = ["--nodes", "0", "--places", "4", "--max-nodes", "3"];
+    let cluster = Cluster::start(&folder, &options).await;
+    let clients = cluster.clients();
+    let opening = (0..12).map(|it| {
+        let (client, request) = (clients[it % 3].clone(), open(&format!("s{it}"), "counter"));
+        tokio::spawn(async move { client.open(request, CALL * 2).await })
+    });
+    for it in opening.collect::<Vec<_>>() {
+        assert_eq!(it.await.unwrap().unwrap().outcome(), Outcome::Created);
+    }
+    assert_eq!(started_nodes(&cluster).len(), 3);
+    cluster.end().await;
+}
+
+/// A folder with a node-agent that takes its time, for nodes that managers start.
+fn slow_agent(folder: &TestFolder, seconds: u32) -> String {
+    let programs = folder.path().join("programs");
+    std::fs::create_dir_all(&programs).unwrap();
+    let agent = binary("rota-node-agent");
+    let script = format!(
+        "#!/bin/sh\ncase \"$*\" in *'--id default-'*) sleep {seconds} ;; esac\nexec {} \"$@\"\n",
+        agent.display()
+    );
+    let file = programs.join("rota-node-agent");
+    std::fs::write(&file, script).unwrap();
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
+    folder.at("programs")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_open_that_waits_for_a_node_is_told_so_and_when_to_come_again() {
+    let folder = TestFolder::new();
+    let programs = slow_agent(&folder, 4);
+    let options = ["--places", "1", "--max-nodes", "2"];
+    let cluster = Cluster::start_with_programs(&folder, &options, &programs).await;
+    let client = cluster.client();
+    opened(&client, "first", "counter").await;
+    let request = v1::OpenRequest { request_id: "r".to_owned(), ..open("second", "counter") };
+    let error = client.open(request.clone(), Duration::from_secs(1)).await.unwrap_err();
+    assert_eq!(error.reason(), "PROVISIONING", "{error:?}");
+    assert!(matches!(error.retry(), Retry::AfterMs(1..)), "{:?}", error.retry());
+    assert_eq!(read(&client, "second").await.unwrap_err().reason(), "NOT_FOUND");
+    let answer = client.open(request, CALL).await.unwrap();
+    assert_eq!(answer.outcome(), Outcome::Created);
+    assert_eq!(started_nodes(&cluster).len(), 1, "one order, however often it is asked for");
+    cluster.end().await;
+}
+
+/// The index of the manager that started a node, from the node's parent.
+fn starter(cluster: &Cluster, node: &Process) -> usize {
+    let managers = &cluster.document.managers;
+    let starter = managers.iter().position(|it| it.pid == node.parent);
+    starter.expect("a manager started the node")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_end_of_the_manager_that_started_a_node_leaves_it_and_its_sessions_running() {
+    let folder = TestFolder::new();
+    let options = ["--nodes", "0", "--places", "10", "--max-nodes", "1"];
+    let cluster = Cluster::start(&folder, &options).await;
+    let client = cluster.client();
+    let session = opened(&client, "a", "http").await;
+    let nodes = started_nodes(&cluster);
+    assert_eq!(nodes.len(), 1);
+    let victim = starter(&cluster, &nodes[0]);
+    cluster.kill_manager(victim).await;
+    let others: Vec<Client> =
+        (0..3).filter(|it| *it != victim).map(|it| cluster.client_of(it)).collect();
+    for client in &others {
+        let seen = read(client, "a").await.unwrap();
+        assert_eq!((seen.state(), &seen.address), (SessionState::Ready, &session.address));
+    }
+    // The node renews its lease with the managers that are left: it is there after the time in
+    // which a node without a lease has ended its programs.
+    let killed = std::time::Instant::now();
+    eventually("the lease of before would have run out", PATIENCE, async || {
+        let page = http_get(&session.address, "/").await?;
+        assert_eq!(page.code, 200);
+        if killed.elapsed() > Duration::from_secs(13) { Ok(()) } else { Err("not yet".to_owned()) }
+    })
+    .await;
+    assert!(nodes[0].runs());
+    opened(&others[0], "b", "counter").await;
+    cluster.end().await;
+}
