@@ -11,6 +11,7 @@ use rota_storage::{
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
 use std::num::NonZeroUsize;
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
@@ -145,6 +146,33 @@ fn cpu_s() -> f64 {
         / 1e9
 }
 
+/// How long a start takes and how much disk the records need.
+fn start(kind: &str, records: u64) {
+    let folder = tempfile::tempdir_in(".").expect("a folder in the working folder");
+    let mut engine = open(kind, folder.path());
+    for number in (0..records).step_by(1000) {
+        let batch: Vec<_> = (number..records.min(number + 1000)).map(record).collect();
+        engine.commit(&batch).expect("commits");
+    }
+    drop(engine);
+    let began = Instant::now();
+    let mut engine = open(kind, folder.path());
+    let mut seen = 0;
+    let visit = &mut |_: &[u8], _: &[u8]| {
+        seen += 1;
+        ControlFlow::Continue(())
+    };
+    engine.scan_all(visit).expect("reads");
+    assert_eq!(seen, records);
+    let took = began.elapsed().as_secs_f64() * 1e3;
+    let files = std::fs::read_dir(folder.path()).expect("a folder");
+    let bytes: u64 = files.filter_map(|file| Some(file.ok()?.metadata().ok()?.len())).sum();
+    println!(
+        "{kind}: open and scan {records} records {took:.0} ms, {} B per record",
+        bytes / records
+    );
+}
+
 fn median(runs: &[Run], of: fn(&Run) -> f64) -> f64 {
     let mut values: Vec<f64> = runs.iter().map(of).collect();
     values.sort_by(f64::total_cmp);
@@ -156,6 +184,9 @@ fn main() {
     let seconds = arguments.next().unwrap_or(2);
     let records = arguments.next().unwrap_or(30_000);
     let rounds = arguments.next().unwrap_or(3);
+    for kind in &KINDS[1..] {
+        start(kind, records);
+    }
     println!("{VALUE_BYTES}-byte values, {records} records before, medians of {rounds} rounds");
     println!(
         "{:>7} {:>7} {:>9} {:>6} {:>8} {:>8} {:>8} {:>6} {:>8}",

@@ -51,6 +51,7 @@ struct State {
     locked: BTreeSet<PathBuf>,
     calls_left: u64,
     syncs_left: u64,
+    forbidden: Option<PathBuf>,
     random: ChaCha8Rng,
 }
 
@@ -92,6 +93,7 @@ impl ForgetfulDisk {
             locked: BTreeSet::new(),
             calls_left: u64::MAX,
             syncs_left: u64::MAX,
+            forbidden: None,
             random: ChaCha8Rng::seed_from_u64(seed),
         };
         Self { state: Arc::new(Mutex::new(state)) }
@@ -106,6 +108,11 @@ impl ForgetfulDisk {
     /// still shows when it is read, and is not tried again by the next sync, as Linux does it.
     pub fn sync_fails_after(&self, syncs: u64) {
         self.state().syncs_left = syncs;
+    }
+
+    /// This file cannot be made.
+    pub fn forbid(&self, file: &Path) {
+        self.state().forbidden = Some(file.to_owned());
     }
 
     pub fn power_is_out(&self) -> bool {
@@ -135,6 +142,7 @@ impl ForgetfulDisk {
             locked: BTreeSet::new(),
             calls_left: u64::MAX,
             syncs_left: u64::MAX,
+            forbidden: None,
             random: ChaCha8Rng::seed_from_u64(state.random.random()),
         };
         Self { state: Arc::new(Mutex::new(next)) }
@@ -294,6 +302,9 @@ impl Disk for ForgetfulDisk {
 
     fn create(&self, file: &Path) -> io::Result<Arc<dyn DiskFile>> {
         let mut state = self.spend()?;
+        if state.forbidden.as_deref() == Some(file) {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
         if let Some(&known) = state.names.get(file) {
             let contents = &mut state.files[known];
             contents.now.clear();
