@@ -1,11 +1,12 @@
 //! The task that owns the node's decisions: takes what happened, carries out what follows.
 
+use crate::boots::Boots;
 use crate::lease::{Lease, boottime_ms};
 use crate::mailbox::{Event, Mailbox};
 use crate::managers::{self, Channels, Report, Reporter};
 use crate::runtime::{Runtime, StartOrder};
 use rota_model::node_msg::{FromNode, Register, ToNode};
-use rota_model::{BootId, NodeState, PoolName, RequestId, SessionKey, Token};
+use rota_model::{NodeState, PoolName, RequestId, SessionKey, Token};
 use rota_node::{Node, NodeConfig, NodeEffect, NodeInput, StopHow};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -42,6 +43,8 @@ pub struct Parts {
     pub seeds: Vec<String>,
     /// The lease file.
     pub lease: PathBuf,
+    /// Counts boots.
+    pub boots: Boots,
     /// Own mailbox, for what is started here.
     pub mailbox: Mailbox,
 }
@@ -277,7 +280,14 @@ impl Agent {
             leaving.left = true;
             return;
         }
-        let boot = new_boot();
+        let boot = match self.parts.boots.next() {
+            Ok(boot) => boot,
+            Err(error) => {
+                // Nothing runs any more, and without a boot nothing ever will.
+                tracing::error!(%error, "the next boot id cannot be written; ending");
+                std::process::exit(1);
+            }
+        };
         tracing::warn!(%boot, "this boot was declared lost; booting anew");
         let config = NodeConfig { boot, ..self.node.config().clone() };
         self.node = Node::new(config);
@@ -379,10 +389,4 @@ impl Leaving {
         }
         now_ms >= self.since_ms + LEAVE_GIVE_UP_MS
     }
-}
-
-/// A random boot id. Below 2^53, so that it stays exact wherever JSON numbers are floats.
-pub fn new_boot() -> BootId {
-    let (high, low) = uuid::Uuid::new_v4().as_u64_pair();
-    BootId(((high ^ low) >> 11).max(1))
 }

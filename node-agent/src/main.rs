@@ -10,6 +10,7 @@
 
 mod address;
 mod agent;
+mod boots;
 mod cli;
 mod data_folder;
 mod keeper;
@@ -25,10 +26,12 @@ mod settings;
 
 use agent::{Agent, Parts};
 use anyhow::Context;
+use boots::Boots;
 use clap::Parser;
 use cli::{Cli, Command, LogFormat, RunArgs};
 use data_folder::DataFolder;
 use mailbox::{Event, Mailbox};
+use rota_node::NodeConfig;
 use runtime::{Keepers, ProgramSettings, Runtime};
 use rustix::process::{Resource, Rlimit, getpid, getrlimit, set_child_subreaper, setrlimit};
 use serde_json::json;
@@ -140,17 +143,19 @@ async fn serve(
         keepers: Keepers::default(),
     };
     let (mailbox, events) = Mailbox::new();
-    let boot = settings.config.boot;
+    let mut boots = Boots::open(folder.path()).context("cannot read the count of boots")?;
+    let boot = boots.next().context("cannot write the count of boots")?;
     let (id, kept) = (settings.config.node.clone(), settings.folders_kept_max);
     let classes = settings.classes;
     let runtime = Runtime::new(classes, programs, kept, address.clone(), mailbox.clone());
     let agent = Agent::new(Parts {
-        config: settings.config,
+        config: NodeConfig { boot, ..settings.config },
         runtime,
         address: address.clone(),
         pool: settings.pool,
         seeds: settings.managers,
         lease: folder.lease(),
+        boots,
         mailbox: mailbox.clone(),
     });
     leave_on_signals(mailbox.clone())?;

@@ -1,9 +1,8 @@
 //! From command line and class files to checked settings. Every mistake is found before anything
 //! is touched.
 
-use crate::agent::new_boot;
 use crate::cli::RunArgs;
-use rota_model::{ClassName, ClusterName, FieldError, NodeId, PoolName};
+use rota_model::{BootId, ClassName, ClusterName, FieldError, NodeId, PoolName};
 use rota_node::class::{Class, parse_classes};
 use rota_node::{NodeBounds, NodeConfig, NodeTiming};
 use std::collections::BTreeMap;
@@ -64,7 +63,8 @@ pub fn check(args: &RunArgs) -> Result<Settings, Vec<String>> {
     let config = NodeConfig {
         // A placeholder where the id is wrong: the other fields are checked all the same.
         node: node.unwrap_or_else(|| NodeId::parse("x").expect("one letter is a name")),
-        boot: new_boot(),
+        // The data folder counts boots; it is not open yet.
+        boot: BootId(0),
         places: args.places,
         load_limit_permille: limit.unwrap_or(1),
         classes: classes.keys().cloned().collect(),

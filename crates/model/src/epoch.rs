@@ -22,7 +22,8 @@ number!(
     Nonce(u64), "n"
 );
 number!(
-    /// A random number that names one start of a node-agent.
+    /// Names one start of a node-agent. Grows from boot to boot of one node, so that a late
+    /// registration of an earlier boot is not taken for news.
     BootId(u64), "b"
 );
 

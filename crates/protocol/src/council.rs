@@ -279,9 +279,12 @@ impl Manager {
     /// Writes a node's new boot.
     pub(crate) fn register(&mut self, call: u64, register: Register, tries: u32) {
         let before = self.env.nodes.reg.get(&register.node);
-        let over = before.is_some_and(|it| it.boot == register.boot && it.state.is_gone());
-        if over {
-            let text = format!("boot {} of node {} is over", register.boot, register.node);
+        // A registration may arrive late: boot ids grow, and an earlier boot never comes back.
+        if self.env.nodes.is_over(&register.node, register.boot) {
+            let text = format!(
+                "boot {} of node {} is over: a later boot is registered, or it was declared lost",
+                register.boot, register.node
+            );
             return self.refuse_register(call, RefusalKind::UnknownNode, &text);
         }
         if tries > REGISTER_TRIES || self.env.view.is_none() {

@@ -74,7 +74,7 @@ impl Partition {
             return;
         };
         match env.nodes.reg.get(&renew.node) {
-            Some(reg) if reg.boot == renew.boot && reg.state.is_gone() => {
+            Some(_) if env.nodes.is_over(&renew.node, renew.boot) => {
                 answer(env, call, Renewed::Lost);
             }
             Some(reg) if reg.boot == renew.boot => {
@@ -84,7 +84,7 @@ impl Partition {
                 answer(env, call, Renewed::Granted { epoch, managers });
             }
             Some(_) | None => {
-                // Either that boot is over, or the registry here is older than it.
+                // The registry here is older than that boot.
                 env.refresh = true;
                 answer(env, call, Renewed::NotServing);
             }

@@ -121,9 +121,11 @@ impl Nodes {
         u64::from(self.used(&reg.node)) * 1000 / u64::from(reg.places.max(1))
     }
 
-    /// Whether that boot of a node is known to be over: the registry names another boot, or a
-    /// verdict. A node that is not registered at all tells nothing.
+    /// Whether that boot of a node is known to be over: a later boot is registered, or a verdict
+    /// stands. An earlier boot in the registry only shows that the registry here is old.
     pub fn is_over(&self, node: &NodeId, boot: BootId) -> bool {
-        self.reg.get(node).is_some_and(|reg| reg.boot != boot || reg.state.is_gone())
+        self.reg
+            .get(node)
+            .is_some_and(|reg| reg.boot > boot || (reg.boot == boot && reg.state.is_gone()))
     }
 }

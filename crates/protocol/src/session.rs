@@ -328,7 +328,12 @@ impl Partition {
             SessionState::Closed | SessionState::Failed | SessionState::Lost => {
                 self.close_ended(env, origin, &key, record, &op.request);
             }
-            SessionState::Closing => self.join_work(env, origin, &op.key),
+            SessionState::Closing => {
+                if record.request(&op.request).is_none() {
+                    self.remember_close(env, &key, record, &op.request);
+                }
+                self.join_work(env, origin, &op.key);
+            }
             SessionState::Pending | SessionState::Starting | SessionState::Ready => {
                 self.start_closing(env, &key, record, &op.request);
                 self.join_work(env, origin, &op.key);
@@ -346,11 +351,8 @@ impl Partition {
         mut record: SessionRecord,
         request: &RequestId,
     ) {
-        let life = record.life;
         if record.request(request).is_none() {
-            record.version = env.next_stamp().max(record.version.next());
-            remember(&mut record, env, request, RequestFate::Closed { life });
-            self.write_session(env, key, record.clone(), Some(request.clone()));
+            record = self.remember_close(env, key, record, request);
         }
         let session = self.view_of(env, &record);
         let result = Ok(Answer::Closed { finished: true, session });
@@ -359,6 +361,21 @@ impl Partition {
         } else {
             self.confirm_then(origin);
         }
+    }
+
+    /// Writes down that a request closed this life.
+    fn remember_close(
+        &mut self,
+        env: &mut Env,
+        key: &DocKey,
+        mut record: SessionRecord,
+        request: &RequestId,
+    ) -> SessionRecord {
+        let life = record.life;
+        record.version = env.next_stamp().max(record.version.next());
+        remember(&mut record, env, request, RequestFate::Closed { life });
+        self.write_session(env, key, record.clone(), Some(request.clone()));
+        record
     }
 
     fn start_closing(
@@ -370,12 +387,9 @@ impl Partition {
     ) {
         record.state = SessionState::Closing;
         record.reason = Some(Reason::ClosedByClient);
-        record.version = env.next_stamp().max(record.version.next());
-        let life = record.life;
-        remember(&mut record, env, request, RequestFate::Closed { life });
         env.note(Transition::CloseStarted, Some(self.number));
         let session = record.key.clone();
-        self.write_session(env, key, record, Some(request.clone()));
+        self.remember_close(env, key, record, request);
         if let Some(leading) = &mut self.leading {
             let work = leading.work.entry(session).or_default();
             (work.ask_ms, work.asked) = (0, 0);
@@ -385,8 +399,14 @@ impl Partition {
     /// The close found nothing to close; nobody else owned the partition when it arrived.
     pub fn on_close_confirmed(&mut self, env: &mut Env, origin: Origin, op: CloseOp) {
         let key = Self::key_of(env, &op.key);
+        let remembered = self.replica.session(&key).is_some_and(|record| {
+            let fate = record.request(&op.request).map(|entry| &entry.fate);
+            matches!(fate, Some(RequestFate::Closed { life }) if *life != record.life)
+        });
         let result = match self.replica.session(&key) {
             None => Err(not_found(&op.key)),
+            // Another life came and went meanwhile: the answer is about the one that was closed.
+            Some(_) if remembered => return self.run(env, origin),
             Some(record) if op.life.is_some_and(|life| life != record.life) => {
                 let text = format!("session {} lives life {}", op.key, record.life);
                 Err(Refusal::new(RefusalKind::LifeMismatch, Retry::Never, text))

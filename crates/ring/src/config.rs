@@ -11,8 +11,7 @@ use std::sync::Arc;
 pub struct NodeReg {
     /// The node.
     pub node: NodeId,
-    /// Its newest boot. A higher revision with another boot means that nothing of the earlier
-    /// boot runs any more.
+    /// Its newest boot: nothing of an earlier (lower) boot runs any more.
     pub boot: BootId,
     /// Where managers reach it, `host:port`.
     pub address: String,

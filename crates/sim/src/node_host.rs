@@ -43,6 +43,16 @@ pub struct NodeHost {
     lease: Option<(u64, u64)>,
     streams: BTreeMap<u64, (ManagerNumber, u64)>,
     tick_at_us: Option<u64>,
+    /// It was told to leave; registers as REMOVED once it has.
+    leaving: Leaving,
+}
+
+/// How far a node is with leaving.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Leaving {
+    No,
+    Asked,
+    Left,
 }
 
 impl NodeHost {
@@ -74,6 +84,7 @@ impl World {
             lease: None,
             streams: BTreeMap::new(),
             tick_at_us: None,
+            leaving: Leaving::No,
         });
     }
 
@@ -83,12 +94,16 @@ impl World {
             return;
         }
         let now_us = self.now_us();
-        let (boot, mono_ahead_ms) = (BootId(self.chance.word()), self.chance.within(1, 1_000_000));
+        // Boot ids grow; how much they jump is left to chance, as with a clock.
+        let jump = self.chance.within(1, 1_000_000);
+        let last = self.nodes.get(index).map_or(0, |host| host.boot.0);
+        let (boot, mono_ahead_ms) = (BootId(last + jump), self.chance.within(1, 1_000_000));
         let Some(host) = self.nodes.get_mut(index) else { return };
         host.run += 1;
         host.boot = boot;
         host.mono_ahead_ms = mono_ahead_ms;
         host.lease = None;
+        host.leaving = Leaving::No;
         host.paused_until_us = 0;
         let config = self.setup.node_config(&host.id, boot);
         host.agent = Some(Node::new(config));
@@ -139,9 +154,14 @@ impl World {
         let now_us = self.now_us();
         let manager = self.any_manager();
         let Some(host) = self.nodes.get(index).filter(|it| it.run == run) else { return };
-        let Some(agent) = host.agent.as_ref().filter(|it| !it.is_registered()) else { return };
+        let Some(agent) = &host.agent else { return };
+        let state =
+            if host.leaving == Leaving::Left { NodeState::Removed } else { NodeState::Ready };
+        if agent.is_registered() && state == NodeState::Ready {
+            return;
+        }
         let (address, pool) = (node_address(&host.id), PoolName::default_pool());
-        let register = agent.registration(address, pool, NodeState::Ready);
+        let register = agent.registration(address, pool, state);
         let sent_mono_ms = host.mono_ms(now_us);
         let parcel = Parcel::Register { sent_mono_ms, register };
         self.send(Place::Node(index), Place::Manager(manager), None, parcel);
@@ -159,6 +179,12 @@ impl World {
         let input = match parcel {
             Parcel::ToNode { manager, generation, message } => {
                 self.node_call(index, (manager, generation), message);
+                return;
+            }
+            Parcel::Registered { result: Ok(_), .. } if host.leaving == Leaving::Left => {
+                self.kill_node(index);
+                let delay_us = self.chance.within(50_000, 2_000_000);
+                self.queue.after(delay_us, Event::BootNode(index));
                 return;
             }
             Parcel::Registered { sent_mono_ms, result: Ok(registered) } => {
@@ -287,8 +313,24 @@ impl World {
                 let delay_us = self.chance.within(1_000, 200_000);
                 self.queue.after(delay_us, Event::BootNode(index));
             }
-            NodeEffect::Left => {}
+            NodeEffect::Left => {
+                host.leaving = Leaving::Left;
+                self.queue.after(100, Event::RegisterNode(index, run));
+            }
         }
+    }
+
+    /// Tells a node to leave in good order.
+    pub fn ask_to_leave(&mut self, index: usize) -> bool {
+        let Some(host) = self.nodes.get_mut(index) else { return false };
+        let registered = host.agent.as_ref().is_some_and(Node::is_registered);
+        if !registered || host.leaving != Leaving::No {
+            return false;
+        }
+        host.leaving = Leaving::Asked;
+        let run = host.run;
+        self.tell_node(index, run, NodeInput::Leave);
+        true
     }
 
     fn report(&mut self, index: usize, id: ReportId, item: ReportItem) {
@@ -380,6 +422,11 @@ impl World {
                 let address = format!("{}/{token}", host.id);
                 NodeInput::Ready { key, token, address }
             }
+            ProgramStep::Change(change) if program.instance.is_some() => {
+                self.schedule_change(index, run, &key, token, change + 1);
+                let state = format!("state-{change}");
+                NodeInput::MachineState { key, token, state, change }
+            }
             ProgramStep::End | ProgramStep::StartTimeout if program.stopping.is_none() => {
                 let (cause, reason) = if step == ProgramStep::End {
                     self.counters.fault(Fault::SessionEnded);
@@ -406,13 +453,36 @@ impl World {
                     NodeInput::Stopped { key, token, exit: Some(Exit::Signal(15)) }
                 }
             }
-            ProgramStep::Ready | ProgramStep::End | ProgramStep::StartTimeout => return,
+            ProgramStep::Ready
+            | ProgramStep::Change(_)
+            | ProgramStep::End
+            | ProgramStep::StartTimeout => return,
         };
         self.tell_node(index, run, input);
     }
 
+    /// A machine that changed mostly changes again.
+    fn schedule_change(
+        &mut self,
+        index: usize,
+        run: u64,
+        key: &SessionKey,
+        token: Token,
+        change: u64,
+    ) {
+        if self.phase == Phase::Chaos && self.chance.permille(700) {
+            let delay_us = self.chance.within(1_000, 800_000);
+            let step = ProgramStep::Change(change);
+            self.queue.after(delay_us, Event::Program(index, run, key.clone(), token, step));
+        }
+    }
+
     fn stop_cause(&self, index: usize, how: StopHow) -> EndCause {
-        let lease = self.nodes.get(index).and_then(|it| it.agent.as_ref()).map(Node::lease);
+        let host = self.nodes.get(index);
+        if host.is_some_and(|it| it.leaving != Leaving::No) {
+            return EndCause::Drained;
+        }
+        let lease = host.and_then(|it| it.agent.as_ref()).map(Node::lease);
         let over = lease.is_some_and(|it| it != rota_node::LeaseState::Valid);
         if how == StopHow::Class && !over { EndCause::Destroyed } else { EndCause::Lease }
     }
@@ -423,6 +493,7 @@ impl World {
         let (ready_at_once, never_ready) = (self.chance.permille(500), self.chance.permille(15));
         let never_ready = chaos && never_ready;
         let ends = chaos && self.chance.permille(self.setup.ends_permille);
+        let changes = chaos && self.chance.permille(150);
         let (node, boot) = self.nodes[index].name();
         let address = format!("{node}/{token}");
         let instance = self.dog.ledger.instances.len();
@@ -449,6 +520,9 @@ impl World {
             later(self.chance.within(50_000, 400_000), ProgramStep::StartTimeout);
         } else if !ready {
             later(self.chance.skewed(500, 150_000), ProgramStep::Ready);
+        }
+        if changes {
+            later(self.chance.within(1_000, 300_000), ProgramStep::Change(1));
         }
         if ends && !never_ready {
             later(self.chance.within(150_000, 3_000_000), ProgramStep::End);
