@@ -11,6 +11,9 @@ pub const KEY_BYTES_MAX: usize = 4 * 1024;
 /// that hold many items, and keeps one record small beside a machine's memory.
 pub const VALUE_BYTES_MAX: usize = 16 * 1024 * 1024;
 
+/// Most bytes of keys and values in one batch: eight times what the writer's queue holds.
+pub const BATCH_BYTES_MAX: usize = 256 * 1024 * 1024;
+
 /// One write. Keys and values mean nothing here; keys are ordered as bytes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum KvWrite {
@@ -58,19 +61,20 @@ impl KvWrite {
     pub fn bytes(&self) -> usize {
         self.key().len() + self.value().map_or(0, <[u8]>::len)
     }
+}
 
-    pub(crate) fn check(&self) -> Result<(), EngineError> {
-        let key = self.key();
-        if key.len() > KEY_BYTES_MAX {
-            let bytes = key.len();
-            return Err(EngineError::TooLong { what: "a key", bytes, limit: KEY_BYTES_MAX });
-        }
-        let bytes = self.value().map_or(0, <[u8]>::len);
-        if bytes > VALUE_BYTES_MAX {
-            return Err(EngineError::TooLong { what: "a value", bytes, limit: VALUE_BYTES_MAX });
-        }
-        Ok(())
+/// Refuses a batch with anything too long in it, before any of it is written.
+pub(crate) fn check(batch: &[KvWrite]) -> Result<(), EngineError> {
+    let within = |what, bytes, limit| {
+        if bytes > limit { Err(EngineError::TooLong { what, bytes, limit }) } else { Ok(()) }
+    };
+    let mut total = 0usize;
+    for write in batch {
+        within("a key", write.key().len(), KEY_BYTES_MAX)?;
+        within("a value", write.value().map_or(0, <[u8]>::len), VALUE_BYTES_MAX)?;
+        total = total.saturating_add(write.bytes());
     }
+    within("a batch", total, BATCH_BYTES_MAX)
 }
 
 /// Is given each record of a scan, in order of keys: key, then value. `Break` ends the scan.

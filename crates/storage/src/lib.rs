@@ -33,7 +33,9 @@ mod writer;
 
 pub use counters::Counters;
 pub use disk::{Disk, DiskFile, Lock, RealDisk};
-pub use engine::{Engine, EngineKind, KEY_BYTES_MAX, KvWrite, VALUE_BYTES_MAX, Visit};
+pub use engine::{
+    BATCH_BYTES_MAX, Engine, EngineKind, KEY_BYTES_MAX, KvWrite, VALUE_BYTES_MAX, Visit,
+};
 pub use error::EngineError;
 pub use folder::{FORMAT, Label};
 pub use log::{LogEngine, LogSettings};

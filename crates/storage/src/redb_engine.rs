@@ -1,7 +1,7 @@
 //! [`Engine`] over one redb file.
 
 use crate::disk::{Disk, DiskFile};
-use crate::engine::{Engine, EngineKind, KvWrite, Visit};
+use crate::engine::{Engine, EngineKind, KvWrite, Visit, check};
 use crate::error::EngineError;
 use crate::folder::{Folder, Label, State};
 use crate::record::checksum;
@@ -133,7 +133,7 @@ impl RedbEngine {
 impl Engine for RedbEngine {
     fn commit(&mut self, batch: &[KvWrite]) -> Result<(), EngineError> {
         self.usable()?;
-        batch.iter().try_for_each(KvWrite::check)?;
+        check(batch)?;
         if batch.is_empty() {
             return Ok(());
         }

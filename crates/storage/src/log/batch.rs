@@ -7,7 +7,6 @@
 //! counts only when all of them match, so that it is there as a whole or not at all.
 
 use crate::engine::KvWrite;
-use crate::error::EngineError;
 use crate::record::{self, Fault};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -15,9 +14,6 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 pub(super) const HEAD_BYTES: usize = 32;
 /// Where batches may begin.
 pub(super) const ALIGNMENT: usize = 8;
-/// Most bytes of records in one batch: eight times what the writer's queue holds.
-const RECORDS_BYTES_MAX: usize = 256 * 1024 * 1024;
-
 /// First word of a batch.
 pub(super) const MAGIC: u32 = 0x5242_a70d;
 
@@ -72,7 +68,7 @@ impl Head {
         }
         let kind =
             [Kind::Writes, Kind::Sealed, Kind::Closed].into_iter().find(|k| k.word() == word(4))?;
-        let records_bytes = usize::try_from(long(16)).ok().filter(|&b| b <= RECORDS_BYTES_MAX)?;
+        let records_bytes = usize::try_from(long(16)).ok()?;
         Some(Self { kind, seq: long(8), records_bytes })
     }
 
@@ -83,26 +79,15 @@ impl Head {
 }
 
 /// Writes a batch into `buffer`, which is emptied first.
-pub(super) fn encode(
-    buffer: &mut Vec<u8>,
-    salt: u64,
-    kind: Kind,
-    seq: u64,
-    writes: &[KvWrite],
-) -> Result<(), EngineError> {
+pub(super) fn encode(buffer: &mut Vec<u8>, salt: u64, kind: Kind, seq: u64, writes: &[KvWrite]) {
     buffer.clear();
     buffer.resize(HEAD_BYTES, 0);
     for write in writes {
         record::push(buffer, salt, write.key(), write.value());
     }
     let records_bytes = buffer.len() - HEAD_BYTES;
-    if records_bytes > RECORDS_BYTES_MAX {
-        let (bytes, limit) = (records_bytes, RECORDS_BYTES_MAX);
-        return Err(EngineError::TooLong { what: "a batch", bytes, limit });
-    }
     buffer[..HEAD_BYTES].copy_from_slice(&Head { kind, seq, records_bytes }.bytes(salt));
     buffer.resize(buffer.len().next_multiple_of(ALIGNMENT), 0);
-    Ok(())
 }
 
 /// Verifies all records of a batch, given the bytes after its head. An error comes with the place

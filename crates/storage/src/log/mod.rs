@@ -33,7 +33,7 @@ use self::checkpoint::{Checkpoint, CheckpointWriter};
 use self::fold::{Changes, Fold, merge, note};
 use self::segment::{Cursor, End, Segment, file_name, number_in};
 use crate::disk::Disk;
-use crate::engine::{Engine, EngineKind, KvWrite, Visit};
+use crate::engine::{Engine, EngineKind, KvWrite, Visit, check};
 use crate::error::EngineError;
 use crate::folder::{Folder, Label, State};
 use std::collections::BTreeSet;
@@ -159,7 +159,7 @@ impl LogEngine {
 
     fn append(&mut self, kind: Kind, writes: &[KvWrite]) -> Result<(), EngineError> {
         let Active { segment, cursor, allocated } = &mut self.active;
-        batch::encode(&mut self.buffer, segment.head.salt, kind, cursor.seq, writes)?;
+        batch::encode(&mut self.buffer, segment.head.salt, kind, cursor.seq, writes);
         let end = cursor.offset + self.buffer.len() as u64;
         if end > *allocated {
             self.buffer.resize(self.buffer.len() + self.settings.grow_bytes, 0);
@@ -255,7 +255,7 @@ impl Engine for LogEngine {
         if self.failed {
             return Err(EngineError::GivenUp { folder: self.folder.path.clone() });
         }
-        batch.iter().try_for_each(KvWrite::check)?;
+        check(batch)?;
         if batch.is_empty() {
             return Ok(());
         }
