@@ -3,14 +3,16 @@
 
 use crate::chance::Chance;
 use crate::counters::Fault;
+use crate::invariant::Violation;
 use crate::ledger::{Asked, Attempt, Shown, Wish};
 use crate::network::Place;
 use crate::parcel::Parcel;
 use crate::setup::CLASS;
 use crate::world::{Event, Phase, World};
 use rota_model::{
-    Answer, ClassName, CloseOp, Filter, GetOp, ListCursor, ListOp, ManagerNumber, Op, OpResult,
-    OpenOp, PoolName, RequestId, Retry, SessionKey, SessionSpec, SlotId, Stamp,
+    Answer, ClassName, CloseOp, Filter, GetOp, ListCursor, ListOp, ManagerNumber, Namespace, Op,
+    OpResult, OpenOp, PoolName, RequestId, Retry, SessionKey, SessionSpec, SessionState, SlotId,
+    Stamp,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,8 +22,8 @@ use std::sync::Arc;
 pub enum CallFor {
     /// A try of a request: client, index in the book, index of the try.
     Try(usize, usize, usize),
-    /// A page of a list: client, when sent.
-    Page(usize, u64),
+    /// A page of a list: client, when sent, what it was to show.
+    Page(usize, u64, Box<Filter>),
     /// A page of the last list, by the observer.
     LastPage(ManagerNumber, u64),
     /// A watcher's pull from a partition.
@@ -159,12 +161,12 @@ impl World {
             Some(CallFor::Try(index, asked, attempt)) => {
                 self.on_answer(index, asked, attempt, result);
             }
-            Some(CallFor::Page(index, sent_us)) => {
-                self.note_page(sent_us, &result);
+            Some(CallFor::Page(index, sent_us, filter)) => {
+                self.note_page(sent_us, &result, &filter);
                 self.rest(index);
             }
             Some(CallFor::LastPage(number, sent_us)) => {
-                self.note_page(sent_us, &result);
+                self.note_page(sent_us, &result, &Filter::default());
                 self.on_last_page(number, result);
             }
             Some(CallFor::Pull(part)) => self.on_pulled(part, Some(result)),
@@ -223,7 +225,7 @@ impl World {
                     self.finish(index);
                 }
             }
-            Some(CallFor::Page(index, _)) => self.rest(index),
+            Some(CallFor::Page(index, _, _)) => self.rest(index),
             Some(CallFor::LastPage(number, _)) => self.ask_last_page(number),
             Some(CallFor::Pull(part)) => self.on_pulled(part, None),
             None => {}
@@ -263,14 +265,26 @@ impl World {
         let slot = client.chance.within(0, u64::from(self.setup.m) - 1);
         let slot = SlotId(u32::try_from(slot).unwrap_or(0));
         let limit = u32::try_from(client.chance.within(1, 12)).unwrap_or(1);
-        let (filter, from) = (Filter::default(), ListCursor { slot, after: None });
+        let mut filter = Filter::default();
+        if client.chance.permille(250) {
+            filter.states.push(*client.chance.pick(SessionState::ALL));
+        }
+        if client.chance.permille(150) {
+            filter.namespace = Some(Namespace::default_space());
+        }
+        let what = CallFor::Page(index, now_us, Box::new(filter.clone()));
+        let from = ListCursor { slot, after: None };
         let op = Op::List(ListOp { from, limit, filter, stale_ok: false });
-        self.call(number, CallFor::Page(index, now_us), Place::Client(index), 800, op);
+        self.call(number, what, Place::Client(index), 800, op);
     }
 
-    fn note_page(&mut self, sent_us: u64, result: &OpResult) {
+    fn note_page(&mut self, sent_us: u64, result: &OpResult, filter: &Filter) {
         let came_us = self.now_us();
         if let Ok(Answer::Listed(page)) = result {
+            if let Some(other) = page.sessions.iter().find(|it| !filter.passes(&it.record)) {
+                let text = format!("a list of {filter:?} shows {:?}", other.record);
+                self.dog.judge(came_us, Err(Violation::new("list", text)));
+            }
             let shown = page.sessions.iter().map(|it| Shown {
                 sent_us,
                 came_us,

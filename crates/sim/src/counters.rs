@@ -54,6 +54,8 @@ faults!(
     NodeCrash = "node_crash",
     /// A node's agent received nothing for a while.
     NodePause = "node_pause",
+    /// A node left in good order, and came back later.
+    NodeLeave = "node_leave",
     /// A stream between a manager and a node broke and was opened again.
     StreamReset = "stream_reset",
     /// Keepers ended programs because the lease had passed.

@@ -25,6 +25,7 @@ const MENU: &[(u64, Fault, Begin)] = &[
     (5, Fault::NodeRestart, World::restart_node),
     (3, Fault::NodeCrash, World::crash_node),
     (4, Fault::NodePause, World::pause_node),
+    (2, Fault::NodeLeave, World::leave_node),
     (4, Fault::StreamReset, World::reset_stream),
     (4, Fault::ClockStep, World::step_clock),
     (5, Fault::SlowDisk, World::slow_disk),
@@ -215,6 +216,13 @@ impl World {
             self.counters.fault(fault);
             self.kill_node(index);
             self.queue.after(length_us, Event::BootNode(index));
+        }
+    }
+
+    fn leave_node(&mut self, fault: Fault) {
+        let index = self.chance.index(self.nodes.len());
+        if self.paused_until(Place::Node(index)).is_none() && self.ask_to_leave(index) {
+            self.counters.fault(fault);
         }
     }
 

@@ -4,7 +4,7 @@
 use crate::life::LifeFacts;
 use rota_model::{
     BootId, Epoch, LogPos, ManagerNumber, NodeId, OpResult, RequestId, SessionKey, SessionRecord,
-    Stamp, Token,
+    SessionState, Stamp, Token,
 };
 use rota_protocol::{DiskWrite, Doc, DocName};
 use rota_ring::{ConfigState, View};
@@ -24,6 +24,8 @@ pub enum EndCause {
     Lease,
     /// The node's boot died.
     BootDied,
+    /// The node left.
+    Drained,
 }
 
 /// One execution on a node.
@@ -121,6 +123,8 @@ pub struct Ledger {
     pub tokens_on: BTreeSet<(ManagerNumber, SessionKey, Token)>,
     /// Ended lives that ever stood durably on a manager's disk.
     pub ended_on: BTreeSet<(ManagerNumber, SessionKey, Stamp)>,
+    /// Lives that ever stood durably on a manager's disk as being closed, or ended.
+    pub closing_on: BTreeSet<(ManagerNumber, SessionKey, Stamp)>,
     /// Newest life of a session that ever stood durably on a manager's disk.
     pub newest_on: BTreeMap<(ManagerNumber, SessionKey), Stamp>,
     /// Highest last entry that ever stood durably on a manager's disk.
@@ -174,6 +178,9 @@ impl Ledger {
                 }
                 let newest = self.newest_on.entry((manager, key())).or_insert(record.life);
                 *newest = (*newest).max(record.life);
+                if record.state.is_ended() || record.state == SessionState::Closing {
+                    self.closing_on.insert((manager, key(), record.life));
+                }
                 if record.state.is_ended() {
                     self.ended_on.insert((manager, key(), record.life));
                 }

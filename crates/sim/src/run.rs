@@ -35,6 +35,8 @@ pub struct Outcome {
     pub counters: Counters,
     /// Client requests.
     pub requests: usize,
+    /// Disturbances that were begun, beside what happens to single messages.
+    pub disturbances: u64,
     /// Hash of everything that happened.
     pub trace_hash: u64,
     /// What happened, if it was to be kept.
@@ -79,6 +81,7 @@ pub fn run(seed: u64, keep_trace: bool, bug: Option<Bug>) -> Outcome {
     Outcome {
         seed,
         requests: world.dog.ledger.asked.len(),
+        disturbances: world.disturbed,
         violations: world.dog.violations,
         counters: world.counters,
         trace_hash: world.trace.hash(),

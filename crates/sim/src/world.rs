@@ -110,6 +110,8 @@ pub enum ProgramStep {
     Ready,
     /// It ends on its own.
     End,
+    /// Its machine goes to another state; this many times so far.
+    Change(u64),
     /// It does not get ready in time.
     StartTimeout,
     /// It has stopped, as it was asked.

@@ -2,7 +2,7 @@
 
 use super::{Verdict, Violation};
 use crate::ledger::Ledger;
-use rota_model::{Epoch, LogPos, ManagerNumber, SessionRecord, SlotId};
+use rota_model::{Epoch, LogPos, ManagerNumber, SessionRecord, SessionState, SlotId};
 
 /// Checks an owner's announcement that everything up to `committed` is committed.
 ///
@@ -29,8 +29,8 @@ pub fn check_announced(
     Ok(())
 }
 
-/// Checks an answer that tells a client of a session: its placement, and its end if it ended, are
-/// on the disk of every member of the ISR of the View under which the owner answers.
+/// Checks an answer that tells a client of a session: its placement, or that it is being closed or
+/// ended, are on the disk of every member of the ISR of the View under which the owner answers.
 ///
 /// # Errors
 /// A member whose disk never held that.
@@ -44,8 +44,11 @@ pub fn check_told(ledger: &Ledger, epoch: Epoch, slot: SlotId, record: &SessionR
             continue;
         }
         let attempt = record.token().map(|token| (member, record.key.clone(), token));
+        let life = || (member, record.key.clone(), record.life);
         let holds = if record.state.is_ended() {
-            ledger.ended_on.contains(&(member, record.key.clone(), record.life))
+            ledger.ended_on.contains(&life())
+        } else if record.state == SessionState::Closing {
+            ledger.closing_on.contains(&life())
         } else {
             attempt.is_none_or(|it| ledger.tokens_on.contains(&it))
         };
@@ -65,7 +68,7 @@ pub fn check_told(ledger: &Ledger, epoch: Epoch, slot: SlotId, record: &SessionR
 mod tests {
     use super::*;
     use crate::invariant::example::{key, life, record, view};
-    use rota_model::{Seq, SessionState};
+    use rota_model::Seq;
     use std::sync::Arc;
 
     fn ledger() -> Ledger {

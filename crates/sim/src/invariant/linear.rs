@@ -200,9 +200,14 @@ fn bounds_of(ledger: &Ledger, key: &SessionKey, life: Stamp) -> Bounds {
     let live_us = ledger.instances.iter().filter(ran).map(|it| it.from_us).min();
     let by_itself = ledger.instances.iter().filter(ran).filter_map(|it| match it.to? {
         (_, EndCause::Destroyed) => None,
-        (at_us, EndCause::Own | EndCause::StartTimeout | EndCause::Lease | EndCause::BootDied) => {
-            Some(at_us)
-        }
+        (
+            at_us,
+            EndCause::Own
+            | EndCause::StartTimeout
+            | EndCause::Lease
+            | EndCause::BootDied
+            | EndCause::Drained,
+        ) => Some(at_us),
     });
     let closes = ledger.asked.iter().filter(|it| match it.wish {
         Wish::Close(named) => it.key == *key && named.is_none_or(|named| named == life),
