@@ -3,9 +3,9 @@
 //! serves nobody before.
 
 use crate::env::Env;
-use crate::io::{Effect, Identity};
+use crate::io::{Effect, Identity, PartMeta};
 use crate::manager::Manager;
-use rota_model::{Epoch, Incarnation, ManagerNumber, ManagerStatus, MemberId, Nonce};
+use rota_model::{Epoch, Incarnation, LogPos, ManagerNumber, ManagerStatus, MemberId, Nonce};
 use rota_ring::{Change, Claim, ClaimRefused, View};
 use std::collections::BTreeMap;
 
@@ -78,12 +78,26 @@ impl Manager {
         }
         self.identity.intended = Some(to);
         self.env.persist_identity(self.identity.clone());
+        if entry.is_some_and(|it| it.incarnation == Incarnation(0)) {
+            self.intend_founding(view);
+        }
         let taken_over: Vec<ManagerNumber> = lone_parts(&next, number, next.epoch);
         for part in taken_over {
             self.intend_epoch(part, next.epoch);
         }
         let lsn = self.env.lsn;
         self.standing = Standing::Intending { lsn, next: Box::new(next), to };
+    }
+
+    /// A copy that never ran is exact while it is empty. The disk must say so before the first
+    /// claim: the run that claims may end before it hears of it.
+    fn intend_founding(&mut self, view: &View) {
+        for (number, entry) in &view.parts {
+            if entry.has(self.env.config.number) {
+                let meta = PartMeta { pe: entry.pe, last: LogPos::ZERO, whole: true };
+                self.env.persist_part(*number, meta);
+            }
+        }
     }
 
     /// The disk must know the epoch of a take-over before it happens, or the next restart would

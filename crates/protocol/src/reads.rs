@@ -164,19 +164,19 @@ impl Partition {
         }
     }
 
-    /// A session as it may be shown: committed, or READY over a committed PENDING (which any later
-    /// owner drives to the same instance).
+    /// A session as it may be shown: committed, or READY over a committed PENDING or STARTING
+    /// (which any later owner drives to the same instance, and whose open may be answered already).
     pub fn visible(&self, key: &DocKey) -> Option<&SessionRecord> {
-        let committed = self.replica.docs.get(key).and_then(|doc| session_in(doc));
-        let latest = self.replica.session(key);
-        match (committed, latest) {
-            (Some(old), Some(new))
-                if new.state == SessionState::Ready && old.token() == new.token() =>
-            {
-                Some(new)
-            }
-            (committed, _) => committed,
+        let committed = self.replica.docs.get(key).and_then(|doc| session_in(doc))?;
+        let begun = matches!(committed.state, SessionState::Pending | SessionState::Starting);
+        if !begun || !self.replica.latest.contains_key(key) {
+            return Some(committed);
         }
+        let writes = self.replica.tail.iter().flat_map(|entry| entry.writes.iter());
+        let records = writes.filter(|write| write.key == *key).filter_map(|it| it.doc.as_ref());
+        let mut records = records.filter_map(|doc| session_in(doc));
+        let ready = records.find(|it| it.is_live() && it.token() == committed.token());
+        Some(ready.unwrap_or(committed))
     }
 
     pub fn view_of(&self, env: &Env, record: &SessionRecord) -> SessionView {

@@ -127,6 +127,12 @@ impl Partition {
             Some(SessionState::Pending | SessionState::Starting | SessionState::Closing) => {
                 self.join_work(env, origin, &op.key);
             }
+            Some(SessionState::Closed | SessionState::Failed | SessionState::Lost)
+                if self.replica.latest.contains_key(&key) =>
+            {
+                // The end is not committed yet: whoever waits for it is answered first.
+                self.join_work(env, origin, &op.key);
+            }
             Some(SessionState::Closed | SessionState::Failed | SessionState::Lost) | None => {
                 self.open_new(env, origin, &key, op);
             }
