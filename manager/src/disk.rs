@@ -192,18 +192,12 @@ mod tests {
 
     fn writes() -> Vec<DiskWrite> {
         let pool = PoolName::default_pool();
-        let record = PoolRecord {
-            pool: pool.clone(),
-            decisions: 3,
-            ordered: Vec::new(),
-            lapses_wall_ms: 9,
-        };
+        let record =
+            PoolRecord { pool: pool.clone(), decisions: 3, ordered: Vec::new(), lapses_wall_ms: 9 };
         let key = DocKey { slot: SlotId(5), name: DocName::Pool(pool) };
         let gone = DocKey { slot: SlotId(6), name: key.name.clone() };
-        let meta =
-            PartMeta { pe: Epoch(4), last: LogPos::new(Epoch(4), Seq(2)), whole: true };
-        let identity =
-            Identity { taken: Some((Incarnation(2), Nonce(11))), intended: None };
+        let meta = PartMeta { pe: Epoch(4), last: LogPos::new(Epoch(4), Seq(2)), whole: true };
+        let identity = Identity { taken: Some((Incarnation(2), Nonce(11))), intended: None };
         let doc = Arc::new(Doc::Pool(record));
         vec![
             DiskWrite::Doc { key: gone.clone(), doc: Some(doc.clone()) },

@@ -10,6 +10,8 @@
 //! durable.
 
 mod calls;
+#[cfg(test)]
+mod tests;
 
 use crate::clock::Clock;
 use crate::config_link::ConfigLink;
@@ -132,11 +134,16 @@ impl Driver {
     pub async fn run(mut self, stop: CancellationToken) -> Ended {
         self.turn_end(self.clock.now());
         loop {
-            if !self.rim.disk.has_room() {
-                self.rim.disk.more_durable().await;
-                continue;
-            }
-            let next = self.next(&stop).await;
+            let next = if self.rim.disk.has_room() {
+                self.next(&stop).await
+            } else {
+                // Nothing is taken until the disk has caught up; if it never does, peers suspect
+                // this manager, and rightly.
+                tokio::select! {
+                    () = stop.cancelled() => Next::Stop,
+                    () = self.rim.disk.more_durable() => continue,
+                }
+            };
             if matches!(next, Next::Stop) {
                 return Ended { disk: self.rim.disk, refused: None };
             }
@@ -300,4 +307,3 @@ impl Driver {
         });
     }
 }
-

@@ -141,10 +141,7 @@ impl Mailbox {
     /// Client calls that wait now, and urgent messages that wait now.
     pub fn depth(&self) -> (usize, usize) {
         let waiting = |capacity: usize, max: usize| max - capacity.min(max);
-        (
-            waiting(self.calls.capacity(), CALLS_MAX),
-            waiting(self.urgent.capacity(), URGENT_MAX),
-        )
+        (waiting(self.calls.capacity(), CALLS_MAX), waiting(self.urgent.capacity(), URGENT_MAX))
     }
 }
 

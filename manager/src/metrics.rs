@@ -88,9 +88,8 @@ pub struct Exposition {
 /// Installs the process's recorder and makes the handles. Call once.
 pub fn install() -> Result<(Metrics, Exposition)> {
     let counts = ["rota_commit_writes", "rota_commit_batch", "rota_turn_inputs"];
-    let mut builder = PrometheusBuilder::new()
-        .set_buckets(SECONDS_BUCKETS)
-        .context("buckets of seconds")?;
+    let mut builder =
+        PrometheusBuilder::new().set_buckets(SECONDS_BUCKETS).context("buckets of seconds")?;
     for name in counts {
         builder = builder
             .set_buckets_for_metric(Matcher::Full(name.into()), COUNT_BUCKETS)
@@ -115,7 +114,8 @@ fn describe() {
 }
 
 impl Metrics {
-    fn new() -> Self {
+    /// The handles. Without an installed recorder they count nothing.
+    pub fn new() -> Self {
         let seconds = ["open", "close", "get", "list", "pull", "report"];
         let calls = Calls {
             seconds: seconds.map(|op| histogram!("rota_call_seconds", "op" => op)),

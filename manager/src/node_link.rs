@@ -100,11 +100,7 @@ impl Keeper {
     }
 
     /// Sends calls and takes answers until the stream breaks. Gives why it did.
-    async fn exchange(
-        &self,
-        channel: tonic::transport::Channel,
-        back_off: &mut BackOff,
-    ) -> Status {
+    async fn exchange(&self, channel: tonic::transport::Channel, back_off: &mut BackOff) -> Status {
         let mut client = v1::node_agent_client::NodeAgentClient::new(channel)
             .max_encoding_message_size(MESSAGE_BYTES_MAX)
             .max_decoding_message_size(MESSAGE_BYTES_MAX);

@@ -1,9 +1,7 @@
 //! The command line: every mistake is found and listed before anything is started.
 
 use clap::Parser;
-use rota_model::{
-    ClusterName, FieldError, ManagerId, ManagerNumber, NAME_BYTES_MAX, PoolName,
-};
+use rota_model::{ClusterName, FieldError, ManagerId, ManagerNumber, NAME_BYTES_MAX, PoolName};
 use rota_protocol::{PoolConfig, Timing};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -205,13 +203,7 @@ fn flag(field: &str) -> String {
     format!("--{}", field.replace('_', "-"))
 }
 
-fn number(
-    flag: &str,
-    text: &str,
-    low: u64,
-    high: u64,
-    mistakes: &mut Vec<FieldError>,
-) -> u64 {
+fn number(flag: &str, text: &str, low: u64, high: u64, mistakes: &mut Vec<FieldError>) -> u64 {
     match text.parse::<u64>() {
         Ok(value) if (low..=high).contains(&value) => value,
         Ok(value) => {
@@ -405,8 +397,19 @@ mod tests {
 
     fn parse(more: &[&str]) -> Result<Options, Vec<FieldError>> {
         let base = [
-            "rota-manager", "--data", "d", "--number", "100", "--id", "a", "--config-store",
-            "127.0.0.1:7", "--cluster", "c", "--ring", "100=a,400=b",
+            "rota-manager",
+            "--data",
+            "d",
+            "--number",
+            "100",
+            "--id",
+            "a",
+            "--config-store",
+            "127.0.0.1:7",
+            "--cluster",
+            "c",
+            "--ring",
+            "100=a,400=b",
         ];
         let all = base.iter().chain(more).copied();
         Arguments::try_parse_from(all).expect("clap takes any text").check()
@@ -431,13 +434,32 @@ mod tests {
     #[test]
     fn all_mistakes_are_listed_at_once() {
         let wrong = parse(&[
-            "--slots", "0", "--grpc", "x", "--replicas", "many", "--load-limit", "2",
-            "--log-format", "xml", "--suspect-ms", "10", "--pool-max", "3",
+            "--slots",
+            "0",
+            "--grpc",
+            "x",
+            "--replicas",
+            "many",
+            "--load-limit",
+            "2",
+            "--log-format",
+            "xml",
+            "--suspect-ms",
+            "10",
+            "--pool-max",
+            "3",
         ]);
         let fields = fields(wrong);
         for field in [
-            "--slots", "--number", "--grpc", "--replicas", "--load-limit", "--log-format",
-            "--heartbeat-ms", "--resend-ms", "--pool-max",
+            "--slots",
+            "--number",
+            "--grpc",
+            "--replicas",
+            "--load-limit",
+            "--log-format",
+            "--heartbeat-ms",
+            "--resend-ms",
+            "--pool-max",
         ] {
             assert!(fields.iter().any(|it| it == field), "{field} is missing in {fields:?}");
         }
@@ -454,8 +476,7 @@ mod tests {
     #[test]
     fn a_broken_ring_names_the_broken_item() {
         let mistakes = parse(&["--ring", "100=a,x=b,7"]);
-        let problems: Vec<String> =
-            mistakes.unwrap_err().iter().map(ToString::to_string).collect();
+        let problems: Vec<String> = mistakes.unwrap_err().iter().map(ToString::to_string).collect();
         assert_eq!(problems.len(), 2);
         assert!(problems[0].contains("\"x\"") && problems[1].contains("\"7\""), "{problems:?}");
     }

@@ -51,12 +51,7 @@ pub struct Outbox<T> {
 impl<T> Outbox<T> {
     /// An empty queue.
     pub fn new(limits: Limits) -> Arc<Self> {
-        let inner = Inner {
-            items: VecDeque::new(),
-            bytes: 0,
-            generation: 0,
-            taker: None,
-        };
+        let inner = Inner { items: VecDeque::new(), bytes: 0, generation: 0, taker: None };
         Arc::new(Self { inner: Mutex::new(inner), limits })
     }
 

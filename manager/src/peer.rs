@@ -111,7 +111,8 @@ impl Keeper {
             let mut hellos = client.exchange(batches).await?.into_inner();
             while let Some(hello) = hellos.message().await? {
                 back_off.reset();
-                tracing::info!(peer = %self.number, address = %self.address, ?hello,
+                let run = hello.member.map(|member| member.incarnation);
+                tracing::info!(peer = %self.number, address = %self.address, run,
                     "a peer takes messages");
             }
             Ok::<(), Status>(())
@@ -194,5 +195,106 @@ async fn take(
         if mailbox.urgent(Urgent::Peer(good)).await.is_err() {
             return Status::unavailable("this manager is stopping");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mailbox::{Lanes, mailbox};
+    use rota_model::{Epoch, Incarnation, MemberId};
+    use rota_protocol::Message;
+    use std::time::Duration;
+    use tokio::net::TcpListener;
+    use tonic::transport::Server;
+    use tonic::transport::server::TcpIncoming;
+
+    /// Far above what a loopback connection takes; only a failing test waits for it.
+    const PATIENCE: Duration = Duration::from_secs(20);
+
+    fn cluster(name: &str) -> ClusterName {
+        ClusterName::parse(name).unwrap()
+    }
+
+    fn heartbeat(epoch: u64) -> Envelope {
+        let member =
+            |number| MemberId { number: ManagerNumber(number), incarnation: Incarnation(1) };
+        let message = Message::Heartbeat { committed: Vec::new() };
+        Envelope { from: member(1), to: member(2), epoch: Epoch(epoch), message }
+    }
+
+    /// A manager's peer service at a free port; it ends with the token.
+    async fn serve(name: &str) -> (String, Lanes, CancellationToken) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let (mailbox, lanes) = mailbox();
+        let stopping = CancellationToken::new();
+        let seen = watch::channel(Seen::default()).1;
+        let service =
+            PeersService { cluster: cluster(name), seen, mailbox, stopping: stopping.clone() };
+        let server = Server::builder()
+            .add_service(v1::peers_server::PeersServer::new(service))
+            .serve_with_incoming_shutdown(
+                TcpIncoming::from(listener),
+                stopping.clone().cancelled_owned(),
+            );
+        tokio::spawn(server);
+        (address, lanes, stopping)
+    }
+
+    async fn next(lanes: &mut Lanes) -> Urgent {
+        let next = tokio::time::timeout(PATIENCE, lanes.urgent.recv()).await;
+        next.expect("something comes in time").expect("the mailbox is open")
+    }
+
+    async fn received(lanes: &mut Lanes) -> Vec<Envelope> {
+        match next(lanes).await {
+            Urgent::Peer(envelopes) => envelopes,
+            Urgent::Node(_)
+            | Urgent::Register(..)
+            | Urgent::Renew(..)
+            | Urgent::Stats(_)
+            | Urgent::Input(_) => panic!("no message of a peer"),
+        }
+    }
+
+    #[tokio::test]
+    async fn messages_arrive_in_order_over_one_stream() {
+        let (address, mut lanes, _stopping) = serve("c").await;
+        let mut links = PeerLinks::new(cluster("c"), mailbox().0);
+        for epoch in 1..=40 {
+            assert_eq!(links.send(address.clone(), heartbeat(epoch)), 0);
+        }
+        let mut epochs = Vec::new();
+        while epochs.len() < 40 {
+            epochs.extend(received(&mut lanes).await.into_iter().map(|it| it.epoch.0));
+        }
+        assert_eq!(epochs, (1..=40).collect::<Vec<u64>>());
+    }
+
+    #[tokio::test]
+    async fn a_peer_whose_port_refuses_after_a_break_is_told_as_gone() {
+        let (address, mut lanes, stopping) = serve("c").await;
+        let (mailbox, mut mine) = mailbox();
+        let mut links = PeerLinks::new(cluster("c"), mailbox);
+        links.send(address, heartbeat(1));
+        received(&mut lanes).await;
+        stopping.cancel();
+        let Urgent::Input(input) = next(&mut mine).await else { panic!("another message") };
+        let Input::PeerRefused { number } = *input else { panic!("another input") };
+        assert_eq!(number, ManagerNumber(2));
+    }
+
+    #[tokio::test]
+    async fn a_batch_of_another_cluster_is_refused_and_nothing_of_it_arrives() {
+        let (address, mut lanes, _stopping) = serve("other").await;
+        let channel = connect(&address).await.unwrap();
+        let mut client = v1::peers_client::PeersClient::new(channel);
+        let batch = rota_proto::peer::batch(&cluster("c"), [heartbeat(1)]);
+        let mut answers = client.exchange(tokio_stream::once(batch)).await.unwrap().into_inner();
+        assert!(answers.message().await.unwrap().is_some());
+        let refused = answers.message().await.unwrap_err();
+        assert!(refused.message().contains("other"), "{refused:?}");
+        assert!(lanes.urgent.try_recv().is_err());
     }
 }

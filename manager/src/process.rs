@@ -224,7 +224,9 @@ async fn stop(running: Running, ended: Option<Result<Ended, JoinError>>) -> Resu
     running.stop_driver.cancel();
     let ended = match ended {
         Some(ended) => ended,
-        None => running.driver.await,
+        None => tokio::time::timeout(DISK_PATIENCE, running.driver)
+            .await
+            .context("the driver did not stop: the disk hangs")?,
     };
     let Ended { disk, refused } = ended.context("the driver failed")?;
     disk.close(DISK_PATIENCE)?;

@@ -115,10 +115,7 @@ impl v1::sessions_server::Sessions for SessionsService {
         Ok(Response::new(response))
     }
 
-    async fn watch(
-        &self,
-        request: Request<v1::WatchRequest>,
-    ) -> Result<Response<Changes>, Status> {
+    async fn watch(&self, request: Request<v1::WatchRequest>) -> Result<Response<Changes>, Status> {
         let watch = request::watch(request.get_ref()).map_err(status)?;
         let changes = watch::start(self.shared.clone(), watch);
         Ok(Response::new(Box::pin(changes)))

@@ -79,10 +79,16 @@ fn peers(services: &Services, stopping: CancellationToken) -> PeersServer<PeersS
         .max_encoding_message_size(MESSAGE_BYTES_MAX)
 }
 
+/// The services that stand here; the descriptors hold those of node-agents too.
+const SERVED: [&str; 4] =
+    ["rota.v1.Sessions", "rota.v1.Nodes", "rota.v1.Peers", "rota.v1.Operator"];
+
 fn reflection() -> tonic_reflection::server::Builder<'static> {
-    tonic_reflection::server::Builder::configure()
+    let builder = tonic_reflection::server::Builder::configure()
         .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
         .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+        .with_service_name("grpc.health.v1.Health");
+    SERVED.iter().fold(builder, |builder, name| builder.with_service_name(*name))
 }
 
 /// Serves until `stop`; then takes no more, and ends when what is under way has ended.
@@ -125,10 +131,9 @@ async fn report_health(
 ) {
     loop {
         let claimed = seen.borrow_and_update().member.is_some() && !stop.is_cancelled();
-        let status =
-            if claimed { ServingStatus::Serving } else { ServingStatus::NotServing };
-        for service in ["", "rota.v1.Sessions", "rota.v1.Nodes", "rota.v1.Peers", "rota.v1.Operator"]
-        {
+        let status = if claimed { ServingStatus::Serving } else { ServingStatus::NotServing };
+        // The empty name stands for the whole process.
+        for service in SERVED.into_iter().chain([""]) {
             reporter.set_service_status(service, status).await;
         }
         tokio::select! {

@@ -21,7 +21,8 @@ pub fn deadline_of(metadata: &MetadataMap) -> Instant {
 fn parse(text: &str) -> Option<Duration> {
     let unit_at = text.len().checked_sub(1).filter(|it| (1..=8).contains(it))?;
     let (digits, unit) = text.split_at_checked(unit_at)?;
-    let amount: u64 = digits.bytes().all(|it| it.is_ascii_digit()).then(|| digits.parse().ok())??;
+    let amount: u64 =
+        digits.bytes().all(|it| it.is_ascii_digit()).then(|| digits.parse().ok())??;
     Some(match unit {
         "H" => Duration::from_secs(amount * 3600),
         "M" => Duration::from_secs(amount * 60),

@@ -49,11 +49,7 @@ pub struct Merge {
 impl Merge {
     /// A watch over no partitions yet, which goes on from `position`.
     pub fn new(position: Option<Position>) -> Self {
-        Self {
-            settled: BTreeMap::new(),
-            position: position.unwrap_or_default(),
-            told: false,
-        }
+        Self { settled: BTreeMap::new(), position: position.unwrap_or_default(), told: false }
     }
 
     /// Sets the partitions: gives those that are new, and where to ask them. Positions of

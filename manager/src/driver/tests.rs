@@ -1,0 +1,177 @@
+//! One manager with a real disk and a fake config store, from its claim to its end.
+
+use super::*;
+use crate::config_link;
+use crate::mailbox::{Mailbox, mailbox};
+use rota_membership::{FakeStore, Watcher};
+use rota_model::node_msg::{NodeLoad, Register, Renew, Renewed};
+use rota_model::{
+    BootId, ClassName, ClusterName, GetOp, ListCursor, ListOp, ManagerId, ManagerNumber, Namespace,
+    NodeId, NodeState, Op, OpenOp, PoolName, RefusalKind, RequestId, SessionId, SessionKey,
+    SessionSpec, SlotId,
+};
+use rota_protocol::{ManagerConfig, Timing};
+use std::path::Path;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+const NUMBER: ManagerNumber = ManagerNumber(100);
+
+struct One {
+    mailbox: Mailbox,
+    seen: watch::Receiver<Seen>,
+    stop: CancellationToken,
+    driver: JoinHandle<Ended>,
+    _watcher: Arc<Watcher>,
+}
+
+fn cluster() -> ClusterName {
+    ClusterName::parse("c").unwrap()
+}
+
+fn founded() -> FakeStore {
+    let numbers = [(NUMBER, ManagerId::parse("a").unwrap())];
+    let view = View::found(cluster(), 1024, 2, 10, &numbers).unwrap();
+    FakeStore::new(ConfigState { index: 1, view: Some(Arc::new(view)), ..ConfigState::default() })
+}
+
+fn config(id: &str) -> ManagerConfig {
+    ManagerConfig {
+        number: NUMBER,
+        id: ManagerId::parse(id).unwrap(),
+        grpc: "127.0.0.1:1".to_owned(),
+        http: "127.0.0.1:2".to_owned(),
+        load_limit_permille: 800,
+        pools: Vec::new(),
+        timing: Timing::default(),
+    }
+}
+
+impl One {
+    fn start(store: FakeStore, folder: &Path, id: &str) -> Self {
+        let store = Arc::new(store);
+        let manager_id = ManagerId::parse("a").unwrap();
+        let (engine, disk) = crate::disk::open(folder, &cluster(), &manager_id, NUMBER).unwrap();
+        let (mailbox, lanes) = mailbox();
+        let metrics = Metrics::new();
+        let rim = Rim {
+            peers: PeerLinks::new(cluster(), mailbox.clone()),
+            nodes: NodeLinks::new(mailbox.clone()),
+            disk: DiskWriter::start(engine, &metrics).unwrap(),
+            config: ConfigLink::new(store.clone(), mailbox.clone()),
+            provisioner: Provisioner::new(None, mailbox.clone()),
+            metrics,
+        };
+        let clock = Clock::start();
+        let manager = Manager::new(config(id), disk, 7, clock.now());
+        let (driver, seen) = Driver::new(manager, clock, lanes, rim);
+        let stop = CancellationToken::new();
+        let driver = tokio::spawn(driver.run(stop.clone()));
+        let watcher = Arc::new(Watcher::start(store));
+        tokio::spawn(config_link::follow(watcher.clone(), mailbox.clone()));
+        Self { mailbox, seen, stop, driver, _watcher: watcher }
+    }
+
+    /// Waits for the claim; gives the incarnation.
+    async fn claimed(&mut self) -> u64 {
+        let claim = self.seen.wait_for(|seen| seen.member.is_some());
+        let seen = tokio::time::timeout(PATIENCE, claim).await.expect("in time").unwrap();
+        seen.member.expect("it was waited for").incarnation.0
+    }
+
+    async fn call(&self, op: Op) -> rota_model::OpResult {
+        self.mailbox.call(op, Instant::now() + PATIENCE).await
+    }
+
+    async fn end(self) -> Option<ClaimRefused> {
+        self.stop.cancel();
+        let Ended { disk, refused } = self.driver.await.unwrap();
+        disk.close(PATIENCE).unwrap();
+        refused
+    }
+}
+
+/// Far above what any step takes; only a failing test waits for it.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn key() -> SessionKey {
+    SessionKey::new(Namespace::default_space(), SessionId::parse("x").unwrap())
+}
+
+fn open() -> Op {
+    let spec = SessionSpec {
+        class: ClassName::parse("builtin").unwrap(),
+        pool: PoolName::default_pool(),
+        attributes: Arc::default(),
+    };
+    let request = RequestId::parse("r").unwrap();
+    Op::Open(OpenOp { key: key(), spec, request, remember: true })
+}
+
+#[tokio::test]
+async fn a_manager_claims_its_number_serves_and_claims_it_again_after_a_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = founded();
+    let mut one = One::start(store.clone(), folder.path(), "a");
+    assert_eq!(one.claimed().await, 1);
+    let get = Op::Get(GetOp { key: key(), stale_ok: false });
+    assert_eq!(one.call(get).await.unwrap_err().kind, RefusalKind::NotFound);
+    let from = ListCursor { slot: SlotId(0), after: None };
+    let list = Op::List(ListOp { from, limit: 5, filter: Default::default(), stale_ok: false });
+    assert!(matches!(one.call(list).await, Ok(rota_model::Answer::Listed(_))));
+    assert_eq!(one.mailbox.stats().await.unwrap().parts.len(), 1);
+    assert_eq!(one.end().await, None);
+
+    let mut again = One::start(store, folder.path(), "a");
+    assert_eq!(again.claimed().await, 2);
+    assert_eq!(again.end().await, None);
+}
+
+#[tokio::test]
+async fn a_node_registers_and_renews_and_a_class_that_it_lacks_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut one = One::start(founded(), folder.path(), "a");
+    one.claimed().await;
+    let node = NodeId::parse("n").unwrap();
+    let register = Register {
+        node: node.clone(),
+        boot: BootId(5),
+        address: "127.0.0.1:9".to_owned(),
+        pool: PoolName::default_pool(),
+        places: 3,
+        classes: vec![ClassName::parse("other").unwrap()],
+        state: NodeState::Ready,
+    };
+    let registered = one.mailbox.register(register).await.unwrap();
+    assert_eq!(registered.m, 1024);
+    let load = NodeLoad { used: 0, places: 3 };
+    let renew = Renew { node, boot: BootId(5), load, live_digest: 0 };
+    let renewed = one.mailbox.renew(renew).await.unwrap();
+    assert!(matches!(renewed, Renewed::Granted { .. }), "{renewed:?}");
+    assert_eq!(one.call(open()).await.unwrap_err().kind, RefusalKind::UnknownClass);
+    assert_eq!(one.end().await, None);
+}
+
+#[tokio::test]
+async fn a_number_that_belongs_to_another_manager_ends_the_driver_with_the_reason() {
+    let folder = tempfile::tempdir().unwrap();
+    let one = One::start(founded(), folder.path(), "b");
+    let ended = tokio::time::timeout(PATIENCE, one.driver).await.expect("in time").unwrap();
+    assert!(matches!(ended.refused, Some(ClaimRefused::Taken { .. })), "{:?}", ended.refused);
+    ended.disk.close(PATIENCE).unwrap();
+}
+
+#[tokio::test]
+async fn while_the_config_store_is_away_nothing_is_claimed_and_calls_end_at_their_deadline() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = founded();
+    store.set_outage(rota_membership::Outage::Away);
+    let mut one = One::start(store.clone(), folder.path(), "a");
+    let soon = Instant::now() + Duration::from_millis(100);
+    let refused = one.mailbox.call(open(), soon).await.unwrap_err();
+    assert_eq!(refused.kind, RefusalKind::DeadlineExceeded);
+    assert!(one.seen.borrow().member.is_none());
+    store.set_outage(rota_membership::Outage::None);
+    assert_eq!(one.claimed().await, 1);
+    assert_eq!(one.end().await, None);
+}
