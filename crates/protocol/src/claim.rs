@@ -96,6 +96,9 @@ impl Manager {
             if entry.has(self.env.config.number) {
                 let meta = PartMeta { pe: entry.pe, last: LogPos::ZERO, whole: true };
                 self.env.persist_part(*number, meta);
+                if let Some(part) = self.parts.get_mut(number) {
+                    part.replica.whole = true;
+                }
             }
         }
     }

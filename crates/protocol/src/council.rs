@@ -104,8 +104,14 @@ impl Manager {
     /// The number was just taken: takes up what the View says of it.
     pub(crate) fn take_up_parts(&mut self) {
         let Some(view) = self.env.view.clone() else { return };
-        if self.standing == Standing::Inside && Self::is_inside(&self.env, &view) {
+        if self.standing != Standing::Inside {
+            return;
+        }
+        if Self::is_inside(&self.env, &view) {
             self.adopt_parts(&view);
+        } else {
+            // It was taken out again before it heard that it was in.
+            self.leave_all();
         }
     }
 

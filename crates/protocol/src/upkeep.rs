@@ -5,6 +5,7 @@ use crate::env::Env;
 use crate::io::Disk;
 use crate::leading::Phase;
 use crate::partition::Partition;
+use crate::replica::session_in;
 use rota_model::node_msg::SlotRange;
 use rota_model::{
     Answer, ManagerNumber, Op, OpResult, Refusal, RefusalKind, Retry, SessionState, SlotId,
@@ -145,7 +146,11 @@ impl Partition {
             }
             Op::Close(close) => {
                 let key = Self::key_of(env, &close.key);
-                let record = self.visible(&key).filter(|it| it.state == SessionState::Closing);
+                // Only what is committed is promised, and that this request is remembered for it.
+                let record = self.replica.docs.get(&key).and_then(|doc| session_in(doc));
+                let record = record.filter(|it| {
+                    it.state == SessionState::Closing && it.request(&close.request).is_some()
+                });
                 match record {
                     Some(record) => {
                         let session = self.view_of(env, record);
