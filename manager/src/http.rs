@@ -60,8 +60,7 @@ struct ConfigStoreHealth {
 
 impl Pages {
     fn config_store(&self) -> ConfigStoreHealth {
-        let trouble = self.shared.config.trouble();
-        let trouble = trouble.borrow();
+        let trouble = self.shared.trouble.borrow();
         let away = trouble.as_ref().map(|it| it.since.elapsed().as_millis());
         ConfigStoreHealth {
             reachable: trouble.is_none(),

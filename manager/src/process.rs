@@ -178,7 +178,8 @@ fn serve(
     let shared = Arc::new(Shared {
         mailbox: mailbox.clone(),
         seen,
-        config,
+        config: config.states(),
+        trouble: config.trouble(),
         names: FreshNames::new(),
         stopping: stop.clone(),
     });

@@ -11,11 +11,13 @@ use crate::driver::Seen;
 use crate::mailbox::Mailbox;
 use deadline::deadline_of;
 use names::FreshNames;
-use rota_membership::Watcher;
+use rota_membership::Trouble;
 use rota_model::{NodeId, Op, Refusal};
 use rota_proto::{refusal, request, session, v1};
+use rota_ring::ConfigState;
 use std::pin::Pin;
 use std::sync::Arc;
+use tokio::sync::watch::Receiver;
 use tokio_stream::Stream;
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status};
@@ -32,9 +34,11 @@ pub struct Shared {
     /// The driver.
     pub mailbox: Mailbox,
     /// What the driver shows of itself.
-    pub seen: tokio::sync::watch::Receiver<Seen>,
+    pub seen: Receiver<Seen>,
     /// The config store's newest state.
-    pub config: Arc<Watcher>,
+    pub config: Receiver<Option<Arc<ConfigState>>>,
+    /// Whether the config store answers.
+    pub trouble: Receiver<Option<Trouble>>,
     /// Request ids for callers that gave none.
     pub names: FreshNames,
     /// Ends streams when the process stops.
@@ -44,8 +48,7 @@ pub struct Shared {
 impl Shared {
     /// Where managers reach a node; empty when it is not registered any more.
     pub fn node_address(&self, node: &NodeId) -> String {
-        let states = self.config.states();
-        let state = states.borrow();
+        let state = self.config.borrow();
         let entry = state.as_ref().and_then(|state| state.nodes.get(node));
         entry.map_or_else(String::new, |entry| entry.address.clone())
     }
