@@ -247,13 +247,12 @@ impl World {
         }
     }
 
-    /// Ends every disturbance and brings everybody back.
+    /// Ends every disturbance and brings everybody back. Who is paused comes back by itself.
     pub fn heal(&mut self) {
         self.network.calm_all();
         self.network.base = Weather { loss_permille: 0, ..self.network.base };
         for number in self.managers.keys().copied().collect::<Vec<_>>() {
             if let Some(host) = self.managers.get_mut(&number) {
-                host.paused_until_us = 0;
                 host.slow_disk_until_us = 0;
             }
             self.queue.after(1_000, Event::StartManager(number));
@@ -262,7 +261,6 @@ impl World {
             if self.nodes[index].agent.is_none() {
                 self.queue.after(1_000, Event::BootNode(index));
             } else {
-                self.nodes[index].paused_until_us = 0;
                 self.connect_node(index);
             }
         }

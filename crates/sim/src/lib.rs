@@ -5,8 +5,8 @@
 //! reordering, crashes and restarts, false suspicion, late writes of the config store.
 //!
 //! * [`run`]: one seed from start to end.
-//! * [`world`]: the event loop; the hosts are in [`manager_host`], [`node_host`], [`client_host`],
-//!   [`watcher`].
+//! * [`world`]: the event loop; the hosts are in [`manager_host`], [`node_host`],
+//!   [`program_host`], [`client_host`], [`watcher`].
 //! * [`fault`]: what goes wrong.
 //! * [`watchdog`] and [`invariant`]: what must hold.
 //! * [`plant`]: bugs that are planted to prove that they would be caught.
@@ -24,6 +24,7 @@ pub mod network;
 pub mod node_host;
 pub mod parcel;
 pub mod plant;
+pub mod program_host;
 pub mod queue;
 pub mod run;
 pub mod setup;

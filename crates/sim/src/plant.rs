@@ -4,7 +4,7 @@
 
 use crate::world::World;
 use rota_model::node_msg::{FromNode, NodeAnswer, ToNode};
-use rota_model::{Epoch, ManagerNumber};
+use rota_model::{Answer, Epoch, ManagerNumber};
 use rota_node::NodeEffect;
 use rota_protocol::{Doc, Effect, Entry, Envelope, Input, Message};
 use std::collections::BTreeMap;
@@ -55,6 +55,16 @@ bugs!(
     DestroyAssumed = "destroy_assumed",
     /// The config store writes without comparing.
     CarelessStore = "careless_store",
+    /// A copy does not tell the new owner of its uncommitted entries.
+    HiddenTail = "hidden_tail",
+    /// A learner acknowledges a snapshot of which it kept nothing.
+    EmptySnapshot = "empty_snapshot",
+    /// A node runs on when its lease has passed.
+    LeaseIgnored = "lease_ignored",
+    /// A list leaves out a session now and then.
+    ListMisses = "list_misses",
+    /// A watch leaves out a change now and then.
+    WatchMisses = "watch_misses",
 );
 
 /// A planted bug and what it remembers.
@@ -104,6 +114,22 @@ impl World {
                 self.ack_for_the_silent(number, &envelope);
                 Altered::Kept(Effect::Send { address, envelope })
             }
+            (Some(Bug::ListMisses), Effect::Reply { call, mut result }) => {
+                if let Ok(Answer::Listed(page)) = &mut result
+                    && call.is_multiple_of(5)
+                {
+                    page.sessions.pop();
+                }
+                Altered::Kept(Effect::Reply { call, result })
+            }
+            (Some(Bug::WatchMisses), Effect::Reply { call, mut result }) => {
+                if let Ok(Answer::Pulled(pulled)) = &mut result
+                    && call.is_multiple_of(5)
+                {
+                    pulled.events.pop();
+                }
+                Altered::Kept(Effect::Reply { call, result })
+            }
             (Some(Bug::AckBeforeDisk), Effect::Persist { lsn, writes }) => {
                 self.tell_later(number, 0, Input::Persisted { lsn });
                 Altered::Kept(Effect::Persist { lsn, writes })
@@ -126,6 +152,11 @@ impl World {
             }
             (_, effect) => Altered::Kept(effect),
         }
+    }
+
+    /// Whether programs outlive their lease.
+    pub fn plant_ignores_lease(&self) -> bool {
+        self.bug() == Some(Bug::LeaseIgnored)
     }
 
     /// A confirmation that the peer might have given earlier comes before the peer is asked.
@@ -154,6 +185,20 @@ impl World {
             (Some(Bug::SuffixKept), Input::Peer(mut envelope)) => {
                 if let Message::SyncData { writes, .. } = &mut envelope.message {
                     *writes = Arc::default();
+                }
+                Input::Peer(envelope)
+            }
+            (Some(Bug::HiddenTail), Input::Peer(mut envelope)) => {
+                if let Message::SyncReport { last, committed, touched, .. } = &mut envelope.message
+                {
+                    *committed = *last;
+                    touched.clear();
+                }
+                Input::Peer(envelope)
+            }
+            (Some(Bug::EmptySnapshot), Input::Peer(mut envelope)) => {
+                if let Message::SnapshotChunk { docs, .. } = &mut envelope.message {
+                    docs.clear();
                 }
                 Input::Peer(envelope)
             }

@@ -1,0 +1,250 @@
+//! A node's programs under their keepers: what really runs, and how it ends.
+
+use crate::counters::Fault;
+use crate::ledger::{EndCause, Instance};
+use crate::network::Place;
+use crate::node_host::{Leaving, Program};
+use crate::world::{Event, Phase, ProgramStep, World};
+use rota_model::{Exit, Reason, SessionKey, Token};
+use rota_node::{Node, NodeInput, StopHow};
+
+impl World {
+    /// The runtime starts a program, which may be slow or fail.
+    pub fn start_program(
+        &mut self,
+        index: usize,
+        run: u64,
+        key: SessionKey,
+        token: Token,
+        not_after_mono_ms: u64,
+    ) {
+        let chaos = self.phase == Phase::Chaos;
+        let fails = chaos && self.chance.permille(self.setup.start_fails_permille);
+        let slow = chaos && self.chance.permille(40);
+        if slow {
+            self.counters.fault(Fault::SlowStart);
+        }
+        let delay_us = if slow {
+            self.chance.within(100_000, 2_500_000)
+        } else {
+            self.chance.skewed(200, 40_000)
+        };
+        let program = Program { instance: None, stopping: None, fails, not_after_mono_ms };
+        if let Some(host) = self.nodes.get_mut(index) {
+            host.programs.insert((key.clone(), token), program);
+        }
+        self.queue.after(delay_us, Event::Program(index, run, key, token, ProgramStep::Run));
+    }
+
+    /// The runtime stops a program.
+    pub fn stop_program(
+        &mut self,
+        index: usize,
+        run: u64,
+        key: SessionKey,
+        token: Token,
+        how: StopHow,
+    ) {
+        if how != StopHow::Class && self.plant_ignores_lease() {
+            return;
+        }
+        let Some(host) = self.nodes.get_mut(index) else { return };
+        let Some(program) = host.programs.get_mut(&(key.clone(), token)) else { return };
+        program.stopping = Some(program.stopping.map_or(how, |it| it.max(how)));
+        let delay_us = match how {
+            StopHow::Class => self.chance.skewed(200, 300_000),
+            StopHow::Term => self.chance.skewed(200, 900_000),
+            StopHow::Kill => self.chance.within(100, 3_000),
+        };
+        self.queue.after(delay_us, Event::Program(index, run, key, token, ProgramStep::Stopped));
+    }
+
+    /// A program takes its next step, and the agent is told.
+    pub fn on_program(
+        &mut self,
+        index: usize,
+        run: u64,
+        key: SessionKey,
+        token: Token,
+        step: ProgramStep,
+    ) {
+        let now_us = self.now_us();
+        let name = (key.clone(), token);
+        if step == ProgramStep::End && self.phase != Phase::Chaos {
+            return;
+        }
+        let Some(host) = self.nodes.get_mut(index).filter(|it| it.run == run) else { return };
+        let mono_ms = host.mono_ms(now_us);
+        let Some(program) = host.programs.get_mut(&name) else { return };
+        let input = match step {
+            ProgramStep::Run => {
+                let late = mono_ms > program.not_after_mono_ms || program.stopping.is_some();
+                if program.instance.is_some() {
+                    return;
+                }
+                if program.fails || late {
+                    if program.fails {
+                        self.counters.fault(Fault::StartFailed);
+                    }
+                    host.programs.remove(&name);
+                    let detail = "the simulator lets it fail".into();
+                    self.tell_node(index, run, NodeInput::StartFailed { key, token, detail });
+                    return;
+                }
+                self.run_program(index, run, key, token)
+            }
+            ProgramStep::Ready if program.stopping.is_none() => {
+                let address = format!("{}/{token}", host.id);
+                NodeInput::Ready { key, token, address }
+            }
+            ProgramStep::Change(change) if program.instance.is_some() => {
+                self.schedule_change(index, run, &key, token, change + 1);
+                let state = format!("state-{change}");
+                NodeInput::MachineState { key, token, state, change }
+            }
+            ProgramStep::End | ProgramStep::StartTimeout if program.stopping.is_none() => {
+                let (cause, reason) = if step == ProgramStep::End {
+                    self.counters.fault(Fault::SessionEnded);
+                    (EndCause::Own, Reason::Exited)
+                } else {
+                    (EndCause::StartTimeout, Reason::StartTimeout)
+                };
+                let instance = program.instance;
+                host.programs.remove(&name);
+                self.end_instance(instance, cause);
+                let (exit, detail) = (Some(Exit::Code(0)), String::new());
+                NodeInput::Ended { key, token, reason, exit, detail }
+            }
+            ProgramStep::Stopped => {
+                let Some(how) = program.stopping else { return };
+                let instance = program.instance;
+                host.programs.remove(&name);
+                let cause = self.stop_cause(index, how);
+                self.end_instance(instance, cause);
+                if instance.is_none() {
+                    let detail = "it was stopped before it began".into();
+                    NodeInput::StartFailed { key, token, detail }
+                } else {
+                    NodeInput::Stopped { key, token, exit: Some(Exit::Signal(15)) }
+                }
+            }
+            ProgramStep::Ready
+            | ProgramStep::Change(_)
+            | ProgramStep::End
+            | ProgramStep::StartTimeout => return,
+        };
+        self.tell_node(index, run, input);
+    }
+
+    /// A machine that changed mostly changes again.
+    fn schedule_change(
+        &mut self,
+        index: usize,
+        run: u64,
+        key: &SessionKey,
+        token: Token,
+        change: u64,
+    ) {
+        if self.phase == Phase::Chaos && self.chance.permille(700) {
+            let delay_us = self.chance.within(1_000, 800_000);
+            let step = ProgramStep::Change(change);
+            self.queue.after(delay_us, Event::Program(index, run, key.clone(), token, step));
+        }
+    }
+
+    fn stop_cause(&self, index: usize, how: StopHow) -> EndCause {
+        let host = self.nodes.get(index);
+        if host.is_some_and(|it| it.leaving != Leaving::No) {
+            return EndCause::Drained;
+        }
+        let lease = host.and_then(|it| it.agent.as_ref()).map(Node::lease);
+        let over = lease.is_some_and(|it| it != rota_node::LeaseState::Valid);
+        if how == StopHow::Class && !over { EndCause::Destroyed } else { EndCause::Lease }
+    }
+
+    fn run_program(&mut self, index: usize, run: u64, key: SessionKey, token: Token) -> NodeInput {
+        let now_us = self.now_us();
+        let chaos = self.phase == Phase::Chaos;
+        let (ready_at_once, never_ready) = (self.chance.permille(500), self.chance.permille(15));
+        let never_ready = chaos && never_ready;
+        let ends = chaos && self.chance.permille(self.setup.ends_permille);
+        let changes = chaos && self.chance.permille(150);
+        let (node, boot) = self.nodes[index].name();
+        let address = format!("{node}/{token}");
+        let instance = self.dog.ledger.instances.len();
+        self.dog.ledger.instances.push(Instance {
+            key: key.clone(),
+            node,
+            boot,
+            token,
+            address: address.clone(),
+            from_us: now_us,
+            to: None,
+        });
+        self.trace.mark((now_us, "run", index, token));
+        self.trace.line(now_us, Place::Node(index), || format!("RUNS {key} token {token}"));
+        if let Some(program) = self.nodes[index].programs.get_mut(&(key.clone(), token)) {
+            program.instance = Some(instance);
+        }
+        let ready = ready_at_once && !never_ready;
+        let mut later = |delay_us: u64, step| {
+            let event = Event::Program(index, run, key.clone(), token, step);
+            self.queue.after(delay_us, event);
+        };
+        if never_ready {
+            later(self.chance.within(50_000, 400_000), ProgramStep::StartTimeout);
+        } else if !ready {
+            later(self.chance.skewed(500, 150_000), ProgramStep::Ready);
+        }
+        if changes {
+            later(self.chance.within(1_000, 300_000), ProgramStep::Change(1));
+        }
+        if ends && !never_ready {
+            later(self.chance.within(150_000, 3_000_000), ProgramStep::End);
+        }
+        NodeInput::Started { key, token, address, ready }
+    }
+
+    /// The observer notes the end of an execution.
+    pub fn end_instance(&mut self, instance: Option<usize>, cause: EndCause) {
+        let now_us = self.now_us();
+        let Some(instance) = instance.and_then(|it| self.dog.ledger.instances.get_mut(it)) else {
+            return;
+        };
+        instance.to = Some((now_us, cause));
+        let (key, token) = (&instance.key, instance.token);
+        let index = self.nodes.iter().position(|it| it.id == instance.node).unwrap_or_default();
+        self.trace.mark((now_us, "end", index, token));
+        let line = || format!("ENDS {key} token {token}: {cause:?}");
+        self.trace.line(now_us, Place::Node(index), line);
+    }
+
+    /// The keepers look at the lease: when it has passed, they end every program by themselves,
+    /// whatever the agent does.
+    pub fn on_keeper(&mut self, index: usize, run: u64) {
+        let now_us = self.now_us();
+        let Some(host) = self.nodes.get_mut(index).filter(|it| it.run == run) else { return };
+        let passed = host.lease.is_some_and(|(_, kill)| host.mono_ms(now_us) >= kill);
+        if !passed || host.agent.is_none() || self.plant_ignores_lease() {
+            return;
+        }
+        let Some(host) = self.nodes.get_mut(index) else { return };
+        let programs = std::mem::take(&mut host.programs);
+        if !programs.is_empty() {
+            self.counters.fault(Fault::LeaseKill);
+        }
+        for ((key, token), program) in programs {
+            self.end_instance(program.instance, EndCause::Lease);
+            let input = if program.instance.is_none() {
+                let detail = "the lease passed".into();
+                NodeInput::StartFailed { key, token, detail }
+            } else if program.stopping.is_some() {
+                NodeInput::Stopped { key, token, exit: Some(Exit::Signal(9)) }
+            } else {
+                let (reason, exit) = (Reason::NodeLost, Some(Exit::Signal(9)));
+                NodeInput::Ended { key, token, reason, exit, detail: String::new() }
+            };
+            self.tell_node(index, run, input);
+        }
+    }
+}
