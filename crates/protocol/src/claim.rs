@@ -98,6 +98,7 @@ impl Manager {
                 self.env.persist_part(*number, meta);
                 if let Some(part) = self.parts.get_mut(number) {
                     part.replica.whole = true;
+                    part.replica.pe = part.replica.pe.max(entry.pe);
                 }
             }
         }

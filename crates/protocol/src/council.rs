@@ -142,7 +142,7 @@ impl Manager {
             if led.is_some() {
                 part.step_down(&mut self.env);
             }
-            if entry.has(me) && entry.pe > known {
+            if entry.has(me) && (entry.pe > known || part.replica.last.pe < entry.pe) {
                 part.replica.whole = true;
                 part.send_sync_report(&mut self.env);
             }
