@@ -17,8 +17,9 @@ pub const ATTRIBUTES_BYTES_MAX: usize = 64 * 1024;
 pub const REQUEST_MEMORY_MS: u64 = 10 * 60 * 1000;
 
 /// Most request ids remembered in one record. When full, the oldest EXISTED answer goes first: to
-/// forget it is harmless, since that request changed nothing.
-pub const REQUESTS_REMEMBERED_MAX: usize = 64;
+/// forget it is harmless, since that request changed nothing. When nothing else is left, opens and
+/// closes of that session are told to come back later.
+pub const REQUESTS_REMEMBERED_MAX: usize = 256;
 
 /// What to run.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]

@@ -48,10 +48,11 @@ impl Manager {
     pub(crate) fn claim_in(&mut self, view: &View) {
         let number = self.env.config.number;
         let entry = view.managers.get(&number);
-        // A run keeps to one nonce per incarnation, so that a compare-and-set whose outcome is
-        // unknown and its repetition are the same claim.
+        // A data folder keeps to one nonce per incarnation, so that a compare-and-set whose outcome
+        // is unknown and its repetition, by a later run too, are the same claim.
         let target = entry.map_or(Incarnation(1), |it| it.incarnation.next());
-        let nonce = match self.claiming.filter(|(incarnation, _)| *incarnation == target) {
+        let meant = self.claiming.or(self.identity.intended);
+        let nonce = match meant.filter(|(incarnation, _)| *incarnation == target) {
             Some((_, nonce)) => nonce,
             None => Nonce(self.env.random() | 1),
         };

@@ -121,6 +121,9 @@ impl Partition {
             }
         }
         let state = self.replica.session(&key).map(|record| record.state);
+        if self.refuses_for_memory(env, origin, &key, &op.request) {
+            return;
+        }
         match state {
             Some(SessionState::Ready) if op.remember => self.open_existed(env, origin, &key, &op),
             Some(SessionState::Ready) => self.confirm_then(origin),
@@ -137,6 +140,27 @@ impl Partition {
                 self.open_new(env, origin, &key, op);
             }
         }
+    }
+
+    /// Too many requests changed this session within the time that they are remembered.
+    fn refuses_for_memory(
+        &mut self,
+        env: &mut Env,
+        origin: Origin,
+        key: &DocKey,
+        request: &RequestId,
+    ) -> bool {
+        let record = self.replica.session(key);
+        let full = record.is_some_and(|record| is_memory_full(record, env, request));
+        if full {
+            let text = format!(
+                "{REQUESTS_REMEMBERED_MAX} requests opened or closed this session in the last 10 \
+                 minutes; no more can be remembered"
+            );
+            let retry = Retry::AfterMs(env.config.timing.retry_ms * 50);
+            self.reply(env, origin, Err(Refusal::new(RefusalKind::Overloaded, retry, text)));
+        }
+        full
     }
 
     /// A remembered request gets its remembered answer. False: carry on as if it were new.
@@ -329,6 +353,9 @@ impl Partition {
         }
         if op.life.is_some_and(|life| life != record.life) {
             return self.confirm_then(origin);
+        }
+        if self.refuses_for_memory(env, origin, &key, &op.request) {
+            return;
         }
         match record.state {
             SessionState::Closed | SessionState::Failed | SessionState::Lost => {
@@ -530,6 +557,18 @@ fn new_life(env: &mut Env, old: Option<&SessionRecord>, op: &OpenOp) -> SessionR
     }
 }
 
+/// Whether a request may be forgotten early: it changed nothing.
+fn is_harmless(fate: &RequestFate) -> bool {
+    matches!(fate, RequestFate::Opened { outcome: Outcome::Existed, .. })
+}
+
+/// Whether a record can remember no further request that changes something.
+fn is_memory_full(record: &SessionRecord, env: &Env, request: &RequestId) -> bool {
+    let oldest = Stamp::from_epoch_ms(env.now.wall_ms.saturating_sub(REQUEST_MEMORY_MS));
+    let kept = record.requests.iter().filter(|it| it.at >= oldest && !is_harmless(&it.fate));
+    kept.count() >= REQUESTS_REMEMBERED_MAX && record.request(request).is_none()
+}
+
 /// Remembers a request in a record; forgets what is older than the promise.
 pub(crate) fn remember(
     record: &mut SessionRecord,
@@ -540,10 +579,12 @@ pub(crate) fn remember(
     let oldest = Stamp::from_epoch_ms(env.now.wall_ms.saturating_sub(REQUEST_MEMORY_MS));
     record.requests.retain(|it| it.id != *request && it.at >= oldest);
     if record.requests.len() >= REQUESTS_REMEMBERED_MAX {
-        let harmless = record.requests.iter().position(|it| {
-            matches!(it.fate, RequestFate::Opened { outcome: Outcome::Existed, .. })
-        });
-        record.requests.remove(harmless.unwrap_or(0));
+        match record.requests.iter().position(|it| is_harmless(&it.fate)) {
+            Some(oldest) => drop(record.requests.remove(oldest)),
+            None if is_harmless(&fate) => return,
+            // Requests that change something are stopped before they get here.
+            None => {}
+        }
     }
     let at = Stamp::from_epoch_ms(env.now.wall_ms);
     record.requests.push(RequestEntry { id: request.clone(), at, fate });
