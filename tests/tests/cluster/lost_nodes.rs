@@ -1,8 +1,8 @@
 //! Keepers and node-agents that are killed.
 
-use rota_client::v1;
+use rota_client::{Client, v1};
 use rota_tests::processes::{Process, process};
-use rota_tests::sessions::{CALL, becomes, open, opened, read};
+use rota_tests::sessions::{CALL, becomes, close, open, opened, read};
 use rota_tests::{Cluster, Launched, PATIENCE, TestFolder, eventually, http_get};
 use rustix::process::Signal;
 use v1::{Outcome, SessionState};
@@ -49,19 +49,30 @@ async fn a_killed_keeper_takes_its_program_with_it_and_its_session_ends() {
     cluster.end().await;
 }
 
+/// Opens sessions one after the other until some run on the second node: the most loaded node that
+/// has room is taken, so the first fills up first.
+async fn until_on_both(client: &Client) -> Vec<v1::Session> {
+    let mut sessions = Vec::new();
+    for number in 0..30 {
+        sessions.push(opened(client, &format!("s{number}"), "http").await);
+        let on_second = sessions.iter().filter(|it| it.node_id != sessions[0].node_id).count();
+        if on_second == 3 {
+            return sessions;
+        }
+    }
+    panic!("all thirty run on one node of ten places");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn sessions_of_a_killed_agent_are_lost_after_the_lease_and_only_when_nothing_runs() {
     let folder = TestFolder::new();
-    let cluster = Cluster::start(&folder, &["--nodes", "2"]).await;
+    let cluster = Cluster::start(&folder, &["--nodes", "2", "--places", "10"]).await;
     let client = cluster.client();
-    let ids: Vec<String> = (0..8).map(|it| format!("s{it}")).collect();
-    let mut sessions = Vec::new();
-    for id in &ids {
-        sessions.push(opened(&client, id, "http").await);
-    }
-    let lost: Vec<&v1::Session> = sessions.iter().filter(|it| it.node_id == "n1").collect();
-    assert!(!lost.is_empty() && lost.len() < ids.len(), "both nodes run some");
-    let victim = agent(&cluster, 0);
+    let sessions = until_on_both(&client).await;
+    let node = sessions.last().unwrap().node_id.clone();
+    let (lost, kept): (Vec<_>, Vec<_>) = sessions.iter().partition(|it| it.node_id == node);
+    let index = cluster.document.nodes.iter().position(|it| it.id == node).unwrap();
+    let victim = agent(&cluster, index);
     let keepers: Vec<Process> =
         cluster.keepers().into_iter().filter(|it| it.parent == victim.pid).collect();
     let programs: Vec<Process> = keepers.iter().flat_map(|it| cluster.programs_of(it)).collect();
@@ -74,13 +85,19 @@ async fn sessions_of_a_killed_agent_are_lost_after_the_lease_and_only_when_nothi
         assert_eq!((after.reason(), after.address.as_str()), (v1::Reason::NodeLost, ""));
     }
     gone("the keepers are gone", &keepers).await;
-    for session in &sessions {
+    for session in &kept[..4] {
+        assert!(client.close(close(&session.id), CALL).await.unwrap().finished);
+    }
+    for session in &lost {
         let answer = client.open(open(&session.id, "http"), CALL).await.unwrap();
-        let now = answer.session.clone().unwrap();
-        assert_eq!(now.node_id, "n2");
-        let was_lost = session.node_id == "n1";
-        let expected = if was_lost { Outcome::Created } else { Outcome::Existed };
-        assert_eq!(answer.outcome(), expected);
+        assert_eq!(answer.outcome(), Outcome::Created);
+        let now = answer.session.unwrap();
+        assert_ne!(now.node_id, node, "a lost node gets no sessions");
+        assert_eq!(http_get(&now.address, "/").await.unwrap().code, 200);
+    }
+    for session in &kept[4..] {
+        let now = read(&client, &session.id).await.unwrap();
+        assert_eq!((now.state(), &now.address), (SessionState::Ready, &session.address));
         assert_eq!(http_get(&now.address, "/").await.unwrap().code, 200);
     }
     cluster.end().await;

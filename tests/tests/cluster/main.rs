@@ -1,19 +1,32 @@
 //! Whole clusters of real processes, from the outside.
 
-#![allow(clippy::unwrap_used, reason = "all of it is tests")]
-
+#[cfg(test)]
 mod bad_requests;
+#[cfg(test)]
 mod bad_starts;
+#[cfg(test)]
 mod dev;
+#[cfg(test)]
 mod foreign;
+#[cfg(test)]
 mod inspection;
+#[cfg(test)]
 mod lists;
+#[cfg(test)]
 mod lost_managers;
+#[cfg(test)]
 mod lost_nodes;
+#[cfg(test)]
 mod machines;
+#[cfg(test)]
 mod opens;
+#[cfg(test)]
 mod pages;
+#[cfg(test)]
 mod pools;
+#[cfg(test)]
 mod programs;
+#[cfg(test)]
 mod restarts;
+#[cfg(test)]
 mod watches;

@@ -127,8 +127,10 @@ async fn a_program_that_does_not_start_fails_its_open_with_the_reason() {
     let client = cluster.client();
     let error = client.open(open("a", "failer"), CALL).await.unwrap_err();
     assert_eq!(error.reason(), "START_FAILED", "{error:?}");
-    let failed = becomes(&client, "a", SessionState::Failed).await;
-    assert_eq!(failed.address, "");
+    let ended = becomes(&client, "a", SessionState::Closed).await;
+    assert_eq!((ended.reason(), ended.address.as_str()), (v1::Reason::Exited, ""));
+    assert_eq!(ended.exit.unwrap().how, Some(How::Code(3)));
+    assert!(ended.detail.contains("no luck today"), "{}", ended.detail);
     let error = client.open(open("b", "leaver"), CALL).await.unwrap_err();
     assert_eq!(error.reason(), "START_FAILED", "{error:?}");
     assert!(error.to_string().contains("until"), "the missing attribute is named: {error}");
