@@ -4,7 +4,7 @@
 use crate::life::LifeFacts;
 use rota_model::{
     BootId, Epoch, LogPos, ManagerNumber, NodeId, OpResult, RequestId, SessionKey, SessionRecord,
-    SessionState, Stamp, Token,
+    SessionState, SessionView, Stamp, Token,
 };
 use rota_protocol::{DiskWrite, Doc, DocName};
 use rota_ring::{ConfigState, View};
@@ -125,6 +125,8 @@ pub struct Ledger {
     pub ended_on: BTreeSet<(ManagerNumber, SessionKey, Stamp)>,
     /// Lives that ever stood durably on a manager's disk as being closed, or ended.
     pub closing_on: BTreeSet<(ManagerNumber, SessionKey, Stamp)>,
+    /// Lives that ever stood durably on a manager's disk as READY.
+    pub ready_on: BTreeSet<(ManagerNumber, SessionKey, Stamp)>,
     /// Newest life of a session that ever stood durably on a manager's disk.
     pub newest_on: BTreeMap<(ManagerNumber, SessionKey), Stamp>,
     /// Highest last entry that ever stood durably on a manager's disk.
@@ -178,6 +180,9 @@ impl Ledger {
                 }
                 let newest = self.newest_on.entry((manager, key())).or_insert(record.life);
                 *newest = (*newest).max(record.life);
+                if record.state == SessionState::Ready {
+                    self.ready_on.insert((manager, key(), record.life));
+                }
                 if record.state.is_ended() || record.state == SessionState::Closing {
                     self.closing_on.insert((manager, key(), record.life));
                 }
@@ -191,6 +196,25 @@ impl Ledger {
     /// The View of an epoch.
     pub fn view(&self, epoch: Epoch) -> Option<&Arc<View>> {
         self.views.get(&epoch)
+    }
+
+    /// Whether an answer that a life is READY reached the disk of every copy that the answering
+    /// owner had. Until then a new owner may not know of the answer.
+    pub fn ready_everywhere(&self, session: &SessionView) -> bool {
+        let Some(view) = self.view(session.epoch) else { return false };
+        let record = &session.record;
+        let (_, part) = view.part_of(rota_ring::slot_of_session(&record.key, view.m));
+        let key = |member| (member, record.key.clone(), record.life);
+        part.isr.iter().all(|it| self.ready_on.contains(&key(it.number)))
+    }
+
+    /// Whether a program of that life ran and ended.
+    pub fn ran_and_ended(&self, key: &SessionKey, life: Stamp) -> bool {
+        let facts = self.lives.get(key).and_then(|it| it.get(&life));
+        let of_life = |it: &&Instance| {
+            it.key == *key && facts.is_some_and(|facts| facts.tokens.contains(&it.token))
+        };
+        self.instances.iter().filter(of_life).any(|it| it.to.is_some())
     }
 
     /// The life that an attempt belongs to, by any record ever written.

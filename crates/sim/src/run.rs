@@ -295,11 +295,16 @@ impl World {
     fn look_back(&mut self) -> Verdict {
         let ledger = &self.dog.ledger;
         let tombstone_us = self.setup.timing.tombstone_ms * 1000;
+        let memory_us = tombstone_us.saturating_sub(2_000_000);
+        let repeats = same_answer::check(ledger, memory_us);
+        if let Ok(forgotten) = repeats {
+            *self.counters.answers.entry("(forgotten_created)").or_default() += forgotten;
+        }
         let verdicts = [
             one_instance::check(&ledger.instances),
             closed_stays::check(ledger),
             linear::check(ledger, tombstone_us),
-            same_answer::check(&ledger.asked, tombstone_us.saturating_sub(2_000_000)),
+            repeats.map(|_| ()),
         ];
         let now_us = self.now_us();
         for verdict in verdicts {

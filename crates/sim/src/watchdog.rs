@@ -211,7 +211,7 @@ impl Watchdog {
             self.judge(now_us, verdict);
         }
         if !acts.is_empty() || !acks.is_empty() {
-            let incarnation = Some(envelope.from.incarnation);
+            let incarnation = envelope.from.incarnation;
             let verdict = self.runs.check(run.0, run.1, incarnation, envelope.epoch, name);
             self.judge(now_us, verdict);
         }
@@ -276,12 +276,13 @@ impl Watchdog {
         let views = &self.ledger.views;
         let owner = one_owner::check_answer(views, run.0, slot, session.epoch);
         self.judge(now_us, owner);
-        let fresh = self.runs.check(run.0, run.1, None, session.epoch, "an answer");
-        self.judge(now_us, fresh);
         let (epoch, record) = (session.epoch, &session.record);
         let told = committed_everywhere::check_told(&self.ledger, epoch, slot, record);
         self.judge(now_us, told);
         let Some(view) = self.ledger.view(session.epoch).cloned() else { return };
+        let incarnation = view.member(run.0).map(|it| it.incarnation).unwrap_or_default();
+        let fresh = self.runs.check(run.0, run.1, incarnation, session.epoch, "an answer");
+        self.judge(now_us, fresh);
         let (number, part) = view.part_of(slot);
         let to_scan = self.lone_scan(part);
         let synced = self.synced.check((run.0, run.1, number, part.pe), part, &to_scan);
@@ -321,7 +322,7 @@ impl Watchdog {
         if let Some(taken) = incarnation(view)
             && incarnation(was) != Some(taken)
         {
-            self.runs.on_claimed(author.0, author.1, taken, view.epoch);
+            self.runs.on_claimed(author.0, taken, view.epoch);
         }
         for (part, newcomer) in member_added::newcomers(was, view) {
             let owner_last = self.owner_last.get(&(author.0, part)).copied().unwrap_or_default();
