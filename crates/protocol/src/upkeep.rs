@@ -8,7 +8,8 @@ use crate::partition::Partition;
 use crate::replica::session_in;
 use rota_model::node_msg::SlotRange;
 use rota_model::{
-    Answer, ManagerNumber, Op, OpResult, Refusal, RefusalKind, Retry, SessionState, SlotId,
+    Answer, ManagerNumber, Op, OpResult, Refusal, RefusalKind, RequestFate, Retry, SessionState,
+    SlotId,
 };
 use std::collections::BTreeMap;
 
@@ -149,7 +150,10 @@ impl Partition {
                 // Only what is committed is promised, and that this request is remembered for it.
                 let record = self.replica.docs.get(&key).and_then(|doc| session_in(doc));
                 let record = record.filter(|it| {
-                    it.state == SessionState::Closing && it.request(&close.request).is_some()
+                    let fate = it.request(&close.request).map(|entry| &entry.fate);
+                    let mine =
+                        matches!(fate, Some(RequestFate::Closed { life }) if *life == it.life);
+                    it.state == SessionState::Closing && mine
                 });
                 match record {
                     Some(record) => {
