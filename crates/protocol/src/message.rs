@@ -188,7 +188,7 @@ pub enum Message {
         part: ManagerNumber,
         /// Its epoch.
         pe: Epoch,
-        /// Names this copying.
+        /// Names this copying; grows within an epoch.
         learn: u64,
         /// Number of the chunk, from 0.
         chunk: u64,

@@ -249,6 +249,11 @@ impl Partition {
         if !self.obeys(env, from, chunk.pe) || self.is_member(env) {
             return;
         }
+        // Copyings of one epoch are numbered upwards: a late chunk of an earlier one would bring
+        // old contents back.
+        if self.learning.as_ref().is_some_and(|it| it.learn > chunk.learn) {
+            return;
+        }
         let known = self.learning.as_ref().is_some_and(|it| it.learn == chunk.learn);
         if !known {
             if chunk.chunk != 0 {
