@@ -133,3 +133,22 @@ async fn a_node_that_boots_again_says_at_once_that_its_sessions_are_lost_and_tak
     assert_eq!(agent.end().await, Some(0));
     cluster.end().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_node_of_a_fresh_cluster_keeps_its_lease() {
+    let folder = TestFolder::new();
+    let cluster = Cluster::start(&folder, &["--nodes", "4"]).await;
+    let lease = |node: &str| {
+        let file = cluster.document.data.join("nodes").join(node).join("lease");
+        std::fs::read(file).map_err(|error| error.to_string())
+    };
+    let nodes: Vec<&str> = cluster.document.nodes.iter().map(|it| it.id.as_str()).collect();
+    let first: Vec<_> = nodes.iter().map(|it| lease(it).unwrap()).collect();
+    eventually("every lease is renewed", PATIENCE, async || {
+        let is_old = |(node, first): (&&str, &Vec<u8>)| lease(node).as_ref() == Ok(first);
+        let old = nodes.iter().zip(&first).filter(|it| is_old(*it)).count();
+        if old == 0 { Ok(()) } else { Err(format!("{old} nodes have the lease of their start")) }
+    })
+    .await;
+    cluster.end().await;
+}

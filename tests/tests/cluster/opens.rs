@@ -72,7 +72,7 @@ async fn concurrent_opens_of_one_id_through_several_managers_give_one_session() 
         let ring = cluster.ringctl(&["inspect", "-o", "json"]).await.json();
         let nodes = ring["nodes"].as_array().cloned().unwrap_or_default();
         let used: u64 = nodes.iter().filter_map(|it| it["used"].as_u64()).sum();
-        if used == 10 { Ok(()) } else { Err(format!("{used} places are used")) }
+        if used == 10 { Ok(()) } else { Err(format!("{used} places are used: {ring}")) }
     })
     .await;
     cluster.end().await;
