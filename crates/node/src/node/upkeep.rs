@@ -54,7 +54,14 @@ impl Node {
                 self.learn_managers(epoch, managers);
                 self.grant(now, sent_ms);
             }
-            Renewed::NotJudge { judge: _, epoch, managers } => self.learn_managers(epoch, managers),
+            Renewed::NotJudge { judge, epoch, managers } => {
+                let was_asked = self.managers.iter().any(|(number, _)| *number == judge);
+                self.learn_managers(epoch, managers);
+                // A judge that came up since: a whole interval without it is most of the lease.
+                if !was_asked && self.managers.iter().any(|(number, _)| *number == judge) {
+                    self.lease.retry_soon(now, sent_ms, &self.config.timing);
+                }
+            }
             Renewed::NotServing => self.lease.retry_soon(now, sent_ms, &self.config.timing),
             Renewed::Lost => {
                 self.lease.lose();

@@ -143,6 +143,19 @@ fn a_manager_that_cannot_judge_yet_is_asked_again_soon() {
 }
 
 #[test]
+fn a_judge_that_came_up_since_the_last_round_is_asked_at_once() {
+    let mut world = World::registered();
+    assert_eq!(renews(&world.pass(3_000, false)), [4_000]);
+    let judge = ManagerNumber(77);
+    let managers = vec![(judge, "m77:1".to_owned())];
+    let elsewhere = Renewed::NotJudge { judge, epoch: Epoch(9), managers };
+    answered(&mut world, 4_000, elsewhere.clone());
+    assert_eq!(renews(&world.pass(500, false)), [4_300], "a round without the judge counts little");
+    answered(&mut world, 4_300, elsewhere);
+    assert_eq!(renews(&world.pass(2_999, false)), [7_300], "the judge was asked this time");
+}
+
+#[test]
 fn managers_are_learned_from_the_newest_view_only() {
     let mut world = World::registered();
     let list = |number: u32| vec![(ManagerNumber(number), format!("m{number}:1"))];
