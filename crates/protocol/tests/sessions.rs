@@ -66,7 +66,7 @@ fn concurrent_opens_of_one_id_give_one_creation() {
     assert_eq!(table.node_calls.len(), 1);
     let (owner, message) = table.node_calls[0].clone();
     let answer = NodeAnswer::Running { address: "x:1".into(), ready: true };
-    table.node_says(owner, message.head().call, answer);
+    table.node_says(owner, "n1", message.head().call, answer);
     table.settle();
     let results: Vec<_> =
         calls.iter().map(|it| opened(table.replies.remove(it).unwrap())).collect();
@@ -100,26 +100,18 @@ fn a_full_node_is_left_for_another_under_a_new_token() {
     table.manual_nodes = true;
     let call = table.ask(300, open("a", "r1"));
     let (owner, first) = table.node_calls.pop().unwrap();
-    let refused_node = match &table.config.nodes.keys().next() {
-        Some(node) => (*node).clone(),
-        None => panic!("no node"),
-    };
-    table.node_says(owner, first.head().call, NodeAnswer::Full);
+    table.node_says(owner, "n1", first.head().call, NodeAnswer::Full);
     table.settle();
-    // The scripted node always answers as n1; an answer from the wrong node counts for nothing.
-    let (_, second) = match table.node_calls.pop() {
-        Some(it) => it,
-        None => {
-            assert_ne!(refused_node.as_str(), "n2");
-            return;
-        }
-    };
-    let tokens = [first, second].map(|it| match it {
-        ToNode::Create { token, .. } => token,
-        other => panic!("{other:?}"),
-    });
-    assert!(tokens[1] > tokens[0]);
-    assert!(!table.replies.contains_key(&call));
+    let (_, second) = table.node_calls.pop().expect("the other node is asked");
+    let running = NodeAnswer::Running { address: "n2:9".into(), ready: true };
+    table.node_says(owner, "n2", second.head().call, running);
+    table.settle();
+    let (outcome, session) = opened(table.replies.remove(&call).unwrap());
+    assert_eq!(outcome, Outcome::Created);
+    let placement = session.record.placement.as_ref().unwrap();
+    assert_eq!((placement.node.as_str(), placement.address.as_str()), ("n2", "n2:9"));
+    let ToNode::Create { token, .. } = first else { panic!("{first:?}") };
+    assert!(placement.token > token, "the refused token is dead for ever");
 }
 
 #[test]
@@ -133,7 +125,7 @@ fn a_program_that_ends_while_starting_fails_its_open_and_says_why() {
         exit: Some(rota_model::Exit::Code(3)),
         detail: "no such file".into(),
     };
-    table.node_says(owner, message.head().call, NodeAnswer::Dead(ended));
+    table.node_says(owner, "n1", message.head().call, NodeAnswer::Dead(ended));
     table.settle();
     let refusal = table.replies.remove(&call).unwrap().unwrap_err();
     assert_eq!(refusal.kind, RefusalKind::StartFailed);

@@ -1,5 +1,8 @@
 //! How a View changes.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot make its ring has failed")]
+#![allow(clippy::cast_possible_truncation, reason = "rings of tests are small")]
+
 use rota_model::{
     ClusterName, Epoch, Incarnation, ManagerId, ManagerNumber, ManagerStatus, MemberId, Nonce,
 };

@@ -1,5 +1,8 @@
 //! Where slots live, over any ring.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot make its ring has failed")]
+#![allow(clippy::cast_possible_truncation, reason = "rings of tests are small")]
+
 use proptest::collection::btree_set;
 use proptest::prelude::*;
 use rota_model::{ClusterName, ManagerId, ManagerNumber, Namespace, SessionId, SessionKey, SlotId};

@@ -2,6 +2,7 @@
 //! in order, with a clock that only the test moves. What a test wants lost, it drops by a filter.
 
 #![allow(dead_code, reason = "each test uses what it needs")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot set its table has failed")]
 
 use rota_model::node_msg::{FromNode, NodeAnswer, NodeLoad, Register, ToNode};
 use rota_model::*;
@@ -267,14 +268,14 @@ impl Table {
             }
             ToNode::Scan { .. } => NodeAnswer::Scanned { items: Vec::new(), more: false },
         };
-        self.node_says(n, message.head().call, answer);
+        self.node_says(n, "n1", message.head().call, answer);
     }
 
-    pub fn node_says(&mut self, n: u32, call: u64, answer: NodeAnswer) {
+    pub fn node_says(&mut self, n: u32, node: &str, call: u64, answer: NodeAnswer) {
         let used = u32::try_from(self.live.len()).unwrap();
-        let boot = self.config.nodes.values().next().unwrap().boot;
         let load = NodeLoad { used, places: 100 };
-        let node = NodeId::parse("n1").unwrap();
+        let node = NodeId::parse(node).unwrap();
+        let boot = self.config.nodes[&node].boot;
         self.queue.push_back((n, Input::Node(FromNode { call, node, boot, load, answer })));
     }
 }
