@@ -59,6 +59,8 @@ bugs!(
     HiddenTail = "hidden_tail",
     /// A learner acknowledges a snapshot of which it kept nothing.
     EmptySnapshot = "empty_snapshot",
+    /// An owner adds a learner that has not acknowledged everything.
+    EarlyMember = "early_member",
     /// A node runs on when its lease has passed.
     LeaseIgnored = "lease_ignored",
     /// A list leaves out a session now and then.
@@ -114,6 +116,10 @@ impl World {
                 self.ack_for_the_silent(number, &envelope);
                 Altered::Kept(Effect::Send { address, envelope })
             }
+            (Some(Bug::EarlyMember), Effect::Send { address, envelope }) => {
+                self.learned_at_once(number, &envelope);
+                Altered::Kept(Effect::Send { address, envelope })
+            }
             (Some(Bug::ListMisses), Effect::Reply { call, mut result }) => {
                 if let Ok(Answer::Listed(page)) = &mut result
                     && call.is_multiple_of(5)
@@ -167,6 +173,22 @@ impl World {
         let forged = Envelope { from, to, epoch: envelope.epoch, message };
         let event = crate::world::Event::Tell(number, run, Box::new(Input::Peer(forged)));
         self.queue.after(10, event);
+    }
+
+    /// Acknowledgements in the name of a learner, before it got anything.
+    fn learned_at_once(&mut self, number: ManagerNumber, envelope: &Envelope) {
+        let Message::SnapshotChunk { part, pe, learn, chunk, upto, .. } = &envelope.message else {
+            return;
+        };
+        let acks = [
+            Message::SnapshotAck { part: *part, pe: *pe, learn: *learn, chunk: *chunk },
+            Message::Ack { part: *part, pe: *pe, seq: upto.seq },
+        ];
+        for message in acks {
+            let (from, to) = (envelope.to, envelope.from);
+            let forged = Envelope { from, to, epoch: envelope.epoch, message };
+            self.tell_later(number, 100, Input::Peer(forged));
+        }
     }
 
     /// An acknowledgement in the name of a copy, some time after the entries were sent to it.
