@@ -15,8 +15,9 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 /// Most committed entries kept for Watch and Sync. A watcher or copy further behind gets a
-/// snapshot. At 1,000 changes a second in one partition this is 8 seconds.
-pub const WINDOW_ENTRIES_MAX: usize = 8_192;
+/// snapshot. At 1,000 changes a second in one partition this is 4 seconds; an entry keeps about
+/// 1 KB of an older record alive.
+pub const WINDOW_ENTRIES_MAX: usize = 4_096;
 
 /// One copy of a partition.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]

@@ -587,5 +587,7 @@ pub(crate) fn remember(
         }
     }
     let at = Stamp::from_epoch_ms(env.now.wall_ms);
+    // Nearly every record holds one request for ever: spare room would be most of its size.
+    record.requests.reserve_exact(1);
     record.requests.push(RequestEntry { id: request.clone(), at, fate });
 }
