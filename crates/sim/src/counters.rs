@@ -22,6 +22,8 @@ faults!(
     Loss = "loss",
     /// A message came twice.
     Duplication = "duplication",
+    /// A call to a node came once more, long after.
+    LateNodeCall = "late_node_call",
     /// A message was overtaken.
     Reordering = "reordering",
     /// A part of the network became slow and lossy.
@@ -30,6 +32,8 @@ faults!(
     Partition = "partition",
     /// Places were cut off in one direction.
     OneWayPartition = "one_way_partition",
+    /// A manager was cut off the other managers and the config store, not off clients and nodes.
+    ManagerIsolated = "manager_isolated",
     /// A manager could not reach the config store.
     StoreAway = "store_away",
     /// Nobody could reach the config store.

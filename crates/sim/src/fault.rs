@@ -18,6 +18,7 @@ const MENU: &[(u64, Fault, Begin)] = &[
     (8, Fault::FalseSuspicion, World::suspect_falsely),
     (8, Fault::Partition, World::split),
     (7, Fault::OneWayPartition, World::split),
+    (9, Fault::ManagerIsolated, World::isolate_manager),
     (6, Fault::BadWeather, World::spoil_weather),
     (4, Fault::StoreAway, World::hide_store_from_one),
     (2, Fault::StoreDown, World::hide_store),
@@ -71,6 +72,15 @@ impl World {
         let both = self.chance.permille(700);
         let managers = BTreeSet::from([Place::Manager(number)]);
         self.cut(fault, managers, BTreeSet::from([Place::Store]), both);
+    }
+
+    fn isolate_manager(&mut self, fault: Fault) {
+        let number = self.some_manager();
+        let both = self.chance.permille(600);
+        let mut others = self.manager_places();
+        others.remove(&Place::Manager(number));
+        others.insert(Place::Store);
+        self.cut(fault, BTreeSet::from([Place::Manager(number)]), others, both);
     }
 
     fn hide_store(&mut self, fault: Fault) {

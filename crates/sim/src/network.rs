@@ -126,7 +126,11 @@ impl Network {
         Passage {
             arrives_us: arrives.then(|| delay(chance)),
             again_us: again.then(|| {
-                let late_us = delay(chance) + delay(chance) * chance.within(0, 40);
+                let late_us = if chance.permille(150) {
+                    chance.within(0, STRAGGLER_US_MAX)
+                } else {
+                    delay(chance) + delay(chance) * chance.within(0, 40)
+                };
                 late_us.min(STRAGGLER_US_MAX)
             }),
         }

@@ -14,7 +14,7 @@ use crate::chance::Chance;
 use crate::client_host::ClientHost;
 use crate::counters::{Counters, Fault};
 use crate::manager_host::ManagerHost;
-use crate::network::{Network, Place};
+use crate::network::{Network, Place, STRAGGLER_US_MAX};
 use crate::node_host::NodeHost;
 use crate::parcel::Parcel;
 use crate::plant::Plant;
@@ -291,7 +291,12 @@ impl World {
     /// Sends a parcel. With `run`, only that run of the receiver gets it.
     pub fn send(&mut self, from: Place, to: Place, run: Option<u64>, parcel: Parcel) {
         let repeats = parcel.may_repeat();
-        let passage = self.network.pass(from, to, repeats, &mut self.chance);
+        let mut passage = self.network.pass(from, to, repeats, &mut self.chance);
+        let late = self.phase == Phase::Chaos && matches!(parcel, Parcel::ToNode { .. });
+        if late && passage.again_us.is_none() && self.chance.permille(30) {
+            passage.again_us = Some(self.chance.within(50_000, STRAGGLER_US_MAX));
+            self.counters.fault(Fault::LateNodeCall);
+        }
         self.sent += 1;
         let serial = self.sent;
         if passage.arrives_us.is_none() && !self.network.is_cut(from, to) {
