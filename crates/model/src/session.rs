@@ -19,7 +19,7 @@ pub const REQUEST_MEMORY_MS: u64 = 10 * 60 * 1000;
 /// Most request ids remembered in one record. When full, the oldest EXISTED answer goes first: to
 /// forget it is harmless, since that request changed nothing. When nothing else is left, opens and
 /// closes of that session are told to come back later.
-pub const REQUESTS_REMEMBERED_MAX: usize = 256;
+pub const REQUESTS_REMEMBERED_MAX: usize = 1_024;
 
 /// What to run.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]

@@ -7,6 +7,7 @@ use crate::io::Transition;
 use crate::message::{Doc, DocKey, DocName, Write};
 use crate::nodes::NoNode;
 use crate::partition::Partition;
+use crate::replica::session_in;
 use crate::session::remember;
 use rota_model::node_msg::{DeadToken, NodeAnswer, NodeCall, ToNode};
 use rota_model::{
@@ -177,6 +178,12 @@ impl Partition {
     ) {
         let starting = matches!(record.state, SessionState::Pending | SessionState::Starting);
         if !starting || (!ready && record.state == SessionState::Starting) {
+            return;
+        }
+        // The opens are answered before READY is committed, on the strength of a committed PENDING.
+        // Without it the news is about a later owner's Create.
+        let committed = self.replica.docs.get(key).and_then(|doc| session_in(doc));
+        if committed.and_then(SessionRecord::token) != record.token() {
             return;
         }
         if let Some(placement) = &mut record.placement {
