@@ -152,6 +152,10 @@ fn of_record(record: &SessionRecord) -> Seen {
 fn of_asked(asked: &Asked) -> Vec<Observation> {
     let mut list = Vec::new();
     let Some(first_us) = asked.attempts.first().map(|it| it.sent_us) else { return list };
+    // An answer that need not be confirmed may be as old as it likes.
+    if asked.wish == Wish::Get(true) {
+        return list;
+    }
     for attempt in &asked.attempts {
         let Some((came_us, result)) = &attempt.answer else { continue };
         let (sent_us, seen, last) = match result {
