@@ -228,7 +228,7 @@ impl Ledger {
 pub fn session_of(write: &DiskWrite) -> Option<&SessionRecord> {
     match write {
         DiskWrite::Doc { key, doc: Some(doc) } => match (&key.name, &**doc) {
-            (DocName::Session(_), Doc::Session(record)) => Some(record),
+            (DocName::Session(_), Doc::Session(record)) => Some(&**record),
             (DocName::Session(_) | DocName::Pool(_), Doc::Session(_) | Doc::Pool(_)) => None,
         },
         DiskWrite::Doc { doc: None, .. } | DiskWrite::Part { .. } | DiskWrite::Identity(_) => None,

@@ -350,9 +350,9 @@ fn forget_requests(message: &mut Message) {
         let writes = entry.writes.iter().map(|write| {
             let mut write = write.clone();
             if let Some(Doc::Session(record)) = write.doc.as_deref() {
-                let mut record = record.clone();
+                let mut record = (**record).clone();
                 record.requests.clear();
-                write.doc = Some(Arc::new(Doc::Session(record)));
+                write.doc = Some(Arc::new(Doc::Session(Arc::new(record))));
             }
             write
         });

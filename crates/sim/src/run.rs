@@ -3,6 +3,7 @@
 use crate::client_host::CallFor;
 use crate::counters::Counters;
 use crate::invariant::acknowledged_open::Found;
+use crate::invariant::complete_list::Expected;
 use crate::invariant::converged::Moment;
 use crate::invariant::{
     Verdict, Violation, acknowledged_open, closed_stays, complete_list, converged, linear,
@@ -12,7 +13,7 @@ use crate::ledger::Wish;
 use crate::network::STRAGGLER_US_MAX;
 use crate::plant::{Bug, Plant};
 use crate::world::{Event, Phase, World};
-use rota_model::{Answer, ManagerNumber, OpResult, RefusalKind, SessionKey};
+use rota_model::{Answer, ManagerNumber, OpResult, RefusalKind, SessionKey, SessionRecord};
 use std::collections::BTreeMap;
 
 /// Client requests of the chaos phase, at least.
@@ -267,7 +268,8 @@ impl World {
                 }
             };
             let known = found.entry(asked.key.clone()).or_insert_with(|| record.clone());
-            if *known != record {
+            let tombstones = [&*known, &record].into_iter().flatten().all(|it| self.may_vanish(it));
+            if *known != record && !tombstones {
                 let text = format!(
                     "{} is {record:?} through M{} and {known:?} through another",
                     asked.key, attempt.manager
@@ -278,8 +280,17 @@ impl World {
         Ok(found)
     }
 
+    /// Whether a record is a tombstone of a cluster that forgets quickly.
+    fn may_vanish(&self, record: &SessionRecord) -> bool {
+        record.state.is_ended() && self.setup.timing.tombstone_ms < 60_000
+    }
+
     fn check_lists(&self, found: &Found) -> Verdict {
-        let expected = found.iter().filter_map(|(key, it)| Some((key.clone(), it.as_ref()?.life)));
+        let expected = found.iter().filter_map(|(key, record)| {
+            let record = record.as_ref()?;
+            let (life, may_vanish) = (record.life, self.may_vanish(record));
+            Some((key.clone(), Expected { life, may_vanish }))
+        });
         let expected: BTreeMap<_, _> = expected.collect();
         for (through, list) in &self.watcher.lists {
             if list.next.is_some() {

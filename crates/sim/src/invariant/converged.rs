@@ -147,7 +147,8 @@ mod tests {
         let record = record("y", life, SessionState::Ready);
         let name = DocName::Session(record.key.clone());
         let mut disk = Disk::default();
-        disk.docs.insert(DocKey { slot: SlotId(5), name }, Arc::new(Doc::Session(record)));
+        disk.docs
+            .insert(DocKey { slot: SlotId(5), name }, Arc::new(Doc::Session(Arc::new(record))));
         disk
     }
 
