@@ -347,7 +347,7 @@ impl TryFrom<v1::PoolRecord> for PoolRecord {
 impl From<&Doc> for v1::Doc {
     fn from(doc: &Doc) -> Self {
         let doc = match doc {
-            Doc::Session(record) => v1::doc::Doc::Session(record.into()),
+            Doc::Session(record) => v1::doc::Doc::Session((&**record).into()),
             Doc::Pool(record) => v1::doc::Doc::Pool(record.into()),
         };
         Self { doc: Some(doc) }
@@ -358,7 +358,7 @@ impl TryFrom<v1::Doc> for Doc {
     type Error = WireError;
     fn try_from(doc: v1::Doc) -> Result<Self, WireError> {
         Ok(match required("Doc.doc", doc.doc)? {
-            v1::doc::Doc::Session(record) => Doc::Session(record.try_into()?),
+            v1::doc::Doc::Session(record) => Doc::Session(Arc::new(record.try_into()?)),
             v1::doc::Doc::Pool(record) => Doc::Pool(record.try_into()?),
         })
     }

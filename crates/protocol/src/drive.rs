@@ -183,7 +183,7 @@ impl Partition {
         // The opens are answered before READY is committed, on the strength of a committed PENDING.
         // Without it the news is about a later owner's Create.
         let committed = self.replica.docs.get(key).and_then(|doc| session_in(doc));
-        if committed.and_then(SessionRecord::token) != record.token() {
+        if committed.and_then(|it| it.token()) != record.token() {
             return;
         }
         if let Some(placement) = &mut record.placement {
@@ -242,7 +242,8 @@ impl Partition {
                 }
             }
         }
-        let view = self.view_of(env, &record);
+        let record = Arc::new(record);
+        let view = self.view_of(env, record.clone());
         let at = self.write_session(env, key, record, creator);
         for (origin, outcome) in answers {
             let step = match outcome {
@@ -378,7 +379,7 @@ impl Partition {
             over.map(|(key, record)| (key.clone(), record.clone())).collect();
         let write = |(key, record): (DocKey, SessionRecord)| {
             env.note(Transition::SessionLost, Some(self.number));
-            let doc = Some(Arc::new(Doc::Session(lost(env, record))));
+            let doc = Some(Arc::new(Doc::Session(Arc::new(lost(env, record)))));
             Write { key, doc }
         };
         over.into_iter().map(write).collect()
@@ -414,7 +415,7 @@ impl Partition {
             };
             match &asked.op {
                 Op::Close(op) if op.life.is_none_or(|life| life == record.life) => {
-                    let session = self.view_of(env, &record);
+                    let session = self.view_of(env, record.clone());
                     self.reply(env, origin, Ok(Answer::Closed { finished: true, session }));
                 }
                 Op::Open(op) => {

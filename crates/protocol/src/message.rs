@@ -30,8 +30,8 @@ pub enum DocName {
 /// A document.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Doc {
-    /// A session's record.
-    Session(SessionRecord),
+    /// A session's record. Readers share it.
+    Session(Arc<SessionRecord>),
     /// A pool's record.
     Pool(PoolRecord),
 }

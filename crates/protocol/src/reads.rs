@@ -166,7 +166,7 @@ impl Partition {
 
     /// A session as it may be shown: committed, or READY over a committed PENDING or STARTING
     /// (which any later owner drives to the same instance, and whose open may be answered already).
-    pub fn visible(&self, key: &DocKey) -> Option<&SessionRecord> {
+    pub fn visible(&self, key: &DocKey) -> Option<&Arc<SessionRecord>> {
         let committed = self.replica.docs.get(key).and_then(|doc| session_in(doc))?;
         let begun = matches!(committed.state, SessionState::Pending | SessionState::Starting);
         if !begun || !self.replica.latest.contains_key(key) {
@@ -179,14 +179,14 @@ impl Partition {
         Some(ready.unwrap_or(committed))
     }
 
-    pub fn view_of(&self, env: &Env, record: &SessionRecord) -> SessionView {
-        let record = Arc::new(record.clone());
+    pub fn view_of(&self, env: &Env, record: impl Into<Arc<SessionRecord>>) -> SessionView {
+        let record = record.into();
         SessionView { record, owner: env.me.number, epoch: env.epoch() }
     }
 
     pub fn read(&self, env: &Env, session: &SessionKey, stale: bool) -> OpResult {
         match self.visible(&Self::key_of(env, session)) {
-            Some(record) => Ok(Answer::Got { session: self.view_of(env, record), stale }),
+            Some(record) => Ok(Answer::Got { session: self.view_of(env, record.clone()), stale }),
             None => Err(not_found(session)),
         }
     }
@@ -205,7 +205,7 @@ impl Partition {
             let slot = slot_of_session(&record.key, m);
             from = ListCursor { slot, after: Some(record.key.clone()) };
             if list.filter.passes(record) {
-                sessions.push(self.view_of(env, record));
+                sessions.push(self.view_of(env, record.clone()));
                 if sessions.len() == limit {
                     return Page { sessions, next: Some(from) };
                 }
@@ -220,7 +220,7 @@ impl Partition {
         &self,
         from: &ListCursor,
         last: rota_model::SlotId,
-    ) -> Option<&SessionRecord> {
+    ) -> Option<&Arc<SessionRecord>> {
         use std::ops::Bound::{Excluded, Included, Unbounded};
         let lower = match &from.after {
             Some(key) => Excluded(DocKey { slot: from.slot, name: DocName::Session(key.clone()) }),
@@ -291,7 +291,7 @@ impl Partition {
             upto = entry.at;
             let records = entry.writes.iter().filter_map(|it| session_in(it.doc.as_ref()?));
             let passing = records.filter(|record| pull.filter.passes(record));
-            events.extend(passing.map(|record| self.view_of(env, record)));
+            events.extend(passing.map(|record| self.view_of(env, record.clone())));
         }
         let idle = events.is_empty() && !over;
         (!idle).then_some(Pulled {
@@ -320,7 +320,7 @@ impl Partition {
             let slot = slot_of_session(&record.key, m);
             cursor = ListCursor { slot, after: Some(record.key.clone()) };
             if pull.filter.passes(record) {
-                events.push(self.view_of(env, record));
+                events.push(self.view_of(env, record.clone()));
             }
             if events.len() == limit {
                 let snapshot_next = Some(cursor);

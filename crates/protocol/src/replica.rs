@@ -58,7 +58,7 @@ impl Replica {
 
     /// A session's record with everything that was appended.
     pub fn session(&self, key: &DocKey) -> Option<&SessionRecord> {
-        session_in(self.get(key)?)
+        session_in(self.get(key)?).map(|record| &**record)
     }
 
     /// Sets or removes a committed document, and keeps the counts.
@@ -177,7 +177,7 @@ impl Replica {
     pub fn sessions(&self) -> impl Iterator<Item = (&DocKey, &SessionRecord)> {
         let committed = self.docs.iter().filter(|(key, _)| !self.latest.contains_key(*key));
         let latest = self.latest.iter().filter_map(|(key, (_, doc))| Some((key, doc.as_ref()?)));
-        committed.chain(latest).filter_map(|(key, doc)| Some((key, session_in(doc)?)))
+        committed.chain(latest).filter_map(|(key, doc)| Some((key, &**session_in(doc)?)))
     }
 
     /// Begins the log anew at `start`. What is here stays as the base of a snapshot, which
@@ -219,7 +219,7 @@ fn fnv(bytes: &[u8], start: u64) -> u64 {
 }
 
 /// The session record in a document.
-pub fn session_in(doc: &Doc) -> Option<&SessionRecord> {
+pub fn session_in(doc: &Doc) -> Option<&Arc<SessionRecord>> {
     match doc {
         Doc::Session(record) => Some(record),
         Doc::Pool(_) => None,

@@ -177,7 +177,7 @@ impl Partition {
             ended.detail.clone_from(detail);
             ended.version = env.next_stamp().max(ended.version.next());
             env.note(Transition::Ended, Some(self.number));
-            writes.push(Write { key, doc: Some(Arc::new(Doc::Session(ended))) });
+            writes.push(Write { key, doc: Some(Arc::new(Doc::Session(Arc::new(ended)))) });
         }
         writes
     }
@@ -228,7 +228,7 @@ impl Partition {
         let horizon = rota_model::Stamp::from_epoch_ms(horizon);
         let old = self.replica.docs.iter().filter(|(key, doc)| {
             let ended =
-                |record: &SessionRecord| record.state.is_ended() && record.version < horizon;
+                |record: &Arc<SessionRecord>| record.state.is_ended() && record.version < horizon;
             is_session(key)
                 && crate::replica::session_in(doc).is_some_and(ended)
                 && !self.replica.latest.contains_key(*key)

@@ -182,7 +182,7 @@ impl Partition {
                 answered.state = SessionState::Ready;
                 answered.reason = None;
                 answered.placement = Some(placement.clone());
-                let session = self.view_of(env, &answered);
+                let session = self.view_of(env, answered);
                 Ok(Answer::Opened { outcome: *outcome, session })
             }
         };
@@ -210,7 +210,7 @@ impl Partition {
         let key = Self::key_of(env, &op.key);
         match self.replica.session(&key) {
             Some(record) if record.is_live() => {
-                let session = self.view_of(env, record);
+                let session = self.view_of(env, record.clone());
                 env.note(Transition::OpenExisted, Some(self.number));
                 let outcome = Outcome::Existed;
                 self.reply(env, origin, Ok(Answer::Opened { outcome, session }));
@@ -235,7 +235,7 @@ impl Partition {
             placement,
         };
         remember(&mut record, env, &op.request, fate);
-        let session = self.view_of(env, &record);
+        let session = self.view_of(env, record.clone());
         let at = self.write_session(env, key, record, Some(op.request.clone()));
         env.note(Transition::OpenExisted, Some(self.number));
         self.promise(at, origin, Ok(Answer::Opened { outcome: Outcome::Existed, session }));
@@ -345,7 +345,7 @@ impl Partition {
             }
             Some(RequestFate::Closed { life }) if record.life != *life => {
                 // That close was carried out, and a later open began a new life.
-                let session = self.view_of(env, &earlier_life(&record, *life));
+                let session = self.view_of(env, earlier_life(&record, *life));
                 let result = Ok(Answer::Closed { finished: true, session });
                 return self.reply_when_committed(env, &key, origin, result);
             }
@@ -387,7 +387,7 @@ impl Partition {
         if record.request(request).is_none() {
             record = self.remember_close(env, key, record, request);
         }
-        let session = self.view_of(env, &record);
+        let session = self.view_of(env, record.clone());
         let result = Ok(Answer::Closed { finished: true, session });
         if self.replica.latest.contains_key(key) {
             self.promise(self.replica.last, origin, result);
@@ -445,7 +445,7 @@ impl Partition {
                 Err(Refusal::new(RefusalKind::LifeMismatch, Retry::Never, text))
             }
             Some(record) if record.state.is_ended() => {
-                let session = self.view_of(env, record);
+                let session = self.view_of(env, record.clone());
                 let result = Ok(Answer::Closed { finished: true, session });
                 return self.reply_when_committed(env, &key, origin, result);
             }
@@ -494,9 +494,10 @@ impl Partition {
         &mut self,
         env: &mut Env,
         key: &DocKey,
-        record: SessionRecord,
+        record: impl Into<Arc<SessionRecord>>,
         request: Option<RequestId>,
     ) -> rota_model::LogPos {
+        let record = record.into();
         let before = self.replica.session(key).filter(|before| before.life == record.life);
         debug_assert!(
             before.is_none_or(|it| it.state == record.state || it.state.may_become(record.state)),

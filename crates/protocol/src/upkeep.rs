@@ -157,7 +157,7 @@ impl Partition {
                 });
                 match record {
                     Some(record) => {
-                        let session = self.view_of(env, record);
+                        let session = self.view_of(env, record.clone());
                         Ok(Answer::Closed { finished: false, session })
                     }
                     None => late(format!("session {} is not closed yet", close.key)),

@@ -72,7 +72,8 @@ pub fn doc() -> Any<Doc> {
         .prop_map(|(pool, decisions, ordered, lapses_wall_ms)| {
             Doc::Pool(PoolRecord { pool, decisions, ordered, lapses_wall_ms })
         });
-    prop_oneof![4 => record().prop_map(Doc::Session), 1 => pool].boxed()
+    prop_oneof![4 => record().prop_map(|it| Doc::Session(std::sync::Arc::new(it))), 1 => pool]
+        .boxed()
 }
 
 pub fn doc_key() -> Any<DocKey> {
