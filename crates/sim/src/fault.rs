@@ -127,6 +127,7 @@ impl World {
         let (number, length_us) = (self.some_manager(), self.length_us());
         let until_us = self.now_us() + length_us;
         if let Some(host) = self.managers.get_mut(&number).filter(|it| it.process.is_some()) {
+            let until_us = until_us.max(host.paused_until_us);
             host.paused_until_us = until_us;
             let run = host.run;
             self.dog.deadlines.on_paused(number, run, until_us);
@@ -240,7 +241,7 @@ impl World {
         let (index, length_us) = (self.chance.index(self.nodes.len()), self.length_us());
         let until_us = self.now_us() + length_us;
         if let Some(host) = self.nodes.get_mut(index).filter(|it| it.agent.is_some()) {
-            host.paused_until_us = until_us;
+            host.paused_until_us = until_us.max(host.paused_until_us);
             self.counters.fault(fault);
             self.plant_on_node_silent(index);
         }

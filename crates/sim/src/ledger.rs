@@ -86,6 +86,19 @@ pub struct Asked {
     pub healed: bool,
 }
 
+impl Asked {
+    /// Its answers in the order in which they came: the try, when, what.
+    pub fn answers(&self) -> Vec<(&Attempt, u64, &OpResult)> {
+        let answered = self.attempts.iter().filter_map(|it| {
+            let (came_us, result) = it.answer.as_ref()?;
+            Some((it, *came_us, result))
+        });
+        let mut list: Vec<_> = answered.collect();
+        list.sort_by_key(|it| it.1);
+        list
+    }
+}
+
 /// A session that a list or a watch showed.
 #[derive(Clone, Debug)]
 pub struct Shown {

@@ -156,8 +156,7 @@ fn of_asked(asked: &Asked) -> Vec<Observation> {
     if asked.wish == Wish::Get(true) {
         return list;
     }
-    for attempt in &asked.attempts {
-        let Some((came_us, result)) = &attempt.answer else { continue };
+    for (attempt, came_us, result) in asked.answers() {
         let (sent_us, seen, last) = match result {
             Ok(Answer::Opened { session, .. }) => (first_us, Seen::Live(session.record.life), true),
             Ok(Answer::Closed { session, .. }) => {
@@ -171,7 +170,7 @@ fn of_asked(asked: &Asked) -> Vec<Observation> {
             }
             Err(_) => continue,
         };
-        list.push(Observation { sent_us, came_us: *came_us, seen });
+        list.push(Observation { sent_us, came_us, seen });
         if last {
             break;
         }

@@ -64,8 +64,7 @@ pub fn check(ledger: &Ledger, memory_us: u64) -> Result<u64, Violation> {
     let mut forgotten = 0;
     for request in &ledger.asked {
         let mut first = None;
-        for attempt in &request.attempts {
-            let Some((came_us, result)) = &attempt.answer else { continue };
+        for (attempt, came_us, result) in request.answers() {
             let Some(now) = essence(result) else { continue };
             if let Ok(Answer::Opened { outcome: Outcome::Created, session }) = result {
                 let life = (&request.key, session.record.life);
@@ -77,14 +76,14 @@ pub fn check(ledger: &Ledger, memory_us: u64) -> Result<u64, Violation> {
                 }
             }
             let Some((first_us, before, first_result)) = &first else {
-                first = Some((*came_us, now, result));
+                first = Some((came_us, now, result));
                 continue;
             };
             let since_us = first_us.saturating_sub(memory_us);
             let late = attempt.sent_us > first_us + memory_us;
             if *before == now
                 || late
-                || others(&ledger.asked, request, since_us, *came_us) >= OTHERS_MAX
+                || others(&ledger.asked, request, since_us, came_us) >= OTHERS_MAX
             {
                 continue;
             }
