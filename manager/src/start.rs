@@ -129,8 +129,12 @@ pub fn check_claim(
         grpc: grpc.to_owned(),
         http: http.to_owned(),
         held: identity.taken.into_iter().chain(identity.intended).collect(),
+        taken: identity.taken.map(|(incarnation, _)| incarnation),
         nonce: Nonce(0),
-        disk: disk.parts.iter().map(|(part, meta)| (*part, meta.pe)).collect(),
+        disk: (disk.parts.iter())
+            .filter(|(_, meta)| meta.whole)
+            .map(|(part, meta)| (*part, meta.pe))
+            .collect(),
     };
     view.claimed(&claim).map(drop).context("--number")
 }

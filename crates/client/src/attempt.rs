@@ -31,10 +31,7 @@ fn slot_of(namespace: &str, id: &str, m: u32) -> Option<SlotId> {
         "" => Namespace::default_space(),
         given => Namespace::parse(given).ok()?,
     };
-    Some(slot_of_session(
-        &SessionKey::new(namespace, SessionId::parse(id).ok()?),
-        m,
-    ))
+    Some(slot_of_session(&SessionKey::new(namespace, SessionId::parse(id).ok()?), m))
 }
 
 pub(crate) fn sessions(channel: Channel) -> SessionsClient<Channel> {

@@ -36,25 +36,14 @@ impl Progress {
     fn new(entry: usize, wait: Duration) -> Self {
         let began = Instant::now();
         let deadline = began + wait;
-        Self {
-            began,
-            deadline,
-            attempts: 0,
-            entry,
-            may_route: true,
-            last: None,
-        }
+        Self { began, deadline, attempts: 0, entry, may_route: true, last: None }
     }
 
     /// The error at the deadline: the last one that says more than "time is up".
     fn out_of_time(self, endpoint: &str) -> CallError {
         let waited = self.deadline - self.began;
         let attempts = self.attempts;
-        let nothing = || CallError::TimedOut {
-            endpoint: endpoint.to_owned(),
-            waited,
-            attempts,
-        };
+        let nothing = || CallError::TimedOut { endpoint: endpoint.to_owned(), waited, attempts };
         self.last.unwrap_or_else(nothing)
     }
 }
@@ -63,10 +52,7 @@ impl Progress {
 pub(crate) fn failure(status: &Status) -> Failure {
     if status.details().is_empty() {
         // Of gRPC itself or of something between: not a decision of Rota.
-        return Failure::Broken {
-            code: status.code(),
-            message: status.message().to_owned(),
-        };
+        return Failure::Broken { code: status.code(), message: status.message().to_owned() };
     }
     Failure::Refused(Box::new(rota_proto::refusal::refusal(status)))
 }
@@ -74,17 +60,10 @@ pub(crate) fn failure(status: &Status) -> Failure {
 pub(crate) fn error(failure: Failure, endpoint: &str, attempts: u32) -> CallError {
     let endpoint = endpoint.to_owned();
     match failure {
-        Failure::Refused(refusal) => CallError::Refused {
-            refusal,
-            endpoint,
-            attempts,
-        },
-        Failure::Broken { code, message } => CallError::Broken {
-            code,
-            message,
-            endpoint,
-            attempts,
-        },
+        Failure::Refused(refusal) => CallError::Refused { refusal, endpoint, attempts },
+        Failure::Broken { code, message } => {
+            CallError::Broken { code, message, endpoint, attempts }
+        }
     }
 }
 
@@ -99,9 +78,7 @@ impl Client {
         loop {
             let endpoint = self.target(&request, &progress).await;
             progress.attempts += 1;
-            let sent = self
-                .attempt(&endpoint, request.clone(), progress.deadline)
-                .await?;
+            let sent = self.attempt(&endpoint, request.clone(), progress.deadline).await?;
             let failure = match sent {
                 None => return Err(progress.out_of_time(&endpoint)),
                 Some(Ok(answer)) => return Ok(Answered { answer, endpoint }),
@@ -114,12 +91,7 @@ impl Client {
                 return Err(progress.out_of_time(&endpoint));
             }
             let failed = error(failure, &endpoint, progress.attempts);
-            let Step::Again {
-                pause,
-                elsewhere,
-                refresh,
-            } = step
-            else {
+            let Step::Again { pause, elsewhere, refresh } = step else {
                 return Err(failed);
             };
             if Instant::now() + pause >= progress.deadline {
@@ -165,10 +137,7 @@ impl Client {
         if self.routes.should_fetch(std::time::Instant::now()) {
             let until = (Instant::now() + VIEW_WAIT).min(progress.deadline);
             let asked = self.attempt(&entry, v1::InspectRequest {}, until).await;
-            if let Ok(Some(Ok(v1::InspectResponse {
-                view: Some(view), ..
-            }))) = asked
-            {
+            if let Ok(Some(Ok(v1::InspectResponse { view: Some(view), .. }))) = asked {
                 self.routes.put(Routes::of(&view));
             }
         }
@@ -179,7 +148,6 @@ impl Client {
             return entry;
         };
         let slot = request.slot(routes.m());
-        slot.and_then(|slot| routes.owner_address(slot))
-            .unwrap_or(entry)
+        slot.and_then(|slot| routes.owner_address(slot)).unwrap_or(entry)
     }
 }

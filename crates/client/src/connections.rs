@@ -38,20 +38,13 @@ pub enum EndpointsError {
 pub fn parse_endpoints(list: &str) -> Result<Vec<String>, EndpointsError> {
     let mut endpoints = Vec::new();
     for entry in list.split(',').map(str::trim).filter(|it| !it.is_empty()) {
-        let address = entry
-            .strip_prefix("http://")
-            .unwrap_or(entry)
-            .trim_end_matches('/');
+        let address = entry.strip_prefix("http://").unwrap_or(entry).trim_end_matches('/');
         check_address(address)?;
         if !endpoints.iter().any(|it| it == address) {
             endpoints.push(address.to_owned());
         }
     }
-    if endpoints.is_empty() {
-        Err(EndpointsError::Empty)
-    } else {
-        Ok(endpoints)
-    }
+    if endpoints.is_empty() { Err(EndpointsError::Empty) } else { Ok(endpoints) }
 }
 
 fn check_address(address: &str) -> Result<(), EndpointsError> {
@@ -98,27 +91,15 @@ impl Lines {
             .http2_keep_alive_interval(KEEPALIVE)
             .keep_alive_timeout(KEEPALIVE)
             .keep_alive_while_idle(true);
-        let line = |_| Line {
-            channel: endpoint.connect_lazy(),
-            in_flight: Arc::default(),
-        };
-        Ok(Self {
-            lines: (0..count.max(1)).map(line).collect(),
-        })
+        let line = |_| Line { channel: endpoint.connect_lazy(), in_flight: Arc::default() };
+        Ok(Self { lines: (0..count.max(1)).map(line).collect() })
     }
 
     fn borrow(&self) -> Borrowed {
         let load = |line: &&Line| line.in_flight.load(Ordering::Relaxed);
-        let line = self
-            .lines
-            .iter()
-            .min_by_key(load)
-            .expect("made with at least one line");
+        let line = self.lines.iter().min_by_key(load).expect("made with at least one line");
         line.in_flight.fetch_add(1, Ordering::Relaxed);
-        Borrowed {
-            channel: line.channel.clone(),
-            in_flight: line.in_flight.clone(),
-        }
+        Borrowed { channel: line.channel.clone(), in_flight: line.in_flight.clone() }
     }
 }
 
@@ -133,19 +114,12 @@ pub(crate) struct Connections {
 
 impl Connections {
     pub(crate) fn new(per_address: usize, connect_timeout: Duration) -> Self {
-        Self {
-            per_address,
-            connect_timeout,
-            by_address: Mutex::default(),
-        }
+        Self { per_address, connect_timeout, by_address: Mutex::default() }
     }
 
     /// A connection to that address; nothing is sent yet. Needs a tokio runtime.
     pub(crate) fn to(&self, address: &str) -> Result<Borrowed, EndpointsError> {
-        let mut known = self
-            .by_address
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut known = self.by_address.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if let Some(lines) = known.get(address) {
             return Ok(lines.borrow());
         }
@@ -168,13 +142,7 @@ mod tests {
     #[test]
     fn a_list_of_endpoints_is_split_and_each_stands_once() {
         let list = parse_endpoints(" 127.0.0.1:7400, http://localhost:7401/ ,127.0.0.1:7400,");
-        assert_eq!(
-            list,
-            Ok(vec![
-                "127.0.0.1:7400".to_owned(),
-                "localhost:7401".to_owned()
-            ])
-        );
+        assert_eq!(list, Ok(vec!["127.0.0.1:7400".to_owned(), "localhost:7401".to_owned()]));
     }
 
     #[test]

@@ -61,9 +61,7 @@ fn may_heal(code: Code) -> bool {
 pub(crate) fn growing_pause(attempts: u32) -> Duration {
     match attempts {
         0 | 1 => Duration::ZERO,
-        more => PAUSE_FIRST
-            .saturating_mul(1 << (more - 2).min(10))
-            .min(PAUSE_MAX),
+        more => PAUSE_FIRST.saturating_mul(1 << (more - 2).min(10)).min(PAUSE_MAX),
     }
 }
 
@@ -75,44 +73,27 @@ pub(crate) fn after(failure: &Failure, attempts: u32, endpoints: usize) -> Step 
             // One full circle at once, then slower.
             let circles = attempts / u32::try_from(endpoints.max(1)).unwrap_or(u32::MAX);
             let pause = growing_pause(circles + 1);
-            Step::Again {
-                pause,
-                elsewhere: true,
-                refresh: true,
-            }
+            Step::Again { pause, elsewhere: true, refresh: true }
         }
         Failure::Refused(refusal) => after_refusal(refusal, attempts),
     }
 }
 
 fn after_refusal(refusal: &Refusal, attempts: u32) -> Step {
-    let moved = matches!(
-        refusal.kind,
-        RefusalKind::NotOwner | RefusalKind::NotServing
-    );
+    let moved = matches!(refusal.kind, RefusalKind::NotOwner | RefusalKind::NotServing);
     match refusal.retry {
         Retry::Never => Step::Stop,
         Retry::Now => {
             let pause = growing_pause(attempts);
-            Step::Again {
-                pause,
-                elsewhere: attempts > 2,
-                refresh: moved,
-            }
+            Step::Again { pause, elsewhere: attempts > 2, refresh: moved }
         }
         Retry::AfterMs(ms) => {
             let pause = Duration::from_millis(ms.max(1));
-            Step::Again {
-                pause,
-                elsewhere: false,
-                refresh: moved,
-            }
+            Step::Again { pause, elsewhere: false, refresh: moved }
         }
-        Retry::AtOwner(_) => Step::Again {
-            pause: growing_pause(attempts),
-            elsewhere: true,
-            refresh: true,
-        },
+        Retry::AtOwner(_) => {
+            Step::Again { pause: growing_pause(attempts), elsewhere: true, refresh: true }
+        }
     }
 }
 
@@ -126,62 +107,32 @@ mod tests {
     }
 
     fn broken(code: Code) -> Failure {
-        Failure::Broken {
-            code,
-            message: String::new(),
-        }
+        Failure::Broken { code, message: String::new() }
     }
 
     #[test]
     fn a_final_refusal_is_not_repeated() {
-        assert_eq!(
-            after(&refused(RefusalKind::NotFound, Retry::Never), 1, 3),
-            Step::Stop
-        );
+        assert_eq!(after(&refused(RefusalKind::NotFound, Retry::Never), 1, 3), Step::Stop);
         assert_eq!(after(&broken(Code::Unimplemented), 1, 3), Step::Stop);
     }
 
     #[test]
     fn an_advised_wait_is_kept_and_stays_at_the_same_endpoint() {
-        let step = after(
-            &refused(RefusalKind::Provisioning, Retry::AfterMs(300)),
-            1,
-            3,
-        );
+        let step = after(&refused(RefusalKind::Provisioning, Retry::AfterMs(300)), 1, 3);
         let pause = Duration::from_millis(300);
-        assert_eq!(
-            step,
-            Step::Again {
-                pause,
-                elsewhere: false,
-                refresh: false
-            }
-        );
+        assert_eq!(step, Step::Again { pause, elsewhere: false, refresh: false });
     }
 
     #[test]
     fn another_owner_makes_the_view_stale() {
-        let step = after(
-            &refused(RefusalKind::NotOwner, Retry::AtOwner(Epoch(7))),
-            1,
-            3,
-        );
-        assert_eq!(
-            step,
-            Step::Again {
-                pause: Duration::ZERO,
-                elsewhere: true,
-                refresh: true
-            }
-        );
+        let step = after(&refused(RefusalKind::NotOwner, Retry::AtOwner(Epoch(7))), 1, 3);
+        assert_eq!(step, Step::Again { pause: Duration::ZERO, elsewhere: true, refresh: true });
     }
 
     #[test]
     fn a_break_tries_every_endpoint_once_before_it_pauses() {
         let pause_of = |attempts| match after(&broken(Code::Unavailable), attempts, 3) {
-            Step::Again {
-                pause, elsewhere, ..
-            } => {
+            Step::Again { pause, elsewhere, .. } => {
                 assert!(elsewhere);
                 pause
             }

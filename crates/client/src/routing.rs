@@ -73,9 +73,7 @@ impl RouteCache {
     pub(crate) fn should_fetch(&self, now: Instant) -> bool {
         let mut state = self.state();
         let wanted = state.stale || state.routes.is_none();
-        let rested = state
-            .fetch_began
-            .is_none_or(|began| now >= began + REFRESH_PAUSE);
+        let rested = state.fetch_began.is_none_or(|began| now >= began + REFRESH_PAUSE);
         if wanted && rested {
             state.fetch_began = Some(now);
         }
@@ -99,11 +97,7 @@ mod tests {
             grpc: grpc.to_owned(),
             ..Default::default()
         };
-        let part = |number, owner| v1::Part {
-            number,
-            owner,
-            ..Default::default()
-        };
+        let part = |number, owner| v1::Part { number, owner, ..Default::default() };
         v1::View {
             m: 1024,
             managers: vec![manager(300, "a:1"), manager(700, "b:1"), manager(1000, "")],
@@ -116,11 +110,7 @@ mod tests {
     fn a_slot_goes_to_the_owner_of_its_partition_not_to_its_home() {
         let routes = Routes::of(&view());
         for slot in [300, 301, 700, 1001] {
-            assert_eq!(
-                routes.owner_address(SlotId(slot)).as_deref(),
-                Some("b:1"),
-                "{slot}"
-            );
+            assert_eq!(routes.owner_address(SlotId(slot)).as_deref(), Some("b:1"), "{slot}");
         }
     }
 

@@ -87,10 +87,7 @@ impl Client {
             name: uuid::Uuid::new_v4().simple().to_string(),
             requests: AtomicU64::new(0),
         };
-        Ok(Self {
-            inner: Arc::new(inner),
-            routes: Arc::default(),
-        })
+        Ok(Self { inner: Arc::new(inner), routes: Arc::default() })
     }
 
     /// The managers' addresses, in the order given.
@@ -100,11 +97,7 @@ impl Client {
 
     pub(crate) fn endpoint(&self, entry: usize) -> Arc<str> {
         let count = self.inner.endpoints.len();
-        self.inner
-            .endpoints
-            .get(entry % count)
-            .expect("an index below the length")
-            .clone()
+        self.inner.endpoints.get(entry % count).expect("an index below the length").clone()
     }
 
     pub(crate) fn next_entry(&self) -> usize {
@@ -129,9 +122,7 @@ impl Client {
 
     pub(crate) fn connect_to(&self, endpoint: &str) -> Result<Borrowed, CallError> {
         let connections = &self.inner.connections;
-        connections
-            .to(endpoint)
-            .map_err(|_| CallError::Address(endpoint.to_owned()))
+        connections.to(endpoint).map_err(|_| CallError::Address(endpoint.to_owned()))
     }
 
     /// A request id that nobody else uses.
@@ -151,11 +142,7 @@ impl Client {
             request.request_id = self.request_id();
         }
         let answered = self.call(request, wait).await?;
-        complete(
-            answered.answer.session.is_some(),
-            "session",
-            &answered.endpoint,
-        )?;
+        complete(answered.answer.session.is_some(), "session", &answered.endpoint)?;
         Ok(answered.answer)
     }
 
@@ -169,11 +156,7 @@ impl Client {
             request.request_id = self.request_id();
         }
         let answered = self.call(request, wait).await?;
-        complete(
-            answered.answer.session.is_some(),
-            "session",
-            &answered.endpoint,
-        )?;
+        complete(answered.answer.session.is_some(), "session", &answered.endpoint)?;
         Ok(answered.answer)
     }
 
@@ -184,11 +167,7 @@ impl Client {
         wait: Duration,
     ) -> Result<v1::GetResponse, CallError> {
         let answered = self.call(request, wait).await?;
-        complete(
-            answered.answer.session.is_some(),
-            "session",
-            &answered.endpoint,
-        )?;
+        complete(answered.answer.session.is_some(), "session", &answered.endpoint)?;
         Ok(answered.answer)
     }
 
@@ -298,11 +277,9 @@ impl Client {
         match timeout_at(Instant::now() + wait, sent).await {
             Ok(Ok(response)) => Ok(response.into_inner()),
             Ok(Err(status)) => Err(call::error(call::failure(&status), address, 1)),
-            Err(_elapsed) => Err(CallError::TimedOut {
-                endpoint: address.to_owned(),
-                waited: wait,
-                attempts: 1,
-            }),
+            Err(_elapsed) => {
+                Err(CallError::TimedOut { endpoint: address.to_owned(), waited: wait, attempts: 1 })
+            }
         }
     }
 }
@@ -311,8 +288,5 @@ fn complete(has: bool, missing: &'static str, endpoint: &str) -> Result<(), Call
     if has {
         return Ok(());
     }
-    Err(CallError::Incomplete {
-        missing,
-        endpoint: endpoint.to_owned(),
-    })
+    Err(CallError::Incomplete { missing, endpoint: endpoint.to_owned() })
 }

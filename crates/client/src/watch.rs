@@ -23,9 +23,7 @@ pub struct WatchOptions {
 
 impl Default for WatchOptions {
     fn default() -> Self {
-        Self {
-            patience: Duration::from_secs(30),
-        }
+        Self { patience: Duration::from_secs(30) }
     }
 }
 
@@ -46,15 +44,7 @@ impl Watch {
     pub(crate) fn new(client: Client, request: v1::WatchRequest, options: WatchOptions) -> Self {
         let entry = client.next_entry();
         let (stream, broken_since) = (None, None);
-        Self {
-            client,
-            request,
-            options,
-            stream,
-            entry,
-            failures: 0,
-            broken_since,
-        }
+        Self { client, request, options, stream, entry, failures: 0, broken_since }
     }
 
     /// The position of the last answer; a later watch can go on from here.
@@ -113,12 +103,7 @@ impl Watch {
         let endpoint = self.client.endpoint(self.entry);
         let step = retry::after(&failure, self.failures, self.client.endpoints().len());
         let failed = call::error(failure, &endpoint, self.failures);
-        let Step::Again {
-            pause,
-            elsewhere,
-            refresh: _,
-        } = step
-        else {
+        let Step::Again { pause, elsewhere, refresh: _ } = step else {
             return Err(failed);
         };
         if since.elapsed() + pause > self.options.patience {

@@ -37,12 +37,7 @@ struct Manager(Arc<Script>);
 
 impl Manager {
     fn next(&self) -> Result<(), Status> {
-        self.0
-            .refusals
-            .lock()
-            .unwrap()
-            .pop_front()
-            .map_or(Ok(()), Err)
+        self.0.refusals.lock().unwrap().pop_front().map_or(Ok(()), Err)
     }
 }
 
@@ -56,16 +51,9 @@ impl Sessions for Manager {
         self.0.request_ids.lock().unwrap().push(request.request_id);
         self.next()?;
         let detail = self.0.name.clone();
-        let session = v1::Session {
-            id: request.id,
-            detail,
-            ..Default::default()
-        };
+        let session = v1::Session { id: request.id, detail, ..Default::default() };
         let outcome = v1::Outcome::Created.into();
-        Ok(Response::new(v1::OpenResponse {
-            outcome,
-            session: Some(session),
-        }))
+        Ok(Response::new(v1::OpenResponse { outcome, session: Some(session) }))
     }
 
     async fn close(
@@ -91,14 +79,8 @@ impl Sessions for Manager {
             "" => ("a", "more".to_owned()),
             _ => ("b", String::new()),
         };
-        let sessions = vec![v1::Session {
-            id: id.to_owned(),
-            ..Default::default()
-        }];
-        Ok(Response::new(v1::ListResponse {
-            sessions,
-            next_page_token,
-        }))
+        let sessions = vec![v1::Session { id: id.to_owned(), ..Default::default() }];
+        Ok(Response::new(v1::ListResponse { sessions, next_page_token }))
     }
 
     type WatchStream = Pin<Box<dyn Stream<Item = Result<v1::WatchResponse, Status>> + Send>>;
@@ -107,19 +89,9 @@ impl Sessions for Manager {
         &self,
         request: Request<v1::WatchRequest>,
     ) -> Result<Response<Self::WatchStream>, Status> {
-        self.0
-            .positions
-            .lock()
-            .unwrap()
-            .push(request.into_inner().position.to_vec());
+        self.0.positions.lock().unwrap().push(request.into_inner().position.to_vec());
         self.next()?;
-        let answers = self
-            .0
-            .watches
-            .lock()
-            .unwrap()
-            .pop_front()
-            .unwrap_or_default();
+        let answers = self.0.watches.lock().unwrap().pop_front().unwrap_or_default();
         Ok(Response::new(Box::pin(tokio_stream::iter(answers))))
     }
 }
@@ -131,10 +103,7 @@ impl Operator for Manager {
         _request: Request<v1::InspectRequest>,
     ) -> Result<Response<v1::InspectResponse>, Status> {
         let view = self.0.view.lock().unwrap().clone();
-        Ok(Response::new(v1::InspectResponse {
-            view,
-            ..Default::default()
-        }))
+        Ok(Response::new(v1::InspectResponse { view, ..Default::default() }))
     }
 }
 
@@ -146,10 +115,7 @@ struct Running {
 }
 
 async fn start(name: &str) -> Running {
-    let script = Arc::new(Script {
-        name: name.to_owned(),
-        ..Default::default()
-    });
+    let script = Arc::new(Script { name: name.to_owned(), ..Default::default() });
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let (stop, stopped) = oneshot::channel::<()>();
@@ -161,11 +127,7 @@ async fn start(name: &str) -> Running {
             let _dropped = stopped.await;
         });
     tokio::spawn(server);
-    Running {
-        script,
-        address,
-        _stop: stop,
-    }
+    Running { script, address, _stop: stop }
 }
 
 /// An address where nothing listens.
@@ -179,28 +141,14 @@ fn refused(kind: RefusalKind, retry: Retry) -> Status {
 }
 
 fn open(id: &str) -> v1::OpenRequest {
-    v1::OpenRequest {
-        id: id.to_owned(),
-        class: "builtin".to_owned(),
-        ..Default::default()
-    }
+    v1::OpenRequest { id: id.to_owned(), class: "builtin".to_owned(), ..Default::default() }
 }
 
 #[tokio::test]
 async fn a_broken_call_goes_to_the_next_endpoint_with_the_same_request_id() {
     let (first, second) = (start("first").await, start("second").await);
-    first
-        .script
-        .refusals
-        .lock()
-        .unwrap()
-        .push_back(Status::unavailable("going down"));
-    let endpoints = [
-        nowhere().await,
-        first.address.clone(),
-        second.address.clone(),
-    ]
-    .join(",");
+    first.script.refusals.lock().unwrap().push_back(Status::unavailable("going down"));
+    let endpoints = [nowhere().await, first.address.clone(), second.address.clone()].join(",");
     let client = Client::connect(&endpoints).unwrap();
     let opened = client.open(open("a"), WAIT).await.unwrap();
     assert_eq!(opened.session.unwrap().detail, "second");
@@ -250,10 +198,7 @@ async fn a_wait_beyond_the_deadline_gives_the_refusal_to_the_caller() {
 #[tokio::test]
 async fn nobody_there_is_told_as_unreachable_when_the_deadline_passes() {
     let client = Client::connect(&nowhere().await).unwrap();
-    let error = client
-        .open(open("a"), Duration::from_millis(200))
-        .await
-        .unwrap_err();
+    let error = client.open(open("a"), Duration::from_millis(200)).await.unwrap_err();
     assert_eq!(error.reason(), "UNREACHABLE");
 }
 
@@ -261,31 +206,16 @@ async fn nobody_there_is_told_as_unreachable_when_the_deadline_passes() {
 async fn an_answer_without_its_session_is_an_error() {
     let manager = start("only").await;
     let client = Client::connect(&manager.address).unwrap();
-    let request = v1::GetRequest {
-        id: "a".to_owned(),
-        ..Default::default()
-    };
+    let request = v1::GetRequest { id: "a".to_owned(), ..Default::default() };
     let error = client.get(request, WAIT).await.unwrap_err();
-    assert!(
-        matches!(
-            error,
-            CallError::Incomplete {
-                missing: "session",
-                ..
-            }
-        ),
-        "{error:?}"
-    );
+    assert!(matches!(error, CallError::Incomplete { missing: "session", .. }), "{error:?}");
 }
 
 #[tokio::test]
 async fn a_list_follows_its_pages() {
     let manager = start("only").await;
     let client = Client::connect(&manager.address).unwrap();
-    let sessions = client
-        .list_all(v1::ListRequest::default(), WAIT)
-        .await
-        .unwrap();
+    let sessions = client.list_all(v1::ListRequest::default(), WAIT).await.unwrap();
     let ids: Vec<&str> = sessions.iter().map(|it| it.id.as_str()).collect();
     assert_eq!(ids, ["a", "b"]);
 }
@@ -294,25 +224,13 @@ async fn a_list_follows_its_pages() {
 async fn a_watch_goes_on_elsewhere_from_the_last_position_it_gave_out() {
     let (first, second) = (start("first").await, start("second").await);
     let answer = |position: &'static [u8]| {
-        Ok(v1::WatchResponse {
-            position: position.into(),
-            ..Default::default()
-        })
+        Ok(v1::WatchResponse { position: position.into(), ..Default::default() })
     };
-    let broken = vec![
-        answer(b"1"),
-        answer(b"2"),
-        Err(Status::unavailable("going down")),
-    ];
+    let broken = vec![answer(b"1"), answer(b"2"), Err(Status::unavailable("going down"))];
     first.script.watches.lock().unwrap().push_back(broken);
     let refusal = refused(RefusalKind::NotServing, Retry::AfterMs(1));
     second.script.refusals.lock().unwrap().push_back(refusal);
-    second
-        .script
-        .watches
-        .lock()
-        .unwrap()
-        .push_back(vec![answer(b"3")]);
+    second.script.watches.lock().unwrap().push_back(vec![answer(b"3")]);
     let client = Client::connect(&[&*first.address, &*second.address].join(",")).unwrap();
     let mut watch = client.watch(v1::WatchRequest::default(), WatchOptions::default());
     for expected in [b"1", b"2", b"3"] {
@@ -339,29 +257,14 @@ async fn with_routing_a_call_goes_to_the_owner_and_learns_when_it_moved() {
     let view = |owner_number| v1::View {
         m: 1024,
         managers: vec![
-            v1::ManagerEntry {
-                number: 1,
-                grpc: entry.address.clone(),
-                ..Default::default()
-            },
-            v1::ManagerEntry {
-                number: 2,
-                grpc: owner.address.clone(),
-                ..Default::default()
-            },
+            v1::ManagerEntry { number: 1, grpc: entry.address.clone(), ..Default::default() },
+            v1::ManagerEntry { number: 2, grpc: owner.address.clone(), ..Default::default() },
         ],
-        parts: vec![v1::Part {
-            number: 1,
-            owner: owner_number,
-            ..Default::default()
-        }],
+        parts: vec![v1::Part { number: 1, owner: owner_number, ..Default::default() }],
         ..Default::default()
     };
     *entry.script.view.lock().unwrap() = Some(view(2));
-    let options = Options {
-        route_by_view: true,
-        ..Options::default()
-    };
+    let options = Options { route_by_view: true, ..Options::default() };
     let client = Client::with_options(&entry.address, options).unwrap();
     let opened = client.open(open("a"), WAIT).await.unwrap();
     assert_eq!(opened.session.unwrap().detail, "owner");

@@ -50,12 +50,7 @@ impl EmbeddedStore {
             .pool_idle_timeout(Duration::from_millis(IDLE_MS))
             .pool_max_idle_per_host(IDLE_CONNECTIONS_MAX)
             .build(connector);
-        Ok(Self {
-            address: address.to_owned(),
-            cluster,
-            deadline,
-            http,
-        })
+        Ok(Self { address: address.to_owned(), cluster, deadline, http })
     }
 
     /// Where the store is, `host:port`.
@@ -70,13 +65,8 @@ impl EmbeddedStore {
         body: Bytes,
         deadline: Duration,
     ) -> Result<(StatusCode, Bytes), StoreError> {
-        let uri = Uri::builder()
-            .scheme("http")
-            .authority(self.address.as_str());
-        let uri = uri
-            .path_and_query(path)
-            .build()
-            .expect("the address was checked by new");
+        let uri = Uri::builder().scheme("http").authority(self.address.as_str());
+        let uri = uri.path_and_query(path).build().expect("the address was checked by new");
         let request = Request::builder()
             .method(method)
             .uri(uri)
@@ -84,15 +74,9 @@ impl EmbeddedStore {
             .body(Full::new(body))
             .expect("method, address and header are valid");
         let exchange = async {
-            let answer = self
-                .http
-                .request(request)
-                .await
-                .map_err(|error| broken_off(&error))?;
+            let answer = self.http.request(request).await.map_err(|error| broken_off(&error))?;
             let status = answer.status();
-            let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX)
-                .collect()
-                .await;
+            let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect().await;
             match body {
                 Ok(body) => Ok((status, body.to_bytes())),
                 Err(error) if error.is::<LengthLimitError>() => Err(StoreError::Broken(format!(
@@ -119,10 +103,7 @@ impl EmbeddedStore {
     }
 
     async fn write(&self, change: Change) -> Result<CasReply, StoreError> {
-        let body = CasBody {
-            cluster: self.cluster.clone(),
-            change,
-        };
+        let body = CasBody { cluster: self.cluster.clone(), change };
         let json = serde_json::to_vec(&body).expect("strings, numbers and maps serialise");
         if json.len() > REQUEST_BYTES_MAX {
             let length = json.len();
@@ -130,10 +111,7 @@ impl EmbeddedStore {
                 "the change is {length} bytes long; the limit is {REQUEST_BYTES_MAX}"
             )));
         }
-        match self
-            .call(Method::POST, "/v1/cas", Bytes::from(json), self.deadline)
-            .await?
-        {
+        match self.call(Method::POST, "/v1/cas", Bytes::from(json), self.deadline).await? {
             (StatusCode::OK, body) => Ok(CasReply::Done(self.parse(&body)?)),
             (StatusCode::CONFLICT, body) => Ok(CasReply::Conflict(self.parse(&body)?)),
             (status, body) => Err(refused(status, &body)),

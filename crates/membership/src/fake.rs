@@ -61,18 +61,17 @@ impl FakeStore {
 
     fn apply(&self, change: &Change) -> CasReply {
         let mut reply = None;
-        self.states
-            .send_if_modified(|state| match change.apply(state) {
-                Some(next) => {
-                    state.clone_from(&next);
-                    reply = Some(CasReply::Done(next));
-                    true
-                }
-                None => {
-                    reply = Some(CasReply::Conflict(state.clone()));
-                    false
-                }
-            });
+        self.states.send_if_modified(|state| match change.apply(state) {
+            Some(next) => {
+                state.clone_from(&next);
+                reply = Some(CasReply::Done(next));
+                true
+            }
+            None => {
+                reply = Some(CasReply::Conflict(state.clone()));
+                false
+            }
+        });
         reply.expect("the closure ran once and both ways set it")
     }
 }

@@ -67,10 +67,7 @@ pub trait ConfigStore: Send + Sync + 'static {
 /// whose revision is not the next one.
 pub fn check_change(change: &Change) -> Result<(), FieldError> {
     if change.view.is_none() && change.node.is_none() {
-        return Err(FieldError::new(
-            "change",
-            "writes neither a View nor a node",
-        ));
+        return Err(FieldError::new("change", "writes neither a View nor a node"));
     }
     if let Some(view) = &change.view {
         let Some(expected) = change.expect_epoch else {
@@ -83,8 +80,7 @@ pub fn check_change(change: &Change) -> Result<(), FieldError> {
                 format!("is {found}; after expect_epoch {expected} it must be one more"),
             ));
         }
-        view.check()
-            .map_err(|error| FieldError::new("view", format!("is refused: {error}")))?;
+        view.check().map_err(|error| FieldError::new("view", format!("is refused: {error}")))?;
     }
     if let Some(node) = &change.node
         && node.expect_revision.checked_add(1) != Some(node.to.revision)
@@ -112,34 +108,18 @@ mod tests {
 
     #[test]
     fn a_change_that_writes_nothing_is_refused() {
-        let nothing = Change {
-            expect_epoch: Some(Epoch(3)),
-            view: None,
-            node: None,
-        };
+        let nothing = Change { expect_epoch: Some(Epoch(3)), view: None, node: None };
         assert_eq!(check_change(&nothing).unwrap_err().field, "change");
     }
 
     #[test]
     fn a_view_must_name_the_epoch_that_it_replaces_and_be_the_next() {
         assert_eq!(check_change(&Change::view(view())), Ok(()));
-        let blind = Change {
-            expect_epoch: None,
-            view: Some(view()),
-            node: None,
-        };
+        let blind = Change { expect_epoch: None, view: Some(view()), node: None };
         assert_eq!(check_change(&blind).unwrap_err().field, "expect_epoch");
-        let skipping = Change {
-            expect_epoch: Some(Epoch(5)),
-            view: Some(view()),
-            node: None,
-        };
+        let skipping = Change { expect_epoch: Some(Epoch(5)), view: Some(view()), node: None };
         assert_eq!(check_change(&skipping).unwrap_err().field, "view.epoch");
-        let last = Change {
-            expect_epoch: Some(Epoch(u64::MAX)),
-            view: Some(view()),
-            node: None,
-        };
+        let last = Change { expect_epoch: Some(Epoch(u64::MAX)), view: Some(view()), node: None };
         assert_eq!(check_change(&last).unwrap_err().field, "view.epoch");
     }
 
@@ -148,9 +128,6 @@ mod tests {
         let mut broken = view();
         broken.parts.clear();
         let error = check_change(&Change::view(broken)).unwrap_err();
-        assert!(
-            error.field == "view" && error.problem.contains("no partitions"),
-            "{error}"
-        );
+        assert!(error.field == "view" && error.problem.contains("no partitions"), "{error}");
     }
 }

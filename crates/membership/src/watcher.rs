@@ -36,11 +36,7 @@ impl Watcher {
         let (states_out, states) = watch::channel(None);
         let (trouble_out, trouble) = watch::channel(None);
         let task = tokio::spawn(follow(store, states_out, trouble_out));
-        Self {
-            states,
-            trouble,
-            task,
-        }
+        Self { states, trouble, task }
     }
 
     /// The newest state; `None` before the first. The index never falls. A reader that is slow
@@ -70,11 +66,7 @@ async fn follow(
     let mut pause_ms = PAUSE_MS.0;
     loop {
         // After trouble the question is whether the store answers at all, so it must not wait.
-        let wait_ms = if trouble.borrow().is_some() {
-            0
-        } else {
-            WAIT_MS
-        };
+        let wait_ms = if trouble.borrow().is_some() { 0 } else { WAIT_MS };
         match advance(store.as_ref(), seen, Duration::from_millis(wait_ms)).await {
             Ok(state) => {
                 pause_ms = PAUSE_MS.0;
@@ -138,10 +130,7 @@ mod tests {
     use crate::fake::{FakeStore, Outage};
 
     fn at(index: u64) -> ConfigState {
-        ConfigState {
-            index,
-            ..ConfigState::default()
-        }
+        ConfigState { index, ..ConfigState::default() }
     }
 
     #[tokio::test]
@@ -149,18 +138,10 @@ mod tests {
         let store = FakeStore::new(at(4));
         let watcher = Watcher::start(Arc::new(store.clone()));
         let (mut states, mut trouble) = (watcher.states(), watcher.trouble());
-        states
-            .wait_for(|it| it.as_ref().is_some_and(|it| it.index == 4))
-            .await
-            .unwrap();
+        states.wait_for(|it| it.as_ref().is_some_and(|it| it.index == 4)).await.unwrap();
 
         store.set_outage(Outage::Away);
-        let first = trouble
-            .wait_for(Option::is_some)
-            .await
-            .unwrap()
-            .clone()
-            .unwrap();
+        let first = trouble.wait_for(Option::is_some).await.unwrap().clone().unwrap();
         trouble.changed().await.unwrap();
         assert_eq!(trouble.borrow().as_ref().unwrap().since, first.since);
 

@@ -88,10 +88,7 @@ pub fn state_from_json(cluster: &ClusterName, json: &[u8]) -> Result<ConfigState
     if let Some(view) = &state.view {
         view.check().map_err(|error| error.to_string())?;
         if view.cluster != *cluster {
-            return Err(format!(
-                "its View is of cluster {:?}, not {cluster:?}",
-                view.cluster
-            ));
+            return Err(format!("its View is of cluster {:?}, not {cluster:?}", view.cluster));
         }
     }
     let mut nodes = BTreeMap::new();
@@ -100,11 +97,7 @@ pub fn state_from_json(cluster: &ClusterName, json: &[u8]) -> Result<ConfigState
             return Err(format!("node {} is there twice", twice.node));
         }
     }
-    Ok(ConfigState {
-        index: state.index,
-        view: state.view,
-        nodes,
-    })
+    Ok(ConfigState { index: state.index, view: state.view, nodes })
 }
 
 fn format_text(found: u32) -> String {
@@ -115,10 +108,9 @@ fn format_text(found: u32) -> String {
 fn foreign(json: &[u8], error: &serde_json::Error) -> String {
     match serde_json::from_slice::<Formats>(json) {
         Ok(Formats { format, .. }) if format != STATE_FORMAT => format_text(format),
-        Ok(Formats {
-            view: Some(ViewFormat { format }),
-            ..
-        }) if format != rota_ring::view::VIEW_FORMAT => {
+        Ok(Formats { view: Some(ViewFormat { format }), .. })
+            if format != rota_ring::view::VIEW_FORMAT =>
+        {
             rota_ring::ViewError::Format(format).to_string()
         }
         Ok(_) | Err(_) => format!("its JSON does not parse: {error}"),
@@ -138,12 +130,7 @@ mod tests {
 
     fn state(managers: u32) -> ConfigState {
         let numbers: Vec<_> = (0..managers)
-            .map(|n| {
-                (
-                    ManagerNumber(n * 10),
-                    ManagerId::parse(&format!("m{n}")).unwrap(),
-                )
-            })
+            .map(|n| (ManagerNumber(n * 10), ManagerId::parse(&format!("m{n}")).unwrap()))
             .collect();
         let view = View::found(cluster(), 1024, 2, 100, &numbers).unwrap();
         let node = NodeId::parse("n1").unwrap();
@@ -157,11 +144,7 @@ mod tests {
             state: NodeState::Ready,
             revision: 1,
         };
-        ConfigState {
-            index: 7,
-            view: Some(Arc::new(view)),
-            nodes: BTreeMap::from([(node, reg)]),
-        }
+        ConfigState { index: 7, view: Some(Arc::new(view)), nodes: BTreeMap::from([(node, reg)]) }
     }
 
     #[test]
@@ -173,10 +156,7 @@ mod tests {
             assert!(json.len() < 64 << 10, "{} bytes", json.len());
         }
         let empty = ConfigState::default();
-        assert_eq!(
-            state_from_json(&cluster(), &state_to_json(&cluster(), &empty)),
-            Ok(empty)
-        );
+        assert_eq!(state_from_json(&cluster(), &state_to_json(&cluster(), &empty)), Ok(empty));
     }
 
     fn changed(from: &str, to: &str) -> String {
@@ -189,10 +169,8 @@ mod tests {
     fn another_format_is_named_even_when_its_fields_differ() {
         assert!(changed("{\"format\":1", "{\"format\":2").contains("state has format 2"));
         assert!(changed("\"index\":7", "\"index\":\"x\"").contains("does not parse"));
-        let other = changed(
-            "\"view\":{\"format\":1,\"cluster\"",
-            "\"view\":{\"format\":9,\"ring\"",
-        );
+        let other =
+            changed("\"view\":{\"format\":1,\"cluster\"", "\"view\":{\"format\":9,\"ring\"");
         assert!(other.contains("View has format 9"), "{other}");
     }
 
@@ -206,25 +184,14 @@ mod tests {
     fn a_state_of_another_cluster_is_refused() {
         let json = state_to_json(&cluster(), &state(3));
         let other = ClusterName::parse("other").unwrap();
-        assert!(
-            state_from_json(&other, &json)
-                .unwrap_err()
-                .contains("belongs to cluster")
-        );
+        assert!(state_from_json(&other, &json).unwrap_err().contains("belongs to cluster"));
     }
 
     #[test]
     fn a_cas_body_survives_the_wire() {
         let view = (*state(3).view.unwrap()).clone();
-        let change = Change {
-            expect_epoch: Some(Epoch(0)),
-            view: Some(view),
-            node: None,
-        };
-        let body = CasBody {
-            cluster: cluster(),
-            change,
-        };
+        let change = Change { expect_epoch: Some(Epoch(0)), view: Some(view), node: None };
+        let body = CasBody { cluster: cluster(), change };
         let json = serde_json::to_vec(&body).unwrap();
         assert_eq!(serde_json::from_slice::<CasBody>(&json).unwrap(), body);
     }

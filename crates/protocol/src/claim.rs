@@ -128,6 +128,7 @@ impl Manager {
             grpc: config.grpc.clone(),
             http: config.http.clone(),
             held,
+            taken: self.identity.taken.map(|(incarnation, _)| incarnation),
             nonce,
             disk,
         }

@@ -8,7 +8,9 @@ use crate::manager::Manager;
 use crate::message::Message;
 use crate::partition::Partition;
 use rota_model::node_msg::{Register, Registered};
-use rota_model::{LogPos, ManagerNumber, ManagerStatus, MemberId, Refusal, RefusalKind, Retry};
+use rota_model::{
+    LogPos, ManagerNumber, ManagerStatus, MemberId, NodeId, Refusal, RefusalKind, Retry,
+};
 use rota_ring::{Change, ConfigState, NodeChange, NodeReg, PartState, View};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,14 +22,14 @@ pub(crate) enum Purpose {
     TakeOut(Vec<MemberId>),
     Part(ManagerNumber),
     Register { call: u64, register: Register, tries: u32 },
-    Verdict,
+    Verdict(NodeId),
 }
 
 impl Purpose {
     fn is_view(&self) -> bool {
         match self {
             Purpose::Claim | Purpose::TakeOut(_) | Purpose::Part(_) => true,
-            Purpose::Register { .. } | Purpose::Verdict => false,
+            Purpose::Register { .. } | Purpose::Verdict(_) => false,
         }
     }
 }
@@ -181,9 +183,9 @@ impl Manager {
                     Purpose::Claim => self.standing = Standing::outside(),
                     Purpose::Register { call, .. } => {
                         let text = "nobody knows whether the boot was registered";
-                        self.refuse_register(call, RefusalKind::ConfigStoreAway, text);
+                        self.refuse_register(call, RefusalKind::ConfigStoreAway, self.soon(), text);
                     }
-                    Purpose::TakeOut(_) | Purpose::Part(_) | Purpose::Verdict => {}
+                    Purpose::TakeOut(_) | Purpose::Part(_) | Purpose::Verdict(_) => {}
                 }
             }
         }
@@ -219,7 +221,7 @@ impl Manager {
                 self.adopt(state);
                 return self.reply_registered(call, state);
             }
-            Purpose::Verdict => {}
+            Purpose::Verdict(_) => {}
         }
         self.adopt(state);
     }
@@ -236,7 +238,12 @@ impl Manager {
             Purpose::Register { call, register, tries } => {
                 self.register(call, register, tries + 1);
             }
-            Purpose::TakeOut(_) | Purpose::Verdict => {}
+            Purpose::Verdict(node) => {
+                for part in self.parts.values_mut() {
+                    part.on_verdict_failed(&node);
+                }
+            }
+            Purpose::TakeOut(_) => {}
         }
     }
 
@@ -270,15 +277,15 @@ impl Manager {
 
     /// Declares the next silent node lost.
     pub(crate) fn drive_verdicts(&mut self) {
-        if self.standing != Standing::Inside
-            || self.asked.values().any(|it| *it == Purpose::Verdict)
-        {
+        let under_way = self.asked.values().any(|it| matches!(it, Purpose::Verdict(_)));
+        if self.standing != Standing::Inside || under_way {
             return;
         }
         let env = &self.env;
         let verdict = self.parts.values_mut().find_map(|part| part.verdict(env));
-        if let Some(change) = verdict {
-            self.ask_view(Purpose::Verdict, change);
+        let node = verdict.as_ref().and_then(|it| it.node.as_ref()).map(|it| it.to.node.clone());
+        if let (Some(change), Some(node)) = (verdict, node) {
+            self.ask_view(Purpose::Verdict(node), change);
         }
     }
 
@@ -291,11 +298,16 @@ impl Manager {
                 "boot {} of node {} is over: a later boot is registered, or it was declared lost",
                 register.boot, register.node
             );
-            return self.refuse_register(call, RefusalKind::UnknownNode, &text);
+            return self.refuse_register(call, RefusalKind::UnknownNode, Retry::Never, &text);
         }
-        if tries > REGISTER_TRIES || self.env.view.is_none() {
+        // A node must learn of at least one manager to renew with: this one.
+        if self.standing != Standing::Inside || self.env.view.is_none() {
+            let text = "this manager has not taken its number yet";
+            return self.refuse_register(call, RefusalKind::NotServing, Retry::Now, text);
+        }
+        if tries > REGISTER_TRIES {
             let text = "the config store could not be written; try again";
-            return self.refuse_register(call, RefusalKind::ConfigStoreAway, text);
+            return self.refuse_register(call, RefusalKind::ConfigStoreAway, self.soon(), text);
         }
         let expect_revision = before.map_or(0, |it| it.revision);
         let to = NodeReg {
@@ -313,12 +325,11 @@ impl Manager {
         self.ask_view(Purpose::Register { call, register, tries }, change);
     }
 
-    fn refuse_register(&mut self, call: u64, kind: RefusalKind, text: &str) {
-        let retry = if kind == RefusalKind::UnknownNode {
-            Retry::Never
-        } else {
-            Retry::AfterMs(self.env.config.timing.retry_ms)
-        };
+    fn soon(&self) -> Retry {
+        Retry::AfterMs(self.env.config.timing.retry_ms)
+    }
+
+    fn refuse_register(&mut self, call: u64, kind: RefusalKind, retry: Retry, text: &str) {
         let result = Err(Refusal::new(kind, retry, text));
         self.env.effects.push(Effect::ReplyRegister { call, result });
     }
@@ -346,6 +357,8 @@ impl Manager {
         let gap = now.saturating_sub(self.ticked_ms);
         if gap > timing.heartbeat_ms * 2 {
             self.heard.values_mut().for_each(|(_, at)| *at += gap);
+            let led = self.parts.values_mut().filter_map(|part| part.leading.as_mut());
+            led.for_each(|leading| leading.on_gap(gap));
         }
         self.ticked_ms = now;
         let peers = self.sharing(&view);

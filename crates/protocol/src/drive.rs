@@ -4,11 +4,11 @@
 use crate::entry::Origin;
 use crate::env::{CallFor, CallWhat, Env};
 use crate::io::Transition;
+use crate::memory::remember;
 use crate::message::{Doc, DocKey, DocName, Write};
 use crate::nodes::NoNode;
 use crate::partition::Partition;
 use crate::replica::session_in;
-use crate::session::remember;
 use rota_model::node_msg::{DeadToken, NodeAnswer, NodeCall, ToNode};
 use rota_model::{
     Answer, Exit, NodeId, Op, Outcome, Reason, Refusal, RefusalKind, RequestFate, Retry,
@@ -419,6 +419,12 @@ impl Partition {
                     self.reply(env, origin, Ok(Answer::Closed { finished: true, session }));
                 }
                 Op::Open(op) => {
+                    let overtaken = record.request(&op.request);
+                    if overtaken.is_some_and(|it| matches!(it.fate, RequestFate::Closed { .. })) {
+                        let refusal = start_failed(&record);
+                        self.reply(env, origin, Err(refusal));
+                        continue;
+                    }
                     let mine = record.request(&op.request);
                     let mine = mine.is_some_and(|it| it.fate == RequestFate::Opening);
                     let failed =

@@ -114,6 +114,7 @@ impl Entrance {
         let now = env.now.mono_ms;
         let waiting = self.waiting.get_mut(&rid)?;
         waiting.again_ms = now + SILENCE_MS;
+        waiting.last_refusal = None;
         let view = env.view.clone()?;
         waiting.slot = slot_of(&waiting.op, view.m);
         let (part, entry) = view.part_of(waiting.slot);
@@ -206,6 +207,8 @@ impl Entrance {
                 let (call, refusal) = too_late(env, waiting);
                 env.effects.push(Effect::Reply { call, result: Err(refusal) });
             } else {
+                // Silence: the owner may be another one by now.
+                env.refresh = true;
                 here.extend(self.ask(env, rid));
             }
         }

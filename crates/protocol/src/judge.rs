@@ -5,7 +5,7 @@
 use crate::env::Env;
 use crate::partition::Partition;
 use rota_model::node_msg::{Renew, Renewed};
-use rota_model::{BootId, ManagerNumber, NodeId, NodeState};
+use rota_model::{BootId, Epoch, ManagerNumber, NodeId, NodeState};
 use rota_ring::{Change, NodeChange, slot_of_node};
 
 /// A node under judgement.
@@ -13,6 +13,9 @@ use rota_ring::{Change, NodeChange, slot_of_node};
 pub(crate) struct Judged {
     pub boot: BootId,
     pub heard_ms: u64,
+    /// The epoch under which a verdict was asked for that may still be written: until the View
+    /// changes, this boot is granted nothing more.
+    pub condemned: Option<Epoch>,
 }
 
 /// A renewal that waits for a confirm round.
@@ -50,7 +53,7 @@ impl Partition {
                 leading.judged.remove(&reg.node);
                 continue;
             }
-            let fresh = Judged { boot: reg.boot, heard_ms: now };
+            let fresh = Judged { boot: reg.boot, heard_ms: now, condemned: None };
             let judged = leading.judged.entry(reg.node.clone()).or_insert_with(|| fresh.clone());
             if judged.boot != reg.boot {
                 *judged = fresh;
@@ -78,7 +81,11 @@ impl Partition {
                 answer(env, call, Renewed::Lost);
             }
             Some(reg) if reg.boot == renew.boot => {
-                let heard = Judged { boot: renew.boot, heard_ms: now };
+                let judged = leading.judged.get(&renew.node).filter(|it| it.boot == renew.boot);
+                if judged.and_then(|it| it.condemned) == Some(env.epoch()) {
+                    return answer(env, call, Renewed::NotServing);
+                }
+                let heard = Judged { boot: renew.boot, heard_ms: now, condemned: None };
                 leading.judged.insert(renew.node, heard);
                 let (epoch, managers) = (env.epoch(), addresses(env));
                 answer(env, call, Renewed::Granted { epoch, managers });
@@ -94,11 +101,13 @@ impl Partition {
     /// Gives the verdict that is due, if any.
     pub fn verdict(&mut self, env: &Env) -> Option<Change> {
         self.judge_new(env);
-        let leading = self.leading.as_ref()?;
-        let silent = leading.judged.iter().find(|(_, judged)| {
+        let epoch = env.epoch();
+        let leading = self.leading.as_mut()?;
+        let silent = leading.judged.iter_mut().find(|(_, judged)| {
             env.now.mono_ms >= judged.heard_ms + env.config.timing.node_lost_ms
         });
-        let (node, _) = silent?;
+        let (node, judged) = silent?;
+        judged.condemned = Some(epoch);
         let mut to = env.nodes.reg.get(node)?.clone();
         let expect_revision = to.revision;
         to.revision += 1;
@@ -111,8 +120,17 @@ impl Partition {
     }
 }
 
-fn answer(env: &mut Env, call: u64, result: Renewed) {
+pub(crate) fn answer(env: &mut Env, call: u64, result: Renewed) {
     env.effects.push(crate::io::Effect::ReplyRenew { call, result });
+}
+
+impl Partition {
+    /// A verdict was certainly not written: its node may be heard again.
+    pub fn on_verdict_failed(&mut self, node: &NodeId) {
+        if let Some(judged) = self.leading.as_mut().and_then(|it| it.judged.get_mut(node)) {
+            judged.condemned = None;
+        }
+    }
 }
 
 /// Whose renewals another manager judges.

@@ -16,6 +16,7 @@ use crate::partition::Partition;
 use crate::reads::Reads;
 use crate::scan::Scan;
 use crate::session::Work;
+use rota_model::node_msg::Renewed;
 use rota_model::{
     Epoch, Incarnation, LogPos, ManagerNumber, MemberId, NodeId, OpResult, PoolName, Refusal,
     RefusalKind, RequestId, Retry, Seq, SessionKey,
@@ -117,6 +118,23 @@ pub(crate) struct CopyState {
 }
 
 impl Leading {
+    /// Nodes whose renewals wait for a round that will never end ask again at once.
+    fn give_up_renewals(mut self: Box<Self>, env: &mut Env) -> Box<Self> {
+        let now = std::mem::take(&mut self.reads.renewals_now);
+        let next = std::mem::take(&mut self.reads.renewals_next);
+        for renewal in now.into_iter().chain(next) {
+            crate::judge::answer(env, renewal.call, Renewed::NotServing);
+        }
+        self
+    }
+
+    /// This process was stopped for a while: that is nobody's silence.
+    pub fn on_gap(&mut self, gap_ms: u64) {
+        for copy in self.copies.values_mut() {
+            copy.behind_ms = copy.behind_ms.map(|since| since + gap_ms);
+        }
+    }
+
     pub fn is_open(&self) -> bool {
         matches!(self.phase, Phase::Serving)
     }
@@ -154,7 +172,7 @@ impl Partition {
         let copies: BTreeMap<_, _> = others.filter_map(copy).collect();
         let before = self.leading.take();
         // Requests stay; everything that was known about the ring or the nodes may be outdated.
-        let live = before.map(|before| before.live).unwrap_or_default();
+        let live = before.map(|before| before.give_up_renewals(env).live).unwrap_or_default();
         let phase = if lone_take_over && pe.0 > 1 {
             env.note(Transition::LoneTakeOver, Some(self.number));
             Phase::Scan(Scan::new(&env.nodes.reg))
@@ -202,6 +220,7 @@ impl Partition {
             return;
         };
         env.note(Transition::SteppedDown, Some(self.number));
+        let leading = leading.give_up_renewals(env);
         let epoch = env.epoch();
         for origin in leading.live.into_keys() {
             let text = format!("partition {} has another owner now", self.number);

@@ -12,6 +12,7 @@ mod judge;
 mod leading;
 mod learn;
 mod manager;
+mod memory;
 pub mod message;
 mod nodes;
 mod partition;

@@ -7,6 +7,7 @@ use crate::entry::{Asked, Origin};
 use crate::env::Env;
 use crate::io::Transition;
 use crate::leading::REQUESTS_MAX;
+use crate::memory::{earlier_life, is_memory_full, new_life, remember};
 use crate::message::{Doc, DocKey, Write};
 use crate::nodes::{Chosen, NoNode};
 use crate::partition::Partition;
@@ -14,9 +15,9 @@ use crate::pool::ROOM_MS;
 use crate::reads::not_found;
 use rota_model::node_msg::{ReportEvent, ReportItem};
 use rota_model::{
-    Answer, CloseOp, NodeId, Op, OpResult, OpenOp, Outcome, Placement, REQUEST_MEMORY_MS,
-    REQUESTS_REMEMBERED_MAX, Reason, Refusal, RefusalKind, RequestEntry, RequestFate, RequestId,
-    Retry, SessionRecord, SessionState, Stamp, Token,
+    Answer, CloseOp, NodeId, Op, OpResult, OpenOp, Outcome, Placement, REQUESTS_REMEMBERED_MAX,
+    Reason, Refusal, RefusalKind, RequestEntry, RequestFate, RequestId, Retry, SessionRecord,
+    SessionState, Token,
 };
 use std::sync::Arc;
 
@@ -80,11 +81,12 @@ impl Partition {
         let op = asked.op.clone();
         let (open, reads) = (leading.is_open(), leading.reads());
         match op {
-            Op::Get(get) if get.stale_ok => {
+            // Before the nodes were scanned and the copies compared, nothing here may be shown.
+            Op::Get(get) if get.stale_ok && reads => {
                 let result = self.read(env, &get.key, true);
                 self.reply(env, origin, result);
             }
-            Op::List(list) if list.stale_ok => {
+            Op::List(list) if list.stale_ok && reads => {
                 let result = Ok(Answer::Listed(self.page(env, &list)));
                 self.reply(env, origin, result);
             }
@@ -174,7 +176,9 @@ impl Partition {
     ) -> bool {
         let result = match &entry.fate {
             RequestFate::Opening => return false,
-            RequestFate::Closed { .. } => Err(reused(&entry.id, "a close")),
+            RequestFate::Closed { .. } => {
+                Err(reused(&entry.id, "a close, or an open that was closed before it finished,"))
+            }
             RequestFate::Opened { outcome, life, version, placement } => {
                 let mut answered = record.clone();
                 answered.life = *life;
@@ -406,6 +410,10 @@ impl Partition {
     ) -> SessionRecord {
         let life = record.life;
         record.version = env.next_stamp().max(record.version.next());
+        // An open that this close overtakes is over: a late repetition must not start a new life.
+        for entry in record.requests.iter_mut().filter(|it| it.fate == RequestFate::Opening) {
+            entry.fate = RequestFate::Closed { life };
+        }
         remember(&mut record, env, request, RequestFate::Closed { life });
         self.write_session(env, key, record.clone(), Some(request.clone()));
         record
@@ -519,76 +527,4 @@ fn wait(work: &mut Work, origin: Origin) {
 fn reused(id: &RequestId, verb: &str) -> Refusal {
     let text = format!("request_id {id:?} named {verb} of this session before");
     Refusal::new(RefusalKind::RequestIdReused, Retry::Never, text)
-}
-
-/// What is still known of a life that was closed before the one in the record.
-fn earlier_life(record: &SessionRecord, life: Stamp) -> SessionRecord {
-    SessionRecord {
-        life,
-        version: life,
-        state: SessionState::Closed,
-        reason: Some(Reason::ClosedByClient),
-        detail: "an earlier life of this session".to_string(),
-        exit: None,
-        placement: None,
-        machine_state: String::new(),
-        requests: Vec::new(),
-        ..record.clone()
-    }
-}
-
-/// The first record of a new life. It keeps what is remembered of requests to earlier lives.
-fn new_life(env: &mut Env, old: Option<&SessionRecord>, op: &OpenOp) -> SessionRecord {
-    let stamp = env.next_stamp().max(old.map_or(Stamp::MIN, |it| it.version.next()));
-    env.high_water = env.high_water.max(stamp);
-    let mut requests = old.map(|it| it.requests.clone()).unwrap_or_default();
-    requests.retain(|it| it.fate != RequestFate::Opening);
-    SessionRecord {
-        key: op.key.clone(),
-        spec: op.spec.clone(),
-        life: stamp,
-        version: stamp,
-        state: SessionState::Pending,
-        reason: None,
-        detail: String::new(),
-        exit: None,
-        placement: None,
-        machine_state: String::new(),
-        requests,
-    }
-}
-
-/// Whether a request may be forgotten early: it changed nothing.
-fn is_harmless(fate: &RequestFate) -> bool {
-    matches!(fate, RequestFate::Opened { outcome: Outcome::Existed, .. })
-}
-
-/// Whether a record can remember no further request that changes something.
-fn is_memory_full(record: &SessionRecord, env: &Env, request: &RequestId) -> bool {
-    let oldest = Stamp::from_epoch_ms(env.now.wall_ms.saturating_sub(REQUEST_MEMORY_MS));
-    let kept = record.requests.iter().filter(|it| it.at >= oldest && !is_harmless(&it.fate));
-    kept.count() >= REQUESTS_REMEMBERED_MAX && record.request(request).is_none()
-}
-
-/// Remembers a request in a record; forgets what is older than the promise.
-pub(crate) fn remember(
-    record: &mut SessionRecord,
-    env: &Env,
-    request: &RequestId,
-    fate: RequestFate,
-) {
-    let oldest = Stamp::from_epoch_ms(env.now.wall_ms.saturating_sub(REQUEST_MEMORY_MS));
-    record.requests.retain(|it| it.id != *request && it.at >= oldest);
-    if record.requests.len() >= REQUESTS_REMEMBERED_MAX {
-        match record.requests.iter().position(|it| is_harmless(&it.fate)) {
-            Some(oldest) => drop(record.requests.remove(oldest)),
-            None if is_harmless(&fate) => return,
-            // Requests that change something are stopped before they get here.
-            None => {}
-        }
-    }
-    let at = Stamp::from_epoch_ms(env.now.wall_ms);
-    // Nearly every record holds one request for ever: spare room would be most of its size.
-    record.requests.reserve_exact(1);
-    record.requests.push(RequestEntry { id: request.clone(), at, fate });
 }

@@ -128,7 +128,9 @@ impl Partition {
         };
         if !leading.reads() {
             let text = format!("partition {} is not serving yet", self.number);
-            return Err(Refusal::new(RefusalKind::NotServing, Retry::AfterMs(retry_ms), text));
+            // An earlier phase may have begun it already.
+            let (kind, retry) = (RefusalKind::NotServing, Retry::AfterMs(retry_ms));
+            return Err(Refusal::unknown_outcome(kind, retry, text));
         }
         match &asked.op {
             Op::Open(_) if leading.room.contains(&origin) => {

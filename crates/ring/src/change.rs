@@ -22,6 +22,8 @@ pub struct Claim {
     /// What its disk remembers: the last incarnation and nonce, and those it meant to take last.
     /// Empty for an empty disk.
     pub held: Vec<(Incarnation, Nonce)>,
+    /// The incarnation that the disk certainly held.
+    pub taken: Option<Incarnation>,
     /// Random; tells this claim apart.
     pub nonce: Nonce,
     /// Partitions on its disk, with the newest epoch that each saw.
@@ -150,11 +152,13 @@ impl View {
             });
         }
         let held = claim.held.contains(&(entry.incarnation, entry.nonce));
+        // A folder that certainly held a later incarnation knows more than this config store.
+        let knows_later = claim.taken.is_some_and(|it| it > entry.incarnation);
         // What is only meant to be taken was never taken: such a disk is as good as an empty one.
         let only_meant = claim.held.iter().all(|(it, _)| *it > entry.incarnation);
         let empty_may_take =
             only_meant && matches!(entry.status, ManagerStatus::Joining | ManagerStatus::Down);
-        if !held && !empty_may_take {
+        if knows_later || (!held && !empty_may_take) {
             return Err(ClaimRefused::NotThisDisk {
                 number: claim.number,
                 status: entry.status,

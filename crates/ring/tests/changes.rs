@@ -20,6 +20,7 @@ fn claim(n: u32, held: &[(u64, u64)], nonce: u64, disk: &[(u32, u64)]) -> Claim 
         id: id(n),
         grpc: format!("127.0.0.1:{n}"),
         http: String::new(),
+        taken: None,
         held: held.iter().map(|(i, n)| (Incarnation(*i), Nonce(*n))).collect(),
         nonce: Nonce(nonce),
         disk: disk.iter().map(|(n, pe)| (ManagerNumber(*n), Epoch(*pe))).collect(),

@@ -56,6 +56,7 @@ fn is_final(result: &OpResult) -> bool {
             | RefusalKind::NoCapacity
             | RefusalKind::StartFailed
             | RefusalKind::Closing
+            | RefusalKind::RequestIdReused
     )
 }
 

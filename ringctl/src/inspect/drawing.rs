@@ -176,7 +176,8 @@ fn line_text(line: &[Cell], style: Style) -> String {
 fn legend(ring: &Ring, style: Style) -> Vec<String> {
     let line = |(place, manager): (usize, &super::join::Manager)| {
         let owned = ring.partitions.iter().filter(|it| it.owner == manager.number);
-        let share: f64 = owned.map(|it| it.share).sum();
+        // The sum of nothing is -0.0, which would be printed so.
+        let share = owned.map(|it| it.share).fold(0.0, |sum, it| sum + it);
         let mark = arc_mark(place, style).to_string().repeat(3);
         let mark = painted(&mark, Some(place), style);
         let (number, id, share) = (manager.number, &manager.id, share * 100.0);

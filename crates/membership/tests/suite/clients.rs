@@ -32,11 +32,7 @@ fn ok(body: &str) -> String {
 
 fn founded_json() -> String {
     let view = Some(Arc::new(first_view(name("suite"))));
-    let state = ConfigState {
-        index: 1,
-        view,
-        ..ConfigState::default()
-    };
+    let state = ConfigState { index: 1, view, ..ConfigState::default() };
     String::from_utf8(state_to_json(&name("suite"), &state).to_vec()).unwrap()
 }
 
@@ -44,14 +40,8 @@ fn founded_json() -> String {
 async fn an_answer_that_no_store_may_give_is_broken_and_says_why() {
     let json = founded_json();
     for (body, words) in [
-        (
-            json.replacen("\"format\":1", "\"format\":7", 1),
-            "state has format 7",
-        ),
-        (
-            json.replace("\"view\":{\"format\":1", "\"view\":{\"format\":8"),
-            "View has format 8",
-        ),
+        (json.replacen("\"format\":1", "\"format\":7", 1), "state has format 7"),
+        (json.replace("\"view\":{\"format\":1", "\"view\":{\"format\":8"), "View has format 8"),
         (json.replace("\"m\":1024", "\"m\":0"), "the View is broken"),
         ("<html>".into(), "does not parse"),
     ] {
@@ -61,10 +51,7 @@ async fn an_answer_that_no_store_may_give_is_broken_and_says_why() {
             other => panic!("{other:?}"),
         }
         let unknown = store.cas(Change::view(first_view(name("suite")))).await;
-        assert!(
-            matches!(unknown, CasReply::Unknown(StoreError::Broken(_))),
-            "{unknown:?}"
-        );
+        assert!(matches!(unknown, CasReply::Unknown(StoreError::Broken(_))), "{unknown:?}");
     }
 }
 
@@ -72,15 +59,9 @@ async fn an_answer_that_no_store_may_give_is_broken_and_says_why() {
 async fn an_answer_cut_short_is_unreachable_and_a_write_unknown() {
     let whole = ok(&founded_json());
     let store = answered_with(whole[..whole.len() - 9].to_owned()).await;
-    assert!(matches!(
-        store.read().await,
-        Err(StoreError::Unreachable(_))
-    ));
+    assert!(matches!(store.read().await, Err(StoreError::Unreachable(_))));
     let unknown = store.cas(Change::view(first_view(name("suite")))).await;
-    assert!(
-        matches!(unknown, CasReply::Unknown(StoreError::Unreachable(_))),
-        "{unknown:?}"
-    );
+    assert!(matches!(unknown, CasReply::Unknown(StoreError::Unreachable(_))), "{unknown:?}");
 }
 
 #[tokio::test]
@@ -89,22 +70,12 @@ async fn a_refused_connection_is_unreachable() {
     let address = listener.local_addr().unwrap().to_string();
     drop(listener);
     let store = EmbeddedStore::new(&address, name("suite"), PATIENCE).unwrap();
-    assert!(matches!(
-        store.read().await,
-        Err(StoreError::Unreachable(_))
-    ));
+    assert!(matches!(store.read().await, Err(StoreError::Unreachable(_))));
 }
 
 #[tokio::test]
 async fn an_address_without_a_port_is_refused() {
-    for address in [
-        "",
-        "localhost",
-        "host:",
-        "host:99999",
-        "http://host:1",
-        "a b:1",
-    ] {
+    for address in ["", "localhost", "host:", "host:99999", "http://host:1", "a b:1"] {
         let error = EmbeddedStore::new(address, name("suite"), PATIENCE).unwrap_err();
         assert_eq!(error.field, "config store address", "{address:?}");
     }
@@ -126,30 +97,18 @@ async fn a_watcher_and_its_client_follow_the_store_over_a_kill_and_a_restart() {
     let (mut states, mut trouble) = (watcher.states(), watcher.trouble());
     let founded = done(store.cas(Change::view(first_view(name("suite")))).await);
     let seen = states.wait_for(|it| it.as_ref().is_some_and(|it| it.index >= founded.index));
-    let seen = timeout(PATIENCE, seen)
-        .await
-        .expect("it follows")
-        .unwrap()
-        .clone();
+    let seen = timeout(PATIENCE, seen).await.expect("it follows").unwrap().clone();
     assert_eq!(seen.as_deref(), Some(&founded));
 
     let address = process.address.clone();
     process.kill().await;
-    let gone = timeout(PATIENCE, trouble.wait_for(Option::is_some))
-        .await
-        .expect("it notices");
+    let gone = timeout(PATIENCE, trouble.wait_for(Option::is_some)).await.expect("it notices");
     let gone = gone.unwrap().clone().unwrap();
     assert!(matches!(gone.error, StoreError::Unreachable(_)), "{gone:?}");
-    assert_eq!(
-        states.borrow().as_deref(),
-        Some(&founded),
-        "the last state stays"
-    );
+    assert_eq!(states.borrow().as_deref(), Some(&founded), "the last state stays");
 
     let _process = StoreProcess::start(&folder, &["--listen", &address]).await;
-    let well = timeout(PATIENCE, trouble.wait_for(Option::is_none))
-        .await
-        .expect("it notices");
+    let well = timeout(PATIENCE, trouble.wait_for(Option::is_none)).await.expect("it notices");
     well.unwrap();
     // The old client has connections that died; each call of it still tells the truth.
     let next = Change::view(next_view(founded.view.as_ref().unwrap(), 1));
@@ -159,10 +118,6 @@ async fn a_watcher_and_its_client_follow_the_store_over_a_kill_and_a_restart() {
         CasReply::Conflict(state) => panic!("nobody else writes, yet {state:?}"),
     };
     let seen = states.wait_for(|it| it.as_ref().is_some_and(|it| it.index >= expected.index));
-    let seen = timeout(PATIENCE, seen)
-        .await
-        .expect("it follows")
-        .unwrap()
-        .clone();
+    let seen = timeout(PATIENCE, seen).await.expect("it follows").unwrap().clone();
     assert_eq!(seen.as_deref(), Some(&expected));
 }

@@ -67,12 +67,7 @@ pub fn node_id(text: &str) -> NodeId {
 pub fn first_view(cluster: ClusterName) -> View {
     let numbers: Vec<_> = [100, 400, 900]
         .into_iter()
-        .map(|n| {
-            (
-                ManagerNumber(n),
-                ManagerId::parse(&format!("m{n}")).unwrap(),
-            )
-        })
+        .map(|n| (ManagerNumber(n), ManagerId::parse(&format!("m{n}")).unwrap()))
         .collect();
     View::found(cluster, 1024, 2, 100, &numbers).unwrap()
 }
@@ -86,9 +81,7 @@ pub fn next_view(view: &View, mark: u64) -> View {
 }
 
 pub fn mark_of(state: &ConfigState) -> u64 {
-    state.view.as_ref().unwrap().managers[&ManagerNumber(100)]
-        .nonce
-        .0
+    state.view.as_ref().unwrap().managers[&ManagerNumber(100)].nonce.0
 }
 
 /// The next entry of a node, whether it is there or not.
@@ -114,11 +107,7 @@ pub fn revision(state: &ConfigState, id: &NodeId) -> u64 {
 }
 
 pub fn only_node(change: NodeChange) -> Change {
-    Change {
-        expect_epoch: None,
-        view: None,
-        node: Some(change),
-    }
+    Change { expect_epoch: None, view: None, node: Some(change) }
 }
 
 pub fn done(reply: CasReply) -> ConfigState {
@@ -147,17 +136,11 @@ pub fn refusal(reply: CasReply) -> String {
 }
 
 async fn found(rig: &impl Rig) -> ConfigState {
-    done(
-        rig.client()
-            .cas(Change::view(first_view(rig.cluster())))
-            .await,
-    )
+    done(rig.client().cas(Change::view(first_view(rig.cluster()))).await)
 }
 
 async fn soon<T>(future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(PATIENCE, future)
-        .await
-        .expect("it takes too long")
+    tokio::time::timeout(PATIENCE, future).await.expect("it takes too long")
 }
 
 pub async fn a_write_is_read_by_every_client(rig: impl Rig) {
@@ -167,12 +150,7 @@ pub async fn a_write_is_read_by_every_client(rig: impl Rig) {
     assert!(founded.index > empty.index);
     assert_eq!(*founded.view.clone().unwrap(), first_view(rig.cluster()));
 
-    let change = next_node(
-        &founded,
-        &node_id("n \"1\" é"),
-        NodeState::Joining,
-        u64::MAX,
-    );
+    let change = next_node(&founded, &node_id("n \"1\" é"), NodeState::Joining, u64::MAX);
     let with_node = done(rig.client().cas(only_node(change.clone())).await);
     assert!(with_node.index > founded.index);
     assert_eq!(with_node.nodes[&change.to.node], change.to);
@@ -200,10 +178,7 @@ async fn race(rig: impl Rig, propose: impl Fn(&ConfigState, u64) -> Change) {
                     winners += 1;
                     assert_eq!(
                         Some(now.clone()),
-                        change.apply(&before).map(|it| ConfigState {
-                            index: now.index,
-                            ..it
-                        })
+                        change.apply(&before).map(|it| ConfigState { index: now.index, ..it })
                     );
                     state
                 }
@@ -211,11 +186,7 @@ async fn race(rig: impl Rig, propose: impl Fn(&ConfigState, u64) -> Change) {
                 CasReply::Unknown(error) => panic!("{error}"),
             };
             assert!(state.index > before.index);
-            assert_eq!(
-                change.apply(&state),
-                None,
-                "the state that is answered shows why"
-            );
+            assert_eq!(change.apply(&state), None, "the state that is answered shows why");
         }
         assert_eq!(winners, 1, "round {round}");
         before = now;
@@ -223,46 +194,29 @@ async fn race(rig: impl Rig, propose: impl Fn(&ConfigState, u64) -> Change) {
 }
 
 pub async fn of_two_changes_to_one_view_exactly_one_wins(rig: impl Rig) {
-    race(rig, |state, mark| {
-        Change::view(next_view(state.view.as_ref().unwrap(), mark))
-    })
-    .await;
+    race(rig, |state, mark| Change::view(next_view(state.view.as_ref().unwrap(), mark))).await;
 }
 
 pub async fn of_two_changes_to_one_node_exactly_one_wins(rig: impl Rig) {
-    race(rig, |state, mark| {
-        only_node(next_node(state, &node_id("n"), NodeState::Ready, mark))
-    })
-    .await;
+    race(rig, |state, mark| only_node(next_node(state, &node_id("n"), NodeState::Ready, mark)))
+        .await;
 }
 
 fn both(state: &ConfigState, mark: u64) -> Change {
     let node = next_node(state, &node_id("n"), NodeState::Ready, mark);
     let view = next_view(state.view.as_ref().unwrap(), mark);
-    Change {
-        node: Some(node),
-        ..Change::view(view)
-    }
+    Change { node: Some(node), ..Change::view(view) }
 }
 
 pub async fn a_view_and_a_node_change_together_or_not_at_all(rig: impl Rig) {
     let client = rig.client();
     let first = found(&rig).await;
     let state = done(client.cas(both(&first, 1)).await);
-    assert_eq!(
-        (state.epoch(), revision(&state, &node_id("n"))),
-        (Epoch(2), 1)
-    );
+    assert_eq!((state.epoch(), revision(&state, &node_id("n"))), (Epoch(2), 1));
 
-    let stale_node = Change {
-        node: both(&first, 2).node,
-        ..both(&state, 2)
-    };
+    let stale_node = Change { node: both(&first, 2).node, ..both(&state, 2) };
     assert_eq!(conflict(client.cas(stale_node).await), state);
-    let stale_view = Change {
-        node: both(&state, 3).node,
-        ..both(&first, 3)
-    };
+    let stale_view = Change { node: both(&state, 3).node, ..both(&first, 3) };
     assert_eq!(conflict(client.cas(stale_view).await), state);
     assert_eq!(client.read().await.unwrap(), state);
 
@@ -293,23 +247,13 @@ pub async fn a_verdict_on_a_node_holds_only_while_the_view_is_unchanged(rig: imp
         node: Some(next_node(state, &node_id("n"), NodeState::Lost, 1)),
     };
 
-    let changed = done(
-        client
-            .cas(Change::view(next_view(&first_view(rig.cluster()), 5)))
-            .await,
-    );
+    let changed = done(client.cas(Change::view(next_view(&first_view(rig.cluster()), 5))).await);
     assert_eq!(conflict(client.cas(lost(&ready)).await), changed);
-    assert_eq!(
-        client.read().await.unwrap().nodes[&node_id("n")].state,
-        NodeState::Ready
-    );
+    assert_eq!(client.read().await.unwrap().nodes[&node_id("n")].state, NodeState::Ready);
 
     let judged = done(client.cas(lost(&changed)).await);
     assert_eq!(judged.nodes[&node_id("n")].state, NodeState::Lost);
-    assert_eq!(
-        (judged.epoch(), judged.view.clone()),
-        (changed.epoch(), changed.view)
-    );
+    assert_eq!((judged.epoch(), judged.view.clone()), (changed.epoch(), changed.view));
     assert!(judged.index > changed.index);
 }
 
@@ -332,10 +276,7 @@ pub async fn a_watch_reaches_every_index_and_never_goes_back(rig: impl Rig) {
     done(client.cas(both(&state, 99)).await);
     for seen in soon(followers.join_all()).await {
         for (index, state) in seen {
-            assert!(
-                written.get(&index).is_none_or(|it| *it == state),
-                "index {index}"
-            );
+            assert!(written.get(&index).is_none_or(|it| *it == state), "index {index}");
         }
     }
 }
@@ -360,23 +301,11 @@ pub async fn a_blocking_query_answers_within_its_wait(rig: impl Rig) {
     let client = rig.client();
     let state = found(&rig).await;
     // Nothing changes: the same state, when the wait is over.
-    assert_eq!(
-        soon(client.next(state.index, Duration::from_millis(30))).await,
-        Ok(state.clone())
-    );
-    assert_eq!(
-        soon(client.next(state.index, Duration::ZERO)).await,
-        Ok(state.clone())
-    );
+    assert_eq!(soon(client.next(state.index, Duration::from_millis(30))).await, Ok(state.clone()));
+    assert_eq!(soon(client.next(state.index, Duration::ZERO)).await, Ok(state.clone()));
     // Changed already, or gone back: at once, however long the wait.
-    assert_eq!(
-        soon(client.next(state.index - 1, PATIENCE * 2)).await,
-        Ok(state.clone())
-    );
-    assert_eq!(
-        soon(client.next(state.index + 9, PATIENCE * 2)).await,
-        Ok(state.clone())
-    );
+    assert_eq!(soon(client.next(state.index - 1, PATIENCE * 2)).await, Ok(state.clone()));
+    assert_eq!(soon(client.next(state.index + 9, PATIENCE * 2)).await, Ok(state.clone()));
     // Changed while it waits: then, not at the end.
     let waiting = tokio::spawn({
         let (client, index) = (rig.client(), state.index);
@@ -396,15 +325,8 @@ pub async fn a_change_that_no_store_may_take_is_refused_by_field(rig: impl Rig) 
     broken_view.view.as_mut().unwrap().m = 0;
     let mut far_node = good.clone();
     far_node.node.as_mut().unwrap().to.revision = 5;
-    let nothing = Change {
-        expect_epoch: Some(state.epoch()),
-        view: None,
-        node: None,
-    };
-    let blind = Change {
-        expect_epoch: None,
-        ..good.clone()
-    };
+    let nothing = Change { expect_epoch: Some(state.epoch()), view: None, node: None };
+    let blind = Change { expect_epoch: None, ..good.clone() };
     for (change, field) in [
         (nothing, "change"),
         (blind, "expect_epoch"),
@@ -425,15 +347,9 @@ pub async fn after_an_unknown_outcome_a_read_shows_the_change_whole_or_not_at_al
     let mut state = found(&rig).await;
     for round in 0..6 {
         let (progress, mut acknowledged) = watch::channel(state.clone());
-        let load = tokio::spawn(write_until_unknown(
-            rig.client(),
-            progress,
-            round * 1_000_000,
-        ));
+        let load = tokio::spawn(write_until_unknown(rig.client(), progress, round * 1_000_000));
         let goal = state.index + 3;
-        soon(acknowledged.wait_for(|it| it.index >= goal))
-            .await
-            .expect("the load goes on");
+        soon(acknowledged.wait_for(|it| it.index >= goal)).await.expect("the load goes on");
         rig.cut().await;
         let attempted = soon(load).await.unwrap();
         let known = acknowledged.borrow().clone();

@@ -24,27 +24,13 @@ struct Known {
 async fn write_on(store: EmbeddedStore, writer: usize, count: watch::Sender<u64>) -> Known {
     let id = node_id(&format!("n{writer}"));
     let mut state = store.read().await.unwrap();
-    let mut known = Known {
-        acknowledged: revision(&state, &id),
-        index: state.index,
-        id: id.clone(),
-    };
+    let mut known =
+        Known { acknowledged: revision(&state, &id), index: state.index, id: id.clone() };
     loop {
         let node = next_node(&state, &id, NodeState::Ready, 1);
-        let view = state
-            .view
-            .as_ref()
-            .filter(|_| writer == 0)
-            .map(|it| next_view(it, 1));
+        let view = state.view.as_ref().filter(|_| writer == 0).map(|it| next_view(it, 1));
         let expect_epoch = view.as_ref().map(|_| state.epoch());
-        match store
-            .cas(Change {
-                expect_epoch,
-                view,
-                node: Some(node),
-            })
-            .await
-        {
+        match store.cas(Change { expect_epoch, view, node: Some(node) }).await {
             CasReply::Done(next) => {
                 assert!(next.index > state.index);
                 state = next;
@@ -64,12 +50,7 @@ async fn nothing_acknowledged_is_lost_over_twenty_kills_under_load() {
     // Small, so that the file is written anew several times in each round.
     let flags = ["--compact-after", "20000"];
     let mut process = StoreProcess::start(&folder, &flags).await;
-    done(
-        process
-            .client()
-            .cas(Change::view(first_view(name("suite"))))
-            .await,
-    );
+    done(process.client().cas(Change::view(first_view(name("suite")))).await);
     for round in 0..20 {
         let (count, mut counted) = watch::channel(0);
         let mut writers = JoinSet::new();
@@ -77,34 +58,19 @@ async fn nothing_acknowledged_is_lost_over_twenty_kills_under_load() {
             writers.spawn(write_on(process.client(), writer, count.clone()));
         }
         let goal = 40 + round * 7 % 60;
-        timeout(PATIENCE, counted.wait_for(|it| *it >= goal))
-            .await
-            .expect("it writes")
-            .unwrap();
+        timeout(PATIENCE, counted.wait_for(|it| *it >= goal)).await.expect("it writes").unwrap();
         process.kill().await;
-        let known = timeout(PATIENCE, writers.join_all())
-            .await
-            .expect("writers notice");
+        let known = timeout(PATIENCE, writers.join_all()).await.expect("writers notice");
         process = StoreProcess::start(&folder, &flags).await;
         let state = process.client().read().await.unwrap();
         for known in known {
             let found = revision(&state, &known.id);
             let least = known.acknowledged;
-            assert!(
-                (least..=least + 1).contains(&found),
-                "round {round}: {found}, not {least}"
-            );
-            assert!(
-                state.index >= known.index,
-                "round {round}: the index went back"
-            );
+            assert!((least..=least + 1).contains(&found), "round {round}: {found}, not {least}");
+            assert!(state.index >= known.index, "round {round}: the index went back");
         }
         // Writer 0 moved the View with its node, always together.
-        assert_eq!(
-            state.epoch().0,
-            revision(&state, &node_id("n0")) + 1,
-            "round {round}"
-        );
+        assert_eq!(state.epoch().0, revision(&state, &node_id("n0")) + 1, "round {round}");
     }
 }
 
@@ -162,16 +128,8 @@ async fn a_damaged_record_in_the_middle_is_refused_with_file_and_offset() {
         assert_eq!(ended.status.code(), Some(1), "{}", ended.stderr);
         let offset = format!("is damaged at offset {}:", frames[record]);
         assert!(ended.stderr.contains(&offset), "{}", ended.stderr);
-        assert!(
-            ended.stderr.contains(folder.file().to_str().unwrap()),
-            "{}",
-            ended.stderr
-        );
-        assert_eq!(
-            std::fs::read(folder.file()).unwrap(),
-            damaged,
-            "the file is left as it was"
-        );
+        assert!(ended.stderr.contains(folder.file().to_str().unwrap()), "{}", ended.stderr);
+        assert_eq!(std::fs::read(folder.file()).unwrap(), damaged, "the file is left as it was");
     }
 }
 
@@ -183,11 +141,7 @@ async fn a_file_cut_inside_its_first_record_is_refused() {
     std::fs::write(folder.file(), &whole[..40]).unwrap();
     let ended = run(command(&folder, &[])).await;
     assert_eq!(ended.status.code(), Some(1));
-    assert!(
-        ended.stderr.contains("the first record is not whole"),
-        "{}",
-        ended.stderr
-    );
+    assert!(ended.stderr.contains("the first record is not whole"), "{}", ended.stderr);
 }
 
 #[tokio::test]
@@ -200,11 +154,7 @@ async fn a_lost_record_in_the_middle_is_refused() {
     std::fs::write(folder.file(), without).unwrap();
     let ended = run(command(&folder, &[])).await;
     assert_eq!(ended.status.code(), Some(1));
-    assert!(
-        ended.stderr.contains("record 3 stands where 2 belongs"),
-        "{}",
-        ended.stderr
-    );
+    assert!(ended.stderr.contains("record 3 stands where 2 belongs"), "{}", ended.stderr);
 }
 
 #[tokio::test]
@@ -214,22 +164,14 @@ async fn a_failed_write_ends_the_process_and_loses_nothing_acknowledged() {
     let store = command(&folder, &["--compact-after", "1000000"]);
     let mut limited = Command::new("sh");
     limited.args(["-c", "trap '' XFSZ; ulimit -f 64; exec \"$0\" \"$@\""]);
-    limited
-        .arg(store.as_std().get_program())
-        .args(store.as_std().get_args());
+    limited.arg(store.as_std().get_program()).args(store.as_std().get_args());
     let process = StoreProcess::start_command(limited).await;
     let (count, _counted) = watch::channel(0);
-    let known = timeout(PATIENCE, write_on(process.client(), 1, count))
-        .await
-        .expect("it fails");
+    let known = timeout(PATIENCE, write_on(process.client(), 1, count)).await.expect("it fails");
     assert!(known.acknowledged > 10);
     let ended = process.ended().await;
     assert_eq!(ended.status.code(), Some(1), "{}", ended.stderr);
-    assert!(
-        ended.stderr.contains("error: cannot write"),
-        "{}",
-        ended.stderr
-    );
+    assert!(ended.stderr.contains("error: cannot write"), "{}", ended.stderr);
 
     let process = StoreProcess::start(&folder, &[]).await;
     let state = process.client().read().await.unwrap();

@@ -31,11 +31,7 @@ mod fake {
         async fn cut(&mut self) {
             self.cuts += 1;
             let lost = self.cuts.is_multiple_of(2);
-            self.store.set_outage(if lost {
-                Outage::AnswersLost
-            } else {
-                Outage::Away
-            });
+            self.store.set_outage(if lost { Outage::AnswersLost } else { Outage::Away });
         }
 
         async fn mend(&mut self) {
@@ -44,10 +40,7 @@ mod fake {
     }
 
     async fn rig() -> FakeRig {
-        FakeRig {
-            store: FakeStore::default(),
-            cuts: 0,
-        }
+        FakeRig { store: FakeStore::default(), cuts: 0 }
     }
 
     conformance!(rig);

@@ -16,12 +16,7 @@ pub struct Folder(TempDir);
 
 impl Folder {
     pub fn new() -> Self {
-        Self(
-            tempfile::Builder::new()
-                .prefix("config-store-")
-                .tempdir()
-                .unwrap(),
-        )
+        Self(tempfile::Builder::new().prefix("config-store-").tempdir().unwrap())
     }
 
     pub fn path(&self) -> &Path {
@@ -67,11 +62,7 @@ pub fn command(folder: &Folder, more: &[&str]) -> Command {
 }
 
 fn spawn(mut command: Command) -> (Child, JoinHandle<String>) {
-    command
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .kill_on_drop(true);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
     let mut child = command.spawn().expect("the program starts");
     let mut stderr = child.stderr.take().unwrap();
     let reader = tokio::spawn(async move {
@@ -85,14 +76,8 @@ fn spawn(mut command: Command) -> (Child, JoinHandle<String>) {
 /// Runs a command that ends by itself.
 pub async fn run(command: Command) -> Ended {
     let (mut child, stderr) = spawn(command);
-    let status = timeout(PATIENCE, child.wait())
-        .await
-        .expect("it ends by itself")
-        .unwrap();
-    Ended {
-        status,
-        stderr: stderr.await.unwrap(),
-    }
+    let status = timeout(PATIENCE, child.wait()).await.expect("it ends by itself").unwrap();
+    Ended { status, stderr: stderr.await.unwrap() }
 }
 
 impl StoreProcess {
@@ -104,10 +89,7 @@ impl StoreProcess {
     pub async fn start_command(command: Command) -> Self {
         let (mut child, stderr) = spawn(command);
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let line = timeout(PATIENCE, lines.next_line())
-            .await
-            .expect("it says something")
-            .unwrap();
+        let line = timeout(PATIENCE, lines.next_line()).await.expect("it says something").unwrap();
         let Some(line) = line else {
             let status = child.wait().await.unwrap();
             panic!("{status}: {}", stderr.await.unwrap());
@@ -116,11 +98,7 @@ impl StoreProcess {
         assert_eq!(ready["ready"], true);
         assert_eq!(ready["pid"], child.id().unwrap());
         let address = ready["address"].as_str().unwrap().to_owned();
-        Self {
-            child,
-            stderr,
-            address,
-        }
+        Self { child, stderr, address }
     }
 
     pub fn client(&self) -> EmbeddedStore {
@@ -148,13 +126,7 @@ impl StoreProcess {
 
     /// Waits until it has ended by itself.
     pub async fn ended(mut self) -> Ended {
-        let status = timeout(PATIENCE, self.child.wait())
-            .await
-            .expect("it ends")
-            .unwrap();
-        Ended {
-            status,
-            stderr: self.stderr.await.unwrap(),
-        }
+        let status = timeout(PATIENCE, self.child.wait()).await.expect("it ends").unwrap();
+        Ended { status, stderr: self.stderr.await.unwrap() }
     }
 }

@@ -23,16 +23,9 @@ fn refused(ended: &Ended, code: i32, words: &[&str]) {
 #[tokio::test]
 async fn a_file_of_another_cluster_is_refused_with_what_to_do() {
     let folder = Folder::new();
-    StoreProcess::start(&folder, &[])
-        .await
-        .end(Signal::TERM)
-        .await;
+    StoreProcess::start(&folder, &[]).await.end(Signal::TERM).await;
     let ended = run(command(&folder, &["--cluster", "other"])).await;
-    refused(
-        &ended,
-        1,
-        &["belongs to cluster \"suite\"", "for \"other\"", "--cluster"],
-    );
+    refused(&ended, 1, &["belongs to cluster \"suite\"", "for \"other\"", "--cluster"]);
 }
 
 #[tokio::test]
@@ -49,12 +42,7 @@ async fn two_processes_on_one_file_are_refused_and_the_first_goes_on() {
     let first = StoreProcess::start(&folder, &[]).await;
     let ended = run(command(&folder, &[])).await;
     refused(&ended, 1, &["in use", &format!("process {}", first.pid())]);
-    done(
-        first
-            .client()
-            .cas(Change::view(first_view(name("suite"))))
-            .await,
-    );
+    done(first.client().cas(Change::view(first_view(name("suite")))).await);
     // The lock goes with the process, however it ends.
     first.kill().await;
     let next = StoreProcess::start(&folder, &[]).await;
@@ -80,23 +68,13 @@ async fn bad_flags_end_with_code_two_and_name_the_flag() {
     ] {
         refused(&run(command(&folder, &flags)).await, 2, &words);
     }
-    assert_eq!(
-        std::fs::read_dir(folder.path()).unwrap().count(),
-        0,
-        "nothing was made"
-    );
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "nothing was made");
 }
 
 #[tokio::test]
 async fn an_address_beyond_loopback_needs_the_flag_that_says_insecure() {
     let folder = Folder::new();
-    let flags = [
-        "--listen",
-        "0.0.0.0:0",
-        "--insecure-bind",
-        "--log-format",
-        "json",
-    ];
+    let flags = ["--listen", "0.0.0.0:0", "--insecure-bind", "--log-format", "json"];
     let process = StoreProcess::start(&folder, &flags).await;
     let ended = process.end(Signal::INT).await;
     assert!(ended.status.success());
@@ -115,14 +93,8 @@ async fn a_clean_end_answers_pending_queries_and_gives_code_zero() {
         // A raw request: when its head is read, the query is surely waiting.
         let mut idle = TcpStream::connect(&process.address).await.unwrap();
         let mut waiting = TcpStream::connect(&process.address).await.unwrap();
-        let query = format!(
-            "GET /v1/state?index={}&wait_ms=60000 HTTP/1.1\r\n",
-            state.index
-        );
-        waiting
-            .write_all(format!("{query}host: x\r\n\r\n").as_bytes())
-            .await
-            .unwrap();
+        let query = format!("GET /v1/state?index={}&wait_ms=60000 HTTP/1.1\r\n", state.index);
+        waiting.write_all(format!("{query}host: x\r\n\r\n").as_bytes()).await.unwrap();
         // Answered on a later connection, so the store has read what came before.
         store.read().await.unwrap();
         let pending = tokio::spawn(async move { store.next(state.index, PATIENCE).await });
@@ -145,10 +117,7 @@ async fn raw(address: &str, request: &str) -> String {
     let mut stream = TcpStream::connect(address).await.unwrap();
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut answer = Vec::new();
-    timeout(PATIENCE, stream.read_to_end(&mut answer))
-        .await
-        .expect("it answers")
-        .unwrap();
+    timeout(PATIENCE, stream.read_to_end(&mut answer)).await.expect("it answers").unwrap();
     String::from_utf8(answer).unwrap()
 }
 
@@ -158,44 +127,17 @@ async fn requests_that_make_no_sense_get_a_code_and_a_line_that_names_the_mistak
     let process = StoreProcess::start(&folder, &[]).await;
     let end = "host: x\r\nconnection: close\r\n";
     for (request, code, words) in [
-        (
-            format!("POST /v1/cas HTTP/1.1\r\n{end}content-length: 2\r\n\r\n{{}}"),
-            400,
-            "cluster",
-        ),
-        (
-            format!("POST /v1/cas HTTP/1.1\r\n{end}content-length: 3\r\n\r\nabc"),
-            400,
-            "parse",
-        ),
-        (
-            format!("POST /v1/cas HTTP/1.1\r\n{end}content-length: 9999999\r\n\r\n"),
-            413,
-            "4194304",
-        ),
-        (
-            format!("GET /v1/state?index=x HTTP/1.1\r\n{end}\r\n"),
-            400,
-            "index",
-        ),
-        (
-            format!("GET /v1/state?indx=1 HTTP/1.1\r\n{end}\r\n"),
-            400,
-            "indx",
-        ),
+        (format!("POST /v1/cas HTTP/1.1\r\n{end}content-length: 2\r\n\r\n{{}}"), 400, "cluster"),
+        (format!("POST /v1/cas HTTP/1.1\r\n{end}content-length: 3\r\n\r\nabc"), 400, "parse"),
+        (format!("POST /v1/cas HTTP/1.1\r\n{end}content-length: 9999999\r\n\r\n"), 413, "4194304"),
+        (format!("GET /v1/state?index=x HTTP/1.1\r\n{end}\r\n"), 400, "index"),
+        (format!("GET /v1/state?indx=1 HTTP/1.1\r\n{end}\r\n"), 400, "indx"),
         (format!("GET /v1/other HTTP/1.1\r\n{end}\r\n"), 404, ""),
         (format!("DELETE /v1/state HTTP/1.1\r\n{end}\r\n"), 405, ""),
-        (
-            format!("GET /healthz HTTP/1.1\r\n{end}\r\n"),
-            200,
-            "\"ok\":true",
-        ),
+        (format!("GET /healthz HTTP/1.1\r\n{end}\r\n"), 200, "\"ok\":true"),
     ] {
         let answer = raw(&process.address, &request).await;
-        assert!(
-            answer.starts_with(&format!("HTTP/1.1 {code} ")),
-            "{request}: {answer}"
-        );
+        assert!(answer.starts_with(&format!("HTTP/1.1 {code} ")), "{request}: {answer}");
         assert!(answer.contains(words), "{request}: {answer}");
     }
     let chunk = "x".repeat(1 << 20);
@@ -206,10 +148,7 @@ async fn requests_that_make_no_sense_get_a_code_and_a_line_that_names_the_mistak
     // One byte over the limit, and no more than the store reads.
     chunked += "1\r\nx\r\n0\r\n\r\n";
     let answer = raw(&process.address, &chunked).await;
-    assert!(
-        answer.starts_with("HTTP/1.1 413 ") && answer.contains("4194304"),
-        "{answer}"
-    );
+    assert!(answer.starts_with("HTTP/1.1 413 ") && answer.contains("4194304"), "{answer}");
 }
 
 #[tokio::test]
@@ -239,15 +178,9 @@ async fn a_store_that_hangs_is_a_timeout_and_its_late_write_may_still_happen() {
     process.signal(Signal::STOP);
     assert_eq!(hasty.read().await, Err(StoreError::Timeout(limit)));
     let change = only_node(next_node(&state, &node_id("n"), NodeState::Ready, 1));
-    assert_eq!(
-        hasty.cas(change).await,
-        CasReply::Unknown(StoreError::Timeout(limit))
-    );
+    assert_eq!(hasty.cas(change).await, CasReply::Unknown(StoreError::Timeout(limit)));
     process.signal(Signal::CONT);
     // The request was sent whole and its connection was closed: written or not, never halfway.
     let now = process.client().read().await.unwrap();
-    assert!(
-        now.index <= 1 && now.nodes.len() as u64 == now.index,
-        "{now:?}"
-    );
+    assert!(now.index <= 1 && now.nodes.len() as u64 == now.index, "{now:?}");
 }

@@ -76,11 +76,7 @@ fn whole(bytes: &[u8], offset: usize) -> Option<Frame<'_>> {
     let number = u64::from_le_bytes(*number);
     let content = rest.get(..usize::try_from(length).ok()?)?;
     let holds = *marker == MARKER && u64::from_le_bytes(*sum) == checksum(length, number, content);
-    holds.then_some(Frame {
-        number,
-        content,
-        end: offset + HEAD_BYTES + content.len(),
-    })
+    holds.then_some(Frame { number, content, end: offset + HEAD_BYTES + content.len() })
 }
 
 fn checksum(length: u32, number: u64, content: &[u8]) -> u64 {
@@ -110,9 +106,7 @@ mod tests {
         let mut at = 0;
         for (number, offset) in (0..).zip(offsets) {
             assert_eq!(at, offset);
-            let Found::Whole(frame) = read(&bytes, at) else {
-                panic!("no frame at {at}")
-            };
+            let Found::Whole(frame) = read(&bytes, at) else { panic!("no frame at {at}") };
             assert_eq!(frame.number, number);
             at = frame.end;
         }
@@ -135,11 +129,7 @@ mod tests {
             for bit in 0..8 {
                 let mut bytes = bytes.clone();
                 bytes[at] ^= 1 << bit;
-                assert_eq!(
-                    read(&bytes, second),
-                    Found::Damaged(third),
-                    "byte {at} bit {bit}"
-                );
+                assert_eq!(read(&bytes, second), Found::Damaged(third), "byte {at} bit {bit}");
             }
         }
     }

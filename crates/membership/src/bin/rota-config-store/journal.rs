@@ -174,12 +174,8 @@ impl Journal {
             .expect("strings, numbers and number-keyed maps serialise");
         let bytes = frame::encode(self.next_frame, &content)
             .map_err(|_| JournalError::TooLong(content.len()))?;
-        self.file
-            .write_all(&bytes)
-            .map_err(io_error("write", &self.path))?;
-        self.file
-            .sync_data()
-            .map_err(io_error("sync", &self.path))?;
+        self.file.write_all(&bytes).map_err(io_error("write", &self.path))?;
+        self.file.sync_data().map_err(io_error("sync", &self.path))?;
         self.next_frame += 1;
         self.changes_bytes += bytes.len();
         Ok(())
@@ -205,11 +201,7 @@ impl Journal {
 
 fn io_error(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> JournalError {
     let path = path.to_owned();
-    move |source| JournalError::Io {
-        doing,
-        path,
-        source,
-    }
+    move |source| JournalError::Io { doing, path, source }
 }
 
 fn make_folder(folder: &Path) -> Result<(), JournalError> {
@@ -259,8 +251,7 @@ fn write_anew(folder: &Path, state_json: &[u8]) -> Result<(File, usize), Journal
         frame::encode(0, state_json).map_err(|_| JournalError::TooLong(state_json.len()))?;
     let mut file = File::create(&new).map_err(io_error("create", &new))?;
     let head = format!("{FIRST_LINE}{FORMAT}\n");
-    file.write_all(head.as_bytes())
-        .map_err(io_error("write", &new))?;
+    file.write_all(head.as_bytes()).map_err(io_error("write", &new))?;
     file.write_all(&frame).map_err(io_error("write", &new))?;
     file.sync_all().map_err(io_error("sync", &new))?;
     std::fs::rename(&new, &path).map_err(io_error("rename", &new))?;
@@ -273,11 +264,8 @@ fn load(path: &Path, cluster: &ClusterName, bytes: &[u8]) -> Result<ConfigState,
     let mut number = 0;
     let mut state = ConfigState::default();
     loop {
-        let damaged = |problem: String| JournalError::Damaged {
-            path: path.to_owned(),
-            offset,
-            problem,
-        };
+        let damaged =
+            |problem: String| JournalError::Damaged { path: path.to_owned(), offset, problem };
         let frame = match frame::read(bytes, offset) {
             Found::Whole(frame) => frame,
             Found::End if number > 0 => return Ok(state),
@@ -301,9 +289,7 @@ fn load(path: &Path, cluster: &ClusterName, bytes: &[u8]) -> Result<ConfigState,
         };
         if frame.number != number {
             let found = frame.number;
-            return Err(damaged(format!(
-                "record {found} stands where {number} belongs"
-            )));
+            return Err(damaged(format!("record {found} stands where {number} belongs")));
         }
         if number == 0 {
             check_cluster(path, cluster, frame.content)?;
@@ -323,10 +309,7 @@ fn check_first_line(path: &Path, bytes: &[u8]) -> Result<usize, JournalError> {
     }
     let line = bytes.split(|it| *it == b'\n').next().unwrap_or_default();
     let found = String::from_utf8_lossy(&line[..line.len().min(80)]).into_owned();
-    Err(JournalError::Format {
-        path: path.to_owned(),
-        found,
-    })
+    Err(JournalError::Format { path: path.to_owned(), found })
 }
 
 fn check_cluster(path: &Path, cluster: &ClusterName, json: &[u8]) -> Result<(), JournalError> {
@@ -346,16 +329,11 @@ fn replay(mut state: ConfigState, json: &[u8]) -> Result<ConfigState, String> {
         .map_err(|error| format!("the record there is whole but does not parse: {error}"))?;
     if record.first != state.index + 1 {
         let (first, index) = (record.first, state.index);
-        return Err(format!(
-            "the record there makes index {first} after index {index}"
-        ));
+        return Err(format!("the record there makes index {first} after index {index}"));
     }
     for change in &record.changes {
         let Some(next) = change.apply(&state) else {
-            return Err(format!(
-                "the change to index {} does not fit",
-                state.index + 1
-            ));
+            return Err(format!("the change to index {} does not fit", state.index + 1));
         };
         if let Some(view) = &change.view {
             view.check().map_err(|error| error.to_string())?;

@@ -69,9 +69,7 @@ fn cluster_name(text: &str) -> Result<ClusterName, String> {
 }
 
 fn log_filter(text: &str) -> Result<String, String> {
-    EnvFilter::try_new(text)
-        .map(|_| text.to_owned())
-        .map_err(|error| error.to_string())
+    EnvFilter::try_new(text).map(|_| text.to_owned()).map_err(|error| error.to_string())
 }
 
 /// Why the process ends with code 1.
@@ -80,15 +78,9 @@ enum Fatal {
     #[error(transparent)]
     Journal(#[from] JournalError),
     #[error("cannot listen on {address}: {source}; give another --listen address")]
-    Listen {
-        address: SocketAddr,
-        source: io::Error,
-    },
+    Listen { address: SocketAddr, source: io::Error },
     #[error("cannot {doing}: {source}")]
-    System {
-        doing: &'static str,
-        source: io::Error,
-    },
+    System { doing: &'static str, source: io::Error },
     #[error("the writing thread panicked; its message stands above")]
     WriterPanicked,
 }
@@ -130,10 +122,7 @@ fn say_fatal(format: LogFormat, error: &Fatal) {
         LogFormat::Text => eprintln!("error: {error}"),
         LogFormat::Json => {
             let fields = serde_json::json!({ "message": error.to_string() });
-            eprintln!(
-                "{}",
-                serde_json::json!({ "level": "ERROR", "fields": fields })
-            );
+            eprintln!("{}", serde_json::json!({ "level": "ERROR", "fields": fields }));
         }
     }
 }
@@ -153,12 +142,7 @@ fn run(flags: &Flags) -> Result<(), Fatal> {
     let (ended, writer_ended) = oneshot::channel::<()>();
     let (stop, stopping) = watch::channel(false);
     let cluster = flags.cluster.clone();
-    let shared = Shared {
-        cluster,
-        published: published_rx,
-        jobs,
-        stopping,
-    };
+    let shared = Shared { cluster, published: published_rx, jobs, stopping };
     let writer = thread::Builder::new().name("writer".into()).spawn(move || {
         // Dropped when the thread ends, for whatever reason.
         let _ended = ended;
@@ -168,10 +152,7 @@ fn run(flags: &Flags) -> Result<(), Fatal> {
     runtime.block_on(async {
         let listener = TcpListener::bind(flags.listen)
             .await
-            .map_err(|source| Fatal::Listen {
-                address: flags.listen,
-                source,
-            })?;
+            .map_err(|source| Fatal::Listen { address: flags.listen, source })?;
         let mut term = signal(SignalKind::terminate()).map_err(system("catch signals"))?;
         let mut int = signal(SignalKind::interrupt()).map_err(system("catch signals"))?;
         say_ready(&listener).map_err(system("say on stdout that the store listens"))?;
@@ -186,10 +167,7 @@ fn run(flags: &Flags) -> Result<(), Fatal> {
     })?;
     // Ends the tasks that still hold the queue, so that the writer finishes what it has and ends.
     drop(runtime);
-    writer
-        .join()
-        .map_err(|_| Fatal::WriterPanicked)?
-        .map_err(Fatal::Journal)
+    writer.join().map_err(|_| Fatal::WriterPanicked)?.map_err(Fatal::Journal)
 }
 
 fn say_ready(listener: &TcpListener) -> io::Result<()> {

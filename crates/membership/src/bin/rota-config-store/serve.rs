@@ -108,17 +108,11 @@ async fn on_cas(State(shared): State<Shared>, request: Request) -> Result<Respon
     let (head, body) = request.into_parts();
     let body = read_body(&head.headers, body).await?;
     let body: CasBody = serde_json::from_slice(&body).map_err(|error| {
-        Refusal(
-            StatusCode::BAD_REQUEST,
-            format!("the request body does not parse: {error}"),
-        )
+        Refusal(StatusCode::BAD_REQUEST, format!("the request body does not parse: {error}"))
     })?;
     check(&shared.cluster, &body)?;
     let (answer, outcome) = oneshot::channel();
-    let job = Job {
-        change: body.change,
-        answer,
-    };
+    let job = Job { change: body.change, answer };
     let limit = Duration::from_millis(WRITE_MS);
     if shared.jobs.send_timeout(job, limit).await.is_err() {
         let text = format!("the queue stayed full for {WRITE_MS} ms; nothing was written");
@@ -142,12 +136,7 @@ fn check(cluster: &ClusterName, body: &CasBody) -> Result<(), Refusal> {
     if body.cluster != *cluster {
         return other("cluster", &body.cluster);
     }
-    if let Some(view) = body
-        .change
-        .view
-        .as_ref()
-        .filter(|it| it.cluster != *cluster)
-    {
+    if let Some(view) = body.change.view.as_ref().filter(|it| it.cluster != *cluster) {
         return other("view.cluster", &view.cluster);
     }
     check_change(&body.change)
@@ -160,19 +149,12 @@ async fn read_body(headers: &HeaderMap, body: Body) -> Result<Bytes, Refusal> {
             format!("the request body is longer than the limit of {REQUEST_BYTES_MAX} bytes");
         Refusal(StatusCode::PAYLOAD_TOO_LARGE, text)
     };
-    let announced = headers
-        .get(header::CONTENT_LENGTH)
-        .and_then(|it| it.to_str().ok());
+    let announced = headers.get(header::CONTENT_LENGTH).and_then(|it| it.to_str().ok());
     let announced = announced.and_then(|it| it.parse::<u64>().ok()).unwrap_or(0);
     if usize::try_from(announced).map_or(true, |it| it > REQUEST_BYTES_MAX) {
         return Err(too_long());
     }
-    match timeout(
-        Duration::from_millis(BODY_MS),
-        to_bytes(body, REQUEST_BYTES_MAX),
-    )
-    .await
-    {
+    match timeout(Duration::from_millis(BODY_MS), to_bytes(body, REQUEST_BYTES_MAX)).await {
         Ok(Ok(bytes)) => Ok(bytes),
         Ok(Err(error)) if is_length_limit(&error) => Err(too_long()),
         Ok(Err(error)) => {
@@ -195,19 +177,13 @@ pub async fn serve(listener: TcpListener, shared: Shared) {
     let mut stopping = shared.stopping.clone();
     let service = TowerToHyperService::new(routes(shared));
     let mut builder = auto::Builder::new(TokioExecutor::new()).http1_only();
-    builder
-        .http1()
-        .timer(TokioTimer::new())
-        .header_read_timeout(Duration::from_millis(IDLE_MS));
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(Duration::from_millis(IDLE_MS));
     let graceful = GracefulShutdown::new();
     let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
         let accepted = async {
             let permit = Arc::clone(&permits).acquire_owned().await;
-            (
-                permit.expect("nobody closes the semaphore"),
-                accept(&listener).await,
-            )
+            (permit.expect("nobody closes the semaphore"), accept(&listener).await)
         };
         let (permit, stream) = tokio::select! {
             accepted = accepted => accepted,
@@ -223,10 +199,7 @@ pub async fn serve(listener: TcpListener, shared: Shared) {
         });
     }
     drop(listener);
-    if timeout(Duration::from_millis(DRAIN_MS), graceful.shutdown())
-        .await
-        .is_err()
-    {
+    if timeout(Duration::from_millis(DRAIN_MS), graceful.shutdown()).await.is_err() {
         tracing::warn!("some requests did not end within {DRAIN_MS} ms");
     }
 }

@@ -25,11 +25,7 @@ impl Published {
     /// Serialises a state.
     pub fn new(journal: &Journal, state: &ConfigState) -> Self {
         let json = state_to_json(journal.cluster(), state);
-        Self {
-            index: state.index,
-            epoch: state.epoch().0,
-            json,
-        }
+        Self { index: state.index, epoch: state.epoch().0, json }
     }
 }
 
@@ -82,20 +78,10 @@ pub fn run(
             published.send_replace(Published::new(&journal, &state));
         }
         let now = published.borrow().clone();
-        tracing::debug!(
-            index = now.index,
-            epoch = now.epoch,
-            changes = winners.len(),
-            "written"
-        );
+        tracing::debug!(index = now.index, epoch = now.epoch, changes = winners.len(), "written");
         for (job, written) in batch.drain(..).zip(written) {
             // Whoever asked may have gone; the change stands all the same.
-            job.answer
-                .send(Outcome {
-                    written,
-                    state: now.clone(),
-                })
-                .ok();
+            job.answer.send(Outcome { written, state: now.clone() }).ok();
         }
         journal.compact_if_due(&now.json)?;
     }

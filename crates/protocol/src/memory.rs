@@ -1,0 +1,79 @@
+//! What a record remembers: requests, and lives before the one that it holds.
+
+use crate::env::Env;
+use rota_model::{
+    OpenOp, Outcome, REQUEST_MEMORY_MS, REQUESTS_REMEMBERED_MAX, Reason, RequestEntry, RequestFate,
+    RequestId, SessionRecord, SessionState, Stamp,
+};
+
+/// What is still known of a life that was closed before the one in the record.
+pub(crate) fn earlier_life(record: &SessionRecord, life: Stamp) -> SessionRecord {
+    SessionRecord {
+        life,
+        version: life,
+        state: SessionState::Closed,
+        reason: Some(Reason::ClosedByClient),
+        detail: "an earlier life of this session".to_string(),
+        exit: None,
+        placement: None,
+        machine_state: String::new(),
+        requests: Vec::new(),
+        ..record.clone()
+    }
+}
+
+/// The first record of a new life. It keeps what is remembered of requests to earlier lives.
+pub(crate) fn new_life(env: &mut Env, old: Option<&SessionRecord>, op: &OpenOp) -> SessionRecord {
+    let stamp = env.next_stamp().max(old.map_or(Stamp::MIN, |it| it.version.next()));
+    env.high_water = env.high_water.max(stamp);
+    let mut requests = old.map(|it| it.requests.clone()).unwrap_or_default();
+    requests.retain(|it| it.fate != RequestFate::Opening);
+    SessionRecord {
+        key: op.key.clone(),
+        spec: op.spec.clone(),
+        life: stamp,
+        version: stamp,
+        state: SessionState::Pending,
+        reason: None,
+        detail: String::new(),
+        exit: None,
+        placement: None,
+        machine_state: String::new(),
+        requests,
+    }
+}
+
+/// Whether a request may be forgotten early: it changed nothing.
+fn is_harmless(fate: &RequestFate) -> bool {
+    matches!(fate, RequestFate::Opened { outcome: Outcome::Existed, .. })
+}
+
+/// Whether a record can remember no further request that changes something.
+pub(crate) fn is_memory_full(record: &SessionRecord, env: &Env, request: &RequestId) -> bool {
+    let oldest = Stamp::from_epoch_ms(env.now.wall_ms.saturating_sub(REQUEST_MEMORY_MS));
+    let kept = record.requests.iter().filter(|it| it.at >= oldest && !is_harmless(&it.fate));
+    kept.count() >= REQUESTS_REMEMBERED_MAX && record.request(request).is_none()
+}
+
+/// Remembers a request in a record; forgets what is older than the promise.
+pub(crate) fn remember(
+    record: &mut SessionRecord,
+    env: &Env,
+    request: &RequestId,
+    fate: RequestFate,
+) {
+    let oldest = Stamp::from_epoch_ms(env.now.wall_ms.saturating_sub(REQUEST_MEMORY_MS));
+    record.requests.retain(|it| it.id != *request && it.at >= oldest);
+    if record.requests.len() >= REQUESTS_REMEMBERED_MAX {
+        match record.requests.iter().position(|it| is_harmless(&it.fate)) {
+            Some(oldest) => drop(record.requests.remove(oldest)),
+            None if is_harmless(&fate) => return,
+            // Requests that change something are stopped before they get here.
+            None => {}
+        }
+    }
+    let at = Stamp::from_epoch_ms(env.now.wall_ms);
+    // Nearly every record holds one request for ever: spare room would be most of its size.
+    record.requests.reserve_exact(1);
+    record.requests.push(RequestEntry { id: request.clone(), at, fate });
+}
