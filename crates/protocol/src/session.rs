@@ -452,6 +452,10 @@ impl Partition {
                 let text = format!("session {} lives life {}", op.key, record.life);
                 Err(Refusal::new(RefusalKind::LifeMismatch, Retry::Never, text))
             }
+            // It came and went while the copies confirmed: this close must be remembered first.
+            Some(record) if record.request(&op.request).is_none() => {
+                return self.run(env, origin);
+            }
             Some(record) if record.state.is_ended() => {
                 let session = self.view_of(env, record.clone());
                 let result = Ok(Answer::Closed { finished: true, session });
