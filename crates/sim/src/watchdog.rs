@@ -8,7 +8,7 @@ use crate::invariant::node_obeys::{Boot, NodeObeys};
 use crate::invariant::placement_settled::{Page, PlacementSettled};
 use crate::invariant::synced_first::SyncedFirst;
 use crate::invariant::{
-    Verdict, Violation, committed_everywhere, intent_first, member_added, one_owner,
+    Verdict, Violation, committed_everywhere, intent_first, lost_is_dead, member_added, one_owner,
     registered_first, view_order,
 };
 use crate::ledger::Ledger;
@@ -311,6 +311,7 @@ impl Watchdog {
         disks: &BTreeMap<ManagerNumber, &Disk>,
     ) {
         self.ledger.on_config(now_us, after);
+        self.judge(now_us, lost_is_dead::check(before, after, &self.ledger.instances));
         let (Some(was), Some(view)) = (&before.view, &after.view) else { return };
         if was.epoch == view.epoch {
             return;

@@ -16,6 +16,7 @@
 //! | I8, I10 | [`synced_first`] | at every answer of an owner |
 //! | I9 | [`fresh_run`] | at every message and answer |
 //! | I11 | [`registered_first`] | at every Create |
+//! | lease | [`lost_is_dead`] | at every write of the config store |
 //! | linear | [`linear`] | at the end, per session id |
 //! | repeat | [`same_answer`] | at the end, per request id |
 //! | deadlines | [`deadlines`] | all the time |
@@ -33,6 +34,7 @@ pub mod deadlines;
 pub mod fresh_run;
 pub mod intent_first;
 pub mod linear;
+pub mod lost_is_dead;
 pub mod member_added;
 pub mod node_obeys;
 pub mod one_instance;
