@@ -261,6 +261,7 @@ impl World {
     /// Ends every disturbance and brings everybody back. Who is paused comes back by itself.
     pub fn heal(&mut self) {
         self.network.calm_all();
+        self.network.stragglers = false;
         self.network.base = Weather { loss_permille: 0, ..self.network.base };
         for number in self.managers.keys().copied().collect::<Vec<_>>() {
             if let Some(host) = self.managers.get_mut(&number) {

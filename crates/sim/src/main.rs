@@ -50,9 +50,9 @@ struct RunOptions {
     /// Begin no further seed after this many seconds.
     #[arg(long)]
     seconds: Option<u64>,
-    /// Seeds at a time; each has a thread of its own.
-    #[arg(long, default_value_t = 1)]
-    jobs: usize,
+    /// Seeds at a time; each has a thread of its own. Default: one for each core.
+    #[arg(long)]
+    jobs: Option<usize>,
     /// Form of the report.
     #[arg(short, long, value_enum, default_value_t = Form::Table)]
     output: Form,
@@ -141,8 +141,9 @@ fn run(options: &RunOptions) -> std::io::Result<bool> {
     let (begun, total) = (Instant::now(), Mutex::new(Total::default()));
     let (next, stop) = (AtomicU64::new(0), AtomicBool::new(false));
     let limit = options.seconds.map(Duration::from_secs);
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| {
-        for _ in 0..options.jobs.max(1) {
+        for _ in 0..options.jobs.unwrap_or(cores).max(1) {
             scope.spawn(|| {
                 while !stop.load(Ordering::Relaxed) {
                     let index = next.fetch_add(1, Ordering::Relaxed);

@@ -83,6 +83,8 @@ pub struct Passage {
 pub struct Network {
     /// What holds everywhere.
     pub base: Weather,
+    /// Whether a repeated message may come very late.
+    pub stragglers: bool,
     disturbances: Vec<Disturbance>,
 }
 
@@ -126,7 +128,7 @@ impl Network {
         Passage {
             arrives_us: arrives.then(|| delay(chance)),
             again_us: again.then(|| {
-                let late_us = if chance.permille(150) {
+                let late_us = if self.stragglers && chance.permille(150) {
                     chance.within(0, STRAGGLER_US_MAX)
                 } else {
                     delay(chance) + delay(chance) * chance.within(0, 40)

@@ -120,10 +120,11 @@ impl World {
     /// Everything is healed and nobody asks: the cluster settles.
     fn converge(&mut self) -> Verdict {
         self.phase = Phase::Quiet;
+        // What is still under way may begin something: let it arrive first.
+        let under_way_us = if self.network.stragglers { STRAGGLER_US_MAX } else { 500_000 };
         self.heal();
         let until_us = self.now_us() + self.patience_us();
-        // What is still under way may begin something: let it arrive first.
-        self.run_until(self.now_us() + STRAGGLER_US_MAX + 200_000);
+        self.run_until(self.now_us() + under_way_us);
         loop {
             self.run_until(self.now_us() + 100_000);
             if !self.dog.violations.is_empty() {
@@ -216,7 +217,16 @@ impl World {
         for (number, _) in self.setup.numbers.clone() {
             self.begin_last_list(number);
         }
-        self.run_until(self.now_us() + 3_000_000);
+        let until_us = self.now_us() + 3_000_000;
+        while self.dog.violations.is_empty() && self.now_us() < until_us {
+            self.run_until(self.now_us() + 100_000);
+            let pulls = self.calls.values().filter(|it| matches!(it, CallFor::Pull(_))).count();
+            if pulls == self.calls.len() {
+                break;
+            }
+        }
+        // One more round of the watcher's pulls.
+        self.run_until(self.now_us() + 400_000);
         if !self.dog.violations.is_empty() {
             return Ok(());
         }

@@ -176,6 +176,7 @@ impl World {
         let setup = Setup::draw(&mut chance);
         let mut network = Network::default();
         network.base = setup.weather;
+        network.stragglers = true;
         let cluster = ClusterName::parse("sim").expect("a short name");
         let view = View::found(cluster, setup.m, setup.r, 100, &setup.numbers)
             .expect("the drawn numbers are distinct and below m");

@@ -14,7 +14,7 @@
 use super::{Verdict, Violation};
 use crate::ledger::{Asked, EndCause, Instance, Ledger, Wish};
 use rota_model::{Answer, RefusalKind, SessionKey, SessionRecord, SessionState, Stamp};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What one observation says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -189,8 +189,8 @@ fn bounds(
             Some(life)
         }
     };
-    let observed = observations.iter().filter_map(life);
-    observed.map(|life| (life, bounds_of(ledger, key, life))).collect()
+    let observed: BTreeSet<Stamp> = observations.iter().filter_map(life).collect();
+    observed.into_iter().map(|life| (life, bounds_of(ledger, key, life))).collect()
 }
 
 fn bounds_of(ledger: &Ledger, key: &SessionKey, life: Stamp) -> Bounds {
