@@ -6,16 +6,24 @@ use crate::env::Env;
 use crate::partition::Partition;
 use rota_model::node_msg::{Renew, Renewed};
 use rota_model::{BootId, Epoch, ManagerNumber, NodeId, NodeState};
-use rota_ring::{Change, NodeChange, slot_of_node};
+use rota_ring::{Change, NodeChange, NodeReg, slot_of_node};
 
 /// A node under judgement.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Judged {
     pub boot: BootId,
+    /// The registration counted from: each one gives the node a lease of its own, whoever wrote it.
+    pub revision: u64,
     pub heard_ms: u64,
     /// The epoch under which a verdict was asked for that may still be written: until the View
     /// changes, this boot is granted nothing more.
     pub condemned: Option<Epoch>,
+}
+
+impl Judged {
+    fn heard(reg: &NodeReg, heard_ms: u64) -> Judged {
+        Judged { boot: reg.boot, revision: reg.revision, heard_ms, condemned: None }
+    }
 }
 
 /// A renewal that waits for a confirm round.
@@ -53,10 +61,11 @@ impl Partition {
                 leading.judged.remove(&reg.node);
                 continue;
             }
-            let fresh = Judged { boot: reg.boot, heard_ms: now, condemned: None };
-            let judged = leading.judged.entry(reg.node.clone()).or_insert_with(|| fresh.clone());
-            if judged.boot != reg.boot {
-                *judged = fresh;
+            let judged = leading.judged.entry(reg.node.clone());
+            let judged = judged.or_insert_with(|| Judged::heard(reg, now));
+            if judged.boot != reg.boot || judged.revision != reg.revision {
+                // A verdict that is under way expects the older entry and cannot land.
+                *judged = Judged::heard(reg, now);
             }
         }
     }
@@ -85,7 +94,7 @@ impl Partition {
                 if judged.and_then(|it| it.condemned) == Some(env.epoch()) {
                     return answer(env, call, Renewed::NotServing);
                 }
-                let heard = Judged { boot: renew.boot, heard_ms: now, condemned: None };
+                let heard = Judged::heard(reg, now);
                 leading.judged.insert(renew.node, heard);
                 let (epoch, managers) = (env.epoch(), addresses(env));
                 answer(env, call, Renewed::Granted { epoch, managers });
