@@ -17,7 +17,7 @@ use crate::server::{self, Services};
 use crate::start::{check_claim, founded, listen};
 use anyhow::{Context, Result};
 use rota_membership::{ConfigStore, EmbeddedStore, Watcher};
-use rota_protocol::{Disk, Manager, ManagerConfig};
+use rota_protocol::{Disk, Manager, ManagerConfig, Sizes};
 use rota_storage::Engine;
 use serde::Serialize;
 use std::io::Write as _;
@@ -112,6 +112,7 @@ fn manager_config(options: &Options, grpc: &str, http: &str) -> ManagerConfig {
         load_limit_permille: options.load_limit_permille,
         pools: options.pool.iter().map(|it| it.config.clone()).collect(),
         timing: options.timing.clone(),
+        sizes: Sizes::default(),
     }
 }
 

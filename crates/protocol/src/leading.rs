@@ -29,9 +29,6 @@ use std::sync::Arc;
 /// clients fit; beyond it callers are told to come back.
 pub(crate) const REQUESTS_MAX: usize = 20_000;
 
-/// Most entries in one Prepare, so that a message stays well under the wire's limit.
-const PREPARE_ENTRIES_MAX: usize = 512;
-
 /// The owner's side of a partition.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Leading {
@@ -375,7 +372,7 @@ impl Partition {
         if at.pe != leading.pe || at <= self.replica.committed {
             return;
         }
-        let done = self.replica.commit_to(at);
+        let done = self.replica.commit_to(at, env.config.sizes.window_entries);
         while leading.promised.front().is_some_and(|(pos, ..)| *pos <= at) {
             let Some((_, origin, result)) = leading.promised.pop_front() else {
                 break;
@@ -483,7 +480,8 @@ impl Partition {
                 let Some(after) = self.replica.entries_after(*sent) else {
                     break;
                 };
-                let entries: Vec<Entry> = after.take(PREPARE_ENTRIES_MAX).cloned().collect();
+                let entries: Vec<Entry> =
+                    after.take(env.config.sizes.prepare_entries).cloned().collect();
                 let Some(upto) = entries.last().map(|it| it.at) else {
                     break;
                 };

@@ -14,15 +14,6 @@ use crate::partition::Partition;
 use rota_model::{Epoch, LogPos, ManagerNumber, MemberId};
 use std::collections::VecDeque;
 
-/// Documents in one chunk: about 300 KB of usual records.
-const CHUNK_DOCS: usize = 512;
-
-/// Chunks that may be unacknowledged at once.
-const CHUNKS_IN_FLIGHT: usize = 4;
-
-/// A learner this close is caught up by wedging.
-const CLOSE_ENTRIES: u64 = 256;
-
 /// A wedge that gets no further is given up after this time, if nothing was asked yet.
 const WEDGE_MS: u64 = 1_000;
 
@@ -46,11 +37,11 @@ pub(crate) struct Learner {
 }
 
 impl Learner {
-    fn is_close(&self, last: LogPos) -> bool {
+    fn is_close(&self, last: LogPos, close_entries: u64) -> bool {
         self.all_sent
             && self.in_flight.is_empty()
             && self.acked.pe == last.pe
-            && self.acked.seq.0 + CLOSE_ENTRIES >= last.seq.0
+            && self.acked.seq.0 + close_entries >= last.seq.0
     }
 
     fn is_complete(&self, last: LogPos) -> bool {
@@ -149,10 +140,12 @@ impl Partition {
             return;
         };
         let pe = leading.pe;
+        let sizes = &env.config.sizes;
+        let (chunk_docs, in_flight) = (sizes.chunk_docs, sizes.chunks_in_flight);
         for (to, learner) in &mut leading.learners {
-            while !learner.all_sent && learner.in_flight.len() < CHUNKS_IN_FLIGHT {
+            while !learner.all_sent && learner.in_flight.len() < in_flight {
                 let after = learner.cursor.clone();
-                let (docs, through) = self.replica.page(after.as_ref(), CHUNK_DOCS);
+                let (docs, through) = self.replica.page(after.as_ref(), chunk_docs);
                 learner.all_sent = through.is_none();
                 learner.cursor = through.clone();
                 let (learn, chunk, start) = (learner.learn, learner.next_chunk, learner.start);
@@ -215,7 +208,8 @@ impl Partition {
         let Some(leading) = &mut self.leading else {
             return;
         };
-        let close = leading.learners.values().any(|it| it.is_close(last));
+        let close =
+            leading.learners.values().any(|it| it.is_close(last, env.config.sizes.close_entries));
         match leading.phase {
             Phase::Serving if close => {
                 leading.phase = Phase::Wedged { since_ms: now, asked: false };

@@ -21,6 +21,7 @@ mod reads;
 mod replica;
 mod scan;
 mod session;
+pub mod sizes;
 mod stats;
 pub mod timing;
 mod upkeep;
@@ -28,6 +29,7 @@ mod upkeep;
 pub use io::{CasOutcome, Disk, DiskWrite, Effect, Identity, Input, Note, PartMeta, Transition};
 pub use manager::Manager;
 pub use message::{Doc, DocKey, DocName, Entry, Envelope, Message, PoolRecord, Write};
+pub use sizes::Sizes;
 pub use stats::{PartStats, Stats};
 pub use timing::Timing;
 
@@ -50,6 +52,8 @@ pub struct ManagerConfig {
     pub pools: Vec<PoolConfig>,
     /// Times.
     pub timing: Timing,
+    /// Sizes.
+    pub sizes: Sizes,
 }
 
 /// A pool that can grow.

@@ -185,7 +185,7 @@ impl Manager {
         for (number, at) in committed {
             let owner = self.env.view().parts.get(number).map(|part| part.owner);
             if let Some(part) = self.parts.get_mut(number).filter(|_| owner == Some(from.number)) {
-                part.commit_here(*at);
+                part.commit_here(&self.env, *at);
             }
         }
     }

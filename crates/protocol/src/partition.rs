@@ -184,13 +184,13 @@ impl Partition {
             let seq = self.replica.durable.seq;
             env.send(from.number, Message::Ack { part: self.number, pe, seq });
         }
-        self.commit_here(committed);
+        self.commit_here(env, committed);
     }
 
     /// Commits what the owner announced, as far as it is here.
-    pub fn commit_here(&mut self, committed: LogPos) {
+    pub fn commit_here(&mut self, env: &Env, committed: LogPos) {
         if committed.pe == self.replica.pe && self.replica.last.pe == committed.pe {
-            self.replica.commit_to(committed);
+            self.replica.commit_to(committed, env.config.sizes.window_entries);
         }
     }
 

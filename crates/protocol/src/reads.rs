@@ -194,7 +194,7 @@ impl Partition {
     /// One page of the sessions here, in order of (slot, key).
     pub fn page(&self, env: &Env, list: &ListOp) -> Page {
         let m = env.view().m;
-        let limit = list.limit.clamp(1, rota_model::PAGE_SIZE_MAX) as usize;
+        let limit = list.limit.clamp(1, env.config.sizes.page_sessions) as usize;
         let mut sessions = Vec::new();
         let mut from = list.from.clone();
         // The partition's slots from the cursor's on, up to where the ring's order leaves it.
@@ -282,10 +282,11 @@ impl Partition {
         let (Some(from), None) = (known, &pull.snapshot_after) else {
             return Some(self.snapshot_page(env, pull));
         };
+        let limit = pull.limit.clamp(1, env.config.sizes.page_sessions) as usize;
         let mut events = Vec::new();
         let mut upto = from;
         for entry in self.replica.window.iter().filter(|entry| entry.at > from) {
-            if events.len() >= pull.limit.max(1) as usize {
+            if events.len() >= limit {
                 break;
             }
             upto = entry.at;
@@ -314,7 +315,7 @@ impl Partition {
             (_, _) => self.replica.committed,
         };
         let mut events = Vec::new();
-        let limit = pull.limit.max(1) as usize;
+        let limit = pull.limit.clamp(1, env.config.sizes.page_sessions) as usize;
         let last = rota_model::SlotId(m.saturating_sub(1));
         while let Some(record) = self.next_committed(&cursor, last) {
             let slot = slot_of_session(&record.key, m);

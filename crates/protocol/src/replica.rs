@@ -14,11 +14,6 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// Most committed entries kept for Watch and Sync. A watcher or copy further behind gets a
-/// snapshot. At 1,000 changes a second in one partition this is 4 seconds; an entry keeps about
-/// 1 KB of an older record alive.
-pub const WINDOW_ENTRIES_MAX: usize = 4_096;
-
 /// One copy of a partition.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Replica {
@@ -90,8 +85,9 @@ impl Replica {
         self.tail.push_back(entry);
     }
 
-    /// Commits everything through `at`; gives what was committed by it.
-    pub fn commit_to(&mut self, at: LogPos) -> Vec<Entry> {
+    /// Commits everything through `at`, and keeps so many committed entries; gives what was
+    /// committed by it.
+    pub fn commit_to(&mut self, at: LogPos, window_entries: usize) -> Vec<Entry> {
         let mut done = Vec::new();
         while self.tail.front().is_some_and(|entry| entry.at <= at) {
             let Some(entry) = self.tail.pop_front() else {
@@ -105,7 +101,7 @@ impl Replica {
             }
             self.committed = entry.at;
             self.window.push_back(entry.clone());
-            if self.window.len() > WINDOW_ENTRIES_MAX
+            if self.window.len() > window_entries
                 && let Some(oldest) = self.window.pop_front()
             {
                 self.base = oldest.at;

@@ -14,9 +14,6 @@ use rota_ring::{NodeReg, slot_of_session};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Entries in one page of a scan.
-const SCAN_PAGE: u32 = 2_000;
-
 /// Progress of a scan.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Scan {
@@ -57,6 +54,7 @@ impl Partition {
             return;
         };
         let resend = env.config.timing.node_resend_ms;
+        let limit = env.config.sizes.scan_page;
         for (id, node) in &mut scan.nodes {
             // Nothing of a boot that is over runs any more; what the next boot starts is fenced.
             node.done |= env.nodes.is_over(id, node.boot);
@@ -72,7 +70,7 @@ impl Partition {
             let after = node.after.clone();
             env.ask_node(call, |call| {
                 let head = NodeCall { call, boot, pe, range };
-                ToNode::Scan { head, after, limit: SCAN_PAGE }
+                ToNode::Scan { head, after, limit }
             });
         }
         if scan.nodes.values().all(|node| node.done) {
@@ -233,7 +231,8 @@ impl Partition {
                 && crate::replica::session_in(doc).is_some_and(ended)
                 && !self.replica.latest.contains_key(*key)
         });
-        let old: Vec<DocKey> = old.take(PURGE_MAX).map(|(key, _)| key.clone()).collect();
+        let old: Vec<DocKey> =
+            old.take(env.config.sizes.purge_docs).map(|(key, _)| key.clone()).collect();
         if old.is_empty() {
             return;
         }
@@ -247,6 +246,3 @@ impl Partition {
 
 /// Between looks for old tombstones.
 const PURGE_MS: u64 = 10_000;
-
-/// Tombstones removed with one entry.
-const PURGE_MAX: usize = 512;

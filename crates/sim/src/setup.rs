@@ -6,7 +6,7 @@ use rota_model::{
     ClassName, ManagerId, ManagerNumber, Namespace, NodeId, PoolName, SessionId, SessionKey,
 };
 use rota_node::{NodeBounds, NodeConfig, NodeTiming};
-use rota_protocol::{ManagerConfig, PoolConfig, Timing};
+use rota_protocol::{ManagerConfig, PoolConfig, Sizes, Timing};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Name of the class that nodes know.
@@ -33,6 +33,8 @@ pub struct Setup {
     pub keys: Vec<SessionKey>,
     /// Times.
     pub timing: Timing,
+    /// Sizes.
+    pub sizes: Sizes,
     /// The network on a good day.
     pub weather: Weather,
     /// Longest sync of a disk, in microseconds.
@@ -72,6 +74,7 @@ impl Setup {
             clients: usize::try_from(chance.within(4, 8)).unwrap_or(4),
             keys: (0..ids).map(session_key).collect(),
             timing,
+            sizes: draw_sizes(chance),
             weather: Weather {
                 delay_us: chance.within(100, 2_000),
                 jitter_us: chance.within(200, 8_000),
@@ -101,6 +104,7 @@ impl Setup {
                 places: self.places,
             }],
             timing: self.timing.clone(),
+            sizes: self.sizes.clone(),
         }
     }
 
@@ -168,6 +172,25 @@ fn draw_timing(chance: &mut Chance) -> (Timing, (u64, u64), bool) {
     }
 }
 
+/// Mostly so small that a handful of sessions fills chunks, pages and windows.
+fn draw_sizes(chance: &mut Chance) -> Sizes {
+    if chance.permille(200) {
+        return Sizes::default();
+    }
+    let mut count = |low, high| usize::try_from(chance.within(low, high)).unwrap_or(1);
+    let window_entries = count(4, 40);
+    Sizes {
+        window_entries,
+        prepare_entries: count(1, 4),
+        chunk_docs: count(1, 3),
+        chunks_in_flight: count(1, 3),
+        close_entries: u64::try_from(count(1, 8).min(window_entries)).unwrap_or(1),
+        scan_page: u32::try_from(count(1, 3)).unwrap_or(1),
+        page_sessions: u32::try_from(count(1, 4)).unwrap_or(1),
+        purge_docs: count(1, 3),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -177,6 +200,7 @@ mod tests {
         for seed in 0..200 {
             let setup = Setup::draw(&mut Chance::new(seed));
             assert_eq!(setup.timing.mistakes(), vec![], "seed {seed}");
+            assert_eq!(setup.sizes.mistakes(), vec![], "seed {seed}");
             let node = NodeId::parse("n").unwrap();
             let config = setup.node_config(&node, rota_model::BootId(1));
             assert_eq!(config.mistakes(), vec![], "seed {seed}");

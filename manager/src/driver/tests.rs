@@ -10,7 +10,7 @@ use rota_model::{
     NodeId, NodeState, Op, OpenOp, PoolName, RefusalKind, RequestId, SessionId, SessionKey,
     SessionSpec, SlotId,
 };
-use rota_protocol::{ManagerConfig, Timing};
+use rota_protocol::{ManagerConfig, Sizes, Timing};
 use std::path::Path;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -44,6 +44,7 @@ fn config(id: &str) -> ManagerConfig {
         load_limit_permille: 800,
         pools: Vec::new(),
         timing: Timing::default(),
+        sizes: Sizes::default(),
     }
 }
 

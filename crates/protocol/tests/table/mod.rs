@@ -7,7 +7,7 @@
 use rota_model::node_msg::{FromNode, NodeAnswer, NodeLoad, Register, ToNode};
 use rota_model::*;
 use rota_protocol::{
-    CasOutcome, Disk, Effect, Envelope, Input, Manager, ManagerConfig, Timing, Transition,
+    CasOutcome, Disk, Effect, Envelope, Input, Manager, ManagerConfig, Sizes, Timing, Transition,
 };
 use rota_ring::{ConfigState, View};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -72,6 +72,7 @@ fn config(n: u32) -> ManagerConfig {
         load_limit_permille: 800,
         pools: Vec::new(),
         timing: Timing::default(),
+        sizes: Sizes::default(),
     }
 }
 
