@@ -296,6 +296,7 @@ impl From<&SessionRecord> for v1::SessionRecord {
             exit: record.exit.clone().map(Into::into),
             placement: record.placement.as_ref().map(Into::into),
             machine_state: record.machine_state.clone(),
+            machine_change: record.machine_change,
             requests: record.requests.iter().map(Into::into).collect(),
         }
     }
@@ -315,6 +316,7 @@ impl TryFrom<v1::SessionRecord> for SessionRecord {
             exit: optional(record.exit)?,
             placement: optional(record.placement)?,
             machine_state: record.machine_state,
+            machine_change: record.machine_change,
             requests: each(record.requests)?,
         })
     }

@@ -122,6 +122,8 @@ pub struct SessionRecord {
     pub placement: Option<Placement>,
     /// The machine's current state, as its node last reported; empty for programs.
     pub machine_state: String,
+    /// Number of the change that led to it, by the node's count; late news has a lower one.
+    pub machine_change: u64,
     /// Remembered requests, oldest first.
     pub requests: Vec<RequestEntry>,
 }

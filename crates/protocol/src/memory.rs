@@ -17,6 +17,7 @@ pub(crate) fn earlier_life(record: &SessionRecord, life: Stamp) -> SessionRecord
         exit: None,
         placement: None,
         machine_state: String::new(),
+        machine_change: 0,
         requests: Vec::new(),
         ..record.clone()
     }
@@ -39,6 +40,7 @@ pub(crate) fn new_life(env: &mut Env, old: Option<&SessionRecord>, op: &OpenOp) 
         exit: None,
         placement: None,
         machine_state: String::new(),
+        machine_change: 0,
         requests,
     }
 }

@@ -481,17 +481,8 @@ impl Partition {
             ReportEvent::Ended { reason, exit, detail } => {
                 self.on_ended(env, &key, record, *reason, exit.clone(), detail);
             }
-            ReportEvent::MachineState { state, .. } => {
-                let live = matches!(
-                    record.state,
-                    SessionState::Pending | SessionState::Starting | SessionState::Ready
-                );
-                if live && record.machine_state != *state {
-                    let mut record = record;
-                    record.machine_state.clone_from(state);
-                    record.version = env.next_stamp().max(record.version.next());
-                    self.write_session(env, &key, record, None);
-                }
+            ReportEvent::MachineState { state, change } => {
+                self.on_machine_state(env, &key, record, state, *change);
             }
         }
         if self.replica.last == before {
@@ -499,6 +490,27 @@ impl Partition {
         } else {
             self.promise(self.replica.last, origin, Ok(Answer::Reported));
         }
+    }
+
+    /// A machine changed. Reports travel through any manager and repeat, so old ones come late.
+    fn on_machine_state(
+        &mut self,
+        env: &mut Env,
+        key: &DocKey,
+        mut record: SessionRecord,
+        state: &str,
+        change: u64,
+    ) {
+        use SessionState::{Pending, Ready, Starting};
+        let first = record.machine_state.is_empty();
+        let is_news = first || change > record.machine_change;
+        if !is_news || !matches!(record.state, Pending | Starting | Ready) {
+            return;
+        }
+        record.machine_state = state.to_string();
+        record.machine_change = change;
+        record.version = env.next_stamp().max(record.version.next());
+        self.write_session(env, key, record, None);
     }
 
     /// Writes a session's record.

@@ -2,8 +2,8 @@
 
 mod table;
 
-use rota_model::node_msg::{DeadToken, NodeAnswer, ToNode};
-use rota_model::{Outcome, Reason, RefusalKind, SessionState};
+use rota_model::node_msg::{DeadToken, NodeAnswer, ReportEvent, ToNode};
+use rota_model::{Answer, Outcome, Reason, RefusalKind, SessionState};
 use rota_protocol::{Message, Transition};
 use table::*;
 
@@ -145,4 +145,29 @@ fn an_unknown_class_is_refused_by_name() {
     let refusal = table.wait_for(call, 1_000).unwrap_err();
     assert_eq!(refusal.kind, RefusalKind::UnknownClass);
     assert!(refusal.message.contains("nonesuch"));
+}
+
+#[test]
+fn late_news_of_a_machine_does_not_hide_newer_news() {
+    let mut table = Table::serving();
+    let (_, session) = opened(table.call(300, open("a", "r1")));
+    let placement = session.record.placement.clone().unwrap();
+    let news = |state: &str, change| {
+        let event = ReportEvent::MachineState { state: state.into(), change };
+        report("a", &placement, event)
+    };
+    assert_eq!(table.call(300, news("red", 0)), Ok(Answer::Reported));
+    assert_eq!(table.call(300, news("amber", 2)), Ok(Answer::Reported));
+    let owner = table.owner("a");
+    table.kill(owner);
+    let entry = *NUMBERS.iter().find(|n| **n != owner).unwrap();
+    // The owner that heard both is gone: what came late is told by the record itself.
+    for (state, change) in [("red", 0), ("green", 1), ("amber", 2)] {
+        let call = table.ask(entry, news(state, change));
+        assert_eq!(table.wait_for(call, 3_000), Ok(Answer::Reported), "late news is acknowledged");
+        let record = got(table.call(entry, get("a"))).record;
+        assert_eq!((record.machine_state.as_str(), record.machine_change), ("amber", 2));
+    }
+    assert_eq!(table.call(entry, news("off", 3)), Ok(Answer::Reported));
+    assert_eq!(got(table.call(entry, get("a"))).record.machine_state, "off");
 }

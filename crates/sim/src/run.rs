@@ -7,7 +7,7 @@ use crate::invariant::complete_list::Expected;
 use crate::invariant::converged::Moment;
 use crate::invariant::{
     Verdict, Violation, acknowledged_open, closed_stays, complete_list, converged, linear,
-    one_instance, same_answer,
+    one_instance, same_answer, shown_forward,
 };
 use crate::ledger::Wish;
 use crate::network::STRAGGLER_US_MAX;
@@ -325,6 +325,7 @@ impl World {
         let verdicts = [
             one_instance::check(&ledger.instances),
             closed_stays::check(ledger),
+            shown_forward::check(ledger),
             linear::check(ledger, tombstone_us),
             repeats.map(|_| ()),
         ];

@@ -116,6 +116,7 @@ pub(crate) mod tests {
             exit: None,
             placement: None,
             machine_state: String::new(),
+            machine_change: 0,
             requests: Vec::new(),
         };
         SessionView { record: Arc::new(record), owner: ManagerNumber(1), epoch: Epoch(1) }

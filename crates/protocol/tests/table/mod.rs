@@ -4,7 +4,9 @@
 #![allow(dead_code, reason = "each test uses what it needs")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot set its table has failed")]
 
-use rota_model::node_msg::{FromNode, NodeAnswer, NodeLoad, Register, ToNode};
+use rota_model::node_msg::{
+    FromNode, NodeAnswer, NodeLoad, Register, ReportEvent, ReportItem, ToNode,
+};
 use rota_model::*;
 use rota_protocol::{
     CasOutcome, Disk, Effect, Envelope, Input, Manager, ManagerConfig, Sizes, Timing, Transition,
@@ -57,6 +59,17 @@ pub fn close(id: &str, request: &str) -> Op {
 
 pub fn get(id: &str) -> Op {
     Op::Get(GetOp { key: key(id), stale_ok: false })
+}
+
+/// A node's news of a session.
+pub fn report(id: &str, placement: &Placement, event: ReportEvent) -> Op {
+    Op::Report(ReportItem {
+        key: key(id),
+        node: placement.node.clone(),
+        boot: placement.boot,
+        token: placement.token,
+        event,
+    })
 }
 
 pub fn manager_id(n: u32) -> ManagerId {

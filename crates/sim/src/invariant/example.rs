@@ -55,6 +55,7 @@ pub fn record(id: &str, life: Stamp, state: SessionState) -> SessionRecord {
         exit: None,
         placement: Some(placement),
         machine_state: String::new(),
+        machine_change: 0,
         requests: Vec::new(),
     }
 }

@@ -19,6 +19,7 @@
 //! | lease | [`lost_is_dead`] | at every write of the config store |
 //! | linear | [`linear`] | at the end, per session id |
 //! | repeat | [`same_answer`] | at the end, per request id |
+//! | forward | [`shown_forward`] | at the end, per life |
 //! | deadlines | [`deadlines`] | all the time |
 //! | converged | [`converged`] | after healing |
 //! | list | [`complete_list`] | after healing, while nothing moves |
@@ -42,6 +43,7 @@ pub mod one_owner;
 pub mod placement_settled;
 pub mod registered_first;
 pub mod same_answer;
+pub mod shown_forward;
 pub mod synced_first;
 pub mod view_order;
 pub mod watch_gaps;

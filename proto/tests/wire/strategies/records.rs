@@ -46,10 +46,10 @@ pub fn request_entry() -> Any<RequestEntry> {
 
 pub fn record() -> Any<SessionRecord> {
     let what = (key(), spec(), stamp(), stamp(), state());
-    let how = (of(reason()), text(), of(exit()), of(placement()), text());
+    let how = (of(reason()), text(), of(exit()), of(placement()), (text(), any::<u64>()));
     (what, how, vec(request_entry(), 0..4))
         .prop_map(|((key, spec, life, version, state), how, requests)| {
-            let (reason, detail, exit, placement, machine_state) = how;
+            let (reason, detail, exit, placement, (machine_state, machine_change)) = how;
             SessionRecord {
                 key,
                 spec,
@@ -61,6 +61,7 @@ pub fn record() -> Any<SessionRecord> {
                 exit,
                 placement,
                 machine_state,
+                machine_change,
                 requests,
             }
         })
