@@ -61,6 +61,7 @@ fn message(way: &str, peer: &str, message: &Message) {
         | Message::SyncAsk { .. }
         | Message::SyncReport { .. }
         | Message::SyncData { .. }
+        | Message::SyncTaken { .. }
         | Message::Confirm { .. }
         | Message::Confirmed { .. }
         | Message::SnapshotChunk { .. }
@@ -104,8 +105,11 @@ pub fn noted(note: &Note) {
         | Transition::LoneTakeOver
         | Transition::ScanDone
         | Transition::LearnStarted
+        | Transition::LearnRestarted
         | Transition::Wedged
         | Transition::MemberAdded
+        | Transition::MemberDropped
+        | Transition::EpochRenewed
         | Transition::Suspected
         | Transition::TakenOut
         | Transition::NodeLost

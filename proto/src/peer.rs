@@ -109,12 +109,19 @@ impl From<Message> for v1::envelope::Message {
                     touched: touched.iter().map(Into::into).collect(),
                 })
             }
-            Message::SyncData { part, pe, at, writes } => Self::SyncData(v1::SyncData {
-                part: part.0,
-                pe: pe.0,
-                at: Some(at.into()),
-                writes: writes.iter().map(Into::into).collect(),
-            }),
+            Message::SyncTaken { part, pe, taken } => {
+                Self::SyncTaken(v1::SyncTaken { part: part.0, pe: pe.0, taken })
+            }
+            Message::SyncData { part, pe, at, piece, pieces, writes } => {
+                Self::SyncData(v1::SyncData {
+                    part: part.0,
+                    pe: pe.0,
+                    at: Some(at.into()),
+                    piece,
+                    pieces,
+                    writes: writes.iter().map(Into::into).collect(),
+                })
+            }
             Message::Confirm { round, parts } => {
                 Self::Confirm(v1::Confirm { round, parts: part_epochs(parts) })
             }
@@ -204,8 +211,13 @@ impl TryFrom<v1::envelope::Message> for Message {
                 part: ManagerNumber(it.part),
                 pe: Epoch(it.pe),
                 at: convert("SyncData.at", it.at)?,
+                piece: it.piece,
+                pieces: it.pieces,
                 writes: Arc::new(each(it.writes)?),
             },
+            Wire::SyncTaken(v1::SyncTaken { part, pe, taken }) => {
+                Message::SyncTaken { part: ManagerNumber(part), pe: Epoch(pe), taken }
+            }
             Wire::Confirm(it) => {
                 Message::Confirm { round: it.round, parts: part_epochs_from(it.parts) }
             }

@@ -98,6 +98,19 @@ pub struct RequestEntry {
     pub fate: RequestFate,
 }
 
+impl RequestEntry {
+    /// About how many bytes it takes in a message.
+    fn bytes(&self) -> usize {
+        let placed = match &self.fate {
+            RequestFate::Opening | RequestFate::Closed { .. } => 0,
+            RequestFate::Opened { placement, .. } => {
+                64 + placement.node.as_str().len() + placement.address.len()
+            }
+        };
+        32 + self.id.as_str().len() + placed
+    }
+}
+
 /// A session's record: one life, the newest. Kept as a tombstone for at least
 /// [`REQUEST_MEMORY_MS`] after the life ended.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -137,6 +150,19 @@ impl SessionRecord {
     /// The token of the current placement.
     pub fn token(&self) -> Option<Token> {
         self.placement.as_ref().map(|it| it.token)
+    }
+
+    /// About how many bytes it takes in a message.
+    pub fn bytes(&self) -> usize {
+        let attributes = self.spec.attributes.iter();
+        let attributes: usize = attributes.map(|(name, value)| name.len() + value.len() + 8).sum();
+        let requests = self.requests.iter().map(RequestEntry::bytes);
+        let names = self.key.namespace.as_str().len() + self.key.id.as_str().len();
+        256 + names
+            + attributes
+            + self.detail.len()
+            + self.machine_state.len()
+            + requests.sum::<usize>()
     }
 
     /// The remembered request of that id.

@@ -163,6 +163,7 @@ impl Manager {
         for part in self.parts.values_mut() {
             part.step_down(&mut self.env);
             part.learning = None;
+            part.syncing = None;
             part.chunk_acks.clear();
         }
         self.standing = Standing::outside();

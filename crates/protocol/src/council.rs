@@ -20,15 +20,20 @@ use std::sync::Arc;
 pub(crate) enum Purpose {
     Claim,
     TakeOut(Vec<MemberId>),
-    Part(ManagerNumber),
-    Register { call: u64, register: Register, tries: u32 },
+    /// A partition's own change, and the step that it is.
+    Part(ManagerNumber, Transition),
+    Register {
+        call: u64,
+        register: Register,
+        tries: u32,
+    },
     Verdict(NodeId),
 }
 
 impl Purpose {
     fn is_view(&self) -> bool {
         match self {
-            Purpose::Claim | Purpose::TakeOut(_) | Purpose::Part(_) => true,
+            Purpose::Claim | Purpose::TakeOut(_) | Purpose::Part(..) => true,
             Purpose::Register { .. } | Purpose::Verdict(_) => false,
         }
     }
@@ -157,10 +162,10 @@ impl Manager {
     /// Asks for a compare-and-set.
     pub(crate) fn ask_view(&mut self, purpose: Purpose, change: Change) {
         let cas = self.env.next_id();
-        if let Purpose::Part(number) = &purpose
+        if let Purpose::Part(number, _) = &purpose
             && let Some(part) = self.parts.get_mut(number)
         {
-            part.on_desire_asked();
+            part.on_desire_asked(&mut self.env);
         }
         self.asked.insert(cas, purpose);
         self.env.effects.push(Effect::Cas { cas, change: Box::new(change) });
@@ -185,7 +190,7 @@ impl Manager {
                         let text = "nobody knows whether the boot was registered";
                         self.refuse_register(call, RefusalKind::ConfigStoreAway, self.soon(), text);
                     }
-                    Purpose::TakeOut(_) | Purpose::Part(_) | Purpose::Verdict(_) => {}
+                    Purpose::TakeOut(_) | Purpose::Part(..) | Purpose::Verdict(_) => {}
                 }
             }
         }
@@ -209,9 +214,7 @@ impl Manager {
                     *accused = (accused.0 + 1, now);
                 }
             }
-            Purpose::Part(number) => {
-                self.env.note(Transition::MemberAdded, Some(number));
-            }
+            Purpose::Part(number, step) => self.env.note(step, Some(number)),
             Purpose::Register { call, register, .. } => {
                 self.env.note_text(
                     Transition::NodeRegistered,
@@ -230,7 +233,7 @@ impl Manager {
         self.adopt(state);
         match purpose {
             Purpose::Claim => self.standing = Standing::outside(),
-            Purpose::Part(number) => {
+            Purpose::Part(number, _) => {
                 if let Some(part) = self.parts.get_mut(&number) {
                     part.on_desire_failed(&mut self.env);
                 }
@@ -264,13 +267,13 @@ impl Manager {
         }
         let wish = self.parts.values().find_map(|part| Some((part.number, part.desire()?)));
         let Some((number, desire)) = wish else { return };
-        let next = match desire {
-            Desire::Add(members) => view.with_members(number, &members),
-            Desire::Shrink(member) => view.shrunk(number, member),
-            Desire::Bump => view.bumped(number),
+        let (next, step) = match desire {
+            Desire::Add(members) => (view.with_members(number, &members), Transition::MemberAdded),
+            Desire::Shrink(member) => (view.shrunk(number, member), Transition::MemberDropped),
+            Desire::Bump => (view.bumped(number), Transition::EpochRenewed),
         };
         match next {
-            Some(next) => self.ask_view(Purpose::Part(number), Change::view(next)),
+            Some(next) => self.ask_view(Purpose::Part(number, step), Change::view(next)),
             None => self.env.refresh = true,
         }
     }

@@ -294,10 +294,16 @@ transitions!(
     ScanDone = "scan_done",
     /// Copying to a learner began.
     LearnStarted = "learn_started",
+    /// A learner fell behind what the owner keeps: copying to it began anew.
+    LearnRestarted = "learn_restarted",
     /// The owner stopped new entries to add a member.
     Wedged = "wedged",
     /// A member was added.
     MemberAdded = "member_added",
+    /// A copy that needs full content was taken out of the ISR, to learn.
+    MemberDropped = "member_dropped",
+    /// An owner gave its own partition a new epoch, since a change of unknown outcome might land.
+    EpochRenewed = "epoch_renewed",
     /// A manager was suspected.
     Suspected = "suspected",
     /// A manager was taken out.

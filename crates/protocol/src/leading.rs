@@ -8,18 +8,20 @@
 
 use crate::entry::{Asked, Origin};
 use crate::env::Env;
+use crate::flow::Flow;
 use crate::io::Transition;
 use crate::judge::Judged;
 use crate::learn::Learner;
-use crate::message::{DocKey, Entry, Message, Write};
+use crate::message::{DocKey, Entry, Write};
 use crate::partition::Partition;
 use crate::reads::Reads;
 use crate::scan::Scan;
 use crate::session::Work;
+use crate::sync::{Difference, SyncState};
 use rota_model::node_msg::Renewed;
 use rota_model::{
     Epoch, Incarnation, LogPos, ManagerNumber, MemberId, NodeId, OpResult, PoolName, Refusal,
-    RefusalKind, RequestId, Retry, Seq, SessionKey,
+    RefusalKind, RequestId, Retry, SessionKey,
 };
 use rota_ring::View;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -58,6 +60,8 @@ pub(crate) struct Leading {
     /// Entries were appended, or must be sent again.
     pub dirty: bool,
     pub room_news: u64,
+    /// No wedge begins before this.
+    pub next_wedge_ms: u64,
     pub next_purge_ms: u64,
     pub next_room_ms: u64,
 }
@@ -77,39 +81,15 @@ pub(crate) enum Phase {
     },
 }
 
-/// Progress of a Sync.
-#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
-pub(crate) struct SyncState {
-    pub reports: BTreeMap<ManagerNumber, Report>,
-    /// The new epoch's first position, once every report is there.
-    pub at: Option<LogPos>,
-    pub asked_ms: u64,
-    /// What the scan of the nodes found, to be written with the first entry.
-    pub found: Vec<Write>,
-}
-
-/// What a copy reported.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct Report {
-    pub last: LogPos,
-    pub committed: LogPos,
-    pub touched: Vec<DocKey>,
-}
-
 /// Another member of the ISR, as the owner sees it.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct CopyState {
     pub member: MemberId,
-    /// Last entry that was sent.
-    pub sent: LogPos,
-    /// Last entry that is on its disk.
-    pub acked: LogPos,
-    /// When something was sent last.
-    pub sent_ms: u64,
+    pub flow: Flow,
     /// Since when something is unacknowledged.
     pub behind_ms: Option<u64>,
-    /// How often it was sent again.
-    pub resent: u32,
+    /// While the partition synchronises: what it must take.
+    pub difference: Option<Difference>,
     /// It needs full content: it must leave the ISR and learn.
     pub too_old: bool,
 }
@@ -151,19 +131,10 @@ impl Partition {
         let now = env.now.mono_ms;
         let copy = |number: ManagerNumber| {
             let member = env.view().member(number)?;
-            let sent = LogPos::ZERO;
-            Some((
-                number,
-                CopyState {
-                    member,
-                    sent,
-                    acked: sent,
-                    sent_ms: now,
-                    behind_ms: None,
-                    resent: 0,
-                    too_old: false,
-                },
-            ))
+            let flow = Flow::new(LogPos::ZERO, now);
+            let state =
+                CopyState { member, flow, behind_ms: None, difference: None, too_old: false };
+            Some((number, state))
         };
         let others = isr.iter().map(|it| it.number).filter(|it| *it != env.me.number);
         let copies: BTreeMap<_, _> = others.filter_map(copy).collect();
@@ -194,6 +165,7 @@ impl Partition {
             ordering: BTreeMap::new(),
             dirty: false,
             room_news: 0,
+            next_wedge_ms: now,
             next_purge_ms: now,
             next_room_ms: now,
         }));
@@ -226,139 +198,6 @@ impl Partition {
         }
     }
 
-    /// Goes on with a Sync as far as the reports allow.
-    pub fn drive_sync(&mut self, env: &mut Env) {
-        let number = self.number;
-        let Some(leading) = &mut self.leading else {
-            return;
-        };
-        let Phase::Sync(sync) = &mut leading.phase else {
-            return;
-        };
-        if sync.at.is_some() {
-            return;
-        }
-        let asking: Vec<ManagerNumber> =
-            leading.copies.keys().filter(|it| !sync.reports.contains_key(it)).copied().collect();
-        if !asking.is_empty() {
-            let now = env.now.mono_ms;
-            if now >= sync.asked_ms + env.config.timing.resend_ms || sync.asked_ms == 0 {
-                sync.asked_ms = now.max(1);
-                for copy in asking {
-                    env.send(copy, Message::SyncAsk { part: number, pe: leading.pe });
-                }
-            }
-            return;
-        }
-        let newest = sync.reports.values().map(|it| it.last.seq).max().unwrap_or_default();
-        let seq = Seq(newest.max(self.replica.last.seq).0 + 1);
-        let at = LogPos::new(leading.pe, seq);
-        sync.at = Some(at);
-        let found = std::mem::take(&mut sync.found);
-        let reports = sync.reports.clone();
-        let mut writes = found;
-        writes.extend(self.write_off_lost(env));
-        self.append(env, Entry { at, writes: Arc::new(writes), request: None });
-        for (copy, report) in reports {
-            self.send_difference(env, copy, &report, at);
-        }
-        self.advance_commit(env);
-    }
-
-    fn send_difference(&mut self, env: &mut Env, copy: ManagerNumber, report: &Report, at: LogPos) {
-        let number = self.number;
-        let difference = self.replica.difference(report.committed, &report.touched);
-        let Some(leading) = &mut self.leading else {
-            return;
-        };
-        let Some(state) = leading.copies.get_mut(&copy) else {
-            return;
-        };
-        let now = env.now.mono_ms;
-        state.sent = at;
-        state.sent_ms = now;
-        state.behind_ms.get_or_insert(now);
-        match difference {
-            Some(writes) => {
-                let (pe, writes) = (leading.pe, Arc::new(writes));
-                env.send(copy, Message::SyncData { part: number, pe, at, writes });
-            }
-            None => state.too_old = true,
-        }
-    }
-
-    pub fn on_sync_report(&mut self, env: &mut Env, from: MemberId, pe: Epoch, report: Report) {
-        if pe > self.replica.pe {
-            env.refresh = true;
-        }
-        let Some(leading) = self.leading.as_mut().filter(|it| it.pe == pe) else {
-            return;
-        };
-        if leading.copies.get(&from.number).is_none_or(|it| it.member != from) {
-            return;
-        }
-        let Phase::Sync(sync) = &mut leading.phase else {
-            return;
-        };
-        let resend = sync.at;
-        sync.reports.insert(from.number, report.clone());
-        match resend {
-            None => self.drive_sync(env),
-            Some(at) => self.send_difference(env, from.number, &report, at),
-        }
-    }
-
-    /// A copy (or learner) has everything through `seq` on its disk.
-    pub fn on_ack(&mut self, env: &mut Env, from: MemberId, pe: Epoch, seq: Seq) {
-        let last = self.replica.last;
-        let Some(leading) = self.leading.as_mut().filter(|it| it.pe == pe) else {
-            return;
-        };
-        let at = LogPos::new(pe, seq);
-        if at > last {
-            return;
-        }
-        if let Some(copy) = leading.copies.get_mut(&from.number).filter(|it| it.member == from) {
-            if at > copy.acked {
-                copy.acked = at;
-                copy.resent = 0;
-                copy.behind_ms = (at < last).then_some(env.now.mono_ms);
-            }
-            self.advance_commit(env);
-        } else if let Some(learner) = leading.learners.get_mut(&from.number) {
-            if learner.member == from && at > learner.acked {
-                learner.acked = at;
-                learner.behind_ms = None;
-            }
-            self.drive_wedge(env);
-        }
-    }
-
-    /// A copy misses entries after `seq`.
-    pub fn on_missing(&mut self, env: &mut Env, from: MemberId, pe: Epoch, seq: Seq) {
-        let number = self.number;
-        let Some(leading) = self.leading.as_mut().filter(|it| it.pe == pe) else {
-            return;
-        };
-        let at = LogPos::new(pe, seq);
-        if let Some(copy) = leading.copies.get_mut(&from.number).filter(|it| it.member == from) {
-            if seq.0 > 0 && at < copy.sent {
-                copy.sent = at;
-                leading.dirty = true;
-                env.note(Transition::GapResent, Some(number));
-            }
-        } else if let Some(learner) = leading.learners.get_mut(&from.number)
-            && learner.member == from
-            && seq.0 > 0
-            && at < learner.sent
-            && at >= learner.start
-        {
-            learner.sent = at;
-            leading.dirty = true;
-            env.note(Transition::GapResent, Some(number));
-        }
-    }
-
     /// Commits what the whole ISR, this manager's disk included, has acknowledged; then answers
     /// what was promised for it. The only place where an answer to a write is let go.
     pub fn advance_commit(&mut self, env: &mut Env) {
@@ -367,12 +206,12 @@ impl Partition {
         };
         let mut at = self.replica.durable;
         for copy in leading.copies.values() {
-            at = at.min(copy.acked);
+            at = at.min(copy.flow.acked);
         }
         if at.pe != leading.pe || at <= self.replica.committed {
             return;
         }
-        let done = self.replica.commit_to(at, env.config.sizes.window_entries);
+        let done = self.replica.commit_to(at, &env.config.sizes);
         while leading.promised.front().is_some_and(|(pos, ..)| *pos <= at) {
             let Some((_, origin, result)) = leading.promised.pop_front() else {
                 break;
@@ -402,7 +241,7 @@ impl Partition {
         leading.phase = Phase::Serving;
         leading.since_ms = env.now.mono_ms;
         for copy in leading.copies.values_mut() {
-            copy.behind_ms = None;
+            (copy.behind_ms, copy.difference) = (None, None);
         }
         env.note(Transition::Serving, Some(self.number));
         self.start_judging(env);
@@ -460,39 +299,6 @@ impl Partition {
         }
     }
 
-    /// Sends what was appended since the last flush.
-    pub fn flush(&mut self, env: &mut Env) {
-        let (number, now) = (self.number, env.now.mono_ms);
-        let Some(leading) = &mut self.leading else {
-            return;
-        };
-        if !leading.dirty {
-            return;
-        }
-        leading.dirty = false;
-        let committed = self.replica.committed;
-        let last = self.replica.last;
-        let copies = leading.copies.iter_mut().map(|(to, it)| (*to, &mut it.sent, &mut it.sent_ms));
-        let learners =
-            leading.learners.iter_mut().map(|(to, it)| (*to, &mut it.sent, &mut it.sent_ms));
-        for (to, sent, sent_ms) in copies.chain(learners) {
-            while sent.pe == leading.pe && *sent < last {
-                let Some(after) = self.replica.entries_after(*sent) else {
-                    break;
-                };
-                let entries: Vec<Entry> =
-                    after.take(env.config.sizes.prepare_entries).cloned().collect();
-                let Some(upto) = entries.last().map(|it| it.at) else {
-                    break;
-                };
-                let (part, pe, after) = (number, leading.pe, *sent);
-                env.send(to, Message::Prepare { part, pe, committed, after, entries });
-                *sent = upto;
-                *sent_ms = now;
-            }
-        }
-    }
-
     /// Whether a new operation may start: enough Up managers hold a copy.
     pub fn has_copies(&self, env: &Env) -> bool {
         let Some(leading) = &self.leading else {
@@ -504,45 +310,5 @@ impl Partition {
         let view = env.view();
         let up = view.up_count().saturating_sub(overdue);
         leading.copies.len() + 1 >= (view.r as usize + 1).min(up)
-    }
-
-    /// Sends again what stayed unanswered, and suspects who stays silent.
-    pub fn tick_copies(&mut self, env: &mut Env) {
-        let now = env.now.mono_ms;
-        let (resend_ms, suspect_ms) = (env.config.timing.resend_ms, env.config.timing.suspect_ms);
-        let Some(leading) = &mut self.leading else {
-            return;
-        };
-        let syncing = matches!(leading.phase, Phase::Sync(_));
-        let mut again = Vec::new();
-        for (number, copy) in &mut leading.copies {
-            let Some(since) = copy.behind_ms else {
-                continue;
-            };
-            if now >= since + suspect_ms {
-                env.suspect(copy.member);
-            }
-            if now >= copy.sent_ms + (resend_ms << copy.resent.min(3)) && copy.acked < copy.sent {
-                copy.resent += 1;
-                copy.sent_ms = now;
-                if copy.acked.pe == leading.pe {
-                    copy.sent = copy.acked;
-                    leading.dirty = true;
-                } else if syncing {
-                    again.push(*number);
-                }
-            }
-        }
-        if let Phase::Sync(sync) = &leading.phase
-            && let Some(at) = sync.at
-        {
-            let reports = sync.reports.clone();
-            for copy in again {
-                if let Some(report) = reports.get(&copy) {
-                    self.send_difference(env, copy, report, at);
-                }
-            }
-        }
-        self.drive_sync(env);
     }
 }

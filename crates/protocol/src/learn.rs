@@ -7,15 +7,20 @@
 //! never writes again under this epoch.
 
 use crate::env::Env;
+use crate::flow::{Flow, Pieces};
 use crate::io::Transition;
 use crate::leading::Phase;
 use crate::message::{DocKey, Message};
 use crate::partition::Partition;
+use crate::sizes::Sizes;
 use rota_model::{Epoch, LogPos, ManagerNumber, MemberId};
 use std::collections::VecDeque;
 
 /// A wedge that gets no further is given up after this time, if nothing was asked yet.
 const WEDGE_MS: u64 = 1_000;
+
+/// How long after that no other wedge begins, so that requests get their turn.
+const WEDGE_PAUSE_MS: u64 = 2_000;
 
 /// A learner, as the owner sees it.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -23,29 +28,30 @@ pub(crate) struct Learner {
     pub member: MemberId,
     pub learn: u64,
     pub start: LogPos,
-    pub sent: LogPos,
-    pub acked: LogPos,
-    pub sent_ms: u64,
-    pub behind_ms: Option<u64>,
+    pub flow: Flow,
+    /// It has the first chunk: before that, entries mean nothing to it.
+    pub begun: bool,
     /// Where the next chunk begins; nothing is left when `all_sent`.
     pub cursor: Option<DocKey>,
     pub all_sent: bool,
     pub next_chunk: u64,
-    /// Chunks that are not acknowledged, oldest first, with their numbers.
-    pub in_flight: VecDeque<(u64, Message)>,
-    pub chunk_sent_ms: u64,
+    /// Chunks that are not acknowledged, oldest first.
+    pub in_flight: VecDeque<Message>,
+    pub progress: Pieces,
 }
 
 impl Learner {
-    fn is_close(&self, last: LogPos, close_entries: u64) -> bool {
+    /// Little enough is missing, in entries and in bytes, to wait for it with a wedge.
+    fn is_close(&self, last: LogPos, sizes: &Sizes) -> bool {
         self.all_sent
             && self.in_flight.is_empty()
-            && self.acked.pe == last.pe
-            && self.acked.seq.0 + close_entries >= last.seq.0
+            && self.flow.has_room(sizes)
+            && self.flow.acked.pe == last.pe
+            && self.flow.acked.seq.0 + sizes.close_entries >= last.seq.0
     }
 
     fn is_complete(&self, last: LogPos) -> bool {
-        self.all_sent && self.in_flight.is_empty() && self.acked == last
+        self.all_sent && self.in_flight.is_empty() && self.flow.acked == last
     }
 }
 
@@ -83,89 +89,95 @@ impl Partition {
                     member,
                     learn: env.next_id(),
                     start: self.replica.committed,
-                    sent: self.replica.committed,
-                    acked: LogPos::ZERO,
-                    sent_ms: now,
-                    behind_ms: None,
+                    flow: Flow::new(self.replica.committed, now),
+                    begun: false,
                     cursor: None,
                     all_sent: false,
                     next_chunk: 0,
                     in_flight: VecDeque::new(),
-                    chunk_sent_ms: now,
+                    progress: Pieces::new(now),
                 };
                 leading.learners.insert(it, learner);
             }
         }
         self.resend_to_learners(env);
-        self.send_chunks(env);
+        let fresh = self.leading.iter().flat_map(|it| it.learners.iter());
+        let fresh = fresh.filter(|(_, it)| it.next_chunk == 0).map(|(to, _)| *to);
+        for to in fresh.collect::<Vec<_>>() {
+            self.send_chunks(env, to, env.config.sizes.chunks_in_flight);
+        }
         self.drive_wedge(env);
     }
 
     fn resend_to_learners(&mut self, env: &mut Env) {
         let (now, resend_ms) = (env.now.mono_ms, env.config.timing.resend_ms * 2);
-        let last = self.replica.last;
-        let base = self.replica.base;
+        let (part, base) = (self.number, self.replica.base);
+        let committed = self.replica.committed;
         let Some(leading) = &mut self.leading else {
             return;
         };
         // What the window no longer reaches is begun anew.
-        leading.learners.retain(|_, it| it.acked.max(it.start) >= base);
+        let before = leading.learners.len();
+        leading.learners.retain(|_, it| it.flow.acked.max(it.start) >= base);
+        for _ in leading.learners.len()..before {
+            env.note(Transition::LearnRestarted, Some(part));
+        }
+        let pe = leading.pe;
+        let mut silent = Vec::new();
         for (to, learner) in &mut leading.learners {
-            if now >= learner.chunk_sent_ms + resend_ms {
-                learner.chunk_sent_ms = now;
-                for (_, message) in &learner.in_flight {
-                    env.send(*to, message.clone());
-                }
+            if !learner.in_flight.is_empty() && learner.progress.rewind(now, resend_ms) {
+                silent.push(*to);
             }
-            // Before the first chunk is taken, entries mean nothing to the learner.
-            let begun = learner.next_chunk > learner.in_flight.len() as u64;
-            let known = learner.acked.max(learner.start);
-            if begun && known < last && now >= learner.sent_ms + resend_ms {
-                learner.sent = known;
-                leading.dirty = true;
-            } else if begun && learner.acked < learner.start && now >= learner.sent_ms + resend_ms {
-                // Nothing was written since the start: an empty Prepare asks for the first Ack.
-                learner.sent_ms = now;
-                let (part, pe, committed) = (self.number, leading.pe, self.replica.committed);
-                let after = learner.start;
-                let entries = Vec::new();
+            let flow = &mut learner.flow;
+            if learner.begun && flow.acked < flow.sent && flow.patience.is_over(now, resend_ms) {
+                // It answers what it misses, or what is on its disk.
+                let (after, entries) = (flow.sent, Vec::new());
                 env.send(*to, Message::Prepare { part, pe, committed, after, entries });
             }
         }
+        for to in silent {
+            self.send_chunks(env, to, 1);
+        }
     }
 
-    fn send_chunks(&mut self, env: &mut Env) {
-        let (number, now, upto) = (self.number, env.now.mono_ms, self.replica.last);
+    /// Sends chunks to a learner, as long as fewer than `most` are under way.
+    fn send_chunks(&mut self, env: &mut Env, to: ManagerNumber, most: usize) {
+        let (part, upto, sizes) = (self.number, self.replica.last, env.config.sizes);
         let Some(leading) = &mut self.leading else {
             return;
         };
         let pe = leading.pe;
-        let sizes = &env.config.sizes;
-        let (chunk_docs, in_flight) = (sizes.chunk_docs, sizes.chunks_in_flight);
-        for (to, learner) in &mut leading.learners {
-            while !learner.all_sent && learner.in_flight.len() < in_flight {
-                let after = learner.cursor.clone();
-                let (docs, through) = self.replica.page(after.as_ref(), chunk_docs);
-                learner.all_sent = through.is_none();
-                learner.cursor = through.clone();
-                let (learn, chunk, start) = (learner.learn, learner.next_chunk, learner.start);
-                learner.next_chunk += 1;
-                learner.chunk_sent_ms = now;
-                let part = number;
-                let message = Message::SnapshotChunk {
-                    part,
-                    pe,
-                    learn,
-                    chunk,
-                    start,
-                    upto,
-                    after,
-                    through,
-                    docs,
+        let Some(learner) = leading.learners.get_mut(&to) else {
+            return;
+        };
+        loop {
+            while let Some(number) = learner.progress.send(most, learner.next_chunk) {
+                let index = usize::try_from(number - learner.progress.taken).unwrap_or(usize::MAX);
+                let Some(message) = learner.in_flight.get(index) else {
+                    return;
                 };
-                learner.in_flight.push_back((chunk, message.clone()));
-                env.send(*to, message);
+                env.send(to, message.clone());
             }
+            if learner.all_sent || learner.in_flight.len() >= most {
+                return;
+            }
+            let after = learner.cursor.clone();
+            let (docs, through) = self.replica.page(after.as_ref(), &sizes);
+            learner.all_sent = through.is_none();
+            learner.cursor.clone_from(&through);
+            let (learn, chunk, start) = (learner.learn, learner.next_chunk, learner.start);
+            learner.next_chunk += 1;
+            learner.in_flight.push_back(Message::SnapshotChunk {
+                part,
+                pe,
+                learn,
+                chunk,
+                start,
+                upto,
+                after,
+                through,
+                docs,
+            });
         }
     }
 
@@ -178,27 +190,32 @@ impl Partition {
         learn: u64,
         chunk: u64,
     ) {
+        let (part, now) = (self.number, env.now.mono_ms);
+        let committed = self.replica.committed;
         let Some(leading) = self.leading.as_mut().filter(|it| it.pe == pe) else {
             return;
         };
-        let Some(learner) = leading.learners.get_mut(&from.number) else {
+        let learner = leading.learners.get_mut(&from.number);
+        let Some(learner) = learner.filter(|it| it.member == from && it.learn == learn) else {
             return;
         };
-        if learner.member != from || learner.learn != learn {
+        let taken = chunk.saturating_add(1).min(learner.next_chunk);
+        let known = learner.progress.taken;
+        if !learner.progress.on_taken(taken, now) {
             return;
         }
-        learner.in_flight.retain(|(number, _)| *number > chunk);
-        if chunk == 0 {
-            // The learner's log has begun: send what was written since.
-            leading.dirty = true;
-            let (part, pe, committed) = (self.number, leading.pe, self.replica.committed);
-            let after = learner.start;
-            env.send(
-                from.number,
-                Message::Prepare { part, pe, committed, after, entries: Vec::new() },
-            );
+        for _ in known..taken {
+            learner.in_flight.pop_front();
         }
-        self.send_chunks(env);
+        if !learner.begun {
+            // The learner's log has begun: send what was written since. If that is nothing, an
+            // empty Prepare asks for the first acknowledgement.
+            learner.begun = true;
+            leading.dirty = true;
+            let (after, entries) = (learner.start, Vec::new());
+            env.send(from.number, Message::Prepare { part, pe, committed, after, entries });
+        }
+        self.send_chunks(env, from.number, env.config.sizes.chunks_in_flight);
         self.drive_wedge(env);
     }
 
@@ -208,18 +225,19 @@ impl Partition {
         let Some(leading) = &mut self.leading else {
             return;
         };
-        let close =
-            leading.learners.values().any(|it| it.is_close(last, env.config.sizes.close_entries));
+        let close = leading.learners.values().any(|it| it.is_close(last, &env.config.sizes));
         match leading.phase {
-            Phase::Serving if close => {
+            Phase::Serving if close && now >= leading.next_wedge_ms => {
                 leading.phase = Phase::Wedged { since_ms: now, asked: false };
                 env.note(Transition::Wedged, Some(number));
             }
             Phase::Wedged { since_ms, asked: false } if !close || now > since_ms + WEDGE_MS => {
                 leading.phase = Phase::Serving;
                 if close {
-                    // It stays close and yet does not get there: begin anew.
-                    leading.learners.clear();
+                    // It stays close and yet does not get there: begin anew, and not at once. Who
+                    // has everything waits for a slow copy, and keeps what it has.
+                    leading.learners.retain(|_, it| it.is_complete(last));
+                    leading.next_wedge_ms = now + WEDGE_PAUSE_MS;
                 }
                 // What the registry said meanwhile could not be written.
                 self.sweep_lost(env);
@@ -251,12 +269,18 @@ impl Partition {
     }
 
     /// A compare-and-set for this partition is on its way: never write again under this epoch,
-    /// unless it is known to have failed.
-    pub fn on_desire_asked(&mut self) {
+    /// unless it is known to have failed. The copies are told once more what is committed: a
+    /// newcomer keeps no entries from before its snapshot, and if it is the next owner, a copy that
+    /// knew of less could only be dropped and copied anew.
+    pub fn on_desire_asked(&mut self, env: &mut Env) {
+        let told = (self.number, self.replica.committed);
         if let Some(leading) = &mut self.leading
             && let Phase::Wedged { since_ms, .. } = leading.phase
         {
             leading.phase = Phase::Wedged { since_ms, asked: true };
+            for to in leading.copies.keys().chain(leading.learners.keys()) {
+                env.send(*to, Message::Heartbeat { committed: vec![told] });
+            }
         }
     }
 

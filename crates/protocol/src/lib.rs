@@ -7,6 +7,7 @@ mod council;
 mod drive;
 mod entry;
 mod env;
+mod flow;
 pub mod io;
 mod judge;
 mod leading;
@@ -23,6 +24,7 @@ mod scan;
 mod session;
 pub mod sizes;
 mod stats;
+mod sync;
 pub mod timing;
 mod upkeep;
 

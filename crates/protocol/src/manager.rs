@@ -172,6 +172,7 @@ impl Manager {
             | Message::SyncAsk { part, .. }
             | Message::SyncReport { part, .. }
             | Message::SyncData { part, .. }
+            | Message::SyncTaken { part, .. }
             | Message::SnapshotChunk { part, .. }
             | Message::SnapshotAck { part, .. } => {
                 if let Some(part) = self.parts.get_mut(&part) {
@@ -428,7 +429,7 @@ fn part_stats(part: &Partition) -> PartStats {
         last,
         committed: part.replica.committed,
         sessions: part.replica.sessions_by_state.clone(),
-        lag: lag.map(|(number, copy)| (*number, behind(copy.acked))).collect(),
+        lag: lag.map(|(number, copy)| (*number, behind(copy.flow.acked))).collect(),
         digest: part.replica.digest,
     }
 }

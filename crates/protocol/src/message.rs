@@ -18,6 +18,17 @@ pub struct DocKey {
     pub name: DocName,
 }
 
+impl DocKey {
+    /// About how many bytes it takes in a message.
+    pub fn bytes(&self) -> usize {
+        let name = match &self.name {
+            DocName::Session(key) => key.namespace.as_str().len() + key.id.as_str().len(),
+            DocName::Pool(pool) => pool.as_str().len(),
+        };
+        16 + name
+    }
+}
+
 /// Which document of a slot.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum DocName {
@@ -34,6 +45,19 @@ pub enum Doc {
     Session(Arc<SessionRecord>),
     /// A pool's record.
     Pool(PoolRecord),
+}
+
+impl Doc {
+    /// About how many bytes it takes in a message.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Doc::Session(record) => record.bytes(),
+            Doc::Pool(record) => {
+                let nodes = record.ordered.iter().map(|node| node.as_str().len() + 8);
+                64 + record.pool.as_str().len() + nodes.sum::<usize>()
+            }
+        }
+    }
 }
 
 /// A pool's record: the one decision that is in flight, so that a new owner does not decide twice.
@@ -58,6 +82,13 @@ pub struct Write {
     pub doc: Option<Arc<Doc>>,
 }
 
+impl Write {
+    /// About how many bytes it takes in a message.
+    pub fn bytes(&self) -> usize {
+        self.key.bytes() + self.doc.as_ref().map_or(0, |doc| doc.bytes())
+    }
+}
+
 /// An entry of a partition's log: writes that happen together.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Entry {
@@ -67,6 +98,13 @@ pub struct Entry {
     pub writes: Arc<Vec<Write>>,
     /// The request that caused it, for traces.
     pub request: Option<RequestId>,
+}
+
+impl Entry {
+    /// About how many bytes it takes in a message.
+    pub fn bytes(&self) -> usize {
+        64 + self.writes.iter().map(Write::bytes).sum::<usize>()
+    }
 }
 
 /// A message with its sender.
@@ -153,8 +191,9 @@ pub enum Message {
         /// Documents that I touched above that.
         touched: Vec<DocKey>,
     },
-    /// New owner -> copy: the documents in which we may differ. It replaces the copy's
-    /// uncommitted entries as one entry at `at`, and counts as uncommitted until announced.
+    /// New owner -> copy: a piece of the documents in which we may differ. Together they replace
+    /// the copy's uncommitted entries as one entry at `at`, which counts as uncommitted until
+    /// announced.
     SyncData {
         /// Partition.
         part: ManagerNumber,
@@ -162,8 +201,21 @@ pub enum Message {
         pe: Epoch,
         /// The new epoch's first position.
         at: LogPos,
+        /// Number of the piece, from 0.
+        piece: u64,
+        /// How many there are.
+        pieces: u64,
         /// Contents.
         writes: Arc<Vec<Write>>,
+    },
+    /// Copy -> new owner: I have so many pieces, from the first on, and need more.
+    SyncTaken {
+        /// Partition.
+        part: ManagerNumber,
+        /// Its new epoch.
+        pe: Epoch,
+        /// How many.
+        taken: u64,
     },
     /// Owner -> copies: am I still the owner of these? Only answers to rounds begun after a
     /// request arrived count for it.
@@ -240,6 +292,7 @@ impl Message {
             Message::SyncAsk { .. } => "sync_ask",
             Message::SyncReport { .. } => "sync_report",
             Message::SyncData { .. } => "sync_data",
+            Message::SyncTaken { .. } => "sync_taken",
             Message::Confirm { .. } => "confirm",
             Message::Confirmed { .. } => "confirmed",
             Message::SnapshotChunk { .. } => "snapshot_chunk",

@@ -1,10 +1,11 @@
 //! One partition at one manager: its copy, what is owed about it, and (at the owner) the leading.
 
 use crate::env::Env;
-use crate::io::{PartMeta, Transition};
-use crate::leading::{Leading, Report};
-use crate::message::{Doc, DocKey, Entry, Message, Write};
+use crate::io::PartMeta;
+use crate::leading::Leading;
+use crate::message::{Doc, DocKey, Entry, Message};
 use crate::replica::Replica;
+use crate::sync::{Report, SyncPiece, Syncing};
 use rota_model::node_msg::SlotRange;
 use rota_model::{Epoch, LogPos, ManagerNumber, MemberId, Seq};
 use rota_ring::Part;
@@ -17,6 +18,8 @@ pub(crate) struct Partition {
     pub number: ManagerNumber,
     pub range: SlotRange,
     pub replica: Replica,
+    /// At a copy: pieces of a Sync.
+    pub syncing: Option<Syncing>,
     /// At a learner: how far the snapshot is.
     pub learning: Option<Learning>,
     /// Positions that are durable once a batch is: (batch, position).
@@ -57,6 +60,7 @@ impl Partition {
             number,
             range,
             replica: Replica::default(),
+            syncing: None,
             learning: None,
             durable_due: VecDeque::new(),
             chunk_acks: VecDeque::new(),
@@ -99,13 +103,14 @@ impl Partition {
         if pe > self.replica.pe {
             self.replica.pe = pe;
             self.learning = None;
+            self.syncing = None;
             self.persist_meta(env);
         }
     }
 
     /// Whether a message of `from` under `pe` may be obeyed. An older epoch is told the newer one
     /// by the header of any answer; a newer one makes this manager read the config store.
-    fn obeys(&mut self, env: &mut Env, from: MemberId, pe: Epoch) -> bool {
+    pub fn obeys(&mut self, env: &mut Env, from: MemberId, pe: Epoch) -> bool {
         if pe < self.replica.pe {
             env.send(from.number, Message::Heartbeat { committed: Vec::new() });
             return false;
@@ -130,9 +135,10 @@ impl Partition {
             Message::SyncReport { pe, last, committed, touched, .. } => {
                 self.on_sync_report(env, from, pe, Report { last, committed, touched });
             }
-            Message::SyncData { pe, at, writes, .. } => {
-                self.on_sync_data(env, from, pe, at, writes);
+            Message::SyncData { pe, at, piece, pieces, writes, .. } => {
+                self.on_sync_data(env, from, SyncPiece { pe, at, piece, pieces, writes });
             }
+            Message::SyncTaken { pe, taken, .. } => self.on_sync_taken(env, from, pe, taken),
             Message::SnapshotChunk {
                 pe, learn, chunk, start, upto, after, through, docs, ..
             } => {
@@ -151,7 +157,7 @@ impl Partition {
         }
     }
 
-    fn is_member(&self, env: &Env) -> bool {
+    pub fn is_member(&self, env: &Env) -> bool {
         self.entry(env).is_some_and(|part| part.has(env.me.number))
     }
 
@@ -190,58 +196,8 @@ impl Partition {
     /// Commits what the owner announced, as far as it is here.
     pub fn commit_here(&mut self, env: &Env, committed: LogPos) {
         if committed.pe == self.replica.pe && self.replica.last.pe == committed.pe {
-            self.replica.commit_to(committed, env.config.sizes.window_entries);
+            self.replica.commit_to(committed, &env.config.sizes);
         }
-    }
-
-    /// Tells the owner what this copy has.
-    pub fn send_sync_report(&self, env: &mut Env) {
-        let Some(part) = self.entry(env) else { return };
-        let (owner, pe) = (part.owner, part.pe);
-        if !part.has(env.me.number) || owner == env.me.number || pe != self.replica.pe {
-            return;
-        }
-        let report = Message::SyncReport {
-            part: self.number,
-            pe,
-            last: self.replica.last,
-            committed: self.replica.committed,
-            touched: self.replica.touched(),
-        };
-        env.send(owner, report);
-    }
-
-    pub fn on_sync_ask(&mut self, env: &mut Env, from: MemberId, pe: Epoch) {
-        if self.obeys(env, from, pe) {
-            self.send_sync_report(env);
-        }
-    }
-
-    /// The owner's contents replace what is not known to be committed here.
-    pub fn on_sync_data(
-        &mut self,
-        env: &mut Env,
-        from: MemberId,
-        pe: Epoch,
-        at: LogPos,
-        writes: Arc<Vec<Write>>,
-    ) {
-        if !self.obeys(env, from, pe) || !self.is_member(env) {
-            return;
-        }
-        if self.replica.last.pe == pe {
-            if self.replica.durable.pe == pe {
-                let seq = self.replica.durable.seq;
-                env.send(from.number, Message::Ack { part: self.number, pe, seq });
-            }
-            return;
-        }
-        if !self.replica.tail.is_empty() {
-            env.note(Transition::SuffixReplaced, Some(self.number));
-        }
-        self.replica.tail.clear();
-        self.replica.latest.clear();
-        self.append(env, Entry { at, writes, request: None });
     }
 
     /// A chunk of a snapshot. It may repeat; chunks are taken in order.
@@ -269,9 +225,9 @@ impl Partition {
             self.take_chunk(env, &chunk);
         }
         let taken = self.learning.as_ref().map_or(0, |it| it.next_chunk);
-        if chunk.chunk < taken {
+        if let Some(newest) = taken.checked_sub(1).filter(|_| chunk.chunk < taken) {
             self.persist_meta(env);
-            self.chunk_acks.push_back((env.lsn, chunk.pe, chunk.learn, chunk.chunk));
+            self.chunk_acks.push_back((env.lsn, chunk.pe, chunk.learn, newest));
         }
     }
 

@@ -195,7 +195,7 @@ impl Partition {
     pub fn page(&self, env: &Env, list: &ListOp) -> Page {
         let m = env.view().m;
         let limit = list.limit.clamp(1, env.config.sizes.page_sessions) as usize;
-        let mut sessions = Vec::new();
+        let (mut sessions, mut bytes) = (Vec::new(), 0);
         let mut from = list.from.clone();
         // The partition's slots from the cursor's on, up to where the ring's order leaves it.
         let intervals = self.range.intervals(m);
@@ -205,8 +205,9 @@ impl Partition {
             let slot = slot_of_session(&record.key, m);
             from = ListCursor { slot, after: Some(record.key.clone()) };
             if list.filter.passes(record) {
+                bytes += record.bytes();
                 sessions.push(self.view_of(env, record.clone()));
-                if sessions.len() == limit {
+                if sessions.len() == limit || bytes >= env.config.sizes.message_bytes {
                     return Page { sessions, next: Some(from) };
                 }
             }
@@ -283,16 +284,18 @@ impl Partition {
             return Some(self.snapshot_page(env, pull));
         };
         let limit = pull.limit.clamp(1, env.config.sizes.page_sessions) as usize;
-        let mut events = Vec::new();
+        let (mut events, mut bytes) = (Vec::new(), 0);
         let mut upto = from;
         for entry in self.replica.window.iter().filter(|entry| entry.at > from) {
-            if events.len() >= limit {
+            if events.len() >= limit || bytes >= env.config.sizes.message_bytes {
                 break;
             }
             upto = entry.at;
             let records = entry.writes.iter().filter_map(|it| session_in(it.doc.as_ref()?));
-            let passing = records.filter(|record| pull.filter.passes(record));
-            events.extend(passing.map(|record| self.view_of(env, record.clone())));
+            for record in records.filter(|record| pull.filter.passes(record)) {
+                bytes += record.bytes();
+                events.push(self.view_of(env, record.clone()));
+            }
         }
         let idle = events.is_empty() && !over;
         (!idle).then_some(Pulled {
@@ -314,16 +317,17 @@ impl Partition {
             (Some(_), Some(from)) => from,
             (_, _) => self.replica.committed,
         };
-        let mut events = Vec::new();
+        let (mut events, mut bytes) = (Vec::new(), 0);
         let limit = pull.limit.clamp(1, env.config.sizes.page_sessions) as usize;
         let last = rota_model::SlotId(m.saturating_sub(1));
         while let Some(record) = self.next_committed(&cursor, last) {
             let slot = slot_of_session(&record.key, m);
             cursor = ListCursor { slot, after: Some(record.key.clone()) };
             if pull.filter.passes(record) {
+                bytes += record.bytes();
                 events.push(self.view_of(env, record.clone()));
             }
-            if events.len() == limit {
+            if events.len() == limit || bytes >= env.config.sizes.message_bytes {
                 let snapshot_next = Some(cursor);
                 return Pulled { part: self.number, events, snapshot: true, upto, snapshot_next };
             }

@@ -9,6 +9,7 @@
 //! ```
 
 use crate::message::{Doc, DocKey, DocName, Entry, Write};
+use crate::sizes::Sizes;
 use rota_model::{Epoch, LogPos, Seq, SessionRecord, SessionState};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
@@ -28,6 +29,8 @@ pub struct Replica {
     pub base: LogPos,
     /// Committed entries, oldest first.
     pub window: VecDeque<Entry>,
+    /// About how many bytes they hold.
+    pub window_bytes: usize,
     /// Entries that are not known to be committed.
     pub tail: VecDeque<Entry>,
     /// What the tail wrote last to each document.
@@ -85,9 +88,8 @@ impl Replica {
         self.tail.push_back(entry);
     }
 
-    /// Commits everything through `at`, and keeps so many committed entries; gives what was
-    /// committed by it.
-    pub fn commit_to(&mut self, at: LogPos, window_entries: usize) -> Vec<Entry> {
+    /// Commits everything through `at`; gives what was committed by it.
+    pub fn commit_to(&mut self, at: LogPos, sizes: &Sizes) -> Vec<Entry> {
         let mut done = Vec::new();
         while self.tail.front().is_some_and(|entry| entry.at <= at) {
             let Some(entry) = self.tail.pop_front() else {
@@ -100,13 +102,17 @@ impl Replica {
                 }
             }
             self.committed = entry.at;
+            self.window_bytes += entry.bytes();
             self.window.push_back(entry.clone());
-            if self.window.len() > window_entries
-                && let Some(oldest) = self.window.pop_front()
+            done.push(entry);
+            while self.window.len() > sizes.window_entries || self.window_bytes > sizes.window_bytes
             {
+                let Some(oldest) = self.window.pop_front() else {
+                    break;
+                };
+                self.window_bytes -= oldest.bytes();
                 self.base = oldest.at;
             }
-            done.push(entry);
         }
         done
     }
@@ -119,6 +125,20 @@ impl Replica {
         let from = self.window.partition_point(|entry| entry.at <= at);
         let tail_from = self.tail.partition_point(|entry| entry.at <= at);
         Some(self.window.range(from..).chain(self.tail.range(tail_from..)))
+    }
+
+    /// The entries after `at` that fit into one message, and their bytes; `None` when the window
+    /// does not reach back.
+    pub fn batch_after(&self, at: LogPos, sizes: &Sizes) -> Option<(Vec<Entry>, usize)> {
+        let (mut entries, mut bytes) = (Vec::new(), 0);
+        for entry in self.entries_after(at)?.take(sizes.prepare_entries) {
+            bytes += entry.bytes();
+            entries.push(entry.clone());
+            if bytes >= sizes.message_bytes {
+                break;
+            }
+        }
+        Some((entries, bytes))
     }
 
     /// Documents touched above what is committed.
@@ -137,18 +157,18 @@ impl Replica {
         Some(keys.into_iter().map(write).collect())
     }
 
-    /// Up to `limit` documents after a key, in order, with everything that was appended; and the
-    /// last key when more follow.
+    /// The documents after a key that fit into one chunk, in order, with everything that was
+    /// appended; and the last key when more may follow.
     pub fn page(
         &self,
         after: Option<&DocKey>,
-        limit: usize,
+        sizes: &Sizes,
     ) -> (Vec<(DocKey, Arc<Doc>)>, Option<DocKey>) {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let range = (from, Bound::Unbounded);
         let mut committed = self.docs.range::<DocKey, _>(range).peekable();
         let mut latest = self.latest.range::<DocKey, _>(range).peekable();
-        let mut docs = Vec::new();
+        let (mut docs, mut bytes) = (Vec::new(), 0);
         loop {
             let next = match (committed.peek(), latest.peek()) {
                 (None, None) => return (docs, None),
@@ -161,8 +181,9 @@ impl Replica {
                 (_, Some(_)) => latest.next().map(|(key, (_, doc))| (key, doc.as_ref())),
             };
             if let Some((key, Some(doc))) = next {
+                bytes += key.bytes() + doc.bytes();
                 docs.push((key.clone(), doc.clone()));
-                if docs.len() == limit {
+                if docs.len() >= sizes.chunk_docs || bytes >= sizes.message_bytes {
                     return (docs, Some(key.clone()));
                 }
             }
@@ -184,6 +205,7 @@ impl Replica {
         }
         self.tail.clear();
         self.window.clear();
+        self.window_bytes = 0;
         self.base = start;
         self.last = start;
         self.committed = start;

@@ -4,10 +4,11 @@
 
 use crate::env::{CallFor, CallWhat, Env};
 use crate::io::Transition;
-use crate::leading::{Phase, SyncState};
+use crate::leading::Phase;
 use crate::message::{Doc, DocKey, Write};
 use crate::partition::Partition;
 use crate::replica::is_session;
+use crate::sync::SyncState;
 use rota_model::node_msg::{DeadToken, NodeAnswer, NodeCall, ScanFate, ScanItem, ToNode};
 use rota_model::{BootId, NodeId, SessionKey, SessionRecord, SessionState, Token};
 use rota_ring::{NodeReg, slot_of_session};

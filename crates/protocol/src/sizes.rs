@@ -4,17 +4,30 @@ use rota_model::{FieldError, PAGE_SIZE_MAX};
 
 /// Sizes. What is counted here is bounded for the sake of memory and of messages; none of it
 /// changes what is answered. The simulator draws small ones, so that every limit is met.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Sizes {
     /// Most committed entries kept for Watch and Sync. A watcher or copy further behind gets a
     /// snapshot. At 1,000 changes a second in one partition 4,096 are 4 seconds; an entry keeps
     /// about 1 KB of an older record alive.
     pub window_entries: usize,
+    /// Bytes of committed entries after which the window ends sooner: large attributes must not
+    /// take more memory than the documents themselves.
+    pub window_bytes: usize,
+    /// Bytes after which a Prepare, a chunk of a snapshot, a piece of a Sync or a page takes no
+    /// further document. With the largest document after it, a message stays below 2 MiB.
+    pub message_bytes: usize,
     /// Most entries in one Prepare.
     pub prepare_entries: usize,
-    /// Most documents in one chunk of a snapshot: about 300 KB of usual records.
+    /// Most entries that were sent to one copy and are not acknowledged.
+    pub flight_entries: usize,
+    /// Bytes of such entries after which no more are sent. The outbox towards one manager holds
+    /// 16 MiB; it shares at most r + 1 partitions with an owner, and each puts this and the chunks
+    /// of a snapshot into it.
+    pub flight_bytes: usize,
+    /// Most documents in one chunk of a snapshot, or one piece of a Sync: about 300 KB of usual
+    /// records.
     pub chunk_docs: usize,
-    /// Chunks that may be unacknowledged at once.
+    /// Chunks, or pieces, that may be unacknowledged at once.
     pub chunks_in_flight: usize,
     /// A learner that misses no more entries than this is caught up by wedging. More keep the
     /// partition wedged longer.
@@ -31,7 +44,11 @@ impl Default for Sizes {
     fn default() -> Self {
         Self {
             window_entries: 4_096,
+            window_bytes: 64 * 1024 * 1024,
+            message_bytes: 512 * 1024,
             prepare_entries: 512,
+            flight_entries: 8_192,
+            flight_bytes: 2 * 1024 * 1024,
             chunk_docs: 512,
             chunks_in_flight: 4,
             close_entries: 256,
@@ -48,7 +65,11 @@ impl Sizes {
         let number = |it: usize| u64::try_from(it).unwrap_or(u64::MAX);
         let counts = [
             ("window_entries", number(self.window_entries)),
+            ("window_bytes", number(self.window_bytes)),
+            ("message_bytes", number(self.message_bytes)),
             ("prepare_entries", number(self.prepare_entries)),
+            ("flight_entries", number(self.flight_entries)),
+            ("flight_bytes", number(self.flight_bytes)),
             ("chunk_docs", number(self.chunk_docs)),
             ("chunks_in_flight", number(self.chunks_in_flight)),
             ("close_entries", self.close_entries),

@@ -104,7 +104,7 @@ impl Setup {
                 places: self.places,
             }],
             timing: self.timing.clone(),
-            sizes: self.sizes.clone(),
+            sizes: self.sizes,
         }
     }
 
@@ -181,6 +181,11 @@ fn draw_sizes(chance: &mut Chance) -> Sizes {
     let window_entries = count(4, 40);
     Sizes {
         window_entries,
+        // A record takes about 300 bytes, an entry some 100 more.
+        window_bytes: count(1_000, 40_000),
+        message_bytes: count(1, 1_500),
+        flight_entries: count(1, 20),
+        flight_bytes: count(400, 8_000),
         prepare_entries: count(1, 4),
         chunk_docs: count(1, 3),
         chunks_in_flight: count(1, 3),

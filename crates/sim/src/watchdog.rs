@@ -115,6 +115,7 @@ impl Watchdog {
                 | Message::Missing { .. }
                 | Message::SyncAsk { .. }
                 | Message::SyncData { .. }
+                | Message::SyncTaken { .. }
                 | Message::Confirm { .. }
                 | Message::SnapshotChunk { .. }
                 | Message::SnapshotAck { .. }
@@ -197,6 +198,7 @@ impl Watchdog {
             Message::Ack { part, pe, .. }
             | Message::Missing { part, pe, .. }
             | Message::SyncReport { part, pe, .. }
+            | Message::SyncTaken { part, pe, .. }
             | Message::SnapshotAck { part, pe, .. } => acks.push((*part, *pe)),
             Message::Confirmed { parts, .. } => acks.extend(parts.iter().copied()),
             Message::Answer { result, .. } => self.on_result(now_us, run, result),

@@ -1,7 +1,7 @@
 //! One page of the whole ring's sessions: owner after owner, in order of slots.
 
 use super::Shared;
-use rota_model::{ListCursor, ListOp, Op, Page, Refusal, SessionView};
+use rota_model::{ListCursor, ListOp, Op, Page, Refusal};
 use rota_ring::slot_of_session;
 use tokio::time::Instant;
 
@@ -17,15 +17,6 @@ struct Gathering {
     op: ListOp,
     page: Page,
     bytes: usize,
-}
-
-/// About how many bytes a session has on the wire.
-fn weight(view: &SessionView) -> usize {
-    let record = &view.record;
-    let attributes = record.spec.attributes.iter();
-    let attributes: usize = attributes.map(|(name, value)| name.len() + value.len() + 8).sum();
-    let names = record.key.namespace.as_str().len() + record.key.id.as_str().len();
-    256 + names + attributes + record.detail.len()
 }
 
 impl Gathering {
@@ -50,7 +41,7 @@ impl Gathering {
     /// Adds an owner's page, up to the page's size in bytes. `m` is the ring's number of slots.
     fn add(&mut self, page: Page, m: u32) {
         for session in page.sessions {
-            self.bytes += weight(&session);
+            self.bytes += session.record.bytes();
             if self.bytes > PAGE_BYTES_MAX && !self.page.sessions.is_empty() {
                 // Goes on after the last one that fitted, instead of where the owner stopped.
                 self.page.next = self.page.sessions.last().map(|last| ListCursor {
@@ -92,7 +83,7 @@ pub(crate) mod tests {
     use super::*;
     use rota_model::{
         Attributes, ClassName, Epoch, Filter, ManagerNumber, Namespace, PoolName, SessionId,
-        SessionKey, SessionRecord, SessionSpec, SessionState, SlotId, Stamp,
+        SessionKey, SessionRecord, SessionSpec, SessionState, SessionView, SlotId, Stamp,
     };
     use std::sync::Arc;
 

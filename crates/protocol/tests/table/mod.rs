@@ -9,7 +9,8 @@ use rota_model::node_msg::{
 };
 use rota_model::*;
 use rota_protocol::{
-    CasOutcome, Disk, Effect, Envelope, Input, Manager, ManagerConfig, Sizes, Timing, Transition,
+    CasOutcome, Disk, Effect, Entry, Envelope, Input, Manager, ManagerConfig, Message, Sizes,
+    Timing, Transition, Write,
 };
 use rota_ring::{ConfigState, View};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -30,6 +31,13 @@ pub struct Table {
     /// Messages for which this says true are lost.
     pub lose: Box<dyn Fn(&Envelope) -> bool>,
     pub dead: BTreeSet<u32>,
+    /// Places of every node that registers.
+    pub places: u32,
+    /// The largest message so far, in bytes of log and documents.
+    pub message_max: usize,
+    /// Most that was ever on its way from one manager to another, in such bytes.
+    pub under_way_max: usize,
+    under_way: BTreeMap<(u32, u32), usize>,
     queue: VecDeque<(u32, Input)>,
     calls: u64,
     live: BTreeMap<SessionKey, Token>,
@@ -50,6 +58,36 @@ pub fn open(id: &str, request: &str) -> Op {
         request: RequestId::parse(request).unwrap(),
         remember: true,
     })
+}
+
+/// An open whose attributes take so many bytes.
+pub fn open_large(id: &str, request: &str, bytes: usize) -> Op {
+    let Op::Open(mut op) = open(id, request) else { unreachable!("open gives an open") };
+    op.spec.attributes = Arc::new(Attributes::from([("a".to_owned(), "x".repeat(bytes))]));
+    Op::Open(op)
+}
+
+/// Bytes of log and documents in a message.
+fn bytes_of(message: &Message) -> usize {
+    match message {
+        Message::Prepare { entries, .. } => entries.iter().map(Entry::bytes).sum(),
+        Message::SyncData { writes, .. } => writes.iter().map(Write::bytes).sum(),
+        Message::SnapshotChunk { docs, .. } => {
+            docs.iter().map(|(key, doc)| key.bytes() + doc.bytes()).sum()
+        }
+        Message::Request { .. }
+        | Message::Answer { .. }
+        | Message::Ack { .. }
+        | Message::Missing { .. }
+        | Message::SyncAsk { .. }
+        | Message::SyncReport { .. }
+        | Message::SyncTaken { .. }
+        | Message::Confirm { .. }
+        | Message::Confirmed { .. }
+        | Message::SnapshotAck { .. }
+        | Message::Heartbeat { .. }
+        | Message::NodeWanted { .. } => 0,
+    }
 }
 
 pub fn close(id: &str, request: &str) -> Op {
@@ -106,6 +144,10 @@ impl Table {
             manual_nodes: false,
             lose: Box::new(|_| false),
             dead: BTreeSet::new(),
+            places: 100,
+            message_max: 0,
+            under_way_max: 0,
+            under_way: BTreeMap::new(),
             queue: VecDeque::new(),
             calls: 0,
             live: BTreeMap::new(),
@@ -137,6 +179,7 @@ impl Table {
     pub fn kill(&mut self, n: u32) {
         self.managers.remove(&n);
         self.dead.insert(n);
+        self.under_way.retain(|(_, to), _| *to != n);
         self.queue.retain(|(to, _)| *to != n);
     }
 
@@ -151,7 +194,7 @@ impl Table {
             boot: BootId(boot),
             address: format!("{node}:1"),
             pool: PoolName::default_pool(),
-            places: 100,
+            places: self.places,
             classes: vec![ClassName::parse("builtin").unwrap()],
             state: NodeState::Ready,
         };
@@ -214,6 +257,10 @@ impl Table {
         for _ in 0..100_000 {
             let Some((n, input)) = self.queue.pop_front() else { return };
             let now = self.now();
+            if let Input::Peer(envelope) = &input {
+                let way = (envelope.from.number.0, n);
+                self.under_way.entry(way).and_modify(|it| *it -= bytes_of(&envelope.message));
+            }
             let Some(manager) = self.managers.get_mut(&n) else { continue };
             manager.handle(now, input);
             let effects = manager.flush(now);
@@ -232,7 +279,12 @@ impl Table {
                 self.queue.push_back((n, Input::Persisted { lsn }));
             }
             Effect::Send { envelope, .. } => {
-                if !(self.lose)(&envelope) {
+                let bytes = bytes_of(&envelope.message);
+                self.message_max = self.message_max.max(bytes);
+                if !(self.lose)(&envelope) && !self.dead.contains(&envelope.to.number.0) {
+                    let under_way = self.under_way.entry((n, envelope.to.number.0)).or_default();
+                    *under_way += bytes;
+                    self.under_way_max = self.under_way_max.max(*under_way);
                     self.queue.push_back((envelope.to.number.0, Input::Peer(envelope)));
                 }
             }
@@ -287,7 +339,7 @@ impl Table {
 
     pub fn node_says(&mut self, n: u32, node: &str, call: u64, answer: NodeAnswer) {
         let used = u32::try_from(self.live.len()).unwrap();
-        let load = NodeLoad { used, places: 100 };
+        let load = NodeLoad { used, places: self.places };
         let node = NodeId::parse(node).unwrap();
         let boot = self.config.nodes[&node].boot;
         self.queue.push_back((n, Input::Node(FromNode { call, node, boot, load, answer })));

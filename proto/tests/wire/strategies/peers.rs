@@ -25,9 +25,15 @@ pub fn copying() -> Any<Message> {
             touched,
         },
     );
-    let data = (number(), epoch(), at(), vec(write(), 0..3)).prop_map(|(part, pe, at, writes)| {
-        Message::SyncData { part, pe, at, writes: Arc::new(writes) }
-    });
+    let piece = (any::<u64>(), any::<u64>());
+    let data = (number(), epoch(), at(), piece, vec(write(), 0..3)).prop_map(
+        |(part, pe, at, (piece, pieces), writes)| {
+            let writes = Arc::new(writes);
+            Message::SyncData { part, pe, at, piece, pieces, writes }
+        },
+    );
+    let taken = (number(), epoch(), any::<u64>())
+        .prop_map(|(part, pe, taken)| Message::SyncTaken { part, pe, taken });
     let docs = vec((doc_key(), doc().prop_map(Arc::new)), 0..3);
     let where_to = (number(), epoch(), any::<u64>(), any::<u64>());
     let chunk =
@@ -38,7 +44,7 @@ pub fn copying() -> Any<Message> {
         );
     let ack = (number(), epoch(), any::<u64>(), any::<u64>())
         .prop_map(|(part, pe, learn, chunk)| Message::SnapshotAck { part, pe, learn, chunk });
-    prop_oneof![report, data, chunk, ack].boxed()
+    prop_oneof![report, data, taken, chunk, ack].boxed()
 }
 
 pub fn message() -> Any<Message> {

@@ -1,0 +1,274 @@
+//! Sync: a new owner asks every copy what it has, and overwrites what may differ.
+//!
+//! ```text
+//!  owner: SyncAsk ──▶ copy: SyncReport ──▶ owner: SyncData 0, 1, ... ──▶ copy: SyncTaken, at last Ack
+//! ```
+//! The difference travels in pieces, a few under way at a time. The copy keeps them aside and takes
+//! them all at once: half a difference would be neither the old log nor the new one.
+
+use crate::env::Env;
+use crate::flow::Pieces;
+use crate::io::Transition;
+use crate::leading::Phase;
+use crate::message::{DocKey, Entry, Message, Write};
+use crate::partition::Partition;
+use crate::sizes::Sizes;
+use rota_model::{Epoch, LogPos, ManagerNumber, MemberId, Seq};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Progress of a Sync.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub(crate) struct SyncState {
+    pub reports: BTreeMap<ManagerNumber, Report>,
+    /// The new epoch's first position, once every report is there.
+    pub at: Option<LogPos>,
+    pub asked_ms: u64,
+    /// What the scan of the nodes found, to be written with the first entry.
+    pub found: Vec<Write>,
+}
+
+/// What a copy reported.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Report {
+    pub last: LogPos,
+    pub committed: LogPos,
+    pub touched: Vec<DocKey>,
+}
+
+/// What one copy must take, in pieces.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Difference {
+    contents: Vec<Arc<Vec<Write>>>,
+    progress: Pieces,
+}
+
+/// At a copy: the pieces that came so far.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Syncing {
+    at: LogPos,
+    taken: u64,
+    writes: Vec<Write>,
+}
+
+/// A piece as it arrived.
+pub(crate) struct SyncPiece {
+    pub pe: Epoch,
+    pub at: LogPos,
+    pub piece: u64,
+    pub pieces: u64,
+    pub writes: Arc<Vec<Write>>,
+}
+
+/// Splits a difference into pieces that fit into a message each; one at least.
+fn split(writes: Vec<Write>, sizes: &Sizes) -> Vec<Arc<Vec<Write>>> {
+    let (mut pieces, mut piece, mut bytes) = (Vec::new(), Vec::new(), 0);
+    for write in writes {
+        if piece.len() >= sizes.chunk_docs || bytes >= sizes.message_bytes {
+            pieces.push(Arc::new(std::mem::take(&mut piece)));
+            bytes = 0;
+        }
+        bytes += write.bytes();
+        piece.push(write);
+    }
+    pieces.push(Arc::new(piece));
+    pieces
+}
+
+impl Partition {
+    /// Goes on with a Sync as far as the reports allow.
+    pub fn drive_sync(&mut self, env: &mut Env) {
+        let number = self.number;
+        let Some(leading) = &mut self.leading else {
+            return;
+        };
+        let Phase::Sync(sync) = &mut leading.phase else {
+            return;
+        };
+        if sync.at.is_some() {
+            return;
+        }
+        let asking: Vec<ManagerNumber> =
+            leading.copies.keys().filter(|it| !sync.reports.contains_key(it)).copied().collect();
+        if !asking.is_empty() {
+            let now = env.now.mono_ms;
+            if now >= sync.asked_ms + env.config.timing.resend_ms || sync.asked_ms == 0 {
+                sync.asked_ms = now.max(1);
+                for copy in asking {
+                    env.send(copy, Message::SyncAsk { part: number, pe: leading.pe });
+                }
+            }
+            return;
+        }
+        let newest = sync.reports.values().map(|it| it.last.seq).max().unwrap_or_default();
+        let seq = Seq(newest.max(self.replica.last.seq).0 + 1);
+        let at = LogPos::new(leading.pe, seq);
+        sync.at = Some(at);
+        let found = std::mem::take(&mut sync.found);
+        let reports = sync.reports.clone();
+        let mut writes = found;
+        writes.extend(self.write_off_lost(env));
+        self.append(env, Entry { at, writes: Arc::new(writes), request: None });
+        for (copy, report) in reports {
+            self.send_difference(env, copy, &report, at);
+        }
+        self.advance_commit(env);
+    }
+
+    /// Works out what a copy lacks, and begins to send it.
+    fn send_difference(&mut self, env: &mut Env, copy: ManagerNumber, report: &Report, at: LogPos) {
+        let (now, sizes) = (env.now.mono_ms, env.config.sizes);
+        let difference = self.replica.difference(report.committed, &report.touched);
+        let Some(leading) = &mut self.leading else {
+            return;
+        };
+        let Some(state) = leading.copies.get_mut(&copy) else {
+            return;
+        };
+        state.flow.sent = at;
+        state.behind_ms.get_or_insert(now);
+        match difference {
+            Some(writes) => {
+                let (contents, progress) = (split(writes, &sizes), Pieces::new(now));
+                state.difference = Some(Difference { contents, progress });
+                self.send_pieces(env, copy, sizes.chunks_in_flight);
+            }
+            None => state.too_old = true,
+        }
+    }
+
+    fn send_pieces(&mut self, env: &mut Env, copy: ManagerNumber, most: usize) {
+        let part = self.number;
+        let Some(leading) = &mut self.leading else {
+            return;
+        };
+        let Phase::Sync(SyncState { at: Some(at), .. }) = &leading.phase else {
+            return;
+        };
+        let (pe, at) = (leading.pe, *at);
+        let Some(state) = leading.copies.get_mut(&copy) else {
+            return;
+        };
+        let Some(difference) = &mut state.difference else {
+            return;
+        };
+        let pieces = u64::try_from(difference.contents.len()).unwrap_or(u64::MAX);
+        while let Some(piece) = difference.progress.send(most, pieces) {
+            let index = usize::try_from(piece).unwrap_or(usize::MAX);
+            let Some(writes) = difference.contents.get(index).cloned() else {
+                return;
+            };
+            env.send(copy, Message::SyncData { part, pe, at, piece, pieces, writes });
+        }
+    }
+
+    /// Sends the first piece again that a silent copy lacks.
+    pub fn resend_pieces(&mut self, env: &mut Env) {
+        let (now, resend_ms) = (env.now.mono_ms, env.config.timing.resend_ms);
+        let Some(leading) = &mut self.leading else {
+            return;
+        };
+        let pe = leading.pe;
+        let mut silent = Vec::new();
+        for (number, copy) in leading.copies.iter_mut().filter(|(_, it)| it.flow.acked.pe < pe) {
+            if copy.difference.as_mut().is_some_and(|it| it.progress.rewind(now, resend_ms)) {
+                silent.push(*number);
+            }
+        }
+        for copy in silent {
+            self.send_pieces(env, copy, 1);
+        }
+    }
+
+    /// A copy has so many pieces, and lacks others.
+    pub fn on_sync_taken(&mut self, env: &mut Env, from: MemberId, pe: Epoch, taken: u64) {
+        let (now, most) = (env.now.mono_ms, env.config.sizes.chunks_in_flight);
+        let Some(leading) = self.leading.as_mut().filter(|it| it.pe == pe) else {
+            return;
+        };
+        let copy = leading.copies.get_mut(&from.number).filter(|it| it.member == from);
+        let Some(copy) = copy.filter(|it| it.flow.acked.pe < pe) else {
+            return;
+        };
+        if copy.difference.as_mut().is_some_and(|it| it.progress.on_taken(taken, now)) {
+            copy.behind_ms = Some(now);
+            self.send_pieces(env, from.number, most);
+        }
+    }
+
+    pub fn on_sync_report(&mut self, env: &mut Env, from: MemberId, pe: Epoch, report: Report) {
+        if pe > self.replica.pe {
+            env.refresh = true;
+        }
+        let Some(leading) = self.leading.as_mut().filter(|it| it.pe == pe) else {
+            return;
+        };
+        if leading.copies.get(&from.number).is_none_or(|it| it.member != from) {
+            return;
+        }
+        let Phase::Sync(sync) = &mut leading.phase else {
+            return;
+        };
+        // A report that comes again says nothing new: the pieces are on their way.
+        if sync.at.is_none() {
+            sync.reports.insert(from.number, report);
+            self.drive_sync(env);
+        }
+    }
+
+    /// Tells the owner what this copy has.
+    pub fn send_sync_report(&self, env: &mut Env) {
+        let Some(part) = self.entry(env) else { return };
+        let (owner, pe) = (part.owner, part.pe);
+        if !part.has(env.me.number) || owner == env.me.number || pe != self.replica.pe {
+            return;
+        }
+        let report = Message::SyncReport {
+            part: self.number,
+            pe,
+            last: self.replica.last,
+            committed: self.replica.committed,
+            touched: self.replica.touched(),
+        };
+        env.send(owner, report);
+    }
+
+    pub fn on_sync_ask(&mut self, env: &mut Env, from: MemberId, pe: Epoch) {
+        if self.obeys(env, from, pe) {
+            self.send_sync_report(env);
+        }
+    }
+
+    /// The owner's contents replace what is not known to be committed here, once all are here.
+    pub fn on_sync_data(&mut self, env: &mut Env, from: MemberId, data: SyncPiece) {
+        let SyncPiece { pe, at, piece, pieces, writes } = data;
+        if !self.obeys(env, from, pe) || !self.is_member(env) {
+            return;
+        }
+        let part = self.number;
+        if self.replica.last.pe == pe {
+            if self.replica.durable.pe == pe {
+                let seq = self.replica.durable.seq;
+                env.send(from.number, Message::Ack { part, pe, seq });
+            }
+            return;
+        }
+        let syncing = Syncing { at, taken: 0, writes: Vec::new() };
+        let mut syncing = self.syncing.take().filter(|it| it.at == at).unwrap_or(syncing);
+        if piece == syncing.taken {
+            syncing.taken += 1;
+            syncing.writes.extend(writes.iter().cloned());
+        }
+        if syncing.taken < pieces {
+            env.send(from.number, Message::SyncTaken { part, pe, taken: syncing.taken });
+            self.syncing = Some(syncing);
+            return;
+        }
+        if !self.replica.tail.is_empty() {
+            env.note(Transition::SuffixReplaced, Some(self.number));
+        }
+        self.replica.tail.clear();
+        self.replica.latest.clear();
+        self.append(env, Entry { at, writes: Arc::new(syncing.writes), request: None });
+    }
+}

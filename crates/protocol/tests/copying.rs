@@ -1,0 +1,101 @@
+//! What holds while much is copied: messages and what is on its way stay bounded, and it ends.
+
+mod table;
+
+use rota_model::ManagerNumber;
+use rota_protocol::Transition;
+use table::*;
+
+/// Attributes of nearly the largest size.
+const LARGE: usize = 60 * 1024;
+
+/// What one message may hold: the size after which it takes no further document, and a document.
+const MESSAGE_BYTES_MAX: usize = 600 * 1024;
+
+/// What waits to be sent from one manager to another, `manager/src/outbox.rs`.
+const OUTBOX_BYTES: usize = 16 * 1024 * 1024;
+
+fn roomy() -> Table {
+    let mut table = Table::serving();
+    table.places = 2_000;
+    table.register("n1", 8);
+    table
+}
+
+fn digests(table: &Table, n: u32) -> Vec<u64> {
+    table.managers[&n].stats().parts.iter().map(|it| it.digest).collect()
+}
+
+fn assert_whole(table: &Table) {
+    assert!(table.view().parts.values().all(|part| part.isr.len() == 3), "{:?}", table.view());
+    assert_eq!(digests(table, 300), digests(table, 600));
+    assert_eq!(digests(table, 300), digests(table, 1000));
+    assert!(table.message_max <= MESSAGE_BYTES_MAX, "{}", table.message_max);
+    assert!(table.under_way_max <= OUTBOX_BYTES, "{}", table.under_way_max);
+}
+
+#[test]
+fn a_manager_rejoins_hundreds_of_sessions_with_large_attributes() {
+    let mut table = roomy();
+    for index in 0..400 {
+        opened(table.call(300, open_large(&format!("s{index}"), &format!("r{index}"), LARGE)));
+    }
+    table.kill(600);
+    table.pass(1_500);
+    for index in 400..500 {
+        opened(table.call(300, open_large(&format!("s{index}"), &format!("r{index}"), LARGE)));
+    }
+    let before = table.count(Transition::LearnStarted);
+    table.start(600);
+    table.pass(4_000);
+    assert_whole(&table);
+    // It is copied once for each partition: nothing had to begin anew.
+    assert_eq!(table.count(Transition::LearnStarted) - before, 3);
+    assert_eq!(table.count(Transition::LearnRestarted), 0);
+    assert_eq!(table.count(Transition::MemberDropped), 0);
+}
+
+#[test]
+fn what_gathered_while_a_copy_was_silent_is_sent_again_in_bounded_parts() {
+    let mut table = roomy();
+    table.lose = Box::new(|envelope| envelope.to.number == ManagerNumber(600));
+    let opens: Vec<u64> = (0..400)
+        .map(|index| {
+            let entry = if index % 2 == 0 { 300 } else { 1000 };
+            table.ask(entry, open_large(&format!("s{index}"), &format!("r{index}"), LARGE))
+        })
+        .collect();
+    table.pass(300);
+    table.lose = Box::new(|_| false);
+    for call in opens {
+        opened(table.wait_for(call, 5_000));
+    }
+    table.pass(1_000);
+    assert_eq!(table.count(Transition::TakenOut), 0, "a silence of 300 ms is no suspicion");
+    assert_whole(&table);
+}
+
+#[test]
+fn a_new_owner_overwrites_large_differences_in_pieces() {
+    let mut table = roomy();
+    // 600 gets the entries and never hears that they are committed; then their owner is gone.
+    let owner = 1000;
+    table.lose = Box::new(move |envelope| {
+        envelope.from.number == ManagerNumber(owner) && envelope.message.name() == "heartbeat"
+    });
+    let mine: Vec<String> =
+        (0..400).map(|it| format!("s{it}")).filter(|id| table.owner(id) == owner).collect();
+    assert!(mine.len() > 60, "{}", mine.len());
+    table.manual_nodes = true;
+    let opens: Vec<u64> =
+        mine.iter().map(|id| table.ask(300, open_large(id, &format!("r-{id}"), LARGE))).collect();
+    table.kill(owner);
+    table.manual_nodes = false;
+    for call in opens {
+        opened(table.wait_for(call, 9_000));
+    }
+    table.lose = Box::new(|_| false);
+    table.start(owner);
+    table.pass(4_000);
+    assert_whole(&table);
+}
