@@ -1,6 +1,7 @@
 //! Everything that can go wrong with a data folder.
 
 use crate::engine::EngineKind;
+use crate::folder::FORMAT;
 use rota_model::{ClusterName, ManagerId, ManagerNumber};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -58,7 +59,11 @@ pub enum EngineError {
         wanted: (ManagerId, ManagerNumber),
     },
     /// The folder was written in a format that this program does not know. Nothing was changed.
-    #[error("{} has format {found}; this program knows format {wanted}", .file.display())]
+    #[error(
+        "{} has format {found}; this program knows format {wanted}: start the release that wrote \
+         it, or move the folder away and let a new one be filled from the other copies",
+        .file.display()
+    )]
     OtherFormat {
         /// Which file says so.
         file: PathBuf,
@@ -122,6 +127,8 @@ impl EngineError {
             let error = error.into();
             if let redb::Error::Io(source) = error {
                 Self::Io { doing, file, source }
+            } else if let redb::Error::UpgradeRequired(found) = error {
+                Self::OtherFormat { file, found: format!("redb {found}"), wanted: FORMAT }
             } else if let redb::Error::Corrupted(what) = error {
                 Self::Damaged { file, offset: None, key: None, what }
             } else {

@@ -30,12 +30,14 @@
 //! Both engines pass the same suite: conformance, kill -9 in a loop, power cuts that forget what
 //! was not synced, failing disks, changed bytes. The log passes one case more: see [`RedbEngine`].
 
+pub mod attachments;
 mod counters;
 mod disk;
 mod engine;
 mod error;
 mod folder;
 mod log;
+mod marker;
 mod record;
 mod redb_engine;
 mod writer;

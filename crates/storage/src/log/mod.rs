@@ -16,13 +16,15 @@
 //! * A start reads the checkpoint's head and replays the segments from the one that it names.
 //!   Sequence numbers and seals leave no gap unnoticed. At most one batch, the last, is ever
 //!   unsynced: a bad batch with nothing after it is a torn write and is cut off with a line in the
-//!   log; one with a whole batch after it is damage, and the folder is refused. (Damage to the very
-//!   last batch cannot be told from a torn write, unless the engine was closed in good order.)
+//!   log; one with a whole batch after it is damage, and the folder is refused. (After a kill, damage
+//!   to the very last batch cannot be told from a torn write; after a close in good order the file
+//!   `CLOSED` says where the log must end.)
 //! * The last batch is written and synced once more at a start: after a failed sync the kernel may
 //!   show bytes that are not on the disk, and another sync does not write them.
 
 mod batch;
 mod checkpoint;
+mod closing;
 mod fold;
 mod head;
 mod segment;
@@ -43,7 +45,7 @@ use std::sync::Arc;
 
 /// True for names that this engine gives to its files.
 pub(crate) fn is_log_file(name: &str) -> bool {
-    name == checkpoint::FILE || name == segment::SPARE || number_in(name).is_some()
+    [checkpoint::FILE, closing::FILE, segment::SPARE].contains(&name) || number_in(name).is_some()
 }
 
 /// How [`LogEngine`] works.
@@ -129,6 +131,9 @@ impl LogEngine {
         for file in &recovered.surplus {
             let file = folder.file(file);
             folder.disk.remove(&file).map_err(EngineError::io("remove", &file))?;
+        }
+        if recovered.closed {
+            closing::remove(&folder)?;
         }
         // A segment that was made too early must not come back beside a longer log.
         folder.disk.sync_folder(path).map_err(EngineError::io("sync the folder", path))?;
@@ -291,10 +296,13 @@ impl Drop for LogEngine {
     fn drop(&mut self) {
         self.fold = None;
         let closed = matches!(self.active.cursor.last, None | Some((_, Kind::Closed)));
-        if !self.failed
-            && !closed
-            && let Err(error) = self.append(Kind::Closed, &[])
-        {
+        if self.failed {
+            return;
+        }
+        let appended = if closed { Ok(()) } else { self.append(Kind::Closed, &[]) };
+        let Active { segment, cursor, .. } = &self.active;
+        let written = appended.and_then(|()| closing::write(&self.folder, segment, *cursor));
+        if let Err(error) = written {
             tracing::warn!(folder = %self.folder.path.display(), %error, "not closed in good order");
         }
     }
@@ -305,6 +313,8 @@ struct Recovered {
     sealed: Vec<Arc<Segment>>,
     active: Active,
     torn: bool,
+    /// It was closed in good order.
+    closed: bool,
     /// The newest whole batch.
     last_batch: Option<(Arc<Segment>, Range<u64>)>,
     changes: Changes,
@@ -351,8 +361,12 @@ fn recover(folder: &Folder, checkpoint: &Checkpoint) -> Result<Recovered, Engine
         }
         surplus.push(file_name(later));
     }
+    let closed = names.iter().any(|name| name == closing::FILE);
+    if closed {
+        closing::check(folder, &active.segment, active.cursor)?;
+    }
     surplus.extend(names.into_iter().filter(|name| name.ends_with(".new")));
-    Ok(Recovered { sealed, active, torn, last_batch, changes, surplus })
+    Ok(Recovered { sealed, active, torn, closed, last_batch, changes, surplus })
 }
 
 fn is_unused(folder: &Folder, number: u64, seq: u64) -> Result<bool, EngineError> {

@@ -95,6 +95,96 @@ fn no_changed_byte_of_redb_goes_unnoticed() {
     assert!(refused > 10, "{refused} refused");
 }
 
+/// Cuts a file of a folder off at many lengths.
+fn cut(files: &Files, path: &Path, mut check: impl FnMut(usize, &Files)) {
+    let length = files[path].len();
+    for end in (0..length).step_by((length / 300).max(1)) {
+        let mut cut = files.clone();
+        cut.get_mut(path).expect("it is there").truncate(end);
+        check(end, &cut);
+    }
+}
+
+fn all_in(files: &Files, kind: EngineKind) -> Result<Files, EngineError> {
+    let records = open_files(files, kind).and_then(|mut engine| try_all(&mut *engine))?;
+    Ok(records.into_iter().map(|(key, value)| (PathBuf::from(hex(&key)), value)).collect())
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[test]
+fn no_file_of_a_closed_folder_is_cut_off_unnoticed() {
+    for kind in crate::ENGINES {
+        let files = files_after(kind, 160, true);
+        let good = all_in(&files, kind).expect("reads");
+        let mut refused = 0;
+        for path in files.keys() {
+            cut(&files, path, |end, cut| match all_in(cut, kind) {
+                // Space after the end of the log, and blocks that wait for their next use.
+                Ok(records) => assert!(records == good, "{} at {end}", path.display()),
+                Err(error) => {
+                    refused += 1;
+                    assert!(error.to_string().contains(FOLDER), "it names the file: {error}");
+                }
+            });
+        }
+        assert!(refused > 300, "{kind}: {refused} refused");
+    }
+}
+
+#[test]
+fn a_log_that_was_cut_off_after_a_kill_holds_the_history_up_to_the_cut_or_is_refused() {
+    let files = files_after(EngineKind::Log, 160, false);
+    let path = newest_segment(&files);
+    let mut histories = vec![Expected::default()];
+    for lsn in 1..=160 {
+        let mut next = histories.last().expect("one").clone();
+        next.advance_to(lsn);
+        histories.push(next);
+    }
+    let mut opened = 0;
+    cut(&files, &path, |end, cut| {
+        let Ok(mut engine) = open_files(cut, EngineKind::Log) else { return };
+        opened += 1;
+        let lsn = newest(&mut *engine);
+        let index = usize::try_from(lsn).expect("small");
+        assert!(try_all(&mut *engine).expect("reads") == histories[index].records, "at {end}");
+    });
+    assert!(opened > 100, "{opened} opened");
+}
+
+#[test]
+fn a_log_that_was_closed_and_then_cut_off_between_two_batches_is_refused() {
+    let (_, path, range) = last_batch();
+    // The same batches, and the end that a close wrote.
+    let mut closed = closed_files_with(40);
+    closed.get_mut(&path).expect("it is there").truncate(range.start);
+    let error = open_files(&closed, EngineKind::Log).map(drop).expect_err("it is refused");
+    assert!(matches!(&error, EngineError::Damaged { file, offset: Some(_), .. } if *file == path));
+    assert!(error.to_string().contains("but it was closed in segment"), "{error}");
+}
+
+#[test]
+fn a_file_of_another_format_is_refused_with_what_to_do() {
+    let files = files_after(EngineKind::Log, 160, true);
+    let segment = newest_segment(&files);
+    let checkpoint = Path::new(FOLDER).join("records.checkpoint");
+    for path in [segment, checkpoint] {
+        let mut other = files.clone();
+        // The second word of a head.
+        other.get_mut(&path).expect("it is there")[8] = 9;
+        let error = open_files(&other, EngineKind::Log).map(drop).expect_err("it is refused");
+        assert!(
+            matches!(&error, EngineError::OtherFormat { file, found, wanted: 1 }
+            if *file == path && found == "9"),
+            "{error}"
+        );
+        assert!(error.to_string().contains("start the release that wrote it"), "{error}");
+    }
+}
+
 #[test]
 fn a_changed_value_is_an_error_that_names_file_and_key() {
     let value = b"a value that is found again in its file".repeat(3);
@@ -177,6 +267,13 @@ fn files_with(lsn: u64) -> Files {
         }).collect()
     });
     RUN.with(|run| run[&lsn].clone())
+}
+
+/// The files of [`files_with`], as a close in good order leaves them.
+fn closed_files_with(lsn: u64) -> Files {
+    let disk = ForgetfulDisk::with_files(&files_with(lsn));
+    drop(engine_on(&disk, EngineKind::Log));
+    disk.files()
 }
 
 #[test]

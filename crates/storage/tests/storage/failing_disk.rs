@@ -14,19 +14,30 @@ pub enum Fault {
     Sync,
     /// A write, with ENOSPC, half of it done. So do all that follow.
     Write,
+    /// A read, with EIO.
+    Read,
+    /// A sync of a folder, with EIO.
+    FolderSync,
 }
 
 impl Fault {
     pub fn parse(text: &str) -> Self {
-        if text == "sync" { Self::Sync } else { Self::Write }
+        let all = [Self::Sync, Self::Write, Self::Read, Self::FolderSync];
+        all.into_iter().find(|fault| fault.as_str() == text).expect("a fault")
     }
 
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Sync => "sync",
             Self::Write => "write",
+            Self::Read => "read",
+            Self::FolderSync => "folder",
         }
     }
+}
+
+fn eio() -> io::Error {
+    io::Error::from_raw_os_error(5)
 }
 
 #[derive(Debug)]
@@ -98,7 +109,7 @@ impl Plan {
             return false;
         }
         let before = self.left.fetch_update(SeqCst, SeqCst, |left| match fault {
-            Fault::Sync => Some(left.wrapping_sub(1)),
+            Fault::Sync | Fault::Read | Fault::FolderSync => Some(left.wrapping_sub(1)),
             Fault::Write => Some(left.saturating_sub(1)),
         });
         before == Ok(0)
@@ -110,6 +121,9 @@ impl DiskFile for FailingFile {
         self.file.len()
     }
     fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<()> {
+        if self.plan.fails(Fault::Read) {
+            return Err(eio());
+        }
         self.file.read_at(offset, into)
     }
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
@@ -125,7 +139,7 @@ impl DiskFile for FailingFile {
     fn sync(&self) -> io::Result<()> {
         self.plan.gate.pass();
         if self.plan.fails(Fault::Sync) {
-            return Err(io::Error::from_raw_os_error(5));
+            return Err(eio());
         }
         self.file.sync()
     }
@@ -151,6 +165,9 @@ impl Disk for FailingDisk {
         RealDisk.remove(file)
     }
     fn sync_folder(&self, folder: &Path) -> io::Result<()> {
+        if self.0.fails(Fault::FolderSync) {
+            return Err(eio());
+        }
         RealDisk.sync_folder(folder)
     }
     fn lock(&self, file: &Path) -> io::Result<Lock> {

@@ -1,12 +1,15 @@
 //! Tests of the engines and of the writer over them. Both engines run everything.
 
+mod attachments;
 mod conformance;
 mod damage;
 mod failing_disk;
 mod forgetful_disk;
+mod full_disk;
 mod ownership;
 mod power_cut;
 mod processes;
+mod running;
 mod workload;
 mod writer;
 

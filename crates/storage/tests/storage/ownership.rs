@@ -76,7 +76,8 @@ fn a_folder_of_another_format_is_refused_with_both_versions() {
         assert!(
             matches!(&error, EngineError::OtherFormat { found, wanted: 1, .. } if found == "2")
         );
-        assert!(error.to_string().ends_with("has format 2; this program knows format 1"));
+        let text = error.to_string();
+        assert!(text.contains("has format 2; this program knows format 1: start the"), "{text}");
     }
 }
 
@@ -136,9 +137,12 @@ fn a_data_file_that_is_gone_or_empty_is_no_reason_to_begin_anew() {
             if path.ends_with("LOCK") {
                 continue;
             }
-            fs::remove_file(&path).expect("removes");
-            let error = refused(folder.path(), &label(), &settings(kind));
-            assert!(error.to_string().contains(path.to_str().expect("text")), "{error}");
+            // Without it the folder is as a kill leaves it.
+            if !path.ends_with("CLOSED") {
+                fs::remove_file(&path).expect("removes");
+                let error = refused(folder.path(), &label(), &settings(kind));
+                assert!(error.to_string().contains(path.to_str().expect("text")), "{error}");
+            }
             fs::write(&path, b"").expect("writes");
             let error = refused(folder.path(), &label(), &settings(kind));
             assert!(error.to_string().contains(path.to_str().expect("text")), "{error}");

@@ -1,20 +1,16 @@
 //! A child process commits and prints what is acknowledged, until it is killed or its disk fails.
 
 use crate::failing_disk::{FailingDisk, Fault};
+use crate::running::{PATIENCE, Program, Running, say, variable};
 use crate::workload::{Expected, newest, writes};
 use crate::{ENGINES, open};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rota_storage::{EXIT_STATUS, Engine, EngineError, EngineKind, NotQueued, RealDisk, Writer};
-use std::io::{BufRead, BufReader, Read, Write as _};
 use std::num::NonZeroUsize;
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::mpsc::{Receiver, sync_channel};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::sync::mpsc::sync_channel;
 
-const PATIENCE: Duration = Duration::from_secs(60);
 /// How many submissions wait in the child.
 const QUEUE: NonZeroUsize = NonZeroUsize::new(32).expect("not zero");
 
@@ -22,7 +18,6 @@ const QUEUE: NonZeroUsize = NonZeroUsize::new(32).expect("not zero");
 #[test]
 #[ignore = "run as a child by the tests of this file"]
 fn child() {
-    let variable = |name: &str| std::env::var(name).expect("the parent sets it");
     let folder = variable("ROTA_TEST_FOLDER");
     let kind = EngineKind::parse(&variable("ROTA_TEST_ENGINE")).expect("an engine");
     let disk = match variable("ROTA_TEST_FAULT").split_once(' ') {
@@ -58,95 +53,16 @@ fn child() {
     }
 }
 
-fn say(line: &str) {
-    let mut out = std::io::stdout().lock();
-    // Nobody listens any more when the parent failed; it kills this process.
-    let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+fn start(folder: &Path, kind: EngineKind, fault: Option<(Fault, u64)>) -> Running {
+    Running::start(&program(folder, kind, fault))
 }
 
-struct Running {
-    child: Child,
-    lines: Receiver<String>,
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-impl Running {
-    fn start(folder: &Path, kind: EngineKind, fault: Option<(Fault, u64)>) -> Self {
-        let fault = fault.map(|(fault, calls)| format!("{} {calls}", fault.as_str()));
-        let mut child = Command::new(std::env::current_exe().expect("this program"))
-            .args(["--exact", "processes::child", "--ignored", "--nocapture"])
-            .env("ROTA_TEST_FOLDER", folder)
-            .env("ROTA_TEST_ENGINE", kind.as_str())
-            .env("ROTA_TEST_FAULT", fault.unwrap_or_default())
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("starts");
-        let out = BufReader::new(child.stdout.take().expect("piped"));
-        // The child is to be held up by its disk and not by this reader.
-        let (sender, lines) = sync_channel(100_000);
-        thread::spawn(move || {
-            for line in out.lines().map_while(Result::ok) {
-                if sender.send(line).is_err() {
-                    break;
-                }
-            }
-        });
-        Self { child, lines }
-    }
-
-    fn wait_for_open(&self) -> u64 {
-        loop {
-            let line = self.lines.recv_timeout(PATIENCE).expect("the child opens its folder");
-            if let Some(lsn) = line.strip_prefix("open ") {
-                return lsn.parse().expect("a number");
-            }
-        }
-    }
-
-    /// Waits for a number of acknowledgements. Returns the last.
-    fn wait_for(&self, acknowledgements: u32) -> Option<u64> {
-        let mut last = None;
-        for _ in 0..acknowledgements {
-            let line = self.lines.recv_timeout(PATIENCE).expect("the child works");
-            last = acknowledged(&line).or(last);
-        }
-        last
-    }
-
-    /// Everything that was acknowledged before the child ended.
-    fn rest(&self) -> Option<u64> {
-        let deadline = Instant::now() + PATIENCE;
-        let mut last = None;
-        while let Ok(line) =
-            self.lines.recv_timeout(deadline.saturating_duration_since(Instant::now()))
-        {
-            last = acknowledged(&line).or(last);
-        }
-        last
-    }
-
-    fn ended(&mut self) -> ExitStatus {
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            if let Some(status) = self.child.try_wait().expect("a child") {
-                return status;
-            }
-            assert!(Instant::now() < deadline, "the child goes on");
-            thread::yield_now();
-        }
-    }
-}
-
-fn acknowledged(line: &str) -> Option<u64> {
-    line.strip_prefix("acknowledged ").map(|lsn| lsn.parse().expect("a number"))
+fn program(folder: &Path, kind: EngineKind, fault: Option<(Fault, u64)>) -> Program {
+    let fault = fault.map(|(fault, calls)| format!("{} {calls}", fault.as_str()));
+    Program::new("processes::child")
+        .with("ROTA_TEST_FOLDER", folder.to_str().expect("text"))
+        .with("ROTA_TEST_ENGINE", kind.as_str())
+        .with("ROTA_TEST_FAULT", &fault.unwrap_or_default())
 }
 
 fn open_real(folder: &Path, kind: EngineKind) -> Box<dyn Engine> {
@@ -159,12 +75,11 @@ fn survives_kills(kind: EngineKind, rounds: u32) {
     let mut expected = Expected::default();
     let mut acknowledged = 0;
     for round in 0..rounds {
-        let mut running = Running::start(folder.path(), kind, None);
-        let began = running.wait_for_open();
+        let mut running = start(folder.path(), kind, None);
+        let began: u64 = running.wait_for_open().parse().expect("a number");
         assert!(began >= acknowledged, "round {round}: {began} of {acknowledged}");
         let before = running.wait_for(random.random_range(1..60));
-        running.child.kill().expect("kills");
-        running.ended();
+        running.kill();
         acknowledged = running.rest().or(before).unwrap_or(acknowledged);
         // The child may have submitted a full queue and a batch beyond the last acknowledgement.
         let most = acknowledged + 2 * QUEUE.get() as u64;
@@ -191,12 +106,9 @@ fn ends_when_the_disk_fails(kind: EngineKind) {
     for fault in [Fault::Sync, Fault::Write] {
         for calls in [20, 45, 90, 200, 333] {
             let folder = tempfile::tempdir().expect("a folder");
-            let mut running = Running::start(folder.path(), kind, Some((fault, calls)));
+            let mut running = start(folder.path(), kind, Some((fault, calls)));
             let acknowledged = running.rest().unwrap_or(0);
-            let status = running.ended();
-            let mut why = String::new();
-            let mut err = running.child.stderr.take().expect("piped");
-            err.read_to_string(&mut why).expect("text");
+            let (status, why) = running.ended();
             assert_eq!(status.code(), Some(EXIT_STATUS), "{kind} {fault:?} {calls}: {why}");
             assert!(why.contains("a commit failed"), "{why}");
             let folder_text = folder.path().to_str().expect("text");
@@ -223,12 +135,33 @@ fn a_process_over_redb_ends_when_its_disk_fails_and_nothing_acknowledged_is_lost
 fn a_folder_that_another_process_has_open_is_refused_until_that_one_ends() {
     for kind in ENGINES {
         let folder = tempfile::tempdir().expect("a folder");
-        let mut running = Running::start(folder.path(), kind, None);
+        let mut running = start(folder.path(), kind, None);
         running.wait_for_open();
         let error = open(std::sync::Arc::new(RealDisk), folder.path(), kind).map(drop);
         assert!(matches!(error, Err(EngineError::InUse { .. })), "{error:?}");
-        running.child.kill().expect("kills");
-        running.ended();
+        running.kill();
         drop(open_real(folder.path(), kind));
+    }
+}
+
+/// The kernel itself refuses to let a file grow, segment or checkpoint. Not for redb: its file has
+/// room for the whole workload when it is made, and meets a full disk on the small tmpfs.
+#[test]
+fn a_process_over_the_log_ends_when_the_kernel_lets_no_file_grow_and_nothing_is_lost() {
+    let kind = EngineKind::Log;
+    for file_bytes_max in [40 * 1024, 96 * 1024] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let program = program(folder.path(), kind, None).with_file_bytes_max(file_bytes_max);
+        let mut running = Running::start(&program);
+        running.wait_for_open();
+        let acknowledged = running.rest().expect("it commits before its disk ends");
+        let (status, why) = running.ended();
+        assert_eq!(status.code(), Some(EXIT_STATUS), "{why}");
+        assert!(why.contains("a commit failed") && why.contains("File too large"), "{why}");
+        assert!(why.contains(folder.path().to_str().expect("text")), "it names the file: {why}");
+        let most = acknowledged + 2 * QUEUE.get() as u64;
+        let mut engine = open_real(folder.path(), kind);
+        Expected::default().check(&mut *engine, acknowledged..=most);
+        engine.commit(&writes(1)).expect("the mended disk takes commits");
     }
 }

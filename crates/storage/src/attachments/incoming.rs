@@ -1,0 +1,113 @@
+//! A body on its way in.
+
+use super::body::BodyWriter;
+use super::{AttachmentError, NEW, Sha256, Shared};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// What a put came to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stored {
+    /// The body is new here, and durable.
+    New,
+    /// It was here before.
+    Known,
+}
+
+/// A put under way. Nobody sees the body before [`Incoming::finish`]; dropped without it, nothing
+/// of it stays.
+#[derive(Debug)]
+pub struct Incoming {
+    shared: Arc<Shared>,
+    writer: Option<BodyWriter>,
+    new: PathBuf,
+    sha256: Sha256,
+    size: u64,
+    renamed: bool,
+}
+
+impl Incoming {
+    pub(super) fn begin(
+        shared: &Arc<Shared>,
+        sha256: Sha256,
+        size: u64,
+    ) -> Result<Self, AttachmentError> {
+        shared.usable()?;
+        let limit = shared.settings.body_bytes_max;
+        if size > limit {
+            let what = "the size of an attachment in bytes";
+            return Err(AttachmentError::TooLarge { what, found: size, limit });
+        }
+        let limit = shared.settings.puts_max;
+        let puts = shared.puts.fetch_add(1, Relaxed) + 1;
+        let new = shared.path.join(format!("{:016x}{NEW}", shared.next_new.fetch_add(1, Relaxed)));
+        // Before anything can fail: its drop counts down.
+        let mut incoming =
+            Self { shared: shared.clone(), writer: None, new, sha256, size, renamed: false };
+        if puts > limit {
+            let what = "the number of puts at a time";
+            incoming.renamed = true;
+            let (found, limit) = (puts as u64, limit as u64);
+            return Err(AttachmentError::TooLarge { what, found, limit });
+        }
+        let file = shared.disk.create(&incoming.new);
+        let file = file.map_err(AttachmentError::io("make", &incoming.new))?;
+        incoming.writer = Some(BodyWriter::new(file, incoming.new.clone(), sha256, size));
+        Ok(incoming)
+    }
+
+    /// Appends bytes of the body, in pieces of any size. After an error the put is over.
+    pub fn write(&mut self, bytes: &[u8]) -> Result<(), AttachmentError> {
+        let Some(mut writer) = self.writer.take() else { return Err(self.over()) };
+        writer.write(bytes)?;
+        self.writer = Some(writer);
+        Ok(())
+    }
+
+    /// Checks size and digest, and makes the body durable and visible. On `Ok` it survives a loss
+    /// of power.
+    pub fn finish(mut self, now_ms: u64) -> Result<Stored, AttachmentError> {
+        let Some(writer) = self.writer.take() else { return Err(self.over()) };
+        writer.finish()?;
+        let shared = self.shared.clone();
+        let _names = shared.names();
+        shared.usable()?;
+        if shared.index().size(&self.sha256).is_some() {
+            // Its time of grace begins anew; the new file goes with `self`.
+            shared.index().stored(self.sha256, self.size, now_ms);
+            return Ok(Stored::Known);
+        }
+        let file = shared.file(&self.sha256);
+        let renamed = shared.disk.rename(&self.new, &file);
+        renamed.map_err(AttachmentError::io("rename", &self.new))?;
+        self.renamed = true;
+        let path = &shared.path;
+        if let Err(error) = shared.disk.sync_folder(path) {
+            // The kernel may show a name that is not on the disk, and not tell again.
+            shared.given_up.store(true, Relaxed);
+            return Err(AttachmentError::io("sync the folder", path)(error));
+        }
+        shared.index().stored(self.sha256, self.size, now_ms);
+        Ok(Stored::New)
+    }
+
+    fn over(&self) -> AttachmentError {
+        let source = std::io::Error::other("an earlier write of this put failed");
+        AttachmentError::Io { doing: "write", file: self.new.clone(), source }
+    }
+}
+
+impl Drop for Incoming {
+    fn drop(&mut self) {
+        self.shared.puts.fetch_sub(1, Relaxed);
+        self.writer = None;
+        if !self.renamed
+            && let Err(error) = self.shared.disk.remove(&self.new)
+            && error.kind() != std::io::ErrorKind::NotFound
+        {
+            // It is never read, and the next start removes it.
+            tracing::warn!(file = %self.new.display(), %error, "cannot remove what was begun");
+        }
+    }
+}
