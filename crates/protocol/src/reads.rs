@@ -191,7 +191,8 @@ impl Partition {
         }
     }
 
-    /// One page of the sessions here, in order of (slot, key).
+    /// One page of the sessions here, in order of (slot, key). Who accepts a stale one gets it at
+    /// once; everybody else only after a confirm round.
     pub fn page(&self, env: &Env, list: &ListOp) -> Page {
         let m = env.view().m;
         let limit = list.limit.clamp(1, rota_model::PAGE_SIZE_MAX) as usize;
@@ -207,13 +208,13 @@ impl Partition {
             if list.filter.passes(record) {
                 sessions.push(self.view_of(env, record.clone()));
                 if sessions.len() == limit {
-                    return Page { sessions, next: Some(from) };
+                    return Page { sessions, next: Some(from), stale: list.stale_ok };
                 }
             }
         }
         let next = (last.0 + 1 < m)
             .then(|| ListCursor { slot: rota_model::SlotId(last.0 + 1), after: None });
-        Page { sessions, next }
+        Page { sessions, next, stale: list.stale_ok }
     }
 
     fn next_committed(
