@@ -223,6 +223,20 @@ impl Cluster {
         assert!(status.success(), "ringctl dev ended with {status}");
     }
 
+    /// The same for a cluster of which the test started some processes again: these end after
+    /// node-agents and managers, whom they serve. Fails unless each ends well.
+    pub async fn end_with(mut self, own: Vec<Launched>) {
+        processes::send(self.pid(), Signal::TERM);
+        let status = timeout(END_WAIT, self.dev.wait()).await;
+        let status = status.expect("ringctl dev ends").expect("a child can be waited for");
+        assert!(status.success(), "ringctl dev ended with {status}");
+        for launched in own {
+            assert_eq!(launched.end().await, Some(0));
+        }
+        assert_eq!(processes::of_folder(&self.folder), vec![], "processes are left");
+        self.ended = true;
+    }
+
     /// Waits for the end of `ringctl dev`, which somebody asked for. Fails when any process is
     /// left then.
     pub async fn ends(&mut self) -> ExitStatus {
