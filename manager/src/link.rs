@@ -18,9 +18,12 @@ const CONNECT_TIMEOUT: Duration = Duration::from_millis(800);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(2);
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Flow control windows: large enough that a batch never waits for a window update.
-const STREAM_WINDOW_BYTES: u32 = 4 * 1024 * 1024;
-const CONNECTION_WINDOW_BYTES: u32 = 8 * 1024 * 1024;
+/// Flow control window of a stream, at both ends: large enough that a batch never waits for a
+/// window update.
+pub const STREAM_WINDOW_BYTES: u32 = 4 * 1024 * 1024;
+
+/// The same of a connection.
+pub const CONNECTION_WINDOW_BYTES: u32 = 8 * 1024 * 1024;
 
 /// Why a connection could not be opened.
 #[derive(Debug)]

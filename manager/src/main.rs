@@ -17,7 +17,6 @@ mod disk;
 mod driver;
 mod http;
 mod link;
-mod logging;
 mod mailbox;
 mod metrics;
 mod node_link;
@@ -52,10 +51,10 @@ fn main() -> ExitCode {
     let options = match Arguments::parse().check() {
         Ok(options) => options,
         Err(mistakes) => {
-            eprintln!("rota-manager: the command line has {} mistake(s):", mistakes.len());
-            for mistake in mistakes {
-                eprintln!("  {mistake}");
+            for mistake in &mistakes {
+                eprintln!("rota-manager: {mistake}");
             }
+            eprintln!("rota-manager: mistakes: {}; nothing was started", mistakes.len());
             return ExitCode::from(USAGE);
         }
     };
@@ -69,7 +68,7 @@ fn main() -> ExitCode {
 }
 
 fn run(options: Options) -> anyhow::Result<()> {
-    logging::install(&options.log, options.log_format)?;
+    options.log.install();
     // One thread: a manager's work is one stream of small steps, and passing them between threads
     // costs more than the second thread gives.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

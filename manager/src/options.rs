@@ -1,6 +1,7 @@
 //! The command line: every mistake is found and listed before anything is started.
 
 use clap::Parser;
+use rota_daemon::{Log, LogArguments};
 use rota_model::{ClusterName, FieldError, ManagerId, ManagerNumber, NAME_BYTES_MAX, PoolName};
 use rota_protocol::{PoolConfig, Timing};
 use std::net::SocketAddr;
@@ -8,7 +9,7 @@ use std::path::PathBuf;
 
 /// A manager of a Rota ring.
 #[derive(Parser, Debug)]
-#[command(name = "rota-manager", version, about, max_term_width = 100)]
+#[command(name = "rota-manager", version, max_term_width = 100)]
 #[command(args_override_self = true)]
 pub struct Arguments {
     /// Folder for this manager's records; made when it does not exist.
@@ -65,18 +66,15 @@ pub struct Arguments {
     /// Folder of the class files that new nodes offer.
     #[arg(long, value_name = "DIR")]
     pub pool_classes: Option<PathBuf>,
-    /// Times of the protocol.
+    /// The log.
     #[command(flatten)]
-    pub timing: TimingArguments,
-    /// What to log, as in `info,rota_manager=debug`.
-    #[arg(long, default_value = "info", value_name = "FILTER")]
-    pub log: String,
-    /// `text` or `json`.
-    #[arg(long, default_value = "text", value_name = "FORMAT")]
-    pub log_format: String,
+    pub log: LogArguments,
     /// Allow listeners outside of loopback although nothing is encrypted or authenticated yet.
     #[arg(long)]
     pub insecure_bind: bool,
+    /// Times of the protocol. Last, since their heading holds for all that follows.
+    #[command(flatten)]
+    pub timing: TimingArguments,
 }
 
 macro_rules! timing_arguments {
@@ -133,15 +131,6 @@ timing_arguments!(
     retry_ms,
 );
 
-/// How log lines look.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum LogFormat {
-    /// For people.
-    Text,
-    /// One JSON object a line.
-    Json,
-}
-
 /// The shape of the ring that the command line asks for.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RingOptions {
@@ -193,10 +182,8 @@ pub struct Options {
     pub pool: Option<PoolOptions>,
     /// Times.
     pub timing: Timing,
-    /// Log filter.
-    pub log: String,
-    /// Log format.
-    pub log_format: LogFormat,
+    /// The log.
+    pub log: Log,
 }
 
 fn flag(field: &str) -> String {
@@ -315,36 +302,26 @@ impl Arguments {
         let load_limit_permille = load_limit(&self.load_limit, &mut wrong);
         let pool = self.check_pool(&mut wrong);
         let timing = self.timing.check(&mut wrong);
-        let log_format = match self.log_format.as_str() {
-            "text" => LogFormat::Text,
-            "json" => LogFormat::Json,
-            other => {
-                let problem = format!("is {other:?}; it must be text or json");
-                wrong.push(FieldError::new("--log-format", problem));
-                LogFormat::Text
-            }
-        };
-        if let Err(error) = tracing_subscriber::EnvFilter::try_new(&self.log) {
-            wrong.push(FieldError::new("--log", format!("is no filter: {error}")));
-        }
+        let log = self.log.check().map_err(|mistakes| wrong.extend(mistakes)).ok();
         if self.data.as_os_str().is_empty() || self.data.as_os_str().len() > 16 * NAME_BYTES_MAX {
             wrong.push(FieldError::new("--data", "must name a folder"));
         }
-        match (id, cluster, grpc, http) {
-            (Some(id), Some(cluster), Some(grpc), Some(http)) if wrong.is_empty() => Ok(Options {
-                data: self.data.clone(),
-                number: ManagerNumber(n),
-                id,
-                grpc,
-                http,
-                config_store: self.config_store.clone(),
-                ring: RingOptions { cluster, m, r, managers_max, numbers },
-                load_limit_permille,
-                pool,
-                timing,
-                log: self.log.clone(),
-                log_format,
-            }),
+        match (id, cluster, grpc, http, log) {
+            (Some(id), Some(cluster), Some(grpc), Some(http), Some(log)) if wrong.is_empty() => {
+                Ok(Options {
+                    data: self.data.clone(),
+                    number: ManagerNumber(n),
+                    id,
+                    grpc,
+                    http,
+                    config_store: self.config_store.clone(),
+                    ring: RingOptions { cluster, m, r, managers_max, numbers },
+                    load_limit_permille,
+                    pool,
+                    timing,
+                    log,
+                })
+            }
             _ => Err(wrong),
         }
     }

@@ -16,15 +16,14 @@ use crate::rpc::names::FreshNames;
 use crate::server::{self, Services};
 use crate::start::{check_claim, founded, listen};
 use anyhow::{Context, Result};
+use rota_daemon::{Stop, announce};
 use rota_membership::{ConfigStore, EmbeddedStore, Watcher};
 use rota_protocol::{Disk, Manager, ManagerConfig, Sizes};
 use rota_storage::Engine;
 use serde::Serialize;
-use std::io::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::{JoinError, JoinHandle};
 use tokio_util::sync::CancellationToken;
@@ -72,22 +71,21 @@ struct Running {
 /// Runs a manager until it is told to stop. An error is why it could not start, or go on.
 pub async fn run(options: Options) -> Result<()> {
     // First, so that a signal during the start is not lost.
-    let mut terminate = signal(SignalKind::terminate()).context("SIGTERM")?;
-    let mut interrupt = signal(SignalKind::interrupt()).context("SIGINT")?;
+    let mut asked = Stop::listen().context("cannot listen for signals")?;
     let opened = tokio::select! {
         opened = open(options) => opened?,
-        _ = terminate.recv() => return Ok(()),
-        _ = interrupt.recv() => return Ok(()),
+        _ = asked.wished() => return Ok(()),
     };
     let (grpc, http) = (opened.grpc.1.clone(), opened.http.1.clone());
     let mut running = start(opened)?;
-    tell_ready(&Ready { ready: true, grpc: &grpc, http: &http, pid: std::process::id() });
+    announce(&Ready { ready: true, grpc: &grpc, http: &http, pid: std::process::id() });
     let ended = tokio::select! {
-        _ = terminate.recv() => None,
-        _ = interrupt.recv() => None,
+        signal = asked.wished() => {
+            tracing::info!(signal, "this manager stops");
+            None
+        }
         ended = &mut running.driver => Some(ended),
     };
-    tracing::info!("this manager stops");
     stop(running, ended).await
 }
 
@@ -125,7 +123,6 @@ fn node_options(options: &Options) -> Option<NodeOptions> {
         load_limit_permille: options.load_limit_permille,
         timing: options.timing.clone(),
         log: options.log.clone(),
-        log_format: options.log_format,
     })
 }
 
@@ -200,13 +197,6 @@ fn serve(
     let grpc = tokio::spawn(server::serve(grpc, services, stop.clone()));
     let http = tokio::spawn(http::serve(http, pages, stop.clone()));
     (grpc, http, stop)
-}
-
-fn tell_ready(ready: &Ready<'_>) {
-    let line = serde_json::to_string(ready).expect("three texts and a number are JSON");
-    let mut out = std::io::stdout().lock();
-    // Whoever started this process may not read its output.
-    let _ = writeln!(out, "{line}").and_then(|()| out.flush());
 }
 
 /// Listeners first, then calls under way, then the decisions, then the disk. `ended` is given when

@@ -2,7 +2,8 @@
 //! process group of its own, no pipe to the manager, and a log file in its folder.
 
 use crate::mailbox::Mailbox;
-use crate::options::{LogFormat, PoolOptions};
+use crate::options::PoolOptions;
+use rota_daemon::Log;
 use rota_model::{ClusterName, NodeId, PoolName};
 use rota_protocol::{Input, Timing};
 use rota_ring::View;
@@ -27,10 +28,8 @@ pub struct NodeOptions {
     pub load_limit_permille: u32,
     /// Times; a node must keep those that it shares with managers.
     pub timing: Timing,
-    /// Log filter.
-    pub log: String,
-    /// Log format.
-    pub log_format: LogFormat,
+    /// The log.
+    pub log: Log,
 }
 
 /// The provisioner `process`.
@@ -139,10 +138,6 @@ fn spawn(
     log: &File,
 ) -> std::io::Result<Child> {
     let (pool, timing) = (&options.pool, &options.timing);
-    let format = match options.log_format {
-        LogFormat::Text => "text",
-        LogFormat::Json => "json",
-    };
     let ms = |ms: u64| format!("{ms}ms");
     let mut command = Command::new(&pool.agent);
     command
@@ -160,7 +155,7 @@ fn spawn(
         .args(["--renew", &ms(timing.renew_ms)])
         .args(["--lease-term", &ms(timing.lease_term_ms)])
         .args(["--lease-kill", &ms(timing.lease_kill_ms)])
-        .args(["--log", &options.log, "--log-format", format])
+        .args(options.log.options())
         .stdin(Stdio::null())
         .stdout(log.try_clone()?)
         .stderr(log.try_clone()?)
@@ -190,8 +185,7 @@ mod tests {
             cluster: ClusterName::parse("c").unwrap(),
             load_limit_permille: 800,
             timing: Timing::default(),
-            log: "info".to_owned(),
-            log_format: LogFormat::Text,
+            log: Log::text("info").unwrap(),
         }
     }
 

@@ -1,7 +1,7 @@
 //! The gRPC server: which services, with which limits.
 
 use crate::driver::Seen;
-use crate::link::MESSAGE_BYTES_MAX;
+use crate::link::{CONNECTION_WINDOW_BYTES, MESSAGE_BYTES_MAX, STREAM_WINDOW_BYTES};
 use crate::mailbox::Mailbox;
 use crate::nodes::NodesService;
 use crate::peer::PeersService;
@@ -27,10 +27,6 @@ use tonic_health::server::HealthReporter;
 /// Requests of one connection at once; the mailbox refuses what is too much in all. hyper's own
 /// limit of 200 would make one busy client wait without a word.
 const STREAMS_MAX: u32 = 8_192;
-
-/// Flow control windows: large enough that a peer's batch never waits for a window update.
-const STREAM_WINDOW_BYTES: u32 = 4 * 1024 * 1024;
-const CONNECTION_WINDOW_BYTES: u32 = 8 * 1024 * 1024;
 
 /// A client that has vanished is found out after interval + timeout.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(20);

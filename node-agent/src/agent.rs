@@ -179,7 +179,7 @@ impl Agent {
         if !was_registered && self.node.is_registered() {
             let boot = self.node.config().boot;
             tracing::info!(%boot, "registered");
-            crate::announce(&json!({ "registered": true, "boot": boot.0 }));
+            rota_daemon::announce(&json!({ "registered": true, "boot": boot.0 }));
         }
     }
 

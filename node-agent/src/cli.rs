@@ -1,6 +1,7 @@
 //! The command line.
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand};
+use rota_daemon::LogArguments;
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -82,21 +83,9 @@ pub struct RunArgs {
     /// time after which they declare a node lost.
     #[arg(long, default_value = "12s")]
     pub lease_kill: humantime::Duration,
-    /// What is logged to standard error: info, debug, rota_node_agent=debug,tonic=warn, ...
-    #[arg(long, default_value = "info", env = "ROTA_LOG")]
-    pub log: String,
-    /// How it is written.
-    #[arg(long, default_value = "text")]
-    pub log_format: LogFormat,
-}
-
-/// How log lines are written.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub enum LogFormat {
-    /// For people.
-    Text,
-    /// One JSON object a line.
-    Json,
+    /// The log.
+    #[command(flatten)]
+    pub log: LogArguments,
 }
 
 /// What the shim is told.

@@ -28,19 +28,17 @@ use agent::{Agent, Parts};
 use anyhow::Context;
 use boots::Boots;
 use clap::Parser;
-use cli::{Cli, Command, LogFormat, RunArgs};
+use cli::{Cli, Command};
 use data_folder::DataFolder;
 use mailbox::{Event, Mailbox};
+use rota_daemon::{Stop, announce};
 use rota_node::NodeConfig;
 use runtime::{Keepers, ProgramSettings, Runtime};
 use rustix::process::{Resource, Rlimit, getpid, getrlimit, set_child_subreaper, setrlimit};
 use serde_json::json;
 use settings::Settings;
-use std::io::{self, Write};
 use std::process::ExitCode;
 use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
-use tracing_subscriber::EnvFilter;
 
 fn main() -> ExitCode {
     match Cli::parse().command {
@@ -50,14 +48,14 @@ fn main() -> ExitCode {
         }
         Command::Run(args) => match settings::check(&args) {
             Ok(settings) => {
-                start_log(&args);
+                settings.log.install();
                 report(run(settings))
             }
             Err(mistakes) => {
                 for mistake in &mistakes {
                     eprintln!("rota-node-agent: {mistake}");
                 }
-                eprintln!("rota-node-agent: {} mistakes, nothing was started", mistakes.len());
+                eprintln!("rota-node-agent: mistakes: {}; nothing was started", mistakes.len());
                 ExitCode::from(2)
             }
         },
@@ -73,21 +71,6 @@ fn report(result: anyhow::Result<bool>) -> ExitCode {
             ExitCode::FAILURE
         }
     }
-}
-
-fn start_log(args: &RunArgs) {
-    let filter = EnvFilter::try_new(&args.log).expect("the settings checked it");
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
-    match args.log_format {
-        LogFormat::Text => log.with_ansi(false).init(),
-        LogFormat::Json => log.json().init(),
-    }
-}
-
-/// One JSON document on standard output. A reader that is gone misses nothing that it asked for.
-fn announce(value: &serde_json::Value) {
-    let mut stdout = io::stdout().lock();
-    drop(writeln!(stdout, "{value}").and_then(|()| stdout.flush()));
 }
 
 /// Runs the node until it is told to leave. True when nothing is left running.
@@ -176,16 +159,10 @@ async fn serve(
 
 /// SIGTERM, SIGINT, or a terminal that closes: leave in good order; once more: at once.
 fn leave_on_signals(mailbox: Mailbox) -> anyhow::Result<()> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut hang_up = signal(SignalKind::hangup())?;
+    let mut stop = Stop::listen().context("cannot listen for signals")?;
     tokio::spawn(async move {
         loop {
-            tokio::select! {
-                _ = hang_up.recv() => {}
-                _ = terminate.recv() => {}
-                _ = interrupt.recv() => {}
-            }
+            stop.wished().await;
             mailbox.give(Event::Leave).await;
         }
     });

@@ -2,6 +2,7 @@
 //! is touched.
 
 use crate::cli::RunArgs;
+use rota_daemon::Log;
 use rota_model::{BootId, ClassName, ClusterName, FieldError, NodeId, PoolName};
 use rota_node::class::{Class, parse_classes};
 use rota_node::{NodeBounds, NodeConfig, NodeTiming};
@@ -11,7 +12,6 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use tracing_subscriber::EnvFilter;
 
 /// What a node runs with.
 #[derive(Debug)]
@@ -36,6 +36,8 @@ pub struct Settings {
     pub output_bytes_max: u64,
     /// Folders of ended programs that are kept.
     pub folders_kept_max: usize,
+    /// The log.
+    pub log: Log,
 }
 
 /// Checks everything; on failure gives all mistakes, one a line.
@@ -48,9 +50,8 @@ pub fn check(args: &RunArgs) -> Result<Settings, Vec<String>> {
     for address in &args.managers {
         mistakes.note("--managers", check_address(address));
     }
-    if let Err(error) = EnvFilter::try_new(&args.log) {
-        mistakes.0.push(format!("--log {:?} is no filter: {error}", args.log));
-    }
+    let log = args.log.check();
+    let log = log.map_err(|list| mistakes.0.extend(list.iter().map(ToString::to_string))).ok();
     let limit = mistakes.note("--load-limit", permille(args.load_limit));
     let classes = classes(args.classes.as_deref(), &mut mistakes);
     let timing = NodeTiming {
@@ -72,19 +73,22 @@ pub fn check(args: &RunArgs) -> Result<Settings, Vec<String>> {
         bounds: NodeBounds::default(),
     };
     mistakes.0.extend(config.mistakes().iter().map(ToString::to_string));
-    match (cluster, pool, host) {
-        (Some(cluster), Some(pool), Some(host)) if mistakes.0.is_empty() => Ok(Settings {
-            config,
-            classes,
-            data: args.data.clone(),
-            cluster,
-            pool,
-            listen: args.listen,
-            host,
-            managers: args.managers.clone(),
-            output_bytes_max: args.output_bytes_max,
-            folders_kept_max: args.folders_kept_max,
-        }),
+    match (cluster, pool, host, log) {
+        (Some(cluster), Some(pool), Some(host), Some(log)) if mistakes.0.is_empty() => {
+            Ok(Settings {
+                config,
+                classes,
+                data: args.data.clone(),
+                cluster,
+                pool,
+                listen: args.listen,
+                host,
+                managers: args.managers.clone(),
+                output_bytes_max: args.output_bytes_max,
+                folders_kept_max: args.folders_kept_max,
+                log,
+            })
+        }
         _ => Err(mistakes.0),
     }
 }

@@ -269,6 +269,7 @@ pub(crate) fn answer_to_wire(rid: u64, result: OpResult) -> v1::PeerAnswer {
         Ok(Answer::Listed(page)) => WireResult::Listed(Listed {
             sessions: page.sessions.iter().map(Into::into).collect(),
             next: page.next.as_ref().map(Into::into),
+            stale: page.stale,
         }),
         Ok(Answer::Pulled(pulled)) => WireResult::Pulled(v1::peer_answer::Pulled {
             part: pulled.part.0,
@@ -301,9 +302,11 @@ pub(crate) fn answer_from_wire(
             session: convert("PeerAnswer.Got.session", got.session)?,
             stale: got.stale,
         },
-        WireResult::Listed(page) => {
-            Answer::Listed(Page { sessions: each(page.sessions)?, next: optional(page.next)? })
-        }
+        WireResult::Listed(page) => Answer::Listed(Page {
+            sessions: each(page.sessions)?,
+            next: optional(page.next)?,
+            stale: page.stale,
+        }),
         WireResult::Pulled(pulled) => Answer::Pulled(Pulled {
             part: ManagerNumber(pulled.part),
             events: each(pulled.events)?,

@@ -188,6 +188,7 @@ pub fn list_response(
     v1::ListResponse {
         sessions: sessions.collect(),
         next_page_token: page.next.map_or_else(String::new, |it| page_token(&it, filter)),
+        stale: page.stale,
     }
 }
 

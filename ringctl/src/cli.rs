@@ -9,17 +9,21 @@ use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 use std::time::Duration;
 
+/// Above the options that every command takes.
+const EVERYWHERE: &str = "Options of every command";
+
 /// Opens sessions on a Rota ring, looks at the ring, and runs one on this machine.
 #[derive(Parser, Debug)]
-#[command(name = "ringctl", version, about, max_term_width = 100)]
+#[command(name = "ringctl", version, max_term_width = 100)]
 pub struct Cli {
     /// What stdout gets.
-    #[arg(short, long, global = true, value_enum, default_value_t = Format::Table)]
+    #[arg(short, long, global = true, value_enum, default_value_t = Format::Table,
+          help_heading = EVERYWHERE)]
     pub output: Format,
     /// Managers to ask, `host:port`, comma-separated. Any manager serves any session; the next
     /// one is asked when one does not answer.
     #[arg(long, global = true, env = "ROTA_ENDPOINT", default_value = "127.0.0.1:7400",
-          value_name = "HOST:PORT,...", value_parser = endpoint_list)]
+          value_name = "HOST:PORT,...", value_parser = endpoint_list, help_heading = EVERYWHERE)]
     pub endpoint: String,
     /// What to do.
     #[command(subcommand)]
@@ -36,10 +40,10 @@ pub enum Command {
     Inspect(InspectArguments),
     /// Run a whole cluster on this machine until Ctrl-C.
     Dev(DevArguments),
-    /// Measure.
+    /// Measure: throughput, latencies, fail-over, memory.
     #[command(subcommand)]
     Bench(BenchCommand),
-    /// Print a completion script.
+    /// Print a completion script, as in: source <(ringctl completion bash).
     Completion {
         /// For which shell.
         #[arg(value_enum)]
@@ -57,7 +61,8 @@ fn endpoint_list(text: &str) -> Result<String, String> {
 
 /// A length of time as people write it: `10s`, `1m 30s`, `250ms`; above zero.
 pub fn length_of_time(text: &str) -> Result<Duration, String> {
-    let length = humantime::parse_duration(text).map_err(|error| error.to_string())?;
+    let length = humantime::parse_duration(text)
+        .map_err(|error| format!("{error}; a length of time is written as in 10s or 500ms"))?;
     if length.is_zero() { Err("must be longer than 0".to_owned()) } else { Ok(length) }
 }
 

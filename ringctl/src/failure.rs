@@ -3,8 +3,59 @@
 use crate::output::Format;
 use rota_client::CallError;
 use rota_model::{Changed, Retry};
-use serde_json::{Value, json};
+use serde::Serialize;
 use std::io::Write;
+use tonic::Code;
+
+/// Options that do not fit together, or a value that only a closer look finds wrong: exit code 2,
+/// like what the parser of the command line finds.
+#[derive(Debug)]
+pub struct UsageMistake(pub String);
+
+impl std::fmt::Display for UsageMistake {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for UsageMistake {}
+
+/// Whether the command line was wrong.
+pub fn is_usage(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<UsageMistake>().is_some()
+}
+
+/// The context of a call that may have changed something although it failed: how to find out.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Unknown {
+    /// An open or a close of this request id.
+    Request(String),
+    /// An event of a state machine.
+    Event,
+}
+
+impl std::fmt::Display for Unknown {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Unknown::Request(id) => {
+                write!(f, "outcome unknown; repeat it with --request-id {id} to find out")
+            }
+            Unknown::Event => {
+                f.write_str("outcome unknown; `session get` shows the machine's state")
+            }
+        }
+    }
+}
+
+impl Unknown {
+    /// Adds itself to an error that leaves the outcome open, and to no other.
+    pub fn unless_refused(self, error: CallError) -> anyhow::Error {
+        match error.changed() {
+            Changed::No => error.into(),
+            Changed::Unknown => anyhow::Error::from(error).context(self),
+        }
+    }
+}
 
 /// Writes the failure to stderr.
 pub fn report(error: &anyhow::Error, format: Format) {
@@ -26,40 +77,79 @@ fn advice(retry: Retry) -> String {
 }
 
 fn as_text(error: &anyhow::Error) -> String {
-    let mut text = format!("error: {error:#}\n");
-    let Some(call) = error.downcast_ref::<CallError>() else { return text };
-    text.push_str(&format!("  reason: {}\n  advice: {}\n", call.reason(), advice(call.retry())));
-    if call.changed() == Changed::Unknown {
-        text.push_str("  outcome: unknown; repeat an open or a close with the same --request-id to find out\n");
+    let Some(call) = error.downcast_ref::<CallError>() else {
+        return format!("error: {error:#}\n");
+    };
+    let mut text = format!("error: {call}\n  reason: {}\n", call.reason());
+    if let Some(unknown) = error.downcast_ref::<Unknown>() {
+        text.push_str(&format!("  {unknown}\n"));
+    } else {
+        text.push_str(&format!("  advice: {}\n", advice(call.retry())));
     }
-    for field in call.fields() {
+    // One mistake is the message already.
+    for field in call.fields().iter().filter(|_| call.fields().len() > 1) {
         text.push_str(&format!("  field {}: {}\n", field.field, field.problem));
+    }
+    if matches!(call, CallError::Broken { code: Code::Unavailable, .. }) {
+        text.push_str("  hint: --endpoint or ROTA_ENDPOINT says where managers are; `ringctl dev` starts some\n");
     }
     text
 }
 
-fn as_json(error: &anyhow::Error) -> Value {
-    let message = format!("{error:#}");
-    let Some(call) = error.downcast_ref::<CallError>() else {
-        return json!({"error": {"message": message}});
+/// The error document, with its fields in this order.
+#[derive(Serialize)]
+struct Failed<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'a str>,
+    message: String,
+    #[serde(flatten)]
+    call: Option<FailedCall<'a>>,
+}
+
+#[derive(Serialize)]
+struct FailedCall<'a> {
+    retry: &'static str,
+    retry_after_ms: Option<u64>,
+    changed: &'static str,
+    fields: Vec<FailedField<'a>>,
+}
+
+#[derive(Serialize)]
+struct FailedField<'a> {
+    field: &'a str,
+    problem: &'a str,
+}
+
+fn as_json(error: &anyhow::Error) -> String {
+    #[derive(Serialize)]
+    struct Document<'a> {
+        error: Failed<'a>,
+    }
+    let call = error.downcast_ref::<CallError>();
+    let failed = Failed {
+        reason: call.map(CallError::reason),
+        message: format!("{error:#}"),
+        call: call.map(FailedCall::of),
     };
-    let (retry, after_ms) = match call.retry() {
-        Retry::Never => ("never", None),
-        Retry::Now => ("now", None),
-        Retry::AfterMs(ms) => ("after", Some(ms)),
-        Retry::AtOwner(_) => ("at_owner", None),
-    };
-    let changed = match call.changed() {
-        Changed::No => "no",
-        Changed::Unknown => "unknown",
-    };
-    let fields: Vec<Value> = (call.fields().iter())
-        .map(|it| json!({"field": it.field, "problem": it.problem}))
-        .collect();
-    json!({"error": {
-        "reason": call.reason(), "message": message, "retry": retry,
-        "retry_after_ms": after_ms, "changed": changed, "fields": fields,
-    }})
+    serde_json::to_string(&Document { error: failed }).expect("texts and numbers are JSON")
+}
+
+impl<'a> FailedCall<'a> {
+    fn of(call: &'a CallError) -> Self {
+        let (retry, retry_after_ms) = match call.retry() {
+            Retry::Never => ("never", None),
+            Retry::Now => ("now", None),
+            Retry::AfterMs(ms) => ("after", Some(ms)),
+            Retry::AtOwner(_) => ("at_owner", None),
+        };
+        let changed = match call.changed() {
+            Changed::No => "no",
+            Changed::Unknown => "unknown",
+        };
+        let fields = call.fields().iter();
+        let fields = fields.map(|it| FailedField { field: &it.field, problem: &it.problem });
+        Self { retry, retry_after_ms, changed, fields: fields.collect() }
+    }
 }
 
 #[cfg(test)]
@@ -78,14 +168,17 @@ mod tests {
         assert_eq!(
             as_text(&error),
             "error: id must not be empty\n  reason: INVALID_ARGUMENT\n  \
-             advice: the same request will be refused again\n  field id: must not be empty\n"
+             advice: the same request will be refused again\n"
         );
+        let two = [FieldError::new("id", "is empty"), FieldError::new("class", "is long")];
+        let text = as_text(&refused(Refusal::invalid(two.to_vec())));
+        assert!(text.ends_with("  field id: is empty\n  field class: is long\n"), "{text}");
     }
 
     #[test]
     fn a_refusal_as_json_keeps_the_wait_that_was_advised() {
         let refusal = Refusal::new(RefusalKind::Provisioning, Retry::AfterMs(300), "no room yet");
-        let told = as_json(&refused(refusal));
+        let told: serde_json::Value = serde_json::from_str(&as_json(&refused(refusal))).unwrap();
         assert_eq!(told["error"]["reason"], "PROVISIONING");
         assert_eq!(told["error"]["retry"], "after");
         assert_eq!(told["error"]["retry_after_ms"], 300);
@@ -93,8 +186,29 @@ mod tests {
 
     #[test]
     fn an_unknown_outcome_says_how_to_find_out() {
-        let kind = RefusalKind::DeadlineExceeded;
-        let text = as_text(&refused(Refusal::unknown_outcome(kind, Retry::Now, "too late")));
-        assert!(text.contains("--request-id"), "{text}");
+        let broken = CallError::Broken {
+            code: Code::Unavailable,
+            message: "refused".to_owned(),
+            endpoint: "a:1".to_owned(),
+            attempts: 2,
+        };
+        let error = Unknown::Request("r7".to_owned()).unless_refused(broken.clone());
+        let text = as_text(&error);
+        assert!(
+            text.starts_with("error: a:1: refused (Unavailable, after 2 attempts)\n"),
+            "{text}"
+        );
+        assert!(text.contains("--request-id r7") && text.contains("hint: "), "{text}");
+        assert!(as_json(&error).contains("--request-id r7"));
+        let only_read = as_text(&broken.into());
+        assert!(!only_read.contains("--request-id"), "{only_read}");
+    }
+
+    #[test]
+    fn a_refusal_that_changed_nothing_leaves_nothing_to_find_out() {
+        let refusal = Box::new(Refusal::new(RefusalKind::NotFound, Retry::Never, "no"));
+        let refused = CallError::Refused { refusal, endpoint: "a:1".to_owned(), attempts: 1 };
+        let error = Unknown::Event.unless_refused(refused);
+        assert!(error.downcast_ref::<Unknown>().is_none());
     }
 }

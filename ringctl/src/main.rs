@@ -18,13 +18,18 @@ mod session;
 use clap::Parser;
 use cli::{Cli, Command};
 use output::Out;
+use rota_daemon::Log;
 use std::process::ExitCode;
+
+/// Exit code for a wrong command line.
+const USAGE: u8 = 2;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    let filter = tracing_subscriber::EnvFilter::try_from_env("ROTA_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    // Its own log is for finding out what it does: ROTA_LOG=rota_client=debug, for instance.
+    let wanted = std::env::var("ROTA_LOG").ok();
+    let log = wanted.and_then(|filter| Log::text(&filter).ok());
+    log.unwrap_or_else(|| Log::text("warn").expect("one level is a filter")).install();
     let mut out = Out::stdout(cli.output);
     match run(&cli, &mut out) {
         Ok(()) => ExitCode::SUCCESS,
@@ -32,7 +37,7 @@ fn main() -> ExitCode {
         Err(error) if output::is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             failure::report(&error, cli.output);
-            ExitCode::FAILURE
+            if failure::is_usage(&error) { ExitCode::from(USAGE) } else { ExitCode::FAILURE }
         }
     }
 }

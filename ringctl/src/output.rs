@@ -108,6 +108,11 @@ pub fn plain_table<const N: usize>(header: [&str; N]) -> Table {
     table
 }
 
+/// "1 node", "2 nodes".
+pub fn counted(count: u64, noun: &str) -> String {
+    if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
+}
+
 /// True when an error comes from a reader of stdout that went away.
 pub fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {

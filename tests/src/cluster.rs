@@ -2,6 +2,7 @@
 
 use crate::condition::{PATIENCE, eventually};
 use crate::folder::TestFolder;
+use crate::launched::Launched;
 use crate::processes::{self, Process};
 use crate::ringctl::{Ran, ringctl};
 use rota_client::{Client, Entry, Options};
@@ -102,10 +103,15 @@ impl Cluster {
         Self::ready(folder, command(folder, more)).await
     }
 
-    /// The same with programs of the workspace taken from another folder where that has them.
-    pub async fn start_with_programs(folder: &TestFolder, more: &[&str], programs: &str) -> Self {
+    /// The same with a variable in the environment of every process: ROTA_BIN_DIR, a folder from
+    /// which programs are taken where it has them, or ROTA_LOG, what is logged.
+    pub async fn start_in(
+        folder: &TestFolder,
+        more: &[&str],
+        (variable, value): (&str, &str),
+    ) -> Self {
         let mut command = command(folder, more);
-        command.env("ROTA_BIN_DIR", programs);
+        command.env(variable, value);
         Self::ready(folder, command).await
     }
 
@@ -161,9 +167,32 @@ impl Cluster {
         ringctl(&self.document.managers[manager].grpc, arguments).await
     }
 
+    /// Kills the config store and waits until it is gone; gives the command line that it had.
+    pub async fn kill_store(&self) -> Vec<String> {
+        let pid = self.document.config_store.pid;
+        let line = processes::process(pid).expect("it ran until now").line;
+        kill(pid).await;
+        line
+    }
+
     /// Kills a manager and waits until it is gone.
     pub async fn kill_manager(&self, manager: usize) {
         kill(self.document.managers[manager].pid).await;
+    }
+
+    /// Kills a manager and starts it again with its own command line, so with its own folder. It
+    /// is no child of `ringctl dev` any more: the test ends it.
+    pub async fn restart_manager(&self, folder: &TestFolder, manager: usize) -> Launched {
+        let it = &self.document.managers[manager];
+        let process = processes::process(it.pid).expect("it ran until now");
+        kill(it.pid).await;
+        Launched::again(folder, &format!("manager-{}-again", it.number), &process.line).await
+    }
+
+    /// The log of one of its processes, by name: `store`, `m1`, `n1`, ...
+    pub fn log(&self, name: &str) -> String {
+        let file = self.document.data.join("logs").join(format!("{name}.log"));
+        std::fs::read_to_string(file).unwrap_or_default()
     }
 
     /// Everything that works for this test: `ringctl dev`, its processes, and theirs.
@@ -192,6 +221,20 @@ impl Cluster {
         processes::send(self.pid(), Signal::TERM);
         let status = self.ends().await;
         assert!(status.success(), "ringctl dev ended with {status}");
+    }
+
+    /// The same for a cluster of which the test started some processes again: these end after
+    /// node-agents and managers, whom they serve. Fails unless each ends well.
+    pub async fn end_with(mut self, own: Vec<Launched>) {
+        processes::send(self.pid(), Signal::TERM);
+        let status = timeout(END_WAIT, self.dev.wait()).await;
+        let status = status.expect("ringctl dev ends").expect("a child can be waited for");
+        assert!(status.success(), "ringctl dev ended with {status}");
+        for launched in own {
+            assert_eq!(launched.end().await, Some(0));
+        }
+        assert_eq!(processes::of_folder(&self.folder), vec![], "processes are left");
+        self.ended = true;
     }
 
     /// Waits for the end of `ringctl dev`, which somebody asked for. Fails when any process is

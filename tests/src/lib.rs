@@ -12,6 +12,7 @@
 //! * Nothing sleeps for a while and hopes: [`eventually`] waits for a condition, with a deadline.
 
 mod binaries;
+pub mod busy;
 mod classes;
 mod cluster;
 mod condition;

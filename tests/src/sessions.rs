@@ -38,7 +38,8 @@ pub async fn read(client: &Client, id: &str) -> Result<v1::Session, CallError> {
 /// Every session of the ring.
 pub async fn listed(client: &Client, filter: v1::Filter) -> Vec<v1::Session> {
     let request = v1::ListRequest { filter: Some(filter), ..Default::default() };
-    client.list_all(request, CALL).await.unwrap_or_else(|error| panic!("list: {error:?}"))
+    let all = client.list_all(request, CALL).await;
+    all.unwrap_or_else(|error| panic!("list: {error:?}")).sessions
 }
 
 /// Waits until a session is in this state, and gives it.

@@ -16,6 +16,14 @@ const ANSWER_BYTES_MAX: usize = 80 * 1024 * 1024;
 pub(crate) trait Call: Clone + Send + 'static {
     type Answer: Send;
 
+    /// What it is called in the log.
+    const NAME: &'static str;
+
+    /// Names the request from here to the node; empty for a call that changes nothing.
+    fn request_id(&self) -> &str {
+        ""
+    }
+
     /// Sends it once.
     fn send(
         request: Request<Self>,
@@ -40,6 +48,11 @@ pub(crate) fn sessions(channel: Channel) -> SessionsClient<Channel> {
 
 impl Call for v1::OpenRequest {
     type Answer = v1::OpenResponse;
+    const NAME: &'static str = "open";
+
+    fn request_id(&self) -> &str {
+        &self.request_id
+    }
 
     async fn send(
         request: Request<Self>,
@@ -55,6 +68,11 @@ impl Call for v1::OpenRequest {
 
 impl Call for v1::CloseRequest {
     type Answer = v1::CloseResponse;
+    const NAME: &'static str = "close";
+
+    fn request_id(&self) -> &str {
+        &self.request_id
+    }
 
     async fn send(
         request: Request<Self>,
@@ -70,6 +88,7 @@ impl Call for v1::CloseRequest {
 
 impl Call for v1::GetRequest {
     type Answer = v1::GetResponse;
+    const NAME: &'static str = "get";
 
     async fn send(
         request: Request<Self>,
@@ -85,6 +104,7 @@ impl Call for v1::GetRequest {
 
 impl Call for v1::ListRequest {
     type Answer = v1::ListResponse;
+    const NAME: &'static str = "list";
 
     async fn send(
         request: Request<Self>,
@@ -100,6 +120,7 @@ impl Call for v1::ListRequest {
 
 impl Call for v1::InspectRequest {
     type Answer = v1::InspectResponse;
+    const NAME: &'static str = "inspect";
 
     async fn send(
         request: Request<Self>,

@@ -6,10 +6,12 @@ use crate::retry::{self, Failure, Step};
 use crate::routing::Routes;
 use crate::session::Client;
 use rota_proto::v1;
+use std::error::Error as _;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout_at};
 use tonic::{Request, Status};
+use tracing::Instrument;
 
 /// Longest wait for a View; a manager that does not give one at once is passed over.
 const VIEW_WAIT: Duration = Duration::from_secs(1);
@@ -52,9 +54,24 @@ impl Progress {
 pub(crate) fn failure(status: &Status) -> Failure {
     if status.details().is_empty() {
         // Of gRPC itself or of something between: not a decision of Rota.
-        return Failure::Broken { code: status.code(), message: status.message().to_owned() };
+        return Failure::Broken { code: status.code(), message: what_broke(status) };
     }
     Failure::Refused(Box::new(rota_proto::refusal::refusal(status)))
+}
+
+/// The status's text, and the error at the bottom of what caused it: "tcp connect error" alone
+/// does not tell a refused connection from a host that is away.
+fn what_broke(status: &Status) -> String {
+    let (text, mut bottom) = (status.message(), None);
+    let mut next = status.source();
+    while let Some(error) = next {
+        bottom = Some(error);
+        next = error.source();
+    }
+    match bottom.map(ToString::to_string) {
+        Some(cause) if !text.contains(&cause) => format!("{text}: {cause}"),
+        Some(_) | None => text.to_owned(),
+    }
 }
 
 pub(crate) fn error(failure: Failure, endpoint: &str, attempts: u32) -> CallError {
@@ -68,8 +85,18 @@ pub(crate) fn error(failure: Failure, endpoint: &str, attempts: u32) -> CallErro
 }
 
 impl Client {
-    /// Sends a call until it is answered, finally refused, or `wait` is over.
+    /// Sends a call until it is answered, finally refused, or `wait` is over. What is logged on
+    /// the way stands in a span with the request id, which managers and nodes log too.
     pub(crate) async fn call<C: Call>(
+        &self,
+        request: C,
+        wait: Duration,
+    ) -> Result<Answered<C::Answer>, CallError> {
+        let span = tracing::debug_span!("call", kind = C::NAME, request = request.request_id());
+        self.until_answered(request, wait).instrument(span).await
+    }
+
+    async fn until_answered<C: Call>(
         &self,
         request: C,
         wait: Duration,
@@ -81,7 +108,10 @@ impl Client {
             let sent = self.attempt(&endpoint, request.clone(), progress.deadline).await?;
             let failure = match sent {
                 None => return Err(progress.out_of_time(&endpoint)),
-                Some(Ok(answer)) => return Ok(Answered { answer, endpoint }),
+                Some(Ok(answer)) => {
+                    tracing::debug!(%endpoint, attempts = progress.attempts, "answered");
+                    return Ok(Answered { answer, endpoint });
+                }
                 Some(Err(failure)) => failure,
             };
             let step = retry::after(&failure, progress.attempts, self.endpoints().len());

@@ -19,7 +19,7 @@ pub enum CallError {
         attempts: u32,
     },
     /// No answer of Rota came: a connection failed or broke, or the server is something else.
-    #[error("{endpoint}: {message} ({code:?}, after {attempts} attempts)")]
+    #[error("{endpoint}: {message} ({code:?}{})", after(*attempts))]
     Broken {
         /// gRPC code of the last attempt.
         code: Code,
@@ -51,6 +51,10 @@ pub enum CallError {
     /// The call names an address that is none.
     #[error("address {0:?} is not host:port")]
     Address(String),
+}
+
+fn after(attempts: u32) -> String {
+    if attempts > 1 { format!(", after {attempts} attempts") } else { String::new() }
 }
 
 impl CallError {

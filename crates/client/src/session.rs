@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 use tonic::Request;
+use tracing::Instrument;
 
 /// At which endpoint a call begins.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -180,18 +181,20 @@ impl Client {
         Ok(self.call(request, wait).await?.answer)
     }
 
-    /// Every page from `request.page_token` on, each within `wait`.
+    /// Every page from `request.page_token` on, each within `wait`, as one. It is stale when any
+    /// of them is.
     pub async fn list_all(
         &self,
         mut request: v1::ListRequest,
         wait: Duration,
-    ) -> Result<Vec<v1::Session>, CallError> {
-        let mut sessions = Vec::new();
+    ) -> Result<v1::ListResponse, CallError> {
+        let mut all = v1::ListResponse::default();
         loop {
             let page = self.list(request.clone(), wait).await?;
-            sessions.extend(page.sessions);
+            all.sessions.extend(page.sessions);
+            all.stale |= page.stale;
             if page.next_page_token.is_empty() {
-                return Ok(sessions);
+                return Ok(all);
             }
             request.page_token = page.next_page_token;
         }
@@ -246,11 +249,12 @@ impl Client {
         request: C,
         wait: Duration,
     ) -> Result<C::Answer, CallError> {
+        let span = tracing::debug_span!("call", kind = C::NAME, request = request.request_id());
         let borrowed = self.connect_to(address)?;
         let mut request = Request::new(request);
         request.set_timeout(wait);
         let sent = C::send(request, borrowed.channel.clone());
-        self.within(address, wait, sent).await
+        self.within(address, wait, sent).instrument(span).await
     }
 
     /// Gives one event to a session's machine at the session's address. Never sent twice: an

@@ -80,7 +80,7 @@ impl Sessions for Manager {
             _ => ("b", String::new()),
         };
         let sessions = vec![v1::Session { id: id.to_owned(), ..Default::default() }];
-        Ok(Response::new(v1::ListResponse { sessions, next_page_token }))
+        Ok(Response::new(v1::ListResponse { sessions, next_page_token, stale: false }))
     }
 
     type WatchStream = Pin<Box<dyn Stream<Item = Result<v1::WatchResponse, Status>> + Send>>;
@@ -215,7 +215,7 @@ async fn an_answer_without_its_session_is_an_error() {
 async fn a_list_follows_its_pages() {
     let manager = start("only").await;
     let client = Client::connect(&manager.address).unwrap();
-    let sessions = client.list_all(v1::ListRequest::default(), WAIT).await.unwrap();
+    let sessions = client.list_all(v1::ListRequest::default(), WAIT).await.unwrap().sessions;
     let ids: Vec<&str> = sessions.iter().map(|it| it.id.as_str()).collect();
     assert_eq!(ids, ["a", "b"]);
 }

@@ -148,6 +148,8 @@ pub struct Page {
     pub sessions: Vec<SessionView>,
     /// Where to go on; `None` when nothing is left up to slot m-1.
     pub next: Option<ListCursor>,
+    /// True when an owner did not confirm its part of the page.
+    pub stale: bool,
 }
 
 /// The answer to a [`PullOp`].

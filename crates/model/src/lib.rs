@@ -8,6 +8,7 @@
 //! * [`refusal`]: every way to say no, with its advice on retrying.
 //! * [`api`]: validated requests of clients and their answers.
 //! * [`node_msg`]: messages between managers and node-agents.
+//! * [`timing`]: the order that time limits must keep.
 //!
 //! A value of one of these types proves that its text was checked: parsing is the only way in.
 
@@ -19,6 +20,7 @@ pub mod refusal;
 pub mod session;
 pub mod stamp;
 pub mod state;
+pub mod timing;
 
 pub use api::*;
 pub use epoch::*;
@@ -27,3 +29,4 @@ pub use refusal::*;
 pub use session::*;
 pub use stamp::*;
 pub use state::*;
+pub use timing::*;

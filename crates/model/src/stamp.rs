@@ -69,10 +69,16 @@ impl Stamp {
         let stamp = Self(number);
         let parts_fit = (1..=12).contains(&(number / 100_000_000_000 % 100));
         if !(Self::MIN.0..=Self::MAX.0).contains(&number) || !parts_fit {
-            return Err(FieldError::new("stamp", format!("{number} is not a moment")));
+            return Err(FieldError::new(
+                "stamp",
+                format!("{number} is no stamp (AAMMJJhhmmssmmm)"),
+            ));
         }
         if Self::from_epoch_ms(stamp.to_epoch_ms()) != stamp {
-            return Err(FieldError::new("stamp", format!("{number} is not a moment")));
+            return Err(FieldError::new(
+                "stamp",
+                format!("{number} is no stamp (AAMMJJhhmmssmmm)"),
+            ));
         }
         Ok(stamp)
     }

@@ -1,6 +1,6 @@
 //! What a node is told about itself, and every time and bound of it in one place.
 
-use rota_model::{BootId, ClassName, FieldError, NodeId};
+use rota_model::{BootId, ClassName, FieldError, NodeId, times_out_of_order};
 use std::collections::BTreeSet;
 
 /// What a node is told at its start.
@@ -115,16 +115,7 @@ impl NodeTiming {
                 self.report_resend_ms_max,
             ),
         ];
-        let wrong = order.iter().filter(|(_, low, _, high)| *low == 0 || low >= high);
-        wrong
-            .map(|(low_name, low, high_name, high)| {
-                let problem = format!(
-                    "is too long: {low} ms (with its safety factor) must be above 0 and below \
-                     {high_name} ({high} ms)"
-                );
-                FieldError::new(*low_name, problem)
-            })
-            .collect()
+        times_out_of_order(&order)
     }
 }
 

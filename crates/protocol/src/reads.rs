@@ -191,7 +191,8 @@ impl Partition {
         }
     }
 
-    /// One page of the sessions here, in order of (slot, key).
+    /// One page of the sessions here, in order of (slot, key). Who accepts a stale one gets it at
+    /// once; everybody else only after a confirm round.
     pub fn page(&self, env: &Env, list: &ListOp) -> Page {
         let m = env.view().m;
         let limit = list.limit.clamp(1, env.config.sizes.page_sessions) as usize;
@@ -208,13 +209,13 @@ impl Partition {
                 bytes += record.bytes();
                 sessions.push(self.view_of(env, record.clone()));
                 if sessions.len() == limit || bytes >= env.config.sizes.message_bytes {
-                    return Page { sessions, next: Some(from) };
+                    return Page { sessions, next: Some(from), stale: list.stale_ok };
                 }
             }
         }
         let next = (last.0 + 1 < m)
             .then(|| ListCursor { slot: rota_model::SlotId(last.0 + 1), after: None });
-        Page { sessions, next }
+        Page { sessions, next, stale: list.stale_ok }
     }
 
     fn next_committed(

@@ -297,8 +297,12 @@ impl Partition {
             leading.room.push_back(origin);
             return;
         }
-        let text =
-            format!("all {nodes} nodes of pool {:?} are full, and it may not grow", op.spec.pool);
+        let pool = &op.spec.pool;
+        let text = match nodes {
+            0 => format!("pool {pool:?} has no node, and may not grow"),
+            1 => format!("the only node of pool {pool:?} is full, and it may not grow"),
+            more => format!("all {more} nodes of pool {pool:?} are full, and it may not grow"),
+        };
         let retry = Retry::AfterMs(env.config.timing.retry_ms * 5);
         self.reply(env, origin, Err(Refusal::new(RefusalKind::NoCapacity, retry, text)));
     }

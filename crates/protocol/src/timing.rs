@@ -1,6 +1,6 @@
 //! Every time constant of a manager, in one place, and the order that they must keep.
 
-use rota_model::FieldError;
+use rota_model::{FieldError, times_out_of_order};
 
 /// Times, in milliseconds.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -66,16 +66,7 @@ impl Timing {
             ("create_deadline_ms", self.create_deadline_ms, "tombstone_ms", self.tombstone_ms),
             ("node_lost_ms", self.node_lost_ms, "tombstone_ms", self.tombstone_ms),
         ];
-        let wrong = order.iter().filter(|(_, low, _, high)| *low == 0 || low >= high);
-        wrong
-            .map(|(low_name, low, high_name, high)| {
-                let problem = format!(
-                    "is too long: {low} ms (with its safety factor) must be above 0 and below \
-                     {high_name} ({high} ms)"
-                );
-                FieldError::new(*low_name, problem)
-            })
-            .collect()
+        times_out_of_order(&order)
     }
 }
 

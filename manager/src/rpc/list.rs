@@ -21,7 +21,7 @@ struct Gathering {
 
 impl Gathering {
     fn new(op: ListOp) -> Self {
-        let page = Page { sessions: Vec::new(), next: Some(op.from.clone()) };
+        let page = Page { sessions: Vec::new(), next: Some(op.from.clone()), stale: false };
         Self { op, page, bytes: 0 }
     }
 
@@ -40,6 +40,7 @@ impl Gathering {
 
     /// Adds an owner's page, up to the page's size in bytes. `m` is the ring's number of slots.
     fn add(&mut self, page: Page, m: u32) {
+        self.page.stale |= page.stale;
         for session in page.sessions {
             self.bytes += session.record.bytes();
             if self.bytes > PAGE_BYTES_MAX && !self.page.sessions.is_empty() {
@@ -123,7 +124,7 @@ pub(crate) mod tests {
     }
 
     fn page(ids: &[&str], bytes: usize, next: Option<ListCursor>) -> Page {
-        Page { sessions: ids.iter().map(|id| session(id, bytes)).collect(), next }
+        Page { sessions: ids.iter().map(|id| session(id, bytes)).collect(), next, stale: false }
     }
 
     fn ids(gathering: &Gathering) -> Vec<&str> {
@@ -141,6 +142,16 @@ pub(crate) mod tests {
         assert_eq!(page_of_three.next_op(), None);
         assert_eq!(ids(&page_of_three), ["a", "b", "c"]);
         assert_eq!(page_of_three.page.next, Some(cursor));
+    }
+
+    #[test]
+    fn a_page_of_which_one_owner_confirmed_nothing_is_stale() {
+        let mut two_owners = gathering(10);
+        two_owners.add(page(&["a"], 1, Some(from_slot(101))), 1024);
+        assert!(!two_owners.page.stale);
+        two_owners.add(Page { stale: true, ..page(&[], 1, Some(from_slot(500))) }, 1024);
+        two_owners.add(page(&["b"], 1, None), 1024);
+        assert!(two_owners.page.stale);
     }
 
     #[test]

@@ -102,7 +102,9 @@ impl Merge {
         let moved = items.is_empty() && complete && before != Some(pulled.upto);
         if caught_up || moved {
             let position = self.position.clone();
-            items.push(Item { session: None, position, snapshot: false, caught_up });
+            // Also a snapshot of nothing is told as one: what a client still holds is gone.
+            let snapshot = pulled.snapshot;
+            items.push(Item { session: None, position, snapshot, caught_up });
         }
         items
     }

@@ -97,9 +97,11 @@ proptest! {
         views in proptest::collection::vec(some::view_of_session(), 0..3),
         next in proptest::option::of(some::cursor()),
         filter in some::client_filter(),
+        stale in any::<bool>(),
     ) {
-        let page = Page { sessions: views.clone(), next: next.clone() };
+        let page = Page { sessions: views.clone(), next: next.clone(), stale };
         let response = session::list_response(page, &filter, |_: &NodeId| String::new());
+        prop_assert_eq!(sent(&response).stale, stale);
         let (sessions, token) = session::listed(sent(&response)).unwrap();
         prop_assert_eq!(sessions.len(), views.len());
         let continued = rota_proto::request::list(v1::ListRequest {

@@ -4,11 +4,11 @@ use super::LoadArguments;
 use super::echo::mistake;
 use super::load::{self, Load, Measured};
 use super::report::{Figures, show, tell_mistakes};
-use crate::dev::Stop;
 use crate::output::Out;
 use anyhow::{Context, bail};
 use clap::Args;
 use rota_client::{CallError, Client, Entry, Options, v1};
+use rota_daemon::Stop;
 use rota_model::RefusalKind;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -189,7 +189,7 @@ fn load_of(it: &LoadArguments) -> Load {
 async fn finish(client: &Client, ids: &[String], stop: &mut Stop) {
     let failed = tokio::select! {
         failed = clean_up(client, ids) => failed,
-        () = stop.wished() => u64::try_from(ids.len()).unwrap_or(u64::MAX),
+        _ = stop.wished() => u64::try_from(ids.len()).unwrap_or(u64::MAX),
     };
     if failed > 0 {
         eprintln!("up to {failed} sessions were not closed");
@@ -210,7 +210,7 @@ pub async fn open(it: &OpenArguments, endpoint: &str, out: &mut Out) -> anyhow::
                 cycle_load(load, &client, &it.class).await
             }
         } => Some(measured),
-        () = stop.wished() => None,
+        _ = stop.wished() => None,
     };
     let ids: Vec<String> =
         opened.lock().unwrap_or_else(PoisonError::into_inner).drain(..).collect();
@@ -252,7 +252,7 @@ pub async fn get(it: &GetArguments, endpoint: &str, out: &mut Out) -> anyhow::Re
     let ids = Arc::new(prepare(&client, &it.class, it.sessions).await?);
     let measured = tokio::select! {
         measured = get_load("get", load_of(&it.load), &client, ids.clone()) => Some(measured),
-        () = stop.wished() => None,
+        _ = stop.wished() => None,
     };
     finish(&client, &ids, &mut stop).await;
     let Some(measured) = measured else { bail!("stopped by a signal") };

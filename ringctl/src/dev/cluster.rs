@@ -42,6 +42,7 @@ impl Cluster {
         let folder = Folder::open(&settings.folder(), settings)?;
         let ports = Ports::find(&folder.layout)?;
         let launches = plan(&folder, &ports)?;
+        folder.keep()?;
         let began = Instant::now();
         let starting =
             Starting { family, logs: folder.path.join("logs"), until: began + START_WAIT };

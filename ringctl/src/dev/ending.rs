@@ -3,8 +3,9 @@
 //! TERM to node-agents (which end their sessions), then to managers, then to the config store;
 //! after at most about 12 s in all everything that is left below us is killed and reaped.
 
-use super::{Stop, descendants, family::Family, programs};
+use super::{descendants, family::Family, programs};
 use anyhow::bail;
+use rota_daemon::Stop;
 use rustix::process::Signal;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout_at};
@@ -43,7 +44,7 @@ pub async fn end(family: &Family, stop: &mut Stop) -> anyhow::Result<()> {
     family.expect_endings();
     tokio::select! {
         () = politely(family) => {}
-        () = stop.wished() => {}
+        _ = stop.wished() => {}
     }
     by_force(family).await
 }

@@ -1,6 +1,7 @@
 //! What kind of cluster is wanted, and what a data folder says that it is.
 
 use super::family::Family;
+use crate::failure::UsageMistake;
 use anyhow::{Context, bail};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
@@ -94,7 +95,10 @@ impl Layout {
         let (managers, slots) =
             (settings.managers.unwrap_or(MANAGERS), settings.slots.unwrap_or(SLOTS));
         if managers > slots {
-            bail!("--managers is {managers}; a ring of --slots {slots} has room for {slots}");
+            let text = "a ring of --slots";
+            bail!(UsageMistake(format!(
+                "--managers is {managers}; {text} {slots} has room for {slots}"
+            )));
         }
         let name = uuid::Uuid::new_v4().simple().to_string();
         let seats = spread(managers, slots).zip(1..);
@@ -154,7 +158,7 @@ impl Layout {
 }
 
 impl Folder {
-    /// Opens the folder and locks it; a new one becomes what was asked for.
+    /// Opens the folder and locks it; the layout of a new one is what was asked for.
     pub fn open(path: &Path, settings: &Settings) -> anyhow::Result<Self> {
         let at = path.display();
         std::fs::create_dir_all(path).with_context(|| format!("--data {at}"))?;
@@ -166,13 +170,18 @@ impl Folder {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Layout::new(settings)?,
             Err(error) => return Err(error).context(format!("{}", file.display())),
         };
-        let beside = path.join("dev.json.new");
-        std::fs::write(&beside, serde_json::to_vec_pretty(&layout)?)?;
-        std::fs::rename(&beside, &file)?;
-        for below in ["managers", "nodes", "store", "pool", "logs", "classes"] {
-            std::fs::create_dir_all(path.join(below))?;
-        }
         Ok(Self { path, layout, _lock: lock })
+    }
+
+    /// Makes the folder what the layout says, once it is certain that the cluster can start.
+    pub fn keep(&self) -> anyhow::Result<()> {
+        let beside = self.path.join("dev.json.new");
+        std::fs::write(&beside, serde_json::to_vec_pretty(&self.layout)?)?;
+        std::fs::rename(&beside, self.path.join("dev.json"))?;
+        for below in ["managers", "nodes", "store", "pool", "logs", "classes"] {
+            std::fs::create_dir_all(self.path.join(below))?;
+        }
+        Ok(())
     }
 }
 
@@ -246,7 +255,9 @@ mod tests {
     fn a_folder_comes_back_as_the_cluster_it_was() {
         let folder = tempfile::tempdir().unwrap();
         let asked = Settings { managers: Some(5), places: Some(7), ..settings(folder.path()) };
-        let first = Folder::open(folder.path(), &asked).unwrap().layout;
+        let first = Folder::open(folder.path(), &asked).unwrap();
+        first.keep().unwrap();
+        let first = first.layout;
         let second = Folder::open(folder.path(), &settings(folder.path())).unwrap().layout;
         assert_eq!(first, second);
         assert_eq!((second.managers.len(), second.places), (5, 7));
@@ -256,7 +267,7 @@ mod tests {
     #[test]
     fn flags_that_ask_for_another_cluster_are_refused_by_name() {
         let folder = tempfile::tempdir().unwrap();
-        drop(Folder::open(folder.path(), &settings(folder.path())).unwrap());
+        Folder::open(folder.path(), &settings(folder.path())).unwrap().keep().unwrap();
         let other = Settings { managers: Some(4), slots: Some(8), ..settings(folder.path()) };
         let error = format!("{:#}", Folder::open(folder.path(), &other).unwrap_err());
         assert!(error.contains("--managers is 4") && error.contains("--slots is 8"), "{error}");
@@ -273,6 +284,14 @@ mod tests {
         assert!(error.to_string().contains("another `ringctl dev`"), "{error}");
         drop(held);
         Folder::open(folder.path(), &settings(folder.path())).unwrap();
+    }
+
+    #[test]
+    fn a_start_that_failed_before_it_began_leaves_the_folder_open_to_another_shape() {
+        let folder = tempfile::tempdir().unwrap();
+        drop(Folder::open(folder.path(), &settings(folder.path())).unwrap());
+        let other = Settings { managers: Some(4), ..settings(folder.path()) };
+        assert_eq!(Folder::open(folder.path(), &other).unwrap().layout.managers.len(), 4);
     }
 
     #[test]

@@ -30,8 +30,8 @@ pub use programs::shipped_classes;
 use crate::output::{Format, Out, plain_table};
 use anyhow::Context;
 use clap::Args;
+use rota_daemon::Stop;
 use std::path::PathBuf;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// `dev`.
 #[derive(Args, Debug, Clone, Default)]
@@ -83,33 +83,6 @@ impl From<&DevArguments> for Settings {
     }
 }
 
-/// The wish to stop: Ctrl-C, SIGTERM or a hang-up.
-pub struct Stop {
-    interrupt: Signal,
-    terminate: Signal,
-    hangup: Signal,
-}
-
-impl Stop {
-    /// From here on these signals no longer end this process by themselves.
-    pub fn listen() -> std::io::Result<Self> {
-        Ok(Self {
-            interrupt: signal(SignalKind::interrupt())?,
-            terminate: signal(SignalKind::terminate())?,
-            hangup: signal(SignalKind::hangup())?,
-        })
-    }
-
-    /// Resolves at the next such signal. May be dropped and called again.
-    pub async fn wished(&mut self) {
-        tokio::select! {
-            _ = self.interrupt.recv() => {}
-            _ = self.terminate.recv() => {}
-            _ = self.hangup.recv() => {}
-        }
-    }
-}
-
 /// Runs `work` on a cluster of its own, and ends the cluster whatever came of it.
 pub async fn with_cluster<T>(
     settings: &Settings,
@@ -123,7 +96,7 @@ pub async fn with_cluster<T>(
     };
     let result = tokio::select! {
         result = Box::pin(done) => result,
-        () = stop.wished() => Err(anyhow::anyhow!("stopped by a signal")),
+        _ = stop.wished() => Err(anyhow::anyhow!("stopped by a signal")),
     };
     let ended = ending::end(&family, &mut stop).await;
     settings.remove_temporary(&family);
@@ -137,7 +110,7 @@ pub async fn run(it: &DevArguments, out: &mut Out) -> anyhow::Result<()> {
     let family = Family::found().context("cannot become the reaper of orphans")?;
     let started = tokio::select! {
         started = Box::pin(Cluster::start(&settings, &family)) => Some(started),
-        () = stop.wished() => None,
+        _ = stop.wished() => None,
     };
     let done = match started {
         Some(Ok(cluster)) => match show(cluster.document(), out) {

@@ -1,6 +1,7 @@
 //! Which ports a cluster takes.
 
 use super::layout::Layout;
+use crate::failure::UsageMistake;
 use anyhow::bail;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 
@@ -69,7 +70,10 @@ impl Ports {
         let purposes = purposes(layout);
         let last = usize::from(base) + purposes.len() - 1;
         if last > usize::from(u16::MAX) {
-            bail!("--port-base {base} leaves too few ports: the cluster needs {}", purposes.len());
+            let count = purposes.len();
+            let text =
+                format!("--port-base {base} leaves too few ports: the cluster needs {count}");
+            bail!(UsageMistake(text));
         }
         let mut taken = Vec::new();
         for (port, purpose) in (base..).zip(&purposes) {

@@ -1,7 +1,7 @@
 //! Tables of the ring for people.
 
 use super::join::{Copy, Partition, Ring};
-use crate::output::{Style, plain_table};
+use crate::output::{Style, counted, plain_table};
 use comfy_table::Table;
 
 /// The ring in one sentence.
@@ -9,14 +9,14 @@ pub fn headline(ring: &Ring) -> String {
     let answering = ring.managers.iter().filter(|it| it.answers).count();
     let live: u64 = ring.partitions.iter().filter_map(|it| it.sessions.get("READY")).sum();
     format!(
-        "cluster {}, epoch {}: {} slots, {} successors with copies; {answering} of {} managers \
-         answer, {} nodes, {live} sessions READY\n",
+        "cluster {}, epoch {}: {}, {} with copies; {answering} of {} answer, {}, {} READY\n",
         ring.cluster,
         ring.epoch,
-        ring.slots,
-        ring.replicas,
-        ring.managers.len(),
-        ring.nodes.len(),
+        counted(ring.slots.into(), "slot"),
+        counted(ring.replicas.into(), "successor"),
+        counted(ring.managers.len() as u64, "manager"),
+        counted(ring.nodes.len() as u64, "node"),
+        counted(live, "session"),
     )
 }
 

@@ -2,6 +2,7 @@
 
 use super::FilterArguments;
 use super::show::Shown;
+use crate::failure::UsageMistake;
 use crate::output::{Format, Out};
 use anyhow::Context;
 use base64::Engine;
@@ -45,7 +46,8 @@ struct Start {
 }
 
 fn decode(text: &str) -> anyhow::Result<Vec<u8>> {
-    URL_SAFE_NO_PAD.decode(text.trim()).context("--position is not a position that was printed")
+    let wrong = "--position is neither a position that was printed nor a file";
+    URL_SAFE_NO_PAD.decode(text.trim()).map_err(|_| UsageMistake(wrong.to_owned()).into())
 }
 
 fn start(given: Option<&str>) -> anyhow::Result<Start> {
@@ -86,6 +88,7 @@ pub async fn watch(client: &Client, it: &WatchArguments, out: &mut Out) -> anyho
         filter: Some(filter),
         position: start.position.into(),
     };
+    let mut told = Told { resumed: !request.position.is_empty(), ..Told::default() };
     let mut watch = client.watch(request, WatchOptions { patience: it.patience });
     loop {
         let answer = tokio::select! {
@@ -100,7 +103,7 @@ pub async fn watch(client: &Client, it: &WatchArguments, out: &mut Out) -> anyho
         };
         match out.format() {
             Format::Json => out.json(&line)?,
-            Format::Table => out.text(&as_text(&line))?,
+            Format::Table => out.text(&told.as_text(&line))?,
         }
         // After the line is out: a crash in between repeats the line, it does not lose it.
         if let (Some(file), false) = (&start.file, line.position.is_empty()) {
@@ -109,21 +112,43 @@ pub async fn watch(client: &Client, it: &WatchArguments, out: &mut Out) -> anyho
     }
 }
 
-fn as_text(line: &Line) -> String {
-    let mut text = String::new();
-    if let Some(it) = &line.session {
-        let kind = if line.snapshot { "is" } else { "->" };
-        text.push_str(&format!("{}  {}/{} {kind} {}", it.version, it.namespace, it.id, it.state));
-        let notes = [&it.machine_state, &it.reason, &it.address, &it.node.id];
-        for note in notes.into_iter().filter(|note| !note.is_empty()) {
-            text.push_str(&format!("  {note}"));
+/// What a reader of the text knows already.
+#[derive(Default)]
+struct Told {
+    /// The watch did not begin with a snapshot, or its first one is complete.
+    resumed: bool,
+    /// A later snapshot is being shown: a position was too old.
+    too_old: bool,
+    caught_up: bool,
+}
+
+impl Told {
+    fn as_text(&mut self, line: &Line) -> String {
+        let mut text = String::new();
+        if line.snapshot && self.resumed && !self.too_old {
+            text.push_str("-- the position was too old: what follows is what there is now\n");
+            (self.too_old, self.caught_up) = (true, false);
         }
-        text.push('\n');
+        if let Some(it) = &line.session {
+            let kind = if line.snapshot { "is" } else { "->" };
+            let (namespace, id, state) = (&it.namespace, &it.id, &it.state);
+            text.push_str(&format!("{}  {namespace}/{id} {kind} {state}", it.version));
+            let exit = it.exit_text();
+            let notes = [&it.machine_state, &it.reason, &exit, &it.address, &it.node.id];
+            for note in notes.into_iter().filter(|note| !note.is_empty()) {
+                text.push_str(&format!("  {note}"));
+            }
+            text.push('\n');
+        }
+        if line.caught_up {
+            // Said again by every manager that takes the watch over; news only after a snapshot.
+            if !self.caught_up {
+                text.push_str("-- caught up: what follows are changes\n");
+            }
+            *self = Self { resumed: true, too_old: false, caught_up: true };
+        }
+        text
     }
-    if line.caught_up {
-        text.push_str("-- caught up: what follows are changes\n");
-    }
-    text
 }
 
 #[cfg(test)]
@@ -149,10 +174,27 @@ mod tests {
         assert!(start(Some("%%")).unwrap_err().to_string().contains("--position"));
     }
 
+    fn line(session: Option<&str>, snapshot: bool, caught_up: bool) -> Line {
+        let session =
+            session.map(|id| Shown::of(&v1::Session { id: id.to_owned(), ..Default::default() }));
+        Line { session, snapshot, caught_up, position: String::new() }
+    }
+
     #[test]
     fn an_answer_that_only_moves_the_position_prints_no_text() {
-        let line =
-            Line { session: None, snapshot: false, caught_up: false, position: String::new() };
-        assert_eq!(as_text(&line), "");
+        assert_eq!(Told::default().as_text(&line(None, false, false)), "");
+    }
+
+    #[test]
+    fn only_a_snapshot_that_nobody_asked_for_is_told_as_one() {
+        let mut fresh = Told::default();
+        assert!(!fresh.as_text(&line(Some("a"), true, false)).contains("too old"));
+        assert!(fresh.as_text(&line(None, false, true)).contains("caught up"));
+        assert_eq!(fresh.as_text(&line(None, false, true)), "", "another manager goes on");
+        assert!(fresh.as_text(&line(Some("a"), true, false)).contains("too old"));
+        let mut resumed = Told { resumed: true, ..Told::default() };
+        assert!(resumed.as_text(&line(None, true, false)).contains("too old"));
+        assert!(!resumed.as_text(&line(Some("a"), true, false)).contains("too old"), "told once");
+        assert!(resumed.as_text(&line(None, false, true)).contains("caught up"));
     }
 }

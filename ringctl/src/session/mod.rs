@@ -6,14 +6,19 @@ mod show;
 pub use show::state_name;
 
 use crate::cli::length_of_time;
+use crate::failure::{Unknown, UsageMistake};
 use crate::output::{Format, Out, plain_table};
 use anyhow::Context;
 use clap::{Args, Subcommand};
-use rota_client::{CallError, Client, v1};
-use rota_model::{Changed, SessionState};
-use show::{Closed, Opened, Shown};
+use rota_client::{Client, v1};
+use rota_model::SessionState;
+use show::{Closed, Listed, Moved, Opened, Shown};
 use std::collections::BTreeMap;
+use std::io::IsTerminal;
 use std::time::Duration;
+
+/// After this time without an answer a person at a terminal is told that we wait.
+const SILENCE: Duration = Duration::from_secs(2);
 
 /// What to do with sessions.
 #[derive(Subcommand, Debug)]
@@ -166,13 +171,27 @@ fn session_state(text: &str) -> Result<SessionState, String> {
 /// Runs a command on sessions.
 pub async fn run(command: &SessionCommand, endpoint: &str, out: &mut Out) -> anyhow::Result<()> {
     let client = Client::connect(endpoint)?;
+    let work = Box::pin(carry_out(&client, command, out));
+    if matches!(command, SessionCommand::Watch(_)) || !std::io::stderr().is_terminal() {
+        return work.await;
+    }
+    let mut work = work;
+    tokio::select! {
+        done = &mut work => return done,
+        () = tokio::time::sleep(SILENCE) => {}
+    }
+    eprintln!("no answer from {endpoint} yet; waiting on, as long as --timeout allows");
+    work.await
+}
+
+async fn carry_out(client: &Client, command: &SessionCommand, out: &mut Out) -> anyhow::Result<()> {
     match command {
-        SessionCommand::Open(arguments) => open(&client, arguments, out).await,
-        SessionCommand::Get(arguments) => get(&client, arguments, out).await,
-        SessionCommand::Close(arguments) => close(&client, arguments, out).await,
-        SessionCommand::List(arguments) => list(&client, arguments, out).await,
-        SessionCommand::Watch(arguments) => change::watch(&client, arguments, out).await,
-        SessionCommand::Send(arguments) => send(&client, arguments, out).await,
+        SessionCommand::Open(arguments) => open(client, arguments, out).await,
+        SessionCommand::Get(arguments) => get(client, arguments, out).await,
+        SessionCommand::Close(arguments) => close(client, arguments, out).await,
+        SessionCommand::List(arguments) => list(client, arguments, out).await,
+        SessionCommand::Watch(arguments) => change::watch(client, arguments, out).await,
+        SessionCommand::Send(arguments) => send(client, arguments, out).await,
     }
 }
 
@@ -180,7 +199,7 @@ fn attributes_once(given: &[(String, String)]) -> anyhow::Result<BTreeMap<String
     let mut attributes = BTreeMap::new();
     for (name, value) in given {
         if attributes.insert(name.clone(), value.clone()).is_some() {
-            anyhow::bail!("--attr {name} is given twice");
+            anyhow::bail!(UsageMistake(format!("--attr {name} is given twice")));
         }
     }
     Ok(attributes)
@@ -189,16 +208,6 @@ fn attributes_once(given: &[(String, String)]) -> anyhow::Result<BTreeMap<String
 /// The name that was given to the request, or a new one.
 fn request_id(client: &Client, given: &str) -> String {
     if given.is_empty() { client.request_id() } else { given.to_owned() }
-}
-
-/// Tells the request's name where a repetition needs it.
-fn named(error: CallError, request_id: &str) -> anyhow::Error {
-    match error.changed() {
-        Changed::No => error.into(),
-        Changed::Unknown => {
-            anyhow::Error::from(error).context(format!("outcome unknown, request id {request_id}"))
-        }
-    }
 }
 
 async fn open(client: &Client, it: &OpenArguments, out: &mut Out) -> anyhow::Result<()> {
@@ -210,8 +219,9 @@ async fn open(client: &Client, it: &OpenArguments, out: &mut Out) -> anyhow::Res
         pool: it.pool.clone(),
         request_id: request_id(client, &it.request_id),
     };
-    let name = request.request_id.clone();
-    let answer = client.open(request, it.call.timeout).await.map_err(|it| named(it, &name))?;
+    let unknown = Unknown::Request(request.request_id.clone());
+    let answer = client.open(request, it.call.timeout).await;
+    let answer = answer.map_err(|error| unknown.unless_refused(error))?;
     let opened = Opened::of(&answer).context("the answer has no session")?;
     match out.format() {
         Format::Json => out.json(&opened)?,
@@ -262,8 +272,9 @@ async fn close(client: &Client, it: &CloseArguments, out: &mut Out) -> anyhow::R
         life: it.life,
         request_id: request_id(client, &it.request_id),
     };
-    let name = request.request_id.clone();
-    let answer = client.close(request, it.call.timeout).await.map_err(|it| named(it, &name))?;
+    let unknown = Unknown::Request(request.request_id.clone());
+    let answer = client.close(request, it.call.timeout).await;
+    let answer = answer.map_err(|error| unknown.unless_refused(error))?;
     let session = answer.session.as_ref().context("the answer has no session")?;
     let closed = Closed { finished: answer.finished, session: Shown::of(session) };
     match out.format() {
@@ -289,11 +300,14 @@ async fn list(client: &Client, it: &ListArguments, out: &mut Out) -> anyhow::Res
         page_token: String::new(),
         stale_ok: it.stale_ok,
     };
-    let sessions = client.list_all(request, it.timeout).await?;
-    let shown: Vec<Shown> = sessions.iter().map(Shown::of).collect();
+    let all = client.list_all(request, it.timeout).await?;
+    let sessions: Vec<Shown> = all.sessions.iter().map(Shown::of).collect();
     match out.format() {
-        Format::Json => out.json(&serde_json::json!({ "sessions": shown }))?,
-        Format::Table => out.table(&show::many(&shown))?,
+        Format::Json => out.json(&Listed { sessions, stale: all.stale })?,
+        Format::Table => out.table(&show::many(&sessions))?,
+    }
+    if all.stale && out.format() == Format::Table {
+        eprintln!("stale: owners did not confirm this with their copies");
     }
     Ok(())
 }
@@ -304,23 +318,37 @@ async fn send(client: &Client, it: &SendArguments, out: &mut Out) -> anyhow::Res
         let state = state_name(session.state);
         anyhow::bail!("session {:?} is {state} and has no address to send to", it.id);
     }
+    // Machines answer at their node's own address, programs at ports of theirs.
+    if session.machine_state.is_empty() && session.address != session.node_address {
+        let (class, address) = (&session.class, &session.address);
+        anyhow::bail!(
+            "session {:?} runs a program (class {class}), and events are for state machines; \
+             talk to it at {address}",
+            it.id
+        );
+    }
     let event = v1::SendRequest {
         namespace: it.call.namespace.clone(),
         id: it.id.clone(),
         event: it.event.clone(),
         life: it.life,
     };
-    let moved = client.send_event(&session.address, event, it.call.timeout).await?;
+    let moved = client.send_event(&session.address, event, it.call.timeout).await;
+    let moved = moved.map_err(|error| Unknown::Event.unless_refused(error))?;
+    let moved = Moved {
+        id: it.id.clone(),
+        from: moved.from,
+        to: moved.to,
+        changes: moved.changes,
+        is_final: moved.r#final,
+    };
     match out.format() {
-        Format::Json => out.json(&serde_json::json!({
-            "id": it.id, "from": moved.from, "to": moved.to,
-            "changes": moved.changes, "final": moved.r#final,
-        }))?,
+        Format::Json => out.json(&moved)?,
         Format::Table => {
             let mut table = plain_table(["ID", "FROM", "TO", "CHANGES", "FINAL"]);
-            let last = if moved.r#final { "yes" } else { "no" };
+            let last = if moved.is_final { "yes" } else { "no" };
             let changes = moved.changes.to_string();
-            table.add_row([it.id.clone(), moved.from, moved.to, changes, last.to_owned()]);
+            table.add_row([moved.id, moved.from, moved.to, changes, last.to_owned()]);
             out.table(&table)?;
         }
     }

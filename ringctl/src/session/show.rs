@@ -74,6 +74,25 @@ pub struct Closed {
     pub session: Shown,
 }
 
+/// The answer to a list.
+#[derive(Serialize, PartialEq, Eq, Debug)]
+pub struct Listed {
+    pub sessions: Vec<Shown>,
+    /// Whether an owner did not confirm its part with its copies.
+    pub stale: bool,
+}
+
+/// The answer to an event.
+#[derive(Serialize, PartialEq, Eq, Debug)]
+pub struct Moved {
+    pub id: String,
+    pub from: String,
+    pub to: String,
+    pub changes: u64,
+    #[serde(rename = "final")]
+    pub is_final: bool,
+}
+
 /// Printed form of a session state.
 pub fn state_name(state: i32) -> String {
     let named = v1::SessionState::try_from(state).map(|it| it.as_str_name());
@@ -152,7 +171,8 @@ impl Shown {
         }
     }
 
-    fn exit_text(&self) -> String {
+    /// How it ended, for people; empty while it lives.
+    pub fn exit_text(&self) -> String {
         match &self.exit {
             None => String::new(),
             Some(ShownExit::Code(code)) => format!("exit code {code}"),

@@ -42,6 +42,21 @@ async fn pages_through_different_managers_show_every_session_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_list_that_owners_need_not_confirm_says_that_it_is_stale() {
+    let folder = TestFolder::new();
+    let cluster = Cluster::start(&folder, &[]).await;
+    opened(&cluster.client(), "a", "builtin").await;
+    for client in cluster.clients() {
+        for stale_ok in [false, true] {
+            let request = v1::ListRequest { stale_ok, ..Default::default() };
+            let answer = client.list(request, CALL).await.unwrap();
+            assert_eq!((answer.stale, answer.sessions.len()), (stale_ok, 1));
+        }
+    }
+    cluster.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_list_shows_what_every_condition_allows() {
     let folder = TestFolder::new();
     let cluster = Cluster::start(&folder, &["--nodes", "2"]).await;

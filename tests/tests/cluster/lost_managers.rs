@@ -1,87 +1,20 @@
 //! A manager that is killed while clients run.
 
-use rota_client::{CallError, Client, v1};
-use rota_tests::sessions::{CALL, close, listed, open, opened, read};
+use rota_client::v1::SessionState;
+use rota_tests::busy::{Busy, all_are_there};
+use rota_tests::sessions::{CALL, close, opened, read};
 use rota_tests::{Cluster, PATIENCE, TestFolder, eventually, http_get};
-use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use v1::SessionState;
-
-/// What a busy client did: its sessions that must live now, by id, with their addresses.
-type Kept = BTreeMap<String, String>;
-
-/// Opens sessions, reads them through whichever manager, and closes every third, until it is told
-/// to stop. Nothing may fail: the client repeats by the advice that it is given.
-async fn busy(
-    client: Client,
-    name: usize,
-    stop: Arc<AtomicBool>,
-    rounds: Arc<AtomicU64>,
-) -> Result<Kept, CallError> {
-    let mut kept = Kept::new();
-    for round in 0.. {
-        if stop.load(Ordering::Relaxed) {
-            break;
-        }
-        let id = format!("client {name} session {round}");
-        let answer = client.open(open(&id, "counter"), CALL).await?;
-        let address = answer.session.expect("the client checks it").address;
-        let seen = read(&client, &id).await?;
-        assert_eq!((seen.state(), &seen.address), (SessionState::Ready, &address), "{id}");
-        if round % 3 == 0 {
-            let closed = client.close(close(&id), CALL).await?;
-            assert!(closed.finished, "{id}");
-            assert_eq!(read(&client, &id).await?.state(), SessionState::Closed, "{id}");
-        } else {
-            kept.insert(id, address);
-        }
-        rounds.fetch_add(1, Ordering::Relaxed);
-    }
-    Ok(kept)
-}
-
-async fn rounds_reach(rounds: &AtomicU64, wanted: u64) {
-    eventually(&format!("{wanted} rounds"), PATIENCE * 2, async || {
-        let done = rounds.load(Ordering::Relaxed);
-        if done >= wanted { Ok(()) } else { Err(format!("{done} rounds")) }
-    })
-    .await;
-}
 
 async fn killing_under_load(victim: usize) {
     let folder = TestFolder::new();
     let cluster = Cluster::start(&folder, &["--places", "100000"]).await;
-    let (stop, rounds) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
-    let clients = (0..8).map(|name| {
-        let (client, stop, rounds) = (cluster.client(), stop.clone(), rounds.clone());
-        tokio::spawn(busy(client, name, stop, rounds))
-    });
-    let clients: Vec<_> = clients.collect();
-    rounds_reach(&rounds, 100).await;
+    let busy = Busy::start(&cluster);
+    busy.more(100).await;
     cluster.kill_manager(victim).await;
-    let at_kill = rounds.load(Ordering::Relaxed);
-    rounds_reach(&rounds, at_kill + 200).await;
-    stop.store(true, Ordering::Relaxed);
-    let mut kept = Kept::new();
-    for client in clients {
-        let done = client.await.unwrap();
-        kept.extend(done.unwrap_or_else(|error| panic!("no error is allowed: {error:?}")));
-    }
-    let survivors: Vec<Client> =
-        (0..3).filter(|it| *it != victim).map(|it| cluster.client_of(it)).collect();
-    for (id, address) in &kept {
-        for client in &survivors {
-            let session = read(client, id).await.unwrap();
-            assert_eq!((session.state(), &session.address), (SessionState::Ready, address), "{id}");
-        }
-    }
-    for client in &survivors {
-        let filter = v1::Filter { states: vec![SessionState::Ready.into()], ..Default::default() };
-        let there = listed(client, filter).await;
-        let there: Kept = there.into_iter().map(|it| (it.id, it.address)).collect();
-        assert_eq!(there, kept);
-    }
+    busy.more(200).await;
+    let kept = busy.stop().await;
+    let survivors = (0..3).filter(|it| *it != victim).map(|it| cluster.client_of(it));
+    all_are_there(&kept, &survivors.collect::<Vec<_>>()).await;
     cluster.end().await;
 }
 
@@ -117,4 +50,41 @@ async fn two_of_three_managers_may_die_one_after_the_other() {
     }
     assert!(last.close(close("s0"), CALL).await.unwrap().finished);
     cluster.end().await;
+}
+
+/// Waits until every partition has three copies in its in-sync set.
+async fn every_copy_is_in_sync(cluster: &Cluster) {
+    eventually("every partition has three copies in sync", PATIENCE, async || {
+        let ring = cluster.ringctl(&["inspect", "-o", "json"]).await;
+        let ring: serde_json::Value =
+            serde_json::from_str(&ring.stdout).map_err(|_| ring.stderr.clone())?;
+        let partitions = ring["partitions"].as_array().cloned().unwrap_or_default();
+        let in_sync = |partition: &serde_json::Value| {
+            let copies = partition["copies"].as_array().cloned().unwrap_or_default();
+            copies.iter().filter(|it| it["in_sync"] == true).count()
+        };
+        let whole = partitions.len() == 3 && partitions.iter().all(|it| in_sync(it) == 3);
+        if whole { Ok(()) } else { Err(ring["partitions"].to_string()) }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_killed_manager_comes_back_with_its_folder_as_a_copy_and_then_all_others_may_die() {
+    let folder = TestFolder::new();
+    let cluster = Cluster::start(&folder, &["--places", "100000"]).await;
+    let busy = Busy::start(&cluster);
+    busy.more(100).await;
+    let again = cluster.restart_manager(&folder, 0).await;
+    busy.more(100).await;
+    every_copy_is_in_sync(&cluster).await;
+    cluster.kill_manager(1).await;
+    busy.more(100).await;
+    let kept = busy.stop().await;
+    all_are_there(&kept, &[cluster.client_of(0), cluster.client_of(2)]).await;
+    cluster.kill_manager(2).await;
+    let last = cluster.client_of(0);
+    all_are_there(&kept, std::slice::from_ref(&last)).await;
+    opened(&last, "afterwards", "counter").await;
+    cluster.end_with(vec![again]).await;
 }

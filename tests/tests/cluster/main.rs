@@ -5,6 +5,8 @@ mod bad_requests;
 #[cfg(test)]
 mod bad_starts;
 #[cfg(test)]
+mod config_store;
+#[cfg(test)]
 mod dev;
 #[cfg(test)]
 mod foreign;
@@ -28,5 +30,9 @@ mod pools;
 mod programs;
 #[cfg(test)]
 mod restarts;
+#[cfg(test)]
+mod signals;
+#[cfg(test)]
+mod tracing;
 #[cfg(test)]
 mod watches;

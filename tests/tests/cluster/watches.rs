@@ -153,6 +153,47 @@ async fn a_watch_goes_on_by_its_position_when_its_manager_is_killed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_position_from_before_a_restart_is_too_old_and_gets_a_snapshot_that_says_so() {
+    let folder = TestFolder::new();
+    let cluster = Cluster::start(&folder, &[]).await;
+    let client = cluster.client();
+    let (before, unseen) = (names("before", 9), names("unseen", 9));
+    for id in &before {
+        opened(&client, id, "builtin").await;
+    }
+    let mut first = watch(&client, v1::WatchRequest::default());
+    snapshot(&mut first).await;
+    let position = first.position().to_vec();
+    drop(first);
+    for id in &unseen {
+        opened(&client, id, "builtin").await;
+    }
+    cluster.end().await;
+    let cluster = Cluster::start(&folder, &[]).await;
+    let request = v1::WatchRequest { position: position.into(), ..Default::default() };
+    let mut second = watch(&cluster.client(), request);
+    let mut seen = BTreeSet::new();
+    loop {
+        let answer = next(&mut second).await;
+        if let Some(session) = answer.session {
+            assert!(answer.snapshot, "these are no changes since the position: {session:?}");
+            assert_ne!(session.state(), SessionState::Ready, "{session:?}");
+            seen.insert(session.id);
+        }
+        if answer.caught_up {
+            break;
+        }
+    }
+    assert_eq!(seen, before.union(&unseen).cloned().collect());
+    let new = names("new", 3);
+    for id in &new {
+        opened(&cluster.client(), id, "builtin").await;
+    }
+    until_seen(&mut second, &new, SessionState::Ready).await;
+    cluster.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_position_that_is_none_is_refused() {
     let folder = TestFolder::new();
     let cluster = Cluster::start(&folder, &[]).await;

@@ -8,8 +8,11 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("rota-model", &[]),
     ("rota-ring", &[]),
     ("rota-node", &[]),
+    // Log, ready line and signals of a process.
+    ("rota-daemon", &[]),
     ("rota-protocol", &["rota-ring"]),
-    ("rota-membership", &["rota-ring"]),
+    // Its binary is the embedded config store.
+    ("rota-membership", &["rota-ring", "rota-daemon"]),
     ("rota-storage", &[]),
     // The one parser of the wire: it converts the messages of managers (protocol) and the View
     // (ring), so it must know their types. Clients and node-agents get these through it only.
@@ -24,13 +27,14 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "rota-storage",
             "rota-proto",
             "rota-client",
+            "rota-daemon",
             // What protocol, membership and client hand to the driver are Views.
             "rota-ring",
         ],
     ),
     // Managers and node-agents meet only in proto: no ring, no protocol here.
-    ("rota-node-agent", &["rota-node", "rota-proto", "rota-client"]),
-    ("ringctl", &["rota-client", "rota-proto", "rota-ring"]),
+    ("rota-node-agent", &["rota-node", "rota-proto", "rota-client", "rota-daemon"]),
+    ("ringctl", &["rota-client", "rota-proto", "rota-ring", "rota-daemon"]),
     ("rota-tests", &["rota-client", "rota-proto", "rota-ring"]),
 ];
 

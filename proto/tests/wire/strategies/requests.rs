@@ -128,8 +128,8 @@ pub fn refusal() -> Any<Refusal> {
 
 pub fn answer() -> Any<Answer> {
     let outcome = select(vec![Outcome::Created, Outcome::Existed]);
-    let page = (vec(view_of_session(), 0..3), of(cursor()))
-        .prop_map(|(sessions, next)| Page { sessions, next });
+    let page = (vec(view_of_session(), 0..3), of(cursor()), any::<bool>())
+        .prop_map(|(sessions, next, stale)| Page { sessions, next, stale });
     let pulled = (number(), vec(view_of_session(), 0..3), any::<bool>(), at(), of(cursor()))
         .prop_map(|(part, events, snapshot, upto, snapshot_next)| Pulled {
             part,

@@ -12,24 +12,28 @@ mod journal;
 mod serve;
 mod writer;
 
-use clap::{Parser, ValueEnum};
+use clap::Parser;
 use journal::{Journal, JournalError};
+use rota_daemon::{LogArguments, LogFormat, Stop, announce};
 use rota_model::ClusterName;
+use serde_json::json;
 use serve::Shared;
-use std::io::{self, Write};
+use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::thread;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 use tokio::net::TcpListener;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, oneshot, watch};
-use tracing_subscriber::EnvFilter;
 use writer::{Job, Published};
 
 /// Changes that wait for the writer: one batch. More would only wait in memory instead of at the
 /// connection; each may be 4 MiB.
 const QUEUE: usize = 64;
+
+/// How long the writer may take to finish what it has when the process ends.
+const WRITER_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Holds a cluster's View and node registry in one durable file.
 #[derive(Parser, Debug)]
@@ -47,29 +51,15 @@ struct Flags {
     /// Write the file anew when its changes are longer than this and four times the state
     #[arg(long, value_name = "BYTES", default_value_t = 4 << 20)]
     compact_after: usize,
-    /// What to log, as in RUST_LOG: info, rota_config_store=debug
-    #[arg(long, value_name = "FILTER", default_value = "info", value_parser = log_filter)]
-    log: String,
-    /// How to log, to stderr
-    #[arg(long, value_enum, default_value = "text")]
-    log_format: LogFormat,
+    #[command(flatten)]
+    log: LogArguments,
     /// Allow an address that other machines can reach; everybody there can change the cluster
     #[arg(long)]
     insecure_bind: bool,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum LogFormat {
-    Text,
-    Json,
-}
-
 fn cluster_name(text: &str) -> Result<ClusterName, String> {
     ClusterName::parse(text).map_err(|error| error.problem)
-}
-
-fn log_filter(text: &str) -> Result<String, String> {
-    EnvFilter::try_new(text).map(|_| text.to_owned()).map_err(|error| error.to_string())
 }
 
 /// Why the process ends with code 1.
@@ -83,6 +73,8 @@ enum Fatal {
     System { doing: &'static str, source: io::Error },
     #[error("the writing thread panicked; its message stands above")]
     WriterPanicked,
+    #[error("the disk hangs: a write did not end within {WRITER_PATIENCE:?}")]
+    WriterHangs,
 }
 
 fn main() -> ExitCode {
@@ -95,24 +87,20 @@ fn main() -> ExitCode {
         );
         return ExitCode::from(2);
     }
-    start_log(&flags);
+    let log = match flags.log.check() {
+        Ok(log) => log,
+        Err(mistakes) => {
+            mistakes.iter().for_each(|mistake| eprintln!("error: {mistake}"));
+            return ExitCode::from(2);
+        }
+    };
+    log.install();
     match run(&flags) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            say_fatal(flags.log_format, &error);
+            say_fatal(log.format(), &error);
             ExitCode::FAILURE
         }
-    }
-}
-
-fn start_log(flags: &Flags) {
-    let log = tracing_subscriber::fmt()
-        .with_env_filter(EnvFilter::new(&flags.log))
-        .with_writer(io::stderr)
-        .with_ansi(false);
-    match flags.log_format {
-        LogFormat::Text => log.init(),
-        LogFormat::Json => log.json().init(),
     }
 }
 
@@ -121,8 +109,8 @@ fn say_fatal(format: LogFormat, error: &Fatal) {
     match format {
         LogFormat::Text => eprintln!("error: {error}"),
         LogFormat::Json => {
-            let fields = serde_json::json!({ "message": error.to_string() });
-            eprintln!("{}", serde_json::json!({ "level": "ERROR", "fields": fields }));
+            let line = json!({ "level": "ERROR", "message": error.to_string() });
+            eprintln!("{line}");
         }
     }
 }
@@ -153,11 +141,15 @@ fn run(flags: &Flags) -> Result<(), Fatal> {
         let listener = TcpListener::bind(flags.listen)
             .await
             .map_err(|source| Fatal::Listen { address: flags.listen, source })?;
-        let mut term = signal(SignalKind::terminate()).map_err(system("catch signals"))?;
-        let mut int = signal(SignalKind::interrupt()).map_err(system("catch signals"))?;
-        say_ready(&listener).map_err(system("say on stdout that the store listens"))?;
+        let mut asked = Stop::listen().map_err(system("catch signals"))?;
+        let address = listener.local_addr().map_err(system("tell the address"))?.to_string();
+        announce(&json!({ "ready": true, "address": address, "pid": std::process::id() }));
         tracing::info!(cluster = %flags.cluster, data = %flags.data.display(), "listens");
-        let stopped = stop_on_signal(&mut term, &mut int, stop);
+        let stopped = async {
+            let signal = asked.wished().await;
+            tracing::info!(signal, "ends");
+            stop.send_replace(true);
+        };
         let served = async { tokio::join!(serve::serve(listener, shared), stopped) };
         tokio::select! {
             _ = served => {}
@@ -167,22 +159,18 @@ fn run(flags: &Flags) -> Result<(), Fatal> {
     })?;
     // Ends the tasks that still hold the queue, so that the writer finishes what it has and ends.
     drop(runtime);
-    writer.join().map_err(|_| Fatal::WriterPanicked)?.map_err(Fatal::Journal)
+    end_writer(writer)
 }
 
-fn say_ready(listener: &TcpListener) -> io::Result<()> {
-    let address = listener.local_addr()?.to_string();
-    let pid = std::process::id();
-    let mut stdout = io::stdout().lock();
-    // An address holds nothing that JSON would escape.
-    writeln!(stdout, r#"{{"ready":true,"address":"{address}","pid":{pid}}}"#)?;
-    stdout.flush()
-}
-
-async fn stop_on_signal(term: &mut Signal, int: &mut Signal, stop: watch::Sender<bool>) {
-    tokio::select! {
-        _ = term.recv() => tracing::info!("ends: SIGTERM"),
-        _ = int.recv() => tracing::info!("ends: SIGINT"),
+/// Finishes what the writer has. Its thread ends by itself once nobody can give it more; a disk
+/// that hangs does not hold up the end for longer than [`WRITER_PATIENCE`].
+fn end_writer(writer: JoinHandle<Result<(), JournalError>>) -> Result<(), Fatal> {
+    let deadline = Instant::now() + WRITER_PATIENCE;
+    while !writer.is_finished() {
+        if Instant::now() >= deadline {
+            return Err(Fatal::WriterHangs);
+        }
+        thread::sleep(Duration::from_millis(5));
     }
-    stop.send_replace(true);
+    writer.join().map_err(|_| Fatal::WriterPanicked)?.map_err(Fatal::Journal)
 }

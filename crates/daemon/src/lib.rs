@@ -1,0 +1,15 @@
+//! What every process of Rota does alike at its rim.
+//!
+//! ```text
+//!  command line ─▶ LogArguments ─check─▶ Log ─install─▶ standard error: text or JSON lines
+//!  listeners are up ─▶ announce ─▶ one JSON line on standard output
+//!  SIGTERM, SIGINT, SIGHUP ─▶ Stop ─▶ the process ends in its own order
+//! ```
+
+mod announcement;
+mod log;
+mod stop;
+
+pub use announcement::announce;
+pub use log::{Log, LogArguments, LogFormat};
+pub use stop::Stop;

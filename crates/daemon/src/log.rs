@@ -1,0 +1,120 @@
+//! Where log lines go: standard error, as text or as JSON.
+
+use clap::Args;
+use rota_model::FieldError;
+use std::io::IsTerminal;
+use tracing_subscriber::EnvFilter;
+
+/// The options of the log. Any text is taken, so that a process can list these mistakes with all
+/// the others of its command line.
+#[derive(Args, Clone, PartialEq, Eq, Debug)]
+pub struct LogArguments {
+    /// What to log to standard error: info, debug, rota_manager=debug,tonic=warn, ...
+    #[arg(long, value_name = "FILTER", env = "ROTA_LOG", default_value = "info")]
+    pub log: String,
+    /// How log lines look: text (for people) or json (one object a line).
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub log_format: String,
+}
+
+/// How log lines look.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+impl LogFormat {
+    /// As on the command line.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            LogFormat::Text => "text",
+            LogFormat::Json => "json",
+        }
+    }
+}
+
+/// A checked log.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Log {
+    filter: String,
+    format: LogFormat,
+}
+
+fn filter_of(text: &str) -> Result<EnvFilter, FieldError> {
+    EnvFilter::try_new(text)
+        .map_err(|error| FieldError::new("--log", format!("is {text:?}, no filter: {error}")))
+}
+
+impl LogArguments {
+    /// Checks both options; gives every mistake.
+    pub fn check(&self) -> Result<Log, Vec<FieldError>> {
+        let mut mistakes = Vec::new();
+        mistakes.extend(filter_of(&self.log).err());
+        let known = [LogFormat::Text, LogFormat::Json];
+        match known.into_iter().find(|it| it.as_str() == self.log_format) {
+            Some(format) if mistakes.is_empty() => {
+                return Ok(Log { filter: self.log.clone(), format });
+            }
+            Some(_) => {}
+            None => {
+                let problem = format!("is {:?}; it must be text or json", self.log_format);
+                mistakes.push(FieldError::new("--log-format", problem));
+            }
+        }
+        Err(mistakes)
+    }
+}
+
+impl Log {
+    /// A log for people.
+    pub fn text(filter: &str) -> Result<Self, FieldError> {
+        filter_of(filter).map(|_| Self { filter: filter.to_owned(), format: LogFormat::Text })
+    }
+
+    /// How its lines look.
+    pub fn format(&self) -> LogFormat {
+        self.format
+    }
+
+    /// The options that make the same log in another process.
+    pub fn options(&self) -> [&str; 4] {
+        ["--log", &self.filter, "--log-format", self.format.as_str()]
+    }
+
+    /// Makes it the log of this process. Panics when there is one already.
+    pub fn install(&self) {
+        let filter = filter_of(&self.filter).expect("it was checked when this was made");
+        let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+        match self.format {
+            LogFormat::Text => log.with_ansi(std::io::stderr().is_terminal()).init(),
+            LogFormat::Json => log.json().flatten_event(true).init(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(log: &str, log_format: &str) -> Result<Log, Vec<FieldError>> {
+        LogArguments { log: log.to_owned(), log_format: log_format.to_owned() }.check()
+    }
+
+    #[test]
+    fn a_log_is_handed_on_with_the_options_that_made_it() {
+        let log = check("info,rota_manager=debug", "json").unwrap();
+        assert_eq!(log.format(), LogFormat::Json);
+        assert_eq!(log.options(), ["--log", "info,rota_manager=debug", "--log-format", "json"]);
+    }
+
+    #[test]
+    fn both_options_are_checked_and_named() {
+        let mistakes = check("=,=", "xml").unwrap_err();
+        let fields: Vec<&str> = mistakes.iter().map(|it| it.field.as_str()).collect();
+        assert_eq!(fields, ["--log", "--log-format"]);
+        assert!(mistakes[1].problem.contains("xml"), "{mistakes:?}");
+    }
+}
