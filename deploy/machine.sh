@@ -9,6 +9,15 @@ needs() {
     command -v "$1" >/dev/null 2>&1 || missing_packages+=("${@:2}")
 }
 
+# What the build needs beside cargo. The C library of TLS is for the client of Consul.
+needs_to_build() {
+    needs cc gcc libc6-dev
+    needs pkg-config pkg-config
+    if ! pkg-config --exists openssl 2>/dev/null; then
+        missing_packages+=(libssl-dev)
+    fi
+}
+
 # Installs what was noted, as root; else says exactly what to run, and exits.
 install_missing_packages() {
     ((${#missing_packages[@]} > 0)) || return 0

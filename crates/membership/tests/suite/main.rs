@@ -1,12 +1,16 @@
-//! One suite for every config store, and what only the embedded store's process can show.
+//! One suite for every config store, and what only the embedded store's process and a real Consul
+//! can show.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod clients;
 mod conformance;
+mod consul;
+mod consul_process;
 mod crash;
 mod process;
 mod refusals;
+mod services;
 
 mod fake {
     use crate::conformance::{self, Rig, conformance, name};

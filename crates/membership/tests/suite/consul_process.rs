@@ -1,0 +1,156 @@
+//! Real Consul agents, as tests start and end them. Each has a loopback address of its own, so the
+//! ports can be Consul's usual ones and nobody takes them between two runs.
+
+use crate::conformance::{PATIENCE, name};
+use crate::process::Folder;
+use rota_membership::{ConfigStore, ConsulAddress, ConsulStore};
+use rustix::process::{Pid, Signal, kill_process};
+use std::net::Ipv4Addr;
+use std::process::Stdio;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+use tokio::process::{Child, Command};
+use tokio::time::{Instant, sleep, timeout};
+
+/// Between two looks at an agent that is not ready.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// Consul's own words are worth a look when an agent does not start.
+const LOG: &str = "consul.log";
+
+fn own_loopback() -> Ipv4Addr {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    // 16 agents for each of the 2^18 processes that ran last.
+    let mine = std::process::id() * 16 + COUNT.fetch_add(1, Ordering::Relaxed) % 16;
+    let [_, a, b, c] = mine.to_be_bytes();
+    // Neither a network's own address nor its broadcast, which some look at with suspicion.
+    Ipv4Addr::new(127, 100 + a % 64, b, c.clamp(1, 254))
+}
+
+/// A server with its folder; killed when dropped.
+pub struct ConsulAgent {
+    folder: Folder,
+    pub ip: Ipv4Addr,
+    /// Addresses of all servers, this one's included.
+    servers: Vec<Ipv4Addr>,
+    child: Option<Child>,
+}
+
+impl ConsulAgent {
+    /// A server of its own; waits until it has a leader.
+    pub async fn start() -> Self {
+        let ip = own_loopback();
+        let mut agent = Self::of(ip, vec![ip]);
+        agent.run().await;
+        agent
+    }
+
+    /// Three servers of one cluster; waits until each sees a leader.
+    pub async fn three() -> [Self; 3] {
+        let ips = [own_loopback(), own_loopback(), own_loopback()];
+        let mut agents = ips.map(|ip| Self::of(ip, ips.to_vec()));
+        agents.iter_mut().for_each(Self::spawn);
+        for agent in &mut agents {
+            agent.ready().await;
+        }
+        agents
+    }
+
+    fn of(ip: Ipv4Addr, servers: Vec<Ipv4Addr>) -> Self {
+        Self { folder: Folder::new(), ip, servers, child: None }
+    }
+
+    /// Starts it (again) with what its folder holds; waits until it has a leader.
+    pub async fn run(&mut self) {
+        self.spawn();
+        self.ready().await;
+    }
+
+    fn spawn(&mut self) {
+        let ip = self.ip.to_string();
+        let log = self.folder.path().join(LOG);
+        let log = std::fs::File::options().create(true).append(true).open(log).unwrap();
+        let mut command = Command::new("consul");
+        command.args(["agent", "-server", "-node", &format!("n{ip}"), "-log-level", "info"]);
+        command.args(["-bind", &ip, "-advertise", &ip, "-client", &ip, "-serf-wan-port", "-1"]);
+        command.args(["-dns-port", "-1", "-grpc-port", "-1"]);
+        command.args(["-bootstrap-expect", &self.servers.len().to_string()]);
+        // Elections within a second or two, not ten.
+        command.args(["-hcl", "performance { raft_multiplier = 1 }"]);
+        command.args(["-hcl", "disable_update_check = true"]);
+        command.arg("-data-dir").arg(self.folder.path().join("data"));
+        for other in self.servers.iter().filter(|it| **it != self.ip) {
+            command.args(["-retry-join", &other.to_string(), "-retry-interval", "1s"]);
+        }
+        command.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log);
+        let child = command.kill_on_drop(true).spawn();
+        self.child = Some(child.expect("`consul` is not installed; run deploy/install-consul"));
+    }
+
+    async fn ready(&mut self) {
+        let until = Instant::now() + PATIENCE;
+        while let Err(why) = self.look().await {
+            let ended = self.child.as_mut().unwrap().try_wait().unwrap();
+            if ended.is_some() || Instant::now() > until {
+                let log = std::fs::read_to_string(self.folder.path().join(LOG)).unwrap();
+                panic!("{why}, ended: {ended:?}\n{log}");
+            }
+            sleep(LOOK_EVERY).await;
+        }
+    }
+
+    /// Whether it answers a consistent read.
+    async fn look(&self) -> Result<(), String> {
+        let store = self.client_within(Duration::from_secs(2), "look");
+        store.read().await.map(drop).map_err(|error| error.to_string())
+    }
+
+    /// Forgets all that it held.
+    pub fn wipe(&self) {
+        std::fs::remove_dir_all(self.folder.path().join("data")).unwrap();
+    }
+
+    pub fn address(&self, prefix: &str) -> ConsulAddress {
+        ConsulAddress::parse(&format!("consul://{}:8500/{prefix}", self.ip)).unwrap()
+    }
+
+    pub fn client(&self) -> ConsulStore {
+        self.client_within(PATIENCE, "rota")
+    }
+
+    pub fn client_within(&self, deadline: Duration, prefix: &str) -> ConsulStore {
+        ConsulStore::new(&self.address(prefix), name("suite"), deadline).unwrap()
+    }
+
+    /// Asks its HTTP; gives code and body.
+    pub async fn http(&self, method: &str, path: &str, body: Vec<u8>) -> (u16, String) {
+        let url = format!("http://{}:8500{path}", self.ip);
+        let client = reqwest::Client::builder().no_proxy().timeout(PATIENCE).build().unwrap();
+        let request = client.request(method.parse().unwrap(), url).body(body);
+        let answer = request.send().await.unwrap();
+        (answer.status().as_u16(), answer.text().await.unwrap())
+    }
+
+    pub async fn json(&self, path: &str) -> serde_json::Value {
+        let (code, text) = self.http("GET", path, Vec::new()).await;
+        assert_eq!(code, 200, "{path}: {text}");
+        serde_json::from_str(&text).unwrap()
+    }
+
+    /// Whether this one leads now.
+    pub async fn leads(&self) -> bool {
+        self.json("/v1/status/leader").await == format!("{}:8300", self.ip).as_str()
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        let pid = self.child.as_ref().and_then(Child::id).expect("it runs");
+        kill_process(Pid::from_raw(i32::try_from(pid).unwrap()).unwrap(), signal).unwrap();
+    }
+
+    /// kill -9.
+    pub async fn kill(&mut self) {
+        self.signal(Signal::KILL);
+        let mut child = self.child.take().expect("it runs");
+        timeout(PATIENCE, child.wait()).await.expect("it ends").unwrap();
+    }
+}
