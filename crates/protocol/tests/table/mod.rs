@@ -30,6 +30,8 @@ pub struct Table {
     /// Messages for which this says true are lost.
     pub lose: Box<dyn Fn(&Envelope) -> bool>,
     pub dead: BTreeSet<u32>,
+    /// Reads of the config store fail, and nobody knows what became of a compare-and-set.
+    pub store_away: bool,
     queue: VecDeque<(u32, Input)>,
     calls: u64,
     live: BTreeMap<SessionKey, Token>,
@@ -105,6 +107,7 @@ impl Table {
             manual_nodes: false,
             lose: Box::new(|_| false),
             dead: BTreeSet::new(),
+            store_away: false,
             queue: VecDeque::new(),
             calls: 0,
             live: BTreeMap::new(),
@@ -145,12 +148,16 @@ impl Table {
     }
 
     pub fn register(&mut self, node: &str, boot: u64) {
+        self.register_with(node, boot, 100);
+    }
+
+    pub fn register_with(&mut self, node: &str, boot: u64, places: u32) {
         let register = Register {
             node: NodeId::parse(node).unwrap(),
             boot: BootId(boot),
             address: format!("{node}:1"),
             pool: PoolName::default_pool(),
-            places: 100,
+            places,
             classes: vec![ClassName::parse("builtin").unwrap()],
             state: NodeState::Ready,
         };
@@ -245,8 +252,11 @@ impl Table {
                 self.replies.insert(call, result);
             }
             Effect::ReadConfig { read } => {
-                let state = Some(self.config.clone());
+                let state = (!self.store_away).then(|| self.config.clone());
                 self.queue.push_back((n, Input::ConfigRead { read, state }));
+            }
+            Effect::Cas { cas, .. } if self.store_away => {
+                self.queue.push_back((n, Input::CasDone { cas, outcome: CasOutcome::Unknown }));
             }
             Effect::Cas { cas, change } => {
                 let outcome = match change.apply(&self.config) {
