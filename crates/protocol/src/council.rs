@@ -175,6 +175,7 @@ impl Manager {
         let Some(purpose) = self.asked.remove(&cas) else {
             return;
         };
+        self.env.store_away = matches!(outcome, CasOutcome::Unknown);
         match outcome {
             CasOutcome::Done(state) => self.on_cas_written(purpose, &state),
             CasOutcome::Conflict(state) => {

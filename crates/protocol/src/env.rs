@@ -61,6 +61,8 @@ pub(crate) struct Env {
     pub answers: Vec<(u64, OpResult)>,
     /// Somebody saw a newer View: read the config store.
     pub refresh: bool,
+    /// The config store was not reached when it was asked last.
+    pub store_away: bool,
     pub suspects: Suspects,
     /// Partitions that wait for a consistent read of the config store.
     pub reads_wanted: Vec<ManagerNumber>,
@@ -86,6 +88,7 @@ impl Env {
             calls: BTreeMap::new(),
             answers: Vec::new(),
             refresh: false,
+            store_away: false,
             suspects: BTreeMap::new(),
             reads_wanted: Vec::new(),
             wanted: Vec::new(),

@@ -2,6 +2,7 @@
 //!
 //! See [`io`] for the picture of inputs and effects.
 
+mod backlog;
 mod claim;
 mod council;
 mod drive;

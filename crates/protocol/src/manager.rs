@@ -89,7 +89,10 @@ impl Manager {
                     part.on_persisted(&mut self.env, lsn);
                 }
             }
-            Input::Config(state) => self.adopt(&state),
+            Input::Config(state) => {
+                self.env.store_away = false;
+                self.adopt(&state);
+            }
             Input::ConfigRead { read, state } => self.on_config_read(read, state),
             Input::CasDone { cas, outcome } => self.on_cas_done(cas, outcome),
             Input::PeerRefused { number } => self.on_peer_refused(number),
@@ -259,6 +262,7 @@ impl Manager {
 
     fn on_config_read(&mut self, read: u64, state: Option<rota_ring::ConfigState>) {
         let waiting = self.reads.remove(&read).unwrap_or_default();
+        self.env.store_away = state.is_none();
         if let Some(state) = &state {
             self.adopt(state);
         }

@@ -8,6 +8,7 @@
 //!  docs = everything through `committed`;  latest = what the tail writes over it
 //! ```
 
+use crate::backlog::entry_bytes;
 use crate::message::{Doc, DocKey, DocName, Entry, Write};
 use crate::sizes::Sizes;
 use rota_model::{Epoch, LogPos, Seq, SessionRecord, SessionState};
@@ -33,6 +34,8 @@ pub struct Replica {
     pub window_bytes: usize,
     /// Entries that are not known to be committed.
     pub tail: VecDeque<Entry>,
+    /// About how many bytes the tail holds.
+    pub tail_bytes: usize,
     /// What the tail wrote last to each document.
     pub latest: BTreeMap<DocKey, (LogPos, Option<Arc<Doc>>)>,
     /// Last entry here.
@@ -85,7 +88,15 @@ impl Replica {
             self.latest.insert(write.key.clone(), (entry.at, write.doc.clone()));
         }
         self.last = entry.at;
+        self.tail_bytes += entry_bytes(&entry);
         self.tail.push_back(entry);
+    }
+
+    /// Lets go of everything that is not known to be committed.
+    pub fn drop_tail(&mut self) {
+        self.tail.clear();
+        self.tail_bytes = 0;
+        self.latest.clear();
     }
 
     /// Commits everything through `at`; gives what was committed by it.
@@ -95,6 +106,7 @@ impl Replica {
             let Some(entry) = self.tail.pop_front() else {
                 break;
             };
+            self.tail_bytes = self.tail_bytes.saturating_sub(entry_bytes(&entry));
             for write in entry.writes.iter() {
                 self.set(&write.key, write.doc.clone());
                 if self.latest.get(&write.key).is_some_and(|(pos, _)| *pos == entry.at) {
@@ -203,7 +215,7 @@ impl Replica {
         for (key, (_, doc)) in std::mem::take(&mut self.latest) {
             self.set(&key, doc);
         }
-        self.tail.clear();
+        self.drop_tail();
         self.window.clear();
         self.window_bytes = 0;
         self.base = start;

@@ -72,7 +72,7 @@ impl Partition {
 
     /// Carries a waiting request on, from its beginning.
     pub fn run(&mut self, env: &mut Env, origin: Origin) {
-        let Some(leading) = &mut self.leading else {
+        let Some(leading) = &self.leading else {
             return;
         };
         let Some(asked) = leading.live.get(&origin) else {
@@ -80,6 +80,9 @@ impl Partition {
         };
         let op = asked.op.clone();
         let (open, reads) = (leading.is_open(), leading.reads());
+        if reads && let Some(refusal) = self.refuses_backlog(env, &op) {
+            return self.reply(env, origin, Err(refusal));
+        }
         match op {
             // Before the nodes were scanned and the copies compared, nothing here may be shown.
             Op::Get(get) if get.stale_ok && reads => {
@@ -97,8 +100,15 @@ impl Partition {
             Op::Close(op) if open => self.on_close(env, origin, &op),
             Op::Report(item) if open => self.on_report(env, origin, &item),
             Op::Get(_) | Op::List(_) | Op::Pull(_) | Op::Open(_) | Op::Close(_) | Op::Report(_) => {
-                leading.queue.push_back(origin);
+                self.enqueue(origin);
             }
+        }
+    }
+
+    /// Lets a request wait until the partition serves, or has enough copies.
+    fn enqueue(&mut self, origin: Origin) {
+        if let Some(leading) = &mut self.leading {
+            leading.queue.push_back(origin);
         }
     }
 
@@ -247,10 +257,7 @@ impl Partition {
 
     fn open_new(&mut self, env: &mut Env, origin: Origin, key: &DocKey, op: OpenOp) {
         if !self.has_copies(env) {
-            if let Some(leading) = &mut self.leading {
-                leading.queue.push_back(origin);
-            }
-            return;
+            return self.enqueue(origin);
         }
         let limit = env.config.load_limit_permille;
         match env.nodes.choose(&op.spec.pool, &op.spec.class, limit, &[]) {

@@ -267,8 +267,7 @@ impl Partition {
         if !self.replica.tail.is_empty() {
             env.note(Transition::SuffixReplaced, Some(self.number));
         }
-        self.replica.tail.clear();
-        self.replica.latest.clear();
+        self.replica.drop_tail();
         self.append(env, Entry { at, writes: Arc::new(syncing.writes), request: None });
     }
 }

@@ -2,7 +2,7 @@
 
 mod table;
 
-use rota_model::{Outcome, SessionState};
+use rota_model::{LogPos, Op, Outcome, RefusalKind, Retry, SessionState};
 use rota_protocol::Transition;
 use table::*;
 
@@ -124,4 +124,76 @@ fn a_silent_node_is_declared_lost_and_its_sessions_with_it() {
     table.register("n1", 8);
     let (outcome, _) = opened(table.call(600, open("a", "r2")));
     assert_eq!(outcome, Outcome::Created);
+}
+
+/// The last entry of a session's partition at its owner.
+fn last_entry(table: &Table, id: &str) -> LogPos {
+    let owner = table.owner(id);
+    let part = table.view().home(rota_ring::slot_of_session(&key(id), 1024));
+    let stats = table.managers[&owner].stats();
+    stats.parts.iter().find(|it| it.part == part).unwrap().last
+}
+
+#[test]
+fn with_the_config_store_away_a_partition_that_lost_a_copy_takes_nothing_new() {
+    let mut table = Table::serving();
+    opened(table.call(300, open("a", "r0")));
+    let owner = table.owner("a");
+    let copy = *NUMBERS.iter().find(|n| **n != owner).unwrap();
+    table.store_away = true;
+    table.lose = Box::new(move |it| it.from.number.0 == copy);
+    let waiting = table.ask(owner, open("a", "r1"));
+    table.pass(2_200);
+    let before = last_entry(&table, "a");
+    for (index, op) in [open("a", "r2"), close("a", "c1"), get("a")].into_iter().enumerate() {
+        let refusal = table.call(owner, op).expect_err("it is refused at once");
+        assert_eq!(refusal.kind, RefusalKind::ConfigStoreAway, "request {index}: {refusal}");
+        assert!(matches!(refusal.retry, Retry::AfterMs(_)), "{refusal:?}");
+    }
+    assert_eq!(last_entry(&table, "a"), before, "nothing was appended");
+    let mut stale = get("a");
+    if let Op::Get(get) = &mut stale {
+        get.stale_ok = true;
+    }
+    got(table.call(owner, stale));
+    // The copy is back, the store is not: everything is served again.
+    table.lose = Box::new(|_| false);
+    opened(table.wait_for(waiting, 2_000));
+    opened(table.call(owner, open("a", "r3")));
+    closed(table.call(owner, close("a", "c2")));
+}
+
+#[test]
+fn a_log_that_is_not_committed_is_bounded_in_bytes() {
+    let mut table = Table::serving();
+    table.register_with("n1", 8, 10_000);
+    let owner = table.owner("a");
+    let copy = *NUMBERS.iter().find(|n| **n != owner).unwrap();
+    table.lose = Box::new(move |it| it.from.number.0 == copy);
+    let attributes = [("a".to_string(), "x".repeat(65_000))].into_iter().collect();
+    let attributes = std::sync::Arc::new(attributes);
+    let (mut asked, mut refused) = (0, None);
+    for index in 0..8_000 {
+        let id = format!("s{index}");
+        if table.owner(&id) != owner {
+            continue;
+        }
+        let mut op = open(&id, "r1");
+        if let Op::Open(open) = &mut op {
+            open.spec.attributes = std::sync::Arc::clone(&attributes);
+        }
+        let call = table.ask(owner, op);
+        asked += 1;
+        if let Some(result) = table.replies.remove(&call) {
+            refused = Some(result.expect_err("nothing can be committed"));
+            break;
+        }
+    }
+    let refusal = refused.expect("the log has a bound");
+    assert_eq!(refusal.kind, RefusalKind::Overloaded);
+    assert!(matches!(refusal.retry, Retry::AfterMs(_)), "{refusal:?}");
+    assert!((900..1_100).contains(&asked), "64 MiB are about 1,000 such sessions, not {asked}");
+    table.lose = Box::new(|_| false);
+    table.pass(2_000);
+    opened(table.call(owner, open("a", "r2")));
 }

@@ -38,6 +38,8 @@ pub struct Table {
     /// Most that was ever on its way from one manager to another, in such bytes.
     pub under_way_max: usize,
     under_way: BTreeMap<(u32, u32), usize>,
+    /// Reads of the config store fail, and nobody knows what became of a compare-and-set.
+    pub store_away: bool,
     queue: VecDeque<(u32, Input)>,
     calls: u64,
     live: BTreeMap<SessionKey, Token>,
@@ -148,6 +150,7 @@ impl Table {
             message_max: 0,
             under_way_max: 0,
             under_way: BTreeMap::new(),
+            store_away: false,
             queue: VecDeque::new(),
             calls: 0,
             live: BTreeMap::new(),
@@ -189,12 +192,16 @@ impl Table {
     }
 
     pub fn register(&mut self, node: &str, boot: u64) {
+        self.register_with(node, boot, self.places);
+    }
+
+    pub fn register_with(&mut self, node: &str, boot: u64, places: u32) {
         let register = Register {
             node: NodeId::parse(node).unwrap(),
             boot: BootId(boot),
             address: format!("{node}:1"),
             pool: PoolName::default_pool(),
-            places: self.places,
+            places,
             classes: vec![ClassName::parse("builtin").unwrap()],
             state: NodeState::Ready,
         };
@@ -298,8 +305,11 @@ impl Table {
                 self.replies.insert(call, result);
             }
             Effect::ReadConfig { read } => {
-                let state = Some(self.config.clone());
+                let state = (!self.store_away).then(|| self.config.clone());
                 self.queue.push_back((n, Input::ConfigRead { read, state }));
+            }
+            Effect::Cas { cas, .. } if self.store_away => {
+                self.queue.push_back((n, Input::CasDone { cas, outcome: CasOutcome::Unknown }));
             }
             Effect::Cas { cas, change } => {
                 let outcome = match change.apply(&self.config) {
