@@ -461,7 +461,8 @@ impl Partition {
             Some(_) if remembered => return self.run(env, origin),
             Some(record) if op.life.is_some_and(|life| life != record.life) => {
                 let text = format!("session {} lives life {}", op.key, record.life);
-                Err(Refusal::new(RefusalKind::LifeMismatch, Retry::Never, text))
+                let result = Err(Refusal::new(RefusalKind::LifeMismatch, Retry::Never, text));
+                return self.reply_when_committed(env, &key, origin, result);
             }
             // It came and went while the copies confirmed: this close must be remembered first.
             Some(record) if record.request(&op.request).is_none() => {
@@ -483,23 +484,34 @@ impl Partition {
             let at = record.placement.as_ref();
             at.is_some_and(|at| at.token == item.token && at.boot == item.boot)
         });
-        let Some(record) = record.cloned() else {
-            return self.confirm_then(origin);
-        };
-        let before = self.replica.last;
-        match &item.event {
-            ReportEvent::Ready { address } => self.on_running(env, &key, record, address, true),
+        // Else it is about an instance that no longer matters.
+        if let Some(record) = record.cloned() {
+            self.take_news(env, &key, record, &item.event);
+        }
+        // The node forgets what was acknowledged, so what made it no news must be committed too:
+        // a CLOSING that is lost with its owner would leave a record of what has ended.
+        if self.replica.latest.contains_key(&key) {
+            self.promise(self.replica.last, origin, Ok(Answer::Reported));
+        } else {
+            self.confirm_then(origin);
+        }
+    }
+
+    fn take_news(
+        &mut self,
+        env: &mut Env,
+        key: &DocKey,
+        record: SessionRecord,
+        event: &ReportEvent,
+    ) {
+        match event {
+            ReportEvent::Ready { address } => self.on_running(env, key, record, address, true),
             ReportEvent::Ended { reason, exit, detail } => {
-                self.on_ended(env, &key, record, *reason, exit.clone(), detail);
+                self.on_ended(env, key, record, *reason, exit.clone(), detail);
             }
             ReportEvent::MachineState { state, change } => {
-                self.on_machine_state(env, &key, record, state, *change);
+                self.on_machine_state(env, key, record, state, *change);
             }
-        }
-        if self.replica.last == before {
-            self.confirm_then(origin);
-        } else {
-            self.promise(self.replica.last, origin, Ok(Answer::Reported));
         }
     }
 
