@@ -17,6 +17,7 @@ mod disk;
 mod driver;
 mod http;
 mod link;
+mod links;
 mod mailbox;
 mod metrics;
 mod node_link;

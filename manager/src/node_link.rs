@@ -1,72 +1,45 @@
 //! Nodes: one stream of calls and answers to each node that is asked for something.
 
 use crate::link::{BackOff, MESSAGE_BYTES_MAX, connect};
+use crate::links::Links;
 use crate::mailbox::{Mailbox, Urgent};
-use crate::outbox::{Limits, Outbox};
-use prost::Message as _;
+use crate::outbox::Outbox;
 use rota_model::NodeId;
 use rota_model::node_msg::{FromNode, ToNode};
 use rota_proto::v1;
 use rota_protocol::Input;
 use rota_ring::ConfigState;
-use std::collections::BTreeMap;
 use std::sync::Arc;
-use tokio::task::AbortHandle;
 use tonic::Status;
-
-struct Link {
-    address: String,
-    outbox: Arc<Outbox<v1::NodeCall>>,
-    task: AbortHandle,
-}
-
-impl Drop for Link {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
 
 /// The streams to nodes. A link is opened with the first call to a node.
 pub struct NodeLinks {
     mailbox: Mailbox,
-    links: BTreeMap<NodeId, Link>,
+    links: Links<NodeId, v1::NodeCall>,
 }
 
 impl NodeLinks {
     /// No links yet.
     pub fn new(mailbox: Mailbox) -> Self {
-        Self { mailbox, links: BTreeMap::new() }
+        Self { mailbox, links: Links::default() }
     }
 
     /// Sends towards a node. Gives how many older calls were dropped for want of room.
     pub fn send(&mut self, node: NodeId, address: String, message: ToNode) -> usize {
-        let moved = self.links.get(&node).is_none_or(|link| link.address != address);
-        if moved {
-            let link = self.open(node.clone(), address);
-            self.links.insert(node.clone(), link);
-        }
-        let wire = v1::NodeCall::from(message);
-        let bytes = wire.encoded_len();
-        self.links.get(&node).map_or(0, |link| link.outbox.push(wire, bytes))
+        let mailbox = &self.mailbox;
+        let keep = |address, outbox| {
+            let (node, mailbox) = (node.clone(), mailbox.clone());
+            Keeper { node, address, outbox, mailbox }.run()
+        };
+        self.links.send(&node, address, v1::NodeCall::from(message), keep)
     }
 
     /// Closes links to nodes that are gone or have moved.
     pub fn keep_registered(&mut self, config: &ConfigState) {
-        self.links.retain(|node, link| {
+        self.links.retain(|node, address| {
             let entry = config.nodes.get(node);
-            entry.is_some_and(|it| !it.state.is_gone() && it.address == link.address)
+            entry.is_some_and(|it| !it.state.is_gone() && it.address == address)
         });
-    }
-
-    fn open(&self, node: NodeId, address: String) -> Link {
-        let outbox = Outbox::new(Limits::LINK);
-        let keeper = Keeper {
-            node,
-            address: address.clone(),
-            outbox: outbox.clone(),
-            mailbox: self.mailbox.clone(),
-        };
-        Link { address, outbox, task: tokio::spawn(keeper.run()).abort_handle() }
     }
 }
 

@@ -2,69 +2,41 @@
 
 use crate::driver::Seen;
 use crate::link::{BackOff, MESSAGE_BYTES_MAX, connect};
+use crate::links::Links;
 use crate::mailbox::{Mailbox, Urgent};
-use crate::outbox::{Limits, Outbox};
-use prost::Message as _;
+use crate::outbox::Outbox;
 use rota_model::{ClusterName, ManagerNumber};
 use rota_proto::v1;
 use rota_protocol::{Envelope, Input};
-use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::Arc;
 use tokio::sync::watch;
-use tokio::task::AbortHandle;
 use tokio_stream::{Stream, StreamExt};
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status, Streaming};
-
-struct Link {
-    address: String,
-    outbox: Arc<Outbox<v1::Envelope>>,
-    task: AbortHandle,
-}
-
-impl Drop for Link {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
 
 /// The outgoing streams. A link is opened with the first message to a peer.
 pub struct PeerLinks {
     cluster: ClusterName,
     mailbox: Mailbox,
-    links: BTreeMap<ManagerNumber, Link>,
+    links: Links<ManagerNumber, v1::Envelope>,
 }
 
 impl PeerLinks {
     /// No links yet.
     pub fn new(cluster: ClusterName, mailbox: Mailbox) -> Self {
-        Self { cluster, mailbox, links: BTreeMap::new() }
+        Self { cluster, mailbox, links: Links::default() }
     }
 
     /// Sends towards a peer. Gives how many older messages were dropped for want of room.
     pub fn send(&mut self, address: String, envelope: Envelope) -> usize {
         let number = envelope.to.number;
-        let moved = self.links.get(&number).is_none_or(|link| link.address != address);
-        if moved {
-            let link = self.open(number, address);
-            self.links.insert(number, link);
-        }
-        let wire = v1::Envelope::from(envelope);
-        let bytes = wire.encoded_len();
-        self.links.get(&number).map_or(0, |link| link.outbox.push(wire, bytes))
-    }
-
-    fn open(&self, number: ManagerNumber, address: String) -> Link {
-        let outbox = Outbox::new(Limits::LINK);
-        let keeper = Keeper {
-            number,
-            address: address.clone(),
-            cluster: self.cluster.clone(),
-            outbox: outbox.clone(),
-            mailbox: self.mailbox.clone(),
+        let (cluster, mailbox) = (&self.cluster, &self.mailbox);
+        let keep = |address, outbox| {
+            let (cluster, mailbox) = (cluster.clone(), mailbox.clone());
+            Keeper { number, address, cluster, outbox, mailbox }.run()
         };
-        Link { address, outbox, task: tokio::spawn(keeper.run()).abort_handle() }
+        self.links.send(&number, address, v1::Envelope::from(envelope), keep)
     }
 }
 

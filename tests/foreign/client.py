@@ -11,6 +11,7 @@ import queue
 import sys
 import threading
 import urllib.request
+import uuid
 
 import grpc
 from google.rpc import error_details_pb2, status_pb2
@@ -94,33 +95,36 @@ def use_a_session(channels, session_pb2, session_pb2_grpc, machine_pb2, machine_
     changes = Changes(second, session_pb2)
     changes.until(lambda it: it.caught_up)
 
-    request = session_pb2.OpenRequest(id="crossing", **{"class": "traffic-light"})
+    # Names that nobody else uses, so that it can be run again and again.
+    crossing, site = (f"{it} {uuid.uuid4()}" for it in ("crossing", "site"))
+    request = session_pb2.OpenRequest(id=crossing, **{"class": "traffic-light"})
     opened = first.Open(request, timeout=PATIENCE)
     check(opened.outcome == session_pb2.OUTCOME_CREATED, "opened through one manager", opened)
 
-    session = second.Get(session_pb2.GetRequest(id="crossing"), timeout=PATIENCE).session
+    session = second.Get(session_pb2.GetRequest(id=crossing), timeout=PATIENCE).session
     same = session.address == opened.session.address and session.life == opened.session.life
     check(same, "read through another manager", session)
 
     with grpc.insecure_channel(session.address) as channel:
-        event = machine_pb2.SendRequest(id="crossing", event="next")
+        event = machine_pb2.SendRequest(id=crossing, event="next")
         moved = machine_pb2_grpc.MachinesStub(channel).Send(event, timeout=PATIENCE)
     check((moved.to, moved.changes) == ("red-amber", 1), "moved by an event", moved)
 
-    closed = third.Close(session_pb2.CloseRequest(id="crossing"), timeout=PATIENCE)
+    closed = third.Close(session_pb2.CloseRequest(id=crossing), timeout=PATIENCE)
     check(closed.finished, "closed through a third manager", closed)
 
     ended = changes.until(
-        lambda it: it.session.id == "crossing"
+        lambda it: it.session.id == crossing
         and it.session.state == session_pb2.SESSION_STATE_CLOSED
     )
     by_client = ended.session.reason == session_pb2.REASON_CLOSED_BY_CLIENT
     check(by_client, "seen to end by the watch through the second manager", ended)
     changes.stream.cancel()
 
-    opened = third.Open(session_pb2.OpenRequest(id="site", **{"class": "http"}), timeout=PATIENCE)
+    opened = third.Open(session_pb2.OpenRequest(id=site, **{"class": "http"}), timeout=PATIENCE)
     page = urllib.request.urlopen(f"http://{opened.session.address}/", timeout=PATIENCE)
     check(page.status == 200, "talked to the program that runs in a session", page.status)
+    second.Close(session_pb2.CloseRequest(id=site), timeout=PATIENCE)
 
     try:
         first.Open(session_pb2.OpenRequest(id="", **{"class": "http"}), timeout=PATIENCE)
@@ -133,15 +137,20 @@ def use_a_session(channels, session_pb2, session_pb2_grpc, machine_pb2, machine_
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--proto", type=pathlib.Path, required=True)
-    parser.add_argument("--stubs", type=pathlib.Path, required=True)
-    parser.add_argument("--managers", required=True, help="three addresses, comma-separated")
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+    proto = pathlib.Path(__file__).parent.parent.parent / "proto"
+    add = parser.add_argument
+    add("--proto", type=pathlib.Path, default=proto, help="folder of the .proto files")
+    add("--stubs", type=pathlib.Path, required=True, help="folder for what is made of them")
+    add("--managers", required=True, help="addresses of three managers, comma-separated")
     options = parser.parse_args()
     make_stubs(options.proto, options.stubs)
     modules = ["session_pb2", "session_pb2_grpc", "machine_pb2", "machine_pb2_grpc"]
     modules = [importlib.import_module(f"rota.v1.{it}") for it in modules]
     channels = [grpc.insecure_channel(it) for it in options.managers.split(",")]
+    if len(channels) != 3:
+        parser.error(f"--managers names {len(channels)} managers, not three")
 
     services = [served_by_reflection(it) for it in channels]
     health = [

@@ -105,13 +105,7 @@ impl Pulse {
 
 /// `bench failover`.
 pub async fn run(it: &FailoverArguments, out: &mut Out) -> anyhow::Result<()> {
-    let settings = Settings {
-        managers: Some(it.managers),
-        replicas: Some(it.replicas),
-        port_base: Some(0),
-        places: Some(1_000_000),
-        ..Settings::default()
-    };
+    let settings = Settings::roomy(it.managers, it.replicas);
     let done = with_cluster(&settings, async |cluster| measure(it, cluster).await).await?;
     match out.format() {
         Format::Json => out.json(&done)?,

@@ -53,13 +53,7 @@ struct Memory {
 
 /// `bench memory`.
 pub async fn run(it: &MemoryArguments, out: &mut Out) -> anyhow::Result<()> {
-    let settings = Settings {
-        managers: Some(it.managers),
-        replicas: Some(it.replicas),
-        port_base: Some(0),
-        places: Some(1_000_000),
-        ..Settings::default()
-    };
+    let settings = Settings::roomy(it.managers, it.replicas);
     let memory = with_cluster(&settings, async |cluster| measure(it, cluster).await).await?;
     if out.format() == Format::Json {
         return Ok(out.json(&memory)?);

@@ -210,6 +210,17 @@ fn lock(path: &Path) -> anyhow::Result<File> {
 }
 
 impl Settings {
+    /// A cluster at free ports whose node is never full.
+    pub fn roomy(managers: u32, replicas: u32) -> Self {
+        Self {
+            managers: Some(managers),
+            replicas: Some(replicas),
+            port_base: Some(0),
+            places: Some(1_000_000),
+            ..Self::default()
+        }
+    }
+
     /// The folder that was asked for, or a temporary one of this process.
     pub fn folder(&self) -> PathBuf {
         /// One for the process: clusters of one process follow each other.
