@@ -9,6 +9,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("rota-ring", &[]),
     ("rota-node", &[]),
     ("rota-protocol", &["rota-ring"]),
+    ("rota-docstore", &[]),
     ("rota-membership", &["rota-ring"]),
     ("rota-storage", &[]),
     // The one parser of the wire: it converts the messages of managers (protocol) and the View
