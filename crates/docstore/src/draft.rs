@@ -342,7 +342,9 @@ fn merge(
 ) -> Document {
     let is_forgotten = |it: &Item| it.is_destroyed() && it.version < forget_before;
     let mut dtime = current.dtime();
-    let mut items = Vec::with_capacity(current.items().len() + changes.len());
+    let is_new = |name: &ItemName| current.item(name.class(), name.key()).is_none();
+    let new = changes.iter().filter(|(name, _)| is_new(name)).count();
+    let mut items = Vec::with_capacity(current.items().len() + new);
     let mut changes = changes.into_iter().peekable();
     for item in current.items() {
         while let Some((name, change)) = changes.next_if(|(name, _)| *name < item.name) {

@@ -43,6 +43,10 @@
 //! * Attempts are counted with the first one: at most 3 in all, and only for C and X.
 //! * A version is also later than the `vop` of every content that the operation copies.
 
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 pub mod attempt;
 pub mod cache;
 pub mod commit;

@@ -1,6 +1,6 @@
 //! The reference copy of documents, in memory, and what an operation needs to know of it.
 
-use crate::attempt::Attempt;
+use crate::attempt::{Attempt, Desk};
 use crate::commit::{Commit, Write, validate};
 use crate::document::Document;
 use crate::exception::Exception;
@@ -8,7 +8,7 @@ use crate::name::DocName;
 use crate::rules::Rules;
 use crate::space::{Spaces, Usage, Usages};
 use crate::sync::{Held, Update, update_for};
-use rota_model::{FieldError, Stamp};
+use rota_model::{FieldError, Namespace, Stamp};
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -97,6 +97,20 @@ impl Store {
         let commit = validate(rules, self, attempt, now)?;
         self.apply(&commit.writes, commit.high_water);
         Ok(commit)
+    }
+
+    /// Lets `work` work and commits at once: the short way for a program's own changes, which need
+    /// no name, no caller and no second attempt.
+    pub fn change(
+        &mut self,
+        rules: &Rules,
+        space: &Namespace,
+        now: Stamp,
+        work: impl FnOnce(&mut Desk<'_>) -> Result<(), Exception>,
+    ) -> Result<Commit, Exception> {
+        let mut attempt = Attempt::new(space.clone(), now);
+        work(&mut Desk::new(rules, self, None, &mut attempt))?;
+        self.commit(rules, attempt, now)
     }
 
     /// Takes over writes that were validated elsewhere: at a copy, or when a log is read again.

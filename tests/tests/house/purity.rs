@@ -19,9 +19,6 @@ const SIMULATOR: (&str, &str) = ("rota-sim", "crates/sim/");
 /// either; everything else of that crate is as pure as the rest.
 const COMMAND_LINE: &str = "crates/sim/src/main.rs";
 
-/// Measures how long the document store takes: it must read a clock, and decides nothing.
-const BENCH: &str = "crates/docstore/examples/bench.rs";
-
 /// Packages that no pure crate reaches, each also as the beginning of a longer name
 /// (`tokio-util`).
 const RIM: &[&str] = &["tokio", "tonic", "prost", "axum", "hyper", "mio", "h2", "socket2"];

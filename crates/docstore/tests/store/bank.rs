@@ -50,10 +50,7 @@ pub fn edit(
     now: Stamp,
     work: impl FnOnce(&mut Desk<'_>) -> Result<(), Exception>,
 ) -> Result<Commit, Exception> {
-    let rules = rules();
-    let mut attempt = Attempt::new(space(), now);
-    work(&mut Desk::new(&rules, store, None, &mut attempt))?;
-    store.commit(&rules, attempt, now)
+    store.change(&rules(), &space(), now, work)
 }
 
 /// Creates or changes an account's balance.
