@@ -5,6 +5,7 @@
 use crate::refusal::FieldError;
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::str::FromStr;
 
 const MS_PER_DAY: u64 = 86_400_000;
 const DAYS_1970_TO_2000: u64 = 10_957;
@@ -12,7 +13,7 @@ const DAYS_PER_MONTH: [u64; 12] = [31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 3
 
 /// A moment of the 21st century (UTC), readable as decimal digits. Orders as time does.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(transparent)]
+#[serde(try_from = "u64", into = "u64")]
 pub struct Stamp(u64);
 
 fn days_in_month(year: u64, month: u64) -> u64 {
@@ -54,6 +55,17 @@ impl Stamp {
         Self(date * 1_000_000_000 + clock)
     }
 
+    /// From milliseconds since 1970; refuses what lies outside the 21st century.
+    pub fn try_from_epoch_ms(epoch_ms: u64) -> Result<Self, FieldError> {
+        let stamp = Self::from_epoch_ms(epoch_ms);
+        if stamp.to_epoch_ms() == epoch_ms {
+            return Ok(stamp);
+        }
+        let (min, max) = (Self::MIN.to_epoch_ms(), Self::MAX.to_epoch_ms());
+        let problem = format!("is {epoch_ms} ms after 1970; the limits are {min} and {max}");
+        Err(FieldError::new("stamp", problem))
+    }
+
     /// Milliseconds since 1970.
     pub fn to_epoch_ms(self) -> u64 {
         let (date, clock) = (self.0 / 1_000_000_000, self.0 % 1_000_000_000);
@@ -67,18 +79,13 @@ impl Stamp {
     /// From its integer form; refuses what is not a moment (month 13, 31 April).
     pub fn parse(number: u64) -> Result<Self, FieldError> {
         let stamp = Self(number);
-        let parts_fit = (1..=12).contains(&(number / 100_000_000_000 % 100));
-        if !(Self::MIN.0..=Self::MAX.0).contains(&number) || !parts_fit {
-            return Err(FieldError::new(
-                "stamp",
-                format!("{number} is no stamp (AAMMJJhhmmssmmm)"),
-            ));
-        }
-        if Self::from_epoch_ms(stamp.to_epoch_ms()) != stamp {
-            return Err(FieldError::new(
-                "stamp",
-                format!("{number} is no stamp (AAMMJJhhmmssmmm)"),
-            ));
+        let has_month = (1..=12).contains(&(number / 100_000_000_000 % 100));
+        // A day, hour, minute or second too many becomes another moment on the way.
+        let is_moment = (Self::MIN.0..=Self::MAX.0).contains(&number)
+            && has_month
+            && Self::from_epoch_ms(stamp.to_epoch_ms()) == stamp;
+        if !is_moment {
+            return Err(FieldError::new("stamp", format!("{number} is no stamp (AAMMJJhhmmssmmm)")));
         }
         Ok(stamp)
     }
@@ -91,6 +98,46 @@ impl Stamp {
     /// One millisecond later; [`Stamp::MAX`] stays.
     pub fn next(self) -> Self {
         Self::from_epoch_ms(self.to_epoch_ms() + 1)
+    }
+
+    /// That many milliseconds later, at most [`Stamp::MAX`].
+    pub fn plus_ms(self, ms: u64) -> Self {
+        Self::from_epoch_ms(self.to_epoch_ms().saturating_add(ms))
+    }
+
+    /// That many milliseconds earlier, at least [`Stamp::MIN`].
+    pub fn minus_ms(self, ms: u64) -> Self {
+        Self::from_epoch_ms(self.to_epoch_ms().saturating_sub(ms))
+    }
+
+    /// Milliseconds since `earlier`; `None` when that is the later one.
+    pub fn ms_since(self, earlier: Stamp) -> Option<u64> {
+        self.to_epoch_ms().checked_sub(earlier.to_epoch_ms())
+    }
+}
+
+impl TryFrom<u64> for Stamp {
+    type Error = FieldError;
+    fn try_from(number: u64) -> Result<Self, FieldError> {
+        Self::parse(number)
+    }
+}
+
+impl From<Stamp> for u64 {
+    fn from(stamp: Stamp) -> u64 {
+        stamp.0
+    }
+}
+
+/// The printed form: exactly 15 digits.
+impl FromStr for Stamp {
+    type Err = FieldError;
+    fn from_str(text: &str) -> Result<Self, FieldError> {
+        let wrong = || FieldError::new("stamp", format!("{text:?} is not 15 digits"));
+        if text.len() != 15 || !text.bytes().all(|it| it.is_ascii_digit()) {
+            return Err(wrong());
+        }
+        Self::parse(text.parse().map_err(|_| wrong())?)
     }
 }
 
@@ -109,6 +156,7 @@ impl fmt::Debug for Stamp {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn known_moments_read_as_their_digits() {
@@ -138,5 +186,61 @@ mod tests {
             assert!(Stamp::parse(wrong).is_err(), "{wrong}");
         }
         assert!(Stamp::parse(240_100_000_000_000).is_err());
+        assert!(Stamp::parse(u64::MAX).is_err());
+        assert!(Stamp::try_from_epoch_ms(0).is_err());
+        assert!(Stamp::try_from_epoch_ms(4_102_444_800_000).is_err());
+        for wrong in ["", "16071422304569", "+60714223045697", "160714223045697 "] {
+            assert!(wrong.parse::<Stamp>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_century_has_a_last_millisecond() {
+        assert_eq!(Stamp::MAX.next(), Stamp::MAX);
+        assert_eq!(Stamp::MAX.plus_ms(u64::MAX), Stamp::MAX);
+        assert_eq!(Stamp::MIN.minus_ms(1), Stamp::MIN);
+        assert_eq!(Stamp::MIN.ms_since(Stamp::MAX), None);
+    }
+
+    /// Any moment of the century, in milliseconds since 1970.
+    fn moment() -> impl Strategy<Value = u64> {
+        Stamp::MIN.to_epoch_ms()..=Stamp::MAX.to_epoch_ms()
+    }
+
+    proptest! {
+        #[test]
+        fn a_moment_comes_back_from_every_form(ms in moment()) {
+            let stamp = Stamp::try_from_epoch_ms(ms).unwrap();
+            prop_assert_eq!(stamp.to_epoch_ms(), ms);
+            prop_assert_eq!(Stamp::parse(stamp.as_u64()), Ok(stamp));
+            prop_assert_eq!(stamp.to_string().parse(), Ok(stamp));
+        }
+
+        #[test]
+        fn stamps_order_as_time_does(one in moment(), two in moment()) {
+            let (a, b) = (Stamp::from_epoch_ms(one), Stamp::from_epoch_ms(two));
+            prop_assert_eq!(a.cmp(&b), one.cmp(&two));
+            prop_assert_eq!(b.ms_since(a), two.checked_sub(one));
+            prop_assert!(a.next() > a || a == Stamp::MAX);
+        }
+
+        #[test]
+        fn a_number_parses_only_when_each_of_its_parts_is_in_range(
+            parts in (0_u64..=99, 0_u64..=14, 0_u64..=33, 0_u64..=25, 0_u64..=61, 0_u64..=61),
+            ms in 0_u64..=999,
+        ) {
+            let (year, month, day, hour, minute, second) = parts;
+            let date = (year * 100 + month) * 100 + day;
+            let number = (((date * 100 + hour) * 100 + minute) * 100 + second) * 1000 + ms;
+            let last_day = match month {
+                2 if year % 4 == 0 => 29,
+                2 => 28,
+                4 | 6 | 9 | 11 => 30,
+                1..=12 => 31,
+                _ => 0,
+            };
+            let fits = (1..=last_day).contains(&day) && hour < 24 && minute < 60 && second < 60;
+            prop_assert_eq!(Stamp::parse(number).is_ok(), fits, "{}", number);
+        }
     }
 }

@@ -13,6 +13,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("rota-protocol", &["rota-ring"]),
     // Its binary is the embedded config store.
     ("rota-membership", &["rota-ring", "rota-daemon"]),
+    ("rota-docstore", &[]),
     ("rota-storage", &[]),
     // The one parser of the wire: it converts the messages of managers (protocol) and the View
     // (ring), so it must know their types. Clients and node-agents get these through it only.

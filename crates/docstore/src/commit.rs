@@ -1,0 +1,143 @@
+//! Validation: what makes an attempt's changes valid, all at once and with one version, or refuses
+//! them all.
+
+use crate::attempt::{Attempt, Body};
+use crate::content::{Attachment, Digest};
+use crate::document::{Document, alive};
+use crate::exception::{Exception, Phase, codes};
+use crate::name::DocName;
+use crate::rules::Rules;
+use crate::space::{Limits, Usage};
+use crate::store::Documents;
+use rota_model::{FieldError, Stamp};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// One document of a write set.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Write {
+    /// Which.
+    pub name: DocName,
+    /// What was stored.
+    pub before: Option<Arc<Document>>,
+    /// What is stored from now on; `None`: no trace is left.
+    pub after: Option<Arc<Document>>,
+}
+
+/// A valid operation. The driver makes the writes and the high-water mark durable together, and
+/// lets the answer go only then.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Commit {
+    /// The operation's version: that of every document and item it changed.
+    pub version: Stamp,
+    /// No later operation gets a version up to this.
+    pub high_water: Stamp,
+    /// What changed; empty for an operation that only read.
+    pub writes: Vec<Write>,
+    /// The result.
+    pub body: Body,
+    /// The version at which the same request was done before, if it was.
+    pub done_at: Option<Stamp>,
+}
+
+impl Commit {
+    /// Attachments whose bodies must be durable before this commit is: those that the writes name
+    /// and that the same documents did not name before. In order, each once.
+    pub fn bodies(&self) -> BTreeSet<Digest> {
+        let digests = |it: Option<&Arc<Document>>| -> BTreeSet<Digest> {
+            let attachments = it.into_iter().flat_map(|it| it.attachments());
+            attachments.map(|(_, it)| Attachment::sha256(it)).collect()
+        };
+        let mut bodies = BTreeSet::new();
+        for write in &self.writes {
+            let before = digests(write.before.as_ref());
+            let after = digests(write.after.as_ref());
+            bodies.extend(after.difference(&before));
+        }
+        bodies
+    }
+}
+
+/// Validates an attempt against the documents of this moment; changes nothing.
+///
+/// * Every tolerance-0 document, also one that was only read, must have the version that was
+///   found; otherwise C-CONTENTION names the document.
+/// * The version is now, but after the high-water mark and after every one of these documents: a
+///   clock that steps back changes nothing.
+/// * The namespace's limits hold, if the operation makes it grow; documents keep to their own.
+pub fn validate(
+    rules: &Rules,
+    documents: &dyn Documents,
+    attempt: Attempt,
+    now: Stamp,
+) -> Result<Commit, Exception> {
+    check_and_settle(rules, documents, attempt, now).map_err(|it| it.at(Phase::Validation))
+}
+
+fn check_and_settle(
+    rules: &Rules,
+    documents: &dyn Documents,
+    attempt: Attempt,
+    now: Stamp,
+) -> Result<Commit, Exception> {
+    let mut floor = documents.high_water();
+    let mut stored = Vec::with_capacity(attempt.current.len());
+    for draft in &attempt.current {
+        let current = documents.get(draft.name());
+        check_unchanged(draft.name(), draft.found(), current.as_ref())?;
+        let latest = [current.as_ref().map(|it| it.version()), draft.latest_vop()];
+        floor = latest.into_iter().flatten().fold(floor, Stamp::max);
+        stored.push(current);
+    }
+    if floor == Stamp::MAX {
+        return Err(Exception::new(codes::STAMPS, "there is no stamp after the last one"));
+    }
+    let version = now.max(floor.next());
+    let forget_before = now.minus_ms(rules.destroyed_ms);
+    let mut writes = Vec::new();
+    let space = attempt.space().clone();
+    for (draft, before) in attempt.current.into_iter().zip(stored) {
+        if draft.is_changed() {
+            let name = draft.name().clone();
+            let document = draft.settle(before.as_ref(), version, forget_before);
+            let too_large = |it| Exception::of_field(codes::LIMIT, it);
+            document.check_size().map_err(too_large)?;
+            writes.push(Write { name, before, after: Some(Arc::new(document)) });
+        }
+    }
+    check_limits(documents, space.as_str(), &writes)?;
+    let high_water = if writes.is_empty() { documents.high_water() } else { version };
+    let (body, done_at) = (attempt.body, attempt.done_at);
+    Ok(Commit { version, high_water, writes, body, done_at })
+}
+
+fn check_unchanged(
+    name: &DocName,
+    found: Option<&Arc<Document>>,
+    current: Option<&Arc<Document>>,
+) -> Result<(), Exception> {
+    let version = |it: Option<&Arc<Document>>| it.map(|it| it.version());
+    let (found_at, is_at) = (version(found), version(current));
+    // The trace of an ended life may be forgotten meanwhile: it still does not exist.
+    let is_forgotten = current.is_none() && alive(found).is_none();
+    if found_at == is_at || is_forgotten {
+        return Ok(());
+    }
+    let text = |it: Option<Stamp>| it.map_or("nothing".to_owned(), |it| it.to_string());
+    let problem =
+        format!("{name} changed during the operation: from {} to {}", text(found_at), text(is_at));
+    Err(Exception::of_field(codes::CONTENTION, FieldError::new("document", problem)))
+}
+
+fn check_limits(documents: &dyn Documents, space: &str, writes: &[Write]) -> Result<(), Exception> {
+    let limits = documents.spaces().limits(space);
+    if writes.is_empty() || limits == Limits::default() {
+        return Ok(());
+    }
+    let before = documents.usage(space);
+    let after = writes.iter().fold(before, |usage, write| {
+        let (old, new) = (write.before.as_deref(), write.after.as_deref());
+        usage.plus(Usage::of(new)).minus(Usage::of(old))
+    });
+    limits.check(before, after).map_err(|it| Exception::of_field(codes::LIMIT, it))
+}

@@ -1,0 +1,259 @@
+//! What an item holds: JSON, raw bytes, or the description of an attachment.
+
+use crate::json::to_json;
+use rota_model::FieldError;
+use serde::Serialize;
+use serde::de::{DeserializeOwned, IgnoredAny};
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+/// Most bytes of one item's content. Larger things are attachments.
+pub const CONTENT_BYTES_MAX: usize = 1024 * 1024;
+/// Longest mime type, in bytes.
+pub const MIME_BYTES_MAX: usize = 255;
+
+/// A SHA-256 digest. Its text is 64 small hexadecimal digits.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Digest(pub [u8; 32]);
+
+impl fmt::Display for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
+impl FromStr for Digest {
+    type Err = FieldError;
+    fn from_str(text: &str) -> Result<Self, FieldError> {
+        let wrong = || FieldError::new("sha256", "is not 64 small hexadecimal digits");
+        let is_digit = |it: u8| it.is_ascii_digit() || (b'a'..=b'f').contains(&it);
+        if text.len() != 64 || !text.bytes().all(is_digit) {
+            return Err(wrong());
+        }
+        let mut bytes = [0; 32];
+        for (at, byte) in bytes.iter_mut().enumerate() {
+            *byte = u8::from_str_radix(&text[2 * at..2 * at + 2], 16).map_err(|_| wrong())?;
+        }
+        Ok(Self(bytes))
+    }
+}
+
+/// Describes an attachment: the content of an item of class `P`. The item's key names it; its
+/// bytes are stored elsewhere, once per digest.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Attachment {
+    mime: Box<str>,
+    size: u64,
+    sha256: Digest,
+}
+
+impl Attachment {
+    /// From its parts. The mime type is not interpreted: at most [`MIME_BYTES_MAX`] bytes, no
+    /// control characters; it may be empty, and may end in a mark such as `.g` for packed bodies.
+    pub fn new(mime: &str, size: u64, sha256: Digest) -> Result<Self, FieldError> {
+        check_mime(mime)?;
+        Ok(Self { mime: mime.into(), size, sha256 })
+    }
+
+    /// The mime type.
+    pub fn mime(&self) -> &str {
+        &self.mime
+    }
+
+    /// The size of the body in bytes.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// The digest of the body.
+    pub fn sha256(&self) -> Digest {
+        self.sha256
+    }
+}
+
+/// At most [`MIME_BYTES_MAX`] bytes, no control characters.
+pub(crate) fn check_mime(mime: &str) -> Result<(), FieldError> {
+    let length = mime.len();
+    if length > MIME_BYTES_MAX {
+        let problem = format!("is {length} bytes long; the limit is {MIME_BYTES_MAX}");
+        return Err(FieldError::new("mime", problem));
+    }
+    if mime.contains(char::is_control) {
+        return Err(FieldError::new("mime", "has a control character"));
+    }
+    Ok(())
+}
+
+/// The content of an existing item. Clones share it.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub enum Content {
+    /// A JSON text that was checked. Never `null`: an item without content does not exist.
+    Json(JsonText),
+    /// Bytes that the store does not interpret.
+    Raw(Arc<[u8]>),
+    /// An attachment's description. Only items of class `P` have it.
+    Attachment(Arc<Attachment>),
+}
+
+/// A JSON text that parses and is not `null`. Clones share it.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct JsonText(Arc<str>);
+
+impl JsonText {
+    /// Checks a text, field `json`: it parses and is not `null`.
+    pub fn parse(text: &str) -> Result<Self, FieldError> {
+        if let Err(error) = serde_json::from_str::<IgnoredAny>(text) {
+            return Err(FieldError::new("json", format!("does not parse: {error}")));
+        }
+        if text.trim_ascii() == "null" {
+            return Err(FieldError::new("json", "is null, which stands for a destroyed item"));
+        }
+        Ok(Self(text.into()))
+    }
+
+    /// The text of a value, without null fields.
+    pub fn of<T: Serialize + ?Sized>(value: &T) -> Result<Self, FieldError> {
+        let text = to_json(value)
+            .map_err(|error| FieldError::new("json", format!("cannot be written: {error}")))?;
+        if text == "null" {
+            return Err(FieldError::new("json", "is null, which stands for a destroyed item"));
+        }
+        Ok(Self(text.into()))
+    }
+
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The value of a type; an error names the field `json`.
+    pub fn read<T: DeserializeOwned>(&self) -> Result<T, FieldError> {
+        serde_json::from_str(&self.0)
+            .map_err(|error| FieldError::new("json", format!("does not fit its type: {error}")))
+    }
+}
+
+impl fmt::Debug for JsonText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+fn check_content_length(length: usize) -> Result<(), FieldError> {
+    if length > CONTENT_BYTES_MAX {
+        let problem = format!("is {length} bytes long; the limit is {CONTENT_BYTES_MAX}");
+        return Err(FieldError::new("content", problem));
+    }
+    Ok(())
+}
+
+impl Content {
+    /// JSON from a text, which must parse, be at most [`CONTENT_BYTES_MAX`] long and not `null`.
+    pub fn json(text: &str) -> Result<Self, FieldError> {
+        check_content_length(text.len())?;
+        Ok(Self::Json(JsonText::parse(text)?))
+    }
+
+    /// JSON of a value, without null fields.
+    pub fn json_of<T: Serialize + ?Sized>(value: &T) -> Result<Self, FieldError> {
+        let text = JsonText::of(value)?;
+        check_content_length(text.as_str().len())?;
+        Ok(Self::Json(text))
+    }
+
+    /// Raw bytes, at most [`CONTENT_BYTES_MAX`].
+    pub fn raw(bytes: impl Into<Arc<[u8]>>) -> Result<Self, FieldError> {
+        let bytes = bytes.into();
+        check_content_length(bytes.len())?;
+        Ok(Self::Raw(bytes))
+    }
+
+    /// What it counts in the primary volume (v1): the bytes of a JSON text or of raw content; for
+    /// an attachment its mime type, 8 for the size and 32 for the digest.
+    pub fn volume(&self) -> u64 {
+        let bytes = match self {
+            Content::Json(text) => text.as_str().len(),
+            Content::Raw(bytes) => bytes.len(),
+            Content::Attachment(it) => it.mime.len() + 40,
+        };
+        bytes as u64
+    }
+
+    /// The attachment that is described here, if one is.
+    pub fn as_attachment(&self) -> Option<&Attachment> {
+        match self {
+            Content::Attachment(it) => Some(it),
+            Content::Json(_) | Content::Raw(_) => None,
+        }
+    }
+
+    /// `JSON`, `raw` or `attachment`, for messages.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Content::Json(_) => "JSON",
+            Content::Raw(_) => "raw",
+            Content::Attachment(_) => "attachment",
+        }
+    }
+}
+
+impl fmt::Debug for Content {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Content::Json(text) => write!(f, "{text:?}"),
+            Content::Raw(bytes) => write!(f, "{} raw bytes", bytes.len()),
+            Content::Attachment(it) => write!(f, "{it:?}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_that_does_not_parse_or_is_null_is_refused() {
+        for wrong in ["", "{", "{\"a\":}", "[1,]", "nul", "1 2", "null", " null\n"] {
+            assert_eq!(Content::json(wrong).unwrap_err().field, "json", "{wrong}");
+        }
+        assert!(Content::json(&"[".repeat(100_000)).is_err());
+        assert!(Content::json_of(&None::<u8>).is_err());
+        assert!(Content::json("{\"a\":null}").is_ok());
+    }
+
+    #[test]
+    fn content_has_a_limit() {
+        let long = vec![0; CONTENT_BYTES_MAX + 1];
+        let error = Content::raw(long).unwrap_err();
+        assert_eq!(error.problem, "is 1048577 bytes long; the limit is 1048576");
+        assert!(Content::json(&" ".repeat(CONTENT_BYTES_MAX + 1)).is_err());
+    }
+
+    #[test]
+    fn a_digest_reads_back_and_nothing_else_does() {
+        let digest = Digest([0xa5; 32]);
+        let text = digest.to_string();
+        assert_eq!(text.parse::<Digest>(), Ok(digest));
+        for wrong in ["", &text[1..], &text.to_uppercase(), &text.replace('a', "+")] {
+            assert!(wrong.parse::<Digest>().is_err(), "{wrong}");
+        }
+        let odd = format!("{}é", &text[2..]);
+        assert!(odd.parse::<Digest>().is_err());
+    }
+
+    #[test]
+    fn a_mime_type_is_checked_for_its_length_only() {
+        let digest = Digest([0; 32]);
+        assert!(Attachment::new("", 0, digest).is_ok());
+        assert!(Attachment::new("text/plain.g", 3, digest).is_ok());
+        assert!(Attachment::new("a\nb", 3, digest).is_err());
+        assert_eq!(Attachment::new(&"x".repeat(256), 3, digest).unwrap_err().field, "mime");
+    }
+}

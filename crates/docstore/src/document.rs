@@ -1,0 +1,329 @@
+//! Documents and their items: values that never change. A change makes a new document, which
+//! shares the contents of all items that stayed the same.
+
+use crate::content::{Attachment, Content};
+use crate::name::{ATTACHMENT_CLASS, DocName, ItemName};
+use rota_model::{FieldError, Stamp};
+use std::sync::Arc;
+
+/// Most items of one document, destroyed ones included.
+pub const ITEMS_MAX: usize = 16_384;
+/// Most bytes of one document's contents (its v1): documents are handed on whole.
+pub const DOCUMENT_BYTES_MAX: u64 = 8 * 1024 * 1024;
+
+/// An item. It exists, with a content; or it was destroyed, and is still known so that caches can
+/// be told.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Item {
+    pub(crate) name: ItemName,
+    pub(crate) version: Stamp,
+    pub(crate) existing: Option<Existing>,
+}
+
+/// What an existing item has.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Existing {
+    pub(crate) vop: Stamp,
+    pub(crate) content: Content,
+}
+
+impl Item {
+    /// An item that exists. `vop` is the stamp of the operation that made this content: the same
+    /// as `version` unless the content was copied here later. Field `vop`: it is never newer.
+    /// Only class `P` has attachments, and it has nothing else: field `content`.
+    pub fn existing(
+        name: ItemName,
+        version: Stamp,
+        vop: Stamp,
+        content: Content,
+    ) -> Result<Self, FieldError> {
+        check_content_of(name.class(), &content)?;
+        if vop > version {
+            let problem = format!("of {name} is {vop}, newer than its version {version}");
+            return Err(FieldError::new("vop", problem));
+        }
+        Ok(Self { name, version, existing: Some(Existing { vop, content }) })
+    }
+
+    /// An item that was destroyed by the operation of that version.
+    pub fn destroyed(name: ItemName, version: Stamp) -> Self {
+        Self { name, version, existing: None }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &ItemName {
+        &self.name
+    }
+
+    /// Stamp of the operation that wrote it into this document, or destroyed it.
+    pub fn version(&self) -> Stamp {
+        self.version
+    }
+
+    /// Stamp of the operation that made the content; `None` (the source text says 0) for a
+    /// destroyed item.
+    pub fn vop(&self) -> Option<Stamp> {
+        self.existing.as_ref().map(|it| it.vop)
+    }
+
+    /// The content; `None` for a destroyed item.
+    pub fn content(&self) -> Option<&Content> {
+        self.existing.as_ref().map(|it| &it.content)
+    }
+
+    /// Whether it was destroyed.
+    pub fn is_destroyed(&self) -> bool {
+        self.existing.is_none()
+    }
+}
+
+/// Class `P` holds attachments, and no other class does.
+pub(crate) fn check_content_of(class: &str, content: &Content) -> Result<(), FieldError> {
+    if (class == ATTACHMENT_CLASS) != content.as_attachment().is_some() {
+        let problem = format!("of an item of class {class} must not be {}", content.kind());
+        return Err(FieldError::new("content", problem));
+    }
+    Ok(())
+}
+
+/// How much something fills: contents (v1) and bodies of attachments (v2), in bytes. A body counts
+/// as often as it is named, though it is stored once.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Volumes {
+    /// Names and contents of existing items.
+    pub v1: u64,
+    /// Bodies of the attachments that existing items name.
+    pub v2: u64,
+}
+
+impl Volumes {
+    fn of(items: &[Item]) -> Self {
+        let mut volumes = Self::default();
+        for item in items {
+            if let Some(existing) = &item.existing {
+                let content = existing.content.volume() + item.name.bytes() as u64;
+                let body = existing.content.as_attachment().map_or(0, Attachment::size);
+                volumes.v1 = volumes.v1.saturating_add(content);
+                volumes.v2 = volumes.v2.saturating_add(body);
+            }
+        }
+        volumes
+    }
+}
+
+/// Everything that makes up a document, unchecked: see [`Document::from_parts`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DocumentParts {
+    /// Its name.
+    pub name: DocName,
+    /// When this life of the document began.
+    pub ctime: Stamp,
+    /// Stamp of the last operation that changed it.
+    pub version: Stamp,
+    /// Items that were destroyed at or after this are all known.
+    pub dtime: Stamp,
+    /// Whether this life has ended; such a document has no items.
+    pub is_deleted: bool,
+    /// Items, ordered by name, each name once.
+    pub items: Vec<Item>,
+}
+
+/// A document at one version: an immutable value, shared as `Arc<Document>`.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Document {
+    name: DocName,
+    ctime: Stamp,
+    version: Stamp,
+    dtime: Stamp,
+    is_deleted: bool,
+    items: Box<[Item]>,
+    volumes: Volumes,
+}
+
+fn wrong<T>(field: &str, problem: String) -> Result<T, FieldError> {
+    Err(FieldError::new(field, problem))
+}
+
+impl Document {
+    /// A document from its parts. Checks what always holds: ctime <= dtime <= version; items in
+    /// order of their names and at most [`ITEMS_MAX`]; no item newer than the document or older
+    /// than its life; no destroyed item older than dtime; a deleted document has no items; at most
+    /// [`DOCUMENT_BYTES_MAX`] of contents.
+    pub fn from_parts(parts: DocumentParts) -> Result<Self, FieldError> {
+        let DocumentParts { name, ctime, version, dtime, is_deleted, items } = parts;
+        if !(ctime <= dtime && dtime <= version) {
+            let problem = format!("of {name} is {dtime}, not between {ctime} and {version}");
+            return wrong("dtime", problem);
+        }
+        if is_deleted && !items.is_empty() {
+            return wrong("items", format!("of {name}, which is deleted, are not none"));
+        }
+        check_order(items.iter().map(Item::name))?;
+        for item in &items {
+            let oldest = if item.is_destroyed() { dtime } else { ctime };
+            if !(oldest..=version).contains(&item.version) {
+                let Item { name, version: at, .. } = item;
+                let problem = format!("of {name} is {at}, not between {oldest} and {version}");
+                return wrong("version", problem);
+            }
+        }
+        let document = Self::assemble(name, [ctime, version, dtime], is_deleted, items);
+        document.check_size()?;
+        Ok(document)
+    }
+
+    /// Puts together what is known to fit: ctime, version and dtime in this order.
+    pub(crate) fn assemble(
+        name: DocName,
+        [ctime, version, dtime]: [Stamp; 3],
+        is_deleted: bool,
+        items: Vec<Item>,
+    ) -> Self {
+        let volumes = Volumes::of(&items);
+        Self { name, ctime, version, dtime, is_deleted, items: items.into(), volumes }
+    }
+
+    /// What remains of a document whose life ended at that version.
+    pub(crate) fn ended(name: DocName, ctime: Stamp, version: Stamp) -> Self {
+        Self::assemble(name, [ctime, version, version], true, Vec::new())
+    }
+
+    /// Refuses more than [`ITEMS_MAX`] items or [`DOCUMENT_BYTES_MAX`] bytes.
+    pub(crate) fn check_size(&self) -> Result<(), FieldError> {
+        let (items, v1) = (self.items.len(), self.volumes.v1);
+        if items > ITEMS_MAX {
+            let problem = format!("of {} are {items}; the limit is {ITEMS_MAX}", self.name);
+            return wrong("items", problem);
+        }
+        if v1 > DOCUMENT_BYTES_MAX {
+            let name = &self.name;
+            let problem = format!("of {name} is {v1} bytes; the limit is {DOCUMENT_BYTES_MAX}");
+            return wrong("v1", problem);
+        }
+        Ok(())
+    }
+
+    /// Refuses a document of a version after `latest`: field `version`.
+    pub fn check_not_after(&self, latest: Stamp) -> Result<(), FieldError> {
+        if self.version > latest {
+            let (name, version) = (&self.name, self.version);
+            let problem = format!("of {name} is {version}, in the future; the limit is {latest}");
+            return wrong("version", problem);
+        }
+        Ok(())
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &DocName {
+        &self.name
+    }
+
+    /// When this life began.
+    pub fn ctime(&self) -> Stamp {
+        self.ctime
+    }
+
+    /// Stamp of the last operation that changed it.
+    pub fn version(&self) -> Stamp {
+        self.version
+    }
+
+    /// Every item that was destroyed at or after this is still known as destroyed.
+    pub fn dtime(&self) -> Stamp {
+        self.dtime
+    }
+
+    /// Whether this life has ended: only name, ctime and version of its end are left.
+    pub fn is_deleted(&self) -> bool {
+        self.is_deleted
+    }
+
+    /// All items in order of their names, destroyed ones included.
+    pub fn items(&self) -> &[Item] {
+        &self.items
+    }
+
+    /// Items that exist, in order of their names.
+    pub fn existing(&self) -> impl Iterator<Item = (&ItemName, &Content)> {
+        self.items.iter().filter_map(|it| Some((&it.name, it.content()?)))
+    }
+
+    /// An item by class and key (`None` for a singleton), destroyed or not.
+    pub fn item(&self, class: &str, key: Option<&str>) -> Option<&Item> {
+        let at = self.items.binary_search_by(|it| it.name.cmp_parts(class, key)).ok()?;
+        self.items.get(at)
+    }
+
+    /// The content of an existing item.
+    pub fn content(&self, class: &str, key: Option<&str>) -> Option<&Content> {
+        self.item(class, key)?.content()
+    }
+
+    /// Attachments: key and description.
+    pub fn attachments(&self) -> impl Iterator<Item = (&str, &Attachment)> {
+        let in_class = self.existing().filter(|(name, _)| name.class() == ATTACHMENT_CLASS);
+        in_class.filter_map(|(name, content)| Some((name.key()?, content.as_attachment()?)))
+    }
+
+    /// How much it fills.
+    pub fn volumes(&self) -> Volumes {
+        self.volumes
+    }
+
+    /// The same document with dtime moved on: items destroyed before it are forgotten. `None` when
+    /// nothing would be forgotten. A dtime after the version counts as the version.
+    pub fn forget_before(&self, dtime: Stamp) -> Option<Document> {
+        let dtime = dtime.min(self.version);
+        let is_kept = |it: &&Item| !it.is_destroyed() || it.version >= dtime;
+        if self.items.iter().all(|it| is_kept(&it)) {
+            return None;
+        }
+        let items = self.items.iter().filter(is_kept).cloned().collect();
+        let stamps = [self.ctime, self.version, dtime];
+        Some(Self::assemble(self.name.clone(), stamps, self.is_deleted, items))
+    }
+
+    /// Whether two copies say the same: same life and version, same existing items. They may know
+    /// different destroyed items, if their dtimes differ.
+    pub fn says_the_same(&self, other: &Document) -> bool {
+        let head = |it: &Document| (it.ctime, it.version, it.is_deleted);
+        let mut here = self.items.iter().filter(|it| !it.is_destroyed());
+        let mut there = other.items.iter().filter(|it| !it.is_destroyed());
+        self.name == other.name && head(self) == head(other) && here.by_ref().eq(there.by_ref())
+    }
+
+    /// About how many bytes it takes in memory, names and contents included.
+    pub fn memory_bytes(&self) -> u64 {
+        // Each shared text or byte string has two counters before it.
+        let shared = |bytes: u64| bytes + 16;
+        let mut bytes = (size_of::<Self>() as u64) + shared(self.name.as_text().len() as u64);
+        for item in &self.items {
+            bytes += (size_of::<Item>() as u64) + shared(item.name.bytes() as u64);
+            bytes += item.content().map_or(0, |it| shared(it.volume()));
+        }
+        bytes
+    }
+
+    /// The parts again.
+    pub fn into_parts(self) -> DocumentParts {
+        let Self { name, ctime, version, dtime, is_deleted, items, volumes: _ } = self;
+        DocumentParts { name, ctime, version, dtime, is_deleted, items: items.into_vec() }
+    }
+}
+
+/// Refuses names that are not in order or not unique: field `items`.
+pub(crate) fn check_order<'a>(names: impl Iterator<Item = &'a ItemName>) -> Result<(), FieldError> {
+    let mut last: Option<&ItemName> = None;
+    for name in names {
+        if last.is_some_and(|it| it >= name) {
+            return wrong("items", format!("are not in order at {name}"));
+        }
+        last = Some(name);
+    }
+    Ok(())
+}
+
+/// A document that exists: not one whose life ended.
+pub(crate) fn alive(document: Option<&Arc<Document>>) -> Option<&Arc<Document>> {
+    document.filter(|it| !it.is_deleted())
+}

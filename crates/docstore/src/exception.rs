@@ -1,0 +1,464 @@
+//! Exceptions: every way in which an operation or a synchronisation ends without success.
+//!
+//! The first letter of an exception's code says what it means and gives its MAJOR number; the
+//! phase says how far the operation had come. [`TABLE`] is the one place that maps letters to
+//! status codes, to HTTP, and to what a caller should do.
+
+use rota_model::{FieldError, Retry};
+use std::borrow::Cow;
+use std::fmt;
+
+/// The meaning of an exception: the first letter of its code.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Letter {
+    /// Business: the contents of documents do not allow what the parameters ask for.
+    A,
+    /// Missing: something was asked for that does not exist.
+    N,
+    /// Bug: data was found that should never have come to exist.
+    B,
+    /// Unexpected: something failed that nobody foresaw; it may work a little later.
+    X,
+    /// Outdated: the caller's build is older than the server's.
+    D,
+    /// Contention: other operations kept changing the same documents.
+    C,
+    /// Off: an administrator closed the namespace for a while.
+    O,
+    /// Security: who asks may not do this.
+    S,
+}
+
+/// Names of gRPC status codes, as far as exceptions use them. Plain data: this crate knows no gRPC.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Status {
+    /// INVALID_ARGUMENT: used when an exception names fields.
+    InvalidArgument,
+    /// FAILED_PRECONDITION.
+    FailedPrecondition,
+    /// NOT_FOUND.
+    NotFound,
+    /// INTERNAL.
+    Internal,
+    /// UNAVAILABLE.
+    Unavailable,
+    /// ABORTED.
+    Aborted,
+    /// PERMISSION_DENIED.
+    PermissionDenied,
+}
+
+/// One row of [`TABLE`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Row {
+    /// The letter.
+    pub letter: Letter,
+    /// The MAJOR number, 1 to 7.
+    pub major: u8,
+    /// The gRPC status.
+    pub status: Status,
+    /// The HTTP status: 404 for what does not exist, else 400.
+    pub http: u16,
+    /// Whether the engine starts a new attempt by itself (before the commit only).
+    pub is_retried: bool,
+    /// What the caller should do once the engine has given up.
+    pub retry: Retry,
+}
+
+const fn row(
+    letter: Letter,
+    major: u8,
+    status: Status,
+    http: u16,
+    is_retried: bool,
+    retry: Retry,
+) -> Row {
+    Row { letter, major, status, http, is_retried, retry }
+}
+
+/// What each letter means outside.
+pub const TABLE: [Row; 8] = [
+    row(Letter::A, 1, Status::FailedPrecondition, 400, false, Retry::Never),
+    row(Letter::N, 1, Status::NotFound, 404, false, Retry::Never),
+    row(Letter::B, 2, Status::Internal, 400, false, Retry::Never),
+    row(Letter::X, 3, Status::Unavailable, 400, true, Retry::AfterMs(1_000)),
+    row(Letter::D, 4, Status::FailedPrecondition, 400, false, Retry::Never),
+    row(Letter::C, 5, Status::Aborted, 400, true, Retry::AfterMs(500)),
+    row(Letter::O, 6, Status::Unavailable, 400, false, Retry::AfterMs(30_000)),
+    row(Letter::S, 7, Status::PermissionDenied, 400, false, Retry::Never),
+];
+
+impl Letter {
+    /// The row of this letter.
+    pub fn row(self) -> &'static Row {
+        TABLE.iter().find(|it| it.letter == self).expect("the table has every letter")
+    }
+
+    /// From the first letter of a code.
+    fn of(code: &str) -> Option<Self> {
+        let first = code.chars().next()?;
+        TABLE.iter().map(|it| it.letter).find(|it| format!("{it:?}").starts_with(first))
+    }
+}
+
+/// How far an operation had come when its exception was raised.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Phase {
+    /// 0: before it began.
+    Before,
+    /// 1: in `work()`.
+    Work,
+    /// 2: in the validation.
+    Validation,
+    /// 3: in `after_work()`.
+    AfterWork,
+    /// 4: in the synchronisation after the operation.
+    Synchronisation,
+    /// 5: while the result was sent.
+    Sending,
+}
+
+/// Whether an operation that ended in an exception changed documents.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Effect {
+    /// It changed nothing.
+    Nothing,
+    /// Its changes are valid for ever; only what came after failed.
+    Committed,
+}
+
+impl Phase {
+    /// Every phase, by number.
+    pub const ALL: [Phase; 6] = [
+        Phase::Before,
+        Phase::Work,
+        Phase::Validation,
+        Phase::AfterWork,
+        Phase::Synchronisation,
+        Phase::Sending,
+    ];
+
+    /// 0 to 5.
+    pub fn number(self) -> u8 {
+        match self {
+            Phase::Before => 0,
+            Phase::Work => 1,
+            Phase::Validation => 2,
+            Phase::AfterWork => 3,
+            Phase::Synchronisation => 4,
+            Phase::Sending => 5,
+        }
+    }
+
+    /// What an operation has changed when it fails in this phase. Validation is all or nothing, so
+    /// a failure there changed nothing.
+    pub fn effect(self) -> Effect {
+        match self {
+            Phase::Before | Phase::Work | Phase::Validation => Effect::Nothing,
+            Phase::AfterWork | Phase::Synchronisation | Phase::Sending => Effect::Committed,
+        }
+    }
+}
+
+/// A code (MINOR): its first letter is one of [`Letter`]'s.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Code {
+    letter: Letter,
+    text: Cow<'static, str>,
+}
+
+/// Longest code, in bytes.
+pub const CODE_BYTES_MAX: usize = 64;
+
+impl Code {
+    const fn fixed(letter: Letter, text: &'static str) -> Self {
+        Self { letter, text: Cow::Borrowed(text) }
+    }
+
+    /// A code from its text: 1 to [`CODE_BYTES_MAX`] bytes, no control characters, and a first
+    /// letter out of A N B X D C O S. Field `code`.
+    pub fn parse(text: &str) -> Result<Self, FieldError> {
+        crate::name::check_word("code", text, CODE_BYTES_MAX)?;
+        let unknown = || FieldError::new("code", format!("{text:?} has no known first letter"));
+        let letter = Letter::of(text).ok_or_else(unknown)?;
+        Ok(Self { letter, text: text.to_owned().into() })
+    }
+
+    /// Its meaning.
+    pub fn letter(&self) -> Letter {
+        self.letter
+    }
+
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl fmt::Debug for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+macro_rules! codes {
+    ($($(#[$doc:meta])* $name:ident = $letter:ident $text:literal;)*) => {
+        $($(#[$doc])* pub const $name: Code = Code::fixed(Letter::$letter, $text);)*
+        /// Every code that the store itself raises.
+        pub const ALL: &[Code] = &[$($name),*];
+    };
+}
+
+/// Codes that the store itself raises. Operations add their own.
+pub mod codes {
+    use super::{Code, Letter};
+
+    codes! {
+        /// A parameter, name or content is not valid, or too long; the fields say which, and the
+        /// limit.
+        INVALID = A "A-INVALID";
+        /// Too many documents, or a namespace or document would become too large; the field says
+        /// the limit.
+        LIMIT = A "A-LIMIT";
+        /// Tolerance-0 documents of one operation lie in different slots.
+        SLOT = A "A-SLOT";
+        /// The caller's operation time is in the future, or too long ago.
+        DHOP = A "A-DHOP";
+        /// There is no operation of that name.
+        OPERATION = N "N-OPERATION";
+        /// There is no such document.
+        DOCUMENT = N "N-DOCUMENT";
+        /// A document that was to be created exists.
+        EXISTS = A "A-EXISTS";
+        /// There is no such namespace.
+        NAMESPACE = N "N-NAMESPACE";
+        /// An operation changed a document that it asked for as read-only, or that does not exist.
+        MISUSE = B "B-MISUSE";
+        /// A stored item does not read as its type.
+        STORED = B "B-STORED";
+        /// An operation panicked.
+        PANIC = X "X-PANIC";
+        /// A document of elsewhere is not at hand in a copy that is fresh enough.
+        NOT_AT_HAND = X "X-NOT-AT-HAND";
+        /// The century is over: there is no later stamp.
+        STAMPS = X "X-STAMPS";
+        /// The caller's build is older than the server's.
+        BUILD = D "D-BUILD";
+        /// A document changed between work and validation.
+        CONTENTION = C "C-CONTENTION";
+        /// The namespace is switched off.
+        OFF = O "O-OFF";
+        /// The account, its key or its privilege was refused.
+        REFUSED = S "S-REFUSED";
+        /// The namespace may not read, or not change, the other one.
+        SPACE = S "S-SPACE";
+    }
+}
+
+/// An exception. Small to move; details on the heap.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Exception(Box<Details>);
+
+/// Everything that a caller is told about an exception.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Details {
+    /// The code.
+    pub code: Code,
+    /// How far the operation had come.
+    pub phase: Phase,
+    /// A sentence for people.
+    pub message: String,
+    /// Which fields are wrong and what their limits are; may be empty.
+    pub fields: Vec<FieldError>,
+    /// The operation; empty while none is known.
+    pub operation: String,
+    /// Attempts that were made; 0 before the first.
+    pub attempts: u8,
+}
+
+/// The way in for exceptions of operations: `minor` is put behind the letter.
+macro_rules! raise {
+    ($($(#[$doc:meta])* $name:ident $letter:ident;)*) => {
+        $($(#[$doc])*
+        pub fn $name(minor: &str, message: impl Into<String>) -> Self {
+            let text = format!("{}-{minor}", stringify!($letter));
+            Self::new(Code { letter: Letter::$letter, text: text.into() }, message)
+        })*
+    };
+}
+
+impl Exception {
+    /// An exception of work; the engine sets another phase where that is not true.
+    pub fn new(code: Code, message: impl Into<String>) -> Self {
+        Self(Box::new(Details {
+            code,
+            phase: Phase::Work,
+            message: message.into(),
+            fields: Vec::new(),
+            operation: String::new(),
+            attempts: 0,
+        }))
+    }
+
+    raise! {
+        /// Business: the contents of documents do not allow this.
+        business A;
+        /// Something that was asked for does not exist.
+        missing N;
+        /// Data that should never have come to exist.
+        bug B;
+        /// A failure that nobody foresaw. A new attempt is made.
+        unexpected X;
+        /// Who asks may not do this.
+        unauthorised S;
+    }
+
+    /// A mistake in one field, which is also the message.
+    pub fn of_field(code: Code, field: FieldError) -> Self {
+        Self::new(code, field.to_string()).with_field(field)
+    }
+
+    /// Adds a field.
+    #[must_use]
+    pub fn with_field(mut self, field: FieldError) -> Self {
+        self.0.fields.push(field);
+        self
+    }
+
+    /// Sets the phase.
+    #[must_use]
+    pub fn at(mut self, phase: Phase) -> Self {
+        self.0.phase = phase;
+        self
+    }
+
+    /// Says in which operation, and in which attempt, it was raised.
+    #[must_use]
+    pub(crate) fn in_operation(mut self, operation: &str, attempts: u8) -> Self {
+        operation.clone_into(&mut self.0.operation);
+        self.0.attempts = attempts;
+        self
+    }
+
+    /// Everything about it.
+    pub fn details(&self) -> &Details {
+        &self.0
+    }
+
+    /// The code.
+    pub fn code(&self) -> &Code {
+        &self.0.code
+    }
+
+    /// The meaning.
+    pub fn letter(&self) -> Letter {
+        self.0.code.letter
+    }
+
+    /// How far the operation had come.
+    pub fn phase(&self) -> Phase {
+        self.0.phase
+    }
+
+    /// The gRPC status: the letter's, or INVALID_ARGUMENT when a business exception names fields.
+    pub fn status(&self) -> Status {
+        let names_fields = self.letter() == Letter::A && !self.0.fields.is_empty();
+        if names_fields { Status::InvalidArgument } else { self.letter().row().status }
+    }
+
+    /// Whether the engine may start a new attempt: the letter allows it, and nothing has been
+    /// committed.
+    pub fn is_retried(&self) -> bool {
+        self.letter().row().is_retried && self.phase().effect() == Effect::Nothing
+    }
+
+    /// What the caller should do. After the commit: never the same again, since it has happened.
+    pub fn retry(&self) -> Retry {
+        match self.phase().effect() {
+            Effect::Nothing => self.letter().row().retry,
+            Effect::Committed => Retry::Never,
+        }
+    }
+}
+
+impl fmt::Display for Exception {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.0.code, self.0.message)
+    }
+}
+
+impl std::error::Error for Exception {}
+
+/// A mistake in a field: A-INVALID.
+impl From<FieldError> for Exception {
+    fn from(field: FieldError) -> Self {
+        Self::of_field(codes::INVALID, field)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_has_each_letter_once_with_its_major_number() {
+        let letters: Vec<_> = TABLE.iter().map(|it| (it.letter, it.major)).collect();
+        let expected = [
+            (Letter::A, 1),
+            (Letter::N, 1),
+            (Letter::B, 2),
+            (Letter::X, 3),
+            (Letter::D, 4),
+            (Letter::C, 5),
+            (Letter::O, 6),
+            (Letter::S, 7),
+        ];
+        assert_eq!(letters, expected);
+    }
+
+    #[test]
+    fn only_contention_and_the_unexpected_start_a_new_attempt_and_only_before_the_commit() {
+        for row in &TABLE {
+            let expected = matches!(row.letter, Letter::C | Letter::X);
+            assert_eq!(row.is_retried, expected, "{:?}", row.letter);
+        }
+        for phase in Phase::ALL {
+            let exception = Exception::unexpected("DISK", "it failed").at(phase);
+            assert_eq!(exception.is_retried(), phase.number() <= 2, "{phase:?}");
+        }
+    }
+
+    #[test]
+    fn what_does_not_exist_is_404_and_all_else_400() {
+        for row in &TABLE {
+            assert_eq!(row.http, if row.letter == Letter::N { 404 } else { 400 });
+        }
+    }
+
+    #[test]
+    fn every_code_of_the_store_parses_back_to_itself() {
+        for code in codes::ALL {
+            assert_eq!(Code::parse(code.as_str()).as_ref(), Ok(code));
+        }
+        for wrong in ["", "Z-WHAT", "a-small", "A\0", &"A".repeat(65)] {
+            assert!(Code::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_limit_gives_code_field_and_limit() {
+        let field = crate::ItemName::keyed("L", &"k".repeat(300)).unwrap_err();
+        let exception = Exception::from(field);
+        assert_eq!(*exception.code(), codes::INVALID);
+        assert_eq!(exception.status(), Status::InvalidArgument);
+        let text = "A-INVALID: key is 300 bytes long; the limit is 255";
+        assert_eq!(exception.to_string(), text);
+        assert_eq!(exception.details().fields[0].field, "key");
+    }
+}

@@ -1,0 +1,85 @@
+//! A versioned document store, as values: no clock, no file, no thread.
+//!
+//! ```text
+//!   Request ─▶ Run ──work()──▶ Desk ──▶ Draft, Draft, …        tolerance 0: newest, may be changed
+//!               │                └────▶ Cache                  tolerance > 0: read only, maybe stale
+//!               │ validate: did anything that was read change meanwhile?
+//!               ▼
+//!            Commit { version, writes } ──▶ driver: make durable ──▶ Answer { body, updates }
+//!               │
+//!               ▼
+//!   Store: Document { ctime, version, dtime, items } ──update_for──▶ Update ──apply──▶ other copies
+//! ```
+//!
+//! A *document* is a set of *items* under one name (namespace, class, docid) and one *version*, the
+//! [`Stamp`](rota_model::Stamp) of the last operation that changed it. An *operation* reads and
+//! changes some documents, all or nothing, as if it were alone; everything that it changes gets its
+//! version. A *cache* holds older copies and asks for what changed since.
+//!
+//! Everything here is a decision about values. A driver has the clock, persists the
+//! [`Commit`]s in order, waits where it is told to, and moves the updates.
+//!
+//! * [`name`], [`content`], [`document`], [`schema`], [`json`]: what is stored.
+//! * [`request`], [`operation`], [`attempt`], [`draft`], [`commit`], [`run`]: how it changes.
+//! * [`sync`], [`cache`]: how copies follow.
+//! * [`store`], [`space`], [`rules`]: what an operation finds, and what it must respect.
+//! * [`exception`]: how anything of this fails, in one table.
+//!
+//! # Lock documents
+//! Validation looks at the documents that an operation asked for with tolerance 0, at most 32. To
+//! read a larger group as of one moment, choose one document that stands for the group: every
+//! operation that writes into the group also [touches](Draft::touch) it, and the reader asks for it
+//! with tolerance 0 and for the members with any tolerance that the store itself serves. A member
+//! that changed meanwhile has moved the lock document, and the reader starts again. See
+//! `examples/lock_document.rs`.
+//!
+//! # Choices where the source text is silent
+//! * A put that writes what is already there changes nothing: no version moves.
+//! * Items destroyed at dtime or later are kept, earlier ones forgotten, so a cache at exactly dtime
+//!   needs no list of names.
+//! * A life that ended leaves its name, ctime and version for a while, so that a new life and a
+//!   stale copy can be told apart.
+//! * The content `null` is refused: it stands for a destroyed item.
+//! * Attempts are counted with the first one: at most 3 in all, and only for C and X.
+//! * A version is also later than the `vop` of every content that the operation copies.
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
+pub mod attempt;
+pub mod cache;
+pub mod commit;
+pub mod content;
+pub mod document;
+pub mod draft;
+pub mod exception;
+pub mod json;
+pub mod name;
+pub mod operation;
+pub mod request;
+pub mod rules;
+pub mod run;
+pub mod schema;
+pub mod space;
+pub mod store;
+pub mod sync;
+
+pub use attempt::{Attempt, Body, DOCUMENTS_MAX, Desk, Need, Tolerance, Wanted};
+pub use cache::{Cache, Lookup};
+pub use commit::{Commit, Write, validate};
+pub use content::{Attachment, Content, Digest, JsonText};
+pub use document::{Document, DocumentParts, Item, Volumes};
+pub use draft::Draft;
+pub use exception::{Code, Details, Effect, Exception, Letter, Phase, Row, Status, TABLE, codes};
+pub use json::to_json;
+pub use name::{DocName, ItemName};
+pub use operation::{Done, Operation, Operations};
+pub use request::{Anyone, Checker, Credentials, Request, SyncRequest};
+pub use rota_model::{FieldError, Namespace, SlotId, Stamp};
+pub use rules::{OneSlot, Rules, Territory};
+pub use run::{Answer, Next, Run, Validated};
+pub use schema::{Keyed, Schema, Singleton};
+pub use space::{Description, Limits, Spaces, Undescribed, Usage};
+pub use store::{Documents, Purged, Store};
+pub use sync::{ApplyError, Changes, ChangesParts, Held, Update, apply, update_for};

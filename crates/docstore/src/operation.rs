@@ -1,0 +1,143 @@
+//! Operations: what an application can do with documents, each under a name.
+
+use crate::attempt::{Body, Desk, Wanted};
+use crate::content::JsonText;
+use crate::exception::{Exception, codes};
+use crate::name::check_word;
+use crate::request::OPERATION_BYTES_MAX;
+use rota_model::{FieldError, Namespace, Stamp};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// An operation of an application. Each attempt makes a new value of the type, calls
+/// [`Operation::work`], validates, and calls [`Operation::after_work`].
+///
+/// It reads and changes documents through the [`Desk`] only. It must be safe to repeat: what it is
+/// asked for a second time, it finds done ([`Desk::repeated`]) or may do again without harm.
+pub trait Operation: Send + Sized + 'static {
+    /// The name by which callers ask for it.
+    const NAME: &'static str;
+    /// What it is told. Without parameters in the request, it is read from an empty JSON object.
+    type Parameters: DeserializeOwned;
+
+    /// From its parameters; refuses those that can never work.
+    fn new(parameters: Self::Parameters) -> Result<Self, Exception>;
+
+    /// Documents that it knows it will need: they are checked and opened before any work.
+    fn documents(&self, space: &Namespace) -> Result<Vec<Wanted>, Exception> {
+        let _ = space;
+        Ok(Vec::new())
+    }
+
+    /// Reads, decides, changes, answers.
+    fn work(&mut self, desk: &mut Desk<'_>) -> Result<(), Exception>;
+
+    /// After the validation: the version is known and may go into the result. The changes are
+    /// valid, whatever happens here.
+    fn after_work(&mut self, done: &mut Done<'_>) -> Result<(), Exception> {
+        let _ = done;
+        Ok(())
+    }
+}
+
+/// An operation that is valid, for [`Operation::after_work`].
+#[derive(Debug)]
+pub struct Done<'a> {
+    pub(crate) version: Stamp,
+    pub(crate) body: &'a mut Body,
+}
+
+impl Done<'_> {
+    /// The version of what the operation changed: for a repetition, that of the first time.
+    pub fn version(&self) -> Stamp {
+        self.version
+    }
+
+    /// The result so far.
+    pub fn body(&self) -> &Body {
+        self.body
+    }
+
+    /// Sets the result to a JSON value without null fields.
+    pub fn answer_json<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), Exception> {
+        *self.body = Body::json(value)?;
+        Ok(())
+    }
+}
+
+/// An operation of any type.
+pub(crate) trait Running: Send {
+    fn documents(&self, space: &Namespace) -> Result<Vec<Wanted>, Exception>;
+    fn work(&mut self, desk: &mut Desk<'_>) -> Result<(), Exception>;
+    fn after_work(&mut self, done: &mut Done<'_>) -> Result<(), Exception>;
+}
+
+impl<T: Operation> Running for T {
+    fn documents(&self, space: &Namespace) -> Result<Vec<Wanted>, Exception> {
+        Operation::documents(self, space)
+    }
+    fn work(&mut self, desk: &mut Desk<'_>) -> Result<(), Exception> {
+        Operation::work(self, desk)
+    }
+    fn after_work(&mut self, done: &mut Done<'_>) -> Result<(), Exception> {
+        Operation::after_work(self, done)
+    }
+}
+
+type Make = fn(Option<&JsonText>) -> Result<Box<dyn Running>, Exception>;
+
+/// The operations that callers may ask for, by name. Made once at start.
+#[derive(Clone, Default)]
+pub struct Operations(BTreeMap<&'static str, Make>);
+
+impl Operations {
+    /// No operation yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds an operation. Panics, as names stand in the code, when a name is used twice or is not
+    /// valid.
+    #[must_use]
+    pub fn with<T: Operation>(mut self) -> Self {
+        let name = T::NAME;
+        check_word("operation", name, OPERATION_BYTES_MAX).expect("names in the code are valid");
+        let known = self.0.insert(name, make::<T>);
+        assert!(known.is_none(), "operation {name} is registered twice");
+        self
+    }
+
+    /// All names, in order.
+    pub fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.0.keys().copied()
+    }
+
+    /// A new operation of that name: N-OPERATION, or A-INVALID for its parameters.
+    pub(crate) fn make(
+        &self,
+        name: &str,
+        parameters: Option<&JsonText>,
+    ) -> Result<Box<dyn Running>, Exception> {
+        let unknown = || {
+            let field = FieldError::new("operation", format!("{name:?} does not exist"));
+            Exception::of_field(codes::OPERATION, field)
+        };
+        self.0.get(name).ok_or_else(unknown)?(parameters)
+    }
+}
+
+impl fmt::Debug for Operations {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.names()).finish()
+    }
+}
+
+fn make<T: Operation>(parameters: Option<&JsonText>) -> Result<Box<dyn Running>, Exception> {
+    let text = parameters.map_or("{}", JsonText::as_str);
+    let parameters = serde_json::from_str(text).map_err(|error| {
+        FieldError::new("parameters", format!("do not fit operation {}: {error}", T::NAME))
+    })?;
+    Ok(Box::new(T::new(parameters)?))
+}

@@ -1,0 +1,204 @@
+//! What a caller sends: an operation by name, its parameters, who asks, and which documents to
+//! bring up to date; and the checks before anything begins.
+
+use crate::content::JsonText;
+use crate::exception::{Exception, Phase, codes};
+use crate::name::{DocName, check_word};
+use crate::rules::Rules;
+use crate::store::Documents;
+use crate::sync::Held;
+use rota_model::{FieldError, Namespace, Stamp};
+use std::fmt;
+
+/// Most documents that one request may ask to bring up to date.
+pub const SYNCS_MAX: usize = 256;
+/// Longest name of an operation, in bytes.
+pub const OPERATION_BYTES_MAX: usize = 64;
+/// Longest account, in bytes: it becomes a part of keys.
+pub const ACCOUNT_BYTES_MAX: usize = 128;
+/// Longest key and admin property, in bytes.
+pub const CREDENTIAL_BYTES_MAX: usize = 1_024;
+
+/// Who asks. Keys are not printed.
+#[derive(Clone, PartialEq, Eq, Default)]
+pub struct Credentials {
+    /// The account; empty when the caller names none.
+    pub account: String,
+    /// The account's password, token or the like.
+    pub key: String,
+    /// A key to the privileges of an administrator.
+    pub admin: String,
+}
+
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let hidden = |it: &str| if it.is_empty() { "none" } else { "given" };
+        f.debug_struct("Credentials")
+            .field("account", &self.account)
+            .field("key", &hidden(&self.key))
+            .field("admin", &hidden(&self.admin))
+            .finish()
+    }
+}
+
+/// Decides whether who asks may run an operation. Called before any work, for every request.
+pub trait Checker: Send + Sync {
+    /// `Err` says why not; the caller gets it as the message of an S exception, so it must not
+    /// tell more than the caller may know. Compare keys in constant time.
+    fn check(&self, who: &Credentials, space: &str, operation: &str) -> Result<(), String>;
+}
+
+/// Lets everyone do everything: for stores that are guarded elsewhere.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Anyone;
+
+impl Checker for Anyone {
+    fn check(&self, _: &Credentials, _: &str, _: &str) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+/// A document to bring up to date after the operation.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SyncRequest {
+    /// Which.
+    pub name: DocName,
+    /// What the caller has of it; `None`: nothing.
+    pub held: Option<Held>,
+}
+
+/// A request to run an operation.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Request {
+    /// The namespace that it works in.
+    pub space: Namespace,
+    /// The operation's name.
+    pub operation: String,
+    /// Its parameters; `None` is read as an empty JSON object.
+    pub parameters: Option<JsonText>,
+    /// The caller's time of the operation (dhop), by which a repetition is known.
+    pub dhop: Option<Stamp>,
+    /// The caller's build, if it says one.
+    pub build: Option<u64>,
+    /// Who asks.
+    pub who: Credentials,
+    /// Documents to bring up to date, at most [`SYNCS_MAX`].
+    pub syncs: Vec<SyncRequest>,
+}
+
+impl Request {
+    /// A request without parameters, times and documents to bring up to date.
+    pub fn new(space: Namespace, operation: &str) -> Self {
+        Self {
+            space,
+            operation: operation.to_owned(),
+            parameters: None,
+            dhop: None,
+            build: None,
+            who: Credentials::default(),
+            syncs: Vec::new(),
+        }
+    }
+
+    /// Sets the parameters from a value.
+    pub fn with<T: serde::Serialize + ?Sized>(mut self, value: &T) -> Result<Self, FieldError> {
+        self.parameters = Some(JsonText::of(value)?);
+        Ok(self)
+    }
+
+    /// Everything that is refused before any work (phase 0), in this order: limits, the namespace
+    /// (O), the caller's build (D), who asks (S), the caller's time, versions from the future.
+    pub(crate) fn check(
+        &self,
+        rules: &Rules,
+        documents: &dyn Documents,
+        now: Stamp,
+    ) -> Result<(), Exception> {
+        let check = || {
+            self.check_limits()?;
+            documents.spaces().check_open(&self.space)?;
+            self.check_build(rules)?;
+            self.check_who(rules)?;
+            self.check_dhop(rules, now)?;
+            self.check_syncs(rules, documents, now)
+        };
+        check().map_err(|it: Exception| it.at(Phase::Before))
+    }
+
+    fn check_limits(&self) -> Result<(), Exception> {
+        check_word("operation", &self.operation, OPERATION_BYTES_MAX)?;
+        let Credentials { account, key, admin } = &self.who;
+        let texts = [
+            ("account", account, ACCOUNT_BYTES_MAX),
+            ("key", key, CREDENTIAL_BYTES_MAX),
+            ("admin", admin, CREDENTIAL_BYTES_MAX),
+        ];
+        for (field, text, bytes_max) in texts {
+            let length = text.len();
+            if length > bytes_max {
+                let problem = format!("is {length} bytes long; the limit is {bytes_max}");
+                return Err(FieldError::new(field, problem).into());
+            }
+        }
+        if account.contains('\0') {
+            return Err(FieldError::new("account", "has a NUL").into());
+        }
+        let count = self.syncs.len();
+        if count > SYNCS_MAX {
+            let problem = format!("are {count} documents; the limit is {SYNCS_MAX}");
+            return Err(Exception::of_field(codes::LIMIT, FieldError::new("syncs", problem)));
+        }
+        Ok(())
+    }
+
+    fn check_build(&self, rules: &Rules) -> Result<(), Exception> {
+        let Some(build) = self.build.filter(|it| *it < rules.build) else {
+            return Ok(());
+        };
+        let problem = format!("is {build}; the server's is {}", rules.build);
+        Err(Exception::of_field(codes::BUILD, FieldError::new("build", problem)))
+    }
+
+    fn check_who(&self, rules: &Rules) -> Result<(), Exception> {
+        let verdict = rules.checker.check(&self.who, self.space.as_str(), &self.operation);
+        verdict.map_err(|why| Exception::new(codes::REFUSED, why))
+    }
+
+    fn check_dhop(&self, rules: &Rules, now: Stamp) -> Result<(), Exception> {
+        let Some(dhop) = self.dhop else {
+            return Ok(());
+        };
+        let limit = rules.dhop_age_ms_max;
+        let problem = match now.ms_since(dhop) {
+            None => format!("{dhop} is in the future; the limit is {now}"),
+            Some(age) if age > limit => format!("is {age} ms ago; the limit is {limit} ms"),
+            Some(_) => return Ok(()),
+        };
+        Err(Exception::of_field(codes::DHOP, FieldError::new("dhop", problem)))
+    }
+
+    fn check_syncs(
+        &self,
+        rules: &Rules,
+        documents: &dyn Documents,
+        now: Stamp,
+    ) -> Result<(), Exception> {
+        for (at, sync) in self.syncs.iter().enumerate() {
+            let name = &sync.name;
+            let in_field = |part: &str| format!("syncs[{at}].{part}");
+            let wrong = |part: &str, problem| FieldError::new(in_field(part), problem);
+            rules.schema.check_class(name.class()).map_err(|it| wrong("class", it.problem))?;
+            documents.spaces().check_reads(self.space.as_str(), name)?;
+            let slot = rules.territory.slot_of(name);
+            if !rules.territory.holds(slot) {
+                let problem = format!("{name} lies in slot {slot}, which is not here");
+                return Err(Exception::of_field(codes::SLOT, wrong("name", problem)));
+            }
+            if let Some(held) = &sync.held {
+                held.check_not_after(now.max(documents.high_water()))
+                    .map_err(|it| wrong("version", it.problem))?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,78 @@
+//! What an application and its administrator decide once: classes, builds, times, who may do what.
+
+use crate::name::DocName;
+use crate::request::{Anyone, Checker};
+use crate::schema::Schema;
+use rota_model::SlotId;
+use std::fmt;
+use std::sync::Arc;
+
+/// Where documents live. All tolerance-0 documents of one operation share one slot.
+pub trait Territory: Send + Sync {
+    /// The slot of a document; the same for ever.
+    fn slot_of(&self, name: &DocName) -> SlotId;
+
+    /// Whether this store has the documents of that slot. Documents of other slots can only be
+    /// read from a cache.
+    fn holds(&self, slot: SlotId) -> bool;
+}
+
+/// A store that stands alone: one slot, and all of it is here.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OneSlot;
+
+impl Territory for OneSlot {
+    fn slot_of(&self, _: &DocName) -> SlotId {
+        SlotId(0)
+    }
+
+    fn holds(&self, _: SlotId) -> bool {
+        true
+    }
+}
+
+/// The rules that a store and its operations follow.
+#[derive(Clone)]
+pub struct Rules {
+    /// Which classes there are.
+    pub schema: Arc<Schema>,
+    /// Where documents live. Default: [`OneSlot`].
+    pub territory: Arc<dyn Territory>,
+    /// Who may do what. Default: [`Anyone`].
+    pub checker: Arc<dyn Checker>,
+    /// The server's build. A caller that says an older one gets D. Default 0: every build will do.
+    pub build: u64,
+    /// How old a caller's operation time may be, in milliseconds; operations are remembered as
+    /// long. Default 10 minutes. Too low: callers with a slow clock or network are refused. Too
+    /// high: documents keep more memories.
+    pub dhop_age_ms_max: u64,
+    /// How long destroyed items stay known, in milliseconds. Default 7 days. Too low: caches that
+    /// come back after a longer absence get the list of all keys. Too high: documents grow.
+    pub destroyed_ms: u64,
+    /// How long the end of a document's life stays known, in milliseconds. Default 7 days.
+    pub deleted_ms: u64,
+}
+
+/// 7 days.
+const WEEK_MS: u64 = 7 * 24 * 3_600 * 1_000;
+
+impl Rules {
+    /// The defaults, with these classes.
+    pub fn new(schema: Schema) -> Self {
+        Self {
+            schema: Arc::new(schema),
+            territory: Arc::new(OneSlot),
+            checker: Arc::new(Anyone),
+            build: 0,
+            dhop_age_ms_max: 600_000,
+            destroyed_ms: WEEK_MS,
+            deleted_ms: WEEK_MS,
+        }
+    }
+}
+
+impl fmt::Debug for Rules {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Rules").field("schema", &self.schema).field("build", &self.build).finish()
+    }
+}

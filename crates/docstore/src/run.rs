@@ -1,0 +1,289 @@
+//! Running a request to its end, without waiting: the driver does the waiting.
+//!
+//! ```text
+//!            ┌──────────── Fetch (bring documents into the cache) ◀─┐
+//!            ▼                                                      │
+//!   Run::new ─▶ work ──────────────────────────────────▶ Ready ─────┼─▶ validate ─▶ Commit ─▶ finish
+//!            ▲   │                                                  │      │          │         │
+//!            └───┴── Pause (growing; at most 3 attempts) ◀──────────┴──────┘       durable    Answer
+//!                    Failed: the caller is told
+//! ```
+//!
+//! An answer must wait until its commit, and all before it, are durable.
+
+use crate::attempt::{Attempt, Body, Desk, Need};
+use crate::cache::Cache;
+use crate::commit::Commit;
+use crate::exception::{Exception, Phase, codes};
+use crate::name::DocName;
+use crate::operation::{Done, Operations, Running};
+use crate::request::Request;
+use crate::rules::Rules;
+use crate::store::{Documents, Store};
+use crate::sync::{Update, update_for};
+use rota_model::Stamp;
+use std::any::Any;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+/// Most attempts at one request.
+pub const ATTEMPTS_MAX: u8 = 3;
+/// Pauses before the second and the third attempt, in milliseconds: the operations that were in the
+/// way take a few milliseconds each, and a crowd of them some hundred.
+pub const PAUSES_MS: [u64; 2] = [20, 200];
+/// Most times that one request may send its driver for documents. Each time it can ask for all
+/// that it knows, so a second time is rare; more mean that the cache is too small, or that copies
+/// are stale before they arrive.
+pub const FETCHES_MAX: u8 = 8;
+
+/// What to do next with a [`Run`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Next {
+    /// Call [`Run::validate`].
+    Validate,
+    /// Bring these documents into the cache, then call [`Run::work`] again.
+    Fetch(Vec<Need>),
+    /// Wait that long, then call [`Run::work`] again.
+    Pause {
+        /// Milliseconds.
+        ms: u64,
+    },
+    /// It is over: tell the caller.
+    Failed(Exception),
+}
+
+/// What [`Run::validate`] found.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Validated {
+    /// Make the commit durable, and call [`Run::finish`].
+    Valid(Commit),
+    /// Wait that long, then call [`Run::work`] again.
+    Pause {
+        /// Milliseconds.
+        ms: u64,
+    },
+    /// It is over: tell the caller.
+    Failed(Exception),
+}
+
+/// What the caller of an operation gets.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Answer {
+    /// The operation's version; for a repetition, that of the first time.
+    pub version: Stamp,
+    /// The result.
+    pub body: Body,
+    /// Updates of the documents that the caller named, in its order. Empty when the result is
+    /// binary.
+    pub updates: Vec<(DocName, Update)>,
+}
+
+/// A request on its way.
+pub struct Run {
+    request: Arc<Request>,
+    attempts: u8,
+    fetches: u8,
+    /// The attempt that goes on after a fetch is not a new one.
+    is_fetching: bool,
+    ready: Option<(Box<dyn Running>, Attempt)>,
+}
+
+impl fmt::Debug for Run {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Run")
+            .field("request", &self.request)
+            .field("attempts", &self.attempts)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Run {
+    /// A request that has not begun.
+    pub fn new(request: Request) -> Self {
+        let request = Arc::new(request);
+        Self { request, attempts: 0, fetches: 0, is_fetching: false, ready: None }
+    }
+
+    /// The request.
+    pub fn request(&self) -> &Request {
+        &self.request
+    }
+
+    /// Attempts begun so far.
+    pub fn attempts(&self) -> u8 {
+        self.attempts
+    }
+
+    /// Checks the request (the first time), makes a new operation and lets it work.
+    pub fn work(
+        &mut self,
+        operations: &Operations,
+        rules: &Rules,
+        documents: &dyn Documents,
+        cache: Option<&mut Cache>,
+        now: Stamp,
+    ) -> Next {
+        let checked = match self.attempts {
+            0 => self.request.check(rules, documents, now),
+            // It may have been switched off during a pause.
+            _ => documents.spaces().check_open(&self.request.space).map_err(before),
+        };
+        if let Err(exception) = checked {
+            return Next::Failed(self.named(exception));
+        }
+        if !std::mem::take(&mut self.is_fetching) {
+            self.attempts += 1;
+        }
+        let request = &self.request;
+        let made = operations.make(&request.operation, request.parameters.as_ref());
+        let mut operation = match made {
+            Ok(operation) => operation,
+            Err(exception) => return Next::Failed(self.named(before(exception))),
+        };
+        let mut attempt = Attempt::at(Arc::clone(request), now);
+        let mut desk = Desk::new(rules, documents, cache, &mut attempt);
+        let worked = open(&*operation, &mut desk)
+            .map_err(before)
+            .and_then(|()| guard(Phase::Work, || operation.work(&mut desk)));
+        let needs = attempt.take_needs();
+        match worked {
+            // Also when the operation swallowed the exception: it worked without a document.
+            _ if !needs.is_empty() => self.fetch(needs),
+            Ok(()) => {
+                self.ready = Some((operation, attempt));
+                Next::Validate
+            }
+            Err(exception) => match self.pause(&exception) {
+                Some(ms) => Next::Pause { ms },
+                None => Next::Failed(self.named(exception)),
+            },
+        }
+    }
+
+    fn fetch(&mut self, needs: Vec<Need>) -> Next {
+        self.fetches += 1;
+        if self.fetches <= FETCHES_MAX {
+            self.is_fetching = true;
+            return Next::Fetch(needs);
+        }
+        let names: Vec<_> = needs.iter().map(|it| it.name.to_string()).collect();
+        let message = format!("not at hand in a copy that is fresh enough: {}", names.join(", "));
+        Next::Failed(self.named(Exception::new(codes::NOT_AT_HAND, message)))
+    }
+
+    /// Validates what [`Run::work`] made ready, and takes it over into the store.
+    pub fn validate(&mut self, rules: &Rules, store: &mut Store, now: Stamp) -> Validated {
+        self.validate_with(|attempt| store.commit(rules, attempt, now))
+    }
+
+    /// Like [`Run::validate`], for documents that are kept in another way: `commit` calls
+    /// [`crate::validate`] and takes over the writes.
+    pub fn validate_with(
+        &mut self,
+        commit: impl FnOnce(Attempt) -> Result<Commit, Exception>,
+    ) -> Validated {
+        let Some((operation, attempt)) = self.ready.take() else {
+            let exception = Exception::new(codes::MISUSE, "validated before it has worked");
+            return Validated::Failed(self.named(exception.at(Phase::Validation)));
+        };
+        // What was changed stands in the commit; of the attempt only this is still needed.
+        let shell = Attempt::at(Arc::clone(&self.request), Stamp::MIN);
+        match commit(attempt) {
+            Ok(commit) => {
+                self.ready = Some((operation, shell));
+                Validated::Valid(commit)
+            }
+            Err(exception) => match self.pause(&exception) {
+                Some(ms) => Validated::Pause { ms },
+                None => Validated::Failed(self.named(exception)),
+            },
+        }
+    }
+
+    /// Calls `after_work()` and brings the caller's documents up to date. Call it right after the
+    /// commit was taken over; keep the answer until the commit is durable.
+    pub fn finish(self, documents: &dyn Documents, commit: &Commit) -> Result<Answer, Exception> {
+        let version = commit.done_at.unwrap_or(commit.version);
+        let mut body = commit.body.clone();
+        let request = Arc::clone(&self.request);
+        let named = |it: Exception| it.in_operation(&request.operation, self.attempts);
+        if let Some((mut operation, _)) = self.ready {
+            let mut done = Done { version, body: &mut body };
+            guard(Phase::AfterWork, || operation.after_work(&mut done)).map_err(named)?;
+        }
+        let updates = match &body {
+            Body::Binary { .. } => Vec::new(),
+            Body::Nothing | Body::Json(_) => synchronise(&request, documents),
+        };
+        Ok(Answer { version, body, updates })
+    }
+
+    /// How long to wait for the next attempt, if there is one.
+    fn pause(&self, exception: &Exception) -> Option<u64> {
+        let made = usize::from(self.attempts).checked_sub(1)?;
+        PAUSES_MS.get(made).copied().filter(|_| exception.is_retried())
+    }
+
+    fn named(&self, exception: Exception) -> Exception {
+        exception.in_operation(&self.request.operation, self.attempts)
+    }
+}
+
+fn before(exception: Exception) -> Exception {
+    exception.at(Phase::Before)
+}
+
+fn open(operation: &dyn Running, desk: &mut Desk<'_>) -> Result<(), Exception> {
+    let space = desk.space().clone();
+    let wanted = guard(Phase::Before, || operation.documents(&space))?;
+    desk.open(&wanted)
+}
+
+fn synchronise(request: &Request, documents: &dyn Documents) -> Vec<(DocName, Update)> {
+    let as_of = documents.high_water();
+    let update = |it: &crate::SyncRequest| {
+        let document = documents.get(&it.name);
+        (it.name.clone(), update_for(document.as_ref(), it.held.as_ref(), as_of))
+    };
+    request.syncs.iter().map(update).collect()
+}
+
+/// Runs code of the application: a panic becomes an X exception. Nothing that the code touched is
+/// looked at after it panicked.
+fn guard<T>(phase: Phase, code: impl FnOnce() -> Result<T, Exception>) -> Result<T, Exception> {
+    let panicked = |cause: Box<dyn Any + Send>| {
+        let text = cause.downcast_ref::<&str>().map(|it| (*it).to_owned());
+        let text = text.or_else(|| cause.downcast_ref::<String>().cloned());
+        let message = text.unwrap_or_else(|| "for an unknown reason".to_owned());
+        Err(Exception::new(codes::PANIC, format!("the operation panicked: {message}")))
+    };
+    catch_unwind(AssertUnwindSafe(code)).unwrap_or_else(panicked).map_err(|it| it.at(phase))
+}
+
+impl Store {
+    /// Runs a request to its end at once, for stores without a driver: nothing else can happen
+    /// meanwhile, so there is nothing to wait for. Documents of elsewhere are not at hand.
+    pub fn perform(
+        &mut self,
+        operations: &Operations,
+        rules: &Rules,
+        request: Request,
+        now: Stamp,
+    ) -> Result<Answer, Exception> {
+        let mut run = Run::new(request);
+        loop {
+            match run.work(operations, rules, self, None, now) {
+                Next::Validate => {}
+                // The count of fetches ends this.
+                Next::Fetch(_) | Next::Pause { .. } => continue,
+                Next::Failed(exception) => return Err(exception),
+            }
+            match run.validate(rules, self, now) {
+                Validated::Valid(commit) => return run.finish(self, &commit),
+                Validated::Pause { .. } => {}
+                Validated::Failed(exception) => return Err(exception),
+            }
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! Which classes of documents there are, and which items each may have.
+
+use crate::content::{Content, JsonText};
+use crate::name::{ATTACHMENT_CLASS, ItemName, MEMORY_CLASS, check_class};
+use rota_model::FieldError;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::collections::BTreeMap;
+
+/// A JSON item of which a document has at most one.
+pub trait Singleton: Serialize + DeserializeOwned {
+    /// The class of the item; keep it short.
+    const CLASS: &'static str;
+}
+
+/// A JSON item of which a document has any number, each with its key.
+pub trait Keyed: Serialize + DeserializeOwned {
+    /// The class of the items; keep it short.
+    const CLASS: &'static str;
+}
+
+/// What items of one class are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Kind {
+    is_keyed: bool,
+    form: Form,
+}
+
+/// What items of one class hold.
+#[derive(Clone, Copy, Debug)]
+enum Form {
+    /// JSON that reads as a type.
+    Json(fn(&JsonText) -> Result<(), FieldError>),
+    Raw,
+    Attachment,
+}
+
+impl PartialEq for Form {
+    /// Two types may share a check: then they are the same for this purpose, too.
+    fn eq(&self, other: &Self) -> bool {
+        self.name() == other.name()
+    }
+}
+
+impl Eq for Form {}
+
+impl Form {
+    fn name(self) -> &'static str {
+        match self {
+            Form::Json(_) => "JSON",
+            Form::Raw => "raw",
+            Form::Attachment => "attachment",
+        }
+    }
+}
+
+/// The items that documents of one class may have. Built by [`Schema::class`].
+#[derive(Clone, Debug)]
+pub struct ClassSchema {
+    items: BTreeMap<&'static str, Kind>,
+}
+
+impl ClassSchema {
+    fn new() -> Self {
+        let attachment = Kind { is_keyed: true, form: Form::Attachment };
+        let memory = Kind { is_keyed: true, form: Form::Json(reads::<serde_json::Value>) };
+        let items = [(ATTACHMENT_CLASS, attachment), (MEMORY_CLASS, memory)];
+        Self { items: BTreeMap::from(items) }
+    }
+
+    fn declare(&mut self, class: &'static str, kind: Kind) -> &mut Self {
+        check_class("class", class).expect("classes in the code are valid");
+        let known = self.items.insert(class, kind);
+        assert!(known.is_none(), "class {class} is declared twice");
+        self
+    }
+
+    /// Documents may have one item `T`.
+    pub fn singleton<T: Singleton>(&mut self) -> &mut Self {
+        self.declare(T::CLASS, Kind { is_keyed: false, form: Form::Json(reads::<T>) })
+    }
+
+    /// Documents may have items `T`, each with a key.
+    pub fn keyed<T: Keyed>(&mut self) -> &mut Self {
+        self.declare(T::CLASS, Kind { is_keyed: true, form: Form::Json(reads::<T>) })
+    }
+
+    /// Documents may have one raw item of that class.
+    pub fn raw_singleton(&mut self, class: &'static str) -> &mut Self {
+        self.declare(class, Kind { is_keyed: false, form: Form::Raw })
+    }
+
+    /// Documents may have raw items of that class, each with a key.
+    pub fn raw_keyed(&mut self, class: &'static str) -> &mut Self {
+        self.declare(class, Kind { is_keyed: true, form: Form::Raw })
+    }
+}
+
+fn reads<T: DeserializeOwned>(text: &JsonText) -> Result<(), FieldError> {
+    text.read::<T>().map(|_| ())
+}
+
+/// All classes of documents of an application. Made once at start.
+///
+/// Every class of documents also has items of class `P` (attachments) and `H` (remembered
+/// operations).
+#[derive(Clone, Debug, Default)]
+pub struct Schema {
+    classes: BTreeMap<&'static str, ClassSchema>,
+}
+
+impl Schema {
+    /// No class yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a class of documents with the items that `declare` names. Panics, as classes stand in
+    /// the code, when a class is declared twice or its name is not valid.
+    #[must_use]
+    pub fn class(
+        mut self,
+        class: &'static str,
+        declare: impl FnOnce(&mut ClassSchema) -> &mut ClassSchema,
+    ) -> Self {
+        check_class("class", class).expect("classes in the code are valid");
+        let mut items = ClassSchema::new();
+        declare(&mut items);
+        let known = self.classes.insert(class, items);
+        assert!(known.is_none(), "class {class} is declared twice");
+        self
+    }
+
+    /// Refuses a class of documents that was not declared: field `class`.
+    pub fn check_class(&self, class: &str) -> Result<(), FieldError> {
+        self.items_of(class).map(|_| ())
+    }
+
+    fn items_of(&self, class: &str) -> Result<&ClassSchema, FieldError> {
+        let unknown = || FieldError::new("class", format!("{class:?} of documents is unknown"));
+        self.classes.get(class).ok_or_else(unknown)
+    }
+
+    /// Refuses an item that documents of that class may not have: an unknown class (field
+    /// `class`), a key where none belongs or none where one does (`key`), the wrong kind of
+    /// content (`content`). Whether JSON fits its type is not looked at: see
+    /// [`Schema::check_foreign`].
+    pub fn check_item(
+        &self,
+        doc_class: &str,
+        item: &ItemName,
+        content: &Content,
+    ) -> Result<(), FieldError> {
+        self.kind_of(doc_class, item, content).map(|_| ())
+    }
+
+    /// Like [`Schema::check_item`], for content that was not written by a type of this program: its
+    /// JSON must read as its type.
+    pub fn check_foreign(
+        &self,
+        doc_class: &str,
+        item: &ItemName,
+        content: &Content,
+    ) -> Result<(), FieldError> {
+        match (self.kind_of(doc_class, item, content)?.form, content) {
+            (Form::Json(reads), Content::Json(text)) => reads(text),
+            (Form::Json(_) | Form::Raw | Form::Attachment, _) => Ok(()),
+        }
+    }
+
+    fn kind_of(
+        &self,
+        doc_class: &str,
+        item: &ItemName,
+        content: &Content,
+    ) -> Result<Kind, FieldError> {
+        let class = item.class();
+        let unknown =
+            || FieldError::new("class", format!("{class:?} of items is unknown in {doc_class:?}"));
+        let kind = *self.items_of(doc_class)?.items.get(class).ok_or_else(unknown)?;
+        if kind.is_keyed != item.key().is_some() {
+            let rule = if kind.is_keyed { "must be there" } else { "must not be there" };
+            return Err(FieldError::new("key", format!("{rule} in items of class {class:?}")));
+        }
+        if kind.form.name() != content.kind() {
+            let (is, must) = (content.kind(), kind.form.name());
+            let problem = format!("of an item of class {class:?} is {is}, and must be {must}");
+            return Err(FieldError::new("content", problem));
+        }
+        Ok(kind)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde::Deserialize;
+
+    #[derive(Serialize, Deserialize)]
+    struct Head {
+        title: String,
+    }
+    impl Singleton for Head {
+        const CLASS: &'static str = "Hd";
+    }
+
+    fn schema() -> Schema {
+        Schema::new().class("Book", |it| it.singleton::<Head>().raw_keyed("Pg"))
+    }
+
+    #[test]
+    fn what_was_not_declared_is_refused_by_name() {
+        let schema = schema();
+        let json = Content::json(r#"{"title":"x"}"#).unwrap();
+        let one = |class: &str| ItemName::singleton(class).unwrap();
+        let problem = |doc: &str, item: &ItemName, content: &Content| {
+            schema.check_foreign(doc, item, content).unwrap_err().to_string()
+        };
+        assert_eq!(schema.check_foreign("Book", &one("Hd"), &json), Ok(()));
+        assert_eq!(problem("Film", &one("Hd"), &json), r#"class "Film" of documents is unknown"#);
+        assert_eq!(
+            problem("Book", &one("Zz"), &json),
+            r#"class "Zz" of items is unknown in "Book""#
+        );
+        let keyed = ItemName::keyed("Hd", "k").unwrap();
+        assert_eq!(
+            problem("Book", &keyed, &json),
+            r#"key must not be there in items of class "Hd""#
+        );
+        assert_eq!(
+            problem("Book", &one("Pg"), &json),
+            r#"key must be there in items of class "Pg""#
+        );
+        let page = ItemName::keyed("Pg", "1").unwrap();
+        assert!(problem("Book", &page, &json).starts_with("content of an item"));
+        let other = Content::json(r#"{"name":"x"}"#).unwrap();
+        assert!(problem("Book", &one("Hd"), &other).starts_with("json does not fit its type"));
+    }
+}

@@ -1,0 +1,293 @@
+//! Namespaces: separate spaces of documents, described by documents of the space for
+//! configuration.
+//!
+//! A description is a document of class `Space` in the space for configuration (`z` by default);
+//! its id is the name of the space that it describes, and its singleton `Desc` is a
+//! [`Description`]. A store that holds these documents learns from each change by itself; others
+//! are told by [`Spaces::learn`].
+
+use crate::document::Document;
+use crate::exception::{Exception, codes};
+use crate::name::{DocName, check_word};
+use crate::schema::{Schema, Singleton};
+use rota_model::{FieldError, Namespace};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The class of documents that describe namespaces.
+pub const SPACE_CLASS: &str = "Space";
+/// The class of documents that hold small web resources: a singleton `Head` ([`WebHead`]) and the
+/// raw singleton `Body`. Their id is the path under which they are served.
+pub const WEB_CLASS: &str = "Web";
+/// The class of a web resource's body.
+pub const WEB_BODY_CLASS: &str = "Body";
+/// Longest description and longest message, in bytes.
+pub const TEXT_BYTES_MAX: usize = 1_024;
+
+/// How much a namespace may hold. `None`: as much as there is room for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Limits {
+    /// Documents that exist.
+    pub documents: Option<u64>,
+    /// Bytes of names and contents of items.
+    pub v1: Option<u64>,
+    /// Bytes of attachments.
+    pub v2: Option<u64>,
+}
+
+/// How much a namespace holds.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Usage {
+    /// Documents that exist.
+    pub documents: u64,
+    /// Bytes of names and contents of items.
+    pub v1: u64,
+    /// Bytes of attachments.
+    pub v2: u64,
+}
+
+impl Usage {
+    /// What one document adds: nothing when its life has ended.
+    pub fn of(document: Option<&Document>) -> Self {
+        match document.filter(|it| !it.is_deleted()) {
+            Some(it) => Self { documents: 1, v1: it.volumes().v1, v2: it.volumes().v2 },
+            None => Self::default(),
+        }
+    }
+
+    /// Both together.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            documents: self.documents.saturating_add(other.documents),
+            v1: self.v1.saturating_add(other.v1),
+            v2: self.v2.saturating_add(other.v2),
+        }
+    }
+
+    /// Without the other.
+    #[must_use]
+    pub fn minus(self, other: Self) -> Self {
+        Self {
+            documents: self.documents.saturating_sub(other.documents),
+            v1: self.v1.saturating_sub(other.v1),
+            v2: self.v2.saturating_sub(other.v2),
+        }
+    }
+}
+
+impl Limits {
+    /// Refuses to grow beyond a limit; what is above it already may stay and shrink. Field:
+    /// `documents`, `v1` or `v2`.
+    pub fn check(&self, before: Usage, after: Usage) -> Result<(), FieldError> {
+        let parts = [
+            ("documents", before.documents, after.documents, self.documents),
+            ("v1", before.v1, after.v1, self.v1),
+            ("v2", before.v2, after.v2, self.v2),
+        ];
+        for (field, before, after, limit) in parts {
+            if let Some(limit) = limit.filter(|limit| after > before && after > *limit) {
+                let problem = format!("of the namespace would be {after}; the limit is {limit}");
+                return Err(FieldError::new(field, problem));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What the space for configuration says about a namespace.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Description {
+    /// A sentence for people.
+    #[serde(default)]
+    pub description: String,
+    /// When there, the namespace is switched off, and this is what its callers are told.
+    pub off: Option<String>,
+    /// How much it may hold.
+    #[serde(default)]
+    pub limits: Limits,
+    /// Namespaces whose operations may read its documents.
+    #[serde(default)]
+    pub readers: Vec<Namespace>,
+}
+
+impl Singleton for Description {
+    const CLASS: &'static str = "Desc";
+}
+
+impl Description {
+    /// Refuses texts that are too long: fields `description`, `off`.
+    pub fn check(&self) -> Result<(), FieldError> {
+        let texts = [("description", Some(&self.description)), ("off", self.off.as_ref())];
+        for (field, text) in texts {
+            if let Some(text) = text.filter(|it| !it.is_empty()) {
+                check_word(field, text, TEXT_BYTES_MAX)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What a web resource is.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WebHead {
+    /// Its mime type.
+    pub mime: String,
+}
+
+impl Singleton for WebHead {
+    const CLASS: &'static str = "Head";
+}
+
+impl Schema {
+    /// Adds the classes of the space for configuration.
+    #[must_use]
+    pub fn with_configuration(self) -> Self {
+        self.class(SPACE_CLASS, |it| it.singleton::<Description>())
+            .class(WEB_CLASS, |it| it.singleton::<WebHead>().raw_singleton(WEB_BODY_CLASS))
+    }
+}
+
+/// What becomes of requests to a namespace that nobody has described.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Undescribed {
+    /// It is open and has no limits.
+    Open,
+    /// There is no such namespace (N).
+    Refused,
+}
+
+/// The namespaces, as far as they are described. The space for configuration is always open.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Spaces {
+    configuration: Namespace,
+    undescribed: Undescribed,
+    known: BTreeMap<String, Description>,
+}
+
+impl Spaces {
+    /// No namespace is described yet. The space for configuration is called `z` by default: see
+    /// [`Spaces::default`].
+    pub fn new(configuration: Namespace, undescribed: Undescribed) -> Self {
+        Self { configuration, undescribed, known: BTreeMap::new() }
+    }
+
+    /// The space for configuration.
+    pub fn configuration(&self) -> &Namespace {
+        &self.configuration
+    }
+
+    /// A description.
+    pub fn get(&self, space: &str) -> Option<&Description> {
+        self.known.get(space)
+    }
+
+    /// All that are described, in order of their names.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Description)> {
+        self.known.iter().map(|(name, it)| (name.as_str(), it))
+    }
+
+    /// Takes over what a document says, if it describes a namespace: `Ok(true)`. An ended life
+    /// takes the description away. A description that does not read as one changes nothing; it is
+    /// reported with the name of its document, field `document`.
+    pub fn learn(&mut self, document: &Document) -> Result<bool, FieldError> {
+        let name = document.name();
+        if name.class() != SPACE_CLASS || name.space() != self.configuration.as_str() {
+            return Ok(false);
+        }
+        let wrong = |it: FieldError| FieldError::new("document", format!("{name}: {it}"));
+        match document.one::<Description>().map_err(wrong)? {
+            Some(description) => {
+                self.known.insert(name.docid().to_owned(), description);
+            }
+            None => {
+                self.known.remove(name.docid());
+            }
+        }
+        Ok(true)
+    }
+
+    /// Forgets what a document said that is gone without trace.
+    pub(crate) fn forget(&mut self, name: &DocName) {
+        if name.class() == SPACE_CLASS && name.space() == self.configuration.as_str() {
+            self.known.remove(name.docid());
+        }
+    }
+
+    /// Refuses a namespace that is switched off (O, with the administrator's message) or, by
+    /// choice, not described (N).
+    pub fn check_open(&self, space: &Namespace) -> Result<(), Exception> {
+        if *space == self.configuration {
+            return Ok(());
+        }
+        match self.known.get(space.as_str()) {
+            Some(Description { off: Some(message), .. }) if message.is_empty() => {
+                Err(Exception::new(codes::OFF, format!("namespace {space} is switched off")))
+            }
+            Some(Description { off: Some(message), .. }) => {
+                Err(Exception::new(codes::OFF, format!("namespace {space} is off: {message}")))
+            }
+            Some(Description { off: None, .. }) => Ok(()),
+            None => match self.undescribed {
+                Undescribed::Open => Ok(()),
+                Undescribed::Refused => {
+                    let problem = format!("{space} does not exist");
+                    let field = FieldError::new("namespace", problem);
+                    Err(Exception::of_field(codes::NAMESPACE, field))
+                }
+            },
+        }
+    }
+
+    /// Refuses to read a document of another namespace, unless that one names `reader` among its
+    /// readers (S).
+    pub fn check_reads(&self, reader: &str, name: &DocName) -> Result<(), Exception> {
+        let space = name.space();
+        let is_reader = |it: &Description| it.readers.iter().any(|it| it.as_str() == reader);
+        if space == reader || self.known.get(space).is_some_and(is_reader) {
+            return Ok(());
+        }
+        let problem = format!("{name} must not be read from namespace {reader}");
+        Err(Exception::of_field(codes::SPACE, FieldError::new("document", problem)))
+    }
+
+    /// The limits of a namespace; none for one that is not described.
+    pub fn limits(&self, space: &str) -> Limits {
+        self.known.get(space).map(|it| it.limits).unwrap_or_default()
+    }
+}
+
+/// The space for configuration is `z`; namespaces that are not described are open.
+impl Default for Spaces {
+    fn default() -> Self {
+        let z = Namespace::parse("z").expect("z is a valid name");
+        Self::new(z, Undescribed::Open)
+    }
+}
+
+/// How much each namespace holds. Only sums: it does not know which documents.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Usages(BTreeMap<String, Usage>);
+
+impl Usages {
+    /// What a namespace holds.
+    pub fn get(&self, space: &str) -> Usage {
+        self.0.get(space).copied().unwrap_or_default()
+    }
+
+    /// Counts a change of one document.
+    pub fn count(&mut self, space: &str, before: Option<&Document>, after: Option<&Document>) {
+        let (before, after) = (Usage::of(before), Usage::of(after));
+        if before == after {
+            return;
+        }
+        if let Some(usage) = self.0.get_mut(space) {
+            *usage = usage.plus(after).minus(before);
+            return;
+        }
+        self.0.insert(space.to_owned(), after);
+    }
+}

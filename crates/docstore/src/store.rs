@@ -1,0 +1,209 @@
+//! The reference copy of documents, in memory, and what an operation needs to know of it.
+
+use crate::attempt::{Attempt, Desk};
+use crate::commit::{Commit, Write, validate};
+use crate::document::Document;
+use crate::exception::Exception;
+use crate::name::DocName;
+use crate::rules::Rules;
+use crate::space::{Spaces, Usage, Usages};
+use crate::sync::{Held, Update, update_for};
+use rota_model::{FieldError, Namespace, Stamp};
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+
+/// Documents as an operation sees them. [`Store`] is one; whoever keeps documents in another way
+/// can be one, too.
+pub trait Documents {
+    /// A document, or the trace of its ended life.
+    fn get(&self, name: &DocName) -> Option<Arc<Document>>;
+
+    /// The latest version that was given out.
+    fn high_water(&self) -> Stamp;
+
+    /// What is known of namespaces.
+    fn spaces(&self) -> &Spaces;
+
+    /// How much a namespace holds, wherever its documents are.
+    fn usage(&self, space: &str) -> Usage;
+}
+
+/// The reference copy of a set of documents: a value in memory. Its driver makes durable what it
+/// says, and loads it again.
+#[derive(Clone, Debug, Default)]
+pub struct Store {
+    documents: BTreeMap<DocName, Arc<Document>>,
+    high_water: Option<Stamp>,
+    spaces: Spaces,
+    usages: Usages,
+    elsewhere: BTreeMap<String, Usage>,
+}
+
+/// What [`Store::purge`] did.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Purged {
+    /// What changed, for the disk and the copies.
+    pub writes: Vec<Write>,
+    /// Where to go on; `None`: every document was looked at.
+    pub next: Option<DocName>,
+}
+
+impl Store {
+    /// An empty store, with what is known of namespaces.
+    pub fn new(spaces: Spaces) -> Self {
+        Self { spaces, ..Self::default() }
+    }
+
+    /// Number of documents, traces of ended lives included.
+    pub fn len(&self) -> usize {
+        self.documents.len()
+    }
+
+    /// Whether it holds nothing.
+    pub fn is_empty(&self) -> bool {
+        self.documents.is_empty()
+    }
+
+    /// All documents in order of their names, traces of ended lives included.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Document>> {
+        self.documents.values()
+    }
+
+    /// A document without its count of owners going up.
+    pub fn peek(&self, name: &DocName) -> Option<&Arc<Document>> {
+        self.documents.get(name)
+    }
+
+    /// Namespaces, to tell it of descriptions that are kept elsewhere.
+    pub fn spaces_mut(&mut self) -> &mut Spaces {
+        &mut self.spaces
+    }
+
+    /// Says how much a namespace holds in other stores; its limits count both.
+    pub fn note_usage_elsewhere(&mut self, space: &str, usage: Usage) {
+        self.elsewhere.insert(space.to_owned(), usage);
+    }
+
+    /// Validates an attempt and takes over its changes at once, so that the next operation sees
+    /// them. The driver makes the commit durable before it lets its answer go, in order of
+    /// commits; if that fails, this store is to be thrown away.
+    pub fn commit(
+        &mut self,
+        rules: &Rules,
+        attempt: Attempt,
+        now: Stamp,
+    ) -> Result<Commit, Exception> {
+        let commit = validate(rules, self, attempt, now)?;
+        self.apply(&commit.writes, commit.high_water);
+        Ok(commit)
+    }
+
+    /// Lets `work` work and commits at once: the short way for a program's own changes, which need
+    /// no name, no caller and no second attempt.
+    pub fn change(
+        &mut self,
+        rules: &Rules,
+        space: &Namespace,
+        now: Stamp,
+        work: impl FnOnce(&mut Desk<'_>) -> Result<(), Exception>,
+    ) -> Result<Commit, Exception> {
+        let mut attempt = Attempt::new(space.clone(), now);
+        work(&mut Desk::new(rules, self, None, &mut attempt))?;
+        self.commit(rules, attempt, now)
+    }
+
+    /// Takes over writes that were validated elsewhere: at a copy, or when a log is read again.
+    /// Applying the same writes again changes nothing.
+    pub fn apply(&mut self, writes: &[Write], high_water: Stamp) {
+        for write in writes {
+            self.set(&write.name, write.after.clone());
+        }
+        self.raise(high_water);
+    }
+
+    /// Puts a document as it is, or takes it away: loading, handing over. It may be older than the
+    /// one that is here. Raises the high-water mark to its version.
+    pub fn set(&mut self, name: &DocName, document: Option<Arc<Document>>) {
+        if let Some(document) = &document {
+            self.raise(document.version());
+        }
+        match &document {
+            // A description that was damaged on the way leaves what was known.
+            Some(it) => drop(self.spaces.learn(it)),
+            None => self.spaces.forget(name),
+        }
+        let before = match &document {
+            Some(it) => self.documents.insert(name.clone(), Arc::clone(it)),
+            None => self.documents.remove(name),
+        };
+        self.usages.count(name.space(), before.as_deref(), document.as_deref());
+    }
+
+    /// Raises the high-water mark: no version up to it will be given out.
+    pub fn raise(&mut self, high_water: Stamp) {
+        self.high_water = self.high_water.max(Some(high_water));
+    }
+
+    /// What to tell a cache that has `held` of a document. Refuses a version that cannot exist yet.
+    pub fn sync(
+        &self,
+        name: &DocName,
+        held: Option<&Held>,
+        now: Stamp,
+    ) -> Result<Update, FieldError> {
+        if let Some(held) = held {
+            held.check_not_after(now.max(self.high_water()))?;
+        }
+        Ok(update_for(self.documents.get(name), held, self.high_water()))
+    }
+
+    /// Looks at up to `limit` documents from `from` on: forgets items that were destroyed, and
+    /// lives that ended, longer ago than the rules keep them. Versions do not change.
+    pub fn purge(
+        &mut self,
+        rules: &Rules,
+        now: Stamp,
+        from: Option<&DocName>,
+        limit: usize,
+    ) -> Purged {
+        let items_before = now.minus_ms(rules.destroyed_ms);
+        let lives_before = now.minus_ms(rules.deleted_ms);
+        let from = from.map_or(Bound::Unbounded, Bound::Included);
+        let mut rest = self.documents.range::<DocName, _>((from, Bound::Unbounded));
+        let mut writes = Vec::new();
+        for (name, document) in rest.by_ref().take(limit) {
+            let after = if document.is_deleted() {
+                (document.version() < lives_before).then_some(None)
+            } else {
+                document.forget_before(items_before).map(|it| Some(Arc::new(it)))
+            };
+            if let Some(after) = after {
+                let before = Some(Arc::clone(document));
+                writes.push(Write { name: name.clone(), before, after });
+            }
+        }
+        let next = rest.next().map(|(name, _)| name.clone());
+        let high_water = self.high_water();
+        self.apply(&writes, high_water);
+        Purged { writes, next }
+    }
+}
+
+impl Documents for Store {
+    fn get(&self, name: &DocName) -> Option<Arc<Document>> {
+        self.documents.get(name).cloned()
+    }
+
+    fn high_water(&self) -> Stamp {
+        self.high_water.unwrap_or(Stamp::MIN)
+    }
+
+    fn spaces(&self) -> &Spaces {
+        &self.spaces
+    }
+
+    fn usage(&self, space: &str) -> Usage {
+        self.usages.get(space).plus(self.elsewhere.get(space).copied().unwrap_or_default())
+    }
+}

@@ -1,0 +1,158 @@
+//! Each letter happens, in its phase.
+
+use crate::bank::*;
+use rota_docstore::*;
+use std::sync::Arc;
+
+fn refused(rules: &Rules, request: Request) -> Exception {
+    two_accounts().perform(&operations(), rules, request, at(1_000)).unwrap_err()
+}
+
+fn seen(exception: &Exception) -> (&str, u8, u8, Status) {
+    let major = exception.letter().row().major;
+    (exception.code().as_str(), major, exception.phase().number(), exception.status())
+}
+
+#[test]
+fn a_business_rule_is_a_in_the_work() {
+    let exception = refused(&rules(), transfer("a", "b", 101));
+    assert_eq!(seen(&exception), ("A-POOR", 1, 1, Status::FailedPrecondition));
+    assert_eq!(exception.details().operation, "transfer");
+    assert_eq!(exception.details().attempts, 1, "a business rule is not tried again");
+    let exception = refused(&rules(), transfer("a", "b", -1));
+    assert_eq!(seen(&exception), ("A-INVALID", 1, 0, Status::InvalidArgument));
+}
+
+#[test]
+fn what_does_not_exist_is_n() {
+    let exception = refused(&rules(), transfer("a", "nobody", 1));
+    assert_eq!(seen(&exception), ("N-DOCUMENT", 1, 1, Status::NotFound));
+    let exception = refused(&rules(), Request::new(space(), "nothing"));
+    assert_eq!(seen(&exception), ("N-OPERATION", 1, 0, Status::NotFound));
+    assert_eq!(exception.letter().row().http, 404);
+}
+
+#[test]
+fn stored_content_that_does_not_read_is_b() {
+    let mut store = two_accounts();
+    let name = account("a");
+    let mut parts = Document::clone(store.peek(&name).unwrap()).into_parts();
+    let item = ItemName::singleton("Bal").unwrap();
+    let broken = Content::json(r#"{"cents":"many"}"#).unwrap();
+    parts.items = vec![Item::existing(item, at(0), at(0), broken).unwrap()];
+    store.set(&name, Some(Document::from_parts(parts).unwrap().into()));
+    let exception =
+        store.perform(&operations(), &rules(), transfer("a", "b", 1), at(1)).unwrap_err();
+    assert_eq!(seen(&exception), ("B-STORED", 2, 1, Status::Internal));
+    assert!(exception.to_string().contains("bank/Acc/a, Bal"), "{exception}");
+}
+
+#[test]
+fn changing_a_document_that_does_not_exist_is_b() {
+    let mut store = Store::default();
+    let work = |desk: &mut Desk<'_>| desk.current(&account("a"))?.put("x", &Entry { cents: 1 });
+    assert_eq!(*edit(&mut store, at(1), work).unwrap_err().code(), codes::MISUSE);
+}
+
+#[test]
+fn an_older_build_is_d_and_no_build_or_a_newer_one_is_not() {
+    let rules = Rules { build: 7, ..rules() };
+    let with = |build| Request { build, ..transfer("a", "b", 1) };
+    let exception = refused(&rules, with(Some(6)));
+    assert_eq!(seen(&exception), ("D-BUILD", 4, 0, Status::FailedPrecondition));
+    assert_eq!(exception.details().fields[0], FieldError::new("build", "is 6; the server's is 7"));
+    for build in [None, Some(7), Some(8)] {
+        let mut store = two_accounts();
+        assert!(store.perform(&operations(), &rules, with(build), at(1)).is_ok());
+    }
+}
+
+/// Lets `ann` in with her key, and whoever has the administrator's.
+struct Keys;
+
+impl Checker for Keys {
+    fn check(&self, who: &Credentials, space: &str, operation: &str) -> Result<(), String> {
+        let is_ann = who.account == "ann" && who.key == "secret" && space == "bank";
+        if is_ann || who.admin == "root" {
+            return Ok(());
+        }
+        Err(format!("{operation} is not for you"))
+    }
+}
+
+#[test]
+fn a_wrong_key_is_s_and_is_not_printed() {
+    let rules = Rules { checker: Arc::new(Keys), ..rules() };
+    let with = |account: &str, key: &str, admin: &str| {
+        let (account, key, admin) = (account.into(), key.into(), admin.into());
+        Request { who: Credentials { account, key, admin }, ..transfer("a", "b", 1) }
+    };
+    for request in [with("", "", ""), with("ann", "wrong-key", ""), with("bob", "secret", "")] {
+        let exception = refused(&rules, request);
+        assert_eq!(seen(&exception), ("S-REFUSED", 7, 0, Status::PermissionDenied));
+        assert_eq!(exception.to_string(), "S-REFUSED: transfer is not for you");
+    }
+    let hidden = format!("{:?}", with("ann", "wrong-key", "root"));
+    assert!(hidden.contains("ann") && !hidden.contains("wrong-key") && !hidden.contains("root"));
+    for request in [with("ann", "secret", ""), with("", "", "root")] {
+        let mut store = two_accounts();
+        assert!(store.perform(&operations(), &rules, request, at(1)).is_ok());
+    }
+}
+
+#[test]
+fn a_dhop_in_the_future_or_too_old_is_refused() {
+    let rules = rules();
+    let with = |dhop| Request { dhop: Some(dhop), ..transfer("a", "b", 1) };
+    let problem = |dhop| {
+        let mut store = two_accounts();
+        let now = at(1_000_000);
+        match store.perform(&operations(), &rules, with(dhop), now) {
+            Ok(_) => None,
+            Err(exception) => {
+                assert_eq!((exception.code(), exception.phase()), (&codes::DHOP, Phase::Before));
+                Some(exception.details().fields[0].problem.clone())
+            }
+        }
+    };
+    assert!(problem(at(1_000_001)).unwrap().contains("in the future"));
+    assert_eq!(problem(at(1_000_000)), None);
+    assert_eq!(problem(at(400_000)), None);
+    assert_eq!(problem(at(399_999)).unwrap(), "is 600001 ms ago; the limit is 600000 ms");
+}
+
+#[test]
+fn a_repeated_dhop_gives_the_same_answer_and_one_version() {
+    let (rules, operations, mut store) = (rules(), operations(), two_accounts());
+    let request = Request { dhop: Some(at(90)), ..transfer("a", "b", 30) };
+    let first = store.perform(&operations, &rules, request.clone(), at(100)).unwrap();
+    assert_eq!(receipt(&first), Receipt { from_cents: 70, version: Some(at(100)) });
+    set_balance(&mut store, "a", 5, at(200));
+    let high_water = store.high_water();
+    let again = store.perform(&operations, &rules, request.clone(), at(300)).unwrap();
+    assert_eq!(again, first);
+    assert_eq!((balance(&store, "a"), balance(&store, "b")), (Some(5), Some(30)));
+    assert_eq!(store.high_water(), high_water);
+    // Another account, and another dhop, are other requests.
+    let mut other = request.clone();
+    other.who.account = "bob".into();
+    let poor = store.perform(&operations, &rules, other, at(300)).unwrap_err();
+    assert_eq!(poor.code().as_str(), "A-POOR");
+    let later = Request { dhop: Some(at(91)), ..request };
+    assert!(store.perform(&operations, &rules, later, at(300)).is_err());
+}
+
+#[test]
+fn memories_of_requests_that_are_too_old_are_forgotten() {
+    let (rules, operations, mut store) = (rules(), operations(), two_accounts());
+    let mut pay = |dhop, now| {
+        let request = Request { dhop: Some(dhop), ..transfer("a", "b", 1) };
+        store.perform(&operations, &rules, request, now).unwrap();
+        let document = store.peek(&account("a")).unwrap();
+        document.existing().filter(|(name, _)| name.class() == "H").count()
+    };
+    assert_eq!(pay(at(0), at(10)), 1);
+    assert_eq!(pay(at(100), at(110)), 2);
+    // The first one would now be refused; the second one just not.
+    assert_eq!(pay(at(600_100), at(600_100)), 2);
+}

@@ -1,0 +1,218 @@
+//! Every limit, and everything that is malformed: refused with a code, a field and the limit.
+
+use crate::bank::*;
+use rota_docstore::*;
+use std::sync::Arc;
+
+/// The slot of an account is the number in its name.
+struct Numbered;
+
+impl Territory for Numbered {
+    fn slot_of(&self, name: &DocName) -> SlotId {
+        let digits = name.docid().trim_start_matches(|it: char| !it.is_ascii_digit());
+        SlotId(digits.parse().unwrap_or(0))
+    }
+    fn holds(&self, slot: SlotId) -> bool {
+        slot < SlotId(10)
+    }
+}
+
+fn numbered() -> Rules {
+    Rules { territory: Arc::new(Numbered), ..rules() }
+}
+
+fn field(exception: &Exception) -> (&str, &str) {
+    let field = &exception.details().fields[0];
+    (&field.field, &field.problem)
+}
+
+#[test]
+fn documents_of_two_slots_are_refused_by_name_before_any_work() {
+    let mut store = Store::default();
+    let request = transfer("x1", "y2", 5);
+    let exception = store.perform(&operations(), &numbered(), request, at(1)).unwrap_err();
+    assert_eq!((exception.code(), exception.phase()), (&codes::SLOT, Phase::Before));
+    let expected = "bank/Acc/y2 lies in slot 2, the operation's other documents in 1";
+    assert_eq!(field(&exception), ("document", expected));
+}
+
+#[test]
+fn documents_of_a_slot_that_is_not_here_are_refused() {
+    let mut store = Store::default();
+    let request = transfer("x11", "y11", 5);
+    let exception = store.perform(&operations(), &numbered(), request, at(1)).unwrap_err();
+    assert_eq!(*exception.code(), codes::SLOT);
+    assert!(field(&exception).1.ends_with("is not here"));
+}
+
+#[test]
+fn more_than_32_documents_are_refused() {
+    let rules = rules();
+    let mut store = Store::default();
+    let names: Vec<_> = (0..33).map(|it| account(&it.to_string())).collect();
+    let wanted: Vec<_> = names.iter().cloned().map(Wanted::current).collect();
+    let refused = |exception: Exception| {
+        assert_eq!(*exception.code(), codes::LIMIT);
+        assert_eq!(field(&exception), ("documents", "are 33; the limit is 32"));
+        Ok(())
+    };
+    edit(&mut store, at(1), |desk| refused(desk.open(&wanted).unwrap_err())).unwrap();
+    edit(&mut store, at(1), |desk| {
+        desk.open(&wanted[..31])?;
+        desk.recent(&names[31], Tolerance::seconds(1))?;
+        desk.current(&names[0])?;
+        refused(desk.current(&names[32]).unwrap_err())
+    })
+    .unwrap();
+    let mut attempt = Attempt::new(space(), at(1));
+    let mut desk = Desk::new(&rules, &store, None, &mut attempt);
+    desk.open(&wanted[..32]).unwrap();
+    // One that was read with a tolerance may be opened again when the number is reached.
+    let mut attempt = Attempt::new(space(), at(1));
+    let mut desk = Desk::new(&rules, &store, None, &mut attempt);
+    desk.recent(&names[0], Tolerance::seconds(1)).unwrap();
+    desk.open(&wanted[1..32]).unwrap();
+    assert!(desk.current(&names[0]).is_ok());
+}
+
+#[test]
+fn a_key_over_255_bytes_and_one_with_nul_are_refused() {
+    let mut store = two_accounts();
+    let work = |desk: &mut Desk<'_>| {
+        let draft = desk.current(&account("a"))?;
+        let long = draft.put(&"k".repeat(256), &Entry { cents: 1 }).unwrap_err();
+        assert_eq!(field(&long), ("key", "is 256 bytes long; the limit is 255"));
+        let nul = draft.put("a\0b", &Entry { cents: 1 }).unwrap_err();
+        assert_eq!((nul.code(), field(&nul)), (&codes::INVALID, ("key", "has a NUL at byte 1")));
+        draft.put(&"k".repeat(255), &Entry { cents: 1 })
+    };
+    assert_eq!(edit(&mut store, at(1), work).unwrap().writes.len(), 1);
+}
+
+#[test]
+fn unknown_classes_are_refused() {
+    let mut store = two_accounts();
+    let work = |desk: &mut Desk<'_>| {
+        let name = DocName::new(&space(), "Nope", "a").unwrap();
+        assert_eq!(field(&desk.current(&name).unwrap_err()).0, "class");
+        let draft = desk.current(&account("a"))?;
+        let item = ItemName::singleton("Nope").unwrap();
+        let unknown = draft.put_content(&item, Content::json("1")?).unwrap_err();
+        assert_eq!(field(&unknown), ("class", r#""Nope" of items is unknown in "Acc""#));
+        let wrong = ItemName::singleton("Bal").unwrap();
+        let wrong = draft.put_content(&wrong, Content::json(r#"{"cents":"x"}"#)?).unwrap_err();
+        assert_eq!(field(&wrong).0, "json");
+        Ok(())
+    };
+    edit(&mut store, at(1), work).unwrap();
+}
+
+#[test]
+fn a_document_has_a_limit_of_bytes_and_of_items() {
+    let mut store = two_accounts();
+    let million = Content::raw(vec![7; 1024 * 1024]).unwrap();
+    let work = |desk: &mut Desk<'_>| {
+        let draft = desk.current(&account("a"))?;
+        for key in 0..8 {
+            let name = ItemName::keyed("Raw", &key.to_string())?;
+            draft.put_content(&name, million.clone())?;
+        }
+        Ok(())
+    };
+    let exception = edit(&mut store, at(1), work).unwrap_err();
+    assert_eq!((exception.code(), field(&exception).0), (&codes::LIMIT, "v1"));
+    assert!(field(&exception).1.ends_with("the limit is 8388608"));
+    let work = |desk: &mut Desk<'_>| {
+        let draft = desk.current(&account("a"))?;
+        (0..16_384).try_for_each(|key| draft.put(&key.to_string(), &Entry { cents: 1 }))
+    };
+    let exception = edit(&mut store, at(1), work).unwrap_err();
+    assert_eq!(field(&exception), ("items", "of bank/Acc/a are 16385; the limit is 16384"));
+}
+
+#[test]
+fn requests_have_limits() {
+    let mut store = two_accounts();
+    let mut refused = |change: fn(&mut Request)| {
+        let mut request = transfer("a", "b", 1);
+        change(&mut request);
+        let exception = store.perform(&operations(), &rules(), request, at(1)).unwrap_err();
+        assert_eq!((exception.phase(), exception.letter()), (Phase::Before, Letter::A));
+        let (field, problem) = field(&exception);
+        (field.to_owned(), problem.to_owned())
+    };
+    let long = |bytes: usize, limit: usize| format!("is {bytes} bytes long; the limit is {limit}");
+    assert_eq!(refused(|it| it.operation = "x".repeat(65)), ("operation".into(), long(65, 64)));
+    assert_eq!(refused(|it| it.who.account = "x".repeat(129)), ("account".into(), long(129, 128)));
+    assert_eq!(refused(|it| it.who.key = "x".repeat(2_000)), ("key".into(), long(2_000, 1_024)));
+    assert_eq!(refused(|it| it.who.account = "a\0".into()).0, "account");
+    let many = refused(|it| it.syncs = vec![SyncRequest { name: account("a"), held: None }; 257]);
+    assert_eq!(many, ("syncs".into(), "are 257 documents; the limit is 256".into()));
+    let unknown = refused(|it| {
+        let name = DocName::new(&space(), "Nope", "a").unwrap();
+        it.syncs = vec![SyncRequest { name, held: None }];
+    });
+    assert_eq!(unknown.0, "syncs[0].class");
+    let future = refused(|it| {
+        let held = Held::new(at(0), at(9_999), at(0)).unwrap();
+        it.syncs = vec![SyncRequest { name: account("a"), held: Some(held) }];
+    });
+    assert_eq!(future.0, "syncs[0].version");
+    assert!(future.1.contains("in the future"), "{future:?}");
+    assert_eq!(refused(|it| it.parameters = None).0, "parameters");
+    let parameters = refused(|it| it.parameters = Some(JsonText::parse("[]").unwrap()));
+    assert_eq!(parameters.0, "parameters");
+}
+
+#[test]
+fn a_result_has_a_limit() {
+    let long = "x".repeat(3 * 1024 * 1024);
+    assert_eq!(Body::json(&long).unwrap_err().field, "result");
+    assert_eq!(Body::binary("text/plain", long.into_bytes()).map(|_| ()), Ok(()));
+    assert!(Body::binary("text/plain", vec![0; 3 * 1024 * 1024 + 1]).is_err());
+    assert_eq!(Body::json(&()), Ok(Body::Nothing));
+}
+
+#[test]
+fn a_document_whose_parts_do_not_fit_is_refused() {
+    let item = |key: &str, version: u64| {
+        let name = ItemName::keyed("Ent", key).unwrap();
+        Item::existing(name, at(version), at(version), Content::json("{\"cents\":1}").unwrap())
+            .unwrap()
+    };
+    let gone = |key: &str, version: u64| {
+        Item::destroyed(ItemName::keyed("Ent", key).unwrap(), at(version))
+    };
+    let good = DocumentParts {
+        name: account("a"),
+        ctime: at(10),
+        version: at(50),
+        dtime: at(20),
+        is_deleted: false,
+        items: vec![item("a", 10), gone("b", 20), item("c", 50)],
+    };
+    let document = Document::from_parts(good.clone()).unwrap();
+    assert_eq!(document.into_parts(), good);
+    let refused = |change: &dyn Fn(&mut DocumentParts)| {
+        let mut parts = good.clone();
+        change(&mut parts);
+        Document::from_parts(parts).unwrap_err().field
+    };
+    assert_eq!(refused(&|it| it.dtime = at(9)), "dtime");
+    assert_eq!(refused(&|it| it.dtime = at(51)), "dtime");
+    assert_eq!(refused(&|it| it.ctime = at(51)), "dtime");
+    assert_eq!(refused(&|it| it.is_deleted = true), "items");
+    assert_eq!(refused(&|it| it.items.swap(0, 1)), "items");
+    assert_eq!(refused(&|it| it.items[1] = item("a", 20)), "items");
+    assert_eq!(refused(&|it| it.items[0] = item("a", 9)), "version");
+    assert_eq!(refused(&|it| it.items[0] = item("a", 51)), "version");
+    assert_eq!(refused(&|it| it.items[1] = gone("b", 19)), "version");
+    let name = ItemName::keyed("Ent", "a").unwrap();
+    let content = Content::json("1").unwrap();
+    let error = Item::existing(name, at(1), at(2), content.clone()).unwrap_err();
+    assert_eq!(error.field, "vop");
+    let attachment = ItemName::keyed("P", "a").unwrap();
+    assert!(Item::existing(attachment, at(1), at(1), content).is_err());
+    let future = Document::from_parts(good.clone()).unwrap().check_not_after(at(49)).unwrap_err();
+    assert_eq!(future.field, "version");
+}

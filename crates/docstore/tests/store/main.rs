@@ -1,0 +1,14 @@
+//! The store through its public face: operations, exceptions, synchronisation, caches, namespaces.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod attempts;
+mod bank;
+mod caches;
+mod exceptions;
+mod histories;
+mod limits;
+mod lives;
+mod runs;
+mod spaces;
+mod syncs;

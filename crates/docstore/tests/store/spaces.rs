@@ -1,0 +1,170 @@
+//! Namespaces: described in `z`, switched off, limited, read by others.
+
+use crate::bank::*;
+use rota_docstore::space::{SPACE_CLASS, WEB_CLASS, WebHead};
+use rota_docstore::*;
+
+fn z() -> Namespace {
+    Namespace::parse("z").unwrap()
+}
+
+fn describe(store: &mut Store, space: &str, description: &Description, now: Stamp) {
+    let rules = rules();
+    let mut attempt = Attempt::new(z(), now);
+    let name = DocName::new(&z(), SPACE_CLASS, space).unwrap();
+    let mut desk = Desk::new(&rules, store, None, &mut attempt);
+    let draft = desk.current(&name).unwrap();
+    draft.ensure();
+    draft.put_one(description).unwrap();
+    store.commit(&rules, attempt, now).unwrap();
+}
+
+fn pay(store: &mut Store) -> Result<Answer, Exception> {
+    store.perform(&operations(), &rules(), transfer("a", "b", 1), at(10))
+}
+
+#[test]
+fn a_namespace_is_switched_off_with_a_message_and_on_again() {
+    let mut store = two_accounts();
+    let off = Some("back at noon".to_owned());
+    describe(&mut store, "bank", &Description { off, ..Description::default() }, at(1));
+    let exception = pay(&mut store).unwrap_err();
+    assert_eq!((exception.code(), exception.phase()), (&codes::OFF, Phase::Before));
+    assert_eq!(exception.to_string(), "O-OFF: namespace bank is off: back at noon");
+    assert_eq!(exception.status(), Status::Unavailable);
+    describe(&mut store, "bank", &Description::default(), at(2));
+    assert!(pay(&mut store).is_ok());
+}
+
+#[test]
+fn a_namespace_that_is_not_described_is_open_or_refused_by_choice() {
+    let mut open = two_accounts();
+    assert!(pay(&mut open).is_ok());
+    let mut strict = Store::new(Spaces::new(z(), Undescribed::Refused));
+    for document in two_accounts().iter() {
+        strict.set(document.name(), Some(document.clone()));
+    }
+    let exception = pay(&mut strict).unwrap_err();
+    assert_eq!((exception.code(), exception.status()), (&codes::NAMESPACE, Status::NotFound));
+    describe(&mut strict, "bank", &Description::default(), at(1));
+    assert!(pay(&mut strict).is_ok());
+    // The space for configuration needs no description, or nobody could write one.
+    assert!(strict.spaces().check_open(&z()).is_ok());
+}
+
+#[test]
+fn a_description_goes_with_its_document() {
+    let mut store = two_accounts();
+    let off = Some(String::new());
+    describe(&mut store, "bank", &Description { off, ..Description::default() }, at(1));
+    assert_eq!(pay(&mut store).unwrap_err().to_string(), "O-OFF: namespace bank is switched off");
+    let name = DocName::new(&z(), SPACE_CLASS, "bank").unwrap();
+    store.set(&name, None);
+    assert!(pay(&mut store).is_ok());
+}
+
+#[test]
+fn limits_stop_growth_and_nothing_else() {
+    let mut store = two_accounts();
+    let v1 = store.usage("bank").v1;
+    let limits = Limits { documents: Some(2), v1: Some(v1 + 2), v2: Some(100) };
+    describe(&mut store, "bank", &Description { limits, ..Description::default() }, at(1));
+    let refused = |store: &mut Store, work: fn(&mut Desk<'_>) -> Result<(), Exception>| {
+        let exception = edit(store, at(5), work).unwrap_err();
+        assert_eq!((exception.code(), exception.phase()), (&codes::LIMIT, Phase::Validation));
+        exception.details().fields[0].clone()
+    };
+    let third = refused(&mut store, |desk| desk.current(&account("c"))?.create());
+    let problem = "of the namespace would be 3; the limit is 2";
+    assert_eq!(third, FieldError::new("documents", problem));
+    let long = refused(&mut store, |desk| {
+        let note = Some("a long note".to_owned());
+        desk.current(&account("a"))?.put_one(&Balance { cents: 100, note })
+    });
+    assert_eq!(long.field, "v1");
+    let large = refused(&mut store, |desk| {
+        let photo = Attachment::new("", 101, Digest([0; 32]))?;
+        desk.current(&account("a"))?.put_one(&Balance { cents: 1, note: None })?;
+        desk.current(&account("a"))?.attach("x", photo)
+    });
+    assert!(large.field == "v1" || large.field == "v2");
+    set_balance(&mut store, "a", 999, at(6));
+    assert_eq!(balance(&store, "a"), Some(999));
+    // What another store holds of the namespace counts, too; shrinking is always allowed.
+    store.note_usage_elsewhere("bank", Usage { documents: 5, v1: 1_000, v2: 0 });
+    set_balance(&mut store, "a", 9, at(7));
+    let work = |desk: &mut Desk<'_>| {
+        desk.current(&account("a"))?.destroy();
+        Ok(())
+    };
+    edit(&mut store, at(8), work).unwrap();
+    assert_eq!(store.usage("bank").documents, 6);
+}
+
+#[test]
+fn another_namespace_is_read_only_where_it_names_the_reader_and_never_changed() {
+    let mut store = two_accounts();
+    let rules = rules();
+    let auditor = Namespace::parse("audit").unwrap();
+    let read = |store: &Store| {
+        let mut attempt = Attempt::new(auditor.clone(), at(5));
+        let mut desk = Desk::new(&rules, store, None, &mut attempt);
+        desk.recent(&account("a"), Tolerance::seconds(5)).map(|it| it.exists())
+    };
+    let exception = read(&store).unwrap_err();
+    assert_eq!((exception.code(), exception.status()), (&codes::SPACE, Status::PermissionDenied));
+    let readers = vec![auditor.clone()];
+    describe(&mut store, "bank", &Description { readers, ..Description::default() }, at(1));
+    assert!(read(&store).unwrap());
+    let mut attempt = Attempt::new(auditor.clone(), at(5));
+    let mut desk = Desk::new(&rules, &store, None, &mut attempt);
+    assert_eq!(*desk.current(&account("a")).unwrap_err().code(), codes::SPACE);
+    // The same holds for documents that a caller wants brought up to date.
+    let syncs = vec![SyncRequest { name: account("a"), held: None }];
+    let stranger = Namespace::parse("stranger").unwrap();
+    let request = Request { syncs, ..Request::new(stranger, "transfer") };
+    let exception = store.perform(&operations(), &rules, request, at(6)).unwrap_err();
+    assert_eq!((exception.code(), exception.phase()), (&codes::SPACE, Phase::Before));
+}
+
+#[test]
+fn web_resources_are_documents_of_the_space_for_configuration() {
+    let (rules, mut store) = (rules(), Store::default());
+    let mut attempt = Attempt::new(z(), at(1));
+    let name = DocName::new(&z(), WEB_CLASS, "index.html").unwrap();
+    let mut desk = Desk::new(&rules, &store, None, &mut attempt);
+    let draft = desk.current(&name).unwrap();
+    draft.ensure();
+    draft.put_one(&WebHead { mime: "text/html".into() }).unwrap();
+    let body = Content::raw(&b"<p>hello</p>"[..]).unwrap();
+    draft.put_content(&ItemName::singleton("Body").unwrap(), body.clone()).unwrap();
+    store.commit(&rules, attempt, at(1)).unwrap();
+    let document = store.peek(&name).unwrap();
+    assert_eq!(document.one::<WebHead>().unwrap().unwrap().mime, "text/html");
+    assert_eq!(document.content("Body", None), Some(&body));
+}
+
+#[test]
+fn a_description_that_does_not_read_leaves_what_was_known() {
+    let mut spaces = Spaces::default();
+    let document = |json: &str| {
+        let content = Content::json(json).unwrap();
+        let item = ItemName::singleton("Desc").unwrap();
+        Document::from_parts(DocumentParts {
+            name: DocName::new(&z(), SPACE_CLASS, "bank").unwrap(),
+            ctime: at(1),
+            version: at(1),
+            dtime: at(1),
+            is_deleted: false,
+            items: vec![Item::existing(item, at(1), at(1), content).unwrap()],
+        })
+        .unwrap()
+    };
+    assert_eq!(spaces.learn(&document(r#"{"off":"x"}"#)), Ok(true));
+    let error = spaces.learn(&document(r#"{"of":"x"}"#)).unwrap_err();
+    assert!(error.problem.starts_with("z/Space/bank: json does not fit"), "{error}");
+    assert_eq!(spaces.get("bank").unwrap().off.as_deref(), Some("x"));
+    assert_eq!(spaces.iter().count(), 1);
+    let long = Description { description: "x".repeat(1_025), ..Description::default() };
+    assert_eq!(long.check().unwrap_err().field, "description");
+}
