@@ -484,9 +484,8 @@ impl Partition {
             at.is_some_and(|at| at.token == item.token && at.boot == item.boot)
         });
         let Some(record) = record.cloned() else {
-            return self.confirm_then(origin);
+            return self.reported(origin, &key);
         };
-        let before = self.replica.last;
         match &item.event {
             ReportEvent::Ready { address } => self.on_running(env, &key, record, address, true),
             ReportEvent::Ended { reason, exit, detail } => {
@@ -496,10 +495,17 @@ impl Partition {
                 self.on_machine_state(env, &key, record, state, *change);
             }
         }
-        if self.replica.last == before {
-            self.confirm_then(origin);
-        } else {
+        self.reported(origin, &key);
+    }
+
+    /// The node forgets its news with the answer. What makes them old must be committed before, as
+    /// much as what they change: a CLOSING that is lost with this owner would leave a READY behind
+    /// of which nothing runs, and nobody would tell.
+    fn reported(&mut self, origin: Origin, key: &DocKey) {
+        if self.replica.latest.contains_key(key) {
             self.promise(self.replica.last, origin, Ok(Answer::Reported));
+        } else {
+            self.confirm_then(origin);
         }
     }
 
