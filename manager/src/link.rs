@@ -5,8 +5,9 @@ use std::time::Duration;
 use tonic::transport::{Channel, Endpoint};
 
 /// Largest message between managers, and between managers and nodes. A batch ends at 256 KiB or
-/// with the first entry beyond; a snapshot chunk or a page of sessions with large attributes is
-/// the largest single message.
+/// with the first message beyond; those that carry documents stay below 2 MiB
+/// (`Sizes::message_bytes`). What a copy reports of its tail, and a page of a scan, are bounded by
+/// counts; the rest is for them.
 pub const MESSAGE_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// Below the time after which silence is a suspicion: a host that does not even answer to a

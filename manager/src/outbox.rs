@@ -22,7 +22,9 @@ pub struct Limits {
 
 impl Limits {
     /// 16 MiB or 16,384 items wait at most: that is some 200 ms of the heaviest load measured,
-    /// and longer silence is a suspicion anyway. A batch ends at 256 KiB: it still fills few
+    /// and longer silence is a suspicion anyway. Of a partition's log and snapshot never more than
+    /// 4 MiB is unacknowledged (`Sizes` in `crates/protocol`), so that copying alone does not make
+    /// this drop anything while two managers share fewer than four partitions. A batch ends at 256 KiB: it still fills few
     /// TCP segments at a time, and a receiver can begin to work on it soon.
     pub const LINK: Limits = Limits {
         items_max: 16_384,

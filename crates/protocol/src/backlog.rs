@@ -2,40 +2,12 @@
 //! commit must not promise more and more.
 
 use crate::env::Env;
-use crate::message::{Doc, Entry};
 use crate::partition::Partition;
 use rota_model::{Op, Refusal, RefusalKind, Retry};
-
-/// Most entries that wait for their commit before new work is refused: as many as requests may wait
-/// here, each of which writes one before it waits.
-const TAIL_ENTRIES_MAX: usize = crate::leading::REQUESTS_MAX;
-
-/// Most bytes of such entries: what a link of 1 Gbit/s carries in half a second.
-const TAIL_BYTES_MAX: usize = 64 * 1024 * 1024;
-
-/// About what a record and a remembered request hold beside attributes, in bytes.
-const RECORD_BYTES: usize = 512;
-const REQUEST_BYTES: usize = 128;
 
 /// A silent copy is suspected after `suspect_ms` and taken out at once, unless the config store is
 /// away. After this many times that long the partition has lost it and cannot say so.
 const LOST_AFTER: u64 = 2;
-
-/// About how many bytes an entry holds.
-pub(crate) fn entry_bytes(entry: &Entry) -> usize {
-    entry.writes.iter().filter_map(|it| it.doc.as_deref()).map(doc_bytes).sum()
-}
-
-fn doc_bytes(doc: &Doc) -> usize {
-    match doc {
-        Doc::Session(record) => {
-            let attributes = record.spec.attributes.iter();
-            let attributes: usize = attributes.map(|(name, value)| name.len() + value.len()).sum();
-            RECORD_BYTES + attributes + record.requests.len() * REQUEST_BYTES
-        }
-        Doc::Pool(_) => RECORD_BYTES,
-    }
-}
 
 impl Partition {
     /// Why a request cannot be taken now, if so: it would wait behind a commit that may not come.
@@ -53,12 +25,13 @@ impl Partition {
             return Some(Refusal::new(kind, retry, text));
         }
         let (entries, bytes) = (self.replica.tail.len(), self.replica.tail_bytes);
-        let full = entries >= TAIL_ENTRIES_MAX || bytes >= TAIL_BYTES_MAX;
+        let sizes = &env.config.sizes;
+        let full = entries >= sizes.tail_entries || bytes >= sizes.tail_bytes;
         (writes && full).then(|| {
             let text = format!(
                 "partition {} has {entries} entries ({bytes} bytes) that are not committed; the \
-                 limits are {TAIL_ENTRIES_MAX} entries and {TAIL_BYTES_MAX} bytes",
-                self.number
+                 limits are {} entries and {} bytes",
+                self.number, sizes.tail_entries, sizes.tail_bytes
             );
             Refusal::new(RefusalKind::Overloaded, retry, text)
         })

@@ -8,7 +8,6 @@
 //!  docs = everything through `committed`;  latest = what the tail writes over it
 //! ```
 
-use crate::backlog::entry_bytes;
 use crate::message::{Doc, DocKey, DocName, Entry, Write};
 use crate::sizes::Sizes;
 use rota_model::{Epoch, LogPos, Seq, SessionRecord, SessionState};
@@ -88,7 +87,7 @@ impl Replica {
             self.latest.insert(write.key.clone(), (entry.at, write.doc.clone()));
         }
         self.last = entry.at;
-        self.tail_bytes += entry_bytes(&entry);
+        self.tail_bytes += entry.bytes();
         self.tail.push_back(entry);
     }
 
@@ -106,7 +105,7 @@ impl Replica {
             let Some(entry) = self.tail.pop_front() else {
                 break;
             };
-            self.tail_bytes = self.tail_bytes.saturating_sub(entry_bytes(&entry));
+            self.tail_bytes = self.tail_bytes.saturating_sub(entry.bytes());
             for write in entry.writes.iter() {
                 self.set(&write.key, write.doc.clone());
                 if self.latest.get(&write.key).is_some_and(|(pos, _)| *pos == entry.at) {

@@ -484,34 +484,29 @@ impl Partition {
             let at = record.placement.as_ref();
             at.is_some_and(|at| at.token == item.token && at.boot == item.boot)
         });
-        // Else it is about an instance that no longer matters.
-        if let Some(record) = record.cloned() {
-            self.take_news(env, &key, record, &item.event);
+        let Some(record) = record.cloned() else {
+            return self.reported(origin, &key);
+        };
+        match &item.event {
+            ReportEvent::Ready { address } => self.on_running(env, &key, record, address, true),
+            ReportEvent::Ended { reason, exit, detail } => {
+                self.on_ended(env, &key, record, *reason, exit.clone(), detail);
+            }
+            ReportEvent::MachineState { state, change } => {
+                self.on_machine_state(env, &key, record, state, *change);
+            }
         }
-        // The node forgets what was acknowledged, so what made it no news must be committed too:
-        // a CLOSING that is lost with its owner would leave a record of what has ended.
-        if self.replica.latest.contains_key(&key) {
+        self.reported(origin, &key);
+    }
+
+    /// The node forgets its news with the answer. What makes them old must be committed before, as
+    /// much as what they change: a CLOSING that is lost with this owner would leave a READY behind
+    /// of which nothing runs, and nobody would tell.
+    fn reported(&mut self, origin: Origin, key: &DocKey) {
+        if self.replica.latest.contains_key(key) {
             self.promise(self.replica.last, origin, Ok(Answer::Reported));
         } else {
             self.confirm_then(origin);
-        }
-    }
-
-    fn take_news(
-        &mut self,
-        env: &mut Env,
-        key: &DocKey,
-        record: SessionRecord,
-        event: &ReportEvent,
-    ) {
-        match event {
-            ReportEvent::Ready { address } => self.on_running(env, key, record, address, true),
-            ReportEvent::Ended { reason, exit, detail } => {
-                self.on_ended(env, key, record, *reason, exit.clone(), detail);
-            }
-            ReportEvent::MachineState { state, change } => {
-                self.on_machine_state(env, key, record, state, *change);
-            }
         }
     }
 

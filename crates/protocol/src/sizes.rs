@@ -13,6 +13,11 @@ pub struct Sizes {
     /// Bytes of committed entries after which the window ends sooner: large attributes must not
     /// take more memory than the documents themselves.
     pub window_bytes: usize,
+    /// Most entries that wait for their commit before new work is refused: as many as requests
+    /// may wait at a partition, each of which writes one before it waits.
+    pub tail_entries: usize,
+    /// Most bytes of such entries: what a link of 1 Gbit/s carries in half a second.
+    pub tail_bytes: usize,
     /// Bytes after which a Prepare, a chunk of a snapshot, a piece of a Sync or a page takes no
     /// further document. With the largest document after it, a message stays below 2 MiB.
     pub message_bytes: usize,
@@ -45,6 +50,8 @@ impl Default for Sizes {
         Self {
             window_entries: 4_096,
             window_bytes: 64 * 1024 * 1024,
+            tail_entries: crate::leading::REQUESTS_MAX,
+            tail_bytes: 64 * 1024 * 1024,
             message_bytes: 512 * 1024,
             prepare_entries: 512,
             flight_entries: 8_192,
@@ -66,6 +73,8 @@ impl Sizes {
         let counts = [
             ("window_entries", number(self.window_entries)),
             ("window_bytes", number(self.window_bytes)),
+            ("tail_entries", number(self.tail_entries)),
+            ("tail_bytes", number(self.tail_bytes)),
             ("message_bytes", number(self.message_bytes)),
             ("prepare_entries", number(self.prepare_entries)),
             ("flight_entries", number(self.flight_entries)),

@@ -131,7 +131,7 @@ fn last_entry(table: &Table, id: &str) -> LogPos {
     let owner = table.owner(id);
     let part = table.view().home(rota_ring::slot_of_session(&key(id), 1024));
     let stats = table.managers[&owner].stats();
-    stats.parts.iter().find(|it| it.part == part).expect("the manager has that partition").last
+    stats.parts.iter().find(|it| it.part == part).expect("its owner holds it").last
 }
 
 #[test]

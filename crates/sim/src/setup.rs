@@ -183,6 +183,8 @@ fn draw_sizes(chance: &mut Chance) -> Sizes {
         window_entries,
         // A record takes about 300 bytes, an entry some 100 more.
         window_bytes: count(1_000, 40_000),
+        tail_entries: count(3, 60),
+        tail_bytes: count(1_500, 60_000),
         message_bytes: count(1, 1_500),
         flight_entries: count(1, 20),
         flight_bytes: count(400, 8_000),

@@ -176,5 +176,5 @@ fn the_strategies_reach_every_message_request_and_answer() {
     let of = |outer: &str| names.iter().filter(|(it, _)| it == outer).count();
     assert_eq!(of("Request"), 6, "{names:?}");
     assert_eq!(of("Answer"), 7, "{names:?}");
-    assert_eq!(names.len(), 12 + 6 + 7, "{names:?}");
+    assert_eq!(names.len(), 13 + 6 + 7, "{names:?}");
 }
