@@ -197,3 +197,30 @@ fn a_log_that_is_not_committed_is_bounded_in_bytes() {
     table.pass(2_000);
     opened(table.call(owner, open("a", "r2")));
 }
+
+#[test]
+fn managers_that_restart_before_a_third_ever_ran_serve_without_it() {
+    let mut table = Table::laid();
+    table.start(300);
+    table.start(600);
+    table.settle();
+    table.pass(500);
+    for n in [300, 600] {
+        table.kill(n);
+        table.start(n);
+        table.settle();
+        table.pass(500);
+    }
+    table.pass(1_000);
+    table.register("n1", 7);
+    let ids = ["a", "b", "c", "d", "e", "f", "g", "h"];
+    for id in ids {
+        opened(table.call(600, open(id, "r1")));
+    }
+    table.start(1000);
+    table.pass(2_000);
+    assert!(table.view().parts.values().all(|part| part.isr.len() == 3), "{:?}", table.view());
+    for id in ids {
+        assert_eq!(got(table.call(1000, get(id))).record.state, SessionState::Ready);
+    }
+}

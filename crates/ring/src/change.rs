@@ -102,25 +102,39 @@ impl View {
     }
 
     /// A manager takes its number with the next incarnation. It leaves every ISR that has another
-    /// member (its disk may lack what the others committed meanwhile); where it is the only
-    /// member, its disk must be new enough, else the partition is to be recovered.
+    /// member that ran (its disk may lack what the others committed meanwhile); where there is none,
+    /// its disk must be new enough, else the partition is to be recovered. Members that never ran go
+    /// then: nothing was committed without them, and they come back by learning.
+    ///
+    /// A first run changes no ISR, except that members that are DOWN, which stayed only because
+    /// nobody else had run, go.
     pub fn claimed(&self, claim: &Claim) -> Result<View, ClaimRefused> {
         let entry = self.check_claim(claim)?.clone();
         let first_run = entry.incarnation == Incarnation(0);
         let mut next = self.clone();
         next.epoch = self.epoch.next();
         for (n, part) in &mut next.parts {
-            if !part.has(claim.number) || first_run {
+            if !part.has(claim.number) {
+                continue;
+            }
+            if first_run {
+                if part.isr.iter().any(|it| is_down(&self.managers, it.number)) {
+                    part.isr.retain(|it| !is_down(&self.managers, it.number));
+                    part.owner = first_in_ring(&next.managers, *n, &part.isr);
+                    part.pe = next.epoch;
+                }
                 continue;
             }
             part.pe = next.epoch;
-            if part.isr.len() > 1 {
+            if may_leave(&self.managers, part, claim.number) {
                 part.isr.retain(|it| it.number != claim.number);
                 part.owner = first_in_ring(&next.managers, *n, &part.isr);
             } else {
-                let since = part.isr.first().map_or(Epoch(0), |it| it.since);
+                let mine = part.isr.iter().find(|it| it.number == claim.number);
+                let since = mine.map_or(Epoch(0), |it| it.since);
                 let on_disk = claim.disk.get(n).is_some_and(|pe| *pe >= since);
                 part.isr = vec![IsrMember { number: claim.number, since: next.epoch }];
+                part.owner = claim.number;
                 part.base_pe = next.epoch;
                 if !on_disk {
                     part.state = PartState::Recovering;
@@ -168,8 +182,8 @@ impl View {
         Ok(entry)
     }
 
-    /// Takes suspects out: DOWN, and out of every ISR in which they are not the last. `None` when
-    /// none of them is Up under that incarnation any more.
+    /// Takes suspects out: DOWN, and out of every ISR in which they are not the last that ran.
+    /// `None` when none of them is Up under that incarnation any more.
     pub fn without(&self, suspects: &[MemberId]) -> Option<View> {
         let mut next = self.clone();
         next.epoch = self.epoch.next();
@@ -185,7 +199,7 @@ impl View {
             any = true;
             entry.status = ManagerStatus::Down;
             for (n, part) in &mut next.parts {
-                if part.isr.len() > 1 && part.has(suspect.number) {
+                if part.has(suspect.number) && may_leave(&self.managers, part, suspect.number) {
                     part.isr.retain(|it| it.number != suspect.number);
                     part.owner = first_in_ring(&next.managers, *n, &part.isr);
                     part.pe = next.epoch;
@@ -253,6 +267,21 @@ impl View {
         next.parts.get_mut(&n)?.pe = next.epoch;
         Some(next)
     }
+}
+
+/// Whether an ISR keeps somebody who ran when `leaver` goes. One that never ran is exact (nothing is
+/// committed without it) but may never come: a partition that is left to it serves nobody.
+fn may_leave(
+    managers: &BTreeMap<ManagerNumber, ManagerEntry>,
+    part: &Part,
+    leaver: ManagerNumber,
+) -> bool {
+    let ran = |number| managers.get(&number).is_some_and(|it| it.incarnation > Incarnation(0));
+    part.isr.iter().any(|it| it.number != leaver && ran(it.number))
+}
+
+fn is_down(managers: &BTreeMap<ManagerNumber, ManagerEntry>, number: ManagerNumber) -> bool {
+    managers.get(&number).is_some_and(|it| it.status == ManagerStatus::Down)
 }
 
 fn first_in_ring(

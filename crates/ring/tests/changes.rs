@@ -189,3 +189,45 @@ fn a_broken_view_is_refused_with_what_is_wrong() {
     view.format = 9;
     assert!(view.check().unwrap_err().to_string().contains("format 9"));
 }
+
+/// Managers 10, 20 and 30 with r = 2; 30 never started.
+fn two_of_three_started() -> View {
+    let numbers: Vec<_> = [10, 20, 30].map(|n| (ManagerNumber(n), id(n))).to_vec();
+    let view = View::found(ClusterName::parse("test").unwrap(), 100, 2, 100, &numbers).unwrap();
+    let view = view.claimed(&claim(10, &[], 10, &[])).unwrap();
+    view.claimed(&claim(20, &[], 20, &[])).unwrap()
+}
+
+#[test]
+fn no_isr_is_left_to_a_member_that_never_ran() {
+    let disk = [(10, 1), (20, 1), (30, 1)];
+    let view = two_of_three_started().claimed(&claim(10, &[(1, 10)], 11, &disk)).unwrap();
+    assert_eq!(isr(&view, 20), vec![20, 30]);
+    let view = view.claimed(&claim(20, &[(1, 20)], 21, &disk)).unwrap();
+    for n in [10, 20, 30] {
+        let part = &view.parts[&ManagerNumber(n)];
+        assert_eq!((isr(&view, n), part.owner), (vec![20], ManagerNumber(20)));
+        assert_eq!((part.state, part.base_pe), (PartState::Active, view.epoch));
+    }
+    assert_eq!(view.check(), Ok(()));
+}
+
+#[test]
+fn a_suspect_stays_where_only_members_that_never_ran_are_left() {
+    let view = two_of_three_started().without(&[member(10, 1), member(20, 1)]).unwrap();
+    assert_eq!(view.managers[&ManagerNumber(20)].status, ManagerStatus::Down);
+    for n in [10, 20, 30] {
+        assert_eq!(isr(&view, n), vec![20, 30]);
+    }
+    let disk = [(10, 3), (20, 3), (30, 3)];
+    let back = view.claimed(&claim(20, &[(1, 20)], 21, &disk)).unwrap();
+    assert_eq!(isr(&back, 10), vec![20]);
+    // Or the one that never ran comes first: nothing was committed without it, so it is exact.
+    let first = view.claimed(&claim(30, &[], 30, &[])).unwrap();
+    for n in [10, 20, 30] {
+        let part = &first.parts[&ManagerNumber(n)];
+        assert_eq!((isr(&first, n), part.owner), (vec![30], ManagerNumber(30)));
+        assert_eq!((part.state, part.pe), (PartState::Active, first.epoch));
+    }
+    assert_eq!(first.check(), Ok(()));
+}

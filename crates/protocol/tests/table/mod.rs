@@ -132,10 +132,22 @@ fn config(n: u32) -> ManagerConfig {
 impl Table {
     /// Three managers with r = 2, started and serving, and one node with 100 places.
     pub fn serving() -> Self {
+        let mut table = Self::laid();
+        for n in NUMBERS {
+            table.start(n);
+        }
+        table.settle();
+        table.pass(500);
+        table.register("n1", 7);
+        table
+    }
+
+    /// Three numbers reserved with r = 2, and nobody started.
+    pub fn laid() -> Self {
         let numbers: Vec<_> = NUMBERS.map(|n| (ManagerNumber(n), manager_id(n))).to_vec();
         let cluster = ClusterName::parse("test").unwrap();
         let view = View::found(cluster, 1024, 2, 100, &numbers).unwrap();
-        let mut table = Self {
+        Self {
             managers: BTreeMap::new(),
             disks: BTreeMap::new(),
             config: ConfigState { index: 1, view: Some(Arc::new(view)), nodes: BTreeMap::new() },
@@ -154,14 +166,7 @@ impl Table {
             queue: VecDeque::new(),
             calls: 0,
             live: BTreeMap::new(),
-        };
-        for n in NUMBERS {
-            table.start(n);
         }
-        table.settle();
-        table.pass(500);
-        table.register("n1", 7);
-        table
     }
 
     pub fn now(&self) -> Now {
