@@ -1,4 +1,5 @@
-//! Durable records under a manager: engines, and the thread that commits to them in groups.
+//! What a manager keeps on its disk: records in engines, the thread that commits to them in groups,
+//! and the bodies of attachments.
 //!
 //! Keys and values are opaque bytes here. The pure core decides what is written; this crate only
 //! makes it durable, in order, all or nothing, and never lies about it.
@@ -8,10 +9,21 @@
 //! * [`Writer`]: owns an engine on a thread of its own; one commit and one call back for everything
 //!   that waits.
 //! * [`open`]: a folder that belongs to one manager of one cluster, locked while it is open.
-//! * [`Disk`]: the files under an engine; tests put one there that fails or forgets.
+//! * [`attachments`]: bodies stored once per SHA-256, read in ranges, kept for a time of grace,
+//!   exported and imported.
+//! * [`Disk`]: the files under all of these; tests put one there that fails or forgets.
+//!
+//! # What is promised
+//! * What was acknowledged survives `kill -9` and a loss of power. After a commit that failed
+//!   nothing more is acknowledged, and the process ends ([`end_process`]).
+//! * No changed byte goes unnoticed: each record, batch, checkpoint and piece of a body has its
+//!   checksum, and an error names the file, the place and the record. Each file says its format;
+//!   another one is refused with what to do, and nothing is changed.
+//! * A log that was closed in good order and cut off afterwards is refused. Only the end of a log
+//!   whose process was killed is taken as it is found: nothing else knows how long it was.
 //!
 //! # Which engine
-//! The log is the default. `examples/bench.rs` writes records of 600 bytes from a closed loop of
+//! The log is the default. `examples/bench` writes records of 600 bytes from a closed loop of
 //! callers. Figures are ratios to a bare append with fdatasync of the same bytes, in the same
 //! minutes, on two cores that were not idle, so each is a range over several runs:
 //!
@@ -28,7 +40,12 @@
 //! metadata. Under many callers it loses a part to the checkpoint that is written beside it.
 //!
 //! Both engines pass the same suite: conformance, kill -9 in a loop, power cuts that forget what
-//! was not synced, failing disks, changed bytes. The log passes one case more: see [`RedbEngine`].
+//! was not synced, failing and full disks, changed and cut off files. The log passes one case more:
+//! see [`RedbEngine`].
+//!
+//! No process of this project opens a folder with redb. It stays for three things: the suite runs
+//! on two engines that share no code, so that a mistake of the suite or of the trait shows; the
+//! bench has a peer that others maintain; and there is a way out, should the log fail.
 
 pub mod attachments;
 mod counters;

@@ -56,7 +56,7 @@ impl Attachments {
             export.attachments.iter().map(named).collect();
         let is_held = |sha256: &Sha256| export.receiver_has.contains(sha256);
         let manifest = Manifest::new(export.version, attachments?, is_held)?;
-        let text = manifest.to_bytes();
+        let text = manifest.to_bytes()?;
         let mut archive = tar::Builder::new(into);
         append(&mut archive, manifest::NAME, text.len() as u64, text.as_slice())?;
         for (sha256, size) in &manifest.sent {

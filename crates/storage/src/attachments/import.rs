@@ -97,13 +97,9 @@ fn read_manifest<R: Read>(entry: tar::Entry<'_, R>) -> Result<Manifest, Attachme
         return Err(AttachmentError::bad_export(name, what));
     }
     let found = entry.size();
-    let limit = manifest::BYTES_MAX;
-    if found > limit {
-        let what = "the length of the list of an export in bytes";
-        return Err(AttachmentError::TooLarge { what, found, limit });
-    }
+    manifest::check_length(found)?;
     let mut bytes = Vec::new();
-    let read = entry.take(limit).read_to_end(&mut bytes);
+    let read = entry.take(found).read_to_end(&mut bytes);
     read.map_err(AttachmentError::of_stream("read the export"))?;
     if bytes.len() as u64 != found {
         return Err(AttachmentError::bad_export(name, "the export ends inside it"));

@@ -24,7 +24,8 @@ pub struct Incoming {
     new: PathBuf,
     sha256: Sha256,
     size: u64,
-    renamed: bool,
+    /// There is a file `new`.
+    made: bool,
 }
 
 impl Incoming {
@@ -44,15 +45,15 @@ impl Incoming {
         let new = shared.path.join(format!("{:016x}{NEW}", shared.next_new.fetch_add(1, Relaxed)));
         // Before anything can fail: its drop counts down.
         let mut incoming =
-            Self { shared: shared.clone(), writer: None, new, sha256, size, renamed: false };
+            Self { shared: shared.clone(), writer: None, new, sha256, size, made: false };
         if puts > limit {
             let what = "the number of puts at a time";
-            incoming.renamed = true;
             let (found, limit) = (puts as u64, limit as u64);
             return Err(AttachmentError::TooLarge { what, found, limit });
         }
         let file = shared.disk.create(&incoming.new);
         let file = file.map_err(AttachmentError::io("make", &incoming.new))?;
+        incoming.made = true;
         incoming.writer = Some(BodyWriter::new(file, incoming.new.clone(), sha256, size));
         Ok(incoming)
     }
@@ -81,7 +82,7 @@ impl Incoming {
         let file = shared.file(&self.sha256);
         let renamed = shared.disk.rename(&self.new, &file);
         renamed.map_err(AttachmentError::io("rename", &self.new))?;
-        self.renamed = true;
+        self.made = false;
         let path = &shared.path;
         if let Err(error) = shared.disk.sync_folder(path) {
             // The kernel may show a name that is not on the disk, and not tell again.
@@ -102,7 +103,7 @@ impl Drop for Incoming {
     fn drop(&mut self) {
         self.shared.puts.fetch_sub(1, Relaxed);
         self.writer = None;
-        if !self.renamed
+        if self.made
             && let Err(error) = self.shared.disk.remove(&self.new)
             && error.kind() != std::io::ErrorKind::NotFound
         {

@@ -12,8 +12,8 @@ pub(super) const FORMAT: u64 = 1;
 pub const ENTRIES_MAX: usize = 65_536;
 /// Longest key, as for all items.
 const KEY_BYTES_MAX: usize = 255;
-/// An entry is a key (each byte escaped as six at most), 64 digits, a number and names of fields.
-pub(super) const BYTES_MAX: u64 = (ENTRIES_MAX * (KEY_BYTES_MAX * 6 + 256)) as u64;
+/// Longest list: the most entries with the longest keys, where hardly a byte must be escaped.
+const BYTES_MAX: u64 = 32 * 1024 * 1024;
 
 /// An attachment of a document: which key names which body.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -55,6 +55,15 @@ struct Text {
 #[derive(Deserialize)]
 struct Beginning {
     format: u64,
+}
+
+/// Refuses a list that is too long.
+pub(super) fn check_length(found: u64) -> Result<(), AttachmentError> {
+    let (what, limit) = ("the length of the list of an export in bytes", BYTES_MAX);
+    if found > limit {
+        return Err(AttachmentError::TooLarge { what, found, limit });
+    }
+    Ok(())
 }
 
 /// A list that was checked: no key stands in it twice, and one body has one size.
@@ -114,8 +123,8 @@ impl Manifest {
         Ok(Self { version, attachments, sent, held })
     }
 
-    /// As JSON.
-    pub fn to_bytes(&self) -> Vec<u8> {
+    /// As JSON, unless it is longer than a receiver takes.
+    pub fn to_bytes(&self) -> Result<Vec<u8>, AttachmentError> {
         let entry = |named: &Named| Entry {
             key: named.key.clone(),
             sha256: named.sha256.to_string(),
@@ -124,7 +133,9 @@ impl Manifest {
         };
         let attachments = self.attachments.iter().map(entry).collect();
         let text = Text { format: FORMAT, version: self.version, attachments };
-        serde_json::to_vec(&text).expect("texts and numbers become JSON")
+        let bytes = serde_json::to_vec(&text).expect("texts and numbers become JSON");
+        check_length(bytes.len() as u64)?;
+        Ok(bytes)
     }
 
     /// Reads JSON that came from elsewhere.

@@ -3,6 +3,8 @@
 use crate::forgetful_disk::ForgetfulDisk;
 use crate::workload::{Expected, newest, try_all, writes};
 use crate::{label, open, settings};
+use rand::{Rng, RngCore, SeedableRng};
+use rand_chacha::ChaCha8Rng;
 use rota_storage::{Disk, Engine, EngineError, EngineKind, KvWrite, RedbEngine, RedbSettings};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -131,6 +133,32 @@ fn no_file_of_a_closed_folder_is_cut_off_unnoticed() {
             });
         }
         assert!(refused > 300, "{kind}: {refused} refused");
+    }
+}
+
+#[test]
+fn files_of_random_bytes_are_refused_by_name_without_a_panic() {
+    for kind in crate::ENGINES {
+        let files = files_after(kind, 160, true);
+        let good = all_in(&files, kind).expect("reads");
+        let mut random = ChaCha8Rng::seed_from_u64(8);
+        for path in files.keys().filter(|path| !path.ends_with("spare.segment")) {
+            for _ in 0..40 {
+                let mut other = files.clone();
+                let bytes = other.get_mut(path).expect("it is there");
+                // All of it, or from somewhere on: behind what was a good beginning.
+                let from = random.random_range(0..=bytes.len()) * random.random_range(0..2);
+                bytes.truncate(from);
+                let mut rest = vec![0; random.random_range(1..20_000)];
+                random.fill_bytes(&mut rest);
+                bytes.extend(rest);
+                match all_in(&other, kind) {
+                    // Behind the end of the log anything may stand.
+                    Ok(records) => assert!(records == good, "{}", path.display()),
+                    Err(error) => assert!(error.to_string().contains(FOLDER), "{error}"),
+                }
+            }
+        }
     }
 }
 

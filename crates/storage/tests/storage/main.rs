@@ -9,6 +9,7 @@ mod full_disk;
 mod ownership;
 mod power_cut;
 mod processes;
+mod readme;
 mod running;
 mod workload;
 mod writer;

@@ -152,6 +152,11 @@ fn what_cannot_be_exported_is_refused_before_a_byte_is_written() {
     let many: Vec<_> = (0..=ENTRIES_MAX).map(|number| (number.to_string(), sha(1))).collect();
     let text = refused(&many);
     assert_eq!(text, "the number of attachments in an export is 65537; the limit is 65536");
+    // Each byte of these keys is six in JSON.
+    let key = |number: u32| format!("{number}{}", "\u{1}".repeat(249));
+    let many: Vec<_> = (100_000..130_000).map(|number| (key(number), sha(1))).collect();
+    let text = refused(&many);
+    assert!(text.starts_with("the length of the list of an export in bytes is 4"), "{text}");
 }
 
 /// Fails after some bytes.
