@@ -7,10 +7,11 @@
 
 use crate::cache::{Cache, Lookup};
 use crate::content::{Content, JsonText, check_mime};
+use crate::document::Document;
 use crate::draft::Draft;
 use crate::exception::{Exception, codes};
 use crate::json::to_json;
-use crate::name::{DocName, MEMORY_CLASS};
+use crate::name::{DocName, ItemName, MEMORY_CLASS};
 use crate::request::Request;
 use crate::rules::Rules;
 use crate::store::Documents;
@@ -24,6 +25,10 @@ use std::sync::Arc;
 pub const DOCUMENTS_MAX: usize = 32;
 /// Most bytes of a result: it travels in one message.
 pub const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
+
+/// How much longer than their age allows requests are remembered, in milliseconds: one may pass its
+/// check in time and then wait for its next attempt.
+const MEMORY_MARGIN_MS: u64 = 60_000;
 
 /// How stale a document may be that an operation asks for, in milliseconds. 0: not at all; only
 /// then it may be changed, and is validated.
@@ -128,8 +133,8 @@ pub struct Attempt {
     slot: Option<SlotId>,
     /// Tolerance 0: to be validated.
     pub(crate) current: Vec<Draft>,
-    /// To read only.
-    recent: Vec<Draft>,
+    /// To read only, each with the tolerance that it was opened with.
+    recent: Vec<(Draft, Tolerance)>,
     needs: Vec<Need>,
     pub(crate) body: Body,
     /// The operation was done before, at this version.
@@ -248,7 +253,7 @@ impl<'a> Desk<'a> {
             Some(at) => at,
             None => {
                 self.attempt.slot = self.check(name, Tolerance::NONE, self.attempt.slot)?;
-                self.attempt.recent.retain(|it| it.name() != name);
+                self.attempt.recent.retain(|(it, _)| it.name() != name);
                 self.check_count()?;
                 let found = self.documents.get(name);
                 self.attempt.current.push(self.draft(name, found));
@@ -260,27 +265,34 @@ impl<'a> Desk<'a> {
 
     /// A document to read only, at most that stale: from the store, or from the cache when it
     /// lives elsewhere. X-NOT-AT-HAND when the cache has nothing fresh enough: it is noted, and
-    /// the driver fetches it. A document that is already open is given as it is.
+    /// the driver fetches it. A document that is already open is given as it is, unless it may
+    /// now be less stale than before: then it is opened again.
     pub fn recent(&mut self, name: &DocName, tolerance: Tolerance) -> Result<&Draft, Exception> {
         if let Some(at) = self.attempt.current.iter().position(|it| it.name() == name) {
             return Ok(&self.attempt.current[at]);
         }
-        let at = match self.attempt.recent.iter().position(|it| it.name() == name) {
-            Some(at) => at,
+        // Tolerance 0 here would be read and never validated.
+        let tolerance = tolerance.max(Tolerance(1));
+        let open = self.attempt.recent.iter().position(|(it, _)| it.name() == name);
+        let at = match open {
+            Some(at) if self.attempt.recent[at].1 <= tolerance => at,
+            Some(at) => {
+                let found = self.find(name, tolerance)?;
+                self.attempt.recent[at] = (self.draft(name, found), tolerance);
+                at
+            }
             None => {
-                // Tolerance 0 here would be read and never validated.
-                let tolerance = tolerance.max(Tolerance(1));
                 self.check(name, tolerance, None)?;
                 self.check_count()?;
                 let found = self.find(name, tolerance)?;
-                self.attempt.recent.push(self.draft(name, found));
+                self.attempt.recent.push((self.draft(name, found), tolerance));
                 self.attempt.recent.len() - 1
             }
         };
-        Ok(&self.attempt.recent[at])
+        Ok(&self.attempt.recent[at].0)
     }
 
-    fn draft(&self, name: &DocName, found: Option<Arc<crate::Document>>) -> Draft {
+    fn draft(&self, name: &DocName, found: Option<Arc<Document>>) -> Draft {
         Draft::new(name.clone(), found, Arc::clone(&self.rules.schema))
     }
 
@@ -288,7 +300,7 @@ impl<'a> Desk<'a> {
         &mut self,
         name: &DocName,
         tolerance: Tolerance,
-    ) -> Result<Option<Arc<crate::Document>>, Exception> {
+    ) -> Result<Option<Arc<Document>>, Exception> {
         let territory = &self.rules.territory;
         if territory.holds(territory.slot_of(name)) {
             return Ok(self.documents.get(name));
@@ -381,7 +393,7 @@ impl<'a> Desk<'a> {
 
     /// Remembers in a document what this request answers, so that its repetition gets the same.
     /// Forgets memories of requests that would by now be refused for their age. Does nothing
-    /// for a request without dhop.
+    /// for a request without dhop. Choose a document whose life goes on: memories end with it.
     pub fn remember<T: Serialize + ?Sized>(
         &mut self,
         name: &DocName,
@@ -390,7 +402,8 @@ impl<'a> Desk<'a> {
         let Some(key) = self.memory_key() else {
             return Ok(());
         };
-        let oldest = self.now().minus_ms(self.rules.dhop_age_ms_max).to_string();
+        let age_ms_max = self.rules.dhop_age_ms_max.saturating_add(MEMORY_MARGIN_MS);
+        let oldest = self.now().minus_ms(age_ms_max).to_string();
         let draft = self.current(name)?;
         // Keys begin with the dhop, so they are in order of time.
         let is_old = |key: &&str| *key < oldest.as_str();
@@ -399,7 +412,7 @@ impl<'a> Desk<'a> {
             draft.remove(MEMORY_CLASS, Some(key))?;
         }
         // A list of one, since the answer may be null.
-        let item = crate::ItemName::keyed(MEMORY_CLASS, &key)?;
+        let item = ItemName::keyed(MEMORY_CLASS, &key)?;
         draft.put_content(&item, Content::json_of(&(answer,))?)
     }
 

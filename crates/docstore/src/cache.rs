@@ -17,10 +17,32 @@ pub const CLOCKS_APART_MS_MAX: u64 = 3_600_000;
 /// What an entry takes beside its document: two names, two nodes of maps.
 const ENTRY_BYTES: u64 = 160;
 
+/// What the source said.
+#[derive(Clone, Debug)]
+enum Known {
+    Document(Arc<Document>),
+    /// There is no such document. `through`: the source's high-water mark at that time.
+    Absent {
+        through: Stamp,
+    },
+}
+
+impl Known {
+    fn document(&self) -> Option<&Arc<Document>> {
+        match self {
+            Known::Document(document) => Some(document),
+            Known::Absent { .. } => None,
+        }
+    }
+
+    fn held(&self) -> Option<Held> {
+        self.document().map(|it| Held::of(it))
+    }
+}
+
 #[derive(Clone, Debug)]
 struct Entry {
-    /// `None`: the source said that there is no such document.
-    document: Option<Arc<Document>>,
+    known: Known,
     /// The source said so then, or later.
     as_of: Stamp,
     bytes: u64,
@@ -80,19 +102,19 @@ impl Cache {
         };
         // A clock that stepped back says nothing about age: such a copy is stale.
         if now.ms_since(entry.as_of).is_some_and(|age| age <= tolerance.0) {
-            return Lookup::Fresh(entry.document.clone());
+            return Lookup::Fresh(entry.known.document().cloned());
         }
-        Lookup::Stale(entry.document.as_deref().map(Held::of))
+        Lookup::Stale(entry.known.held())
     }
 
     /// What it holds of a document, to ask a source for an update.
     pub fn held(&self, name: &DocName) -> Option<Held> {
-        self.entries.get(name)?.document.as_deref().map(Held::of)
+        self.entries.get(name)?.known.held()
     }
 
     /// The copy, however stale, without counting as a use.
     pub fn peek(&self, name: &DocName) -> Option<&Arc<Document>> {
-        self.entries.get(name)?.document.as_ref()
+        self.entries.get(name)?.known.document()
     }
 
     /// Applies an update that a source sent. `as_of`: when the source was asked, by the clock of
@@ -105,17 +127,51 @@ impl Cache {
         as_of: Stamp,
     ) -> Result<(), ApplyError> {
         self.check(name, update, as_of.plus_ms(CLOCKS_APART_MS_MAX))?;
-        let document = apply(name, self.peek(name), update)?;
-        self.put(name, document, as_of);
+        let known = match apply(name, self.peek(name), update)? {
+            Some(document) => Known::Document(document),
+            None => Known::Absent { through: self.absent_through(name, update) },
+        };
+        self.put(name, known, as_of);
         Ok(())
     }
 
-    fn check(&self, name: &DocName, update: &Update, latest: Stamp) -> Result<(), FieldError> {
+    /// Up to which version the source knows that there is no such document.
+    fn absent_through(&self, name: &DocName, update: &Update) -> Stamp {
+        let before = match self.entries.get(name).map(|it| &it.known) {
+            Some(Known::Absent { through }) => *through,
+            Some(Known::Document(_)) | None => Stamp::MIN,
+        };
+        match update {
+            Update::Absent { as_of } => before.max(*as_of),
+            Update::Unchanged { .. }
+            | Update::Full(_)
+            | Update::Changes(_)
+            | Update::Deleted { .. }
+            | Update::SourceBehind { .. } => before,
+        }
+    }
+
+    /// Refuses what a source said before it said that there is no such document.
+    fn check_not_absent(
+        &self,
+        name: &DocName,
+        life: Stamp,
+        offered: Stamp,
+    ) -> Result<(), ApplyError> {
+        match self.entries.get(name).map(|it| &it.known) {
+            Some(Known::Absent { through }) if offered <= *through => {
+                Err(ApplyError::SourceBehind { life, offered, held: *through })
+            }
+            Some(Known::Absent { .. } | Known::Document(_)) | None => Ok(()),
+        }
+    }
+
+    fn check(&self, name: &DocName, update: &Update, latest: Stamp) -> Result<(), ApplyError> {
         self.schema.check_class(name.class())?;
-        let (items, version) = match update {
-            Update::Full(document) => (document.items(), document.version()),
-            Update::Changes(changes) => (changes.items(), changes.version()),
-            Update::Deleted { version, .. } => (&[][..], *version),
+        let (items, life, version) = match update {
+            Update::Full(it) => (it.items(), it.ctime(), it.version()),
+            Update::Changes(it) => (it.items(), it.ctime(), it.version()),
+            Update::Deleted { ctime, version } => (&[][..], *ctime, *version),
             // These bring nothing new.
             Update::Unchanged { .. } | Update::Absent { .. } | Update::SourceBehind { .. } => {
                 return Ok(());
@@ -123,20 +179,20 @@ impl Cache {
         };
         if version > latest {
             let problem = format!("of {name} is {version}, in the future; the limit is {latest}");
-            return Err(FieldError::new("version", problem));
+            return Err(FieldError::new("version", problem).into());
         }
         for item in items {
             if let Some(content) = item.content() {
                 self.schema.check_item(name.class(), item.name(), content)?;
             }
         }
-        Ok(())
+        self.check_not_absent(name, life, version)
     }
 
-    fn put(&mut self, name: &DocName, document: Option<Arc<Document>>, as_of: Stamp) {
+    fn put(&mut self, name: &DocName, known: Known, as_of: Stamp) {
         let as_of = self.entries.get(name).map_or(as_of, |it| it.as_of.max(as_of));
         self.forget(name);
-        let content = document.as_ref().map_or(0, |it| it.memory_bytes());
+        let content = known.document().map_or(0, |it| it.memory_bytes());
         let bytes = ENTRY_BYTES + name.as_text().len() as u64 + content;
         if bytes > self.bytes_max {
             return;
@@ -144,7 +200,7 @@ impl Cache {
         self.uses += 1;
         self.bytes += bytes;
         self.by_use.insert(self.uses, name.clone());
-        self.entries.insert(name.clone(), Entry { document, as_of, bytes, used: self.uses });
+        self.entries.insert(name.clone(), Entry { known, as_of, bytes, used: self.uses });
         while self.bytes > self.bytes_max {
             let Some((_, oldest)) = self.by_use.first_key_value() else {
                 break;
@@ -177,7 +233,11 @@ impl Cache {
     pub fn serve(&mut self, name: &DocName, held: Option<&Held>) -> Option<(Update, Stamp)> {
         self.touch(name);
         let entry = self.entries.get(name)?;
-        Some((update_for(entry.document.as_ref(), held, entry.as_of), entry.as_of))
+        let through = match &entry.known {
+            Known::Document(document) => document.version(),
+            Known::Absent { through } => *through,
+        };
+        Some((update_for(entry.known.document(), held, through), entry.as_of))
     }
 
     /// Lets a copy forget items that were destroyed before `dtime`, to save memory. A cache may do
@@ -187,8 +247,8 @@ impl Cache {
             return;
         };
         let as_of = entry.as_of;
-        if let Some(less) = entry.document.as_ref().and_then(|it| it.forget_before(dtime)) {
-            self.put(name, Some(Arc::new(less)), as_of);
+        if let Some(less) = entry.known.document().and_then(|it| it.forget_before(dtime)) {
+            self.put(name, Known::Document(Arc::new(less)), as_of);
         }
     }
 }

@@ -40,21 +40,31 @@ pub struct Commit {
     pub done_at: Option<Stamp>,
 }
 
+impl Write {
+    /// Attachments that the document names now and did not name before.
+    pub fn bodies_gained(&self) -> BTreeSet<Digest> {
+        let before = digests(self.before.as_deref());
+        digests(self.after.as_deref()).difference(&before).copied().collect()
+    }
+
+    /// Attachments that the document named before and does not name now. Other documents may
+    /// still name them.
+    pub fn bodies_lost(&self) -> BTreeSet<Digest> {
+        let after = digests(self.after.as_deref());
+        digests(self.before.as_deref()).difference(&after).copied().collect()
+    }
+}
+
+fn digests(document: Option<&Document>) -> BTreeSet<Digest> {
+    let attachments = document.into_iter().flat_map(Document::attachments);
+    attachments.map(|(_, it)| Attachment::sha256(it)).collect()
+}
+
 impl Commit {
     /// Attachments whose bodies must be durable before this commit is: those that the writes name
     /// and that the same documents did not name before. In order, each once.
     pub fn bodies(&self) -> BTreeSet<Digest> {
-        let digests = |it: Option<&Arc<Document>>| -> BTreeSet<Digest> {
-            let attachments = it.into_iter().flat_map(|it| it.attachments());
-            attachments.map(|(_, it)| Attachment::sha256(it)).collect()
-        };
-        let mut bodies = BTreeSet::new();
-        for write in &self.writes {
-            let before = digests(write.before.as_ref());
-            let after = digests(write.after.as_ref());
-            bodies.extend(after.difference(&before));
-        }
-        bodies
+        self.writes.iter().flat_map(Write::bodies_gained).collect()
     }
 }
 

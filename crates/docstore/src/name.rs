@@ -84,14 +84,12 @@ impl DocName {
     /// From [`DocName::as_text`], checked like the parts of a new name.
     pub fn from_text(text: &str) -> Result<Self, FieldError> {
         let mut parts = text.split('\0');
-        match (parts.next(), parts.next(), parts.next(), parts.next()) {
-            (Some(space), Some(class), Some(docid), None) => {
-                Self::new(&Namespace::parse(space)?, class, docid)
-            }
-            (Some(_), _, _, _) | (None, _, _, _) => {
-                Err(FieldError::new("document", "is not three parts with a NUL between them"))
-            }
-        }
+        let four = (parts.next(), parts.next(), parts.next(), parts.next());
+        let (Some(space), Some(class), Some(docid), None) = four else {
+            let problem = "is not three parts with a NUL between them";
+            return Err(FieldError::new("document", problem));
+        };
+        Self::new(&Namespace::parse(space)?, class, docid)
     }
 
     /// Namespace, class and id with a NUL between them: fit for a key on disk.

@@ -1,6 +1,7 @@
 //! Which classes of documents there are, and which items each may have.
 
 use crate::content::{Content, JsonText};
+use crate::document::Document;
 use crate::name::{ATTACHMENT_CLASS, ItemName, MEMORY_CLASS, check_class};
 use rota_model::FieldError;
 use serde::Serialize;
@@ -166,6 +167,14 @@ impl Schema {
             (Form::Json(reads), Content::Json(text)) => reads(text),
             (Form::Json(_) | Form::Raw | Form::Attachment, _) => Ok(()),
         }
+    }
+
+    /// Refuses a document of elsewhere, an import for instance, with anything that
+    /// [`Schema::check_foreign`] refuses.
+    pub fn check_document(&self, document: &Document) -> Result<(), FieldError> {
+        let class = document.name().class();
+        self.check_class(class)?;
+        document.existing().try_for_each(|(item, content)| self.check_foreign(class, item, content))
     }
 
     fn kind_of(

@@ -161,7 +161,7 @@ pub enum Undescribed {
 }
 
 /// The namespaces, as far as they are described. The space for configuration is always open.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Spaces {
     configuration: Namespace,
     undescribed: Undescribed,
@@ -269,7 +269,7 @@ impl Default for Spaces {
 }
 
 /// How much each namespace holds. Only sums: it does not know which documents.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Usages(BTreeMap<String, Usage>);
 
 impl Usages {

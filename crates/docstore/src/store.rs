@@ -31,7 +31,7 @@ pub trait Documents {
 
 /// The reference copy of a set of documents: a value in memory. Its driver makes durable what it
 /// says, and loads it again.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Store {
     documents: BTreeMap<DocName, Arc<Document>>,
     high_water: Option<Stamp>,
@@ -123,7 +123,8 @@ impl Store {
     }
 
     /// Puts a document as it is, or takes it away: loading, handing over. It may be older than the
-    /// one that is here. Raises the high-water mark to its version.
+    /// one that is here. Raises the high-water mark to its version, so check a document of unknown
+    /// origin first: [`Document::check_not_after`], [`crate::Schema::check_document`].
     pub fn set(&mut self, name: &DocName, document: Option<Arc<Document>>) {
         if let Some(document) = &document {
             self.raise(document.version());

@@ -105,6 +105,29 @@ fn that_a_document_does_not_exist_is_worth_keeping() {
 }
 
 #[test]
+fn what_a_source_said_before_a_document_was_gone_does_not_bring_it_back() {
+    let mut store = many(2);
+    let mut cache = cache(10_000);
+    let name = account("0001");
+    let late = store.sync(&name, None, at(10)).unwrap();
+    store.set(&name, None);
+    assert_eq!(refresh(&mut cache, &store, "0001", at(20)), "absent");
+    let error = cache.apply(&name, &late, at(10)).unwrap_err();
+    assert!(matches!(error, ApplyError::SourceBehind { .. }), "{error}");
+    let second = Tolerance::seconds(1);
+    assert_eq!(cache.look_up(&name, at(30), second), Lookup::Fresh(None));
+    // Another cache that knows more is not told that there is nothing.
+    set_balance(&mut store, "0001", 1, at(30));
+    let mut other = self::cache(10_000);
+    refresh(&mut other, &store, "0001", at(40));
+    let (update, as_of) = cache.serve(&name, other.held(&name).as_ref()).unwrap();
+    assert_eq!(update.name(), "absent");
+    assert!(other.apply(&name, &update, as_of).is_err());
+    refresh(&mut cache, &store, "0001", at(50));
+    assert_eq!(cache.peek(&name), other.peek(&name));
+}
+
+#[test]
 fn a_cache_serves_another_which_is_as_fresh_as_the_first_one_was() {
     let mut store = many(2);
     let (mut near, mut far) = (cache(10_000), cache(10_000));

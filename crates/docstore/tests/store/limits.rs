@@ -108,6 +108,20 @@ fn unknown_classes_are_refused() {
 }
 
 #[test]
+fn a_document_of_elsewhere_must_fit_the_classes() {
+    let store = two_accounts();
+    let document = store.peek(&account("a")).unwrap();
+    assert_eq!(schema().check_document(document), Ok(()));
+    assert_eq!(Schema::new().check_document(document).unwrap_err().field, "class");
+    let mut parts = Document::clone(document).into_parts();
+    let item = ItemName::singleton("Bal").unwrap();
+    let broken = Content::json(r#"{"cents":"many"}"#).unwrap();
+    parts.items = vec![Item::existing(item, at(0), at(0), broken).unwrap()];
+    let broken = Document::from_parts(parts).unwrap();
+    assert_eq!(schema().check_document(&broken).unwrap_err().field, "json");
+}
+
+#[test]
 fn a_document_has_a_limit_of_bytes_and_of_items() {
     let mut store = two_accounts();
     let million = Content::raw(vec![7; 1024 * 1024]).unwrap();

@@ -148,6 +148,27 @@ fn old_destroyed_items_and_ended_lives_are_purged() {
 }
 
 #[test]
+fn a_purge_between_work_and_validation_is_no_contention_and_stays_done() {
+    let mut rules = rules();
+    rules.destroyed_ms = 1_000;
+    let mut store = two_accounts();
+    let put = |desk: &mut Desk<'_>| desk.current(&account("a"))?.put("x", &Entry { cents: 1 });
+    edit(&mut store, at(10), put).unwrap();
+    let remove = |desk: &mut Desk<'_>| desk.current(&account("a"))?.remove("Ent", Some("x"));
+    edit(&mut store, at(20), |desk| remove(desk).map(|_| ())).unwrap();
+    set_balance(&mut store, "a", 1, at(30));
+    let mut attempt = Attempt::new(space(), at(40));
+    let mut desk = Desk::new(&rules, &store, None, &mut attempt);
+    desk.current(&account("a")).unwrap().put("y", &Entry { cents: 2 }).unwrap();
+    assert_eq!(store.purge(&rules, at(1_025), None, 10).writes.len(), 1);
+    let commit = store.commit(&super::bank::rules(), attempt, at(50)).unwrap();
+    let document = commit.writes[0].after.as_ref().unwrap();
+    assert!(document.item("Ent", Some("x")).is_none());
+    assert_eq!(document.dtime(), at(25));
+    assert!(Document::from_parts(Document::clone(document).into_parts()).is_ok());
+}
+
+#[test]
 fn a_change_forgets_old_destroyed_items_on_the_way() {
     let mut rules = rules();
     rules.destroyed_ms = 1_000;
@@ -201,7 +222,9 @@ fn a_commit_names_the_bodies_that_it_needs_and_only_new_ones() {
     };
     assert_eq!(edit(&mut store, at(1), attach(1)).unwrap().bodies(), [Digest([1; 32])].into());
     assert_eq!(set_balance(&mut store, "a", 3, at(2)).bodies().len(), 0);
-    assert_eq!(edit(&mut store, at(3), attach(2)).unwrap().bodies(), [Digest([2; 32])].into());
+    let commit = edit(&mut store, at(3), attach(2)).unwrap();
+    assert_eq!(commit.bodies(), [Digest([2; 32])].into());
+    assert_eq!(commit.writes[0].bodies_lost(), [Digest([1; 32])].into());
 }
 
 #[test]

@@ -273,6 +273,23 @@ fn documents_of_elsewhere_are_fetched_together_and_read_while_fresh() {
 }
 
 #[test]
+fn a_document_that_may_be_less_stale_than_before_is_looked_up_again() {
+    let rules = Rules { territory: Arc::new(AccountsOnly), ..rules() };
+    let (store, source) = (Store::default(), sums(40, at(0)));
+    let mut cache = Cache::new(Arc::clone(&rules.schema), 100_000);
+    let name = sum("x");
+    cache.apply(&name, &source.sync(&name, None, at(0)).unwrap(), at(0)).unwrap();
+    let mut attempt = Attempt::new(space(), at(5_000));
+    let mut desk = Desk::new(&rules, &store, Some(&mut cache), &mut attempt);
+    assert!(desk.recent(&name, Tolerance::seconds(5)).unwrap().exists());
+    assert!(desk.recent(&name, Tolerance::seconds(9)).unwrap().exists());
+    let exception = desk.recent(&name, Tolerance::seconds(4)).unwrap_err();
+    assert_eq!(*exception.code(), codes::NOT_AT_HAND);
+    let needs = attempt.take_needs();
+    assert_eq!(needs[0].held, Some(Held::of(source.peek(&name).unwrap())));
+}
+
+#[test]
 fn a_document_that_is_never_fresh_enough_ends_the_run() {
     let rules = Rules { territory: Arc::new(AccountsOnly), ..rules() };
     let operations = Operations::new().with::<CopySums>();
