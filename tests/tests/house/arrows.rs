@@ -14,7 +14,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     // Its binary is the embedded config store.
     ("rota-membership", &["rota-ring", "rota-daemon"]),
     ("rota-docstore", &[]),
-    ("rota-storage", &[]),
+    // The digest that names an attachment.
+    ("rota-storage", &["rota-docstore"]),
     // The one parser of the wire: it converts the messages of managers (protocol) and the View
     // (ring), so it must know their types. Clients and node-agents get these through it only.
     ("rota-proto", &["rota-protocol", "rota-ring"]),

@@ -2,9 +2,9 @@
 
 use crate::{Options, label, median, rounded};
 use rota_storage::RealDisk;
-use rota_storage::attachments::{AttachmentSettings, Attachments, PIECE_BYTES, Sha256};
+use rota_storage::attachments::{AttachmentSettings, Attachments, PIECE_BYTES, digest_of};
 use serde_json::Value;
-use sha2::{Digest, Sha256 as Hash};
+use sha2::{Digest as _, Sha256};
 use std::fs::File;
 use std::io::{Read, Write as _};
 use std::path::Path;
@@ -19,7 +19,7 @@ fn source(piece: &[u8], bytes: u64) -> impl Read {
 fn by_hand(folder: &Path, mut bytes: impl Read) {
     let mut file = File::create(folder.join("raw")).expect("a file can be made");
     let mut buffer = vec![0; PIECE_BYTES];
-    let mut hash = Hash::new();
+    let mut hash = Sha256::new();
     loop {
         let length = bytes.read(&mut buffer).expect("memory");
         if length == 0 {
@@ -47,7 +47,7 @@ pub fn measure(options: &Options) -> Vec<(String, Value)> {
         let piece: Vec<u8> = (0..=250).cycle().map(|byte| first ^ byte).take(PIECE_BYTES).collect();
         let mut whole = Vec::new();
         source(&piece, bytes).read_to_end(&mut whole).expect("memory");
-        let sha256 = Sha256::of(&whole);
+        let sha256 = digest_of(&whole);
         drop(whole);
         let began = Instant::now();
         store.put(sha256, bytes, source(&piece, bytes), 0).expect("stored");

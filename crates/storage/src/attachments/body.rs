@@ -7,8 +7,8 @@
 //! All numbers are 64 bits, little-endian. The checksums of the pieces let a range be read
 //! without reading the rest, and still no changed byte goes unnoticed.
 
-use super::digest::Digesting;
-use super::{AttachmentError, Sha256};
+use super::digest::{Digesting, seed};
+use super::{AttachmentError, Digest};
 use crate::disk::DiskFile;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -32,16 +32,16 @@ fn file_bytes(size: u64) -> Option<u64> {
         .checked_add(TRAILER_BYTES as u64)
 }
 
-fn piece_seed(sha256: &Sha256, piece: u64) -> u64 {
-    sha256.seed() ^ piece
+fn piece_seed(sha256: &Digest, piece: u64) -> u64 {
+    seed(sha256) ^ piece
 }
 
-fn trailer(sha256: &Sha256, size: u64) -> [u8; TRAILER_BYTES] {
+fn trailer(sha256: &Digest, size: u64) -> [u8; TRAILER_BYTES] {
     let mut bytes = [0; TRAILER_BYTES];
     for (place, word) in bytes.chunks_exact_mut(8).zip([MAGIC, FORMAT, size, PIECE]) {
         place.copy_from_slice(&word.to_le_bytes());
     }
-    bytes[32..64].copy_from_slice(sha256.as_bytes());
+    bytes[32..64].copy_from_slice(&sha256.0);
     let sum = xxh3_64(&bytes[..64]);
     bytes[64..].copy_from_slice(&sum.to_le_bytes());
     bytes
@@ -51,7 +51,7 @@ fn trailer(sha256: &Sha256, size: u64) -> [u8; TRAILER_BYTES] {
 pub(super) fn check_file(
     file: &dyn DiskFile,
     path: &Path,
-    sha256: Sha256,
+    sha256: Digest,
 ) -> Result<u64, AttachmentError> {
     let damaged = |what: &str| AttachmentError::Damaged {
         sha256,
@@ -84,7 +84,7 @@ pub(super) fn check_file(
 pub(super) struct BodyWriter {
     file: Arc<dyn DiskFile>,
     path: PathBuf,
-    sha256: Sha256,
+    sha256: Digest,
     size: u64,
     written: u64,
     synced: u64,
@@ -104,7 +104,7 @@ impl std::fmt::Debug for Xxh3Of {
 }
 
 impl BodyWriter {
-    pub fn new(file: Arc<dyn DiskFile>, path: PathBuf, sha256: Sha256, size: u64) -> Self {
+    pub fn new(file: Arc<dyn DiskFile>, path: PathBuf, sha256: Digest, size: u64) -> Self {
         let piece = Xxh3Of(Xxh3::with_seed(piece_seed(&sha256, 0)));
         let (digest, sums) = (Digesting::default(), Vec::new());
         Self { file, path, sha256, size, written: 0, synced: 0, digest, piece, sums }
@@ -171,7 +171,7 @@ impl BodyWriter {
 pub(super) struct PieceReader {
     file: Arc<dyn DiskFile>,
     path: PathBuf,
-    sha256: Sha256,
+    sha256: Digest,
     size: u64,
     position: u64,
     end: u64,
@@ -185,7 +185,7 @@ impl PieceReader {
     pub fn new(
         file: Arc<dyn DiskFile>,
         path: PathBuf,
-        (sha256, size): (Sha256, u64),
+        (sha256, size): (Digest, u64),
         from: u64,
         to: u64,
     ) -> Self {

@@ -1,6 +1,6 @@
 //! Everything that can go wrong with attachments.
 
-use super::Sha256;
+use super::Digest;
 use crate::error::EngineError;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -25,13 +25,13 @@ pub enum AttachmentError {
     #[error("there is no attachment {sha256}")]
     Missing {
         /// Which.
-        sha256: Sha256,
+        sha256: Digest,
     },
     /// The body's file is not what was written. It is given out no more, and may be put again.
     #[error("attachment {sha256} is damaged: {} {what}", .file.display())]
     Damaged {
         /// Which.
-        sha256: Sha256,
+        sha256: Digest,
         /// Its file.
         file: PathBuf,
         /// What is wrong, as in "ends early".
@@ -41,7 +41,7 @@ pub enum AttachmentError {
     #[error("attachment {sha256} was announced with {expected} bytes, and {found} came{}", more(.found, .expected))]
     WrongSize {
         /// Which.
-        sha256: Sha256,
+        sha256: Digest,
         /// What was announced.
         expected: u64,
         /// What came; when it is more than announced, at least so many.
@@ -51,9 +51,9 @@ pub enum AttachmentError {
     #[error("attachment {expected} was announced, and the bytes that came have SHA-256 {found}")]
     WrongDigest {
         /// What was announced.
-        expected: Sha256,
+        expected: Digest,
         /// What came.
-        found: Sha256,
+        found: Digest,
     },
     /// Something is longer or more than is accepted. Nothing was done.
     #[error("{what} is {found}; the limit is {limit}")]
@@ -69,7 +69,7 @@ pub enum AttachmentError {
     #[error("bytes {from} to {to} of attachment {sha256} were asked for; it has {size}")]
     OutOfRange {
         /// Which.
-        sha256: Sha256,
+        sha256: Digest,
         /// First byte.
         from: u64,
         /// First byte after the range.
@@ -81,7 +81,7 @@ pub enum AttachmentError {
     #[error("attachment {sha256} has fewer references than are given up")]
     NotReferenced {
         /// Which.
-        sha256: Sha256,
+        sha256: Digest,
     },
     /// Nothing may be collected before the references are known.
     #[error("the references of the attachments are not known yet")]

@@ -1,7 +1,7 @@
 //! Attachments of a document at one version, as a stream.
 
 use super::manifest::{self, Manifest};
-use super::{AttachmentError, Attachments, Named, Sha256};
+use super::{AttachmentError, Attachments, Digest, Named};
 use std::collections::BTreeSet;
 use std::io::{self, Read, Write};
 
@@ -22,9 +22,9 @@ pub struct Export<'a> {
     /// The document's version.
     pub version: u64,
     /// Key and body of each attachment at that version.
-    pub attachments: &'a [(String, Sha256)],
+    pub attachments: &'a [(String, Digest)],
     /// Bodies that the receiver has and that need not travel.
-    pub receiver_has: &'a BTreeSet<Sha256>,
+    pub receiver_has: &'a BTreeSet<Digest>,
 }
 
 /// What was exported.
@@ -46,15 +46,15 @@ impl Attachments {
         export: &Export<'_>,
         into: impl Write,
     ) -> Result<Exported, AttachmentError> {
-        let bodies: BTreeSet<Sha256> = export.attachments.iter().map(|(_, sha)| *sha).collect();
+        let bodies: BTreeSet<Digest> = export.attachments.iter().map(|(_, sha)| *sha).collect();
         let _pinned = self.pin(bodies)?;
-        let named = |(key, sha256): &(String, Sha256)| {
+        let named = |(key, sha256): &(String, Digest)| {
             let size = self.size(sha256).ok_or_else(|| self.why_unreadable(*sha256))?;
             Ok(Named { key: key.clone(), sha256: *sha256, size })
         };
         let attachments: Result<_, AttachmentError> =
             export.attachments.iter().map(named).collect();
-        let is_held = |sha256: &Sha256| export.receiver_has.contains(sha256);
+        let is_held = |sha256: &Digest| export.receiver_has.contains(sha256);
         let manifest = Manifest::new(export.version, attachments?, is_held)?;
         let text = manifest.to_bytes()?;
         let mut archive = tar::Builder::new(into);

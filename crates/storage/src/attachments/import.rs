@@ -1,7 +1,7 @@
 //! Reading an export.
 
 use super::manifest::{self, Manifest};
-use super::{AttachmentError, Attachments, Named, Sha256, Stored};
+use super::{AttachmentError, Attachments, Digest, Named, Stored};
 use std::io::Read;
 
 /// What was imported.
@@ -45,7 +45,7 @@ impl Attachments {
         for entry in entries {
             let entry = entry?;
             let name = entry_name(&entry);
-            let awaited = Sha256::parse(&name).and_then(|it| Some((it, sent.remove(&it)?)));
+            let awaited = name.parse::<Digest>().ok().and_then(|it| Some((it, sent.remove(&it)?)));
             let Some((sha256, size)) = awaited.filter(|_| is_file(&entry)) else {
                 return Err(AttachmentError::bad_export(name, "it is none of the bodies to come"));
             };
@@ -70,7 +70,7 @@ impl Attachments {
 }
 
 /// Fewer bytes than a header promised mean that the stream ended.
-fn ended_early(sha256: Sha256) -> impl FnOnce(AttachmentError) -> AttachmentError {
+fn ended_early(sha256: Digest) -> impl FnOnce(AttachmentError) -> AttachmentError {
     move |error| {
         if matches!(error, AttachmentError::WrongSize { .. }) {
             return AttachmentError::bad_export(

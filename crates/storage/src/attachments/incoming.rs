@@ -1,7 +1,7 @@
 //! A body on its way in.
 
 use super::body::BodyWriter;
-use super::{AttachmentError, NEW, Sha256, Shared};
+use super::{AttachmentError, Digest, NEW, Shared};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -22,7 +22,7 @@ pub struct Incoming {
     shared: Arc<Shared>,
     writer: Option<BodyWriter>,
     new: PathBuf,
-    sha256: Sha256,
+    sha256: Digest,
     size: u64,
     /// There is a file `new`.
     made: bool,
@@ -31,7 +31,7 @@ pub struct Incoming {
 impl Incoming {
     pub(super) fn begin(
         shared: &Arc<Shared>,
-        sha256: Sha256,
+        sha256: Digest,
         size: u64,
     ) -> Result<Self, AttachmentError> {
         shared.usable()?;

@@ -1,6 +1,6 @@
 //! What the store knows of each body. It decides and touches no file.
 
-use super::Sha256;
+use super::Digest;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
@@ -48,7 +48,7 @@ pub struct Volumes {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Collected {
     /// Its name.
-    pub sha256: Sha256,
+    pub sha256: Digest,
     /// Its bytes; 0 when its file was damaged.
     pub size: u64,
 }
@@ -56,17 +56,17 @@ pub struct Collected {
 /// All bodies, by name.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Index {
-    entries: BTreeMap<Sha256, Entry>,
+    entries: BTreeMap<Digest, Entry>,
     references_known: bool,
 }
 
 impl Index {
-    fn entry(&mut self, sha256: Sha256, now_ms: u64) -> &mut Entry {
+    fn entry(&mut self, sha256: Digest, now_ms: u64) -> &mut Entry {
         let new = Entry { state: State::Absent, references: 0, pins: 0, free_since_ms: now_ms };
         self.entries.entry(sha256).or_insert(new)
     }
 
-    fn forget_if_empty(&mut self, sha256: &Sha256) {
+    fn forget_if_empty(&mut self, sha256: &Digest) {
         let empty = |entry: &Entry| {
             entry.state == State::Absent && entry.references == 0 && entry.pins == 0
         };
@@ -76,7 +76,7 @@ impl Index {
     }
 
     /// Size of a body that is whole.
-    pub fn size(&self, sha256: &Sha256) -> Option<u64> {
+    pub fn size(&self, sha256: &Digest) -> Option<u64> {
         match self.entries.get(sha256)?.state {
             State::Whole { size } => Some(size),
             State::Absent | State::Damaged { .. } => None,
@@ -84,7 +84,7 @@ impl Index {
     }
 
     /// What is wrong with a body, when its file is damaged.
-    pub fn damage(&self, sha256: &Sha256) -> Option<&str> {
+    pub fn damage(&self, sha256: &Digest) -> Option<&str> {
         match &self.entries.get(sha256)?.state {
             State::Damaged { what } => Some(what),
             State::Absent | State::Whole { .. } => None,
@@ -93,19 +93,19 @@ impl Index {
 
     /// A whole body is there. Its time of grace begins anew, so that whoever just put it has time
     /// to name it.
-    pub fn stored(&mut self, sha256: Sha256, size: u64, now_ms: u64) {
+    pub fn stored(&mut self, sha256: Digest, size: u64, now_ms: u64) {
         let entry = self.entry(sha256, now_ms);
         entry.state = State::Whole { size };
         entry.free_since_ms = now_ms;
     }
 
     /// A body's file is there and is not what was written.
-    pub fn damaged(&mut self, sha256: Sha256, what: String, now_ms: u64) {
+    pub fn damaged(&mut self, sha256: Digest, what: String, now_ms: u64) {
         self.entry(sha256, now_ms).state = State::Damaged { what };
     }
 
     /// Marks a whole body as damaged. One that was taken away meanwhile stays away.
-    pub fn found_damaged(&mut self, sha256: &Sha256, what: &str) {
+    pub fn found_damaged(&mut self, sha256: &Digest, what: &str) {
         if let Some(entry) = self.entries.get_mut(sha256)
             && matches!(entry.state, State::Whole { .. })
         {
@@ -114,12 +114,12 @@ impl Index {
     }
 
     /// References of one body.
-    pub fn references(&self, sha256: &Sha256) -> u64 {
+    pub fn references(&self, sha256: &Digest) -> u64 {
         self.entries.get(sha256).map_or(0, |entry| entry.references)
     }
 
     /// Replaces all counts. Returns the bodies that are named and not whole.
-    pub fn set_references(&mut self, counts: &BTreeMap<Sha256, u64>, now_ms: u64) -> Vec<Sha256> {
+    pub fn set_references(&mut self, counts: &BTreeMap<Digest, u64>, now_ms: u64) -> Vec<Digest> {
         for (sha256, entry) in &mut self.entries {
             let references = counts.get(sha256).copied().unwrap_or(0);
             if entry.references > 0 && references == 0 {
@@ -137,13 +137,13 @@ impl Index {
         counts.keys().filter(|sha256| self.is_named_and_unreadable(sha256)).copied().collect()
     }
 
-    fn is_named_and_unreadable(&self, sha256: &Sha256) -> bool {
+    fn is_named_and_unreadable(&self, sha256: &Digest) -> bool {
         self.references(sha256) > 0 && self.size(sha256).is_none()
     }
 
     /// Adds one reference for each occurrence, or none at all: `Err` names a body that is not
     /// whole.
-    pub fn refer(&mut self, names: &[Sha256]) -> Result<(), Sha256> {
+    pub fn refer(&mut self, names: &[Digest]) -> Result<(), Digest> {
         if let Some(missing) = names.iter().find(|sha256| self.size(sha256).is_none()) {
             return Err(*missing);
         }
@@ -157,8 +157,8 @@ impl Index {
 
     /// Takes one reference away for each occurrence, or none at all: `Err` names a body that has
     /// not so many.
-    pub fn release(&mut self, names: &[Sha256], now_ms: u64) -> Result<(), Sha256> {
-        let mut counts = BTreeMap::<Sha256, u64>::new();
+    pub fn release(&mut self, names: &[Digest], now_ms: u64) -> Result<(), Digest> {
+        let mut counts = BTreeMap::<Digest, u64>::new();
         for &sha256 in names {
             *counts.entry(sha256).or_default() += 1;
         }
@@ -176,7 +176,7 @@ impl Index {
     }
 
     /// Keeps bodies from being collected. `Err` names one that is not whole; then none is kept.
-    pub fn pin(&mut self, names: &BTreeSet<Sha256>) -> Result<(), Sha256> {
+    pub fn pin(&mut self, names: &BTreeSet<Digest>) -> Result<(), Digest> {
         if let Some(missing) = names.iter().find(|sha256| self.size(sha256).is_none()) {
             return Err(*missing);
         }
@@ -189,7 +189,7 @@ impl Index {
     }
 
     /// Ends what [`Index::pin`] began.
-    pub fn unpin(&mut self, names: &BTreeSet<Sha256>) {
+    pub fn unpin(&mut self, names: &BTreeSet<Digest>) {
         for sha256 in names {
             if let Some(entry) = self.entries.get_mut(sha256) {
                 entry.pins = entry.pins.saturating_sub(1);
@@ -226,15 +226,15 @@ impl Index {
     }
 
     /// Whole bodies after `after`, in order, at most `most`, each with its size.
-    pub fn list(&self, after: Option<&Sha256>, most: usize) -> Vec<(Sha256, u64)> {
+    pub fn list(&self, after: Option<&Digest>, most: usize) -> Vec<(Digest, u64)> {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let entries = self.entries.range::<Sha256, _>((from, Bound::Unbounded));
+        let entries = self.entries.range::<Digest, _>((from, Bound::Unbounded));
         entries.filter_map(|(sha, _)| Some((*sha, self.size(sha)?))).take(most).collect()
     }
 
     /// Bodies whose files are damaged, each with what is wrong.
-    pub fn all_damaged(&self) -> Vec<(Sha256, String)> {
-        let damage = |sha: &Sha256| Some((*sha, self.damage(sha)?.to_owned()));
+    pub fn all_damaged(&self) -> Vec<(Digest, String)> {
+        let damage = |sha: &Digest| Some((*sha, self.damage(sha)?.to_owned()));
         self.entries.keys().filter_map(damage).collect()
     }
 

@@ -1,6 +1,6 @@
 //! The first entry of an export: what it holds.
 
-use super::{AttachmentError, Sha256};
+use super::{AttachmentError, Digest};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,7 +21,7 @@ pub struct Named {
     /// Key of the item; at most 255 bytes, without NUL.
     pub key: String,
     /// The body.
-    pub sha256: Sha256,
+    pub sha256: Digest,
     /// Its size in bytes.
     pub size: u64,
 }
@@ -74,9 +74,9 @@ pub(super) struct Manifest {
     /// In order of keys.
     pub attachments: Vec<Named>,
     /// Bodies that travel, each once, with their sizes.
-    pub sent: BTreeMap<Sha256, u64>,
+    pub sent: BTreeMap<Digest, u64>,
     /// Bodies that the receiver has.
-    pub held: BTreeSet<Sha256>,
+    pub held: BTreeSet<Digest>,
 }
 
 impl Manifest {
@@ -84,7 +84,7 @@ impl Manifest {
     pub fn new(
         version: u64,
         mut attachments: Vec<Named>,
-        is_held: impl Fn(&Sha256) -> bool,
+        is_held: impl Fn(&Digest) -> bool,
     ) -> Result<Self, AttachmentError> {
         if attachments.len() > ENTRIES_MAX {
             let (found, limit) = (attachments.len() as u64, ENTRIES_MAX as u64);
@@ -152,7 +152,7 @@ impl Manifest {
             let refused = |what| {
                 Err(AttachmentError::bad_export(format!("key \"{}\"", key.escape_debug()), what))
             };
-            let Some(sha256) = Sha256::parse(&sha256) else {
+            let Some(sha256) = sha256.parse::<Digest>().ok() else {
                 return refused("its sha256 is not 64 lower-case hexadecimal digits");
             };
             if *bodies.entry(sha256).or_insert(body) != body {
@@ -160,7 +160,7 @@ impl Manifest {
             }
             attachments.push(Named { key, sha256, size });
         }
-        let is_held = |sha256: &Sha256| bodies.get(sha256) == Some(&Body::Held);
+        let is_held = |sha256: &Digest| bodies.get(sha256) == Some(&Body::Held);
         Self::new(text.version, attachments, is_held)
     }
 }

@@ -33,13 +33,14 @@ mod index;
 mod manifest;
 
 pub use body::PIECE_BYTES;
-pub use digest::Sha256;
+pub use digest::digest_of;
 pub use error::AttachmentError;
 pub use export::{Export, Exported};
 pub use import::Imported;
 pub use incoming::{Incoming, Stored};
 pub use index::{Collected, Volumes};
 pub use manifest::{ENTRIES_MAX, Named};
+pub use rota_docstore::Digest;
 
 use self::body::{PieceReader, check_file};
 use self::index::Index;
@@ -116,7 +117,7 @@ impl Shared {
         self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn file(&self, sha256: &Sha256) -> PathBuf {
+    fn file(&self, sha256: &Digest) -> PathBuf {
         self.path.join(sha256.to_string())
     }
 
@@ -155,7 +156,7 @@ impl Attachments {
         let mut index = Index::default();
         for name in &names {
             let file = path.join(name);
-            if let Some(sha256) = Sha256::parse(name) {
+            if let Ok(sha256) = name.parse::<Digest>() {
                 note(&*disk, &file, sha256, now_ms, &mut index)?;
             } else if name.ends_with(NEW) {
                 disk.remove(&file).map_err(AttachmentError::io("remove", &file))?;
@@ -180,18 +181,18 @@ impl Attachments {
     }
 
     /// True when a whole body of this digest is here, as far as is known.
-    pub fn contains(&self, sha256: &Sha256) -> bool {
+    pub fn contains(&self, sha256: &Digest) -> bool {
         self.shared.index().size(sha256).is_some()
     }
 
     /// A body's size in bytes, when it is here.
-    pub fn size(&self, sha256: &Sha256) -> Option<u64> {
+    pub fn size(&self, sha256: &Digest) -> Option<u64> {
         self.shared.index().size(sha256)
     }
 
     /// Bodies that are here, in order of their digests from the one after `after`, at most `most`
     /// of them, each with its size.
-    pub fn list(&self, after: Option<&Sha256>, most: usize) -> Vec<(Sha256, u64)> {
+    pub fn list(&self, after: Option<&Digest>, most: usize) -> Vec<(Digest, u64)> {
         self.shared.index().list(after, most)
     }
 
@@ -213,14 +214,14 @@ impl Attachments {
 
     /// Begins to put a body. It is needed also where the body is already here: then its bytes are
     /// checked and left out. (Ask [`Attachments::contains`] first to save the way.)
-    pub fn begin(&self, sha256: Sha256, size: u64) -> Result<Incoming, AttachmentError> {
+    pub fn begin(&self, sha256: Digest, size: u64) -> Result<Incoming, AttachmentError> {
         Incoming::begin(&self.shared, sha256, size)
     }
 
     /// Puts a body as a whole from a reader.
     pub fn put(
         &self,
-        sha256: Sha256,
+        sha256: Digest,
         size: u64,
         mut bytes: impl Read,
         now_ms: u64,
@@ -239,7 +240,7 @@ impl Attachments {
 
     /// Reads a body. Every piece is verified before it is handed out, and the digest before the
     /// last. What was opened stays readable also when the body is collected meanwhile.
-    pub fn read(&self, sha256: &Sha256) -> Result<BodyReader, AttachmentError> {
+    pub fn read(&self, sha256: &Digest) -> Result<BodyReader, AttachmentError> {
         let (file, path, size) = self.open_body(sha256)?;
         Ok(self.reader(file, path, (*sha256, size), 0..size))
     }
@@ -247,7 +248,7 @@ impl Attachments {
     /// Reads the bytes of a body in `range`, which must lie in it; see [`Attachments::read`].
     pub fn read_range(
         &self,
-        sha256: &Sha256,
+        sha256: &Digest,
         range: Range<u64>,
     ) -> Result<BodyReader, AttachmentError> {
         let (file, path, size) = self.open_body(sha256)?;
@@ -262,7 +263,7 @@ impl Attachments {
         &self,
         file: Arc<dyn DiskFile>,
         path: PathBuf,
-        body: (Sha256, u64),
+        body: (Digest, u64),
         range: Range<u64>,
     ) -> BodyReader {
         let pieces = PieceReader::new(file, path, body, range.start, range.end);
@@ -271,7 +272,7 @@ impl Attachments {
 
     fn open_body(
         &self,
-        sha256: &Sha256,
+        sha256: &Digest,
     ) -> Result<(Arc<dyn DiskFile>, PathBuf, u64), AttachmentError> {
         let sha256 = *sha256;
         let path = self.shared.file(&sha256);
@@ -301,7 +302,7 @@ impl Attachments {
     }
 
     /// Reads a body to its end and throws it away: `Ok` when nothing in it has changed.
-    pub fn verify(&self, sha256: &Sha256) -> Result<(), AttachmentError> {
+    pub fn verify(&self, sha256: &Digest) -> Result<(), AttachmentError> {
         let mut reader = self.read(sha256)?;
         while !reader.next_piece()?.is_empty() {}
         Ok(())
@@ -309,30 +310,30 @@ impl Attachments {
 
     /// Says how often live items name each body: all of them, as read from the documents. Returns
     /// the bodies that are named and not here, or damaged: they must come from elsewhere.
-    pub fn set_references(&self, counts: &BTreeMap<Sha256, u64>, now_ms: u64) -> Vec<Sha256> {
+    pub fn set_references(&self, counts: &BTreeMap<Digest, u64>, now_ms: u64) -> Vec<Digest> {
         self.shared.index().set_references(counts, now_ms)
     }
 
     /// How many live items name a body.
-    pub fn references(&self, sha256: &Sha256) -> u64 {
+    pub fn references(&self, sha256: &Digest) -> u64 {
         self.shared.index().references(sha256)
     }
 
     /// One more live item names each of these bodies (twice when it stands here twice). Refuses all
     /// when one of them is not here.
-    pub fn refer(&self, bodies: &[Sha256]) -> Result<(), AttachmentError> {
+    pub fn refer(&self, bodies: &[Digest]) -> Result<(), AttachmentError> {
         let referred = self.shared.index().refer(bodies);
         referred.map_err(|sha256| self.why_unreadable(sha256))
     }
 
     /// One live item less names each of these bodies. When it was the last, its time of grace
     /// begins. Refuses all when one of them has not so many references.
-    pub fn release(&self, bodies: &[Sha256], now_ms: u64) -> Result<(), AttachmentError> {
+    pub fn release(&self, bodies: &[Digest], now_ms: u64) -> Result<(), AttachmentError> {
         let released = self.shared.index().release(bodies, now_ms);
         released.map_err(|sha256| AttachmentError::NotReferenced { sha256 })
     }
 
-    fn why_unreadable(&self, sha256: Sha256) -> AttachmentError {
+    fn why_unreadable(&self, sha256: Digest) -> AttachmentError {
         match self.shared.index().damage(&sha256) {
             None => AttachmentError::Missing { sha256 },
             Some(what) => AttachmentError::Damaged {
@@ -371,7 +372,7 @@ impl Attachments {
 
     /// Keeps bodies from being collected until the answer is dropped. Refuses all when one of them
     /// is not here.
-    fn pin(&self, bodies: BTreeSet<Sha256>) -> Result<Pinned, AttachmentError> {
+    fn pin(&self, bodies: BTreeSet<Digest>) -> Result<Pinned, AttachmentError> {
         let pinned = self.shared.index().pin(&bodies);
         pinned.map_err(|sha256| self.why_unreadable(sha256))?;
         Ok(Pinned { shared: self.shared.clone(), bodies })
@@ -382,7 +383,7 @@ impl Attachments {
 #[derive(Debug)]
 struct Pinned {
     shared: Arc<Shared>,
-    bodies: BTreeSet<Sha256>,
+    bodies: BTreeSet<Digest>,
 }
 
 impl Drop for Pinned {
@@ -449,7 +450,7 @@ fn own(
         let found = read_label(&mut MARKER.read(disk, &file)?)?;
         return Ok(check_label(path, &found, label)?);
     }
-    if let Some(name) = names.iter().find(|name| Sha256::parse(name).is_some()) {
+    if let Some(name) = names.iter().find(|name| name.parse::<Digest>().is_ok()) {
         let what = format!("{name} is there without it: the folder is not whole");
         return Err(EngineError::missing(&file, what).into());
     }
@@ -462,7 +463,7 @@ fn own(
 fn note(
     disk: &dyn Disk,
     file: &Path,
-    sha256: Sha256,
+    sha256: Digest,
     now_ms: u64,
     index: &mut Index,
 ) -> Result<(), AttachmentError> {

@@ -3,7 +3,7 @@
 use crate::running::{Program, Running, variable};
 use crate::workload::{Expected, writes};
 use crate::{ENGINES, attachments, open};
-use rota_storage::attachments::{AttachmentError, Sha256, Stored};
+use rota_storage::attachments::{AttachmentError, Stored, digest_of};
 use rota_storage::{EXIT_STATUS, Engine, RealDisk};
 use std::fs;
 use std::path::Path;
@@ -100,7 +100,7 @@ fn attachments_on_a_small_disk() {
     let folder = Path::new(&variable("ROTA_TEST_FOLDER")).join("attachments");
     let store = attachments::open(Arc::new(RealDisk), &folder).expect("opens");
     let small = vec![7; 100 * 1024];
-    let put = |bytes: &[u8]| store.put(Sha256::of(bytes), bytes.len() as u64, bytes, 0);
+    let put = |bytes: &[u8]| store.put(digest_of(bytes), bytes.len() as u64, bytes, 0);
     assert_eq!(put(&small).expect("there is room"), Stored::New);
     let error = put(&vec![8; 700 * 1024]).expect_err("the disk is small");
     assert!(
@@ -108,7 +108,7 @@ fn attachments_on_a_small_disk() {
             if source.kind() == std::io::ErrorKind::StorageFull),
         "{error:?}"
     );
-    assert_eq!(attachments::bodies_on_disk(&folder), [Sha256::of(&small).to_string()]);
+    assert_eq!(attachments::bodies_on_disk(&folder), [digest_of(&small).to_string()]);
     assert_eq!(put(&vec![9; 200 * 1024]).expect("there is room"), Stored::New);
-    store.verify(&Sha256::of(&small)).expect("whole");
+    store.verify(&digest_of(&small)).expect("whole");
 }

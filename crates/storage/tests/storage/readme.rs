@@ -16,7 +16,7 @@ fn the_example_in_the_readme_is_the_one_that_is_tested_here() {
 #[test]
 fn the_example_in_the_readme_works() -> Result<(), Box<dyn std::error::Error>> {
     use rota_model::{ClusterName, ManagerId, ManagerNumber};
-    use rota_storage::attachments::{AttachmentSettings, Attachments, Sha256};
+    use rota_storage::attachments::{AttachmentSettings, Attachments, digest_of};
     use rota_storage::{Engine as _, KvWrite, Label, RealDisk, Settings};
     let temporary = tempfile::tempdir()?;
     let (folder, now_ms) = (temporary.path(), 0);
@@ -28,8 +28,8 @@ fn the_example_in_the_readme_works() -> Result<(), Box<dyn std::error::Error>> {
     assert_eq!(engine.get(b"invoice 7")?.as_deref(), Some(&b"total 12"[..]));
     let (disk, path) = (std::sync::Arc::new(RealDisk), folder.join("attachments"));
     let store = Attachments::open(disk, &path, &label, AttachmentSettings::default(), now_ms)?;
-    store.put(Sha256::of(b"a page"), 6, &b"a page"[..], now_ms)?;
-    store.refer(&[Sha256::of(b"a page")])?;
+    store.put(digest_of(b"a page"), 6, &b"a page"[..], now_ms)?;
+    store.refer(&[digest_of(b"a page")])?;
     assert_eq!(store.volumes().referenced_bytes, 6);
     // README: end
     Ok(())

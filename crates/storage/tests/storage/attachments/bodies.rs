@@ -3,7 +3,7 @@
 use super::{Trickle, bodies_on_disk, body, open, put, read, settings, sha};
 use crate::label;
 use rota_model::ManagerNumber;
-use rota_storage::attachments::{AttachmentError, Attachments, PIECE_BYTES, Sha256, Stored};
+use rota_storage::attachments::{AttachmentError, Attachments, PIECE_BYTES, Stored, digest_of};
 use rota_storage::{EngineError, Label, RealDisk};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::sync::Arc;
@@ -36,7 +36,7 @@ fn a_body_is_read_as_it_was_put_at_once_and_after_a_restart() {
             assert_eq!(reader.left(), 0);
             assert!(all == bytes);
         }
-        assert_eq!(read(&store, &Sha256::of(b"")).expect("reads"), b"");
+        assert_eq!(read(&store, &digest_of(b"")).expect("reads"), b"");
         drop(store);
         store = real(folder.path());
     }
@@ -50,7 +50,7 @@ fn the_same_content_is_stored_once() {
     assert_eq!(put(&store, b"abc", 2).expect("stored"), Stored::Known);
     // Two at the same time, too.
     let [mut first, mut second] =
-        [(); 2].map(|()| store.begin(Sha256::of(b"xy"), 2).expect("begins"));
+        [(); 2].map(|()| store.begin(digest_of(b"xy"), 2).expect("begins"));
     first.write(b"xy").expect("writes");
     second.write(b"x").expect("writes");
     second.write(b"y").expect("writes");
@@ -105,7 +105,7 @@ fn wrong_bytes_are_refused_with_what_was_expected_and_what_came() {
     let error = store.put(sha(2), 708, &*other, 0).expect_err("other bytes");
     assert!(
         matches!(error, AttachmentError::WrongDigest { expected, found }
-            if expected == sha(2) && found == Sha256::of(&other)),
+            if expected == sha(2) && found == digest_of(&other)),
         "{error}"
     );
     assert!(!store.contains(&sha(2)));
@@ -157,7 +157,7 @@ fn left_overs_of_puts_are_removed_at_the_next_start() {
     std::fs::write(folder.path().join("0000000000000003.new"), b"half a bo").expect("writes");
     std::fs::write(folder.path().join("notes.txt"), b"somebody's").expect("writes");
     let store = real(folder.path());
-    assert_eq!(bodies_on_disk(folder.path()), [Sha256::of(b"abc").to_string(), "notes.txt".into()]);
+    assert_eq!(bodies_on_disk(folder.path()), [digest_of(b"abc").to_string(), "notes.txt".into()]);
     assert_eq!(store.volumes().bodies, 1);
 }
 
@@ -184,7 +184,7 @@ fn a_folder_of_another_manager_or_format_or_in_use_is_refused() {
     let error = open(disk(), folder.path()).map(drop).expect_err("not whole");
     assert!(error.to_string().contains("is there without it"), "{error}");
     std::fs::write(&owner, text).expect("writes");
-    assert_eq!(read(&real(folder.path()), &Sha256::of(b"abc")).expect("reads"), b"abc");
+    assert_eq!(read(&real(folder.path()), &digest_of(b"abc")).expect("reads"), b"abc");
 }
 
 #[test]
@@ -200,8 +200,8 @@ fn a_large_body_passes_through_in_pieces() {
     source.seek(SeekFrom::Start(0)).expect("seeks");
     let folder = tempfile::tempdir().expect("a folder");
     let store = real(folder.path());
-    store.put(Sha256::of(&whole), whole.len() as u64, source, 0).expect("stored");
-    let mut reader = store.read(&Sha256::of(&whole)).expect("opens");
+    store.put(digest_of(&whole), whole.len() as u64, source, 0).expect("stored");
+    let mut reader = store.read(&digest_of(&whole)).expect("opens");
     let mut longest = 0;
     loop {
         let piece = reader.next_piece().expect("reads");

@@ -3,7 +3,7 @@
 use super::{GRACE_MS, Trickle, body, open, put, read, sha};
 use rota_storage::RealDisk;
 use rota_storage::attachments::{
-    AttachmentError, Attachments, ENTRIES_MAX, Export, Exported, Named, Sha256,
+    AttachmentError, Attachments, Digest, ENTRIES_MAX, Export, Exported, Named,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
@@ -23,14 +23,14 @@ fn store_with(numbers: &[u64]) -> Store {
     Store { _folder: folder, store }
 }
 
-fn keys(numbers: &[(&str, u64)]) -> Vec<(String, Sha256)> {
+fn keys(numbers: &[(&str, u64)]) -> Vec<(String, Digest)> {
     numbers.iter().map(|&(key, number)| (key.to_owned(), sha(number))).collect()
 }
 
 fn export(
     store: &Attachments,
-    attachments: &[(String, Sha256)],
-    receiver_has: &BTreeSet<Sha256>,
+    attachments: &[(String, Digest)],
+    receiver_has: &BTreeSet<Digest>,
 ) -> Result<(Vec<u8>, Exported), AttachmentError> {
     let mut bytes = Vec::new();
     let export = Export { version: VERSION, attachments, receiver_has };
@@ -136,7 +136,7 @@ fn what_is_exported_is_not_collected_meanwhile_and_is_afterwards() {
 #[test]
 fn what_cannot_be_exported_is_refused_before_a_byte_is_written() {
     let Store { store, _folder } = store_with(&[1]);
-    let refused = |attachments: &[(String, Sha256)]| {
+    let refused = |attachments: &[(String, Digest)]| {
         let into = AtFirstByte(Some(|| panic!("nothing may be written")));
         let receiver_has = &BTreeSet::new();
         let export = Export { version: VERSION, attachments, receiver_has };

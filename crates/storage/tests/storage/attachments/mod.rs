@@ -11,7 +11,9 @@ use crate::label;
 use rand::{RngCore, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rota_storage::Disk;
-use rota_storage::attachments::{AttachmentError, AttachmentSettings, Attachments, Sha256, Stored};
+use rota_storage::attachments::{
+    AttachmentError, AttachmentSettings, Attachments, Digest, Stored, digest_of,
+};
 use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
@@ -37,15 +39,15 @@ pub fn body(number: u64) -> Vec<u8> {
     bytes
 }
 
-pub fn sha(number: u64) -> Sha256 {
-    Sha256::of(&body(number))
+pub fn sha(number: u64) -> Digest {
+    digest_of(&body(number))
 }
 
 pub fn put(store: &Attachments, bytes: &[u8], now_ms: u64) -> Result<Stored, AttachmentError> {
-    store.put(Sha256::of(bytes), bytes.len() as u64, bytes, now_ms)
+    store.put(digest_of(bytes), bytes.len() as u64, bytes, now_ms)
 }
 
-pub fn read(store: &Attachments, sha256: &Sha256) -> Result<Vec<u8>, AttachmentError> {
+pub fn read(store: &Attachments, sha256: &Digest) -> Result<Vec<u8>, AttachmentError> {
     let mut reader = store.read(sha256)?;
     let mut bytes = Vec::new();
     loop {

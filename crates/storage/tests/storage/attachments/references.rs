@@ -4,7 +4,7 @@ use super::{GRACE_MS, bodies_on_disk, body, open, put, read, sha};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rota_storage::RealDisk;
-use rota_storage::attachments::{AttachmentError, Attachments, Sha256, Volumes};
+use rota_storage::attachments::{AttachmentError, Attachments, Digest, Volumes, digest_of};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ fn real(folder: &std::path::Path) -> Attachments {
     open(Arc::new(RealDisk), folder).expect("opens")
 }
 
-fn collected(store: &Attachments, now_ms: u64) -> Vec<Sha256> {
+fn collected(store: &Attachments, now_ms: u64) -> Vec<Digest> {
     let collected = store.collect(now_ms, 100).expect("collects");
     collected.into_iter().map(|it| it.sha256).collect()
 }
@@ -24,19 +24,19 @@ fn old_content_is_readable_by_its_digest_for_the_time_of_grace_and_then_collecte
     store.set_references(&BTreeMap::new(), 0);
     put(&store, b"abc", 10).expect("stored");
     // Two items name it.
-    store.refer(&[Sha256::of(b"abc"), Sha256::of(b"abc")]).expect("it is here");
-    assert_eq!(store.references(&Sha256::of(b"abc")), 2);
-    store.release(&[Sha256::of(b"abc")], 20).expect("it is named");
+    store.refer(&[digest_of(b"abc"), digest_of(b"abc")]).expect("it is here");
+    assert_eq!(store.references(&digest_of(b"abc")), 2);
+    store.release(&[digest_of(b"abc")], 20).expect("it is named");
     assert_eq!(collected(&store, 20 + 10 * GRACE_MS), []);
-    store.release(&[Sha256::of(b"abc")], 5000).expect("it is named");
+    store.release(&[digest_of(b"abc")], 5000).expect("it is named");
     assert_eq!(collected(&store, 5000 + GRACE_MS - 1), []);
-    assert_eq!(read(&store, &Sha256::of(b"abc")).expect("it is readable"), b"abc");
-    let mut reader = store.read(&Sha256::of(b"abc")).expect("opens");
-    assert_eq!(collected(&store, 5000 + GRACE_MS), [Sha256::of(b"abc")]);
+    assert_eq!(read(&store, &digest_of(b"abc")).expect("it is readable"), b"abc");
+    let mut reader = store.read(&digest_of(b"abc")).expect("opens");
+    assert_eq!(collected(&store, 5000 + GRACE_MS), [digest_of(b"abc")]);
     assert_eq!(reader.next_piece().expect("what was opened stays readable"), b"abc");
-    assert!(!store.contains(&Sha256::of(b"abc")));
+    assert!(!store.contains(&digest_of(b"abc")));
     assert_eq!(bodies_on_disk(folder.path()), [""; 0]);
-    let error = store.refer(&[Sha256::of(b"abc")]).expect_err("it is gone");
+    let error = store.refer(&[digest_of(b"abc")]).expect_err("it is gone");
     assert!(matches!(error, AttachmentError::Missing { .. }), "{error}");
 }
 
@@ -48,7 +48,7 @@ fn a_body_that_nobody_names_yet_has_the_same_time_of_grace() {
     put(&store, b"abc", 500).expect("stored");
     put(&store, b"abc", 900).expect("to put it again begins the time of grace anew");
     assert_eq!(collected(&store, 500 + GRACE_MS), []);
-    store.refer(&[Sha256::of(b"abc")]).expect("in time");
+    store.refer(&[digest_of(b"abc")]).expect("in time");
     assert_eq!(collected(&store, 900 + 2 * GRACE_MS), []);
 }
 
@@ -98,7 +98,7 @@ fn volumes_count_stored_content_once_and_named_content_as_often_as_it_is_named()
     put(&store, &[1; 100], 0).expect("stored");
     put(&store, &[2; 30], 0).expect("stored");
     put(&store, &[3; 7], 0).expect("stored");
-    let (a, b) = (Sha256::of(&[1; 100]), Sha256::of(&[2; 30]));
+    let (a, b) = (digest_of(&[1; 100]), digest_of(&[2; 30]));
     store.refer(&[a, a, a, b]).expect("they are here");
     let expected = Volumes {
         bodies: 3,
@@ -144,8 +144,8 @@ fn any_history_of_puts_references_and_collections_ends_as_in_a_simple_model() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut store = real(folder.path());
     store.set_references(&BTreeMap::new(), 0);
-    let bodies: BTreeMap<Sha256, u64> = (0..8).map(|number| (sha(number), number)).collect();
-    let mut model: BTreeMap<Sha256, Known> = BTreeMap::new();
+    let bodies: BTreeMap<Digest, u64> = (0..8).map(|number| (sha(number), number)).collect();
+    let mut model: BTreeMap<Digest, Known> = BTreeMap::new();
     let mut now = 0;
     for _ in 0..700 {
         now += random.random_range(0..GRACE_MS / 4);
