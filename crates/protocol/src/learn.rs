@@ -169,6 +169,7 @@ impl Partition {
                     after,
                     through,
                     docs,
+                    forgotten: env.forgotten,
                 };
                 learner.in_flight.push_back((chunk, message.clone()));
                 env.send(*to, message);

@@ -25,6 +25,7 @@ mod session;
 mod stats;
 pub mod timing;
 mod upkeep;
+mod version;
 
 pub use io::{CasOutcome, Disk, DiskWrite, Effect, Identity, Input, Note, PartMeta, Transition};
 pub use manager::Manager;

@@ -241,7 +241,7 @@ impl Partition {
         let Some(placement) = record.placement.clone() else {
             return;
         };
-        record.version = env.next_stamp().max(record.version.next());
+        record.version = self.version_after(env, &record);
         let fate = RequestFate::Opened {
             outcome: Outcome::Existed,
             life: record.life,
@@ -323,8 +323,8 @@ impl Partition {
         let token = Token(self.replica.next_pos(pe));
         env.nodes.ask(&chosen.node, token, env.now.mono_ms);
         let Chosen { node, boot } = chosen;
+        record.version = self.version_after(env, &record);
         record.state = SessionState::Pending;
-        record.version = env.next_stamp().max(record.version.next());
         record.placement = Some(Placement { node, boot, token, address: String::new() });
         self.write_session(env, key, record, request);
     }
@@ -416,7 +416,7 @@ impl Partition {
         request: &RequestId,
     ) -> SessionRecord {
         let life = record.life;
-        record.version = env.next_stamp().max(record.version.next());
+        record.version = self.version_after(env, &record);
         // An open that this close overtakes is over: a late repetition must not start a new life.
         for entry in record.requests.iter_mut().filter(|it| it.fate == RequestFate::Opening) {
             entry.fate = RequestFate::Closed { life };
@@ -433,6 +433,7 @@ impl Partition {
         mut record: SessionRecord,
         request: &RequestId,
     ) {
+        record.version = self.version_after(env, &record);
         record.state = SessionState::Closing;
         record.reason = Some(Reason::ClosedByClient);
         env.note(Transition::CloseStarted, Some(self.number));
@@ -516,7 +517,7 @@ impl Partition {
         }
         record.machine_state = state.to_string();
         record.machine_change = change;
-        record.version = env.next_stamp().max(record.version.next());
+        record.version = self.version_after(env, &record);
         self.write_session(env, key, record, None);
     }
 

@@ -22,6 +22,8 @@ pub struct Table {
     pub disks: BTreeMap<u32, Disk>,
     pub config: ConfigState,
     pub now_ms: u64,
+    /// By how much the wall clock is off.
+    pub wall_step_ms: i64,
     pub replies: BTreeMap<u64, OpResult>,
     pub notes: Vec<(u32, Transition)>,
     /// Calls to nodes that the test answers itself when `manual`.
@@ -113,6 +115,7 @@ impl Table {
             disks: BTreeMap::new(),
             config: ConfigState { index: 1, view: Some(Arc::new(view)), nodes: BTreeMap::new() },
             now_ms: 1_000,
+            wall_step_ms: 0,
             replies: BTreeMap::new(),
             notes: Vec::new(),
             node_calls: Vec::new(),
@@ -127,7 +130,8 @@ impl Table {
     }
 
     pub fn now(&self) -> Now {
-        Now { mono_ms: self.now_ms, wall_ms: 1_800_000_000_000 + self.now_ms }
+        let wall_ms = (1_800_000_000_000 + self.now_ms).saturating_add_signed(self.wall_step_ms);
+        Now { mono_ms: self.now_ms, wall_ms }
     }
 
     /// Starts a manager from its disk.
