@@ -298,7 +298,13 @@ impl Partition {
         let refused = work.refused.clone();
         let limit = env.config.load_limit_permille;
         let tired = !full && refused.len() >= REFUSALS_MAX;
-        let choice = env.nodes.choose(&record.spec.pool, &record.spec.class, limit, &refused);
+        let choice = env.nodes.choose(
+            &record.spec.pool,
+            &record.spec.class,
+            limit,
+            &refused,
+            env.now.mono_ms,
+        );
         match choice {
             Ok(chosen) if !tired && record.state == SessionState::Pending => {
                 self.write_pending(env, key, record, chosen, None);

@@ -162,6 +162,7 @@ impl Env {
         if self.calls.len() >= CALLS_MAX {
             self.calls.pop_first();
         }
+        self.nodes.on_call(&node, self.now.mono_ms);
         self.calls.insert(id, call);
         self.effects.push(Effect::ToNode { node, address, message: message(id) });
         Some(id)

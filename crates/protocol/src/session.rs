@@ -260,7 +260,7 @@ impl Partition {
             return self.enqueue(origin);
         }
         let limit = env.config.load_limit_permille;
-        match env.nodes.choose(&op.spec.pool, &op.spec.class, limit, &[]) {
+        match env.nodes.choose(&op.spec.pool, &op.spec.class, limit, &[], env.now.mono_ms) {
             Ok(chosen) => {
                 let old = self.replica.session(key).cloned();
                 let mut record = new_life(env, old.as_ref(), &op);

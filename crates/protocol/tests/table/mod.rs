@@ -36,7 +36,9 @@ pub struct Table {
     pub store_away: bool,
     queue: VecDeque<(u32, Input)>,
     calls: u64,
-    live: BTreeMap<SessionKey, Token>,
+    /// Nodes that get calls and never answer.
+    pub silent: BTreeSet<String>,
+    live: BTreeMap<SessionKey, (String, Token)>,
 }
 
 pub fn key(id: &str) -> SessionKey {
@@ -125,6 +127,7 @@ impl Table {
             store_away: false,
             queue: VecDeque::new(),
             calls: 0,
+            silent: BTreeSet::new(),
             live: BTreeMap::new(),
         }
     }
@@ -171,7 +174,7 @@ impl Table {
             state: NodeState::Ready,
         };
         let n = *self.managers.keys().next().unwrap();
-        self.live.clear();
+        self.live.retain(|_, (at, _)| at != node);
         self.input(n, Input::NodeRegister { call: 1, register });
     }
 
@@ -251,10 +254,10 @@ impl Table {
                     self.queue.push_back((envelope.to.number.0, Input::Peer(envelope)));
                 }
             }
-            Effect::ToNode { message, .. } => {
+            Effect::ToNode { node, message, .. } => {
                 self.node_calls.push((n, message.clone()));
-                if !self.manual_nodes {
-                    self.answer_node(n, &message);
+                if !self.manual_nodes && !self.silent.contains(node.as_str()) {
+                    self.answer_node(n, node.as_str(), &message);
                 }
             }
             Effect::Reply { call, result } => {
@@ -288,11 +291,11 @@ impl Table {
     }
 
     /// A node that runs everything, at once.
-    fn answer_node(&mut self, n: u32, message: &ToNode) {
+    fn answer_node(&mut self, n: u32, node: &str, message: &ToNode) {
         let answer = match message {
             ToNode::Create { key, token, .. } => {
-                self.live.insert(key.clone(), *token);
-                NodeAnswer::Running { address: format!("node:{token}"), ready: true }
+                self.live.insert(key.clone(), (node.to_string(), *token));
+                NodeAnswer::Running { address: format!("{node}:{token}"), ready: true }
             }
             ToNode::Destroy { key, .. } => {
                 self.live.remove(key);
@@ -300,11 +303,12 @@ impl Table {
             }
             ToNode::Scan { .. } => NodeAnswer::Scanned { items: Vec::new(), more: false },
         };
-        self.node_says(n, "n1", message.head().call, answer);
+        self.node_says(n, node, message.head().call, answer);
     }
 
     pub fn node_says(&mut self, n: u32, node: &str, call: u64, answer: NodeAnswer) {
-        let used = u32::try_from(self.live.len()).unwrap();
+        let here = self.live.values().filter(|(at, _)| at == node);
+        let used = u32::try_from(here.count()).unwrap();
         let load = NodeLoad { used, places: 100 };
         let node = NodeId::parse(node).unwrap();
         let boot = self.config.nodes[&node].boot;
