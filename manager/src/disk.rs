@@ -182,7 +182,7 @@ fn as_float(count: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rota_model::{Epoch, Incarnation, LogPos, Nonce, PoolName, Seq, SlotId};
+    use rota_model::{Epoch, Incarnation, LogPos, Nonce, PoolName, Seq, SlotId, Stamp};
     use rota_protocol::{Doc, DocKey, DocName, Identity, PartMeta, PoolRecord};
 
     fn folder_of(path: &Path, manager: &str) -> Result<(Box<dyn Engine>, Disk)> {
@@ -196,7 +196,12 @@ mod tests {
             PoolRecord { pool: pool.clone(), decisions: 3, ordered: Vec::new(), lapses_wall_ms: 9 };
         let key = DocKey { slot: SlotId(5), name: DocName::Pool(pool) };
         let gone = DocKey { slot: SlotId(6), name: key.name.clone() };
-        let meta = PartMeta { pe: Epoch(4), last: LogPos::new(Epoch(4), Seq(2)), whole: true };
+        let meta = PartMeta {
+            pe: Epoch(4),
+            last: LogPos::new(Epoch(4), Seq(2)),
+            whole: true,
+            forgotten: Stamp::MIN,
+        };
         let identity = Identity { taken: Some((Incarnation(2), Nonce(11))), intended: None };
         let doc = Arc::new(Doc::Pool(record));
         vec![

@@ -9,6 +9,7 @@
 //! Bytes order as [`DocKey`] does: by slot, sessions before pools, then by name. So a partition's
 //! documents are one range of keys (two when its slots wrap), and a page of a list is a scan.
 
+use crate::record::forgotten_stamp;
 use crate::v1;
 use crate::wire::{WireError, convert, named};
 use prost::Message;
@@ -100,15 +101,17 @@ pub fn decode_part_key(bytes: &[u8]) -> Result<ManagerNumber, WireError> {
 
 /// Bytes of what a manager knows of a partition.
 pub fn encode_part_meta(meta: PartMeta) -> Vec<u8> {
-    let PartMeta { pe, last, whole } = meta;
-    v1::PartMeta { pe: pe.0, last: Some(last.into()), whole }.encode_to_vec()
+    let PartMeta { pe, last, whole, forgotten } = meta;
+    v1::PartMeta { pe: pe.0, last: Some(last.into()), whole, forgotten: forgotten.as_u64() }
+        .encode_to_vec()
 }
 
 /// What a manager knows of a partition, from its bytes.
 pub fn decode_part_meta(bytes: &[u8]) -> Result<PartMeta, WireError> {
     let meta: v1::PartMeta = decode("PartMeta", bytes)?;
     let last = convert("PartMeta.last", meta.last)?;
-    Ok(PartMeta { pe: Epoch(meta.pe), last, whole: meta.whole })
+    let forgotten = forgotten_stamp("PartMeta.forgotten", meta.forgotten)?;
+    Ok(PartMeta { pe: Epoch(meta.pe), last, whole: meta.whole, forgotten })
 }
 
 /// Bytes of who a manager is.

@@ -1,6 +1,7 @@
 //! Messages between managers.
 
 use crate::op::{answer_from_wire, answer_to_wire, op_from_wire, request_to_wire};
+use crate::record::forgotten_stamp;
 use crate::v1;
 use crate::wire::{WireError, convert, each, named, optional, required};
 use rota_model::{ClusterName, Epoch, LogPos, ManagerNumber, PoolName, Seq};
@@ -138,6 +139,7 @@ impl From<Message> for v1::envelope::Message {
                 after,
                 through,
                 docs,
+                forgotten,
             } => Self::SnapshotChunk(v1::SnapshotChunk {
                 part: part.0,
                 pe: pe.0,
@@ -148,6 +150,7 @@ impl From<Message> for v1::envelope::Message {
                 after: after.as_ref().map(Into::into),
                 through: through.as_ref().map(Into::into),
                 docs: docs.iter().map(chunk_doc).collect(),
+                forgotten: forgotten.as_u64(),
             }),
             Message::SnapshotAck { part, pe, learn, chunk } => {
                 Self::SnapshotAck(v1::SnapshotAck { part: part.0, pe: pe.0, learn, chunk })
@@ -248,5 +251,6 @@ fn chunk_from(it: v1::SnapshotChunk) -> Result<Message, WireError> {
         after: optional(it.after)?,
         through: optional(it.through)?,
         docs: it.docs.into_iter().map(chunk_doc_from).collect::<Result<_, _>>()?,
+        forgotten: forgotten_stamp("SnapshotChunk.forgotten", it.forgotten)?,
     })
 }

@@ -244,6 +244,11 @@ impl TryFrom<v1::Placement> for Placement {
     }
 }
 
+/// The highest forgotten stamp on the wire or on disk; 0 is none.
+pub(crate) fn forgotten_stamp(field: &'static str, number: u64) -> Result<Stamp, WireError> {
+    if number == 0 { Ok(Stamp::MIN) } else { stamp(field, number) }
+}
+
 impl From<&RequestEntry> for v1::RequestEntry {
     fn from(entry: &RequestEntry) -> Self {
         use v1::request_entry::{Fate, Opened};

@@ -141,6 +141,12 @@ impl FromStr for Stamp {
     }
 }
 
+impl Default for Stamp {
+    fn default() -> Self {
+        Self::MIN
+    }
+}
+
 impl fmt::Display for Stamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:015}", self.0)

@@ -95,7 +95,12 @@ impl Manager {
     fn intend_founding(&mut self, view: &View) {
         for (number, entry) in &view.parts {
             if entry.has(self.env.config.number) {
-                let meta = PartMeta { pe: entry.pe, last: LogPos::ZERO, whole: true };
+                let meta = PartMeta {
+                    pe: entry.pe,
+                    last: LogPos::ZERO,
+                    whole: true,
+                    forgotten: self.env.forgotten,
+                };
                 self.env.persist_part(*number, meta);
                 if let Some(part) = self.parts.get_mut(number) {
                     part.replica.whole = true;
@@ -109,7 +114,7 @@ impl Manager {
     /// take this disk for an old one.
     fn intend_epoch(&mut self, part: ManagerNumber, pe: Epoch) {
         if let Some(partition) = self.parts.get(&part) {
-            let mut meta = partition.meta();
+            let mut meta = partition.meta(&self.env);
             meta.pe = pe;
             self.env.persist_part(part, meta);
         }

@@ -9,9 +9,11 @@ use crate::message::{Doc, DocKey, DocName, Write};
 use crate::nodes::NoNode;
 use crate::partition::Partition;
 use crate::replica::session_in;
+use crate::session::Work;
+use crate::version::{may_tell_early, version_after};
 use rota_model::node_msg::{DeadToken, NodeAnswer, NodeCall, ToNode};
 use rota_model::{
-    Answer, Exit, NodeId, Op, Outcome, Reason, Refusal, RefusalKind, RequestFate, Retry,
+    Answer, Epoch, Exit, NodeId, Op, Outcome, Reason, Refusal, RefusalKind, RequestFate, Retry,
     SessionKey, SessionRecord, SessionState, Token,
 };
 use std::sync::Arc;
@@ -38,7 +40,7 @@ impl Partition {
                     SessionState::Closed | SessionState::Failed | SessionState::Lost => {
                         self.release(env, &session.clone());
                     }
-                    SessionState::Ready => {}
+                    SessionState::Ready => self.rerun_waiters(env, &session.clone()),
                 }
             }
             DocName::Pool(pool) => self.on_pool_committed(env, &pool.clone()),
@@ -190,7 +192,7 @@ impl Partition {
             env.nodes.asked_done(&placement.node, placement.token);
             placement.address = address.to_string();
         }
-        record.version = env.next_stamp().max(record.version.next());
+        record.version = self.version_after(env, &record);
         if !ready {
             record.state = SessionState::Starting;
             self.write_session(env, key, record, None);
@@ -218,11 +220,14 @@ impl Partition {
             placement: placement.clone(),
         };
         let (created, existed) = (fate(Outcome::Created), fate(Outcome::Existed));
+        let committed = self.replica.docs.get(key).and_then(|doc| session_in(doc));
+        let early = committed.is_some_and(|it| may_tell_early(it, &record));
         if let Some(id) = &creator {
             remember(&mut record, env, id, created);
         }
         let mut answers: Vec<(Origin, Outcome)> = Vec::new();
         let mut others = Vec::new();
+        let redriven = work.redriven;
         for origin in work.waiters {
             let Some(asked) = self.leading.as_ref().and_then(|it| it.live.get(&origin)) else {
                 continue;
@@ -253,13 +258,17 @@ impl Partition {
             env.note(step, Some(self.number));
             let result = Ok(Answer::Opened { outcome, session: view.clone() });
             match outcome {
-                Outcome::Created => self.reply(env, origin, result),
-                // Its request id is remembered by the READY entry only.
-                Outcome::Existed => self.promise(at, origin, result),
+                Outcome::Created if early => self.reply(env, origin, result),
+                // Its request id is remembered by the READY entry only; or the version is too high.
+                Outcome::Created | Outcome::Existed => self.promise(at, origin, result),
             }
         }
-        for origin in others {
-            self.run(env, origin);
+        if early {
+            others.into_iter().for_each(|origin| self.run(env, origin));
+        } else if let Some(leading) = &mut self.leading {
+            // READY may not be shown yet, and an earlier owner may have told it: they wait on.
+            let waits = Work { waiters: others, redriven, ..Work::default() };
+            leading.work.insert(session, waits);
         }
     }
 
@@ -289,17 +298,23 @@ impl Partition {
         let refused = work.refused.clone();
         let limit = env.config.load_limit_permille;
         let tired = !full && refused.len() >= REFUSALS_MAX;
-        let choice = env.nodes.choose(&record.spec.pool, &record.spec.class, limit, &refused);
+        let choice = env.nodes.choose(
+            &record.spec.pool,
+            &record.spec.class,
+            limit,
+            &refused,
+            env.now.mono_ms,
+        );
         match choice {
             Ok(chosen) if !tired && record.state == SessionState::Pending => {
                 self.write_pending(env, key, record, chosen, None);
             }
             Ok(_) | Err(NoNode::UnknownClass | NoNode::NoRoom { .. }) => {
                 let mut failed = record;
+                failed.version = self.version_after(env, &failed);
                 failed.state = SessionState::Failed;
                 failed.reason = Some(Reason::Internal);
                 failed.detail = format!("node {} refused: {detail}", placement.node);
-                failed.version = env.next_stamp().max(failed.version.next());
                 env.note(Transition::OpenFailed, Some(self.number));
                 if full {
                     // Nobody is to blame: the opens that wait begin anew when this is committed.
@@ -332,11 +347,11 @@ impl Partition {
         }
         let never_ready = record.state != SessionState::Ready && reason == Reason::StartTimeout;
         let ended = if never_ready { SessionState::Failed } else { SessionState::Closed };
+        record.version = self.version_after(env, &record);
         record.state = ended;
         record.reason = Some(reason);
         record.exit = exit;
         record.detail = detail.to_string();
-        record.version = env.next_stamp().max(record.version.next());
         env.note(Transition::Ended, Some(self.number));
         self.write_session(env, key, record, None);
     }
@@ -351,9 +366,9 @@ impl Partition {
         if let Some(placement) = &record.placement {
             env.nodes.asked_done(&placement.node, placement.token);
         }
+        record.version = self.version_after(env, &record);
         record.state = SessionState::Closed;
         record.exit = exit;
-        record.version = env.next_stamp().max(record.version.next());
         env.note(Transition::CloseFinished, Some(self.number));
         self.write_session(env, key, record, None);
     }
@@ -367,7 +382,7 @@ impl Partition {
             return;
         };
         env.note(Transition::SessionLost, Some(self.number));
-        let lost = lost(env, record);
+        let lost = lost(env, record, self.replica.pe);
         self.write_session(env, key, lost, None);
     }
 
@@ -379,7 +394,7 @@ impl Partition {
             over.map(|(key, record)| (key.clone(), record.clone())).collect();
         let write = |(key, record): (DocKey, SessionRecord)| {
             env.note(Transition::SessionLost, Some(self.number));
-            let doc = Some(Arc::new(Doc::Session(Arc::new(lost(env, record)))));
+            let doc = Some(Arc::new(Doc::Session(Arc::new(lost(env, record, self.replica.pe)))));
             Write { key, doc }
         };
         over.into_iter().map(write).collect()
@@ -470,6 +485,7 @@ impl Partition {
         for session in due {
             let key = Self::key_of(env, &session);
             match self.replica.session(&key).map(|record| record.state) {
+                Some(SessionState::Ready) if self.replica.latest.contains_key(&key) => {}
                 Some(SessionState::Ready) | None => self.rerun_waiters(env, &session),
                 Some(state) if state.is_ended() => {
                     if !self.replica.latest.contains_key(&key) {
@@ -482,10 +498,9 @@ impl Partition {
     }
 
     fn rerun_waiters(&mut self, env: &mut Env, session: &SessionKey) {
-        let Some(leading) = &mut self.leading else {
+        let Some(work) = self.leading.as_mut().and_then(|it| it.work.remove(session)) else {
             return;
         };
-        let work = leading.work.remove(session).unwrap_or_default();
         for origin in work.waiters {
             self.run(env, origin);
         }
@@ -514,13 +529,13 @@ fn is_over(env: &Env, record: &SessionRecord) -> bool {
 }
 
 /// The record of a session whose node's boot is over.
-fn lost(env: &mut Env, mut record: SessionRecord) -> SessionRecord {
+fn lost(env: &mut Env, mut record: SessionRecord, pe: Epoch) -> SessionRecord {
     let closing = record.state == SessionState::Closing;
+    record.version = version_after(env, &record, pe);
     record.state = if closing { SessionState::Closed } else { SessionState::Lost };
     record.reason = Some(Reason::NodeLost);
     let node = record.placement.as_ref().map(|it| it.node.to_string()).unwrap_or_default();
     record.detail = format!("node {node} was lost or booted anew");
-    record.version = env.next_stamp().max(record.version.next());
     record
 }
 

@@ -2,7 +2,7 @@
 
 use crate::entry::Origin;
 use crate::io::{DiskWrite, Effect, Note, Transition};
-use crate::message::{Doc, DocKey, Entry, Envelope, Message};
+use crate::message::{Doc, DocKey, Envelope, Message};
 use crate::nodes::Nodes;
 use crate::{Identity, ManagerConfig, PartMeta};
 use rota_model::node_msg::ToNode;
@@ -50,8 +50,8 @@ pub(crate) struct Env {
     pub now: Now,
     pub view: Option<Arc<View>>,
     pub nodes: Nodes,
-    /// Highest stamp seen in any record; new versions are above it.
-    pub high_water: Stamp,
+    /// Highest version of a record that was removed, kept on disk: new lives are above it.
+    pub forgotten: Stamp,
     pub effects: Vec<Effect>,
     /// Writes of the batch that the next flush persists as `lsn`.
     pub writes: Vec<DiskWrite>,
@@ -81,7 +81,7 @@ impl Env {
             now,
             view: None,
             nodes: Nodes::default(),
-            high_water: Stamp::MIN,
+            forgotten: Stamp::MIN,
             effects: Vec::new(),
             writes: Vec::new(),
             lsn: 1,
@@ -119,28 +119,6 @@ impl Env {
         z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
         z ^ (z >> 31)
-    }
-
-    /// A version above everything seen, and not before now.
-    pub fn next_stamp(&mut self) -> Stamp {
-        let stamp = Stamp::from_epoch_ms(self.now.wall_ms).max(self.high_water.next());
-        self.high_water = stamp;
-        stamp
-    }
-
-    /// Takes note of the versions in an entry, so that later ones are above them.
-    pub fn saw(&mut self, entry: &Entry) {
-        for write in entry.writes.iter() {
-            if let Some(doc) = &write.doc {
-                self.saw_doc(doc);
-            }
-        }
-    }
-
-    pub fn saw_doc(&mut self, doc: &Doc) {
-        if let Doc::Session(record) = doc {
-            self.high_water = self.high_water.max(record.version);
-        }
     }
 
     pub fn persist_doc(&mut self, key: DocKey, doc: Option<Arc<Doc>>) {
@@ -184,6 +162,7 @@ impl Env {
         if self.calls.len() >= CALLS_MAX {
             self.calls.pop_first();
         }
+        self.nodes.on_call(&node, self.now.mono_ms);
         self.calls.insert(id, call);
         self.effects.push(Effect::ToNode { node, address, message: message(id) });
         Some(id)

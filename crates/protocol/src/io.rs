@@ -18,6 +18,7 @@ use crate::message::{Doc, DocKey, Envelope};
 use rota_model::node_msg::{FromNode, Register, Registered, Renew, Renewed, ToNode};
 use rota_model::{
     Epoch, Incarnation, LogPos, ManagerNumber, NodeId, Nonce, Op, OpResult, PoolName, Refusal,
+    Stamp,
 };
 use rota_ring::{Change, ConfigState};
 use std::collections::BTreeMap;
@@ -136,6 +137,8 @@ pub struct PartMeta {
     pub last: LogPos,
     /// False while a snapshot is being received: the documents are no copy of anything.
     pub whole: bool,
+    /// Highest version of a record that was removed: new lives are above it, whatever the clock says.
+    pub forgotten: Stamp,
 }
 
 /// Who a manager is, on its disk.

@@ -146,7 +146,7 @@ impl Partition {
         let Some(leading) = &mut self.leading else {
             return;
         };
-        let pe = leading.pe;
+        let (pe, forgotten) = (leading.pe, env.forgotten);
         let Some(learner) = leading.learners.get_mut(&to) else {
             return;
         };
@@ -177,6 +177,7 @@ impl Partition {
                 after,
                 through,
                 docs,
+                forgotten,
             });
         }
     }

@@ -28,6 +28,7 @@ mod stats;
 mod sync;
 pub mod timing;
 mod upkeep;
+mod version;
 
 pub use io::{CasOutcome, Disk, DiskWrite, Effect, Identity, Input, Note, PartMeta, Transition};
 pub use manager::Manager;

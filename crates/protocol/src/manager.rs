@@ -228,6 +228,7 @@ impl Manager {
         let FromNode { call, node, boot, load, answer } = answer;
         if self.env.nodes.reg.get(&node).is_some_and(|reg| reg.boot == boot) {
             self.env.nodes.on_load(&node, boot, load);
+            self.env.nodes.on_answer(&node);
         }
         let Some(asked) = self.env.calls.remove(&call) else {
             return;

@@ -24,9 +24,9 @@ pub(crate) fn earlier_life(record: &SessionRecord, life: Stamp) -> SessionRecord
 }
 
 /// The first record of a new life. It keeps what is remembered of requests to earlier lives.
-pub(crate) fn new_life(env: &mut Env, old: Option<&SessionRecord>, op: &OpenOp) -> SessionRecord {
-    let stamp = env.next_stamp().max(old.map_or(Stamp::MIN, |it| it.version.next()));
-    env.high_water = env.high_water.max(stamp);
+pub(crate) fn new_life(env: &Env, old: Option<&SessionRecord>, op: &OpenOp) -> SessionRecord {
+    let before = old.map_or(env.forgotten, |it| it.version);
+    let stamp = Stamp::from_epoch_ms(env.now.wall_ms).max(before.next());
     let mut requests = old.map(|it| it.requests.clone()).unwrap_or_default();
     requests.retain(|it| it.fate != RequestFate::Opening);
     SessionRecord {

@@ -5,7 +5,7 @@
 
 use rota_model::{
     Epoch, LogPos, ManagerNumber, MemberId, Op, OpResult, PoolName, RequestId, Seq, SessionKey,
-    SessionRecord, SlotId,
+    SessionRecord, SlotId, Stamp,
 };
 use std::sync::Arc;
 
@@ -254,6 +254,8 @@ pub enum Message {
         through: Option<DocKey>,
         /// Contents, in order of key.
         docs: Vec<(DocKey, Arc<Doc>)>,
+        /// Highest version of a record that was removed.
+        forgotten: Stamp,
     },
     /// Learner -> owner.
     SnapshotAck {

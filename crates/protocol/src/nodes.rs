@@ -8,6 +8,13 @@ use std::collections::BTreeMap;
 /// How long a place counts as asked for when the node never says what became of it.
 const ASKED_MS: u64 = 10_000;
 
+/// How long a node may leave everything unanswered before it is avoided. Starting a program takes
+/// less, and to be avoided wrongly costs nothing while others have room.
+const SILENT_MS: u64 = 1_500;
+
+/// For how long it is avoided the first time; twice as long each time after, up to 32 times.
+const AVOID_MS: u64 = 2_000;
+
 /// A node's load as far as this manager knows.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) struct Known {
@@ -15,6 +22,28 @@ pub(crate) struct Known {
     pub used: u32,
     /// Places that this manager asked for and has no answer about yet.
     pub asked: BTreeMap<Token, u64>,
+    pub silence: Silence,
+}
+
+/// Whether a node answers this manager. Its lease says nothing of that: it is renewed elsewhere.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub(crate) struct Silence {
+    /// The first call since its last answer.
+    since_ms: Option<u64>,
+    /// How often it was found silent since its last answer.
+    times: u32,
+    /// Others are chosen before it until then.
+    avoided_until_ms: u64,
+}
+
+impl Silence {
+    fn on_tick(&mut self, now_ms: u64) {
+        if self.since_ms.is_some_and(|since| now_ms >= since + SILENT_MS) {
+            self.since_ms = None;
+            self.avoided_until_ms = now_ms + (AVOID_MS << self.times.min(5));
+            self.times += 1;
+        }
+    }
 }
 
 /// Nodes as a manager knows them.
@@ -59,6 +88,23 @@ impl Nodes {
         known.used = load.used;
     }
 
+    /// A call is sent to a node.
+    pub fn on_call(&mut self, node: &NodeId, now_ms: u64) {
+        let known = self.known.entry(node.clone()).or_default();
+        known.silence.since_ms.get_or_insert(now_ms);
+    }
+
+    /// A node answered a call.
+    pub fn on_answer(&mut self, node: &NodeId) {
+        if let Some(known) = self.known.get_mut(node) {
+            known.silence = Silence::default();
+        }
+    }
+
+    fn is_avoided(&self, node: &NodeId, now_ms: u64) -> bool {
+        self.known.get(node).is_some_and(|it| now_ms < it.silence.avoided_until_ms)
+    }
+
     /// Counts a place as asked for.
     pub fn ask(&mut self, node: &NodeId, token: Token, now_ms: u64) {
         let known = self.known.entry(node.clone()).or_default();
@@ -76,6 +122,7 @@ impl Nodes {
     pub fn on_tick(&mut self, now_ms: u64) {
         for known in self.known.values_mut() {
             known.asked.retain(|_, until| *until > now_ms);
+            known.silence.on_tick(now_ms);
         }
     }
 
@@ -85,15 +132,17 @@ impl Nodes {
         self.known.get(node).map_or(0, |known| known.used.saturating_add(asked(known)))
     }
 
-    /// The most loaded READY node of the pool that offers the class and is below the limit.
+    /// The most loaded READY node of the pool that offers the class and is below the limit; one that
+    /// leaves calls unanswered only when there is no other.
     pub fn choose(
         &self,
         pool: &PoolName,
         class: &ClassName,
         limit_permille: u32,
         refused: &[NodeId],
+        now_ms: u64,
     ) -> Result<Chosen, NoNode> {
-        let mut best: Option<(u64, &NodeReg)> = None;
+        let mut best: Option<((bool, u64), &NodeReg)> = None;
         let (mut nodes, mut offering) = (0, 0);
         for reg in self.reg.values().filter(|reg| reg.pool == *pool && !reg.state.is_gone()) {
             nodes += 1;
@@ -106,8 +155,9 @@ impl Nodes {
                 && permille < u64::from(limit_permille)
                 && self.used(&reg.node) < reg.places
                 && !refused.contains(&reg.node);
-            if has_room && best.is_none_or(|(load, _)| permille > load) {
-                best = Some((permille, reg));
+            let rank = (!self.is_avoided(&reg.node, now_ms), permille);
+            if has_room && best.is_none_or(|(before, _)| rank > before) {
+                best = Some((rank, reg));
             }
         }
         match best {

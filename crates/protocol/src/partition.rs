@@ -74,21 +74,24 @@ impl Partition {
         env.view().parts.get(&self.number)
     }
 
-    pub fn meta(&self) -> PartMeta {
-        PartMeta { pe: self.replica.pe, last: self.replica.last, whole: self.replica.whole }
+    pub fn meta(&self, env: &Env) -> PartMeta {
+        let (pe, last, whole) = (self.replica.pe, self.replica.last, self.replica.whole);
+        PartMeta { pe, last, whole, forgotten: env.forgotten }
     }
 
     /// Persists the meta data with this batch; the batch makes everything through `last` durable.
     pub fn persist_meta(&mut self, env: &mut Env) {
-        let lsn = env.persist_part(self.number, self.meta());
+        let lsn = env.persist_part(self.number, self.meta(env));
         self.durable_due.retain(|(due, _)| *due != lsn);
         self.durable_due.push_back((lsn, self.replica.last));
     }
 
     /// Appends an entry here, and persists it.
     pub fn append(&mut self, env: &mut Env, entry: Entry) {
-        env.saw(&entry);
         for write in entry.writes.iter() {
+            if let (None, Some(record)) = (&write.doc, self.replica.session(&write.key)) {
+                env.forgotten = env.forgotten.max(record.version);
+            }
             env.persist_doc(write.key.clone(), write.doc.clone());
             if let Some(learning) = &mut self.learning {
                 learning.touched.insert(write.key.clone(), entry.at);
@@ -140,8 +143,18 @@ impl Partition {
             }
             Message::SyncTaken { pe, taken, .. } => self.on_sync_taken(env, from, pe, taken),
             Message::SnapshotChunk {
-                pe, learn, chunk, start, upto, after, through, docs, ..
+                pe,
+                learn,
+                chunk,
+                start,
+                upto,
+                after,
+                through,
+                docs,
+                forgotten,
+                ..
             } => {
+                env.forgotten = env.forgotten.max(forgotten);
                 let chunk = Chunk { pe, learn, chunk, start, upto, after, through, docs };
                 self.on_chunk(env, from, chunk);
             }
@@ -264,7 +277,6 @@ impl Partition {
             env.persist_doc(key, None);
         }
         for (key, doc) in &chunk.docs {
-            env.saw_doc(doc);
             if !newer(key) && self.replica.docs.get(key) != Some(doc) {
                 self.replica.set(key, Some(doc.clone()));
                 env.persist_doc(key.clone(), Some(doc.clone()));

@@ -175,7 +175,7 @@ impl Partition {
         let writes = self.replica.tail.iter().flat_map(|entry| entry.writes.iter());
         let records = writes.filter(|write| write.key == *key).filter_map(|it| it.doc.as_ref());
         let mut records = records.filter_map(|doc| session_in(doc));
-        let ready = records.find(|it| it.is_live() && it.token() == committed.token());
+        let ready = records.find(|it| crate::version::may_tell_early(committed, it));
         Some(ready.unwrap_or(committed))
     }
 

@@ -168,13 +168,13 @@ impl Partition {
             };
             let mut ended = record.clone();
             let closing = record.state == SessionState::Closing;
+            ended.version = self.version_after(env, record);
             ended.state = SessionState::Closed;
             if !closing {
                 ended.reason = Some(*reason);
             }
             ended.exit.clone_from(exit);
             ended.detail.clone_from(detail);
-            ended.version = env.next_stamp().max(ended.version.next());
             env.note(Transition::Ended, Some(self.number));
             writes.push(Write { key, doc: Some(Arc::new(Doc::Session(Arc::new(ended)))) });
         }

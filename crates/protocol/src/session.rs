@@ -241,7 +241,7 @@ impl Partition {
         let Some(placement) = record.placement.clone() else {
             return;
         };
-        record.version = env.next_stamp().max(record.version.next());
+        record.version = self.version_after(env, &record);
         let fate = RequestFate::Opened {
             outcome: Outcome::Existed,
             life: record.life,
@@ -260,7 +260,7 @@ impl Partition {
             return self.enqueue(origin);
         }
         let limit = env.config.load_limit_permille;
-        match env.nodes.choose(&op.spec.pool, &op.spec.class, limit, &[]) {
+        match env.nodes.choose(&op.spec.pool, &op.spec.class, limit, &[], env.now.mono_ms) {
             Ok(chosen) => {
                 let old = self.replica.session(key).cloned();
                 let mut record = new_life(env, old.as_ref(), &op);
@@ -327,8 +327,8 @@ impl Partition {
         let token = Token(self.replica.next_pos(pe));
         env.nodes.ask(&chosen.node, token, env.now.mono_ms);
         let Chosen { node, boot } = chosen;
+        record.version = self.version_after(env, &record);
         record.state = SessionState::Pending;
-        record.version = env.next_stamp().max(record.version.next());
         record.placement = Some(Placement { node, boot, token, address: String::new() });
         self.write_session(env, key, record, request);
     }
@@ -420,7 +420,7 @@ impl Partition {
         request: &RequestId,
     ) -> SessionRecord {
         let life = record.life;
-        record.version = env.next_stamp().max(record.version.next());
+        record.version = self.version_after(env, &record);
         // An open that this close overtakes is over: a late repetition must not start a new life.
         for entry in record.requests.iter_mut().filter(|it| it.fate == RequestFate::Opening) {
             entry.fate = RequestFate::Closed { life };
@@ -437,6 +437,7 @@ impl Partition {
         mut record: SessionRecord,
         request: &RequestId,
     ) {
+        record.version = self.version_after(env, &record);
         record.state = SessionState::Closing;
         record.reason = Some(Reason::ClosedByClient);
         env.note(Transition::CloseStarted, Some(self.number));
@@ -527,7 +528,7 @@ impl Partition {
         }
         record.machine_state = state.to_string();
         record.machine_change = change;
-        record.version = env.next_stamp().max(record.version.next());
+        record.version = self.version_after(env, &record);
         self.write_session(env, key, record, None);
     }
 

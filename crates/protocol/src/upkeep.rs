@@ -28,10 +28,10 @@ pub(crate) fn parts_of(env: &mut Env, disk: &Disk) -> BTreeMap<ManagerNumber, Pa
         part.replica.committed = meta.last;
         part.replica.base = meta.last;
         part.replica.whole = meta.whole;
+        env.forgotten = env.forgotten.max(meta.forgotten);
         parts.insert(*number, part);
     }
     for (key, doc) in &disk.docs {
-        env.saw_doc(doc);
         if let Some(number) = rota_ring::place::home(&parts, key.slot)
             && let Some(part) = parts.get_mut(&number)
         {

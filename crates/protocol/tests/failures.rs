@@ -224,3 +224,42 @@ fn managers_that_restart_before_a_third_ever_ran_serve_without_it() {
         assert_eq!(got(table.call(1000, get(id))).record.state, SessionState::Ready);
     }
 }
+
+#[test]
+fn a_node_that_never_answers_is_left_alone_while_others_have_room() {
+    let mut table = Table::serving();
+    let owner = table.owner("a");
+    let mine = |id: &&str| table.owner(id) == owner;
+    let ids = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n", "o", "p"];
+    let ids: Vec<&str> = ids.into_iter().filter(mine).collect();
+    let node_of = |session: rota_model::SessionView| {
+        session.record.placement.as_ref().map(|it| it.node.as_str().to_string()).unwrap()
+    };
+    assert_eq!(node_of(opened(table.call(owner, open(ids[0], "r1"))).1), "n1");
+    table.register("n2", 7);
+    // It renews its lease somewhere, but calls do not reach it: being the fuller one, it is chosen.
+    table.silent.insert("n1".into());
+    let waiting = table.ask(owner, open(ids[1], "r1"));
+    table.pass(2_000);
+    assert!(!table.replies.contains_key(&waiting));
+    assert_eq!(node_of(opened(table.call(owner, open(ids[2], "r1"))).1), "n2");
+    assert!(!table.replies.contains_key(&waiting), "the open that waits stays with its node");
+    table.silent.clear();
+    assert_eq!(node_of(opened(table.wait_for(waiting, 5_000)).1), "n1");
+    // It answered: the fuller node is chosen again.
+    assert_eq!(node_of(opened(table.call(owner, open(ids[3], "r1"))).1), "n1");
+}
+
+#[test]
+fn a_node_that_never_answers_is_asked_when_no_other_has_room() {
+    let mut table = Table::serving();
+    table.silent.insert("n1".into());
+    let owner = table.owner("a");
+    let calls = [table.ask(owner, open("a", "r1"))];
+    table.pass(4_000);
+    let other = ["b", "c", "d", "e", "f"].into_iter().find(|id| table.owner(id) == owner).unwrap();
+    let late = table.ask(owner, open(other, "r1"));
+    table.silent.clear();
+    opened(table.wait_for(calls[0], 5_000));
+    opened(table.wait_for(late, 5_000));
+}

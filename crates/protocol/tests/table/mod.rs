@@ -23,6 +23,8 @@ pub struct Table {
     pub disks: BTreeMap<u32, Disk>,
     pub config: ConfigState,
     pub now_ms: u64,
+    /// By how much the wall clock is off.
+    pub wall_step_ms: i64,
     pub replies: BTreeMap<u64, OpResult>,
     pub notes: Vec<(u32, Transition)>,
     /// Calls to nodes that the test answers itself when `manual`.
@@ -42,7 +44,9 @@ pub struct Table {
     pub store_away: bool,
     queue: VecDeque<(u32, Input)>,
     calls: u64,
-    live: BTreeMap<SessionKey, Token>,
+    /// Nodes that get calls and never answer.
+    pub silent: BTreeSet<String>,
+    live: BTreeMap<SessionKey, (String, Token)>,
 }
 
 pub fn key(id: &str) -> SessionKey {
@@ -152,6 +156,7 @@ impl Table {
             disks: BTreeMap::new(),
             config: ConfigState { index: 1, view: Some(Arc::new(view)), nodes: BTreeMap::new() },
             now_ms: 1_000,
+            wall_step_ms: 0,
             replies: BTreeMap::new(),
             notes: Vec::new(),
             node_calls: Vec::new(),
@@ -165,12 +170,14 @@ impl Table {
             store_away: false,
             queue: VecDeque::new(),
             calls: 0,
+            silent: BTreeSet::new(),
             live: BTreeMap::new(),
         }
     }
 
     pub fn now(&self) -> Now {
-        Now { mono_ms: self.now_ms, wall_ms: 1_800_000_000_000 + self.now_ms }
+        let wall_ms = (1_800_000_000_000 + self.now_ms).saturating_add_signed(self.wall_step_ms);
+        Now { mono_ms: self.now_ms, wall_ms }
     }
 
     /// Starts a manager from its disk.
@@ -211,7 +218,7 @@ impl Table {
             state: NodeState::Ready,
         };
         let n = *self.managers.keys().next().unwrap();
-        self.live.clear();
+        self.live.retain(|_, (at, _)| at != node);
         self.input(n, Input::NodeRegister { call: 1, register });
     }
 
@@ -300,10 +307,10 @@ impl Table {
                     self.queue.push_back((envelope.to.number.0, Input::Peer(envelope)));
                 }
             }
-            Effect::ToNode { message, .. } => {
+            Effect::ToNode { node, message, .. } => {
                 self.node_calls.push((n, message.clone()));
-                if !self.manual_nodes {
-                    self.answer_node(n, &message);
+                if !self.manual_nodes && !self.silent.contains(node.as_str()) {
+                    self.answer_node(n, node.as_str(), &message);
                 }
             }
             Effect::Reply { call, result } => {
@@ -337,11 +344,11 @@ impl Table {
     }
 
     /// A node that runs everything, at once.
-    fn answer_node(&mut self, n: u32, message: &ToNode) {
+    fn answer_node(&mut self, n: u32, node: &str, message: &ToNode) {
         let answer = match message {
             ToNode::Create { key, token, .. } => {
-                self.live.insert(key.clone(), *token);
-                NodeAnswer::Running { address: format!("node:{token}"), ready: true }
+                self.live.insert(key.clone(), (node.to_string(), *token));
+                NodeAnswer::Running { address: format!("{node}:{token}"), ready: true }
             }
             ToNode::Destroy { key, .. } => {
                 self.live.remove(key);
@@ -349,11 +356,12 @@ impl Table {
             }
             ToNode::Scan { .. } => NodeAnswer::Scanned { items: Vec::new(), more: false },
         };
-        self.node_says(n, "n1", message.head().call, answer);
+        self.node_says(n, node, message.head().call, answer);
     }
 
     pub fn node_says(&mut self, n: u32, node: &str, call: u64, answer: NodeAnswer) {
-        let used = u32::try_from(self.live.len()).unwrap();
+        let here = self.live.values().filter(|(at, _)| at == node);
+        let used = u32::try_from(here.count()).unwrap();
         let load = NodeLoad { used, places: self.places };
         let node = NodeId::parse(node).unwrap();
         let boot = self.config.nodes[&node].boot;

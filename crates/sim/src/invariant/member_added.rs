@@ -49,7 +49,7 @@ pub fn check(before: &View, addition: &Addition) -> Verdict {
 mod tests {
     use super::*;
     use crate::invariant::example::view;
-    use rota_model::{Epoch, Seq};
+    use rota_model::{Epoch, Seq, Stamp};
 
     #[test]
     fn a_newcomer_that_lacks_the_last_entry_is_found() {
@@ -60,20 +60,27 @@ mod tests {
             part: ManagerNumber(10),
             newcomer: ManagerNumber(20),
             owner_last: last,
-            newcomer_meta: Some(PartMeta { pe: Epoch(1), last, whole: true }),
+            newcomer_meta: Some(PartMeta {
+                pe: Epoch(1),
+                last,
+                whole: true,
+                forgotten: Stamp::MIN,
+            }),
         };
         assert_eq!(check(&before, &addition), Ok(()));
         addition.owner_last.seq = Seq(8);
         assert_eq!(check(&before, &addition).unwrap_err().rule, "I3");
         addition.owner_last.seq = Seq(7);
-        addition.newcomer_meta = Some(PartMeta { pe: Epoch(1), last, whole: false });
+        addition.newcomer_meta =
+            Some(PartMeta { pe: Epoch(1), last, whole: false, forgotten: Stamp::MIN });
         assert!(check(&before, &addition).is_err());
     }
 
     #[test]
     fn an_addition_by_another_than_the_owner_is_found() {
         let last = LogPos::ZERO;
-        let newcomer_meta = Some(PartMeta { pe: Epoch(1), last, whole: true });
+        let newcomer_meta =
+            Some(PartMeta { pe: Epoch(1), last, whole: true, forgotten: Stamp::MIN });
         let (author, part) = (ManagerNumber(20), ManagerNumber(10));
         let addition = Addition { author, part, newcomer: author, owner_last: last, newcomer_meta };
         assert!(check(&view(), &addition).is_err());

@@ -36,12 +36,22 @@ pub fn copying() -> Any<Message> {
         .prop_map(|(part, pe, taken)| Message::SyncTaken { part, pe, taken });
     let docs = vec((doc_key(), doc().prop_map(Arc::new)), 0..3);
     let where_to = (number(), epoch(), any::<u64>(), any::<u64>());
-    let chunk =
-        (where_to, at(), at(), of(doc_key()), of(doc_key()), docs).prop_map(
-            |((part, pe, learn, chunk), start, upto, after, through, docs)| {
-                Message::SnapshotChunk { part, pe, learn, chunk, start, upto, after, through, docs }
-            },
-        );
+    let chunk = (where_to, at(), at(), of(doc_key()), of(doc_key()), docs, stamp()).prop_map(
+        |((part, pe, learn, chunk), start, upto, after, through, docs, forgotten)| {
+            Message::SnapshotChunk {
+                part,
+                pe,
+                learn,
+                chunk,
+                start,
+                upto,
+                after,
+                through,
+                docs,
+                forgotten,
+            }
+        },
+    );
     let ack = (number(), epoch(), any::<u64>(), any::<u64>())
         .prop_map(|(part, pe, learn, chunk)| Message::SnapshotAck { part, pe, learn, chunk });
     prop_oneof![report, data, taken, chunk, ack].boxed()

@@ -96,8 +96,8 @@ pub fn entry() -> Any<Entry> {
 }
 
 pub fn part_meta() -> Any<PartMeta> {
-    (epoch(), at(), any::<bool>())
-        .prop_map(|(pe, last, whole)| PartMeta { pe, last, whole })
+    (epoch(), at(), any::<bool>(), stamp())
+        .prop_map(|(pe, last, whole, forgotten)| PartMeta { pe, last, whole, forgotten })
         .boxed()
 }
 

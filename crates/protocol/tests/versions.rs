@@ -1,0 +1,111 @@
+//! Versions and lives of a session only grow, whatever the clocks do.
+
+mod table;
+
+use rota_model::node_msg::NodeAnswer;
+use rota_model::{Outcome, RefusalKind, SessionView};
+use rota_protocol::Message;
+use table::*;
+
+const HOUR_MS: i64 = 3_600_000;
+
+/// An open whose owner dies when its node runs it and READY is at no copy yet, with the owner's wall
+/// clock `step_ms` ahead at that moment. Gives what the caller was told before, and after.
+fn open_and_lose_ready(step_ms: i64) -> (Option<SessionView>, SessionView) {
+    let mut table = Table::serving();
+    table.manual_nodes = true;
+    let owner = table.owner("a");
+    let call = table.ask(owner, open("a", "r1"));
+    let (_, create) = table.node_calls.pop().expect("PENDING is committed");
+    table.lose = Box::new(move |it| {
+        it.from.number.0 == owner && matches!(it.message, Message::Prepare { .. })
+    });
+    table.wall_step_ms += step_ms;
+    let running = NodeAnswer::Running { address: "x:1".into(), ready: true };
+    table.node_says(owner, "n1", create.head().call, running);
+    table.settle();
+    let early = table.replies.remove(&call).map(|result| opened(result).1);
+    let shown = got_unless_waiting(&mut table, owner);
+    assert_eq!(shown.map(|it| it.record.version), early.as_ref().map(|it| it.record.version));
+    table.kill(owner);
+    table.lose = Box::new(|_| false);
+    table.wall_step_ms -= step_ms;
+    table.manual_nodes = false;
+    let entry = *NUMBERS.iter().find(|n| **n != owner).expect("three managers");
+    let again = table.ask(entry, open("a", "r1"));
+    let (outcome, later) = opened(table.wait_for(again, 3_000));
+    assert_eq!(outcome, Outcome::Created);
+    assert_eq!(got(table.call(entry, get("a"))).record.version, later.record.version);
+    (early, later)
+}
+
+/// What a read shows, if it shows the session as live.
+fn got_unless_waiting(table: &mut Table, n: u32) -> Option<SessionView> {
+    Some(got(table.call(n, get("a")))).filter(|it| it.record.is_live())
+}
+
+#[test]
+fn a_version_that_was_told_before_its_commit_is_below_every_later_one() {
+    let (early, later) = open_and_lose_ready(3_000);
+    let early = early.expect("it is answered before READY is committed");
+    assert_eq!(early.record.life, later.record.life);
+    assert!(later.record.version > early.record.version, "{early:?} {later:?}");
+}
+
+#[test]
+fn a_version_far_above_what_is_committed_is_told_only_when_it_is_committed_itself() {
+    let (early, _) = open_and_lose_ready(HOUR_MS);
+    assert_eq!(early, None);
+}
+
+#[test]
+fn a_new_life_is_above_a_forgotten_one_after_restarts_with_clocks_that_went_back() {
+    let mut table = Table::serving();
+    opened(table.call(300, open("a", "r1")));
+    let gone = closed(table.call(300, close("a", "c1")));
+    table.pass(640_000);
+    assert_eq!(refused(table.call(300, get("a"))), RefusalKind::NotFound, "its tombstone is gone");
+    table.wall_step_ms -= HOUR_MS;
+    for n in NUMBERS {
+        table.kill(n);
+    }
+    for n in NUMBERS {
+        table.start(n);
+    }
+    table.settle();
+    table.register("n1", 8);
+    table.pass(4_000);
+    let (_, new) = opened(table.call(300, open("a", "r2")));
+    assert!(new.record.life > gone.record.version, "{gone:?} {new:?}");
+}
+
+#[test]
+fn a_manager_that_only_learned_gives_lives_above_forgotten_ones_too() {
+    let mut table = Table::serving();
+    opened(table.call(300, open("a", "r1")));
+    let gone = closed(table.call(300, close("a", "c1")));
+    let owner = table.owner("a");
+    table.pass(640_000);
+    table.wall_step_ms -= HOUR_MS;
+    table.kill(owner);
+    table.disks.remove(&owner);
+    table.pass(1_500);
+    table.start(owner);
+    table.pass(3_000);
+    assert_eq!(table.owner("a"), owner, "the emptied manager owns again");
+    table.register("n1", 8);
+    let (_, new) = opened(table.call(owner, open("a", "r2")));
+    assert!(new.record.life > gone.record.version, "{gone:?} {new:?}");
+}
+
+#[test]
+fn many_writes_in_one_moment_do_not_run_ahead_of_the_clock() {
+    let mut table = Table::serving();
+    table.register_with("n1", 8, 100_000);
+    let mut newest = rota_model::Stamp::MIN;
+    for index in 0..2_000 {
+        let (_, session) = opened(table.call(300, open(&format!("s{index}"), "r1")));
+        newest = newest.max(session.record.version);
+    }
+    assert!(newest.to_epoch_ms() < table.now().wall_ms + 100, "{newest}");
+}
