@@ -543,5 +543,6 @@ fn start_failed(record: &SessionRecord) -> Refusal {
     let exit = record.exit.as_ref().map(|exit| format!(" ({exit})")).unwrap_or_default();
     let reason = record.reason.map(|it| it.as_str()).unwrap_or_default();
     let text = format!("session {} did not start: {reason}{exit} {}", record.key, record.detail);
-    Refusal::new(RefusalKind::StartFailed, Retry::Never, text.trim_end())
+    // A life began for it, and ended.
+    Refusal::unknown_outcome(RefusalKind::StartFailed, Retry::Never, text.trim_end())
 }

@@ -3,7 +3,10 @@
 use crate::env::Env;
 use crate::io::{Effect, Transition};
 use crate::message::Message;
-use rota_model::{ManagerNumber, MemberId, Op, OpResult, Refusal, RefusalKind, Retry, SlotId};
+use crate::settled::is_asked_again;
+use rota_model::{
+    Changed, ManagerNumber, MemberId, Op, OpResult, Refusal, RefusalKind, Retry, SlotId,
+};
 use rota_ring::slot_of_session;
 use std::collections::BTreeMap;
 
@@ -46,6 +49,9 @@ struct Waiting {
     asked: Option<ManagerNumber>,
     /// What the owner said last, if it was worth telling.
     last_refusal: Option<Refusal>,
+    /// An owner that was asked may have begun it, or may yet: no later refusal can promise that
+    /// nothing changed.
+    doubtful: bool,
 }
 
 /// All requests of this manager's clients.
@@ -104,6 +110,7 @@ impl Entrance {
             tries: 0,
             asked: None,
             last_refusal: None,
+            doubtful: false,
         };
         self.waiting.insert(rid, waiting);
         self.ask(env, rid)
@@ -114,7 +121,7 @@ impl Entrance {
         let now = env.now.mono_ms;
         let waiting = self.waiting.get_mut(&rid)?;
         waiting.again_ms = now + SILENCE_MS;
-        waiting.last_refusal = None;
+        let unanswered = waiting.last_refusal.take().is_none();
         let view = env.view.clone()?;
         waiting.slot = slot_of(&waiting.op, view.m);
         let (part, entry) = view.part_of(waiting.slot);
@@ -124,6 +131,7 @@ impl Entrance {
         } else if owner != env.me.number {
             env.note(Transition::Forwarded, Some(part));
         }
+        waiting.doubtful |= unanswered && waiting.asked.is_some_and(|before| before != owner);
         waiting.tries += 1;
         waiting.asked = Some(owner);
         let left_ms = waiting.deadline_ms.saturating_sub(now);
@@ -138,34 +146,22 @@ impl Entrance {
     }
 
     /// The owner answered.
-    pub fn on_answer(&mut self, env: &mut Env, rid: u64, result: OpResult) {
+    pub fn on_answer(&mut self, env: &mut Env, rid: u64, mut result: OpResult) {
         let Some(waiting) = self.waiting.get_mut(&rid) else {
             return;
         };
         let now = env.now.mono_ms;
-        if let Err(refusal) = &result {
-            let pause = match refusal.kind {
-                RefusalKind::NotOwner => {
-                    env.refresh = true;
-                    Some(env.config.timing.resend_ms / 4)
-                }
-                RefusalKind::NotServing | RefusalKind::Closing | RefusalKind::Recovering => {
-                    Some(env.config.timing.resend_ms)
-                }
-                RefusalKind::InvalidArgument
-                | RefusalKind::UnknownClass
-                | RefusalKind::NotFound
-                | RefusalKind::LifeMismatch
-                | RefusalKind::RequestIdReused
-                | RefusalKind::InProgress
-                | RefusalKind::Provisioning
-                | RefusalKind::NoCapacity
-                | RefusalKind::StartFailed
-                | RefusalKind::Overloaded
-                | RefusalKind::DeadlineExceeded
-                | RefusalKind::ConfigStoreAway
-                | RefusalKind::UnknownNode
-                | RefusalKind::Internal => None,
+        if let Err(refusal) = &mut result {
+            waiting.doubtful |= refusal.changed == Changed::Unknown;
+            if waiting.doubtful {
+                refusal.changed = Changed::Unknown;
+            }
+            let resend_ms = env.config.timing.resend_ms;
+            let pause = if refusal.kind == RefusalKind::NotOwner {
+                env.refresh = true;
+                Some(resend_ms / 4)
+            } else {
+                is_asked_again(refusal.kind).then_some(resend_ms)
             };
             if let Some(pause) = pause
                 && now + pause < waiting.deadline_ms

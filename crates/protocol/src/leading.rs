@@ -20,8 +20,8 @@ use crate::session::Work;
 use crate::sync::{Difference, SyncState};
 use rota_model::node_msg::Renewed;
 use rota_model::{
-    Epoch, Incarnation, LogPos, ManagerNumber, MemberId, NodeId, OpResult, PoolName, Refusal,
-    RefusalKind, RequestId, Retry, SessionKey,
+    Changed, Epoch, Incarnation, LogPos, ManagerNumber, MemberId, NodeId, Op, OpResult, PoolName,
+    Refusal, RefusalKind, RequestFate, RequestId, Retry, SessionKey,
 };
 use rota_ring::View;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -193,8 +193,9 @@ impl Partition {
         let epoch = env.epoch();
         for origin in leading.live.into_keys() {
             let text = format!("partition {} has another owner now", self.number);
-            let refusal = Refusal::new(RefusalKind::NotOwner, Retry::AtOwner(epoch), text);
-            env.answer(origin, Err(refusal));
+            let (kind, retry) = (RefusalKind::NotOwner, Retry::AtOwner(epoch));
+            // What was begun here may be gone, or may be finished by the next owner.
+            env.answer(origin, Err(Refusal::unknown_outcome(kind, retry, text)));
         }
     }
 
@@ -290,13 +291,33 @@ impl Partition {
     }
 
     /// Answers a request that waits here.
-    pub fn reply(&mut self, env: &mut Env, origin: Origin, result: OpResult) {
-        let Some(leading) = &mut self.leading else {
+    pub fn reply(&mut self, env: &mut Env, origin: Origin, mut result: OpResult) {
+        let Some(asked) = self.leading.as_mut().and_then(|it| it.live.remove(&origin)) else {
             return;
         };
-        if leading.live.remove(&origin).is_some() {
-            env.answer(origin, result);
+        if let Err(refusal) = &mut result {
+            if self.has_begun(env, &asked.op) {
+                refusal.changed = Changed::Unknown;
+            }
+            self.settled.insert(env, origin, &asked.op, refusal);
         }
+        env.answer(origin, result);
+    }
+
+    /// Whether a request stands in its session's record: then it changed something, whatever it
+    /// came to.
+    fn has_begun(&self, env: &Env, op: &Op) -> bool {
+        let (session, request, opens) = match op {
+            Op::Open(open) => (&open.key, &open.request, true),
+            Op::Close(close) => (&close.key, &close.request, false),
+            Op::Get(_) | Op::List(_) | Op::Pull(_) | Op::Report(_) => return false,
+        };
+        let record = self.replica.session(&Self::key_of(env, session));
+        let entry = record.and_then(|record| record.request(request));
+        entry.is_some_and(|it| match it.fate {
+            RequestFate::Opening | RequestFate::Opened { .. } => opens,
+            RequestFate::Closed { .. } => true,
+        })
     }
 
     /// Whether a new operation may start: enough Up managers hold a copy.

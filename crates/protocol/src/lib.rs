@@ -23,6 +23,7 @@ mod reads;
 mod replica;
 mod scan;
 mod session;
+mod settled;
 pub mod sizes;
 mod stats;
 mod sync;

@@ -5,6 +5,7 @@ use crate::io::PartMeta;
 use crate::leading::Leading;
 use crate::message::{Doc, DocKey, Entry, Message};
 use crate::replica::Replica;
+use crate::settled::Settled;
 use crate::sync::{Report, SyncPiece, Syncing};
 use rota_model::node_msg::SlotRange;
 use rota_model::{Epoch, LogPos, ManagerNumber, MemberId, Seq};
@@ -28,6 +29,8 @@ pub(crate) struct Partition {
     pub chunk_acks: VecDeque<(u64, Epoch, u64, u64)>,
     /// At the owner.
     pub leading: Option<Box<Leading>>,
+    /// Refusals that were given, for repetitions that are still under way.
+    pub settled: Settled,
     /// Why the partition cannot be served from this disk, if so.
     pub halted: Option<String>,
 }
@@ -65,6 +68,7 @@ impl Partition {
             durable_due: VecDeque::new(),
             chunk_acks: VecDeque::new(),
             leading: None,
+            settled: Settled::default(),
             halted: None,
         }
     }

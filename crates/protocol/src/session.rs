@@ -15,9 +15,9 @@ use crate::pool::ROOM_MS;
 use crate::reads::not_found;
 use rota_model::node_msg::{ReportEvent, ReportItem};
 use rota_model::{
-    Answer, CloseOp, NodeId, Op, OpResult, OpenOp, Outcome, Placement, REQUESTS_REMEMBERED_MAX,
-    Reason, Refusal, RefusalKind, RequestEntry, RequestFate, RequestId, Retry, SessionRecord,
-    SessionState, Token,
+    Answer, Changed, CloseOp, NodeId, Op, OpResult, OpenOp, Outcome, Placement,
+    REQUESTS_REMEMBERED_MAX, Reason, Refusal, RefusalKind, RequestEntry, RequestFate, RequestId,
+    Retry, SessionRecord, SessionState, Token,
 };
 use std::sync::Arc;
 
@@ -48,6 +48,9 @@ impl Partition {
         };
         if leading.live.contains_key(&origin) {
             return;
+        }
+        if let Some(refusal) = self.settled.get(origin) {
+            return env.answer(origin, Err(refusal.clone()));
         }
         if leading.live.len() >= REQUESTS_MAX {
             let retry = Retry::AfterMs(env.config.timing.retry_ms);
@@ -187,7 +190,9 @@ impl Partition {
         let result = match &entry.fate {
             RequestFate::Opening => return false,
             RequestFate::Closed { .. } => {
-                Err(reused(&entry.id, "a close, or an open that was closed before it finished,"))
+                let verb = "a close, or an open that was closed before it finished,";
+                // If it was that open, a life began for it.
+                Err(Refusal { changed: Changed::Unknown, ..reused(&entry.id, verb) })
             }
             RequestFate::Opened { outcome, life, version, placement } => {
                 let mut answered = record.clone();

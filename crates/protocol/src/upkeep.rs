@@ -63,6 +63,7 @@ impl Partition {
 
     /// Time passed.
     pub fn tick(&mut self, env: &mut Env) {
+        self.settled.forget(env.now.mono_ms);
         if self.leading.is_none() {
             return;
         }

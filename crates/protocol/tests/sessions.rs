@@ -3,7 +3,7 @@
 mod table;
 
 use rota_model::node_msg::{DeadToken, NodeAnswer, ReportEvent, ToNode};
-use rota_model::{Answer, Outcome, Reason, RefusalKind, SessionState};
+use rota_model::{Answer, Changed, Outcome, Reason, RefusalKind, SessionState};
 use rota_protocol::{Message, Transition};
 use table::*;
 
@@ -170,4 +170,27 @@ fn late_news_of_a_machine_does_not_hide_newer_news() {
     }
     assert_eq!(table.call(entry, news("off", 3)), Ok(Answer::Reported));
     assert_eq!(got(table.call(entry, get("a"))).record.machine_state, "off");
+}
+
+#[test]
+fn a_late_repetition_of_a_close_that_found_nothing_closes_no_later_life() {
+    let mut table = Table::serving();
+    let owner = table.owner("a");
+    let entry = *NUMBERS.iter().find(|n| **n != owner).unwrap();
+    let sent = std::rc::Rc::new(std::cell::RefCell::new(Vec::new()));
+    let kept = sent.clone();
+    table.lose = Box::new(move |envelope| {
+        if envelope.message.name() == "request" {
+            kept.borrow_mut().push(envelope.clone());
+        }
+        false
+    });
+    let refusal = table.call(entry, close("a", "c1")).unwrap_err();
+    assert_eq!((refusal.kind, refusal.changed), (RefusalKind::NotFound, Changed::No));
+    let (_, before) = opened(table.call(owner, open("a", "r1")));
+    let late = sent.borrow()[0].clone();
+    table.input(owner, rota_protocol::Input::Peer(late));
+    table.pass(500);
+    let after = got(table.call(owner, get("a"))).record;
+    assert_eq!((after.state, after.life), (SessionState::Ready, before.record.life));
 }

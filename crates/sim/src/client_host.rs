@@ -2,7 +2,7 @@
 //! of refusals, give up after a while, and sometimes repeat a request that was answered.
 
 use crate::chance::Chance;
-use crate::counters::Fault;
+use crate::counters::{Corner, Fault};
 use crate::invariant::Violation;
 use crate::ledger::{Asked, Attempt, Shown, Wish};
 use crate::network::Place;
@@ -107,12 +107,13 @@ impl World {
         let request = RequestId::parse(&format!("r{asked}")).expect("a short name");
         let healed = self.phase == Phase::Serve;
         let attempts = Vec::new();
-        let client = index;
-        self.dog.ledger.asked.push(Asked { client, key, wish, request, attempts, healed });
         let client = &mut self.clients[index];
+        let once = wish == Wish::Open && !healed && client.chance.permille(60);
         let patience_us = client.chance.within(1_500_000, 6_000_000);
-        client.current = Some((asked, now_us + patience_us));
-        let doubled = client.chance.permille(50);
+        client.current = Some((asked, now_us + if once { 0 } else { patience_us }));
+        let doubled = client.chance.permille(50) && !once;
+        let client = index;
+        self.dog.ledger.asked.push(Asked { client, key, wish, request, attempts, healed, once });
         self.attempt(index, asked);
         if doubled {
             self.counters.fault(Fault::RequestDoubled);
@@ -178,6 +179,7 @@ impl World {
         let now_us = self.now_us();
         let retry = result.as_ref().err().map(|it| it.retry);
         let Some(request) = self.dog.ledger.asked.get_mut(asked) else { return };
+        let once = request.once;
         if let Ok(Answer::Opened { session, .. } | Answer::Got { session, .. }) = &result {
             let client = &mut self.clients[index];
             client.lives.insert(session.record.key.clone(), session.record.life);
@@ -191,6 +193,7 @@ impl World {
             return;
         }
         let pause_ms = match retry {
+            None if once => None,
             None => {
                 client.answered.push(asked);
                 None
@@ -269,21 +272,42 @@ impl World {
         if client.chance.permille(250) {
             filter.states.push(*client.chance.pick(SessionState::ALL));
         }
+        if client.chance.permille(60) {
+            filter.states.push(*client.chance.pick(SessionState::ALL));
+        }
         if client.chance.permille(150) {
             filter.namespace = Some(Namespace::default_space());
         }
+        if client.chance.permille(100) {
+            filter.node = Some(self.nodes[client.chance.index(self.nodes.len())].id.clone());
+        }
+        if client.chance.permille(60) {
+            let class = *client.chance.pick(&[CLASS, "no-such-class"]);
+            filter.class = Some(ClassName::parse(class).expect("a short name"));
+        }
+        if client.chance.permille(60) {
+            filter.key = Some(client.chance.pick(&self.setup.keys).clone());
+        }
+        let stale_ok = client.chance.permille(150);
         let what = CallFor::Page(index, now_us, Box::new(filter.clone()));
         let from = ListCursor { slot, after: None };
-        let op = Op::List(ListOp { from, limit, filter, stale_ok: false });
+        let op = Op::List(ListOp { from, limit, filter, stale_ok });
         self.call(number, what, Place::Client(index), 800, op);
     }
 
     fn note_page(&mut self, sent_us: u64, result: &OpResult, filter: &Filter) {
         let came_us = self.now_us();
         if let Ok(Answer::Listed(page)) = result {
+            if page.next.as_ref().is_some_and(|it| it.after.is_some()) {
+                self.counters.corner(Corner::SplitPage);
+            }
             if let Some(other) = page.sessions.iter().find(|it| !filter.passes(&it.record)) {
                 let text = format!("a list of {filter:?} shows {:?}", other.record);
                 self.dog.judge(came_us, Err(Violation::new("list", text)));
+            }
+            // A page that need not be confirmed may be as old as it likes.
+            if page.stale {
+                return;
             }
             let shown = page.sessions.iter().map(|it| Shown {
                 sent_us,
@@ -307,7 +331,7 @@ fn op_of(request: &Asked, class: &str) -> Op {
                 attributes: Arc::default(),
             },
             request: name,
-            remember: true,
+            remember: !request.once,
         }),
         Wish::Close(life) => Op::Close(CloseOp { key, life, request: name }),
         Wish::Get(stale_ok) => Op::Get(GetOp { key, stale_ok }),

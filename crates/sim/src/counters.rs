@@ -1,4 +1,4 @@
-//! What happened in a run, counted: faults by kind, protocol steps by kind.
+//! What happened in a run, counted: faults, protocol steps, and limits that were met, by kind.
 
 use rota_protocol::Transition;
 use std::collections::BTreeMap;
@@ -82,10 +82,47 @@ faults!(
     SlowStart = "slow_start",
     /// Ordered nodes did not come.
     ProvisionFailed = "provision_failed",
+    /// A node registered as draining before it left.
+    NodeDraining = "node_draining",
     /// A client repeated a request that was answered, through any manager.
     RequestRepeated = "request_repeated",
     /// A client sent one request to two managers at once.
     RequestDoubled = "request_doubled",
+);
+
+macro_rules! corners {
+    ($($(#[$doc:meta])* $variant:ident = $text:literal,)*) => {
+        /// A limit that was met. One that was never met in a whole run fails it.
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+        pub enum Corner { $($(#[$doc])* $variant,)* }
+        impl Corner {
+            /// Every kind.
+            pub const ALL: &'static [Corner] = &[$(Corner::$variant),*];
+            /// Name in reports.
+            pub fn as_str(self) -> &'static str { match self { $(Self::$variant => $text,)* } }
+        }
+    };
+}
+
+corners!(
+    /// A snapshot of several chunks.
+    SplitSnapshot = "split_snapshot",
+    /// A Prepare of several entries.
+    FullPrepare = "full_prepare",
+    /// A Prepare that asks a silent receiver how far it is.
+    EmptyPrepare = "empty_prepare",
+    /// The difference of a Sync in several pieces.
+    SplitSync = "split_sync",
+    /// A scan of a node in several pages.
+    SplitScan = "split_scan",
+    /// A page of a list that ends before its partition.
+    SplitPage = "split_page",
+    /// A watch from a position that is too old, answered by a snapshot.
+    OldPosition = "old_position",
+    /// A snapshot of a watch in several pages.
+    SplitWatch = "split_watch",
+    /// A request that was refused because too much is not committed.
+    FullTail = "full_tail",
 );
 
 /// Counts of one run, or of many.
@@ -95,6 +132,8 @@ pub struct Counters {
     pub faults: BTreeMap<Fault, u64>,
     /// Steps of the protocol.
     pub transitions: BTreeMap<Transition, u64>,
+    /// Limits that were met.
+    pub corners: BTreeMap<Corner, u64>,
     /// Answers to clients by what they said.
     pub answers: BTreeMap<&'static str, u64>,
 }
@@ -103,6 +142,11 @@ impl Counters {
     /// Counts a fault.
     pub fn fault(&mut self, fault: Fault) {
         *self.faults.entry(fault).or_default() += 1;
+    }
+
+    /// Counts a limit that was met.
+    pub fn corner(&mut self, corner: Corner) {
+        *self.corners.entry(corner).or_default() += 1;
     }
 
     /// Counts a step of the protocol.
@@ -120,6 +164,9 @@ impl Counters {
         for (fault, count) in &other.faults {
             *self.faults.entry(*fault).or_default() += count;
         }
+        for (corner, count) in &other.corners {
+            *self.corners.entry(*corner).or_default() += count;
+        }
         for (transition, count) in &other.transitions {
             *self.transitions.entry(*transition).or_default() += count;
         }
@@ -133,7 +180,9 @@ impl Counters {
         let count = |it: &Fault| self.faults.get(it).copied().unwrap_or_default();
         let faults = Fault::ALL.iter().filter(|it| count(it) == 0).map(|it| it.as_str());
         let steps = Transition::ALL.iter().filter(|it| !self.transitions.contains_key(it));
-        faults.chain(steps.map(|it| it.as_str())).collect()
+        let corners = Corner::ALL.iter().filter(|it| !self.corners.contains_key(it));
+        let corners = corners.map(|it| it.as_str());
+        faults.chain(steps.map(|it| it.as_str())).chain(corners).collect()
     }
 }
 
@@ -149,6 +198,9 @@ mod tests {
         }
         for transition in Transition::ALL {
             counters.transition(*transition);
+        }
+        for corner in Corner::ALL {
+            counters.corner(*corner);
         }
         assert_eq!(counters.missing(), vec![Fault::ALL[0].as_str()]);
     }

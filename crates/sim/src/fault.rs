@@ -38,7 +38,7 @@ impl World {
         if self.phase != Phase::Chaos {
             return;
         }
-        self.disturbed += 1;
+        let before = self.counters.faults.values().sum::<u64>();
         let total: u64 = MENU.iter().map(|(weight, _, _)| weight).sum();
         let mut draw = self.chance.within(0, total - 1);
         for (weight, fault, begin) in MENU {
@@ -51,6 +51,8 @@ impl World {
             begin(self, *fault);
             break;
         }
+        // What found nobody to disturb does not count.
+        self.disturbed += u64::from(self.counters.faults.values().sum::<u64>() > before);
         let pause_us = self.chance.within(20, self.setup.calm_ms_max) * 1000;
         self.queue.after(pause_us, Event::Disturb);
     }

@@ -43,6 +43,8 @@ pub struct Instance {
     pub address: String,
     /// When it began to run.
     pub from_us: u64,
+    /// How often its machine changed.
+    pub change: u64,
     /// When nothing of it ran any more, and why.
     pub to: Option<(u64, EndCause)>,
 }
@@ -84,6 +86,8 @@ pub struct Asked {
     pub attempts: Vec<Attempt>,
     /// True when it was asked after the last fault was healed.
     pub healed: bool,
+    /// True when it is tried once only and its name is nobody's to repeat: an open without an id.
+    pub once: bool,
 }
 
 impl Asked {
@@ -176,6 +180,13 @@ impl Ledger {
             let lives = self.lives.entry(record.key.clone()).or_default();
             let facts = lives.entry(record.life).or_insert_with(|| LifeFacts::new(now_us));
             facts.learn(record);
+        }
+    }
+
+    /// The machine of an execution changed.
+    pub fn on_change(&mut self, instance: Option<usize>, change: u64) {
+        if let Some(instance) = instance.and_then(|it| self.instances.get_mut(it)) {
+            instance.change = change;
         }
     }
 

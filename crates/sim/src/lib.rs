@@ -34,6 +34,6 @@ pub mod watchdog;
 pub mod watcher;
 pub mod world;
 
-pub use counters::{Counters, Fault};
+pub use counters::{Corner, Counters, Fault};
 pub use plant::Bug;
 pub use run::{Outcome, run};

@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand, ValueEnum};
 use rota_protocol::Transition;
-use rota_sim::{Bug, Counters, Fault, Outcome};
+use rota_sim::{Bug, Corner, Counters, Fault, Outcome};
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::PathBuf;
@@ -196,6 +196,8 @@ fn report(total: &Total, options: &RunOptions, took: Duration) -> std::io::Resul
     let named =
         |it: &Transition| (it.as_str(), counters.transitions.get(it).copied().unwrap_or_default());
     let transitions: BTreeMap<&str, u64> = Transition::ALL.iter().map(named).collect();
+    let named = |it: &Corner| (it.as_str(), counters.corners.get(it).copied().unwrap_or_default());
+    let corners: BTreeMap<&str, u64> = Corner::ALL.iter().map(named).collect();
     let mut out = std::io::stdout().lock();
     if options.output == Form::Json {
         let document = serde_json::json!({
@@ -205,14 +207,16 @@ fn report(total: &Total, options: &RunOptions, took: Duration) -> std::io::Resul
             "requests": total.requests,
             "faults": faults,
             "transitions": transitions,
+            "limits": corners,
             "answers": counters.answers,
         });
         writeln!(out, "{document}")?;
     } else {
         let rate = f64::from(u32::try_from(total.seeds).unwrap_or(u32::MAX)) / took.as_secs_f64();
         writeln!(out, "seeds {} ({rate:.1}/s)  violations {}", total.seeds, total.violations)?;
-        for (title, counts) in
-            [("faults", &faults), ("steps", &transitions), ("answers", &counters.answers)]
+        for (title, counts) in [("faults", &faults), ("steps", &transitions), ("limits", &corners)]
+            .into_iter()
+            .chain([("answers", &counters.answers)])
         {
             writeln!(out, "{title}")?;
             for (name, count) in counts {

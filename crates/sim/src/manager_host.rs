@@ -1,15 +1,16 @@
 //! A manager's process, its disk, its clocks, and the driver that carries out its effects.
 
 use crate::client_host::what_of;
-use crate::counters::Fault;
+use crate::counters::{Corner, Fault};
 use crate::disk::SimDisk;
 use crate::network::Place;
 use crate::parcel::Parcel;
 use crate::plant::Altered;
 use crate::world::{Event, StoreCall, WALL_START_MS, World};
-use rota_model::{BootId, ManagerNumber, NodeId, Now, Op};
+use rota_model::node_msg::ToNode;
+use rota_model::{BootId, ManagerNumber, NodeId, Now, Op, RefusalKind};
 use rota_node::ReportId;
-use rota_protocol::{CasOutcome, Effect, Input, Manager, ManagerConfig};
+use rota_protocol::{CasOutcome, Effect, Input, Manager, ManagerConfig, Message};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Who waits for an answer of a manager's process.
@@ -77,6 +78,50 @@ impl ManagerHost {
         // Offsets are held shifted by 100 s, so that they may be negative.
         let wall_ms = WALL_START_MS + now_us / 1000 + self.wall_ahead_ms - 100_000;
         Now { mono_ms, wall_ms }
+    }
+}
+
+/// The limit that an effect shows to have been met.
+fn corner_of(effect: &Effect) -> Option<Corner> {
+    match effect {
+        Effect::Send { envelope, .. } => match &envelope.message {
+            Message::SnapshotChunk { chunk: 1.., .. } => Some(Corner::SplitSnapshot),
+            Message::SyncData { pieces: 2.., .. } => Some(Corner::SplitSync),
+            Message::Prepare { entries, .. } if entries.is_empty() => Some(Corner::EmptyPrepare),
+            Message::Prepare { entries, .. } if entries.len() > 1 => Some(Corner::FullPrepare),
+            Message::SnapshotChunk { .. }
+            | Message::SyncData { .. }
+            | Message::Prepare { .. }
+            | Message::Request { .. }
+            | Message::Answer { .. }
+            | Message::Ack { .. }
+            | Message::Missing { .. }
+            | Message::SyncAsk { .. }
+            | Message::SyncReport { .. }
+            | Message::SyncTaken { .. }
+            | Message::Confirm { .. }
+            | Message::Confirmed { .. }
+            | Message::SnapshotAck { .. }
+            | Message::Heartbeat { .. }
+            | Message::NodeWanted { .. } => None,
+        },
+        Effect::ToNode { message: ToNode::Scan { after: Some(_), .. }, .. } => {
+            Some(Corner::SplitScan)
+        }
+        Effect::Reply { result: Err(refusal), .. } => {
+            let full = refusal.kind == RefusalKind::Overloaded
+                && refusal.message.contains("not committed");
+            full.then_some(Corner::FullTail)
+        }
+        Effect::Reply { .. }
+        | Effect::ToNode { .. }
+        | Effect::Persist { .. }
+        | Effect::ReplyRegister { .. }
+        | Effect::ReplyRenew { .. }
+        | Effect::ReadConfig { .. }
+        | Effect::Cas { .. }
+        | Effect::Provision { .. }
+        | Effect::Note(_) => None,
     }
 }
 
@@ -223,6 +268,9 @@ impl World {
         }
         for effect in &effects {
             self.dog.on_effect(now_us, (number, run), effect);
+            if let Some(corner) = corner_of(effect) {
+                self.counters.corner(corner);
+            }
         }
         self.dog.on_flushed((number, run));
         for effect in effects {

@@ -48,6 +48,9 @@ pub struct NodeHost {
     pub leaving: Leaving,
 }
 
+/// The time that a registration as draining carries: its answer is told from others by it.
+const DRAINING: u64 = 0;
+
 /// How far a node is with leaving.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Leaving {
@@ -186,6 +189,7 @@ impl World {
                 self.node_call(index, (manager, generation), message);
                 return;
             }
+            Parcel::Registered { sent_mono_ms: DRAINING, .. } => return,
             Parcel::Registered { result: Ok(_), .. } if host.leaving == Leaving::Left => {
                 self.kill_node(index);
                 let delay_us = self.chance.within(50_000, 2_000_000);
@@ -335,7 +339,22 @@ impl World {
         host.leaving = Leaving::Asked;
         let run = host.run;
         self.tell_node(index, run, NodeInput::Leave);
+        if self.chance.permille(500) {
+            self.register_as_draining(index);
+        }
         true
+    }
+
+    /// Says so in the registry, too: nobody opens anything there any more. It needs no answer.
+    fn register_as_draining(&mut self, index: usize) {
+        let manager = self.any_manager();
+        let Some(host) = self.nodes.get(index) else { return };
+        let Some(agent) = &host.agent else { return };
+        let (address, pool) = (node_address(&host.id), PoolName::default_pool());
+        let register = agent.registration(address, pool, NodeState::Draining);
+        let parcel = Parcel::Register { sent_mono_ms: DRAINING, register };
+        self.counters.fault(Fault::NodeDraining);
+        self.send(Place::Node(index), Place::Manager(manager), None, parcel);
     }
 
     fn report(&mut self, index: usize, id: ReportId, item: ReportItem) {

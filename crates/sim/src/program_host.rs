@@ -98,6 +98,7 @@ impl World {
                 NodeInput::Ready { key, token, address }
             }
             ProgramStep::Change(change) if program.instance.is_some() => {
+                self.dog.ledger.on_change(program.instance, change);
                 self.schedule_change(index, run, &key, token, change + 1);
                 let state = format!("state-{change}");
                 NodeInput::MachineState { key, token, state, change }
@@ -179,6 +180,7 @@ impl World {
             token,
             address: address.clone(),
             from_us: now_us,
+            change: 0,
             to: None,
         });
         self.trace.mark((now_us, "run", index, token));

@@ -7,7 +7,7 @@ use crate::invariant::complete_list::Expected;
 use crate::invariant::converged::Moment;
 use crate::invariant::{
     Verdict, Violation, acknowledged_open, closed_stays, complete_list, converged, linear,
-    one_instance, same_answer, shown_forward,
+    one_instance, same_answer, shown_forward, unchanged,
 };
 use crate::ledger::Wish;
 use crate::network::STRAGGLER_US_MAX;
@@ -102,9 +102,12 @@ impl World {
             }
             self.run_until(self.now_us() + 200_000);
         }
-        let asked = self.dog.ledger.asked.len();
-        if self.dog.violations.is_empty() && asked < REQUESTS_MIN {
-            let text = format!("clients made only {asked} requests in {CHAOS_MAX_US} us");
+        let (asked, faults) = (self.dog.ledger.asked.len(), self.disturbed);
+        if self.dog.violations.is_empty() && (asked < REQUESTS_MIN || faults < FAULTS_MIN) {
+            let text = format!(
+                "clients made {asked} requests of at least {REQUESTS_MIN}, and {faults} faults of \
+                 at least {FAULTS_MIN} happened in {CHAOS_MAX_US} us"
+            );
             return Err(Violation::new("progress", text));
         }
         Ok(())
@@ -257,6 +260,7 @@ impl World {
             request,
             attempts: vec![attempt],
             healed: true,
+            once: false,
         });
         let from = crate::network::Place::Client(0);
         self.call(number, CallFor::Try(0, asked, 0), from, 2_000, op);
@@ -313,6 +317,20 @@ impl World {
         Ok(())
     }
 
+    /// Requests that the disks of the settled cluster remember.
+    fn remembered(&self) -> unchanged::Remembered {
+        let docs = self.managers.values().flat_map(|it| it.disk.durable().docs.values());
+        let records = docs.filter_map(|doc| match &**doc {
+            rota_protocol::Doc::Session(record) => Some(record.clone()),
+            rota_protocol::Doc::Pool(_) => None,
+        });
+        let requests = records.flat_map(|record| {
+            let ids: Vec<_> = record.requests.iter().map(|it| it.id.clone()).collect();
+            ids.into_iter().map(move |id| (record.key.clone(), id))
+        });
+        requests.collect()
+    }
+
     /// Rules over the whole history.
     fn look_back(&mut self) -> Verdict {
         let ledger = &self.dog.ledger;
@@ -326,6 +344,7 @@ impl World {
             one_instance::check(&ledger.instances),
             closed_stays::check(ledger),
             shown_forward::check(ledger),
+            unchanged::check(ledger, &self.remembered()),
             linear::check(ledger, tombstone_us),
             repeats.map(|_| ()),
         ];

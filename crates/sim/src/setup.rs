@@ -66,7 +66,7 @@ impl Setup {
         let ids = chance.within(5, 16);
         Self {
             m: u32::try_from(m).unwrap_or(64),
-            r: *chance.pick(&[0, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2]),
+            r: *chance.pick(&[0, 0, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 3]),
             numbers: numbers.into_iter().collect(),
             nodes: usize::try_from(chance.within(1, 4)).unwrap_or(1),
             nodes_max: 6,

@@ -1,6 +1,7 @@
 //! A watcher that follows every partition by long polls, and the observer's last list.
 
 use crate::client_host::CallFor;
+use crate::counters::Corner;
 use crate::invariant::watch_gaps::Watched;
 use crate::network::Place;
 use crate::world::{Event, World};
@@ -65,6 +66,13 @@ impl World {
         let following = self.watcher.parts.entry(part).or_default();
         let mut pause_us = 20_000;
         if let Some(Ok(Answer::Pulled(pulled))) = result {
+            let goes_on = following.snapshot_after.is_some();
+            if pulled.snapshot && following.from.is_some() && !goes_on {
+                self.counters.corner(Corner::OldPosition);
+            }
+            if goes_on {
+                self.counters.corner(Corner::SplitWatch);
+            }
             following.watched.on_pulled(&pulled);
             following.from = Some(pulled.upto);
             following.snapshot_after = pulled.snapshot_next;

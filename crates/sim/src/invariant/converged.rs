@@ -45,6 +45,7 @@ fn missing(moment: &Moment<'_>) -> Option<String> {
         .keys()
         .find_map(|number| part_missing(moment, *number))
         .or_else(|| orphan(moment))
+        .or_else(|| news_missing(moment))
 }
 
 fn stats_of(moment: &Moment<'_>, manager: ManagerNumber, part: ManagerNumber) -> Option<PartStats> {
@@ -112,6 +113,25 @@ fn orphan(moment: &Moment<'_>) -> Option<String> {
     let running = moment.instances.iter().filter(|it| it.to.is_none());
     let mut unknown = running.filter(|it| !recorded.contains(&(it.key.clone(), Some(it.token))));
     unknown.next().map(|it| format!("no record says that this runs: {it:?}"))
+}
+
+/// A machine that stands elsewhere than its record says.
+fn news_missing(moment: &Moment<'_>) -> Option<String> {
+    for (number, part) in &moment.view.parts {
+        for (_, doc) in docs_of(moment, part.owner, *number) {
+            let rota_protocol::Doc::Session(record) = doc else { continue };
+            let running = moment.instances.iter().filter(|it| it.to.is_none());
+            let mut running = running.filter(|it| Some(it.token) == record.token());
+            if let Some(instance) = running.find(|it| it.key == record.key)
+                && record.state == SessionState::Ready
+                && record.machine_change != instance.change
+            {
+                let (key, known, now) = (&record.key, record.machine_change, instance.change);
+                return Some(format!("the record of {key} knows change {known} of {now}"));
+            }
+        }
+    }
+    None
 }
 
 #[cfg(test)]
@@ -187,6 +207,28 @@ mod tests {
         assert!(verdict(&view, waiting).unwrap_err().text.contains("requests"));
         view.parts.get_mut(&a).unwrap().isr.retain(|it| it.number == a);
         assert!(verdict(&view, stats(1)).unwrap_err().text.contains("wanted"));
+    }
+
+    #[test]
+    fn a_record_that_missed_the_last_news_is_found() {
+        let view = active();
+        let mut known = record("y", Stamp::MIN, SessionState::Ready);
+        let mut running = instance("y", "n0", token(7, 7), 1, None);
+        known.placement.as_mut().unwrap().token = token(7, 7);
+        running.change = 2;
+        let name = DocName::Session(known.key.clone());
+        let mut disk = Disk::default();
+        disk.docs.insert(DocKey { slot: SlotId(5), name }, Arc::new(Doc::Session(Arc::new(known))));
+        let moment = Moment {
+            view: &view,
+            managers: BTreeMap::from([
+                (ManagerNumber(10), stats(1)),
+                (ManagerNumber(20), stats(1)),
+            ]),
+            disks: BTreeMap::from([(ManagerNumber(10), &disk), (ManagerNumber(20), &disk)]),
+            instances: &[running],
+        };
+        assert!(check(&moment).unwrap_err().text.contains("change"));
     }
 
     #[test]

@@ -90,6 +90,7 @@ pub fn asked(id: &str, wish: Wish, request: &str, tries: &[(u64, u64, OpResult)]
         request: RequestId::parse(request).unwrap(),
         attempts: attempts.collect(),
         healed: false,
+        once: false,
     }
 }
 
@@ -101,6 +102,7 @@ pub fn instance(id: &str, at: &str, token: Token, from_us: u64, to_us: Option<u6
         token,
         address: "n0:1".into(),
         from_us,
+        change: 0,
         to: to_us.map(|it| (it, EndCause::Destroyed)),
     }
 }

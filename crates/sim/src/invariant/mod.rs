@@ -20,6 +20,7 @@
 //! | linear | [`linear`] | at the end, per session id |
 //! | repeat | [`same_answer`] | at the end, per request id |
 //! | forward | [`shown_forward`] | at the end, per life |
+//! | unchanged | [`unchanged`] | at the end, per request id |
 //! | deadlines | [`deadlines`] | all the time |
 //! | converged | [`converged`] | after healing |
 //! | list | [`complete_list`] | after healing, while nothing moves |
@@ -45,6 +46,7 @@ pub mod registered_first;
 pub mod same_answer;
 pub mod shown_forward;
 pub mod synced_first;
+pub mod unchanged;
 pub mod view_order;
 pub mod watch_gaps;
 
