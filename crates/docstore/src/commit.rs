@@ -112,6 +112,7 @@ fn check_and_settle(
             let document = draft.settle(before.as_ref(), version, forget_before);
             let too_large = |it| Exception::of_field(codes::LIMIT, it);
             document.check_size().map_err(too_large)?;
+            documents.spaces().check_description(&document)?;
             writes.push(Write { name, before, after: Some(Arc::new(document)) });
         }
     }

@@ -10,6 +10,9 @@ use std::sync::Arc;
 
 /// Most bytes of one item's content. Larger things are attachments.
 pub const CONTENT_BYTES_MAX: usize = 1024 * 1024;
+/// Deepest nesting of lists and objects in JSON: what is deeper could be written, but not read back
+/// into most types.
+pub const JSON_DEPTH_MAX: usize = 100;
 /// Longest mime type, in bytes.
 pub const MIME_BYTES_MAX: usize = 255;
 
@@ -107,10 +110,16 @@ pub enum Content {
 pub struct JsonText(Arc<str>);
 
 impl JsonText {
-    /// Checks a text, field `json`: it parses and is not `null`.
+    /// Checks a text, field `json`: it parses, is nested at most [`JSON_DEPTH_MAX`] deep, and is
+    /// not `null`.
     pub fn parse(text: &str) -> Result<Self, FieldError> {
         if let Err(error) = serde_json::from_str::<IgnoredAny>(text) {
             return Err(FieldError::new("json", format!("does not parse: {error}")));
+        }
+        let depth = depth(text);
+        if depth > JSON_DEPTH_MAX {
+            let problem = format!("is nested {depth} deep; the limit is {JSON_DEPTH_MAX}");
+            return Err(FieldError::new("json", problem));
         }
         if text.trim_ascii() == "null" {
             return Err(FieldError::new("json", "is null, which stands for a destroyed item"));
@@ -118,14 +127,12 @@ impl JsonText {
         Ok(Self(text.into()))
     }
 
-    /// The text of a value, without null fields.
+    /// The text of a value, without null fields; checked, since a value may be nested too deep to
+    /// be read back.
     pub fn of<T: Serialize + ?Sized>(value: &T) -> Result<Self, FieldError> {
         let text = to_json(value)
             .map_err(|error| FieldError::new("json", format!("cannot be written: {error}")))?;
-        if text == "null" {
-            return Err(FieldError::new("json", "is null, which stands for a destroyed item"));
-        }
-        Ok(Self(text.into()))
+        Self::parse(&text)
     }
 
     /// The text.
@@ -138,6 +145,26 @@ impl JsonText {
         serde_json::from_str(&self.0)
             .map_err(|error| FieldError::new("json", format!("does not fit its type: {error}")))
     }
+}
+
+/// How deep lists and objects are nested in a text that parses.
+fn depth(text: &str) -> usize {
+    let (mut depth, mut deepest) = (0_usize, 0);
+    let (mut is_in_string, mut is_escaped) = (false, false);
+    for byte in text.bytes() {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' if is_in_string => is_escaped = true,
+            b'"' => is_in_string = !is_in_string,
+            b'[' | b'{' if !is_in_string => {
+                depth += 1;
+                deepest = deepest.max(depth);
+            }
+            b']' | b'}' if !is_in_string => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    deepest
 }
 
 impl fmt::Debug for JsonText {
@@ -225,6 +252,13 @@ mod tests {
         }
         assert!(Content::json(&"[".repeat(100_000)).is_err());
         assert!(Content::json_of(&None::<u8>).is_err());
+        let nested = |depth| (0..depth).fold(serde_json::Value::from(1), |it, _| vec![it].into());
+        assert!(Content::json_of(&nested(100)).is_ok());
+        let error = Content::json_of(&nested(101)).unwrap_err();
+        assert_eq!(error.problem, "is nested 101 deep; the limit is 100");
+        assert!(Content::json(&format!("{}1{}", "[".repeat(99_999), "]".repeat(99_999))).is_err());
+        let brackets = "[\\\"{".repeat(200);
+        assert!(Content::json(&format!("\"{brackets}\"")).is_ok());
         assert!(Content::json("{\"a\":null}").is_ok());
     }
 

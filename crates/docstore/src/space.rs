@@ -195,11 +195,10 @@ impl Spaces {
     /// reported with the name of its document, field `document`.
     pub fn learn(&mut self, document: &Document) -> Result<bool, FieldError> {
         let name = document.name();
-        if name.class() != SPACE_CLASS || name.space() != self.configuration.as_str() {
+        if !self.is_description(name) {
             return Ok(false);
         }
-        let wrong = |it: FieldError| FieldError::new("document", format!("{name}: {it}"));
-        match document.one::<Description>().map_err(wrong)? {
+        match read_description(document)? {
             Some(description) => {
                 self.known.insert(name.docid().to_owned(), description);
             }
@@ -210,9 +209,24 @@ impl Spaces {
         Ok(true)
     }
 
+    /// Refuses a document that describes a namespace and cannot be learned: field `document`. An
+    /// operation that writes one is not valid.
+    pub fn check_description(&self, document: &Document) -> Result<(), FieldError> {
+        if self.is_description(document.name()) {
+            read_description(document)?
+        } else {
+            None
+        };
+        Ok(())
+    }
+
+    fn is_description(&self, name: &DocName) -> bool {
+        name.class() == SPACE_CLASS && name.space() == self.configuration.as_str()
+    }
+
     /// Forgets what a document said that is gone without trace.
     pub(crate) fn forget(&mut self, name: &DocName) {
-        if name.class() == SPACE_CLASS && name.space() == self.configuration.as_str() {
+        if self.is_description(name) {
             self.known.remove(name.docid());
         }
     }
@@ -258,6 +272,15 @@ impl Spaces {
     pub fn limits(&self, space: &str) -> Limits {
         self.known.get(space).map(|it| it.limits).unwrap_or_default()
     }
+}
+
+fn read_description(document: &Document) -> Result<Option<Description>, FieldError> {
+    let description = document.one::<Description>();
+    let checked = description.and_then(|it| {
+        it.as_ref().map_or(Ok(()), Description::check)?;
+        Ok(it)
+    });
+    checked.map_err(|it| FieldError::new("document", format!("{}: {it}", document.name())))
 }
 
 /// The space for configuration is `z`; namespaces that are not described are open.

@@ -70,6 +70,13 @@ impl Store {
         self.documents.values()
     }
 
+    /// All documents of a namespace in order of their names, traces of ended lives included.
+    pub fn in_space(&self, space: &Namespace) -> impl Iterator<Item = &Arc<Document>> {
+        let rest = self.documents.range(DocName::before_all_of(space)..);
+        let is_inside = move |it: &(&DocName, _)| it.0.space() == space.as_str();
+        rest.take_while(is_inside).map(|(_, document)| document)
+    }
+
     /// A document without its count of owners going up.
     pub fn peek(&self, name: &DocName) -> Option<&Arc<Document>> {
         self.documents.get(name)

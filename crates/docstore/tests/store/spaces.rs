@@ -165,6 +165,39 @@ fn a_description_that_does_not_read_leaves_what_was_known() {
     assert!(error.problem.starts_with("z/Space/bank: json does not fit"), "{error}");
     assert_eq!(spaces.get("bank").unwrap().off.as_deref(), Some("x"));
     assert_eq!(spaces.iter().count(), 1);
+}
+
+#[test]
+fn a_description_that_cannot_be_learned_is_not_written() {
+    let (rules, mut store) = (rules(), Store::default());
+    let name = DocName::new(&z(), SPACE_CLASS, "bank").unwrap();
     let long = Description { description: "x".repeat(1_025), ..Description::default() };
     assert_eq!(long.check().unwrap_err().field, "description");
+    let work = |desk: &mut Desk<'_>| {
+        desk.current(&name)?.ensure();
+        desk.current(&name)?.put_one(&long)
+    };
+    let exception = store.change(&rules, &z(), at(1), work).unwrap_err();
+    assert_eq!((exception.code(), exception.phase()), (&codes::INVALID, Phase::Validation));
+    let text = "document z/Space/bank: description is 1025 bytes long; the limit is 1024";
+    assert_eq!(exception.details().message, text);
+    assert!(store.is_empty());
+}
+
+#[test]
+fn the_documents_of_one_namespace_can_be_listed() {
+    let mut store = two_accounts();
+    describe(&mut store, "bank", &Description::default(), at(1));
+    for space in ["ban", "bank!", "banka", "a"] {
+        let name = DocName::new(&Namespace::parse(space).unwrap(), "Acc", "a").unwrap();
+        let parts = DocumentParts { name, ..account_a(&store) };
+        store.set(&parts.name.clone(), Some(Document::from_parts(parts).unwrap().into()));
+    }
+    let names: Vec<_> = store.in_space(&space()).map(|it| it.name().to_string()).collect();
+    assert_eq!(names, ["bank/Acc/a", "bank/Acc/b"]);
+    assert_eq!(store.in_space(&Namespace::parse("none").unwrap()).count(), 0);
+}
+
+fn account_a(store: &Store) -> DocumentParts {
+    Document::clone(store.peek(&account("a")).unwrap()).into_parts()
 }
