@@ -95,6 +95,21 @@ fn a_copy_is_fresh_for_as_long_as_the_tolerance_says() {
 }
 
 #[test]
+fn an_answer_that_arrives_late_does_not_make_a_copy_older() {
+    let mut store = many(2);
+    let mut cache = cache(10_000);
+    let name = account("0001");
+    let late = store.sync(&name, None, at(10)).unwrap();
+    set_balance(&mut store, "0001", 7, at(500));
+    refresh(&mut cache, &store, "0001", at(5_000));
+    assert!(cache.apply(&name, &late, at(10)).is_err());
+    let unchanged = store.sync(&name, cache.held(&name).as_ref(), at(600)).unwrap();
+    cache.apply(&name, &unchanged, at(600)).unwrap();
+    let lookup = cache.look_up(&name, at(5_500), Tolerance::seconds(1));
+    assert_eq!(lookup, Lookup::Fresh(store.peek(&name).cloned()));
+}
+
+#[test]
 fn that_a_document_does_not_exist_is_worth_keeping() {
     let mut cache = cache(10_000);
     assert_eq!(refresh(&mut cache, &Store::default(), "none", at(1_000)), "absent");
