@@ -54,7 +54,9 @@ pub(crate) struct Env {
     pub forgotten: Stamp,
     pub effects: Vec<Effect>,
     /// Writes of the batch that the next flush persists as `lsn`.
-    pub writes: Vec<DiskWrite>,
+    writes: Vec<DiskWrite>,
+    /// What that batch says of partitions: the newest only, written after the documents.
+    metas: BTreeMap<ManagerNumber, PartMeta>,
     pub lsn: u64,
     pub calls: BTreeMap<u64, CallFor>,
     /// Answers to this manager's own forwarded requests.
@@ -84,6 +86,7 @@ impl Env {
             forgotten: Stamp::MIN,
             effects: Vec::new(),
             writes: Vec::new(),
+            metas: BTreeMap::new(),
             lsn: 1,
             calls: BTreeMap::new(),
             answers: Vec::new(),
@@ -127,15 +130,21 @@ impl Env {
 
     /// Persists a partition's meta data; gives the batch that carries it.
     pub fn persist_part(&mut self, part: ManagerNumber, meta: PartMeta) -> u64 {
-        // Only the newest meta data of a batch matters, and it must come after the documents.
-        self.writes.retain(|it| !matches!(it, DiskWrite::Part { part: of, .. } if *of == part));
-        self.writes.push(DiskWrite::Part { part, meta });
+        self.metas.insert(part, meta);
         self.lsn
     }
 
     pub fn persist_identity(&mut self, identity: Identity) -> u64 {
         self.writes.push(DiskWrite::Identity(identity));
         self.lsn
+    }
+
+    /// Everything that the next batch writes, in order.
+    pub fn take_writes(&mut self) -> Vec<DiskWrite> {
+        let mut writes = std::mem::take(&mut self.writes);
+        let metas = std::mem::take(&mut self.metas);
+        writes.extend(metas.into_iter().map(|(part, meta)| DiskWrite::Part { part, meta }));
+        writes
     }
 
     /// Sends to the current run of a manager.

@@ -346,7 +346,7 @@ impl Manager {
             self.env.refresh = false;
         }
         let mut effects = std::mem::take(&mut self.env.effects);
-        let writes = std::mem::take(&mut self.env.writes);
+        let writes = self.env.take_writes();
         if !writes.is_empty() {
             effects.push(Effect::Persist { lsn: self.env.lsn, writes });
             self.env.lsn += 1;

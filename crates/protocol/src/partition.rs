@@ -86,7 +86,8 @@ impl Partition {
     /// Persists the meta data with this batch; the batch makes everything through `last` durable.
     pub fn persist_meta(&mut self, env: &mut Env) {
         let lsn = env.persist_part(self.number, self.meta(env));
-        self.durable_due.retain(|(due, _)| *due != lsn);
+        // Batches are numbered upwards: only the last can be this one.
+        self.durable_due.pop_back_if(|(due, _)| *due == lsn);
         self.durable_due.push_back((lsn, self.replica.last));
     }
 

@@ -11,7 +11,7 @@ use rota_model::{
     Answer, ManagerNumber, Op, OpResult, Refusal, RefusalKind, RequestFate, Retry, SessionState,
     SlotId,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The partitions on a disk. Slots belong to the first partition at or after them.
 pub(crate) fn parts_of(env: &mut Env, disk: &Disk) -> BTreeMap<ManagerNumber, Partition> {
@@ -39,6 +39,14 @@ pub(crate) fn parts_of(env: &mut Env, disk: &Disk) -> BTreeMap<ManagerNumber, Pa
         }
     }
     parts
+}
+
+/// What the requests that are too late wait for.
+struct Waits {
+    /// A node with room.
+    room: BTreeSet<Origin>,
+    /// The partition, or enough copies.
+    queue: BTreeSet<Origin>,
 }
 
 impl Partition {
@@ -95,27 +103,35 @@ impl Partition {
         }
     }
 
-    /// Requests whose deadline passed are told how far they got.
+    /// Requests whose deadline passed are told how far they got. All of them in one pass over
+    /// everything that waits: there may be very many.
     fn expire(&mut self, env: &mut Env) {
         let now = env.now.mono_ms;
         let Some(leading) = &self.leading else { return };
         let late = leading.live.iter().filter(|(_, asked)| now >= asked.deadline_ms);
-        let late: Vec<Origin> = late.map(|(origin, _)| *origin).collect();
-        for origin in late {
-            let result = self.unfinished(env, origin);
-            self.reply(env, origin, result);
-            if let Some(leading) = &mut self.leading {
-                leading.queue.retain(|it| *it != origin);
-                leading.room.retain(|it| *it != origin);
-                for work in leading.work.values_mut() {
-                    work.waiters.retain(|it| *it != origin);
-                }
-            }
+        let late: BTreeSet<Origin> = late.map(|(origin, _)| *origin).collect();
+        if late.is_empty() {
+            return;
+        }
+        let waits = Waits {
+            room: leading.room.iter().copied().filter(|it| late.contains(it)).collect(),
+            queue: leading.queue.iter().copied().filter(|it| late.contains(it)).collect(),
+        };
+        for origin in &late {
+            let result = self.unfinished(env, *origin, &waits);
+            self.reply(env, *origin, result);
+        }
+        let Some(leading) = &mut self.leading else { return };
+        leading.queue.retain(|it| !late.contains(it));
+        leading.room.retain(|it| !late.contains(it));
+        leading.promised.retain(|(_, origin, _)| !late.contains(origin));
+        for work in leading.work.values_mut() {
+            work.waiters.retain(|it| !late.contains(it));
         }
     }
 
     /// What a request is told whose deadline passed.
-    fn unfinished(&self, env: &Env, origin: Origin) -> OpResult {
+    fn unfinished(&self, env: &Env, origin: Origin, waits: &Waits) -> OpResult {
         let retry_ms = env.config.timing.retry_ms;
         let late = |text: String| {
             let (kind, retry) = (RefusalKind::DeadlineExceeded, Retry::AfterMs(retry_ms));
@@ -134,12 +150,12 @@ impl Partition {
             return Err(Refusal::unknown_outcome(kind, retry, text));
         }
         match &asked.op {
-            Op::Open(_) if leading.room.contains(&origin) => {
+            Op::Open(_) if waits.room.contains(&origin) => {
                 let text = "no node has room; new ones were asked for".to_string();
                 let retry = Retry::AfterMs(retry_ms * 5);
                 Err(Refusal::new(RefusalKind::Provisioning, retry, text))
             }
-            Op::Open(_) if leading.queue.contains(&origin) => {
+            Op::Open(_) if waits.queue.contains(&origin) => {
                 let text = format!("partition {} waits for a copy", self.number);
                 Err(Refusal::new(RefusalKind::NotServing, Retry::AfterMs(retry_ms), text))
             }
