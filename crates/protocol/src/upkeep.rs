@@ -6,7 +6,7 @@ use crate::io::Disk;
 use crate::leading::Phase;
 use crate::partition::Partition;
 use crate::replica::session_in;
-use rota_model::node_msg::SlotRange;
+use rota_model::node_msg::{Renewed, SlotRange};
 use rota_model::{
     Answer, ManagerNumber, Op, OpResult, Refusal, RefusalKind, RequestFate, Retry, SessionState,
     SlotId,
@@ -104,13 +104,18 @@ impl Partition {
         for origin in late {
             let result = self.unfinished(env, origin);
             self.reply(env, origin, result);
-            if let Some(leading) = &mut self.leading {
-                leading.queue.retain(|it| *it != origin);
-                leading.room.retain(|it| *it != origin);
-                for work in leading.work.values_mut() {
-                    work.waiters.retain(|it| *it != origin);
-                }
-            }
+        }
+        let Some(leading) = &mut self.leading else { return };
+        let live = &leading.live;
+        let is_there = |it: &Origin| live.contains_key(it);
+        leading.queue.retain(is_there);
+        leading.room.retain(is_there);
+        leading.promised.retain(|it| is_there(&it.1));
+        for work in leading.work.values_mut() {
+            work.waiters.retain(is_there);
+        }
+        for renewal in leading.reads.forget(now, is_there) {
+            crate::judge::answer(env, renewal.call, Renewed::NotServing);
         }
     }
 
