@@ -479,6 +479,10 @@ impl World {
             Parcel::Report { id, item } => {
                 let Place::Node(node) = from else { return };
                 let boot_run = self.nodes.get(node).map_or(0, |it| it.run);
+                if self.plant_drops_news(&item) {
+                    let me = Place::Manager(number);
+                    return self.send(me, from, Some(boot_run), Parcel::ReportAcked(id));
+                }
                 let caller = Caller::Report(node, boot_run, id);
                 self.client_input(number, caller, 2_000, Op::Report(item))
             }
@@ -527,7 +531,7 @@ impl World {
             | Parcel::Read { .. }
             | Parcel::Cas { .. } => return,
         };
-        let input = self.plant_on_input(input);
+        let input = self.plant_on_input(number, input);
         self.tell_manager(number, run, input);
     }
 
