@@ -85,6 +85,11 @@ impl Entrance {
         self.waiting.len()
     }
 
+    /// By when each waiting request is answered.
+    pub fn deadlines(&self) -> impl Iterator<Item = u64> {
+        self.waiting.values().map(|it| it.deadline_ms)
+    }
+
     /// A client's request arrives.
     pub fn on_client(
         &mut self,

@@ -31,6 +31,8 @@ impl Judged {
 pub(crate) struct Renewal {
     pub call: u64,
     pub renew: Renew,
+    /// The node sends the next one by then.
+    pub until_ms: u64,
 }
 
 /// Managers that a node should talk to.
@@ -80,7 +82,7 @@ impl Partition {
 
     /// Nobody else judged this node when the renewal arrived.
     pub fn on_renewal_confirmed(&mut self, env: &mut Env, renewal: Renewal) {
-        let Renewal { call, renew } = renewal;
+        let Renewal { call, renew, .. } = renewal;
         let now = env.now.mono_ms;
         let Some(leading) = &mut self.leading else {
             return;

@@ -17,7 +17,7 @@ use rota_model::{Epoch, LogPos, ManagerNumber, MemberId};
 use std::collections::VecDeque;
 
 /// A wedge that gets no further is given up after this time, if nothing was asked yet.
-const WEDGE_MS: u64 = 1_000;
+pub(crate) const WEDGE_MS: u64 = 1_000;
 
 /// How long after that no other wedge begins, so that requests get their turn.
 const WEDGE_PAUSE_MS: u64 = 2_000;

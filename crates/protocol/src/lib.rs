@@ -30,6 +30,7 @@ mod sync;
 pub mod timing;
 mod upkeep;
 mod version;
+mod waits;
 
 pub use io::{CasOutcome, Disk, DiskWrite, Effect, Identity, Input, Note, PartMeta, Transition};
 pub use manager::Manager;
@@ -37,6 +38,7 @@ pub use message::{Doc, DocKey, DocName, Entry, Envelope, Message, PoolRecord, Wr
 pub use sizes::Sizes;
 pub use stats::{PartStats, Stats};
 pub use timing::Timing;
+pub use waits::Wait;
 
 use rota_model::{ManagerId, ManagerNumber, PoolName};
 

@@ -256,7 +256,10 @@ impl Manager {
         let part = view.map(|view| view.part_of(slot_of_node(node, view.m)).0);
         let part = part.and_then(|number| self.parts.get_mut(&number));
         match part.filter(|part| part.leading.is_some()) {
-            Some(part) => part.on_renew(&mut self.env, Renewal { call, renew }),
+            Some(part) => {
+                let until_ms = self.env.now.mono_ms + self.env.config.timing.renew_ms;
+                part.on_renew(&mut self.env, Renewal { call, renew, until_ms });
+            }
             None => crate::judge::not_judge(&mut self.env, call, &renew.node),
         }
     }

@@ -105,6 +105,11 @@ impl Nodes {
         self.known.get(node).is_some_and(|it| now_ms < it.silence.avoided_until_ms)
     }
 
+    /// Until when each place counts as asked for.
+    pub fn asked_until(&self) -> impl Iterator<Item = u64> {
+        self.known.values().flat_map(|it| it.asked.values().copied())
+    }
+
     /// Counts a place as asked for.
     pub fn ask(&mut self, node: &NodeId, token: Token, now_ms: u64) {
         let known = self.known.entry(node.clone()).or_default();

@@ -36,6 +36,25 @@ pub(crate) struct Reads {
 /// Most long polls that wait at one partition.
 const PULLS_MAX: usize = 4_096;
 
+impl Reads {
+    /// Lets go of everything that waits for somebody who is gone, and of renewals that nobody waits
+    /// for any more.
+    pub fn forget(&mut self, now_ms: u64, is_there: impl Fn(&Origin) -> bool) -> Vec<Renewal> {
+        self.next.retain(&is_there);
+        self.now.retain(&is_there);
+        self.pulls.retain(&is_there);
+        let late = |it: &mut Renewal| it.until_ms <= now_ms;
+        let mut late_ones: Vec<Renewal> = self.renewals_next.extract_if(.., late).collect();
+        late_ones.extend(self.renewals_now.extract_if(.., late));
+        late_ones
+    }
+
+    /// Until when each renewal waits.
+    pub fn renewal_deadlines(&self) -> impl Iterator<Item = u64> {
+        self.renewals_next.iter().chain(&self.renewals_now).map(|it| it.until_ms)
+    }
+}
+
 impl Partition {
     /// The key of a session's document.
     pub fn key_of(env: &Env, session: &SessionKey) -> DocKey {

@@ -51,6 +51,11 @@ impl Settled {
         self.refusals.get(&origin)
     }
 
+    /// When each is forgotten.
+    pub fn deadlines(&self) -> impl Iterator<Item = u64> {
+        self.until.iter().map(|it| it.0)
+    }
+
     /// Forgets what no repetition asks for any more.
     pub fn forget(&mut self, now_ms: u64) {
         while self.until.front().is_some_and(|(until_ms, _)| *until_ms <= now_ms) {

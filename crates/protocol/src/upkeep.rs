@@ -6,7 +6,7 @@ use crate::io::Disk;
 use crate::leading::Phase;
 use crate::partition::Partition;
 use crate::replica::session_in;
-use rota_model::node_msg::SlotRange;
+use rota_model::node_msg::{Renewed, SlotRange};
 use rota_model::{
     Answer, ManagerNumber, Op, OpResult, Refusal, RefusalKind, RequestFate, Retry, SessionState,
     SlotId,
@@ -110,9 +110,6 @@ impl Partition {
         let Some(leading) = &self.leading else { return };
         let late = leading.live.iter().filter(|(_, asked)| now >= asked.deadline_ms);
         let late: BTreeSet<Origin> = late.map(|(origin, _)| *origin).collect();
-        if late.is_empty() {
-            return;
-        }
         let waits = Waits {
             room: leading.room.iter().copied().filter(|it| late.contains(it)).collect(),
             queue: leading.queue.iter().copied().filter(|it| late.contains(it)).collect(),
@@ -122,11 +119,18 @@ impl Partition {
             self.reply(env, *origin, result);
         }
         let Some(leading) = &mut self.leading else { return };
-        leading.queue.retain(|it| !late.contains(it));
-        leading.room.retain(|it| !late.contains(it));
-        leading.promised.retain(|(_, origin, _)| !late.contains(origin));
-        for work in leading.work.values_mut() {
-            work.waiters.retain(|it| !late.contains(it));
+        let live = &leading.live;
+        let is_there = |it: &Origin| live.contains_key(it);
+        if !late.is_empty() {
+            leading.queue.retain(is_there);
+            leading.room.retain(is_there);
+            leading.promised.retain(|it| is_there(&it.1));
+            for work in leading.work.values_mut() {
+                work.waiters.retain(is_there);
+            }
+        }
+        for renewal in leading.reads.forget(now, is_there) {
+            crate::judge::answer(env, renewal.call, Renewed::NotServing);
         }
     }
 

@@ -82,6 +82,8 @@ faults!(
     SlowStart = "slow_start",
     /// Ordered nodes did not come.
     ProvisionFailed = "provision_failed",
+    /// A node's registration was written, and its answer lost for nearly as long as a lease.
+    RegisteredLost = "registered_lost",
     /// A node registered as draining before it left.
     NodeDraining = "node_draining",
     /// A client repeated a request that was answered, through any manager.

@@ -3,6 +3,7 @@
 use crate::client_host::what_of;
 use crate::counters::{Corner, Fault};
 use crate::disk::SimDisk;
+use crate::invariant::deadlines::GRACE_MS;
 use crate::network::Place;
 use crate::parcel::Parcel;
 use crate::plant::Altered;
@@ -10,7 +11,7 @@ use crate::world::{Event, StoreCall, WALL_START_MS, World};
 use rota_model::node_msg::ToNode;
 use rota_model::{BootId, ManagerNumber, NodeId, Now, Op, RefusalKind};
 use rota_node::ReportId;
-use rota_protocol::{CasOutcome, Effect, Input, Manager, ManagerConfig, Message};
+use rota_protocol::{CasOutcome, Effect, Input, Manager, ManagerConfig, Message, Wait};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Who waits for an answer of a manager's process.
@@ -71,6 +72,13 @@ impl ManagerHost {
             flush_due: false,
             tick_at_us: None,
         }
+    }
+
+    /// What waits in its process, unless that has just been paused and may be late.
+    pub fn waits(&self, now_us: u64) -> Option<Vec<Wait>> {
+        let awake = now_us >= self.paused_until_us + GRACE_MS * 1000;
+        let process = self.process.as_ref().filter(|_| awake)?;
+        Some(process.waits(self.now(now_us).mono_ms))
     }
 
     fn now(&self, now_us: u64) -> Now {
@@ -471,6 +479,10 @@ impl World {
             Parcel::Report { id, item } => {
                 let Place::Node(node) = from else { return };
                 let boot_run = self.nodes.get(node).map_or(0, |it| it.run);
+                if self.plant_drops_news(&item) {
+                    let me = Place::Manager(number);
+                    return self.send(me, from, Some(boot_run), Parcel::ReportAcked(id));
+                }
                 let caller = Caller::Report(node, boot_run, id);
                 self.client_input(number, caller, 2_000, Op::Report(item))
             }
@@ -519,7 +531,7 @@ impl World {
             | Parcel::Read { .. }
             | Parcel::Cas { .. } => return,
         };
-        let input = self.plant_on_input(input);
+        let input = self.plant_on_input(number, input);
         self.tell_manager(number, run, input);
     }
 

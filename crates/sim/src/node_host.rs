@@ -44,6 +44,8 @@ pub struct NodeHost {
     pub lease: Option<(u64, u64)>,
     streams: BTreeMap<u64, (ManagerNumber, u64)>,
     tick_at_us: Option<u64>,
+    /// Answers to its registrations are lost before this.
+    registered_lost_until_us: u64,
     /// It was told to leave; registers as REMOVED once it has.
     pub leaving: Leaving,
 }
@@ -92,6 +94,7 @@ impl World {
             lease: None,
             streams: BTreeMap::new(),
             tick_at_us: None,
+            registered_lost_until_us: 0,
             leaving: Leaving::No,
         });
     }
@@ -106,12 +109,16 @@ impl World {
         let jump = self.chance.within(1, 1_000_000);
         let last = self.nodes.get(index).map_or(0, |host| host.boot.0);
         let (boot, mono_ahead_ms) = (BootId(last + jump), self.chance.within(1, 1_000_000));
+        let lease_us = self.setup.timing.node_lost_ms * 1000;
+        let lost_us = self.chance.within(lease_us * 6 / 10, lease_us);
+        let is_lost = self.phase == Phase::Chaos && self.chance.permille(80);
         let Some(host) = self.nodes.get_mut(index) else { return };
         host.run += 1;
         host.boot = boot;
         host.mono_ahead_ms = mono_ahead_ms;
         host.lease = None;
         host.leaving = Leaving::No;
+        host.registered_lost_until_us = if is_lost { now_us + lost_us } else { 0 };
         host.paused_until_us = 0;
         let config = self.setup.node_config(&host.id, boot);
         host.agent = Some(Node::new(config));
@@ -179,6 +186,7 @@ impl World {
 
     /// A parcel reaches a node.
     pub fn node_gets(&mut self, index: usize, only: Option<u64>, parcel: Parcel) {
+        let now_us = self.now_us();
         let Some(host) = self.nodes.get_mut(index) else { return };
         let run = host.run;
         if host.agent.is_none() || only.is_some_and(|it| it != run) {
@@ -190,6 +198,9 @@ impl World {
                 return;
             }
             Parcel::Registered { sent_mono_ms: DRAINING, .. } => return,
+            Parcel::Registered { .. } if now_us < host.registered_lost_until_us => {
+                return self.counters.fault(Fault::RegisteredLost);
+            }
             Parcel::Registered { result: Ok(_), .. } if host.leaving == Leaving::Left => {
                 self.kill_node(index);
                 let delay_us = self.chance.within(50_000, 2_000_000);

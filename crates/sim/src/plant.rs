@@ -3,10 +3,11 @@
 //! caught by some seed, else the net has a hole.
 
 use crate::world::World;
-use rota_model::node_msg::{FromNode, NodeAnswer, ToNode};
-use rota_model::{Answer, Epoch, ManagerNumber};
+use rota_model::node_msg::{FromNode, NodeAnswer, ReportEvent, ReportItem, ToNode};
+use rota_model::{Answer, BootId, Changed, Epoch, ManagerNumber, NodeId};
 use rota_node::NodeEffect;
-use rota_protocol::{Doc, Effect, Entry, Envelope, Input, Message};
+use rota_protocol::{CasOutcome, Doc, Effect, Entry, Envelope, Input, Message};
+use rota_ring::{Change, ConfigState};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -63,6 +64,14 @@ bugs!(
     EarlyMember = "early_member",
     /// A node runs on when its lease has passed.
     LeaseIgnored = "lease_ignored",
+    /// A learner takes a late chunk of an earlier copying for one of this.
+    LateChunk = "late_chunk",
+    /// A judge does not count anew from a later registration of the same boot.
+    JudgeNotAnew = "judge_not_anew",
+    /// Every refusal says that nothing changed.
+    ChangeDenied = "change_denied",
+    /// News of a machine is acknowledged and forgotten.
+    NewsDropped = "news_dropped",
     /// A list leaves out a session now and then.
     ListMisses = "list_misses",
     /// A watch leaves out a change now and then.
@@ -75,15 +84,20 @@ pub struct Plant {
     /// Which.
     pub bug: Bug,
     /// Boots of calls that were rewritten, by call, to rewrite the answers.
-    boots: BTreeMap<u64, rota_model::BootId>,
+    boots: BTreeMap<u64, BootId>,
     /// A node's agent before its newest call.
     before: Option<rota_node::Node>,
+    /// The newest chunk of each number that a learner got, by learner and partition.
+    chunks: BTreeMap<(ManagerNumber, ManagerNumber, u64), Message>,
+    /// The first revision of each boot's entry in the registry.
+    revisions: BTreeMap<(NodeId, BootId), u64>,
 }
 
 impl Plant {
     /// A bug, freshly planted.
     pub fn new(bug: Bug) -> Self {
-        Self { bug, boots: BTreeMap::new(), before: None }
+        let (boots, chunks) = (BTreeMap::new(), BTreeMap::new());
+        Self { bug, boots, before: None, chunks, revisions: BTreeMap::new() }
     }
 }
 
@@ -135,6 +149,16 @@ impl World {
                     pulled.events.pop();
                 }
                 Altered::Kept(Effect::Reply { call, result })
+            }
+            (Some(Bug::ChangeDenied), Effect::Reply { call, mut result }) => {
+                if let Err(refusal) = &mut result {
+                    refusal.changed = Changed::No;
+                }
+                Altered::Kept(Effect::Reply { call, result })
+            }
+            (Some(Bug::JudgeNotAnew), Effect::Cas { cas, mut change }) => {
+                self.expect_newest(&mut change);
+                Altered::Kept(Effect::Cas { cas, change })
             }
             (Some(Bug::AckBeforeDisk), Effect::Persist { lsn, writes }) => {
                 self.tell_later(number, 0, Input::Persisted { lsn });
@@ -201,9 +225,71 @@ impl World {
         self.tell_later(number, 30_000, Input::Peer(forged));
     }
 
+    /// Whether that news never reaches the manager, which acknowledges it all the same.
+    pub fn plant_drops_news(&self, item: &ReportItem) -> bool {
+        let machine = matches!(item.event, ReportEvent::MachineState { .. });
+        machine && self.bug() == Some(Bug::NewsDropped)
+    }
+
+    /// A change of an entry whose later revisions nobody was shown expects the newest.
+    fn expect_newest(&self, change: &mut Change) {
+        let Some(node) = &mut change.node else { return };
+        let Some(now) = self.store.state().nodes.get(&node.to.node) else { return };
+        let name = (now.node.clone(), now.boot);
+        let shown = self.plant.as_ref().and_then(|it| it.revisions.get(&name)).copied();
+        if shown == Some(node.expect_revision) {
+            node.expect_revision = now.revision;
+            node.to.revision = now.revision + 1;
+        }
+    }
+
+    /// A state of the registry in which every boot keeps its first revision.
+    fn first_revisions(&mut self, state: &mut ConfigState) {
+        let Some(plant) = &mut self.plant else { return };
+        for reg in state.nodes.values_mut().filter(|it| !it.state.is_gone()) {
+            let first = plant.revisions.entry((reg.node.clone(), reg.boot));
+            reg.revision = *first.or_insert(reg.revision);
+        }
+    }
+
+    /// The content of an earlier copying under the numbers of this one.
+    fn late_chunk(&mut self, number: ManagerNumber, message: Message) -> Message {
+        let Message::SnapshotChunk { part, learn, chunk, pe, start, .. } = &message else {
+            return message;
+        };
+        let (learn, chunk, pe, start) = (*learn, *chunk, *pe, *start);
+        let place = (number, *part, chunk);
+        let Some(plant) = &mut self.plant else { return message };
+        let before = plant.chunks.insert(place, message.clone());
+        match before {
+            Some(Message::SnapshotChunk {
+                part, learn: old, upto, after, through, docs, ..
+            }) if old < learn => {
+                Message::SnapshotChunk { part, pe, learn, chunk, start, upto, after, through, docs }
+            }
+            _ => message,
+        }
+    }
+
     /// An input on its way to a manager.
-    pub fn plant_on_input(&self, input: Input) -> Input {
+    pub fn plant_on_input(&mut self, number: ManagerNumber, input: Input) -> Input {
         match (self.bug(), input) {
+            (Some(Bug::LateChunk), Input::Peer(mut envelope)) => {
+                envelope.message = self.late_chunk(number, envelope.message);
+                Input::Peer(envelope)
+            }
+            (Some(Bug::JudgeNotAnew), mut input) => {
+                if let Input::Config(state)
+                | Input::ConfigRead { state: Some(state), .. }
+                | Input::CasDone {
+                    outcome: CasOutcome::Done(state) | CasOutcome::Conflict(state),
+                    ..
+                } = &mut input
+                {
+                    self.first_revisions(state);
+                }
+                input
+            }
             (Some(Bug::SuffixKept), Input::Peer(mut envelope)) => {
                 if let Message::SyncData { writes, .. } = &mut envelope.message {
                     *writes = Arc::default();

@@ -13,6 +13,7 @@
 use crate::chance::Chance;
 use crate::client_host::ClientHost;
 use crate::counters::{Counters, Fault};
+use crate::invariant::deadlines;
 use crate::manager_host::ManagerHost;
 use crate::network::{Network, Place, STRAGGLER_US_MAX};
 use crate::node_host::NodeHost;
@@ -286,6 +287,12 @@ impl World {
         let now_us = self.now_us();
         let verdict = self.dog.deadlines.check(now_us);
         self.dog.judge(now_us, verdict);
+        for (number, host) in &self.managers {
+            if let Some(waits) = host.waits(now_us) {
+                let verdict = deadlines::check_waits(*number, &waits);
+                self.dog.judge(now_us, verdict);
+            }
+        }
         self.queue.after(250_000, Event::Audit);
     }
 

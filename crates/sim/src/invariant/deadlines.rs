@@ -1,8 +1,9 @@
-//! Every pending request has a deadline: a manager that runs answers each by then, and holds no
-//! more than a bounded number.
+//! Every pending entry has a deadline: a manager that runs answers each request by then, and nothing
+//! waits in any of its tables for longer.
 
 use super::{Verdict, Violation};
 use rota_model::ManagerNumber;
+use rota_protocol::Wait;
 use std::collections::BTreeMap;
 
 /// How long after its deadline a request may still wait, in ms: a tick and a batch.
@@ -68,9 +69,30 @@ impl Deadlines {
     }
 }
 
+/// Checks every table in which something waits at a manager.
+///
+/// # Errors
+/// An entry that is still there when its deadline and the grace are over.
+pub fn check_waits(who: ManagerNumber, waits: &[Wait]) -> Verdict {
+    match waits.iter().find(|it| it.overdue_ms > GRACE_MS) {
+        None => Ok(()),
+        Some(wait) => {
+            let text = format!("at M{who}: {wait:?}");
+            Err(Violation::new("deadlines", text))
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_table_with_an_entry_beyond_its_deadline_is_found() {
+        let wait = |overdue_ms| Wait { table: "queue", count: 1, overdue_ms };
+        assert_eq!(check_waits(ManagerNumber(10), &[wait(0), wait(GRACE_MS)]), Ok(()));
+        assert!(check_waits(ManagerNumber(10), &[wait(0), wait(GRACE_MS + 1)]).is_err());
+    }
 
     #[test]
     fn a_request_that_waits_beyond_its_deadline_is_found() {

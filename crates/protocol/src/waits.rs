@@ -1,0 +1,90 @@
+//! Everything that waits in a manager, and until when. Each entry has a deadline; an observer (the
+//! simulator) checks that none is passed for long.
+
+use crate::env::Env;
+use crate::leading::{Leading, Phase};
+use crate::manager::Manager;
+use crate::partition::Partition;
+
+/// A table in which something waits.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Wait {
+    /// Which table.
+    pub table: &'static str,
+    /// How many entries.
+    pub count: usize,
+    /// By how many ms the deadline of one of them is passed at most.
+    pub overdue_ms: u64,
+}
+
+impl Wait {
+    fn new(table: &'static str, now_ms: u64, deadlines: impl Iterator<Item = u64>) -> Self {
+        let (mut count, mut overdue_ms) = (0, 0);
+        for deadline in deadlines {
+            count += 1;
+            overdue_ms = overdue_ms.max(now_ms.saturating_sub(deadline));
+        }
+        Self { table, count, overdue_ms }
+    }
+}
+
+impl Manager {
+    /// Every table in which something waits, at that time of the monotonic clock.
+    pub fn waits(&self, now_ms: u64) -> Vec<Wait> {
+        let mut waits = vec![
+            Wait::new("client requests", now_ms, self.entrance.deadlines()),
+            Wait::new("calls to nodes", now_ms, self.env.calls.values().map(|it| it.until_ms)),
+            Wait::new("places asked for", now_ms, self.env.nodes.asked_until()),
+        ];
+        for part in self.parts.values() {
+            waits.extend(part.waits(&self.env, now_ms));
+        }
+        waits
+    }
+}
+
+impl Partition {
+    fn waits(&self, env: &Env, now_ms: u64) -> Vec<Wait> {
+        let mut waits = vec![Wait::new("settled refusals", now_ms, self.settled.deadlines())];
+        let Some(leading) = &self.leading else {
+            return waits;
+        };
+        waits.push(Wait::new(
+            "requests at the owner",
+            now_ms,
+            leading.live.values().map(|it| it.deadline_ms),
+        ));
+        waits.push(Wait::new("renewals", now_ms, leading.reads.renewal_deadlines()));
+        // A wait of a request ends with the request: one that is gone should wait nowhere.
+        let nowhere = |table, origins: Vec<&crate::entry::Origin>| {
+            let left = origins.into_iter().filter(|it| !leading.live.contains_key(it));
+            Wait::new(table, now_ms, left.map(|_| 0))
+        };
+        waits.push(nowhere("queue", leading.queue.iter().collect()));
+        waits.push(nowhere("room", leading.room.iter().collect()));
+        waits.push(nowhere("promises", leading.promised.iter().map(|it| &it.1).collect()));
+        let reads = &leading.reads;
+        waits.push(nowhere("reads", reads.next.iter().chain(&reads.now).collect()));
+        waits.push(nowhere("pulls", reads.pulls.iter().collect()));
+        let waiters = leading.work.values().flat_map(|it| &it.waiters);
+        waits.push(nowhere("waiters of ids", waiters.collect()));
+        if leading.is_open() {
+            // What is not committed waits for its copies: the node is asked after that.
+            let work = leading.work.iter();
+            let work = work
+                .filter(|(it, _)| !self.replica.latest.contains_key(&Partition::key_of(env, it)));
+            let asked = work.map(|(_, it)| it.ask_ms.max(leading.since_ms));
+            waits.push(Wait::new("ids in progress", now_ms, asked));
+        }
+        waits.extend(wedge(leading, now_ms));
+        waits
+    }
+}
+
+/// A wedge ends, unless a compare-and-set may still land.
+fn wedge(leading: &Leading, now_ms: u64) -> Option<Wait> {
+    let Phase::Wedged { since_ms, asked: false } = leading.phase else {
+        return None;
+    };
+    Some(Wait::new("wedge", now_ms, std::iter::once(since_ms + crate::learn::WEDGE_MS)))
+}
