@@ -139,6 +139,7 @@ impl Call for v1::InspectRequest {
 
 impl Call for v1::SignalRequest {
     type Answer = v1::SignalResponse;
+    const NAME: &'static str = "signal";
 
     async fn send(
         request: Request<Self>,
