@@ -5,7 +5,7 @@
 //!  clients ── rpc ─────┐                                  ┌──▶ peer ────────▶ peers
 //!  nodes ──── nodes ───┼──▶ driver: owns the decisions ───┼──▶ node_link ───▶ nodes
 //!  peers ──── peer ────┘    (rota_protocol::Manager)      ├──▶ disk ────────▶ data folder
-//!                                                         ├──▶ config_link ─▶ config store
+//!  Consul ─── discovery ┘                                 ├──▶ config_link ─▶ config store
 //!  operators ─ http: /metrics, /healthz                   └──▶ provisioner ─▶ new nodes
 //! ```
 //!
@@ -13,6 +13,7 @@
 
 mod clock;
 mod config_link;
+mod discovery;
 mod disk;
 mod driver;
 mod http;

@@ -2,6 +2,7 @@
 
 use clap::Parser;
 use rota_daemon::{Log, LogArguments};
+use rota_membership::StoreAddress;
 use rota_model::{ClusterName, FieldError, ManagerId, ManagerNumber, NAME_BYTES_MAX, PoolName};
 use rota_protocol::{PoolConfig, Timing};
 use std::net::SocketAddr;
@@ -27,8 +28,9 @@ pub struct Arguments {
     /// Where to serve /metrics and /healthz. Port 0 takes a free one.
     #[arg(long, default_value = "127.0.0.1:0", value_name = "IP:PORT")]
     pub http: String,
-    /// The config store.
-    #[arg(long, value_name = "HOST:PORT")]
+    /// The config store: HOST:PORT of a rota-config-store, or consul://HOST:PORT/PREFIX, the local
+    /// Consul agent and a prefix for this cluster's key and services (default rota).
+    #[arg(long, value_name = "ADDRESS")]
     pub config_store: String,
     /// Name of the cluster.
     #[arg(long)]
@@ -172,8 +174,8 @@ pub struct Options {
     pub grpc: SocketAddr,
     /// HTTP listener.
     pub http: SocketAddr,
-    /// `host:port` of the config store.
-    pub config_store: String,
+    /// Where the config store is.
+    pub config_store: StoreAddress,
     /// The ring.
     pub ring: RingOptions,
     /// T, in thousandths.
@@ -244,15 +246,6 @@ fn listener(
     Some(address)
 }
 
-fn host_and_port(flag: &str, text: &str, mistakes: &mut Vec<FieldError>) {
-    let good = text.rsplit_once(':').is_some_and(|(host, port)| {
-        !host.is_empty() && !host.contains('/') && port.parse::<u16>().is_ok_and(|it| it != 0)
-    });
-    if !good {
-        mistakes.push(FieldError::new(flag, format!("is {text:?}, not a HOST:PORT")));
-    }
-}
-
 /// Reads "100=a,400=b". The rules between the entries are the View's.
 fn ring_numbers(text: &str, mistakes: &mut Vec<FieldError>) -> Vec<(ManagerNumber, ManagerId)> {
     let mut numbers = Vec::new();
@@ -294,7 +287,8 @@ impl Arguments {
         let id = named("--id", ManagerId::parse(&self.id), &mut wrong);
         let grpc = listener("--grpc", &self.grpc, self.insecure_bind, &mut wrong);
         let http = listener("--http", &self.http, self.insecure_bind, &mut wrong);
-        host_and_port("--config-store", &self.config_store, &mut wrong);
+        let store = StoreAddress::parse(&self.config_store);
+        let store = named("--config-store", store, &mut wrong);
         let cluster = named("--cluster", ClusterName::parse(&self.cluster), &mut wrong);
         let r = number_u32("--replicas", &self.replicas, 0, 100, &mut wrong);
         let managers_max = number_u32("--managers-max", &self.managers_max, 1, 10_000, &mut wrong);
@@ -306,15 +300,17 @@ impl Arguments {
         if self.data.as_os_str().is_empty() || self.data.as_os_str().len() > 16 * NAME_BYTES_MAX {
             wrong.push(FieldError::new("--data", "must name a folder"));
         }
-        match (id, cluster, grpc, http, log) {
-            (Some(id), Some(cluster), Some(grpc), Some(http), Some(log)) if wrong.is_empty() => {
+        match (id, cluster, grpc, http, store, log) {
+            (Some(id), Some(cluster), Some(grpc), Some(http), Some(config_store), Some(log))
+                if wrong.is_empty() =>
+            {
                 Ok(Options {
                     data: self.data.clone(),
                     number: ManagerNumber(n),
                     id,
                     grpc,
                     http,
-                    config_store: self.config_store.clone(),
+                    config_store,
                     ring: RingOptions { cluster, m, r, managers_max, numbers },
                     load_limit_permille,
                     pool,
@@ -425,6 +421,8 @@ mod tests {
             "10",
             "--pool-max",
             "3",
+            "--config-store",
+            "consul://nowhere",
         ]);
         let fields = fields(wrong);
         for field in [
@@ -437,6 +435,7 @@ mod tests {
             "--heartbeat-ms",
             "--resend-ms",
             "--pool-max",
+            "--config-store",
         ] {
             assert!(fields.iter().any(|it| it == field), "{field} is missing in {fields:?}");
         }

@@ -2,6 +2,7 @@
 
 use crate::clock::Clock;
 use crate::config_link::{self, ConfigLink};
+use crate::discovery::{Discovery, Me};
 use crate::disk::{self, DiskWriter};
 use crate::driver::{Driver, Ended, Rim, Seen};
 use crate::http::{self, Pages};
@@ -17,7 +18,7 @@ use crate::server::{self, Services};
 use crate::start::{check_claim, founded, listen};
 use anyhow::{Context, Result};
 use rota_daemon::{Stop, announce};
-use rota_membership::{ConfigStore, EmbeddedStore, Watcher};
+use rota_membership::{ConfigStore, Watcher};
 use rota_protocol::{Disk, Manager, ManagerConfig, Sizes};
 use rota_storage::Engine;
 use serde::Serialize;
@@ -62,6 +63,8 @@ struct Running {
     driver: JoinHandle<Ended>,
     grpc: JoinHandle<Result<()>>,
     http: JoinHandle<Result<()>>,
+    /// Where Consul is the config store.
+    discovery: Option<Discovery>,
     /// Tells everything but the driver to stop.
     stop: CancellationToken,
     /// Tells the driver to stop, once nobody waits for it any more.
@@ -94,11 +97,11 @@ async fn open(options: Options) -> Result<Opened> {
     let http = listen("--http", options.http).await?;
     let cluster = &options.ring.cluster;
     let (engine, disk) = disk::open(&options.data, cluster, &options.id, options.number)?;
-    let store = EmbeddedStore::new(&options.config_store, cluster.clone(), CONFIG_STORE_DEADLINE)
-        .map_err(|error| anyhow::anyhow!("--config-store {}", error.problem))?;
-    let view = founded(&store, &options.ring).await?;
+    let store = options.config_store.open(cluster.clone(), CONFIG_STORE_DEADLINE);
+    let store = store.context("--config-store")?;
+    let view = founded(store.as_ref(), &options.ring).await?;
     check_claim(&view, &options, &grpc.1, &http.1, &disk)?;
-    Ok(Opened { options, grpc, http, store: Arc::new(store), engine, disk })
+    Ok(Opened { options, grpc, http, store, engine, disk })
 }
 
 fn manager_config(options: &Options, grpc: &str, http: &str) -> ManagerConfig {
@@ -120,6 +123,7 @@ fn node_options(options: &Options) -> Option<NodeOptions> {
     Some(NodeOptions {
         pool,
         cluster: options.ring.cluster.clone(),
+        consul: options.config_store.consul().cloned(),
         load_limit_permille: options.load_limit_permille,
         timing: options.timing.clone(),
         log: options.log.clone(),
@@ -143,8 +147,17 @@ fn start(opened: Opened) -> Result<Running> {
     let (driver, seen) = start_driver(config, disk, lanes, rim, stop_driver.clone());
     let watcher = Arc::new(Watcher::start(store));
     tokio::spawn(config_link::follow(watcher.clone(), mailbox.clone()));
+    let me = Me {
+        cluster: options.ring.cluster.clone(),
+        id: options.id.clone(),
+        grpc: grpc.1,
+        http: http.1,
+    };
+    let consul = options.config_store.consul();
+    let discovery = consul.map(|it| Discovery::start(it, me, seen.clone(), mailbox.clone()));
+    let discovery = discovery.transpose().context("--config-store")?;
     let (grpc, http, stop) = serve(options, mailbox, seen, watcher, exposition, (grpc.0, http.0));
-    Ok(Running { driver, grpc, http, stop, stop_driver })
+    Ok(Running { driver, grpc, http, discovery, stop, stop_driver })
 }
 
 fn start_driver(
@@ -204,6 +217,9 @@ fn serve(
 async fn stop(running: Running, ended: Option<Result<Ended, JoinError>>) -> Result<()> {
     running.stop.cancel();
     let drained = async {
+        if let Some(discovery) = running.discovery {
+            discovery.end().await;
+        }
         for server in [running.grpc, running.http] {
             if let Ok(Err(error)) = server.await {
                 tracing::warn!(error = format!("{error:#}"), "a server did not end well");

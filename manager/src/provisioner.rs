@@ -4,6 +4,7 @@
 use crate::mailbox::Mailbox;
 use crate::options::PoolOptions;
 use rota_daemon::Log;
+use rota_membership::ConsulAddress;
 use rota_model::{ClusterName, NodeId, PoolName};
 use rota_protocol::{Input, Timing};
 use rota_ring::View;
@@ -24,6 +25,8 @@ pub struct NodeOptions {
     pub pool: PoolOptions,
     /// The cluster.
     pub cluster: ClusterName,
+    /// Where it registers as a service, besides with the managers.
+    pub consul: Option<ConsulAddress>,
     /// T, in thousandths.
     pub load_limit_permille: u32,
     /// Times; a node must keep those that it shares with managers.
@@ -139,6 +142,7 @@ fn spawn(
 ) -> std::io::Result<Child> {
     let (pool, timing) = (&options.pool, &options.timing);
     let ms = |ms: u64| format!("{ms}ms");
+    let consul = options.consul.iter().flat_map(|it| ["--consul".to_owned(), it.to_string()]);
     let mut command = Command::new(&pool.agent);
     command
         .arg("run")
@@ -156,6 +160,7 @@ fn spawn(
         .args(["--lease-term", &ms(timing.lease_term_ms)])
         .args(["--lease-kill", &ms(timing.lease_kill_ms)])
         .args(options.log.options())
+        .args(consul)
         .stdin(Stdio::null())
         .stdout(log.try_clone()?)
         .stderr(log.try_clone()?)
@@ -183,6 +188,7 @@ mod tests {
         NodeOptions {
             pool: PoolOptions { config, agent, data, classes },
             cluster: ClusterName::parse("c").unwrap(),
+            consul: Some(ConsulAddress::parse("consul://h:1/p").unwrap()),
             load_limit_permille: 800,
             timing: Timing::default(),
             log: Log::text("info").unwrap(),
@@ -211,6 +217,7 @@ mod tests {
         let log = std::fs::read_to_string(folder.path().join("nodes/n2/agent.log")).unwrap();
         assert!(log.starts_with("run --data ") && log.contains("--id n2"), "{log}");
         assert!(log.contains("--pool default --places 5 --load-limit 0.8"), "{log}");
+        assert!(log.contains("--consul consul://h:1/p"), "{log}");
     }
 
     #[tokio::test]

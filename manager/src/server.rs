@@ -51,7 +51,11 @@ fn sessions(services: &Services) -> SessionsServer<SessionsService> {
 }
 
 fn operator(services: &Services) -> OperatorServer<OperatorService> {
-    let service = OperatorService { shared: services.shared.clone(), number: services.number };
+    let service = OperatorService {
+        shared: services.shared.clone(),
+        cluster: services.cluster.clone(),
+        number: services.number,
+    };
     OperatorServer::new(service)
         .max_decoding_message_size(REQUEST_BYTES_MAX)
         .max_encoding_message_size(RESPONSE_BYTES_MAX)

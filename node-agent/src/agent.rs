@@ -1,6 +1,7 @@
 //! The task that owns the node's decisions: takes what happened, carries out what follows.
 
 use crate::boots::Boots;
+use crate::discovery::Discovery;
 use crate::lease::{Lease, boottime_ms};
 use crate::mailbox::{Event, Mailbox};
 use crate::managers::{self, Channels, Report, Reporter};
@@ -43,6 +44,8 @@ pub struct Parts {
     pub seeds: Vec<String>,
     /// The lease file.
     pub lease: PathBuf,
+    /// Where the node registers besides the managers.
+    pub discovery: Option<Discovery>,
     /// Counts boots.
     pub boots: Boots,
     /// Own mailbox, for what is started here.
@@ -120,6 +123,9 @@ impl Agent {
             self.carry_out();
             if let Some(gone) = self.leave_step() {
                 self.sign_off().await;
+                if let Some(discovery) = self.parts.discovery.take() {
+                    discovery.end().await;
+                }
                 return gone;
             }
         }
@@ -180,6 +186,9 @@ impl Agent {
             let boot = self.node.config().boot;
             tracing::info!(%boot, "registered");
             rota_daemon::announce(&json!({ "registered": true, "boot": boot.0 }));
+            if let Some(discovery) = &mut self.parts.discovery {
+                discovery.on_registered(boot);
+            }
         }
     }
 

@@ -52,6 +52,10 @@ pub struct RunArgs {
     /// who they are.
     #[arg(long, required = true, value_delimiter = ',')]
     pub managers: Vec<String>,
+    /// A Consul agent to register with as a service, consul://HOST:PORT/PREFIX, besides the
+    /// managers; the prefix is the managers'. Default: none.
+    #[arg(long, value_name = "ADDRESS")]
+    pub consul: Option<String>,
     /// The cluster's name.
     #[arg(long, default_value = "rota")]
     pub cluster: String,

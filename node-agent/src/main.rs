@@ -13,6 +13,7 @@ mod agent;
 mod boots;
 mod cli;
 mod data_folder;
+mod discovery;
 mod keeper;
 mod lease;
 mod leftovers;
@@ -30,6 +31,7 @@ use boots::Boots;
 use clap::Parser;
 use cli::{Cli, Command};
 use data_folder::DataFolder;
+use discovery::Discovery;
 use mailbox::{Event, Mailbox};
 use rota_daemon::{Stop, announce};
 use rota_node::NodeConfig;
@@ -129,6 +131,10 @@ async fn serve(
     let mut boots = Boots::open(folder.path()).context("cannot read the count of boots")?;
     let boot = boots.next().context("cannot write the count of boots")?;
     let (id, kept) = (settings.config.node.clone(), settings.folders_kept_max);
+    let (cluster, pool, places) = (&settings.cluster, &settings.pool, settings.config.places);
+    let consul = settings.consul.as_ref();
+    let discovery =
+        consul.map(|it| Discovery::start(it, cluster, &id, pool, places, &address)).transpose()?;
     let classes = settings.classes;
     let runtime = Runtime::new(classes, programs, kept, address.clone(), mailbox.clone());
     let agent = Agent::new(Parts {
@@ -138,6 +144,7 @@ async fn serve(
         pool: settings.pool,
         seeds: settings.managers,
         lease: folder.lease(),
+        discovery,
         boots,
         mailbox: mailbox.clone(),
     });

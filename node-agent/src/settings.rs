@@ -3,6 +3,7 @@
 
 use crate::cli::RunArgs;
 use rota_daemon::Log;
+use rota_membership::ConsulAddress;
 use rota_model::{BootId, ClassName, ClusterName, FieldError, NodeId, PoolName};
 use rota_node::class::{Class, parse_classes};
 use rota_node::{NodeBounds, NodeConfig, NodeTiming};
@@ -32,6 +33,8 @@ pub struct Settings {
     pub host: String,
     /// First managers.
     pub managers: Vec<String>,
+    /// Where to register as a service.
+    pub consul: Option<ConsulAddress>,
     /// Most bytes kept of each output.
     pub output_bytes_max: u64,
     /// Folders of ended programs that are kept.
@@ -50,6 +53,8 @@ pub fn check(args: &RunArgs) -> Result<Settings, Vec<String>> {
     for address in &args.managers {
         mistakes.note("--managers", check_address(address));
     }
+    let consul = args.consul.as_deref().map(ConsulAddress::parse).transpose();
+    let consul = mistakes.note("--consul", consul).flatten();
     let log = args.log.check();
     let log = log.map_err(|list| mistakes.0.extend(list.iter().map(ToString::to_string))).ok();
     let limit = mistakes.note("--load-limit", permille(args.load_limit));
@@ -84,6 +89,7 @@ pub fn check(args: &RunArgs) -> Result<Settings, Vec<String>> {
                 listen: args.listen,
                 host,
                 managers: args.managers.clone(),
+                consul,
                 output_bytes_max: args.output_bytes_max,
                 folders_kept_max: args.folders_kept_max,
                 log,

@@ -4,8 +4,8 @@ use crate::v1;
 use crate::wire::{WireError, convert, count, named, required};
 use rota_model::node_msg::NodeLoad;
 use rota_model::{
-    BootId, ClassName, ClusterName, Epoch, Incarnation, ManagerId, ManagerNumber, ManagerStatus,
-    NodeId, NodeState, Nonce, PoolName, SessionState,
+    BootId, ClassName, ClusterName, Epoch, FieldError, Incarnation, ManagerId, ManagerNumber,
+    ManagerStatus, MemberId, NodeId, NodeState, Nonce, PoolName, Refusal, SessionState,
 };
 use rota_protocol::{PartStats, Stats};
 use rota_ring::view::VIEW_FORMAT;
@@ -214,5 +214,38 @@ impl TryFrom<v1::InspectResponse> for Inspected {
         };
         let view = convert("InspectResponse.view", it.view)?;
         Ok(Inspected { number: ManagerNumber(it.number), view, stats })
+    }
+}
+
+/// Most managers in one [`signal`]: as many as a ring can have.
+pub const SIGNAL_MEMBERS_MAX: usize = 10_000;
+
+/// Who looks gone to somebody outside.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Signal {
+    /// The cluster that is meant.
+    pub cluster: ClusterName,
+    /// The runs that look gone.
+    pub gone: Vec<MemberId>,
+}
+
+/// A signal, checked.
+///
+/// # Errors
+/// A refusal with every field that is wrong.
+pub fn signal(request: v1::SignalRequest) -> Result<Signal, Refusal> {
+    let mut mistakes = Vec::new();
+    let cluster = ClusterName::parse(&request.cluster);
+    let cluster = cluster.map_err(|error| mistakes.push(FieldError::new("cluster", error.problem)));
+    if request.gone.len() > SIGNAL_MEMBERS_MAX {
+        let count = request.gone.len();
+        let problem = format!("names {count} managers; the limit is {SIGNAL_MEMBERS_MAX}");
+        mistakes.push(FieldError::new("gone", problem));
+    }
+    match cluster {
+        Ok(cluster) if mistakes.is_empty() => {
+            Ok(Signal { cluster, gone: request.gone.into_iter().map(MemberId::from).collect() })
+        }
+        Ok(_) | Err(()) => Err(Refusal::invalid(mistakes)),
     }
 }

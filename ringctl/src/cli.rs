@@ -5,6 +5,7 @@ use crate::dev::DevArguments;
 use crate::inspect::InspectArguments;
 use crate::output::{Format, Out};
 use crate::session::SessionCommand;
+use crate::signal::SignalArguments;
 use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 use std::time::Duration;
@@ -38,6 +39,9 @@ pub enum Command {
     Session(SessionCommand),
     /// Show the ring: managers, partitions, nodes.
     Inspect(InspectArguments),
+    /// Tell every manager which of its peers look gone: the handler of a watch in Consul. It is a
+    /// suspicion, never a verdict, and may be repeated.
+    Signal(SignalArguments),
     /// Run a whole cluster on this machine until Ctrl-C.
     Dev(DevArguments),
     /// Measure: throughput, latencies, fail-over, memory.

@@ -2,6 +2,7 @@
 //!
 //! * [`session`]: open, get, close, list, watch sessions and send them events.
 //! * [`inspect`]: the ring as tables and as a drawing.
+//! * [`signal`]: tell managers which of their peers look gone.
 //! * [`dev`]: a whole cluster of real processes on one machine.
 //! * [`bench`]: what the cluster can do, beside a bare echo.
 //!
@@ -14,6 +15,7 @@ mod failure;
 mod inspect;
 mod output;
 mod session;
+mod signal;
 
 use clap::Parser;
 use cli::{Cli, Command};
@@ -49,6 +51,7 @@ fn run(cli: &Cli, out: &mut Out) -> anyhow::Result<()> {
         match &cli.command {
             Command::Session(command) => session::run(command, &cli.endpoint, out).await,
             Command::Inspect(arguments) => inspect::run(arguments, &cli.endpoint, out).await,
+            Command::Signal(arguments) => signal::run(arguments, out).await,
             Command::Dev(arguments) => dev::run(arguments, out).await,
             Command::Bench(command) => bench::run(command, &cli.endpoint, out).await,
             Command::Completion { shell } => Ok(cli::completion(*shell, out)?),

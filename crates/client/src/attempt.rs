@@ -136,3 +136,19 @@ impl Call for v1::InspectRequest {
         None
     }
 }
+
+impl Call for v1::SignalRequest {
+    type Answer = v1::SignalResponse;
+    const NAME: &'static str = "signal";
+
+    async fn send(
+        request: Request<Self>,
+        channel: Channel,
+    ) -> Result<Response<Self::Answer>, Status> {
+        OperatorClient::new(channel).signal(request).await
+    }
+
+    fn slot(&self, _m: u32) -> Option<SlotId> {
+        None
+    }
+}

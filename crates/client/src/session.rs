@@ -220,6 +220,16 @@ impl Client {
         self.once(address, v1::InspectRequest {}, wait).await
     }
 
+    /// Tells the manager at that address which of its peers look gone, once.
+    pub async fn signal_at(
+        &self,
+        address: &str,
+        request: v1::SignalRequest,
+        wait: Duration,
+    ) -> Result<v1::SignalResponse, CallError> {
+        self.once(address, request, wait).await
+    }
+
     /// Reads one session through the manager at that address, once.
     pub async fn get_at(
         &self,

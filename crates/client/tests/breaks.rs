@@ -105,6 +105,13 @@ impl Operator for Manager {
         let view = self.0.view.lock().unwrap().clone();
         Ok(Response::new(v1::InspectResponse { view, ..Default::default() }))
     }
+
+    async fn signal(
+        &self,
+        _request: Request<v1::SignalRequest>,
+    ) -> Result<Response<v1::SignalResponse>, Status> {
+        Err(Status::unimplemented("signal"))
+    }
 }
 
 /// A manager that serves until this is dropped.

@@ -45,6 +45,13 @@ const REGISTER_TRIES: u32 = 5;
 /// A number that was reserved and never started gets this many times the usual patience.
 const FIRST_START_PATIENCE: u64 = 10;
 
+/// How long a signal from outside counts. Who still sees the peer gone says so again.
+const SIGNAL_MS: u64 = 5_000;
+
+/// Of a peer that looks gone to somebody outside, as many heartbeats may be missing: enough that
+/// the news of its end does not overtake its last words.
+const SIGNAL_HEARTBEATS: u64 = 2;
+
 /// How long an accusation is remembered; each one doubles the accuser's patience.
 const ACCUSED_MS: u64 = 60_000;
 
@@ -357,6 +364,7 @@ impl Manager {
         let now = self.env.now.mono_ms;
         let timing = self.env.config.timing.clone();
         self.accused.retain(|_, (_, at)| now < *at + ACCUSED_MS);
+        self.signalled.retain(|_, at| now < *at + SIGNAL_MS);
         // A run that was stopped for a while has heard nobody: that is not their silence.
         let gap = now.saturating_sub(self.ticked_ms);
         if gap > timing.heartbeat_ms * 2 {
@@ -375,7 +383,11 @@ impl Manager {
                 *heard = (member, now);
             }
             let times = self.accused.get(number).map_or(0, |(times, _)| (*times).min(4));
-            let mut patience = timing.suspect_ms << times;
+            let usual = match self.signalled.get(&member) {
+                Some(_) => timing.suspect_ms.min(timing.heartbeat_ms * SIGNAL_HEARTBEATS),
+                None => timing.suspect_ms,
+            };
+            let mut patience = usual << times;
             let status = view.managers.get(number).map(|it| it.status);
             if status == Some(ManagerStatus::Joining) {
                 patience *= FIRST_START_PATIENCE;
@@ -425,6 +437,16 @@ impl Manager {
         let shares = self.standing == Standing::Inside && self.sharing(view).contains(&number);
         if shares && view.is_up(number) {
             self.env.suspect(member);
+        }
+    }
+
+    /// A peer looks gone to somebody outside: less of its silence is enough from now on. The tick
+    /// judges, because only it knows whether it was this run that slept.
+    pub(crate) fn on_signal(&mut self, member: MemberId) {
+        let Some(view) = &self.env.view else { return };
+        if may_be_taken_out(view, member) {
+            self.signalled.insert(member, self.env.now.mono_ms);
+            self.next_tick_ms = self.env.now.mono_ms;
         }
     }
 

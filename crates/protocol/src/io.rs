@@ -17,8 +17,8 @@
 use crate::message::{Doc, DocKey, Envelope};
 use rota_model::node_msg::{FromNode, Register, Registered, Renew, Renewed, ToNode};
 use rota_model::{
-    Epoch, Incarnation, LogPos, ManagerNumber, NodeId, Nonce, Op, OpResult, PoolName, Refusal,
-    Stamp,
+    Epoch, Incarnation, LogPos, ManagerNumber, MemberId, NodeId, Nonce, Op, OpResult, PoolName,
+    Refusal, Stamp,
 };
 use rota_ring::{Change, ConfigState};
 use std::collections::BTreeMap;
@@ -79,6 +79,12 @@ pub enum Input {
     PeerRefused {
         /// The peer.
         number: ManagerNumber,
+    },
+    /// Somebody outside (a health check, an operator's script) says that this run of a peer looks
+    /// gone. A suspicion at most: a peer that is heard stays.
+    Signal {
+        /// The peer.
+        member: MemberId,
     },
     /// The connection to a node (re)opened: what was sent before may be lost.
     NodeConnected {

@@ -40,9 +40,11 @@ pub struct Manager {
     pub(crate) heard: BTreeMap<ManagerNumber, (MemberId, u64)>,
     /// How often each peer was taken out, and when last.
     pub(crate) accused: BTreeMap<ManagerNumber, (u32, u64)>,
+    /// Peers that look gone to somebody outside, and when that was said last.
+    pub(crate) signalled: BTreeMap<MemberId, u64>,
     pub(crate) ticked_ms: u64,
     pub(crate) beat_ms: u64,
-    next_tick_ms: u64,
+    pub(crate) next_tick_ms: u64,
 }
 
 impl Manager {
@@ -63,6 +65,7 @@ impl Manager {
             index: 0,
             heard: BTreeMap::new(),
             accused: BTreeMap::new(),
+            signalled: BTreeMap::new(),
             ticked_ms: now.mono_ms,
             beat_ms: 0,
             next_tick_ms: now.mono_ms,
@@ -96,6 +99,7 @@ impl Manager {
             Input::ConfigRead { read, state } => self.on_config_read(read, state),
             Input::CasDone { cas, outcome } => self.on_cas_done(cas, outcome),
             Input::PeerRefused { number } => self.on_peer_refused(number),
+            Input::Signal { member } => self.on_signal(member),
             Input::NodeConnected { node } => {
                 for part in self.parts.values_mut() {
                     part.on_node_connected(&self.env, &node);

@@ -113,6 +113,49 @@ fn a_falsely_suspected_manager_rejoins_and_nothing_is_lost() {
     assert!(table.view().parts.values().all(|part| part.isr.len() == 3));
 }
 
+/// Has one manager told that another looks gone; gives both.
+fn signal(table: &mut Table) -> (u32, u32) {
+    let (teller, gone) = (NUMBERS[0], NUMBERS[1]);
+    let member =
+        table.view().member(rota_model::ManagerNumber(gone)).expect("the ring has that number");
+    table.input(teller, rota_protocol::Input::Signal { member });
+    (teller, gone)
+}
+
+#[test]
+fn a_peer_that_is_heard_stays_whatever_a_signal_says() {
+    let mut table = Table::serving();
+    for _ in 0..5 {
+        signal(&mut table);
+        table.pass(1_000);
+    }
+    assert_eq!(table.count(Transition::Suspected), 0);
+}
+
+#[test]
+fn a_signal_shortens_the_patience_with_a_silent_peer_and_means_one_run_only() {
+    let mut table = Table::serving();
+    table.pass(1_000);
+    table.kill(NUMBERS[1]);
+    table.pass(150);
+    let (_, gone) = signal(&mut table);
+    table.pass(450);
+    assert_eq!(table.count(Transition::TakenOut), 1, "well before the usual second");
+    assert!(!table.view().is_up(rota_model::ManagerNumber(gone)));
+    table.start(gone);
+    table.pass(3_000);
+    assert!(table.view().is_up(rota_model::ManagerNumber(gone)));
+    let earlier = table.view().member(rota_model::ManagerNumber(gone)).unwrap();
+    let earlier = rota_model::MemberId {
+        incarnation: rota_model::Incarnation(earlier.incarnation.0 - 1),
+        ..earlier
+    };
+    table.kill(gone);
+    table.input(NUMBERS[0], rota_protocol::Input::Signal { member: earlier });
+    table.pass(600);
+    assert_eq!(table.count(Transition::TakenOut), 1, "the signal was about the run before");
+}
+
 #[test]
 fn a_silent_node_is_declared_lost_and_its_sessions_with_it() {
     let mut table = Table::serving();

@@ -139,9 +139,11 @@ impl World {
 
     fn suspect_falsely(&mut self, fault: Fault) {
         let (accuser, accused) = (self.some_manager(), self.some_manager());
-        let runs = self.managers.get(&accused).is_some_and(|it| it.process.is_some());
-        if accuser != accused && runs {
+        let process = self.managers.get(&accused).and_then(|it| it.process.as_ref());
+        let Some(member) = process.map(|it| it.member()) else { return };
+        if accuser != accused {
             self.counters.fault(fault);
+            self.tell_later(accuser, 0, Input::Signal { member });
             self.tell_later(accuser, 0, Input::PeerRefused { number: accused });
         }
     }

@@ -213,9 +213,10 @@ impl World {
         self.dog.on_input((number, run), &input);
         if self.trace.keeps_text() {
             let line = match &input {
-                Input::PeerRefused { .. } | Input::NodeConnected { .. } | Input::Tick => {
-                    Some(format!("is told {input:?}"))
-                }
+                Input::PeerRefused { .. }
+                | Input::Signal { .. }
+                | Input::NodeConnected { .. }
+                | Input::Tick => Some(format!("is told {input:?}")),
                 Input::Persisted { lsn } => Some(format!("has on disk: lsn {lsn}")),
                 Input::ConfigRead { state: None, read } => Some(format!("gives up read {read}")),
                 Input::CasDone { cas, outcome: CasOutcome::Unknown } => {

@@ -137,6 +137,7 @@ impl Watchdog {
             | Input::ConfigRead { state: None, .. }
             | Input::CasDone { outcome: CasOutcome::Unknown, .. }
             | Input::PeerRefused { .. }
+            | Input::Signal { .. }
             | Input::NodeConnected { .. }
             | Input::Provisioned { .. }
             | Input::Tick => {}

@@ -1,8 +1,12 @@
 //! What operators see of this manager.
 
 use super::{Shared, status};
-use rota_model::{ManagerNumber, Refusal, RefusalKind, Retry};
+use rota_model::{
+    ClusterName, FieldError, ManagerNumber, ManagerStatus, MemberId, Refusal, RefusalKind, Retry,
+};
 use rota_proto::{operator, v1};
+use rota_protocol::Input;
+use rota_ring::View;
 use std::sync::Arc;
 use tonic::{Request, Response, Status};
 
@@ -13,8 +17,27 @@ const NO_VIEW_RETRY_MS: u64 = 200;
 pub struct OperatorService {
     /// What the services share.
     pub shared: Arc<Shared>,
+    /// The cluster.
+    pub cluster: ClusterName,
     /// This manager.
     pub number: ManagerNumber,
+}
+
+impl OperatorService {
+    fn view(&self) -> Result<Arc<View>, Status> {
+        self.shared.seen.borrow().view.clone().ok_or_else(|| {
+            let retry = Retry::AfterMs(NO_VIEW_RETRY_MS);
+            let text = "this manager has not seen a View yet";
+            status(Refusal::new(RefusalKind::NotServing, retry, text))
+        })
+    }
+}
+
+/// Whether the View has this very run of a manager, and not as one that is out.
+fn runs(view: &View, member: MemberId) -> bool {
+    let status = view.managers.get(&member.number).map(|it| it.status);
+    view.member(member.number) == Some(member)
+        && matches!(status, Some(ManagerStatus::Active | ManagerStatus::Joining))
 }
 
 #[tonic::async_trait]
@@ -24,11 +47,27 @@ impl v1::operator_server::Operator for OperatorService {
         _request: Request<v1::InspectRequest>,
     ) -> Result<Response<v1::InspectResponse>, Status> {
         let stats = self.shared.mailbox.stats().await.map_err(|it| status(it.into()))?;
-        let Some(view) = self.shared.seen.borrow().view.clone() else {
-            let retry = Retry::AfterMs(NO_VIEW_RETRY_MS);
-            let text = "this manager has not seen a View yet";
-            return Err(status(Refusal::new(RefusalKind::NotServing, retry, text)));
-        };
+        let view = self.view()?;
         Ok(Response::new(operator::inspect_response(self.number, &view, &stats)))
+    }
+
+    async fn signal(
+        &self,
+        request: Request<v1::SignalRequest>,
+    ) -> Result<Response<v1::SignalResponse>, Status> {
+        let signal = operator::signal(request.into_inner()).map_err(status)?;
+        if signal.cluster != self.cluster {
+            let problem = format!("is {:?}; this is {:?}", signal.cluster, self.cluster);
+            return Err(status(FieldError::new("cluster", problem).into()));
+        }
+        let view = self.view()?;
+        let mut suspected = 0;
+        for member in signal.gone.into_iter().filter(|it| runs(&view, *it)) {
+            tracing::info!(%member, "looks gone to somebody outside");
+            let told = self.shared.mailbox.input(Input::Signal { member }).await;
+            told.map_err(|it| status(it.into()))?;
+            suspected += 1;
+        }
+        Ok(Response::new(v1::SignalResponse { suspected }))
     }
 }

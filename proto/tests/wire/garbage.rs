@@ -32,6 +32,7 @@ fn try_everything(bytes: &[u8]) {
     drop(v1::ListRequest::decode(bytes).map(request::list));
     drop(v1::WatchRequest::decode(bytes).map(|it| request::watch(&it)));
     drop(v1::SendRequest::decode(bytes).map(request::send));
+    drop(v1::SignalRequest::decode(bytes).map(rota_proto::operator::signal));
     drop(Position::from_bytes(bytes));
 }
 

@@ -1,8 +1,9 @@
 //! Starts a cluster and waits until it is ready.
 
+use super::consul;
 use super::document::{Document, ManagerProcess, NodeProcess, StoreProcess};
 use super::family::{Ending, Family, Process};
-use super::launch::{Launch, plan};
+use super::launch::{self, Launch, plan};
 use super::layout::{Folder, Settings};
 use super::ports::Ports;
 use super::readiness;
@@ -48,7 +49,11 @@ impl Cluster {
             Starting { family, logs: folder.path.join("logs"), until: began + START_WAIT };
         let store = starting.start(launches.store)?;
         let store_pid = store.pid;
-        let store = starting.ready(store).await?;
+        if folder.layout.consul {
+            starting.leads(&store.name, ports.store).await?;
+        } else {
+            starting.ready(store).await?;
+        }
         // Everyone at once; each finds the others by itself.
         let managers = launches.managers.into_iter().map(|it| starting.start(it));
         let managers = managers.collect::<anyhow::Result<Vec<Process>>>()?;
@@ -57,7 +62,7 @@ impl Cluster {
         let mut document = Document {
             ready: true,
             config_store: StoreProcess {
-                address: text(&store, "address", "store")?,
+                address: launch::store_address(&folder, &ports),
                 pid: store_pid,
             },
             data: folder.path.display().to_string(),
@@ -135,6 +140,18 @@ impl Starting<'_> {
                 let ending = timeout_at(self.until, ending).await;
                 let how = ending.map_or("closed its stdout".to_owned(), |it| format!("ended {it}"));
                 bail!("{name} {how} before it was ready{}", self.tail(&name))
+            }
+        }
+    }
+
+    /// Waits for a Consul agent, which does not say by itself when it is ready.
+    async fn leads(&self, name: &str, http: std::net::SocketAddr) -> anyhow::Result<()> {
+        tokio::select! {
+            led = timeout_at(self.until, consul::ready(http)) => led.map_err(|_elapsed| {
+                anyhow!("Consul had no leader within {START_WAIT:?}{}", self.tail(name))
+            }),
+            (name, ending) = self.any_end() => {
+                bail!("{name} ended {ending} before it was ready{}", self.tail(&name))
             }
         }
     }

@@ -1,5 +1,6 @@
 //! The command line of each process of a cluster.
 
+use super::consul;
 use super::layout::Folder;
 use super::ports::Ports;
 use super::programs::{self, program};
@@ -35,7 +36,10 @@ struct Programs {
 /// Makes every command line; fails when a program is missing.
 pub fn plan(folder: &Folder, ports: &Ports) -> anyhow::Result<Launches> {
     let programs = Programs {
-        store: program(programs::CONFIG_STORE)?,
+        store: match folder.layout.consul {
+            true => consul::program()?,
+            false => program(programs::CONFIG_STORE)?,
+        },
         manager: program(programs::MANAGER)?,
         agent: program(programs::NODE_AGENT)?,
     };
@@ -47,13 +51,27 @@ fn classes(folder: &Folder) -> PathBuf {
     folder.layout.classes.clone().unwrap_or_else(shipped)
 }
 
+/// How the config store is told to those who use it.
+pub fn store_address(folder: &Folder, ports: &Ports) -> String {
+    if folder.layout.consul { consul::address(ports) } else { ports.store.to_string() }
+}
+
+fn embedded(program: &PathBuf, folder: &Folder, ports: &Ports) -> Command {
+    let mut store = Command::new(program);
+    store.arg("--data").arg(folder.path.join("store"));
+    store.arg("--listen").arg(ports.store.to_string());
+    store.arg("--cluster").arg(&folder.layout.cluster);
+    store
+}
+
 fn commands(folder: &Folder, ports: &Ports, programs: &Programs) -> Launches {
     let layout = &folder.layout;
     let classes = classes(folder);
-    let mut store = Command::new(&programs.store);
-    store.arg("--data").arg(folder.path.join("store"));
-    store.arg("--listen").arg(ports.store.to_string());
-    store.arg("--cluster").arg(&layout.cluster);
+    let store = match layout.consul {
+        true => consul::command(&programs.store, folder, ports),
+        false => embedded(&programs.store, folder, ports),
+    };
+    let config_store = store_address(folder, ports);
     let mut managers = Vec::new();
     for ((seat, grpc), http) in layout.managers.iter().zip(&ports.grpc).zip(&ports.http) {
         let mut command = Command::new(&programs.manager);
@@ -62,7 +80,7 @@ fn commands(folder: &Folder, ports: &Ports, programs: &Programs) -> Launches {
         command.arg("--id").arg(&seat.id);
         command.arg("--grpc").arg(grpc.to_string());
         command.arg("--http").arg(http.to_string());
-        command.arg("--config-store").arg(ports.store.to_string());
+        command.arg("--config-store").arg(&config_store);
         command.arg("--cluster").arg(&layout.cluster);
         command.arg("--ring").arg(layout.ring());
         command.arg("--slots").arg(layout.slots.to_string());
@@ -88,6 +106,9 @@ fn commands(folder: &Folder, ports: &Ports, programs: &Programs) -> Launches {
         command.arg("--cluster").arg(&layout.cluster);
         command.arg("--places").arg(layout.places.to_string());
         command.arg("--classes").arg(&classes);
+        if layout.consul {
+            command.arg("--consul").arg(&config_store);
+        }
         nodes.push(Launch { name: id.clone(), command });
     }
     Launches { store: Launch { name: "store".to_owned(), command: store }, managers, nodes }
@@ -121,6 +142,18 @@ mod tests {
         assert!(!manager.contains("--pool"), "{manager}");
         let node = text(&all.nodes[0]);
         assert!(node.starts_with("run --id n1") && node.contains("--places 1000"), "{node}");
+    }
+
+    #[test]
+    fn with_consul_everybody_is_told_the_same_agent_and_prefix() {
+        let settings = Settings { port_base: Some(0), consul: true, ..Settings::default() };
+        let all = launches(&settings);
+        let store = text(&all.store);
+        let port = store.split("-http-port ").nth(1).unwrap().split(' ').next().unwrap();
+        let address = format!("consul://127.0.0.1:{port}/rota");
+        assert!(store.starts_with("agent -server") && !store.contains("-port 0"), "{store}");
+        assert!(text(&all.managers[2]).contains(&format!("--config-store {address}")));
+        assert!(text(&all.nodes[0]).contains(&format!("--consul {address}")));
     }
 
     #[test]

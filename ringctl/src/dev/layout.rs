@@ -37,6 +37,8 @@ pub struct Settings {
     pub classes: Option<PathBuf>,
     /// Most nodes, those that managers start included; 0: they start none.
     pub max_nodes: Option<u32>,
+    /// Whether the config store is a Consul agent.
+    pub consul: bool,
 }
 
 /// A manager's place in the ring.
@@ -67,6 +69,9 @@ pub struct Layout {
     pub places: u32,
     /// Most nodes, the pool's included.
     pub max_nodes: u32,
+    /// Whether the config store is a Consul agent.
+    #[serde(default)]
+    pub consul: bool,
     /// First port; 0: free ones.
     pub port_base: u16,
     /// Folder of class files.
@@ -111,6 +116,7 @@ impl Layout {
             nodes: (1..=settings.nodes.unwrap_or(NODES)).map(|it| format!("n{it}")).collect(),
             places: PLACES,
             max_nodes: 0,
+            consul: settings.consul,
             port_base: PORT_BASE,
             classes: None,
         };
@@ -146,7 +152,11 @@ impl Layout {
             let asked = asked.filter(|asked| *asked as usize != held)?;
             Some(format!("--{flag} is {asked}, but the folder's cluster has {held}"))
         });
-        differs.collect()
+        let mut differs: Vec<String> = differs.collect();
+        if settings.consul && !self.consul {
+            differs.push("--consul is given, but the folder's cluster has its own store".into());
+        }
+        differs
     }
 
     /// `N1=ID1,N2=ID2,…`, as managers take the ring.

@@ -7,10 +7,11 @@
 //! ```
 //!
 //! Ports from `--port-base B` on, all on 127.0.0.1: managers' gRPC at B, B+1, …; then their HTTP;
-//! then the nodes; then the config store. Nodes that a pool starts later take free ports.
+//! then the nodes; then the config store (a Consul agent takes two more). Nodes that a pool starts later take free ports.
 //! Folders: DIR/managers/ID, DIR/nodes/ID, DIR/store, DIR/pool, DIR/logs/NAME.log.
 
 mod cluster;
+mod consul;
 mod descendants;
 mod document;
 mod ending;
@@ -65,6 +66,10 @@ pub struct DevArguments {
     /// Slots of the ring [default: 1024].
     #[arg(long, value_name = "M", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub slots: Option<u32>,
+    /// Take a Consul agent of this cluster's own as the config store, and register everybody
+    /// there. A folder that was made so stays so.
+    #[arg(long)]
+    pub consul: bool,
 }
 
 impl From<&DevArguments> for Settings {
@@ -79,6 +84,7 @@ impl From<&DevArguments> for Settings {
             places: it.places,
             classes: it.classes.clone(),
             max_nodes: it.max_nodes,
+            consul: it.consul,
         }
     }
 }

@@ -23,6 +23,8 @@ pub struct Ports {
     pub nodes: Vec<SocketAddr>,
     /// The config store.
     pub store: SocketAddr,
+    /// What a Consul agent needs besides: for its servers and for its gossip. Else empty.
+    pub consul: Vec<SocketAddr>,
     /// Ports that other clusters with free ports must see as taken: those look at the first port
     /// of each block, and this holds them as long as the cluster lives.
     _guards: Vec<TcpListener>,
@@ -42,7 +44,10 @@ fn purposes(layout: &Layout) -> Vec<String> {
     let grpc = managers.iter().map(|it| format!("gRPC of manager {}", it.id));
     let http = managers.iter().map(|it| format!("HTTP of manager {}", it.id));
     let nodes = layout.nodes.iter().map(|it| format!("node {it}"));
-    grpc.chain(http).chain(nodes).chain(["config store".to_owned()]).collect()
+    let consul: &[&str] =
+        if layout.consul { &["Consul's servers", "Consul's gossip"] } else { &[] };
+    let store = ["config store"].iter().chain(consul).map(|it| (*it).to_owned());
+    grpc.chain(http).chain(nodes).chain(store).collect()
 }
 
 fn divide(layout: &Layout, ports: &[u16], guards: Vec<TcpListener>) -> Ports {
@@ -53,6 +58,7 @@ fn divide(layout: &Layout, ports: &[u16], guards: Vec<TcpListener>) -> Ports {
         http: all.by_ref().take(managers).collect(),
         nodes: all.by_ref().take(nodes).collect(),
         store: all.next().unwrap_or_else(|| loopback(0)),
+        consul: all.collect(),
         _guards: guards,
     }
 }

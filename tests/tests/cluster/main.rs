@@ -7,6 +7,8 @@ mod bad_starts;
 #[cfg(test)]
 mod config_store;
 #[cfg(test)]
+mod consul;
+#[cfg(test)]
 mod dev;
 #[cfg(test)]
 mod foreign;

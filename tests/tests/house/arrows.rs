@@ -34,8 +34,12 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "rota-ring",
         ],
     ),
-    // Managers and node-agents meet only in proto: no ring, no protocol here.
-    ("rota-node-agent", &["rota-node", "rota-proto", "rota-client", "rota-daemon"]),
+    // Managers and node-agents meet only in proto: no ring, no protocol here. Of membership it has
+    // the registration in Consul; it never reads or writes a config store.
+    (
+        "rota-node-agent",
+        &["rota-node", "rota-proto", "rota-client", "rota-daemon", "rota-membership"],
+    ),
     ("ringctl", &["rota-client", "rota-proto", "rota-ring", "rota-daemon"]),
     ("rota-tests", &["rota-client", "rota-proto", "rota-ring"]),
 ];

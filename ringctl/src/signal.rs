@@ -1,0 +1,257 @@
+//! Tells managers which of their peers look gone: `ringctl signal`.
+//!
+//! A Consul agent runs it as the handler of a watch (`deploy/consul`). The handler gets the whole
+//! state of the service on stdin, not what changed, so it may run twice or late: each run names
+//! the very incarnation that looks gone, and a manager that knows better does nothing.
+
+use crate::cli::length_of_time;
+use crate::output::{Format, Out, plain_table};
+use anyhow::{Context, bail};
+use clap::Args;
+use rota_client::{Client, v1};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Read;
+use std::time::Duration;
+
+/// Most bytes on stdin: a hundred managers are about 200 KB.
+const STDIN_BYTES_MAX: u64 = 16 << 20;
+
+/// `signal`.
+#[derive(Args, Debug)]
+pub struct SignalArguments {
+    /// Read on stdin what Consul gives to the handler of a watch on the managers' service; tell
+    /// every other manager which of them are critical.
+    #[arg(long, required = true)]
+    from_consul: bool,
+    /// How long a manager may take to answer.
+    #[arg(long, default_value = "2s", value_parser = length_of_time)]
+    timeout: Duration,
+}
+
+/// One instance of the service, as Consul shows it.
+#[derive(Deserialize, Debug)]
+#[serde(rename_all = "PascalCase")]
+struct Entry {
+    service: Registered,
+    #[serde(default)]
+    checks: Option<Vec<Check>>,
+}
+
+#[derive(Deserialize, Debug)]
+struct Registered {
+    #[serde(rename = "ID")]
+    id: String,
+    #[serde(rename = "Meta", default)]
+    meta: Option<BTreeMap<String, String>>,
+}
+
+#[derive(Deserialize, Debug)]
+#[serde(rename_all = "PascalCase")]
+struct Check {
+    status: String,
+}
+
+/// A manager, as it registered itself.
+#[derive(Serialize, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Manager {
+    id: String,
+    number: u32,
+    incarnation: u64,
+    #[serde(skip)]
+    grpc: String,
+}
+
+/// What one cluster's managers look like.
+#[derive(PartialEq, Eq, Debug, Default)]
+struct Sight {
+    gone: BTreeSet<Manager>,
+    others: BTreeSet<Manager>,
+}
+
+/// What came of it.
+#[derive(Serialize, Debug, Default)]
+struct Told {
+    /// Who looks gone.
+    gone: Vec<Manager>,
+    /// Whom it was told.
+    told: Vec<Answer>,
+    /// Whom it could not be told.
+    failed: Vec<Failure>,
+}
+
+#[derive(Serialize, Debug)]
+struct Answer {
+    grpc: String,
+    /// How many of them run by its View, so that it suspects them.
+    suspected: u32,
+}
+
+#[derive(Serialize, Debug)]
+struct Failure {
+    grpc: String,
+    error: String,
+}
+
+/// Reads stdin and tells the managers.
+pub async fn run(it: &SignalArguments, out: &mut Out) -> anyhow::Result<()> {
+    let mut text = Vec::new();
+    std::io::stdin().take(STDIN_BYTES_MAX + 1).read_to_end(&mut text).context("stdin")?;
+    let mut all = Told::default();
+    for (cluster, sight) in sights(&text)? {
+        tell(&cluster, sight, it.timeout, &mut all).await;
+    }
+    show(&all, out)?;
+    for it in &all.failed {
+        eprintln!("not told: {}: {}", it.grpc, it.error);
+    }
+    if !all.gone.is_empty() && all.told.is_empty() {
+        bail!("{} managers look gone, and no other manager could be told", all.gone.len());
+    }
+    Ok(())
+}
+
+/// What stdin says, by cluster. Nobody is told anything of an input with a mistake in it.
+fn sights(text: &[u8]) -> anyhow::Result<BTreeMap<String, Sight>> {
+    if text.len() as u64 > STDIN_BYTES_MAX {
+        bail!("stdin has more than {STDIN_BYTES_MAX} bytes");
+    }
+    // Consul writes null for a service that nobody has registered.
+    let entries: Option<Vec<Entry>> = serde_json::from_slice(text).context(
+        "stdin is not what Consul gives to the handler of a watch of type \"service\" (a JSON \
+         list of instances with their checks)",
+    )?;
+    let mut sights: BTreeMap<String, Sight> = BTreeMap::new();
+    for entry in entries.unwrap_or_default() {
+        let (cluster, manager) = manager(&entry)?;
+        let sight = sights.entry(cluster).or_default();
+        let mut checks = entry.checks.iter().flatten();
+        if checks.any(|it| it.status == "critical") {
+            sight.gone.insert(manager);
+        } else {
+            sight.others.insert(manager);
+        }
+    }
+    Ok(sights)
+}
+
+fn manager(entry: &Entry) -> anyhow::Result<(String, Manager)> {
+    let meta = |name: &str| {
+        let value = entry.service.meta.as_ref().and_then(|it| it.get(name));
+        value.cloned().with_context(|| {
+            format!(
+                "service instance {:?} has no metadata {name:?}: is the watch on the service of \
+                 the managers?",
+                entry.service.id
+            )
+        })
+    };
+    let wrong = |name: &str| format!("metadata {name:?} of {:?} is no number", entry.service.id);
+    let manager = Manager {
+        id: meta("id")?,
+        number: meta("number")?.parse().with_context(|| wrong("number"))?,
+        incarnation: meta("incarnation")?.parse().with_context(|| wrong("incarnation"))?,
+        grpc: meta("grpc")?,
+    };
+    Ok((meta("cluster")?, manager))
+}
+
+async fn tell(cluster: &str, sight: Sight, wait: Duration, all: &mut Told) {
+    if sight.gone.is_empty() {
+        return;
+    }
+    let gone = sight.gone.iter();
+    let gone = gone.map(|it| v1::MemberId { number: it.number, incarnation: it.incarnation });
+    let request = v1::SignalRequest { cluster: cluster.to_owned(), gone: gone.collect() };
+    let mut asked = tokio::task::JoinSet::new();
+    for manager in sight.others {
+        let request = request.clone();
+        let client = match Client::connect(&manager.grpc) {
+            Ok(client) => client,
+            Err(error) => {
+                let error = error.to_string();
+                all.failed.push(Failure { grpc: manager.grpc, error });
+                continue;
+            }
+        };
+        asked.spawn(async move {
+            let answer = client.signal_at(&manager.grpc, request, wait).await;
+            (manager.grpc, answer)
+        });
+    }
+    while let Some(answer) = asked.join_next().await {
+        let Ok((grpc, answer)) = answer else { continue };
+        match answer {
+            Ok(answer) => all.told.push(Answer { grpc, suspected: answer.suspected }),
+            Err(error) => all.failed.push(Failure { grpc, error: error.to_string() }),
+        }
+    }
+    all.gone.extend(sight.gone);
+}
+
+fn show(all: &Told, out: &mut Out) -> anyhow::Result<()> {
+    if out.format() == Format::Json {
+        return Ok(out.json(all)?);
+    }
+    if all.gone.is_empty() {
+        return Ok(out.text("nobody looks gone\n")?);
+    }
+    let mut table = plain_table(["GONE", "NUMBER", "INCARNATION"]);
+    for it in &all.gone {
+        table.add_row([it.id.clone(), it.number.to_string(), it.incarnation.to_string()]);
+    }
+    out.table(&table)?;
+    out.text(&format!("told {} managers\n", all.told.len()))?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(cluster: &str, number: &str, status: &str) -> String {
+        format!(
+            r#"{{"Node":{{"Node":"x"}},"Service":{{"ID":"rota-manager-m{number}","Meta":{{
+            "cluster":"{cluster}","number":"{number}","incarnation":"3","id":"m{number}",
+            "grpc":"h:{number}"}}}},"Checks":[{{"Status":"passing"}},{{"Status":"{status}"}}]}}"#
+        )
+    }
+
+    fn numbers(managers: &BTreeSet<Manager>) -> Vec<u32> {
+        managers.iter().map(|it| it.number).collect()
+    }
+
+    #[test]
+    fn who_is_critical_is_gone_and_the_others_are_told_cluster_by_cluster() {
+        let text = format!(
+            "[{},{},{},{}]",
+            entry("a", "7", "critical"),
+            entry("a", "8", "passing"),
+            entry("a", "9", "warning"),
+            entry("b", "7", "passing"),
+        );
+        let all = sights(text.as_bytes()).unwrap();
+        assert_eq!((numbers(&all["a"].gone), numbers(&all["a"].others)), (vec![7], vec![8, 9]));
+        assert_eq!((numbers(&all["b"].gone), numbers(&all["b"].others)), (vec![], vec![7]));
+        for nobody in ["[]", "null"] {
+            assert!(sights(nobody.as_bytes()).unwrap().is_empty());
+        }
+    }
+
+    #[test]
+    fn rubbish_is_refused_with_what_is_wrong() {
+        let not_ours = r#"[{"Service":{"ID":"web-1","Meta":null},"Checks":[]}]"#;
+        let no_number = entry("a", "7", "passing").replace("\"7\"", "\"seven\"");
+        for (text, words) in [
+            ("", "watch of type \"service\""),
+            ("hello", "watch of type \"service\""),
+            ("{\"a\":1}", "watch of type \"service\""),
+            ("[1]", "watch of type \"service\""),
+            (not_ours, "\"web-1\" has no metadata"),
+            (&format!("[{no_number}]"), "is no number"),
+        ] {
+            let error = format!("{:#}", sights(text.as_bytes()).unwrap_err());
+            assert!(error.contains(words), "{text}: {error}");
+        }
+    }
+}
