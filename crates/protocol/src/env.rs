@@ -53,8 +53,12 @@ pub(crate) struct Env {
     /// Highest version of a record that was removed, kept on disk: new lives are above it.
     pub forgotten: Stamp,
     pub effects: Vec<Effect>,
-    /// Writes of the batch that the next flush persists as `lsn`.
-    pub writes: Vec<DiskWrite>,
+    /// Writes of the batch that is persisted next, as `lsn`.
+    writes: Vec<DiskWrite>,
+    /// Meta data of that batch: only the newest of each partition matters.
+    metas: BTreeMap<ManagerNumber, PartMeta>,
+    /// Something waits for that batch: the next flush persists it.
+    pub persist_now: bool,
     pub lsn: u64,
     pub calls: BTreeMap<u64, CallFor>,
     /// Answers to this manager's own forwarded requests.
@@ -84,6 +88,8 @@ impl Env {
             forgotten: Stamp::MIN,
             effects: Vec::new(),
             writes: Vec::new(),
+            metas: BTreeMap::new(),
+            persist_now: false,
             lsn: 1,
             calls: BTreeMap::new(),
             answers: Vec::new(),
@@ -123,19 +129,32 @@ impl Env {
 
     pub fn persist_doc(&mut self, key: DocKey, doc: Option<Arc<Doc>>) {
         self.writes.push(DiskWrite::Doc { key, doc });
+        self.persist_now = true;
     }
 
     /// Persists a partition's meta data; gives the batch that carries it.
     pub fn persist_part(&mut self, part: ManagerNumber, meta: PartMeta) -> u64 {
-        // Only the newest meta data of a batch matters, and it must come after the documents.
-        self.writes.retain(|it| !matches!(it, DiskWrite::Part { part: of, .. } if *of == part));
-        self.writes.push(DiskWrite::Part { part, meta });
+        self.metas.insert(part, meta);
+        self.persist_now = true;
         self.lsn
     }
 
     pub fn persist_identity(&mut self, identity: Identity) -> u64 {
         self.writes.push(DiskWrite::Identity(identity));
+        self.persist_now = true;
         self.lsn
+    }
+
+    pub fn has_writes(&self) -> bool {
+        !self.writes.is_empty() || !self.metas.is_empty()
+    }
+
+    /// Everything of the batch. The meta data comes after the documents that it speaks of.
+    pub fn take_writes(&mut self) -> Vec<DiskWrite> {
+        let mut writes = std::mem::take(&mut self.writes);
+        let metas = std::mem::take(&mut self.metas);
+        writes.extend(metas.into_iter().map(|(part, meta)| DiskWrite::Part { part, meta }));
+        writes
     }
 
     /// Sends to the current run of a manager.
