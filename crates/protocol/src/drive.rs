@@ -26,16 +26,16 @@ impl Partition {
     pub fn on_committed(&mut self, env: &mut Env, key: &DocKey) {
         match &key.name {
             DocName::Session(session) => {
-                let Some(record) = self.replica.session(key) else {
-                    return;
-                };
                 // Only the newest write counts; an earlier one is overtaken.
                 if self.replica.latest.contains_key(key) {
                     return;
                 }
+                let Some(record) = self.replica.record(key) else {
+                    return;
+                };
                 match record.state {
                     SessionState::Pending | SessionState::Starting | SessionState::Closing => {
-                        self.ask(env, &session.clone());
+                        self.ask_for(env, key, &record);
                     }
                     SessionState::Closed | SessionState::Failed | SessionState::Lost => {
                         self.release(env, &session.clone());
@@ -53,9 +53,13 @@ impl Partition {
         if self.replica.latest.contains_key(&key) {
             return;
         }
-        let Some(record) = self.replica.session(&key).cloned() else {
-            return;
-        };
+        if let Some(record) = self.replica.record(&key) {
+            self.ask_for(env, &key, &record);
+        }
+    }
+
+    fn ask_for(&mut self, env: &mut Env, key: &DocKey, record: &SessionRecord) {
+        let session = &record.key;
         let Some(placement) = record.placement.clone() else {
             return;
         };
@@ -88,7 +92,7 @@ impl Partition {
             ToNode::Create { head, key: session, slot, token, deadline_ms, spec, request }
         });
         if asked.is_none() && env.nodes.is_over(&placement.node, boot) {
-            self.on_boot_over(env, &key);
+            self.on_boot_over(env, key);
         }
     }
 
@@ -249,7 +253,8 @@ impl Partition {
         }
         let record = Arc::new(record);
         let view = self.view_of(env, record.clone());
-        let at = self.write_session(env, key, record, creator);
+        let writes = self.session_write(key, record);
+        let at = self.write_unhurried(env, writes, creator);
         for (origin, outcome) in answers {
             let step = match outcome {
                 Outcome::Created => Transition::OpenCreated,
@@ -269,6 +274,7 @@ impl Partition {
             // READY may not be shown yet, and an earlier owner may have told it: they wait on.
             let waits = Work { waiters: others, redriven, ..Work::default() };
             leading.work.insert(session, waits);
+            leading.dirty = true;
         }
     }
 

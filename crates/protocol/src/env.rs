@@ -53,10 +53,12 @@ pub(crate) struct Env {
     /// Highest version of a record that was removed, kept on disk: new lives are above it.
     pub forgotten: Stamp,
     pub effects: Vec<Effect>,
-    /// Writes of the batch that the next flush persists as `lsn`.
+    /// Writes of the batch that is persisted next, as `lsn`.
     writes: Vec<DiskWrite>,
-    /// What that batch says of partitions: the newest only, written after the documents.
+    /// Meta data of that batch: only the newest of each partition matters.
     metas: BTreeMap<ManagerNumber, PartMeta>,
+    /// Something waits for that batch: the next flush persists it.
+    pub persist_now: bool,
     pub lsn: u64,
     pub calls: BTreeMap<u64, CallFor>,
     /// Answers to this manager's own forwarded requests.
@@ -87,6 +89,7 @@ impl Env {
             effects: Vec::new(),
             writes: Vec::new(),
             metas: BTreeMap::new(),
+            persist_now: false,
             lsn: 1,
             calls: BTreeMap::new(),
             answers: Vec::new(),
@@ -126,20 +129,27 @@ impl Env {
 
     pub fn persist_doc(&mut self, key: DocKey, doc: Option<Arc<Doc>>) {
         self.writes.push(DiskWrite::Doc { key, doc });
+        self.persist_now = true;
     }
 
     /// Persists a partition's meta data; gives the batch that carries it.
     pub fn persist_part(&mut self, part: ManagerNumber, meta: PartMeta) -> u64 {
         self.metas.insert(part, meta);
+        self.persist_now = true;
         self.lsn
     }
 
     pub fn persist_identity(&mut self, identity: Identity) -> u64 {
         self.writes.push(DiskWrite::Identity(identity));
+        self.persist_now = true;
         self.lsn
     }
 
-    /// Everything that the next batch writes, in order.
+    pub fn has_writes(&self) -> bool {
+        !self.writes.is_empty() || !self.metas.is_empty()
+    }
+
+    /// Everything of the batch. The meta data comes after the documents that it speaks of.
     pub fn take_writes(&mut self) -> Vec<DiskWrite> {
         let mut writes = std::mem::take(&mut self.writes);
         let metas = std::mem::take(&mut self.metas);

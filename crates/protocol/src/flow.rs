@@ -174,7 +174,7 @@ impl Pieces {
 impl Partition {
     /// A copy (or learner) has everything through `seq` on its disk.
     pub fn on_ack(&mut self, env: &mut Env, from: MemberId, pe: Epoch, seq: Seq) {
-        let (last, now) = (self.replica.last, env.now.mono_ms);
+        let (last, now, sizes) = (self.replica.last, env.now.mono_ms, env.config.sizes);
         let Some(leading) = self.leading.as_mut().filter(|it| it.pe == pe) else {
             return;
         };
@@ -183,14 +183,16 @@ impl Partition {
             return;
         }
         if let Some(copy) = leading.copies.get_mut(&from.number).filter(|it| it.member == from) {
+            let held_up = !copy.flow.has_room(&sizes);
             if copy.flow.on_acked(at, now) {
                 copy.behind_ms = (at < last).then_some(now);
-                leading.dirty |= copy.flow.sent < last;
+                leading.dirty |= held_up && copy.flow.sent < last;
             }
             self.advance_commit(env);
         } else if let Some(learner) = leading.learners.get_mut(&from.number) {
+            let held_up = !learner.flow.has_room(&sizes);
             if learner.member == from && learner.flow.on_acked(at, now) {
-                leading.dirty |= learner.flow.sent < last;
+                leading.dirty |= held_up && learner.flow.sent < last;
             }
             self.drive_wedge(env);
         }
@@ -219,10 +221,13 @@ impl Partition {
         let Some(leading) = &mut self.leading else {
             return;
         };
-        if !leading.dirty {
+        if !leading.dirty && leading.unhurried_ms.is_none_or(|due| now < due) {
             return;
         }
         leading.dirty = false;
+        leading.unhurried_ms = None;
+        // This disk counts as a copy: it must not be the one that everybody waits for.
+        env.persist_now = true;
         let (committed, last) = (self.replica.committed, self.replica.last);
         let copies = leading.copies.iter_mut().map(|(to, it)| (*to, &mut it.flow));
         let learners = leading.learners.iter_mut().filter(|(_, it)| it.begun);

@@ -31,6 +31,10 @@ use std::sync::Arc;
 /// clients fit; beyond it callers are told to come back.
 pub(crate) const REQUESTS_MAX: usize = 20_000;
 
+/// How long an entry that nobody waits for may stay unsent. Low, and a lone client pays two
+/// writes to disk for each open; high, and watchers of an idle partition hear late of it.
+const UNHURRIED_MS: u64 = 5;
+
 /// The owner's side of a partition.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Leading {
@@ -59,6 +63,8 @@ pub(crate) struct Leading {
     pub ordering: BTreeMap<PoolName, LogPos>,
     /// Entries were appended, or must be sent again.
     pub dirty: bool,
+    /// When entries that nobody waits for must be sent, if some are unsent.
+    pub unhurried_ms: Option<u64>,
     pub room_news: u64,
     /// No wedge begins before this.
     pub next_wedge_ms: u64,
@@ -164,6 +170,7 @@ impl Partition {
             judged: BTreeMap::new(),
             ordering: BTreeMap::new(),
             dirty: false,
+            unhurried_ms: None,
             room_news: 0,
             next_wedge_ms: now,
             next_purge_ms: now,
@@ -189,6 +196,8 @@ impl Partition {
             return;
         };
         env.note(Transition::SteppedDown, Some(self.number));
+        // Entries that nobody waited for are on no list any more.
+        env.persist_now = true;
         let leading = leading.give_up_renewals(env);
         let epoch = env.epoch();
         for origin in leading.live.into_keys() {
@@ -283,10 +292,30 @@ impl Partition {
         at
     }
 
-    /// Keeps an answer until `at` is committed.
+    /// Writes an entry that nobody waits for. It travels with the next one that somebody waits
+    /// for, or after [`UNHURRIED_MS`]: it costs no message and no write to disk of its own.
+    pub fn write_unhurried(
+        &mut self,
+        env: &mut Env,
+        writes: Vec<Write>,
+        request: Option<RequestId>,
+    ) -> LogPos {
+        let persist_now = env.persist_now;
+        let dirty = self.leading.as_ref().is_some_and(|it| it.dirty);
+        let at = self.write(env, writes, request);
+        env.persist_now = persist_now;
+        if let Some(leading) = &mut self.leading {
+            leading.dirty = dirty;
+            leading.unhurried_ms.get_or_insert(env.now.mono_ms + UNHURRIED_MS);
+        }
+        at
+    }
+
+    /// Keeps an answer until `at` is committed. Now somebody waits for everything up to there.
     pub fn promise(&mut self, at: LogPos, origin: Origin, result: OpResult) {
         if let Some(leading) = &mut self.leading {
             leading.promised.push_back((at, origin, result));
+            leading.dirty = true;
         }
     }
 

@@ -45,6 +45,8 @@ pub struct Manager {
     pub(crate) ticked_ms: u64,
     pub(crate) beat_ms: u64,
     pub(crate) next_tick_ms: u64,
+    /// When entries that nobody waits for must be sent.
+    unhurried_ms: Option<u64>,
 }
 
 impl Manager {
@@ -69,6 +71,7 @@ impl Manager {
             ticked_ms: now.mono_ms,
             beat_ms: 0,
             next_tick_ms: now.mono_ms,
+            unhurried_ms: None,
         }
     }
 
@@ -353,11 +356,14 @@ impl Manager {
             self.env.refresh = false;
         }
         let mut effects = std::mem::take(&mut self.env.effects);
-        let writes = self.env.take_writes();
-        if !writes.is_empty() {
+        let persist_now = std::mem::take(&mut self.env.persist_now);
+        if persist_now && self.env.has_writes() {
+            let writes = self.env.take_writes();
             effects.push(Effect::Persist { lsn: self.env.lsn, writes });
             self.env.lsn += 1;
         }
+        let unhurried = self.parts.values().filter_map(|it| it.leading.as_ref()?.unhurried_ms);
+        self.unhurried_ms = unhurried.min();
         if self.parts.values().any(Partition::is_busy) || self.entrance.len() > 0 {
             self.next_tick_ms = self.next_tick_ms.min(now.mono_ms + TICK_BUSY_MS);
         }
@@ -383,7 +389,7 @@ impl Manager {
 
     /// When the next [`Input::Tick`] is due, on the monotonic clock.
     pub fn wake_at(&self) -> Option<u64> {
-        Some(self.next_tick_ms)
+        Some(self.unhurried_ms.map_or(self.next_tick_ms, |due| due.min(self.next_tick_ms)))
     }
 
     /// Why this manager cannot take its number, if so. It never serves then.

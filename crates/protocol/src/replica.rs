@@ -61,6 +61,11 @@ impl Replica {
         session_in(self.get(key)?).map(|record| &**record)
     }
 
+    /// The same, to be kept while other things change.
+    pub fn record(&self, key: &DocKey) -> Option<Arc<SessionRecord>> {
+        session_in(self.get(key)?).cloned()
+    }
+
     /// Sets or removes a committed document, and keeps the counts.
     pub fn set(&mut self, key: &DocKey, doc: Option<Arc<Doc>>) {
         if let Some(record) = doc.as_deref().and_then(session_in) {

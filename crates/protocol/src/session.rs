@@ -127,19 +127,17 @@ impl Partition {
 
     fn on_open(&mut self, env: &mut Env, origin: Origin, op: OpenOp) {
         let key = Self::key_of(env, &op.key);
-        if let Some(record) = self.replica.session(&key)
-            && let Some(entry) = record.request(&op.request).cloned()
+        let record = self.replica.record(&key);
+        if let Some(record) = &record
+            && let Some(entry) = record.request(&op.request)
+            && self.on_repeated_open(env, origin, &key, record, entry)
         {
-            let record = record.clone();
-            if self.on_repeated_open(env, origin, &key, &record, &entry) {
-                return;
-            }
-        }
-        let state = self.replica.session(&key).map(|record| record.state);
-        if self.refuses_for_memory(env, origin, &key, &op.request) {
             return;
         }
-        match state {
+        if self.refuses_for_memory(env, origin, record.as_deref(), &op.request) {
+            return;
+        }
+        match record.as_ref().map(|record| record.state) {
             Some(SessionState::Ready) if op.remember => self.open_existed(env, origin, &key, &op),
             Some(SessionState::Ready) => self.confirm_then(origin),
             Some(SessionState::Pending | SessionState::Starting | SessionState::Closing) => {
@@ -152,7 +150,7 @@ impl Partition {
                 self.join_work(env, origin, &op.key);
             }
             Some(SessionState::Closed | SessionState::Failed | SessionState::Lost) | None => {
-                self.open_new(env, origin, &key, op);
+                self.open_new(env, origin, &key, record.as_deref(), op);
             }
         }
     }
@@ -162,10 +160,9 @@ impl Partition {
         &mut self,
         env: &mut Env,
         origin: Origin,
-        key: &DocKey,
+        record: Option<&SessionRecord>,
         request: &RequestId,
     ) -> bool {
-        let record = self.replica.session(key);
         let full = record.is_some_and(|record| is_memory_full(record, env, request));
         if full {
             let text = format!(
@@ -260,15 +257,22 @@ impl Partition {
         self.promise(at, origin, Ok(Answer::Opened { outcome: Outcome::Existed, session }));
     }
 
-    fn open_new(&mut self, env: &mut Env, origin: Origin, key: &DocKey, op: OpenOp) {
+    /// `old` is the life before, which has ended.
+    fn open_new(
+        &mut self,
+        env: &mut Env,
+        origin: Origin,
+        key: &DocKey,
+        old: Option<&SessionRecord>,
+        op: OpenOp,
+    ) {
         if !self.has_copies(env) {
             return self.enqueue(origin);
         }
         let limit = env.config.load_limit_permille;
         match env.nodes.choose(&op.spec.pool, &op.spec.class, limit, &[], env.now.mono_ms) {
             Ok(chosen) => {
-                let old = self.replica.session(key).cloned();
-                let mut record = new_life(env, old.as_ref(), &op);
+                let mut record = new_life(env, old, &op);
                 remember(&mut record, env, &op.request, RequestFate::Opening);
                 env.note(Transition::OpenPending, Some(self.number));
                 let session = op.key.clone();
@@ -374,7 +378,7 @@ impl Partition {
         if op.life.is_some_and(|life| life != record.life) {
             return self.confirm_then(origin);
         }
-        if self.refuses_for_memory(env, origin, &key, &op.request) {
+        if self.refuses_for_memory(env, origin, Some(&record), &op.request) {
             return;
         }
         match record.state {
@@ -545,16 +549,20 @@ impl Partition {
         record: impl Into<Arc<SessionRecord>>,
         request: Option<RequestId>,
     ) -> rota_model::LogPos {
-        let record = record.into();
-        let before = self.replica.session(key).filter(|before| before.life == record.life);
-        debug_assert!(
-            before.is_none_or(|it| it.state == record.state || it.state.may_become(record.state)),
-            "{:?} may not become {:?}",
-            before.map(|it| it.state),
-            record.state
-        );
+        let writes = self.session_write(key, record.into());
+        self.write(env, writes, request)
+    }
+
+    /// The write of a session's record.
+    pub fn session_write(&self, key: &DocKey, record: Arc<SessionRecord>) -> Vec<Write> {
+        if cfg!(debug_assertions)
+            && let Some(before) = self.replica.session(key).filter(|it| it.life == record.life)
+        {
+            let (from, to) = (before.state, record.state);
+            assert!(from == to || from.may_become(to), "{from:?} may not become {to:?}");
+        }
         let doc = Some(Arc::new(Doc::Session(record)));
-        self.write(env, vec![Write { key: key.clone(), doc }], request)
+        vec![Write { key: key.clone(), doc }]
     }
 }
 

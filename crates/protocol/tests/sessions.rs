@@ -4,7 +4,7 @@ mod table;
 
 use rota_model::node_msg::{DeadToken, NodeAnswer, ReportEvent, ToNode};
 use rota_model::{Answer, Changed, Outcome, Reason, RefusalKind, SessionState};
-use rota_protocol::{Message, Transition};
+use rota_protocol::{Doc, Message, Transition};
 use table::*;
 
 #[test]
@@ -38,6 +38,28 @@ fn a_node_is_asked_only_after_every_copy_has_the_intent_on_disk() {
     table.lose = Box::new(|_| false);
     opened(table.wait_for(call, 2_000));
     assert_eq!(table.node_calls.len(), 1);
+}
+
+#[test]
+fn opens_that_follow_each_other_cost_one_write_to_each_disk() {
+    let mut table = Table::serving();
+    let owner = table.owner("a");
+    let ids = (0..).map(|n| format!("s{n}")).filter(|id| table.owner(id) == owner);
+    let ids: Vec<String> = ids.take(5).collect();
+    let before = table.persisted;
+    for id in &ids {
+        opened(table.call(owner, open(id, id)));
+    }
+    assert_eq!(table.persisted - before, NUMBERS.len() * ids.len());
+    // Nobody waits for the last READY, and it reaches every disk all the same.
+    table.pass(20);
+    for disk in table.disks.values() {
+        let states = disk.docs.values().filter_map(|doc| match &**doc {
+            Doc::Session(record) => Some(record.state),
+            Doc::Pool(_) => None,
+        });
+        assert_eq!(states.collect::<Vec<_>>(), [SessionState::Ready; 5]);
+    }
 }
 
 #[test]

@@ -4,6 +4,7 @@ use crate::strategies as some;
 use proptest::prelude::*;
 use rota_model::node_msg::{FromNode, Register, Registered, Renew, Renewed, ToNode};
 use rota_model::{Answer, ClusterName, NodeId, Outcome, Page, SessionState};
+use rota_proto::encoded::DocBytes;
 use rota_proto::{Inspected, Session, WireError, operator, peer, session, v1};
 use rota_protocol::Envelope;
 use rota_ring::View;
@@ -121,9 +122,10 @@ proptest! {
     ) {
         let (here, elsewhere) = (ClusterName::parse("a").unwrap(), ClusterName::parse("b").unwrap());
         let batch = sent(&peer::batch(&here, envelopes.clone()));
-        prop_assert!(peer::envelopes(&elsewhere, batch.clone()).is_err());
+        let mut docs = DocBytes::default();
+        prop_assert!(peer::envelopes(&elsewhere, batch.clone(), &mut docs).is_err());
         let back: Result<Vec<Envelope>, WireError> =
-            peer::envelopes(&here, batch).unwrap().collect();
+            peer::envelopes(&here, batch, &mut docs).unwrap().collect();
         prop_assert_eq!(back, Ok(envelopes));
     }
 }

@@ -35,6 +35,8 @@ pub struct Table {
     pub dead: BTreeSet<u32>,
     /// Places of every node that registers.
     pub places: u32,
+    /// Batches that were written to disks.
+    pub persisted: usize,
     /// The largest message so far, in bytes of log and documents.
     pub message_max: usize,
     /// Most that was ever on its way from one manager to another, in such bytes.
@@ -164,6 +166,7 @@ impl Table {
             lose: Box::new(|_| false),
             dead: BTreeSet::new(),
             places: 100,
+            persisted: 0,
             message_max: 0,
             under_way_max: 0,
             under_way: BTreeMap::new(),
@@ -293,6 +296,7 @@ impl Table {
     fn carry_out(&mut self, n: u32, effect: Effect) {
         match effect {
             Effect::Persist { lsn, writes } => {
+                self.persisted += 1;
                 let disk = self.disks.entry(n).or_default();
                 writes.iter().for_each(|write| disk.apply(write));
                 self.queue.push_back((n, Input::Persisted { lsn }));
