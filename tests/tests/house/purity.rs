@@ -19,9 +19,6 @@ const SIMULATOR: (&str, &str) = ("rota-sim", "crates/sim/");
 /// either; everything else of that crate is as pure as the rest.
 const COMMAND_LINE: &str = "crates/sim/src/main.rs";
 
-/// The document store's benchmark reads the clock and prints.
-const BENCH: &str = "crates/docstore/examples/bench.rs";
-
 /// Packages that no pure crate reaches, each also as the beginning of a longer name
 /// (`tokio-util`).
 const RIM: &[&str] = &["tokio", "tonic", "prost", "axum", "hyper", "mio", "h2", "socket2"];
