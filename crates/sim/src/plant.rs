@@ -263,10 +263,26 @@ impl World {
         let before = plant.chunks.insert(place, message.clone());
         match before {
             Some(Message::SnapshotChunk {
-                part, learn: old, upto, after, through, docs, ..
-            }) if old < learn => {
-                Message::SnapshotChunk { part, pe, learn, chunk, start, upto, after, through, docs }
-            }
+                part,
+                learn: old,
+                upto,
+                after,
+                through,
+                docs,
+                forgotten,
+                ..
+            }) if old < learn => Message::SnapshotChunk {
+                part,
+                pe,
+                learn,
+                chunk,
+                start,
+                upto,
+                after,
+                through,
+                docs,
+                forgotten,
+            },
             _ => message,
         }
     }
