@@ -10,12 +10,16 @@ use clap::Args;
 use rota_client::{CallError, Client, Entry, Options, v1};
 use rota_daemon::Stop;
 use rota_model::RefusalKind;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
-/// Ids of the sessions that a load opened. A lock because all calls in flight add to it.
+/// Ids of the sessions that a load opened or is about to open. A lock because all calls in flight add to it.
 pub type Ids = Arc<Mutex<Vec<String>>>;
+
+fn locked(ids: &Ids) -> MutexGuard<'_, Vec<String>> {
+    ids.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// How long one call may take under load.
 pub const CALL_WAIT: Duration = Duration::from_secs(10);
@@ -96,10 +100,10 @@ pub async fn open_load(
         let id = format!("{prefix}-{number}");
         let request = open_request(id.clone(), &class);
         async move {
+            // Before it is opened: a load that is cut off leaves nothing behind.
+            locked(&opened).push(id);
             client.open(request, CALL_WAIT).await.map_err(|error| mistake(&error))?;
-            let ended = Instant::now();
-            opened.lock().unwrap_or_else(PoisonError::into_inner).push(id);
-            Ok(ended)
+            Ok(Instant::now())
         }
     })
     .await
@@ -167,6 +171,8 @@ pub async fn clean_up(client: &Client, ids: &[String]) -> u64 {
         match closing.join_next().await {
             None => break,
             Some(Ok(Ok(_))) => bar.inc(1),
+            // One that was never opened is as good as closed.
+            Some(Ok(Err(error))) if error.reason() == "NOT_FOUND" => bar.inc(1),
             Some(Ok(Err(_)) | Err(_)) => failed += 1,
         }
     }
@@ -207,13 +213,12 @@ pub async fn open(it: &OpenArguments, endpoint: &str, out: &mut Out) -> anyhow::
             if it.hold {
                 open_load("open", load, &client, &it.class, opened.clone()).await
             } else {
-                cycle_load(load, &client, &it.class).await
+                cycle_load(load, &client, &it.class, opened.clone()).await
             }
         } => Some(measured),
         _ = stop.wished() => None,
     };
-    let ids: Vec<String> =
-        opened.lock().unwrap_or_else(PoisonError::into_inner).drain(..).collect();
+    let ids: Vec<String> = locked(&opened).drain(..).collect();
     if !it.keep {
         finish(&client, &ids, &mut stop).await;
     }
@@ -227,18 +232,20 @@ pub async fn open(it: &OpenArguments, endpoint: &str, out: &mut Out) -> anyhow::
     if measured.count == 0 { bail!("no session was opened") } else { Ok(()) }
 }
 
-/// Opens and closes in turns; the opens alone are counted.
-async fn cycle_load(load: Load, client: &Client, class: &str) -> Measured {
+/// Opens and closes in turns; the opens alone are counted. `opened` has those that are not closed.
+async fn cycle_load(load: Load, client: &Client, class: &str, opened: Ids) -> Measured {
     let (client, class, prefix) = (client.clone(), class.to_owned(), prefix());
     load::run("open+close", load, move |number| {
-        let client = client.clone();
+        let (client, opened) = (client.clone(), opened.clone());
         let id = format!("{prefix}-{number}");
         let request = open_request(id.clone(), &class);
         async move {
+            locked(&opened).push(id.clone());
             client.open(request, CALL_WAIT).await.map_err(|error| mistake(&error))?;
             let ended = Instant::now();
-            let close = v1::CloseRequest { id, ..Default::default() };
+            let close = v1::CloseRequest { id: id.clone(), ..Default::default() };
             client.close(close, CALL_WAIT).await.map_err(|error| mistake(&error))?;
+            locked(&opened).retain(|it| *it != id);
             Ok(ended)
         }
     })

@@ -276,9 +276,11 @@ mod tests {
     fn a_folder_comes_back_as_the_cluster_it_was() {
         let folder = tempfile::tempdir().unwrap();
         let asked = Settings { managers: Some(5), places: Some(7), ..settings(folder.path()) };
-        let first = Folder::open(folder.path(), &asked).unwrap();
-        first.keep().unwrap();
-        let first = first.layout;
+        let first = {
+            let opened = Folder::open(folder.path(), &asked).unwrap();
+            opened.keep().unwrap();
+            opened.layout.clone()
+        };
         let second = Folder::open(folder.path(), &settings(folder.path())).unwrap().layout;
         assert_eq!(first, second);
         assert_eq!((second.managers.len(), second.places), (5, 7));
