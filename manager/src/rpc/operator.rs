@@ -23,7 +23,7 @@ impl v1::operator_server::Operator for OperatorService {
         &self,
         _request: Request<v1::InspectRequest>,
     ) -> Result<Response<v1::InspectResponse>, Status> {
-        let stats = self.shared.mailbox.stats().await.map_err(|it| status(it.into()))?;
+        let stats = self.shared.mailbox.stats().await.map_err(status)?;
         let Some(view) = self.shared.seen.borrow().view.clone() else {
             let retry = Retry::AfterMs(NO_VIEW_RETRY_MS);
             let text = "this manager has not seen a View yet";
