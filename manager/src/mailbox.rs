@@ -6,8 +6,9 @@ use rota_model::node_msg::{FromNode, Register, Registered, Renew, Renewed};
 use rota_model::{Op, OpResult, Refusal, RefusalKind, Retry};
 use rota_proto::encoded::DocBytes;
 use rota_protocol::{Envelope, Input, Stats};
+use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 /// Client calls that may wait for the driver. It takes some 50,000 a second, so a full lane is
 /// already 80 ms behind; more would only make callers wait for what they then give up.
@@ -19,6 +20,12 @@ pub const URGENT_MAX: usize = 1024;
 
 /// Advice to a caller that was refused for overload, in milliseconds.
 const OVERLOADED_RETRY_MS: u64 = 100;
+
+/// How long the driver may take for what carries no deadline of its own: a look at its state, a
+/// renewal (the node sends another one every 3 s), and a registration, which writes the config store.
+const LOOK: Duration = Duration::from_secs(5);
+const RENEW: Duration = Duration::from_secs(3);
+const REGISTER: Duration = Duration::from_secs(10);
 
 /// A client's call.
 pub struct Call {
@@ -121,22 +128,42 @@ impl Mailbox {
     /// Registers a node.
     pub async fn register(&self, register: Register) -> Result<Registered, Refusal> {
         let (reply, answer) = oneshot::channel();
-        self.urgent(Urgent::Register(register, reply)).await?;
-        answer.await.unwrap_or_else(|_| Err(Stopping.into()))
+        let message = Urgent::Register(register, reply);
+        self.within(REGISTER, "the registration", message, answer).await?
     }
 
     /// Renews a node's lease.
     pub async fn renew(&self, renew: Renew) -> Result<Renewed, Refusal> {
         let (reply, answer) = oneshot::channel();
-        self.urgent(Urgent::Renew(renew, reply)).await?;
-        answer.await.map_err(|_| Stopping.into())
+        self.within(RENEW, "the renewal", Urgent::Renew(renew, reply), answer).await
     }
 
     /// The manager's state, for people.
-    pub async fn stats(&self) -> Result<Stats, Stopping> {
+    pub async fn stats(&self) -> Result<Stats, Refusal> {
         let (reply, answer) = oneshot::channel();
-        self.urgent(Urgent::Stats(reply)).await?;
-        answer.await.map_err(|_| Stopping)
+        self.within(LOOK, "the look at its state", Urgent::Stats(reply), answer).await
+    }
+
+    /// Hands over something urgent and waits for its answer, both within `most`.
+    async fn within<T>(
+        &self,
+        most: Duration,
+        what: &str,
+        message: Urgent,
+        answer: oneshot::Receiver<T>,
+    ) -> Result<T, Refusal> {
+        let exchange = async {
+            self.urgent(message).await?;
+            answer.await.map_err(|_| Stopping)
+        };
+        match timeout(most, exchange).await {
+            Ok(answered) => answered.map_err(Refusal::from),
+            Err(_) => {
+                let text = format!("{what} was not answered within {} ms", most.as_millis());
+                let retry = Retry::AfterMs(OVERLOADED_RETRY_MS);
+                Err(Refusal::unknown_outcome(RefusalKind::DeadlineExceeded, retry, text))
+            }
+        }
     }
 
     /// Client calls that wait now, and urgent messages that wait now.
@@ -177,6 +204,20 @@ mod tests {
         drop(lanes.calls.recv().await);
         let first = assert_ready!(waiting[0].poll());
         assert_eq!(first.unwrap_err().kind, RefusalKind::NotServing);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_the_driver_leaves_unanswered_is_refused_in_time() {
+        let (mailbox, _lanes) = mailbox();
+        let node = rota_model::NodeId::parse("n").unwrap();
+        let (boot, load) = (rota_model::BootId(1), rota_model::node_msg::NodeLoad::default());
+        let began = Instant::now();
+        let looked = mailbox.stats().await.unwrap_err();
+        assert_eq!(looked.kind, RefusalKind::DeadlineExceeded);
+        assert!(looked.message.contains("5000 ms"), "{}", looked.message);
+        let renew = Renew { node, boot, load, live_digest: 0 };
+        assert_eq!(mailbox.renew(renew).await.unwrap_err().kind, RefusalKind::DeadlineExceeded);
+        assert_eq!(began.elapsed(), LOOK + RENEW);
     }
 
     fn batch() -> Urgent {

@@ -227,7 +227,8 @@ fn write_look(text: &mut String, look: &Look) -> std::fmt::Result {
     writeln!(text, "rota_calls_waiting {}", look.stats.requests_waiting)?;
     writeln!(text, "# HELP rota_sessions Sessions of partitions here, tombstones included.")?;
     writeln!(text, "# TYPE rota_sessions gauge")?;
-    for part in &look.stats.parts {
+    // What a former copy holds is no copy of anything any more.
+    for part in look.stats.parts.iter().filter(|it| it.role != "former copy") {
         for (state, count) in &part.sessions {
             let (n, role) = (part.part, part.role);
             let labels = format!("part=\"{n}\",role=\"{role}\",state=\"{state}\"");

@@ -14,6 +14,7 @@ use crate::peer::PeerLinks;
 use crate::provisioner::{NodeOptions, Provisioner};
 use crate::rpc::Shared;
 use crate::rpc::names::FreshNames;
+use crate::rpc::watch::WATCHES_MAX;
 use crate::server::{self, Services};
 use crate::start::{check_claim, founded, listen};
 use anyhow::{Context, Result};
@@ -25,7 +26,7 @@ use serde::Serialize;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::task::{JoinError, JoinHandle};
 use tokio_util::sync::CancellationToken;
 
@@ -192,6 +193,7 @@ fn serve(
         config: config.states(),
         trouble: config.trouble(),
         names: FreshNames::new(),
+        watches: Arc::new(Semaphore::new(WATCHES_MAX)),
         stopping: stop.clone(),
     });
     let services = Services {

@@ -17,6 +17,7 @@ use rota_proto::{refusal, request, session, v1};
 use rota_ring::ConfigState;
 use std::pin::Pin;
 use std::sync::Arc;
+use tokio::sync::Semaphore;
 use tokio::sync::watch::Receiver;
 use tokio_stream::Stream;
 use tokio_util::sync::CancellationToken;
@@ -41,6 +42,8 @@ pub struct Shared {
     pub trouble: Receiver<Option<Trouble>>,
     /// Request ids for callers that gave none.
     pub names: FreshNames,
+    /// Places for watches.
+    pub watches: Arc<Semaphore>,
     /// Ends streams when the process stops.
     pub stopping: CancellationToken,
 }
@@ -120,7 +123,7 @@ impl v1::sessions_server::Sessions for SessionsService {
 
     async fn watch(&self, request: Request<v1::WatchRequest>) -> Result<Response<Changes>, Status> {
         let watch = request::watch(request.get_ref()).map_err(status)?;
-        let changes = watch::start(self.shared.clone(), watch);
+        let changes = watch::start(self.shared.clone(), watch).map_err(status)?;
         Ok(Response::new(Box::pin(changes)))
     }
 }

@@ -13,8 +13,17 @@ use rota_ring::{IsrMember, ManagerEntry, NodeReg, Part, PartState, View};
 use std::collections::BTreeMap;
 
 /// Every role that [`PartStats::role`] can have.
-pub const ROLES: [&str; 8] =
-    ["serving", "syncing", "scanning", "wedged", "copy", "learning", "recovering", "idle"];
+pub const ROLES: [&str; 9] = [
+    "serving",
+    "syncing",
+    "scanning",
+    "wedged",
+    "copy",
+    "former copy",
+    "learning",
+    "recovering",
+    "idle",
+];
 
 /// One manager's answer to an operator.
 ///

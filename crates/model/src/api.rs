@@ -23,7 +23,9 @@ pub struct OpenOp {
     /// Names the request; a repetition gets the same answer.
     pub request: RequestId,
     /// False when the entry manager made the id up because the caller gave none: then an EXISTED
-    /// answer need not be remembered, since nobody can repeat it.
+    /// answer is not written down, which makes it as cheap as a read. Such an open is carried out at
+    /// least once: when the entry manager had to ask twice, a copy that comes late, after the session
+    /// was closed, opens a new life that nobody waits for. A caller who must not have that gives an id.
     pub remember: bool,
 }
 

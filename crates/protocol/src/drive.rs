@@ -81,7 +81,7 @@ impl Partition {
         };
         let until_ms = now + env.config.timing.tombstone_ms;
         let node = placement.node.clone();
-        let call = CallFor { part, node, boot, what, until_ms };
+        let call = CallFor { part, pe, node, boot, what, until_ms };
         let deadline_ms = env.config.timing.create_deadline_ms;
         let (slot, session, spec) = (key.slot, session.clone(), record.spec.clone());
         let asked = env.ask_node(call, |call| {
@@ -141,6 +141,9 @@ impl Partition {
             NodeAnswer::OtherLive { token: other } if other < token => {
                 self.destroy_stray(env, &key, session, other);
             }
+            NodeAnswer::OtherLive { token: other } if other > token => {
+                self.on_later_attempt(env, session, token, other);
+            }
             NodeAnswer::OtherLive { .. }
             | NodeAnswer::Running { .. }
             | NodeAnswer::Dead(_)
@@ -148,6 +151,27 @@ impl Partition {
             | NodeAnswer::Destroyed { .. }
             | NodeAnswer::Scanned { .. } => {}
         }
+    }
+
+    /// A node runs a later attempt than the newest that is known here. Either a later owner asked for
+    /// it; or this epoch's log lacks what every copy had before the node was asked: it was lost (R3).
+    fn on_later_attempt(
+        &mut self,
+        env: &mut Env,
+        session: &SessionKey,
+        token: Token,
+        other: Token,
+    ) {
+        env.refresh = true;
+        if other.0.pe > self.replica.pe {
+            return;
+        }
+        let text = format!(
+            "partition {}: a node runs attempt {other} of session {session}, and the newest attempt \
+             known here is {token}: acknowledged writes were lost",
+            self.number
+        );
+        self.halt(env, text);
     }
 
     /// An instance of an earlier attempt still stands in the way: end it, then ask again.
@@ -164,7 +188,7 @@ impl Partition {
         let (pe, range, part, boot) = (leading.pe, self.range, self.number, placement.boot);
         let what = CallWhat::Destroy { key: session.clone(), token };
         let until_ms = env.now.mono_ms + env.config.timing.tombstone_ms;
-        let call = CallFor { part, node: placement.node, boot, what, until_ms };
+        let call = CallFor { part, pe, node: placement.node, boot, what, until_ms };
         let (slot, name) = (key.slot, session.clone());
         env.ask_node(call, |call| {
             let head = NodeCall { call, boot, pe, range };

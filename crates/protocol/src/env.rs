@@ -18,6 +18,8 @@ use std::sync::Arc;
 pub(crate) struct CallFor {
     /// The partition that asked.
     pub part: ManagerNumber,
+    /// Its epoch then: a node that answered raised its fence to that.
+    pub pe: Epoch,
     /// The node that was asked, and its boot.
     pub node: NodeId,
     /// That boot.

@@ -74,10 +74,20 @@ impl Partition {
 
     /// A renewal arrives at the judge.
     pub fn on_renew(&mut self, env: &mut Env, renewal: Renewal) {
-        match &mut self.leading {
-            Some(leading) => leading.reads.renewals_next.push(renewal),
-            None => answer(env, renewal.call, Renewed::NotServing),
+        let known = env.nodes.reg.contains_key(&renewal.renew.node);
+        let Some(leading) = self.leading.as_mut().filter(|_| known) else {
+            // The registry here may be older than that node.
+            env.refresh |= !known;
+            return answer(env, renewal.call, Renewed::NotServing);
+        };
+        // One for each registered node: who renews again has given the earlier one up.
+        let waiting = &mut leading.reads.renewals_next;
+        let node = |it: &Renewal| it.renew.node == renewal.renew.node;
+        if let Some(earlier) = waiting.iter().position(node) {
+            let earlier = waiting.swap_remove(earlier);
+            answer(env, earlier.call, Renewed::NotServing);
         }
+        waiting.push(renewal);
     }
 
     /// Nobody else judged this node when the renewal arrived.

@@ -250,6 +250,8 @@ impl Manager {
             CallWhat::Create { key, token } | CallWhat::Destroy { key, token } => {
                 part.on_node_answer(&mut self.env, &key, token, answer);
             }
+            // What an earlier epoch asked raised no fence to this one.
+            CallWhat::Scan if part.replica.pe != asked.pe => {}
             CallWhat::Scan => part.on_scanned(&mut self.env, &node, asked.boot, answer),
         }
     }
@@ -420,14 +422,17 @@ impl Manager {
             (reg.clone(), NodeLoad { used, places: reg.places })
         });
         Stats {
-            parts: self.parts.values().map(part_stats).collect(),
+            parts: self.parts.values().map(|part| part_stats(&self.env, part)).collect(),
             nodes: nodes.collect(),
             requests_waiting: self.entrance.len(),
         }
     }
 }
 
-fn part_stats(part: &Partition) -> PartStats {
+fn part_stats(env: &Env, part: &Partition) -> PartStats {
+    let view = env.view.as_ref();
+    let member =
+        view.and_then(|it| it.parts.get(&part.number)).is_some_and(|it| it.has(env.me.number));
     let last = part.replica.last;
     let behind = |acked: rota_model::LogPos| last.seq.0.saturating_sub(acked.seq.0);
     let lag = part.leading.iter().flat_map(|it| it.copies.iter());
@@ -438,7 +443,8 @@ fn part_stats(part: &Partition) -> PartStats {
         Some(Phase::Wedged { .. }) => "wedged",
         None if part.halted.is_some() => "recovering",
         None if part.learning.is_some() => "learning",
-        None if part.replica.whole => "copy",
+        None if member => "copy",
+        None if !part.replica.docs.is_empty() => "former copy",
         None => "idle",
     };
     PartStats {

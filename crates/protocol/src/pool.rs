@@ -84,7 +84,14 @@ impl Partition {
         }
         let decisions = record.decisions + 1;
         let name = |it| NodeId::parse(&format!("{pool}-{decisions}-{it}"));
-        let ordered: Vec<NodeId> = (0..count).filter_map(|it| name(it).ok()).collect();
+        let ordered: Result<Vec<NodeId>, _> = (0..count).map(name).collect();
+        let ordered = match ordered {
+            Ok(ordered) => ordered,
+            Err(mistake) => {
+                let text = format!("pool {pool} orders no nodes: the name of a new one {mistake}");
+                return env.note_text(Transition::NodesOrdered, Some(self.number), text);
+            }
+        };
         let lapses_wall_ms = env.now.wall_ms + env.config.timing.provision_ms;
         let record = PoolRecord { pool: pool.clone(), decisions, ordered, lapses_wall_ms };
         let doc = Some(Arc::new(Doc::Pool(record)));

@@ -66,8 +66,14 @@ impl Partition {
             node.asked_ms = Some(now);
             let boot = node.boot;
             let until_ms = now + env.config.timing.node_lost_ms;
-            let call =
-                CallFor { part: number, node: id.clone(), boot, what: CallWhat::Scan, until_ms };
+            let call = CallFor {
+                part: number,
+                pe,
+                node: id.clone(),
+                boot,
+                what: CallWhat::Scan,
+                until_ms,
+            };
             let after = node.after.clone();
             env.ask_node(call, |call| {
                 let head = NodeCall { call, boot, pe, range };
@@ -136,9 +142,7 @@ impl Partition {
                  copy is left",
                 self.number
             );
-            env.note_text(Transition::ScanDone, Some(self.number), text.clone());
-            self.halted = Some(text);
-            self.step_down(env);
+            self.halt(env, text);
             return;
         }
         let writes = self.reconcile(env, &found);
@@ -148,6 +152,13 @@ impl Partition {
         }
         self.end_strays(env, &found);
         self.drive_sync(env);
+    }
+
+    /// R3: what is here is not all that was acknowledged. Nobody is answered from it.
+    pub fn halt(&mut self, env: &mut Env, text: String) {
+        env.note_text(Transition::ScanDone, Some(self.number), text.clone());
+        self.halted = Some(text);
+        self.step_down(env);
     }
 
     /// Records whose token a node reports dead are closed.
@@ -204,7 +215,7 @@ impl Partition {
             let (token, boot, slot) = (*token, *boot, key.slot);
             let what = CallWhat::Destroy { key: session.clone(), token };
             let until_ms = env.now.mono_ms + env.config.timing.node_lost_ms;
-            let call = CallFor { part, node: node.clone(), boot, what, until_ms };
+            let call = CallFor { part, pe, node: node.clone(), boot, what, until_ms };
             let name = session.clone();
             env.ask_node(call, |call| {
                 let head = NodeCall { call, boot, pe, range };

@@ -21,7 +21,8 @@ pub struct Stats {
 pub struct PartStats {
     /// Which partition.
     pub part: ManagerNumber,
-    /// `serving`, `syncing`, `scanning`, `wedged`, `copy`, `learning`, `recovering`, `idle`.
+    /// `serving`, `syncing`, `scanning`, `wedged`, `copy`, `former copy` (outside the ISR, with what
+    /// its disk held when it went), `learning`, `recovering`, `idle`.
     pub role: &'static str,
     /// Last entry here.
     pub last: LogPos,

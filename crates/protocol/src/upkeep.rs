@@ -164,8 +164,13 @@ impl Partition {
                 Err(Refusal::new(RefusalKind::NotServing, Retry::AfterMs(retry_ms), text))
             }
             Op::Open(open) => {
-                let text = format!("session {} is still being opened", open.key);
                 let retry = Retry::AfterMs(retry_ms);
+                let record = self.replica.session(&Self::key_of(env, &open.key));
+                if let Some(closing) = record.filter(|it| it.state == SessionState::Closing) {
+                    let text = format!("session {} is still being closed", closing.key);
+                    return Err(Refusal::new(RefusalKind::Closing, retry, text));
+                }
+                let text = format!("session {} is still being opened", open.key);
                 Err(Refusal::unknown_outcome(RefusalKind::InProgress, retry, text))
             }
             Op::Close(close) => {

@@ -2,6 +2,7 @@
 
 mod table;
 
+use rota_model::node_msg::{NodeAnswer, ToNode};
 use rota_model::{LogPos, Op, Outcome, RefusalKind, Retry, SessionState};
 use rota_protocol::Transition;
 use table::*;
@@ -305,4 +306,72 @@ fn a_node_that_never_answers_is_asked_when_no_other_has_room() {
     table.silent.clear();
     opened(table.wait_for(calls[0], 5_000));
     opened(table.wait_for(late, 5_000));
+}
+
+#[test]
+fn a_manager_outside_the_isr_says_that_it_is_a_former_copy() {
+    let mut table = Table::serving();
+    opened(table.call(300, open("a", "r1")));
+    let roles = |table: &Table, n: u32| -> Vec<&'static str> {
+        table.managers[&n].stats().parts.iter().map(|it| it.role).collect()
+    };
+    assert_eq!(roles(&table, 600).iter().filter(|it| **it == "copy").count(), 2);
+    // It is taken out and cannot come back: its claims are not heard.
+    table.lose = Box::new(|it| it.from.number.0 == 600 || it.to.number.0 == 600);
+    let number = rota_model::ManagerNumber(600);
+    table.input(300, rota_protocol::Input::PeerRefused { number });
+    table.pass(500);
+    let roles = roles(&table, 600);
+    assert!(!roles.contains(&"copy"), "{roles:?}");
+    assert!(roles.contains(&"former copy"), "{roles:?}");
+}
+
+#[test]
+fn a_node_that_runs_a_later_attempt_proves_that_something_was_lost() {
+    let mut table = Table::serving();
+    table.manual_nodes = true;
+    let owner = table.owner("a");
+    let call = table.ask(owner, open("a", "r1"));
+    let (_, create) = table.node_calls.pop().unwrap();
+    let ToNode::Create { token, .. } = &create else { panic!("{create:?}") };
+    // Of this owner's own epoch, so it must have been on every copy: no retry can mend that.
+    let mut later = *token;
+    later.0.seq.0 += 7;
+    table.node_says(owner, "n1", create.head().call, NodeAnswer::OtherLive { token: later });
+    table.settle();
+    table.node_calls.clear();
+    table.pass(4_000);
+    assert!(table.node_calls.is_empty(), "it is not asked again: {:?}", table.node_calls);
+    let stats = table.managers[&owner].stats();
+    assert_eq!(stats.parts.iter().filter(|it| it.role == "recovering").count(), 1);
+    assert_eq!(refused(table.wait_for(call, 8_000)), RefusalKind::Recovering);
+}
+
+#[test]
+fn a_node_that_obeys_a_later_owner_makes_this_one_read_the_view() {
+    let mut table = Table::serving();
+    table.manual_nodes = true;
+    let owner = table.owner("a");
+    let call = table.ask(owner, open("a", "r1"));
+    let (_, create) = table.node_calls.pop().unwrap();
+    let ToNode::Create { token, .. } = &create else { panic!("{create:?}") };
+    let mut later = *token;
+    later.0.pe.0 += 40;
+    table.node_says(owner, "n1", create.head().call, NodeAnswer::OtherLive { token: later });
+    table.settle();
+    let stats = table.managers[&owner].stats();
+    assert!(stats.parts.iter().all(|it| it.role != "recovering"), "{stats:?}");
+    table.manual_nodes = false;
+    opened(table.wait_for(call, 8_000));
+}
+
+#[test]
+fn an_open_that_waits_for_a_close_is_told_so() {
+    let mut table = Table::serving();
+    opened(table.call(300, open("a", "r1")));
+    table.silent.insert("n1".into());
+    let closing = table.ask(300, close("a", "c1"));
+    let reopening = table.ask(300, open("a", "r2"));
+    assert_eq!(refused(table.wait_for(reopening, 12_000)), RefusalKind::Closing);
+    assert!(table.replies.remove(&closing).is_some(), "it was told that it is not finished");
 }

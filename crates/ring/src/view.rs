@@ -167,11 +167,6 @@ impl View {
         self.ring_from(n).filter(|it| self.is_up(*it)).take(self.r as usize + 1).collect()
     }
 
-    /// How many copies a new operation needs while all Up managers can be copied to.
-    pub fn copies_needed(&self) -> usize {
-        (self.r as usize + 1).min(self.up_count())
-    }
-
     /// Checks what every View must satisfy. A View from outside is refused when this fails.
     pub fn check(&self) -> Result<(), ViewError> {
         if self.format != VIEW_FORMAT {

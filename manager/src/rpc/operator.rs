@@ -46,7 +46,7 @@ impl v1::operator_server::Operator for OperatorService {
         &self,
         _request: Request<v1::InspectRequest>,
     ) -> Result<Response<v1::InspectResponse>, Status> {
-        let stats = self.shared.mailbox.stats().await.map_err(|it| status(it.into()))?;
+        let stats = self.shared.mailbox.stats().await.map_err(status)?;
         let view = self.view()?;
         Ok(Response::new(operator::inspect_response(self.number, &view, &stats)))
     }

@@ -19,7 +19,7 @@ use rota_ring::{View, slot_of_session};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Instant;
 use tokio_stream::wrappers::ReceiverStream;
@@ -44,13 +44,23 @@ const ANSWERS_MAX: usize = 8;
 /// Messages that wait for the client: about one answer.
 const ITEMS_MAX: usize = 256;
 
-/// Starts a watch. It ends when the client leaves or the process stops.
-pub fn start(
-    shared: Arc<Shared>,
-    watch: Watch,
-) -> ReceiverStream<Result<v1::WatchResponse, Status>> {
+/// Most watches at one manager. Each has a task per partition and up to 256 messages of about 1 KB
+/// that its client has not read; an owner holds 4,096 polls per partition, which a few managers share.
+pub const WATCHES_MAX: usize = 1_024;
+
+/// Advice to a client that finds no room for its watch, in milliseconds.
+const FULL_RETRY_MS: u64 = 1_000;
+
+/// The stream of a watch.
+pub type Changes = ReceiverStream<Result<v1::WatchResponse, Status>>;
+
+/// Starts a watch. It ends when the client leaves or the process stops. Refused while there are
+/// [`WATCHES_MAX`] of them.
+pub fn start(shared: Arc<Shared>, watch: Watch) -> Result<Changes, Refusal> {
+    let place = take_place(&shared.watches)?;
     let (items, stream) = mpsc::channel(ITEMS_MAX);
     tokio::spawn(async move {
+        let _place = place;
         let stopping = shared.stopping.clone();
         tokio::select! {
             () = join(shared, watch, &items) => {}
@@ -63,7 +73,14 @@ pub fn start(
             () = items.closed() => {}
         }
     });
-    ReceiverStream::new(stream)
+    Ok(ReceiverStream::new(stream))
+}
+
+fn take_place(watches: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, Refusal> {
+    watches.clone().try_acquire_owned().map_err(|_| {
+        let text = format!("this manager serves {WATCHES_MAX} watches, its limit; ask another one");
+        Refusal::new(RefusalKind::Overloaded, Retry::AfterMs(FULL_RETRY_MS), text)
+    })
 }
 
 /// The partitions that a watch needs, each with a slot of it.
@@ -215,5 +232,22 @@ impl Poller {
                 })
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_watch_beyond_the_limit_is_refused_until_another_ends() {
+        let watches = Arc::new(Semaphore::new(WATCHES_MAX));
+        let mut places: Vec<_> = (0..WATCHES_MAX).map(|_| take_place(&watches).unwrap()).collect();
+        let refusal = take_place(&watches).unwrap_err();
+        assert_eq!(refusal.kind, RefusalKind::Overloaded);
+        assert_eq!(refusal.retry, Retry::AfterMs(FULL_RETRY_MS));
+        assert!(refusal.message.contains("1024"), "{}", refusal.message);
+        places.pop();
+        assert!(take_place(&watches).is_ok());
     }
 }
