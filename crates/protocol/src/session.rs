@@ -222,16 +222,21 @@ impl Partition {
         }
     }
 
+    /// Nobody else owned the partition when the open arrived. Only what is committed is told: the
+    /// newest version may be lost with this owner.
     pub fn on_open_confirmed(&mut self, env: &mut Env, origin: Origin, op: OpenOp) {
         let key = Self::key_of(env, &op.key);
-        match self.replica.session(&key) {
-            Some(record) if record.is_live() => {
-                let session = self.view_of(env, record.clone());
+        if !self.replica.session(&key).is_some_and(SessionRecord::is_live) {
+            return self.run(env, origin);
+        }
+        match self.visible(&key).filter(|it| it.is_live()).cloned() {
+            Some(record) => {
+                let session = self.view_of(env, record);
                 env.note(Transition::OpenExisted, Some(self.number));
                 let outcome = Outcome::Existed;
                 self.reply(env, origin, Ok(Answer::Opened { outcome, session }));
             }
-            Some(_) | None => self.run(env, origin),
+            None => self.confirm_then(origin),
         }
     }
 

@@ -257,34 +257,18 @@ impl World {
         let Message::SnapshotChunk { part, learn, chunk, pe, start, .. } = &message else {
             return message;
         };
-        let (learn, chunk, pe, start) = (*learn, *chunk, *pe, *start);
-        let place = (number, *part, chunk);
+        let (learn, pe, start) = (*learn, *pe, *start);
+        let place = (number, *part, *chunk);
         let Some(plant) = &mut self.plant else { return message };
         let before = plant.chunks.insert(place, message.clone());
-        match before {
-            Some(Message::SnapshotChunk {
-                part,
-                learn: old,
-                upto,
-                after,
-                through,
-                docs,
-                forgotten,
-                ..
-            }) if old < learn => Message::SnapshotChunk {
-                part,
-                pe,
-                learn,
-                chunk,
-                start,
-                upto,
-                after,
-                through,
-                docs,
-                forgotten,
-            },
-            _ => message,
+        let Some(mut late) = before else { return message };
+        if let Message::SnapshotChunk { learn: old, pe: epoch, start: begin, .. } = &mut late
+            && *old < learn
+        {
+            (*old, *epoch, *begin) = (learn, pe, start);
+            return late;
         }
+        message
     }
 
     /// An input on its way to a manager.
