@@ -6,6 +6,7 @@ use crate::metrics::Metrics;
 use anyhow::{Context, Result};
 use rota_model::{ClusterName, ManagerId, ManagerNumber};
 use rota_proto::disk as codec;
+use rota_proto::encoded::DocBytes;
 use rota_protocol::{Disk, DiskWrite};
 use rota_storage::{
     Counters, Engine, KvWrite, Label, LogEngine, LogSettings, NotQueued, RealDisk, Writer,
@@ -78,10 +79,10 @@ fn lettered(letter: u8, name: &[u8]) -> Vec<u8> {
     key
 }
 
-fn encode(write: &DiskWrite) -> KvWrite {
+fn encode(write: &DiskWrite, docs: &mut DocBytes) -> KvWrite {
     match write {
         DiskWrite::Doc { key, doc: Some(doc) } => {
-            KvWrite::put(lettered(DOCUMENT, &codec::encode_key(key)), codec::encode_doc(doc))
+            KvWrite::put(lettered(DOCUMENT, &codec::encode_key(key)), docs.of(doc))
         }
         DiskWrite::Doc { key, doc: None } => {
             KvWrite::delete(lettered(DOCUMENT, &codec::encode_key(key)))
@@ -142,8 +143,8 @@ impl DiskWriter {
     }
 
     /// Writes in order of `lsn`. Call [`DiskWriter::has_room`] first.
-    pub fn submit(&mut self, lsn: u64, writes: &[DiskWrite]) {
-        let writes = writes.iter().map(encode).collect();
+    pub fn submit(&mut self, lsn: u64, writes: &[DiskWrite], docs: &mut DocBytes) {
+        let writes = writes.iter().map(|it| encode(it, docs)).collect();
         self.try_submit(lsn, writes);
     }
 
@@ -218,7 +219,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (mut engine, empty) = folder_of(folder.path(), "a").unwrap();
         assert_eq!(empty, Disk::default());
-        let batch: Vec<KvWrite> = writes().iter().map(encode).collect();
+        let mut docs = DocBytes::default();
+        let batch: Vec<KvWrite> = writes().iter().map(|it| encode(it, &mut docs)).collect();
         engine.commit(&batch).unwrap();
         drop(engine);
         let (_, disk) = folder_of(folder.path(), "a").unwrap();

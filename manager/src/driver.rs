@@ -24,6 +24,7 @@ use crate::provisioner::Provisioner;
 use crate::trace;
 use calls::{Calls, WAITING_MAX};
 use rota_model::{MemberId, Now};
+use rota_proto::encoded::DocBytes;
 use rota_protocol::{Effect, Input, Manager, Note};
 use rota_ring::{ClaimRefused, ConfigState, View};
 use std::pin::Pin;
@@ -80,8 +81,12 @@ pub struct Driver {
     lanes: Lanes,
     rim: Rim,
     calls: Calls,
+    /// Of this turn: the same bytes go to copies and to the disk.
+    docs: DocBytes,
     seen: watch::Sender<Seen>,
     durable: u64,
+    /// The last turn found more than one input.
+    busy: bool,
     alarm: Alarm,
 }
 
@@ -125,7 +130,9 @@ impl Driver {
         let (seen, seers) = watch::channel(Seen::default());
         let calls = Calls::default();
         let alarm = Alarm::new();
-        let driver = Self { manager, clock, lanes, rim, calls, seen, durable: 0, alarm };
+        let docs = DocBytes::default();
+        let (durable, busy) = (0, false);
+        let driver = Self { manager, clock, lanes, rim, calls, docs, seen, durable, busy, alarm };
         (driver, seers)
     }
 
@@ -147,10 +154,13 @@ impl Driver {
             if matches!(next, Next::Stop) {
                 return Ended { disk: self.rim.disk, refused: None };
             }
-            // What the sockets hold already comes along: larger commits, fewer frames. The first
-            // turn of the runtime reads them, the second runs the handlers of what was read.
-            tokio::task::yield_now().await;
-            tokio::task::yield_now().await;
+            if self.busy {
+                // What the sockets hold already comes along: larger commits, fewer frames. The
+                // first turn of the runtime reads them, the second runs the handlers of what was
+                // read. A lone caller has nothing to gain from it and would wait for it.
+                tokio::task::yield_now().await;
+                tokio::task::yield_now().await;
+            }
             self.turn(next);
             if let Some(refused) = self.manager.refused() {
                 let refused = Some(refused.clone());
@@ -196,6 +206,7 @@ impl Driver {
             self.manager.handle(now, Input::Tick);
         }
         self.turn_end(now);
+        self.busy = taken > 1;
         self.rim.metrics.turn_inputs.record(u32::try_from(taken).unwrap_or(u32::MAX));
     }
 
@@ -203,6 +214,7 @@ impl Driver {
         for effect in self.manager.flush(now) {
             self.carry_out(effect);
         }
+        self.docs.clear();
         self.show();
     }
 
@@ -216,7 +228,8 @@ impl Driver {
 
     fn on_urgent(&mut self, now: Now, urgent: Urgent) {
         match urgent {
-            Urgent::Peer(envelopes) => {
+            Urgent::Peer(envelopes, mut docs) => {
+                self.docs.append(&mut docs);
                 for envelope in envelopes {
                     trace::received(&envelope);
                     self.manager.handle(now, Input::Peer(envelope));
@@ -265,10 +278,10 @@ impl Driver {
 
     fn carry_out(&mut self, effect: Effect) {
         match effect {
-            Effect::Persist { lsn, writes } => self.rim.disk.submit(lsn, &writes),
+            Effect::Persist { lsn, writes } => self.rim.disk.submit(lsn, &writes, &mut self.docs),
             Effect::Send { address, envelope } => {
                 trace::sent(&envelope);
-                let dropped = self.rim.peers.send(address, envelope);
+                let dropped = self.rim.peers.send(address, envelope, &mut self.docs);
                 self.rim.metrics.peer_dropped.increment(dropped as u64);
             }
             Effect::ToNode { node, address, message } => {

@@ -4,6 +4,7 @@
 
 use rota_model::node_msg::{FromNode, Register, Registered, Renew, Renewed};
 use rota_model::{Op, OpResult, Refusal, RefusalKind, Retry};
+use rota_proto::encoded::DocBytes;
 use rota_protocol::{Envelope, Input, Stats};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
@@ -33,8 +34,8 @@ pub struct Call {
 
 /// What is taken before client calls.
 pub enum Urgent {
-    /// Messages of a peer, in order.
-    Peer(Vec<Envelope>),
+    /// Messages of a peer, in order, and the bytes of the documents in them.
+    Peer(Vec<Envelope>, DocBytes),
     /// Answers of a node, in order.
     Node(Vec<FromNode>),
     /// A node registers.
@@ -178,13 +179,17 @@ mod tests {
         assert_eq!(first.unwrap_err().kind, RefusalKind::NotServing);
     }
 
+    fn batch() -> Urgent {
+        Urgent::Peer(Vec::new(), DocBytes::default())
+    }
+
     #[tokio::test]
     async fn an_urgent_message_waits_for_room() {
         let (mailbox, mut lanes) = mailbox();
         for _ in 0..URGENT_MAX {
-            mailbox.urgent(Urgent::Peer(Vec::new())).await.unwrap();
+            mailbox.urgent(batch()).await.unwrap();
         }
-        let mut late = task::spawn(mailbox.urgent(Urgent::Peer(Vec::new())));
+        let mut late = task::spawn(mailbox.urgent(batch()));
         assert_pending!(late.poll());
         drop(lanes.urgent.recv().await);
         assert!(late.is_woken());

@@ -6,6 +6,8 @@ use crate::links::Links;
 use crate::mailbox::{Mailbox, Urgent};
 use crate::outbox::Outbox;
 use rota_model::{ClusterName, ManagerNumber};
+use rota_proto::encoded::DocBytes;
+use rota_proto::peer::to_wire;
 use rota_proto::v1;
 use rota_protocol::{Envelope, Input};
 use std::pin::Pin;
@@ -29,14 +31,14 @@ impl PeerLinks {
     }
 
     /// Sends towards a peer. Gives how many older messages were dropped for want of room.
-    pub fn send(&mut self, address: String, envelope: Envelope) -> usize {
+    pub fn send(&mut self, address: String, envelope: Envelope, docs: &mut DocBytes) -> usize {
         let number = envelope.to.number;
         let (cluster, mailbox) = (&self.cluster, &self.mailbox);
         let keep = |address, outbox| {
             let (cluster, mailbox) = (cluster.clone(), mailbox.clone());
             Keeper { number, address, cluster, outbox, mailbox }.run()
         };
-        self.links.send(&number, address, v1::Envelope::from(envelope), keep)
+        self.links.send(&number, address, to_wire(envelope, docs), keep)
     }
 }
 
@@ -150,7 +152,8 @@ async fn take(
             Ok(None) => return Status::ok(""),
             Err(status) => return status,
         };
-        let envelopes = match rota_proto::peer::envelopes(&cluster, batch) {
+        let mut docs = DocBytes::default();
+        let envelopes = match rota_proto::peer::envelopes(&cluster, batch, &mut docs) {
             Ok(envelopes) => envelopes,
             Err(error) => {
                 tracing::warn!(%error, "a batch of another cluster was refused");
@@ -164,7 +167,7 @@ async fn take(
                 Err(error) => tracing::warn!(%error, "a message of a peer was dropped"),
             }
         }
-        if mailbox.urgent(Urgent::Peer(good)).await.is_err() {
+        if mailbox.urgent(Urgent::Peer(good, docs)).await.is_err() {
             return Status::unavailable("this manager is stopping");
         }
     }
@@ -221,7 +224,7 @@ mod tests {
 
     async fn received(lanes: &mut Lanes) -> Vec<Envelope> {
         match next(lanes).await {
-            Urgent::Peer(envelopes) => envelopes,
+            Urgent::Peer(envelopes, _) => envelopes,
             Urgent::Node(_)
             | Urgent::Register(..)
             | Urgent::Renew(..)
@@ -234,8 +237,9 @@ mod tests {
     async fn messages_arrive_in_order_over_one_stream() {
         let (address, mut lanes, _stopping) = serve("c").await;
         let mut links = PeerLinks::new(cluster("c"), mailbox().0);
+        let mut docs = DocBytes::default();
         for epoch in 1..=40 {
-            assert_eq!(links.send(address.clone(), heartbeat(epoch)), 0);
+            assert_eq!(links.send(address.clone(), heartbeat(epoch), &mut docs), 0);
         }
         let mut epochs = Vec::new();
         while epochs.len() < 40 {
@@ -249,7 +253,7 @@ mod tests {
         let (address, mut lanes, stopping) = serve("c").await;
         let (mailbox, mut mine) = mailbox();
         let mut links = PeerLinks::new(cluster("c"), mailbox);
-        links.send(address, heartbeat(1));
+        links.send(address, heartbeat(1), &mut DocBytes::default());
         received(&mut lanes).await;
         stopping.cancel();
         let Urgent::Input(input) = next(&mut mine).await else { panic!("another message") };

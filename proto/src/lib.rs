@@ -18,9 +18,10 @@
 //! * [`op`]: requests and answers between managers. [`peer`]: everything else between them.
 //! * [`node`]: messages between managers and node-agents.
 //! * [`operator`]: what operators see.
-//! * [`disk`]: keys and values of the storage engine.
+//! * [`disk`]: keys and values of the storage engine. [`encoded`]: documents as bytes, made once.
 
 pub mod disk;
+pub mod encoded;
 pub mod node;
 pub mod op;
 pub mod operator;

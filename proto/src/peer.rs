@@ -1,11 +1,14 @@
 //! Messages between managers.
 
+use crate::encoded::DocBytes;
 use crate::op::{answer_from_wire, answer_to_wire, op_from_wire, request_to_wire};
-use crate::record::forgotten_stamp;
+use crate::record::{
+    entry_from_wire, entry_to_wire, forgotten_stamp, write_from_wire, write_to_wire,
+};
 use crate::v1;
 use crate::wire::{WireError, convert, each, named, optional, required};
 use rota_model::{ClusterName, Epoch, LogPos, ManagerNumber, PoolName, Seq};
-use rota_protocol::{Doc, DocKey, Envelope, Message, Write};
+use rota_protocol::{Doc, DocKey, Entry, Envelope, Message, Write};
 use std::sync::Arc;
 
 /// Envelopes to one peer, as they travel together.
@@ -18,38 +21,51 @@ pub fn batch(
 }
 
 /// The envelopes of a batch, each with its own verdict, so that a message of a newer version
-/// does not sink the others. Refuses a batch of another cluster.
-pub fn envelopes(
+/// does not sink the others. Refuses a batch of another cluster. The bytes of what they carry
+/// are kept in `docs`.
+pub fn envelopes<'a>(
     cluster: &ClusterName,
     batch: v1::PeerBatch,
-) -> Result<impl Iterator<Item = Result<Envelope, WireError>> + use<>, WireError> {
+    docs: &'a mut DocBytes,
+) -> Result<impl Iterator<Item = Result<Envelope, WireError>> + use<'a>, WireError> {
     if batch.cluster != cluster.as_str() {
         let problem = format!("is {:?}; this manager belongs to {cluster:?}", batch.cluster);
         return Err(WireError::new("PeerBatch.cluster", problem));
     }
-    Ok(batch.envelopes.into_iter().map(Envelope::try_from))
+    Ok(batch.envelopes.into_iter().map(|envelope| from_wire(envelope, docs)))
+}
+
+/// An envelope for the wire. What `docs` knows is not encoded again.
+pub fn to_wire(envelope: Envelope, docs: &mut DocBytes) -> v1::Envelope {
+    v1::Envelope {
+        from: Some(envelope.from.into()),
+        to: Some(envelope.to.into()),
+        epoch: envelope.epoch.0,
+        message: Some(message_to_wire(envelope.message, docs)),
+    }
+}
+
+/// An envelope of the wire. The bytes of what it carries are kept in `docs`.
+pub fn from_wire(envelope: v1::Envelope, docs: &mut DocBytes) -> Result<Envelope, WireError> {
+    let message = required("Envelope.message", envelope.message)?;
+    Ok(Envelope {
+        from: convert("Envelope.from", envelope.from)?,
+        to: convert("Envelope.to", envelope.to)?,
+        epoch: Epoch(envelope.epoch),
+        message: message_from_wire(message, docs)?,
+    })
 }
 
 impl From<Envelope> for v1::Envelope {
     fn from(envelope: Envelope) -> Self {
-        Self {
-            from: Some(envelope.from.into()),
-            to: Some(envelope.to.into()),
-            epoch: envelope.epoch.0,
-            message: Some(envelope.message.into()),
-        }
+        to_wire(envelope, &mut DocBytes::default())
     }
 }
 
 impl TryFrom<v1::Envelope> for Envelope {
     type Error = WireError;
     fn try_from(envelope: v1::Envelope) -> Result<Self, WireError> {
-        Ok(Envelope {
-            from: convert("Envelope.from", envelope.from)?,
-            to: convert("Envelope.to", envelope.to)?,
-            epoch: Epoch(envelope.epoch),
-            message: convert("Envelope.message", envelope.message)?,
-        })
+        from_wire(envelope, &mut DocBytes::default())
     }
 }
 
@@ -77,170 +93,173 @@ fn committed_from(
     parts.into_iter().map(from_wire).collect()
 }
 
-impl From<Message> for v1::envelope::Message {
-    #[expect(clippy::too_many_lines, reason = "one arm for each message")]
-    fn from(message: Message) -> Self {
-        match message {
-            Message::Request { rid, deadline_ms, op } => {
-                Self::Request(request_to_wire(rid, deadline_ms, *op))
-            }
-            Message::Answer { rid, result } => Self::Answer(answer_to_wire(rid, *result)),
-            Message::Prepare { part, pe, committed, after, entries } => {
-                Self::Prepare(v1::Prepare {
-                    part: part.0,
-                    pe: pe.0,
-                    committed: Some(committed.into()),
-                    after: Some(after.into()),
-                    entries: entries.iter().map(Into::into).collect(),
-                })
-            }
-            Message::Ack { part, pe, seq } => {
-                Self::Ack(v1::Ack { part: part.0, pe: pe.0, seq: seq.0 })
-            }
-            Message::Missing { part, pe, seq } => {
-                Self::Missing(v1::Missing { part: part.0, pe: pe.0, seq: seq.0 })
-            }
-            Message::SyncAsk { part, pe } => Self::SyncAsk(v1::SyncAsk { part: part.0, pe: pe.0 }),
-            Message::SyncReport { part, pe, last, committed, touched } => {
-                Self::SyncReport(v1::SyncReport {
-                    part: part.0,
-                    pe: pe.0,
-                    last: Some(last.into()),
-                    committed: Some(committed.into()),
-                    touched: touched.iter().map(Into::into).collect(),
-                })
-            }
-            Message::SyncTaken { part, pe, taken } => {
-                Self::SyncTaken(v1::SyncTaken { part: part.0, pe: pe.0, taken })
-            }
-            Message::SyncData { part, pe, at, piece, pieces, writes } => {
-                Self::SyncData(v1::SyncData {
-                    part: part.0,
-                    pe: pe.0,
-                    at: Some(at.into()),
-                    piece,
-                    pieces,
-                    writes: writes.iter().map(Into::into).collect(),
-                })
-            }
-            Message::Confirm { round, parts } => {
-                Self::Confirm(v1::Confirm { round, parts: part_epochs(parts) })
-            }
-            Message::Confirmed { round, parts } => {
-                Self::Confirmed(v1::Confirmed { round, parts: part_epochs(parts) })
-            }
-            Message::SnapshotChunk {
-                part,
-                pe,
-                learn,
-                chunk,
-                start,
-                upto,
-                after,
-                through,
-                docs,
-                forgotten,
-            } => Self::SnapshotChunk(v1::SnapshotChunk {
+#[expect(clippy::too_many_lines, reason = "one arm for each message")]
+fn message_to_wire(message: Message, docs: &mut DocBytes) -> v1::envelope::Message {
+    use v1::envelope::Message as Wire;
+    match message {
+        Message::Request { rid, deadline_ms, op } => {
+            Wire::Request(request_to_wire(rid, deadline_ms, *op))
+        }
+        Message::Answer { rid, result } => Wire::Answer(answer_to_wire(rid, *result)),
+        Message::Prepare { part, pe, committed, after, entries } => Wire::Prepare(v1::Prepare {
+            part: part.0,
+            pe: pe.0,
+            committed: Some(committed.into()),
+            after: Some(after.into()),
+            entries: entries.iter().map(|it| entry_to_wire(it, docs)).collect(),
+        }),
+        Message::Ack { part, pe, seq } => Wire::Ack(v1::Ack { part: part.0, pe: pe.0, seq: seq.0 }),
+        Message::Missing { part, pe, seq } => {
+            Wire::Missing(v1::Missing { part: part.0, pe: pe.0, seq: seq.0 })
+        }
+        Message::SyncAsk { part, pe } => Wire::SyncAsk(v1::SyncAsk { part: part.0, pe: pe.0 }),
+        Message::SyncReport { part, pe, last, committed, touched } => {
+            Wire::SyncReport(v1::SyncReport {
                 part: part.0,
                 pe: pe.0,
-                learn,
-                chunk,
-                start: Some(start.into()),
-                upto: Some(upto.into()),
-                after: after.as_ref().map(Into::into),
-                through: through.as_ref().map(Into::into),
-                docs: docs.iter().map(chunk_doc).collect(),
-                forgotten: forgotten.as_u64(),
-            }),
-            Message::SnapshotAck { part, pe, learn, chunk } => {
-                Self::SnapshotAck(v1::SnapshotAck { part: part.0, pe: pe.0, learn, chunk })
-            }
-            Message::Heartbeat { committed: parts } => {
-                Self::Heartbeat(v1::Heartbeat { committed: committed(parts) })
-            }
-            Message::NodeWanted { pool, waiting } => {
-                Self::NodeWanted(v1::NodeWanted { pool: pool.as_str().into(), waiting })
-            }
+                last: Some(last.into()),
+                committed: Some(committed.into()),
+                touched: touched.iter().map(Into::into).collect(),
+            })
+        }
+        Message::SyncTaken { part, pe, taken } => {
+            Wire::SyncTaken(v1::SyncTaken { part: part.0, pe: pe.0, taken })
+        }
+        Message::SyncData { part, pe, at, piece, pieces, writes } => Wire::SyncData(v1::SyncData {
+            part: part.0,
+            pe: pe.0,
+            at: Some(at.into()),
+            piece,
+            pieces,
+            writes: writes.iter().map(|it| write_to_wire(it, docs)).collect(),
+        }),
+        Message::Confirm { round, parts } => {
+            Wire::Confirm(v1::Confirm { round, parts: part_epochs(parts) })
+        }
+        Message::Confirmed { round, parts } => {
+            Wire::Confirmed(v1::Confirmed { round, parts: part_epochs(parts) })
+        }
+        Message::SnapshotChunk {
+            part,
+            pe,
+            learn,
+            chunk,
+            start,
+            upto,
+            after,
+            through,
+            docs: chunk_docs,
+            forgotten,
+        } => Wire::SnapshotChunk(v1::SnapshotChunk {
+            part: part.0,
+            pe: pe.0,
+            learn,
+            chunk,
+            start: Some(start.into()),
+            upto: Some(upto.into()),
+            after: after.as_ref().map(Into::into),
+            through: through.as_ref().map(Into::into),
+            docs: chunk_docs.iter().map(|it| chunk_doc(it, docs)).collect(),
+            forgotten: forgotten.as_u64(),
+        }),
+        Message::SnapshotAck { part, pe, learn, chunk } => {
+            Wire::SnapshotAck(v1::SnapshotAck { part: part.0, pe: pe.0, learn, chunk })
+        }
+        Message::Heartbeat { committed: parts } => {
+            Wire::Heartbeat(v1::Heartbeat { committed: committed(parts) })
+        }
+        Message::NodeWanted { pool, waiting } => {
+            Wire::NodeWanted(v1::NodeWanted { pool: pool.as_str().into(), waiting })
         }
     }
 }
 
-fn chunk_doc((key, doc): &(DocKey, Arc<Doc>)) -> v1::Write {
-    v1::Write { key: Some(key.into()), doc: Some((&**doc).into()) }
+fn chunk_doc((key, doc): &(DocKey, Arc<Doc>), docs: &mut DocBytes) -> v1::Write {
+    v1::Write { key: Some(key.into()), doc: Some(docs.of(doc)) }
 }
 
-fn chunk_doc_from(write: v1::Write) -> Result<(DocKey, Arc<Doc>), WireError> {
-    let Write { key, doc } = write.try_into()?;
+fn chunk_doc_from(write: v1::Write, docs: &mut DocBytes) -> Result<(DocKey, Arc<Doc>), WireError> {
+    let Write { key, doc } = write_from_wire(write, docs)?;
     Ok((key, required("SnapshotChunk.docs", doc)?))
 }
 
-impl TryFrom<v1::envelope::Message> for Message {
-    type Error = WireError;
-    fn try_from(message: v1::envelope::Message) -> Result<Self, WireError> {
-        use v1::envelope::Message as Wire;
-        Ok(match message {
-            Wire::Request(it) => Message::Request {
-                rid: it.rid,
-                deadline_ms: it.deadline_ms,
-                op: Box::new(op_from_wire(it.op)?),
-            },
-            Wire::Answer(it) => {
-                Message::Answer { rid: it.rid, result: Box::new(answer_from_wire(it.result)?) }
-            }
-            Wire::Prepare(it) => Message::Prepare {
-                part: ManagerNumber(it.part),
-                pe: Epoch(it.pe),
-                committed: convert("Prepare.committed", it.committed)?,
-                after: convert("Prepare.after", it.after)?,
-                entries: each(it.entries)?,
-            },
-            Wire::Ack(v1::Ack { part, pe, seq }) => {
-                Message::Ack { part: ManagerNumber(part), pe: Epoch(pe), seq: Seq(seq) }
-            }
-            Wire::Missing(v1::Missing { part, pe, seq }) => {
-                Message::Missing { part: ManagerNumber(part), pe: Epoch(pe), seq: Seq(seq) }
-            }
-            Wire::SyncAsk(v1::SyncAsk { part, pe }) => {
-                Message::SyncAsk { part: ManagerNumber(part), pe: Epoch(pe) }
-            }
-            Wire::SyncReport(it) => Message::SyncReport {
-                part: ManagerNumber(it.part),
-                pe: Epoch(it.pe),
-                last: convert("SyncReport.last", it.last)?,
-                committed: convert("SyncReport.committed", it.committed)?,
-                touched: each(it.touched)?,
-            },
-            Wire::SyncData(it) => Message::SyncData {
-                part: ManagerNumber(it.part),
-                pe: Epoch(it.pe),
-                at: convert("SyncData.at", it.at)?,
-                piece: it.piece,
-                pieces: it.pieces,
-                writes: Arc::new(each(it.writes)?),
-            },
-            Wire::SyncTaken(v1::SyncTaken { part, pe, taken }) => {
-                Message::SyncTaken { part: ManagerNumber(part), pe: Epoch(pe), taken }
-            }
-            Wire::Confirm(it) => {
-                Message::Confirm { round: it.round, parts: part_epochs_from(it.parts) }
-            }
-            Wire::Confirmed(it) => {
-                Message::Confirmed { round: it.round, parts: part_epochs_from(it.parts) }
-            }
-            Wire::SnapshotChunk(it) => chunk_from(it)?,
-            Wire::SnapshotAck(v1::SnapshotAck { part, pe, learn, chunk }) => {
-                Message::SnapshotAck { part: ManagerNumber(part), pe: Epoch(pe), learn, chunk }
-            }
-            Wire::Heartbeat(it) => Message::Heartbeat { committed: committed_from(it.committed)? },
-            Wire::NodeWanted(it) => Message::NodeWanted {
-                pool: named("NodeWanted.pool", PoolName::parse(&it.pool))?,
-                waiting: it.waiting,
-            },
-        })
-    }
+fn entries_from(entries: Vec<v1::Entry>, docs: &mut DocBytes) -> Result<Vec<Entry>, WireError> {
+    entries.into_iter().map(|it| entry_from_wire(it, docs)).collect()
 }
 
-fn chunk_from(it: v1::SnapshotChunk) -> Result<Message, WireError> {
+fn writes_from(writes: Vec<v1::Write>, docs: &mut DocBytes) -> Result<Vec<Write>, WireError> {
+    writes.into_iter().map(|it| write_from_wire(it, docs)).collect()
+}
+
+fn message_from_wire(
+    message: v1::envelope::Message,
+    docs: &mut DocBytes,
+) -> Result<Message, WireError> {
+    use v1::envelope::Message as Wire;
+    Ok(match message {
+        Wire::Request(it) => Message::Request {
+            rid: it.rid,
+            deadline_ms: it.deadline_ms,
+            op: Box::new(op_from_wire(it.op)?),
+        },
+        Wire::Answer(it) => {
+            Message::Answer { rid: it.rid, result: Box::new(answer_from_wire(it.result)?) }
+        }
+        Wire::Prepare(it) => Message::Prepare {
+            part: ManagerNumber(it.part),
+            pe: Epoch(it.pe),
+            committed: convert("Prepare.committed", it.committed)?,
+            after: convert("Prepare.after", it.after)?,
+            entries: entries_from(it.entries, docs)?,
+        },
+        Wire::Ack(v1::Ack { part, pe, seq }) => {
+            Message::Ack { part: ManagerNumber(part), pe: Epoch(pe), seq: Seq(seq) }
+        }
+        Wire::Missing(v1::Missing { part, pe, seq }) => {
+            Message::Missing { part: ManagerNumber(part), pe: Epoch(pe), seq: Seq(seq) }
+        }
+        Wire::SyncAsk(v1::SyncAsk { part, pe }) => {
+            Message::SyncAsk { part: ManagerNumber(part), pe: Epoch(pe) }
+        }
+        Wire::SyncReport(it) => Message::SyncReport {
+            part: ManagerNumber(it.part),
+            pe: Epoch(it.pe),
+            last: convert("SyncReport.last", it.last)?,
+            committed: convert("SyncReport.committed", it.committed)?,
+            touched: each(it.touched)?,
+        },
+        Wire::SyncData(it) => Message::SyncData {
+            part: ManagerNumber(it.part),
+            pe: Epoch(it.pe),
+            at: convert("SyncData.at", it.at)?,
+            piece: it.piece,
+            pieces: it.pieces,
+            writes: Arc::new(writes_from(it.writes, docs)?),
+        },
+        Wire::SyncTaken(v1::SyncTaken { part, pe, taken }) => {
+            Message::SyncTaken { part: ManagerNumber(part), pe: Epoch(pe), taken }
+        }
+        Wire::Confirm(it) => {
+            Message::Confirm { round: it.round, parts: part_epochs_from(it.parts) }
+        }
+        Wire::Confirmed(it) => {
+            Message::Confirmed { round: it.round, parts: part_epochs_from(it.parts) }
+        }
+        Wire::SnapshotChunk(it) => chunk_from(it, docs)?,
+        Wire::SnapshotAck(v1::SnapshotAck { part, pe, learn, chunk }) => {
+            Message::SnapshotAck { part: ManagerNumber(part), pe: Epoch(pe), learn, chunk }
+        }
+        Wire::Heartbeat(it) => Message::Heartbeat { committed: committed_from(it.committed)? },
+        Wire::NodeWanted(it) => Message::NodeWanted {
+            pool: named("NodeWanted.pool", PoolName::parse(&it.pool))?,
+            waiting: it.waiting,
+        },
+    })
+}
+
+fn chunk_from(it: v1::SnapshotChunk, docs: &mut DocBytes) -> Result<Message, WireError> {
+    let chunk = it.docs.into_iter().map(|it| chunk_doc_from(it, docs));
+    let chunk = chunk.collect::<Result<_, _>>()?;
     Ok(Message::SnapshotChunk {
         part: ManagerNumber(it.part),
         pe: Epoch(it.pe),
@@ -250,7 +269,7 @@ fn chunk_from(it: v1::SnapshotChunk) -> Result<Message, WireError> {
         upto: convert("SnapshotChunk.upto", it.upto)?,
         after: optional(it.after)?,
         through: optional(it.through)?,
-        docs: it.docs.into_iter().map(chunk_doc_from).collect::<Result<_, _>>()?,
+        docs: chunk,
         forgotten: forgotten_stamp("SnapshotChunk.forgotten", it.forgotten)?,
     })
 }

@@ -1,5 +1,6 @@
 //! Records, documents and log entries: what managers keep and copy to each other.
 
+use crate::encoded::DocBytes;
 use crate::v1;
 use crate::wire::{WireError, convert, each, named, optional, required, unless_empty};
 use rota_model::{
@@ -394,39 +395,31 @@ impl TryFrom<v1::DocKey> for DocKey {
     }
 }
 
-impl From<&Write> for v1::Write {
-    fn from(write: &Write) -> Self {
-        Self { key: Some((&write.key).into()), doc: write.doc.as_deref().map(Into::into) }
+pub(crate) fn write_to_wire(write: &Write, docs: &mut DocBytes) -> v1::Write {
+    let doc = write.doc.as_ref().map(|doc| docs.of(doc));
+    v1::Write { key: Some((&write.key).into()), doc }
+}
+
+pub(crate) fn write_from_wire(write: v1::Write, docs: &mut DocBytes) -> Result<Write, WireError> {
+    let doc = write.doc.map(|bytes| docs.read(bytes)).transpose()?;
+    Ok(Write { key: convert("Write.key", write.key)?, doc })
+}
+
+pub(crate) fn entry_to_wire(entry: &Entry, docs: &mut DocBytes) -> v1::Entry {
+    v1::Entry {
+        at: Some(entry.at.into()),
+        writes: entry.writes.iter().map(|it| write_to_wire(it, docs)).collect(),
+        request: request_text(entry.request.as_ref()),
     }
 }
 
-impl TryFrom<v1::Write> for Write {
-    type Error = WireError;
-    fn try_from(write: v1::Write) -> Result<Self, WireError> {
-        let doc: Option<Doc> = optional(write.doc)?;
-        Ok(Write { key: convert("Write.key", write.key)?, doc: doc.map(Arc::new) })
-    }
-}
-
-impl From<&Entry> for v1::Entry {
-    fn from(entry: &Entry) -> Self {
-        Self {
-            at: Some(entry.at.into()),
-            writes: entry.writes.iter().map(Into::into).collect(),
-            request: request_text(entry.request.as_ref()),
-        }
-    }
-}
-
-impl TryFrom<v1::Entry> for Entry {
-    type Error = WireError;
-    fn try_from(entry: v1::Entry) -> Result<Self, WireError> {
-        Ok(Entry {
-            at: convert("Entry.at", entry.at)?,
-            writes: Arc::new(each(entry.writes)?),
-            request: unless_empty("Entry.request", &entry.request, RequestId::parse)?,
-        })
-    }
+pub(crate) fn entry_from_wire(entry: v1::Entry, docs: &mut DocBytes) -> Result<Entry, WireError> {
+    let writes = entry.writes.into_iter().map(|it| write_from_wire(it, docs));
+    Ok(Entry {
+        at: convert("Entry.at", entry.at)?,
+        writes: Arc::new(writes.collect::<Result<_, _>>()?),
+        request: unless_empty("Entry.request", &entry.request, RequestId::parse)?,
+    })
 }
 
 /// A request id that is only told for traces: empty for none.

@@ -85,7 +85,10 @@ impl Stamp {
             && has_month
             && Self::from_epoch_ms(stamp.to_epoch_ms()) == stamp;
         if !is_moment {
-            return Err(FieldError::new("stamp", format!("{number} is no stamp (AAMMJJhhmmssmmm)")));
+            return Err(FieldError::new(
+                "stamp",
+                format!("{number} is no stamp (AAMMJJhhmmssmmm)"),
+            ));
         }
         Ok(stamp)
     }

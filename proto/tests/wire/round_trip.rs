@@ -4,6 +4,7 @@ use crate::strategies as some;
 use proptest::prelude::*;
 use rota_model::node_msg::{FromNode, Register, Registered, Renew, Renewed, ToNode};
 use rota_model::{Answer, ClusterName, NodeId, Outcome, Page, SessionState};
+use rota_proto::encoded::DocBytes;
 use rota_proto::{Inspected, Session, WireError, operator, peer, session, v1};
 use rota_protocol::Envelope;
 use rota_ring::View;
@@ -121,9 +122,10 @@ proptest! {
     ) {
         let (here, elsewhere) = (ClusterName::parse("a").unwrap(), ClusterName::parse("b").unwrap());
         let batch = sent(&peer::batch(&here, envelopes.clone()));
-        prop_assert!(peer::envelopes(&elsewhere, batch.clone()).is_err());
+        let mut docs = DocBytes::default();
+        prop_assert!(peer::envelopes(&elsewhere, batch.clone(), &mut docs).is_err());
         let back: Result<Vec<Envelope>, WireError> =
-            peer::envelopes(&here, batch).unwrap().collect();
+            peer::envelopes(&here, batch, &mut docs).unwrap().collect();
         prop_assert_eq!(back, Ok(envelopes));
     }
 }
@@ -165,7 +167,7 @@ fn the_strategies_reach_every_message_request_and_answer() {
     let mut names = std::collections::BTreeSet::new();
     for _ in 0..3000 {
         let tree = some::envelope().new_tree(&mut runner).expect("nothing is filtered");
-        let message = v1::envelope::Message::from(tree.current().message);
+        let message = v1::Envelope::from(tree.current()).message.expect("it has one");
         // The beginning of the debug form names the kind: `Request(PeerRequest { .. op: Some(Open(`.
         let text = format!("{message:?}");
         let kind = |text: &str| text.split('(').next().unwrap_or_default().to_owned();
