@@ -2,11 +2,16 @@
 
 use crate::refusal::FieldError;
 use serde::{Deserialize, Serialize};
+use std::cmp::Ordering;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 /// Longest name of any kind, in bytes.
 pub const NAME_BYTES_MAX: usize = 255;
+
+/// The name of what nobody named: nearly every record has it twice, and they share it.
+const DEFAULT: &str = "default";
+static SHARED_DEFAULT: LazyLock<Arc<str>> = LazyLock::new(|| Arc::from(DEFAULT));
 
 fn check_name(field: &'static str, text: &str) -> Result<(), FieldError> {
     if text.is_empty() {
@@ -28,7 +33,7 @@ fn check_name(field: &'static str, text: &str) -> Result<(), FieldError> {
 macro_rules! name {
     ($(#[$doc:meta])* $type:ident, $field:literal) => {
         $(#[$doc])*
-        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[derive(Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
         #[serde(try_from = "String", into = "String")]
         pub struct $type(Arc<str>);
 
@@ -36,11 +41,28 @@ macro_rules! name {
             /// Checks the text: 1 to 255 bytes, no control characters.
             pub fn parse(text: &str) -> Result<Self, FieldError> {
                 check_name($field, text)?;
+                if text == DEFAULT {
+                    return Ok(Self(SHARED_DEFAULT.clone()));
+                }
                 Ok(Self(Arc::from(text)))
             }
             /// The text.
             pub fn as_str(&self) -> &str {
                 &self.0
+            }
+        }
+        impl Ord for $type {
+            fn cmp(&self, other: &Self) -> Ordering {
+                // Keys are compared some hundred times for each open; most have one namespace.
+                if Arc::ptr_eq(&self.0, &other.0) {
+                    return Ordering::Equal;
+                }
+                self.0.cmp(&other.0)
+            }
+        }
+        impl PartialOrd for $type {
+            fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+                Some(self.cmp(other))
             }
         }
         impl TryFrom<String> for $type {
@@ -103,14 +125,14 @@ name!(
 impl Namespace {
     /// The namespace of callers that name none.
     pub fn default_space() -> Self {
-        Self(Arc::from("default"))
+        Self(SHARED_DEFAULT.clone())
     }
 }
 
 impl PoolName {
     /// The pool of classes that name none.
     pub fn default_pool() -> Self {
-        Self(Arc::from("default"))
+        Self(SHARED_DEFAULT.clone())
     }
 }
 
