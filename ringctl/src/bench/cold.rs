@@ -1,6 +1,7 @@
 //! A program session from nothing: from the open to an answering program, beside a bare spawn of
 //! the same program.
 
+use super::compare::median;
 use super::load;
 use super::report::rounded;
 use super::target;
@@ -31,7 +32,7 @@ pub struct ColdArguments {
     /// Folder of class files [default: deploy/classes of the checkout, if it is found].
     #[arg(long, value_name = "DIR")]
     classes: Option<PathBuf>,
-    /// How often each is measured, in turns.
+    /// How many pairs are measured. The two of a pair follow each other, in changing order.
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     runs: u32,
 }
@@ -61,8 +62,10 @@ struct Cold {
     answered: Times,
     /// From a bare spawn to the first byte of the program.
     bare: Times,
-    /// Median of `answered` less the median of `bare`.
+    /// Median over the pairs of `answered` less `bare`.
     added_ms: f64,
+    /// Median over the pairs of `answered` divided by `bare`.
+    ratio: f64,
     cores: usize,
 }
 
@@ -104,7 +107,11 @@ pub async fn run(it: &ColdArguments, out: &mut Out) -> anyhow::Result<()> {
         table.add_row([from.to_owned(), to.to_owned(), p50, p90, max]);
     }
     out.table(&table)?;
-    out.text(&format!("\na session adds {:.1} ms to a bare spawn\n", cold.added_ms))?;
+    let Cold { runs, added_ms, ratio, .. } = cold;
+    out.text(&format!(
+        "\na session takes {ratio:.2} times as long as a bare spawn, {added_ms:.1} ms more \
+         (medians of {runs} pairs)\n"
+    ))?;
     Ok(())
 }
 
@@ -146,27 +153,47 @@ async fn measure(
 ) -> anyhow::Result<Cold> {
     let client = target::client(&cluster.document().endpoints(), 1, false)?;
     let prefix = target::prefix();
-    let (mut opened, mut answered, mut bare) = (Vec::new(), Vec::new(), Vec::new());
+    let mut pairs = Vec::new();
     let bar = load::bar("cold", u64::from(it.runs));
-    for run in 0..it.runs {
-        bare.push(bare_spawn(class, cluster, run).await?);
+    // The first pair warms up: the program's files come from the disk, connections are opened.
+    for run in 0..=it.runs {
         let id = format!("{prefix}-{run}");
-        let (to_open, to_answer) = session(&client, &it.class, &id).await?;
-        opened.push(to_open);
-        answered.push(to_answer);
-        bar.inc(1);
+        // What comes second finds warmer caches; each comes second as often as the other.
+        let pair = if run % 2 == 0 {
+            let bare = bare_spawn(class, cluster, run).await?;
+            Pair { bare, session: session(&client, &it.class, &id).await? }
+        } else {
+            let session = session(&client, &it.class, &id).await?;
+            Pair { bare: bare_spawn(class, cluster, run).await?, session }
+        };
+        if run > 0 {
+            pairs.push(pair);
+            bar.inc(1);
+        }
     }
     bar.finish_and_clear();
-    let (opened, answered, bare) = (Times::of(opened), Times::of(answered), Times::of(bare));
-    Ok(Cold {
+    Ok(compared(it, &pairs))
+}
+
+/// Milliseconds of a bare spawn, and of a session's open and first answer beside it.
+#[derive(Clone, Copy)]
+struct Pair {
+    bare: f64,
+    session: (f64, f64),
+}
+
+fn compared(it: &ColdArguments, pairs: &[Pair]) -> Cold {
+    let all = |pick: fn(&Pair) -> f64| pairs.iter().map(pick).collect::<Vec<f64>>();
+    Cold {
         class: it.class.clone(),
         runs: it.runs,
-        opened,
-        answered,
-        bare,
-        added_ms: rounded(answered.p50_ms - bare.p50_ms, 2),
+        opened: Times::of(all(|pair| pair.session.0)),
+        answered: Times::of(all(|pair| pair.session.1)),
+        bare: Times::of(all(|pair| pair.bare)),
+        added_ms: rounded(median(all(|pair| pair.session.1 - pair.bare)), 2),
+        ratio: rounded(median(all(|pair| pair.session.1 / pair.bare)), 3),
         cores: std::thread::available_parallelism().map_or(1, usize::from),
-    })
+    }
 }
 
 fn ms(since: Instant) -> f64 {
@@ -246,6 +273,18 @@ mod tests {
         assert_eq!(arguments(&class, 80, Path::new("/f")), ["serve", "80", "/f"]);
         assert!(find_class(folder.path(), "still").unwrap_err().to_string().contains("no program"));
         assert!(find_class(folder.path(), "none").is_err());
+    }
+
+    #[test]
+    fn differences_and_ratios_are_taken_pair_by_pair() {
+        let it = ColdArguments { class: "web".into(), classes: None, runs: 3 };
+        // The machine was slow during the second pair: each pair alone still says the same.
+        let pairs = [(10.0, 12.0), (100.0, 120.0), (20.0, 24.0)];
+        let pairs = pairs.map(|(bare, answer)| Pair { bare, session: (answer - 1.0, answer) });
+        let cold = compared(&it, &pairs);
+        assert!((cold.ratio - 1.2).abs() < 1e-9);
+        assert!((cold.added_ms - 4.0).abs() < 1e-9);
+        assert!((cold.bare.p50_ms - 20.0).abs() < 1e-9);
     }
 
     #[tokio::test]
