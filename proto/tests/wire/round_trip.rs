@@ -167,7 +167,7 @@ fn the_strategies_reach_every_message_request_and_answer() {
     let mut names = std::collections::BTreeSet::new();
     for _ in 0..3000 {
         let tree = some::envelope().new_tree(&mut runner).expect("nothing is filtered");
-        let message = v1::envelope::Message::from(tree.current().message);
+        let message = v1::Envelope::from(tree.current()).message.expect("it has one");
         // The beginning of the debug form names the kind: `Request(PeerRequest { .. op: Some(Open(`.
         let text = format!("{message:?}");
         let kind = |text: &str| text.split('(').next().unwrap_or_default().to_owned();
