@@ -50,6 +50,9 @@ pub struct NodeHost {
     pub leaving: Leaving,
 }
 
+/// How long signs of life are lost after the answers to registrations.
+const RENEWS_LOST_US: u64 = 900_000;
+
 /// The time that a registration as draining carries: its answer is told from others by it.
 const DRAINING: u64 = 0;
 
@@ -110,7 +113,7 @@ impl World {
         let last = self.nodes.get(index).map_or(0, |host| host.boot.0);
         let (boot, mono_ahead_ms) = (BootId(last + jump), self.chance.within(1, 1_000_000));
         let lease_us = self.setup.timing.node_lost_ms * 1000;
-        let lost_us = self.chance.within(lease_us * 6 / 10, lease_us);
+        let lost_us = self.chance.within(lease_us * 7 / 10, lease_us * 95 / 100);
         let is_lost = self.phase == Phase::Chaos && self.chance.permille(80);
         let Some(host) = self.nodes.get_mut(index) else { return };
         host.run += 1;
@@ -316,6 +319,10 @@ impl World {
             }
             NodeEffect::Stop { key, token, how } => self.stop_program(index, run, key, token, how),
             NodeEffect::Report { id, item, attempt: _ } => self.report(index, id, item),
+            // The network that lost the answers loses the first signs of life, too.
+            NodeEffect::Renew { .. }
+                if host.registered_lost_until_us > 0
+                    && now_us < host.registered_lost_until_us + RENEWS_LOST_US => {}
             NodeEffect::Renew { sent_mono_ms, renew, managers } => {
                 for (number, _) in managers {
                     let parcel = Parcel::Renew { sent_mono_ms, renew: renew.clone() };

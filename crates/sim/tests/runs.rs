@@ -1,8 +1,8 @@
-//! Whole runs: the same seed gives the same run, runs are as big as promised, planted bugs are
-//! caught.
+//! Whole runs: the same seed gives the same run, runs are as big as promised. That planted bugs are
+//! caught is shown by `rota-sim planted`, which `deploy/test` runs.
 
 use rota_sim::run::{FAULTS_MIN, REQUESTS_MIN};
-use rota_sim::{Bug, run};
+use rota_sim::run;
 
 #[test]
 fn a_seed_gives_the_same_run_every_time() {
@@ -25,12 +25,4 @@ fn a_whole_run_has_enough_requests_and_faults() {
     let outcome = clean.unwrap();
     assert!(outcome.requests >= REQUESTS_MIN, "{}", outcome.requests);
     assert!(outcome.disturbances >= FAULTS_MIN, "{}", outcome.disturbances);
-}
-
-#[test]
-fn every_planted_bug_is_caught() {
-    for bug in Bug::ALL {
-        let caught = (1..200).any(|seed| !run(seed, false, Some(*bug)).violations.is_empty());
-        assert!(caught, "{}", bug.as_str());
-    }
 }
