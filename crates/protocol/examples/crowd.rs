@@ -12,7 +12,7 @@ use rota_model::{
     BootId, ClassName, ClusterName, ManagerId, ManagerNumber, Namespace, NodeId, NodeState, Now,
     Op, OpenOp, PoolName, RequestId, SessionId, SessionKey, SessionSpec,
 };
-use rota_protocol::{CasOutcome, Disk, Effect, Input, Manager, ManagerConfig, Timing};
+use rota_protocol::{CasOutcome, Disk, Effect, Input, Manager, ManagerConfig, Sizes, Timing};
 use rota_ring::{ConfigState, View};
 use std::collections::{BTreeMap, VecDeque};
 use std::error::Error;
@@ -83,6 +83,7 @@ fn config(id: &ManagerId) -> ManagerConfig {
         load_limit_permille: 1_000,
         pools: Vec::new(),
         timing: Timing::default(),
+        sizes: Sizes::default(),
     }
 }
 
