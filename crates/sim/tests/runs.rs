@@ -1,8 +1,8 @@
 //! Whole runs: the same seed gives the same run, runs are as big as promised. That planted bugs are
 //! caught is shown by `rota-sim planted`, which `deploy/test` runs.
 
-use rota_sim::run::{FAULTS_MIN, REQUESTS_MIN};
 use rota_sim::run;
+use rota_sim::run::{FAULTS_MIN, REQUESTS_MIN};
 
 #[test]
 fn a_seed_gives_the_same_run_every_time() {
