@@ -15,16 +15,20 @@ use tokio::time::{Instant, sleep, timeout};
 /// Between two looks at an agent that is not ready.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
+/// How long a killed agent may take to be gone.
+const END_WAIT: Duration = Duration::from_secs(5);
+
 /// Consul's own words are worth a look when an agent does not start.
 const LOG: &str = "consul.log";
 
 fn own_loopback() -> Ipv4Addr {
     static COUNT: AtomicU32 = AtomicU32::new(0);
-    // 16 agents for each of the 2^18 processes that ran last.
+    // 16 agents for each of the 2^18 processes that ran last; no byte is 0 or 255, for a network's
+    // own address and its broadcast are looked at with suspicion.
     let mine = std::process::id() * 16 + COUNT.fetch_add(1, Ordering::Relaxed) % 16;
-    let [_, a, b, c] = mine.to_be_bytes();
-    // Neither a network's own address nor its broadcast, which some look at with suspicion.
-    Ipv4Addr::new(127, 100 + a % 64, b, c.clamp(1, 254))
+    let byte = |it: u32| u8::try_from(it % 254 + 1).expect("it is at most 254");
+    let [high, middle, low] = [mine / (254 * 254) % 64, mine / 254, mine];
+    Ipv4Addr::new(127, 100 + byte(high), byte(middle), byte(low))
 }
 
 /// A server with its folder; killed when dropped.
@@ -152,5 +156,17 @@ impl ConsulAgent {
         self.signal(Signal::KILL);
         let mut child = self.child.take().expect("it runs");
         timeout(PATIENCE, child.wait()).await.expect("it ends").unwrap();
+    }
+}
+
+impl Drop for ConsulAgent {
+    /// Waits for the end: an agent that still writes would leave its folder behind.
+    fn drop(&mut self) {
+        let Some(mut child) = self.child.take() else { return };
+        child.start_kill().ok();
+        let until = std::time::Instant::now() + END_WAIT;
+        while matches!(child.try_wait(), Ok(None)) && std::time::Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 }
