@@ -6,7 +6,6 @@ use rota_tests::sessions::{CALL, close, get, open, opened, read};
 use rota_tests::{Cluster, PATIENCE, TestFolder, binary, checkout, eventually, http_get, ringctl};
 use rustix::process::Signal;
 use serde_json::Value;
-use std::net::TcpListener;
 use std::process::Stdio;
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
@@ -202,14 +201,16 @@ impl Watching {
         std::fs::set_permissions(&ringctl, mode).unwrap();
         let members = consul(cluster, "/v1/agent/members").await.unwrap();
         let server = format!("127.0.0.1:{}", members[0]["Port"]);
-        let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        // An address of this test process alone: nobody else takes Consul's usual ports there.
+        let pid = std::process::id();
+        let ip = format!("127.99.{}.{}", pid / 254 % 254 + 1, pid % 254 + 1);
         let log = std::fs::File::create(folder.at("watching.log")).unwrap();
         let path = format!("{bin}:{}", std::env::var("PATH").unwrap());
         let mut agent = Command::new("consul");
-        agent.args(["agent", "-node", "watching", "-bind", "127.0.0.1", "-join", &server]);
+        agent.args(["agent", "-node", "watching", "-bind", &ip, "-join", &server]);
         agent.args(["-data-dir", &folder.at("watching")]);
         // The watch asks the agent's own HTTP.
-        agent.args(["-http-port", &free.to_string(), "-serf-lan-port", &(free + 1).to_string()]);
+        agent.args(["-client", &ip]);
         agent.args(["-dns-port", "-1", "-grpc-port", "-1"]);
         agent.arg("-config-file").arg(checkout().join("deploy/consul/watch.hcl"));
         agent.env("PATH", path).env("ROTA_TEST_FOLDER", folder.path());
