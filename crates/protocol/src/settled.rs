@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 /// How long a repetition may be under way: a link that holds a message back for longer breaks, and
 /// what waits is dropped. In suspicion times.
-const KEPT: u64 = 5;
+const KEPT: u64 = 10;
 
 /// Most refusals that are kept, each a few hundred bytes. As many as requests may wait.
 const SETTLED_MAX: usize = crate::leading::REQUESTS_MAX;

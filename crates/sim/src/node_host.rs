@@ -45,7 +45,7 @@ pub struct NodeHost {
     streams: BTreeMap<u64, (ManagerNumber, u64)>,
     tick_at_us: Option<u64>,
     /// Answers to its registrations are lost before this.
-    registered_lost_until_us: u64,
+    pub registered_lost_until_us: u64,
     /// It was told to leave; registers as REMOVED once it has.
     pub leaving: Leaving,
 }
