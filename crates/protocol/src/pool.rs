@@ -5,14 +5,45 @@ use crate::entry::Origin;
 use crate::env::Env;
 use crate::io::{Effect, Transition};
 use crate::message::{Doc, DocKey, DocName, Message, PoolRecord, Write};
+use crate::nodes::NoNode;
 use crate::partition::Partition;
-use rota_model::{NodeId, Op, PoolName};
+use rota_model::{NodeId, Op, OpenOp, PoolName, Refusal, RefusalKind, Retry};
 use rota_ring::slot_of_pool;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Between attempts of opens that wait for room.
 pub(crate) const ROOM_MS: u64 = 250;
+
+/// Why an open finds no room in a pool whose nodes are all full; `None` while it may get more.
+pub(crate) fn full_for_good(env: &Env, pool: &PoolName, nodes: u32) -> Option<Refusal> {
+    let config = env.config.pools.iter().find(|it| it.name == *pool);
+    if config.is_some_and(|it| nodes < it.nodes_max) {
+        return None;
+    }
+    let text = match nodes {
+        0 => format!("pool {pool:?} has no node, and may not grow"),
+        1 => format!("the only node of pool {pool:?} is full, and it may not grow"),
+        more => format!("all {more} nodes of pool {pool:?} are full, and it may not grow"),
+    };
+    let retry = Retry::AfterMs(env.config.timing.retry_ms * 5);
+    Some(Refusal::new(RefusalKind::NoCapacity, retry, text))
+}
+
+/// What an open is told that waited for room, or for news of nodes, until its deadline.
+pub(crate) fn no_room_yet(env: &Env, open: &OpenOp) -> Refusal {
+    let (pool, class) = (&open.spec.pool, &open.spec.class);
+    let limit = env.config.load_limit_permille;
+    let full = match env.nodes.choose(pool, class, limit, &[], env.now.mono_ms) {
+        Err(NoNode::NoRoom { nodes }) => full_for_good(env, pool, nodes),
+        Err(NoNode::UnknownClass) | Ok(_) => None,
+    };
+    full.unwrap_or_else(|| {
+        let text = "no node with room was found in time; a new one may be on its way";
+        let retry = Retry::AfterMs(env.config.timing.retry_ms * 5);
+        Refusal::new(RefusalKind::Provisioning, retry, text)
+    })
+}
 
 impl Partition {
     /// Opens that wait for room try again when nodes or loads changed, and tell the pool's owner.

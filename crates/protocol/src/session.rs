@@ -11,7 +11,7 @@ use crate::memory::{earlier_life, is_memory_full, new_life, remember};
 use crate::message::{Doc, DocKey, Write};
 use crate::nodes::{Chosen, NoNode};
 use crate::partition::Partition;
-use crate::pool::ROOM_MS;
+use crate::pool::{ROOM_MS, full_for_good};
 use crate::reads::not_found;
 use rota_model::node_msg::{ReportEvent, ReportItem};
 use rota_model::{
@@ -309,23 +309,12 @@ impl Partition {
     }
 
     fn wait_for_room(&mut self, env: &mut Env, origin: Origin, op: &OpenOp, nodes: u32) {
-        let pool = env.config.pools.iter().find(|it| it.name == op.spec.pool);
-        let may_grow = pool.is_some_and(|it| nodes < it.nodes_max);
-        let Some(leading) = &mut self.leading else {
-            return;
-        };
-        if may_grow {
-            leading.room.push_back(origin);
-            return;
+        if let Some(full) = full_for_good(env, &op.spec.pool, nodes) {
+            return self.reply(env, origin, Err(full));
         }
-        let pool = &op.spec.pool;
-        let text = match nodes {
-            0 => format!("pool {pool:?} has no node, and may not grow"),
-            1 => format!("the only node of pool {pool:?} is full, and it may not grow"),
-            more => format!("all {more} nodes of pool {pool:?} are full, and it may not grow"),
-        };
-        let retry = Retry::AfterMs(env.config.timing.retry_ms * 5);
-        self.reply(env, origin, Err(Refusal::new(RefusalKind::NoCapacity, retry, text)));
+        if let Some(leading) = &mut self.leading {
+            leading.room.push_back(origin);
+        }
     }
 
     /// Writes PENDING on a node, under the token that its log position names.

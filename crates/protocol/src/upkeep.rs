@@ -5,6 +5,7 @@ use crate::env::Env;
 use crate::io::Disk;
 use crate::leading::Phase;
 use crate::partition::Partition;
+use crate::pool::no_room_yet;
 use crate::replica::session_in;
 use rota_model::node_msg::{Renewed, SlotRange};
 use rota_model::{
@@ -154,11 +155,7 @@ impl Partition {
             return Err(Refusal::unknown_outcome(kind, retry, text));
         }
         match &asked.op {
-            Op::Open(_) if waits.room.contains(&origin) => {
-                let text = "no node has room; new ones were asked for".to_string();
-                let retry = Retry::AfterMs(retry_ms * 5);
-                Err(Refusal::new(RefusalKind::Provisioning, retry, text))
-            }
+            Op::Open(open) if waits.room.contains(&origin) => Err(no_room_yet(env, open)),
             Op::Open(_) if waits.queue.contains(&origin) => {
                 let text = format!("partition {} waits for a copy", self.number);
                 Err(Refusal::new(RefusalKind::NotServing, Retry::AfterMs(retry_ms), text))

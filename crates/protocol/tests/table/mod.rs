@@ -227,9 +227,14 @@ impl Table {
 
     /// Asks through a manager; gives the name under which the reply will stand.
     pub fn ask(&mut self, n: u32, op: Op) -> u64 {
+        self.ask_within(n, op, 10_000)
+    }
+
+    /// The same with a deadline.
+    pub fn ask_within(&mut self, n: u32, op: Op, ms: u64) -> u64 {
         self.calls += 1;
         let call = self.calls + 100;
-        let deadline_mono_ms = self.now_ms + 10_000;
+        let deadline_mono_ms = self.now_ms + ms;
         self.input(n, Input::Client { call, deadline_mono_ms, op });
         call
     }
