@@ -1,4 +1,4 @@
-//! Measures the store alone, on one thread: `cargo run --release -p rota-docstore --example bench`.
+//! Measures the store alone, on one thread: `cargo run --release -p rota-docstore --example pace`.
 //!
 //! Times are those of the processor, so that other programs on the machine disturb less.
 //! `open` is what the opening of a session would cost here: two changes of one small document.
