@@ -7,7 +7,7 @@ use crate::mailbox::{Event, Mailbox};
 use crate::managers::{self, Channels, Report, Reporter};
 use crate::runtime::{Runtime, StartOrder};
 use rota_model::node_msg::{FromNode, Register, ToNode};
-use rota_model::{NodeState, PoolName, RequestId, SessionKey, Token};
+use rota_model::{NodeState, PoolName, RequestId, SessionKey, Stamp, Token};
 use rota_node::{Node, NodeConfig, NodeEffect, NodeInput, StopHow};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -79,9 +79,15 @@ pub struct Agent {
     known: watch::Sender<Vec<String>>,
     registration: Option<JoinHandle<()>>,
     streams: BTreeMap<u64, mpsc::Sender<FromNode>>,
-    /// Requests of creates that were just taken, until their start is decided.
-    requests: BTreeMap<(SessionKey, Token), RequestId>,
+    /// What creates that were just taken said beside what is decided about, until their start is.
+    taken: BTreeMap<(SessionKey, Token), Taken>,
     leaving: Option<Leaving>,
+}
+
+/// What a create said beside what is decided about.
+struct Taken {
+    life: Stamp,
+    request: Option<RequestId>,
 }
 
 impl Agent {
@@ -98,7 +104,7 @@ impl Agent {
             known,
             registration: None,
             streams: BTreeMap::new(),
-            requests: BTreeMap::new(),
+            taken: BTreeMap::new(),
             leaving: None,
         }
     }
@@ -206,10 +212,9 @@ impl Agent {
     /// A decision about a call is traced under the request that caused it.
     fn on_call(&mut self, stream: u64, message: ToNode) {
         let span = match &message {
-            ToNode::Create { key, token, request, .. } => {
-                if let Some(request) = request {
-                    self.requests.insert((key.clone(), *token), request.clone());
-                }
+            ToNode::Create { key, token, life, request, .. } => {
+                let taken = Taken { life: *life, request: request.clone() };
+                self.taken.insert((key.clone(), *token), taken);
                 let request = request.as_ref().map_or("", RequestId::as_str);
                 tracing::debug_span!("create", session = %key, %token, request)
             }
@@ -239,7 +244,7 @@ impl Agent {
             }
         }
         // A start is decided with its create or never.
-        self.requests.clear();
+        self.taken.clear();
     }
 
     fn carry_out_one(&mut self, effect: NodeEffect, news: &mut Vec<NodeInput>) {
@@ -252,9 +257,14 @@ impl Agent {
                 }
             }
             NodeEffect::Start { key, token, spec, not_after_mono_ms } => {
-                let request = self.requests.remove(&(key.clone(), token));
+                // A start is decided with the create that asks for it.
+                let Some(taken) = self.taken.remove(&(key.clone(), token)) else {
+                    tracing::error!(session = %key, %token, "a start without its create");
+                    return;
+                };
+                let Taken { life, request } = taken;
                 let not_after_ms = not_after_mono_ms;
-                let order = StartOrder { key, token, spec, not_after_ms, request };
+                let order = StartOrder { key, token, life, spec, not_after_ms, request };
                 self.parts.runtime.start(order, news);
             }
             NodeEffect::Stop { key, token, how } => self.parts.runtime.stop(key, token, how, news),

@@ -1,6 +1,6 @@
 //! Messages between managers and node-agents.
 
-use crate::record::{reason, reason_number, request_text};
+use crate::record::{reason, reason_number, request_text, stamp};
 use crate::v1;
 use crate::wire::{WireError, convert, each, named, optional, required, unless_empty};
 use rota_model::node_msg::{
@@ -43,11 +43,12 @@ impl From<ToNode> for v1::NodeCall {
     fn from(message: ToNode) -> Self {
         use v1::node_call::What;
         let (head, what) = match message {
-            ToNode::Create { head, key, slot, token, deadline_ms, spec, request } => {
+            ToNode::Create { head, key, slot, token, life, deadline_ms, spec, request } => {
                 let create = v1::Create {
                     key: Some((&key).into()),
                     slot: slot.0,
                     token: Some(token.into()),
+                    life: life.as_u64(),
                     deadline_ms,
                     spec: Some(spec.into()),
                     request: request_text(request.as_ref()),
@@ -93,6 +94,7 @@ impl TryFrom<v1::NodeCall> for ToNode {
                 key: convert("Create.key", it.key)?,
                 slot: SlotId(it.slot),
                 token: convert("Create.token", it.token)?,
+                life: stamp("Create.life", it.life)?,
                 deadline_ms: it.deadline_ms,
                 spec: convert("Create.spec", it.spec)?,
                 request: unless_empty("Create.request", &it.request, RequestId::parse)?,

@@ -6,6 +6,7 @@
 use crate::epoch::{BootId, Epoch, Token};
 use crate::ids::{ClassName, ManagerNumber, NodeId, PoolName, RequestId, SessionKey, SlotId};
 use crate::session::SessionSpec;
+use crate::stamp::Stamp;
 use crate::state::{Exit, NodeState, Reason};
 
 /// The slots of one partition, `(previous number, n]` on the ring. `first > last` wraps.
@@ -83,6 +84,8 @@ pub enum ToNode {
         slot: SlotId,
         /// Names the attempt.
         token: Token,
+        /// The life that it gives the session; an event may name it.
+        life: Stamp,
         /// Do not start it later than this after receipt.
         deadline_ms: u64,
         /// What to run.

@@ -83,13 +83,14 @@ impl Partition {
         let node = placement.node.clone();
         let call = CallFor { part, pe, node, boot, what, until_ms };
         let deadline_ms = env.config.timing.create_deadline_ms;
-        let (slot, session, spec) = (key.slot, session.clone(), record.spec.clone());
+        let (slot, session) = (key.slot, session.clone());
+        let (life, spec) = (record.life, record.spec.clone());
         let asked = env.ask_node(call, |call| {
             let head = NodeCall { call, boot, pe, range };
             if closing {
                 return ToNode::Destroy { head, key: session, slot, token, request };
             }
-            ToNode::Create { head, key: session, slot, token, deadline_ms, spec, request }
+            ToNode::Create { head, key: session, slot, token, life, deadline_ms, spec, request }
         });
         if asked.is_none() && env.nodes.is_over(&placement.node, boot) {
             self.on_boot_over(env, key);

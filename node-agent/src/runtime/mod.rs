@@ -13,7 +13,7 @@ use folders::Folders;
 use program::ProgramSession;
 use rota_model::{
     ClassName, Exit, FieldError, Reason, Refusal, RefusalKind, RequestId, Retry, SessionKey,
-    SessionSpec, Token,
+    SessionSpec, Stamp, Token,
 };
 use rota_node::class::{Class, ClassKind, MachineClass};
 use rota_node::machine::{Machine, SendError, Transition};
@@ -30,12 +30,21 @@ pub struct StartOrder {
     pub key: SessionKey,
     /// Which attempt.
     pub token: Token,
+    /// Which life.
+    pub life: Stamp,
     /// What to run.
     pub spec: SessionSpec,
     /// Not to be started later, on [`crate::lease::boottime_ms`].
     pub not_after_ms: u64,
     /// The request that caused it, for traces.
     pub request: Option<RequestId>,
+}
+
+/// A machine that runs.
+struct Running {
+    token: Token,
+    life: Stamp,
+    machine: Machine,
 }
 
 /// Everything that runs. Owned by one task; programs have a task each.
@@ -46,7 +55,7 @@ pub struct Runtime {
     mailbox: Mailbox,
     /// Where machine sessions answer: the node's own address.
     address: String,
-    machines: BTreeMap<SessionKey, (Token, Machine)>,
+    machines: BTreeMap<SessionKey, Running>,
     /// Tasks of programs that are not over, with their order to stop.
     programs: BTreeMap<(SessionKey, Token), watch::Sender<Option<StopHow>>>,
 }
@@ -120,7 +129,7 @@ impl Runtime {
         class: &Arc<MachineClass>,
         news: &mut Vec<NodeInput>,
     ) {
-        let (key, token) = (order.key, order.token);
+        let (key, token, life) = (order.key, order.token, order.life);
         let machine = Machine::new(class);
         let address = self.address.clone();
         news.push(NodeInput::Started { key: key.clone(), token, address, ready: true });
@@ -131,12 +140,12 @@ impl Runtime {
         if machine.has_ended() {
             return news.push(final_state(key, token, &machine));
         }
-        self.machines.insert(key, (token, machine));
+        self.machines.insert(key, Running { token, life, machine });
     }
 
     /// Stops a session, or stops it more urgently. `news` as for [`Runtime::start`].
     pub fn stop(&mut self, key: SessionKey, token: Token, how: StopHow, news: &mut Vec<NodeInput>) {
-        if self.machines.get(&key).is_some_and(|(live, _)| *live == token) {
+        if self.machines.get(&key).is_some_and(|live| live.token == token) {
             self.machines.remove(&key);
             return news.push(NodeInput::Stopped { key, token, exit: None });
         }
@@ -165,15 +174,14 @@ impl Runtime {
         event: &SendEvent,
         news: &mut Vec<NodeInput>,
     ) -> Result<Transition, Refusal> {
-        if event.life.is_some() {
-            // A create names no life, so a node cannot tell; guessing could hit another life.
-            let problem = "cannot be checked by a node; leave it 0";
-            return Err(FieldError::new("life", problem).into());
-        }
-        let Some((token, machine)) = self.machines.get_mut(&event.key) else {
+        let Some(Running { token, life, machine }) = self.machines.get_mut(&event.key) else {
             let message = format!("no machine of session {} runs on this node", event.key);
             return Err(Refusal::new(RefusalKind::NotFound, Retry::Never, message));
         };
+        if event.life.is_some_and(|asked| asked != *life) {
+            let message = format!("session {} lives life {life}", event.key);
+            return Err(Refusal::new(RefusalKind::LifeMismatch, Retry::Never, message));
+        }
         let token = *token;
         let transition = machine.send(&event.event).map_err(|error| refused(&error))?;
         let key = event.key.clone();

@@ -262,6 +262,7 @@ impl Line {
             key: key(id),
             slot: SlotId(7),
             token: token(seq),
+            life: rota_model::Stamp::MIN,
             deadline_ms: 5_000,
             spec,
             request: Some(RequestId::parse("a-request").unwrap()),

@@ -122,7 +122,8 @@ impl World {
     pub fn create_message(&mut self, id: &str, token: Token, pe: u64) -> ToNode {
         let (head, key) = (self.head(pe), key(id));
         let (slot, spec) = (slot(&key), spec("builtin"));
-        ToNode::Create { head, key, slot, token, deadline_ms: 5_000, spec, request: None }
+        let life = rota_model::Stamp::MIN;
+        ToNode::Create { head, key, slot, token, life, deadline_ms: 5_000, spec, request: None }
     }
 
     pub fn destroy_message(&mut self, id: &str, token: Token, pe: u64) -> ToNode {

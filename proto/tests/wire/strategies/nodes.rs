@@ -16,12 +16,14 @@ pub fn to_node() -> Any<ToNode> {
             (any::<u64>(), boot(), epoch(), slot_range())
                 .prop_map(|(call, boot, pe, range)| NodeCall { call, boot, pe, range })
         };
-    let create = (head(), key(), slot(), token(), any::<u64>(), spec(), of(request_id())).prop_map(
-        |(head, key, slot, token, deadline_ms, spec, request)| ToNode::Create {
+    let what = (key(), slot(), token(), stamp(), spec());
+    let create = (head(), what, any::<u64>(), of(request_id())).prop_map(
+        |(head, (key, slot, token, life, spec), deadline_ms, request)| ToNode::Create {
             head,
             key,
             slot,
             token,
+            life,
             deadline_ms,
             spec,
             request,
