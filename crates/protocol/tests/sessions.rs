@@ -172,10 +172,13 @@ fn an_unknown_class_is_refused_by_name() {
 #[test]
 fn an_open_in_a_full_pool_is_told_so_however_short_its_deadline_is() {
     let mut table = Table::serving();
-    table.register_with("n1", 8, 1);
-    opened(table.call(300, open("a", "r1")));
+    table.places = 1;
+    table.register("n1", 8);
+    let owner = table.owner("a");
+    let other = (0..).map(|n| format!("s{n}")).find(|id| table.owner(id) == owner).unwrap();
+    opened(table.call(owner, open("a", "r1")));
     for ms in [100, 2_000] {
-        let call = table.ask_within(table.owner("b"), open("b", "r2"), ms);
+        let call = table.ask_within(owner, open(&other, "r2"), ms);
         let refusal = table.wait_for(call, 3_000).unwrap_err();
         assert_eq!(refusal.kind, RefusalKind::NoCapacity, "{ms} ms: {refusal:?}");
         assert!(refusal.message.contains("the only node"), "{refusal:?}");
