@@ -52,6 +52,20 @@ struct Waiting {
     /// An owner that was asked may have begun it, or may yet: no later refusal can promise that
     /// nothing changed.
     doubtful: bool,
+    /// It was sent to a peer: copies of it may be under way after an answer.
+    sent: bool,
+}
+
+impl Waiting {
+    /// Whether a copy of it that arrives late may be carried out, though it was refused so: owners
+    /// remember only refusals after which nobody asks again.
+    fn may_yet_change(&self, refusal: &Refusal) -> bool {
+        let changes = match self.op {
+            Op::Open(_) | Op::Close(_) => true,
+            Op::Get(_) | Op::List(_) | Op::Pull(_) | Op::Report(_) => false,
+        };
+        changes && self.sent && is_asked_again(refusal.kind)
+    }
 }
 
 /// All requests of this manager's clients.
@@ -116,6 +130,7 @@ impl Entrance {
             asked: None,
             last_refusal: None,
             doubtful: false,
+            sent: false,
         };
         self.waiting.insert(rid, waiting);
         self.ask(env, rid)
@@ -146,6 +161,7 @@ impl Entrance {
             let origin = Origin::Here { rid };
             return Some(ForHere { part, origin, op, deadline_ms });
         }
+        waiting.sent = true;
         env.send(owner, Message::Request { rid, deadline_ms, op: Box::new(op) });
         None
     }
@@ -174,6 +190,9 @@ impl Entrance {
                 waiting.again_ms = now + pause;
                 waiting.last_refusal = Some(refusal.clone());
                 return;
+            }
+            if waiting.may_yet_change(refusal) {
+                refusal.changed = Changed::Unknown;
             }
         }
         let call = waiting.call;
@@ -217,9 +236,13 @@ impl Entrance {
     }
 }
 
-fn too_late(env: &Env, waiting: Waiting) -> (u64, Refusal) {
+fn too_late(env: &Env, mut waiting: Waiting) -> (u64, Refusal) {
     let retry = Retry::AfterMs(env.config.timing.retry_ms);
-    let refusal = waiting.last_refusal.unwrap_or_else(|| {
+    let mut last = waiting.last_refusal.take();
+    if let Some(refusal) = last.as_mut().filter(|it| waiting.may_yet_change(it)) {
+        refusal.changed = Changed::Unknown;
+    }
+    let refusal = last.unwrap_or_else(|| {
         let text = match waiting.asked {
             Some(owner) => format!("manager {owner} did not answer before the deadline"),
             None => "this manager has no View of the ring yet".to_string(),

@@ -68,7 +68,7 @@ pub(crate) struct Chosen {
 pub(crate) enum NoNode {
     /// Nodes of the pool run, and none offers the class.
     UnknownClass,
-    /// Every node of the pool is full, or the pool has none; it may grow by so many.
+    /// Every node of the pool is full, or the pool has none.
     NoRoom {
         /// Nodes of the pool that are not gone.
         nodes: u32,

@@ -109,7 +109,11 @@ impl Partition {
         let alive = env.nodes.reg.values().filter(|it| it.pool == *pool && !it.state.is_gone());
         let alive = u32::try_from(alive.count()).unwrap_or(u32::MAX);
         let may = config.nodes_max.saturating_sub(alive);
-        let count = waiting.div_ceil(config.places.max(1)).min(may);
+        // A node takes sessions while its load is below T, so not all of its places.
+        let limit = u64::from(env.config.load_limit_permille);
+        let room = (u64::from(config.places) * limit).div_ceil(1000).max(1);
+        let room = u32::try_from(room).unwrap_or(u32::MAX).min(config.places.max(1));
+        let count = waiting.div_ceil(room).min(may);
         if count == 0 {
             return;
         }

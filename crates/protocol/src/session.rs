@@ -96,7 +96,7 @@ impl Partition {
                 let result = Ok(Answer::Listed(self.page(env, &list)));
                 self.reply(env, origin, result);
             }
-            Op::Get(get) if reads => self.on_get(env, origin, &get.key),
+            Op::Get(get) if reads => self.on_get(origin, &get.key),
             Op::List(_) if reads => self.confirm_then(origin),
             Op::Pull(_) if reads => self.serve_pull(env, origin),
             Op::Open(op) if open => self.on_open(env, origin, op),
@@ -115,7 +115,7 @@ impl Partition {
         }
     }
 
-    fn on_get(&mut self, _env: &mut Env, origin: Origin, key: &rota_model::SessionKey) {
+    fn on_get(&mut self, origin: Origin, key: &rota_model::SessionKey) {
         let Some(leading) = &mut self.leading else {
             return;
         };
@@ -440,7 +440,6 @@ impl Partition {
         mut record: SessionRecord,
         request: &RequestId,
     ) {
-        record.version = self.version_after(env, &record);
         record.state = SessionState::Closing;
         record.reason = Some(Reason::ClosedByClient);
         env.note(Transition::CloseStarted, Some(self.number));
