@@ -300,6 +300,13 @@ impl Partition {
         let committed = self.replica.committed;
         let known = pull.from.filter(|from| *from >= self.replica.base);
         let part = self.number;
+        let behind = pull.from.filter(|from| *from > committed);
+        if let (Some(upto), Some(after)) = (behind, &pull.snapshot_after) {
+            // Its earlier pages came from a newer owner, and this one does not know yet that it has
+            // been replaced: its contents are older than what the position promises.
+            let (events, snapshot_next) = (Vec::new(), Some(after.clone()));
+            return over.then_some(Pulled { part, events, snapshot: true, upto, snapshot_next });
+        }
         let (Some(from), None) = (known, &pull.snapshot_after) else {
             return Some(self.snapshot_page(env, pull));
         };

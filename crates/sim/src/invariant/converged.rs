@@ -115,18 +115,22 @@ fn orphan(moment: &Moment<'_>) -> Option<String> {
     unknown.next().map(|it| format!("no record says that this runs: {it:?}"))
 }
 
-/// A machine that stands elsewhere than its record says.
+/// A session that is said to be live and does not run, or whose machine stands elsewhere.
 fn news_missing(moment: &Moment<'_>) -> Option<String> {
     for (number, part) in &moment.view.parts {
         for (_, doc) in docs_of(moment, part.owner, *number) {
             let rota_protocol::Doc::Session(record) = doc else { continue };
+            if record.state != SessionState::Ready {
+                continue;
+            }
             let running = moment.instances.iter().filter(|it| it.to.is_none());
             let mut running = running.filter(|it| Some(it.token) == record.token());
-            if let Some(instance) = running.find(|it| it.key == record.key)
-                && record.state == SessionState::Ready
-                && record.machine_change != instance.change
-            {
-                let (key, known, now) = (&record.key, record.machine_change, instance.change);
+            let key = &record.key;
+            let Some(instance) = running.find(|it| it.key == *key) else {
+                return Some(format!("{key} is said to be live, and nothing of it runs"));
+            };
+            if record.machine_change != instance.change {
+                let (known, now) = (record.machine_change, instance.change);
                 return Some(format!("the record of {key} knows change {known} of {now}"));
             }
         }
@@ -210,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_that_missed_the_last_news_is_found() {
+    fn a_record_that_missed_the_last_news_or_the_end_is_found() {
         let view = active();
         let mut known = record("y", Stamp::MIN, SessionState::Ready);
         let mut running = instance("y", "n0", token(7, 7), 1, None);
@@ -219,7 +223,7 @@ mod tests {
         let name = DocName::Session(known.key.clone());
         let mut disk = Disk::default();
         disk.docs.insert(DocKey { slot: SlotId(5), name }, Arc::new(Doc::Session(Arc::new(known))));
-        let moment = Moment {
+        let mut moment = Moment {
             view: &view,
             managers: BTreeMap::from([
                 (ManagerNumber(10), stats(1)),
@@ -229,6 +233,8 @@ mod tests {
             instances: &[running],
         };
         assert!(check(&moment).unwrap_err().text.contains("change"));
+        moment.instances = &[];
+        assert!(check(&moment).unwrap_err().text.contains("nothing of it runs"));
     }
 
     #[test]
