@@ -8,7 +8,7 @@ use crate::record::{
 use crate::v1;
 use crate::wire::{WireError, convert, each, named, optional, required};
 use rota_model::{ClusterName, Epoch, LogPos, ManagerNumber, PoolName, Seq};
-use rota_protocol::{Doc, DocKey, Entry, Envelope, Message, Write};
+use rota_protocol::{Chunk, Doc, DocKey, Entry, Envelope, Message, Write};
 use std::sync::Arc;
 
 /// Envelopes to one peer, as they travel together.
@@ -93,7 +93,6 @@ fn committed_from(
     parts.into_iter().map(from_wire).collect()
 }
 
-#[expect(clippy::too_many_lines, reason = "one arm for each message")]
 fn message_to_wire(message: Message, docs: &mut DocBytes) -> v1::envelope::Message {
     use v1::envelope::Message as Wire;
     match message {
@@ -139,28 +138,17 @@ fn message_to_wire(message: Message, docs: &mut DocBytes) -> v1::envelope::Messa
         Message::Confirmed { round, parts } => {
             Wire::Confirmed(v1::Confirmed { round, parts: part_epochs(parts) })
         }
-        Message::SnapshotChunk {
-            part,
-            pe,
-            learn,
-            chunk,
-            start,
-            upto,
-            after,
-            through,
-            docs: chunk_docs,
-            forgotten,
-        } => Wire::SnapshotChunk(v1::SnapshotChunk {
+        Message::SnapshotChunk { part, chunk: it } => Wire::SnapshotChunk(v1::SnapshotChunk {
             part: part.0,
-            pe: pe.0,
-            learn,
-            chunk,
-            start: Some(start.into()),
-            upto: Some(upto.into()),
-            after: after.as_ref().map(Into::into),
-            through: through.as_ref().map(Into::into),
-            docs: chunk_docs.iter().map(|it| chunk_doc(it, docs)).collect(),
-            forgotten: forgotten.as_u64(),
+            pe: it.pe.0,
+            learn: it.learn,
+            chunk: it.number,
+            start: Some(it.start.into()),
+            upto: Some(it.upto.into()),
+            after: it.after.as_ref().map(Into::into),
+            through: it.through.as_ref().map(Into::into),
+            docs: it.docs.iter().map(|it| chunk_doc(it, docs)).collect(),
+            forgotten: it.forgotten.as_u64(),
         }),
         Message::SnapshotAck { part, pe, learn, chunk } => {
             Wire::SnapshotAck(v1::SnapshotAck { part: part.0, pe: pe.0, learn, chunk })
@@ -245,7 +233,9 @@ fn message_from_wire(
         Wire::Confirmed(it) => {
             Message::Confirmed { round: it.round, parts: part_epochs_from(it.parts) }
         }
-        Wire::SnapshotChunk(it) => chunk_from(it, docs)?,
+        Wire::SnapshotChunk(it) => {
+            Message::SnapshotChunk { part: ManagerNumber(it.part), chunk: chunk_from(it, docs)? }
+        }
         Wire::SnapshotAck(v1::SnapshotAck { part, pe, learn, chunk }) => {
             Message::SnapshotAck { part: ManagerNumber(part), pe: Epoch(pe), learn, chunk }
         }
@@ -257,19 +247,17 @@ fn message_from_wire(
     })
 }
 
-fn chunk_from(it: v1::SnapshotChunk, docs: &mut DocBytes) -> Result<Message, WireError> {
-    let chunk = it.docs.into_iter().map(|it| chunk_doc_from(it, docs));
-    let chunk = chunk.collect::<Result<_, _>>()?;
-    Ok(Message::SnapshotChunk {
-        part: ManagerNumber(it.part),
+fn chunk_from(it: v1::SnapshotChunk, docs: &mut DocBytes) -> Result<Chunk, WireError> {
+    let contents = it.docs.into_iter().map(|it| chunk_doc_from(it, docs));
+    Ok(Chunk {
         pe: Epoch(it.pe),
         learn: it.learn,
-        chunk: it.chunk,
+        number: it.chunk,
+        docs: contents.collect::<Result<_, _>>()?,
         start: convert("SnapshotChunk.start", it.start)?,
         upto: convert("SnapshotChunk.upto", it.upto)?,
         after: optional(it.after)?,
         through: optional(it.through)?,
-        docs: chunk,
         forgotten: forgotten_stamp("SnapshotChunk.forgotten", it.forgotten)?,
     })
 }

@@ -10,7 +10,7 @@ use crate::env::Env;
 use crate::flow::{Flow, Pieces};
 use crate::io::Transition;
 use crate::leading::Phase;
-use crate::message::{DocKey, Message};
+use crate::message::{Chunk, DocKey, Message};
 use crate::partition::Partition;
 use crate::sizes::Sizes;
 use rota_model::{Epoch, LogPos, ManagerNumber, MemberId};
@@ -165,20 +165,10 @@ impl Partition {
             let (docs, through) = self.replica.page(after.as_ref(), &sizes);
             learner.all_sent = through.is_none();
             learner.cursor.clone_from(&through);
-            let (learn, chunk, start) = (learner.learn, learner.next_chunk, learner.start);
+            let (learn, number, start) = (learner.learn, learner.next_chunk, learner.start);
             learner.next_chunk += 1;
-            learner.in_flight.push_back(Message::SnapshotChunk {
-                part,
-                pe,
-                learn,
-                chunk,
-                start,
-                upto,
-                after,
-                through,
-                docs,
-                forgotten,
-            });
+            let chunk = Chunk { pe, learn, number, start, upto, after, through, docs, forgotten };
+            learner.in_flight.push_back(Message::SnapshotChunk { part, chunk });
         }
     }
 

@@ -34,7 +34,7 @@ mod waits;
 
 pub use io::{CasOutcome, Disk, DiskWrite, Effect, Identity, Input, Note, PartMeta, Transition};
 pub use manager::Manager;
-pub use message::{Doc, DocKey, DocName, Entry, Envelope, Message, PoolRecord, Write};
+pub use message::{Chunk, Doc, DocKey, DocName, Entry, Envelope, Message, PoolRecord, Write};
 pub use sizes::Sizes;
 pub use stats::{PartStats, Stats};
 pub use timing::Timing;

@@ -120,6 +120,31 @@ pub struct Envelope {
     pub message: Message,
 }
 
+/// Contents of a range of keys of a partition, for a learner. The first chunk of a `learn` empties
+/// the learner; a chunk replaces everything between `after` and `through`, except what entries after
+/// `upto` wrote.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Chunk {
+    /// The partition's epoch.
+    pub pe: Epoch,
+    /// Names this copying; grows within an epoch.
+    pub learn: u64,
+    /// Number of the chunk, from 0.
+    pub number: u64,
+    /// The learner's log begins here; Prepares follow from here on.
+    pub start: LogPos,
+    /// The contents are those after this entry.
+    pub upto: LogPos,
+    /// Keys after this one (`None`: from the first).
+    pub after: Option<DocKey>,
+    /// Through this one (`None`: to the last; this is the last chunk).
+    pub through: Option<DocKey>,
+    /// Contents, in order of key.
+    pub docs: Vec<(DocKey, Arc<Doc>)>,
+    /// Highest version of a record that was removed.
+    pub forgotten: Stamp,
+}
+
 /// A message.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Message {
@@ -232,30 +257,12 @@ pub enum Message {
         /// Partitions and epochs that hold.
         parts: Vec<(ManagerNumber, Epoch)>,
     },
-    /// Owner -> learner: contents of a range of keys. The first chunk of a `learn` empties the
-    /// learner; a chunk replaces everything between `after` and `through`, except what entries
-    /// after `upto` wrote.
+    /// Owner -> learner: contents of a range of keys.
     SnapshotChunk {
         /// Partition.
         part: ManagerNumber,
-        /// Its epoch.
-        pe: Epoch,
-        /// Names this copying; grows within an epoch.
-        learn: u64,
-        /// Number of the chunk, from 0.
-        chunk: u64,
-        /// The learner's log begins here; Prepares follow from here on.
-        start: LogPos,
-        /// The contents are those after this entry.
-        upto: LogPos,
-        /// Keys after this one (`None`: from the first).
-        after: Option<DocKey>,
-        /// Through this one (`None`: to the last; this is the last chunk).
-        through: Option<DocKey>,
-        /// Contents, in order of key.
-        docs: Vec<(DocKey, Arc<Doc>)>,
-        /// Highest version of a record that was removed.
-        forgotten: Stamp,
+        /// What it holds.
+        chunk: Chunk,
     },
     /// Learner -> owner.
     SnapshotAck {

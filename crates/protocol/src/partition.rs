@@ -3,7 +3,7 @@
 use crate::env::Env;
 use crate::io::PartMeta;
 use crate::leading::Leading;
-use crate::message::{Doc, DocKey, Entry, Message};
+use crate::message::{Chunk, Doc, DocKey, Entry, Message};
 use crate::replica::Replica;
 use crate::settled::Settled;
 use crate::sync::{Report, SyncPiece, Syncing};
@@ -43,18 +43,6 @@ pub(crate) struct Learning {
     pub next_chunk: u64,
     /// Last position at which an entry wrote each document since the start.
     pub touched: BTreeMap<DocKey, LogPos>,
-}
-
-/// A chunk as it arrived.
-pub(crate) struct Chunk {
-    pub pe: Epoch,
-    pub learn: u64,
-    pub chunk: u64,
-    pub start: LogPos,
-    pub upto: LogPos,
-    pub after: Option<DocKey>,
-    pub through: Option<DocKey>,
-    pub docs: Vec<(DocKey, Arc<Doc>)>,
 }
 
 impl Partition {
@@ -147,20 +135,8 @@ impl Partition {
                 self.on_sync_data(env, from, SyncPiece { pe, at, piece, pieces, writes });
             }
             Message::SyncTaken { pe, taken, .. } => self.on_sync_taken(env, from, pe, taken),
-            Message::SnapshotChunk {
-                pe,
-                learn,
-                chunk,
-                start,
-                upto,
-                after,
-                through,
-                docs,
-                forgotten,
-                ..
-            } => {
-                env.forgotten = env.forgotten.max(forgotten);
-                let chunk = Chunk { pe, learn, chunk, start, upto, after, through, docs };
+            Message::SnapshotChunk { chunk, .. } => {
+                env.forgotten = env.forgotten.max(chunk.forgotten);
                 self.on_chunk(env, from, chunk);
             }
             Message::SnapshotAck { pe, learn, chunk, .. } => {
@@ -230,7 +206,7 @@ impl Partition {
         }
         let known = self.learning.as_ref().is_some_and(|it| it.learn == chunk.learn);
         if !known {
-            if chunk.chunk != 0 {
+            if chunk.number != 0 {
                 return;
             }
             self.begin_learning(chunk.learn, chunk.start);
@@ -238,12 +214,12 @@ impl Partition {
         let Some(learning) = &mut self.learning else {
             return;
         };
-        if chunk.chunk == learning.next_chunk {
+        if chunk.number == learning.next_chunk {
             learning.next_chunk += 1;
             self.take_chunk(env, &chunk);
         }
         let taken = self.learning.as_ref().map_or(0, |it| it.next_chunk);
-        if let Some(newest) = taken.checked_sub(1).filter(|_| chunk.chunk < taken) {
+        if let Some(newest) = taken.checked_sub(1).filter(|_| chunk.number < taken) {
             self.persist_meta(env);
             self.chunk_acks.push_back((env.lsn, chunk.pe, chunk.learn, newest));
         }

@@ -93,7 +93,7 @@ impl ManagerHost {
 fn corner_of(effect: &Effect) -> Option<Corner> {
     match effect {
         Effect::Send { envelope, .. } => match &envelope.message {
-            Message::SnapshotChunk { chunk: 1.., .. } => Some(Corner::SplitSnapshot),
+            Message::SnapshotChunk { chunk, .. } if chunk.number > 0 => Some(Corner::SplitSnapshot),
             Message::SyncData { pieces: 2.., .. } => Some(Corner::SplitSync),
             Message::Prepare { entries, .. } if entries.is_empty() => Some(Corner::EmptyPrepare),
             Message::Prepare { entries, .. } if entries.len() > 1 => Some(Corner::FullPrepare),

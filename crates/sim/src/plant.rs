@@ -201,12 +201,11 @@ impl World {
 
     /// Acknowledgements in the name of a learner, before it got anything.
     fn learned_at_once(&mut self, number: ManagerNumber, envelope: &Envelope) {
-        let Message::SnapshotChunk { part, pe, learn, chunk, upto, .. } = &envelope.message else {
-            return;
-        };
+        let Message::SnapshotChunk { part, chunk } = &envelope.message else { return };
+        let (part, pe, learn) = (*part, chunk.pe, chunk.learn);
         let acks = [
-            Message::SnapshotAck { part: *part, pe: *pe, learn: *learn, chunk: *chunk },
-            Message::Ack { part: *part, pe: *pe, seq: upto.seq },
+            Message::SnapshotAck { part, pe, learn, chunk: chunk.number },
+            Message::Ack { part, pe, seq: chunk.upto.seq },
         ];
         for message in acks {
             let (from, to) = (envelope.to, envelope.from);
@@ -254,18 +253,16 @@ impl World {
 
     /// The content of an earlier copying under the numbers of this one.
     fn late_chunk(&mut self, number: ManagerNumber, message: Message) -> Message {
-        let Message::SnapshotChunk { part, learn, chunk, pe, start, .. } = &message else {
-            return message;
-        };
-        let (learn, pe, start) = (*learn, *pe, *start);
-        let place = (number, *part, *chunk);
+        let Message::SnapshotChunk { part, chunk } = &message else { return message };
+        let (learn, pe, start) = (chunk.learn, chunk.pe, chunk.start);
+        let place = (number, *part, chunk.number);
         let Some(plant) = &mut self.plant else { return message };
         let before = plant.chunks.insert(place, message.clone());
         let Some(mut late) = before else { return message };
-        if let Message::SnapshotChunk { learn: old, pe: epoch, start: begin, .. } = &mut late
-            && *old < learn
+        if let Message::SnapshotChunk { chunk: old, .. } = &mut late
+            && old.learn < learn
         {
-            (*old, *epoch, *begin) = (learn, pe, start);
+            (old.learn, old.pe, old.start) = (learn, pe, start);
             return late;
         }
         message
@@ -305,8 +302,8 @@ impl World {
                 Input::Peer(envelope)
             }
             (Some(Bug::EmptySnapshot), Input::Peer(mut envelope)) => {
-                if let Message::SnapshotChunk { docs, .. } = &mut envelope.message {
-                    docs.clear();
+                if let Message::SnapshotChunk { chunk, .. } = &mut envelope.message {
+                    chunk.docs.clear();
                 }
                 Input::Peer(envelope)
             }

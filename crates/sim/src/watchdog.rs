@@ -17,7 +17,7 @@ use rota_model::{
     Answer, Epoch, LogPos, ManagerNumber, NodeId, OpResult, SessionKey, SessionView, SlotId, Token,
 };
 use rota_node::NodeEffect;
-use rota_protocol::{CasOutcome, Disk, DiskWrite, Effect, Envelope, Input, Message};
+use rota_protocol::{CasOutcome, Chunk, Disk, DiskWrite, Effect, Envelope, Input, Message};
 use rota_ring::{ConfigState, View};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -194,7 +194,7 @@ impl Watchdog {
             }
             Message::SyncAsk { part, pe }
             | Message::SyncData { part, pe, .. }
-            | Message::SnapshotChunk { part, pe, .. } => acts.push((*part, *pe)),
+            | Message::SnapshotChunk { part, chunk: Chunk { pe, .. } } => acts.push((*part, *pe)),
             Message::Confirm { parts, .. } => acts.extend(parts.iter().copied()),
             Message::Ack { part, pe, .. }
             | Message::Missing { part, pe, .. }

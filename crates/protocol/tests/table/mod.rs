@@ -80,8 +80,8 @@ fn bytes_of(message: &Message) -> usize {
     match message {
         Message::Prepare { entries, .. } => entries.iter().map(Entry::bytes).sum(),
         Message::SyncData { writes, .. } => writes.iter().map(Write::bytes).sum(),
-        Message::SnapshotChunk { docs, .. } => {
-            docs.iter().map(|(key, doc)| key.bytes() + doc.bytes()).sum()
+        Message::SnapshotChunk { chunk, .. } => {
+            chunk.docs.iter().map(|(key, doc)| key.bytes() + doc.bytes()).sum()
         }
         Message::Request { .. }
         | Message::Answer { .. }

@@ -8,7 +8,7 @@ use proptest::collection::vec;
 use proptest::option::of;
 use proptest::prelude::*;
 use rota_model::*;
-use rota_protocol::{Envelope, Message};
+use rota_protocol::{Chunk, Envelope, Message};
 use std::sync::Arc;
 
 pub fn part_epochs() -> Any<Vec<(ManagerNumber, Epoch)>> {
@@ -37,19 +37,9 @@ pub fn copying() -> Any<Message> {
     let docs = vec((doc_key(), doc().prop_map(Arc::new)), 0..3);
     let where_to = (number(), epoch(), any::<u64>(), any::<u64>());
     let chunk = (where_to, at(), at(), of(doc_key()), of(doc_key()), docs, stamp()).prop_map(
-        |((part, pe, learn, chunk), start, upto, after, through, docs, forgotten)| {
-            Message::SnapshotChunk {
-                part,
-                pe,
-                learn,
-                chunk,
-                start,
-                upto,
-                after,
-                through,
-                docs,
-                forgotten,
-            }
+        |((part, pe, learn, number), start, upto, after, through, docs, forgotten)| {
+            let chunk = Chunk { pe, learn, number, start, upto, after, through, docs, forgotten };
+            Message::SnapshotChunk { part, chunk }
         },
     );
     let ack = (number(), epoch(), any::<u64>(), any::<u64>())
