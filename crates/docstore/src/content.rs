@@ -127,6 +127,11 @@ impl JsonText {
         Ok(Self(text.into()))
     }
 
+    /// A text that was checked when it was written. If it was changed since, it fails to be read.
+    pub(crate) fn checked_before(text: &str) -> Self {
+        Self(text.into())
+    }
+
     /// The text of a value, without null fields; checked, since a value may be nested too deep to
     /// be read back.
     pub fn of<T: Serialize + ?Sized>(value: &T) -> Result<Self, FieldError> {
@@ -190,7 +195,11 @@ impl Content {
 
     /// JSON of a value, without null fields.
     pub fn json_of<T: Serialize + ?Sized>(value: &T) -> Result<Self, FieldError> {
-        let text = JsonText::of(value)?;
+        Self::of_text(JsonText::of(value)?)
+    }
+
+    /// JSON of a text, at most [`CONTENT_BYTES_MAX`] long.
+    pub(crate) fn of_text(text: JsonText) -> Result<Self, FieldError> {
         check_content_length(text.as_str().len())?;
         Ok(Self::Json(text))
     }

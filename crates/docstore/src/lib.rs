@@ -19,7 +19,8 @@
 //! Everything here is a decision about values. A driver has the clock, persists the
 //! [`Commit`]s in order, waits where it is told to, and moves the updates.
 //!
-//! * [`name`], [`content`], [`document`], [`schema`], [`json`]: what is stored.
+//! * [`name`], [`content`], [`document`], [`schema`], [`json`]: what is stored; [`encoding`]: as
+//!   bytes.
 //! * [`request`], [`operation`], [`attempt`], [`draft`], [`commit`], [`run`]: how it changes.
 //! * [`sync`], [`cache`]: how copies follow.
 //! * [`store`], [`space`], [`rules`]: what an operation finds, and what it must respect.
@@ -53,6 +54,7 @@ pub mod commit;
 pub mod content;
 pub mod document;
 pub mod draft;
+pub mod encoding;
 pub mod exception;
 pub mod json;
 pub mod name;

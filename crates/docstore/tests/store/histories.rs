@@ -93,6 +93,7 @@ impl World {
         if let Some(after) = &after {
             let parts = Document::clone(after).into_parts();
             assert_eq!(Document::from_parts(parts).as_ref(), Ok(&**after), "a valid document");
+            assert_eq!(Document::from_bytes(&after.to_bytes()).as_ref(), Ok(&**after));
             if let Some(before) = &before {
                 let order = |it: &Document| (it.ctime(), it.version());
                 assert!(order(before) <= order(after), "never lowered");
