@@ -7,8 +7,8 @@
 use anyhow::{Context, Result};
 use metrics::{Counter, Histogram, counter, describe_counter, describe_histogram, histogram};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
-use rota_model::{Answer, Op, OpResult, Outcome};
-use rota_protocol::{Stats, Transition};
+use rota_model::Outcome;
+use rota_protocol::{Answer, Op, OpResult, Stats, Transition};
 use std::fmt::Write as _;
 use std::time::Duration;
 

@@ -3,8 +3,8 @@
 //! `rota_manager=debug` is asked for.
 
 use rota_model::node_msg::ToNode;
-use rota_model::{NodeId, Op, RequestId};
-use rota_protocol::{Entry, Envelope, Message, Note, Transition};
+use rota_model::{NodeId, RequestId};
+use rota_protocol::{Entry, Envelope, Message, Note, Op, Transition};
 use tracing::{Level, debug, enabled, info, trace};
 
 fn request_of(op: &Op) -> Option<&RequestId> {

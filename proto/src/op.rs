@@ -5,10 +5,11 @@ use crate::v1;
 use crate::wire::{WireError, convert, each, named, optional, required, unless_empty};
 use rota_model::node_msg::{ReportEvent, ReportItem};
 use rota_model::{
-    Answer, BootId, ClassName, CloseOp, Epoch, Filter, GetOp, ListCursor, ListOp, ManagerNumber,
-    Namespace, NodeId, Op, OpResult, OpenOp, PAGE_SIZE_MAX, Page, PullOp, Pulled, Refusal,
-    RequestId, SessionRecord, SessionView, SlotId, Stamp,
+    BootId, ClassName, CloseOp, Epoch, Filter, GetOp, ListCursor, ListOp, ManagerNumber, Namespace,
+    NodeId, OpenOp, PAGE_SIZE_MAX, Page, PullOp, Pulled, Refusal, RequestId, SessionRecord,
+    SessionView, SlotId, Stamp,
 };
+use rota_protocol::{Answer, Op, OpResult};
 use std::sync::Arc;
 
 impl From<OpenOp> for v1::OpenOp {

@@ -1,9 +1,10 @@
 //! What is written and not committed, and when a partition takes nothing more: an owner that cannot
 //! commit must not promise more and more.
 
+use crate::api::Op;
 use crate::env::Env;
 use crate::partition::Partition;
-use rota_model::{Op, Refusal, RefusalKind, Retry};
+use rota_model::{Refusal, RefusalKind, Retry};
 
 /// A silent copy is suspected after `suspect_ms` and taken out at once, unless the config store is
 /// away. After this many times that long the partition has lost it and cannot say so.

@@ -1,6 +1,7 @@
 //! Driving ids to where their records want them: what the node is asked, what its answers change,
 //! and what a new owner takes up again.
 
+use crate::api::{Answer, Op};
 use crate::entry::Origin;
 use crate::env::{CallFor, CallWhat, Env};
 use crate::io::Transition;
@@ -13,8 +14,8 @@ use crate::session::Work;
 use crate::version::{may_tell_early, version_after};
 use rota_model::node_msg::{DeadToken, NodeAnswer, NodeCall, ToNode};
 use rota_model::{
-    Answer, Epoch, Exit, NodeId, Op, Outcome, Reason, Refusal, RefusalKind, RequestFate, Retry,
-    SessionKey, SessionRecord, SessionState, Token,
+    Epoch, Exit, NodeId, Outcome, Reason, Refusal, RefusalKind, RequestFate, Retry, SessionKey,
+    SessionRecord, SessionState, Token,
 };
 use std::sync::Arc;
 

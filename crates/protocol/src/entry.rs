@@ -1,12 +1,11 @@
 //! The entry manager's side of a request: find the owner, ask, ask again, until the deadline.
 
+use crate::api::{Op, OpResult};
 use crate::env::Env;
 use crate::io::{Effect, Transition};
 use crate::message::Message;
 use crate::settled::is_asked_again;
-use rota_model::{
-    Changed, ManagerNumber, MemberId, Op, OpResult, Refusal, RefusalKind, Retry, SlotId,
-};
+use rota_model::{Changed, ManagerNumber, MemberId, Refusal, RefusalKind, Retry, SlotId};
 use rota_ring::slot_of_session;
 use std::collections::BTreeMap;
 
@@ -60,11 +59,7 @@ impl Waiting {
     /// Whether a copy of it that arrives late may be carried out, though it was refused so: owners
     /// remember only refusals after which nobody asks again.
     fn may_yet_change(&self, refusal: &Refusal) -> bool {
-        let changes = match self.op {
-            Op::Open(_) | Op::Close(_) => true,
-            Op::Get(_) | Op::List(_) | Op::Pull(_) | Op::Report(_) => false,
-        };
-        changes && self.sent && is_asked_again(refusal.kind)
+        self.op.changes() && self.sent && is_asked_again(refusal.kind)
     }
 }
 

@@ -1,14 +1,13 @@
 //! What every partition of a manager shares: who it is, the View, the nodes, and what is to be done.
 
+use crate::api::OpResult;
 use crate::entry::Origin;
 use crate::io::{DiskWrite, Effect, Note, Transition};
 use crate::message::{Doc, DocKey, Envelope, Message};
 use crate::nodes::Nodes;
 use crate::{Identity, ManagerConfig, PartMeta};
 use rota_model::node_msg::ToNode;
-use rota_model::{
-    BootId, Epoch, ManagerNumber, MemberId, NodeId, Now, OpResult, SessionKey, Stamp, Token,
-};
+use rota_model::{BootId, Epoch, ManagerNumber, MemberId, NodeId, Now, SessionKey, Stamp, Token};
 use rota_ring::View;
 use std::collections::BTreeMap;
 use std::sync::Arc;

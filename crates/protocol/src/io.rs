@@ -14,11 +14,11 @@
 //! [`crate::Manager::flush`] returns, so that entries, acknowledgements and disk writes of one
 //! batch travel together. Before [`crate::Manager::wake_at`] it gives a [`Input::Tick`].
 
+use crate::api::{Op, OpResult};
 use crate::message::{Doc, DocKey, Envelope};
 use rota_model::node_msg::{FromNode, Register, Registered, Renew, Renewed, ToNode};
 use rota_model::{
-    Epoch, Incarnation, LogPos, ManagerNumber, MemberId, NodeId, Nonce, Op, OpResult, PoolName,
-    Refusal, Stamp,
+    Epoch, Incarnation, LogPos, ManagerNumber, MemberId, NodeId, Nonce, PoolName, Refusal, Stamp,
 };
 use rota_ring::{Change, ConfigState};
 use std::collections::BTreeMap;

@@ -6,6 +6,7 @@
 //! Everything that an answer promises is committed first; [`Partition::advance_commit`] is the one
 //! place where that is decided.
 
+use crate::api::{Op, OpResult};
 use crate::entry::{Asked, Origin};
 use crate::env::Env;
 use crate::flow::Flow;
@@ -20,8 +21,8 @@ use crate::session::Work;
 use crate::sync::{Difference, SyncState};
 use rota_model::node_msg::Renewed;
 use rota_model::{
-    Changed, Epoch, Incarnation, LogPos, ManagerNumber, MemberId, NodeId, Op, OpResult, PoolName,
-    Refusal, RefusalKind, RequestFate, RequestId, Retry, SessionKey,
+    Changed, Epoch, Incarnation, LogPos, ManagerNumber, MemberId, NodeId, PoolName, Refusal,
+    RefusalKind, RequestFate, RequestId, Retry, SessionKey,
 };
 use rota_ring::View;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

@@ -2,6 +2,7 @@
 //!
 //! See [`io`] for the picture of inputs and effects.
 
+pub mod api;
 mod backlog;
 mod claim;
 mod council;
@@ -32,6 +33,7 @@ mod upkeep;
 mod version;
 mod waits;
 
+pub use api::{Answer, Op, OpResult};
 pub use io::{CasOutcome, Disk, DiskWrite, Effect, Identity, Input, Note, PartMeta, Transition};
 pub use manager::Manager;
 pub use message::{Chunk, Doc, DocKey, DocName, Entry, Envelope, Message, PoolRecord, Write};

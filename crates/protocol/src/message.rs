@@ -3,9 +3,10 @@
 //! Every message travels in an [`Envelope`] that names the sender's run and its View. Messages may
 //! be lost, repeated, delayed or reordered; every handler is written for that.
 
+use crate::api::{Op, OpResult};
 use rota_model::{
-    Epoch, LogPos, ManagerNumber, MemberId, Op, OpResult, PoolName, RequestId, Seq, SessionKey,
-    SessionRecord, SlotId, Stamp,
+    Epoch, LogPos, ManagerNumber, MemberId, PoolName, RequestId, Seq, SessionKey, SessionRecord,
+    SlotId, Stamp,
 };
 use std::sync::Arc;
 

@@ -1,13 +1,14 @@
 //! Pools that grow: decided by the owner of the pool's slot only, one order in flight per pool,
 //! written into the pool's record so that a later owner does not order twice.
 
+use crate::api::Op;
 use crate::entry::Origin;
 use crate::env::Env;
 use crate::io::{Effect, Transition};
 use crate::message::{Doc, DocKey, DocName, Message, PoolRecord, Write};
 use crate::nodes::NoNode;
 use crate::partition::Partition;
-use rota_model::{NodeId, Op, OpenOp, PoolName, Refusal, RefusalKind, Retry};
+use rota_model::{NodeId, OpenOp, PoolName, Refusal, RefusalKind, Retry};
 use rota_ring::slot_of_pool;
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,6 +1,7 @@
 //! Linearizable reads: a confirm round with the other copies, shared by all that wait; a lone copy
 //! reads the config store. Lists and watches show committed documents only.
 
+use crate::api::{Answer, Op, OpResult};
 use crate::entry::Origin;
 use crate::env::Env;
 use crate::io::Transition;
@@ -9,8 +10,8 @@ use crate::message::{DocKey, DocName};
 use crate::partition::Partition;
 use crate::replica::session_in;
 use rota_model::{
-    Answer, ListCursor, ListOp, ManagerNumber, Op, OpResult, Page, PullOp, Pulled, Refusal,
-    RefusalKind, Retry, SessionKey, SessionRecord, SessionState, SessionView,
+    ListCursor, ListOp, ManagerNumber, Page, PullOp, Pulled, Refusal, RefusalKind, Retry,
+    SessionKey, SessionRecord, SessionState, SessionView,
 };
 use rota_ring::slot_of_session;
 use std::collections::{BTreeSet, VecDeque};

@@ -3,6 +3,7 @@
 //! The record says where a life stands; [`Work`] says who waits for it and what the node was asked
 //! last. Everything that a record promises is committed before the node is asked (I5).
 
+use crate::api::{Answer, Op, OpResult};
 use crate::entry::{Asked, Origin};
 use crate::env::Env;
 use crate::io::Transition;
@@ -15,9 +16,8 @@ use crate::pool::{ROOM_MS, full_for_good};
 use crate::reads::not_found;
 use rota_model::node_msg::{ReportEvent, ReportItem};
 use rota_model::{
-    Answer, Changed, CloseOp, NodeId, Op, OpResult, OpenOp, Outcome, Placement,
-    REQUESTS_REMEMBERED_MAX, Reason, Refusal, RefusalKind, RequestEntry, RequestFate, RequestId,
-    Retry, SessionRecord, SessionState, Token,
+    Changed, CloseOp, NodeId, OpenOp, Outcome, Placement, REQUESTS_REMEMBERED_MAX, Reason, Refusal,
+    RefusalKind, RequestEntry, RequestFate, RequestId, Retry, SessionRecord, SessionState, Token,
 };
 use std::sync::Arc;
 

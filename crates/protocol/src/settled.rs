@@ -5,9 +5,10 @@
 //! was refused is remembered here, or the repetition would be carried out when nobody waits for it
 //! any more: a close that found nothing would close the next life.
 
+use crate::api::Op;
 use crate::entry::Origin;
 use crate::env::Env;
-use rota_model::{Op, Refusal, RefusalKind};
+use rota_model::{Refusal, RefusalKind};
 use std::collections::{BTreeMap, VecDeque};
 
 /// How long a repetition may be under way: a link that holds a message back for longer breaks, and
@@ -27,12 +28,8 @@ pub(crate) struct Settled {
 impl Settled {
     /// Remembers a refusal, if the entry manager leaves it at that.
     pub fn insert(&mut self, env: &Env, origin: Origin, op: &Op, refusal: &Refusal) {
-        let changes = match op {
-            Op::Open(_) | Op::Close(_) => true,
-            Op::Get(_) | Op::List(_) | Op::Pull(_) | Op::Report(_) => false,
-        };
         let from_peer = matches!(origin, Origin::Peer { .. });
-        if !changes || !from_peer || is_asked_again(refusal.kind) {
+        if !op.changes() || !from_peer || is_asked_again(refusal.kind) {
             return;
         }
         if self.until.len() >= SETTLED_MAX

@@ -1,5 +1,6 @@
 //! What happens by itself: restart from disk, deadlines, and the tick of a partition.
 
+use crate::api::{Answer, Op, OpResult};
 use crate::entry::Origin;
 use crate::env::Env;
 use crate::io::Disk;
@@ -8,10 +9,7 @@ use crate::partition::Partition;
 use crate::pool::no_room_yet;
 use crate::replica::session_in;
 use rota_model::node_msg::{Renewed, SlotRange};
-use rota_model::{
-    Answer, ManagerNumber, Op, OpResult, Refusal, RefusalKind, RequestFate, Retry, SessionState,
-    SlotId,
-};
+use rota_model::{ManagerNumber, Refusal, RefusalKind, RequestFate, Retry, SessionState, SlotId};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The partitions on a disk. Slots belong to the first partition at or after them.

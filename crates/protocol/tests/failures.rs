@@ -3,8 +3,8 @@
 mod table;
 
 use rota_model::node_msg::{NodeAnswer, ToNode};
-use rota_model::{LogPos, Op, Outcome, RefusalKind, Retry, SessionState};
-use rota_protocol::Transition;
+use rota_model::{LogPos, Outcome, RefusalKind, Retry, SessionState};
+use rota_protocol::{Op, Transition};
 use table::*;
 
 #[test]

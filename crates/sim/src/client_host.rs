@@ -10,10 +10,10 @@ use crate::parcel::Parcel;
 use crate::setup::CLASS;
 use crate::world::{Event, Phase, World};
 use rota_model::{
-    Answer, ClassName, CloseOp, Filter, GetOp, ListCursor, ListOp, ManagerNumber, Namespace, Op,
-    OpResult, OpenOp, PoolName, RequestId, Retry, SessionKey, SessionSpec, SessionState, SlotId,
-    Stamp,
+    ClassName, CloseOp, Filter, GetOp, ListCursor, ListOp, ManagerNumber, Namespace, OpenOp,
+    PoolName, RequestId, Retry, SessionKey, SessionSpec, SessionState, SlotId, Stamp,
 };
+use rota_protocol::{Answer, Op, OpResult};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

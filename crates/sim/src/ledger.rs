@@ -3,10 +3,10 @@
 
 use crate::life::LifeFacts;
 use rota_model::{
-    BootId, Epoch, LogPos, ManagerNumber, NodeId, OpResult, RequestId, SessionKey, SessionRecord,
+    BootId, Epoch, LogPos, ManagerNumber, NodeId, RequestId, SessionKey, SessionRecord,
     SessionState, SessionView, Stamp, Token,
 };
-use rota_protocol::{DiskWrite, Doc, DocName};
+use rota_protocol::{DiskWrite, Doc, DocName, OpResult};
 use rota_ring::{ConfigState, View};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -4,9 +4,9 @@
 
 use crate::world::World;
 use rota_model::node_msg::{FromNode, NodeAnswer, ReportEvent, ReportItem, ToNode};
-use rota_model::{Answer, BootId, Changed, Epoch, ManagerNumber, NodeId};
+use rota_model::{BootId, Changed, Epoch, ManagerNumber, NodeId};
 use rota_node::NodeEffect;
-use rota_protocol::{CasOutcome, Doc, Effect, Entry, Envelope, Input, Message};
+use rota_protocol::{Answer, CasOutcome, Doc, Effect, Entry, Envelope, Input, Message};
 use rota_ring::{Change, ConfigState};
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -13,7 +13,8 @@ use crate::ledger::Wish;
 use crate::network::STRAGGLER_US_MAX;
 use crate::plant::{Bug, Plant};
 use crate::world::{Event, Phase, World};
-use rota_model::{Answer, ManagerNumber, OpResult, RefusalKind, SessionKey, SessionRecord};
+use rota_model::{ManagerNumber, RefusalKind, SessionKey, SessionRecord};
+use rota_protocol::{Answer, OpResult};
 use std::collections::BTreeMap;
 
 /// Client requests of the chaos phase, at least.
@@ -252,7 +253,7 @@ impl World {
         let asked = self.dog.ledger.asked.len();
         let request = rota_model::RequestId::parse(&format!("scan{asked}")).expect("a short name");
         let attempt = crate::ledger::Attempt { manager: number, sent_us: now_us, answer: None };
-        let op = rota_model::Op::Get(rota_model::GetOp { key: key.clone(), stale_ok: false });
+        let op = rota_protocol::Op::Get(rota_model::GetOp { key: key.clone(), stale_ok: false });
         self.dog.ledger.asked.push(crate::ledger::Asked {
             client: 0,
             key,

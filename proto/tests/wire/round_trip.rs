@@ -3,10 +3,10 @@
 use crate::strategies as some;
 use proptest::prelude::*;
 use rota_model::node_msg::{FromNode, Register, Registered, Renew, Renewed, ToNode};
-use rota_model::{Answer, ClusterName, NodeId, Outcome, Page, SessionState};
+use rota_model::{ClusterName, NodeId, Outcome, Page, SessionState};
 use rota_proto::encoded::DocBytes;
 use rota_proto::{Inspected, Session, WireError, operator, peer, session, v1};
-use rota_protocol::Envelope;
+use rota_protocol::{Answer, Envelope};
 use rota_ring::View;
 
 /// Sends a message through its bytes.

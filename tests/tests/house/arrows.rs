@@ -10,7 +10,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("rota-node", &[]),
     // Log, ready line and signals of a process.
     ("rota-daemon", &[]),
-    ("rota-protocol", &["rota-ring"]),
+    ("rota-protocol", &["rota-docstore", "rota-ring"]),
     // Its binary is the embedded config store.
     ("rota-membership", &["rota-ring", "rota-daemon"]),
     ("rota-docstore", &[]),
@@ -20,7 +20,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     // (ring), so it must know their types. Clients and node-agents get these through it only.
     ("rota-proto", &["rota-protocol", "rota-ring"]),
     ("rota-client", &["rota-proto", "rota-ring"]),
-    ("rota-sim", &["rota-protocol", "rota-node", "rota-ring"]),
+    ("rota-sim", &["rota-docstore", "rota-protocol", "rota-node", "rota-ring"]),
     (
         "rota-manager",
         &[

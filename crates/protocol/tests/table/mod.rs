@@ -9,8 +9,8 @@ use rota_model::node_msg::{
 };
 use rota_model::*;
 use rota_protocol::{
-    CasOutcome, Disk, Effect, Entry, Envelope, Input, Manager, ManagerConfig, Message, Sizes,
-    Timing, Transition, Write,
+    Answer, CasOutcome, Disk, Effect, Entry, Envelope, Input, Manager, ManagerConfig, Message, Op,
+    OpResult, Sizes, Timing, Transition, Write,
 };
 use rota_ring::{ConfigState, View};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

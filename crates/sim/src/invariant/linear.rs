@@ -13,7 +13,8 @@
 
 use super::{Verdict, Violation};
 use crate::ledger::{Asked, EndCause, Instance, Ledger, Wish};
-use rota_model::{Answer, RefusalKind, SessionKey, SessionRecord, SessionState, Stamp};
+use rota_model::{RefusalKind, SessionKey, SessionRecord, SessionState, Stamp};
+use rota_protocol::Answer;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What one observation says.

@@ -3,9 +3,8 @@
 
 use super::Violation;
 use crate::ledger::{Asked, Ledger, Wish};
-use rota_model::{
-    Answer, OpResult, Outcome, REQUESTS_REMEMBERED_MAX, RequestId, SessionKey, Stamp,
-};
+use rota_model::{Outcome, REQUESTS_REMEMBERED_MAX, RequestId, SessionKey, Stamp};
+use rota_protocol::{Answer, OpResult};
 use std::collections::BTreeMap;
 
 /// The part of an answer that must not change: outcome, life, address.

@@ -10,6 +10,7 @@ use proptest::sample::select;
 use rota_model::node_msg::{ReportEvent, ReportItem};
 use rota_model::*;
 use rota_proto::{Position, SendEvent, Session, Watch};
+use rota_protocol::{Answer, Op};
 use std::sync::Arc;
 
 pub fn open_op() -> Any<OpenOp> {
