@@ -258,15 +258,17 @@ pub mod codes {
         REFUSED = S "S-REFUSED";
         /// The namespace may not read, or not change, the other one.
         SPACE = S "S-SPACE";
+        /// Documents of that class are read by operations and never changed by them.
+        CLASS = S "S-CLASS";
     }
 }
 
 /// An exception. Small to move; details on the heap.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Exception(Box<Details>);
 
 /// Everything that a caller is told about an exception.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Details {
     /// The code.
     pub code: Code,
