@@ -387,7 +387,8 @@ impl<'a> Desk<'a> {
         let (answer,) = text.read::<(T,)>().map_err(|it| {
             Exception::new(codes::STORED, format!("{name}, {}: {it}", item.name())).with_field(it)
         })?;
-        self.attempt.done_at = Some(item.version());
+        // Not its version: memories may have been copied here from a document whose life ended.
+        self.attempt.done_at = item.vop();
         Ok(Some(answer))
     }
 

@@ -6,6 +6,7 @@ pub mod api;
 mod backlog;
 mod claim;
 mod council;
+pub mod documents;
 mod drive;
 mod entry;
 mod env;
