@@ -2,8 +2,8 @@
 
 use rota_docstore::space::SPACE_CLASS;
 use rota_docstore::*;
-use rota_protocol::documents::AdminKey;
-use rota_protocol::documents::registry::{operations, schema};
+use rota_protocol::operate::AdminKey;
+use rota_protocol::operate::registry::{operations, schema};
 use serde_json::{Value, json};
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Documents of applications, as a manager serves them.
+//! Operations on documents, as a manager carries them out.
 //!
 //! * [`registry`]: classes, operations and the check of who asks.
 //! * `write`, `read`, `administer`: the operations; `form`: how their callers write items.
