@@ -71,17 +71,18 @@ fn plain(code: Code) -> (RefusalKind, Retry, Changed) {
 }
 
 /// At most `limit` bytes of a text, cut between characters.
-fn cut(text: &str, limit: usize) -> &str {
+pub(crate) fn cut(text: &str, limit: usize) -> &str {
     &text[..text.floor_char_boundary(limit)]
 }
 
-/// A refusal as the status that a client gets.
-pub fn status(refusal: &Refusal) -> Status {
-    let mut metadata = HashMap::new();
+/// Writes an advice down: `retry` with its number in the metadata, and `RetryInfo`.
+pub(crate) fn note_retry(
+    retry: Retry,
+    metadata: &mut HashMap<String, String>,
+    details: &mut ErrorDetails,
+) {
     let mut tell = |key: &str, value: String| metadata.insert(key.to_owned(), value);
-    let mut details = ErrorDetails::new();
-    tell("changed", changed_text(refusal.changed).into());
-    match refusal.retry {
+    match retry {
         Retry::Never => tell("retry", "never".into()),
         Retry::Now => {
             details.set_retry_info(Some(Duration::ZERO));
@@ -97,15 +98,35 @@ pub fn status(refusal: &Refusal) -> Status {
             tell("retry", "at_owner".into())
         }
     };
-    details.set_error_info(refusal.kind.as_str(), DOMAIN, metadata);
-    if !refusal.fields.is_empty() {
-        let violation = |it: &FieldError| {
-            let problem = cut(&it.problem, PROBLEM_BYTES_MAX);
-            FieldViolation::new(cut(&it.field, PROBLEM_BYTES_MAX), problem)
-        };
-        let fields: Vec<_> = refusal.fields.iter().take(FIELDS_MAX).map(violation).collect();
-        details.set_bad_request(fields);
+}
+
+/// Writes down which fields are wrong, if any are.
+pub(crate) fn bad_request(fields: &[FieldError], details: &mut ErrorDetails) {
+    if fields.is_empty() {
+        return;
     }
+    let violation = |it: &FieldError| {
+        let problem = cut(&it.problem, PROBLEM_BYTES_MAX);
+        FieldViolation::new(cut(&it.field, PROBLEM_BYTES_MAX), problem)
+    };
+    let fields: Vec<_> = fields.iter().take(FIELDS_MAX).map(violation).collect();
+    details.set_bad_request(fields);
+}
+
+/// Which fields are wrong.
+pub(crate) fn wrong_fields(details: &ErrorDetails) -> Vec<FieldError> {
+    let fields = details.bad_request().map_or(&[][..], |it| &it.field_violations);
+    fields.iter().map(|it| FieldError::new(&*it.field, &*it.description)).collect()
+}
+
+/// A refusal as the status that a client gets.
+pub fn status(refusal: &Refusal) -> Status {
+    let changed = changed_text(refusal.changed).to_owned();
+    let mut metadata = HashMap::from([("changed".to_owned(), changed)]);
+    let mut details = ErrorDetails::new();
+    note_retry(refusal.retry, &mut metadata, &mut details);
+    details.set_error_info(refusal.kind.as_str(), DOMAIN, metadata);
+    bad_request(&refusal.fields, &mut details);
     let message = cut(&refusal.message, MESSAGE_BYTES_MAX);
     Status::with_error_details(code(refusal.kind), message, details)
 }
@@ -136,7 +157,6 @@ pub fn refusal(status: &Status) -> Refusal {
         Some("at_owner") => number("epoch").map(|it| Retry::AtOwner(Epoch(it))),
         _ => None,
     };
-    let fields = details.bad_request().map_or(&[][..], |it| &it.field_violations);
     let changed = match info.metadata.get("changed").map(String::as_str) {
         Some("no") => Changed::No,
         _ => Changed::Unknown,
@@ -145,7 +165,7 @@ pub fn refusal(status: &Status) -> Refusal {
         // A kind of a newer version keeps its advice, and its code says roughly what it is.
         kind: RefusalKind::parse(&info.reason).unwrap_or(plain_kind),
         message: status.message().into(),
-        fields: fields.iter().map(|it| FieldError::new(&*it.field, &*it.description)).collect(),
+        fields: wrong_fields(&details),
         retry: retry.unwrap_or(plain_retry),
         changed,
     }

@@ -150,6 +150,11 @@ impl Phase {
         }
     }
 
+    /// From its number.
+    pub fn from_number(number: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|it| it.number() == number)
+    }
+
     /// What an operation has changed when it fails in this phase. Validation is all or nothing, so
     /// a failure there changed nothing.
     pub fn effect(self) -> Effect {
@@ -386,6 +391,13 @@ impl Exception {
             Effect::Nothing => self.letter().row().retry,
             Effect::Committed => Retry::Never,
         }
+    }
+}
+
+/// An exception that came from elsewhere.
+impl From<Details> for Exception {
+    fn from(details: Details) -> Self {
+        Self(Box::new(details))
     }
 }
 

@@ -155,7 +155,8 @@ fn an_answer_of_another_kind_is_a_defect_not_a_panic() {
 #[test]
 fn the_descriptors_for_reflection_hold_every_service() {
     let bytes = rota_proto::FILE_DESCRIPTOR_SET;
-    for service in ["Sessions", "Machines", "NodeAgent", "Nodes", "Peers", "Operator"] {
+    for service in ["Sessions", "Machines", "NodeAgent", "Nodes", "Peers", "Operator", "Documents"]
+    {
         assert!(bytes.windows(service.len()).any(|it| it == service.as_bytes()), "{service}");
     }
 }

@@ -16,14 +16,17 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("rota-docstore", &[]),
     // The digest that names an attachment.
     ("rota-storage", &["rota-docstore"]),
-    // The one parser of the wire: it converts the messages of managers (protocol) and the View
-    // (ring), so it must know their types. Clients and node-agents get these through it only.
-    ("rota-proto", &["rota-protocol", "rota-ring"]),
-    ("rota-client", &["rota-proto", "rota-ring"]),
+    // The one parser of the wire: it converts the messages of managers (protocol), documents and
+    // the View (ring), so it must know their types. Clients and node-agents get these through it
+    // only.
+    ("rota-proto", &["rota-protocol", "rota-docstore", "rota-ring"]),
+    // Copies of documents, and what brings them up to date.
+    ("rota-client", &["rota-proto", "rota-docstore", "rota-ring"]),
     ("rota-sim", &["rota-docstore", "rota-protocol", "rota-node", "rota-ring"]),
     (
         "rota-manager",
         &[
+            "rota-docstore",
             "rota-protocol",
             "rota-membership",
             "rota-storage",
