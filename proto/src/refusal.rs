@@ -36,7 +36,8 @@ pub fn code(kind: RefusalKind) -> Code {
         | RefusalKind::InProgress
         | RefusalKind::Closing
         | RefusalKind::Provisioning
-        | RefusalKind::ConfigStoreAway => Code::Unavailable,
+        | RefusalKind::ConfigStoreAway
+        | RefusalKind::NamespaceOff => Code::Unavailable,
         RefusalKind::NoCapacity | RefusalKind::Overloaded => Code::ResourceExhausted,
         RefusalKind::StartFailed => Code::Aborted,
         RefusalKind::DeadlineExceeded => Code::DeadlineExceeded,
@@ -119,6 +120,14 @@ pub(crate) fn wrong_fields(details: &ErrorDetails) -> Vec<FieldError> {
     fields.iter().map(|it| FieldError::new(&*it.field, &*it.description)).collect()
 }
 
+pub(crate) fn field_to_wire(it: FieldError) -> v1::refusal::Field {
+    v1::refusal::Field { field: it.field, problem: it.problem }
+}
+
+pub(crate) fn field_from_wire(it: v1::refusal::Field) -> FieldError {
+    FieldError::new(it.field, it.problem)
+}
+
 /// A refusal as the status that a client gets.
 pub fn status(refusal: &Refusal) -> Status {
     let changed = changed_text(refusal.changed).to_owned();
@@ -179,8 +188,7 @@ impl From<WireError> for Status {
 
 impl From<Refusal> for v1::Refusal {
     fn from(refusal: Refusal) -> Self {
-        use v1::refusal::{Field, Retry as Wire};
-        let field = |it: FieldError| Field { field: it.field, problem: it.problem };
+        use v1::refusal::Retry as Wire;
         let retry = match refusal.retry {
             Retry::Never => Wire::Never(true),
             Retry::Now => Wire::Now(true),
@@ -190,7 +198,7 @@ impl From<Refusal> for v1::Refusal {
         Self {
             kind: refusal.kind.as_str().into(),
             message: refusal.message,
-            fields: refusal.fields.into_iter().map(field).collect(),
+            fields: refusal.fields.into_iter().map(field_to_wire).collect(),
             retry: Some(retry),
             outcome_unknown: match refusal.changed {
                 Changed::No => false,
@@ -212,7 +220,7 @@ impl TryFrom<v1::Refusal> for Refusal {
         Ok(Refusal {
             kind,
             message: refusal.message,
-            fields: fields.map(|it| FieldError::new(it.field, it.problem)).collect(),
+            fields: fields.map(field_from_wire).collect(),
             retry: match required("Refusal.retry", refusal.retry)? {
                 Wire::Never(_) => Retry::Never,
                 Wire::Now(_) => Retry::Now,

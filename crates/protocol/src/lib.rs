@@ -34,7 +34,9 @@ mod upkeep;
 mod version;
 mod waits;
 
-pub use api::{Answer, Op, OpResult};
+pub use api::{
+    Answer, DocumentAnswer, DocumentCursor, DocumentHead, DocumentOp, DocumentPage, Op, OpResult,
+};
 pub use io::{CasOutcome, Disk, DiskWrite, Effect, Identity, Input, Note, PartMeta, Transition};
 pub use manager::Manager;
 pub use message::{Chunk, Doc, DocKey, DocName, Entry, Envelope, Message, PoolRecord, Write};

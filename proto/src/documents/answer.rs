@@ -10,31 +10,6 @@ use bytes::Bytes;
 use prost::Message;
 use rota_docstore::{Answer, Body, DocName, Document, JsonText, Stamp, Update, Volumes};
 
-/// A document in a list: its name and what is said of it without its items.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Head {
-    /// Its name.
-    pub name: DocName,
-    /// When its life began.
-    pub ctime: Stamp,
-    /// Its version.
-    pub version: Stamp,
-    /// How much it fills.
-    pub volumes: Volumes,
-}
-
-impl Head {
-    /// Of a document.
-    pub fn of(document: &Document) -> Self {
-        Self {
-            name: document.name().clone(),
-            ctime: document.ctime(),
-            version: document.version(),
-            volumes: document.volumes(),
-        }
-    }
-}
-
 impl From<&Head> for v1::DocumentHead {
     fn from(head: &Head) -> Self {
         Self {
@@ -51,13 +26,15 @@ impl TryFrom<v1::DocumentHead> for Head {
     type Error = WireError;
     fn try_from(head: v1::DocumentHead) -> Result<Self, WireError> {
         Ok(Self {
-            name: convert("DocumentHead.name", head.name)?,
-            ctime: stamp("DocumentHead.ctime", head.ctime)?,
-            version: stamp("DocumentHead.version", head.version)?,
+            name: convert("Head.name", head.name)?,
+            ctime: stamp("Head.ctime", head.ctime)?,
+            version: stamp("Head.version", head.version)?,
             volumes: Volumes { v1: head.v1, v2: head.v2 },
         })
     }
 }
+
+pub use rota_protocol::DocumentHead as Head;
 
 /// Updates for the wire: the first ones that fit into [`UPDATES_BYTES_MAX`], the first one in any
 /// case if `one_at_least`.

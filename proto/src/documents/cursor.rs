@@ -4,24 +4,8 @@ use crate::position::{TokenKind, open_token, seal_token};
 use crate::v1;
 use crate::wire::{WireError, optional};
 use prost::Message;
-use rota_docstore::DocName;
 use rota_model::{FieldError, Namespace, SlotId};
-
-/// Where a list of documents goes on: slots in order, and the documents of each by name.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct DocumentCursor {
-    /// The slot.
-    pub slot: SlotId,
-    /// After this document of the slot; `None`: from its first one on.
-    pub after: Option<DocName>,
-}
-
-/// The beginning of a list.
-impl Default for DocumentCursor {
-    fn default() -> Self {
-        Self { slot: SlotId(0), after: None }
-    }
-}
+use rota_protocol::DocumentCursor;
 
 impl From<&DocumentCursor> for v1::DocumentCursor {
     fn from(cursor: &DocumentCursor) -> Self {

@@ -12,7 +12,7 @@
 //! * [`exception`]: exceptions as gRPC statuses, and back.
 //! * `document`: documents, items, updates.
 //! * [`namespace`]: descriptions of namespaces. [`export`]: the order of an export's records.
-//! * [`cursor`]: page tokens of lists.
+//! * [`cursor`]: page tokens of lists. `peer`: what managers pass to owners.
 
 pub mod answer;
 pub mod cursor;
@@ -20,9 +20,10 @@ mod document;
 pub mod exception;
 pub mod export;
 pub mod namespace;
+pub(crate) mod peer;
 pub mod request;
 
-pub use cursor::DocumentCursor;
+pub use rota_protocol::DocumentCursor;
 pub use exception::{exception, status};
 pub use namespace::NamespaceState;
 
