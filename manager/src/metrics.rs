@@ -37,6 +37,8 @@ pub enum CallKind {
     Pull,
     /// A node's report.
     Report,
+    /// Anything about documents.
+    Documents,
 }
 
 impl CallKind {
@@ -49,12 +51,13 @@ impl CallKind {
             Op::List(_) => Self::List,
             Op::Pull(_) => Self::Pull,
             Op::Report(_) => Self::Report,
+            Op::Documents(_) => Self::Documents,
         }
     }
 }
 
 struct Calls {
-    seconds: [Histogram; 6],
+    seconds: [Histogram; 7],
     opened_created: Counter,
     opened_existed: Counter,
     closed_finished: Counter,
@@ -116,7 +119,7 @@ fn describe() {
 impl Metrics {
     /// The handles. Without an installed recorder they count nothing.
     pub fn new() -> Self {
-        let seconds = ["open", "close", "get", "list", "pull", "report"];
+        let seconds = ["open", "close", "get", "list", "pull", "report", "documents"];
         let calls = Calls {
             seconds: seconds.map(|op| histogram!("rota_call_seconds", "op" => op)),
             opened_created: counter!("rota_opens_total", "outcome" => "CREATED"),
@@ -153,7 +156,13 @@ impl Metrics {
             Ok(Answer::Closed { finished: false, .. }) => {
                 self.calls.closed_unfinished.increment(1);
             }
-            Ok(Answer::Got { .. } | Answer::Listed(_) | Answer::Pulled(_) | Answer::Reported) => {}
+            Ok(
+                Answer::Got { .. }
+                | Answer::Listed(_)
+                | Answer::Pulled(_)
+                | Answer::Reported
+                | Answer::Documents(_),
+            ) => {}
             Err(refusal) => refused(kind, refusal.kind.as_str()),
         }
     }
@@ -181,6 +190,7 @@ fn refused(kind: CallKind, refusal: &'static str) {
         CallKind::List => "list",
         CallKind::Pull => "pull",
         CallKind::Report => "report",
+        CallKind::Documents => "documents",
     };
     counter!("rota_refusals_total", "op" => op, "kind" => refusal).increment(1);
 }

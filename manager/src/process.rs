@@ -115,6 +115,7 @@ fn manager_config(options: &Options, grpc: &str, http: &str) -> ManagerConfig {
         pools: options.pool.iter().map(|it| it.config.clone()).collect(),
         timing: options.timing.clone(),
         sizes: Sizes::default(),
+        documents: rota_protocol::DocumentsConfig::default(),
     }
 }
 

@@ -14,7 +14,7 @@
 //! * [`session`]: what clients are shown of a session, and their responses.
 //! * [`position`]: page tokens and watch positions.
 //! * [`refusal`]: the one table from refusals to gRPC statuses, and back.
-//! * [`record`]: records, documents, log entries.
+//! * [`record`]: names, placements, writes, log entries.
 //! * [`op`]: requests and answers between managers. [`peer`]: everything else between them.
 //! * [`node`]: messages between managers and node-agents.
 //! * [`operator`]: what operators see.

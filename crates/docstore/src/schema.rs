@@ -137,16 +137,17 @@ impl Schema {
         check_class("class", class).expect("classes in the code are valid");
         let mut items = ClassSchema::new();
         declare(&mut items);
-        self.add(class, items);
+        let known = self.classes.insert(class, items);
+        assert!(known.is_none(), "class {class} is declared twice");
         self
     }
 
-    /// Adds a class of documents that somebody else keeps: with any items; operations may read
-    /// them and never change them. Panics like [`Schema::class`].
+    /// Lets operations read documents of a class and never change them: somebody else keeps them.
+    /// A class that was not declared has any items. Panics when the class is not valid.
     #[must_use]
     pub fn read_only(mut self, class: &'static str) -> Self {
         check_class("class", class).expect("classes in the code are valid");
-        self.add(class, ClassSchema { is_read_only: true, ..ClassSchema::free() });
+        self.classes.entry(class).or_insert_with(ClassSchema::free).is_read_only = true;
         self
     }
 
@@ -156,11 +157,6 @@ impl Schema {
     pub fn open(mut self) -> Self {
         self.others = Some(ClassSchema::free());
         self
-    }
-
-    fn add(&mut self, class: &'static str, items: ClassSchema) {
-        let known = self.classes.insert(class, items);
-        assert!(known.is_none(), "class {class} is declared twice");
     }
 
     /// Whether documents of that class were declared, with items or as read-only.

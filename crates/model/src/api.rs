@@ -116,7 +116,8 @@ pub struct PullOp {
 /// A session as a client sees it, with who answered.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct SessionView {
-    /// The record.
+    /// The record. What it remembers of requests stays at the owner: other managers, and clients, are
+    /// not told.
     pub record: Arc<SessionRecord>,
     /// The owner that answered.
     pub owner: ManagerNumber,

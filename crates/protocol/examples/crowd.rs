@@ -84,6 +84,7 @@ fn config(id: &ManagerId) -> ManagerConfig {
         pools: Vec::new(),
         timing: Timing::default(),
         sizes: Sizes::default(),
+        documents: rota_protocol::DocumentsConfig::default(),
     }
 }
 

@@ -6,6 +6,7 @@ pub mod api;
 mod backlog;
 mod claim;
 mod council;
+pub mod documents;
 mod drive;
 mod entry;
 mod env;
@@ -22,7 +23,7 @@ pub mod operate;
 mod partition;
 mod pool;
 mod reads;
-mod replica;
+pub mod replica;
 mod scan;
 mod session;
 mod settled;
@@ -37,9 +38,12 @@ mod waits;
 pub use api::{
     Answer, DocumentAnswer, DocumentCursor, DocumentHead, DocumentOp, DocumentPage, Op, OpResult,
 };
+pub use documents::{Doc, DocKey};
 pub use io::{CasOutcome, Disk, DiskWrite, Effect, Identity, Input, Note, PartMeta, Transition};
 pub use manager::Manager;
-pub use message::{Chunk, Doc, DocKey, DocName, Entry, Envelope, Message, PoolRecord, Write};
+pub use message::{Chunk, Entry, Envelope, Message, Write};
+pub use operate::DocumentsConfig;
+pub use rota_docstore::DocName;
 pub use sizes::Sizes;
 pub use stats::{PartStats, Stats};
 pub use timing::Timing;
@@ -66,6 +70,8 @@ pub struct ManagerConfig {
     pub timing: Timing,
     /// Sizes.
     pub sizes: Sizes,
+    /// What an administrator decides about documents.
+    pub documents: DocumentsConfig,
 }
 
 /// A pool that can grow.

@@ -4,12 +4,13 @@
 //! last. Everything that a record promises is committed before the node is asked (I5).
 
 use crate::api::{Answer, Op, OpResult};
+use crate::documents::{Doc, DocKey};
 use crate::entry::{Asked, Origin};
 use crate::env::Env;
 use crate::io::Transition;
 use crate::leading::REQUESTS_MAX;
 use crate::memory::{earlier_life, is_memory_full, new_life, remember};
-use crate::message::{Doc, DocKey, Write};
+use crate::message::Write;
 use crate::nodes::{Chosen, NoNode};
 use crate::partition::Partition;
 use crate::pool::{ROOM_MS, full_for_good};
@@ -43,14 +44,14 @@ impl Partition {
     /// A request arrives at the owner. A repetition of one that waits here is dropped.
     pub fn on_request(&mut self, env: &mut Env, origin: Origin, op: Op, deadline_ms: u64) {
         let now = env.now.mono_ms;
+        if let Some(result) = self.settled.get(origin) {
+            return env.answer(origin, result.clone());
+        }
         let Some(leading) = &mut self.leading else {
-            return self.refuse_not_owner(env, origin);
+            return self.refuse_not_owner(env, origin, &op);
         };
         if leading.live.contains_key(&origin) {
             return;
-        }
-        if let Some(refusal) = self.settled.get(origin) {
-            return env.answer(origin, Err(refusal.clone()));
         }
         if leading.live.len() >= REQUESTS_MAX {
             let retry = Retry::AfterMs(env.config.timing.retry_ms);
@@ -62,7 +63,7 @@ impl Partition {
         self.run(env, origin);
     }
 
-    fn refuse_not_owner(&self, env: &mut Env, origin: Origin) {
+    fn refuse_not_owner(&mut self, env: &mut Env, origin: Origin, op: &Op) {
         let (kind, retry, text) = match &self.halted {
             Some(why) => (RefusalKind::Recovering, Retry::AfterMs(1_000), why.clone()),
             None => {
@@ -70,7 +71,9 @@ impl Partition {
                 (RefusalKind::NotOwner, Retry::AtOwner(env.epoch()), text)
             }
         };
-        env.answer(origin, Err(Refusal::new(kind, retry, text)));
+        let result = Err(Refusal::new(kind, retry, text));
+        self.settled.insert(env, origin, op, &result);
+        env.answer(origin, result);
     }
 
     /// Carries a waiting request on, from its beginning.
@@ -102,14 +105,21 @@ impl Partition {
             Op::Open(op) if open => self.on_open(env, origin, op),
             Op::Close(op) if open => self.on_close(env, origin, &op),
             Op::Report(item) if open => self.on_report(env, origin, &item),
-            Op::Get(_) | Op::List(_) | Op::Pull(_) | Op::Open(_) | Op::Close(_) | Op::Report(_) => {
-                self.enqueue(origin);
+            Op::Documents(op) if open || (reads && !op.changes()) => {
+                self.on_documents(env, origin, &op);
             }
+            Op::Get(_)
+            | Op::List(_)
+            | Op::Pull(_)
+            | Op::Open(_)
+            | Op::Close(_)
+            | Op::Report(_)
+            | Op::Documents(_) => self.enqueue(origin),
         }
     }
 
     /// Lets a request wait until the partition serves, or has enough copies.
-    fn enqueue(&mut self, origin: Origin) {
+    pub fn enqueue(&mut self, origin: Origin) {
         if let Some(leading) = &mut self.leading {
             leading.queue.push_back(origin);
         }
@@ -542,20 +552,21 @@ impl Partition {
         record: impl Into<Arc<SessionRecord>>,
         request: Option<RequestId>,
     ) -> rota_model::LogPos {
-        let writes = self.session_write(key, record.into());
-        self.write(env, writes, request)
+        let write = self.session_write(key, record);
+        self.write(env, vec![write], request)
     }
 
-    /// The write of a session's record.
-    pub fn session_write(&self, key: &DocKey, record: Arc<SessionRecord>) -> Vec<Write> {
+    /// The write of a session's record, over everything that was appended.
+    pub fn session_write(&self, key: &DocKey, record: impl Into<Arc<SessionRecord>>) -> Write {
+        let record = record.into();
+        let before = self.replica.get(key).map(|it| &**it);
         if cfg!(debug_assertions)
-            && let Some(before) = self.replica.session(key).filter(|it| it.life == record.life)
+            && let Some(before) = before.and_then(Doc::session).filter(|it| it.life == record.life)
         {
             let (from, to) = (before.state, record.state);
             assert!(from == to || from.may_become(to), "{from:?} may not become {to:?}");
         }
-        let doc = Some(Arc::new(Doc::Session(record)));
-        vec![Write { key: key.clone(), doc }]
+        Write::of(key.slot, Doc::session_after(before, record))
     }
 }
 

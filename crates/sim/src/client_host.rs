@@ -65,6 +65,7 @@ pub fn what_of(result: &OpResult) -> &'static str {
         Ok(Answer::Listed(_)) => "LISTED",
         Ok(Answer::Pulled(_)) => "PULLED",
         Ok(Answer::Reported) => "REPORTED",
+        Ok(Answer::Documents(_)) => "DOCUMENTS",
         Err(refusal) => refusal.kind.as_str(),
     }
 }

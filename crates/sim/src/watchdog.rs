@@ -266,7 +266,7 @@ impl Watchdog {
                     self.on_told(now_us, run, session, false);
                 }
             }
-            Answer::Reported => {}
+            Answer::Reported | Answer::Documents(_) => {}
         }
     }
 

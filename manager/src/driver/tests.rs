@@ -45,6 +45,7 @@ fn config(id: &str) -> ManagerConfig {
         pools: Vec::new(),
         timing: Timing::default(),
         sizes: Sizes::default(),
+        documents: rota_protocol::DocumentsConfig::default(),
     }
 }
 

@@ -8,7 +8,7 @@ use crate::v1;
 use crate::wire::{WireError, convert, each, named};
 use bytes::Bytes;
 use prost::Message;
-use rota_docstore::{Answer, Body, DocName, Document, JsonText, Stamp, Update, Volumes};
+use rota_docstore::{Answer, Body, DocName, JsonText, Update, Volumes};
 
 impl From<&Head> for v1::DocumentHead {
     fn from(head: &Head) -> Self {

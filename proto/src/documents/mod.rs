@@ -23,9 +23,9 @@ pub mod namespace;
 pub(crate) mod peer;
 pub mod request;
 
-pub use rota_protocol::DocumentCursor;
 pub use exception::{exception, status};
 pub use namespace::NamespaceState;
+pub use rota_protocol::DocumentCursor;
 
 /// Most bytes of one piece of a body.
 pub const PIECE_BYTES_MAX: usize = 1024 * 1024;

@@ -245,7 +245,8 @@ fn check_sync(
     latest: Stamp,
 ) -> Result<(), Exception> {
     let SyncRequest { name, held } = &op.syncs[at];
-    let in_field = |part: &str, problem| FieldError::new(format!("documents[{at}].{part}"), problem);
+    let in_field =
+        |part: &str, problem| FieldError::new(format!("documents[{at}].{part}"), problem);
     let check = || {
         let class = env.desks.schema.check_class(name.class());
         class.map_err(|it| in_field("class", it.problem))?;

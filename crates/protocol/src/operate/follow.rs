@@ -15,9 +15,11 @@ use rota_docstore::{Document, Spaces};
 use rota_model::{Refusal, RefusalKind, Retry, Stamp};
 use std::sync::Arc;
 
-/// How long the owner keeps a question without news. An owner that was replaced says nothing, and
-/// is asked again long before.
-const WAIT_MS: u64 = 2_000;
+/// How long the owner keeps a question without news: less than what counts as its silence, so that
+/// nobody looks for another owner.
+const WAIT_MS: u64 = 400;
+/// How long this manager looks for the owner. It only bounds the wait: there is nobody who waits.
+const DEADLINE_MS: u64 = 4_000;
 /// After a refusal, the owner is asked again so soon.
 const AGAIN_MS: u64 = 250;
 /// A manager that heard nothing for so long begins anew: ends of lives are remembered for days
@@ -31,6 +33,8 @@ const FOLLOWERS_MAX: usize = 1_024;
 pub(crate) struct Following {
     /// The latest version that was told.
     since: Stamp,
+    /// It begins (anew): whatever there is must be told at once, also that there is nothing.
+    is_new: bool,
     heard_ms: u64,
     is_asking: bool,
     next_ms: u64,
@@ -38,7 +42,13 @@ pub(crate) struct Following {
 
 impl Following {
     pub fn new(now_ms: u64) -> Self {
-        Self { since: Stamp::MIN, heard_ms: now_ms, is_asking: false, next_ms: now_ms }
+        Self {
+            since: Stamp::MIN,
+            is_new: true,
+            heard_ms: now_ms,
+            is_asking: false,
+            next_ms: now_ms,
+        }
     }
 
     /// Asks, if it is time to.
@@ -48,12 +58,13 @@ impl Following {
             return;
         }
         if now >= self.heard_ms + ANEW_MS {
-            self.since = Stamp::MIN;
+            (self.since, self.is_new) = (Stamp::MIN, true);
         }
         self.is_asking = true;
-        let op = FollowOp { since: self.since, wait_ms: WAIT_MS };
+        let wait_ms = if self.is_new { 0 } else { WAIT_MS };
+        let op = FollowOp { since: self.since, wait_ms };
         let op = Op::Documents(DocumentOp::Follow(op));
-        let deadline_ms = now + 2 * WAIT_MS;
+        let deadline_ms = now + DEADLINE_MS;
         env.errands.push(Errand { inner: Inner::Follow, op, deadline_ms });
     }
 
@@ -66,7 +77,7 @@ impl Following {
             return;
         };
         self.heard_ms = now;
-        if self.since == Stamp::MIN {
+        if std::mem::take(&mut self.is_new) {
             env.desks.spaces = Spaces::default();
         }
         for document in documents {
@@ -99,7 +110,7 @@ impl Partition {
         let Some(asked) = leading.live.get(&origin) else { return };
         let is_over = env.now.mono_ms >= asked.arrived_ms + op.wait_ms;
         let news = descriptions(&self.replica, env, op.since);
-        if !news.is_empty() || is_over || op.since == Stamp::MIN {
+        if !news.is_empty() || is_over {
             let answer = DocumentAnswer::Followed(news);
             return self.reply(env, origin, Ok(Answer::Documents(answer)));
         }
@@ -115,17 +126,12 @@ impl Partition {
 
 /// Committed descriptions, and ends of their lives, that are newer: by version, as far as one
 /// message takes them.
-fn descriptions(
-    replica: &crate::replica::Replica,
-    env: &Env,
-    since: Stamp,
-) -> Vec<Arc<Document>> {
+fn descriptions(replica: &crate::replica::Replica, env: &Env, since: Stamp) -> Vec<Arc<Document>> {
     let slot = slot_of_spaces(env.view().m);
     let range = replica.docs.range(DocKey::first_of(slot)..);
     let here = range.take_while(|(key, _)| key.slot == slot);
-    let described = here.filter(|(key, _)| {
-        key.name.space() == CONFIGURATION && key.name.class() == SPACE_CLASS
-    });
+    let described = here
+        .filter(|(key, _)| key.name.space() == CONFIGURATION && key.name.class() == SPACE_CLASS);
     let newer = described.map(|(_, doc)| doc).filter(|doc| doc.document().version() > since);
     let mut news: Vec<_> = newer.collect();
     news.sort_unstable_by_key(|doc| doc.document().version());

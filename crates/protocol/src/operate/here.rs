@@ -1,16 +1,15 @@
 //! The documents of one partition, as an operation sees them at its owner.
 
+use super::registry::CONFIGURATION;
 use crate::documents::DocKey;
 use crate::replica::Replica;
+use rota_docstore::space::SPACE_CLASS;
 use rota_docstore::{DocName, Document, Documents, Spaces, Territory, Usage};
+use rota_model::items::POOL_CLASS;
 use rota_model::node_msg::SlotRange;
-use rota_model::{SlotId, Stamp};
+use rota_model::{Namespace, PoolName, SlotId, Stamp};
 use rota_ring::{slot_of_document, slot_of_pool};
 use std::sync::Arc;
-
-use super::registry::{CONFIGURATION, POOL_CLASS};
-use rota_docstore::space::SPACE_CLASS;
-use rota_model::{Namespace, PoolName};
 
 /// In whose slot all descriptions of namespaces lie: one partition has them all.
 pub const SPACES_DOCID: &str = "spaces";

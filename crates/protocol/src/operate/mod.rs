@@ -30,3 +30,20 @@ pub(crate) use follow::Following;
 pub use here::{SPACES_DOCID, slot_of, slot_of_spaces};
 pub(crate) use pending::{Errand, Inner, Runs};
 pub use registry::AdminKey;
+
+use crate::api::DocumentOp;
+use rota_model::SlotId;
+use rota_ring::slot_of_document;
+
+/// The slot that a request about documents is about.
+pub(crate) fn slot_of_op(op: &DocumentOp, m: u32) -> SlotId {
+    let inside = |slot: SlotId| SlotId(slot.0.min(m.saturating_sub(1)));
+    match op {
+        DocumentOp::Operate(operate) => slot_of_document(&operate.request.space, &operate.docid, m),
+        DocumentOp::Sync(sync) => inside(sync.slot),
+        DocumentOp::Page(page) => inside(page.from.slot),
+        DocumentOp::Clear(clear) => inside(clear.from.slot),
+        DocumentOp::Import(import) => slot_of(import.document.name(), m),
+        DocumentOp::Follow(_) => slot_of_spaces(m),
+    }
+}

@@ -124,7 +124,9 @@ impl Partition {
                     }
                 }
             }
-            Err(exception) => return self.give_up(env, origin, super::owner::operated(Err(exception))),
+            Err(exception) => {
+                return self.give_up(env, origin, super::owner::operated(Err(exception)));
+            }
         }
         let Some(leading) = &mut self.leading else { return };
         let Some(waiting) = leading.runs.get_mut(&origin) else { return };
@@ -145,7 +147,8 @@ impl Partition {
     pub fn tick_runs(&mut self, env: &mut Env) {
         let now = env.now.mono_ms;
         let Some(leading) = self.leading.as_mut().filter(|it| it.reads()) else { return };
-        let due = leading.runs.iter_mut().filter(|(_, it)| it.resume_ms.is_some_and(|at| at <= now));
+        let due =
+            leading.runs.iter_mut().filter(|(_, it)| it.resume_ms.is_some_and(|at| at <= now));
         let due: Vec<Origin> = due
             .map(|(origin, waiting)| {
                 // Whatever it waits for next sets this again.

@@ -5,14 +5,10 @@ use super::administer::{NamespacePut, NamespaceRemove, NamespaceSwitch, WebPut, 
 use super::read::{DocumentRead, DocumentTouch};
 use super::write::DocumentWrite;
 use rota_docstore::{Checker, Credentials, Exception, FieldError, Operations, Schema, codes};
+use rota_model::items::{POOL_CLASS, SESSION_CLASS};
 use std::fmt;
 use std::hint::black_box;
 
-/// The class of documents that hold sessions' records, and of those that hold pools'. Managers
-/// write them; operations may read them.
-pub const SESSION_CLASS: &str = "session";
-/// See [`SESSION_CLASS`].
-pub const POOL_CLASS: &str = "pool";
 /// The namespace for configuration.
 pub const CONFIGURATION: &str = "z";
 /// The class of documents that remember operations which ended other documents' lives.
@@ -20,8 +16,10 @@ pub(super) const MEMORIES_CLASS: &str = "H";
 
 /// All classes of documents: those with a meaning of their own, and beside them every other one.
 pub fn schema() -> Schema {
+    // Managers write sessions and pools; operations may read them.
     Schema::new()
         .with_configuration()
+        .with_sessions()
         .read_only(SESSION_CLASS)
         .read_only(POOL_CLASS)
         .class(MEMORIES_CLASS, |it| it)

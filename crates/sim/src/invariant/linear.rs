@@ -165,7 +165,9 @@ fn of_asked(asked: &Asked) -> Vec<Observation> {
             }
             Ok(Answer::Got { stale: true, .. }) => continue,
             Ok(Answer::Got { session, .. }) => (attempt.sent_us, of_record(&session.record), false),
-            Ok(Answer::Listed(_) | Answer::Pulled(_) | Answer::Reported) => continue,
+            Ok(Answer::Listed(_) | Answer::Pulled(_) | Answer::Reported | Answer::Documents(_)) => {
+                continue;
+            }
             Err(refusal) if refusal.kind == RefusalKind::NotFound => {
                 (attempt.sent_us, Seen::Absent, false)
             }

@@ -12,7 +12,13 @@ fn essence(result: &OpResult) -> Option<(String, Stamp, String)> {
     let (what, session) = match result {
         Ok(Answer::Opened { outcome, session }) => (outcome.as_str(), session),
         Ok(Answer::Closed { session, .. }) => ("CLOSED", session),
-        Ok(Answer::Got { .. } | Answer::Listed(_) | Answer::Pulled(_) | Answer::Reported)
+        Ok(
+            Answer::Got { .. }
+            | Answer::Listed(_)
+            | Answer::Pulled(_)
+            | Answer::Reported
+            | Answer::Documents(_),
+        )
         | Err(_) => return None,
     };
     let address = match result {
