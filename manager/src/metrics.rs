@@ -113,6 +113,8 @@ fn describe() {
     describe_histogram!("rota_commit_batch", "Persist effects in one commit to disk.");
     describe_histogram!("rota_commit_seconds", "Time of one commit to disk, with its sync.");
     describe_histogram!("rota_turn_inputs", "Inputs that the driver took together.");
+    describe_counter!("rota_operations_total", "Operations asked for here, by name and result.");
+    describe_counter!("rota_sync_updates_total", "Updates of copies sent from here, by kind.");
     describe_counter!("rota_dropped_total", "Messages dropped because too much waited, by way.");
 }
 

@@ -115,7 +115,7 @@ fn manager_config(options: &Options, grpc: &str, http: &str) -> ManagerConfig {
         pools: options.pool.iter().map(|it| it.config.clone()).collect(),
         timing: options.timing.clone(),
         sizes: Sizes::default(),
-        documents: rota_protocol::DocumentsConfig::default(),
+        documents: options.documents.clone(),
     }
 }
 
@@ -195,6 +195,7 @@ fn serve(
         trouble: config.trouble(),
         names: FreshNames::new(),
         watches: Arc::new(Semaphore::new(WATCHES_MAX)),
+        admin_key: options.documents.admin_key.clone(),
         stopping: stop.clone(),
     });
     let services = Services {

@@ -58,6 +58,8 @@ pub struct PageOp {
     pub space: Namespace,
     /// Of this class.
     pub class: Option<String>,
+    /// An operator asks, who may also see a namespace that is switched off.
+    pub by_operator: bool,
 }
 
 /// Delete documents of a namespace, in the partition that holds `from.slot`. Sessions and pools
@@ -174,10 +176,8 @@ impl Op {
             Op::Documents(op) => match op {
                 DocumentOp::Operate(operate) => Some(&operate.request.space),
                 DocumentOp::Sync(sync) => sync.reader.as_ref(),
-                DocumentOp::Page(_)
-                | DocumentOp::Clear(_)
-                | DocumentOp::Import(_)
-                | DocumentOp::Follow(_) => None,
+                DocumentOp::Page(page) => Some(&page.space).filter(|_| !page.by_operator),
+                DocumentOp::Clear(_) | DocumentOp::Import(_) | DocumentOp::Follow(_) => None,
             },
         }
     }

@@ -425,7 +425,13 @@ fn a_namespace_is_listed_exported_cleared_and_imported() {
     }
     let page = |from, class: Option<&str>| {
         let (limit, class) = (7, class.map(str::to_owned));
-        Op::Documents(DocumentOp::Page(PageOp { from, limit, space: space("shop"), class }))
+        Op::Documents(DocumentOp::Page(PageOp {
+            from,
+            limit,
+            space: space("shop"),
+            class,
+            by_operator: false,
+        }))
     };
     let all = |table: &mut Table, class: Option<&str>| {
         let (mut names, mut from) = (Vec::new(), Some(DocumentCursor::default()));

@@ -89,6 +89,7 @@ impl From<&PageOp> for v1::DocumentsOp {
             limit: op.limit,
             namespace: op.space.as_str().into(),
             class: op.class.clone().unwrap_or_default(),
+            by_operator: op.by_operator,
         }
     }
 }
@@ -101,6 +102,7 @@ impl TryFrom<v1::DocumentsOp> for PageOp {
             limit: op.limit,
             space: named("DocumentsOp.namespace", Namespace::parse(&op.namespace))?,
             class: Some(op.class).filter(|it| !it.is_empty()),
+            by_operator: op.by_operator,
         })
     }
 }

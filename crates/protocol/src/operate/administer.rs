@@ -40,7 +40,7 @@ fn missing(name: &Namespace) -> Exception {
 #[serde(deny_unknown_fields)]
 pub(super) struct Describing {
     name: Namespace,
-    /// It must not exist. Otherwise it must.
+    /// It must not exist, unless it is described just so. Otherwise it must.
     #[serde(default)]
     create: bool,
     #[serde(default)]
@@ -79,14 +79,19 @@ impl Operation for NamespacePut {
             return Ok(());
         }
         let draft = desk.current(&document)?;
+        let found = draft.one::<Description>()?;
+        let off = found.as_ref().and_then(|it| it.off.clone());
+        let described = Description { description, off, limits, readers };
+        described.check()?;
+        if create && found.as_ref() == Some(&described) {
+            // Somebody asks again.
+            return Ok(());
+        }
         if create {
             draft.create()?;
         } else if !draft.exists() {
             return Err(missing(&name));
         }
-        let off = draft.one::<Description>()?.and_then(|it| it.off);
-        let described = Description { description, off, limits, readers };
-        described.check()?;
         draft.put_one(&described)?;
         desk.remember(&document, &())
     }
