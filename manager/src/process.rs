@@ -1,5 +1,6 @@
 //! The process: everything put together at the start, and taken apart in order at the end.
 
+use crate::bodies::{self, Bodies, Ledger};
 use crate::clock::Clock;
 use crate::config_link::{self, ConfigLink};
 use crate::discovery::{Discovery, Me};
@@ -22,6 +23,7 @@ use rota_daemon::{Stop, announce};
 use rota_membership::{ConfigStore, Watcher};
 use rota_protocol::{Disk, Manager, ManagerConfig, Sizes};
 use rota_storage::Engine;
+use rota_storage::attachments::{AttachmentSettings, Attachments};
 use serde::Serialize;
 use std::sync::Arc;
 use std::time::Duration;
@@ -57,6 +59,7 @@ struct Opened {
     store: Arc<dyn ConfigStore>,
     engine: Box<dyn Engine>,
     disk: Disk,
+    attachments: Attachments,
 }
 
 /// What runs.
@@ -98,11 +101,14 @@ async fn open(options: Options) -> Result<Opened> {
     let http = listen("--http", options.http).await?;
     let cluster = &options.ring.cluster;
     let (engine, disk) = disk::open(&options.data, cluster, &options.id, options.number)?;
+    let settings = AttachmentSettings::default();
+    let attachments =
+        bodies::open(&options.data, cluster, &options.id, options.number, settings)?;
     let store = options.config_store.open(cluster.clone(), CONFIG_STORE_DEADLINE);
     let store = store.context("--config-store")?;
     let view = founded(store.as_ref(), &options.ring).await?;
     check_claim(&view, &options, &grpc.1, &http.1, &disk)?;
-    Ok(Opened { options, grpc, http, store, engine, disk })
+    Ok(Opened { options, grpc, http, store, engine, disk, attachments })
 }
 
 fn manager_config(options: &Options, grpc: &str, http: &str) -> ManagerConfig {
@@ -133,20 +139,26 @@ fn node_options(options: &Options) -> Option<NodeOptions> {
 }
 
 fn start(opened: Opened) -> Result<Running> {
-    let Opened { options, grpc, http, store, engine, disk } = opened;
+    let Opened { options, grpc, http, store, engine, disk, attachments } = opened;
     let (metrics, exposition) = metrics::install()?;
     let (mailbox, lanes) = mailbox();
     let config = manager_config(&options, &grpc.1, &http.1);
+    let cluster = options.ring.cluster.clone();
+    let (bodies, fetcher) = Bodies::new(attachments, cluster, options.number);
     let rim = Rim {
         peers: PeerLinks::new(options.ring.cluster.clone(), mailbox.clone()),
         nodes: NodeLinks::new(mailbox.clone()),
         disk: DiskWriter::start(engine, &metrics)?,
+        bodies: bodies.clone(),
+        ledger: Ledger::new(bodies.clone(), &disk.docs),
         config: ConfigLink::new(store.clone(), mailbox.clone()),
         provisioner: Provisioner::new(node_options(&options), mailbox.clone()),
         metrics,
     };
     let stop_driver = CancellationToken::new();
     let (driver, seen) = start_driver(config, disk, lanes, rim, stop_driver.clone());
+    bodies.follow(seen.clone());
+    tokio::spawn(fetcher.run(stop_driver.clone()));
     let watcher = Arc::new(Watcher::start(store));
     tokio::spawn(config_link::follow(watcher.clone(), mailbox.clone()));
     let me = Me {
@@ -158,7 +170,8 @@ fn start(opened: Opened) -> Result<Running> {
     let consul = options.config_store.consul();
     let discovery = consul.map(|it| Discovery::start(it, me, seen.clone(), mailbox.clone()));
     let discovery = discovery.transpose().context("--config-store")?;
-    let (grpc, http, stop) = serve(options, mailbox, seen, watcher, exposition, (grpc.0, http.0));
+    let looks = Looks { mailbox, seen, config: watcher, exposition, bodies };
+    let (grpc, http, stop) = serve(options, looks, (grpc.0, http.0));
     Ok(Running { driver, grpc, http, discovery, stop, stop_driver })
 }
 
@@ -171,21 +184,29 @@ fn start_driver(
 ) -> (JoinHandle<Ended>, watch::Receiver<Seen>) {
     let clock = Clock::start();
     let seed = uuid::Uuid::new_v4().as_u64_pair().0;
-    let manager = Manager::new(config, disk, seed, clock.now());
+    let mut manager = Manager::new(config, disk, seed, clock.now());
+    manager.keep_bodies(Arc::new(rim.bodies.clone()));
     let (driver, seen) = Driver::new(manager, clock, lanes, rim);
     (tokio::spawn(driver.run(stop)), seen)
 }
 
 type Server = JoinHandle<Result<()>>;
 
-fn serve(
-    options: Options,
+/// What the servers look at.
+struct Looks {
     mailbox: Mailbox,
     seen: watch::Receiver<Seen>,
     config: Arc<Watcher>,
     exposition: Exposition,
+    bodies: Bodies,
+}
+
+fn serve(
+    options: Options,
+    looks: Looks,
     (grpc, http): (TcpListener, TcpListener),
 ) -> (Server, Server, CancellationToken) {
+    let Looks { mailbox, seen, config, exposition, bodies } = looks;
     let stop = CancellationToken::new();
     tokio::spawn(exposition.clone().keep_up());
     let shared = Arc::new(Shared {
@@ -196,6 +217,7 @@ fn serve(
         names: FreshNames::new(),
         watches: Arc::new(Semaphore::new(WATCHES_MAX)),
         admin_key: options.documents.admin_key.clone(),
+        bodies,
         stopping: stop.clone(),
     });
     let services = Services {

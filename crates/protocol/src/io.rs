@@ -17,6 +17,7 @@
 use crate::api::{Op, OpResult};
 use crate::documents::{Doc, DocKey};
 use crate::message::Envelope;
+use rota_docstore::Digest;
 use rota_model::node_msg::{FromNode, Register, Registered, Renew, Renewed, ToNode};
 use rota_model::{
     Epoch, Incarnation, LogPos, ManagerNumber, MemberId, NodeId, Nonce, PoolName, Refusal, Stamp,
@@ -253,6 +254,15 @@ pub enum Effect {
         pool: PoolName,
         /// Names of the new nodes.
         nodes: Vec<NodeId>,
+    },
+    /// Get these bodies of attachments from managers that hold copies of this partition, its owner
+    /// first, and keep them. No answer: what names them is sent again. Asked for again as long as
+    /// they are missing.
+    FetchBodies {
+        /// The partition.
+        part: ManagerNumber,
+        /// In order, each once.
+        bodies: Vec<Digest>,
     },
     /// Something worth counting or telling. Needs nothing done.
     Note(Note),

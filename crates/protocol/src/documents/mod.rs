@@ -10,7 +10,7 @@
 mod pool;
 mod session;
 
-use rota_docstore::{DocName, Document, Schema};
+use rota_docstore::{Digest, DocName, Document, Schema};
 use rota_model::items::{Orders, POOL_CLASS, SESSION_CLASS};
 use rota_model::{BootId, FieldError, NodeId, PoolName, SessionKey, SessionRecord, SessionState};
 use rota_model::{SlotId, Stamp};
@@ -159,6 +159,15 @@ impl Doc {
             Kind::Pool(orders) => Some(orders),
             Kind::Session { .. } | Kind::Plain => None,
         }
+    }
+
+    /// Digests of the bodies of its attachments. Sessions and pools have none.
+    pub fn bodies(&self) -> impl Iterator<Item = Digest> {
+        let document = match &self.kind {
+            Kind::Session { .. } | Kind::Pool(_) => None,
+            Kind::Plain => Some(&*self.document),
+        };
+        document.into_iter().flat_map(|it| it.attachments().map(|(_, it)| it.sha256()))
     }
 
     /// About how many bytes it takes in a message.
