@@ -69,6 +69,10 @@ struct Waiting {
 }
 
 impl Waiting {
+    fn is_follow(&self) -> bool {
+        self.caller == Caller::Inner(Inner::Follow)
+    }
+
     /// Whether a copy of it that arrives late may be carried out, though it was refused so: owners
     /// remember only refusals after which nobody asks again.
     fn may_yet_change(&self, refusal: &Refusal) -> bool {
@@ -104,13 +108,14 @@ pub(crate) fn slot_of(op: &Op, m: u32) -> SlotId {
 }
 
 impl Entrance {
+    /// How many wait, this manager's own question for news of namespaces aside.
     pub fn len(&self) -> usize {
-        self.waiting.len()
+        self.waiting.values().filter(|it| !it.is_follow()).count()
     }
 
     /// Whether somebody waits for time to pass: not this manager itself, for news of namespaces.
     pub fn is_busy(&self) -> bool {
-        self.waiting.values().any(|it| it.caller != Caller::Inner(Inner::Follow))
+        self.waiting.values().any(|it| !it.is_follow())
     }
 
     /// By when each waiting request is answered.

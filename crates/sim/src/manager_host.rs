@@ -147,7 +147,9 @@ impl World {
         host.mono_ahead_ms = mono_ahead_ms;
         let disk = host.disk.durable().clone();
         let now = host.now(now_us);
-        host.process = Some(Manager::new(host.config.clone(), disk, seed, now));
+        let mut manager = Manager::new(host.config.clone(), disk, seed, now);
+        manager.offer(crate::writing::operations(), rota_protocol::operate::registry::schema());
+        host.process = Some(manager);
         if run > 1 {
             self.counters.fault(Fault::ManagerRestart);
         }

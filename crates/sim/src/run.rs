@@ -7,7 +7,7 @@ use crate::invariant::complete_list::Expected;
 use crate::invariant::converged::Moment;
 use crate::invariant::{
     Verdict, Violation, acknowledged_open, closed_stays, complete_list, converged, linear,
-    one_instance, same_answer, shown_forward, unchanged,
+    one_instance, same_answer, shown_forward, unchanged, written_once,
 };
 use crate::ledger::Wish;
 use crate::network::STRAGGLER_US_MAX;
@@ -134,7 +134,8 @@ impl World {
             if !self.dog.violations.is_empty() {
                 return Ok(());
             }
-            let busy = self.clients.iter().any(crate::client_host::ClientHost::is_busy);
+            let busy = self.clients.iter().any(crate::client_host::ClientHost::is_busy)
+                || self.writers.iter().any(crate::writer_host::WriterHost::is_busy);
             let verdict = self.settled();
             match verdict {
                 Ok(()) if !busy => return Ok(()),
@@ -171,6 +172,9 @@ impl World {
         let before = self.dog.ledger.asked.len();
         for index in 0..self.clients.len() {
             self.queue.after(1_000, Event::ClientNext(index));
+        }
+        for index in 0..self.writers.len() {
+            self.queue.after(1_000, Event::WriterNext(index));
         }
         let until_us = self.now_us() + 60_000_000;
         while self.dog.violations.is_empty() && self.now_us() < until_us {
@@ -220,6 +224,7 @@ impl World {
         }
         for (number, _) in self.setup.numbers.clone() {
             self.begin_last_list(number);
+            self.read_documents(number);
         }
         let until_us = self.now_us() + 3_000_000;
         while self.dog.violations.is_empty() && self.now_us() < until_us {
@@ -344,6 +349,7 @@ impl World {
             shown_forward::check(ledger),
             unchanged::check(ledger, &self.remembered()),
             linear::check(ledger, tombstone_us),
+            written_once::check(&ledger.written, &ledger.seen),
             repeats.map(|_| ()),
         ];
         let now_us = self.now_us();
