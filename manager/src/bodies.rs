@@ -30,6 +30,7 @@ pub use service::{Sending, keep_body, send_body};
 
 use crate::clock::Clock;
 use crate::driver::Seen;
+use crate::mailbox::Mailbox;
 use anyhow::{Context, Result};
 use channels::Channels;
 use rota_docstore::Digest;
@@ -106,13 +107,18 @@ struct Shared {
 
 impl Bodies {
     /// The bodies in an open folder, and who fetches what is missing.
-    pub fn new(attachments: Attachments, cluster: ClusterName, me: ManagerNumber) -> (Self, Fetcher) {
+    pub fn new(
+        attachments: Attachments,
+        cluster: ClusterName,
+        me: ManagerNumber,
+        mailbox: Mailbox,
+    ) -> (Self, Fetcher) {
         let (asked, asks) = mpsc::channel(ASKED_MAX);
         let (clock, channels) = (Clock::start(), Channels::default());
         let seen = OnceLock::new();
         let shared = Shared { attachments, clock, cluster, me, seen, channels, asked };
         let bodies = Self { shared: Arc::new(shared) };
-        (bodies.clone(), Fetcher::new(bodies, asks))
+        (bodies.clone(), Fetcher::new(bodies, mailbox, asks))
     }
 
     /// Says where the driver shows the View. Once.
@@ -181,7 +187,7 @@ impl rota_protocol::Bodies for Bodies {
 pub fn of_test(folder: &Path, cluster: &ClusterName, me: ManagerNumber) -> (Bodies, Fetcher) {
     let id = ManagerId::parse("a").unwrap();
     let opened = open(folder, cluster, &id, me, AttachmentSettings::default());
-    Bodies::new(opened.unwrap(), cluster.clone(), me)
+    Bodies::new(opened.unwrap(), cluster.clone(), me, crate::mailbox::mailbox().0)
 }
 
 /// A refusal of something that may work a little later.

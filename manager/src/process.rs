@@ -102,8 +102,7 @@ async fn open(options: Options) -> Result<Opened> {
     let cluster = &options.ring.cluster;
     let (engine, disk) = disk::open(&options.data, cluster, &options.id, options.number)?;
     let settings = AttachmentSettings::default();
-    let attachments =
-        bodies::open(&options.data, cluster, &options.id, options.number, settings)?;
+    let attachments = bodies::open(&options.data, cluster, &options.id, options.number, settings)?;
     let store = options.config_store.open(cluster.clone(), CONFIG_STORE_DEADLINE);
     let store = store.context("--config-store")?;
     let view = founded(store.as_ref(), &options.ring).await?;
@@ -144,7 +143,7 @@ fn start(opened: Opened) -> Result<Running> {
     let (mailbox, lanes) = mailbox();
     let config = manager_config(&options, &grpc.1, &http.1);
     let cluster = options.ring.cluster.clone();
-    let (bodies, fetcher) = Bodies::new(attachments, cluster, options.number);
+    let (bodies, fetcher) = Bodies::new(attachments, cluster, options.number, mailbox.clone());
     let rim = Rim {
         peers: PeerLinks::new(options.ring.cluster.clone(), mailbox.clone()),
         nodes: NodeLinks::new(mailbox.clone()),

@@ -29,11 +29,7 @@ pub struct Send {
     pub offset: u64,
 }
 
-fn check_cluster(
-    field: &'static str,
-    cluster: &ClusterName,
-    given: &str,
-) -> Result<(), WireError> {
+fn check_cluster(field: &'static str, cluster: &ClusterName, given: &str) -> Result<(), WireError> {
     if given == cluster.as_str() {
         return Ok(());
     }

@@ -45,7 +45,7 @@ impl Bodies for NoBodies {
 
 /// The refusal of a document that names a body which is not here.
 fn not_held(name: &DocName, sha256: &Digest) -> Exception {
-    let code = Code::parse("A-BODY").expect("it has a known first letter");
+    let code = Code::parse("A-BODY").expect("it is short and has a known letter");
     let problem = format!("of {name} has sha256 {sha256}, whose body is not here: put it first");
     Exception::of_field(code, FieldError::new("attachment", problem))
 }
@@ -129,6 +129,16 @@ impl Partition {
             env.effects.push(Effect::FetchBodies { part: self.number, bodies });
         }
         is_whole.then_some(message)
+    }
+
+    /// Bodies have come: at a copy, entries that name them may be sent now. Chunks and pieces are
+    /// sent again anyway.
+    pub fn on_bodies_fetched(&self, env: &mut Env) {
+        let (part, pe, last) = (self.number, self.replica.pe, self.replica.last);
+        let owner = self.entry(env).filter(|it| it.pe == pe && last.pe == pe).map(|it| it.owner);
+        if let Some(owner) = owner.filter(|_| self.leading.is_none()) {
+            env.send(owner, Message::Missing { part, pe, seq: last.seq });
+        }
     }
 
     /// How many of these entries, from the first on, name nothing that is missing.

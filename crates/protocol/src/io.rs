@@ -100,6 +100,12 @@ pub enum Input {
         /// What went wrong, for people.
         failure: Option<String>,
     },
+    /// Bodies that [`Effect::FetchBodies`] asked for are held now, and none that was asked for is
+    /// still under way.
+    BodiesFetched {
+        /// The partition.
+        part: ManagerNumber,
+    },
     /// Time passed.
     Tick,
 }
@@ -256,8 +262,8 @@ pub enum Effect {
         nodes: Vec<NodeId>,
     },
     /// Get these bodies of attachments from managers that hold copies of this partition, its owner
-    /// first, and keep them. No answer: what names them is sent again. Asked for again as long as
-    /// they are missing.
+    /// first, and keep them; then give [`Input::BodiesFetched`]. Asked for again as long as they are
+    /// missing.
     FetchBodies {
         /// The partition.
         part: ManagerNumber,

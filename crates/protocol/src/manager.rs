@@ -121,6 +121,11 @@ impl Manager {
                     self.env.note_text(Transition::NodesOrdered, None, text);
                 }
             }
+            Input::BodiesFetched { part } => {
+                if let Some(part) = self.parts.get_mut(&part) {
+                    part.on_bodies_fetched(&mut self.env);
+                }
+            }
             Input::Tick => self.on_tick(),
         }
         self.settle();

@@ -124,6 +124,7 @@ fn corner_of(effect: &Effect) -> Option<Corner> {
         Effect::Reply { .. }
         | Effect::ToNode { .. }
         | Effect::Persist { .. }
+        | Effect::FetchBodies { .. }
         | Effect::ReplyRegister { .. }
         | Effect::ReplyRenew { .. }
         | Effect::ReadConfig { .. }
@@ -232,6 +233,7 @@ impl World {
                 | Input::NodeRenew { .. }
                 | Input::Config(_)
                 | Input::ConfigRead { .. }
+                | Input::BodiesFetched { .. }
                 | Input::CasDone { .. } => None,
             };
             if let Some(line) = line {
@@ -348,6 +350,8 @@ impl World {
                 let delay_us = self.chance.within(20_000, 800_000);
                 self.queue.after(delay_us, Event::Provisioned(number, run, order, nodes));
             }
+            // Nobody writes attachments here.
+            Effect::FetchBodies { .. } => {}
             Effect::Note(note) => {
                 self.counters.transition(note.transition);
                 let line =

@@ -1,9 +1,11 @@
 //! In the background: fetching what is missing, and removing what nobody has named for long.
 
 use super::{Asked, Bodies};
+use crate::mailbox::{Mailbox, Stopping};
 use metrics::counter;
 use rota_docstore::Digest;
-use rota_model::SlotId;
+use rota_model::{ManagerNumber, SlotId};
+use rota_protocol::Input;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -32,21 +34,26 @@ const COLLECT_MAX: usize = 1_024;
 /// Fetches bodies, some at a time.
 pub struct Fetcher {
     bodies: Bodies,
+    mailbox: Mailbox,
     asks: mpsc::Receiver<Asked>,
     waiting: BTreeMap<Digest, SlotId>,
-    under_way: BTreeSet<Digest>,
+    under_way: BTreeMap<Digest, SlotId>,
     fetches: JoinSet<(Digest, Result<(), Status>)>,
+    /// Slots for which something came since the decisions were told.
+    fetched: BTreeSet<SlotId>,
     /// What documents here name and is not here.
     lasting: BTreeMap<Digest, SlotId>,
 }
 
 impl Fetcher {
-    pub(super) fn new(bodies: Bodies, asks: mpsc::Receiver<Asked>) -> Self {
+    pub(super) fn new(bodies: Bodies, mailbox: Mailbox, asks: mpsc::Receiver<Asked>) -> Self {
         Self {
             bodies,
+            mailbox,
             asks,
             waiting: BTreeMap::new(),
-            under_way: BTreeSet::new(),
+            under_way: BTreeMap::new(),
+            fetched: BTreeSet::new(),
             fetches: JoinSet::new(),
             lasting: BTreeMap::new(),
         }
@@ -74,7 +81,21 @@ impl Fetcher {
                 _ = collect.tick() => collect_bodies(&self.bodies).await,
             }
             self.begin_some();
+            if self.tell().await.is_err() {
+                return;
+            }
         }
+    }
+
+    /// Tells the decisions of slots for which everything has come.
+    async fn tell(&mut self) -> Result<(), Stopping> {
+        let busy: BTreeSet<SlotId> =
+            self.under_way.values().chain(self.waiting.values()).copied().collect();
+        for slot in self.fetched.extract_if(.., |slot| !busy.contains(slot)) {
+            let part = ManagerNumber(slot.0);
+            self.mailbox.input(Input::BodiesFetched { part }).await?;
+        }
+        Ok(())
     }
 
     fn on_asked(&mut self, asked: Asked) {
@@ -102,20 +123,28 @@ impl Fetcher {
         while self.under_way.len() < UNDER_WAY_MAX {
             let Some((sha256, slot)) = self.waiting.pop_first() else { return };
             // One that is under way is asked for again if it fails.
-            if self.bodies.shared.attachments.contains(&sha256) || !self.under_way.insert(sha256) {
+            if self.under_way.contains_key(&sha256) {
                 continue;
             }
+            if self.bodies.shared.attachments.contains(&sha256) {
+                self.fetched.insert(slot);
+                continue;
+            }
+            self.under_way.insert(sha256, slot);
             let bodies = self.bodies.clone();
             self.fetches.spawn(async move { (sha256, bodies.fetch_now(slot, sha256).await) });
         }
     }
 
     fn on_ended(&mut self, sha256: Digest, result: Result<(), Status>) {
-        self.under_way.remove(&sha256);
+        let slot = self.under_way.remove(&sha256).unwrap_or_default();
         let outcome = if result.is_ok() { "ok" } else { "failed" };
         counter!("rota_bodies_fetched_total", "result" => outcome).increment(1);
         match result {
-            Ok(()) => tracing::debug!(%sha256, "a body was fetched"),
+            Ok(()) => {
+                tracing::debug!(%sha256, "a body was fetched");
+                self.fetched.insert(slot);
+            }
             Err(status) => {
                 let error = status.message();
                 tracing::warn!(%sha256, error, "a body cannot be fetched now");

@@ -3,7 +3,7 @@
 
 use super::{Asked, Bodies};
 use rota_docstore::Digest;
-use rota_protocol::{Doc, DocKey, DiskWrite};
+use rota_protocol::{DiskWrite, Doc, DocKey};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 

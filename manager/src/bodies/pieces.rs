@@ -154,12 +154,7 @@ impl Bodies {
 
     /// A body from here, or else from another manager, those with a copy of the slot's partition
     /// first.
-    pub async fn read(
-        &self,
-        slot: SlotId,
-        sha256: Digest,
-        offset: u64,
-    ) -> Result<Pieces, Status> {
+    pub async fn read(&self, slot: SlotId, sha256: Digest, offset: u64) -> Result<Pieces, Status> {
         let missing = match self.local(sha256, offset).await {
             Ok((_, pieces)) => return Ok(pieces),
             Err(error @ (AttachmentError::Missing { .. } | AttachmentError::Damaged { .. })) => {

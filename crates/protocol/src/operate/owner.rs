@@ -18,9 +18,7 @@ use crate::env::Env;
 use crate::io::Transition;
 use crate::message::Write;
 use crate::partition::Partition;
-use rota_docstore::{
-    Commit, Exception, Next, Phase, Progress, Run, Update, Validated, validate,
-};
+use rota_docstore::{Commit, Exception, Next, Phase, Progress, Run, Update, Validated, validate};
 use rota_model::Stamp;
 use std::sync::Arc;
 
