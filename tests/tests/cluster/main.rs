@@ -5,6 +5,8 @@ mod bad_requests;
 #[cfg(test)]
 mod bad_starts;
 #[cfg(test)]
+mod bodies;
+#[cfg(test)]
 mod config_store;
 #[cfg(test)]
 mod consul;
