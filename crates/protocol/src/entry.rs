@@ -57,8 +57,8 @@ struct Waiting {
     again_ms: u64,
     tries: u32,
     asked: Option<ManagerNumber>,
-    /// Which run of it.
-    asked_run: Option<MemberId>,
+    /// Which run of it, and as which run of this manager: an owner knows a repetition by both.
+    asked_as: Option<(MemberId, MemberId)>,
     /// What the owner said last, if it was worth telling.
     last_refusal: Option<Refusal>,
     /// An owner that was asked may have begun it, or may yet: no later refusal can promise that
@@ -168,7 +168,7 @@ impl Entrance {
             again_ms: 0,
             tries: 0,
             asked: None,
-            asked_run: None,
+            asked_as: None,
             last_refusal: None,
             doubtful: false,
             sent: false,
@@ -188,14 +188,14 @@ impl Entrance {
         waiting.slot = slot_of(&waiting.op, view.m);
         let (part, entry) = view.part_of(waiting.slot);
         let owner = entry.owner;
-        let run = view.member(owner);
-        if waiting.op.is_once() && unanswered && waiting.asked_run.is_some_and(|it| Some(it) != run)
+        let run = view.member(owner).map(|it| (it, env.me));
+        if waiting.op.is_once() && unanswered && waiting.asked_as.is_some_and(|it| Some(it) != run)
         {
             let text = "the owner that was asked is gone, and may have carried it out";
             self.give_up(env, rid, text);
             return None;
         }
-        waiting.asked_run = run;
+        waiting.asked_as = run;
         if waiting.tries > 0 {
             env.note(Transition::ForwardRetried, Some(part));
         } else if owner != env.me.number {
