@@ -240,6 +240,9 @@ fn planted(options: &PlantedOptions) -> std::io::Result<bool> {
         let caught = seeds.find_map(|seed| {
             let outcome = rota_sim::run(seed, false, Some(*bug));
             let rule = outcome.violations.first().map(|(_, violation)| violation.rule)?;
+            if !bug.is_proved_by(rule) {
+                return None;
+            }
             // It is the bug that was caught only if the seed breaks no rule without it.
             let clean = rota_sim::run(seed, false, None).violations.is_empty();
             clean.then_some((seed, rule))
