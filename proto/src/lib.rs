@@ -14,12 +14,14 @@
 //! * [`session`]: what clients are shown of a session, and their responses.
 //! * [`position`]: page tokens and watch positions.
 //! * [`refusal`]: the one table from refusals to gRPC statuses, and back.
+//! * [`bounded`]: services that refuse a message over their limit as any other mistake.
 //! * [`record`]: records, documents, log entries.
 //! * [`op`]: requests and answers between managers. [`peer`]: everything else between them.
 //! * [`node`]: messages between managers and node-agents.
 //! * [`operator`]: what operators see.
 //! * [`disk`]: keys and values of the storage engine. [`encoded`]: documents as bytes, made once.
 
+pub mod bounded;
 pub mod disk;
 pub mod encoded;
 pub mod node;
