@@ -101,14 +101,15 @@ async fn keepers_that_are_killed_under_load_end_their_own_session_and_no_other()
     cluster.end().await;
 }
 
-/// Sessions of class `http` on two nodes of ten places: one on the first, three on the second,
-/// where every further one goes, since the most loaded node that has room is taken.
+/// Sessions of class `http` on two nodes of twenty places: one on the first, three on the second,
+/// where every further one goes, since the most loaded node that has room is taken. Room ends at
+/// sixteen.
 async fn on_two_nodes(client: &Client) -> (v1::Session, Vec<v1::Session>) {
     let stays = opened(client, "stays", "http").await;
     let mut fill = Vec::new();
     let mut lost: Vec<v1::Session> = Vec::new();
-    for number in 0..30 {
-        let class = if fill.len() < 7 { "counter" } else { "http" };
+    for number in 0..40 {
+        let class = if fill.len() < 15 { "counter" } else { "http" };
         let session = opened(client, &format!("s{number}"), class).await;
         if session.node_id == stays.node_id {
             fill.push(session);
@@ -129,17 +130,17 @@ async fn on_two_nodes(client: &Client) -> (v1::Session, Vec<v1::Session>) {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_that_is_killed_under_load_loses_its_sessions_only_and_no_call_fails() {
     let folder = TestFolder::new();
-    let cluster = Cluster::start(&folder, &["--nodes", "2", "--places", "10"]).await;
+    let cluster = Cluster::start(&folder, &["--nodes", "2", "--places", "20"]).await;
     let client = cluster.client();
     let (stays, lost) = on_two_nodes(&client).await;
     let node = lost[0].node_id.clone();
+    let elsewhere = opened(&client, "elsewhere", "counter").await;
+    assert_eq!(elsewhere.node_id, node, "clients use the node that is to be killed");
     let never_twice = NeverTwice::start(&cluster);
     let busy = [Busy::with_losses(&cluster, "counter", 3), Busy::with_losses(&cluster, "http", 1)];
     for clients in &busy {
         clients.more(5).await;
     }
-    let elsewhere = opened(&client, "elsewhere", "counter").await;
-    assert_eq!(elsewhere.node_id, node, "the clients use the node that is to be killed");
     let victim = cluster.document.nodes.iter().find(|it| it.id == node).unwrap();
     rota_tests::processes::send(victim.pid, Signal::KILL);
     for before in lost.iter().chain([&elsewhere]) {
