@@ -3,7 +3,7 @@
 mod table;
 
 use rota_model::node_msg::{NodeAnswer, ToNode};
-use rota_model::{LogPos, Op, Outcome, RefusalKind, Retry, SessionState};
+use rota_model::{LogPos, Op, Outcome, RefusalKind, Retry, SessionState, Token};
 use rota_protocol::Transition;
 use table::*;
 
@@ -326,19 +326,26 @@ fn a_manager_outside_the_isr_says_that_it_is_a_former_copy() {
     assert!(roles.contains(&"former copy"), "{roles:?}");
 }
 
-#[test]
-fn a_node_that_runs_a_later_attempt_proves_that_something_was_lost() {
-    let mut table = Table::serving();
+/// An open at the owner of "a", whose node says that it runs another attempt; nodes do not answer
+/// by themselves any more. Gives the call.
+fn open_where_another_runs(table: &mut Table, other: impl Fn(&mut Token)) -> u64 {
     table.manual_nodes = true;
     let owner = table.owner("a");
     let call = table.ask(owner, open("a", "r1"));
-    let (_, create) = table.node_calls.pop().unwrap();
-    let ToNode::Create { token, .. } = &create else { panic!("{create:?}") };
-    // Of this owner's own epoch, so it must have been on every copy: no retry can mend that.
-    let mut later = *token;
-    later.0.seq.0 += 7;
-    table.node_says(owner, "n1", create.head().call, NodeAnswer::OtherLive { token: later });
+    let (_, create) = table.node_calls.pop().expect("PENDING is committed");
+    let ToNode::Create { mut token, .. } = create else { panic!("{create:?}") };
+    other(&mut token);
+    table.node_says(owner, "n1", create.head().call, NodeAnswer::OtherLive { token });
     table.settle();
+    call
+}
+
+#[test]
+fn a_node_that_runs_a_later_attempt_proves_that_something_was_lost() {
+    let mut table = Table::serving();
+    let owner = table.owner("a");
+    // Of this owner's own epoch, so it must have been on every copy: no retry can mend that.
+    let call = open_where_another_runs(&mut table, |token| token.0.seq.0 += 7);
     table.node_calls.clear();
     table.pass(4_000);
     assert!(table.node_calls.is_empty(), "it is not asked again: {:?}", table.node_calls);
@@ -350,15 +357,8 @@ fn a_node_that_runs_a_later_attempt_proves_that_something_was_lost() {
 #[test]
 fn a_node_that_obeys_a_later_owner_makes_this_one_read_the_view() {
     let mut table = Table::serving();
-    table.manual_nodes = true;
     let owner = table.owner("a");
-    let call = table.ask(owner, open("a", "r1"));
-    let (_, create) = table.node_calls.pop().unwrap();
-    let ToNode::Create { token, .. } = &create else { panic!("{create:?}") };
-    let mut later = *token;
-    later.0.pe.0 += 40;
-    table.node_says(owner, "n1", create.head().call, NodeAnswer::OtherLive { token: later });
-    table.settle();
+    let call = open_where_another_runs(&mut table, |token| token.0.pe.0 += 40);
     let stats = table.managers[&owner].stats();
     assert!(stats.parts.iter().all(|it| it.role != "recovering"), "{stats:?}");
     table.manual_nodes = false;
