@@ -2,8 +2,8 @@
 
 mod table;
 
-use rota_model::node_msg::{NodeAnswer, ToNode};
-use rota_model::{LogPos, Op, Outcome, RefusalKind, Retry, SessionState, Token};
+use rota_model::node_msg::{DeadToken, NodeAnswer, ScanFate, ScanItem, ToNode};
+use rota_model::{Exit, LogPos, Op, Outcome, Reason, RefusalKind, Retry, SessionState, Token};
 use rota_protocol::Transition;
 use table::*;
 
@@ -374,4 +374,45 @@ fn an_open_that_waits_for_a_close_is_told_so() {
     let reopening = table.ask(300, open("a", "r2"));
     assert_eq!(refused(table.wait_for(reopening, 12_000)), RefusalKind::Closing);
     assert!(table.replies.remove(&closing).is_some(), "it was told that it is not finished");
+}
+
+#[test]
+fn what_a_scan_saw_end_is_not_lost_with_its_boot_as_well() {
+    let mut table = Table::serving();
+    let (_, session) = opened(table.call(300, open("a", "r1")));
+    let placed = session.record.placement.clone().expect("it is ready");
+    table.register("n2", 8);
+    let owner = table.owner("a");
+    for other in NUMBERS.into_iter().filter(|it| *it != owner) {
+        table.kill(other);
+        table.pass(1_500);
+    }
+    table.kill(owner);
+    (table.manual_nodes, table.node_calls) = (true, Vec::new());
+    table.start(owner);
+    table.pass(100);
+    let ended = DeadToken::Ended {
+        reason: Reason::Exited,
+        exit: Some(Exit::Code(0)),
+        detail: String::new(),
+    };
+    let item = ScanItem { key: key("a"), token: placed.token, fate: ScanFate::Dead(ended) };
+    let scans = std::mem::take(&mut table.node_calls);
+    let (first, rest): (Vec<_>, Vec<_>) =
+        scans.into_iter().map(|it| it.1).partition(|it| it.head().boot == placed.boot);
+    for scan in first {
+        let answer = NodeAnswer::Scanned { items: vec![item.clone()], more: false };
+        table.node_says(owner, placed.node.as_str(), scan.head().call, answer);
+    }
+    table.settle();
+    // Before the other node has answered, the boot that told it is over.
+    table.register(placed.node.as_str(), 9);
+    for scan in rest {
+        let answer = NodeAnswer::Scanned { items: Vec::new(), more: false };
+        table.node_says(owner, "n2", scan.head().call, answer);
+    }
+    table.settle();
+    table.pass(500);
+    let shown = got(table.call(owner, get("a"))).record.clone();
+    assert_eq!((shown.state, shown.reason), (SessionState::Closed, Some(Reason::Exited)));
 }
