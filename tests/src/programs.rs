@@ -62,7 +62,7 @@ impl NeverTwice {
     }
 }
 
-fn look(folder: &PathBuf, stop: &AtomicBool) -> Result<u64, String> {
+fn look(folder: &Path, stop: &AtomicBool) -> Result<u64, String> {
     let mut looks = 0;
     while !stop.load(Ordering::Relaxed) {
         if let Some(twice) = twice(folder) {
