@@ -3,7 +3,7 @@
 use crate::cluster::Cluster;
 use crate::processes::{self, Process};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
