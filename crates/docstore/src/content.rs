@@ -116,14 +116,7 @@ impl JsonText {
         if let Err(error) = serde_json::from_str::<IgnoredAny>(text) {
             return Err(FieldError::new("json", format!("does not parse: {error}")));
         }
-        let depth = depth(text);
-        if depth > JSON_DEPTH_MAX {
-            let problem = format!("is nested {depth} deep; the limit is {JSON_DEPTH_MAX}");
-            return Err(FieldError::new("json", problem));
-        }
-        if text.trim_ascii() == "null" {
-            return Err(FieldError::new("json", "is null, which stands for a destroyed item"));
-        }
+        check_json(text)?;
         Ok(Self(text.into()))
     }
 
@@ -132,12 +125,13 @@ impl JsonText {
         Self(text.into())
     }
 
-    /// The text of a value, without null fields; checked, since a value may be nested too deep to
-    /// be read back.
+    /// The text of a value, without null fields. It parses, since a serializer wrote it, but a value
+    /// may be nested too deep to be read back: field `json`.
     pub fn of<T: Serialize + ?Sized>(value: &T) -> Result<Self, FieldError> {
         let text = to_json(value)
             .map_err(|error| FieldError::new("json", format!("cannot be written: {error}")))?;
-        Self::parse(&text)
+        check_json(&text)?;
+        Ok(Self(text.into()))
     }
 
     /// The text.
@@ -150,6 +144,19 @@ impl JsonText {
         serde_json::from_str(&self.0)
             .map_err(|error| FieldError::new("json", format!("does not fit its type: {error}")))
     }
+}
+
+/// Refuses a text that parses and is nested too deep, or is `null`.
+fn check_json(text: &str) -> Result<(), FieldError> {
+    let depth = depth(text);
+    if depth > JSON_DEPTH_MAX {
+        let problem = format!("is nested {depth} deep; the limit is {JSON_DEPTH_MAX}");
+        return Err(FieldError::new("json", problem));
+    }
+    if text.trim_ascii() == "null" {
+        return Err(FieldError::new("json", "is null, which stands for a destroyed item"));
+    }
+    Ok(())
 }
 
 /// How deep lists and objects are nested in a text that parses.

@@ -45,7 +45,10 @@ pub struct Draft {
 }
 
 impl Draft {
-    pub(crate) fn new(name: DocName, found: Option<Arc<Document>>, schema: Arc<Schema>) -> Self {
+    /// A document as it was found, for changes by the classes of that schema. Operations get theirs
+    /// from their [`crate::Desk`]; whoever gives out versions in another way settles it with
+    /// [`Draft::settle_at`].
+    pub fn new(name: DocName, found: Option<Arc<Document>>, schema: Arc<Schema>) -> Self {
         let (fate, is_touched, changes) = (Fate::Kept, false, Vec::new());
         Self { name, found, fate, is_touched, changes, schema }
     }
@@ -317,12 +320,49 @@ impl Draft {
             (Fate::Ended, Some(it)) => Document::ended(self.name, it.ctime(), version),
             (Fate::Kept, Some(it)) => merge(it, self.changes, version, forget_before),
             (Fate::New | Fate::Kept | Fate::Ended, _) => {
-                let made = self.changes.into_iter();
-                let items = made.filter_map(|(name, change)| put(name, change, version)).collect();
-                Document::assemble(self.name, [version; 3], false, items)
+                begin(self.name, self.changes, version, version)
             }
         }
     }
+
+    /// The document that this draft makes of what was found, at a version that somebody else chose:
+    /// it must be above the one that was found (field `version`). A life that begins here began at
+    /// `ctime`, not after the version (field `ctime`). Items destroyed before `forget_before` are
+    /// forgotten on the occasion.
+    pub fn settle_at(
+        self,
+        ctime: Stamp,
+        version: Stamp,
+        forget_before: Stamp,
+    ) -> Result<Document, FieldError> {
+        if let Some(found) = self.found.as_ref().filter(|it| it.version() >= version) {
+            let problem = format!("of {} is {version}, not above {}", self.name, found.version());
+            return Err(FieldError::new("version", problem));
+        }
+        let document = if self.fate == Fate::New {
+            if ctime > version {
+                let problem = format!("of {} is {ctime}, above its version {version}", self.name);
+                return Err(FieldError::new("ctime", problem));
+            }
+            begin(self.name, self.changes, ctime, version)
+        } else {
+            let found = self.found.clone();
+            self.settle(found.as_ref(), version, forget_before)
+        };
+        document.check_size()?;
+        Ok(document)
+    }
+}
+
+/// A life that begins with what an operation made.
+fn begin(
+    name: DocName,
+    changes: Vec<(ItemName, Change)>,
+    ctime: Stamp,
+    version: Stamp,
+) -> Document {
+    let items = changes.into_iter().filter_map(|(name, change)| put(name, change, version));
+    Document::assemble(name, [ctime, version, ctime], false, items.collect())
 }
 
 /// An item that a change makes; `None` for a removal.

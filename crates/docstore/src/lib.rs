@@ -24,6 +24,7 @@
 //! * [`request`], [`operation`], [`attempt`], [`draft`], [`commit`], [`run`]: how it changes.
 //! * [`sync`], [`cache`]: how copies follow.
 //! * [`store`], [`space`], [`rules`]: what an operation finds, and what it must respect.
+//! * `session`: the classes of documents that managers keep of sessions and pools.
 //! * [`exception`]: how anything of this fails, in one table.
 //!
 //! # Lock documents
@@ -63,6 +64,7 @@ pub mod request;
 pub mod rules;
 pub mod run;
 pub mod schema;
+mod session;
 pub mod space;
 pub mod store;
 pub mod sync;

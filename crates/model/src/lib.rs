@@ -4,7 +4,7 @@
 //! * [`epoch`]: epochs, log positions, tokens, incarnations, boot ids: what orders things.
 //! * [`stamp`]: readable time stamps `AAMMJJhhmmssmmm`, used as versions.
 //! * [`state`]: states and reasons of sessions, nodes and managers.
-//! * [`session`]: the record that managers keep of a session.
+//! * [`session`]: a session as managers decide about it; [`items`]: the same as items of documents.
 //! * [`refusal`]: every way to say no, with its advice on retrying.
 //! * [`api`]: validated requests of clients and their answers.
 //! * [`node_msg`]: messages between managers and node-agents.
@@ -15,6 +15,7 @@
 pub mod api;
 pub mod epoch;
 pub mod ids;
+pub mod items;
 pub mod node_msg;
 pub mod refusal;
 pub mod session;

@@ -1,9 +1,12 @@
-//! The record that managers keep of a session.
+//! A session as managers decide about it. They keep it as a document, whose items are in
+//! [`crate::items`].
 
 use crate::epoch::{BootId, Token};
 use crate::ids::{ClassName, NodeId, PoolName, RequestId, SessionKey};
 use crate::stamp::Stamp;
 use crate::state::{Exit, Reason, SessionState};
+use serde::{Deserialize, Serialize};
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -21,19 +24,26 @@ pub const REQUEST_MEMORY_MS: u64 = 10 * 60 * 1000;
 /// closes of that session are told to come back later.
 pub const REQUESTS_REMEMBERED_MAX: usize = 1_024;
 
-/// What to run.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+/// What to run. Also the content of an item: see [`crate::items`].
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct SessionSpec {
     /// The class.
     pub class: ClassName,
     /// The pool whose nodes may run it.
     pub pool: PoolName,
     /// Attributes.
+    #[serde(default, skip_serializing_if = "is_empty")]
     pub attributes: Arc<Attributes>,
 }
 
+fn is_empty(attributes: &Arc<Attributes>) -> bool {
+    attributes.is_empty()
+}
+
 /// Where a life runs, or was to run. Written before the node is asked.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Placement {
     /// The node.
     pub node: NodeId,
@@ -42,11 +52,13 @@ pub struct Placement {
     /// Names this attempt.
     pub token: Token,
     /// Where the session answers, `host:port`; empty until the node said so.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub address: String,
 }
 
 /// Outcome of an open.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
 pub enum Outcome {
     /// A new life was started.
     Created,
@@ -99,6 +111,12 @@ pub struct RequestEntry {
 }
 
 impl RequestEntry {
+    /// Requests order by when they were first seen, then by id: of some requests there is one order
+    /// only.
+    pub fn order(&self, other: &Self) -> Ordering {
+        (self.at, &self.id).cmp(&(other.at, &other.id))
+    }
+
     /// About how many bytes it takes in a message.
     fn bytes(&self) -> usize {
         let placed = match &self.fate {
@@ -111,8 +129,8 @@ impl RequestEntry {
     }
 }
 
-/// A session's record: one life, the newest. Kept as a tombstone for at least
-/// [`REQUEST_MEMORY_MS`] after the life ended.
+/// A session's record: one life, the newest, as decisions see its document. Kept as a tombstone for
+/// at least [`REQUEST_MEMORY_MS`] after the life ended.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct SessionRecord {
     /// Its full name.
@@ -137,7 +155,7 @@ pub struct SessionRecord {
     pub machine_state: String,
     /// Number of the change that led to it, by the node's count; late news has a lower one.
     pub machine_change: u64,
-    /// Remembered requests, oldest first.
+    /// Remembered requests, in order of [`RequestEntry::order`].
     pub requests: Vec<RequestEntry>,
 }
 

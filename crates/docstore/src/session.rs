@@ -1,0 +1,44 @@
+//! The classes of documents that managers keep of sessions and pools. Their items are described in
+//! [`rota_model::items`]; whoever keeps a copy of a session's document in step reads them by type:
+//! `document.one::<Standing>()`.
+
+use crate::schema::{Keyed, Schema, Singleton};
+use rota_model::SessionSpec;
+use rota_model::items::{
+    MACHINE_ITEM, Machine, ORDERS_ITEM, Orders, POOL_CLASS, REQUEST_ITEM, Remembered, SESSION_CLASS,
+    SPEC_ITEM, STANDING_ITEM, Standing,
+};
+
+impl Singleton for SessionSpec {
+    const CLASS: &'static str = SPEC_ITEM;
+}
+
+impl Singleton for Standing {
+    const CLASS: &'static str = STANDING_ITEM;
+}
+
+impl Singleton for Machine {
+    const CLASS: &'static str = MACHINE_ITEM;
+}
+
+impl Keyed for Remembered {
+    const CLASS: &'static str = REQUEST_ITEM;
+}
+
+impl Singleton for Orders {
+    const CLASS: &'static str = ORDERS_ITEM;
+}
+
+impl Schema {
+    /// Adds the classes of sessions and pools.
+    #[must_use]
+    pub fn with_sessions(self) -> Self {
+        self.class(SESSION_CLASS, |it| {
+            it.singleton::<SessionSpec>()
+                .singleton::<Standing>()
+                .singleton::<Machine>()
+                .keyed::<Remembered>()
+        })
+        .class(POOL_CLASS, |it| it.singleton::<Orders>())
+    }
+}

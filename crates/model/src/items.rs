@@ -1,0 +1,110 @@
+//! What documents of sessions and pools hold: each type is the content of one item, as JSON. Managers
+//! write them, and clients that keep a session's document in step read them.
+//!
+//! A session is the document of class [`SESSION_CLASS`] in the session's namespace whose id is the
+//! session's id. Its ctime is the life, its version the version of the session. Items:
+//!
+//! | item | type | there |
+//! |---|---|---|
+//! | [`SPEC_ITEM`] | [`SessionSpec`] | always |
+//! | [`STANDING_ITEM`] | [`Standing`] | always |
+//! | [`MACHINE_ITEM`] | [`Machine`] | once a machine has reported a state |
+//! | [`REQUEST_ITEM`], by request id | [`Remembered`] | as long as the request is remembered |
+//!
+//! A pool is the document of class [`POOL_CLASS`] in the space for configuration whose id is the
+//! pool's name, with the item [`ORDERS_ITEM`].
+
+use crate::ids::NodeId;
+use crate::session::{Outcome, Placement};
+use crate::stamp::Stamp;
+use crate::state::{Exit, Reason, SessionState};
+use serde::{Deserialize, Serialize};
+
+/// Class of the documents of sessions.
+pub const SESSION_CLASS: &str = "session";
+/// Class of the documents of pools, in the space for configuration.
+pub const POOL_CLASS: &str = "pool";
+/// The singleton that holds a [`crate::SessionSpec`].
+pub const SPEC_ITEM: &str = "spec";
+/// The singleton that holds a [`Standing`].
+pub const STANDING_ITEM: &str = "state";
+/// The singleton that holds a [`Machine`].
+pub const MACHINE_ITEM: &str = "machine";
+/// The items that hold a [`Remembered`] each; their keys are request ids.
+pub const REQUEST_ITEM: &str = "request";
+/// The singleton that holds the [`Orders`] of a pool.
+pub const ORDERS_ITEM: &str = "orders";
+
+/// How a life of a session stands, and where.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Standing {
+    /// State.
+    pub state: SessionState,
+    /// Why, once it is closing or ended.
+    pub reason: Option<Reason>,
+    /// A sentence about the reason, for people; may be empty.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub detail: String,
+    /// How its program or machine ended, if that is known.
+    pub exit: Option<Exit>,
+    /// Where it runs or ran. `None` only for a life that found no node.
+    pub placement: Option<Placement>,
+}
+
+/// What a node last reported of a session's state machine.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Machine {
+    /// The state.
+    pub state: String,
+    /// Number of the change that led to it, by the node's count.
+    pub change: u64,
+}
+
+/// A request that is remembered, so that its repetition gets the same answer. Its id is the item's
+/// key.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Remembered {
+    /// When it was first seen (owner's wall clock).
+    pub at: Stamp,
+    /// What became of it.
+    pub fate: RememberedFate,
+}
+
+/// What became of a request that is remembered.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum RememberedFate {
+    /// An open that is still being carried out.
+    Opening,
+    /// An open that was answered so.
+    Opened {
+        /// The outcome.
+        outcome: Outcome,
+        /// The life that was answered.
+        life: Stamp,
+        /// The version that was answered.
+        version: Stamp,
+        /// Where that life ran; left out when that is where [`Standing`] says.
+        placement: Option<Placement>,
+    },
+    /// A close of that life.
+    Closed {
+        /// The life that was closed.
+        life: Stamp,
+    },
+}
+
+/// The one decision of a pool that is in flight, so that a new owner does not decide twice.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Orders {
+    /// Counts decisions; names of new nodes are made from it.
+    pub decisions: u64,
+    /// Nodes that were ordered last.
+    pub ordered: Vec<NodeId>,
+    /// When the order lapses, in milliseconds since 1970.
+    pub lapses_wall_ms: u64,
+}
