@@ -5,8 +5,8 @@
 use crate::schema::{Keyed, Schema, Singleton};
 use rota_model::SessionSpec;
 use rota_model::items::{
-    MACHINE_ITEM, Machine, ORDERS_ITEM, Orders, POOL_CLASS, REQUEST_ITEM, Remembered, SESSION_CLASS,
-    SPEC_ITEM, STANDING_ITEM, Standing,
+    MACHINE_ITEM, Machine, ORDERS_ITEM, Orders, POOL_CLASS, REQUEST_ITEM, Remembered,
+    SESSION_CLASS, SPEC_ITEM, STANDING_ITEM, Standing,
 };
 
 impl Singleton for SessionSpec {

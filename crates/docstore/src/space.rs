@@ -225,7 +225,7 @@ impl Spaces {
     }
 
     /// Forgets what a document said that is gone without trace.
-    pub(crate) fn forget(&mut self, name: &DocName) {
+    pub fn forget(&mut self, name: &DocName) {
         if self.is_description(name) {
             self.known.remove(name.docid());
         }
