@@ -430,8 +430,8 @@ impl Partition {
     pub fn write_off_lost(&self, env: &mut Env, found: &[Write]) -> Vec<Write> {
         let ended: BTreeSet<&DocKey> = found.iter().map(|it| &it.key).collect();
         let live = self.replica.sessions().filter(|(key, _)| !ended.contains(key));
-        let over: Vec<DocKey> =
-            live.filter(|(_, brief)| is_over(env, brief)).map(|(key, _)| key.clone()).collect();
+        let over = live.filter(|(_, brief)| is_over(env, brief));
+        let over: Vec<DocKey> = over.map(|(key, _)| key.clone()).collect();
         let records = over.into_iter().filter_map(|key| Some((self.replica.record(&key)?, key)));
         let write = |(record, key): (Arc<SessionRecord>, DocKey)| {
             env.note(Transition::SessionLost, Some(self.number));
