@@ -245,7 +245,7 @@ impl Entrance {
         let now = env.now.mono_ms;
         if let Err(refusal) = &mut result {
             waiting.doubtful |= refusal.changed == Changed::Unknown;
-            if waiting.doubtful {
+            if waiting.doubtful || waiting.may_yet_change(refusal) {
                 refusal.changed = Changed::Unknown;
             }
             let resend_ms = env.config.timing.resend_ms;
@@ -263,9 +263,6 @@ impl Entrance {
                 waiting.again_ms = now + pause;
                 waiting.last_refusal = Some(refusal.clone());
                 return;
-            }
-            if waiting.may_yet_change(refusal) {
-                refusal.changed = Changed::Unknown;
             }
         }
         if let Some(waiting) = self.waiting.remove(&rid) {
@@ -340,13 +337,9 @@ fn refused_by_namespace(env: &Env, op: &Op) -> Option<OpResult> {
     })
 }
 
-fn too_late(env: &Env, mut waiting: Waiting) -> (Caller, Refusal) {
+fn too_late(env: &Env, waiting: Waiting) -> (Caller, Refusal) {
     let retry = Retry::AfterMs(env.config.timing.retry_ms);
-    let mut last = waiting.last_refusal.take();
-    if let Some(refusal) = last.as_mut().filter(|it| waiting.may_yet_change(it)) {
-        refusal.changed = Changed::Unknown;
-    }
-    let refusal = last.unwrap_or_else(|| {
+    let refusal = waiting.last_refusal.unwrap_or_else(|| {
         let text = match waiting.asked {
             Some(owner) => format!("manager {owner} did not answer before the deadline"),
             None => "this manager has no View of the ring yet".to_string(),
