@@ -21,8 +21,9 @@ use anyhow::{Context, Result};
 use rota_daemon::{Stop, announce};
 use rota_membership::{ConfigStore, Watcher};
 use rota_protocol::{Disk, Manager, ManagerConfig, Sizes};
-use rota_storage::Engine;
+use rota_storage::{Engine, is_unclaimed};
 use serde::Serialize;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
@@ -57,6 +58,8 @@ struct Opened {
     store: Arc<dyn ConfigStore>,
     engine: Box<dyn Engine>,
     disk: Disk,
+    /// The data folder was given to this manager in this very start.
+    new_folder: bool,
 }
 
 /// What runs.
@@ -66,6 +69,8 @@ struct Running {
     http: JoinHandle<Result<()>>,
     /// Where Consul is the config store.
     discovery: Option<Discovery>,
+    /// The data folder, if it is new.
+    new_folder: Option<PathBuf>,
     /// Tells everything but the driver to stop.
     stop: CancellationToken,
     /// Tells the driver to stop, once nobody waits for it any more.
@@ -97,12 +102,21 @@ async fn open(options: Options) -> Result<Opened> {
     let grpc = listen("--grpc", options.grpc).await?;
     let http = listen("--http", options.http).await?;
     let cluster = &options.ring.cluster;
-    let (engine, disk) = disk::open(&options.data, cluster, &options.id, options.number)?;
+    let open_disk = || disk::open(&options.data, cluster, &options.id, options.number);
     let store = options.config_store.open(cluster.clone(), CONFIG_STORE_DEADLINE);
     let store = store.context("--config-store")?;
+    let new_folder = is_unclaimed(&options.data);
+    // A folder that has an owner is looked at before anything is founded or claimed; a new one gets
+    // its owner only when nothing speaks against the claim, so that a wrong number can be put right.
+    let known = if new_folder { None } else { Some(open_disk()?) };
     let view = founded(store.as_ref(), &options.ring).await?;
-    check_claim(&view, &options, &grpc.1, &http.1, &disk)?;
-    Ok(Opened { options, grpc, http, store, engine, disk })
+    if let Some((_, disk)) = &known {
+        check_claim(&view, &options, &grpc.1, &http.1, disk)?;
+    } else {
+        check_claim(&view, &options, &grpc.1, &http.1, &Disk::default())?;
+    }
+    let (engine, disk) = known.map_or_else(open_disk, Ok)?;
+    Ok(Opened { options, grpc, http, store, engine, disk, new_folder })
 }
 
 fn manager_config(options: &Options, grpc: &str, http: &str) -> ManagerConfig {
@@ -132,12 +146,17 @@ fn node_options(options: &Options) -> Option<NodeOptions> {
 }
 
 fn start(opened: Opened) -> Result<Running> {
-    let Opened { options, grpc, http, store, engine, disk } = opened;
+    let Opened { options, grpc, http, store, engine, disk, new_folder } = opened;
+    let new_folder = new_folder.then(|| options.data.clone());
     let (metrics, exposition) = metrics::install()?;
     let (mailbox, lanes) = mailbox();
     let config = manager_config(&options, &grpc.1, &http.1);
     let rim = Rim {
-        peers: PeerLinks::new(options.ring.cluster.clone(), mailbox.clone()),
+        peers: PeerLinks::new(
+            options.ring.cluster.clone(),
+            mailbox.clone(),
+            metrics.peer_late.clone(),
+        ),
         nodes: NodeLinks::new(mailbox.clone()),
         disk: DiskWriter::start(engine, &metrics)?,
         config: ConfigLink::new(store.clone(), mailbox.clone()),
@@ -158,7 +177,7 @@ fn start(opened: Opened) -> Result<Running> {
     let discovery = consul.map(|it| Discovery::start(it, me, seen.clone(), mailbox.clone()));
     let discovery = discovery.transpose().context("--config-store")?;
     let (grpc, http, stop) = serve(options, mailbox, seen, watcher, exposition, (grpc.0, http.0));
-    Ok(Running { driver, grpc, http, discovery, stop, stop_driver })
+    Ok(Running { driver, grpc, http, discovery, new_folder, stop, stop_driver })
 }
 
 fn start_driver(
@@ -240,5 +259,13 @@ async fn stop(running: Running, ended: Option<Result<Ended, JoinError>>) -> Resu
     };
     let Ended { disk, refused } = ended.context("the driver failed")?;
     disk.close(DISK_PATIENCE)?;
-    refused.map_or(Ok(()), |refused| Err(refused).context("--number"))
+    let Some(refused) = refused else { return Ok(()) };
+    // Somebody else took the number since it was checked.
+    let remove = running.new_folder.map(|it| {
+        let folder = it.display();
+        format!(
+            "; data folder {folder} was begun for it and holds nothing: remove it to take another"
+        )
+    });
+    Err(refused).context(format!("--number{}", remove.unwrap_or_default()))
 }

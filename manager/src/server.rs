@@ -10,6 +10,7 @@ use crate::rpc::{REQUEST_BYTES_MAX, RESPONSE_BYTES_MAX, SessionsService, Shared}
 use anyhow::{Context, Result};
 use rota_model::{ClusterName, ManagerNumber};
 use rota_proto::FILE_DESCRIPTOR_SET;
+use rota_proto::bounded::Bounded;
 use rota_proto::v1::nodes_server::NodesServer;
 use rota_proto::v1::operator_server::OperatorServer;
 use rota_proto::v1::peers_server::PeersServer;
@@ -44,27 +45,30 @@ pub struct Services {
     pub shared: Arc<Shared>,
 }
 
-fn sessions(services: &Services) -> SessionsServer<SessionsService> {
-    SessionsServer::new(SessionsService { shared: services.shared.clone() })
+fn sessions(services: &Services) -> Bounded<SessionsServer<SessionsService>> {
+    let server = SessionsServer::new(SessionsService { shared: services.shared.clone() })
         .max_decoding_message_size(REQUEST_BYTES_MAX)
-        .max_encoding_message_size(RESPONSE_BYTES_MAX)
+        .max_encoding_message_size(RESPONSE_BYTES_MAX);
+    Bounded::new(server, REQUEST_BYTES_MAX)
 }
 
-fn operator(services: &Services) -> OperatorServer<OperatorService> {
+fn operator(services: &Services) -> Bounded<OperatorServer<OperatorService>> {
     let service = OperatorService {
         shared: services.shared.clone(),
         cluster: services.cluster.clone(),
         number: services.number,
     };
-    OperatorServer::new(service)
+    let server = OperatorServer::new(service)
         .max_decoding_message_size(REQUEST_BYTES_MAX)
-        .max_encoding_message_size(RESPONSE_BYTES_MAX)
+        .max_encoding_message_size(RESPONSE_BYTES_MAX);
+    Bounded::new(server, REQUEST_BYTES_MAX)
 }
 
-fn nodes(services: &Services) -> NodesServer<NodesService> {
-    NodesServer::new(NodesService { mailbox: services.mailbox.clone() })
+fn nodes(services: &Services) -> Bounded<NodesServer<NodesService>> {
+    let server = NodesServer::new(NodesService { mailbox: services.mailbox.clone() })
         .max_decoding_message_size(MESSAGE_BYTES_MAX)
-        .max_encoding_message_size(MESSAGE_BYTES_MAX)
+        .max_encoding_message_size(MESSAGE_BYTES_MAX);
+    Bounded::new(server, MESSAGE_BYTES_MAX)
 }
 
 fn peers(services: &Services, stopping: CancellationToken) -> PeersServer<PeersService> {

@@ -14,6 +14,7 @@
 //! * [`session`]: what clients are shown of a session, and their responses.
 //! * [`position`]: page tokens and watch positions.
 //! * [`refusal`]: the one table from refusals to gRPC statuses, and back.
+//! * [`bounded`]: services that refuse a message over their limit as any other mistake.
 //! * [`record`]: records, documents, log entries.
 //! * [`op`]: requests and answers between managers. [`peer`]: everything else between them.
 //! * [`node`]: messages between managers and node-agents.
@@ -21,6 +22,7 @@
 //! * [`documents`]: documents, operations and namespaces, and exceptions as gRPC statuses.
 //! * [`disk`]: keys and values of the storage engine. [`encoded`]: documents as bytes, made once.
 
+pub mod bounded;
 pub mod disk;
 pub mod documents;
 pub mod encoded;

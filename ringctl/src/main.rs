@@ -25,7 +25,7 @@ mod silence;
 use clap::Parser;
 use cli::{Cli, Command};
 use output::Out;
-use rota_daemon::Log;
+use rota_daemon::{Log, LogArguments};
 use std::process::ExitCode;
 
 /// Exit code for a wrong command line.
@@ -34,9 +34,10 @@ const USAGE: u8 = 2;
 fn main() -> ExitCode {
     let cli = Cli::parse();
     // Its own log is for finding out what it does: ROTA_LOG=rota_client=debug, for instance.
-    let wanted = std::env::var("ROTA_LOG").ok();
-    let log = wanted.and_then(|filter| Log::text(&filter).ok());
-    log.unwrap_or_else(|| Log::text("warn").expect("one level is a filter")).install();
+    let wanted = |name: &str, otherwise: &str| std::env::var(name).unwrap_or(otherwise.to_owned());
+    let log = wanted("ROTA_LOG", "warn");
+    let log = LogArguments { log, log_format: wanted("ROTA_LOG_FORMAT", "text") }.check();
+    log.unwrap_or_else(|_| Log::text("warn").expect("one level is a filter")).install();
     let mut out = Out::stdout(cli.output);
     match run(&cli, &mut out) {
         Ok(()) => ExitCode::SUCCESS,

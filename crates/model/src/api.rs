@@ -132,6 +132,16 @@ pub enum Op {
     Report(ReportItem),
 }
 
+impl Op {
+    /// Whether a client asks for a change with it: carried out twice, it may change things twice.
+    pub fn changes(&self) -> bool {
+        match self {
+            Op::Open(_) | Op::Close(_) => true,
+            Op::Get(_) | Op::List(_) | Op::Pull(_) | Op::Report(_) => false,
+        }
+    }
+}
+
 /// A session as a client sees it, with who answered.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct SessionView {

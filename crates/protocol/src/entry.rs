@@ -60,11 +60,7 @@ impl Waiting {
     /// Whether a copy of it that arrives late may be carried out, though it was refused so: owners
     /// remember only refusals after which nobody asks again.
     fn may_yet_change(&self, refusal: &Refusal) -> bool {
-        let changes = match self.op {
-            Op::Open(_) | Op::Close(_) => true,
-            Op::Get(_) | Op::List(_) | Op::Pull(_) | Op::Report(_) => false,
-        };
-        changes && self.sent && is_asked_again(refusal.kind)
+        self.op.changes() && self.sent && is_asked_again(refusal.kind)
     }
 }
 
@@ -174,7 +170,7 @@ impl Entrance {
         let now = env.now.mono_ms;
         if let Err(refusal) = &mut result {
             waiting.doubtful |= refusal.changed == Changed::Unknown;
-            if waiting.doubtful {
+            if waiting.doubtful || waiting.may_yet_change(refusal) {
                 refusal.changed = Changed::Unknown;
             }
             let resend_ms = env.config.timing.resend_ms;
@@ -190,9 +186,6 @@ impl Entrance {
                 waiting.again_ms = now + pause;
                 waiting.last_refusal = Some(refusal.clone());
                 return;
-            }
-            if waiting.may_yet_change(refusal) {
-                refusal.changed = Changed::Unknown;
             }
         }
         let call = waiting.call;
@@ -236,13 +229,9 @@ impl Entrance {
     }
 }
 
-fn too_late(env: &Env, mut waiting: Waiting) -> (u64, Refusal) {
+fn too_late(env: &Env, waiting: Waiting) -> (u64, Refusal) {
     let retry = Retry::AfterMs(env.config.timing.retry_ms);
-    let mut last = waiting.last_refusal.take();
-    if let Some(refusal) = last.as_mut().filter(|it| waiting.may_yet_change(it)) {
-        refusal.changed = Changed::Unknown;
-    }
-    let refusal = last.unwrap_or_else(|| {
+    let refusal = waiting.last_refusal.unwrap_or_else(|| {
         let text = match waiting.asked {
             Some(owner) => format!("manager {owner} did not answer before the deadline"),
             None => "this manager has no View of the ring yet".to_string(),

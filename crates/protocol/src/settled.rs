@@ -27,12 +27,8 @@ pub(crate) struct Settled {
 impl Settled {
     /// Remembers a refusal, if the entry manager leaves it at that.
     pub fn insert(&mut self, env: &Env, origin: Origin, op: &Op, refusal: &Refusal) {
-        let changes = match op {
-            Op::Open(_) | Op::Close(_) => true,
-            Op::Get(_) | Op::List(_) | Op::Pull(_) | Op::Report(_) => false,
-        };
         let from_peer = matches!(origin, Origin::Peer { .. });
-        if !changes || !from_peer || is_asked_again(refusal.kind) {
+        if !op.changes() || !from_peer || is_asked_again(refusal.kind) {
             return;
         }
         if self.until.len() >= SETTLED_MAX

@@ -64,6 +64,12 @@ impl Label {
     }
 }
 
+/// Whether nothing says yet to whom a folder belongs, also when it is not there. Opening it gives it
+/// to its opener for good.
+pub fn is_unclaimed(folder: &Path) -> bool {
+    !folder.join(OWNER).exists()
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum State {
     New,

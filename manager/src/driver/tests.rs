@@ -56,7 +56,7 @@ impl One {
         let (mailbox, lanes) = mailbox();
         let metrics = Metrics::new();
         let rim = Rim {
-            peers: PeerLinks::new(cluster(), mailbox.clone()),
+            peers: PeerLinks::new(cluster(), mailbox.clone(), metrics.peer_late.clone()),
             nodes: NodeLinks::new(mailbox.clone()),
             disk: DiskWriter::start(engine, &metrics).unwrap(),
             config: ConfigLink::new(store.clone(), mailbox.clone()),

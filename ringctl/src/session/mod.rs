@@ -28,7 +28,7 @@ pub enum SessionCommand {
     Close(CloseArguments),
     /// List the sessions of the ring.
     List(ListArguments),
-    /// Follow changes, one line each; ends on Ctrl-C.
+    /// Follow changes, one line each; ends on Ctrl-C or SIGTERM, with exit code 0.
     Watch(change::WatchArguments),
     /// Send an event to a session's state machine.
     Send(SendArguments),

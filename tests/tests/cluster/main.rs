@@ -5,15 +5,21 @@ mod bad_requests;
 #[cfg(test)]
 mod bad_starts;
 #[cfg(test)]
+mod benches;
+#[cfg(test)]
 mod config_store;
 #[cfg(test)]
 mod consul;
 #[cfg(test)]
 mod dev;
 #[cfg(test)]
+mod filtered_watches;
+#[cfg(test)]
 mod foreign;
 #[cfg(test)]
 mod inspection;
+#[cfg(test)]
+mod killed_under_load;
 #[cfg(test)]
 mod lists;
 #[cfg(test)]
@@ -36,5 +42,7 @@ mod restarts;
 mod signals;
 #[cfg(test)]
 mod tracing;
+#[cfg(test)]
+mod watch_commands;
 #[cfg(test)]
 mod watches;
