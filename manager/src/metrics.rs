@@ -78,6 +78,8 @@ pub struct Metrics {
     pub turn_inputs: Histogram,
     /// Messages to peers that were dropped because too much waited.
     pub peer_dropped: Counter,
+    /// Requests to peers that were dropped because their deadline had passed.
+    pub peer_late: Counter,
     /// Calls to nodes that were dropped because too much waited.
     pub node_dropped: Counter,
 }
@@ -104,8 +106,8 @@ pub fn install() -> Result<(Metrics, Exposition)> {
 }
 
 fn describe() {
-    describe_counter!("rota_opens_total", "Opens answered here, by outcome or refusal.");
-    describe_counter!("rota_closes_total", "Closes answered here, by outcome or refusal.");
+    describe_counter!("rota_opens_total", "Opens answered here with a session, by outcome.");
+    describe_counter!("rota_closes_total", "Closes answered here with a session, by outcome.");
     describe_counter!("rota_refusals_total", "Calls refused here, by operation and kind.");
     describe_histogram!("rota_call_seconds", "From a call's arrival to its answer, by operation.");
     describe_counter!("rota_transitions_total", "Steps of the protocol, by kind.");
@@ -117,7 +119,11 @@ fn describe() {
     describe_counter!("rota_sync_updates_total", "Updates of copies sent from here, by kind.");
     describe_counter!("rota_bodies_fetched_total", "Bodies fetched from others, by result.");
     describe_counter!("rota_bodies_collected_total", "Bodies removed that nobody names any more.");
-    describe_counter!("rota_dropped_total", "Messages dropped because too much waited, by way.");
+    describe_counter!(
+        "rota_dropped_total",
+        "Messages dropped, by way: because too much waited (peer, node), or because whoever waits \
+         for its answer had given up before it was sent (peer_late)."
+    );
 }
 
 impl Metrics {
@@ -140,6 +146,7 @@ impl Metrics {
             commit_seconds: histogram!("rota_commit_seconds"),
             turn_inputs: histogram!("rota_turn_inputs"),
             peer_dropped: counter!("rota_dropped_total", "way" => "peer"),
+            peer_late: counter!("rota_dropped_total", "way" => "peer_late"),
             node_dropped: counter!("rota_dropped_total", "way" => "node"),
         }
     }
@@ -182,14 +189,8 @@ impl Metrics {
 /// Refusals are rare enough for a look-up.
 fn refused(kind: CallKind, refusal: &'static str) {
     let op = match kind {
-        CallKind::Open => {
-            counter!("rota_opens_total", "outcome" => refusal).increment(1);
-            "open"
-        }
-        CallKind::Close => {
-            counter!("rota_closes_total", "outcome" => refusal).increment(1);
-            "close"
-        }
+        CallKind::Open => "open",
+        CallKind::Close => "close",
         CallKind::Get => "get",
         CallKind::List => "list",
         CallKind::Pull => "pull",

@@ -4,6 +4,7 @@ use crate::link::{BackOff, MESSAGE_BYTES_MAX, connect};
 use crate::links::Links;
 use crate::mailbox::{Mailbox, Urgent};
 use crate::outbox::Outbox;
+use metrics::Counter;
 use rota_model::NodeId;
 use rota_model::node_msg::{FromNode, ToNode};
 use rota_proto::v1;
@@ -21,7 +22,8 @@ pub struct NodeLinks {
 impl NodeLinks {
     /// No links yet.
     pub fn new(mailbox: Mailbox) -> Self {
-        Self { mailbox, links: Links::default() }
+        // Every call is repeated until it is answered, so none is ever of no use.
+        Self { mailbox, links: Links::new(Counter::noop()) }
     }
 
     /// Sends towards a node. Gives how many older calls were dropped for want of room.
@@ -31,7 +33,7 @@ impl NodeLinks {
             let (node, mailbox) = (node.clone(), mailbox.clone());
             Keeper { node, address, outbox, mailbox }.run()
         };
-        self.links.send(&node, address, v1::NodeCall::from(message), keep)
+        self.links.send(&node, address, v1::NodeCall::from(message), None, keep)
     }
 
     /// Closes links to nodes that are gone or have moved.

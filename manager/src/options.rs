@@ -1,7 +1,7 @@
 //! The command line: every mistake is found and listed before anything is started.
 
 use clap::Parser;
-use rota_daemon::{Log, LogArguments};
+use rota_daemon::{Log, LogArguments, may_listen};
 use rota_docstore::request::CREDENTIAL_BYTES_MAX;
 use rota_membership::StoreAddress;
 use rota_model::{ClusterName, FieldError, ManagerId, ManagerNumber, NAME_BYTES_MAX, PoolName};
@@ -245,15 +245,13 @@ fn listener(
         mistakes.push(FieldError::new(flag, problem));
         return None;
     }
-    if !address.ip().is_loopback() && !insecure {
-        let problem = format!(
-            "is {address}, outside of loopback, where everybody could read and change sessions; \
-             add --insecure-bind if that is wanted"
-        );
-        mistakes.push(FieldError::new(flag, problem));
-        return None;
+    match may_listen(flag, address, insecure) {
+        Ok(()) => Some(address),
+        Err(mistake) => {
+            mistakes.push(mistake);
+            None
+        }
     }
-    Some(address)
 }
 
 /// Reads "100=a,400=b". The rules between the entries are the View's.

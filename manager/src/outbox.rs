@@ -1,10 +1,13 @@
 //! What waits to be sent to one receiver. The network takes batches of whatever has gathered;
-//! when too much has gathered, the oldest goes: the protocol sends again what still matters.
+//! when too much has gathered, the oldest goes: the protocol sends again what still matters. What
+//! nobody waits for any more when its turn comes is not sent at all.
 
+use metrics::Counter;
 use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
+use std::time::Instant;
 use tokio_stream::Stream;
 
 /// How much may wait, and how much travels together.
@@ -34,8 +37,15 @@ impl Limits {
     };
 }
 
+struct Waiting<T> {
+    item: T,
+    bytes: usize,
+    /// Of no use later.
+    until: Option<Instant>,
+}
+
 struct Inner<T> {
-    items: VecDeque<(T, usize)>,
+    items: VecDeque<Waiting<T>>,
     bytes: usize,
     /// Who takes batches; a new connection makes the streams of earlier ones end.
     generation: u64,
@@ -48,21 +58,24 @@ pub struct Outbox<T> {
     /// the driver's task both need it.
     inner: Mutex<Inner<T>>,
     limits: Limits,
+    /// Counts what was not sent because its time had passed.
+    late: Counter,
 }
 
 impl<T> Outbox<T> {
-    /// An empty queue.
-    pub fn new(limits: Limits) -> Arc<Self> {
+    /// An empty queue, which counts what comes too late in `late`.
+    pub fn new(limits: Limits, late: Counter) -> Arc<Self> {
         let inner = Inner { items: VecDeque::new(), bytes: 0, generation: 0, taker: None };
-        Arc::new(Self { inner: Mutex::new(inner), limits })
+        Arc::new(Self { inner: Mutex::new(inner), limits, late })
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner<T>> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds an item of about `bytes`. Gives how many older ones were dropped for it.
-    pub fn push(&self, item: T, bytes: usize) -> usize {
+    /// Adds an item of about `bytes`, which is not sent later than `until`. Gives how many older
+    /// ones were dropped for it.
+    pub fn push(&self, item: T, bytes: usize, until: Option<Instant>) -> usize {
         let (dropped, taker) = {
             let mut inner = self.lock();
             let mut dropped = 0;
@@ -70,10 +83,10 @@ impl<T> Outbox<T> {
                 || (inner.bytes + bytes > self.limits.bytes_max && !inner.items.is_empty())
             {
                 let oldest = inner.items.pop_front();
-                inner.bytes -= oldest.map_or(0, |(_, bytes)| bytes);
+                inner.bytes -= oldest.map_or(0, |it| it.bytes);
                 dropped += 1;
             }
-            inner.items.push_back((item, bytes));
+            inner.items.push_back(Waiting { item, bytes, until });
             inner.bytes += bytes;
             (dropped, inner.taker.take())
         };
@@ -108,17 +121,21 @@ impl<T> Outbox<T> {
         if inner.generation != generation {
             return Poll::Ready(None);
         }
-        if inner.items.is_empty() {
+        let (mut batch, mut bytes, now) = (Vec::new(), 0, Instant::now());
+        while batch.len() < self.limits.batch_items_max && bytes < self.limits.batch_bytes_max {
+            let Some(next) = inner.items.pop_front() else { break };
+            inner.bytes -= next.bytes;
+            if next.until.is_some_and(|until| until <= now) {
+                self.late.increment(1);
+                continue;
+            }
+            bytes += next.bytes;
+            batch.push(next.item);
+        }
+        if batch.is_empty() {
             inner.taker = Some(cx.waker().clone());
             return Poll::Pending;
         }
-        let (mut batch, mut bytes) = (Vec::new(), 0);
-        while batch.len() < self.limits.batch_items_max && bytes < self.limits.batch_bytes_max {
-            let Some((item, size)) = inner.items.pop_front() else { break };
-            bytes += size;
-            batch.push(item);
-        }
-        inner.bytes -= bytes;
         Poll::Ready(Some(batch))
     }
 }
@@ -141,6 +158,7 @@ impl<T, B> Stream for Batches<T, B> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
     use tokio_test::{assert_pending, assert_ready_eq, task};
 
     const SMALL: Limits =
@@ -152,10 +170,10 @@ mod tests {
 
     #[test]
     fn what_gathered_travels_together() {
-        let outbox = Outbox::new(SMALL);
+        let outbox = Outbox::new(SMALL, Counter::noop());
         let mut stream = task::spawn(outbox.batches(same));
         assert_pending!(stream.poll_next());
-        assert_eq!(outbox.push(1, 1) + outbox.push(2, 1), 0);
+        assert_eq!(outbox.push(1, 1, None) + outbox.push(2, 1, None), 0);
         assert!(stream.is_woken());
         assert_ready_eq!(stream.poll_next(), Some(vec![1, 2]));
         assert_pending!(stream.poll_next());
@@ -163,37 +181,52 @@ mod tests {
 
     #[test]
     fn a_batch_ends_at_its_count_and_at_its_bytes() {
-        let outbox = Outbox::new(SMALL);
+        let outbox = Outbox::new(SMALL, Counter::noop());
         let mut stream = task::spawn(outbox.batches(same));
-        (1..=4).for_each(|it| assert_eq!(outbox.push(it, 1), 0));
+        (1..=4).for_each(|it| assert_eq!(outbox.push(it, 1, None), 0));
         assert_ready_eq!(stream.poll_next(), Some(vec![1, 2, 3]));
         assert_ready_eq!(stream.poll_next(), Some(vec![4]));
-        outbox.push(5, 60);
-        outbox.push(6, 1);
+        outbox.push(5, 60, None);
+        outbox.push(6, 1, None);
         assert_ready_eq!(stream.poll_next(), Some(vec![5]));
         assert_ready_eq!(stream.poll_next(), Some(vec![6]));
     }
 
     #[test]
     fn the_oldest_goes_when_too_much_waits() {
-        let outbox = Outbox::new(SMALL);
-        let dropped: usize = (1..=6).map(|it| outbox.push(it, 1)).sum();
+        let outbox = Outbox::new(SMALL, Counter::noop());
+        let dropped: usize = (1..=6).map(|it| outbox.push(it, 1, None)).sum();
         assert_eq!(dropped, 2);
-        assert_eq!(outbox.push(7, 98), 2);
-        assert_eq!(outbox.push(8, 500), 3);
+        assert_eq!(outbox.push(7, 98, None), 2);
+        assert_eq!(outbox.push(8, 500, None), 3);
         let mut stream = task::spawn(outbox.batches(same));
         assert_ready_eq!(stream.poll_next(), Some(vec![8]));
     }
 
     #[test]
     fn a_new_connection_ends_the_stream_of_the_old_one() {
-        let outbox = Outbox::new(SMALL);
+        let outbox = Outbox::new(SMALL, Counter::noop());
         let mut old = task::spawn(outbox.batches(same));
         assert_pending!(old.poll_next());
         let mut new = task::spawn(outbox.batches(same));
         assert!(old.is_woken());
-        outbox.push(1, 1);
+        outbox.push(1, 1, None);
         assert_ready_eq!(old.poll_next(), None);
         assert_ready_eq!(new.poll_next(), Some(vec![1]));
+    }
+
+    #[test]
+    fn what_is_late_is_not_sent_and_makes_room() {
+        let outbox = Outbox::new(SMALL, Counter::noop());
+        let mut stream = task::spawn(outbox.batches(same));
+        let (past, later) = (Instant::now(), Instant::now() + Duration::from_secs(600));
+        outbox.push(1, 60, Some(past));
+        assert_pending!(stream.poll_next());
+        assert_eq!(outbox.push(2, 80, Some(later)), 0, "the late one takes no room any more");
+        outbox.push(3, 5, Some(past));
+        outbox.push(4, 5, None);
+        assert_ready_eq!(stream.poll_next(), Some(vec![2]));
+        assert_ready_eq!(stream.poll_next(), Some(vec![4]));
+        assert_pending!(stream.poll_next());
     }
 }

@@ -6,13 +6,15 @@ use crate::link::{BackOff, MESSAGE_BYTES_MAX, connect};
 use crate::links::Links;
 use crate::mailbox::{Mailbox, Urgent};
 use crate::outbox::Outbox;
+use metrics::Counter;
 use rota_model::{ClusterName, ManagerNumber};
 use rota_proto::encoded::DocBytes;
 use rota_proto::peer::to_wire;
 use rota_proto::v1;
-use rota_protocol::{Envelope, Input};
+use rota_protocol::{Envelope, Input, Message};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use tokio_stream::{Stream, StreamExt};
 use tokio_util::sync::CancellationToken;
@@ -26,9 +28,9 @@ pub struct PeerLinks {
 }
 
 impl PeerLinks {
-    /// No links yet.
-    pub fn new(cluster: ClusterName, mailbox: Mailbox) -> Self {
-        Self { cluster, mailbox, links: Links::default() }
+    /// No links yet. Counts in `late` the requests whose deadline passed before they were sent.
+    pub fn new(cluster: ClusterName, mailbox: Mailbox, late: Counter) -> Self {
+        Self { cluster, mailbox, links: Links::new(late) }
     }
 
     /// Sends towards a peer. Gives how many older messages were dropped for want of room.
@@ -39,8 +41,18 @@ impl PeerLinks {
             let (cluster, mailbox) = (cluster.clone(), mailbox.clone());
             Keeper { number, address, cluster, outbox, mailbox }.run()
         };
-        self.links.send(&number, address, to_wire(envelope, docs), keep)
+        let until = useful_until(&envelope.message);
+        self.links.send(&number, address, to_wire(envelope, docs), until, keep)
     }
+}
+
+/// A request tells how long its sender waits, counted from its receipt: one that lay here for longer
+/// would be carried out for somebody who has gone.
+fn useful_until(message: &Message) -> Option<Instant> {
+    if let Message::Request { deadline_ms, .. } = message {
+        return Instant::now().checked_add(Duration::from_millis(*deadline_ms));
+    }
+    None
 }
 
 /// Keeps the stream to one peer open.
@@ -196,8 +208,6 @@ mod tests {
     use super::*;
     use crate::mailbox::{Lanes, mailbox};
     use rota_model::{Epoch, Incarnation, MemberId};
-    use rota_protocol::Message;
-    use std::time::Duration;
     use tokio::net::TcpListener;
     use tonic::transport::Server;
     use tonic::transport::server::TcpIncoming;
@@ -261,7 +271,7 @@ mod tests {
     #[tokio::test]
     async fn messages_arrive_in_order_over_one_stream() {
         let (address, mut lanes, _stopping) = serve("c").await;
-        let mut links = PeerLinks::new(cluster("c"), mailbox().0);
+        let mut links = PeerLinks::new(cluster("c"), mailbox().0, Counter::noop());
         let mut docs = DocBytes::default();
         for epoch in 1..=40 {
             assert_eq!(links.send(address.clone(), heartbeat(epoch), &mut docs), 0);
@@ -277,7 +287,7 @@ mod tests {
     async fn a_peer_whose_port_refuses_after_a_break_is_told_as_gone() {
         let (address, mut lanes, stopping) = serve("c").await;
         let (mailbox, mut mine) = mailbox();
-        let mut links = PeerLinks::new(cluster("c"), mailbox);
+        let mut links = PeerLinks::new(cluster("c"), mailbox, Counter::noop());
         links.send(address, heartbeat(1), &mut DocBytes::default());
         received(&mut lanes).await;
         stopping.cancel();

@@ -22,9 +22,10 @@ use anyhow::{Context, Result};
 use rota_daemon::{Stop, announce};
 use rota_membership::{ConfigStore, Watcher};
 use rota_protocol::{Disk, Manager, ManagerConfig, Sizes};
-use rota_storage::Engine;
+use rota_storage::{Engine, is_unclaimed};
 use rota_storage::attachments::{AttachmentSettings, Attachments};
 use serde::Serialize;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
@@ -60,6 +61,8 @@ struct Opened {
     engine: Box<dyn Engine>,
     disk: Disk,
     attachments: Attachments,
+    /// The data folder was given to this manager in this very start.
+    new_folder: bool,
 }
 
 /// What runs.
@@ -69,6 +72,8 @@ struct Running {
     http: JoinHandle<Result<()>>,
     /// Where Consul is the config store.
     discovery: Option<Discovery>,
+    /// The data folder, if it is new.
+    new_folder: Option<PathBuf>,
     /// Tells everything but the driver to stop.
     stop: CancellationToken,
     /// Tells the driver to stop, once nobody waits for it any more.
@@ -100,14 +105,23 @@ async fn open(options: Options) -> Result<Opened> {
     let grpc = listen("--grpc", options.grpc).await?;
     let http = listen("--http", options.http).await?;
     let cluster = &options.ring.cluster;
-    let (engine, disk) = disk::open(&options.data, cluster, &options.id, options.number)?;
-    let settings = AttachmentSettings::default();
-    let attachments = bodies::open(&options.data, cluster, &options.id, options.number, settings)?;
+    let open_disk = || disk::open(&options.data, cluster, &options.id, options.number);
     let store = options.config_store.open(cluster.clone(), CONFIG_STORE_DEADLINE);
     let store = store.context("--config-store")?;
+    let new_folder = is_unclaimed(&options.data);
+    // A folder that has an owner is looked at before anything is founded or claimed; a new one gets
+    // its owner only when nothing speaks against the claim, so that a wrong number can be put right.
+    let known = if new_folder { None } else { Some(open_disk()?) };
     let view = founded(store.as_ref(), &options.ring).await?;
-    check_claim(&view, &options, &grpc.1, &http.1, &disk)?;
-    Ok(Opened { options, grpc, http, store, engine, disk, attachments })
+    if let Some((_, disk)) = &known {
+        check_claim(&view, &options, &grpc.1, &http.1, disk)?;
+    } else {
+        check_claim(&view, &options, &grpc.1, &http.1, &Disk::default())?;
+    }
+    let (engine, disk) = known.map_or_else(open_disk, Ok)?;
+    let settings = AttachmentSettings::default();
+    let attachments = bodies::open(&options.data, cluster, &options.id, options.number, settings)?;
+    Ok(Opened { options, grpc, http, store, engine, disk, attachments, new_folder })
 }
 
 fn manager_config(options: &Options, grpc: &str, http: &str) -> ManagerConfig {
@@ -138,14 +152,19 @@ fn node_options(options: &Options) -> Option<NodeOptions> {
 }
 
 fn start(opened: Opened) -> Result<Running> {
-    let Opened { options, grpc, http, store, engine, disk, attachments } = opened;
+    let Opened { options, grpc, http, store, engine, disk, attachments, new_folder } = opened;
+    let new_folder = new_folder.then(|| options.data.clone());
     let (metrics, exposition) = metrics::install()?;
     let (mailbox, lanes) = mailbox();
     let config = manager_config(&options, &grpc.1, &http.1);
     let cluster = options.ring.cluster.clone();
     let (bodies, fetcher) = Bodies::new(attachments, cluster, options.number, mailbox.clone());
     let rim = Rim {
-        peers: PeerLinks::new(options.ring.cluster.clone(), mailbox.clone()),
+        peers: PeerLinks::new(
+            options.ring.cluster.clone(),
+            mailbox.clone(),
+            metrics.peer_late.clone(),
+        ),
         nodes: NodeLinks::new(mailbox.clone()),
         disk: DiskWriter::start(engine, &metrics)?,
         bodies: bodies.clone(),
@@ -171,7 +190,7 @@ fn start(opened: Opened) -> Result<Running> {
     let discovery = discovery.transpose().context("--config-store")?;
     let looks = Looks { mailbox, seen, config: watcher, exposition, bodies };
     let (grpc, http, stop) = serve(options, looks, (grpc.0, http.0));
-    Ok(Running { driver, grpc, http, discovery, stop, stop_driver })
+    Ok(Running { driver, grpc, http, discovery, new_folder, stop, stop_driver })
 }
 
 fn start_driver(
@@ -263,5 +282,13 @@ async fn stop(running: Running, ended: Option<Result<Ended, JoinError>>) -> Resu
     };
     let Ended { disk, refused } = ended.context("the driver failed")?;
     disk.close(DISK_PATIENCE)?;
-    refused.map_or(Ok(()), |refused| Err(refused).context("--number"))
+    let Some(refused) = refused else { return Ok(()) };
+    // Somebody else took the number since it was checked.
+    let remove = running.new_folder.map(|it| {
+        let folder = it.display();
+        format!(
+            "; data folder {folder} was begun for it and holds nothing: remove it to take another"
+        )
+    });
+    Err(refused).context(format!("--number{}", remove.unwrap_or_default()))
 }

@@ -12,6 +12,7 @@ use crate::rpc::{REQUEST_BYTES_MAX, RESPONSE_BYTES_MAX, SessionsService, Shared}
 use anyhow::{Context, Result};
 use rota_model::{ClusterName, ManagerNumber};
 use rota_proto::FILE_DESCRIPTOR_SET;
+use rota_proto::bounded::Bounded;
 use rota_proto::documents::MESSAGE_BYTES_MAX as DOCUMENT_BYTES_MAX;
 use rota_proto::v1::documents_server::DocumentsServer;
 use rota_proto::v1::namespaces_server::NamespacesServer;
@@ -49,39 +50,44 @@ pub struct Services {
     pub shared: Arc<Shared>,
 }
 
-fn sessions(services: &Services) -> SessionsServer<SessionsService> {
-    SessionsServer::new(SessionsService { shared: services.shared.clone() })
+fn sessions(services: &Services) -> Bounded<SessionsServer<SessionsService>> {
+    let server = SessionsServer::new(SessionsService { shared: services.shared.clone() })
         .max_decoding_message_size(REQUEST_BYTES_MAX)
-        .max_encoding_message_size(RESPONSE_BYTES_MAX)
+        .max_encoding_message_size(RESPONSE_BYTES_MAX);
+    Bounded::new(server, REQUEST_BYTES_MAX)
 }
 
-fn operator(services: &Services) -> OperatorServer<OperatorService> {
+fn operator(services: &Services) -> Bounded<OperatorServer<OperatorService>> {
     let service = OperatorService {
         shared: services.shared.clone(),
         cluster: services.cluster.clone(),
         number: services.number,
     };
-    OperatorServer::new(service)
+    let server = OperatorServer::new(service)
         .max_decoding_message_size(REQUEST_BYTES_MAX)
-        .max_encoding_message_size(RESPONSE_BYTES_MAX)
+        .max_encoding_message_size(RESPONSE_BYTES_MAX);
+    Bounded::new(server, REQUEST_BYTES_MAX)
 }
 
-fn documents(services: &Services) -> DocumentsServer<DocumentsService> {
-    DocumentsServer::new(DocumentsService::new(services.shared.clone()))
+fn documents(services: &Services) -> Bounded<DocumentsServer<DocumentsService>> {
+    let server = DocumentsServer::new(DocumentsService::new(services.shared.clone()))
         .max_decoding_message_size(DOCUMENT_BYTES_MAX)
-        .max_encoding_message_size(DOCUMENT_BYTES_MAX)
+        .max_encoding_message_size(DOCUMENT_BYTES_MAX);
+    Bounded::new(server, DOCUMENT_BYTES_MAX)
 }
 
-fn namespaces(services: &Services) -> NamespacesServer<NamespacesService> {
-    NamespacesServer::new(NamespacesService { shared: services.shared.clone() })
+fn namespaces(services: &Services) -> Bounded<NamespacesServer<NamespacesService>> {
+    let server = NamespacesServer::new(NamespacesService { shared: services.shared.clone() })
         .max_decoding_message_size(DOCUMENT_BYTES_MAX)
-        .max_encoding_message_size(DOCUMENT_BYTES_MAX)
+        .max_encoding_message_size(DOCUMENT_BYTES_MAX);
+    Bounded::new(server, DOCUMENT_BYTES_MAX)
 }
 
-fn nodes(services: &Services) -> NodesServer<NodesService> {
-    NodesServer::new(NodesService { mailbox: services.mailbox.clone() })
+fn nodes(services: &Services) -> Bounded<NodesServer<NodesService>> {
+    let server = NodesServer::new(NodesService { mailbox: services.mailbox.clone() })
         .max_decoding_message_size(MESSAGE_BYTES_MAX)
-        .max_encoding_message_size(MESSAGE_BYTES_MAX)
+        .max_encoding_message_size(MESSAGE_BYTES_MAX);
+    Bounded::new(server, MESSAGE_BYTES_MAX)
 }
 
 fn peers(services: &Services, stopping: CancellationToken) -> PeersServer<PeersService> {

@@ -3,6 +3,7 @@
 use crate::mailbox::{Event, Mailbox};
 use rota_model::node_msg::{FromNode, ToNode};
 use rota_model::{Refusal, RefusalKind, Retry};
+use rota_proto::bounded::Bounded;
 use rota_proto::refusal::status;
 use rota_proto::v1;
 use rota_proto::v1::machines_server::{Machines, MachinesServer};
@@ -31,6 +32,10 @@ const BATCHES_MAX: usize = 4;
 /// Largest message taken from a manager: 256 creates with 64 KiB of attributes each.
 const CALLS_BYTES_MAX: usize = 20 * 1024 * 1024;
 
+/// Largest event: an id, a namespace and a name. What is somewhat larger should still be refused
+/// with the name of its field.
+const SEND_BYTES_MAX: usize = 64 * 1024;
+
 /// Without it a connection over a healed network partition can hang for ever.
 const KEEPALIVE: Duration = Duration::from_secs(2);
 
@@ -44,15 +49,14 @@ pub async fn serve(listener: TcpListener, mailbox: Mailbox) -> anyhow::Result<()
         .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
         .build_v1()?;
     let service = Service { mailbox, streams: Arc::default() };
+    let machines = MachinesServer::new(service.clone()).max_decoding_message_size(SEND_BYTES_MAX);
     tonic::transport::Server::builder()
         .http2_keepalive_interval(Some(KEEPALIVE))
         .http2_keepalive_timeout(Some(KEEPALIVE))
         .add_service(health_service)
         .add_service(reflection)
-        .add_service(
-            NodeAgentServer::new(service.clone()).max_decoding_message_size(CALLS_BYTES_MAX),
-        )
-        .add_service(MachinesServer::new(service))
+        .add_service(NodeAgentServer::new(service).max_decoding_message_size(CALLS_BYTES_MAX))
+        .add_service(Bounded::new(machines, SEND_BYTES_MAX))
         .serve_with_incoming(TcpIncoming::from(listener).with_nodelay(Some(true)))
         .await?;
     Ok(())

@@ -2,7 +2,7 @@
 //! is touched.
 
 use crate::cli::RunArgs;
-use rota_daemon::Log;
+use rota_daemon::{Log, may_listen};
 use rota_membership::ConsulAddress;
 use rota_model::{BootId, ClassName, ClusterName, FieldError, NodeId, PoolName};
 use rota_node::class::{Class, parse_classes};
@@ -122,13 +122,7 @@ fn permille(limit: f64) -> Result<u32, FieldError> {
 
 fn host(args: &RunArgs) -> Result<String, FieldError> {
     let ip = args.listen.ip();
-    if !ip.is_loopback() && !args.insecure_bind {
-        let problem = format!(
-            "{ip} can be reached from other machines, and there is no encryption and no access \
-             control yet; use 127.0.0.1, or say --insecure-bind"
-        );
-        return Err(FieldError::new("address", problem));
-    }
+    may_listen("--listen", args.listen, args.insecure_bind)?;
     match &args.advertise {
         Some(host) => check_address(&crate::address::join(host, 1)).map(|()| host.clone()),
         None if ip.is_unspecified() => {

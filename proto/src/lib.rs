@@ -14,6 +14,7 @@
 //! * [`session`]: what clients are shown of a session, and their responses.
 //! * [`position`]: page tokens and watch positions.
 //! * [`refusal`]: the one table from refusals to gRPC statuses, and back.
+//! * [`bounded`]: services that refuse a message over their limit as any other mistake.
 //! * [`record`]: names, placements, writes, log entries.
 //! * [`op`]: requests and answers between managers. [`peer`]: everything else between them.
 //! * [`bodies`]: bodies of attachments between managers.
@@ -23,6 +24,7 @@
 //! * [`disk`]: keys and values of the storage engine. [`encoded`]: documents as bytes, made once.
 
 pub mod bodies;
+pub mod bounded;
 pub mod disk;
 pub mod documents;
 pub mod encoded;

@@ -1,6 +1,8 @@
 //! `ringctl`: operators' and users' command line of Rota.
 //!
 //! * [`session`]: open, get, close, list, watch sessions and send them events.
+//! * [`document`]: read and list documents, run operations, store and fetch attachments.
+//! * [`namespace`]: create, list, switch off and on, export, import, delete namespaces.
 //! * [`inspect`]: the ring as tables and as a drawing.
 //! * [`signal`]: tell managers which of their peers look gone.
 //! * [`dev`]: a whole cluster of real processes on one machine.
@@ -11,16 +13,19 @@
 mod bench;
 mod cli;
 mod dev;
+mod document;
 mod failure;
 mod inspect;
+mod namespace;
 mod output;
 mod session;
 mod signal;
+mod silence;
 
 use clap::Parser;
 use cli::{Cli, Command};
 use output::Out;
-use rota_daemon::Log;
+use rota_daemon::{Log, LogArguments};
 use std::process::ExitCode;
 
 /// Exit code for a wrong command line.
@@ -29,9 +34,10 @@ const USAGE: u8 = 2;
 fn main() -> ExitCode {
     let cli = Cli::parse();
     // Its own log is for finding out what it does: ROTA_LOG=rota_client=debug, for instance.
-    let wanted = std::env::var("ROTA_LOG").ok();
-    let log = wanted.and_then(|filter| Log::text(&filter).ok());
-    log.unwrap_or_else(|| Log::text("warn").expect("one level is a filter")).install();
+    let wanted = |name: &str, otherwise: &str| std::env::var(name).unwrap_or(otherwise.to_owned());
+    let log = wanted("ROTA_LOG", "warn");
+    let log = LogArguments { log, log_format: wanted("ROTA_LOG_FORMAT", "text") }.check();
+    log.unwrap_or_else(|_| Log::text("warn").expect("one level is a filter")).install();
     let mut out = Out::stdout(cli.output);
     match run(&cli, &mut out) {
         Ok(()) => ExitCode::SUCCESS,
@@ -50,6 +56,8 @@ fn run(cli: &Cli, out: &mut Out) -> anyhow::Result<()> {
     let done = runtime.block_on(async {
         match &cli.command {
             Command::Session(command) => session::run(command, &cli.endpoint, out).await,
+            Command::Document(command) => document::run(command, &cli.endpoint, out).await,
+            Command::Namespace(command) => namespace::run(command, &cli.endpoint, out).await,
             Command::Inspect(arguments) => inspect::run(arguments, &cli.endpoint, out).await,
             Command::Signal(arguments) => signal::run(arguments, out).await,
             Command::Dev(arguments) => dev::run(arguments, out).await,

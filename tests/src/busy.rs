@@ -7,8 +7,13 @@ use rota_client::{CallError, Client, v1};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
 use v1::SessionState;
+
+/// How long a call may take that waits for the verdict on a killed node: 20 s by default, and the
+/// machine may be busy.
+const LOSS: Duration = Duration::from_secs(60);
 
 /// What busy clients left open: the addresses of their sessions by id.
 pub type Kept = BTreeMap<String, String>;
@@ -51,6 +56,50 @@ async fn work(
     Ok(kept)
 }
 
+/// One client whose sessions may be lost, until it is told to stop: it closes each of them, and
+/// keeps none. No call may fail all the same: an open that waits for a node that was killed is
+/// answered by another one.
+async fn work_with_losses(
+    client: Client,
+    name: String,
+    class: String,
+    stop: Arc<AtomicBool>,
+    rounds: Arc<AtomicU64>,
+) -> Result<Kept, CallError> {
+    for round in 0.. {
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
+        let id = format!("{name} session {round}");
+        let answer = client.open(open(&id, &class), LOSS).await?;
+        let opened = answer.session.expect("the client checks it");
+        let seen = read(&client, &id).await?;
+        match seen.state() {
+            SessionState::Ready => {
+                assert_eq!((seen.life, &seen.address), (opened.life, &opened.address))
+            }
+            SessionState::Lost => assert_eq!((seen.life, seen.address.as_str()), (opened.life, "")),
+            SessionState::Unspecified
+            | SessionState::Pending
+            | SessionState::Starting
+            | SessionState::Closing
+            | SessionState::Closed
+            | SessionState::Failed => panic!("{seen:?} was open and nobody closed it"),
+        }
+        // Unfinished while its node is silent: its owner keeps at it, and ends it with the node.
+        let until = Instant::now() + LOSS;
+        let mut closed = client.close(close(&id), LOSS).await?;
+        while !closed.finished {
+            assert!(Instant::now() < until, "{id} is not closed");
+            closed = client.close(close(&id), LOSS).await?;
+        }
+        let state = closed.session.expect("the client checks it").state();
+        assert!([SessionState::Closed, SessionState::Lost].contains(&state), "{id}: {state:?}");
+        rounds.fetch_add(1, Ordering::Relaxed);
+    }
+    Ok(Kept::new())
+}
+
 impl Busy {
     /// Starts eight of them. The cluster needs room: `--places 100000`.
     pub fn start(cluster: &Cluster) -> Self {
@@ -58,6 +107,17 @@ impl Busy {
         let clients = (0..8)
             .map(|name| tokio::spawn(work(cluster.client(), name, stop.clone(), rounds.clone())));
         Self { clients: clients.collect(), stop, rounds }
+    }
+
+    /// Starts some whose sessions, of that class, may be lost with their node.
+    pub fn with_losses(cluster: &Cluster, class: &str, clients: usize) -> Self {
+        let (stop, rounds) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        let work = |number: usize| {
+            let (name, class) = (format!("{class} client {number}"), class.to_owned());
+            work_with_losses(cluster.client(), name, class, stop.clone(), rounds.clone())
+        };
+        let clients = (0..clients).map(|number| tokio::spawn(work(number))).collect();
+        Self { clients, stop, rounds }
     }
 
     /// Waits until they have done that many rounds more.

@@ -8,7 +8,7 @@ use crate::ringctl::{Ran, ringctl};
 use rota_client::{Client, Entry, Options};
 use rustix::process::Signal;
 use serde::Deserialize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncBufReadExt, BufReader};
@@ -103,15 +103,12 @@ impl Cluster {
         Self::ready(folder, command(folder, more)).await
     }
 
-    /// The same with a variable in the environment of every process: ROTA_BIN_DIR, a folder from
-    /// which programs are taken where it has them, or ROTA_LOG, what is logged.
-    pub async fn start_in(
-        folder: &TestFolder,
-        more: &[&str],
-        (variable, value): (&str, &str),
-    ) -> Self {
+    /// The same with variables in the environment of every process: ROTA_BIN_DIR, a folder from
+    /// which programs are taken where it has them; ROTA_LOG and ROTA_LOG_FORMAT, what is logged
+    /// and how.
+    pub async fn start_in(folder: &TestFolder, more: &[&str], variables: &[(&str, &str)]) -> Self {
         let mut command = command(folder, more);
-        command.env(variable, value);
+        command.envs(variables.iter().copied());
         Self::ready(folder, command).await
     }
 
@@ -210,6 +207,11 @@ impl Cluster {
     pub fn log(&self, name: &str) -> String {
         let file = self.document.data.join("logs").join(format!("{name}.log"));
         std::fs::read_to_string(file).unwrap_or_default()
+    }
+
+    /// The test's folder.
+    pub fn folder(&self) -> &Path {
+        &self.folder
     }
 
     /// Everything that works for this test: `ringctl dev`, its processes, and theirs.

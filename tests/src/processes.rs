@@ -10,19 +10,31 @@ pub struct Process {
     pub pid: u32,
     /// Parent at the time of the look.
     pub parent: u32,
+    /// Process group: each program of a session has one of its own.
+    pub group: u32,
     /// Command line.
     pub line: Vec<String>,
     start_ticks: u64,
 }
 
-/// What `/proc/PID/stat` says: parent, start time, and whether it is more than a zombie.
-fn stat(pid: u32) -> Option<(u32, u64, bool)> {
+/// What is used of `/proc/PID/stat`.
+struct Stat {
+    parent: u32,
+    group: u32,
+    start_ticks: u64,
+    /// Whether it is more than a zombie.
+    runs: bool,
+}
+
+fn stat(pid: u32) -> Option<Stat> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The name in parentheses may hold anything, also parentheses: the last one ends it.
     let (_, rest) = text.rsplit_once(") ")?;
     let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
     let runs = !matches!(*fields.first()?, "Z" | "X" | "x");
-    Some((fields.get(1)?.parse().ok()?, fields.get(19)?.parse().ok()?, runs))
+    let number = |index: usize| fields.get(index)?.parse().ok();
+    let start_ticks = fields.get(19)?.parse().ok()?;
+    Some(Stat { parent: number(1)?, group: number(2)?, start_ticks, runs })
 }
 
 fn texts(pid: u32, file: &str) -> Vec<String> {
@@ -33,8 +45,8 @@ fn texts(pid: u32, file: &str) -> Vec<String> {
 
 /// The process with that pid, if it runs.
 pub fn process(pid: u32) -> Option<Process> {
-    let (parent, start_ticks, runs) = stat(pid)?;
-    let process = Process { pid, parent, line: texts(pid, "cmdline"), start_ticks };
+    let Stat { parent, group, start_ticks, runs } = stat(pid)?;
+    let process = Process { pid, parent, group, line: texts(pid, "cmdline"), start_ticks };
     runs.then_some(process)
 }
 
@@ -56,7 +68,7 @@ pub fn of_folder(folder: &Path) -> Vec<Process> {
 impl Process {
     /// Whether exactly this process still runs.
     pub fn runs(&self) -> bool {
-        stat(self.pid).is_some_and(|(_, start_ticks, runs)| runs && start_ticks == self.start_ticks)
+        stat(self.pid).is_some_and(|it| it.runs && it.start_ticks == self.start_ticks)
     }
 
     /// True for a keeper of a program.
@@ -74,6 +86,12 @@ impl Process {
     pub fn option(&self, name: &str) -> Option<&str> {
         let at = self.line.iter().position(|it| it == name)?;
         self.line.get(at + 1).map(String::as_str)
+    }
+
+    /// The value of a variable of the environment that it was started with.
+    pub fn variable(&self, name: &str) -> Option<String> {
+        let texts = texts(self.pid, "environ").into_iter();
+        texts.filter_map(|it| Some(it.strip_prefix(name)?.strip_prefix('=')?.to_owned())).next()
     }
 
     /// Sends a signal, unless the process is gone.

@@ -1,6 +1,8 @@
 //! `ringctl`, run to its end.
 
+use crate::folder::TestFolder;
 use serde_json::Value;
+use std::ffi::OsStr;
 use std::process::Stdio;
 use std::time::Duration;
 use tokio::process::Command;
@@ -45,8 +47,17 @@ impl Ran {
 
 /// Runs `ringctl` at these endpoints (by the environment, so that options come first).
 pub async fn ringctl(endpoints: &str, arguments: &[&str]) -> Ran {
+    run(("ROTA_ENDPOINT", endpoints.as_ref()), arguments).await
+}
+
+/// Runs a command of `ringctl` that starts processes of its own: they are found by the folder.
+pub async fn ringctl_in(folder: &TestFolder, arguments: &[&str]) -> Ran {
+    run(("ROTA_TEST_FOLDER", folder.path().as_os_str()), arguments).await
+}
+
+async fn run((variable, value): (&str, &OsStr), arguments: &[&str]) -> Ran {
     let mut command = Command::new(crate::binary("ringctl"));
-    command.env("ROTA_ENDPOINT", endpoints).args(arguments);
+    command.env(variable, value).args(arguments);
     command.stdin(Stdio::null()).kill_on_drop(true);
     let output = timeout(WAIT, command.output()).await;
     let output = output.unwrap_or_else(|_| panic!("ringctl {arguments:?} did not end"));

@@ -36,7 +36,9 @@ pub(crate) trait Call: Clone + Send + Sync + 'static {
     ) -> impl Future<Output = Result<Response<Self::Answer>, Status>> + Send;
 
     /// The slot whose owner decides it; `None` when it concerns no single slot.
-    fn slot(&self, m: u32) -> Option<SlotId>;
+    fn slot(&self, _m: u32) -> Option<SlotId> {
+        None
+    }
 }
 
 fn slot_of(namespace: &str, id: &str, m: u32) -> Option<SlotId> {
@@ -117,10 +119,6 @@ impl Call for v1::ListRequest {
     ) -> Result<Response<Self::Answer>, Status> {
         sessions(channel).list(request).await
     }
-
-    fn slot(&self, _m: u32) -> Option<SlotId> {
-        None
-    }
 }
 
 impl Call for v1::InspectRequest {
@@ -136,10 +134,6 @@ impl Call for v1::InspectRequest {
             .inspect(request)
             .await
     }
-
-    fn slot(&self, _m: u32) -> Option<SlotId> {
-        None
-    }
 }
 
 impl Call for v1::SignalRequest {
@@ -151,9 +145,5 @@ impl Call for v1::SignalRequest {
         channel: Channel,
     ) -> Result<Response<Self::Answer>, Status> {
         OperatorClient::new(channel).signal(request).await
-    }
-
-    fn slot(&self, _m: u32) -> Option<SlotId> {
-        None
     }
 }

@@ -38,4 +38,5 @@ pub use error::CallError;
 pub use session::{Client, Entry, Options};
 pub use watch::{Watch, WatchOptions};
 
+pub use rota_docstore as docstore;
 pub use rota_proto::v1;

@@ -2,14 +2,17 @@
 //!
 //! ```text
 //!  command line ─▶ LogArguments ─check─▶ Log ─install─▶ standard error: text or JSON lines
+//!  address of a listener ─▶ may_listen ─▶ loopback, or a flag that says insecure
 //!  listeners are up ─▶ announce ─▶ one JSON line on standard output
 //!  SIGTERM, SIGINT, SIGHUP ─▶ Stop ─▶ the process ends in its own order
 //! ```
 
 mod announcement;
+mod listening;
 mod log;
 mod stop;
 
 pub use announcement::announce;
+pub use listening::may_listen;
 pub use log::{Log, LogArguments, LogFormat};
 pub use stop::Stop;

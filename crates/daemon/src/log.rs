@@ -13,7 +13,7 @@ pub struct LogArguments {
     #[arg(long, value_name = "FILTER", env = "ROTA_LOG", default_value = "info")]
     pub log: String,
     /// How log lines look: text (for people) or json (one object a line).
-    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    #[arg(long, value_name = "FORMAT", env = "ROTA_LOG_FORMAT", default_value = "text")]
     pub log_format: String,
 }
 

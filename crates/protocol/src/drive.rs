@@ -17,6 +17,7 @@ use rota_model::{
     Epoch, Exit, NodeId, Outcome, PoolName, Reason, Refusal, RefusalKind, RequestFate, Retry,
     SessionKey, SessionRecord, SessionState, Token,
 };
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Nodes that may refuse one life (other than for room) before it is given up.
@@ -422,8 +423,13 @@ impl Partition {
 
     /// Sessions whose node's boot is over, as they are to be written. Whoever takes over writes
     /// them with its first entry, before anybody is answered.
-    pub fn write_off_lost(&self, env: &mut Env) -> Vec<Write> {
-        let over = self.replica.sessions().filter(|(_, brief)| is_over(env, brief));
+    ///
+    /// What `found` ends has ended in a way that is known, before its boot did: one entry holds one
+    /// write of a document.
+    pub fn write_off_lost(&self, env: &mut Env, found: &[Write]) -> Vec<Write> {
+        let ended: BTreeSet<&DocKey> = found.iter().map(|it| &it.key).collect();
+        let live = self.replica.sessions().filter(|(key, _)| !ended.contains(key));
+        let over = live.filter(|(_, brief)| is_over(env, brief));
         let over: Vec<DocKey> = over.map(|(key, _)| key.clone()).collect();
         let records = over.into_iter().filter_map(|key| Some((self.replica.record(&key)?, key)));
         let write = |(record, key): (Arc<SessionRecord>, DocKey)| {

@@ -57,8 +57,8 @@ struct Waiting {
     again_ms: u64,
     tries: u32,
     asked: Option<ManagerNumber>,
-    /// Which run of it.
-    asked_run: Option<MemberId>,
+    /// Which run of it, and as which run of this manager: an owner knows a repetition by both.
+    asked_as: Option<(MemberId, MemberId)>,
     /// What the owner said last, if it was worth telling.
     last_refusal: Option<Refusal>,
     /// An owner that was asked may have begun it, or may yet: no later refusal can promise that
@@ -168,7 +168,7 @@ impl Entrance {
             again_ms: 0,
             tries: 0,
             asked: None,
-            asked_run: None,
+            asked_as: None,
             last_refusal: None,
             doubtful: false,
             sent: false,
@@ -188,14 +188,14 @@ impl Entrance {
         waiting.slot = slot_of(&waiting.op, view.m);
         let (part, entry) = view.part_of(waiting.slot);
         let owner = entry.owner;
-        let run = view.member(owner);
-        if waiting.op.is_once() && unanswered && waiting.asked_run.is_some_and(|it| Some(it) != run)
+        let run = view.member(owner).map(|it| (it, env.me));
+        if waiting.op.is_once() && unanswered && waiting.asked_as.is_some_and(|it| Some(it) != run)
         {
             let text = "the owner that was asked is gone, and may have carried it out";
             self.give_up(env, rid, text);
             return None;
         }
-        waiting.asked_run = run;
+        waiting.asked_as = run;
         if waiting.tries > 0 {
             env.note(Transition::ForwardRetried, Some(part));
         } else if owner != env.me.number {
@@ -245,7 +245,7 @@ impl Entrance {
         let now = env.now.mono_ms;
         if let Err(refusal) = &mut result {
             waiting.doubtful |= refusal.changed == Changed::Unknown;
-            if waiting.doubtful {
+            if waiting.doubtful || waiting.may_yet_change(refusal) {
                 refusal.changed = Changed::Unknown;
             }
             let resend_ms = env.config.timing.resend_ms;
@@ -263,9 +263,6 @@ impl Entrance {
                 waiting.again_ms = now + pause;
                 waiting.last_refusal = Some(refusal.clone());
                 return;
-            }
-            if waiting.may_yet_change(refusal) {
-                refusal.changed = Changed::Unknown;
             }
         }
         if let Some(waiting) = self.waiting.remove(&rid) {
@@ -340,13 +337,9 @@ fn refused_by_namespace(env: &Env, op: &Op) -> Option<OpResult> {
     })
 }
 
-fn too_late(env: &Env, mut waiting: Waiting) -> (Caller, Refusal) {
+fn too_late(env: &Env, waiting: Waiting) -> (Caller, Refusal) {
     let retry = Retry::AfterMs(env.config.timing.retry_ms);
-    let mut last = waiting.last_refusal.take();
-    if let Some(refusal) = last.as_mut().filter(|it| waiting.may_yet_change(it)) {
-        refusal.changed = Changed::Unknown;
-    }
-    let refusal = last.unwrap_or_else(|| {
+    let refusal = waiting.last_refusal.unwrap_or_else(|| {
         let text = match waiting.asked {
             Some(owner) => format!("manager {owner} did not answer before the deadline"),
             None => "this manager has no View of the ring yet".to_string(),

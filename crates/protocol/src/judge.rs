@@ -139,19 +139,17 @@ impl Partition {
             node: Some(NodeChange { expect_revision, to }),
         })
     }
-}
 
-pub(crate) fn answer(env: &mut Env, call: u64, result: Renewed) {
-    env.effects.push(crate::io::Effect::ReplyRenew { call, result });
-}
-
-impl Partition {
     /// A verdict was certainly not written: its node may be heard again.
     pub fn on_verdict_failed(&mut self, node: &NodeId) {
         if let Some(judged) = self.leading.as_mut().and_then(|it| it.judged.get_mut(node)) {
             judged.condemned = None;
         }
     }
+}
+
+pub(crate) fn answer(env: &mut Env, call: u64, result: Renewed) {
+    env.effects.push(crate::io::Effect::ReplyRenew { call, result });
 }
 
 /// Whose renewals another manager judges.

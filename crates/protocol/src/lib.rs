@@ -1,6 +1,7 @@
 //! Every decision of a manager, and nothing else: no clock, no socket, no file.
 //!
-//! See [`io`] for the picture of inputs and effects.
+//! See [`io`] for the picture of inputs and effects, [`documents`] for what is kept, and
+//! [`replica`] for a copy of a partition.
 
 pub mod api;
 mod backlog;

@@ -51,8 +51,6 @@ pub struct Manager {
     pub(crate) ticked_ms: u64,
     pub(crate) beat_ms: u64,
     pub(crate) next_tick_ms: u64,
-    /// When entries that nobody waits for must be sent.
-    unhurried_ms: Option<u64>,
 }
 
 impl Manager {
@@ -78,7 +76,6 @@ impl Manager {
             ticked_ms: now.mono_ms,
             beat_ms: 0,
             next_tick_ms: now.mono_ms,
-            unhurried_ms: None,
         }
     }
 
@@ -426,8 +423,6 @@ impl Manager {
             effects.push(Effect::Persist { lsn: self.env.lsn, writes });
             self.env.lsn += 1;
         }
-        let unhurried = self.parts.values().filter_map(|it| it.leading.as_ref()?.unhurried_ms);
-        self.unhurried_ms = unhurried.min();
         if self.parts.values().any(Partition::is_busy) || self.entrance.is_busy() {
             self.next_tick_ms = self.next_tick_ms.min(now.mono_ms + TICK_BUSY_MS);
         }
@@ -453,7 +448,8 @@ impl Manager {
 
     /// When the next [`Input::Tick`] is due, on the monotonic clock.
     pub fn wake_at(&self) -> Option<u64> {
-        Some(self.unhurried_ms.map_or(self.next_tick_ms, |due| due.min(self.next_tick_ms)))
+        let unhurried = self.parts.values().filter_map(|it| it.leading.as_ref()?.unhurried_ms);
+        unhurried.chain([self.next_tick_ms]).min()
     }
 
     /// Why this manager cannot take its number, if so. It never serves then.

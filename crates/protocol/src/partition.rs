@@ -11,7 +11,7 @@ use crate::sync::{Report, SyncPiece, Syncing};
 use rota_model::node_msg::SlotRange;
 use rota_model::{Epoch, LogPos, ManagerNumber, MemberId, Seq};
 use rota_ring::Part;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 /// A partition at a manager.
@@ -82,6 +82,10 @@ impl Partition {
 
     /// Appends an entry here, and persists it.
     pub fn append(&mut self, env: &mut Env, entry: Entry) {
+        if cfg!(debug_assertions) {
+            let keys: BTreeSet<&DocKey> = entry.writes.iter().map(|it| &it.key).collect();
+            assert_eq!(keys.len(), entry.writes.len(), "one entry writes a document twice");
+        }
         for write in entry.writes.iter() {
             if let (None, Some(doc)) = (&write.doc, self.replica.get(&write.key)) {
                 env.forgotten = env.forgotten.max(doc.document().version());

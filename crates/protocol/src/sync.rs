@@ -105,10 +105,10 @@ impl Partition {
         let seq = Seq(newest.max(self.replica.last.seq).0 + 1);
         let at = LogPos::new(leading.pe, seq);
         sync.at = Some(at);
-        let found = std::mem::take(&mut sync.found);
+        let mut writes = std::mem::take(&mut sync.found);
         let reports = sync.reports.clone();
-        let mut writes = found;
-        writes.extend(self.write_off_lost(env));
+        let lost = self.write_off_lost(env, &writes);
+        writes.extend(lost);
         self.append(env, Entry { at, writes: Arc::new(writes), request: None });
         for (copy, report) in reports {
             self.send_difference(env, copy, &report, at);

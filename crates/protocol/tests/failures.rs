@@ -2,8 +2,8 @@
 
 mod table;
 
-use rota_model::node_msg::{NodeAnswer, ToNode};
-use rota_model::{LogPos, Outcome, RefusalKind, Retry, SessionState};
+use rota_model::node_msg::{DeadToken, NodeAnswer, ScanFate, ScanItem, ToNode};
+use rota_model::{Exit, LogPos, Outcome, Reason, RefusalKind, Retry, SessionState, Token};
 use rota_protocol::{Op, Transition};
 use table::*;
 
@@ -326,19 +326,26 @@ fn a_manager_outside_the_isr_says_that_it_is_a_former_copy() {
     assert!(roles.contains(&"former copy"), "{roles:?}");
 }
 
-#[test]
-fn a_node_that_runs_a_later_attempt_proves_that_something_was_lost() {
-    let mut table = Table::serving();
+/// An open at the owner of "a", whose node says that it runs another attempt; nodes do not answer
+/// by themselves any more. Gives the call.
+fn open_where_another_runs(table: &mut Table, other: impl Fn(&mut Token)) -> u64 {
     table.manual_nodes = true;
     let owner = table.owner("a");
     let call = table.ask(owner, open("a", "r1"));
-    let (_, create) = table.node_calls.pop().unwrap();
-    let ToNode::Create { token, .. } = &create else { panic!("{create:?}") };
-    // Of this owner's own epoch, so it must have been on every copy: no retry can mend that.
-    let mut later = *token;
-    later.0.seq.0 += 7;
-    table.node_says(owner, "n1", create.head().call, NodeAnswer::OtherLive { token: later });
+    let (_, create) = table.node_calls.pop().expect("PENDING is committed");
+    let ToNode::Create { mut token, .. } = create else { panic!("{create:?}") };
+    other(&mut token);
+    table.node_says(owner, "n1", create.head().call, NodeAnswer::OtherLive { token });
     table.settle();
+    call
+}
+
+#[test]
+fn a_node_that_runs_a_later_attempt_proves_that_something_was_lost() {
+    let mut table = Table::serving();
+    let owner = table.owner("a");
+    // Of this owner's own epoch, so it must have been on every copy: no retry can mend that.
+    let call = open_where_another_runs(&mut table, |token| token.0.seq.0 += 7);
     table.node_calls.clear();
     table.pass(4_000);
     assert!(table.node_calls.is_empty(), "it is not asked again: {:?}", table.node_calls);
@@ -350,15 +357,8 @@ fn a_node_that_runs_a_later_attempt_proves_that_something_was_lost() {
 #[test]
 fn a_node_that_obeys_a_later_owner_makes_this_one_read_the_view() {
     let mut table = Table::serving();
-    table.manual_nodes = true;
     let owner = table.owner("a");
-    let call = table.ask(owner, open("a", "r1"));
-    let (_, create) = table.node_calls.pop().unwrap();
-    let ToNode::Create { token, .. } = &create else { panic!("{create:?}") };
-    let mut later = *token;
-    later.0.pe.0 += 40;
-    table.node_says(owner, "n1", create.head().call, NodeAnswer::OtherLive { token: later });
-    table.settle();
+    let call = open_where_another_runs(&mut table, |token| token.0.pe.0 += 40);
     let stats = table.managers[&owner].stats();
     assert!(stats.parts.iter().all(|it| it.role != "recovering"), "{stats:?}");
     table.manual_nodes = false;
@@ -374,4 +374,45 @@ fn an_open_that_waits_for_a_close_is_told_so() {
     let reopening = table.ask(300, open("a", "r2"));
     assert_eq!(refused(table.wait_for(reopening, 12_000)), RefusalKind::Closing);
     assert!(table.replies.remove(&closing).is_some(), "it was told that it is not finished");
+}
+
+#[test]
+fn what_a_scan_saw_end_is_not_lost_with_its_boot_as_well() {
+    let mut table = Table::serving();
+    let (_, session) = opened(table.call(300, open("a", "r1")));
+    let placed = session.record.placement.clone().expect("it is ready");
+    table.register("n2", 8);
+    let owner = table.owner("a");
+    for other in NUMBERS.into_iter().filter(|it| *it != owner) {
+        table.kill(other);
+        table.pass(1_500);
+    }
+    table.kill(owner);
+    (table.manual_nodes, table.node_calls) = (true, Vec::new());
+    table.start(owner);
+    table.pass(100);
+    let ended = DeadToken::Ended {
+        reason: Reason::Exited,
+        exit: Some(Exit::Code(0)),
+        detail: String::new(),
+    };
+    let item = ScanItem { key: key("a"), token: placed.token, fate: ScanFate::Dead(ended) };
+    let scans = std::mem::take(&mut table.node_calls);
+    let (first, rest): (Vec<_>, Vec<_>) =
+        scans.into_iter().map(|it| it.1).partition(|it| it.head().boot == placed.boot);
+    for scan in first {
+        let answer = NodeAnswer::Scanned { items: vec![item.clone()], more: false };
+        table.node_says(owner, placed.node.as_str(), scan.head().call, answer);
+    }
+    table.settle();
+    // Before the other node has answered, the boot that told it is over.
+    table.register(placed.node.as_str(), 9);
+    for scan in rest {
+        let answer = NodeAnswer::Scanned { items: Vec::new(), more: false };
+        table.node_says(owner, "n2", scan.head().call, answer);
+    }
+    table.settle();
+    table.pass(500);
+    let shown = got(table.call(owner, get("a"))).record.clone();
+    assert_eq!((shown.state, shown.reason), (SessionState::Closed, Some(Reason::Exited)));
 }

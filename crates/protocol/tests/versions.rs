@@ -2,7 +2,7 @@
 
 mod table;
 
-use rota_model::node_msg::NodeAnswer;
+use rota_model::node_msg::{NodeAnswer, ToNode};
 use rota_model::{Outcome, RefusalKind, SessionView};
 use rota_protocol::Message;
 use table::*;
@@ -10,9 +10,8 @@ use table::*;
 const HOUR_MS: i64 = 3_600_000;
 
 /// An open whose owner dies when its node runs it and READY is at no copy yet, with the owner's wall
-/// clock `step_ms` ahead at that moment. Gives what the caller was told before, and after.
-fn open_and_lose_ready(step_ms: i64) -> (Option<SessionView>, SessionView) {
-    let mut table = Table::serving();
+/// clock `step_ms` ahead at that moment. Gives what the caller was told; another owner serves then.
+fn told_early(table: &mut Table, step_ms: i64) -> Option<SessionView> {
     table.manual_nodes = true;
     let owner = table.owner("a");
     let call = table.ask(owner, open("a", "r1"));
@@ -25,13 +24,23 @@ fn open_and_lose_ready(step_ms: i64) -> (Option<SessionView>, SessionView) {
     table.node_says(owner, "n1", create.head().call, running);
     table.settle();
     let early = table.replies.remove(&call).map(|result| opened(result).1);
-    let shown = got_unless_waiting(&mut table, owner);
+    let shown = got_unless_waiting(table, owner);
     assert_eq!(shown.map(|it| it.record.version), early.as_ref().map(|it| it.record.version));
     table.kill(owner);
     table.lose = Box::new(|_| false);
     table.wall_step_ms -= step_ms;
+    while table.owner("a") == owner {
+        table.pass(20);
+    }
+    early
+}
+
+/// The same, and the caller asks again. Gives what it was told before, and after.
+fn open_and_lose_ready(step_ms: i64) -> (Option<SessionView>, SessionView) {
+    let mut table = Table::serving();
+    let early = told_early(&mut table, step_ms);
     table.manual_nodes = false;
-    let entry = *NUMBERS.iter().find(|n| **n != owner).expect("three managers");
+    let entry = table.owner("a");
     let again = table.ask(entry, open("a", "r1"));
     let (outcome, later) = opened(table.wait_for(again, 3_000));
     assert_eq!(outcome, Outcome::Created);
@@ -50,6 +59,20 @@ fn a_version_that_was_told_before_its_commit_is_below_every_later_one() {
     let early = early.expect("it is answered before READY is committed");
     assert_eq!(early.record.life, later.record.life);
     assert!(later.record.version > early.record.version, "{early:?} {later:?}");
+}
+
+#[test]
+fn a_new_owner_closes_above_a_version_that_was_told_before_its_commit() {
+    let mut table = Table::serving();
+    let early = told_early(&mut table, 3_000).expect("it is answered before READY is committed");
+    let owner = table.owner("a");
+    let close = table.ask(owner, close("a", "c1"));
+    let (_, destroy) = table.node_calls.pop().expect("CLOSING is committed");
+    assert!(matches!(destroy, ToNode::Destroy { .. }), "{destroy:?}");
+    table.node_says(owner, "n1", destroy.head().call, NodeAnswer::Destroyed { exit: None });
+    table.settle();
+    let closed = closed(table.replies.remove(&close).expect("it is closed"));
+    assert!(closed.record.version > early.record.version, "{early:?} {closed:?}");
 }
 
 #[test]

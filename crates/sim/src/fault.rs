@@ -1,4 +1,5 @@
-//! Disturbances: what goes wrong, when, and for how long.
+//! Disturbances: what goes wrong, when, and for how long. Only what meets somebody counts: a cut
+//! with the first message that it stops, a slow disk with the first sync, a kill of who runs.
 
 use crate::counters::Fault;
 use crate::network::{Disturbance, Place, Weather};
@@ -38,7 +39,6 @@ impl World {
         if self.phase != Phase::Chaos {
             return;
         }
-        let before = self.counters.faults.values().sum::<u64>();
         let total: u64 = MENU.iter().map(|(weight, _, _)| weight).sum();
         let mut draw = self.chance.within(0, total - 1);
         for (weight, fault, begin) in MENU {
@@ -51,20 +51,26 @@ impl World {
             begin(self, *fault);
             break;
         }
-        // What found nobody to disturb does not count.
-        self.disturbed += u64::from(self.counters.faults.values().sum::<u64>() > before);
         let pause_us = self.chance.within(20, self.setup.calm_ms_max) * 1000;
         self.queue.after(pause_us, Event::Disturb);
     }
 
     fn crash_one(&mut self, _: Fault) {
         let number = self.some_manager();
+        // The crash itself is counted where it happens, whatever its cause.
+        self.disturbed += u64::from(self.is_there(Place::Manager(number)));
         self.crash_for_a_while(number);
     }
 
     fn crash_all(&mut self, fault: Fault) {
-        self.counters.fault(fault);
-        for number in self.managers.keys().copied().collect::<Vec<_>>() {
+        let all: Vec<ManagerNumber> = self.managers.keys().copied().collect();
+        // With one left to die it is the crash of one.
+        match all.iter().filter(|it| self.is_there(Place::Manager(**it))).count() {
+            0 => {}
+            1 => self.disturbed += 1,
+            _ => self.took_effect(fault),
+        }
+        for number in all {
             self.crash_for_a_while(number);
         }
     }
@@ -92,17 +98,20 @@ impl World {
 
     fn reset_stream(&mut self, fault: Fault) {
         let index = self.chance.index(self.nodes.len());
-        self.counters.fault(fault);
+        let managers = self.manager_places();
+        if self.is_there(Place::Node(index)) && managers.iter().any(|it| self.is_there(*it)) {
+            self.took_effect(fault);
+        }
         self.connect_node(index);
     }
 
-    fn slow_disk(&mut self, fault: Fault) {
+    fn slow_disk(&mut self, _: Fault) {
         let (number, length_us) = (self.some_manager(), self.length_us());
         let until_us = self.now_us() + length_us;
         if let Some(host) = self.managers.get_mut(&number) {
             host.slow_disk_until_us = until_us;
+            host.slow_disk_felt = false;
         }
-        self.counters.fault(fault);
     }
 
     fn length_us(&mut self) -> u64 {
@@ -128,12 +137,12 @@ impl World {
     fn pause_manager(&mut self, fault: Fault) {
         let (number, length_us) = (self.some_manager(), self.length_us());
         let until_us = self.now_us() + length_us;
-        if let Some(host) = self.managers.get_mut(&number).filter(|it| it.process.is_some()) {
-            let until_us = until_us.max(host.paused_until_us);
+        let host = self.managers.get_mut(&number).filter(|it| it.process.is_some());
+        if let Some(host) = host.filter(|it| it.paused_until_us < until_us) {
             host.paused_until_us = until_us;
             let run = host.run;
             self.dog.deadlines.on_paused(number, run, until_us);
-            self.counters.fault(fault);
+            self.took_effect(fault);
         }
     }
 
@@ -141,8 +150,8 @@ impl World {
         let (accuser, accused) = (self.some_manager(), self.some_manager());
         let process = self.managers.get(&accused).and_then(|it| it.process.as_ref());
         let Some(member) = process.map(|it| it.member()) else { return };
-        if accuser != accused {
-            self.counters.fault(fault);
+        if accuser != accused && self.is_there(Place::Manager(accuser)) {
+            self.took_effect(fault);
             self.tell_later(accuser, 0, Input::Signal { member });
             self.tell_later(accuser, 0, Input::PeerRefused { number: accused });
         }
@@ -169,23 +178,22 @@ impl World {
             loss_permille: self.chance.within(0, 350),
             repeat_permille: self.chance.within(0, 300),
         };
-        self.counters.fault(fault);
-        self.begin_disturbance(one, other, true, false, weather);
+        self.begin_disturbance(fault, (one, other), true, Some(weather));
     }
 
     fn cut(&mut self, fault: Fault, from: BTreeSet<Place>, to: BTreeSet<Place>, both_ways: bool) {
-        self.counters.fault(fault);
-        self.begin_disturbance(from, to, both_ways, true, Weather::default());
+        self.begin_disturbance(fault, (from, to), both_ways, None);
     }
 
+    /// Without weather nothing passes.
     fn begin_disturbance(
         &mut self,
-        from: BTreeSet<Place>,
-        to: BTreeSet<Place>,
+        fault: Fault,
+        (from, to): (BTreeSet<Place>, BTreeSet<Place>),
         both_ways: bool,
-        cut: bool,
-        weather: Weather,
+        weather: Option<Weather>,
     ) {
+        let (cut, weather) = (weather.is_none(), weather.unwrap_or_default());
         let id = self.name();
         let length_us = self.length_us();
         let line = || {
@@ -193,7 +201,8 @@ impl World {
             format!("{from:?} {arrow} {to:?}, cut: {cut}, {weather:?}, for {length_us} us")
         };
         self.trace.line(self.queue.now_us(), Place::Store, line);
-        self.network.disturb(Disturbance { id, from, to, both_ways, cut, weather });
+        let felt = false;
+        self.network.disturb(Disturbance { id, fault, felt, from, to, both_ways, cut, weather });
         self.queue.after(length_us, Event::Calm(id));
     }
 
@@ -228,7 +237,7 @@ impl World {
     fn kill_for(&mut self, fault: Fault, length_us: u64) {
         let index = self.chance.index(self.nodes.len());
         if self.nodes[index].agent.is_some() {
-            self.counters.fault(fault);
+            self.took_effect(fault);
             self.kill_node(index);
             self.queue.after(length_us, Event::BootNode(index));
         }
@@ -237,16 +246,17 @@ impl World {
     fn leave_node(&mut self, fault: Fault) {
         let index = self.chance.index(self.nodes.len());
         if self.paused_until(Place::Node(index)).is_none() && self.ask_to_leave(index) {
-            self.counters.fault(fault);
+            self.took_effect(fault);
         }
     }
 
     fn pause_node(&mut self, fault: Fault) {
         let (index, length_us) = (self.chance.index(self.nodes.len()), self.length_us());
         let until_us = self.now_us() + length_us;
-        if let Some(host) = self.nodes.get_mut(index).filter(|it| it.agent.is_some()) {
-            host.paused_until_us = until_us.max(host.paused_until_us);
-            self.counters.fault(fault);
+        let host = self.nodes.get_mut(index).filter(|it| it.agent.is_some());
+        if let Some(host) = host.filter(|it| it.paused_until_us < until_us) {
+            host.paused_until_us = until_us;
+            self.took_effect(fault);
             self.plant_on_node_silent(index);
         }
     }
@@ -257,8 +267,11 @@ impl World {
         }
         let (number, ahead_ms) = (self.some_manager(), self.chance.within(40_000, 160_000));
         if let Some(host) = self.managers.get_mut(&number) {
+            let stepped = host.process.is_some() && host.wall_ahead_ms != ahead_ms;
             host.wall_ahead_ms = ahead_ms;
-            self.counters.fault(fault);
+            if stepped {
+                self.took_effect(fault);
+            }
         }
     }
 

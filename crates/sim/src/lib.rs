@@ -10,6 +10,8 @@
 //! * [`fault`]: what goes wrong.
 //! * [`watchdog`] and [`invariant`]: what must hold.
 //! * [`plant`]: bugs that are planted to prove that they would be caught.
+//!
+//! Beside that, [`model`] searches every order of events of small models within bounds.
 
 pub mod chance;
 pub mod client_host;
@@ -20,6 +22,7 @@ pub mod invariant;
 pub mod ledger;
 pub mod life;
 pub mod manager_host;
+pub mod model;
 pub mod network;
 pub mod node_host;
 pub mod parcel;

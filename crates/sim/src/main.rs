@@ -1,7 +1,9 @@
-//! `rota-sim`: runs seeds, replays one, proves that planted bugs are caught.
+//! `rota-sim`: runs seeds, replays one, proves that planted bugs are caught, shows why the ring is not
+//! built as its first text says.
 
 use clap::{Parser, Subcommand, ValueEnum};
 use rota_protocol::Transition;
+use rota_sim::model::counterexample;
 use rota_sim::{Bug, Corner, Counters, Fault, Outcome};
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -28,6 +30,8 @@ enum Command {
     Run(RunOptions),
     /// Plants bugs one by one; fails when one is not caught.
     Planted(PlantedOptions),
+    /// Shows how the ring breaks its promises if it is built as its first text says.
+    Literal(LiteralOptions),
 }
 
 #[derive(clap::Args)]
@@ -74,6 +78,13 @@ struct PlantedOptions {
     output: Form,
 }
 
+#[derive(clap::Args)]
+struct LiteralOptions {
+    /// Form of the report.
+    #[arg(short, long, value_enum, default_value_t = Form::Table)]
+    output: Form,
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Form {
     /// For people.
@@ -93,6 +104,7 @@ fn main() -> ExitCode {
     let done = match Options::parse().command {
         Command::Run(options) => run(&options),
         Command::Planted(options) => planted(&options),
+        Command::Literal(options) => literal(&options),
     };
     match done {
         Ok(true) => ExitCode::SUCCESS,
@@ -240,6 +252,9 @@ fn planted(options: &PlantedOptions) -> std::io::Result<bool> {
         let caught = seeds.find_map(|seed| {
             let outcome = rota_sim::run(seed, false, Some(*bug));
             let rule = outcome.violations.first().map(|(_, violation)| violation.rule)?;
+            if !bug.is_proved_by(rule) {
+                return None;
+            }
             // It is the bug that was caught only if the seed breaks no rule without it.
             let clean = rota_sim::run(seed, false, None).violations.is_empty();
             clean.then_some((seed, rule))
@@ -269,4 +284,34 @@ fn planted(options: &PlantedOptions) -> std::io::Result<bool> {
         }
     }
     Ok(rows.iter().all(|(_, caught)| caught.is_some()))
+}
+
+fn literal(options: &LiteralOptions) -> std::io::Result<bool> {
+    let mut out = std::io::stdout().lock();
+    let (mut list, mut all) = (Vec::new(), true);
+    for scenario in counterexample::ALL {
+        let searched = scenario.search();
+        let Some(trace) = searched.trace else {
+            eprintln!("{}: nothing breaks in {} states", scenario.name, searched.states);
+            all = false;
+            continue;
+        };
+        if options.output == Form::Table {
+            let (name, property) = (scenario.name, scenario.property.as_str());
+            writeln!(out, "{name}: breaks {property} in {} steps", trace.len())?;
+            for (index, step) in trace.iter().enumerate() {
+                writeln!(out, "  {:>2}. {step}", index + 1)?;
+            }
+        }
+        list.push(serde_json::json!({
+            "name": scenario.name,
+            "property": scenario.property.as_str(),
+            "steps": trace.len(),
+            "trace": trace,
+        }));
+    }
+    if options.output == Form::Json {
+        writeln!(out, "{}", serde_json::Value::from(list))?;
+    }
+    Ok(all)
 }

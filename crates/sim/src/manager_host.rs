@@ -41,6 +41,8 @@ pub struct ManagerHost {
     pub paused_until_us: u64,
     /// Syncs take this many times longer, until then.
     pub slow_disk_until_us: u64,
+    /// A sync has already taken longer for that.
+    pub slow_disk_felt: bool,
     /// Its wall clock is off by this many ms.
     pub wall_ahead_ms: u64,
     /// An older copy of its disk, for a planted bug.
@@ -63,6 +65,7 @@ impl ManagerHost {
             disk: SimDisk::default(),
             paused_until_us: 0,
             slow_disk_until_us: 0,
+            slow_disk_felt: false,
             wall_ahead_ms: 100_000,
             old_disk: None,
             mono_ahead_ms: 0,
@@ -146,7 +149,7 @@ impl World {
         host.run += 1;
         let run = host.run;
         host.mono_ahead_ms = mono_ahead_ms;
-        let disk = host.disk.durable().clone();
+        let disk = host.disk.read();
         let now = host.now(now_us);
         let mut manager = Manager::new(host.config.clone(), disk, seed, now);
         manager.offer(crate::writing::operations(), rota_protocol::operate::registry::schema());
@@ -405,7 +408,12 @@ impl World {
             if host.slow_disk_until_us > now_us {
                 delay_us += self.chance.within(20_000, 400_000);
             }
+            let slowed = host.slow_disk_until_us > now_us && !host.slow_disk_felt;
+            host.slow_disk_felt |= slowed;
             self.queue.after(delay_us, Event::Synced(number, host.run));
+            if slowed {
+                self.took_effect(Fault::SlowDisk);
+            }
         }
     }
 
@@ -453,7 +461,9 @@ impl World {
         if host.watched.is_none_or(|it| it < state.index) {
             let cut = self.network.is_cut(Place::Store, Place::Manager(number))
                 || self.network.is_cut(Place::Manager(number), Place::Store);
-            if !cut {
+            if cut {
+                self.feel(Place::Store, Place::Manager(number));
+            } else {
                 let parcel = Parcel::Watch(state.clone());
                 self.send(Place::Store, Place::Manager(number), Some(run), parcel);
             }

@@ -1,6 +1,7 @@
 //! The network: delay, loss, repetition, reordering and cuts between any two places.
 
 use crate::chance::Chance;
+use crate::counters::Fault;
 use rota_model::ManagerNumber;
 use std::collections::BTreeSet;
 use std::fmt;
@@ -50,6 +51,10 @@ pub struct Weather {
 pub struct Disturbance {
     /// Its name, to end it.
     pub id: u64,
+    /// Its kind.
+    pub fault: Fault,
+    /// A message has suffered from it: only then it counts.
+    pub felt: bool,
     /// Senders.
     pub from: BTreeSet<Place>,
     /// Receivers.
@@ -110,6 +115,19 @@ impl Network {
         self.disturbances.iter().any(|it| it.cut && it.touches(from, to))
     }
 
+    /// Somebody sends to somebody who is there. Gives the kinds of the disturbances that nothing has
+    /// suffered from before; what is cut off suffers from nothing else.
+    pub fn feel(&mut self, from: Place, to: Place) -> Vec<Fault> {
+        let cut = self.is_cut(from, to);
+        let fresh = self.disturbances.iter_mut().filter(|it| !it.felt && it.touches(from, to));
+        let fresh = fresh.filter(|it| it.cut == cut);
+        let felt = fresh.map(|it| {
+            it.felt = true;
+            it.fault
+        });
+        felt.collect()
+    }
+
     /// Decides about one message. `may_repeat` is false where the transport never repeats.
     pub fn pass(&self, from: Place, to: Place, may_repeat: bool, chance: &mut Chance) -> Passage {
         if self.is_cut(from, to) {
@@ -147,6 +165,8 @@ mod tests {
         let mut network = Network::default();
         network.disturb(Disturbance {
             id: 1,
+            fault: Fault::Partition,
+            felt: false,
             from: BTreeSet::from([Place::Store]),
             to: BTreeSet::from([Place::Node(0)]),
             both_ways,
@@ -164,6 +184,14 @@ mod tests {
         assert!(!network.is_cut(Place::Store, Place::Node(1)));
         network.calm(1);
         assert!(!network.is_cut(Place::Store, Place::Node(0)));
+    }
+
+    #[test]
+    fn a_cut_is_felt_once_and_only_on_its_way() {
+        let mut network = cut(false);
+        assert_eq!(network.feel(Place::Node(0), Place::Store), vec![]);
+        assert_eq!(network.feel(Place::Store, Place::Node(0)), vec![Fault::Partition]);
+        assert_eq!(network.feel(Place::Store, Place::Node(0)), vec![]);
     }
 
     #[test]

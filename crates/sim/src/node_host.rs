@@ -202,7 +202,10 @@ impl World {
             }
             Parcel::Registered { sent_mono_ms: DRAINING, .. } => return,
             Parcel::Registered { .. } if now_us < host.registered_lost_until_us => {
-                return self.counters.fault(Fault::RegisteredLost);
+                if host.agent.as_ref().is_some_and(|it| !it.is_registered()) {
+                    self.counters.fault(Fault::RegisteredLost);
+                }
+                return;
             }
             Parcel::Registered { result: Ok(_), .. } if host.leaving == Leaving::Left => {
                 self.kill_node(index);

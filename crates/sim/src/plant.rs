@@ -41,7 +41,8 @@ bugs!(
     StaleConfirm = "stale_confirm",
     /// A copy keeps its uncommitted entries instead of what the new owner sends.
     SuffixKept = "suffix_kept",
-    /// A lone copy takes over from a disk that is older than its membership.
+    /// A lone copy takes over from a disk that is older than its membership. Disks lose what they
+    /// held of such partitions since the crash before, and nobody compares epochs.
     WrongR2 = "wrong_r2",
     /// A new owner does not drive what its predecessor began.
     NoRedrive = "no_redrive",
@@ -82,6 +83,16 @@ bugs!(
     /// A watch leaves out a change now and then.
     WatchMisses = "watch_misses",
 );
+
+impl Bug {
+    /// Whether a broken rule proves that this bug was noticed.
+    pub fn is_proved_by(self, rule: &str) -> bool {
+        // Its disks lose writes, so sound managers stop the partition (R2) and say nothing wrong.
+        // Only a wrong answer shows that they do not.
+        let stands_still = matches!(rule, "converged" | "progress" | "served");
+        self != Bug::WrongR2 || !stands_still
+    }
+}
 
 /// A planted bug and what it remembers.
 #[derive(Clone, Debug)]
@@ -324,11 +335,9 @@ impl World {
                 alter_documents(&mut envelope.message, |_| None);
                 Input::Peer(envelope)
             }
-            (Some(Bug::WrongR2), Input::Node(mut answer)) => {
-                if let NodeAnswer::Scanned { items, .. } = &mut answer.answer {
-                    items.clear();
-                }
-                Input::Node(answer)
+            (Some(Bug::WrongR2), Input::ConfigRead { read, state: Some(mut state) }) => {
+                self.hide_since(number, &mut state);
+                Input::ConfigRead { read, state: Some(state) }
             }
             (_, input) => input,
         }
@@ -386,19 +395,45 @@ impl World {
         answer
     }
 
-    /// A manager's process has just died.
+    /// A manager's process has just died. Its disk goes back to the crash before in those partitions
+    /// for which it is then older than its membership: by R2 no claim may take them over from it.
     pub fn plant_on_crash(&mut self, number: ManagerNumber) {
         if self.bug() != Some(Bug::WrongR2) {
             return;
         }
         let Some(host) = self.managers.get_mut(&number) else { return };
         let now = host.disk.durable().clone();
-        if let Some(old) = host.old_disk.take() {
-            let mut forged = now.clone();
-            forged.docs = old.docs;
-            host.disk.replace(forged);
+        let Some(old) = host.old_disk.replace(now.clone()) else { return };
+        let Some(view) = &self.store.state().view else { return };
+        let too_old = |part: &ManagerNumber| {
+            let (was, entry) = (old.parts.get(part), view.parts.get(part));
+            let mine = entry.and_then(|it| it.isr.iter().find(|it| it.number == number));
+            was.zip(mine).is_some_and(|(was, mine)| was.pe < mine.since)
+        };
+        let of = |slot| rota_ring::place::home(&view.parts, slot).filter(&too_old);
+        let mut back = now;
+        back.docs.retain(|key, _| of(key.slot).is_none());
+        let docs = old.docs.iter().filter(|(key, _)| of(key.slot).is_some());
+        back.docs.extend(docs.map(|(key, doc)| (key.clone(), doc.clone())));
+        let parts = old.parts.iter().filter(|(part, _)| too_old(part));
+        back.parts.extend(parts.map(|(part, meta)| (*part, *meta)));
+        host.disk.replace(back);
+    }
+
+    /// A manager that is about to claim its number finds every disk new enough: the View that it
+    /// compares its disk with says that it has been a member since ever.
+    fn hide_since(&self, number: ManagerNumber, state: &mut ConfigState) {
+        let claims = self.managers.get(&number).and_then(|it| it.process.as_ref());
+        let Some(view) = state.view.as_mut().filter(|_| claims.is_some_and(|it| !it.is_claimed()))
+        else {
+            return;
+        };
+        let ran = view.managers.get(&number).is_some_and(|it| it.incarnation.0 > 0);
+        for part in Arc::make_mut(view).parts.values_mut().filter(|_| ran) {
+            for member in part.isr.iter_mut().filter(|it| it.number == number) {
+                member.since = Epoch(0);
+            }
         }
-        host.old_disk = Some(now);
     }
 
     /// The verdict that a node is lost, written as soon as it is silent.

@@ -18,9 +18,9 @@ use rota_protocol::{Answer, OpResult};
 use std::collections::BTreeMap;
 
 /// Client requests of the chaos phase, at least.
-pub const REQUESTS_MIN: usize = 500;
+const REQUESTS_MIN: usize = 500;
 /// Faults of the chaos phase, at least.
-pub const FAULTS_MIN: u64 = 20;
+const FAULTS_MIN: u64 = 20;
 /// Client requests of the serve phase.
 const SERVED: usize = 40;
 /// The chaos phase ends after this time even if clients got little done, and then fails.
@@ -37,7 +37,7 @@ pub struct Outcome {
     pub counters: Counters,
     /// Client requests.
     pub requests: usize,
-    /// Disturbances that were begun, beside what happens to single messages.
+    /// Disturbances that took effect, beside what happens to single messages.
     pub disturbances: u64,
     /// Hash of everything that happened.
     pub trace_hash: u64,

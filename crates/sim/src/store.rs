@@ -67,7 +67,9 @@ impl World {
             let outcome =
                 if written { CasOutcome::Done(state) } else { CasOutcome::Conflict(state) };
             if written && self.phase == Phase::Chaos && self.chance.permille(60) {
-                self.counters.fault(Fault::CasAnswerLost);
+                if run == Some(generation) && self.is_there(from) {
+                    self.counters.fault(Fault::CasAnswerLost);
+                }
                 return;
             }
             let parcel = Parcel::CasDone { cas, outcome };
@@ -96,7 +98,7 @@ impl World {
             for number in self.managers.keys().copied().collect::<Vec<_>>() {
                 let late = self.phase == Phase::Chaos && self.chance.permille(40);
                 let delay_us = self.chance.within(100, if late { 900_000 } else { 5_000 });
-                if late {
+                if late && self.is_there(Place::Manager(number)) {
                     self.counters.fault(Fault::LateWatch);
                 }
                 let run = self.managers.get(&number).map_or(0, |it| it.run);

@@ -169,7 +169,7 @@ pub struct World {
     pub calls: BTreeMap<u64, crate::client_host::CallFor>,
     /// Names for calls, runs and disturbances.
     pub names: u64,
-    /// Disturbances that were begun.
+    /// Disturbances of the chaos phase that took effect.
     pub disturbed: u64,
     sent: u64,
     arrived: BTreeMap<(Place, Place), u64>,
@@ -310,19 +310,22 @@ impl World {
 
     /// Sends a parcel. With `run`, only that run of the receiver gets it.
     pub fn send(&mut self, from: Place, to: Place, run: Option<u64>, parcel: Parcel) {
-        let repeats = parcel.may_repeat();
+        let (repeats, there) = (parcel.may_repeat(), self.is_there(to));
+        self.feel(from, to);
         let mut passage = self.network.pass(from, to, repeats, &mut self.chance);
         let late = self.phase == Phase::Chaos && matches!(parcel, Parcel::ToNode { .. });
         if late && passage.again_us.is_none() && self.chance.permille(30) {
             passage.again_us = Some(self.chance.within(50_000, STRAGGLER_US_MAX));
-            self.counters.fault(Fault::LateNodeCall);
+            if there {
+                self.counters.fault(Fault::LateNodeCall);
+            }
         }
         self.sent += 1;
         let serial = self.sent;
-        if passage.arrives_us.is_none() && !self.network.is_cut(from, to) {
+        if there && passage.arrives_us.is_none() && !self.network.is_cut(from, to) {
             self.counters.fault(Fault::Loss);
         }
-        if passage.again_us.is_some() {
+        if there && passage.arrives_us.is_some() && passage.again_us.is_some() {
             self.counters.fault(Fault::Duplication);
         }
         let ways = [passage.arrives_us, passage.again_us];
@@ -375,6 +378,32 @@ impl World {
             Place::Store => self.store_gets(from, *parcel),
             Place::Client(_) => self.client_gets(*parcel),
         }
+    }
+
+    /// Whether anybody would get what is sent there now.
+    pub fn is_there(&self, place: Place) -> bool {
+        match place {
+            Place::Manager(number) => {
+                self.managers.get(&number).is_some_and(|it| it.process.is_some())
+            }
+            Place::Node(index) => self.nodes.get(index).is_some_and(|it| it.agent.is_some()),
+            Place::Store | Place::Client(_) => true,
+        }
+    }
+
+    /// Something is sent: the disturbances that this is the first to suffer from took effect.
+    pub fn feel(&mut self, from: Place, to: Place) {
+        if self.is_there(to) {
+            for fault in self.network.feel(from, to) {
+                self.took_effect(fault);
+            }
+        }
+    }
+
+    /// A disturbance met somebody.
+    pub fn took_effect(&mut self, fault: Fault) {
+        self.counters.fault(fault);
+        self.disturbed += u64::from(self.phase == Phase::Chaos);
     }
 
     /// Until when a place receives nothing, if it is paused.

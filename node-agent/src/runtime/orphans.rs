@@ -6,18 +6,56 @@ use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, getpid, waitpgid, wa
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// In the environment of every program: its session's folder, which no two sessions share.
 pub const FOLDER_VARIABLE: &str = "ROTA_FOLDER";
 
+/// After this long with KILL the kernel does not end them (a broken disk, a debugger), as in
+/// [`crate::leftovers`].
+const GIVE_UP: Duration = Duration::from_secs(30);
+
+/// Between two looks at what cannot be killed.
+const STUCK_PAUSE: Duration = Duration::from_secs(5);
+
+/// The pauses between two rounds of killing.
+struct Pace {
+    pause: Duration,
+    stuck: bool,
+}
+
+impl Pace {
+    const FIRST: Duration = Duration::from_millis(2);
+    const MOST: Duration = Duration::from_millis(50);
+
+    fn new() -> Self {
+        Self { pause: Self::FIRST, stuck: false }
+    }
+
+    /// The next pause, `waited` after the first round. True, once, when killing has been in vain
+    /// for too long.
+    fn next(&mut self, waited: Duration) -> (Duration, bool) {
+        if waited >= GIVE_UP {
+            return (STUCK_PAUSE, !std::mem::replace(&mut self.stuck, true));
+        }
+        let pause = self.pause;
+        self.pause = (pause * 2).min(Self::MOST);
+        (pause, false)
+    }
+}
+
 /// Kills the group, and whatever else carries the session's folder in its environment, and waits
 /// until all of it is gone and reaped. Tells how the group's leader ended, if it was one.
+///
+/// What the kernel does not end within 30 s is given up and told as an error. From then on this
+/// only looks from time to time: as long as something of the session may run, its end must not be
+/// reported, for it would be opened a second time. Its place stays taken, a close of it stays
+/// unfinished, and the next start of this node names the pids and refuses to register.
 pub async fn end(group: Option<i32>, folder: &Path, keepers: &Keepers) -> Option<Exit> {
     let mut exit = None;
     // Once seen gone, its number may name strangers.
     let mut group = group;
-    let mut pause = Duration::from_millis(2);
+    let (began, mut pace) = (Instant::now(), Pace::new());
     loop {
         if let Some(number) = group {
             processes::signal_group(number, Signal::KILL);
@@ -31,8 +69,13 @@ pub async fn end(group: Option<i32>, folder: &Path, keepers: &Keepers) -> Option
         if group.is_none() && strays.is_empty() {
             break;
         }
+        let (pause, gave_up) = pace.next(began.elapsed());
+        if gave_up {
+            let pids: Vec<i32> = strays.iter().map(|it| it.pid).collect();
+            tracing::error!(?group, ?pids, folder = %folder.display(),
+                "a session's processes cannot be killed; it counts as running until they are gone");
+        }
         tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(Duration::from_millis(50));
     }
     reap_strays(keepers);
     exit
@@ -97,5 +140,20 @@ impl Keepers {
 
     fn locked(&self) -> MutexGuard<'_, BTreeSet<i32>> {
         self.pids.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn killing_slows_down_and_is_given_up_once() {
+        let mut pace = Pace::new();
+        let pauses: Vec<u128> =
+            (0..7).map(|_| pace.next(Duration::from_secs(1)).0.as_millis()).collect();
+        assert_eq!(pauses, [2, 4, 8, 16, 32, 50, 50]);
+        assert_eq!(pace.next(GIVE_UP), (STUCK_PAUSE, true));
+        assert_eq!(pace.next(GIVE_UP * 2), (STUCK_PAUSE, false));
     }
 }

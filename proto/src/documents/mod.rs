@@ -31,6 +31,8 @@ pub use rota_protocol::DocumentCursor;
 pub const PIECE_BYTES_MAX: usize = 1024 * 1024;
 /// Most bytes of updates in one response, unless the first one alone is larger.
 pub const UPDATES_BYTES_MAX: usize = 32 * 1024 * 1024;
-/// Largest message that either side must be ready to read: updates of that size, or one document
-/// (8 MiB of contents), with names around them.
+/// Largest request of the service Documents: parameters or a piece, with names around them.
+pub const REQUEST_BYTES_MAX: usize = 2 * 1024 * 1024;
+/// Largest response of both services, and largest request of Namespaces: updates of that size, or
+/// one document (8 MiB of contents), with names around them.
 pub const MESSAGE_BYTES_MAX: usize = UPDATES_BYTES_MAX + 16 * 1024 * 1024;

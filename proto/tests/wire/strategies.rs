@@ -1,6 +1,6 @@
 //! Arbitrary values of the model, edge values included.
 
-mod documents;
+pub mod documents;
 mod names;
 mod nodes;
 mod operators;

@@ -1,11 +1,14 @@
 //! A bare tonic unary echo: what a call costs when the server does nothing. It is written against
 //! tonic as generated code is, and runs as a process of its own with one thread.
 
+use crate::failure::UsageMistake;
 use crate::output::Out;
 use bytes::Bytes;
 use clap::Args;
 use rota_client::CallError;
+use rota_daemon::may_listen;
 use std::convert::Infallible;
+use std::net::SocketAddr;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::net::TcpListener;
@@ -23,8 +26,11 @@ const PATH: &str = "/rota.bench.Echo/Echo";
 #[derive(Args, Debug)]
 pub struct EchoArguments {
     /// Where to serve.
-    #[arg(long, default_value = "127.0.0.1:0")]
-    listen: String,
+    #[arg(long, default_value = "127.0.0.1:0", value_name = "IP:PORT")]
+    listen: SocketAddr,
+    /// Allow an address that other machines can reach.
+    #[arg(long)]
+    insecure_bind: bool,
 }
 
 /// What is sent and comes back.
@@ -70,7 +76,9 @@ impl NamedService for Echo {
 
 /// Serves until it is ended.
 pub async fn serve(it: &EchoArguments, out: &mut Out) -> anyhow::Result<()> {
-    let listener = TcpListener::bind(&it.listen).await?;
+    let may = may_listen("--listen", it.listen, it.insecure_bind);
+    may.map_err(|mistake| UsageMistake(mistake.to_string()))?;
+    let listener = TcpListener::bind(it.listen).await?;
     let address = listener.local_addr()?.to_string();
     let pid = std::process::id();
     out.json(&serde_json::json!({"ready": true, "address": address, "pid": pid}))?;

@@ -9,6 +9,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use clap::Args;
 use rota_client::{Client, WatchOptions, v1};
+use rota_daemon::Stop;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -74,8 +75,9 @@ fn keep(file: &Path, position: &str) -> anyhow::Result<()> {
     write().with_context(|| format!("cannot keep the position in {}", file.display()))
 }
 
-/// Follows changes until Ctrl-C.
+/// Follows changes until Ctrl-C or another signal that ends: that is how it is meant to end.
 pub async fn watch(client: &Client, it: &WatchArguments, out: &mut Out) -> anyhow::Result<()> {
+    let mut stop = Stop::listen()?;
     let start = start(it.position.as_deref())?;
     let mut filter = it.filter.to_wire();
     let namespace = match it.id {
@@ -93,7 +95,7 @@ pub async fn watch(client: &Client, it: &WatchArguments, out: &mut Out) -> anyho
     loop {
         let answer = tokio::select! {
             answer = watch.next() => answer?,
-            stopped = tokio::signal::ctrl_c() => return Ok(stopped?),
+            _ = stop.wished() => return Ok(()),
         };
         let line = Line {
             session: answer.session.as_ref().map(Shown::of),

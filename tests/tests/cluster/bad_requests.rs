@@ -1,6 +1,6 @@
 //! Requests that are refused: each names the field and the limit, and changes nothing.
 
-use rota_client::v1;
+use rota_client::{WatchOptions, v1};
 use rota_tests::sessions::{CALL, close, get, listed, open, opened};
 use rota_tests::{Cluster, TestFolder};
 use std::collections::BTreeMap;
@@ -139,16 +139,62 @@ async fn wrong_gets_closes_lists_and_watches_name_their_fields() {
     cluster.end().await;
 }
 
+/// Largest request that a manager takes; `manager/src/rpc.rs`.
+const REQUEST_BYTES_MAX: usize = 1024 * 1024;
+
 #[tokio::test(flavor = "multi_thread")]
-async fn a_message_over_the_limit_is_refused_with_the_limit_and_the_manager_goes_on() {
+async fn a_message_over_the_limit_is_refused_by_its_name_and_limit_and_the_manager_goes_on() {
     let folder = TestFolder::new();
     let cluster = Cluster::start(&folder, &[]).await;
     let client = cluster.client_of(0);
-    let huge = [("k".to_owned(), "v".repeat(32 * 1024 * 1024))];
-    let refused =
-        client.open_at(&cluster.document.managers[0].grpc, with_attributes(huge.into()), CALL);
-    let refused = refused.await.unwrap_err().to_string();
-    assert!(refused.contains("limit"), "{refused}");
-    opened(&client, "a", "counter").await;
+    let manager = &cluster.document.managers[0].grpc;
+    for size in [REQUEST_BYTES_MAX, 32 * 1024 * 1024] {
+        let huge = with_attributes([("k".to_owned(), "v".repeat(size))].into());
+        let error = client.open_at(manager, huge, CALL).await.unwrap_err();
+        assert_eq!(error.reason(), "INVALID_ARGUMENT", "{error:?}");
+        assert_eq!(error.retry(), rota_model::Retry::Never);
+        assert_eq!(error.changed(), rota_model::Changed::No);
+        let [named] = error.fields() else { panic!("one mistake: {error:?}") };
+        assert_eq!(named.field, "OpenRequest");
+        assert!(named.problem.contains("1048576 bytes"), "{named}");
+    }
+    let below = with_attributes([("k".to_owned(), "v".repeat(REQUEST_BYTES_MAX / 2))].into());
+    let error = client.open(below, CALL).await.unwrap_err();
+    assert_eq!(error.fields()[0].field, "attributes", "what can be read is refused by its field");
+
+    let listing =
+        v1::ListRequest { page_token: "x".repeat(REQUEST_BYTES_MAX), ..Default::default() };
+    let error = client.list(listing, CALL).await.unwrap_err();
+    assert_eq!(error.fields()[0].field, "ListRequest", "{error:?}");
+    let watching =
+        v1::WatchRequest { position: vec![7; REQUEST_BYTES_MAX].into(), ..Default::default() };
+    let error = client.watch(watching, WatchOptions::default()).next().await.unwrap_err();
+    assert_eq!(error.fields()[0].field, "WatchRequest", "{error:?}");
+    let session = opened(&client, "a", "counter").await;
+    let event =
+        v1::SendRequest { id: "a".to_owned(), event: "e".repeat(1 << 20), ..Default::default() };
+    let error = client.send_event(&session.address, event, CALL).await.unwrap_err();
+    assert_eq!(error.fields()[0].field, "SendRequest", "{error:?}");
+    assert!(error.to_string().contains("65536 bytes"), "{error}");
+    assert_eq!(listed(&client, v1::Filter::default()).await.len(), 1, "nothing else is there");
+    cluster.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ringctl_tells_a_message_over_the_limit_as_every_other_mistake() {
+    let folder = TestFolder::new();
+    let cluster = Cluster::start(&folder, &[]).await;
+    // The system limits one argument to 128 KiB.
+    let attributes: Vec<String> =
+        (0..9).map(|it| format!("k{it}={}", "v".repeat(120_000))).collect();
+    let mut line = vec!["session", "open", "a", "--class", "counter", "-o", "json"];
+    line.extend(attributes.iter().flat_map(|it| ["--attr", it]));
+    let refused = cluster.ringctl(&line).await.error();
+    assert_eq!(
+        (&refused["reason"], &refused["retry"], &refused["changed"]),
+        (&"INVALID_ARGUMENT".into(), &"never".into(), &"no".into())
+    );
+    assert_eq!(refused["fields"][0]["field"], "OpenRequest", "{refused}");
+    assert!(refused["message"].as_str().unwrap().contains("1048576 bytes"), "{refused}");
     cluster.end().await;
 }

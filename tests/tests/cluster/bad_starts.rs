@@ -98,6 +98,8 @@ async fn listening_for_other_machines_needs_a_flag_that_says_insecure() {
     run_to_end("rota-node-agent", &line).await.expect_refusal(2, &outside);
     let line = owned(&["--data", &folder.at("s"), "--listen", "192.0.2.1:0"]);
     run_to_end("rota-config-store", &line).await.expect_refusal(2, &outside);
+    let line = ["bench-echo", "--listen", "192.0.2.1:0"];
+    run_to_end("ringctl", &line).await.expect_refusal(2, &["--listen", "--insecure-bind"]);
 }
 
 #[tokio::test]
@@ -158,10 +160,16 @@ async fn two_managers_cannot_hold_one_number() {
     }
     let line = manager_line(&address, &folder.at("x"), "500", "x", "c");
     manager_fails(&line).await.expect_refusal(1, &["500"]);
+    for refused in ["a2", "a3", "x"] {
+        assert!(!folder.path().join(refused).exists(), "{refused}: nothing was begun");
+    }
     let line = manager_line(&address, &folder.at("a"), "100", "a", "c");
     let same_folder = manager_fails(&line).await;
     same_folder.expect_refusal(1, &["in use", &folder.at("a")]);
     assert!(first.runs(), "the one that holds the number goes on");
+    let line = manager_line(&address, &folder.at("a2"), "400", "b", "c");
+    let second = Launched::start(&folder, "a2", "rota-manager", &line).await;
+    assert_eq!(second.end().await, Some(0), "a refused start takes the right number at once");
     assert_eq!(first.end().await, Some(0));
     assert_eq!(store.end().await, Some(0));
 }
@@ -184,7 +192,7 @@ async fn a_managers_folder_of_another_manager_cluster_or_format_is_refused_and_n
     assert_eq!(content(&folder.path().join("a")), before);
     let owner = folder.path().join("a/OWNER");
     let text = std::fs::read_to_string(&owner).unwrap();
-    std::fs::write(&owner, text.replace("format 1", "format 77")).unwrap();
+    std::fs::write(&owner, text.replace("format 2", "format 77")).unwrap();
     let line = manager_line(&mine_at, &folder.at("a"), "100", "a", "c");
     manager_fails(&line).await.expect_refusal(1, &["OWNER"]);
     std::fs::write(&owner, text).unwrap();

@@ -29,6 +29,14 @@ fn python() -> Option<PathBuf> {
     given.or_else(made).filter(|it| it.is_file())
 }
 
+/// The program grpcurl: the machine's own, or the one that `deploy/test` puts beside its Python.
+fn grpcurl() -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let installed = std::env::split_paths(&path).map(|it| it.join("grpcurl"));
+    let beside = python().map(|it| it.with_file_name("grpcurl"));
+    installed.chain(beside).find(|it| it.is_file())
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_python_client_with_stubs_from_our_proto_files_uses_a_session() {
     let name = "a_python_client_with_stubs_from_our_proto_files_uses_a_session";
@@ -49,11 +57,8 @@ async fn a_python_client_with_stubs_from_our_proto_files_uses_a_session() {
 #[tokio::test(flavor = "multi_thread")]
 async fn grpcurl_finds_the_services_by_reflection_and_opens_a_session() {
     let name = "grpcurl_finds_the_services_by_reflection_and_opens_a_session";
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let Some(grpcurl) =
-        std::env::split_paths(&path).map(|it| it.join("grpcurl")).find(|it| it.is_file())
-    else {
-        return skipped(name, "grpcurl is not installed");
+    let Some(grpcurl) = grpcurl() else {
+        return skipped(name, "grpcurl is not installed; deploy/test installs it where it can");
     };
     let folder = TestFolder::new();
     let cluster = Cluster::start(&folder, &[]).await;

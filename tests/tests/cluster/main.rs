@@ -5,6 +5,8 @@ mod bad_requests;
 #[cfg(test)]
 mod bad_starts;
 #[cfg(test)]
+mod benches;
+#[cfg(test)]
 mod bodies;
 #[cfg(test)]
 mod config_store;
@@ -13,9 +15,15 @@ mod consul;
 #[cfg(test)]
 mod dev;
 #[cfg(test)]
+mod documents;
+#[cfg(test)]
+mod filtered_watches;
+#[cfg(test)]
 mod foreign;
 #[cfg(test)]
 mod inspection;
+#[cfg(test)]
+mod killed_under_load;
 #[cfg(test)]
 mod lists;
 #[cfg(test)]
@@ -38,5 +46,7 @@ mod restarts;
 mod signals;
 #[cfg(test)]
 mod tracing;
+#[cfg(test)]
+mod watch_commands;
 #[cfg(test)]
 mod watches;

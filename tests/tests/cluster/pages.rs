@@ -30,6 +30,7 @@ async fn metrics_count_opens_closes_sessions_and_commits() {
     }
     client.open(open("s5", "builtin"), CALL).await.unwrap();
     client.open(open("x", "no-such-class"), CALL).await.unwrap_err();
+    client.close(close("never opened"), CALL).await.unwrap_err();
     let mut all = String::new();
     for manager in &cluster.document.managers {
         let page = http_get(&manager.http, "/metrics").await.unwrap();
@@ -39,8 +40,17 @@ async fn metrics_count_opens_closes_sessions_and_commits() {
     let count = |name: &str, labels: &[&str]| sum(&all, name, labels);
     assert_eq!(count("rota_opens_total", &["CREATED"]), 12.0, "{all}");
     assert_eq!(count("rota_opens_total", &["EXISTED"]), 1.0);
-    assert_eq!(count("rota_opens_total", &["UNKNOWN_CLASS"]), 1.0);
+    assert_eq!(count("rota_opens_total", &[]), 13.0, "a refused open is no open");
     assert_eq!(count("rota_closes_total", &["FINISHED"]), 4.0);
+    assert_eq!(count("rota_closes_total", &[]), 4.0, "a refused close is no close");
+    assert_eq!(count("rota_refusals_total", &["\"open\"", "UNKNOWN_CLASS"]), 1.0);
+    assert_eq!(count("rota_refusals_total", &["\"close\"", "NOT_FOUND"]), 1.0);
+    assert_eq!(count("rota_refusals_total", &["\"open\""]), 1.0);
+    assert_eq!(count("rota_refusals_total", &["\"close\""]), 1.0);
+    for way in ["peer", "peer_late", "node"] {
+        assert_eq!(count("rota_dropped_total", &[&format!("\"{way}\"")]), 0.0, "{way}");
+        assert!(all.contains(&format!("way=\"{way}\"")), "{way} in {all}");
+    }
     assert_eq!(count("rota_sessions", &["serving", "READY"]), 8.0);
     assert_eq!(count("rota_sessions", &["serving", "CLOSED"]), 4.0);
     assert_eq!(count("rota_node_places", &["n1"]), 3.0 * 1000.0, "every manager knows the node");

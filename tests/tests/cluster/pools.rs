@@ -108,7 +108,7 @@ async fn an_open_that_waits_for_a_node_is_told_so_and_when_to_come_again() {
     let folder = TestFolder::new();
     let programs = slow_agent(&folder, 4);
     let options = ["--places", "1", "--max-nodes", "2"];
-    let cluster = Cluster::start_in(&folder, &options, ("ROTA_BIN_DIR", &programs)).await;
+    let cluster = Cluster::start_in(&folder, &options, &[("ROTA_BIN_DIR", &programs)]).await;
     let client = cluster.client();
     opened(&client, "first", "counter").await;
     let request = v1::OpenRequest { request_id: "r".to_owned(), ..open("second", "counter") };

@@ -45,7 +45,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &["rota-node", "rota-proto", "rota-client", "rota-daemon", "rota-membership"],
     ),
     ("ringctl", &["rota-client", "rota-proto", "rota-ring", "rota-daemon"]),
-    ("rota-tests", &["rota-client", "rota-proto", "rota-docstore", "rota-ring"]),
+    ("rota-tests", &["rota-client", "rota-docstore", "rota-proto", "rota-ring"]),
 ];
 
 /// A crate of the workspace, and the crates of the workspace that it uses (for anything: code,

@@ -1,9 +1,10 @@
-//! The rules of the house, checked: arrows between crates, purity, manifests, length of files,
+//! The rules of the house, checked: arrows between crates, purity, manifests, pages, length of files,
 //! words. Each check also has a violating example made by hand, which it must find.
 
 mod arrows;
 mod files;
 mod manifests;
+mod pages;
 mod purity;
 mod words;
 

@@ -138,3 +138,103 @@ pub(super) fn document_of(key: &SessionKey) -> DocName {
     DocName::new(&key.namespace, SESSION_CLASS, key.id.as_str())
         .expect("ids of sessions follow the rules of ids of documents")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+    use proptest::sample::Index;
+    use rota_docstore::{Desk, Documents, Draft, Exception, Rules, Schema, Store, update_for};
+    use rota_model::{Namespace, SessionId};
+
+    fn key() -> SessionKey {
+        SessionKey::new(Namespace::default_space(), SessionId::parse("s").unwrap())
+    }
+
+    /// What a source knew at some moment.
+    type Moment = (Option<Arc<Document>>, Stamp);
+
+    fn step(draft: &mut Draft, kind: u8) -> Result<(), Exception> {
+        match kind {
+            0 => drop(draft.ensure()),
+            1 => {
+                draft.destroy();
+                draft.ensure();
+            }
+            2 => drop(draft.destroy()),
+            _ => {
+                draft.ensure();
+                draft.put_one(&Machine { state: "m".to_owned(), change: kind.into() })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A session's history: changes, new lives, ends, and times without a trace of it.
+    fn history(kinds: &[u8]) -> Vec<Moment> {
+        let rules = Rules::new(Schema::new().with_sessions());
+        let (mut store, name) = (Store::default(), document_of(&key()));
+        let mut now = Stamp::MIN;
+        let mut moments = vec![(None, now)];
+        for kind in kinds {
+            now = now.plus_ms(10);
+            if *kind == 9 {
+                store.set(&name, None);
+                store.raise(now);
+            } else {
+                let work = |desk: &mut Desk<'_>| step(desk.current(&name)?, *kind);
+                store.change(&rules, &key().namespace, now, work).unwrap();
+            }
+            moments.push((store.get(&name), store.high_water()));
+        }
+        moments
+    }
+
+    fn ask(copy: &SessionCopy, (document, as_of): &Moment) -> Result<SessionCopy, ApplyError> {
+        copy.after(&update_for(document.as_ref(), copy.held().as_ref(), *as_of))
+    }
+
+    proptest! {
+        #[test]
+        fn a_copy_never_goes_back_whichever_sources_it_asks(
+            kinds in vec(0_u8..10, 1..12),
+            asked in vec(any::<Index>(), 0..12),
+        ) {
+            let moments = history(&kinds);
+            let mut copy = SessionCopy::new(document_of(&key()));
+            for index in asked {
+                let Ok(after) = ask(&copy, &moments[index.index(moments.len())]) else {
+                    continue;
+                };
+                prop_assert!(after.through() >= copy.through());
+                if after.document() != copy.document() && after.document().is_some() {
+                    prop_assert!(after.version() > copy.through(), "{after:?} after {copy:?}");
+                }
+                copy = after;
+            }
+            let newest = moments.last().unwrap();
+            let copy = match ask(&copy, newest) {
+                Err(ApplyError::SourceBehind { .. }) => copy,
+                other => other.unwrap(),
+            };
+            match (copy.document(), &newest.0) {
+                (Some(copy), Some(newest)) => prop_assert!(copy.says_the_same(newest)),
+                (copy, newest) => prop_assert_eq!(copy, newest.as_ref()),
+            }
+        }
+    }
+
+    #[test]
+    fn a_life_that_was_known_to_be_gone_does_not_come_back() {
+        let moments = history(&[0, 9, 0]);
+        let copy = SessionCopy::new(document_of(&key()));
+        let gone = ask(&copy, &moments[2]).unwrap();
+        let late = ask(&gone, &moments[1]).unwrap_err();
+        assert!(matches!(late, ApplyError::SourceBehind { .. }), "{late:?}");
+        assert!(gone.is_behind(1, gone.through().unwrap().as_u64() + 1));
+        assert!(!gone.is_behind(u64::MAX, gone.through().unwrap().as_u64()));
+        let born = ask(&gone, &moments[3]).unwrap();
+        assert!(born.life() > gone.through());
+    }
+}

@@ -12,8 +12,9 @@ use rota_model::{Retry, SessionKey};
 use rota_proto::documents::request::Sync;
 use rota_proto::v1;
 use std::future::pending;
+use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::watch;
+use tokio::sync::{Mutex, watch};
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep_until};
 
@@ -92,6 +93,8 @@ pub(super) struct Follower {
     options: CachedSessionOptions,
     publish: watch::Sender<Published>,
     wanted: watch::Receiver<u64>,
+    /// Held while the file is written, also when nobody waits for that any more.
+    saving: Arc<Mutex<()>>,
 }
 
 impl Follower {
@@ -102,8 +105,12 @@ impl Follower {
         publish: watch::Sender<Published>,
         wanted: watch::Receiver<u64>,
     ) -> Self {
-        let documents = client.documents();
-        Self { client, documents, key, options, publish, wanted }
+        let (documents, saving) = (client.documents(), Arc::default());
+        Self { client, documents, key, options, publish, wanted, saving }
+    }
+
+    pub(super) fn saving(&self) -> Arc<Mutex<()>> {
+        Arc::clone(&self.saving)
     }
 
     fn watch(&self) -> Watch {
@@ -212,7 +219,13 @@ impl Follower {
     async fn save(&self, copy: &SessionCopy) -> Option<String> {
         let path = self.options.file.clone()?;
         let copy = copy.clone();
-        let saved = spawn_blocking(move || file::save(&path, &copy)).await;
+        let saving = self.saving().lock_owned().await;
+        let save = move || {
+            let saved = file::save(&path, &copy);
+            drop(saving);
+            saved
+        };
+        let saved = spawn_blocking(save).await;
         let trouble = match saved {
             Ok(saved) => saved.err()?.to_string(),
             Err(error) => error.to_string(),

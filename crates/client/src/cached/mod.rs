@@ -26,8 +26,9 @@ use crate::session::Client;
 use follow::{Follower, Published};
 use rota_model::SessionKey;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{Mutex, oneshot, watch};
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{Instant, timeout_at};
 
@@ -75,7 +76,7 @@ pub enum CacheError {
 }
 
 /// A copy of a session's document that is kept in step in the background, until this is dropped or
-/// closed.
+/// closed. Dropping does not wait: the file may still be written once.
 #[derive(Debug)]
 pub struct CachedSession {
     published: watch::Receiver<Published>,
@@ -83,6 +84,7 @@ pub struct CachedSession {
     wanted: watch::Sender<u64>,
     stop: Option<oneshot::Sender<()>>,
     task: JoinHandle<()>,
+    saving: Arc<Mutex<()>>,
 }
 
 impl CachedSession {
@@ -106,6 +108,7 @@ impl CachedSession {
         let (wanted, asked) = watch::channel(0);
         let (stop, stopped) = oneshot::channel();
         let follower = Follower::new(client.clone(), key.clone(), options, publish, asked);
+        let saving = follower.saving();
         let task = tokio::spawn(async move {
             tokio::select! {
                 // Either way: nobody needs it any more.
@@ -113,7 +116,7 @@ impl CachedSession {
                 () = follower.follow() => {}
             }
         });
-        Ok(Self { published, wanted, stop: Some(stop), task })
+        Ok(Self { published, wanted, stop: Some(stop), task, saving })
     }
 
     /// What is known now.
@@ -183,6 +186,7 @@ impl CachedSession {
         drop(self.stop.take());
         // A task that panicked has ended as well.
         let _ended = (&mut self.task).await;
+        drop(self.saving.lock().await);
         self.copy()
     }
 }

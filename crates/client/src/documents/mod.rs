@@ -7,11 +7,12 @@ mod upload;
 
 pub use body::BodyReader;
 pub use namespaces::{Export, Imported, Namespaces, RecordSource};
+pub use rota_proto::documents::{DocumentCursor, NamespaceState, answer::Head, export, request};
 
 use crate::error::CallError;
 use crate::session::Client;
 use rota_docstore::{Answer, DocName, Update};
-use rota_proto::documents::answer::{self, Head};
+use rota_proto::documents::answer;
 use rota_proto::documents::request::{GetBody, Operate, PutBody, Sync};
 use rota_proto::{WireError, v1};
 use std::time::Duration;

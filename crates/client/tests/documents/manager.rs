@@ -19,6 +19,7 @@ use tonic::transport::Server;
 use tonic::{Request, Response, Status, Streaming};
 use v1::documents_server::{Documents, DocumentsServer};
 use v1::namespaces_server::NamespacesServer;
+use v1::operator_server::{Operator, OperatorServer};
 use v1::sessions_server::{Sessions, SessionsServer};
 
 pub type Replies<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
@@ -35,6 +36,8 @@ pub struct Script {
     pub calls: AtomicUsize,
     /// Streams of bodies break after that many pieces, once.
     pub breaks_after: Mutex<Option<usize>>,
+    /// What it knows of the ring.
+    pub view: Mutex<Option<v1::View>>,
     /// Bodies are altered on their way.
     pub alters: AtomicBool,
 }
@@ -223,6 +226,24 @@ impl Sessions for Manager {
     }
 }
 
+#[tonic::async_trait]
+impl Operator for Manager {
+    async fn inspect(
+        &self,
+        _request: Request<v1::InspectRequest>,
+    ) -> Result<Response<v1::InspectResponse>, Status> {
+        let view = self.script.view.lock().unwrap().clone();
+        Ok(Response::new(v1::InspectResponse { view, ..Default::default() }))
+    }
+
+    async fn signal(
+        &self,
+        _request: Request<v1::SignalRequest>,
+    ) -> Result<Response<v1::SignalResponse>, Status> {
+        Err(Status::unimplemented("signal"))
+    }
+}
+
 /// A manager that serves until this is dropped; then its connections break, like those of a process
 /// that was killed.
 pub struct Running {
@@ -254,6 +275,7 @@ pub async fn start(ring: &Arc<Ring>) -> Running {
         let server = Server::builder()
             .add_service(SessionsServer::new(manager.clone()))
             .add_service(DocumentsServer::new(manager.clone()))
+            .add_service(OperatorServer::new(manager.clone()))
             .add_service(NamespacesServer::new(manager));
         server.serve_with_incoming(TcpListenerStream::new(listener)).await.unwrap();
     });

@@ -3,10 +3,10 @@
 use crate::WAIT;
 use crate::manager::{nowhere, start};
 use crate::ring::{Add, Balance, Ring, account};
-use rota_client::{CallError, Client, v1};
+use rota_client::{CallError, Client, Options, v1};
 use rota_docstore::*;
 use rota_model::{Changed, Refusal, RefusalKind, Retry};
-use rota_proto::documents::request::{Operate, Sync};
+use rota_proto::documents::request::{Operate, PutBody, Sync};
 use rota_proto::documents::status;
 use rota_proto::refusal;
 use std::sync::Arc;
@@ -139,6 +139,34 @@ async fn a_namespace_that_is_off_says_why_and_the_caller_hears_it_at_once() {
     let error = documents.operate(&add("a", 1), WAIT).await.unwrap_err();
     assert_eq!(error.to_string(), "namespace default is off: back at noon");
     assert_eq!((error.reason(), error.retry()), ("O-OFF", Retry::AfterMs(30_000)));
+}
+
+#[tokio::test]
+async fn with_routing_calls_about_a_document_go_to_its_owner_directly() {
+    let ring = Ring::new();
+    let (entry, owner) = (start(&ring).await, start(&ring).await);
+    let entry_of = |number: u32, address: &str| v1::ManagerEntry {
+        number,
+        grpc: address.to_owned(),
+        ..Default::default()
+    };
+    *entry.script.view.lock().unwrap() = Some(v1::View {
+        m: 1024,
+        managers: vec![entry_of(1, &entry.address), entry_of(2, &owner.address)],
+        parts: vec![v1::Part { number: 1, owner: 2, ..Default::default() }],
+        ..Default::default()
+    });
+    let options = Options { route_by_view: true, ..Options::default() };
+    let documents = Client::with_options(&entry.address, options).unwrap().documents();
+    documents.operate(&add("a", 1), WAIT).await.unwrap();
+    let wanted = vec![SyncRequest { name: account("a"), held: None }];
+    let space = Namespace::default_space();
+    let sync = Sync { space: space.clone(), documents: wanted, stale_ok: false };
+    documents.sync(&sync, WAIT).await.unwrap();
+    let sha256 = crate::ring::digest(b"x");
+    let put = PutBody { space, docid: "a".to_owned(), size: 1, sha256 };
+    documents.put_body(&put, &mut std::io::Cursor::new(b"x"), WAIT).await.unwrap();
+    assert_eq!((entry.calls(), owner.calls()), (0, 3));
 }
 
 /// A document of 7 MiB: five of them do not fit into one answer.

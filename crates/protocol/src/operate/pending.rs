@@ -50,10 +50,13 @@ pub(crate) struct Errand {
 }
 
 impl Partition {
-    /// How far a request is that waited here.
-    pub(super) fn progress_of(&self, origin: Origin) -> Progress {
-        let waiting = self.leading.as_ref().and_then(|it| it.runs.get(&origin));
-        waiting.map(|it| it.progress).unwrap_or_default()
+    /// How far a request is that waited here. It goes on now: what comes late for it counts no
+    /// more.
+    pub(super) fn progress_of(&mut self, origin: Origin) -> Progress {
+        let waiting = self.leading.as_mut().and_then(|it| it.runs.get_mut(&origin));
+        let Some(waiting) = waiting else { return Progress::default() };
+        (waiting.resume_ms, waiting.missing) = (None, Vec::new());
+        waiting.progress
     }
 
     pub(super) fn pause_run(&mut self, env: &mut Env, origin: Origin, progress: Progress, ms: u64) {
@@ -110,10 +113,14 @@ impl Partition {
         asked: Stamp,
         result: OpResult,
     ) {
+        let waiting = self.leading.as_mut().and_then(|it| it.runs.get_mut(&origin));
+        let Some(waiting) = waiting.filter(|it| it.missing.contains(name)) else { return };
+        waiting.missing.retain(|it| it != name);
+        let is_last = waiting.missing.is_empty();
         let fetched = match result {
             Ok(Answer::Documents(DocumentAnswer::Synced(fetched))) => fetched,
             Ok(_) => Ok(Vec::new()),
-            Err(refusal) => return self.give_up(env, origin, Err(refusal)),
+            Err(refusal) => return self.reply(env, origin, Err(refusal)),
         };
         match fetched {
             Ok(updates) => {
@@ -125,21 +132,11 @@ impl Partition {
                 }
             }
             Err(exception) => {
-                return self.give_up(env, origin, super::owner::operated(Err(exception)));
+                return self.reply(env, origin, super::owner::operated(Err(exception)));
             }
         }
-        let Some(leading) = &mut self.leading else { return };
-        let Some(waiting) = leading.runs.get_mut(&origin) else { return };
-        waiting.missing.retain(|it| it != name);
-        if waiting.resume_ms.is_none() && waiting.missing.is_empty() {
+        if is_last {
             self.run(env, origin);
-        }
-    }
-
-    fn give_up(&mut self, env: &mut Env, origin: Origin, result: OpResult) {
-        let waits = self.leading.as_ref().is_some_and(|it| it.runs.contains_key(&origin));
-        if waits {
-            self.reply(env, origin, result);
         }
     }
 

@@ -14,7 +14,7 @@ mod writer;
 
 use clap::Parser;
 use journal::{Journal, JournalError};
-use rota_daemon::{LogArguments, LogFormat, Stop, announce};
+use rota_daemon::{LogArguments, LogFormat, Stop, announce, may_listen};
 use rota_model::ClusterName;
 use serde_json::json;
 use serve::Shared;
@@ -79,12 +79,8 @@ enum Fatal {
 
 fn main() -> ExitCode {
     let flags = Flags::parse();
-    if !flags.listen.ip().is_loopback() && !flags.insecure_bind {
-        let address = flags.listen;
-        eprintln!(
-            "error: --listen {address} can be reached from other machines, and nothing asks them \
-             who they are: use a loopback address, or add --insecure-bind"
-        );
+    if let Err(mistake) = may_listen("--listen", flags.listen, flags.insecure_bind) {
+        eprintln!("error: {mistake}");
         return ExitCode::from(2);
     }
     let log = match flags.log.check() {

@@ -1,0 +1,154 @@
+//! Services whose requests have a limit. gRPC refuses a larger message before any of our code sees
+//! it, with a bare status; here that becomes the refusal that every other mistake gets.
+
+use crate::refusal::status;
+use rota_model::{FieldError, Refusal};
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use tonic::body::Body;
+use tonic::codegen::{BoxFuture, Service, http};
+use tonic::server::NamedService;
+use tonic::{Code, Status};
+
+/// A generated service that takes messages of at most so many bytes. The generated service must
+/// have been told the same limit (`max_decoding_message_size`).
+#[derive(Clone, Debug)]
+pub struct Bounded<S> {
+    service: S,
+    bytes_max: usize,
+}
+
+impl<S> Bounded<S> {
+    /// The service, whose largest request has `bytes_max` bytes.
+    pub fn new(service: S, bytes_max: usize) -> Self {
+        Self { service, bytes_max }
+    }
+}
+
+impl<S: NamedService> NamedService for Bounded<S> {
+    const NAME: &'static str = S::NAME;
+}
+
+type Answers = BoxFuture<http::Response<Body>, Infallible>;
+
+impl<S> Service<http::Request<Body>> for Bounded<S>
+where
+    S: Service<
+            http::Request<Body>,
+            Response = http::Response<Body>,
+            Error = Infallible,
+            Future = Answers,
+        >,
+{
+    type Response = http::Response<Body>;
+    type Error = Infallible;
+    type Future = BoundedAnswer;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        self.service.poll_ready(context)
+    }
+
+    fn call(&mut self, request: http::Request<Body>) -> BoundedAnswer {
+        let uri = request.uri().clone();
+        BoundedAnswer { answer: self.service.call(request), uri, bytes_max: self.bytes_max }
+    }
+}
+
+/// The answer of a [`Bounded`] service. A type of its own, so that a call needs no second box.
+pub struct BoundedAnswer {
+    answer: Answers,
+    uri: http::Uri,
+    bytes_max: usize,
+}
+
+impl std::fmt::Debug for BoundedAnswer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("BoundedAnswer").field("uri", &self.uri).finish_non_exhaustive()
+    }
+}
+
+impl Future for BoundedAnswer {
+    type Output = Result<http::Response<Body>, Infallible>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let polled = self.answer.as_mut().poll(context);
+        polled.map_ok(|response| {
+            // A status that came before any message stands beside the response as a value.
+            let bare = response.extensions().get::<Status>().is_some_and(is_too_large);
+            if bare { too_large(self.uri.path(), self.bytes_max).into_http() } else { response }
+        })
+    }
+}
+
+/// None of our kinds has this code, so a status with it and without our details is gRPC's own.
+fn is_too_large(status: &Status) -> bool {
+    status.code() == Code::OutOfRange && status.details().is_empty()
+}
+
+/// The refusal of a request to `/package.Service/Method`. The method's message is named after it.
+fn too_large(path: &str, bytes_max: usize) -> Status {
+    let method = path.rsplit('/').next().unwrap_or(path);
+    let problem = format!("is larger than {bytes_max} bytes, the limit of this message");
+    status(&Refusal::from(FieldError::new(format!("{method}Request"), problem)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::refusal::refusal;
+    use crate::v1;
+    use crate::v1::machines_server::{Machines, MachinesServer};
+    use http_body_util::Full;
+    use rota_model::{Changed, RefusalKind, Retry};
+    use std::task::Waker;
+    use tonic::{Request, Response};
+
+    struct Answering;
+
+    #[tonic::async_trait]
+    impl Machines for Answering {
+        async fn send(
+            &self,
+            _request: Request<v1::SendRequest>,
+        ) -> Result<Response<v1::SendResponse>, Status> {
+            Ok(Response::new(v1::SendResponse::default()))
+        }
+    }
+
+    /// What the service says to a frame with that many bytes of a message.
+    fn said_to(bytes: usize) -> Option<Status> {
+        const LIMIT: usize = 100;
+        let machines = MachinesServer::new(Answering).max_decoding_message_size(LIMIT);
+        let mut service = Bounded::new(machines, LIMIT);
+        let mut frame = vec![0];
+        frame.extend(u32::try_from(bytes).unwrap().to_be_bytes());
+        // One field of the message: its id.
+        let content = bytes - 2;
+        frame.extend([0x12, u8::try_from(content).unwrap()]);
+        frame.extend(vec![b'x'; content]);
+        let request = http::Request::builder()
+            .method("POST")
+            .uri("http://node/rota.v1.Machines/Send")
+            .header("content-type", "application/grpc")
+            .body(Body::new(Full::from(frame)))
+            .unwrap();
+        let mut answer = service.call(request);
+        let mut context = Context::from_waker(Waker::noop());
+        let Poll::Ready(Ok(response)) = Pin::new(&mut answer).poll(&mut context) else {
+            panic!("nothing of this waits")
+        };
+        Status::from_header_map(response.headers())
+    }
+
+    #[test]
+    fn a_message_over_the_limit_is_refused_by_name_and_one_of_the_limit_is_taken() {
+        assert!(said_to(100).is_none(), "the status of an answer follows its message");
+        let refusal = refusal(&said_to(101).unwrap());
+        assert_eq!((refusal.kind, refusal.retry), (RefusalKind::InvalidArgument, Retry::Never));
+        assert_eq!(refusal.changed, Changed::No);
+        let problem = "is larger than 100 bytes, the limit of this message";
+        assert_eq!(refusal.fields, [FieldError::new("SendRequest", problem)]);
+    }
+}

@@ -1,0 +1,98 @@
+//! `ringctl bench` as a command: what it prints and how it ends. How fast anything is is told by
+//! the bench, not by a test.
+
+use rota_tests::processes::of_folder;
+use rota_tests::sessions::listed;
+use rota_tests::{Cluster, Ran, TestFolder, ringctl, ringctl_in};
+use serde_json::Value;
+
+/// The shortest load that has figures: enough calls in flight that some end in any moment.
+const SHORT: [&str; 4] = ["--concurrency", "4", "--duration", "500ms"];
+
+/// In the order of their names.
+const FIGURES: [&str; 8] =
+    ["count", "failed", "max_ms", "name", "p50_ms", "p90_ms", "p99_ms", "per_s"];
+
+/// Fails unless that is all that stands on stdout, and stderr has no progress: it is no terminal.
+fn one_line(ran: &Ran) -> &str {
+    assert_eq!((ran.code, ran.stderr.as_str()), (0, ""), "{}", ran.stdout);
+    let line = ran.stdout.strip_suffix('\n').expect("a line ends");
+    assert!(!line.contains(['\n', '\r', '\u{1b}']), "{line:?}");
+    line
+}
+
+fn fields(document: &Value) -> Vec<&str> {
+    document.as_object().expect("a document").keys().map(String::as_str).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bench_open_and_get_print_their_figures_and_leave_no_session() {
+    let folder = TestFolder::new();
+    let cluster = Cluster::start(&folder, &[]).await;
+    let one = &cluster.document.managers[1].grpc;
+    let calls: [(&str, &str, &[&str]); 3] = [
+        ("open", "open+close", &[]),
+        ("open", "open", &["--hold"]),
+        ("get", "get", &["--sessions", "10"]),
+    ];
+    for (command, name, more) in calls {
+        let line = [&["bench", command], &SHORT[..], more].concat();
+        let ran = ringctl(one, &[&line[..], &["-o", "json"]].concat()).await;
+        let document: Value = serde_json::from_str(one_line(&ran)).unwrap();
+        assert_eq!(fields(&document), FIGURES, "{document}");
+        assert_eq!((&document["name"], &document["failed"]), (&name.into(), &0.into()));
+        assert!(document["count"].as_u64() > Some(0), "{document}");
+        for field in ["per_s", "p50_ms", "p90_ms", "p99_ms", "max_ms"] {
+            assert!(document[field].as_f64() > Some(0.0), "{field} in {document}");
+        }
+        let ran = ringctl(one, &line).await;
+        assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
+        let mut lines = ran.stdout.lines();
+        let header = lines.next().unwrap();
+        for column in ["CALL", "PER S", "P50 MS", "P90 MS", "P99 MS", "MAX MS", "COUNT", "FAILED"] {
+            assert!(header.contains(column), "{column} in {header}");
+        }
+        assert!(lines.next().is_some_and(|it| it.starts_with(name)), "{}", ran.stdout);
+        assert_eq!(lines.next(), None);
+        let ready = rota_client::v1::SessionState::Ready.into();
+        let filter = rota_client::v1::Filter { states: vec![ready], ..Default::default() };
+        assert_eq!(listed(&cluster.client(), filter).await, vec![], "after bench {command}");
+    }
+    cluster.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bench_compare_starts_its_own_cluster_prints_the_ratios_and_leaves_no_process() {
+    let folder = TestFolder::new();
+    let line = [&["bench", "compare", "--rounds", "1"], &SHORT[..]].concat();
+    let ran = ringctl_in(&folder, &[&line[..], &["-o", "json"]].concat()).await;
+    let document: Value = serde_json::from_str(one_line(&ran)).unwrap();
+    let first = ["echo_per_s", "open_per_s", "get_per_s", "open_ratio", "get_ratio"];
+    for field in first.into_iter().chain(["open_p99_ms", "get_p99_ms", "echo_p99_ms"]) {
+        assert!(document[field].as_f64() > Some(0.0), "{field} in {document}");
+    }
+    for (field, value) in [("concurrency", 4), ("rounds", 1), ("managers", 3), ("failed", 0)] {
+        assert_eq!(document[field], value, "{field} in {document}");
+    }
+    assert_eq!(of_folder(folder.path()), vec![], "processes are left");
+    let ran = ringctl_in(&folder, &line).await;
+    assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
+    let names: Vec<&str> = ran.stdout.lines().filter_map(|it| it.split(' ').next()).collect();
+    assert_eq!(names, ["CALL", "echo", "open", "get", "", "open"], "{}", ran.stdout);
+    assert!(ran.stdout.contains("get / echo"), "{}", ran.stdout);
+    assert_eq!(of_folder(folder.path()), vec![], "processes are left");
+}
+
+#[tokio::test]
+async fn a_bench_that_cannot_be_is_told_with_its_exit_code() {
+    let nobody = "127.0.0.1:1";
+    for command in ["open", "get"] {
+        let error = ringctl(nobody, &["bench", command, "-o", "json"]).await.error();
+        assert_eq!(error["reason"], "UNREACHABLE", "{error}");
+        for wrong in [["--concurrency", "0"], ["--duration", "0s"], ["--connections", "65"]] {
+            let ran = ringctl(nobody, &[&["bench", command], &wrong[..]].concat()).await;
+            assert_eq!((ran.code, ran.stdout.as_str()), (2, ""), "{}", ran.stderr);
+            assert!(ran.stderr.contains(wrong[0]), "{}", ran.stderr);
+        }
+    }
+}
