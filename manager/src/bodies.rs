@@ -177,7 +177,7 @@ impl Bodies {
 }
 
 impl rota_protocol::Bodies for Bodies {
-    fn hold(&self, sha256: &Digest) -> bool {
+    fn hold(&self, sha256: &Digest) -> Option<u64> {
         self.shared.attachments.renew(sha256, self.now_ms())
     }
 }

@@ -20,7 +20,7 @@ use crate::env::Env;
 use crate::io::Effect;
 use crate::message::{Entry, Message, Write};
 use crate::partition::Partition;
-use rota_docstore::{Code, Digest, DocName, Exception, FieldError};
+use rota_docstore::{Attachment, Code, Digest, DocName, Exception, FieldError};
 use rota_model::LogPos;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -28,9 +28,9 @@ use std::sync::Arc;
 
 /// The bodies that a manager holds.
 pub trait Bodies: fmt::Debug + Send + Sync {
-    /// Whether this body is durable here. If so, it stays for a while, though nobody names it yet:
-    /// long enough for a document that is about to be written.
-    fn hold(&self, sha256: &Digest) -> bool;
+    /// The size of this body in bytes, if it is durable here. Then it stays for a while, though
+    /// nobody names it yet: long enough for a document that is about to be written.
+    fn hold(&self, sha256: &Digest) -> Option<u64>;
 }
 
 /// None: for a manager without a place to keep them.
@@ -38,15 +38,19 @@ pub trait Bodies: fmt::Debug + Send + Sync {
 pub struct NoBodies;
 
 impl Bodies for NoBodies {
-    fn hold(&self, _: &Digest) -> bool {
-        false
+    fn hold(&self, _: &Digest) -> Option<u64> {
+        None
     }
 }
 
-/// The refusal of a document that names a body which is not here.
-fn not_held(name: &DocName, sha256: &Digest) -> Exception {
+/// Why a document that names this attachment is not written; `held` is the size of its body here.
+fn refused(name: &DocName, attachment: &Attachment, held: Option<u64>) -> Exception {
     let code = Code::parse("A-BODY").expect("it is short and has a known letter");
-    let problem = format!("of {name} has sha256 {sha256}, whose body is not here: put it first");
+    let (sha256, size) = (attachment.sha256(), attachment.size());
+    let problem = match held {
+        None => format!("of {name} has sha256 {sha256}, whose body is not here: put it first"),
+        Some(held) => format!("of {name} has size {size}, but the body of {sha256} has {held}"),
+    };
     Exception::of_field(code, FieldError::new("attachment", problem))
 }
 
@@ -63,7 +67,7 @@ impl Gains<'_> {
         let mut all = true;
         for sha256 in after.bodies() {
             let is_gained = !before.is_some_and(|it| it.bodies().any(|old| old == sha256));
-            if is_gained && !self.env.bodies.hold(&sha256) {
+            if is_gained && self.env.bodies.hold(&sha256).is_none() {
                 self.missing.insert(sha256);
                 all = false;
             }
@@ -73,13 +77,23 @@ impl Gains<'_> {
 }
 
 impl Partition {
-    /// Why the owner does not write this: a document would gain a body that is not held.
+    /// Why the owner does not write this: a document would gain an attachment whose body is not
+    /// held, or has another size than the item says.
     pub fn without_body(&self, env: &Env, writes: &[Write]) -> Option<Exception> {
-        let mut gains = Gains { env, missing: BTreeSet::new() };
         writes.iter().find_map(|write| {
             let before = self.replica.get(&write.key).map(|it| &**it);
-            gains.are_held(before, write.doc.as_deref());
-            Some(not_held(&write.key.name, &gains.missing.pop_first()?))
+            let is_known = |it: &Attachment| {
+                let mut known = before.into_iter().flat_map(Doc::attachments);
+                known.any(|old| (old.sha256(), old.size()) == (it.sha256(), it.size()))
+            };
+            let mut gained = write.doc.iter().flat_map(|it| it.attachments());
+            gained.find_map(|it| {
+                if is_known(it) {
+                    return None;
+                }
+                let held = env.bodies.hold(&it.sha256());
+                (held != Some(it.size())).then(|| refused(&write.key.name, it, held))
+            })
         })
     }
 

@@ -28,7 +28,11 @@ fn others(table: &Table) -> [u32; 2] {
 
 /// Puts an attachment with that body.
 fn attach(key: &str, sha256: Digest) -> Op {
-    let attachment = json!({"mime": "image/png", "size": 9, "sha256": sha256.to_string()});
+    attach_sized(key, sha256, 9)
+}
+
+fn attach_sized(key: &str, sha256: Digest, size: u64) -> Op {
+    let attachment = json!({"mime": "image/png", "size": size, "sha256": sha256.to_string()});
     let put = json!([{"class": "P", "key": key, "attachment": attachment}]);
     let change = json!({"class": "Album", "docid": "a", "life": "ensure", "put": put});
     let request = Request::new(Namespace::parse("shop").unwrap(), "document.write");
@@ -70,8 +74,11 @@ fn an_operation_that_names_a_body_which_its_owner_does_not_hold_is_refused_and_c
         assert!(text.contains(part), "{part} is missing in {text}");
     }
     assert_eq!(refused.details().fields[0].field, "attachment");
+    let other_size = attach_sized("k", FIRST, 8);
+    table.shelves[&owner(&table)].put(FIRST);
+    let refused = operated(table.call(one, other_size)).unwrap_err().to_string();
+    assert!(refused.contains("has size 8") && refused.ends_with("has 9"), "{refused}");
     let document = {
-        table.shelves[&owner(&table)].put(FIRST);
         operated(table.call(one, attach("k", FIRST))).unwrap();
         let (_, doc) = table.disks[&one].docs.iter().find(|(key, _)| key.name == name()).unwrap();
         doc.document().clone()

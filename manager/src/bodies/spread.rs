@@ -121,16 +121,16 @@ impl Bodies {
         let others = slot.map_or_else(Vec::new, |slot| self.copies(&view, slot));
         let owner = slot.map(|slot| view.part_of(slot).1.owner);
         let attachments = &self.shared.attachments;
-        let (here, pieces) = match attachments.size(&sha256) {
+        let (here, pieces) = match attachments.renew(&sha256, self.now_ms()) {
             Some(known) if known != size => return Err(wrong_size(sha256, known, size)),
-            Some(_) if attachments.renew(&sha256, self.now_ms()) => {
+            Some(_) => {
                 if others.is_empty() {
                     return Ok(true);
                 }
                 let read = self.local(sha256, 0).await.map_err(|it| status_of(&it))?;
                 (Here::Not, read.1)
             }
-            Some(_) | None => (Here::Into(Box::new(self.begin(sha256, size).await?)), pieces),
+            None => (Here::Into(Box::new(self.begin(sha256, size).await?)), pieces),
         };
         let only_here = Keep { slot: None, ..keep };
         let handings = others.into_iter().map(|it| Handing::begin(self, it, only_here)).collect();

@@ -10,7 +10,7 @@
 mod pool;
 mod session;
 
-use rota_docstore::{Digest, DocName, Document, Schema};
+use rota_docstore::{Attachment, Digest, DocName, Document, Schema};
 use rota_model::items::{Orders, POOL_CLASS, SESSION_CLASS};
 use rota_model::{BootId, FieldError, NodeId, PoolName, SessionKey, SessionRecord, SessionState};
 use rota_model::{SlotId, Stamp};
@@ -160,13 +160,18 @@ impl Doc {
         }
     }
 
-    /// Digests of the bodies of its attachments. Sessions and pools have none.
-    pub fn bodies(&self) -> impl Iterator<Item = Digest> {
+    /// Its attachments. Sessions and pools have none.
+    pub fn attachments(&self) -> impl Iterator<Item = &Attachment> {
         let document = match &self.kind {
             Kind::Session { .. } | Kind::Pool(_) => None,
             Kind::Plain => Some(&*self.document),
         };
-        document.into_iter().flat_map(|it| it.attachments().map(|(_, it)| it.sha256()))
+        document.into_iter().flat_map(|it| it.attachments().map(|(_, it)| it))
+    }
+
+    /// Digests of their bodies.
+    pub fn bodies(&self) -> impl Iterator<Item = Digest> {
+        self.attachments().map(Attachment::sha256)
     }
 
     /// About how many bytes it takes in a message.

@@ -34,8 +34,9 @@ impl Shelf {
 }
 
 impl rota_protocol::Bodies for Shelf {
-    fn hold(&self, sha256: &Digest) -> bool {
-        self.has(*sha256)
+    /// Each has 9 bytes.
+    fn hold(&self, sha256: &Digest) -> Option<u64> {
+        self.has(*sha256).then_some(9)
     }
 }
 

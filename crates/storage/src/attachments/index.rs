@@ -165,14 +165,12 @@ impl Index {
         names.iter().filter(|sha256| self.size(sha256).is_none()).copied().collect()
     }
 
-    /// Begins the time of grace of a whole body anew.
-    pub fn renew(&mut self, sha256: &Digest, now_ms: u64) -> bool {
-        let entry = self.entries.get_mut(sha256);
-        let whole = entry.filter(|it| matches!(it.state, State::Whole { .. }));
-        whole.is_some_and(|entry| {
-            entry.free_since_ms = now_ms;
-            true
-        })
+    /// Begins the time of grace of a whole body anew, and gives its size.
+    pub fn renew(&mut self, sha256: &Digest, now_ms: u64) -> Option<u64> {
+        let entry = self.entries.get_mut(sha256)?;
+        let State::Whole { size } = entry.state else { return None };
+        entry.free_since_ms = now_ms;
+        Some(size)
     }
 
     /// Takes one reference away for each occurrence, or none at all: `Err` names a body that has

@@ -332,9 +332,9 @@ impl Attachments {
         self.shared.index().refer_all(bodies, now_ms)
     }
 
-    /// Begins the time of grace of a body anew, for an item that is about to name it. False when it
-    /// is not here.
-    pub fn renew(&self, sha256: &Digest, now_ms: u64) -> bool {
+    /// Begins the time of grace of a body anew, for an item that is about to name it. Its size in
+    /// bytes, when it is here.
+    pub fn renew(&self, sha256: &Digest, now_ms: u64) -> Option<u64> {
         self.shared.index().renew(sha256, now_ms)
     }
 
