@@ -102,3 +102,56 @@ impl Ledger {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rota_docstore::{Attachment, Content, DocName, Draft, ItemName, Namespace, Schema, Stamp};
+    use rota_model::{ClusterName, ManagerNumber, SlotId};
+    use rota_storage::attachments::digest_of;
+
+    fn name() -> DocName {
+        DocName::new(&Namespace::default_space(), "Album", "a").unwrap()
+    }
+
+    /// The document with these attachments.
+    fn write(bodies: &[&[u8]]) -> DiskWrite {
+        let mut draft = Draft::new(name(), None, Arc::new(Schema::new().open()));
+        draft.ensure();
+        for (key, body) in bodies.iter().enumerate() {
+            let attachment = Attachment::new("a/b", body.len() as u64, digest_of(body)).unwrap();
+            let item = ItemName::keyed("P", &key.to_string()).unwrap();
+            draft.put_content(&item, Content::Attachment(attachment.into())).unwrap();
+        }
+        let now = Stamp::from_epoch_ms(1_800_000_000_000);
+        let document = draft.settle_at(now, now, Stamp::MIN).unwrap();
+        let doc = Some(Arc::new(Doc::new(Arc::new(document)).unwrap()));
+        DiskWrite::Doc { key: DocKey { slot: SlotId(3), name: name() }, doc }
+    }
+
+    #[test]
+    fn bodies_are_counted_as_often_as_documents_name_them_and_released_when_that_is_durable() {
+        let folder = tempfile::tempdir().unwrap();
+        let cluster = ClusterName::parse("c").unwrap();
+        let (bodies, _fetcher) =
+            crate::bodies::of_test(folder.path(), &cluster, ManagerNumber(100));
+        let attachments = bodies.shared.attachments.clone();
+        for body in [b"one", b"two"] {
+            attachments.put(digest_of(body), 3, &body[..], 1).unwrap();
+        }
+        let counts = || [b"one", b"two"].map(|body| attachments.references(&digest_of(body)));
+        let mut ledger = Ledger::new(bodies.clone(), &BTreeMap::new());
+        ledger.on_persist(1, &[write(&[b"one", b"one", b"two"])]);
+        assert_eq!(counts(), [2, 1]);
+        ledger.on_persist(2, &[write(&[b"two", b"two", b"two"])]);
+        assert_eq!(counts(), [2, 3], "the old content is not given up before that is durable");
+        ledger.on_durable(1);
+        assert_eq!(counts(), [2, 3]);
+        ledger.on_durable(2);
+        assert_eq!(counts(), [0, 3]);
+        let DiskWrite::Doc { key, .. } = write(&[]) else { unreachable!("it writes a document") };
+        ledger.on_persist(3, &[DiskWrite::Doc { key, doc: None }]);
+        ledger.on_durable(7);
+        assert_eq!(counts(), [0, 0]);
+    }
+}
