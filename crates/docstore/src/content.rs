@@ -116,7 +116,15 @@ impl JsonText {
         if let Err(error) = serde_json::from_str::<IgnoredAny>(text) {
             return Err(FieldError::new("json", format!("does not parse: {error}")));
         }
-        let depth = depth(text);
+        Self::checked(text)
+    }
+
+    /// A text that parses: checks what else is said at [`JsonText::parse`].
+    fn checked(text: &str) -> Result<Self, FieldError> {
+        // Most texts have fewer lists and objects than may be nested in each other.
+        let is_opening = |it: &u8| matches!(it, b'[' | b'{');
+        let count = text.as_bytes().iter().filter(|it| is_opening(it)).count();
+        let depth = if count > JSON_DEPTH_MAX { depth(text) } else { count };
         if depth > JSON_DEPTH_MAX {
             let problem = format!("is nested {depth} deep; the limit is {JSON_DEPTH_MAX}");
             return Err(FieldError::new("json", problem));
@@ -137,7 +145,7 @@ impl JsonText {
     pub fn of<T: Serialize + ?Sized>(value: &T) -> Result<Self, FieldError> {
         let text = to_json(value)
             .map_err(|error| FieldError::new("json", format!("cannot be written: {error}")))?;
-        Self::parse(&text)
+        Self::checked(&text)
     }
 
     /// The text.

@@ -77,6 +77,13 @@ impl Store {
         rest.take_while(is_inside).map(|(_, document)| document)
     }
 
+    /// All documents from a name on (`None`: from the first), in order of their names, traces of
+    /// ended lives included.
+    pub fn starting_at(&self, from: Option<&DocName>) -> impl Iterator<Item = &Arc<Document>> {
+        let from = from.map_or(Bound::Unbounded, Bound::Included);
+        self.documents.range::<DocName, _>((from, Bound::Unbounded)).map(|(_, document)| document)
+    }
+
     /// A document without its count of owners going up.
     pub fn peek(&self, name: &DocName) -> Option<&Arc<Document>> {
         self.documents.get(name)

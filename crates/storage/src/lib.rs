@@ -50,6 +50,7 @@
 pub mod attachments;
 mod counters;
 mod disk;
+pub mod documents;
 mod engine;
 mod error;
 mod folder;
@@ -61,6 +62,7 @@ mod writer;
 
 pub use counters::Counters;
 pub use disk::{Disk, DiskFile, Lock, RealDisk};
+pub use documents::{DocumentStore, Setup, Unanswered};
 pub use engine::{
     BATCH_BYTES_MAX, Engine, EngineKind, KEY_BYTES_MAX, KvWrite, VALUE_BYTES_MAX, Visit,
 };
