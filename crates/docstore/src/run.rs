@@ -265,7 +265,7 @@ fn open(operation: &dyn Running, desk: &mut Desk<'_>) -> Result<(), Exception> {
 }
 
 fn synchronise(request: &Request, documents: &dyn Documents) -> Vec<(DocName, Update)> {
-    let as_of = documents.high_water();
+    let as_of = documents.known_through();
     let update = |it: &crate::SyncRequest| {
         let document = documents.get(&it.name);
         (it.name.clone(), update_for(document.as_ref(), it.held.as_ref(), as_of))

@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 /// Lets so many threads call `wait` with one number after the other.
 pub fn run(callers: usize, until: Duration, wait: &(dyn Fn(u64) + Sync)) -> Run {
     let next = AtomicU64::new(0);
-    let cpu = AtomicU64::new(0);
     let before = cpu_s();
     let began = Instant::now();
     let caller = || {
@@ -23,17 +22,16 @@ pub fn run(callers: usize, until: Duration, wait: &(dyn Fn(u64) + Sync)) -> Run 
         }
         latencies
     };
-    let latencies = thread::scope(|scope| {
+    let (latencies, cpu_of_one) = thread::scope(|scope| {
         let threads: Vec<_> = (0..callers).map(|_| scope.spawn(caller)).collect();
         // While the threads are there: those that ended are not counted.
         thread::sleep((until / 2).saturating_sub(began.elapsed()));
-        let (used, done) = (cpu_s() - before, next.load(Relaxed));
-        cpu.store((used * 1e9 / done.max(1) as f64) as u64, Relaxed);
-        threads.into_iter().flat_map(|it| it.join().expect("no caller panics")).collect::<Vec<_>>()
+        let cpu_of_one = (cpu_s() - before) / next.load(Relaxed).max(1) as f64;
+        let all = threads.into_iter().flat_map(|it| it.join().expect("no caller panics"));
+        (all.collect::<Vec<_>>(), cpu_of_one)
     });
-    let took = began.elapsed();
-    let count = latencies.len() as f64;
-    Run::of(latencies, took, 1, cpu.load(Relaxed) as f64 / 1e9 * count)
+    let cpu = cpu_of_one * latencies.len() as f64;
+    Run::of(latencies, began.elapsed(), 1, cpu)
 }
 
 /// The same engine, the same group commit, a few lines.

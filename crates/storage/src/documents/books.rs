@@ -116,8 +116,10 @@ impl Books {
     /// The position that must be on the disk before anybody is shown this document; 0: it is.
     pub fn position_of(&self, document: Option<&Arc<Document>>) -> u64 {
         let Some(version) = document.map(|it| it.version()) else { return 0 };
-        let at = self.flights.partition_point(|it| it.version < version);
-        self.flights.get(at).filter(|it| it.version == version).map_or(0, |it| it.position)
+        // Several operations may share a version: the last of them is on the disk after the others.
+        let after = self.flights.partition_point(|it| it.version <= version);
+        let last = after.checked_sub(1).and_then(|at| self.flights.get(at));
+        last.filter(|it| it.version == version).map_or(0, |it| it.position)
     }
 
     /// Validates an attempt, sends its writes on their way and takes them over.

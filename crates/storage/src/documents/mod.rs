@@ -51,8 +51,8 @@ use crate::folder::Label;
 use crate::writer::Writer;
 use crate::{Settings, open_on};
 use rota_docstore::{
-    Answer, Cache, DocName, Document, Exception, Held, Operation, Operations, Phase, Request,
-    Rules, Run, SlotId, Spaces, Stamp, Store, Update, codes,
+    Answer, Cache, Desk, DocName, Document, Exception, Held, Namespace, Operation, Operations,
+    Phase, Request, Rules, Run, SlotId, Spaces, Stamp, Store, Update, codes,
 };
 use std::fmt;
 use std::num::NonZeroUsize;
@@ -284,6 +284,16 @@ impl DocumentStore {
         self.shared.run_in_turn(Run::of(request, operation), self.shared.deadline())
     }
 
+    /// Lets `work` change documents of a namespace: the short way for a program's own changes, which
+    /// need no name, no caller and no dhop. Each attempt begins with a clone of it. See
+    /// [`DocumentStore::run`].
+    pub fn change<F>(&self, space: &Namespace, work: F) -> Result<Answer, Unanswered>
+    where
+        F: FnMut(&mut Desk<'_>) -> Result<(), Exception> + Clone + Send + 'static,
+    {
+        self.run_this(Request::new(space.clone(), Change::<F>::NAME), Change(work))
+    }
+
     /// Begins a request and does not wait for the disk: the way for one thread to serve many
     /// callers. Blocks, until the deadline, only while too much is on its way already.
     pub fn begin(&self, run: Run, deadline: Instant) -> Pending<'_> {
@@ -373,6 +383,26 @@ impl DocumentStore {
         drop(self.keeper.take());
         let writer = self.shared.books().writer.take();
         writer.map_or(Ok(()), |it| it.shutdown(patience)).map_err(|_| NotClosed)
+    }
+}
+
+/// A closure as an operation.
+#[derive(Clone)]
+struct Change<F>(F);
+
+impl<F> Operation for Change<F>
+where
+    F: FnMut(&mut Desk<'_>) -> Result<(), Exception> + Clone + Send + 'static,
+{
+    const NAME: &'static str = "change";
+    type Parameters = ();
+
+    fn new((): ()) -> Result<Self, Exception> {
+        Err(Exception::new(codes::MISUSE, "a change has no name that callers may use"))
+    }
+
+    fn work(&mut self, desk: &mut Desk<'_>) -> Result<(), Exception> {
+        (self.0)(desk)
     }
 }
 

@@ -3,6 +3,7 @@
 use super::books::{Books, Hold, Untaken, closed};
 use super::{Shared, Unanswered};
 use rota_docstore::{Answer, Exception, Need, Next, Phase, Run, Stamp, Validated, codes};
+use std::ops::ControlFlow;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -19,16 +20,19 @@ pub struct Pending<'a> {
 pub(super) enum Stage {
     /// The next attempt begins then.
     Pausing(Run, Instant),
+    /// It goes on once these are in the cache. The caller's own thread fetches them: nobody else
+    /// waits for that.
+    Fetching(Run, Vec<Need>),
     /// Told when everything up to that position is on the disk: an operation may have seen, or been
     /// refused because of, whatever came before it.
     Settled(u64, Result<Answer, Exception>),
 }
 
 impl Stage {
-    /// What must be on the disk before the caller is told; `None`: he waits for another attempt.
+    /// What must be on the disk before the caller is told; `None`: he goes on with it himself.
     pub fn position(&self) -> Option<u64> {
         match self {
-            Self::Pausing(..) => None,
+            Self::Pausing(..) | Self::Fetching(..) => None,
             Self::Settled(position, _) => Some(*position),
         }
     }
@@ -61,30 +65,47 @@ impl<'a> Pending<'a> {
     /// Makes the remaining attempts, waits for the disk and gives the answer.
     pub fn wait(mut self) -> Result<Answer, Unanswered> {
         loop {
-            let (run, begin) = match self.stage {
-                Stage::Settled(position, outcome) => {
-                    self.shared.await_disk(position, self.deadline)?;
-                    return Ok(outcome?);
-                }
-                Stage::Pausing(run, begin) => (run, begin),
+            let run = match self.shared.go_on(self.stage, self.deadline)? {
+                ControlFlow::Continue(run) => run,
+                ControlFlow::Break(answer) => return Ok(answer),
             };
-            let now = Instant::now();
-            if begin > self.deadline {
-                return Err(late(&run).into());
-            }
-            thread::sleep(begin.saturating_duration_since(now));
             self.stage = self.shared.attempt(run, self.deadline, &mut None);
         }
     }
 }
 
-pub(super) fn late(run: &Run) -> Exception {
-    let message = format!("attempt {} failed, and there is no time for another", run.attempts());
+fn late(run: &Run) -> Exception {
+    let message = format!("attempt {} did not end in time", run.attempts());
     Exception::new(codes::BUSY, message).at(Phase::Before)
 }
 
 impl Shared {
-    /// Makes one attempt, with as many fetches as it needs. The books may be held already, and are
+    /// Waits for what a stage waits for, on the caller's own thread: gives the run for the next
+    /// attempt, or the answer.
+    pub(super) fn go_on(
+        &self,
+        stage: Stage,
+        deadline: Instant,
+    ) -> Result<ControlFlow<Answer, Run>, Unanswered> {
+        match stage {
+            Stage::Settled(position, outcome) => {
+                self.await_disk(position, deadline)?;
+                Ok(ControlFlow::Break(outcome?))
+            }
+            Stage::Pausing(run, begin) if begin > deadline => Err(late(&run).into()),
+            Stage::Pausing(run, begin) => {
+                thread::sleep(begin.saturating_duration_since(Instant::now()));
+                Ok(ControlFlow::Continue(run))
+            }
+            Stage::Fetching(run, _) if Instant::now() > deadline => Err(late(&run).into()),
+            Stage::Fetching(run, needs) => {
+                self.fetch(&needs)?;
+                Ok(ControlFlow::Continue(run))
+            }
+        }
+    }
+
+    /// Makes one attempt. The books may be held already, and are
     /// held afterwards, unless there was something to wait for.
     pub(super) fn attempt<'a>(
         &'a self,
@@ -107,14 +128,7 @@ impl Shared {
                 Next::Validate => {}
                 Next::Pause { ms } => return pausing(run, ms),
                 Next::Failed(exception) => return Stage::Settled(all.position, Err(exception)),
-                Next::Fetch(needs) => {
-                    let position = all.position;
-                    *held = None;
-                    match self.fetch(&needs) {
-                        Ok(()) => continue,
-                        Err(exception) => return Stage::Settled(position, Err(exception)),
-                    }
-                }
+                Next::Fetch(needs) => return Stage::Fetching(run, needs),
             }
             let mut no_room = None;
             let validated = run.validate_with(|attempt| {

@@ -11,9 +11,10 @@
 
 use super::Shared;
 use super::durable::Durable;
-use super::pending::{Stage, late};
+use super::pending::Stage;
 use super::{Answer, Exception, Phase, Run, Unanswered, codes};
 use std::collections::VecDeque;
+use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, Thread};
 use std::time::Instant;
@@ -105,19 +106,11 @@ impl Shared {
     pub(super) fn run_in_turn(&self, run: Run, deadline: Instant) -> Result<Answer, Unanswered> {
         let mut run = run;
         loop {
-            match self.attempt_in_turn(run, deadline)? {
-                Stage::Settled(position, outcome) => {
-                    self.await_disk(position, deadline)?;
-                    return Ok(outcome?);
-                }
-                Stage::Pausing(next, begin) => {
-                    if begin > deadline {
-                        return Err(late(&next).into());
-                    }
-                    thread::sleep(begin.saturating_duration_since(Instant::now()));
-                    run = next;
-                }
-            }
+            let stage = self.attempt_in_turn(run, deadline)?;
+            run = match self.go_on(stage, deadline)? {
+                ControlFlow::Continue(run) => run,
+                ControlFlow::Break(answer) => return Ok(answer),
+            };
         }
     }
 
@@ -133,6 +126,10 @@ impl Shared {
                 // Who is about to be late waits on: it is known what it waits for.
                 State::Settled(stage) if is_over || self.is_ready(&stage) => return Ok(*stage),
                 State::Waits(_) if is_over => {
+                    drop(state);
+                    // Nobody wakes it any more as the next one.
+                    lock(&self.turns.seats).waiting.retain(|it| !Arc::ptr_eq(it, &seat));
+                    self.serve();
                     let message = "too many operations wait for their turn";
                     return Err(Exception::new(codes::BUSY, message).at(Phase::Before));
                 }
