@@ -1,9 +1,10 @@
-//! HTTP: `/metrics` for Prometheus, `/healthz` for whoever must know whether this manager serves.
+//! HTTP: `/metrics` for Prometheus, `/healthz` for whoever must know whether this manager serves,
+//! `/web/PATH` for small resources that administrators put.
 
 use crate::metrics::{Exposition, Look};
-use crate::rpc::Shared;
+use crate::rpc::{Shared, documents};
 use anyhow::Result;
-use axum::extract::State;
+use axum::extract::{Path, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
@@ -14,6 +15,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 /// How long a look waits for the driver.
@@ -118,11 +120,25 @@ async fn healthz(State(pages): State<Arc<Pages>>) -> Response {
     (code, Json(health)).into_response()
 }
 
+/// A small web resource of the namespace for configuration.
+async fn web(State(pages): State<Arc<Pages>>, Path(path): Path<String>) -> Response {
+    let missing = || (StatusCode::NOT_FOUND, "there is no such resource\n").into_response();
+    match documents::web(&pages.shared, &path, Instant::now() + PATIENCE).await {
+        Ok(Some((mime, body))) => {
+            let sure = (header::X_CONTENT_TYPE_OPTIONS, "nosniff".to_owned());
+            ([(header::CONTENT_TYPE, mime), sure], body).into_response()
+        }
+        Ok(None) => missing(),
+        Err(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")).into_response(),
+    }
+}
+
 /// Serves the pages until the process stops.
 pub async fn serve(listener: TcpListener, pages: Pages, stop: CancellationToken) -> Result<()> {
     let router = Router::new()
         .route("/metrics", get(metrics))
         .route("/healthz", get(healthz))
+        .route("/web/{*path}", get(web))
         .with_state(Arc::new(pages));
     axum::serve(listener, router).with_graceful_shutdown(stop.cancelled_owned()).await?;
     Ok(())

@@ -3,9 +3,9 @@
 //! a client's call that finds its lane full is refused at once.
 
 use rota_model::node_msg::{FromNode, Register, Registered, Renew, Renewed};
-use rota_model::{Op, OpResult, Refusal, RefusalKind, Retry};
+use rota_model::{Refusal, RefusalKind, Retry};
 use rota_proto::encoded::DocBytes;
-use rota_protocol::{Envelope, Input, Stats};
+use rota_protocol::{Envelope, Input, Op, OpResult, Stats};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout};

@@ -7,8 +7,8 @@
 use anyhow::{Context, Result};
 use metrics::{Counter, Histogram, counter, describe_counter, describe_histogram, histogram};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
-use rota_model::{Answer, Op, OpResult, Outcome};
-use rota_protocol::{Stats, Transition};
+use rota_model::Outcome;
+use rota_protocol::{Answer, Op, OpResult, Stats, Transition};
 use std::fmt::Write as _;
 use std::time::Duration;
 
@@ -37,6 +37,8 @@ pub enum CallKind {
     Pull,
     /// A node's report.
     Report,
+    /// Anything about documents.
+    Documents,
 }
 
 impl CallKind {
@@ -49,12 +51,13 @@ impl CallKind {
             Op::List(_) => Self::List,
             Op::Pull(_) => Self::Pull,
             Op::Report(_) => Self::Report,
+            Op::Documents(_) => Self::Documents,
         }
     }
 }
 
 struct Calls {
-    seconds: [Histogram; 6],
+    seconds: [Histogram; 7],
     opened_created: Counter,
     opened_existed: Counter,
     closed_finished: Counter,
@@ -112,6 +115,8 @@ fn describe() {
     describe_histogram!("rota_commit_batch", "Persist effects in one commit to disk.");
     describe_histogram!("rota_commit_seconds", "Time of one commit to disk, with its sync.");
     describe_histogram!("rota_turn_inputs", "Inputs that the driver took together.");
+    describe_counter!("rota_operations_total", "Operations asked for here, by name and result.");
+    describe_counter!("rota_sync_updates_total", "Updates of copies sent from here, by kind.");
     describe_counter!(
         "rota_dropped_total",
         "Messages dropped, by way: because too much waited (peer, node), or because whoever waits \
@@ -122,7 +127,7 @@ fn describe() {
 impl Metrics {
     /// The handles. Without an installed recorder they count nothing.
     pub fn new() -> Self {
-        let seconds = ["open", "close", "get", "list", "pull", "report"];
+        let seconds = ["open", "close", "get", "list", "pull", "report", "documents"];
         let calls = Calls {
             seconds: seconds.map(|op| histogram!("rota_call_seconds", "op" => op)),
             opened_created: counter!("rota_opens_total", "outcome" => "CREATED"),
@@ -160,7 +165,13 @@ impl Metrics {
             Ok(Answer::Closed { finished: false, .. }) => {
                 self.calls.closed_unfinished.increment(1);
             }
-            Ok(Answer::Got { .. } | Answer::Listed(_) | Answer::Pulled(_) | Answer::Reported) => {}
+            Ok(
+                Answer::Got { .. }
+                | Answer::Listed(_)
+                | Answer::Pulled(_)
+                | Answer::Reported
+                | Answer::Documents(_),
+            ) => {}
             Err(refusal) => refused(kind, refusal.kind.as_str()),
         }
     }
@@ -182,6 +193,7 @@ fn refused(kind: CallKind, refusal: &'static str) {
         CallKind::List => "list",
         CallKind::Pull => "pull",
         CallKind::Report => "report",
+        CallKind::Documents => "documents",
     };
     counter!("rota_refusals_total", "op" => op, "kind" => refusal).increment(1);
 }

@@ -3,8 +3,9 @@
 use crate::mailbox::Mailbox;
 use crate::rpc::deadline::deadline_of;
 use rota_model::node_msg::{Register, Renew};
-use rota_model::{Op, OpResult, Refusal, RefusalKind};
+use rota_model::{Refusal, RefusalKind};
 use rota_proto::{node, refusal, v1};
+use rota_protocol::{Op, OpResult};
 use tonic::{Request, Response, Status};
 
 /// The service of node-agents.
@@ -72,7 +73,8 @@ impl v1::nodes_server::Nodes for NodesService {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rota_model::{Answer, Retry};
+    use rota_model::Retry;
+    use rota_protocol::Answer;
 
     #[test]
     fn a_report_comes_again_unless_it_is_committed_or_nobody_will_ever_want_it() {

@@ -2,9 +2,11 @@
 
 use clap::Parser;
 use rota_daemon::{Log, LogArguments, may_listen};
+use rota_docstore::request::CREDENTIAL_BYTES_MAX;
 use rota_membership::StoreAddress;
 use rota_model::{ClusterName, FieldError, ManagerId, ManagerNumber, NAME_BYTES_MAX, PoolName};
-use rota_protocol::{PoolConfig, Timing};
+use rota_protocol::operate::AdminKey;
+use rota_protocol::{DocumentsConfig, PoolConfig, Timing};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -74,6 +76,12 @@ pub struct Arguments {
     /// Allow listeners outside of loopback although nothing is encrypted or authenticated yet.
     #[arg(long)]
     pub insecure_bind: bool,
+    /// File with the key that operations of administrators need; without it they need none.
+    #[arg(long, value_name = "FILE")]
+    pub admin_key_file: Option<PathBuf>,
+    /// Oldest build of clients that may run operations on documents.
+    #[arg(long, default_value = "0", value_name = "BUILD")]
+    pub client_build_min: String,
     /// Times of the protocol. Last, since their heading holds for all that follows.
     #[command(flatten)]
     pub timing: TimingArguments,
@@ -184,6 +192,8 @@ pub struct Options {
     pub pool: Option<PoolOptions>,
     /// Times.
     pub timing: Timing,
+    /// What is decided about documents.
+    pub documents: DocumentsConfig,
     /// The log.
     pub log: Log,
 }
@@ -294,6 +304,7 @@ impl Arguments {
         let load_limit_permille = load_limit(&self.load_limit, &mut wrong);
         let pool = self.check_pool(&mut wrong);
         let timing = self.timing.check(&mut wrong);
+        let documents = self.check_documents(&mut wrong);
         let log = self.log.check().map_err(|mistakes| wrong.extend(mistakes)).ok();
         if self.data.as_os_str().is_empty() || self.data.as_os_str().len() > 16 * NAME_BYTES_MAX {
             wrong.push(FieldError::new("--data", "must name a folder"));
@@ -313,11 +324,37 @@ impl Arguments {
                     load_limit_permille,
                     pool,
                     timing,
+                    documents,
                     log,
                 })
             }
             _ => Err(wrong),
         }
+    }
+
+    fn check_documents(&self, wrong: &mut Vec<FieldError>) -> DocumentsConfig {
+        let build = number("--client-build-min", &self.client_build_min, 0, u64::MAX, wrong);
+        let mut admin_key = AdminKey::default();
+        if let Some(path) = &self.admin_key_file {
+            match std::fs::read_to_string(path).map(|it| it.trim().to_owned()) {
+                Ok(key) if key.is_empty() || key.len() > CREDENTIAL_BYTES_MAX => {
+                    let problem = format!(
+                        "names {}, which holds a key of {} bytes; it must have 1 to {}",
+                        path.display(),
+                        key.len(),
+                        CREDENTIAL_BYTES_MAX
+                    );
+                    wrong.push(FieldError::new("--admin-key-file", problem));
+                }
+                Ok(key) => admin_key = AdminKey::new(&key),
+                Err(error) => {
+                    let problem =
+                        format!("names {}, which cannot be read: {error}", path.display());
+                    wrong.push(FieldError::new("--admin-key-file", problem));
+                }
+            }
+        }
+        DocumentsConfig { admin_key, client_build_min: build, ..DocumentsConfig::default() }
     }
 
     fn check_pool(&self, wrong: &mut Vec<FieldError>) -> Option<PoolOptions> {

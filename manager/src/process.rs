@@ -129,6 +129,7 @@ fn manager_config(options: &Options, grpc: &str, http: &str) -> ManagerConfig {
         pools: options.pool.iter().map(|it| it.config.clone()).collect(),
         timing: options.timing.clone(),
         sizes: Sizes::default(),
+        documents: options.documents.clone(),
     }
 }
 
@@ -213,6 +214,7 @@ fn serve(
         trouble: config.trouble(),
         names: FreshNames::new(),
         watches: Arc::new(Semaphore::new(WATCHES_MAX)),
+        admin_key: options.documents.admin_key.clone(),
         stopping: stop.clone(),
     });
     let services = Services {

@@ -1,9 +1,12 @@
 //! What clients and operators call: wire to checked request, mailbox, answer to wire.
 
 pub mod deadline;
+pub mod documents;
+pub mod export;
 pub mod list;
 pub mod merge;
 pub mod names;
+pub mod namespaces;
 pub mod operator;
 pub mod watch;
 
@@ -12,8 +15,10 @@ use crate::mailbox::Mailbox;
 use deadline::deadline_of;
 use names::FreshNames;
 use rota_membership::Trouble;
-use rota_model::{NodeId, Op, Refusal};
+use rota_model::{NodeId, Refusal};
 use rota_proto::{refusal, request, session, v1};
+use rota_protocol::Op;
+use rota_protocol::operate::AdminKey;
 use rota_ring::ConfigState;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -42,6 +47,8 @@ pub struct Shared {
     pub trouble: Receiver<Option<Trouble>>,
     /// Request ids for callers that gave none.
     pub names: FreshNames,
+    /// What administrators must know.
+    pub admin_key: AdminKey,
     /// Places for watches.
     pub watches: Arc<Semaphore>,
     /// Ends streams when the process stops.

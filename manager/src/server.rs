@@ -5,12 +5,17 @@ use crate::link::{CONNECTION_WINDOW_BYTES, MESSAGE_BYTES_MAX, STREAM_WINDOW_BYTE
 use crate::mailbox::Mailbox;
 use crate::nodes::NodesService;
 use crate::peer::PeersService;
+use crate::rpc::documents::DocumentsService;
+use crate::rpc::namespaces::NamespacesService;
 use crate::rpc::operator::OperatorService;
 use crate::rpc::{REQUEST_BYTES_MAX, RESPONSE_BYTES_MAX, SessionsService, Shared};
 use anyhow::{Context, Result};
 use rota_model::{ClusterName, ManagerNumber};
 use rota_proto::FILE_DESCRIPTOR_SET;
 use rota_proto::bounded::Bounded;
+use rota_proto::documents::MESSAGE_BYTES_MAX as DOCUMENT_BYTES_MAX;
+use rota_proto::v1::documents_server::DocumentsServer;
+use rota_proto::v1::namespaces_server::NamespacesServer;
 use rota_proto::v1::nodes_server::NodesServer;
 use rota_proto::v1::operator_server::OperatorServer;
 use rota_proto::v1::peers_server::PeersServer;
@@ -64,6 +69,20 @@ fn operator(services: &Services) -> Bounded<OperatorServer<OperatorService>> {
     Bounded::new(server, REQUEST_BYTES_MAX)
 }
 
+fn documents(services: &Services) -> Bounded<DocumentsServer<DocumentsService>> {
+    let server = DocumentsServer::new(DocumentsService::new(services.shared.clone()))
+        .max_decoding_message_size(DOCUMENT_BYTES_MAX)
+        .max_encoding_message_size(DOCUMENT_BYTES_MAX);
+    Bounded::new(server, DOCUMENT_BYTES_MAX)
+}
+
+fn namespaces(services: &Services) -> Bounded<NamespacesServer<NamespacesService>> {
+    let server = NamespacesServer::new(NamespacesService { shared: services.shared.clone() })
+        .max_decoding_message_size(DOCUMENT_BYTES_MAX)
+        .max_encoding_message_size(DOCUMENT_BYTES_MAX);
+    Bounded::new(server, DOCUMENT_BYTES_MAX)
+}
+
 fn nodes(services: &Services) -> Bounded<NodesServer<NodesService>> {
     let server = NodesServer::new(NodesService { mailbox: services.mailbox.clone() })
         .max_decoding_message_size(MESSAGE_BYTES_MAX)
@@ -84,8 +103,14 @@ fn peers(services: &Services, stopping: CancellationToken) -> PeersServer<PeersS
 }
 
 /// The services that stand here; the descriptors hold those of node-agents too.
-const SERVED: [&str; 4] =
-    ["rota.v1.Sessions", "rota.v1.Nodes", "rota.v1.Peers", "rota.v1.Operator"];
+const SERVED: [&str; 6] = [
+    "rota.v1.Sessions",
+    "rota.v1.Nodes",
+    "rota.v1.Peers",
+    "rota.v1.Operator",
+    "rota.v1.Documents",
+    "rota.v1.Namespaces",
+];
 
 fn reflection() -> tonic_reflection::server::Builder<'static> {
     let builder = tonic_reflection::server::Builder::configure()
@@ -112,6 +137,8 @@ pub async fn serve(
         .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
         .add_service(sessions(&services))
         .add_service(operator(&services))
+        .add_service(documents(&services))
+        .add_service(namespaces(&services))
         .add_service(nodes(&services))
         .add_service(peers(&services, stop.clone()))
         .add_service(health)

@@ -3,15 +3,15 @@
 //! `rota_manager=debug` is asked for.
 
 use rota_model::node_msg::ToNode;
-use rota_model::{NodeId, Op, RequestId};
-use rota_protocol::{Entry, Envelope, Message, Note, Transition};
+use rota_model::{NodeId, RequestId};
+use rota_protocol::{DocumentOp, Entry, Envelope, Message, Note, Op, Transition};
 use tracing::{Level, debug, enabled, info, trace};
 
 fn request_of(op: &Op) -> Option<&RequestId> {
     match op {
         Op::Open(open) => Some(&open.request),
         Op::Close(close) => Some(&close.request),
-        Op::Get(_) | Op::List(_) | Op::Pull(_) | Op::Report(_) => None,
+        Op::Get(_) | Op::List(_) | Op::Pull(_) | Op::Report(_) | Op::Documents(_) => None,
     }
 }
 
@@ -26,6 +26,10 @@ pub fn entered(call: u64, op: &Op) {
         Op::Get(get) => debug!(call, session = %get.key, "get"),
         Op::List(_) | Op::Pull(_) => trace!(call, ?op, "a page"),
         Op::Report(item) => debug!(call, session = %item.key, node = %item.node, "report"),
+        Op::Documents(DocumentOp::Operate(op)) => {
+            debug!(call, operation = %op.request.operation, docid = %op.docid, "operate");
+        }
+        Op::Documents(op) => trace!(call, ?op, "documents"),
     }
 }
 
@@ -114,6 +118,7 @@ pub fn noted(note: &Note) {
         | Transition::TakenOut
         | Transition::NodeLost
         | Transition::NodeRegistered
+        | Transition::NamespaceLearned
         | Transition::NodesOrdered => info!(step, part, "{text}"),
         Transition::SuffixReplaced
         | Transition::GapResent
@@ -134,6 +139,12 @@ pub fn noted(note: &Note) {
         | Transition::Forwarded
         | Transition::ForwardRetried
         | Transition::ReadConfirmed
+        | Transition::Operated
+        | Transition::OperationRead
+        | Transition::OperationPaused
+        | Transition::DocumentsFetched
+        | Transition::CopiesSynced
+        | Transition::NamespaceRefused
         | Transition::TombstonePurged => debug!(step, part, "{text}"),
     }
 }

@@ -19,11 +19,14 @@
 //! * [`op`]: requests and answers between managers. [`peer`]: everything else between them.
 //! * [`node`]: messages between managers and node-agents.
 //! * [`operator`]: what operators see.
+//! * [`documents`]: documents, operations and namespaces, and exceptions as gRPC statuses.
 //! * [`disk`]: keys and values of the storage engine. [`encoded`]: documents as bytes, made once.
 
 pub mod bounded;
 pub mod disk;
+pub mod documents;
 pub mod encoded;
+mod mistakes;
 pub mod node;
 pub mod op;
 pub mod operator;

@@ -1,15 +1,19 @@
 //! Requests that managers pass to owners, and their answers.
 
+use crate::documents::peer::{
+    document_answer, document_answer_from, document_op, document_op_from,
+};
 use crate::record::{outcome, reason_number, request_text, stamp, state};
 use crate::session::{Session, unplaced};
 use crate::v1;
 use crate::wire::{WireError, convert, each, named, optional, required, short, unless_empty};
 use rota_model::node_msg::{ReportEvent, ReportItem};
 use rota_model::{
-    Answer, BootId, ClassName, CloseOp, Filter, GetOp, ListCursor, ListOp, ManagerNumber,
-    Namespace, NodeId, Op, OpResult, OpenOp, PAGE_SIZE_MAX, Page, PullOp, Pulled, Refusal,
-    RequestId, SessionRecord, SessionSpec, SessionView, SlotId, Stamp,
+    BootId, ClassName, CloseOp, Filter, GetOp, ListCursor, ListOp, ManagerNumber, Namespace,
+    NodeId, OpenOp, PAGE_SIZE_MAX, Page, PullOp, Pulled, Refusal, RequestId, SessionRecord,
+    SessionSpec, SessionView, SlotId, Stamp,
 };
+use rota_protocol::{Answer, Op, OpResult};
 use std::sync::Arc;
 
 impl From<OpenOp> for v1::OpenOp {
@@ -223,6 +227,7 @@ pub(crate) fn request_to_wire(rid: u64, deadline_ms: u64, op: Op) -> v1::PeerReq
         Op::List(op) => WireOp::List((&op).into()),
         Op::Pull(op) => WireOp::Pull((&op).into()),
         Op::Report(item) => WireOp::Report(item.into()),
+        Op::Documents(op) => document_op(op),
     };
     v1::PeerRequest { rid, deadline_ms, op: Some(op) }
 }
@@ -237,6 +242,12 @@ pub(crate) fn op_from_wire(op: Option<v1::peer_request::Op>) -> Result<Op, WireE
         WireOp::List(op) => Op::List(op.try_into()?),
         WireOp::Pull(op) => Op::Pull(op.try_into()?),
         WireOp::Report(item) => Op::Report(item.try_into()?),
+        op @ (WireOp::Operate(_)
+        | WireOp::Sync(_)
+        | WireOp::Documents(_)
+        | WireOp::Clear(_)
+        | WireOp::Import(_)
+        | WireOp::Follow(_)) => Op::Documents(document_op_from(op)?),
     })
 }
 
@@ -301,6 +312,7 @@ pub(crate) fn answer_to_wire(rid: u64, result: OpResult) -> v1::PeerAnswer {
             snapshot_next: pulled.snapshot_next.as_ref().map(Into::into),
         }),
         Ok(Answer::Reported) => WireResult::Reported(Reported {}),
+        Ok(Answer::Documents(answer)) => document_answer(answer),
         Err(refusal) => WireResult::Refusal(refusal.into()),
     };
     v1::PeerAnswer { rid, result: Some(result) }
@@ -337,6 +349,13 @@ pub(crate) fn answer_from_wire(
             snapshot_next: optional(pulled.snapshot_next)?,
         }),
         WireResult::Reported(_) => Answer::Reported,
+        answer @ (WireResult::Operated(_)
+        | WireResult::Synced(_)
+        | WireResult::Documents(_)
+        | WireResult::Cleared(_)
+        | WireResult::Imported(_)
+        | WireResult::Followed(_)
+        | WireResult::Exception(_)) => Answer::Documents(document_answer_from(answer)?),
         WireResult::Refusal(refusal) => return Ok(Err(Refusal::try_from(refusal)?)),
     };
     Ok(Ok(answer))

@@ -2,7 +2,7 @@
 //! garbled one is refused instead of leaving sessions out.
 //!
 //! ```text
-//! page token     = hex(version 1 · ListCursor · checksum over both and the list's filter)
+//! page token     = hex(version 1 · cursor · checksum over both and what the list asks for)
 //! watch position = version 1 · (partition u32 · pe u64 · seq u64)* · checksum
 //! ```
 //! Numbers are big-endian; a checksum is 8 bytes of xxh3 with a seed of its own for each kind.
@@ -17,16 +17,9 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 const VERSION: u8 = 1;
 const CHECKSUM_BYTES: usize = 8;
 const ENTRY_BYTES: usize = 20;
-/// Seeds keep a token of one kind from passing as the other.
 const PAGE_SEED: u64 = 0x7061_6765;
+const DOCUMENTS_SEED: u64 = 0x646f_6373;
 const WATCH_SEED: u64 = 0x7761_7463;
-
-fn page_checksum(body: &[u8], filter: &Filter) -> u64 {
-    let mut covered = body.to_vec();
-    // The sum covers the filter, so a token continues only the list that gave it.
-    covered.extend_from_slice(&v1::FilterOp::from(filter).encode_to_vec());
-    xxh3_64_with_seed(&covered, PAGE_SEED)
-}
 
 fn to_hex(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
@@ -41,29 +34,66 @@ fn from_hex(text: &str) -> Option<Vec<u8>> {
     if rest.is_empty() { bytes.collect() } else { None }
 }
 
-/// The page token that continues a list with this filter at a cursor.
-pub fn page_token(cursor: &ListCursor, filter: &Filter) -> String {
-    let mut bytes = vec![VERSION];
-    bytes.extend_from_slice(&v1::ListCursor::from(cursor).encode_to_vec());
-    let checksum = page_checksum(&bytes, filter);
-    bytes.extend_from_slice(&checksum.to_be_bytes());
+/// What a page token continues.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum TokenKind {
+    /// A list of sessions.
+    Sessions,
+    /// A list of documents.
+    Documents,
+}
+
+impl TokenKind {
+    /// Seeds keep a token of one kind from passing as another.
+    fn seed(self) -> u64 {
+        match self {
+            TokenKind::Sessions => PAGE_SEED,
+            TokenKind::Documents => DOCUMENTS_SEED,
+        }
+    }
+
+    fn checksum(self, versioned: &[u8], list: &[u8]) -> [u8; CHECKSUM_BYTES] {
+        xxh3_64_with_seed(&[versioned, list].concat(), self.seed()).to_be_bytes()
+    }
+}
+
+/// A page token from a cursor's bytes. The sum covers what the list asks for, too.
+pub(crate) fn seal_token(kind: TokenKind, cursor: &[u8], list: &[u8]) -> String {
+    let mut bytes = [&[VERSION], cursor].concat();
+    let checksum = kind.checksum(&bytes, list);
+    bytes.extend_from_slice(&checksum);
     to_hex(&bytes)
 }
 
-/// The cursor in a page token. Refuses, naming `page_token`, what was not made by [`page_token`]
-/// for the same filter.
-pub fn parse_page_token(token: &str, filter: &Filter) -> Result<ListCursor, FieldError> {
+/// The cursor's bytes in a page token. Refuses, naming `page_token`, what was not sealed for the
+/// same list.
+pub(crate) fn open_token(kind: TokenKind, token: &str, list: &[u8]) -> Result<Vec<u8>, FieldError> {
     let refused = |problem: &str| FieldError::new("page_token", problem);
-    let garbled = || refused("is garbled, or comes from a list with another filter");
+    let garbled = || refused("is garbled, or comes from another list");
     let bytes = from_hex(token).ok_or_else(garbled)?;
     let (body, checksum) = bytes.split_last_chunk::<CHECKSUM_BYTES>().ok_or_else(garbled)?;
-    if u64::from_be_bytes(*checksum) != page_checksum(body, filter) {
+    if *checksum != kind.checksum(body, list) {
         return Err(garbled());
     }
     let [VERSION, cursor @ ..] = body else {
         return Err(refused("was made by another version; start the list again"));
     };
-    let cursor = v1::ListCursor::decode(cursor).map_err(|_| garbled())?;
+    Ok(cursor.to_vec())
+}
+
+/// The page token that continues a list with this filter at a cursor.
+pub fn page_token(cursor: &ListCursor, filter: &Filter) -> String {
+    let cursor = v1::ListCursor::from(cursor).encode_to_vec();
+    seal_token(TokenKind::Sessions, &cursor, &v1::FilterOp::from(filter).encode_to_vec())
+}
+
+/// The cursor in a page token. Refuses, naming `page_token`, what was not made by [`page_token`]
+/// for the same filter.
+pub fn parse_page_token(token: &str, filter: &Filter) -> Result<ListCursor, FieldError> {
+    let list = v1::FilterOp::from(filter).encode_to_vec();
+    let cursor = open_token(TokenKind::Sessions, token, &list)?;
+    let garbled = || FieldError::new("page_token", "is garbled");
+    let cursor = v1::ListCursor::decode(&*cursor).map_err(|_| garbled())?;
     ListCursor::try_from(cursor).map_err(|_| garbled())
 }
 

@@ -36,7 +36,8 @@ pub fn code(kind: RefusalKind) -> Code {
         | RefusalKind::InProgress
         | RefusalKind::Closing
         | RefusalKind::Provisioning
-        | RefusalKind::ConfigStoreAway => Code::Unavailable,
+        | RefusalKind::ConfigStoreAway
+        | RefusalKind::NamespaceOff => Code::Unavailable,
         RefusalKind::NoCapacity | RefusalKind::Overloaded => Code::ResourceExhausted,
         RefusalKind::StartFailed => Code::Aborted,
         RefusalKind::DeadlineExceeded => Code::DeadlineExceeded,
@@ -71,17 +72,18 @@ fn plain(code: Code) -> (RefusalKind, Retry, Changed) {
 }
 
 /// At most `limit` bytes of a text, cut between characters.
-fn cut(text: &str, limit: usize) -> &str {
+pub(crate) fn cut(text: &str, limit: usize) -> &str {
     &text[..text.floor_char_boundary(limit)]
 }
 
-/// A refusal as the status that a client gets.
-pub fn status(refusal: &Refusal) -> Status {
-    let mut metadata = HashMap::new();
+/// Writes an advice down: `retry` with its number in the metadata, and `RetryInfo`.
+pub(crate) fn note_retry(
+    retry: Retry,
+    metadata: &mut HashMap<String, String>,
+    details: &mut ErrorDetails,
+) {
     let mut tell = |key: &str, value: String| metadata.insert(key.to_owned(), value);
-    let mut details = ErrorDetails::new();
-    tell("changed", changed_text(refusal.changed).into());
-    match refusal.retry {
+    match retry {
         Retry::Never => tell("retry", "never".into()),
         Retry::Now => {
             details.set_retry_info(Some(Duration::ZERO));
@@ -97,15 +99,43 @@ pub fn status(refusal: &Refusal) -> Status {
             tell("retry", "at_owner".into())
         }
     };
-    details.set_error_info(refusal.kind.as_str(), DOMAIN, metadata);
-    if !refusal.fields.is_empty() {
-        let violation = |it: &FieldError| {
-            let problem = cut(&it.problem, PROBLEM_BYTES_MAX);
-            FieldViolation::new(cut(&it.field, PROBLEM_BYTES_MAX), problem)
-        };
-        let fields: Vec<_> = refusal.fields.iter().take(FIELDS_MAX).map(violation).collect();
-        details.set_bad_request(fields);
+}
+
+/// Writes down which fields are wrong, if any are.
+pub(crate) fn bad_request(fields: &[FieldError], details: &mut ErrorDetails) {
+    if fields.is_empty() {
+        return;
     }
+    let violation = |it: &FieldError| {
+        let problem = cut(&it.problem, PROBLEM_BYTES_MAX);
+        FieldViolation::new(cut(&it.field, PROBLEM_BYTES_MAX), problem)
+    };
+    let fields: Vec<_> = fields.iter().take(FIELDS_MAX).map(violation).collect();
+    details.set_bad_request(fields);
+}
+
+/// Which fields are wrong.
+pub(crate) fn wrong_fields(details: &ErrorDetails) -> Vec<FieldError> {
+    let fields = details.bad_request().map_or(&[][..], |it| &it.field_violations);
+    fields.iter().map(|it| FieldError::new(&*it.field, &*it.description)).collect()
+}
+
+pub(crate) fn field_to_wire(it: FieldError) -> v1::refusal::Field {
+    v1::refusal::Field { field: it.field, problem: it.problem }
+}
+
+pub(crate) fn field_from_wire(it: v1::refusal::Field) -> FieldError {
+    FieldError::new(it.field, it.problem)
+}
+
+/// A refusal as the status that a client gets.
+pub fn status(refusal: &Refusal) -> Status {
+    let changed = changed_text(refusal.changed).to_owned();
+    let mut metadata = HashMap::from([("changed".to_owned(), changed)]);
+    let mut details = ErrorDetails::new();
+    note_retry(refusal.retry, &mut metadata, &mut details);
+    details.set_error_info(refusal.kind.as_str(), DOMAIN, metadata);
+    bad_request(&refusal.fields, &mut details);
     let message = cut(&refusal.message, MESSAGE_BYTES_MAX);
     Status::with_error_details(code(refusal.kind), message, details)
 }
@@ -136,7 +166,6 @@ pub fn refusal(status: &Status) -> Refusal {
         Some("at_owner") => number("epoch").map(|it| Retry::AtOwner(Epoch(it))),
         _ => None,
     };
-    let fields = details.bad_request().map_or(&[][..], |it| &it.field_violations);
     let changed = match info.metadata.get("changed").map(String::as_str) {
         Some("no") => Changed::No,
         _ => Changed::Unknown,
@@ -145,7 +174,7 @@ pub fn refusal(status: &Status) -> Refusal {
         // A kind of a newer version keeps its advice, and its code says roughly what it is.
         kind: RefusalKind::parse(&info.reason).unwrap_or(plain_kind),
         message: status.message().into(),
-        fields: fields.iter().map(|it| FieldError::new(&*it.field, &*it.description)).collect(),
+        fields: wrong_fields(&details),
         retry: retry.unwrap_or(plain_retry),
         changed,
     }
@@ -159,8 +188,7 @@ impl From<WireError> for Status {
 
 impl From<Refusal> for v1::Refusal {
     fn from(refusal: Refusal) -> Self {
-        use v1::refusal::{Field, Retry as Wire};
-        let field = |it: FieldError| Field { field: it.field, problem: it.problem };
+        use v1::refusal::Retry as Wire;
         let retry = match refusal.retry {
             Retry::Never => Wire::Never(true),
             Retry::Now => Wire::Now(true),
@@ -170,7 +198,7 @@ impl From<Refusal> for v1::Refusal {
         Self {
             kind: refusal.kind.as_str().into(),
             message: refusal.message,
-            fields: refusal.fields.into_iter().map(field).collect(),
+            fields: refusal.fields.into_iter().map(field_to_wire).collect(),
             retry: Some(retry),
             outcome_unknown: match refusal.changed {
                 Changed::No => false,
@@ -192,7 +220,7 @@ impl TryFrom<v1::Refusal> for Refusal {
         Ok(Refusal {
             kind,
             message: refusal.message,
-            fields: fields.map(|it| FieldError::new(it.field, it.problem)).collect(),
+            fields: fields.map(field_from_wire).collect(),
             retry: match required("Refusal.retry", refusal.retry)? {
                 Wire::Never(_) => Retry::Never,
                 Wire::Now(_) => Retry::Now,

@@ -1,5 +1,6 @@
 //! Requests of clients, checked. Every mistake of a request is listed in one refusal.
 
+use crate::mistakes::Mistakes;
 use crate::position::{Position, page_token, parse_page_token};
 use crate::record::{check_attributes, state};
 use crate::v1;
@@ -33,39 +34,11 @@ pub struct SendEvent {
     pub life: Option<Stamp>,
 }
 
-/// The mistakes that were found so far.
-#[derive(Default)]
-struct Mistakes(Vec<FieldError>);
-
 impl Mistakes {
-    fn note<T>(&mut self, parsed: Result<T, FieldError>) -> Option<T> {
-        parsed.map_err(|mistake| self.0.push(mistake)).ok()
-    }
-
-    /// Like `note`, for a value whose type does not know the field's name.
-    fn note_in<T>(&mut self, field: &str, parsed: Result<T, FieldError>) -> Option<T> {
-        self.note(parsed.map_err(|mistake| FieldError::new(field, mistake.problem)))
-    }
-
-    /// The value that every part was found for, or a refusal with all mistakes.
-    fn finish<T>(self, value: Option<T>) -> Result<T, Refusal> {
-        match value {
-            Some(value) if self.0.is_empty() => Ok(value),
-            _ => Err(Refusal::invalid(self.0)),
-        }
-    }
-
     fn key(&mut self, namespace: &str, id: &str) -> Option<SessionKey> {
         let namespace = self.namespace(namespace);
         let id = self.note(SessionId::parse(id));
         Some(SessionKey::new(namespace?, id?))
-    }
-
-    fn namespace(&mut self, namespace: &str) -> Option<Namespace> {
-        if namespace.is_empty() {
-            return Some(Namespace::default_space());
-        }
-        self.note(Namespace::parse(namespace))
     }
 
     fn life(&mut self, life: u64) -> Option<Option<Stamp>> {
@@ -112,19 +85,6 @@ impl Mistakes {
         let namespace = self.given("filter.namespace", &filter.namespace, Namespace::parse);
         let (node, class, namespace) = (node?, class?, namespace?);
         Some(Filter { states, node, class, namespace, key: None })
-    }
-
-    /// A name that may be left out.
-    fn given<T>(
-        &mut self,
-        field: &str,
-        text: &str,
-        parse: impl FnOnce(&str) -> Result<T, FieldError>,
-    ) -> Option<Option<T>> {
-        if text.is_empty() {
-            return Some(None);
-        }
-        self.note_in(field, parse(text)).map(Some)
     }
 }
 

@@ -5,10 +5,11 @@ use crate::record::{outcome, reason, reason_number, stamp, state};
 use crate::v1;
 use crate::wire::{WireError, convert, each, named, optional, unless_empty};
 use rota_model::{
-    Answer, Attributes, ClassName, Epoch, Exit, Filter, ManagerNumber, Namespace, NodeId, Outcome,
+    Attributes, ClassName, Epoch, Exit, Filter, ManagerNumber, Namespace, NodeId, Outcome,
     PoolName, Reason, Refusal, RefusalKind, Retry, SessionId, SessionKey, SessionRecord,
     SessionState, SessionView, Stamp,
 };
+use rota_protocol::Answer;
 use std::sync::Arc;
 
 /// A session as a client reads it.

@@ -2,7 +2,9 @@
 
 use crate::bench::{BenchCommand, echo::EchoArguments};
 use crate::dev::DevArguments;
+use crate::document::DocumentCommand;
 use crate::inspect::InspectArguments;
+use crate::namespace::NamespaceCommand;
 use crate::output::{Format, Out};
 use crate::session::SessionCommand;
 use crate::signal::SignalArguments;
@@ -37,6 +39,12 @@ pub enum Command {
     /// Open, read, close, list and watch sessions; send events to them.
     #[command(subcommand)]
     Session(SessionCommand),
+    /// Read and list documents, run operations on them, store and fetch attachments.
+    #[command(subcommand)]
+    Document(DocumentCommand),
+    /// Create, list, switch off and on, export, import and delete namespaces.
+    #[command(subcommand)]
+    Namespace(NamespaceCommand),
     /// Show the ring: managers, partitions, nodes.
     Inspect(InspectArguments),
     /// Tell every manager which of its peers look gone: the handler of a watch in Consul. It is a
@@ -114,6 +122,8 @@ mod tests {
         let (mut out, written) = Out::captured(Format::Table);
         completion(Shell::Bash, &mut out).unwrap();
         let script = written.text();
-        assert!(script.contains("inspect") && script.contains("session"));
+        for command in ["inspect", "session", "document", "namespace", "import"] {
+            assert!(script.contains(command), "{command}");
+        }
     }
 }

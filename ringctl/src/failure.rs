@@ -2,6 +2,7 @@
 
 use crate::output::Format;
 use rota_client::CallError;
+use rota_client::docstore::Stamp;
 use rota_model::{Changed, Retry};
 use serde::Serialize;
 use std::io::Write;
@@ -32,6 +33,10 @@ pub enum Unknown {
     Request(String),
     /// An event of a state machine.
     Event,
+    /// An operation, perhaps with a time by which its repetition is known.
+    Operation(Option<Stamp>),
+    /// An import that did not come to its end.
+    Import,
 }
 
 impl std::fmt::Display for Unknown {
@@ -43,6 +48,16 @@ impl std::fmt::Display for Unknown {
             Unknown::Event => {
                 f.write_str("outcome unknown; `session get` shows the machine's state")
             }
+            Unknown::Operation(Some(dhop)) => {
+                write!(f, "outcome unknown; repeat it with --dhop {dhop} to find out")
+            }
+            Unknown::Operation(None) => f.write_str(
+                "outcome unknown; `document get` shows what it has changed, and with --dhop it \
+                 could be repeated safely",
+            ),
+            Unknown::Import => {
+                f.write_str("what came before was taken over; repeating the import is safe")
+            }
         }
     }
 }
@@ -52,6 +67,8 @@ impl Unknown {
     pub fn unless_refused(self, error: CallError) -> anyhow::Error {
         match error.changed() {
             Changed::No => error.into(),
+            // That one is known.
+            Changed::Unknown if error.has_changed() => error.into(),
             Changed::Unknown => anyhow::Error::from(error).context(self),
         }
     }
@@ -83,6 +100,8 @@ fn as_text(error: &anyhow::Error) -> String {
     let mut text = format!("error: {call}\n  reason: {}\n", call.reason());
     if let Some(unknown) = error.downcast_ref::<Unknown>() {
         text.push_str(&format!("  {unknown}\n"));
+    } else if call.has_changed() {
+        text.push_str("  advice: it has happened and stays; do not repeat it\n");
     } else {
         text.push_str(&format!("  advice: {}\n", advice(call.retry())));
     }
@@ -144,6 +163,7 @@ impl<'a> FailedCall<'a> {
         };
         let changed = match call.changed() {
             Changed::No => "no",
+            Changed::Unknown if call.has_changed() => "yes",
             Changed::Unknown => "unknown",
         };
         let fields = call.fields().iter();
@@ -191,6 +211,7 @@ mod tests {
             message: "refused".to_owned(),
             endpoint: "a:1".to_owned(),
             attempts: 2,
+            is_unsent: false,
         };
         let error = Unknown::Request("r7".to_owned()).unless_refused(broken.clone());
         let text = as_text(&error);
@@ -202,6 +223,25 @@ mod tests {
         assert!(as_json(&error).contains("--request-id r7"));
         let only_read = as_text(&broken.into());
         assert!(!only_read.contains("--request-id"), "{only_read}");
+    }
+
+    #[test]
+    fn an_exception_is_told_with_its_code_and_whether_it_has_happened() {
+        use rota_client::docstore::{Exception, FieldError, Phase};
+        let raised = |it: Exception| CallError::Raised {
+            exception: Box::new(it),
+            endpoint: "a:1".to_owned(),
+            attempts: 1,
+        };
+        let late = raised(Exception::unexpected("LATE", "it was lost").at(Phase::Sending));
+        let error = Unknown::Operation(None).unless_refused(late);
+        let expected = "error: it was lost\n  reason: X-LATE\n  \
+                        advice: it has happened and stays; do not repeat it\n";
+        assert_eq!(as_text(&error), expected);
+        assert!(as_json(&error).contains("\"changed\":\"yes\""));
+        let wrong = raised(Exception::from(FieldError::new("docid", "must not be empty")));
+        let text = as_text(&Unknown::Operation(None).unless_refused(wrong));
+        assert!(text.contains("reason: A-INVALID\n  advice: the same"), "{text}");
     }
 
     #[test]

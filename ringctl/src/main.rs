@@ -1,6 +1,8 @@
 //! `ringctl`: operators' and users' command line of Rota.
 //!
 //! * [`session`]: open, get, close, list, watch sessions and send them events.
+//! * [`document`]: read and list documents, run operations, store and fetch attachments.
+//! * [`namespace`]: create, list, switch off and on, export, import, delete namespaces.
 //! * [`inspect`]: the ring as tables and as a drawing.
 //! * [`signal`]: tell managers which of their peers look gone.
 //! * [`dev`]: a whole cluster of real processes on one machine.
@@ -11,11 +13,14 @@
 mod bench;
 mod cli;
 mod dev;
+mod document;
 mod failure;
 mod inspect;
+mod namespace;
 mod output;
 mod session;
 mod signal;
+mod silence;
 
 use clap::Parser;
 use cli::{Cli, Command};
@@ -51,6 +56,8 @@ fn run(cli: &Cli, out: &mut Out) -> anyhow::Result<()> {
     let done = runtime.block_on(async {
         match &cli.command {
             Command::Session(command) => session::run(command, &cli.endpoint, out).await,
+            Command::Document(command) => document::run(command, &cli.endpoint, out).await,
+            Command::Namespace(command) => namespace::run(command, &cli.endpoint, out).await,
             Command::Inspect(arguments) => inspect::run(arguments, &cli.endpoint, out).await,
             Command::Signal(arguments) => signal::run(arguments, out).await,
             Command::Dev(arguments) => dev::run(arguments, out).await,

@@ -13,7 +13,7 @@ use tonic::{Request, Response, Status};
 const ANSWER_BYTES_MAX: usize = 80 * 1024 * 1024;
 
 /// A call that may be sent more than once.
-pub(crate) trait Call: Clone + Send + 'static {
+pub(crate) trait Call: Clone + Send + Sync + 'static {
     type Answer: Send;
 
     /// What it is called in the log.
@@ -22,6 +22,11 @@ pub(crate) trait Call: Clone + Send + 'static {
     /// Names the request from here to the node; empty for a call that changes nothing.
     fn request_id(&self) -> &str {
         ""
+    }
+
+    /// Whether it does no harm to send it again when it may have happened already.
+    fn may_repeat(&self) -> bool {
+        true
     }
 
     /// Sends it once.

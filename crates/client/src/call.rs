@@ -5,12 +5,13 @@ use crate::error::CallError;
 use crate::retry::{self, Failure, Step};
 use crate::routing::Routes;
 use crate::session::Client;
+use rota_model::{Changed, SlotId};
 use rota_proto::v1;
-use std::error::Error as _;
+use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout_at};
-use tonic::{Request, Status};
+use tonic::{ConnectError, Request, Status};
 use tracing::Instrument;
 
 /// Longest wait for a View; a manager that does not give one at once is passed over.
@@ -20,6 +21,15 @@ const VIEW_WAIT: Duration = Duration::from_secs(1);
 pub(crate) struct Answered<A> {
     pub(crate) answer: A,
     pub(crate) endpoint: Arc<str>,
+}
+
+/// Where an attempt begins.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Route {
+    /// Index of the entry that is asked, over all endpoints, without wrapping.
+    pub(crate) entry: usize,
+    /// Go to the owner by the View.
+    pub(crate) may_route: bool,
 }
 
 /// Where the attempts of one call stand.
@@ -41,33 +51,38 @@ impl Progress {
         Self { began, deadline, attempts: 0, entry, may_route: true, last: None }
     }
 
-    /// The error at the deadline: the last one that says more than "time is up".
-    fn out_of_time(self, endpoint: &str) -> CallError {
+    /// The error at the deadline: the last one that says more than "time is up", unless it says
+    /// that nothing has changed when the attempt that was cut off may have.
+    fn out_of_time(self, endpoint: &str, may_repeat: bool) -> CallError {
         let waited = self.deadline - self.began;
         let attempts = self.attempts;
         let nothing = || CallError::TimedOut { endpoint: endpoint.to_owned(), waited, attempts };
-        self.last.unwrap_or_else(nothing)
+        self.last.filter(|_| may_repeat).unwrap_or_else(nothing)
     }
 }
 
-/// What a status means: Rota's own refusal if it carries one.
+/// What a status means: Rota's own refusal or exception if it carries one.
 pub(crate) fn failure(status: &Status) -> Failure {
+    if let Some(exception) = rota_proto::documents::exception(status) {
+        return Failure::Raised(Box::new(exception));
+    }
     if status.details().is_empty() {
         // Of gRPC itself or of something between: not a decision of Rota.
-        return Failure::Broken { code: status.code(), message: what_broke(status) };
+        let is_unsent = causes(status).any(|it| it.is::<ConnectError>());
+        return Failure::Broken { code: status.code(), message: what_broke(status), is_unsent };
     }
     Failure::Refused(Box::new(rota_proto::refusal::refusal(status)))
+}
+
+/// What caused a status, from the top down.
+fn causes(status: &Status) -> impl Iterator<Item = &(dyn Error + 'static)> {
+    std::iter::successors(status.source(), |it: &&(dyn Error + 'static)| (*it).source())
 }
 
 /// The status's text, and the error at the bottom of what caused it: "tcp connect error" alone
 /// does not tell a refused connection from a host that is away.
 fn what_broke(status: &Status) -> String {
-    let (text, mut bottom) = (status.message(), None);
-    let mut next = status.source();
-    while let Some(error) = next {
-        bottom = Some(error);
-        next = error.source();
-    }
+    let (text, bottom) = (status.message(), causes(status).last());
     match bottom.map(ToString::to_string) {
         Some(cause) if !text.contains(&cause) => format!("{text}: {cause}"),
         Some(_) | None => text.to_owned(),
@@ -78,8 +93,9 @@ pub(crate) fn error(failure: Failure, endpoint: &str, attempts: u32) -> CallErro
     let endpoint = endpoint.to_owned();
     match failure {
         Failure::Refused(refusal) => CallError::Refused { refusal, endpoint, attempts },
-        Failure::Broken { code, message } => {
-            CallError::Broken { code, message, endpoint, attempts }
+        Failure::Raised(exception) => CallError::Raised { exception, endpoint, attempts },
+        Failure::Broken { code, message, is_unsent } => {
+            CallError::Broken { code, message, endpoint, attempts, is_unsent }
         }
     }
 }
@@ -103,22 +119,29 @@ impl Client {
     ) -> Result<Answered<C::Answer>, CallError> {
         let mut progress = Progress::new(self.next_entry(), wait);
         loop {
-            let endpoint = self.target(&request, &progress).await;
+            let slot = |m| request.slot(m);
+            let route = Route { entry: progress.entry, may_route: progress.may_route };
+            let endpoint = self.target(&slot, route, progress.deadline).await;
             progress.attempts += 1;
             let sent = self.attempt(&endpoint, request.clone(), progress.deadline).await?;
             let failure = match sent {
-                None => return Err(progress.out_of_time(&endpoint)),
+                None => return Err(progress.out_of_time(&endpoint, request.may_repeat())),
                 Some(Ok(answer)) => {
                     tracing::debug!(%endpoint, attempts = progress.attempts, "answered");
                     return Ok(Answered { answer, endpoint });
                 }
                 Some(Err(failure)) => failure,
             };
-            let step = retry::after(&failure, progress.attempts, self.endpoints().len());
+            let step = match failure.changed() {
+                Changed::Unknown if !request.may_repeat() => Step::Stop,
+                Changed::Unknown | Changed::No => {
+                    retry::after(&failure, progress.attempts, self.endpoints().len())
+                }
+            };
             let at_deadline = Instant::now() >= progress.deadline;
             let timer = at_deadline && matches!(failure, Failure::Broken { .. });
             if timer {
-                return Err(progress.out_of_time(&endpoint));
+                return Err(progress.out_of_time(&endpoint, request.may_repeat()));
             }
             let failed = error(failure, &endpoint, progress.attempts);
             let Step::Again { pause, elsewhere, refresh } = step else {
@@ -158,26 +181,31 @@ impl Client {
         }))
     }
 
-    /// Whom to ask: the owner when routing is on and its View is known, else the entry.
-    async fn target<C: Call>(&self, request: &C, progress: &Progress) -> Arc<str> {
-        let entry = self.endpoint(progress.entry);
-        if !self.routes_by_view() || request.slot(1).is_none() {
+    /// Whom to ask about a slot: the owner when routing is on and its View is known, else the
+    /// entry.
+    pub(crate) async fn target(
+        &self,
+        slot: &(dyn Fn(u32) -> Option<SlotId> + Sync),
+        route: Route,
+        deadline: Instant,
+    ) -> Arc<str> {
+        let entry = self.endpoint(route.entry);
+        if !self.routes_by_view() || slot(1).is_none() {
             return entry;
         }
         if self.routes.should_fetch(std::time::Instant::now()) {
-            let until = (Instant::now() + VIEW_WAIT).min(progress.deadline);
+            let until = (Instant::now() + VIEW_WAIT).min(deadline);
             let asked = self.attempt(&entry, v1::InspectRequest {}, until).await;
             if let Ok(Some(Ok(v1::InspectResponse { view: Some(view), .. }))) = asked {
                 self.routes.put(Routes::of(&view));
             }
         }
-        if !progress.may_route {
+        if !route.may_route {
             return entry;
         }
         let Some(routes) = self.routes.routes() else {
             return entry;
         };
-        let slot = request.slot(routes.m());
-        slot.and_then(|slot| routes.owner_address(slot)).unwrap_or(entry)
+        slot(routes.m()).and_then(|slot| routes.owner_address(slot)).unwrap_or(entry)
     }
 }

@@ -1,5 +1,6 @@
 //! What a call comes to when it does not succeed.
 
+use rota_docstore::{Effect, Exception};
 use rota_model::{Changed, FieldError, Refusal, RefusalKind, Retry};
 use std::time::Duration;
 use tonic::Code;
@@ -18,6 +19,17 @@ pub enum CallError {
         /// How often the call was sent.
         attempts: u32,
     },
+    /// An operation, or a store of documents, said no. Its advice was followed as long as the
+    /// deadline allowed. Whether it changed something: `exception.phase().effect()`.
+    #[error("{}", .exception.details().message)]
+    Raised {
+        /// The exception.
+        exception: Box<Exception>,
+        /// Who said it, `host:port`.
+        endpoint: String,
+        /// How often the call was sent.
+        attempts: u32,
+    },
     /// No answer of Rota came: a connection failed or broke, or the server is something else.
     #[error("{endpoint}: {message} ({code:?}{})", after(*attempts))]
     Broken {
@@ -29,6 +41,8 @@ pub enum CallError {
         endpoint: String,
         /// How often the call was sent.
         attempts: u32,
+        /// There was no connection at the last attempt, so nobody has got it.
+        is_unsent: bool,
     },
     /// Nothing at all was heard before the deadline.
     #[error("no answer from {endpoint} within {waited:?}")]
@@ -48,6 +62,17 @@ pub enum CallError {
         /// Who answered.
         endpoint: String,
     },
+    /// The answer breaks the rules of its parts.
+    #[error("{endpoint} answered what cannot be read: {problem}")]
+    Unreadable {
+        /// Which part, and what is wrong with it.
+        problem: String,
+        /// Who answered.
+        endpoint: String,
+    },
+    /// What was to be sent could not be read here.
+    #[error("what was to be sent cannot be read: {0}")]
+    Source(String),
     /// The call names an address that is none.
     #[error("address {0:?} is not host:port")]
     Address(String),
@@ -58,15 +83,18 @@ fn after(attempts: u32) -> String {
 }
 
 impl CallError {
-    /// The typed reason, as in the status details; UNREACHABLE and TIMED_OUT when no answer of
-    /// Rota came.
-    pub fn reason(&self) -> &'static str {
+    /// The typed reason, as in the status details: the kind of a refusal or the code of an
+    /// exception; UNREACHABLE and TIMED_OUT when no answer of Rota came.
+    pub fn reason(&self) -> &str {
         match self {
             CallError::Refused { refusal, .. } => refusal.kind.as_str(),
+            CallError::Raised { exception, .. } => exception.code().as_str(),
             CallError::Broken { .. } => "UNREACHABLE",
             CallError::TimedOut { .. } => "TIMED_OUT",
-            CallError::Incomplete { .. } => RefusalKind::Internal.as_str(),
-            CallError::Address(_) => RefusalKind::InvalidArgument.as_str(),
+            CallError::Incomplete { .. } | CallError::Unreadable { .. } => {
+                RefusalKind::Internal.as_str()
+            }
+            CallError::Source(_) | CallError::Address(_) => RefusalKind::InvalidArgument.as_str(),
         }
     }
 
@@ -74,29 +102,46 @@ impl CallError {
     pub fn retry(&self) -> Retry {
         match self {
             CallError::Refused { refusal, .. } => refusal.retry,
+            CallError::Raised { exception, .. } => exception.retry(),
             CallError::Broken { .. } | CallError::TimedOut { .. } => Retry::Now,
-            CallError::Incomplete { .. } | CallError::Address(_) => Retry::Never,
+            CallError::Incomplete { .. }
+            | CallError::Unreadable { .. }
+            | CallError::Source(_)
+            | CallError::Address(_) => Retry::Never,
         }
     }
 
-    /// Whether the call may have changed something.
+    /// Whether the call may have changed something. An exception after the commit counts as
+    /// [`Changed::Unknown`]; that it did, [`CallError::has_changed`] says.
     pub fn changed(&self) -> Changed {
         match self {
             CallError::Refused { refusal, .. } => refusal.changed,
-            CallError::Address(_) => Changed::No,
+            CallError::Raised { .. } if self.has_changed() => Changed::Unknown,
+            CallError::Raised { .. } | CallError::Address(_) => Changed::No,
+            CallError::Broken { is_unsent: true, attempts: 1, .. } => Changed::No,
             CallError::Broken { .. }
             | CallError::TimedOut { .. }
-            | CallError::Incomplete { .. } => Changed::Unknown,
+            | CallError::Incomplete { .. }
+            | CallError::Unreadable { .. }
+            | CallError::Source(_) => Changed::Unknown,
         }
+    }
+
+    /// Whether it is known that the operation is done and will stay, although it failed later.
+    pub fn has_changed(&self) -> bool {
+        self.exception().is_some_and(|it| it.phase().effect() == Effect::Committed)
     }
 
     /// The fields that are wrong; empty unless the request itself was.
     pub fn fields(&self) -> &[FieldError] {
         match self {
             CallError::Refused { refusal, .. } => &refusal.fields,
+            CallError::Raised { exception, .. } => &exception.details().fields,
             CallError::Broken { .. }
             | CallError::TimedOut { .. }
             | CallError::Incomplete { .. }
+            | CallError::Unreadable { .. }
+            | CallError::Source(_)
             | CallError::Address(_) => &[],
         }
     }
@@ -105,9 +150,26 @@ impl CallError {
     pub fn refusal(&self) -> Option<&Refusal> {
         match self {
             CallError::Refused { refusal, .. } => Some(refusal),
-            CallError::Broken { .. }
+            CallError::Raised { .. }
+            | CallError::Broken { .. }
             | CallError::TimedOut { .. }
             | CallError::Incomplete { .. }
+            | CallError::Unreadable { .. }
+            | CallError::Source(_)
+            | CallError::Address(_) => None,
+        }
+    }
+
+    /// The exception, when an operation or a store of documents raised one.
+    pub fn exception(&self) -> Option<&Exception> {
+        match self {
+            CallError::Raised { exception, .. } => Some(exception),
+            CallError::Refused { .. }
+            | CallError::Broken { .. }
+            | CallError::TimedOut { .. }
+            | CallError::Incomplete { .. }
+            | CallError::Unreadable { .. }
+            | CallError::Source(_)
             | CallError::Address(_) => None,
         }
     }

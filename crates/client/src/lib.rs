@@ -4,7 +4,9 @@
 //!  Client ── Call (open, close, get, list) ──▶ attempt ──▶ Connections ──▶ any manager
 //!    │            ▲                              │              or, with routing, the owner
 //!    │            └── pause by advice ◀── retry ◀┘ refusal, break, silence
-//!    └── Watch ── resumes from the last position after a break
+//!    ├── Watch ── resumes from the last position after a break
+//!    ├── Documents, Namespaces ── the same for operations, copies, bodies, exports
+//!    └── CachedSession ── a Watch that wakes, a Sync that brings a session's document up to date
 //! ```
 //!
 //! * [`Client`]: several endpoints, one deadline per call. Any manager takes any call, so a break
@@ -12,20 +14,29 @@
 //!   request id, which makes that safe.
 //! * [`Watch`]: changes at least once and without gaps, over breaks.
 //! * [`Options::route_by_view`]: go to the owner directly and save the forward hop.
-//! * [`CallError`]: the typed refusal with its advice, or what broke.
+//! * [`Documents`]: operations on documents, updates of copies, bodies of attachments in pieces. An
+//!   operation without a dhop is not sent twice when its outcome is unknown.
+//! * [`CachedSession`]: a session's document that keeps itself in step, over restarts with a file.
+//! * [`CallError`]: the typed refusal or exception with its advice, or what broke.
 
 mod attempt;
+pub mod cached;
 mod call;
 mod connections;
+pub mod documents;
 mod error;
+mod resume;
 mod retry;
 mod routing;
 mod session;
 mod watch;
 
+pub use cached::{CachedSession, CachedSessionOptions, SessionCopy};
 pub use connections::{CONNECTIONS_DEFAULT, EndpointsError, parse_endpoints};
+pub use documents::Documents;
 pub use error::CallError;
 pub use session::{Client, Entry, Options};
 pub use watch::{Watch, WatchOptions};
 
+pub use rota_docstore as docstore;
 pub use rota_proto::v1;

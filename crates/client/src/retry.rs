@@ -1,6 +1,7 @@
 //! What to do after an attempt failed: pure, one table.
 
-use rota_model::{Refusal, RefusalKind, Retry};
+use rota_docstore::{Effect, Exception};
+use rota_model::{Changed, Refusal, RefusalKind, Retry};
 use std::time::Duration;
 use tonic::Code;
 
@@ -14,8 +15,25 @@ const PAUSE_MAX: Duration = Duration::from_millis(500);
 pub(crate) enum Failure {
     /// Rota refused.
     Refused(Box<Refusal>),
-    /// Something else.
-    Broken { code: Code, message: String },
+    /// An operation, or a store of documents, said no.
+    Raised(Box<Exception>),
+    /// Something else. `is_unsent`: there was no connection, so nobody has got the call.
+    Broken { code: Code, message: String, is_unsent: bool },
+}
+
+impl Failure {
+    /// Whether the call may have changed something.
+    pub(crate) fn changed(&self) -> Changed {
+        match self {
+            Failure::Refused(refusal) => refusal.changed,
+            Failure::Raised(exception) => match exception.phase().effect() {
+                Effect::Nothing => Changed::No,
+                Effect::Committed => Changed::Unknown,
+            },
+            Failure::Broken { is_unsent: true, .. } => Changed::No,
+            Failure::Broken { is_unsent: false, .. } => Changed::Unknown,
+        }
+    }
 }
 
 /// The next step of a call.
@@ -75,13 +93,17 @@ pub(crate) fn after(failure: &Failure, attempts: u32, endpoints: usize) -> Step 
             let pause = growing_pause(circles + 1);
             Step::Again { pause, elsewhere: true, refresh: true }
         }
-        Failure::Refused(refusal) => after_refusal(refusal, attempts),
+        Failure::Refused(refusal) => {
+            let moved = matches!(refusal.kind, RefusalKind::NotOwner | RefusalKind::NotServing);
+            follow(refusal.retry, moved, attempts)
+        }
+        Failure::Raised(exception) => follow(exception.retry(), false, attempts),
     }
 }
 
-fn after_refusal(refusal: &Refusal, attempts: u32) -> Step {
-    let moved = matches!(refusal.kind, RefusalKind::NotOwner | RefusalKind::NotServing);
-    match refusal.retry {
+/// Follows an advice. `moved`: the owner may be another one by now.
+fn follow(advice: Retry, moved: bool, attempts: u32) -> Step {
+    match advice {
         Retry::Never => Step::Stop,
         Retry::Now => {
             let pause = growing_pause(attempts);
@@ -107,7 +129,7 @@ mod tests {
     }
 
     fn broken(code: Code) -> Failure {
-        Failure::Broken { code, message: String::new() }
+        Failure::Broken { code, message: String::new(), is_unsent: false }
     }
 
     #[test]
@@ -121,6 +143,18 @@ mod tests {
         let step = after(&refused(RefusalKind::Provisioning, Retry::AfterMs(300)), 1, 3);
         let pause = Duration::from_millis(300);
         assert_eq!(step, Step::Again { pause, elsewhere: false, refresh: false });
+    }
+
+    #[test]
+    fn an_exception_is_followed_by_the_advice_of_the_one_table() {
+        let raised = |it: Exception| Failure::Raised(Box::new(it));
+        let off = Exception::new(rota_docstore::codes::OFF, "maintenance");
+        let pause = Duration::from_secs(30);
+        let expected = Step::Again { pause, elsewhere: false, refresh: false };
+        assert_eq!(after(&raised(off), 1, 3), expected);
+        let late = Exception::unexpected("LATE", "lost").at(rota_docstore::Phase::Sending);
+        assert_eq!(raised(late.clone()).changed(), Changed::Unknown);
+        assert_eq!(after(&raised(late), 1, 3), Step::Stop);
     }
 
     #[test]

@@ -3,15 +3,12 @@
 use crate::attempt::sessions;
 use crate::call;
 use crate::error::CallError;
-use crate::retry::{self, Failure, Step};
+use crate::resume::{BEGIN_WAIT, Resume, ended};
 use crate::session::Client;
 use rota_proto::v1;
 use std::time::Duration;
-use tokio::time::{Instant, sleep, timeout};
-use tonic::{Code, Streaming};
-
-/// Longest wait for the beginning of a stream at one endpoint.
-const BEGIN_WAIT: Duration = Duration::from_secs(3);
+use tokio::time::timeout;
+use tonic::Streaming;
 
 /// How a watch behaves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,18 +30,14 @@ impl Default for WatchOptions {
 pub struct Watch {
     client: Client,
     request: v1::WatchRequest,
-    options: WatchOptions,
     stream: Option<Streaming<v1::WatchResponse>>,
-    entry: usize,
-    failures: u32,
-    broken_since: Option<Instant>,
+    resume: Resume,
 }
 
 impl Watch {
     pub(crate) fn new(client: Client, request: v1::WatchRequest, options: WatchOptions) -> Self {
-        let entry = client.next_entry();
-        let (stream, broken_since) = (None, None);
-        Self { client, request, options, stream, entry, failures: 0, broken_since }
+        let resume = Resume::new(&client, options.patience);
+        Self { client, request, stream: None, resume }
     }
 
     /// The position of the last answer; a later watch can go on from here.
@@ -68,25 +61,23 @@ impl Watch {
             };
             let failure = match got {
                 Ok(Some(answer)) => {
-                    (self.failures, self.broken_since) = (0, None);
+                    self.resume.went_on();
                     if !answer.position.is_empty() {
                         self.request.position.clone_from(&answer.position);
                     }
                     return Ok(answer);
                 }
-                Ok(None) => Failure::Broken {
-                    code: Code::Unavailable,
-                    message: "the stream ended".to_owned(),
-                },
+                Ok(None) => ended(),
                 Err(status) => call::failure(&status),
             };
             self.stream = None;
-            self.recover(failure).await?;
+            let endpoint = self.resume.entry(&self.client);
+            self.resume.recover(&self.client, failure, &endpoint).await?;
         }
     }
 
     async fn begin(&self) -> Result<Streaming<v1::WatchResponse>, tonic::Status> {
-        let endpoint = self.client.endpoint(self.entry);
+        let endpoint = self.resume.entry(&self.client);
         let borrowed = self.client.connect_to(&endpoint);
         let borrowed = borrowed.map_err(|it| tonic::Status::invalid_argument(it.to_string()))?;
         let mut client = sessions(borrowed.channel.clone());
@@ -94,27 +85,5 @@ impl Watch {
             Ok(begun) => Ok(begun?.into_inner()),
             Err(_elapsed) => Err(tonic::Status::unavailable("no stream began in time")),
         }
-    }
-
-    /// Waits as the failure advises, and moves to the next endpoint; gives up when it is final.
-    async fn recover(&mut self, failure: Failure) -> Result<(), CallError> {
-        self.failures += 1;
-        let since = *self.broken_since.get_or_insert_with(Instant::now);
-        let endpoint = self.client.endpoint(self.entry);
-        let step = retry::after(&failure, self.failures, self.client.endpoints().len());
-        let failed = call::error(failure, &endpoint, self.failures);
-        let Step::Again { pause, elsewhere, refresh: _ } = step else {
-            return Err(failed);
-        };
-        if since.elapsed() + pause > self.options.patience {
-            return Err(failed);
-        }
-        tracing::debug!(%endpoint, ?pause, "watch goes on after: {failed}");
-        if elsewhere {
-            self.client.leave_entry(self.entry);
-            self.entry = self.entry.wrapping_add(1);
-        }
-        sleep(pause).await;
-        Ok(())
     }
 }

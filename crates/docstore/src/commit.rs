@@ -74,6 +74,7 @@ impl Commit {
 ///   found; otherwise C-CONTENTION names the document.
 /// * The version is now, but not before the high-water mark, and after every one of these documents:
 ///   a clock that steps back changes nothing. Operations without a document in common may share one.
+/// * What changed is not of a class that is read only (S-CLASS).
 /// * The namespace's limits hold, if the operation makes it grow; documents keep to their own.
 pub fn validate(
     rules: &Rules,
@@ -112,6 +113,7 @@ fn check_and_settle(
     for (draft, before) in attempt.current.into_iter().zip(stored) {
         if draft.is_changed() {
             let name = draft.name().clone();
+            check_writable(rules, &name)?;
             let document = draft.settle(before.as_ref(), version, forget_before);
             let too_large = |it| Exception::of_field(codes::LIMIT, it);
             document.check_size().map_err(too_large)?;
@@ -123,6 +125,14 @@ fn check_and_settle(
     let high_water = if writes.is_empty() { high_water } else { version };
     let (body, done_at) = (attempt.body, attempt.done_at);
     Ok(Commit { version, high_water, writes, body, done_at })
+}
+
+fn check_writable(rules: &Rules, name: &DocName) -> Result<(), Exception> {
+    if !rules.schema.is_read_only(name.class()) {
+        return Ok(());
+    }
+    let problem = format!("{name} must not be changed: its class {:?} is read only", name.class());
+    Err(Exception::of_field(codes::CLASS, FieldError::new("document", problem)))
 }
 
 fn check_unchanged(

@@ -141,6 +141,13 @@ impl Draft {
         }
     }
 
+    /// Which operation made the content of an item that was found: the stamp to copy it with. `None`
+    /// for what does not exist or was written here.
+    pub fn vop(&self, class: &str, key: Option<&str>) -> Option<Stamp> {
+        let is_written = self.change_at(class, key).is_ok();
+        self.base().filter(|_| !is_written)?.item(class, key)?.vop()
+    }
+
     /// All items that exist, in order of their names, with what this operation did so far.
     pub fn existing(&self) -> impl Iterator<Item = (&ItemName, &Content)> {
         self.merged(|_| true)

@@ -150,6 +150,11 @@ impl Phase {
         }
     }
 
+    /// From its number.
+    pub fn from_number(number: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|it| it.number() == number)
+    }
+
     /// What an operation has changed when it fails in this phase. Validation is all or nothing, so
     /// a failure there changed nothing.
     pub fn effect(self) -> Effect {
@@ -264,15 +269,17 @@ pub mod codes {
         REFUSED = S "S-REFUSED";
         /// The namespace may not read, or not change, the other one.
         SPACE = S "S-SPACE";
+        /// Documents of that class are read by operations and never changed by them.
+        CLASS = S "S-CLASS";
     }
 }
 
 /// An exception. Small to move; details on the heap.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Exception(Box<Details>);
 
 /// Everything that a caller is told about an exception.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Details {
     /// The code.
     pub code: Code,
@@ -390,6 +397,13 @@ impl Exception {
             Effect::Nothing => self.letter().row().retry,
             Effect::Committed => Retry::Never,
         }
+    }
+}
+
+/// An exception that came from elsewhere.
+impl From<Details> for Exception {
+    fn from(details: Details) -> Self {
+        Self(Box::new(details))
     }
 }
 

@@ -20,7 +20,7 @@ pub const ACCOUNT_BYTES_MAX: usize = 128;
 pub const CREDENTIAL_BYTES_MAX: usize = 1_024;
 
 /// Who asks. Keys are not printed.
-#[derive(Clone, PartialEq, Eq, Default)]
+#[derive(Clone, PartialEq, Eq, Hash, Default)]
 pub struct Credentials {
     /// The account; empty when the caller names none.
     pub account: String,
@@ -59,7 +59,7 @@ impl Checker for Anyone {
 }
 
 /// A document to bring up to date after the operation.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct SyncRequest {
     /// Which.
     pub name: DocName,
@@ -68,7 +68,7 @@ pub struct SyncRequest {
 }
 
 /// A request to run an operation.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Request {
     /// The namespace that it works in.
     pub space: Namespace,

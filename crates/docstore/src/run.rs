@@ -82,10 +82,7 @@ pub struct Answer {
 /// A request on its way.
 pub struct Run {
     request: Arc<Request>,
-    attempts: u8,
-    fetches: u8,
-    /// The attempt that goes on after a fetch is not a new one.
-    is_fetching: bool,
+    progress: Progress,
     ready: Option<(Box<dyn Running>, Attempt)>,
     /// Makes the operation of each attempt; `None`: it is looked up by its name.
     make: Option<Make>,
@@ -97,16 +94,25 @@ impl fmt::Debug for Run {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Run")
             .field("request", &self.request)
-            .field("attempts", &self.attempts)
+            .field("attempts", &self.progress.attempts)
             .finish_non_exhaustive()
     }
+}
+
+/// How far a run is that waits: for a pause to end, or for documents. With its request it is all
+/// that a driver must keep meanwhile.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Progress {
+    attempts: u8,
+    fetches: u8,
+    /// The attempt that goes on after a fetch is not a new one.
+    is_fetching: bool,
 }
 
 impl Run {
     /// A request that has not begun.
     pub fn new(request: Request) -> Self {
-        let request = Arc::new(request);
-        Self { request, attempts: 0, fetches: 0, is_fetching: false, ready: None, make: None }
+        Self::resume(Arc::new(request), Progress::default())
     }
 
     /// A request for this very operation, which no registry needs to know: a program's own. Each
@@ -123,7 +129,17 @@ impl Run {
     #[must_use]
     pub fn afresh(self) -> Self {
         let Self { request, make, .. } = self;
-        Self { request, attempts: 0, fetches: 0, is_fetching: false, ready: None, make }
+        Self { request, progress: Progress::default(), ready: None, make }
+    }
+
+    /// A request that goes on where it waited. [`Progress::default`]: it has not begun.
+    pub fn resume(request: Arc<Request>, progress: Progress) -> Self {
+        Self { request, progress, ready: None, make: None }
+    }
+
+    /// How far it is.
+    pub fn progress(&self) -> Progress {
+        self.progress
     }
 
     /// The request.
@@ -133,7 +149,7 @@ impl Run {
 
     /// Attempts begun so far.
     pub fn attempts(&self) -> u8 {
-        self.attempts
+        self.progress.attempts
     }
 
     /// Checks the request (the first time), makes a new operation and lets it work.
@@ -145,7 +161,7 @@ impl Run {
         cache: Option<&mut Cache>,
         now: Stamp,
     ) -> Next {
-        let checked = match self.attempts {
+        let checked = match self.progress.attempts {
             0 => self.request.check(rules, documents, now),
             // It may have been switched off during a pause.
             _ => documents.spaces().check_open(&self.request.space).map_err(before),
@@ -153,8 +169,8 @@ impl Run {
         if let Err(exception) = checked {
             return Next::Failed(self.named(exception));
         }
-        if !std::mem::take(&mut self.is_fetching) {
-            self.attempts += 1;
+        if !std::mem::take(&mut self.progress.is_fetching) {
+            self.progress.attempts += 1;
         }
         let request = &self.request;
         let made = match &self.make {
@@ -186,9 +202,9 @@ impl Run {
     }
 
     fn fetch(&mut self, needs: Vec<Need>) -> Next {
-        self.fetches += 1;
-        if self.fetches <= FETCHES_MAX {
-            self.is_fetching = true;
+        self.progress.fetches += 1;
+        if self.progress.fetches <= FETCHES_MAX {
+            self.progress.is_fetching = true;
             return Next::Fetch(needs);
         }
         let names: Vec<_> = needs.iter().map(|it| it.name.to_string()).collect();
@@ -231,7 +247,7 @@ impl Run {
         let version = commit.done_at.unwrap_or(commit.version);
         let mut body = commit.body.clone();
         let request = Arc::clone(&self.request);
-        let named = |it: Exception| it.in_operation(&request.operation, self.attempts);
+        let named = |it: Exception| it.in_operation(&request.operation, self.progress.attempts);
         if let Some((mut operation, _)) = self.ready {
             let mut done = Done { version, body: &mut body };
             guard(Phase::AfterWork, || operation.after_work(&mut done)).map_err(named)?;
@@ -245,12 +261,12 @@ impl Run {
 
     /// How long to wait for the next attempt, if there is one.
     fn pause(&self, exception: &Exception) -> Option<u64> {
-        let made = usize::from(self.attempts).checked_sub(1)?;
+        let made = usize::from(self.progress.attempts).checked_sub(1)?;
         PAUSES_MS.get(made).copied().filter(|_| exception.is_retried())
     }
 
     fn named(&self, exception: Exception) -> Exception {
-        exception.in_operation(&self.request.operation, self.attempts)
+        exception.in_operation(&self.request.operation, self.progress.attempts)
     }
 }
 

@@ -59,6 +59,10 @@ impl Form {
 #[derive(Clone, Debug)]
 pub struct ClassSchema {
     items: BTreeMap<&'static str, Kind>,
+    /// Items of other classes may be there, too: JSON or raw, with a key or without.
+    is_free: bool,
+    /// Operations may read such documents and never change them.
+    is_read_only: bool,
 }
 
 impl ClassSchema {
@@ -66,7 +70,11 @@ impl ClassSchema {
         let attachment = Kind { is_keyed: true, form: Form::Attachment };
         let memory = Kind { is_keyed: true, form: Form::Json(reads::<serde_json::Value>) };
         let items = [(ATTACHMENT_CLASS, attachment), (MEMORY_CLASS, memory)];
-        Self { items: BTreeMap::from(items) }
+        Self { items: BTreeMap::from(items), is_free: false, is_read_only: false }
+    }
+
+    fn free() -> Self {
+        Self { is_free: true, ..Self::new() }
     }
 
     fn declare(&mut self, class: &'static str, kind: Kind) -> &mut Self {
@@ -108,6 +116,8 @@ fn reads<T: DeserializeOwned>(text: &JsonText) -> Result<(), FieldError> {
 #[derive(Clone, Debug, Default)]
 pub struct Schema {
     classes: BTreeMap<&'static str, ClassSchema>,
+    /// Classes that were not declared.
+    others: Option<ClassSchema>,
 }
 
 impl Schema {
@@ -132,6 +142,33 @@ impl Schema {
         self
     }
 
+    /// Lets operations read documents of a class and never change them: somebody else keeps them.
+    /// A class that was not declared has any items. Panics when the class is not valid.
+    #[must_use]
+    pub fn read_only(mut self, class: &'static str) -> Self {
+        check_class("class", class).expect("classes in the code are valid");
+        self.classes.entry(class).or_insert_with(ClassSchema::free).is_read_only = true;
+        self
+    }
+
+    /// Lets there be documents of every class that is not declared. Their items are of any class:
+    /// JSON or raw, with a key or without.
+    #[must_use]
+    pub fn open(mut self) -> Self {
+        self.others = Some(ClassSchema::free());
+        self
+    }
+
+    /// Whether documents of that class were declared, with items or as read-only.
+    pub fn is_declared(&self, class: &str) -> bool {
+        self.classes.contains_key(class)
+    }
+
+    /// Whether operations may read documents of that class, and never change them.
+    pub fn is_read_only(&self, class: &str) -> bool {
+        self.items_of(class).is_ok_and(|it| it.is_read_only)
+    }
+
     /// Refuses a class of documents that was not declared: field `class`.
     pub fn check_class(&self, class: &str) -> Result<(), FieldError> {
         self.items_of(class).map(|_| ())
@@ -139,7 +176,7 @@ impl Schema {
 
     fn items_of(&self, class: &str) -> Result<&ClassSchema, FieldError> {
         let unknown = || FieldError::new("class", format!("{class:?} of documents is unknown"));
-        self.classes.get(class).ok_or_else(unknown)
+        self.classes.get(class).or(self.others.as_ref()).ok_or_else(unknown)
     }
 
     /// Refuses an item that documents of that class may not have: an unknown class (field
@@ -186,7 +223,12 @@ impl Schema {
         let class = item.class();
         let unknown =
             || FieldError::new("class", format!("{class:?} of items is unknown in {doc_class:?}"));
-        let kind = *self.items_of(doc_class)?.items.get(class).ok_or_else(unknown)?;
+        let items = self.items_of(doc_class)?;
+        let kind = match items.items.get(class) {
+            Some(kind) => *kind,
+            None if items.is_free => free_kind(item, content)?,
+            None => return Err(unknown()),
+        };
         if kind.is_keyed != item.key().is_some() {
             let rule = if kind.is_keyed { "must be there" } else { "must not be there" };
             return Err(FieldError::new("key", format!("{rule} in items of class {class:?}")));
@@ -198,6 +240,19 @@ impl Schema {
         }
         Ok(kind)
     }
+}
+
+/// What an item of a class is that nobody declared: as it comes. Attachments have their own class.
+fn free_kind(item: &ItemName, content: &Content) -> Result<Kind, FieldError> {
+    let form = match content {
+        Content::Json(_) => Form::Json(reads::<serde_json::Value>),
+        Content::Raw(_) => Form::Raw,
+        Content::Attachment(_) => {
+            let problem = format!("of class {:?} is an attachment, not JSON or raw", item.class());
+            return Err(FieldError::new("content", problem));
+        }
+    };
+    Ok(Kind { is_keyed: item.key().is_some(), form })
 }
 
 #[cfg(test)]
@@ -244,5 +299,25 @@ mod tests {
         assert!(problem("Book", &page, &json).starts_with("content of an item"));
         let other = Content::json(r#"{"name":"x"}"#).unwrap();
         assert!(problem("Book", &one("Hd"), &other).starts_with("json does not fit its type"));
+    }
+
+    #[test]
+    fn an_open_schema_takes_every_class_with_json_and_raw_items() {
+        let schema = schema().read_only("session").open();
+        let json = Content::json("[1]").unwrap();
+        let raw = Content::raw(vec![1]).unwrap();
+        let one = ItemName::singleton("Any").unwrap();
+        let keyed = ItemName::keyed("Any", "k").unwrap();
+        for (item, content) in [(&one, &json), (&one, &raw), (&keyed, &json), (&keyed, &raw)] {
+            assert_eq!(schema.check_foreign("Film", item, content), Ok(()));
+        }
+        let attachment = ItemName::singleton("P").unwrap();
+        let problem = schema.check_foreign("Film", &attachment, &json).unwrap_err().to_string();
+        assert_eq!(problem, r#"key must be there in items of class "P""#);
+        // What was declared stays as narrow as before.
+        let problem = schema.check_foreign("Book", &one, &json).unwrap_err().to_string();
+        assert_eq!(problem, r#"class "Any" of items is unknown in "Book""#);
+        let read_only = ["Film", "Book", "session"].map(|it| schema.is_read_only(it));
+        assert_eq!(read_only, [false, false, true]);
     }
 }

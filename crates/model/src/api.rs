@@ -1,11 +1,9 @@
-//! Requests of clients, checked, and their answers. The wire forms are converted in `rota-proto`;
+//! What clients ask about sessions, checked. The wire forms are converted in `rota-proto`;
 //! a value of these types proves that every field was within its limits.
 
 use crate::epoch::{Epoch, LogPos};
 use crate::ids::{ClassName, ManagerNumber, Namespace, NodeId, RequestId, SessionKey, SlotId};
-use crate::node_msg::ReportItem;
-use crate::refusal::Refusal;
-use crate::session::{Outcome, SessionRecord, SessionSpec};
+use crate::session::{SessionRecord, SessionSpec};
 use crate::stamp::Stamp;
 use crate::state::SessionState;
 use std::sync::Arc;
@@ -115,33 +113,6 @@ pub struct PullOp {
     pub filter: Filter,
 }
 
-/// A request to the owner of a slot.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub enum Op {
-    /// Open.
-    Open(OpenOp),
-    /// Close.
-    Close(CloseOp),
-    /// Get.
-    Get(GetOp),
-    /// One page of one partition.
-    List(ListOp),
-    /// One long poll of one partition.
-    Pull(PullOp),
-    /// A node's report about one session; acknowledged when committed.
-    Report(ReportItem),
-}
-
-impl Op {
-    /// Whether a client asks for a change with it: carried out twice, it may change things twice.
-    pub fn changes(&self) -> bool {
-        match self {
-            Op::Open(_) | Op::Close(_) => true,
-            Op::Get(_) | Op::List(_) | Op::Pull(_) | Op::Report(_) => false,
-        }
-    }
-}
-
 /// A session as a client sees it, with who answered.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct SessionView {
@@ -179,38 +150,3 @@ pub struct Pulled {
     /// The snapshot goes on after this.
     pub snapshot_next: Option<ListCursor>,
 }
-
-/// The answer to an [`Op`].
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub enum Answer {
-    /// To an open.
-    Opened {
-        /// CREATED or EXISTED.
-        outcome: Outcome,
-        /// The session.
-        session: SessionView,
-    },
-    /// To a close. `finished` is false when the node was silent: the owner keeps driving.
-    Closed {
-        /// Whether the session is CLOSED now.
-        finished: bool,
-        /// The session.
-        session: SessionView,
-    },
-    /// To a get.
-    Got {
-        /// The session.
-        session: SessionView,
-        /// True when the answer was not confirmed.
-        stale: bool,
-    },
-    /// To a list.
-    Listed(Page),
-    /// To a pull.
-    Pulled(Pulled),
-    /// To a report.
-    Reported,
-}
-
-/// What a request comes to.
-pub type OpResult = Result<Answer, Refusal>;

@@ -95,6 +95,8 @@ kinds!(
     DeadlineExceeded = "DEADLINE_EXCEEDED",
     /// The config store cannot be reached, and the request needs it.
     ConfigStoreAway = "CONFIG_STORE_AWAY",
+    /// The namespace is switched off; the message is the administrator's.
+    NamespaceOff = "NAMESPACE_OFF",
     /// Nothing with that name is registered.
     UnknownNode = "UNKNOWN_NODE",
     /// A defect; the message says where.

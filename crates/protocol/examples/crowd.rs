@@ -10,9 +10,9 @@
 use rota_model::node_msg::Register;
 use rota_model::{
     BootId, ClassName, ClusterName, ManagerId, ManagerNumber, Namespace, NodeId, NodeState, Now,
-    Op, OpenOp, PoolName, RequestId, SessionId, SessionKey, SessionSpec,
+    OpenOp, PoolName, RequestId, SessionId, SessionKey, SessionSpec,
 };
-use rota_protocol::{CasOutcome, Disk, Effect, Input, Manager, ManagerConfig, Sizes, Timing};
+use rota_protocol::{CasOutcome, Disk, Effect, Input, Manager, ManagerConfig, Op, Sizes, Timing};
 use rota_ring::{ConfigState, View};
 use std::collections::{BTreeMap, VecDeque};
 use std::error::Error;
@@ -84,6 +84,7 @@ fn config(id: &ManagerId) -> ManagerConfig {
         pools: Vec::new(),
         timing: Timing::default(),
         sizes: Sizes::default(),
+        documents: rota_protocol::DocumentsConfig::default(),
     }
 }
 

@@ -1,9 +1,10 @@
 //! What is written and not committed, and when a partition takes nothing more: an owner that cannot
 //! commit must not promise more and more.
 
+use crate::api::{DocumentOp, Op};
 use crate::env::Env;
 use crate::partition::Partition;
-use rota_model::{Op, Refusal, RefusalKind, Retry};
+use rota_model::{Refusal, RefusalKind, Retry};
 
 /// A silent copy is suspected after `suspect_ms` and taken out at once, unless the config store is
 /// away. After this many times that long the partition has lost it and cannot say so.
@@ -17,6 +18,14 @@ impl Partition {
             Op::Get(get) => (false, !get.stale_ok),
             Op::List(list) => (false, !list.stale_ok),
             Op::Pull(_) => (false, false),
+            Op::Documents(op) => match op {
+                DocumentOp::Operate(_) | DocumentOp::Clear(_) | DocumentOp::Import(_) => {
+                    (true, true)
+                }
+                DocumentOp::Sync(sync) => (false, !sync.stale_ok),
+                DocumentOp::Page(_) => (false, true),
+                DocumentOp::Follow(_) => (false, false),
+            },
         };
         let retry = Retry::AfterMs(env.config.timing.retry_ms);
         if confirmed && let Some(text) = self.lost_copy(env) {

@@ -1,6 +1,7 @@
 //! Driving ids to where their records want them: what the node is asked, what its answers change,
 //! and what a new owner takes up again.
 
+use crate::api::{Answer, Op};
 use crate::documents::{Brief, Doc, DocKey};
 use crate::entry::Origin;
 use crate::env::{CallFor, CallWhat, Env};
@@ -13,8 +14,8 @@ use crate::session::Work;
 use crate::version::{may_tell_early, version_after};
 use rota_model::node_msg::{DeadToken, NodeAnswer, NodeCall, ToNode};
 use rota_model::{
-    Answer, Epoch, Exit, NodeId, Op, Outcome, PoolName, Reason, Refusal, RefusalKind, RequestFate,
-    Retry, SessionKey, SessionRecord, SessionState, Token,
+    Epoch, Exit, NodeId, Outcome, PoolName, Reason, Refusal, RefusalKind, RequestFate, Retry,
+    SessionKey, SessionRecord, SessionState, Token,
 };
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -264,20 +265,18 @@ impl Partition {
             let Some(asked) = self.leading.as_ref().and_then(|it| it.live.get(&origin)) else {
                 continue;
             };
-            match &asked.op {
-                Op::Open(op) if Some(&op.request) == creator.as_ref() => {
-                    answers.push((origin, Outcome::Created));
-                }
-                Op::Open(op) => {
-                    if op.remember {
-                        remember(&mut record, env, &op.request, existed.clone());
-                    }
-                    answers.push((origin, Outcome::Existed));
-                }
-                Op::Close(_) | Op::Get(_) | Op::List(_) | Op::Pull(_) | Op::Report(_) => {
-                    others.push(origin);
-                }
+            let Op::Open(op) = &asked.op else {
+                others.push(origin);
+                continue;
+            };
+            if Some(&op.request) == creator.as_ref() {
+                answers.push((origin, Outcome::Created));
+                continue;
             }
+            if op.remember {
+                remember(&mut record, env, &op.request, existed.clone());
+            }
+            answers.push((origin, Outcome::Existed));
         }
         let record = Arc::new(record);
         let view = self.view_of(env, record.clone());
@@ -491,7 +490,12 @@ impl Partition {
                         self.run(env, origin);
                     }
                 }
-                Op::Close(_) | Op::Get(_) | Op::List(_) | Op::Pull(_) | Op::Report(_) => {
+                Op::Close(_)
+                | Op::Get(_)
+                | Op::List(_)
+                | Op::Pull(_)
+                | Op::Report(_)
+                | Op::Documents(_) => {
                     self.run(env, origin);
                 }
             }

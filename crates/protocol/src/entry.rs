@@ -1,12 +1,13 @@
 //! The entry manager's side of a request: find the owner, ask, ask again, until the deadline.
 
+use crate::api::{Answer, DocumentAnswer, DocumentOp, Op, OpResult};
 use crate::env::Env;
 use crate::io::{Effect, Transition};
 use crate::message::Message;
+use crate::operate::{Errand, Inner};
 use crate::settled::is_asked_again;
-use rota_model::{
-    Changed, ManagerNumber, MemberId, Op, OpResult, Refusal, RefusalKind, Retry, SlotId,
-};
+use rota_docstore::Phase;
+use rota_model::{Changed, ManagerNumber, MemberId, Refusal, RefusalKind, Retry, SlotId};
 use rota_ring::slot_of_session;
 use std::collections::BTreeMap;
 
@@ -37,16 +38,27 @@ const SILENCE_MS: u64 = 500;
 /// what is unfinished arrives in time.
 const MARGIN_MS: u64 = 50;
 
+/// Who waits for an answer.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+enum Caller {
+    /// A client, by the driver's name for its call.
+    Client(u64),
+    /// This manager itself.
+    Inner(Inner),
+}
+
 /// A request of one of this manager's clients.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct Waiting {
-    call: u64,
+    caller: Caller,
     op: Op,
     slot: SlotId,
     deadline_ms: u64,
     again_ms: u64,
     tries: u32,
     asked: Option<ManagerNumber>,
+    /// Which run of it, and as which run of this manager: an owner knows a repetition by both.
+    asked_as: Option<(MemberId, MemberId)>,
     /// What the owner said last, if it was worth telling.
     last_refusal: Option<Refusal>,
     /// An owner that was asked may have begun it, or may yet: no later refusal can promise that
@@ -57,6 +69,10 @@ struct Waiting {
 }
 
 impl Waiting {
+    fn is_follow(&self) -> bool {
+        self.caller == Caller::Inner(Inner::Follow)
+    }
+
     /// Whether a copy of it that arrives late may be carried out, though it was refused so: owners
     /// remember only refusals after which nobody asks again.
     fn may_yet_change(&self, refusal: &Refusal) -> bool {
@@ -87,12 +103,19 @@ pub(crate) fn slot_of(op: &Op, m: u32) -> SlotId {
         Op::Report(report) => slot_of_session(&report.key, m),
         Op::List(list) => SlotId(list.from.slot.0.min(m.saturating_sub(1))),
         Op::Pull(pull) => SlotId(pull.slot.0.min(m.saturating_sub(1))),
+        Op::Documents(op) => crate::operate::slot_of_op(op, m),
     }
 }
 
 impl Entrance {
+    /// How many wait, this manager's own question for news of namespaces aside.
     pub fn len(&self) -> usize {
-        self.waiting.len()
+        self.waiting.values().filter(|it| !it.is_follow()).count()
+    }
+
+    /// Whether somebody waits for time to pass: not this manager itself, for news of namespaces.
+    pub fn is_busy(&self) -> bool {
+        self.waiting.values().any(|it| !it.is_follow())
     }
 
     /// By when each waiting request is answered.
@@ -115,15 +138,37 @@ impl Entrance {
             env.effects.push(Effect::Reply { call, result });
             return None;
         }
+        if let Some(result) = refused_by_namespace(env, &op) {
+            env.note(Transition::NamespaceRefused, None);
+            env.effects.push(Effect::Reply { call, result });
+            return None;
+        }
+        self.begin(env, Caller::Client(call), deadline_ms, op)
+    }
+
+    /// This manager asks for something on its own account.
+    pub fn on_errand(&mut self, env: &mut Env, errand: Errand) -> Option<ForHere> {
+        let Errand { inner, op, deadline_ms } = errand;
+        self.begin(env, Caller::Inner(inner), deadline_ms, op)
+    }
+
+    fn begin(
+        &mut self,
+        env: &mut Env,
+        caller: Caller,
+        deadline_ms: u64,
+        op: Op,
+    ) -> Option<ForHere> {
         let rid = env.next_id();
         let waiting = Waiting {
-            call,
+            caller,
             op,
             slot: SlotId(0),
             deadline_ms,
             again_ms: 0,
             tries: 0,
             asked: None,
+            asked_as: None,
             last_refusal: None,
             doubtful: false,
             sent: false,
@@ -135,6 +180,7 @@ impl Entrance {
     /// Asks the owner by the current View.
     fn ask(&mut self, env: &mut Env, rid: u64) -> Option<ForHere> {
         let now = env.now.mono_ms;
+        let rid = self.renamed(env, rid)?;
         let waiting = self.waiting.get_mut(&rid)?;
         waiting.again_ms = now + SILENCE_MS;
         let unanswered = waiting.last_refusal.take().is_none();
@@ -142,6 +188,14 @@ impl Entrance {
         waiting.slot = slot_of(&waiting.op, view.m);
         let (part, entry) = view.part_of(waiting.slot);
         let owner = entry.owner;
+        let run = view.member(owner).map(|it| (it, env.me));
+        if waiting.op.is_once() && unanswered && waiting.asked_as.is_some_and(|it| Some(it) != run)
+        {
+            let text = "the owner that was asked is gone, and may have carried it out";
+            self.give_up(env, rid, text);
+            return None;
+        }
+        waiting.asked_as = run;
         if waiting.tries > 0 {
             env.note(Transition::ForwardRetried, Some(part));
         } else if owner != env.me.number {
@@ -162,6 +216,27 @@ impl Entrance {
         None
     }
 
+    /// What must not be carried out twice gets a new name once it was refused: the owner remembers
+    /// the old one, so that no late copy of it is carried out.
+    fn renamed(&mut self, env: &mut Env, rid: u64) -> Option<u64> {
+        let waiting = self.waiting.get(&rid)?;
+        if !waiting.op.is_once() || waiting.last_refusal.is_none() {
+            return Some(rid);
+        }
+        let waiting = self.waiting.remove(&rid)?;
+        let rid = env.next_id();
+        self.waiting.insert(rid, waiting);
+        Some(rid)
+    }
+
+    fn give_up(&mut self, env: &mut Env, rid: u64, text: &str) {
+        if let Some(waiting) = self.waiting.remove(&rid) {
+            let (kind, retry) = (RefusalKind::NotServing, Retry::Never);
+            let refusal = Refusal::unknown_outcome(kind, retry, text);
+            answer(env, waiting.caller, Err(refusal));
+        }
+    }
+
     /// The owner answered.
     pub fn on_answer(&mut self, env: &mut Env, rid: u64, mut result: OpResult) {
         let Some(waiting) = self.waiting.get_mut(&rid) else {
@@ -180,7 +255,9 @@ impl Entrance {
             } else {
                 is_asked_again(refusal.kind).then_some(resend_ms)
             };
-            if let Some(pause) = pause
+            // Nobody knows what became of it: it must not be asked for again.
+            let is_over = waiting.op.is_once() && waiting.doubtful;
+            if let Some(pause) = pause.filter(|_| !is_over)
                 && now + pause < waiting.deadline_ms
             {
                 waiting.again_ms = now + pause;
@@ -188,9 +265,9 @@ impl Entrance {
                 return;
             }
         }
-        let call = waiting.call;
-        self.waiting.remove(&rid);
-        env.effects.push(Effect::Reply { call, result });
+        if let Some(waiting) = self.waiting.remove(&rid) {
+            answer(env, waiting.caller, result);
+        }
     }
 
     /// A new View: ask at once where the owner changed.
@@ -217,8 +294,8 @@ impl Entrance {
                 let Some(waiting) = self.waiting.remove(&rid) else {
                     continue;
                 };
-                let (call, refusal) = too_late(env, waiting);
-                env.effects.push(Effect::Reply { call, result: Err(refusal) });
+                let (caller, refusal) = too_late(env, waiting);
+                answer(env, caller, Err(refusal));
             } else {
                 // Silence: the owner may be another one by now.
                 env.refresh = true;
@@ -229,7 +306,38 @@ impl Entrance {
     }
 }
 
-fn too_late(env: &Env, waiting: Waiting) -> (u64, Refusal) {
+fn answer(env: &mut Env, caller: Caller, result: OpResult) {
+    match caller {
+        Caller::Client(call) => env.effects.push(Effect::Reply { call, result }),
+        Caller::Inner(inner) => env.errands_done.push((inner, result)),
+    }
+}
+
+/// What clients of a namespace are told that is switched off, or that does not exist.
+fn refused_by_namespace(env: &Env, op: &Op) -> Option<OpResult> {
+    let exception = env.desks.spaces.check_open(op.space()?).err()?.at(Phase::Before);
+    let about_documents = |it| Ok(Answer::Documents(it));
+    Some(match op {
+        Op::Documents(DocumentOp::Operate(_)) => {
+            about_documents(DocumentAnswer::Operated(Err(exception)))
+        }
+        Op::Documents(DocumentOp::Sync(_)) => {
+            about_documents(DocumentAnswer::Synced(Err(exception)))
+        }
+        Op::Documents(_)
+        | Op::Open(_)
+        | Op::Close(_)
+        | Op::Get(_)
+        | Op::List(_)
+        | Op::Pull(_)
+        | Op::Report(_) => {
+            let message = exception.details().message.clone();
+            Err(Refusal::new(RefusalKind::NamespaceOff, exception.retry(), message))
+        }
+    })
+}
+
+fn too_late(env: &Env, waiting: Waiting) -> (Caller, Refusal) {
     let retry = Retry::AfterMs(env.config.timing.retry_ms);
     let refusal = waiting.last_refusal.unwrap_or_else(|| {
         let text = match waiting.asked {
@@ -238,5 +346,5 @@ fn too_late(env: &Env, waiting: Waiting) -> (u64, Refusal) {
         };
         Refusal::unknown_outcome(RefusalKind::DeadlineExceeded, retry, text)
     });
-    (waiting.call, refusal)
+    (waiting.caller, refusal)
 }

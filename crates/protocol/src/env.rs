@@ -1,15 +1,15 @@
 //! What every partition of a manager shares: who it is, the View, the nodes, and what is to be done.
 
+use crate::api::OpResult;
 use crate::documents::{Doc, DocKey};
 use crate::entry::Origin;
 use crate::io::{DiskWrite, Effect, Note, Transition};
 use crate::message::{Envelope, Message};
 use crate::nodes::Nodes;
+use crate::operate::{Desks, Errand, Inner};
 use crate::{Identity, ManagerConfig, PartMeta};
 use rota_model::node_msg::ToNode;
-use rota_model::{
-    BootId, Epoch, ManagerNumber, MemberId, NodeId, Now, OpResult, SessionKey, Stamp, Token,
-};
+use rota_model::{BootId, Epoch, ManagerNumber, MemberId, NodeId, Now, SessionKey, Stamp, Token};
 use rota_ring::View;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -53,6 +53,8 @@ pub(crate) struct Env {
     pub now: Now,
     pub view: Option<Arc<View>>,
     pub nodes: Nodes,
+    /// What operations on documents need.
+    pub desks: Desks,
     /// Highest version of a document that was removed, kept on disk: new lives are above it.
     pub forgotten: Stamp,
     pub effects: Vec<Effect>,
@@ -66,6 +68,9 @@ pub(crate) struct Env {
     pub calls: BTreeMap<u64, CallFor>,
     /// Answers to this manager's own forwarded requests.
     pub answers: Vec<(u64, OpResult)>,
+    /// What this manager asks for on its own account.
+    pub errands: Vec<Errand>,
+    pub errands_done: Vec<(Inner, OpResult)>,
     /// Somebody saw a newer View: read the config store.
     pub refresh: bool,
     /// The config store was not reached when it was asked last.
@@ -82,12 +87,16 @@ pub(crate) struct Env {
 impl Env {
     pub fn new(config: ManagerConfig, seed: u64, now: Now) -> Self {
         let me = MemberId { number: config.number, incarnation: rota_model::Incarnation(0) };
+        let desks = Desks::new(&config.documents);
         Self {
             config,
             me,
             now,
             view: None,
             nodes: Nodes::default(),
+            desks,
+            errands: Vec::new(),
+            errands_done: Vec::new(),
             forgotten: Stamp::MIN,
             effects: Vec::new(),
             writes: Vec::new(),

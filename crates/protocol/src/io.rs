@@ -14,12 +14,12 @@
 //! [`crate::Manager::flush`] returns, so that entries, acknowledgements and disk writes of one
 //! batch travel together. Before [`crate::Manager::wake_at`] it gives a [`Input::Tick`].
 
+use crate::api::{Op, OpResult};
 use crate::documents::{Doc, DocKey};
 use crate::message::Envelope;
 use rota_model::node_msg::{FromNode, Register, Registered, Renew, Renewed, ToNode};
 use rota_model::{
-    Epoch, Incarnation, LogPos, ManagerNumber, MemberId, NodeId, Nonce, Op, OpResult, PoolName,
-    Refusal, Stamp,
+    Epoch, Incarnation, LogPos, ManagerNumber, MemberId, NodeId, Nonce, PoolName, Refusal, Stamp,
 };
 use rota_ring::{Change, ConfigState};
 use std::collections::BTreeMap;
@@ -358,6 +358,20 @@ transitions!(
     ReadConfirmed = "read_confirmed",
     /// A tombstone was removed.
     TombstonePurged = "tombstone_purged",
+    /// An operation changed documents.
+    Operated = "operated",
+    /// An operation only read.
+    OperationRead = "operation_read",
+    /// An operation failed unexpectedly, and waits for its next attempt.
+    OperationPaused = "operation_paused",
+    /// An operation waits for documents of other owners.
+    DocumentsFetched = "documents_fetched",
+    /// Copies of documents were brought up to date.
+    CopiesSynced = "copies_synced",
+    /// The description of a namespace was learned.
+    NamespaceLearned = "namespace_learned",
+    /// A request was refused, since its namespace is switched off.
+    NamespaceRefused = "namespace_refused",
     /// New nodes were ordered.
     NodesOrdered = "nodes_ordered",
 );

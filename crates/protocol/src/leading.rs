@@ -6,6 +6,7 @@
 //! Everything that an answer promises is committed first; [`Partition::advance_commit`] is the one
 //! place where that is decided.
 
+use crate::api::{Op, OpResult};
 use crate::documents::DocKey;
 use crate::entry::{Asked, Origin};
 use crate::env::Env;
@@ -14,6 +15,7 @@ use crate::io::Transition;
 use crate::judge::Judged;
 use crate::learn::Learner;
 use crate::message::{Entry, Write};
+use crate::operate::Runs;
 use crate::partition::Partition;
 use crate::reads::Reads;
 use crate::scan::Scan;
@@ -21,8 +23,8 @@ use crate::session::Work;
 use crate::sync::{Difference, SyncState};
 use rota_model::node_msg::Renewed;
 use rota_model::{
-    Changed, Epoch, Incarnation, LogPos, ManagerNumber, MemberId, NodeId, Op, OpResult, PoolName,
-    Refusal, RefusalKind, RequestFate, RequestId, Retry, SessionKey,
+    Changed, Epoch, Incarnation, LogPos, ManagerNumber, MemberId, NodeId, PoolName, Refusal,
+    RefusalKind, RequestFate, RequestId, Retry, SessionKey, Stamp,
 };
 use rota_ring::View;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -59,6 +61,12 @@ pub(crate) struct Leading {
     /// Answers that wait for a commit.
     pub promised: VecDeque<(LogPos, Origin, OpResult)>,
     pub reads: Reads,
+    /// Operations that wait.
+    pub runs: Runs,
+    /// Managers that wait for news of namespaces.
+    pub follows: VecDeque<Origin>,
+    /// Nobody was told of anything later that it does not exist.
+    pub told: Stamp,
     pub judged: BTreeMap<NodeId, Judged>,
     /// Orders of new nodes that wait for their commit.
     pub ordering: BTreeMap<PoolName, LogPos>,
@@ -147,7 +155,16 @@ impl Partition {
         let copies: BTreeMap<_, _> = others.filter_map(copy).collect();
         let before = self.leading.take();
         // Requests stay; everything that was known about the ring or the nodes may be outdated.
-        let live = before.map(|before| before.give_up_renewals(env).live).unwrap_or_default();
+        let (live, promised) = before
+            .map(|before| before.give_up_renewals(env))
+            .map_or_else(Default::default, |it| (it.live, it.promised));
+        // Operations that were appended are not begun again: their entries are in this log, and
+        // are committed with the first one of this epoch.
+        let is_operation =
+            |origin: &Origin| live.get(origin).is_some_and(|it| matches!(it.op, Op::Documents(_)));
+        let promised: VecDeque<_> =
+            promised.into_iter().filter(|(_, origin, _)| is_operation(origin)).collect();
+        let kept: BTreeSet<Origin> = promised.iter().map(|it| it.1).collect();
         let phase = if lone_take_over && pe.0 > 1 {
             env.note(Transition::LoneTakeOver, Some(self.number));
             Phase::Scan(Scan::new(&env.nodes.reg))
@@ -162,12 +179,15 @@ impl Partition {
             copies,
             learners: BTreeMap::new(),
             missing: BTreeMap::new(),
-            queue: live.keys().copied().collect(),
+            queue: live.keys().filter(|it| !kept.contains(it)).copied().collect(),
             live,
             room: VecDeque::new(),
             work: BTreeMap::new(),
-            promised: VecDeque::new(),
+            promised,
             reads: Reads::default(),
+            runs: Runs::new(),
+            follows: VecDeque::new(),
+            told: Stamp::MAX,
             judged: BTreeMap::new(),
             ordering: BTreeMap::new(),
             dirty: false,
@@ -201,11 +221,19 @@ impl Partition {
         env.persist_now = true;
         let leading = leading.give_up_renewals(env);
         let epoch = env.epoch();
-        for origin in leading.live.into_keys() {
+        let appended: BTreeSet<Origin> = leading.promised.iter().map(|it| it.1).collect();
+        for (origin, asked) in leading.live {
             let text = format!("partition {} has another owner now", self.number);
             let (kind, retry) = (RefusalKind::NotOwner, Retry::AtOwner(epoch));
+            let mut refusal = Refusal::new(kind, retry, text);
             // What was begun here may be gone, or may be finished by the next owner.
-            env.answer(origin, Err(Refusal::unknown_outcome(kind, retry, text)));
+            let is_begun = !matches!(asked.op, Op::Documents(_)) || appended.contains(&origin);
+            if is_begun {
+                refusal.changed = Changed::Unknown;
+            }
+            let result = Err(refusal);
+            self.settled.insert(env, origin, &asked.op, &result);
+            env.answer(origin, result);
         }
     }
 
@@ -227,7 +255,9 @@ impl Partition {
             let Some((_, origin, result)) = leading.promised.pop_front() else {
                 break;
             };
-            if leading.live.remove(&origin).is_some() {
+            if let Some(asked) = leading.live.remove(&origin) {
+                leading.runs.remove(&origin);
+                self.settled.insert(env, origin, &asked.op, &result);
                 env.answer(origin, result);
             }
         }
@@ -242,6 +272,7 @@ impl Partition {
             self.on_committed(env, key);
         }
         self.serve_pulls(env);
+        self.serve_follows(env);
         self.drive_wedge(env);
     }
 
@@ -251,6 +282,8 @@ impl Partition {
         };
         leading.phase = Phase::Serving;
         leading.since_ms = env.now.mono_ms;
+        // Whatever an earlier owner told is not above what it had.
+        leading.told = self.replica.high_water;
         for copy in leading.copies.values_mut() {
             (copy.behind_ms, copy.difference) = (None, None);
         }
@@ -325,12 +358,15 @@ impl Partition {
         let Some(asked) = self.leading.as_mut().and_then(|it| it.live.remove(&origin)) else {
             return;
         };
-        if let Err(refusal) = &mut result {
-            if self.has_begun(env, &asked.op) {
-                refusal.changed = Changed::Unknown;
-            }
-            self.settled.insert(env, origin, &asked.op, refusal);
+        if let Some(leading) = &mut self.leading {
+            leading.runs.remove(&origin);
         }
+        if let Err(refusal) = &mut result
+            && self.has_begun(env, &asked.op)
+        {
+            refusal.changed = Changed::Unknown;
+        }
+        self.settled.insert(env, origin, &asked.op, &result);
         env.answer(origin, result);
     }
 
@@ -340,7 +376,9 @@ impl Partition {
         let (session, request, opens) = match op {
             Op::Open(open) => (&open.key, &open.request, true),
             Op::Close(close) => (&close.key, &close.request, false),
-            Op::Get(_) | Op::List(_) | Op::Pull(_) | Op::Report(_) => return false,
+            Op::Get(_) | Op::List(_) | Op::Pull(_) | Op::Report(_) | Op::Documents(_) => {
+                return false;
+            }
         };
         let record = self.replica.session(&Self::key_of(env, session));
         let entry = record.and_then(|record| record.request(request));

@@ -3,6 +3,7 @@
 //! See [`io`] for the picture of inputs and effects, [`documents`] for what is kept, and
 //! [`replica`] for a copy of a partition.
 
+pub mod api;
 mod backlog;
 mod claim;
 mod council;
@@ -19,6 +20,7 @@ mod manager;
 mod memory;
 pub mod message;
 mod nodes;
+pub mod operate;
 mod partition;
 mod pool;
 mod reads;
@@ -34,10 +36,14 @@ mod upkeep;
 mod version;
 mod waits;
 
+pub use api::{
+    Answer, DocumentAnswer, DocumentCursor, DocumentHead, DocumentOp, DocumentPage, Op, OpResult,
+};
 pub use documents::{Doc, DocKey};
 pub use io::{CasOutcome, Disk, DiskWrite, Effect, Identity, Input, Note, PartMeta, Transition};
 pub use manager::Manager;
 pub use message::{Chunk, Entry, Envelope, Message, Write};
+pub use operate::DocumentsConfig;
 pub use rota_docstore::DocName;
 pub use sizes::Sizes;
 pub use stats::{PartStats, Stats};
@@ -65,6 +71,8 @@ pub struct ManagerConfig {
     pub timing: Timing,
     /// Sizes.
     pub sizes: Sizes,
+    /// What an administrator decides about documents.
+    pub documents: DocumentsConfig,
 }
 
 /// A pool that can grow.

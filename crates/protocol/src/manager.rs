@@ -1,5 +1,6 @@
 //! A manager: its partitions, its clients' requests, and its place in the View.
 
+use crate::api::OpResult;
 use crate::claim::Standing;
 use crate::council::Purpose;
 use crate::entry::{Entrance, ForHere, Origin};
@@ -8,10 +9,12 @@ use crate::io::{Disk, Effect, Identity, Input};
 use crate::judge::Renewal;
 use crate::leading::Phase;
 use crate::message::{Envelope, Message};
+use crate::operate::{Following, Inner};
 use crate::partition::Partition;
 use crate::stats::{PartStats, Stats};
 use crate::upkeep;
 use crate::{ManagerConfig, Transition};
+use rota_docstore::{Operations, Schema, Spaces};
 use rota_model::node_msg::{FromNode, NodeLoad, Renew};
 use rota_model::{Epoch, Incarnation, ManagerNumber, MemberId, Nonce, Now};
 use rota_ring::{ClaimRefused, slot_of_node};
@@ -42,6 +45,7 @@ pub struct Manager {
     pub(crate) accused: BTreeMap<ManagerNumber, (u32, u64)>,
     /// Peers that look gone to somebody outside, and when that was said last.
     pub(crate) signalled: BTreeMap<MemberId, u64>,
+    following: Following,
     pub(crate) ticked_ms: u64,
     pub(crate) beat_ms: u64,
     pub(crate) next_tick_ms: u64,
@@ -66,6 +70,7 @@ impl Manager {
             heard: BTreeMap::new(),
             accused: BTreeMap::new(),
             signalled: BTreeMap::new(),
+            following: Following::new(now.mono_ms),
             ticked_ms: now.mono_ms,
             beat_ms: 0,
             next_tick_ms: now.mono_ms,
@@ -124,7 +129,51 @@ impl Manager {
         while let Some((pool, waiting)) = self.env.wanted.pop() {
             self.on_node_wanted(&pool, waiting);
         }
+        self.run_errands();
         self.drive_view();
+    }
+
+    /// Asks for what this manager needs on its own account, and takes what was answered.
+    fn run_errands(&mut self) {
+        if self.standing == Standing::Inside {
+            self.following.drive(&mut self.env);
+        }
+        loop {
+            if let Some(errand) = self.env.errands.pop() {
+                if let Some(here) = self.entrance.on_errand(&mut self.env, errand) {
+                    self.carry_out(here);
+                }
+            } else if let Some((inner, result)) = self.env.errands_done.pop() {
+                self.on_errand_done(inner, result);
+            } else if let Some((rid, result)) = self.env.answers.pop() {
+                self.entrance.on_answer(&mut self.env, rid, result);
+            } else {
+                return;
+            }
+        }
+    }
+
+    fn on_errand_done(&mut self, inner: Inner, result: OpResult) {
+        match inner {
+            Inner::Follow => self.following.on_answer(&mut self.env, &result),
+            Inner::Fetch { part, origin, name, asked } => {
+                if let Some(part) = self.parts.get_mut(&part) {
+                    part.on_fetched(&mut self.env, origin, &name, asked, result);
+                }
+            }
+        }
+    }
+
+    /// Offers an application's operations, on documents of these classes, instead of those that
+    /// every manager knows ([`crate::operate::registry`]). Every manager of a cluster must offer
+    /// the same. Before the first input.
+    pub fn offer(&mut self, operations: Operations, schema: Schema) {
+        self.env.desks.offer(operations, schema);
+    }
+
+    /// What is known here of namespaces.
+    pub fn spaces(&self) -> &Spaces {
+        &self.env.desks.spaces
     }
 
     fn on_node_wanted(&mut self, pool: &rota_model::PoolName, waiting: u32) {
@@ -327,7 +376,7 @@ impl Manager {
             }
         }
         self.drive_verdicts();
-        let busy = self.entrance.len() > 0
+        let busy = self.entrance.is_busy()
             || self.standing != Standing::Inside
             || self.parts.values().any(Partition::is_busy);
         self.next_tick_ms = now + if busy { TICK_BUSY_MS } else { TICK_IDLE_MS };
@@ -361,7 +410,7 @@ impl Manager {
             effects.push(Effect::Persist { lsn: self.env.lsn, writes });
             self.env.lsn += 1;
         }
-        if self.parts.values().any(Partition::is_busy) || self.entrance.len() > 0 {
+        if self.parts.values().any(Partition::is_busy) || self.entrance.is_busy() {
             self.next_tick_ms = self.next_tick_ms.min(now.mono_ms + TICK_BUSY_MS);
         }
         effects

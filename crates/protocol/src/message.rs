@@ -3,11 +3,10 @@
 //! Every message travels in an [`Envelope`] that names the sender's run and its View. Messages may
 //! be lost, repeated, delayed or reordered; every handler is written for that.
 
+use crate::api::{Op, OpResult};
 use crate::documents::{Doc, DocKey};
 use rota_docstore::DocName;
-use rota_model::{
-    Epoch, LogPos, ManagerNumber, MemberId, Op, OpResult, PoolName, RequestId, Seq, SlotId, Stamp,
-};
+use rota_model::{Epoch, LogPos, ManagerNumber, MemberId, PoolName, RequestId, Seq, SlotId, Stamp};
 use std::sync::Arc;
 
 /// One write: a document's new content, or its removal.

@@ -1,6 +1,7 @@
 //! Pools that grow: decided by the owner of the pool's slot only, one order in flight per pool,
 //! written into the pool's record so that a later owner does not order twice.
 
+use crate::api::Op;
 use crate::documents::{Doc, DocKey, pool_name};
 use crate::entry::Origin;
 use crate::env::Env;
@@ -9,7 +10,7 @@ use crate::message::{Message, Write};
 use crate::nodes::NoNode;
 use crate::partition::Partition;
 use rota_model::items::Orders;
-use rota_model::{NodeId, Op, OpenOp, PoolName, Refusal, RefusalKind, Retry, Stamp};
+use rota_model::{NodeId, OpenOp, PoolName, Refusal, RefusalKind, Retry, Stamp};
 use rota_ring::slot_of_pool;
 use std::collections::BTreeMap;
 
@@ -70,7 +71,12 @@ impl Partition {
         let mut waiting: BTreeMap<PoolName, u32> = BTreeMap::new();
         let pool_of = |origin: &Origin| match &leading.live.get(origin)?.op {
             Op::Open(open) => Some(open.spec.pool.clone()),
-            Op::Close(_) | Op::Get(_) | Op::List(_) | Op::Pull(_) | Op::Report(_) => None,
+            Op::Close(_)
+            | Op::Get(_)
+            | Op::List(_)
+            | Op::Pull(_)
+            | Op::Report(_)
+            | Op::Documents(_) => None,
         };
         for pool in leading.room.iter().filter_map(pool_of) {
             *waiting.entry(pool).or_default() += 1;

@@ -1,6 +1,7 @@
 //! Linearizable reads: a confirm round with the other copies, shared by all that wait; a lone copy
 //! reads the config store. Lists and watches show committed documents only.
 
+use crate::api::{Answer, Op, OpResult};
 use crate::documents::{DocKey, session_name};
 use crate::entry::Origin;
 use crate::env::Env;
@@ -8,8 +9,8 @@ use crate::io::Transition;
 use crate::judge::Renewal;
 use crate::partition::Partition;
 use rota_model::{
-    Answer, ListCursor, ListOp, ManagerNumber, Op, OpResult, Page, PullOp, Pulled, Refusal,
-    RefusalKind, Retry, SessionKey, SessionRecord, SessionState, SessionView,
+    ListCursor, ListOp, ManagerNumber, Page, PullOp, Pulled, Refusal, RefusalKind, Retry,
+    SessionKey, SessionRecord, SessionState, SessionView,
 };
 use rota_ring::slot_of_session;
 use std::collections::{BTreeSet, VecDeque};
@@ -178,6 +179,7 @@ impl Partition {
             Op::Open(open) => self.on_open_confirmed(env, origin, open),
             Op::Close(close) => self.on_close_confirmed(env, origin, close),
             Op::Report(_) => self.reply(env, origin, Ok(Answer::Reported)),
+            Op::Documents(op) => self.on_documents_confirmed(env, origin, &op),
             Op::Pull(_) => {}
         }
     }

@@ -29,7 +29,7 @@ pub struct Replica {
     pub sessions_by_state: BTreeMap<SessionState, u64>,
     /// A digest of all committed documents that does not depend on their order.
     pub digest: u64,
-    /// How much committed documents fill, by namespace.
+    /// How much committed documents of applications fill, by namespace.
     pub usages: Usages,
     /// What committed documents of the space for configuration say of namespaces.
     pub spaces: Spaces,
@@ -95,7 +95,7 @@ impl Replica {
             Some(doc) => self.docs.insert(key.clone(), doc),
             None => self.docs.remove(key),
         };
-        let documents = [&before, &after].map(|it| it.as_ref().map(|doc| &**doc.document()));
+        let documents = [&before, &after].map(|it| it.as_deref().and_then(of_application));
         self.usages.count(key.name.space(), documents[0], documents[1]);
         if let Some(doc) = before {
             self.digest = self.digest.wrapping_sub(doc.digest());
@@ -254,6 +254,16 @@ impl Replica {
         self.durable = LogPos::ZERO;
     }
 
+    /// What documents of applications fill here, with everything that was appended; not what other
+    /// partitions hold.
+    pub fn usage(&self, space: &str) -> Usage {
+        let of = |doc: Option<&Arc<Doc>>| Usage::of(doc.and_then(|it| of_application(it)));
+        let latest = self.latest.iter().filter(|(key, _)| key.name.space() == space);
+        latest.fold(self.usages.get(space), |usage, (key, (_, doc))| {
+            usage.plus(of(doc.as_ref())).minus(of(self.docs.get(key)))
+        })
+    }
+
     /// The documents of a slot as an operation sees them: with everything that was appended.
     pub fn in_slot(&self, slot: SlotId) -> InSlot<'_> {
         InSlot { replica: self, slot }
@@ -267,6 +277,11 @@ impl Replica {
 
 fn keep<'a>((key, doc): (&'a DocKey, &'a Arc<Doc>)) -> (&'a DocKey, Option<&'a Arc<Doc>>) {
     (key, Some(doc))
+}
+
+/// What counts for the limits of a namespace: not sessions and pools, which have their own.
+fn of_application(doc: &Doc) -> Option<&Document> {
+    (doc.brief().is_none() && doc.orders().is_none()).then(|| &**doc.document())
 }
 
 /// The documents of one slot, for an operation.
@@ -290,12 +305,7 @@ impl Documents for InSlot<'_> {
         &self.replica.spaces
     }
 
-    /// What this partition holds, with everything that was appended; not what others hold.
     fn usage(&self, space: &str) -> Usage {
-        let of = |doc: Option<&Arc<Doc>>| Usage::of(doc.map(|it| &**it.document()));
-        let latest = self.replica.latest.iter().filter(|(key, _)| key.name.space() == space);
-        latest.fold(self.replica.usages.get(space), |usage, (key, (_, doc))| {
-            usage.plus(of(doc.as_ref())).minus(of(self.replica.docs.get(key)))
-        })
+        self.replica.usage(space)
     }
 }

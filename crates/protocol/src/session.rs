@@ -3,6 +3,7 @@
 //! The record says where a life stands; [`Work`] says who waits for it and what the node was asked
 //! last. Everything that a record promises is committed before the node is asked (I5).
 
+use crate::api::{Answer, Op, OpResult};
 use crate::documents::{Doc, DocKey};
 use crate::entry::{Asked, Origin};
 use crate::env::Env;
@@ -16,9 +17,8 @@ use crate::pool::{ROOM_MS, full_for_good};
 use crate::reads::not_found;
 use rota_model::node_msg::{ReportEvent, ReportItem};
 use rota_model::{
-    Answer, Changed, CloseOp, NodeId, Op, OpResult, OpenOp, Outcome, Placement,
-    REQUESTS_REMEMBERED_MAX, Reason, Refusal, RefusalKind, RequestEntry, RequestFate, RequestId,
-    Retry, SessionRecord, SessionState, Token,
+    Changed, CloseOp, NodeId, OpenOp, Outcome, Placement, REQUESTS_REMEMBERED_MAX, Reason, Refusal,
+    RefusalKind, RequestEntry, RequestFate, RequestId, Retry, SessionRecord, SessionState, Token,
 };
 use std::sync::Arc;
 
@@ -44,14 +44,14 @@ impl Partition {
     /// A request arrives at the owner. A repetition of one that waits here is dropped.
     pub fn on_request(&mut self, env: &mut Env, origin: Origin, op: Op, deadline_ms: u64) {
         let now = env.now.mono_ms;
+        if let Some(result) = self.settled.get(origin) {
+            return env.answer(origin, result.clone());
+        }
         let Some(leading) = &mut self.leading else {
-            return self.refuse_not_owner(env, origin);
+            return self.refuse_not_owner(env, origin, &op);
         };
         if leading.live.contains_key(&origin) {
             return;
-        }
-        if let Some(refusal) = self.settled.get(origin) {
-            return env.answer(origin, Err(refusal.clone()));
         }
         if leading.live.len() >= REQUESTS_MAX {
             let retry = Retry::AfterMs(env.config.timing.retry_ms);
@@ -63,7 +63,7 @@ impl Partition {
         self.run(env, origin);
     }
 
-    fn refuse_not_owner(&self, env: &mut Env, origin: Origin) {
+    fn refuse_not_owner(&mut self, env: &mut Env, origin: Origin, op: &Op) {
         let (kind, retry, text) = match &self.halted {
             Some(why) => (RefusalKind::Recovering, Retry::AfterMs(1_000), why.clone()),
             None => {
@@ -71,7 +71,9 @@ impl Partition {
                 (RefusalKind::NotOwner, Retry::AtOwner(env.epoch()), text)
             }
         };
-        env.answer(origin, Err(Refusal::new(kind, retry, text)));
+        let result = Err(Refusal::new(kind, retry, text));
+        self.settled.insert(env, origin, op, &result);
+        env.answer(origin, result);
     }
 
     /// Carries a waiting request on, from its beginning.
@@ -103,14 +105,21 @@ impl Partition {
             Op::Open(op) if open => self.on_open(env, origin, op),
             Op::Close(op) if open => self.on_close(env, origin, &op),
             Op::Report(item) if open => self.on_report(env, origin, &item),
-            Op::Get(_) | Op::List(_) | Op::Pull(_) | Op::Open(_) | Op::Close(_) | Op::Report(_) => {
-                self.enqueue(origin);
+            Op::Documents(op) if open || (reads && !op.changes()) => {
+                self.on_documents(env, origin, &op);
             }
+            Op::Get(_)
+            | Op::List(_)
+            | Op::Pull(_)
+            | Op::Open(_)
+            | Op::Close(_)
+            | Op::Report(_)
+            | Op::Documents(_) => self.enqueue(origin),
         }
     }
 
     /// Lets a request wait until the partition serves, or has enough copies.
-    fn enqueue(&mut self, origin: Origin) {
+    pub fn enqueue(&mut self, origin: Origin) {
         if let Some(leading) = &mut self.leading {
             leading.queue.push_back(origin);
         }

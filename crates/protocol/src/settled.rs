@@ -1,13 +1,18 @@
-//! Refusals that an owner gave to peers, for a while.
+//! Refusals that an owner gave to peers, for a while; and answers to operations.
 //!
 //! An entry manager repeats a request when its owner is silent, so a repetition may arrive after the
 //! answer. What was carried out is remembered in the record, and repeating it changes nothing; what
 //! was refused is remembered here, or the repetition would be carried out when nobody waits for it
 //! any more: a close that found nothing would close the next life.
+//!
+//! An operation without a time of its caller's is in no document, whatever it came to. So every
+//! answer to one is remembered here, and an entry manager never asks another run for it.
 
+use crate::api::{Answer, DocumentAnswer, Op, OpResult};
 use crate::entry::Origin;
 use crate::env::Env;
-use rota_model::{Op, Refusal, RefusalKind};
+use rota_docstore::Body;
+use rota_model::{Refusal, RefusalKind, Retry};
 use std::collections::{BTreeMap, VecDeque};
 
 /// How long a repetition may be under way: a link that holds a message back for longer breaks, and
@@ -17,34 +22,40 @@ const KEPT: u64 = 10;
 /// Most refusals that are kept, each a few hundred bytes. As many as requests may wait.
 const SETTLED_MAX: usize = crate::leading::REQUESTS_MAX;
 
-/// Refusals that were given, oldest first.
+/// Longest result of an operation that is kept, in bytes. Of a longer one only the fact is kept.
+const RESULT_BYTES_MAX: usize = 1_024;
+
+/// What was answered, oldest first.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) struct Settled {
-    refusals: BTreeMap<Origin, Refusal>,
+    results: BTreeMap<Origin, OpResult>,
     until: VecDeque<(u64, Origin)>,
 }
 
 impl Settled {
-    /// Remembers a refusal, if the entry manager leaves it at that.
-    pub fn insert(&mut self, env: &Env, origin: Origin, op: &Op, refusal: &Refusal) {
+    /// Remembers a refusal, if the entry manager leaves it at that; and what becomes of an operation
+    /// that must not be carried out twice.
+    pub fn insert(&mut self, env: &Env, origin: Origin, op: &Op, result: &OpResult) {
+        let is_final = result.as_ref().is_err_and(|it| !is_asked_again(it.kind));
         let from_peer = matches!(origin, Origin::Peer { .. });
-        if !op.changes() || !from_peer || is_asked_again(refusal.kind) {
+        if !from_peer || !(op.is_once() || (op.changes() && is_final)) {
             return;
         }
+        let result = if is_small(result) { result.clone() } else { Err(lost_answer()) };
         if self.until.len() >= SETTLED_MAX
             && let Some((_, oldest)) = self.until.pop_front()
         {
-            self.refusals.remove(&oldest);
+            self.results.remove(&oldest);
         }
         let until_ms = env.now.mono_ms + env.config.timing.suspect_ms * KEPT;
-        if self.refusals.insert(origin, refusal.clone()).is_none() {
+        if self.results.insert(origin, result).is_none() {
             self.until.push_back((until_ms, origin));
         }
     }
 
-    /// The refusal that a request was given.
-    pub fn get(&self, origin: Origin) -> Option<&Refusal> {
-        self.refusals.get(&origin)
+    /// What a request was answered.
+    pub fn get(&self, origin: Origin) -> Option<&OpResult> {
+        self.results.get(&origin)
     }
 
     /// When each is forgotten.
@@ -56,10 +67,27 @@ impl Settled {
     pub fn forget(&mut self, now_ms: u64) {
         while self.until.front().is_some_and(|(until_ms, _)| *until_ms <= now_ms) {
             if let Some((_, origin)) = self.until.pop_front() {
-                self.refusals.remove(&origin);
+                self.results.remove(&origin);
             }
         }
     }
+}
+
+fn is_small(result: &OpResult) -> bool {
+    let Ok(Answer::Documents(DocumentAnswer::Operated(Ok(answer)))) = result else {
+        return true;
+    };
+    let length = match &answer.body {
+        Body::Nothing => 0,
+        Body::Json(text) => text.as_str().len(),
+        Body::Binary { bytes, .. } => bytes.len(),
+    };
+    answer.updates.is_empty() && length <= RESULT_BYTES_MAX
+}
+
+fn lost_answer() -> Refusal {
+    let text = "the operation was carried out, and its answer was lost on the way";
+    Refusal::unknown_outcome(RefusalKind::DeadlineExceeded, Retry::Never, text)
 }
 
 /// Whether the entry manager asks again by itself after that, under the same name.
@@ -81,6 +109,7 @@ pub(crate) fn is_asked_again(kind: RefusalKind) -> bool {
         | RefusalKind::Overloaded
         | RefusalKind::DeadlineExceeded
         | RefusalKind::ConfigStoreAway
+        | RefusalKind::NamespaceOff
         | RefusalKind::UnknownNode
         | RefusalKind::Internal => false,
     }

@@ -1,5 +1,6 @@
 //! What happens by itself: restart from disk, deadlines, and the tick of a partition.
 
+use crate::api::{Answer, Op, OpResult};
 use crate::entry::Origin;
 use crate::env::Env;
 use crate::io::Disk;
@@ -7,10 +8,7 @@ use crate::leading::Phase;
 use crate::partition::Partition;
 use crate::pool::no_room_yet;
 use rota_model::node_msg::{Renewed, SlotRange};
-use rota_model::{
-    Answer, ManagerNumber, Op, OpResult, Refusal, RefusalKind, RequestFate, Retry, SessionState,
-    SlotId,
-};
+use rota_model::{ManagerNumber, Refusal, RefusalKind, RequestFate, Retry, SessionState, SlotId};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The partitions on a disk. Slots belong to the first partition at or after them.
@@ -61,7 +59,8 @@ impl Partition {
     /// Whether something here waits for time to pass.
     pub fn is_busy(&self) -> bool {
         self.leading.as_ref().is_some_and(|it| {
-            !it.live.is_empty()
+            // Who follows the namespaces always waits, and for nothing that time brings.
+            it.live.len() > it.follows.len()
                 || !it.work.is_empty()
                 || !it.learners.is_empty()
                 || !it.missing.is_empty()
@@ -82,6 +81,8 @@ impl Partition {
         self.tick_work(env);
         self.tick_room(env);
         self.expire_pulls(env);
+        self.serve_follows(env);
+        self.tick_runs(env);
         let Some(leading) = &self.leading else { return };
         if leading.is_open() && !leading.queue.is_empty() && self.has_copies(env) {
             self.drain_queue(env);
@@ -95,7 +96,12 @@ impl Partition {
         let over = leading.reads.pulls.iter().any(|origin| {
             leading.live.get(origin).is_none_or(|asked| match &asked.op {
                 Op::Pull(pull) => now >= asked.arrived_ms + pull.wait_ms,
-                Op::Open(_) | Op::Close(_) | Op::Get(_) | Op::List(_) | Op::Report(_) => true,
+                Op::Open(_)
+                | Op::Close(_)
+                | Op::Get(_)
+                | Op::List(_)
+                | Op::Report(_)
+                | Op::Documents(_) => true,
             })
         });
         if over {
@@ -125,6 +131,8 @@ impl Partition {
             leading.queue.retain(is_there);
             leading.room.retain(is_there);
             leading.promised.retain(|it| is_there(&it.1));
+            leading.runs.retain(|it, _| is_there(it));
+            leading.follows.retain(is_there);
             for work in leading.work.values_mut() {
                 work.waiters.retain(is_there);
             }
@@ -187,7 +195,12 @@ impl Partition {
                     None => late(format!("session {} is not closed yet", close.key)),
                 }
             }
-            Op::Get(_) | Op::List(_) | Op::Pull(_) | Op::Report(_) => {
+            Op::Documents(_) if !leading.promised.iter().any(|it| it.1 == origin) => {
+                let text = "the operation could not be finished in time, and has changed nothing";
+                let (kind, retry) = (RefusalKind::DeadlineExceeded, Retry::AfterMs(retry_ms));
+                Err(Refusal::new(kind, retry, text))
+            }
+            Op::Get(_) | Op::List(_) | Op::Pull(_) | Op::Report(_) | Op::Documents(_) => {
                 late("the copies did not confirm in time".into())
             }
         }

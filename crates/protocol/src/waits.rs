@@ -66,6 +66,8 @@ impl Partition {
         let reads = &leading.reads;
         waits.push(nowhere("reads", reads.next.iter().chain(&reads.now).collect()));
         waits.push(nowhere("pulls", reads.pulls.iter().collect()));
+        waits.push(nowhere("follows", leading.follows.iter().collect()));
+        waits.push(nowhere("operations", leading.runs.keys().collect()));
         let waiters = leading.work.values().flat_map(|it| &it.waiters);
         waits.push(nowhere("waiters of ids", waiters.collect()));
         if leading.is_open() {

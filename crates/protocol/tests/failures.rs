@@ -3,8 +3,8 @@
 mod table;
 
 use rota_model::node_msg::{DeadToken, NodeAnswer, ScanFate, ScanItem, ToNode};
-use rota_model::{Exit, LogPos, Op, Outcome, Reason, RefusalKind, Retry, SessionState, Token};
-use rota_protocol::Transition;
+use rota_model::{Exit, LogPos, Outcome, Reason, RefusalKind, Retry, SessionState, Token};
+use rota_protocol::{Op, Transition};
 use table::*;
 
 #[test]

@@ -3,8 +3,8 @@
 mod table;
 
 use rota_model::node_msg::{DeadToken, NodeAnswer, ReportEvent, ToNode};
-use rota_model::{Answer, Changed, Outcome, Reason, RefusalKind, SessionState};
-use rota_protocol::{Message, Transition};
+use rota_model::{Changed, Outcome, Reason, RefusalKind, SessionState};
+use rota_protocol::{Answer, Message, Transition};
 use table::*;
 
 #[test]
@@ -157,7 +157,7 @@ fn a_program_that_ends_while_starting_fails_its_open_and_says_why() {
 fn an_unknown_class_is_refused_by_name() {
     let mut table = Table::serving();
     let mut op = open("a", "r1");
-    if let rota_model::Op::Open(open) = &mut op {
+    if let rota_protocol::Op::Open(open) = &mut op {
         open.spec.class = rota_model::ClassName::parse("nonesuch").unwrap();
     }
     let call = table.ask(300, op);

@@ -22,5 +22,5 @@ pub mod view;
 
 pub use change::{Claim, ClaimRefused};
 pub use config::{Change, ConfigState, NodeChange, NodeReg};
-pub use place::{slot_of_node, slot_of_pool, slot_of_session};
+pub use place::{slot_of_document, slot_of_node, slot_of_pool, slot_of_session};
 pub use view::{IsrMember, ManagerEntry, Part, PartState, View, ViewError};

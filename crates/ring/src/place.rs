@@ -1,6 +1,7 @@
 //! Hashing and the arithmetic of the ring.
 
-use rota_model::{ManagerNumber, NodeId, PoolName, SessionKey, SlotId, node_msg::SlotRange};
+use rota_model::node_msg::SlotRange;
+use rota_model::{ManagerNumber, Namespace, NodeId, PoolName, SessionKey, SlotId};
 use std::collections::BTreeMap;
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
@@ -9,13 +10,27 @@ fn slot(hash: u64, m: u32) -> SlotId {
     SlotId(u32::try_from(slot).expect("a remainder of a u32 fits a u32"))
 }
 
-/// Slot of a session: of its namespace and id, separated by NUL (which neither can contain).
+/// Slot of a session: that of its document.
 pub fn slot_of_session(key: &SessionKey, m: u32) -> SlotId {
+    slot_of_document(&key.namespace, key.id.as_str(), m)
+}
+
+/// Slot of every document of that id, whatever its class: of its namespace and id, separated by
+/// NUL (which neither can contain); if the id has a part in braces, as in `{room-1}seat-4`, of
+/// that part instead, so that documents that change together can be put together. Of several such
+/// parts the first one counts; an empty one is none.
+pub fn slot_of_document(namespace: &Namespace, docid: &str, m: u32) -> SlotId {
     let mut hasher = Xxh3::new();
-    hasher.update(key.namespace.as_str().as_bytes());
+    hasher.update(namespace.as_str().as_bytes());
     hasher.update(&[0]);
-    hasher.update(key.id.as_str().as_bytes());
+    hasher.update(together(docid).as_bytes());
     slot(hasher.digest(), m)
+}
+
+/// The part of an id that decides its slot.
+fn together(docid: &str) -> &str {
+    let inside = docid.split_once('{').and_then(|(_, rest)| rest.split_once('}'));
+    inside.map_or(docid, |(part, _)| if part.is_empty() { docid } else { part })
 }
 
 /// Slot of a node: its owner judges the node.

@@ -6,7 +6,7 @@
 use proptest::collection::btree_set;
 use proptest::prelude::*;
 use rota_model::{ClusterName, ManagerId, ManagerNumber, Namespace, SessionId, SessionKey, SlotId};
-use rota_ring::{View, slot_of_session};
+use rota_ring::{View, slot_of_document, slot_of_session};
 use std::collections::BTreeSet;
 
 fn ring(m: u32, r: u32, numbers: &BTreeSet<u32>) -> View {
@@ -140,4 +140,17 @@ fn slots_spread_evenly_over_the_ring() {
         counts[slot_of_session(&key, 64).0 as usize] += 1;
     }
     assert!(counts.iter().all(|count| (850..1150).contains(count)), "{counts:?}");
+}
+
+#[test]
+fn documents_whose_ids_share_a_part_in_braces_share_a_slot() {
+    let slot = |docid: &str| slot_of_document(&Namespace::parse("n").unwrap(), docid, 65_536);
+    assert_eq!(slot("{room-1}seat-4"), slot("{room-1}seat-5"));
+    assert_eq!(slot("hall{room-1}{other}"), slot("room-1"));
+    for alone in ["{}x", "{x", "x}", "}x{", "{}{x}"] {
+        assert_ne!(slot(alone), slot("x"), "{alone}");
+    }
+    let session =
+        SessionKey::new(Namespace::parse("n").unwrap(), SessionId::parse("{x}a").unwrap());
+    assert_eq!(slot_of_session(&session, 65_536), slot("{x}a"));
 }

@@ -10,10 +10,10 @@ use crate::parcel::Parcel;
 use crate::setup::CLASS;
 use crate::world::{Event, Phase, World};
 use rota_model::{
-    Answer, ClassName, CloseOp, Filter, GetOp, ListCursor, ListOp, ManagerNumber, Namespace, Op,
-    OpResult, OpenOp, PoolName, RequestId, Retry, SessionKey, SessionSpec, SessionState, SlotId,
-    Stamp,
+    ClassName, CloseOp, Filter, GetOp, ListCursor, ListOp, ManagerNumber, Namespace, OpenOp,
+    PoolName, RequestId, Retry, SessionKey, SessionSpec, SessionState, SlotId, Stamp,
 };
+use rota_protocol::{Answer, Op, OpResult};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -28,6 +28,10 @@ pub enum CallFor {
     LastPage(ManagerNumber, u64),
     /// A watcher's pull from a partition.
     Pull(ManagerNumber),
+    /// A try of a writer's: writer, index in its book, when it was sent.
+    Write(usize, usize, u64),
+    /// The last reading of documents, by the observer: when it was sent.
+    LastSync(u64),
 }
 
 /// A client.
@@ -65,6 +69,7 @@ pub fn what_of(result: &OpResult) -> &'static str {
         Ok(Answer::Listed(_)) => "LISTED",
         Ok(Answer::Pulled(_)) => "PULLED",
         Ok(Answer::Reported) => "REPORTED",
+        Ok(Answer::Documents(_)) => "DOCUMENTS",
         Err(refusal) => refusal.kind.as_str(),
     }
 }
@@ -171,6 +176,10 @@ impl World {
                 self.on_last_page(number, result);
             }
             Some(CallFor::Pull(part)) => self.on_pulled(part, Some(result)),
+            Some(CallFor::Write(index, asked, sent_us)) => {
+                self.on_written(index, asked, sent_us, &result);
+            }
+            Some(CallFor::LastSync(sent_us)) => self.on_last_sync(sent_us, Some(&result)),
             None => {}
         }
     }
@@ -231,6 +240,8 @@ impl World {
             Some(CallFor::Page(index, _, _)) => self.rest(index),
             Some(CallFor::LastPage(number, _)) => self.ask_last_page(number),
             Some(CallFor::Pull(part)) => self.on_pulled(part, None),
+            Some(CallFor::Write(index, asked, _)) => self.write_again(index, asked, 0),
+            Some(CallFor::LastSync(sent_us)) => self.on_last_sync(sent_us, None),
             None => {}
         }
     }

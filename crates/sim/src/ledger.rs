@@ -2,11 +2,12 @@
 //! what stood on which disk, what the config store held, what clients asked and were told.
 
 use crate::life::LifeFacts;
+use crate::writing::{SeenDocument, Written};
 use rota_model::{
-    BootId, Epoch, LogPos, ManagerNumber, NodeId, OpResult, RequestId, SessionKey, SessionRecord,
+    BootId, Epoch, LogPos, ManagerNumber, NodeId, RequestId, SessionKey, SessionRecord,
     SessionState, SessionView, Stamp, Token,
 };
-use rota_protocol::DiskWrite;
+use rota_protocol::{DiskWrite, OpResult};
 use rota_ring::{ConfigState, View};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -132,6 +133,10 @@ pub struct Ledger {
     pub instances: Vec<Instance>,
     /// Requests, in order of first try.
     pub asked: Vec<Asked>,
+    /// What was asked about documents, in order of first try.
+    pub written: Vec<Written>,
+    /// What clients were shown of documents.
+    pub seen: Vec<SeenDocument>,
     /// What lists showed.
     pub listed: Vec<Shown>,
     /// Lives, as they were first written anywhere.

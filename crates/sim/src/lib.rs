@@ -36,6 +36,8 @@ pub mod trace;
 pub mod watchdog;
 pub mod watcher;
 pub mod world;
+pub mod writer_host;
+pub mod writing;
 
 pub use counters::{Corner, Counters, Fault};
 pub use plant::Bug;

@@ -9,9 +9,9 @@ use crate::parcel::Parcel;
 use crate::plant::Altered;
 use crate::world::{Event, StoreCall, WALL_START_MS, World};
 use rota_model::node_msg::ToNode;
-use rota_model::{BootId, ManagerNumber, NodeId, Now, Op, RefusalKind};
+use rota_model::{BootId, ManagerNumber, NodeId, Now, RefusalKind};
 use rota_node::ReportId;
-use rota_protocol::{CasOutcome, Effect, Input, Manager, ManagerConfig, Message, Wait};
+use rota_protocol::{CasOutcome, Effect, Input, Manager, ManagerConfig, Message, Op, Wait};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Who waits for an answer of a manager's process.
@@ -150,7 +150,9 @@ impl World {
         host.mono_ahead_ms = mono_ahead_ms;
         let disk = host.disk.read();
         let now = host.now(now_us);
-        host.process = Some(Manager::new(host.config.clone(), disk, seed, now));
+        let mut manager = Manager::new(host.config.clone(), disk, seed, now);
+        manager.offer(crate::writing::operations(), rota_protocol::operate::registry::schema());
+        host.process = Some(manager);
         if run > 1 {
             self.counters.fault(Fault::ManagerRestart);
         }
@@ -362,7 +364,7 @@ impl World {
         self.managers.get_mut(&number).and_then(|it| it.callers.remove(&call))
     }
 
-    fn reply(&mut self, number: ManagerNumber, call: u64, result: rota_model::OpResult) {
+    fn reply(&mut self, number: ManagerNumber, call: u64, result: rota_protocol::OpResult) {
         let me = Place::Manager(number);
         match self.caller(number, call) {
             Some(Caller::Client(place, call)) => {

@@ -1,9 +1,9 @@
 //! What travels over the simulated network.
 
 use rota_model::node_msg::{FromNode, Register, Registered, Renew, Renewed, ReportItem, ToNode};
-use rota_model::{BootId, ManagerNumber, Op, OpResult, Refusal};
+use rota_model::{BootId, ManagerNumber, Refusal};
 use rota_node::ReportId;
-use rota_protocol::{CasOutcome, DiskWrite, Envelope};
+use rota_protocol::{CasOutcome, DiskWrite, Envelope, Op, OpResult};
 use rota_ring::{Change, ConfigState};
 
 /// One message between two places.

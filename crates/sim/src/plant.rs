@@ -3,10 +3,11 @@
 //! caught by some seed, else the net has a hole.
 
 use crate::world::World;
+use rota_docstore::Document;
 use rota_model::node_msg::{FromNode, NodeAnswer, ReportEvent, ReportItem, ToNode};
-use rota_model::{Answer, BootId, Changed, Epoch, ManagerNumber, NodeId, SessionRecord};
+use rota_model::{BootId, Changed, Epoch, ManagerNumber, NodeId, SessionRecord};
 use rota_node::NodeEffect;
-use rota_protocol::{CasOutcome, Doc, Effect, Entry, Envelope, Input, Message};
+use rota_protocol::{Answer, CasOutcome, Doc, Effect, Entry, Envelope, Input, Message, Write};
 use rota_ring::{Change, ConfigState};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -49,6 +50,10 @@ bugs!(
     TimeoutThenProceed = "timeout_then_proceed",
     /// Copies do not keep the request ids.
     RequestForgotten = "request_forgotten",
+    /// Copies do not keep what operations remember in their documents.
+    MemoryForgotten = "memory_forgotten",
+    /// Copies do not keep what operations write.
+    WriteForgotten = "write_forgotten",
     /// A node is declared lost while it may still run.
     EarlyLost = "early_lost",
     /// A copy acknowledges before its disk has it.
@@ -322,6 +327,14 @@ impl World {
                 forget_requests(&mut envelope.message);
                 Input::Peer(envelope)
             }
+            (Some(Bug::MemoryForgotten), Input::Peer(mut envelope)) => {
+                alter_documents(&mut envelope.message, |doc| Some(without_memories(doc)));
+                Input::Peer(envelope)
+            }
+            (Some(Bug::WriteForgotten), Input::Peer(mut envelope)) => {
+                alter_documents(&mut envelope.message, |_| None);
+                Input::Peer(envelope)
+            }
             (Some(Bug::WrongR2), Input::ConfigRead { read, state: Some(mut state) }) => {
                 self.hide_since(number, &mut state);
                 Input::ConfigRead { read, state: Some(state) }
@@ -476,6 +489,28 @@ fn forget_requests(message: &mut Message) {
         let writes = Arc::new(writes.collect());
         *entry = Entry { at: entry.at, writes, request: entry.request.clone() };
     }
+}
+
+/// Changes documents of applications in entries of the log, or leaves them out.
+fn alter_documents(message: &mut Message, alter: impl Fn(&Doc) -> Option<Doc>) {
+    let Message::Prepare { entries, .. } = message else { return };
+    for entry in entries.iter_mut() {
+        let writes = entry.writes.iter().filter_map(|write| {
+            let plain =
+                write.doc.as_ref().filter(|it| it.brief().is_none() && it.orders().is_none());
+            let Some(doc) = plain else { return Some(write.clone()) };
+            Some(Write { key: write.key.clone(), doc: Some(Arc::new(alter(doc)?)) })
+        });
+        let writes = Arc::new(writes.collect());
+        *entry = Entry { at: entry.at, writes, request: entry.request.clone() };
+    }
+}
+
+fn without_memories(doc: &Doc) -> Doc {
+    let mut parts = Document::clone(doc.document()).into_parts();
+    parts.items.retain(|it| it.name().class() != "H");
+    let document = Document::from_parts(parts).expect("it only holds less");
+    Doc::new(Arc::new(document)).expect("it is no session")
 }
 
 #[cfg(test)]

@@ -7,13 +7,14 @@ use crate::invariant::complete_list::Expected;
 use crate::invariant::converged::Moment;
 use crate::invariant::{
     Verdict, Violation, acknowledged_open, closed_stays, complete_list, converged, linear,
-    one_instance, same_answer, shown_forward, unchanged,
+    one_instance, same_answer, shown_forward, unchanged, written_once,
 };
 use crate::ledger::Wish;
 use crate::network::STRAGGLER_US_MAX;
 use crate::plant::{Bug, Plant};
 use crate::world::{Event, Phase, World};
-use rota_model::{Answer, ManagerNumber, OpResult, RefusalKind, SessionKey, SessionRecord};
+use rota_model::{ManagerNumber, RefusalKind, SessionKey, SessionRecord};
+use rota_protocol::{Answer, OpResult};
 use std::collections::BTreeMap;
 
 /// Client requests of the chaos phase, at least.
@@ -133,7 +134,8 @@ impl World {
             if !self.dog.violations.is_empty() {
                 return Ok(());
             }
-            let busy = self.clients.iter().any(crate::client_host::ClientHost::is_busy);
+            let busy = self.clients.iter().any(crate::client_host::ClientHost::is_busy)
+                || self.writers.iter().any(crate::writer_host::WriterHost::is_busy);
             let verdict = self.settled();
             match verdict {
                 Ok(()) if !busy => return Ok(()),
@@ -170,6 +172,9 @@ impl World {
         let before = self.dog.ledger.asked.len();
         for index in 0..self.clients.len() {
             self.queue.after(1_000, Event::ClientNext(index));
+        }
+        for index in 0..self.writers.len() {
+            self.queue.after(1_000, Event::WriterNext(index));
         }
         let until_us = self.now_us() + 60_000_000;
         while self.dog.violations.is_empty() && self.now_us() < until_us {
@@ -219,6 +224,7 @@ impl World {
         }
         for (number, _) in self.setup.numbers.clone() {
             self.begin_last_list(number);
+            self.read_documents(number);
         }
         let until_us = self.now_us() + 3_000_000;
         while self.dog.violations.is_empty() && self.now_us() < until_us {
@@ -252,7 +258,7 @@ impl World {
         let asked = self.dog.ledger.asked.len();
         let request = rota_model::RequestId::parse(&format!("scan{asked}")).expect("a short name");
         let attempt = crate::ledger::Attempt { manager: number, sent_us: now_us, answer: None };
-        let op = rota_model::Op::Get(rota_model::GetOp { key: key.clone(), stale_ok: false });
+        let op = rota_protocol::Op::Get(rota_model::GetOp { key: key.clone(), stale_ok: false });
         self.dog.ledger.asked.push(crate::ledger::Asked {
             client: 0,
             key,
@@ -343,6 +349,7 @@ impl World {
             shown_forward::check(ledger),
             unchanged::check(ledger, &self.remembered()),
             linear::check(ledger, tombstone_us),
+            written_once::check(&ledger.written, &ledger.seen),
             repeats.map(|_| ()),
         ];
         let now_us = self.now_us();

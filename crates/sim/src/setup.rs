@@ -105,6 +105,7 @@ impl Setup {
             }],
             timing: self.timing.clone(),
             sizes: self.sizes,
+            documents: rota_protocol::DocumentsConfig::default(),
         }
     }
 

@@ -13,11 +13,11 @@ use crate::invariant::{
 };
 use crate::ledger::Ledger;
 use rota_model::node_msg::{FromNode, NodeAnswer, NodeCall, ReportEvent, SlotRange, ToNode};
-use rota_model::{
-    Answer, Epoch, LogPos, ManagerNumber, NodeId, OpResult, SessionKey, SessionView, SlotId, Token,
-};
+use rota_model::{Epoch, LogPos, ManagerNumber, NodeId, SessionKey, SessionView, SlotId, Token};
 use rota_node::NodeEffect;
-use rota_protocol::{CasOutcome, Chunk, Disk, DiskWrite, Effect, Envelope, Input, Message};
+use rota_protocol::{
+    Answer, CasOutcome, Chunk, Disk, DiskWrite, Effect, Envelope, Input, Message, OpResult,
+};
 use rota_ring::{ConfigState, View};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -266,7 +266,7 @@ impl Watchdog {
                     self.on_told(now_us, run, session, false);
                 }
             }
-            Answer::Reported => {}
+            Answer::Reported | Answer::Documents(_) => {}
         }
     }
 

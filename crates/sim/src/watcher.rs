@@ -6,9 +6,9 @@ use crate::invariant::watch_gaps::Watched;
 use crate::network::Place;
 use crate::world::{Event, World};
 use rota_model::{
-    Answer, Filter, ListCursor, ListOp, LogPos, ManagerNumber, Op, OpResult, PullOp, SessionKey,
-    SlotId, Stamp,
+    Filter, ListCursor, ListOp, LogPos, ManagerNumber, PullOp, SessionKey, SlotId, Stamp,
 };
+use rota_protocol::{Answer, Op, OpResult};
 use std::collections::BTreeMap;
 
 /// Place of the watcher and the observer: a client that no manager distinguishes.

@@ -25,6 +25,7 @@ use crate::store::Store;
 use crate::trace::Trace;
 use crate::watchdog::Watchdog;
 use crate::watcher::Watcher;
+use crate::writer_host::WriterHost;
 use rota_model::{ClusterName, ManagerNumber, NodeId, SessionKey, Token};
 use rota_node::NodeInput;
 use rota_protocol::Input;
@@ -81,6 +82,8 @@ pub enum Event {
     Provisioned(ManagerNumber, u64, u64, Vec<NodeId>),
     /// A client does something.
     ClientNext(usize),
+    /// A writer does something.
+    WriterNext(usize),
     /// A client waits no longer for a call.
     ClientTimeout(u64),
     /// A watcher pulls from a partition.
@@ -148,6 +151,8 @@ pub struct World {
     pub nodes: Vec<NodeHost>,
     /// Clients.
     pub clients: Vec<ClientHost>,
+    /// Clients that work with documents.
+    pub writers: Vec<WriterHost>,
     /// The watcher.
     pub watcher: Watcher,
     /// The observer.
@@ -191,6 +196,7 @@ impl World {
             managers: BTreeMap::new(),
             nodes: Vec::new(),
             clients: Vec::new(),
+            writers: Vec::new(),
             watcher: Watcher::default(),
             dog,
             counters: Counters::default(),
@@ -227,6 +233,11 @@ impl World {
             self.clients.push(ClientHost::new(self.chance.fork()));
             let delay_us = self.chance.within(300_000, 600_000);
             self.queue.after(delay_us, Event::ClientNext(index));
+        }
+        for index in 0..crate::writer_host::WRITERS {
+            self.writers.push(WriterHost::new(self.chance.fork()));
+            let delay_us = self.chance.within(300_000, 600_000);
+            self.queue.after(delay_us, Event::WriterNext(index));
         }
         self.queue.after(700_000, Event::Disturb);
         self.queue.after(500_000, Event::Audit);
@@ -275,6 +286,7 @@ impl World {
                 self.on_provisioned(number, run, order, nodes);
             }
             Event::ClientNext(index) => self.on_client_next(index),
+            Event::WriterNext(index) => self.on_writer_next(index),
             Event::ClientTimeout(call) => self.on_client_timeout(call),
             Event::Pull(part) => self.on_pull_due(part),
             Event::Disturb => self.on_disturb(),

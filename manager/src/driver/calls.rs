@@ -1,8 +1,9 @@
 //! Who waits for an answer of the decisions.
 
 use crate::metrics::{CallKind, Metrics};
+use rota_model::Refusal;
 use rota_model::node_msg::{Registered, Renewed};
-use rota_model::{OpResult, Refusal};
+use rota_protocol::OpResult;
 use std::collections::HashMap;
 use tokio::sync::oneshot;
 use tokio::time::Instant;

@@ -7,10 +7,10 @@ use rota_membership::{FakeStore, Watcher};
 use rota_model::node_msg::{NodeLoad, Register, Renew, Renewed};
 use rota_model::{
     BootId, ClassName, ClusterName, GetOp, ListCursor, ListOp, ManagerId, ManagerNumber, Namespace,
-    NodeId, NodeState, Op, OpenOp, PoolName, RefusalKind, RequestId, SessionId, SessionKey,
+    NodeId, NodeState, OpenOp, PoolName, RefusalKind, RequestId, SessionId, SessionKey,
     SessionSpec, SlotId,
 };
-use rota_protocol::{ManagerConfig, Sizes, Timing};
+use rota_protocol::{ManagerConfig, Op, Sizes, Timing};
 use std::path::Path;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -45,6 +45,7 @@ fn config(id: &str) -> ManagerConfig {
         pools: Vec::new(),
         timing: Timing::default(),
         sizes: Sizes::default(),
+        documents: rota_protocol::DocumentsConfig::default(),
     }
 }
 
@@ -80,7 +81,7 @@ impl One {
         seen.member.expect("it was waited for").incarnation.0
     }
 
-    async fn call(&self, op: Op) -> rota_model::OpResult {
+    async fn call(&self, op: Op) -> rota_protocol::OpResult {
         self.mailbox.call(op, Instant::now() + PATIENCE).await
     }
 
@@ -119,7 +120,7 @@ async fn a_manager_claims_its_number_serves_and_claims_it_again_after_a_restart(
     assert_eq!(one.call(get).await.unwrap_err().kind, RefusalKind::NotFound);
     let from = ListCursor { slot: SlotId(0), after: None };
     let list = Op::List(ListOp { from, limit: 5, filter: Default::default(), stale_ok: false });
-    assert!(matches!(one.call(list).await, Ok(rota_model::Answer::Listed(_))));
+    assert!(matches!(one.call(list).await, Ok(rota_protocol::Answer::Listed(_))));
     assert_eq!(one.mailbox.stats().await.unwrap().parts.len(), 1);
     assert_eq!(one.end().await, None);
 

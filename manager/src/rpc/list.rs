@@ -1,7 +1,8 @@
 //! One page of the whole ring's sessions: owner after owner, in order of slots.
 
 use super::Shared;
-use rota_model::{ListCursor, ListOp, Op, Page, Refusal};
+use rota_model::{ListCursor, ListOp, Page, Refusal};
+use rota_protocol::Op;
 use rota_ring::slot_of_session;
 use tokio::time::Instant;
 
@@ -63,7 +64,7 @@ pub async fn gather(shared: &Shared, op: ListOp, deadline: Instant) -> Result<Pa
     let mut gathering = Gathering::new(op);
     while let Some(op) = gathering.next_op() {
         match shared.mailbox.call(Op::List(op), deadline).await {
-            Ok(rota_model::Answer::Listed(page)) => {
+            Ok(rota_protocol::Answer::Listed(page)) => {
                 let m = shared.seen.borrow().view.as_ref().map_or(1, |view| view.m);
                 gathering.add(page, m);
             }

@@ -11,10 +11,9 @@
 
 use super::Shared;
 use super::merge::{Ask, Item, Merge};
-use rota_model::{
-    Answer, Filter, ManagerNumber, Op, PullOp, Pulled, Refusal, RefusalKind, Retry, SlotId,
-};
+use rota_model::{Filter, ManagerNumber, PullOp, Pulled, Refusal, RefusalKind, Retry, SlotId};
 use rota_proto::{Watch, refusal, session, v1};
+use rota_protocol::{Answer, Op};
 use rota_ring::{View, slot_of_session};
 use std::collections::BTreeMap;
 use std::sync::Arc;

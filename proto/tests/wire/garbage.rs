@@ -5,7 +5,9 @@ use crate::strategies as some;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use prost::Message as _;
+use rota_docstore::{DocName, Document, Update};
 use rota_model::node_msg::{FromNode, Register, Registered, Renew, Renewed, ToNode};
+use rota_proto::documents::{self, NamespaceState};
 use rota_proto::{Inspected, Position, Session, request, v1};
 use rota_protocol::Envelope;
 
@@ -34,6 +36,18 @@ fn try_everything(bytes: &[u8]) {
     drop(v1::SendRequest::decode(bytes).map(request::send));
     drop(v1::SignalRequest::decode(bytes).map(rota_proto::operator::signal));
     drop(Position::from_bytes(bytes));
+    convert::<v1::Document, Document>(bytes);
+    convert::<v1::DocumentUpdate, (DocName, Update)>(bytes);
+    convert::<v1::NamespaceInfo, NamespaceState>(bytes);
+    drop(v1::OperateRequest::decode(bytes).map(documents::request::operate));
+    drop(v1::OperateResponse::decode(bytes).map(documents::answer::operated));
+    drop(v1::SyncRequest::decode(bytes).map(documents::request::sync));
+    drop(v1::ListDocumentsRequest::decode(bytes).map(documents::request::list));
+    drop(v1::PutBodyRequest::decode(bytes).map(|it| documents::request::put_body(Some(it))));
+    drop(v1::GetBodyRequest::decode(bytes).map(|it| documents::request::get_body(&it)));
+    drop(v1::CreateNamespaceRequest::decode(bytes).map(documents::request::create));
+    drop(v1::SwitchNamespaceRequest::decode(bytes).map(documents::request::switch));
+    drop(v1::NamespaceRecord::decode(bytes).map(|it| documents::export::Order::new().take(it)));
 }
 
 fn damaged(mut bytes: Vec<u8>, damage: &[(prop::sample::Index, u8)]) -> Vec<u8> {
@@ -56,6 +70,16 @@ proptest! {
     #[test]
     fn random_bytes_never_panic_a_decoder(bytes in vec(any::<u8>(), 0..120)) {
         try_everything(&bytes);
+    }
+
+    #[test]
+    fn damaged_documents_never_panic_a_decoder(
+        (name, update, operate) in (some::doc_name(), some::update(), some::operate()),
+        damage in damage(),
+    ) {
+        let update = v1::DocumentUpdate::from((&name, &update)).encode_to_vec();
+        try_everything(&damaged(update, &damage));
+        try_everything(&damaged(v1::OperateRequest::from(&operate).encode_to_vec(), &damage));
     }
 
     #[test]

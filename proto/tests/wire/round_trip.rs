@@ -3,10 +3,10 @@
 use crate::strategies as some;
 use proptest::prelude::*;
 use rota_model::node_msg::{FromNode, Register, Registered, Renew, Renewed, ToNode};
-use rota_model::{Answer, ClusterName, NodeId, Outcome, Page, SessionState};
+use rota_model::{ClusterName, NodeId, Outcome, Page, SessionState};
 use rota_proto::encoded::DocBytes;
 use rota_proto::{Inspected, Session, WireError, operator, peer, session, v1};
-use rota_protocol::Envelope;
+use rota_protocol::{Answer, Envelope};
 use rota_ring::View;
 
 /// Sends a message through its bytes.
@@ -155,7 +155,8 @@ fn an_answer_of_another_kind_is_a_defect_not_a_panic() {
 #[test]
 fn the_descriptors_for_reflection_hold_every_service() {
     let bytes = rota_proto::FILE_DESCRIPTOR_SET;
-    for service in ["Sessions", "Machines", "NodeAgent", "Nodes", "Peers", "Operator"] {
+    for service in ["Sessions", "Machines", "NodeAgent", "Nodes", "Peers", "Operator", "Documents"]
+    {
         assert!(bytes.windows(service.len()).any(|it| it == service.as_bytes()), "{service}");
     }
 }

@@ -1,5 +1,6 @@
 //! Arbitrary values of the model, edge values included.
 
+pub mod documents;
 mod names;
 mod nodes;
 mod operators;
@@ -7,6 +8,7 @@ mod peers;
 mod records;
 mod requests;
 
+pub use documents::*;
 pub use names::key;
 pub use nodes::{from_node, register, registered, renew, renewed, to_node};
 pub use operators::{ring_view, stats};

@@ -8,17 +8,14 @@ pub use show::state_name;
 use crate::cli::length_of_time;
 use crate::failure::{Unknown, UsageMistake};
 use crate::output::{Format, Out, plain_table};
+use crate::silence;
 use anyhow::Context;
 use clap::{Args, Subcommand};
 use rota_client::{Client, v1};
 use rota_model::SessionState;
 use show::{Closed, Listed, Moved, Opened, Shown};
 use std::collections::BTreeMap;
-use std::io::IsTerminal;
 use std::time::Duration;
-
-/// After this time without an answer a person at a terminal is told that we wait.
-const SILENCE: Duration = Duration::from_secs(2);
 
 /// What to do with sessions.
 #[derive(Subcommand, Debug)]
@@ -171,17 +168,12 @@ fn session_state(text: &str) -> Result<SessionState, String> {
 /// Runs a command on sessions.
 pub async fn run(command: &SessionCommand, endpoint: &str, out: &mut Out) -> anyhow::Result<()> {
     let client = Client::connect(endpoint)?;
-    let work = Box::pin(carry_out(&client, command, out));
-    if matches!(command, SessionCommand::Watch(_)) || !std::io::stderr().is_terminal() {
-        return work.await;
+    let work = carry_out(&client, command, out);
+    // A watch is silent while nothing happens.
+    if matches!(command, SessionCommand::Watch(_)) {
+        return Box::pin(work).await;
     }
-    let mut work = work;
-    tokio::select! {
-        done = &mut work => return done,
-        () = tokio::time::sleep(SILENCE) => {}
-    }
-    eprintln!("no answer from {endpoint} yet; waiting on, as long as --timeout allows");
-    work.await
+    silence::told(endpoint, work).await
 }
 
 async fn carry_out(client: &Client, command: &SessionCommand, out: &mut Out) -> anyhow::Result<()> {

@@ -13,6 +13,8 @@ mod consul;
 #[cfg(test)]
 mod dev;
 #[cfg(test)]
+mod documents;
+#[cfg(test)]
 mod filtered_watches;
 #[cfg(test)]
 mod foreign;

@@ -17,14 +17,17 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("rota-docstore", &[]),
     // The digest that names an attachment.
     ("rota-storage", &["rota-docstore"]),
-    // The one parser of the wire: it converts the messages of managers (protocol) and the View
-    // (ring), so it must know their types. Clients and node-agents get these through it only.
-    ("rota-proto", &["rota-protocol", "rota-ring"]),
-    ("rota-client", &["rota-proto", "rota-ring"]),
-    ("rota-sim", &["rota-protocol", "rota-node", "rota-ring"]),
+    // The one parser of the wire: it converts the messages of managers (protocol), documents and
+    // the View (ring), so it must know their types. Clients and node-agents get these through it
+    // only.
+    ("rota-proto", &["rota-protocol", "rota-docstore", "rota-ring"]),
+    // Copies of documents, and what brings them up to date.
+    ("rota-client", &["rota-proto", "rota-docstore", "rota-ring"]),
+    ("rota-sim", &["rota-docstore", "rota-protocol", "rota-node", "rota-ring"]),
     (
         "rota-manager",
         &[
+            "rota-docstore",
             "rota-protocol",
             "rota-membership",
             "rota-storage",
@@ -42,7 +45,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &["rota-node", "rota-proto", "rota-client", "rota-daemon", "rota-membership"],
     ),
     ("ringctl", &["rota-client", "rota-proto", "rota-ring", "rota-daemon"]),
-    ("rota-tests", &["rota-client", "rota-proto", "rota-ring"]),
+    ("rota-tests", &["rota-client", "rota-docstore", "rota-proto", "rota-ring"]),
 ];
 
 /// A crate of the workspace, and the crates of the workspace that it uses (for anything: code,

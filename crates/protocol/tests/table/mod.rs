@@ -4,13 +4,14 @@
 #![allow(dead_code, reason = "each test uses what it needs")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot set its table has failed")]
 
+use rota_docstore::{Operations, Schema};
 use rota_model::node_msg::{
     FromNode, NodeAnswer, NodeLoad, Register, ReportEvent, ReportItem, ToNode,
 };
 use rota_model::*;
 use rota_protocol::{
-    CasOutcome, Disk, Effect, Entry, Envelope, Input, Manager, ManagerConfig, Message, Sizes,
-    Timing, Transition, Write,
+    Answer, CasOutcome, Disk, DocumentsConfig, Effect, Entry, Envelope, Input, Manager,
+    ManagerConfig, Message, Op, OpResult, Sizes, Timing, Transition, Write,
 };
 use rota_ring::{ConfigState, View};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -33,6 +34,10 @@ pub struct Table {
     /// Messages for which this says true are lost.
     pub lose: Box<dyn Fn(&Envelope) -> bool>,
     pub dead: BTreeSet<u32>,
+    /// Of managers that start from now on.
+    pub documents: DocumentsConfig,
+    /// What they offer instead of the usual operations.
+    pub offer: Option<(Operations, Schema)>,
     /// Places of every node that registers.
     pub places: u32,
     /// Batches that were written to disks.
@@ -132,6 +137,7 @@ fn config(n: u32) -> ManagerConfig {
         pools: Vec::new(),
         timing: Timing::default(),
         sizes: Sizes::default(),
+        documents: DocumentsConfig::default(),
     }
 }
 
@@ -165,6 +171,8 @@ impl Table {
             manual_nodes: false,
             lose: Box::new(|_| false),
             dead: BTreeSet::new(),
+            documents: DocumentsConfig::default(),
+            offer: None,
             places: 100,
             persisted: 0,
             message_max: 0,
@@ -187,7 +195,11 @@ impl Table {
     pub fn start(&mut self, n: u32) {
         let disk = self.disks.entry(n).or_default().clone();
         let seed = 77 + u64::from(n) * 1_000_003 + self.now_ms * 65_536;
-        let manager = Manager::new(config(n), disk, seed, self.now());
+        let config = ManagerConfig { documents: self.documents.clone(), ..config(n) };
+        let mut manager = Manager::new(config, disk, seed, self.now());
+        if let Some((operations, schema)) = &self.offer {
+            manager.offer(operations.clone(), schema.clone());
+        }
         self.managers.insert(n, manager);
         self.dead.remove(&n);
         self.queue.push_back((n, Input::Config(self.config.clone())));

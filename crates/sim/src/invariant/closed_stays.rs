@@ -3,7 +3,8 @@
 
 use super::{Verdict, Violation};
 use crate::ledger::Ledger;
-use rota_model::{Answer, SessionKey, SessionRecord, SessionState, Stamp};
+use rota_model::{SessionKey, SessionRecord, SessionState, Stamp};
+use rota_protocol::Answer;
 use std::collections::BTreeMap;
 
 /// Checks a run.

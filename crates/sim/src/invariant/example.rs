@@ -2,10 +2,11 @@
 
 use crate::ledger::{Asked, Attempt, EndCause, Instance, Wish};
 use rota_model::{
-    Answer, BootId, ClassName, ClusterName, Epoch, LogPos, ManagerId, ManagerNumber, Namespace,
-    NodeId, OpResult, Outcome, Placement, PoolName, RequestId, Seq, SessionId, SessionKey,
-    SessionRecord, SessionSpec, SessionState, SessionView, Stamp, Token,
+    BootId, ClassName, ClusterName, Epoch, LogPos, ManagerId, ManagerNumber, Namespace, NodeId,
+    Outcome, Placement, PoolName, RequestId, Seq, SessionId, SessionKey, SessionRecord,
+    SessionSpec, SessionState, SessionView, Stamp, Token,
 };
+use rota_protocol::{Answer, OpResult};
 use rota_ring::View;
 use std::sync::Arc;
 

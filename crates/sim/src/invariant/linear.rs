@@ -13,7 +13,8 @@
 
 use super::{Verdict, Violation};
 use crate::ledger::{Asked, EndCause, Instance, Ledger, Wish};
-use rota_model::{Answer, RefusalKind, SessionKey, SessionRecord, SessionState, Stamp};
+use rota_model::{RefusalKind, SessionKey, SessionRecord, SessionState, Stamp};
+use rota_protocol::Answer;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What one observation says.
@@ -164,7 +165,9 @@ fn of_asked(asked: &Asked) -> Vec<Observation> {
             }
             Ok(Answer::Got { stale: true, .. }) => continue,
             Ok(Answer::Got { session, .. }) => (attempt.sent_us, of_record(&session.record), false),
-            Ok(Answer::Listed(_) | Answer::Pulled(_) | Answer::Reported) => continue,
+            Ok(Answer::Listed(_) | Answer::Pulled(_) | Answer::Reported | Answer::Documents(_)) => {
+                continue;
+            }
             Err(refusal) if refusal.kind == RefusalKind::NotFound => {
                 (attempt.sent_us, Seen::Absent, false)
             }

@@ -22,6 +22,7 @@
 //! | forward | [`shown_forward`] | at the end, per life |
 //! | unchanged | [`unchanged`] | at the end, per request id |
 //! | deadlines | [`deadlines`] | all the time |
+//! | documents | [`written_once`] | at the end, over the histories of documents |
 //! | converged | [`converged`] | after healing |
 //! | list | [`complete_list`] | after healing, while nothing moves |
 //! | watch | [`watch_gaps`] | after healing |
@@ -49,6 +50,7 @@ pub mod synced_first;
 pub mod unchanged;
 pub mod view_order;
 pub mod watch_gaps;
+pub mod written_once;
 
 #[cfg(test)]
 pub(crate) mod example;

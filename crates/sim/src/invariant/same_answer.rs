@@ -3,9 +3,8 @@
 
 use super::Violation;
 use crate::ledger::{Asked, Ledger, Wish};
-use rota_model::{
-    Answer, OpResult, Outcome, REQUESTS_REMEMBERED_MAX, RequestId, SessionKey, Stamp,
-};
+use rota_model::{Outcome, REQUESTS_REMEMBERED_MAX, RequestId, SessionKey, Stamp};
+use rota_protocol::{Answer, OpResult};
 use std::collections::BTreeMap;
 
 /// The part of an answer that must not change: outcome, life, address.
@@ -13,7 +12,13 @@ fn essence(result: &OpResult) -> Option<(String, Stamp, String)> {
     let (what, session) = match result {
         Ok(Answer::Opened { outcome, session }) => (outcome.as_str(), session),
         Ok(Answer::Closed { session, .. }) => ("CLOSED", session),
-        Ok(Answer::Got { .. } | Answer::Listed(_) | Answer::Pulled(_) | Answer::Reported)
+        Ok(
+            Answer::Got { .. }
+            | Answer::Listed(_)
+            | Answer::Pulled(_)
+            | Answer::Reported
+            | Answer::Documents(_),
+        )
         | Err(_) => return None,
     };
     let address = match result {

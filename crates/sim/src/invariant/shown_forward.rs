@@ -3,7 +3,8 @@
 
 use super::{Verdict, Violation};
 use crate::ledger::Ledger;
-use rota_model::{Answer, SessionKey, SessionRecord, Stamp};
+use rota_model::{SessionKey, SessionRecord, Stamp};
+use rota_protocol::Answer;
 use std::collections::BTreeMap;
 
 /// One confirmed answer.
@@ -81,7 +82,8 @@ mod tests {
     use super::*;
     use crate::invariant::example::{asked, got, life, opened};
     use crate::ledger::Wish;
-    use rota_model::{OpResult, Outcome, SessionState};
+    use rota_model::{Outcome, SessionState};
+    use rota_protocol::OpResult;
     use std::sync::Arc;
 
     fn at_change(change: u64) -> OpResult {

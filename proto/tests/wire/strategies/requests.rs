@@ -1,15 +1,18 @@
 //! Requests, answers and refusals.
 
-use super::Any;
 use super::names::*;
 use super::records::{record, spec};
+use super::{Any, documents};
 use proptest::collection::{btree_map, vec};
 use proptest::option::of;
 use proptest::prelude::*;
 use proptest::sample::select;
+use rota_docstore::Usage;
 use rota_model::node_msg::{ReportEvent, ReportItem};
 use rota_model::*;
 use rota_proto::{Position, SendEvent, Session, Watch};
+use rota_protocol::api::{ClearOp, FollowOp, ImportOp, OperateOp, PageOp, SyncOp};
+use rota_protocol::{Answer, DocumentAnswer, DocumentOp, DocumentPage, Op};
 use std::sync::Arc;
 
 pub fn open_op() -> Any<OpenOp> {
@@ -96,6 +99,52 @@ pub fn op() -> Any<Op> {
         list.prop_map(Op::List),
         pull_op().prop_map(Op::Pull),
         report().prop_map(Op::Report),
+        document_op().prop_map(Op::Documents),
+    ]
+    .boxed()
+}
+
+fn document_op() -> Any<DocumentOp> {
+    let operate = documents::operate().prop_map(|it| {
+        DocumentOp::Operate(OperateOp { request: Arc::new(it.request), docid: it.docid })
+    });
+    let slot = || any::<u32>().prop_map(SlotId);
+    let sync =
+        (of(documents::space()), slot(), documents::sync()).prop_map(|(reader, slot, it)| {
+            let (syncs, stale_ok) = (it.documents, it.stale_ok);
+            DocumentOp::Sync(SyncOp { reader, slot, syncs, stale_ok })
+        });
+    let page = (documents::document_list(), any::<bool>()).prop_map(|(it, by_operator)| {
+        let (from, limit, space, class) = (it.from, it.limit, it.space, it.class);
+        DocumentOp::Page(PageOp { from, limit, space, class, by_operator })
+    });
+    let clear = (documents::document_cursor(), documents::space())
+        .prop_map(|(from, space)| DocumentOp::Clear(ClearOp { from, space }));
+    let import = documents::document()
+        .prop_map(|it| DocumentOp::Import(ImportOp { document: Arc::new(it) }));
+    let follow = (any::<u64>(), any::<u64>()).prop_map(|(ms, wait_ms)| {
+        DocumentOp::Follow(FollowOp { since: Stamp::from_epoch_ms(ms), wait_ms })
+    });
+    prop_oneof![operate, sync, page, clear, import, follow].boxed()
+}
+
+fn document_answer() -> Any<DocumentAnswer> {
+    let cursor = || of(documents::document_cursor());
+    let operated = documents::answer_of_operation().prop_map(Ok);
+    let synced = documents::answer_of_operation().prop_map(|it| Ok(it.updates));
+    let usage = any::<[u64; 3]>().prop_map(|[documents, v1, v2]| Usage { documents, v1, v2 });
+    let page = (vec(documents::head(), 0..4), cursor(), usage)
+        .prop_map(|(documents, next, usage)| DocumentPage { documents, next, usage });
+    prop_oneof![
+        prop_oneof![operated, documents::exception().prop_map(Err)]
+            .prop_map(DocumentAnswer::Operated),
+        prop_oneof![synced, documents::exception().prop_map(Err)].prop_map(DocumentAnswer::Synced),
+        page.prop_map(DocumentAnswer::Page),
+        (any::<u64>(), cursor())
+            .prop_map(|(deleted, next)| DocumentAnswer::Cleared { deleted, next }),
+        prop_oneof![any::<bool>().prop_map(Ok), documents::exception().prop_map(Err)]
+            .prop_map(DocumentAnswer::Imported),
+        vec(documents::document().prop_map(Arc::new), 0..4).prop_map(DocumentAnswer::Followed),
     ]
     .boxed()
 }
@@ -150,6 +199,7 @@ pub fn answer() -> Any<Answer> {
         page.prop_map(Answer::Listed),
         pulled.prop_map(Answer::Pulled),
         Just(Answer::Reported),
+        document_answer().prop_map(Answer::Documents),
     ]
     .boxed()
 }

@@ -1,0 +1,240 @@
+//! A copy of a session's document, and the rule that it never goes back.
+
+use rota_docstore::{ApplyError, DocName, Document, Held, Singleton, Stamp, Update, apply};
+use rota_model::items::{Machine, SESSION_CLASS, Standing};
+use rota_model::{FieldError, SessionKey, SessionSpec, SessionState};
+use std::sync::Arc;
+
+/// What is known of a session: its document, or that there is none. Cheap to clone.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SessionCopy {
+    name: DocName,
+    document: Option<Arc<Document>>,
+    /// The latest version that was known, also of a document that is gone since.
+    through: Option<Stamp>,
+}
+
+impl SessionCopy {
+    /// Nothing is known.
+    pub(super) fn new(name: DocName) -> Self {
+        Self { name, document: None, through: None }
+    }
+
+    /// What was known earlier.
+    pub(super) fn restored(
+        name: DocName,
+        document: Option<Arc<Document>>,
+        through: Option<Stamp>,
+    ) -> Self {
+        Self { name, document, through }
+    }
+
+    /// Name of the document.
+    pub fn name(&self) -> &DocName {
+        &self.name
+    }
+
+    /// The document itself; `None` when nothing is known, or the session is gone without trace.
+    /// One whose life has ended ([`Document::is_deleted`]) has no items.
+    pub fn document(&self) -> Option<&Arc<Document>> {
+        self.document.as_ref()
+    }
+
+    /// The latest version that was known.
+    pub fn through(&self) -> Option<Stamp> {
+        self.through
+    }
+
+    /// The life: the stamp at which it began.
+    pub fn life(&self) -> Option<Stamp> {
+        self.document().map(|it| it.ctime())
+    }
+
+    /// The version.
+    pub fn version(&self) -> Option<Stamp> {
+        self.document().map(|it| it.version())
+    }
+
+    /// An item of a type; an error names the item that does not read as it.
+    pub fn one<T: Singleton>(&self) -> Result<Option<T>, FieldError> {
+        self.document().map_or(Ok(None), |it| it.one())
+    }
+
+    /// What it runs.
+    pub fn spec(&self) -> Result<Option<SessionSpec>, FieldError> {
+        self.one()
+    }
+
+    /// How it stands, why, and where.
+    pub fn standing(&self) -> Result<Option<Standing>, FieldError> {
+        self.one()
+    }
+
+    /// Its state.
+    pub fn state(&self) -> Result<Option<SessionState>, FieldError> {
+        Ok(self.standing()?.map(|it| it.state))
+    }
+
+    /// Where it answers, `host:port`: only while it is READY.
+    pub fn address(&self) -> Result<Option<String>, FieldError> {
+        let ready = self.standing()?.filter(|it| it.state == SessionState::Ready);
+        let address = ready.and_then(|it| it.placement).map(|it| it.address);
+        Ok(address.filter(|it| !it.is_empty()))
+    }
+
+    /// The state of its machine, as its node last reported; `None` for programs.
+    pub fn machine_state(&self) -> Result<Option<String>, FieldError> {
+        Ok(self.one::<Machine>()?.map(|it| it.state))
+    }
+
+    /// What to tell a source.
+    pub(super) fn held(&self) -> Option<Held> {
+        self.document().map(|it| Held::of(it))
+    }
+
+    /// Whether a session of that life and version is newer than this.
+    pub(super) fn is_behind(&self, life: u64, version: u64) -> bool {
+        let held = self.document().map(|it| (it.ctime().as_u64(), it.version().as_u64()));
+        match held {
+            Some(held) => (life, version) > held,
+            None => self.through.is_none_or(|it| version > it.as_u64()),
+        }
+    }
+
+    /// The copy after an update. One that would take it back is an error.
+    pub(super) fn after(&self, update: &Update) -> Result<Self, ApplyError> {
+        let (name, through) = (self.name.clone(), self.through);
+        if self.document.is_none() {
+            check_not_behind(through, update)?;
+        }
+        let document = apply(&name, self.document.as_ref(), update)?;
+        let known = match (&document, update) {
+            (Some(document), _) => Some(document.version()),
+            (None, Update::Absent { as_of }) => Some(*as_of),
+            (None, _) => None,
+        };
+        Ok(Self { name, document, through: through.max(known) })
+    }
+}
+
+/// Refuses what a source knew of before the document went.
+fn check_not_behind(through: Option<Stamp>, update: &Update) -> Result<(), ApplyError> {
+    let (life, offered) = match update {
+        Update::Full(document) => (document.ctime(), document.version()),
+        Update::Deleted { ctime, version } => (*ctime, *version),
+        Update::Unchanged { .. }
+        | Update::Changes(_)
+        | Update::Absent { .. }
+        | Update::SourceBehind { .. } => return Ok(()),
+    };
+    match through {
+        Some(held) if offered <= held => Err(ApplyError::SourceBehind { life, offered, held }),
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// Name of a session's document.
+pub(super) fn document_of(key: &SessionKey) -> DocName {
+    DocName::new(&key.namespace, SESSION_CLASS, key.id.as_str())
+        .expect("ids of sessions follow the rules of ids of documents")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+    use proptest::sample::Index;
+    use rota_docstore::{Desk, Documents, Draft, Exception, Rules, Schema, Store, update_for};
+    use rota_model::{Namespace, SessionId};
+
+    fn key() -> SessionKey {
+        SessionKey::new(Namespace::default_space(), SessionId::parse("s").unwrap())
+    }
+
+    /// What a source knew at some moment.
+    type Moment = (Option<Arc<Document>>, Stamp);
+
+    fn step(draft: &mut Draft, kind: u8) -> Result<(), Exception> {
+        match kind {
+            0 => drop(draft.ensure()),
+            1 => {
+                draft.destroy();
+                draft.ensure();
+            }
+            2 => drop(draft.destroy()),
+            _ => {
+                draft.ensure();
+                draft.put_one(&Machine { state: "m".to_owned(), change: kind.into() })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A session's history: changes, new lives, ends, and times without a trace of it.
+    fn history(kinds: &[u8]) -> Vec<Moment> {
+        let rules = Rules::new(Schema::new().with_sessions());
+        let (mut store, name) = (Store::default(), document_of(&key()));
+        let mut now = Stamp::MIN;
+        let mut moments = vec![(None, now)];
+        for kind in kinds {
+            now = now.plus_ms(10);
+            if *kind == 9 {
+                store.set(&name, None);
+                store.raise(now);
+            } else {
+                let work = |desk: &mut Desk<'_>| step(desk.current(&name)?, *kind);
+                store.change(&rules, &key().namespace, now, work).unwrap();
+            }
+            moments.push((store.get(&name), store.high_water()));
+        }
+        moments
+    }
+
+    fn ask(copy: &SessionCopy, (document, as_of): &Moment) -> Result<SessionCopy, ApplyError> {
+        copy.after(&update_for(document.as_ref(), copy.held().as_ref(), *as_of))
+    }
+
+    proptest! {
+        #[test]
+        fn a_copy_never_goes_back_whichever_sources_it_asks(
+            kinds in vec(0_u8..10, 1..12),
+            asked in vec(any::<Index>(), 0..12),
+        ) {
+            let moments = history(&kinds);
+            let mut copy = SessionCopy::new(document_of(&key()));
+            for index in asked {
+                let Ok(after) = ask(&copy, &moments[index.index(moments.len())]) else {
+                    continue;
+                };
+                prop_assert!(after.through() >= copy.through());
+                if after.document() != copy.document() && after.document().is_some() {
+                    prop_assert!(after.version() > copy.through(), "{after:?} after {copy:?}");
+                }
+                copy = after;
+            }
+            let newest = moments.last().unwrap();
+            let copy = match ask(&copy, newest) {
+                Err(ApplyError::SourceBehind { .. }) => copy,
+                other => other.unwrap(),
+            };
+            match (copy.document(), &newest.0) {
+                (Some(copy), Some(newest)) => prop_assert!(copy.says_the_same(newest)),
+                (copy, newest) => prop_assert_eq!(copy, newest.as_ref()),
+            }
+        }
+    }
+
+    #[test]
+    fn a_life_that_was_known_to_be_gone_does_not_come_back() {
+        let moments = history(&[0, 9, 0]);
+        let copy = SessionCopy::new(document_of(&key()));
+        let gone = ask(&copy, &moments[2]).unwrap();
+        let late = ask(&gone, &moments[1]).unwrap_err();
+        assert!(matches!(late, ApplyError::SourceBehind { .. }), "{late:?}");
+        assert!(gone.is_behind(1, gone.through().unwrap().as_u64() + 1));
+        assert!(!gone.is_behind(u64::MAX, gone.through().unwrap().as_u64()));
+        let born = ask(&gone, &moments[3]).unwrap();
+        assert!(born.life() > gone.through());
+    }
+}

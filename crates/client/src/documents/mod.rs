@@ -1,0 +1,123 @@
+//! Documents: operations on them, copies of them, bodies of attachments.
+
+mod body;
+mod call;
+mod namespaces;
+mod upload;
+
+pub use body::BodyReader;
+pub use namespaces::{Export, Imported, Namespaces, RecordSource};
+pub use rota_proto::documents::{DocumentCursor, NamespaceState, answer::Head, export, request};
+
+use crate::error::CallError;
+use crate::session::Client;
+use rota_docstore::{Answer, DocName, Update};
+use rota_proto::documents::answer;
+use rota_proto::documents::request::{GetBody, Operate, PutBody, Sync};
+use rota_proto::{WireError, v1};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncSeek};
+
+/// A client of the documents of one cluster: a view of a [`Client`], with its connections, its
+/// retries and its routing. Clones are cheap.
+#[derive(Clone, Debug)]
+pub struct Documents {
+    client: Client,
+}
+
+/// A page of a list.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Listed {
+    /// The documents.
+    pub documents: Vec<Head>,
+    /// Continues the list; empty: it is complete.
+    pub next_page_token: String,
+}
+
+impl Client {
+    /// Its documents.
+    pub fn documents(&self) -> Documents {
+        Documents { client: self.clone() }
+    }
+
+    /// Its namespaces, for operators.
+    pub fn namespaces(&self) -> Namespaces {
+        Namespaces::new(self.clone())
+    }
+}
+
+/// An answer that was not what the protocol says.
+fn unreadable(problem: &WireError, endpoint: &str) -> CallError {
+    CallError::Unreadable { problem: problem.to_string(), endpoint: endpoint.to_owned() }
+}
+
+impl Documents {
+    /// Runs one operation. With a dhop it is sent again when its outcome is unknown, since the
+    /// repetition is known as one; without, only when it is certain that it has changed nothing.
+    /// The answer may hold fewer updates than were asked for (those that fit into 32 MiB, in
+    /// order): [`Documents::sync`] brings the rest.
+    pub async fn operate(&self, operate: &Operate, wait: Duration) -> Result<Answer, CallError> {
+        let answered = self.client.call(v1::OperateRequest::from(operate), wait).await?;
+        answer::operated(answered.answer).map_err(|it| unreadable(&it, &answered.endpoint))
+    }
+
+    /// Asks for updates of copies: one for each document, in order. Updates that do not fit into
+    /// one answer are asked for one after the other, each within `wait`.
+    pub async fn sync(
+        &self,
+        sync: &Sync,
+        wait: Duration,
+    ) -> Result<Vec<(DocName, Update)>, CallError> {
+        let mut rest = sync.clone();
+        let mut updates = Vec::with_capacity(sync.documents.len());
+        while !rest.documents.is_empty() {
+            let answered = self.client.call(v1::SyncRequest::from(&rest), wait).await?;
+            let part = answer::synced(answered.answer)
+                .map_err(|it| unreadable(&it, &answered.endpoint))?;
+            let asked = rest.documents.iter().map(|it| &it.name);
+            let is_ours = part.len() <= rest.documents.len()
+                && part.iter().zip(asked).all(|((name, _), wanted)| name == wanted);
+            if part.is_empty() || !is_ours {
+                let endpoint = answered.endpoint.to_string();
+                return Err(CallError::Incomplete { missing: "updates", endpoint });
+            }
+            rest.documents.drain(..part.len());
+            updates.extend(part);
+        }
+        Ok(updates)
+    }
+
+    /// One page of the documents of a namespace, ring-wide. Pages follow each other by
+    /// `page_token`.
+    pub async fn list(
+        &self,
+        request: v1::ListDocumentsRequest,
+        wait: Duration,
+    ) -> Result<Listed, CallError> {
+        let answered = self.client.call(request, wait).await?;
+        let (documents, next_page_token) =
+            answer::listed(answered.answer).map_err(|it| unreadable(&it, &answered.endpoint))?;
+        Ok(Listed { documents, next_page_token })
+    }
+
+    /// Stores the body of an attachment; then an item that names it can be committed. True when
+    /// it was there already. Reads the source in pieces, a few ahead of the network, and from its
+    /// beginning again after a break. `patience`: the longest time without progress.
+    pub async fn put_body<R>(
+        &self,
+        put: &PutBody,
+        source: &mut R,
+        patience: Duration,
+    ) -> Result<bool, CallError>
+    where
+        R: AsyncRead + AsyncSeek + Unpin + Send,
+    {
+        body::put(&self.client, put, source, patience).await
+    }
+
+    /// Reads a body in pieces; nothing is sent before the first [`BodyReader::next`]. `patience`:
+    /// the longest time without progress.
+    pub fn get_body(&self, get: GetBody, patience: Duration) -> BodyReader {
+        BodyReader::new(self.client.clone(), get, patience)
+    }
+}

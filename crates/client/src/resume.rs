@@ -1,0 +1,86 @@
+//! What streams do after a break: wait as advised, go on at the next endpoint, give up when it
+//! lasts too long.
+
+use crate::call::{self, Route};
+use crate::error::CallError;
+use crate::retry::{self, Failure, Step};
+use crate::session::Client;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::{Instant, sleep};
+use tonic::Code;
+
+/// Longest wait for the beginning of a stream at one endpoint.
+pub(crate) const BEGIN_WAIT: Duration = Duration::from_secs(3);
+
+/// Where a stream stands over its breaks.
+#[derive(Debug)]
+pub(crate) struct Resume {
+    patience: Duration,
+    entry: usize,
+    failures: u32,
+    broken_since: Option<Instant>,
+}
+
+/// A stream that ended when it should not have.
+pub(crate) fn ended() -> Failure {
+    let message = "the stream ended".to_owned();
+    Failure::Broken { code: Code::Unavailable, message, is_unsent: false }
+}
+
+impl Resume {
+    /// `patience`: how long no endpoint may serve the stream.
+    pub(crate) fn new(client: &Client, patience: Duration) -> Self {
+        Self { patience, entry: client.next_entry(), failures: 0, broken_since: None }
+    }
+
+    /// The endpoint whose turn it is.
+    pub(crate) fn entry(&self, client: &Client) -> Arc<str> {
+        client.endpoint(self.entry)
+    }
+
+    /// How the next attempt is routed: every other one after a failure asks the entry, which may
+    /// know a newer View.
+    pub(crate) fn route(&self) -> Route {
+        Route { entry: self.entry, may_route: self.failures.is_multiple_of(2) }
+    }
+
+    /// How long one more silence may last.
+    pub(crate) fn patience(&self) -> Duration {
+        self.patience
+    }
+
+    /// Something came: a later break begins anew.
+    pub(crate) fn went_on(&mut self) {
+        (self.failures, self.broken_since) = (0, None);
+    }
+
+    /// Waits as the failure advises, and moves to the next endpoint; gives up when it is final.
+    pub(crate) async fn recover(
+        &mut self,
+        client: &Client,
+        failure: Failure,
+        endpoint: &str,
+    ) -> Result<(), CallError> {
+        self.failures += 1;
+        let since = *self.broken_since.get_or_insert_with(Instant::now);
+        let step = retry::after(&failure, self.failures, client.endpoints().len());
+        let failed = call::error(failure, endpoint, self.failures);
+        let Step::Again { pause, elsewhere, refresh } = step else {
+            return Err(failed);
+        };
+        if since.elapsed() + pause > self.patience {
+            return Err(failed);
+        }
+        tracing::debug!(%endpoint, ?pause, "stream goes on after: {failed}");
+        if refresh {
+            client.routes.mark_stale();
+        }
+        if elsewhere {
+            client.leave_entry(self.entry);
+            self.entry = self.entry.wrapping_add(1);
+        }
+        sleep(pause).await;
+        Ok(())
+    }
+}

@@ -1,0 +1,280 @@
+//! Requests to the owner of a slot, and their answers: of clients, and of other managers on behalf
+//! of theirs.
+
+use rota_docstore::{DocName, Document, Exception, Request, SyncRequest, Update, Usage, Volumes};
+use rota_model::node_msg::ReportItem;
+use rota_model::{
+    CloseOp, GetOp, ListOp, Namespace, OpenOp, Outcome, Page, PullOp, Pulled, Refusal, SessionView,
+    SlotId, Stamp,
+};
+use std::sync::Arc;
+
+/// Run an operation.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct OperateOp {
+    /// What to run.
+    pub request: Arc<Request>,
+    /// Where: the id of a document of its namespace that shares their slot.
+    pub docid: String,
+}
+
+/// Bring copies of documents of one partition up to date.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct SyncOp {
+    /// The namespace that reads; `None`: an operator, who may read all.
+    pub reader: Option<Namespace>,
+    /// A slot of the partition.
+    pub slot: SlotId,
+    /// Which documents, and what is held of each.
+    pub syncs: Vec<SyncRequest>,
+    /// Accept an answer that was not confirmed with the other copies.
+    pub stale_ok: bool,
+}
+
+/// Where a list of documents goes on: slots in order, and the documents of each by name.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct DocumentCursor {
+    /// The slot.
+    pub slot: SlotId,
+    /// After this document of the slot; `None`: from its first one on.
+    pub after: Option<DocName>,
+}
+
+/// The beginning of a list.
+impl Default for DocumentCursor {
+    fn default() -> Self {
+        Self { slot: SlotId(0), after: None }
+    }
+}
+
+/// A page of the documents of the partition that holds `from.slot`.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct PageOp {
+    /// Where to start.
+    pub from: DocumentCursor,
+    /// Most documents in the answer.
+    pub limit: u32,
+    /// Of this namespace.
+    pub space: Namespace,
+    /// Of this class.
+    pub class: Option<String>,
+    /// An operator asks, who may also see a namespace that is switched off.
+    pub by_operator: bool,
+}
+
+/// Delete documents of a namespace, in the partition that holds `from.slot`. Sessions and pools
+/// stay.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct ClearOp {
+    /// Where to start.
+    pub from: DocumentCursor,
+    /// The namespace.
+    pub space: Namespace,
+}
+
+/// Take over a document of an export.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct ImportOp {
+    /// The document.
+    pub document: Arc<Document>,
+}
+
+/// Wait for news of the descriptions of namespaces (a long poll).
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct FollowOp {
+    /// The latest version that is known; [`Stamp::MIN`] asks for all.
+    pub since: Stamp,
+    /// Answer with no news after this time.
+    pub wait_ms: u64,
+}
+
+/// A request to the owner of a slot.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Op {
+    /// Open.
+    Open(OpenOp),
+    /// Close.
+    Close(CloseOp),
+    /// Get.
+    Get(GetOp),
+    /// One page of one partition.
+    List(ListOp),
+    /// One long poll of one partition.
+    Pull(PullOp),
+    /// A node's report about one session; acknowledged when committed.
+    Report(ReportItem),
+    /// Anything with documents of applications.
+    Documents(DocumentOp),
+}
+
+/// What can be asked about documents of applications.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum DocumentOp {
+    /// An operation.
+    Operate(OperateOp),
+    /// Updates of copies.
+    Sync(SyncOp),
+    /// One page of one partition.
+    Page(PageOp),
+    /// An end to the documents of a namespace in one partition.
+    Clear(ClearOp),
+    /// A document of an export.
+    Import(ImportOp),
+    /// One long poll of the descriptions of namespaces.
+    Follow(FollowOp),
+}
+
+impl DocumentOp {
+    /// Whether it writes.
+    pub fn changes(&self) -> bool {
+        match self {
+            DocumentOp::Operate(_) | DocumentOp::Clear(_) | DocumentOp::Import(_) => true,
+            DocumentOp::Sync(_) | DocumentOp::Page(_) | DocumentOp::Follow(_) => false,
+        }
+    }
+}
+
+impl Op {
+    /// Whether a client asks for a change, and so must hear whether it may have happened. Reports
+    /// are repeated by nodes until they are acknowledged, whatever they were told.
+    pub fn changes(&self) -> bool {
+        match self {
+            Op::Open(_) | Op::Close(_) => true,
+            Op::Get(_) | Op::List(_) | Op::Pull(_) | Op::Report(_) => false,
+            Op::Documents(op) => op.changes(),
+        }
+    }
+
+    /// Whether it must not be carried out twice, and nothing in it makes a repetition known: an
+    /// operation without a time of its caller's.
+    pub fn is_once(&self) -> bool {
+        match self {
+            Op::Documents(DocumentOp::Operate(operate)) => operate.request.dhop.is_none(),
+            Op::Documents(_)
+            | Op::Open(_)
+            | Op::Close(_)
+            | Op::Get(_)
+            | Op::List(_)
+            | Op::Pull(_)
+            | Op::Report(_) => false,
+        }
+    }
+
+    /// The namespace that it works in, if its callers must not when that is switched off. Nodes and
+    /// operators go on.
+    pub fn space(&self) -> Option<&Namespace> {
+        match self {
+            Op::Open(open) => Some(&open.key.namespace),
+            Op::Close(close) => Some(&close.key.namespace),
+            Op::Get(get) => Some(&get.key.namespace),
+            Op::List(list) => list.filter.namespace.as_ref(),
+            Op::Pull(pull) => {
+                let key = pull.filter.key.as_ref().map(|it| &it.namespace);
+                key.or(pull.filter.namespace.as_ref())
+            }
+            Op::Report(_) => None,
+            Op::Documents(op) => match op {
+                DocumentOp::Operate(operate) => Some(&operate.request.space),
+                DocumentOp::Sync(sync) => sync.reader.as_ref(),
+                DocumentOp::Page(page) => Some(&page.space).filter(|_| !page.by_operator),
+                DocumentOp::Clear(_) | DocumentOp::Import(_) | DocumentOp::Follow(_) => None,
+            },
+        }
+    }
+}
+
+/// A document without its items.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct DocumentHead {
+    /// Its name.
+    pub name: DocName,
+    /// When its life began.
+    pub ctime: Stamp,
+    /// Its version.
+    pub version: Stamp,
+    /// How much it fills.
+    pub volumes: Volumes,
+}
+
+impl DocumentHead {
+    /// Of a document.
+    pub fn of(document: &Document) -> Self {
+        Self {
+            name: document.name().clone(),
+            ctime: document.ctime(),
+            version: document.version(),
+            volumes: document.volumes(),
+        }
+    }
+}
+
+/// The answer to a [`PageOp`].
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct DocumentPage {
+    /// Documents that exist, in order.
+    pub documents: Vec<DocumentHead>,
+    /// Where to go on; `None` when nothing is left up to slot m-1.
+    pub next: Option<DocumentCursor>,
+    /// What the whole partition holds of the namespace, sessions and pools aside.
+    pub usage: Usage,
+}
+
+/// The answer to an [`Op`].
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Answer {
+    /// To an open.
+    Opened {
+        /// CREATED or EXISTED.
+        outcome: Outcome,
+        /// The session.
+        session: SessionView,
+    },
+    /// To a close. `finished` is false when the node was silent: the owner keeps driving.
+    Closed {
+        /// Whether the session is CLOSED now.
+        finished: bool,
+        /// The session.
+        session: SessionView,
+    },
+    /// To a get.
+    Got {
+        /// The session.
+        session: SessionView,
+        /// True when the answer was not confirmed.
+        stale: bool,
+    },
+    /// To a list.
+    Listed(Page),
+    /// To a pull.
+    Pulled(Pulled),
+    /// To a report.
+    Reported,
+    /// About documents.
+    Documents(DocumentAnswer),
+}
+
+/// The answer to a [`DocumentOp`]. An exception is as final as an answer.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum DocumentAnswer {
+    /// To an operation.
+    Operated(Result<rota_docstore::Answer, Exception>),
+    /// To a sync: updates in the order of the request. When they are too many bytes for one
+    /// message, the first ones, and at least one.
+    Synced(Result<Vec<(DocName, Update)>, Exception>),
+    /// To a page.
+    Page(DocumentPage),
+    /// To a clear.
+    Cleared {
+        /// So many documents ended.
+        deleted: u64,
+        /// Where to go on; `None` when nothing is left up to slot m-1.
+        next: Option<DocumentCursor>,
+    },
+    /// To an import: whether it was taken over. It is not when a newer one is there.
+    Imported(Result<bool, Exception>),
+    /// To a follow: documents that describe namespaces, and ends of their lives, by version.
+    Followed(Vec<Arc<Document>>),
+}
+
+/// What a request comes to.
+pub type OpResult = Result<Answer, Refusal>;

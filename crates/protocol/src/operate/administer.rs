@@ -1,0 +1,252 @@
+//! Operations of administrators, in the namespace for configuration: `namespace.put`,
+//! `namespace.switch`, `namespace.remove`, `web.put`, `web.remove`.
+
+use super::form::bytes_of;
+use super::registry::CONFIGURATION;
+use rota_docstore::space::{SPACE_CLASS, WEB_BODY_CLASS, WEB_CLASS, WebHead};
+use rota_docstore::{
+    Content, Description, Desk, DocName, Exception, FieldError, ItemName, Limits, Namespace,
+    Operation, Wanted, codes,
+};
+use serde::{Deserialize, Serialize};
+
+/// Most namespaces that may read one's documents: every operation that reads looks through them.
+const READERS_MAX: usize = 64;
+
+/// The document of the namespace for configuration, if that is where the operation works.
+fn configured(space: &Namespace, class: &str, docid: &str) -> Result<Vec<Wanted>, Exception> {
+    if space.as_str() != CONFIGURATION {
+        let problem = format!("is {space}; this operation works in {CONFIGURATION:?} only");
+        return Err(Exception::of_field(codes::SPACE, FieldError::new("namespace", problem)));
+    }
+    Ok(vec![Wanted::current(DocName::new(space, class, docid)?)])
+}
+
+fn check_name(name: &Namespace) -> Result<(), Exception> {
+    if name.as_str() == CONFIGURATION {
+        let problem = format!("is {CONFIGURATION:?}, the namespace for configuration");
+        return Err(FieldError::new("name", problem).into());
+    }
+    Ok(())
+}
+
+fn missing(name: &Namespace) -> Exception {
+    let field = FieldError::new("name", format!("{name} does not exist"));
+    Exception::of_field(codes::NAMESPACE, field)
+}
+
+/// A namespace's description, with whether it must be new.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Describing {
+    name: Namespace,
+    /// It must not exist, unless it is described just so. Otherwise it must.
+    #[serde(default)]
+    create: bool,
+    #[serde(default)]
+    description: String,
+    #[serde(default)]
+    limits: Limits,
+    #[serde(default)]
+    readers: Vec<Namespace>,
+}
+
+/// Describes a namespace. One that exists stays switched on or off as it is.
+pub(super) struct NamespacePut(Describing);
+
+impl Operation for NamespacePut {
+    const NAME: &'static str = "namespace.put";
+    type Parameters = Describing;
+
+    fn new(describing: Describing) -> Result<Self, Exception> {
+        check_name(&describing.name)?;
+        let count = describing.readers.len();
+        if count > READERS_MAX {
+            let problem = format!("are {count}; the limit is {READERS_MAX}");
+            return Err(Exception::of_field(codes::LIMIT, FieldError::new("readers", problem)));
+        }
+        Ok(Self(describing))
+    }
+
+    fn documents(&self, space: &Namespace) -> Result<Vec<Wanted>, Exception> {
+        configured(space, SPACE_CLASS, self.0.name.as_str())
+    }
+
+    fn work(&mut self, desk: &mut Desk<'_>) -> Result<(), Exception> {
+        let Describing { name, create, description, limits, readers } = self.0.clone();
+        let document = desk.name(SPACE_CLASS, name.as_str())?;
+        if desk.repeated::<()>(&document)?.is_some() {
+            return Ok(());
+        }
+        let draft = desk.current(&document)?;
+        let found = draft.one::<Description>()?;
+        let off = found.as_ref().and_then(|it| it.off.clone());
+        let described = Description { description, off, limits, readers };
+        described.check()?;
+        if create && found.as_ref() == Some(&described) {
+            // Somebody asks again.
+            return Ok(());
+        }
+        if create {
+            draft.create()?;
+        } else if !draft.exists() {
+            return Err(missing(&name));
+        }
+        draft.put_one(&described)?;
+        desk.remember(&document, &())
+    }
+}
+
+/// Switches a namespace off with a message, or on without one.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Switching {
+    name: Namespace,
+    off: Option<String>,
+}
+
+/// Switches a namespace off or on.
+pub(super) struct NamespaceSwitch(Switching);
+
+impl Operation for NamespaceSwitch {
+    const NAME: &'static str = "namespace.switch";
+    type Parameters = Switching;
+
+    fn new(switching: Switching) -> Result<Self, Exception> {
+        check_name(&switching.name)?;
+        Ok(Self(switching))
+    }
+
+    fn documents(&self, space: &Namespace) -> Result<Vec<Wanted>, Exception> {
+        configured(space, SPACE_CLASS, self.0.name.as_str())
+    }
+
+    fn work(&mut self, desk: &mut Desk<'_>) -> Result<(), Exception> {
+        let Switching { name, off } = self.0.clone();
+        let document = desk.name(SPACE_CLASS, name.as_str())?;
+        if desk.repeated::<()>(&document)?.is_some() {
+            return Ok(());
+        }
+        let draft = desk.current(&document)?;
+        let found = draft.one::<Description>()?.ok_or_else(|| missing(&name))?;
+        let described = Description { off, ..found };
+        described.check()?;
+        draft.put_one(&described)?;
+        desk.remember(&document, &())
+    }
+}
+
+/// `{"name": ...}`.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Removing {
+    name: Namespace,
+}
+
+#[derive(Debug, Serialize)]
+struct Removed {
+    existed: bool,
+}
+
+/// Removes the description of a namespace that is switched off.
+pub(super) struct NamespaceRemove(Removing);
+
+impl Operation for NamespaceRemove {
+    const NAME: &'static str = "namespace.remove";
+    type Parameters = Removing;
+
+    fn new(removing: Removing) -> Result<Self, Exception> {
+        check_name(&removing.name)?;
+        Ok(Self(removing))
+    }
+
+    fn documents(&self, space: &Namespace) -> Result<Vec<Wanted>, Exception> {
+        configured(space, SPACE_CLASS, self.0.name.as_str())
+    }
+
+    fn work(&mut self, desk: &mut Desk<'_>) -> Result<(), Exception> {
+        let name = &self.0.name;
+        let document = desk.name(SPACE_CLASS, name.as_str())?;
+        let draft = desk.current(&document)?;
+        if draft.one::<Description>()?.is_some_and(|it| it.off.is_none()) {
+            let message = format!("namespace {name} is on; switch it off first");
+            return Err(Exception::business("ON", message));
+        }
+        let existed = draft.destroy();
+        desk.answer_json(&Removed { existed })
+    }
+}
+
+/// A web resource; its body in base64.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Publishing {
+    path: String,
+    mime: String,
+    body: String,
+}
+
+/// Puts a small web resource, which every manager serves under `/web/PATH`.
+pub(super) struct WebPut {
+    path: String,
+    head: WebHead,
+    body: Content,
+}
+
+impl Operation for WebPut {
+    const NAME: &'static str = "web.put";
+    type Parameters = Publishing;
+
+    fn new(Publishing { path, mime, body }: Publishing) -> Result<Self, Exception> {
+        if mime.is_empty()
+            || mime.len() > 255
+            || mime.contains(|it: char| !(' '..='~').contains(&it))
+        {
+            let problem = "must be 1 to 255 printable characters of ASCII";
+            return Err(FieldError::new("mime", problem).into());
+        }
+        let body = Content::raw(bytes_of("body", &body)?)?;
+        Ok(Self { path, head: WebHead { mime }, body })
+    }
+
+    fn documents(&self, space: &Namespace) -> Result<Vec<Wanted>, Exception> {
+        configured(space, WEB_CLASS, &self.path)
+    }
+
+    fn work(&mut self, desk: &mut Desk<'_>) -> Result<(), Exception> {
+        let document = desk.name(WEB_CLASS, &self.path)?;
+        let draft = desk.current(&document)?;
+        draft.ensure();
+        draft.put_one(&self.head)?;
+        draft.put_content(&ItemName::singleton(WEB_BODY_CLASS)?, self.body.clone())
+    }
+}
+
+/// `{"path": ...}`.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Withdrawing {
+    path: String,
+}
+
+/// Removes a web resource.
+pub(super) struct WebRemove(Withdrawing);
+
+impl Operation for WebRemove {
+    const NAME: &'static str = "web.remove";
+    type Parameters = Withdrawing;
+
+    fn new(withdrawing: Withdrawing) -> Result<Self, Exception> {
+        Ok(Self(withdrawing))
+    }
+
+    fn documents(&self, space: &Namespace) -> Result<Vec<Wanted>, Exception> {
+        configured(space, WEB_CLASS, &self.0.path)
+    }
+
+    fn work(&mut self, desk: &mut Desk<'_>) -> Result<(), Exception> {
+        let document = desk.name(WEB_CLASS, &self.0.path)?;
+        let existed = desk.current(&document)?.destroy();
+        desk.answer_json(&Removed { existed })
+    }
+}

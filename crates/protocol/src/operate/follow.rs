@@ -1,0 +1,146 @@
+//! Following the descriptions of namespaces: every manager asks the owner of their slot for what
+//! is newer than what it knows, and the owner answers when there is something.
+
+use super::here::slot_of_spaces;
+use super::pending::{Errand, Inner};
+use super::registry::CONFIGURATION;
+use crate::api::{Answer, DocumentAnswer, DocumentOp, FollowOp, Op, OpResult};
+use crate::documents::DocKey;
+use crate::entry::Origin;
+use crate::env::Env;
+use crate::io::Transition;
+use crate::partition::Partition;
+use rota_docstore::space::SPACE_CLASS;
+use rota_docstore::{Document, Spaces};
+use rota_model::{Refusal, RefusalKind, Retry, Stamp};
+use std::sync::Arc;
+
+/// How long the owner keeps a question without news: less than what counts as its silence, so that
+/// nobody looks for another owner.
+const WAIT_MS: u64 = 400;
+/// How long this manager looks for the owner. It only bounds the wait: there is nobody who waits.
+const DEADLINE_MS: u64 = 4_000;
+/// After a refusal, the owner is asked again so soon.
+const AGAIN_MS: u64 = 250;
+/// A manager that heard nothing for so long begins anew: ends of lives are remembered for days
+/// only.
+const ANEW_MS: u64 = 3_600_000;
+/// Most questions that wait at one owner: some for each manager, of which there are 100 at most.
+const FOLLOWERS_MAX: usize = 1_024;
+
+/// Where a manager is with the descriptions of namespaces.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Following {
+    /// The latest version that was told.
+    since: Stamp,
+    /// It begins (anew): whatever there is must be told at once, also that there is nothing.
+    is_new: bool,
+    heard_ms: u64,
+    is_asking: bool,
+    next_ms: u64,
+}
+
+impl Following {
+    pub fn new(now_ms: u64) -> Self {
+        Self {
+            since: Stamp::MIN,
+            is_new: true,
+            heard_ms: now_ms,
+            is_asking: false,
+            next_ms: now_ms,
+        }
+    }
+
+    /// Asks, if it is time to.
+    pub fn drive(&mut self, env: &mut Env) {
+        let now = env.now.mono_ms;
+        if self.is_asking || now < self.next_ms || env.view.is_none() {
+            return;
+        }
+        if now >= self.heard_ms + ANEW_MS {
+            (self.since, self.is_new) = (Stamp::MIN, true);
+        }
+        self.is_asking = true;
+        let wait_ms = if self.is_new { 0 } else { WAIT_MS };
+        let op = FollowOp { since: self.since, wait_ms };
+        let op = Op::Documents(DocumentOp::Follow(op));
+        let deadline_ms = now + DEADLINE_MS;
+        env.errands.push(Errand { inner: Inner::Follow, op, deadline_ms });
+    }
+
+    /// The owner answered.
+    pub fn on_answer(&mut self, env: &mut Env, result: &OpResult) {
+        let now = env.now.mono_ms;
+        (self.is_asking, self.next_ms) = (false, now);
+        let Ok(Answer::Documents(DocumentAnswer::Followed(documents))) = result else {
+            self.next_ms = now + AGAIN_MS;
+            return;
+        };
+        self.heard_ms = now;
+        if std::mem::take(&mut self.is_new) {
+            env.desks.spaces = Spaces::default();
+        }
+        for document in documents {
+            // One that does not read as a description leaves what was known.
+            drop(env.desks.spaces.learn(document));
+            self.since = self.since.max(document.version());
+            env.note(Transition::NamespaceLearned, None);
+        }
+    }
+}
+
+impl Partition {
+    /// Something was committed, or time passed: answers who can be answered.
+    pub fn serve_follows(&mut self, env: &mut Env) {
+        let Some(leading) = &mut self.leading else { return };
+        if !leading.reads() || leading.follows.is_empty() {
+            return;
+        }
+        for origin in std::mem::take(&mut leading.follows) {
+            let asked = self.leading.as_ref().and_then(|it| it.live.get(&origin));
+            if let Some(Op::Documents(DocumentOp::Follow(op))) = asked.map(|it| &it.op) {
+                let op = op.clone();
+                self.serve_follow(env, origin, &op);
+            }
+        }
+    }
+
+    pub(super) fn serve_follow(&mut self, env: &mut Env, origin: Origin, op: &FollowOp) {
+        let Some(leading) = &mut self.leading else { return };
+        let Some(asked) = leading.live.get(&origin) else { return };
+        let is_over = env.now.mono_ms >= asked.arrived_ms + op.wait_ms;
+        let news = descriptions(&self.replica, env, op.since);
+        if !news.is_empty() || is_over {
+            let answer = DocumentAnswer::Followed(news);
+            return self.reply(env, origin, Ok(Answer::Documents(answer)));
+        }
+        if leading.follows.len() < FOLLOWERS_MAX {
+            leading.follows.push_back(origin);
+            return;
+        }
+        let retry = Retry::AfterMs(env.config.timing.retry_ms);
+        let text = format!("{FOLLOWERS_MAX} followers wait at this partition already");
+        self.reply(env, origin, Err(Refusal::new(RefusalKind::Overloaded, retry, text)));
+    }
+}
+
+/// Committed descriptions, and ends of their lives, that are newer: by version, as far as one
+/// message takes them.
+fn descriptions(replica: &crate::replica::Replica, env: &Env, since: Stamp) -> Vec<Arc<Document>> {
+    let slot = slot_of_spaces(env.view().m);
+    let range = replica.docs.range(DocKey::first_of(slot)..);
+    let here = range.take_while(|(key, _)| key.slot == slot);
+    let described = here
+        .filter(|(key, _)| key.name.space() == CONFIGURATION && key.name.class() == SPACE_CLASS);
+    let newer = described.map(|(_, doc)| doc).filter(|doc| doc.document().version() > since);
+    let mut news: Vec<_> = newer.collect();
+    news.sort_unstable_by_key(|doc| doc.document().version());
+    let mut room = env.config.sizes.message_bytes;
+    let mut first = true;
+    let fits = |doc: &&&Arc<crate::documents::Doc>| {
+        let rest = room.checked_sub(doc.bytes());
+        room = rest.unwrap_or(0);
+        rest.is_some() || std::mem::take(&mut first)
+    };
+    news.iter().take_while(fits).map(|doc| doc.document().clone()).collect()
+}

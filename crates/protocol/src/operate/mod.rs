@@ -1,0 +1,49 @@
+//! Operations on documents, as a manager carries them out.
+//!
+//! ```text
+//!   client ─▶ entry manager ─▶ owner of the slot: work, validate, one entry of the log ─▶ answer
+//!                                │      ▲
+//!                 other owners ◀─┘ Sync └── documents that may be some seconds old
+//! ```
+//! * [`registry`]: classes, operations and the check of who asks. `write`, `read`, `administer`:
+//!   the operations; `form`: how their callers write items.
+//! * `owner`: an operation at the owner of its slot. `pending`: what waits there. `here`: which
+//!   documents it sees, and [`slot_of`] them.
+//! * `copies`: updates of copies; pages, ends and imports of whole namespaces.
+//! * `follow`: how every manager knows the namespaces.
+
+mod administer;
+mod copies;
+mod desks;
+mod follow;
+mod form;
+mod here;
+mod owner;
+mod pending;
+mod read;
+pub mod registry;
+mod write;
+
+pub(crate) use desks::Desks;
+pub use desks::DocumentsConfig;
+pub(crate) use follow::Following;
+pub use here::{SPACES_DOCID, slot_of, slot_of_spaces};
+pub(crate) use pending::{Errand, Inner, Runs};
+pub use registry::AdminKey;
+
+use crate::api::DocumentOp;
+use rota_model::SlotId;
+use rota_ring::slot_of_document;
+
+/// The slot that a request about documents is about.
+pub(crate) fn slot_of_op(op: &DocumentOp, m: u32) -> SlotId {
+    let inside = |slot: SlotId| SlotId(slot.0.min(m.saturating_sub(1)));
+    match op {
+        DocumentOp::Operate(operate) => slot_of_document(&operate.request.space, &operate.docid, m),
+        DocumentOp::Sync(sync) => inside(sync.slot),
+        DocumentOp::Page(page) => inside(page.from.slot),
+        DocumentOp::Clear(clear) => inside(clear.from.slot),
+        DocumentOp::Import(import) => slot_of(import.document.name(), m),
+        DocumentOp::Follow(_) => slot_of_spaces(m),
+    }
+}

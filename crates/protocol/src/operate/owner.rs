@@ -1,0 +1,218 @@
+//! Operations at the owner of their slot.
+//!
+//! ```text
+//!   request ─▶ work, validate ─▶ wrote something ─▶ one entry of the log ─▶ promised at its position
+//!                │   ▲       └─▶ only read, or refused ─▶ confirm round ─▶ again ─▶ answered when
+//!                ▼   │                                                    what it read is committed
+//!          pause, or fetch documents of other owners
+//! ```
+//! Nothing happens between work and validation, so operations of one owner are never in each
+//! other's way; what pauses is an operation that failed unexpectedly.
+
+use super::here::{Here, Slots};
+use super::registry::CONFIGURATION;
+use crate::api::{Answer, DocumentAnswer, DocumentOp, OpResult, OperateOp};
+use crate::documents::{Doc, DocKey};
+use crate::entry::Origin;
+use crate::env::Env;
+use crate::io::Transition;
+use crate::message::Write;
+use crate::partition::Partition;
+use rota_docstore::{
+    Commit, Digest, Exception, Next, Phase, Progress, Run, Update, Validated, validate,
+};
+use rota_model::Stamp;
+use std::sync::Arc;
+
+/// The answer to an operation.
+pub(super) fn operated(result: Result<rota_docstore::Answer, Exception>) -> OpResult {
+    Ok(Answer::Documents(DocumentAnswer::Operated(result)))
+}
+
+impl Partition {
+    /// A request about documents, while the partition serves.
+    pub fn on_documents(&mut self, env: &mut Env, origin: Origin, op: &DocumentOp) {
+        match op {
+            DocumentOp::Operate(op) => {
+                let progress = self.progress_of(origin);
+                self.operate(env, origin, op, progress, false);
+            }
+            DocumentOp::Sync(op) if op.stale_ok => self.sync_stale(env, origin, op),
+            DocumentOp::Follow(op) => self.serve_follow(env, origin, op),
+            DocumentOp::Import(op) => self.import(env, origin, op, false),
+            DocumentOp::Sync(_) | DocumentOp::Page(_) | DocumentOp::Clear(_) => {
+                self.confirm_then(origin);
+            }
+        }
+    }
+
+    /// Nobody else owned the partition when the request arrived.
+    pub fn on_documents_confirmed(&mut self, env: &mut Env, origin: Origin, op: &DocumentOp) {
+        match op {
+            DocumentOp::Operate(op) => {
+                let progress = self.progress_of(origin);
+                self.operate(env, origin, op, progress, true);
+            }
+            DocumentOp::Sync(op) => self.sync(env, origin, op),
+            DocumentOp::Page(op) => {
+                let page = self.document_page(env, op);
+                self.answer_read(env, origin, Ok(Answer::Documents(DocumentAnswer::Page(page))));
+            }
+            DocumentOp::Clear(op) => self.clear(env, origin, op),
+            DocumentOp::Import(op) => self.import(env, origin, op, true),
+            DocumentOp::Follow(_) => {}
+        }
+    }
+
+    /// Every version that is given out is above this. A write need not be above those of other
+    /// documents, or a thousand writes in a second would leave the clock behind; but above what
+    /// was told of documents that do not exist, and of those that were forgotten.
+    pub(super) fn floor(&self, env: &Env, space: &str) -> Stamp {
+        let told = match &self.leading {
+            // Whoever follows the descriptions of namespaces asks for what is newer.
+            Some(_) if space == CONFIGURATION => self.replica.high_water,
+            Some(leading) => leading.told,
+            None => self.replica.high_water,
+        };
+        told.max(env.forgotten)
+    }
+
+    /// Remembers that somebody was told what does not exist here.
+    pub(super) fn note_told<'a>(&mut self, mut updates: impl Iterator<Item = &'a Update>) {
+        if updates.any(|it| matches!(it, Update::Absent { .. }))
+            && let Some(leading) = &mut self.leading
+        {
+            leading.told = leading.told.max(self.replica.high_water);
+        }
+    }
+
+    pub(super) fn slots(&self, env: &Env) -> Slots {
+        Slots { m: env.view().m, range: self.range }
+    }
+
+    /// One attempt at an operation, from its beginning.
+    pub(super) fn operate(
+        &mut self,
+        env: &mut Env,
+        origin: Origin,
+        op: &OperateOp,
+        progress: Progress,
+        confirmed: bool,
+    ) {
+        let now = Stamp::from_epoch_ms(env.now.wall_ms);
+        let slots = self.slots(env);
+        let rules = env.desks.rules(slots);
+        let floor = self.floor(env, op.request.space.as_str());
+        let (replica, high_water) = (&self.replica, self.replica.high_water.max(floor));
+        let desks = &mut env.desks;
+        let here = |floor| Here { replica, spaces: &desks.spaces, m: slots.m, floor };
+        let mut run = Run::resume(Arc::clone(&op.request), progress);
+        let cache = Some(&mut desks.cache);
+        let next = run.work(&desks.operations, &rules, &here(high_water), cache, now);
+        match next {
+            Next::Failed(it) => return self.on_exception(env, origin, it, confirmed),
+            Next::Pause { ms } => return self.pause_run(env, origin, run.progress(), ms),
+            Next::Fetch(needs) => return self.fetch(env, origin, run.progress(), needs),
+            Next::Validate => {}
+        }
+        match run.validate_with(|attempt| validate(&rules, &here(floor), attempt, now)) {
+            Validated::Failed(it) => self.on_exception(env, origin, it, confirmed),
+            Validated::Pause { ms } => self.pause_run(env, origin, run.progress(), ms),
+            Validated::Valid(commit) => self.on_valid(env, origin, run, commit, confirmed),
+        }
+    }
+
+    /// What it came to leans on what it read: that must be as certain as an answer.
+    fn on_exception(
+        &mut self,
+        env: &mut Env,
+        origin: Origin,
+        exception: Exception,
+        confirmed: bool,
+    ) {
+        match exception.phase() {
+            Phase::Before => self.reply(env, origin, operated(Err(exception))),
+            Phase::Work
+            | Phase::Validation
+            | Phase::AfterWork
+            | Phase::Synchronisation
+            | Phase::Sending
+                if confirmed =>
+            {
+                self.answer_read(env, origin, operated(Err(exception)));
+            }
+            Phase::Work
+            | Phase::Validation
+            | Phase::AfterWork
+            | Phase::Synchronisation
+            | Phase::Sending => self.confirm_then(origin),
+        }
+    }
+
+    /// Answers what leans on everything that was appended here.
+    pub(super) fn answer_read(&mut self, env: &mut Env, origin: Origin, result: OpResult) {
+        if self.replica.tail.is_empty() {
+            self.reply(env, origin, result);
+        } else {
+            self.promise(self.replica.last, origin, result);
+        }
+    }
+
+    fn on_valid(
+        &mut self,
+        env: &mut Env,
+        origin: Origin,
+        run: Run,
+        commit: Commit,
+        confirmed: bool,
+    ) {
+        if commit.writes.is_empty() {
+            if !confirmed {
+                return self.confirm_then(origin);
+            }
+            env.note(Transition::OperationRead, Some(self.number));
+            let result = self.finish(env, run, &commit);
+            return self.answer_read(env, origin, operated(result));
+        }
+        if !self.has_copies(env) {
+            return self.enqueue(origin);
+        }
+        if let Some(digest) = self.body_missing(&commit) {
+            let message = format!("the body {digest} is not here: put it first");
+            let exception = Exception::business("BODY", message).at(Phase::Validation);
+            return self.on_exception(env, origin, exception, confirmed);
+        }
+        let m = env.view().m;
+        let writes = commit.writes.iter().map(|write| {
+            let key = DocKey { slot: super::slot_of(&write.name, m), name: write.name.clone() };
+            let doc = write.after.clone().map(Doc::new).transpose();
+            let doc = doc.expect("no operation writes sessions or pools").map(Arc::new);
+            Write { key, doc }
+        });
+        let writes = writes.collect();
+        let at = self.write(env, writes, None);
+        env.note(Transition::Operated, Some(self.number));
+        let result = self.finish(env, run, &commit);
+        self.promise(at, origin, operated(result));
+    }
+
+    /// A body that the commit needs and that is not durable at the whole ISR. No manager keeps
+    /// bodies yet.
+    fn body_missing(&self, commit: &Commit) -> Option<Digest> {
+        commit.bodies().into_iter().next()
+    }
+
+    fn finish(
+        &mut self,
+        env: &mut Env,
+        run: Run,
+        commit: &Commit,
+    ) -> Result<rota_docstore::Answer, Exception> {
+        let (replica, floor) = (&self.replica, self.replica.high_water);
+        let here = Here { replica, spaces: &env.desks.spaces, m: env.view().m, floor };
+        let mut answer = run.finish(&here, commit)?;
+        super::copies::cut(&mut answer.updates, env.config.sizes.message_bytes);
+        self.note_told(answer.updates.iter().map(|(_, update)| update));
+        Ok(answer)
+    }
+}

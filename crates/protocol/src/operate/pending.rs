@@ -1,0 +1,160 @@
+//! Operations that wait at their owner: for a pause to end, or for documents of other owners.
+
+use crate::api::{Answer, DocumentAnswer, DocumentOp, Op, OpResult, SyncOp};
+use crate::entry::Origin;
+use crate::env::Env;
+use crate::io::Transition;
+use crate::partition::Partition;
+use rota_docstore::{DocName, Need, Progress, SyncRequest};
+use rota_model::{ManagerNumber, Refusal, RefusalKind, Retry, Stamp};
+use std::collections::BTreeMap;
+
+/// Most operations that wait at one partition; each holds the progress of a request that is kept
+/// anyway, and the names that it waits for, 32 at most.
+const RUNS_MAX: usize = 1_024;
+
+/// Operations that wait, each until its request is answered or given up.
+pub(crate) type Runs = BTreeMap<Origin, Waiting>;
+
+/// An operation that waits.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Waiting {
+    progress: Progress,
+    /// When it goes on; `None`: when nothing is missing any more.
+    resume_ms: Option<u64>,
+    /// Documents that were asked for and have not come.
+    missing: Vec<DocName>,
+}
+
+/// Something that a manager asks for on its own account.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Inner {
+    /// News of namespaces.
+    Follow,
+    /// A document for an operation that waits.
+    Fetch {
+        part: ManagerNumber,
+        origin: Origin,
+        name: DocName,
+        /// When it was asked for.
+        asked: Stamp,
+    },
+}
+
+/// A request that a manager makes on its own account.
+#[derive(Clone, Debug)]
+pub(crate) struct Errand {
+    pub inner: Inner,
+    pub op: Op,
+    pub deadline_ms: u64,
+}
+
+impl Partition {
+    /// How far a request is that waited here. It goes on now: what comes late for it counts no
+    /// more.
+    pub(super) fn progress_of(&mut self, origin: Origin) -> Progress {
+        let waiting = self.leading.as_mut().and_then(|it| it.runs.get_mut(&origin));
+        let Some(waiting) = waiting else { return Progress::default() };
+        (waiting.resume_ms, waiting.missing) = (None, Vec::new());
+        waiting.progress
+    }
+
+    pub(super) fn pause_run(&mut self, env: &mut Env, origin: Origin, progress: Progress, ms: u64) {
+        env.note(Transition::OperationPaused, Some(self.number));
+        let resume_ms = Some(env.now.mono_ms + ms);
+        self.wait(env, origin, Waiting { progress, resume_ms, missing: Vec::new() });
+    }
+
+    fn wait(&mut self, env: &mut Env, origin: Origin, waiting: Waiting) -> bool {
+        let Some(leading) = &mut self.leading else { return false };
+        if leading.runs.len() < RUNS_MAX || leading.runs.contains_key(&origin) {
+            leading.runs.insert(origin, waiting);
+            return true;
+        }
+        let retry = Retry::AfterMs(env.config.timing.retry_ms);
+        let text = format!("{RUNS_MAX} operations wait at this partition already");
+        self.reply(env, origin, Err(Refusal::new(RefusalKind::Overloaded, retry, text)));
+        false
+    }
+
+    /// Asks the owners of documents for them, on behalf of an operation.
+    pub(super) fn fetch(
+        &mut self,
+        env: &mut Env,
+        origin: Origin,
+        progress: Progress,
+        needs: Vec<Need>,
+    ) {
+        let asked = self.leading.as_ref().and_then(|it| it.live.get(&origin));
+        let Some(deadline_ms) = asked.map(|it| it.deadline_ms) else { return };
+        let missing = needs.iter().map(|it| it.name.clone()).collect();
+        if !self.wait(env, origin, Waiting { progress, resume_ms: None, missing }) {
+            return;
+        }
+        env.note(Transition::DocumentsFetched, Some(self.number));
+        let (m, asked) = (env.view().m, Stamp::from_epoch_ms(env.now.wall_ms));
+        for Need { name, held, .. } in needs {
+            let slot = super::slot_of(&name, m);
+            let syncs = vec![SyncRequest { name: name.clone(), held }];
+            // Whether it may be read at all was checked here.
+            let op = SyncOp { reader: None, slot, syncs, stale_ok: false };
+            let inner = Inner::Fetch { part: self.number, origin, name, asked };
+            let op = Op::Documents(DocumentOp::Sync(op));
+            env.errands.push(Errand { inner, op, deadline_ms });
+        }
+    }
+
+    /// A document came, or will not.
+    pub fn on_fetched(
+        &mut self,
+        env: &mut Env,
+        origin: Origin,
+        name: &DocName,
+        asked: Stamp,
+        result: OpResult,
+    ) {
+        let waiting = self.leading.as_mut().and_then(|it| it.runs.get_mut(&origin));
+        let Some(waiting) = waiting.filter(|it| it.missing.contains(name)) else { return };
+        waiting.missing.retain(|it| it != name);
+        let is_last = waiting.missing.is_empty();
+        let fetched = match result {
+            Ok(Answer::Documents(DocumentAnswer::Synced(fetched))) => fetched,
+            Ok(_) => Ok(Vec::new()),
+            Err(refusal) => return self.reply(env, origin, Err(refusal)),
+        };
+        match fetched {
+            Ok(updates) => {
+                for (name, update) in &updates {
+                    // What does not fit to the copy here is asked for anew, and whole.
+                    if env.desks.cache.apply(name, update, asked).is_err() {
+                        env.desks.cache.forget(name);
+                    }
+                }
+            }
+            Err(exception) => {
+                return self.reply(env, origin, super::owner::operated(Err(exception)));
+            }
+        }
+        if is_last {
+            self.run(env, origin);
+        }
+    }
+
+    /// Goes on with operations whose pause is over.
+    pub fn tick_runs(&mut self, env: &mut Env) {
+        let now = env.now.mono_ms;
+        let Some(leading) = self.leading.as_mut().filter(|it| it.reads()) else { return };
+        let due =
+            leading.runs.iter_mut().filter(|(_, it)| it.resume_ms.is_some_and(|at| at <= now));
+        let due: Vec<Origin> = due
+            .map(|(origin, waiting)| {
+                // Whatever it waits for next sets this again.
+                waiting.resume_ms = None;
+                *origin
+            })
+            .collect();
+        for origin in due {
+            self.run(env, origin);
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! What a manager offers of documents without an application's own code: classes, operations, and
+//! the check of who asks.
+
+use super::administer::{NamespacePut, NamespaceRemove, NamespaceSwitch, WebPut, WebRemove};
+use super::read::{DocumentRead, DocumentTouch};
+use super::write::DocumentWrite;
+use rota_docstore::{Checker, Credentials, Exception, FieldError, Operations, Schema, codes};
+use rota_model::items::{POOL_CLASS, SESSION_CLASS};
+use std::fmt;
+use std::hint::black_box;
+
+/// The namespace for configuration.
+pub const CONFIGURATION: &str = "z";
+/// The class of documents that remember operations which ended other documents' lives.
+pub(super) const MEMORIES_CLASS: &str = "H";
+
+/// All classes of documents: those with a meaning of their own, and beside them every other one.
+pub fn schema() -> Schema {
+    // Managers write sessions and pools; operations may read them.
+    Schema::new()
+        .with_configuration()
+        .with_sessions()
+        .read_only(SESSION_CLASS)
+        .read_only(POOL_CLASS)
+        .class(MEMORIES_CLASS, |it| it)
+        .open()
+}
+
+/// The operations that every manager knows.
+pub fn operations() -> Operations {
+    Operations::new()
+        .with::<DocumentWrite>()
+        .with::<DocumentRead>()
+        .with::<DocumentTouch>()
+        .with::<NamespacePut>()
+        .with::<NamespaceSwitch>()
+        .with::<NamespaceRemove>()
+        .with::<WebPut>()
+        .with::<WebRemove>()
+}
+
+/// Refuses to write documents of a class that has a meaning of its own.
+pub(super) fn check_free(schema: &Schema, class: &str) -> Result<(), Exception> {
+    if !schema.is_declared(class) {
+        return Ok(());
+    }
+    let problem = format!("{class:?} has a meaning of its own: this operation must not write it");
+    Err(Exception::of_field(codes::CLASS, FieldError::new("class", problem)))
+}
+
+/// A key that is never printed.
+#[derive(Clone, PartialEq, Eq, Default)]
+pub struct AdminKey(Option<String>);
+
+impl AdminKey {
+    /// A key. Empty: none is needed.
+    pub fn new(key: &str) -> Self {
+        Self((!key.is_empty()).then(|| key.to_owned()))
+    }
+
+    /// Whether somebody may do what needs the administrator's key: `Err` says why not.
+    pub fn check(&self, given: &str) -> Result<(), String> {
+        match &self.0 {
+            None => Ok(()),
+            Some(_) if given.is_empty() => Err("the administrator's key is missing".to_owned()),
+            Some(key) if is_same(key.as_bytes(), given.as_bytes()) => Ok(()),
+            Some(_) => Err("the administrator's key is wrong".to_owned()),
+        }
+    }
+}
+
+impl fmt::Debug for AdminKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "AdminKey(set)" } else { "AdminKey(none)" })
+    }
+}
+
+/// Compares in a time that depends on the lengths only.
+fn is_same(one: &[u8], two: &[u8]) -> bool {
+    let differences = one.iter().zip(two).fold(0, |all, (a, b)| black_box(all | (a ^ b)));
+    one.len() == two.len() && black_box(differences) == 0
+}
+
+/// Operations of administrators need their key; and who gives one must give the right one.
+impl Checker for AdminKey {
+    fn check(&self, who: &Credentials, _: &str, operation: &str) -> Result<(), String> {
+        let is_administration =
+            operation.starts_with("namespace.") || operation.starts_with("web.");
+        if is_administration || !who.admin.is_empty() { self.check(&who.admin) } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(key: &str, given: &str, operation: &str) -> Result<(), String> {
+        let who = Credentials { admin: given.to_owned(), ..Credentials::default() };
+        Checker::check(&AdminKey::new(key), &who, "z", operation)
+    }
+
+    #[test]
+    fn administration_needs_the_key_if_there_is_one() {
+        assert_eq!(check("", "", "namespace.put"), Ok(()));
+        assert_eq!(check("secret", "secret", "namespace.put"), Ok(()));
+        let missing = Err("the administrator's key is missing".to_owned());
+        assert_eq!(check("secret", "", "web.put"), missing);
+        assert_eq!(check("secret", "", "document.write"), Ok(()));
+    }
+
+    #[test]
+    fn a_wrong_key_is_refused_whatever_the_operation() {
+        let wrong = Err("the administrator's key is wrong".to_owned());
+        for given in ["Secret", "secre", "secrets", "x"] {
+            assert_eq!(check("secret", given, "document.read"), wrong, "{given}");
+        }
+        assert_eq!(format!("{:?}", AdminKey::new("secret")), "AdminKey(set)");
+    }
+}

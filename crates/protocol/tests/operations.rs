@@ -1,0 +1,285 @@
+//! The operations that every manager knows, on a store that stands alone.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot ask has failed")]
+
+use rota_docstore::space::SPACE_CLASS;
+use rota_docstore::*;
+use rota_protocol::operate::AdminKey;
+use rota_protocol::operate::registry::{operations, schema};
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+struct Desktop {
+    store: Store,
+    rules: Rules,
+    ms: u64,
+}
+
+fn rules() -> Rules {
+    Rules::new(schema())
+}
+
+fn at(ms: u64) -> Stamp {
+    Stamp::parse(260_101_000_000_000).unwrap().plus_ms(ms)
+}
+
+fn name(class: &str, docid: &str) -> DocName {
+    DocName::new(&Namespace::parse("shop").unwrap(), class, docid).unwrap()
+}
+
+fn request(space: &str, operation: &str, parameters: &Value) -> Request {
+    let space = Namespace::parse(space).unwrap();
+    Request::new(space, operation).with(parameters).unwrap()
+}
+
+impl Desktop {
+    fn new() -> Self {
+        Self { store: Store::default(), rules: rules(), ms: 0 }
+    }
+
+    fn perform(&mut self, request: Request) -> Result<Answer, Exception> {
+        self.ms += 1_000;
+        self.store.perform(&operations(), &self.rules, request, at(self.ms))
+    }
+
+    fn run(&mut self, operation: &str, parameters: Value) -> Result<Answer, Exception> {
+        self.perform(request("shop", operation, &parameters))
+    }
+
+    fn refused(&mut self, operation: &str, parameters: Value) -> String {
+        self.run(operation, parameters).unwrap_err().to_string()
+    }
+
+    fn version(&self, class: &str, docid: &str) -> Option<Stamp> {
+        self.store.peek(&name(class, docid)).filter(|it| !it.is_deleted()).map(|it| it.version())
+    }
+}
+
+fn body(answer: &Answer) -> Value {
+    match &answer.body {
+        Body::Json(text) => text.read().unwrap(),
+        Body::Nothing | Body::Binary { .. } => Value::Null,
+    }
+}
+
+fn ensure(docid: &str) -> Value {
+    let put = json!([{"class": "Ln", "key": "1", "json": {"n": 1}}]);
+    json!({"changes": [{"class": "Cart", "docid": docid, "life": "ensure", "put": put}]})
+}
+
+#[test]
+fn a_document_of_any_class_is_written_and_read() {
+    let mut desk = Desktop::new();
+    let put = json!([
+        {"class": "Ln", "key": "1", "json": {"n": 1}},
+        {"class": "Note", "raw": "aGVsbG8="},
+    ]);
+    let change = json!({"class": "Cart", "docid": "c", "life": "create", "put": put});
+    let answer = desk.run("document.write", json!({"changes": [change]})).unwrap();
+    let changed = json!({"class": "Cart", "docid": "c", "existed": false});
+    assert_eq!(body(&answer), json!({"documents": [changed]}));
+    let reading = json!({"documents": [{"class": "Cart", "docid": "c"}]});
+    let read = body(&desk.run("document.read", reading).unwrap());
+    let document = &read["documents"][0];
+    assert_eq!(document["version"], json!(answer.version.as_u64()));
+    let items = json!([
+        {"class": "Ln", "key": "1", "json": {"n": 1}},
+        {"class": "Note", "raw": "aGVsbG8="},
+    ]);
+    assert_eq!(document["items"], items);
+    let remove = json!({"class": "Cart", "docid": "c", "remove": [{"class": "Note"}]});
+    desk.run("document.write", json!({"changes": [remove]})).unwrap();
+    assert!(desk.store.peek(&name("Cart", "c")).unwrap().content("Note", None).is_none());
+}
+
+#[test]
+fn a_write_whose_expectation_does_not_hold_changes_nothing() {
+    let mut desk = Desktop::new();
+    let version = desk.run("document.write", ensure("c")).unwrap().version;
+    let change = |expect: Value| json!({"changes": [{"class": "Cart", "docid": "c", "expect": expect, "touch": true}]});
+    let wrong = desk.refused("document.write", change(json!({"version": at(7).as_u64()})));
+    let text = format!("version of shop/Cart/c is {version}, not {}", at(7));
+    assert_eq!(wrong, format!("A-EXPECTED: {text}"));
+    assert_eq!(desk.version("Cart", "c"), Some(version));
+    let right = change(json!({"version": version.as_u64(), "ctime": version.as_u64()}));
+    assert!(desk.run("document.write", right).unwrap().version > version);
+    let create = json!({"changes": [{"class": "Cart", "docid": "c", "life": "create"}]});
+    assert!(desk.refused("document.write", create).starts_with("A-EXISTS"));
+    let keep = json!({"changes": [{"class": "Cart", "docid": "other"}]});
+    assert!(desk.refused("document.write", keep).starts_with("N-DOCUMENT"));
+}
+
+#[test]
+fn a_repeated_dhop_gives_the_same_answer_and_one_version() {
+    let mut desk = Desktop::new();
+    let mut asked = request("shop", "document.write", &ensure("c"));
+    asked.dhop = Some(at(500));
+    let first = desk.perform(asked.clone()).unwrap();
+    desk.run("document.touch", json!({"class": "Cart", "docid": "c"})).unwrap();
+    let touched = desk.version("Cart", "c");
+    let again = desk.perform(asked).unwrap();
+    assert_eq!((again.version, &again.body), (first.version, &first.body));
+    assert_eq!(desk.version("Cart", "c"), touched);
+}
+
+#[test]
+fn a_repeated_end_of_a_life_does_not_end_the_next_one() {
+    let mut desk = Desktop::new();
+    let mut begun = request("shop", "document.write", &ensure("c"));
+    begun.dhop = Some(at(400));
+    let first = desk.perform(begun.clone()).unwrap();
+    let change = json!({"class": "Cart", "docid": "c", "life": "destroy"});
+    let mut ended = request("shop", "document.write", &json!({"changes": [change]}));
+    ended.dhop = Some(at(500));
+    let end = desk.perform(ended.clone()).unwrap();
+    assert_eq!(body(&end)["documents"][0]["existed"], json!(true));
+    assert_eq!(desk.version("Cart", "c"), None);
+    // The write is remembered, although the document is gone that remembered it.
+    assert_eq!(desk.perform(begun).unwrap().version, first.version);
+    assert_eq!(desk.version("Cart", "c"), None);
+    let next = desk.run("document.write", ensure("c")).unwrap();
+    let again = desk.perform(ended).unwrap();
+    assert_eq!((again.version, body(&again)), (end.version, body(&end)));
+    assert_eq!(desk.version("Cart", "c"), Some(next.version));
+}
+
+#[test]
+fn classes_with_a_meaning_of_their_own_are_not_written() {
+    let mut desk = Desktop::new();
+    for class in ["session", "pool", "Space", "Web", "H"] {
+        let change = json!({"class": class, "docid": "x", "life": "ensure"});
+        let refusal = desk.refused("document.write", json!({"changes": [change]}));
+        assert!(refusal.starts_with("S-CLASS: class ") && refusal.contains(class), "{refusal}");
+        let touch = desk.refused("document.touch", json!({"class": class, "docid": "x"}));
+        assert!(touch.starts_with("S-CLASS"), "{touch}");
+    }
+    let put = json!([{"class": "H", "key": "k", "json": 1}]);
+    let change = json!({"class": "Cart", "docid": "x", "life": "ensure", "put": put});
+    let refusal = desk.refused("document.write", json!({"changes": [change]}));
+    assert!(refusal.starts_with("A-INVALID: changes[0].put[0].class"), "{refusal}");
+    let reading = json!({"documents": [{"class": "session", "docid": "x"}]});
+    assert_eq!(body(&desk.run("document.read", reading).unwrap())["documents"][0]["exists"], false);
+}
+
+/// An application's own operation that tries to change a session.
+struct Meddle;
+
+impl Operation for Meddle {
+    const NAME: &'static str = "meddle";
+    type Parameters = Value;
+    fn new(_: Value) -> Result<Self, Exception> {
+        Ok(Self)
+    }
+    fn work(&mut self, desk: &mut Desk<'_>) -> Result<(), Exception> {
+        let name = desk.name("session", "x")?;
+        desk.current(&name)?.ensure();
+        Ok(())
+    }
+}
+
+#[test]
+fn no_operation_changes_a_session() {
+    let mut store = Store::default();
+    let operations = operations().with::<Meddle>();
+    let asked = request("shop", "meddle", &json!({}));
+    let exception = store.perform(&operations, &rules(), asked, at(1)).unwrap_err();
+    assert_eq!((exception.code(), exception.phase()), (&codes::CLASS, Phase::Validation));
+    assert!(exception.to_string().contains("shop/session/x"), "{exception}");
+    assert!(store.is_empty());
+}
+
+#[test]
+fn every_mistake_in_the_parameters_names_its_place() {
+    let mut desk = Desktop::new();
+    let cases = [
+        (json!({"changes": []}), "changes are 0; there must be 1 to 16"),
+        (json!({"changes": [{"class": "C", "docid": ""}]}), "changes[0].docid must not be empty"),
+        (
+            json!({"changes": [{"class": "C", "docid": "d", "life": "destroy", "touch": true}]}),
+            "changes[0].life is destroy, which goes with no other change",
+        ),
+        (
+            json!({"changes": [{"class": "C", "docid": "d", "put": [{"class": "I"}]}]}),
+            "changes[0].put[0].content must be exactly one of json (not null), raw and attachment",
+        ),
+        (
+            json!({"changes": [{"class": "C", "docid": "d", "put": [{"class": "I", "raw": "!"}]}]}),
+            "changes[0].put[0].raw is not base64",
+        ),
+        (json!({"changes": 1}), "parameters do not fit operation document.write"),
+        (json!({"x": 1}), "parameters do not fit operation document.write"),
+    ];
+    for (parameters, text) in cases {
+        let refusal = desk.refused("document.write", parameters);
+        assert!(refusal.contains(text), "{refusal}");
+    }
+}
+
+#[test]
+fn an_old_build_and_a_wrong_key_are_refused_before_any_work() {
+    let mut desk = Desktop::new();
+    desk.rules.build = 5;
+    desk.rules.checker = Arc::new(AdminKey::new("secret"));
+    let mut old = request("shop", "document.write", &ensure("c"));
+    old.build = Some(4);
+    let exception = desk.perform(old.clone()).unwrap_err();
+    assert_eq!((exception.code(), exception.phase()), (&codes::BUILD, Phase::Before));
+    old.build = Some(5);
+    assert!(desk.perform(old).is_ok());
+    let describe = request("z", "namespace.put", &json!({"name": "shop", "create": true}));
+    let exception = desk.perform(describe.clone()).unwrap_err();
+    assert_eq!((exception.code(), exception.phase()), (&codes::REFUSED, Phase::Before));
+    let mut wrong = describe.clone();
+    wrong.who.admin = "Secret".to_owned();
+    assert_eq!(desk.perform(wrong).unwrap_err().letter(), Letter::S);
+    let mut right = describe;
+    right.who.admin = "secret".to_owned();
+    assert!(desk.perform(right).is_ok());
+}
+
+#[test]
+fn a_namespace_is_described_switched_and_removed_in_the_one_for_configuration() {
+    let mut desk = Desktop::new();
+    let create =
+        json!({"name": "shop", "create": true, "description": "Carts", "limits": {"documents": 1}});
+    assert!(desk.refused("namespace.put", create.clone()).starts_with("S-SPACE"));
+    let mut in_z = |operation: &str, parameters: Value| {
+        desk.perform(request("z", operation, &parameters)).map(|it| body(&it))
+    };
+    let refusal = in_z("namespace.switch", json!({"name": "shop"})).unwrap_err();
+    assert_eq!(*refusal.code(), codes::NAMESPACE);
+    in_z("namespace.put", create.clone()).unwrap();
+    in_z("namespace.put", create).unwrap();
+    let other = json!({"name": "shop", "create": true});
+    assert_eq!(*in_z("namespace.put", other).unwrap_err().code(), codes::EXISTS);
+    let refusal = in_z("namespace.remove", json!({"name": "shop"})).unwrap_err();
+    assert_eq!(refusal.code().as_str(), "A-ON");
+    in_z("namespace.switch", json!({"name": "shop", "off": "Back at noon"})).unwrap();
+    // What is not named stays off, and has no limits any more.
+    in_z("namespace.put", json!({"name": "shop"})).unwrap();
+    let refusal = desk.refused("document.write", ensure("a"));
+    assert_eq!(refusal, "O-OFF: namespace shop is off: Back at noon");
+    let mut in_z = |operation: &str, parameters: Value| {
+        desk.perform(request("z", operation, &parameters)).map(|it| body(&it))
+    };
+    let z = in_z("namespace.put", json!({"name": "z", "create": true})).unwrap_err();
+    assert_eq!(z.details().fields[0].field, "name");
+    assert_eq!(in_z("namespace.remove", json!({"name": "shop"})), Ok(json!({"existed": true})));
+    assert_eq!(in_z("namespace.remove", json!({"name": "shop"})), Ok(json!({"existed": false})));
+    let description = DocName::new(&Namespace::parse("z").unwrap(), SPACE_CLASS, "shop").unwrap();
+    assert!(desk.store.peek(&description).unwrap().is_deleted());
+}
+
+#[test]
+fn a_web_resource_is_put_and_removed() {
+    let mut desk = Desktop::new();
+    let put = json!({"path": "logo.svg", "mime": "image/svg+xml", "body": "PHN2Zy8+"});
+    desk.perform(request("z", "web.put", &put)).unwrap();
+    let z = Namespace::parse("z").unwrap();
+    let document = desk.store.peek(&DocName::new(&z, "Web", "logo.svg").unwrap()).unwrap();
+    assert_eq!(document.content("Body", None), Some(&Content::raw(*b"<svg/>").unwrap()));
+    let mime = json!({"path": "x", "mime": "a\nb", "body": ""});
+    assert!(desk.perform(request("z", "web.put", &mime)).is_err());
+    let removed = desk.perform(request("z", "web.remove", &json!({"path": "logo.svg"}))).unwrap();
+    assert_eq!(body(&removed), json!({"existed": true}));
+}

@@ -1,0 +1,378 @@
+//! Writers: clients that work with documents. They add their names by operations, with and without
+//! a time of their own, repeat what they do not know the end of, read, keep copies in step, and
+//! switch a namespace off and on.
+
+use crate::chance::Chance;
+use crate::client_host::CallFor;
+use crate::counters::Fault;
+use crate::invariant::Violation;
+use crate::network::Place;
+use crate::world::{Event, Phase, WALL_START_MS, World};
+use crate::writing::{Added, Adding, GROUPS, Log, SPACE, SWITCHED, SeenDocument, Told, Written};
+use crate::writing::{name, names};
+use rota_docstore::{
+    Body, DocName, Document, Held, Request, SyncRequest, Tolerance, Update, apply,
+};
+use rota_model::{Changed, ManagerNumber, Namespace, Stamp};
+use rota_protocol::api::{OperateOp, SyncOp};
+use rota_protocol::operate::{SPACES_DOCID, slot_of};
+use rota_protocol::{Answer, DocumentAnswer, DocumentOp, Op, OpResult};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Writers of every cluster.
+pub const WRITERS: usize = 3;
+
+/// By how much a writer's clock is behind: owners' clocks step, and refuse what is in the future.
+const BEHIND_MS: u64 = 60_000;
+
+/// How long a writer tries one thing.
+const PATIENCE_US: u64 = 4_000_000;
+
+/// What a writer wants.
+#[derive(Clone, Debug)]
+enum Wish {
+    /// An operation; of an addition, its index in the book.
+    Run(OperateOp, Option<usize>),
+    /// Updates of copies.
+    Sync(Vec<DocName>, bool),
+}
+
+/// A writer.
+#[derive(Clone, Debug)]
+pub struct WriterHost {
+    chance: Chance,
+    /// Counts its wishes; calls of earlier ones are over.
+    wishes: usize,
+    current: Option<(Wish, u64)>,
+    /// Which wish was which addition in the book.
+    additions: BTreeMap<usize, usize>,
+    /// Additions with a time of their own, to be repeated.
+    repeatable: Vec<(OperateOp, usize)>,
+    /// Its copies, and what it last asked with.
+    copies: BTreeMap<DocName, Arc<Document>>,
+    held: BTreeMap<DocName, Held>,
+}
+
+impl WriterHost {
+    /// A writer with nothing under way.
+    pub fn new(chance: Chance) -> Self {
+        Self {
+            chance,
+            wishes: 0,
+            current: None,
+            additions: BTreeMap::new(),
+            repeatable: Vec::new(),
+            copies: BTreeMap::new(),
+            held: BTreeMap::new(),
+        }
+    }
+
+    /// Whether something is under way.
+    pub fn is_busy(&self) -> bool {
+        self.current.is_some()
+    }
+}
+
+fn space(name: &str) -> Namespace {
+    Namespace::parse(name).expect("a short name")
+}
+
+fn operation<T: serde::Serialize>(space_name: &str, operation: &str, parameters: &T) -> Request {
+    let request = Request::new(space(space_name), operation);
+    request.with(parameters).expect("parameters are short")
+}
+
+impl World {
+    /// A writer does its next thing.
+    pub fn on_writer_next(&mut self, index: usize) {
+        let busy = self.writers.get(index).is_none_or(WriterHost::is_busy);
+        if self.phase == Phase::Quiet || busy {
+            return;
+        }
+        let dice = self.writers[index].chance.within(0, 99);
+        let wish = match dice {
+            0..=44 => self.addition(index),
+            45..=54 => self.repetition(index),
+            55..=69 => self.reading(index),
+            70..=89 => {
+                let stale_ok = self.writers[index].chance.permille(200);
+                Wish::Sync(names(), stale_ok)
+            }
+            _ => self.switching(index),
+        };
+        let until_us = self.now_us() + PATIENCE_US;
+        let writer = &mut self.writers[index];
+        writer.wishes += 1;
+        writer.current = Some((wish, until_us));
+        let wishes = writer.wishes;
+        if let Some((Wish::Run(_, Some(at)), _)) = &writer.current {
+            writer.additions.insert(wishes, *at);
+        }
+        self.try_wish(index, wishes);
+    }
+
+    /// An addition again, which must get the same answer.
+    fn repetition(&mut self, index: usize) -> Wish {
+        let writer = &mut self.writers[index];
+        let recent = writer.repeatable.len().saturating_sub(6);
+        let recent = writer.repeatable.get(recent..).filter(|it| !it.is_empty());
+        let Some((op, at)) = recent.map(|it| writer.chance.pick(it).clone()) else {
+            return self.addition(index);
+        };
+        self.counters.fault(Fault::RequestRepeated);
+        Wish::Run(op, Some(at))
+    }
+
+    fn addition(&mut self, index: usize) -> Wish {
+        let who = format!("w{}", self.dog.ledger.written.len());
+        let chance = &mut self.writers[index].chance;
+        let group = *chance.pick(&GROUPS);
+        let mut docids: Vec<String> = group.iter().map(|it| (*it).to_owned()).collect();
+        if chance.permille(500) {
+            docids.truncate(1);
+        }
+        let looks = if chance.permille(200) { names() } else { Vec::new() };
+        let looks = looks.iter().map(|it| it.docid().to_owned());
+        let looks = looks.filter(|it| !docids.contains(it)).collect();
+        let fails = chance.permille(60);
+        let has_dhop = chance.permille(600);
+        let docid = docids[0].clone();
+        let adding = Adding { who: who.clone(), docids: docids.clone(), looks, fails };
+        let mut request = operation(SPACE, "sim.add", &adding);
+        if has_dhop {
+            let now_ms = WALL_START_MS + self.now_us() / 1000;
+            request.dhop = Some(Stamp::from_epoch_ms(now_ms.saturating_sub(BEHIND_MS)));
+        }
+        let at = self.dog.ledger.written.len();
+        self.dog.ledger.written.push(Written { who, docids, has_dhop, told: Vec::new() });
+        let op = OperateOp { request: Arc::new(request), docid };
+        if has_dhop {
+            self.writers[index].repeatable.push((op.clone(), at));
+        }
+        Wish::Run(op, Some(at))
+    }
+
+    fn reading(&mut self, index: usize) -> Wish {
+        let chance = &mut self.writers[index].chance;
+        let here = *chance.pick(&["b", "c"]);
+        let tolerance = Tolerance::seconds(2).0 / 1000;
+        let document = |docid: &str, tolerance_s| serde_json::json!({"class": "Log", "docid": docid, "tolerance_s": tolerance_s});
+        let documents = [document(here, 0), document("{a}1", tolerance)];
+        let request =
+            operation(SPACE, "document.read", &serde_json::json!({"documents": documents}));
+        Wish::Run(OperateOp { request: Arc::new(request), docid: here.to_owned() }, None)
+    }
+
+    /// Switches a namespace off or on, or works in it.
+    fn switching(&mut self, index: usize) -> Wish {
+        let dice = self.writers[index].chance.within(0, 9);
+        let request = match dice {
+            0..=1 => {
+                let put = serde_json::json!({"name": SWITCHED, "create": true});
+                operation("z", "namespace.put", &put)
+            }
+            2..=3 => {
+                let off = serde_json::json!({"name": SWITCHED, "off": "closed"});
+                operation("z", "namespace.switch", &off)
+            }
+            4 => operation("z", "namespace.switch", &serde_json::json!({"name": SWITCHED})),
+            _ => {
+                let touch = serde_json::json!({"class": "Log", "docid": "s"});
+                let request = Arc::new(operation(SWITCHED, "document.touch", &touch));
+                return Wish::Run(OperateOp { request, docid: "s".to_owned() }, None);
+            }
+        };
+        let docid = SPACES_DOCID.to_owned();
+        Wish::Run(OperateOp { request: Arc::new(request), docid }, None)
+    }
+
+    fn try_wish(&mut self, index: usize, wishes: usize) {
+        let now_us = self.now_us();
+        let m = self.setup.m;
+        let Some(writer) = self.writers.get_mut(index) else { return };
+        let Some((wish, _)) = writer.current.clone() else { return };
+        let number = writer.chance.pick(&self.setup.numbers).0;
+        let deadline_ms = writer.chance.within(200, 2_500);
+        let doubled = writer.chance.permille(60);
+        let ops = match wish {
+            Wish::Run(op, _) => {
+                let doubled = doubled && op.request.dhop.is_some();
+                let op = Op::Documents(DocumentOp::Operate(op));
+                if doubled {
+                    self.counters.fault(Fault::RequestDoubled);
+                    vec![op.clone(), op]
+                } else {
+                    vec![op]
+                }
+            }
+            Wish::Sync(names, stale_ok) => {
+                // Of one slot: the entry manager asks one owner.
+                let first = writer.chance.pick(&names).clone();
+                let slot = slot_of(&first, m);
+                let names = names.iter().filter(|it| slot_of(it, m) == slot);
+                let held = |it: &DocName| writer.copies.get(it).map(|it| Held::of(it));
+                let syncs: Vec<_> =
+                    names.map(|it| SyncRequest { name: it.clone(), held: held(it) }).collect();
+                writer.held =
+                    syncs.iter().filter_map(|it| Some((it.name.clone(), it.held?))).collect();
+                let reader = Some(space(SPACE));
+                vec![Op::Documents(DocumentOp::Sync(SyncOp { reader, slot, syncs, stale_ok }))]
+            }
+        };
+        for op in ops {
+            let what = CallFor::Write(index, wishes, now_us);
+            self.call(number, what, Place::Client(index), deadline_ms, op);
+        }
+    }
+
+    /// A writer waits no longer for a call: it asks again, or gives up.
+    pub fn write_again(&mut self, index: usize, wishes: usize, pause_ms: u64) {
+        let now_us = self.now_us();
+        let Some(writer) = self.writers.get_mut(index) else { return };
+        let Some((wish, until_us)) = &writer.current else { return };
+        if writer.wishes != wishes {
+            return;
+        }
+        // What has no time of its own may have happened, and must not be asked for again.
+        let is_once = matches!(wish, Wish::Run(op, Some(_)) if op.request.dhop.is_none());
+        if (is_once && pause_ms == 0) || now_us >= *until_us {
+            return self.rest_writer(index);
+        }
+        if pause_ms > 0 {
+            let call = self.name();
+            self.calls.insert(call, CallFor::Write(index, wishes, u64::MAX));
+            self.queue.after(pause_ms * 1000, Event::ClientTimeout(call));
+            return;
+        }
+        self.try_wish(index, wishes);
+    }
+
+    fn rest_writer(&mut self, index: usize) {
+        let Some(writer) = self.writers.get_mut(index) else { return };
+        writer.current = None;
+        let pause_us = writer.chance.skewed(2_000, 300_000);
+        self.queue.after(pause_us, Event::WriterNext(index));
+    }
+
+    /// An answer reaches a writer.
+    pub fn on_written(&mut self, index: usize, wishes: usize, sent_us: u64, result: &OpResult) {
+        let came_us = self.now_us();
+        let Some(writer) = self.writers.get(index) else { return };
+        // Also one that came after the writer went on to something else.
+        if let Ok(Answer::Documents(DocumentAnswer::Operated(Ok(answer)))) = result
+            && let Some(at) = writer.additions.get(&wishes).copied()
+        {
+            self.note_addition(at, sent_us, came_us, answer);
+        }
+        let Some(writer) = self.writers.get(index) else { return };
+        if writer.wishes != wishes {
+            return;
+        }
+        let Some((wish, _)) = writer.current.clone() else { return };
+        if let Err(refusal) = result {
+            let known = refusal.changed == Changed::No;
+            return self.write_again(index, wishes, u64::from(known) * 40);
+        }
+        if let Ok(Answer::Documents(DocumentAnswer::Synced(Ok(updates)))) = result
+            && let Wish::Sync(_, stale_ok) = &wish
+        {
+            self.note_updates(index, sent_us, *stale_ok, updates);
+        }
+        self.rest_writer(index);
+    }
+
+    fn note_addition(
+        &mut self,
+        at: usize,
+        sent_us: u64,
+        came_us: u64,
+        answer: &rota_docstore::Answer,
+    ) {
+        let added = match &answer.body {
+            Body::Json(text) => text.read::<Added>().ok(),
+            Body::Nothing | Body::Binary { .. } => None,
+        };
+        let (Some(added), Some(written)) = (added, self.dog.ledger.written.get_mut(at)) else {
+            return;
+        };
+        written.told.push(Told { sent_us, came_us, answer: (answer.version, added) });
+    }
+
+    fn note_updates(
+        &mut self,
+        index: usize,
+        sent_us: u64,
+        stale_ok: bool,
+        updates: &[(DocName, Update)],
+    ) {
+        let came_us = self.now_us();
+        for (name, update) in updates {
+            let writer = &mut self.writers[index];
+            let copy = writer.copies.get(name).cloned();
+            // Another try of the same wish may have moved it on.
+            if copy.as_deref().map(Held::of).as_ref() != writer.held.get(name) {
+                continue;
+            }
+            let applied = match apply(name, copy.as_ref(), update) {
+                Ok(applied) => applied,
+                Err(_) if stale_ok => continue,
+                Err(error) => {
+                    let text = format!("a copy of {name} cannot take {update:?}: {error}");
+                    return self.dog.judge(came_us, Err(Violation::new("documents", text)));
+                }
+            };
+            match &applied {
+                Some(document) => writer.copies.insert(name.clone(), document.clone()),
+                None => writer.copies.remove(name),
+            };
+            if !stale_ok {
+                let (version, log) =
+                    (applied.as_ref().map(|it| it.version()), Log::of(applied.as_deref()));
+                let name = name.clone();
+                self.dog.ledger.seen.push(SeenDocument { name, sent_us, came_us, version, log });
+            }
+        }
+    }
+
+    /// At the end: every document is read whole through a manager, by the first writer.
+    pub fn read_documents(&mut self, number: ManagerNumber) {
+        for document in GROUPS.iter().map(|it| name(SPACE, it[0])) {
+            let slot = slot_of(&document, self.setup.m);
+            let here = names().into_iter().filter(|it| slot_of(it, self.setup.m) == slot);
+            let syncs = here.map(|name| SyncRequest { name, held: None }).collect();
+            let (reader, stale_ok) = (Some(space(SPACE)), false);
+            let op = Op::Documents(DocumentOp::Sync(SyncOp { reader, slot, syncs, stale_ok }));
+            let what = CallFor::LastSync(self.now_us());
+            self.call(number, what, Place::Client(0), 2_000, op);
+        }
+    }
+
+    /// What the last reading found.
+    pub fn on_last_sync(&mut self, sent_us: u64, result: Option<&OpResult>) {
+        let came_us = self.now_us();
+        let Some(Ok(Answer::Documents(DocumentAnswer::Synced(Ok(updates))))) = result else {
+            let text = format!("the last reading of documents came to {result:?}");
+            return self.dog.judge(came_us, Err(Violation::new("served", text)));
+        };
+        for (name, update) in updates {
+            match apply(name, None, update) {
+                Ok(document) => {
+                    let version = document.as_ref().map(|it| it.version());
+                    let (name, log) = (name.clone(), Log::of(document.as_deref()));
+                    self.dog.ledger.seen.push(SeenDocument {
+                        name,
+                        sent_us,
+                        came_us,
+                        version,
+                        log,
+                    });
+                }
+                Err(error) => {
+                    let text = format!("the last reading of {name}: {error}");
+                    self.dog.judge(came_us, Err(Violation::new("documents", text)));
+                }
+            }
+        }
+    }
+}

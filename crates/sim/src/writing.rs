@@ -1,0 +1,183 @@
+//! What writers do with documents: they add their name to one or two of a few documents. Whoever
+//! reads a document sees in which order that happened, and whether anything happened twice.
+
+use rota_docstore::{
+    Content, Desk, DocName, Document, Exception, ItemName, Namespace, Operation, Operations, Stamp,
+    Tolerance, Wanted,
+};
+use rota_protocol::operate::registry;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The namespace of the documents.
+pub const SPACE: &str = "docs";
+/// A namespace that is switched off and on.
+pub const SWITCHED: &str = "sometimes";
+/// The class of the documents.
+const CLASS: &str = "Log";
+/// Items that say who was the how manieth; their key is the name.
+const ADDED: &str = "A";
+/// How many were added.
+const COUNT: &str = "N";
+/// Somebody was added twice.
+const TWICE: &str = "Twice";
+
+/// The documents. Those of one group share a slot.
+pub const GROUPS: [&[&str]; 3] = [&["{a}1", "{a}2"], &["b"], &["c", "{c}2"]];
+
+/// A document's name.
+pub fn name(space: &str, docid: &str) -> DocName {
+    let space = Namespace::parse(space).expect("a short name");
+    DocName::new(&space, CLASS, docid).expect("a short name")
+}
+
+/// Every document that writers work with.
+pub fn names() -> Vec<DocName> {
+    GROUPS.iter().flat_map(|it| it.iter()).map(|docid| name(SPACE, docid)).collect()
+}
+
+/// The operations of the simulated managers.
+pub fn operations() -> Operations {
+    registry::operations().with::<Add>()
+}
+
+/// What [`Add`] is told.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Adding {
+    /// Who.
+    pub who: String,
+    /// To which documents of one slot.
+    pub docids: Vec<String>,
+    /// Documents of anywhere to look at, which may be a second old.
+    pub looks: Vec<String>,
+    /// Fails unexpectedly in some attempts.
+    pub fails: bool,
+}
+
+/// What it answers: the how manieth it is in each document.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Added {
+    /// In order of the documents.
+    pub at: Vec<u64>,
+}
+
+/// Adds a name.
+pub struct Add(Adding);
+
+impl Operation for Add {
+    const NAME: &'static str = "sim.add";
+    type Parameters = Adding;
+
+    fn new(adding: Adding) -> Result<Self, Exception> {
+        Ok(Self(adding))
+    }
+
+    fn documents(&self, space: &Namespace) -> Result<Vec<Wanted>, Exception> {
+        let current =
+            self.0.docids.iter().map(|it| Ok(Wanted::current(DocName::new(space, CLASS, it)?)));
+        let recent =
+            self.0.looks.iter().map(|it| {
+                Ok(Wanted::recent(DocName::new(space, CLASS, it)?, Tolerance::seconds(1)))
+            });
+        current.chain(recent).collect()
+    }
+
+    fn work(&mut self, desk: &mut Desk<'_>) -> Result<(), Exception> {
+        // A new attempt begins at another moment.
+        if self.0.fails && desk.now().to_epoch_ms().is_multiple_of(2) {
+            return Err(Exception::unexpected("SIM", "fails now and then"));
+        }
+        let first = desk.name(CLASS, &self.0.docids[0])?;
+        if let Some(added) = desk.repeated::<Added>(&first)? {
+            return desk.answer_json(&added);
+        }
+        let mut at = Vec::new();
+        for docid in &self.0.docids {
+            let name = desk.name(CLASS, docid)?;
+            let draft = desk.current(&name)?;
+            draft.ensure();
+            let who = ItemName::keyed(ADDED, &self.0.who)?;
+            let is_twice = draft.content(ADDED, Some(&self.0.who)).is_some();
+            let count = match draft.content(COUNT, None) {
+                Some(Content::Json(text)) => text.read::<u64>()? + 1,
+                Some(Content::Raw(_) | Content::Attachment(_)) | None => 1,
+            };
+            draft.put_content(&ItemName::singleton(COUNT)?, Content::json_of(&count)?)?;
+            draft.put_content(&who, Content::json_of(&count)?)?;
+            if is_twice {
+                draft.put_content(&ItemName::singleton(TWICE)?, Content::json_of(&self.0.who)?)?;
+            }
+            at.push(count);
+        }
+        let added = Added { at };
+        desk.remember(&first, &added)?;
+        desk.answer_json(&added)
+    }
+}
+
+/// What a document holds.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Log {
+    /// Who was the how manieth, and when.
+    pub added: BTreeMap<String, (u64, Stamp)>,
+    /// Somebody was added twice.
+    pub twice: Option<String>,
+}
+
+impl Log {
+    /// Of a document; nothing when there is none.
+    pub fn of(document: Option<&Document>) -> Self {
+        let mut log = Self::default();
+        for item in document.into_iter().flat_map(Document::items) {
+            let Some(Content::Json(text)) = item.content() else { continue };
+            match (item.name().class(), item.name().key()) {
+                (ADDED, Some(who)) => {
+                    let count = text.read::<u64>().unwrap_or(0);
+                    log.added.insert(who.to_owned(), (count, item.version()));
+                }
+                (TWICE, None) => log.twice = text.read::<String>().ok(),
+                (_, _) => {}
+            }
+        }
+        log
+    }
+}
+
+/// What became of one try of an addition.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Told {
+    /// When it was sent.
+    pub sent_us: u64,
+    /// When it was answered.
+    pub came_us: u64,
+    /// The version, and the places.
+    pub answer: (Stamp, Added),
+}
+
+/// An addition, with all its tries.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Written {
+    /// Who was to be added.
+    pub who: String,
+    /// To which documents.
+    pub docids: Vec<String>,
+    /// Whether it has a time by which a repetition is known.
+    pub has_dhop: bool,
+    /// Its answers.
+    pub told: Vec<Told>,
+}
+
+/// What somebody was shown of a document, as of a moment after it was asked for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SeenDocument {
+    /// Which.
+    pub name: DocName,
+    /// When it was asked for.
+    pub sent_us: u64,
+    /// When it came.
+    pub came_us: u64,
+    /// The version; `None`: there is none.
+    pub version: Option<Stamp>,
+    /// What it held.
+    pub log: Log,
+}

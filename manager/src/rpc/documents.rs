@@ -1,0 +1,269 @@
+//! Operations on documents, copies, and lists of names.
+
+use super::{Shared, status};
+use crate::rpc::deadline::deadline_of;
+use metrics::counter;
+use rota_docstore::space::{WEB_BODY_CLASS, WEB_CLASS, WebHead};
+use rota_docstore::{Content, DocName, Exception, Namespace, SyncRequest, Update};
+use rota_model::{ManagerNumber, Refusal, RefusalKind, Retry, SlotId};
+use rota_proto::documents::{answer, request, status as exception_status};
+use rota_proto::v1;
+use rota_protocol::api::{OperateOp, PageOp, SyncOp};
+use rota_protocol::operate::{registry, slot_of};
+use rota_protocol::{
+    Answer, DocumentAnswer, DocumentCursor, DocumentHead, DocumentOp, DocumentPage, Op,
+};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use tokio::time::Instant;
+use tonic::{Request, Response, Status, Streaming};
+
+/// The service of documents.
+pub struct DocumentsService {
+    shared: Arc<Shared>,
+    /// Names that are counted as such: others come from anybody.
+    names: BTreeSet<&'static str>,
+}
+
+/// Why a request about documents fails: before the owner, or at it.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// Nobody carried it out.
+    Refused(Refusal),
+    /// What it came to.
+    Raised(Exception),
+}
+
+impl From<Failure> for Status {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Refused(refusal) => status(refusal),
+            Failure::Raised(exception) => exception_status(&exception),
+        }
+    }
+}
+
+impl From<Exception> for Failure {
+    fn from(exception: Exception) -> Self {
+        Self::Raised(exception)
+    }
+}
+
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+/// An answer that belongs to another request.
+pub(super) fn mixed_up(answer: &Answer) -> Failure {
+    let text = format!("the answer is of another kind: {answer:?}");
+    Failure::Refused(Refusal::new(RefusalKind::Internal, Retry::Never, text))
+}
+
+/// Runs an operation.
+pub(super) async fn operate(
+    shared: &Shared,
+    op: OperateOp,
+    deadline: Instant,
+) -> Result<rota_docstore::Answer, Failure> {
+    let op = Op::Documents(DocumentOp::Operate(op));
+    match shared.mailbox.call(op, deadline).await? {
+        Answer::Documents(DocumentAnswer::Operated(result)) => Ok(result?),
+        other => Err(mixed_up(&other)),
+    }
+}
+
+/// One page of one partition.
+pub(super) async fn page(
+    shared: &Shared,
+    op: PageOp,
+    deadline: Instant,
+) -> Result<DocumentPage, Failure> {
+    match shared.mailbox.call(Op::Documents(DocumentOp::Page(op)), deadline).await? {
+        Answer::Documents(DocumentAnswer::Page(page)) => Ok(page),
+        other => Err(mixed_up(&other)),
+    }
+}
+
+/// Updates in the order of the request: from each owner at the same time. When one of them sends
+/// only the first ones, the rest of the request is left out.
+pub(super) async fn sync(
+    shared: &Shared,
+    reader: Option<&Namespace>,
+    syncs: Vec<SyncRequest>,
+    stale_ok: bool,
+    deadline: Instant,
+) -> Result<Vec<(DocName, Update)>, Failure> {
+    let view = shared.seen.borrow().view.clone();
+    let mut parts: BTreeMap<ManagerNumber, (SlotId, Vec<usize>)> = BTreeMap::new();
+    for (at, sync) in syncs.iter().enumerate() {
+        // Without a View there is one question, which waits for one.
+        let slot = view.as_ref().map_or(SlotId(0), |view| slot_of(&sync.name, view.m));
+        let part = view.as_ref().map_or(ManagerNumber(0), |view| view.part_of(slot).0);
+        parts.entry(part).or_insert((slot, Vec::new())).1.push(at);
+    }
+    let begun: Vec<_> = parts
+        .into_values()
+        .map(|(slot, places)| {
+            let syncs = places.iter().map(|at| syncs[*at].clone()).collect();
+            let op = SyncOp { reader: reader.cloned(), slot, syncs, stale_ok };
+            (places, shared.mailbox.begin(Op::Documents(DocumentOp::Sync(op)), deadline))
+        })
+        .collect();
+    let mut found: BTreeMap<usize, (DocName, Update)> = BTreeMap::new();
+    for (places, begun) in begun {
+        match begun.answer().await? {
+            Answer::Documents(DocumentAnswer::Synced(updates)) => {
+                found.extend(places.into_iter().zip(updates?));
+            }
+            other => return Err(mixed_up(&other)),
+        }
+    }
+    let in_order = found.into_iter().enumerate().take_while(|(at, (place, _))| at == place);
+    Ok(in_order.map(|(_, (_, update))| update).collect())
+}
+
+/// A web resource: its mime type and its bytes. `None`: there is none of that path.
+pub async fn web(
+    shared: &Shared,
+    path: &str,
+    deadline: Instant,
+) -> Result<Option<(String, Vec<u8>)>, String> {
+    let z = Namespace::parse(registry::CONFIGURATION).expect("z is a name");
+    let Ok(name) = DocName::new(&z, WEB_CLASS, path) else { return Ok(None) };
+    let syncs = vec![SyncRequest { name, held: None }];
+    let updates = sync(shared, None, syncs, true, deadline).await;
+    let update = updates.map_err(|it| Status::from(it).message().to_owned())?.pop();
+    let Some((_, Update::Full(document))) = update else { return Ok(None) };
+    let head = document.one::<WebHead>().map_err(|it| it.to_string())?;
+    let body = match document.content(WEB_BODY_CLASS, None) {
+        Some(Content::Raw(bytes)) => Some(bytes.to_vec()),
+        Some(Content::Json(_) | Content::Attachment(_)) | None => None,
+    };
+    Ok(head.map(|it| it.mime).zip(body))
+}
+
+fn kind_of(update: &Update) -> &'static str {
+    match update {
+        Update::Unchanged { .. } => "unchanged",
+        Update::Full(_) => "full",
+        Update::Changes(changes) if changes.unchanged().is_some() => "changes_and_names",
+        Update::Changes(_) => "changes",
+        Update::Deleted { .. } => "deleted",
+        Update::Absent { .. } => "absent",
+        Update::SourceBehind { .. } => "source_behind",
+    }
+}
+
+fn count_updates(updates: &[(DocName, Update)]) {
+    for (_, update) in updates {
+        counter!("rota_sync_updates_total", "kind" => kind_of(update)).increment(1);
+    }
+}
+
+impl DocumentsService {
+    /// The service.
+    pub fn new(shared: Arc<Shared>) -> Self {
+        Self { shared, names: registry::operations().names().collect() }
+    }
+
+    fn count(&self, name: &str, result: &Result<rota_docstore::Answer, Failure>) {
+        let name = self.names.get(name).copied().unwrap_or("other");
+        let outcome = match result {
+            Ok(_) => "ok".to_owned(),
+            Err(Failure::Raised(exception)) => format!("{:?}", exception.letter()),
+            Err(Failure::Refused(refusal)) => refusal.kind.as_str().to_owned(),
+        };
+        counter!("rota_operations_total", "operation" => name, "result" => outcome).increment(1);
+    }
+
+    /// A page, from one owner after the other.
+    async fn gather(
+        &self,
+        list: &request::List,
+        deadline: Instant,
+    ) -> Result<(Vec<DocumentHead>, Option<DocumentCursor>), Failure> {
+        let (mut heads, mut next) = (Vec::new(), Some(list.from.clone()));
+        while let Some(from) = next.clone() {
+            let found = u32::try_from(heads.len()).unwrap_or(u32::MAX);
+            let limit = list.limit.saturating_sub(found);
+            if limit == 0 {
+                break;
+            }
+            let (space, class) = (list.space.clone(), list.class.clone());
+            let op = PageOp { from, limit, space, class, by_operator: false };
+            match page(&self.shared, op, deadline).await {
+                Ok(page) => {
+                    heads.extend(page.documents);
+                    next = page.next;
+                }
+                Err(failure) if heads.is_empty() => return Err(failure),
+                // What was gathered is a shorter page.
+                Err(_) => break,
+            }
+        }
+        Ok((heads, next))
+    }
+}
+
+/// Bodies of attachments are not kept by managers yet.
+fn no_bodies() -> Status {
+    Status::unimplemented("managers keep no bodies of attachments yet")
+}
+
+type Bodies = tokio_stream::Empty<Result<v1::GetBodyResponse, Status>>;
+
+#[tonic::async_trait]
+impl v1::documents_server::Documents for DocumentsService {
+    type GetBodyStream = Bodies;
+
+    async fn operate(
+        &self,
+        request: Request<v1::OperateRequest>,
+    ) -> Result<Response<v1::OperateResponse>, Status> {
+        let deadline = deadline_of(request.metadata());
+        let checked = request::operate(request.into_inner()).map_err(|it| exception_status(&it))?;
+        let op = OperateOp { request: Arc::new(checked.request), docid: checked.docid };
+        let asked = op.request.clone();
+        let result = operate(&self.shared, op, deadline).await;
+        self.count(&asked.operation, &result);
+        let answer = result?;
+        count_updates(&answer.updates);
+        Ok(Response::new(answer::operate_response(&answer)))
+    }
+
+    async fn sync(
+        &self,
+        request: Request<v1::SyncRequest>,
+    ) -> Result<Response<v1::SyncResponse>, Status> {
+        let deadline = deadline_of(request.metadata());
+        let asked = request::sync(request.into_inner()).map_err(|it| exception_status(&it))?;
+        let reader = Some(&asked.space);
+        let (syncs, stale_ok) = (asked.documents, asked.stale_ok);
+        let updates = sync(&self.shared, reader, syncs, stale_ok, deadline).await?;
+        count_updates(&updates);
+        Ok(Response::new(answer::sync_response(&updates)))
+    }
+
+    async fn list_documents(
+        &self,
+        request: Request<v1::ListDocumentsRequest>,
+    ) -> Result<Response<v1::ListDocumentsResponse>, Status> {
+        let deadline = deadline_of(request.metadata());
+        let list = request::list(request.into_inner()).map_err(|it| exception_status(&it))?;
+        let (heads, next) = self.gather(&list, deadline).await?;
+        Ok(Response::new(answer::list_response(&heads, next.as_ref(), &list)))
+    }
+
+    async fn put_body(
+        &self,
+        _: Request<Streaming<v1::PutBodyRequest>>,
+    ) -> Result<Response<v1::PutBodyResponse>, Status> {
+        Err(no_bodies())
+    }
+
+    async fn get_body(&self, _: Request<v1::GetBodyRequest>) -> Result<Response<Bodies>, Status> {
+        Err(no_bodies())
+    }
+}

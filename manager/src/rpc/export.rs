@@ -1,0 +1,205 @@
+//! Exports of namespaces, and imports: streams of documents, a few at a time in memory.
+
+use super::Shared;
+use super::documents::{Failure, mixed_up, page, sync};
+use super::namespaces::STEP;
+use crate::mailbox::Begun;
+use rota_docstore::{Attachment, DocName, Document, Exception, Namespace, SyncRequest, Update};
+use rota_model::items::{POOL_CLASS, SESSION_CLASS};
+use rota_model::{Refusal, RefusalKind, Retry};
+use rota_proto::documents::NamespaceState;
+use rota_proto::documents::export::{Order, Part};
+use rota_proto::v1;
+use rota_protocol::api::{ImportOp, PageOp};
+use rota_protocol::operate::registry::CONFIGURATION;
+use rota_protocol::{Answer, DocumentAnswer, DocumentCursor, DocumentOp, Op};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, timeout};
+use tokio_stream::StreamExt;
+use tonic::{Status, Streaming};
+
+/// Documents that are read together: of usual ones some hundred KB.
+const STEP_DOCUMENTS: u32 = 64;
+
+/// Documents that are imported at once: enough to share commits.
+const UNDER_WAY_MAX: usize = 64;
+
+/// Where the records of an export go.
+type Out = mpsc::Sender<Result<v1::NamespaceRecord, Status>>;
+
+/// Writes an export: each document as it is when its turn comes. Ends when its reader is gone.
+pub(super) async fn write(shared: Arc<Shared>, state: NamespaceState, out: Out) {
+    let space = state.name.clone();
+    if out.send(Ok((&Part::Header(state)).into())).await.is_err() {
+        return;
+    }
+    let last = match write_documents(&shared, &space, &out).await {
+        Ok(Some(documents)) => Ok((&Part::Footer { documents, bodies: 0 }).into()),
+        Ok(None) => return,
+        Err(failure) => Err(failure.into()),
+    };
+    // Without the footer its reader knows that it is not whole.
+    let _ = out.send(last).await;
+}
+
+/// How many there were; `None`: the reader is gone.
+async fn write_documents(
+    shared: &Shared,
+    space: &Namespace,
+    out: &Out,
+) -> Result<Option<u64>, Failure> {
+    let (mut count, mut next) = (0, Some(DocumentCursor::default()));
+    while let Some(from) = next {
+        let (limit, space) = (STEP_DOCUMENTS, space.clone());
+        let op = PageOp { from, limit, space, class: None, by_operator: true };
+        let page = page(shared, op, Instant::now() + STEP).await?;
+        next = page.next;
+        let names = page.documents.into_iter().map(|it| it.name);
+        // Managers keep these themselves: an import could not take them.
+        let names = names.filter(|it| ![SESSION_CLASS, POOL_CLASS].contains(&it.class()));
+        let mut names: VecDeque<DocName> = names.collect();
+        while !names.is_empty() {
+            let ask = |name: &DocName| SyncRequest { name: name.clone(), held: None };
+            let asked = names.iter().map(ask).collect();
+            let updates = sync(shared, None, asked, false, Instant::now() + STEP).await?;
+            if updates.is_empty() {
+                let text = "an owner sent no document of many";
+                return Err(Refusal::new(RefusalKind::Internal, Retry::Never, text).into());
+            }
+            for (_, update) in updates {
+                names.pop_front();
+                // One that was deleted meanwhile is not part of it.
+                let Update::Full(document) = update else { continue };
+                if document.is_deleted() {
+                    continue;
+                }
+                let document = Document::clone(&document);
+                if out.send(Ok((&Part::Document(document)).into())).await.is_err() {
+                    return Ok(None);
+                }
+                count += 1;
+            }
+        }
+    }
+    Ok(Some(count))
+}
+
+/// An import that is under way.
+struct Importing<'a> {
+    shared: &'a Shared,
+    into: Option<Namespace>,
+    under_way: VecDeque<Begun>,
+    response: v1::ImportNamespaceResponse,
+}
+
+/// Takes over an export. What was taken over before a failure stays; to repeat it is safe.
+pub(super) async fn read(
+    shared: &Shared,
+    mut records: Streaming<v1::ImportNamespaceRequest>,
+    deadline: Instant,
+) -> Result<v1::ImportNamespaceResponse, Status> {
+    let response = v1::ImportNamespaceResponse { documents: 0, kept: 0, bodies: 0 };
+    let mut importing = Importing { shared, into: None, under_way: VecDeque::new(), response };
+    let mut order = Order::new();
+    let mut is_first = true;
+    while let Some(request) = next(&mut records).await? {
+        if std::mem::take(&mut is_first) {
+            importing.into = into(&request.into)?;
+        }
+        let record = request.record.ok_or_else(|| invalid("record", "is missing"))?;
+        let part = order.take(record).map_err(|it| Status::invalid_argument(it.to_string()))?;
+        importing.take(part, deadline).await?;
+    }
+    if !order.is_complete() {
+        return Err(invalid("record", "of the end is missing: the export was cut short"));
+    }
+    importing.wait_for(0).await?;
+    Ok(importing.response)
+}
+
+fn invalid(field: &str, problem: &str) -> Status {
+    let field = rota_docstore::FieldError::new(field, problem);
+    rota_proto::documents::status(&Exception::from(field))
+}
+
+fn into(name: &str) -> Result<Option<Namespace>, Status> {
+    if name.is_empty() {
+        return Ok(None);
+    }
+    Namespace::parse(name).map(Some).map_err(|it| invalid("into", &it.problem))
+}
+
+/// The next record. A sender that says nothing for a while has gone.
+async fn next(
+    records: &mut Streaming<v1::ImportNamespaceRequest>,
+) -> Result<Option<v1::ImportNamespaceRequest>, Status> {
+    let record = timeout(STEP, records.next()).await;
+    let silent = |_| Status::deadline_exceeded("the next record did not come within 10 s");
+    record.map_err(silent)?.transpose()
+}
+
+impl Importing<'_> {
+    async fn take(&mut self, part: Part, deadline: Instant) -> Result<(), Status> {
+        match part {
+            Part::Header(state) => {
+                let into = self.into.take().unwrap_or(state.name);
+                if into.as_str() == CONFIGURATION {
+                    return Err(invalid("into", "is the namespace for configuration"));
+                }
+                self.into = Some(into);
+            }
+            Part::Document(document) => {
+                self.wait_for(UNDER_WAY_MAX - 1).await?;
+                self.begin(document, deadline)?;
+            }
+            Part::Body(attachment) => return Err(no_bodies(&attachment)),
+            Part::Bytes(_) | Part::Footer { .. } => {}
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self, document: Document, deadline: Instant) -> Result<(), Status> {
+        let into = self.into.as_ref().ok_or_else(|| invalid("header", "is missing"))?;
+        if let Some((_, attachment)) = document.attachments().next() {
+            return Err(no_bodies(attachment));
+        }
+        let mut parts = document.into_parts();
+        let (class, docid) = (parts.name.class().to_owned(), parts.name.docid().to_owned());
+        let renamed = DocName::new(into, &class, &docid).and_then(|name| {
+            parts.name = name;
+            Document::from_parts(parts)
+        });
+        let document = Arc::new(renamed.map_err(|it| invalid(&it.field, &it.problem))?);
+        let op = Op::Documents(DocumentOp::Import(ImportOp { document }));
+        let within = deadline.max(Instant::now() + STEP);
+        self.under_way.push_back(self.shared.mailbox.begin(op, within));
+        Ok(())
+    }
+
+    /// Waits until no more than so many are under way.
+    async fn wait_for(&mut self, most: usize) -> Result<(), Status> {
+        while self.under_way.len() > most {
+            let Some(begun) = self.under_way.pop_front() else { break };
+            let taken = match begun.answer().await {
+                Ok(Answer::Documents(DocumentAnswer::Imported(taken))) => {
+                    taken.map_err(Failure::from)
+                }
+                Ok(other) => Err(mixed_up(&other)),
+                Err(refusal) => Err(refusal.into()),
+            };
+            match taken? {
+                true => self.response.documents += 1,
+                false => self.response.kept += 1,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Bodies of attachments are not kept by managers yet, and a document is not taken without them.
+fn no_bodies(attachment: &Attachment) -> Status {
+    let message = format!("managers keep no bodies yet: {} is left out", attachment.sha256());
+    rota_proto::documents::status(&Exception::business("BODY", message))
+}

@@ -1,0 +1,311 @@
+//! What operators do with namespaces.
+
+use super::documents::{Failure, mixed_up, operate, page, sync};
+use super::{Shared, export, list};
+use crate::rpc::deadline::deadline_of;
+use rota_docstore::space::SPACE_CLASS;
+use rota_docstore::{
+    Description, DocName, Exception, FieldError, Namespace, Stamp, SyncRequest, Update, Usage,
+    codes,
+};
+use rota_model::{Filter, ListCursor, ListOp, SessionState, SlotId};
+use rota_proto::documents::{NamespaceState, request, status as exception_status};
+use rota_proto::v1;
+use rota_protocol::api::{ClearOp, FollowOp, OperateOp, PageOp};
+use rota_protocol::operate::{SPACES_DOCID, registry};
+use rota_protocol::{Answer, DocumentAnswer, DocumentCursor, DocumentOp, Op};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::metadata::MetadataMap;
+use tonic::{Request, Response, Status, Streaming};
+
+/// The header in which an operator sends the administrator's key.
+const ADMIN_HEADER: &str = "rota-admin-key";
+
+/// How long one step of a stream may take.
+pub(super) const STEP: Duration = Duration::from_secs(10);
+
+/// Messages of a stream that wait for its reader.
+pub(super) const STREAM_MESSAGES_MAX: usize = 4;
+
+/// The service of namespaces.
+pub struct NamespacesService {
+    /// What the services share.
+    pub shared: Arc<Shared>,
+}
+
+/// What the configuration says of a namespace.
+enum Described {
+    /// This.
+    Yes(Box<Description>, Stamp),
+    /// It was deleted not long ago.
+    Ended,
+    Never,
+}
+
+fn configuration() -> Namespace {
+    Namespace::parse(registry::CONFIGURATION).expect("z is a name")
+}
+
+fn missing(name: &Namespace) -> Failure {
+    let field = FieldError::new("name", format!("{name} does not exist"));
+    Exception::of_field(codes::NAMESPACE, field).into()
+}
+
+fn admin_key(metadata: &MetadataMap) -> String {
+    let given = metadata.get(ADMIN_HEADER).and_then(|it| it.to_str().ok());
+    given.unwrap_or_default().to_owned()
+}
+
+/// Runs one of the operations on descriptions.
+async fn configure(
+    shared: &Shared,
+    operation: &str,
+    parameters: &Value,
+    admin: String,
+) -> Result<(), Failure> {
+    let request = rota_docstore::Request::new(configuration(), operation);
+    let mut request = request.with(parameters).map_err(Exception::from)?;
+    request.who.admin = admin;
+    let op = OperateOp { request: Arc::new(request), docid: SPACES_DOCID.to_owned() };
+    operate(shared, op, Instant::now() + STEP).await.map(|_| ())
+}
+
+async fn described(shared: &Shared, name: &Namespace) -> Result<Described, Failure> {
+    let document = DocName::new(&configuration(), SPACE_CLASS, name.as_str());
+    let syncs = vec![SyncRequest { name: document.map_err(Exception::from)?, held: None }];
+    let updates = sync(shared, None, syncs, false, Instant::now() + STEP).await?;
+    Ok(match updates.into_iter().next().map(|it| it.1) {
+        Some(Update::Full(document)) if !document.is_deleted() => {
+            let description = document.one::<Description>().map_err(Exception::from)?;
+            Described::Yes(Box::new(description.unwrap_or_default()), document.version())
+        }
+        Some(Update::Full(_) | Update::Deleted { .. }) => Described::Ended,
+        Some(
+            Update::Unchanged { .. }
+            | Update::Changes(_)
+            | Update::Absent { .. }
+            | Update::SourceBehind { .. },
+        )
+        | None => Described::Never,
+    })
+}
+
+/// What a namespace holds, all owners together.
+pub(super) async fn usage(shared: &Shared, space: &Namespace) -> Result<Usage, Failure> {
+    let view = shared.seen.borrow().view.clone();
+    let mut all = Usage::default();
+    for number in view.iter().flat_map(|view| view.parts.keys()) {
+        // The last slot of its partition: little is looked at, and the sum is of the partition.
+        let from = DocumentCursor { slot: SlotId(number.0), after: None };
+        let op = PageOp { from, limit: 1, space: space.clone(), class: None, by_operator: true };
+        all = all.plus(page(shared, op, Instant::now() + STEP).await?.usage);
+    }
+    Ok(all)
+}
+
+pub(super) async fn state(shared: &Shared, name: &Namespace) -> Result<NamespaceState, Failure> {
+    let Described::Yes(description, version) = described(shared, name).await? else {
+        return Err(missing(name));
+    };
+    let usage = usage(shared, name).await?;
+    Ok(NamespaceState {
+        name: name.clone(),
+        description: *description,
+        usage,
+        version: Some(version),
+    })
+}
+
+/// Refused while it is on, or has sessions that have not ended. `false`: it is gone already.
+async fn check_deletable(shared: &Shared, name: &Namespace) -> Result<bool, Failure> {
+    let description = match described(shared, name).await? {
+        Described::Yes(description, _) => description,
+        Described::Ended => return Ok(false),
+        Described::Never => return Err(missing(name)),
+    };
+    if description.off.is_none() {
+        let message = format!("namespace {name} is on; switch it off first");
+        return Err(Exception::business("ON", message).into());
+    }
+    let (mut from, filter) = (Some(ListCursor { slot: SlotId(0), after: None }), live());
+    while let Some(cursor) = from {
+        // By an operator: not refused, although it is switched off.
+        let op = ListOp { from: cursor, limit: 100, filter: filter.clone(), stale_ok: false };
+        let page = list::gather(shared, op, Instant::now() + STEP).await?;
+        if let Some(found) = page.sessions.iter().find(|it| it.record.key.namespace == *name) {
+            let message = format!("session {} has not ended", found.record.key);
+            return Err(Exception::business("SESSIONS", message).into());
+        }
+        from = page.next;
+    }
+    Ok(true)
+}
+
+/// Sessions that have not ended. Their namespace is looked at here, since lists by namespace are
+/// refused while it is switched off.
+fn live() -> Filter {
+    use SessionState::{Closing, Pending, Ready, Starting};
+    Filter { states: vec![Pending, Starting, Ready, Closing], ..Filter::default() }
+}
+
+/// Deletes everything, and says how far it is.
+async fn delete(
+    shared: Arc<Shared>,
+    name: Namespace,
+    admin: String,
+    out: mpsc::Sender<Result<v1::DeleteNamespaceResponse, Status>>,
+) {
+    let (mut deleted, mut next) = (0, Some(DocumentCursor::default()));
+    while let Some(from) = next {
+        let clear = ClearOp { from, space: name.clone() };
+        let op = Op::Documents(DocumentOp::Clear(clear));
+        let cleared = match shared.mailbox.call(op, Instant::now() + STEP).await {
+            Ok(Answer::Documents(DocumentAnswer::Cleared { deleted, next })) => Ok((deleted, next)),
+            Ok(other) => Err(mixed_up(&other)),
+            Err(refusal) => Err(refusal.into()),
+        };
+        let told = match cleared {
+            Ok((some, from)) => {
+                (deleted, next) = (deleted + some, from);
+                Ok(v1::DeleteNamespaceResponse { deleted, done: false })
+            }
+            Err(failure) => {
+                next = None;
+                Err(failure.into())
+            }
+        };
+        let is_over = told.is_err();
+        // A reader that is gone wants no more of it. Asking again goes on.
+        if out.send(told).await.is_err() || is_over {
+            return;
+        }
+    }
+    let removed =
+        configure(&shared, "namespace.remove", &json!({"name": name.as_str()}), admin).await;
+    let last = removed.map(|()| v1::DeleteNamespaceResponse { deleted, done: true });
+    let _ = out.send(last.map_err(Status::from)).await;
+}
+
+impl NamespacesService {
+    fn check_admin(&self, metadata: &MetadataMap) -> Result<String, Status> {
+        let key = admin_key(metadata);
+        let wrong = |why| exception_status(&Exception::new(codes::REFUSED, why));
+        self.shared.admin_key.check(&key).map_err(wrong)?;
+        Ok(key)
+    }
+
+    async fn all(&self) -> Result<Vec<NamespaceState>, Failure> {
+        let op = Op::Documents(DocumentOp::Follow(FollowOp { since: Stamp::MIN, wait_ms: 0 }));
+        let documents = match self.shared.mailbox.call(op, Instant::now() + STEP).await? {
+            Answer::Documents(DocumentAnswer::Followed(documents)) => documents,
+            other => return Err(mixed_up(&other)),
+        };
+        let mut states = Vec::new();
+        for document in documents.iter().filter(|it| !it.is_deleted()) {
+            let name = Namespace::parse(document.name().docid()).map_err(Exception::from)?;
+            let description = document.one::<Description>().map_err(Exception::from)?;
+            let usage = usage(&self.shared, &name).await?;
+            let (description, version) =
+                (description.unwrap_or_default(), Some(document.version()));
+            states.push(NamespaceState { name, description, usage, version });
+        }
+        states.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        Ok(states)
+    }
+}
+
+type Deleting = ReceiverStream<Result<v1::DeleteNamespaceResponse, Status>>;
+type Exporting = ReceiverStream<Result<v1::NamespaceRecord, Status>>;
+
+#[tonic::async_trait]
+impl v1::namespaces_server::Namespaces for NamespacesService {
+    type DeleteNamespaceStream = Deleting;
+    type ExportNamespaceStream = Exporting;
+
+    async fn create_namespace(
+        &self,
+        request: Request<v1::CreateNamespaceRequest>,
+    ) -> Result<Response<v1::NamespaceInfo>, Status> {
+        let admin = self.check_admin(request.metadata())?;
+        let request::Create { name, description } =
+            request::create(request.into_inner()).map_err(|it| exception_status(&it))?;
+        let readers: Vec<&str> = description.readers.iter().map(Namespace::as_str).collect();
+        let parameters = json!({
+            "name": name.as_str(), "create": true, "description": description.description,
+            "limits": description.limits, "readers": readers,
+        });
+        configure(&self.shared, "namespace.put", &parameters, admin).await?;
+        Ok(Response::new((&state(&self.shared, &name).await?).into()))
+    }
+
+    async fn list_namespaces(
+        &self,
+        _: Request<v1::ListNamespacesRequest>,
+    ) -> Result<Response<v1::ListNamespacesResponse>, Status> {
+        let namespaces = self.all().await?.iter().map(Into::into).collect();
+        Ok(Response::new(v1::ListNamespacesResponse { namespaces }))
+    }
+
+    async fn get_namespace(
+        &self,
+        request: Request<v1::GetNamespaceRequest>,
+    ) -> Result<Response<v1::NamespaceInfo>, Status> {
+        let name = request::name(&request.get_ref().name).map_err(|it| exception_status(&it))?;
+        Ok(Response::new((&state(&self.shared, &name).await?).into()))
+    }
+
+    async fn switch_namespace(
+        &self,
+        request: Request<v1::SwitchNamespaceRequest>,
+    ) -> Result<Response<v1::NamespaceInfo>, Status> {
+        let admin = self.check_admin(request.metadata())?;
+        let request::Switch { name, off } =
+            request::switch(request.into_inner()).map_err(|it| exception_status(&it))?;
+        let parameters = json!({"name": name.as_str(), "off": off});
+        configure(&self.shared, "namespace.switch", &parameters, admin).await?;
+        Ok(Response::new((&state(&self.shared, &name).await?).into()))
+    }
+
+    async fn delete_namespace(
+        &self,
+        request: Request<v1::DeleteNamespaceRequest>,
+    ) -> Result<Response<Deleting>, Status> {
+        let admin = self.check_admin(request.metadata())?;
+        let name = request::name(&request.get_ref().name).map_err(|it| exception_status(&it))?;
+        let (out, stream) = mpsc::channel(STREAM_MESSAGES_MAX);
+        if check_deletable(&self.shared, &name).await? {
+            tokio::spawn(delete(self.shared.clone(), name, admin, out));
+        } else {
+            let done = v1::DeleteNamespaceResponse { deleted: 0, done: true };
+            out.send(Ok(done)).await.expect("it has room, and its reader is here");
+        }
+        Ok(Response::new(ReceiverStream::new(stream)))
+    }
+
+    async fn export_namespace(
+        &self,
+        request: Request<v1::ExportNamespaceRequest>,
+    ) -> Result<Response<Exporting>, Status> {
+        self.check_admin(request.metadata())?;
+        let name = request::name(&request.get_ref().name).map_err(|it| exception_status(&it))?;
+        let state = state(&self.shared, &name).await?;
+        let (out, stream) = mpsc::channel(STREAM_MESSAGES_MAX);
+        tokio::spawn(export::write(self.shared.clone(), state, out));
+        Ok(Response::new(ReceiverStream::new(stream)))
+    }
+
+    async fn import_namespace(
+        &self,
+        request: Request<Streaming<v1::ImportNamespaceRequest>>,
+    ) -> Result<Response<v1::ImportNamespaceResponse>, Status> {
+        self.check_admin(request.metadata())?;
+        let deadline = deadline_of(request.metadata());
+        let response = export::read(&self.shared, request.into_inner(), deadline).await?;
+        Ok(Response::new(response))
+    }
+}

@@ -1,0 +1,38 @@
+//! Documents on the wire.
+//!
+//! ```text
+//!   client ── v1::OperateRequest, … ──▶ request ──▶ docstore::Request, … ─┐
+//!   client ◀── v1::OperateResponse, … ── answer ◀── docstore::Answer, … ──┤ a store
+//!   client ◀── tonic::Status ───────── exception ◀── docstore::Exception ─┘
+//! ```
+//!
+//! * [`request`]: requests of clients, checked; every mistake of a request is listed in one
+//!   exception.
+//! * [`answer`]: what clients get, and how they read it.
+//! * [`exception`]: exceptions as gRPC statuses, and back.
+//! * `document`: documents, items, updates.
+//! * [`namespace`]: descriptions of namespaces. [`export`]: the order of an export's records.
+//! * [`cursor`]: page tokens of lists. `peer`: what managers pass to owners.
+
+pub mod answer;
+pub mod cursor;
+mod document;
+pub mod exception;
+pub mod export;
+pub mod namespace;
+pub(crate) mod peer;
+pub mod request;
+
+pub use exception::{exception, status};
+pub use namespace::NamespaceState;
+pub use rota_protocol::DocumentCursor;
+
+/// Most bytes of one piece of a body.
+pub const PIECE_BYTES_MAX: usize = 1024 * 1024;
+/// Most bytes of updates in one response, unless the first one alone is larger.
+pub const UPDATES_BYTES_MAX: usize = 32 * 1024 * 1024;
+/// Largest request of the service Documents: parameters or a piece, with names around them.
+pub const REQUEST_BYTES_MAX: usize = 2 * 1024 * 1024;
+/// Largest response of both services, and largest request of Namespaces: updates of that size, or
+/// one document (8 MiB of contents), with names around them.
+pub const MESSAGE_BYTES_MAX: usize = UPDATES_BYTES_MAX + 16 * 1024 * 1024;

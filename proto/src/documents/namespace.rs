@@ -1,0 +1,68 @@
+//! Namespaces: their descriptions and what they hold.
+
+use super::document::stamp;
+use crate::v1;
+use crate::wire::{WireError, named};
+use rota_docstore::{Description, Limits, Stamp, Usage};
+use rota_model::Namespace;
+
+/// A namespace as operators see it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NamespaceState {
+    /// Its name.
+    pub name: Namespace,
+    /// What the space for configuration says of it.
+    pub description: Description,
+    /// What it holds, all owners together.
+    pub usage: Usage,
+    /// Version of its description; `None`: nobody has described it.
+    pub version: Option<Stamp>,
+}
+
+impl From<Limits> for v1::NamespaceLimits {
+    fn from(limits: Limits) -> Self {
+        Self { documents: limits.documents, v1: limits.v1, v2: limits.v2 }
+    }
+}
+
+impl From<&NamespaceState> for v1::NamespaceInfo {
+    fn from(it: &NamespaceState) -> Self {
+        let Description { description, off, limits, readers } = &it.description;
+        Self {
+            name: it.name.as_str().into(),
+            description: description.clone(),
+            off: off.clone(),
+            limits: Some((*limits).into()),
+            readers: readers.iter().map(|it| it.as_str().into()).collect(),
+            documents: it.usage.documents,
+            v1: it.usage.v1,
+            v2: it.usage.v2,
+            version: it.version.map_or(0, Stamp::as_u64),
+        }
+    }
+}
+
+impl TryFrom<v1::NamespaceInfo> for NamespaceState {
+    type Error = WireError;
+    fn try_from(it: v1::NamespaceInfo) -> Result<Self, WireError> {
+        let limits = it.limits.unwrap_or_default();
+        let reader = |it: &String| named("NamespaceInfo.readers", Namespace::parse(it));
+        let description = Description {
+            description: it.description,
+            off: it.off,
+            limits: Limits { documents: limits.documents, v1: limits.v1, v2: limits.v2 },
+            readers: it.readers.iter().map(reader).collect::<Result<_, _>>()?,
+        };
+        named("NamespaceInfo.description", description.check())?;
+        let version = match it.version {
+            0 => None,
+            number => Some(stamp("NamespaceInfo.version", number)?),
+        };
+        Ok(Self {
+            name: named("NamespaceInfo.name", Namespace::parse(&it.name))?,
+            description,
+            usage: Usage { documents: it.documents, v1: it.v1, v2: it.v2 },
+            version,
+        })
+    }
+}

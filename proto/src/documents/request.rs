@@ -1,0 +1,420 @@
+//! Requests of clients, checked. Every mistake of a request is listed in one A-INVALID exception
+//! of phase 0.
+
+use super::cursor::{page_token, parse_page_token};
+use super::document::{digest, digest_bytes};
+use super::exception::invalid;
+use super::{DocumentCursor, PIECE_BYTES_MAX};
+use crate::mistakes::Mistakes;
+use crate::v1;
+use bytes::Bytes;
+use rota_docstore::request::SYNCS_MAX;
+use rota_docstore::{
+    Credentials, Description, Digest, DocName, Exception, Held, JsonText, Limits, Phase, Request,
+    Stamp, SyncRequest, codes,
+};
+use rota_model::{FieldError, Namespace, SlotId};
+use rota_ring::slot_of_document;
+
+/// Documents in a page of a list whose request does not say.
+pub const PAGE_SIZE_DEFAULT: u32 = 100;
+/// Most documents in a page of a list.
+pub const PAGE_SIZE_MAX: u32 = 1_000;
+/// Most bytes of an operation's parameters.
+pub const PARAMETERS_BYTES_MAX: usize = 1024 * 1024;
+
+/// An operation to run, and where.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Operate {
+    /// What to run.
+    pub request: Request,
+    /// The id of any document that it will change, or read with tolerance 0.
+    pub docid: String,
+}
+
+impl Operate {
+    /// The slot whose owner runs it, on a ring of `m` slots.
+    pub fn slot(&self, m: u32) -> SlotId {
+        slot_of_document(&self.request.space, &self.docid, m)
+    }
+}
+
+/// Copies to bring up to date.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Sync {
+    /// The namespace that reads.
+    pub space: Namespace,
+    /// Which, and what is held of each.
+    pub documents: Vec<SyncRequest>,
+    /// Accept what the owner did not confirm with its copies.
+    pub stale_ok: bool,
+}
+
+/// One page of the documents of a namespace.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct List {
+    /// The namespace.
+    pub space: Namespace,
+    /// Only of this class.
+    pub class: Option<String>,
+    /// Most documents in the page.
+    pub limit: u32,
+    /// Begin here.
+    pub from: DocumentCursor,
+}
+
+/// A body that is about to come.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PutBody {
+    /// The namespace.
+    pub space: Namespace,
+    /// A document that will name it.
+    pub docid: String,
+    /// Its size in bytes.
+    pub size: u64,
+    /// Its digest.
+    pub sha256: Digest,
+}
+
+/// A body that is wanted.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct GetBody {
+    /// The namespace.
+    pub space: Namespace,
+    /// A document that names it, or did not long ago.
+    pub docid: String,
+    /// Its digest.
+    pub sha256: Digest,
+    /// Begin at this byte.
+    pub offset: u64,
+}
+
+/// A namespace to create.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Create {
+    /// Its name.
+    pub name: Namespace,
+    /// Its description; it is switched on.
+    pub description: Description,
+}
+
+/// A namespace to switch off or on.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Switch {
+    /// Its name.
+    pub name: Namespace,
+    /// What its clients are told while it is off; `None`: switch it on.
+    pub off: Option<String>,
+}
+
+impl Mistakes {
+    fn all<T>(self, value: Option<T>) -> Result<T, Exception> {
+        self.found(value).map_err(invalid)
+    }
+
+    /// An id of a document: the rules are those of a whole name.
+    fn docid(&mut self, field: &str, docid: &str) -> Option<String> {
+        let named = DocName::new(&Namespace::default_space(), "C", docid);
+        self.note_in(field, named).map(|_| docid.to_owned())
+    }
+
+    fn class(&mut self, field: &str, class: &str) -> Option<String> {
+        let named = DocName::new(&Namespace::default_space(), class, "d");
+        self.note_in(field, named).map(|_| class.to_owned())
+    }
+
+    fn document(&mut self, field: &str, name: Option<v1::DocumentName>) -> Option<DocName> {
+        let Some(name) = name else {
+            return self.note(Err(FieldError::new(field, "is missing")));
+        };
+        let space = match &*name.namespace {
+            "" => Some(Namespace::default_space()),
+            given => self.note_in(&format!("{field}.namespace"), Namespace::parse(given)),
+        };
+        let class = self.class(&format!("{field}.class"), &name.class);
+        let docid = self.docid(&format!("{field}.docid"), &name.docid);
+        let made = DocName::new(&space?, &class?, &docid?);
+        Some(made.expect("its parts were checked one by one"))
+    }
+
+    fn held(&mut self, field: &str, held: v1::HeldDocument) -> Option<Held> {
+        let mut stamp =
+            |part: &str, number| self.note_in(&format!("{field}.{part}"), Stamp::parse(number));
+        let ctime = stamp("ctime", held.ctime);
+        let version = stamp("version", held.version);
+        let dtime = stamp("dtime", held.dtime);
+        self.note_in(&format!("{field}.dtime"), Held::new(ctime?, version?, dtime?))
+    }
+
+    fn syncs(&mut self, field: &str, syncs: Vec<v1::DocumentSync>) -> Option<Vec<SyncRequest>> {
+        let mut checked = Vec::with_capacity(syncs.len());
+        let wanted = syncs.len();
+        for (at, sync) in syncs.into_iter().enumerate() {
+            let name = self.document(&format!("{field}[{at}].name"), sync.name);
+            let held = match sync.held {
+                Some(held) => self.held(&format!("{field}[{at}].held"), held).map(Some),
+                None => Some(None),
+            };
+            checked.extend(name.zip(held).map(|(name, held)| SyncRequest { name, held }));
+        }
+        (checked.len() == wanted).then_some(checked)
+    }
+
+    fn parameters(&mut self, text: &str) -> Option<Option<JsonText>> {
+        let length = text.len();
+        if length > PARAMETERS_BYTES_MAX {
+            let problem = format!("are {length} bytes long; the limit is {PARAMETERS_BYTES_MAX}");
+            return self.note(Err(FieldError::new("parameters", problem)));
+        }
+        self.given("parameters", text, JsonText::parse)
+    }
+
+    fn sha256(&mut self, bytes: &[u8]) -> Option<Digest> {
+        self.note(digest(bytes))
+    }
+}
+
+/// Refuses more than [`SYNCS_MAX`] documents before it looks at any of them: A-LIMIT.
+fn check_count(field: &str, count: usize) -> Result<(), Exception> {
+    if count > SYNCS_MAX {
+        let problem = format!("are {count} documents; the limit is {SYNCS_MAX}");
+        let exception = Exception::of_field(codes::LIMIT, FieldError::new(field, problem));
+        return Err(exception.at(Phase::Before));
+    }
+    Ok(())
+}
+
+/// Checks an operation's shape; what it says is the store's to judge.
+pub fn operate(request: v1::OperateRequest) -> Result<Operate, Exception> {
+    check_count("syncs", request.syncs.len())?;
+    let mut mistakes = Mistakes::default();
+    let space = mistakes.namespace(&request.namespace);
+    let parameters = mistakes.parameters(&request.parameters);
+    let docid = mistakes.docid("docid", &request.docid);
+    let dhop = match request.dhop {
+        0 => Some(None),
+        number => mistakes.note_in("dhop", Stamp::parse(number)).map(Some),
+    };
+    let syncs = mistakes.syncs("syncs", request.syncs);
+    let who = Credentials { account: request.account, key: request.key, admin: request.admin };
+    let found = (|| {
+        let request = Request {
+            space: space?,
+            operation: request.operation,
+            parameters: parameters?,
+            dhop: dhop?,
+            build: Some(request.build).filter(|it| *it > 0),
+            who,
+            syncs: syncs?,
+        };
+        Some(Operate { request, docid: docid? })
+    })();
+    mistakes.all(found)
+}
+
+/// Checks a synchronisation.
+pub fn sync(request: v1::SyncRequest) -> Result<Sync, Exception> {
+    check_count("documents", request.documents.len())?;
+    let mut mistakes = Mistakes::default();
+    let space = mistakes.namespace(&request.namespace);
+    let documents = mistakes.syncs("documents", request.documents);
+    let stale_ok = request.stale_ok;
+    let found = (|| Some(Sync { space: space?, documents: documents?, stale_ok }))();
+    mistakes.all(found)
+}
+
+/// Checks a list.
+pub fn list(request: v1::ListDocumentsRequest) -> Result<List, Exception> {
+    let mut mistakes = Mistakes::default();
+    let space = mistakes.namespace(&request.namespace);
+    let class = match &*request.class {
+        "" => Some(None),
+        given => mistakes.class("class", given).map(Some),
+    };
+    let limit = match request.page_size {
+        0 => Some(PAGE_SIZE_DEFAULT),
+        size @ 1..=PAGE_SIZE_MAX => Some(size),
+        size => {
+            let problem = format!("is {size}; the limit is {PAGE_SIZE_MAX}");
+            mistakes.note(Err(FieldError::new("page_size", problem)))
+        }
+    };
+    let from = match (&space, &class) {
+        _ if request.page_token.is_empty() => Some(DocumentCursor::default()),
+        (Some(space), Some(class)) => {
+            mistakes.note(parse_page_token(&request.page_token, space, class.as_deref()))
+        }
+        // A token can only be judged beside the list that it continues.
+        _ => None,
+    };
+    let found = (|| Some(List { space: space?, class: class?, limit: limit?, from: from? }))();
+    mistakes.all(found)
+}
+
+/// Checks the first message of a put.
+pub fn put_body(request: Option<v1::PutBodyRequest>) -> Result<PutBody, Exception> {
+    use v1::put_body_request::Part;
+    let begin = match request.and_then(|it| it.part) {
+        Some(Part::Begin(begin)) => begin,
+        Some(Part::Bytes(_)) | None => {
+            let field = FieldError::new("begin", "is missing: it must be the first message");
+            return Err(invalid(vec![field]));
+        }
+    };
+    let mut mistakes = Mistakes::default();
+    let space = mistakes.namespace(&begin.namespace);
+    let docid = mistakes.docid("docid", &begin.docid);
+    let sha256 = mistakes.sha256(&begin.sha256);
+    let size = begin.size;
+    let found = (|| Some(PutBody { space: space?, docid: docid?, size, sha256: sha256? }))();
+    mistakes.all(found)
+}
+
+/// Checks a later message of a put.
+pub fn put_piece(request: v1::PutBodyRequest) -> Result<Bytes, Exception> {
+    use v1::put_body_request::Part;
+    let problem = match request.part {
+        Some(Part::Bytes(bytes)) if bytes.len() <= PIECE_BYTES_MAX => return Ok(bytes),
+        Some(Part::Bytes(bytes)) => {
+            format!("are {}; the limit of one piece is {PIECE_BYTES_MAX}", bytes.len())
+        }
+        Some(Part::Begin(_)) | None => "are missing: they must follow the first message".to_owned(),
+    };
+    Err(invalid(vec![FieldError::new("bytes", problem)]))
+}
+
+/// Checks a get of a body.
+pub fn get_body(request: &v1::GetBodyRequest) -> Result<GetBody, Exception> {
+    let mut mistakes = Mistakes::default();
+    let space = mistakes.namespace(&request.namespace);
+    let docid = mistakes.docid("docid", &request.docid);
+    let sha256 = mistakes.sha256(&request.sha256);
+    let offset = request.offset;
+    let found = (|| Some(GetBody { space: space?, docid: docid?, sha256: sha256?, offset }))();
+    mistakes.all(found)
+}
+
+/// Checks the name of a namespace that must be given: field `name`.
+pub fn name(name: &str) -> Result<Namespace, Exception> {
+    let mut mistakes = Mistakes::default();
+    let found = mistakes.note_in("name", Namespace::parse(name));
+    mistakes.all(found)
+}
+
+/// Checks a namespace's description to be created.
+pub fn create(request: v1::CreateNamespaceRequest) -> Result<Create, Exception> {
+    let mut mistakes = Mistakes::default();
+    let name = mistakes.note_in("name", Namespace::parse(&request.name));
+    let mut readers = Vec::with_capacity(request.readers.len());
+    for (at, reader) in request.readers.iter().enumerate() {
+        readers.extend(mistakes.note_in(&format!("readers[{at}]"), Namespace::parse(reader)));
+    }
+    let limits = request.limits.unwrap_or_default();
+    let limits = Limits { documents: limits.documents, v1: limits.v1, v2: limits.v2 };
+    let description = Description { description: request.description, off: None, limits, readers };
+    mistakes.note(description.check());
+    mistakes.all(name.map(|name| Create { name, description }))
+}
+
+/// Checks a switch.
+pub fn switch(request: v1::SwitchNamespaceRequest) -> Result<Switch, Exception> {
+    let mut mistakes = Mistakes::default();
+    let name = mistakes.note_in("name", Namespace::parse(&request.name));
+    let off = request.off.then_some(request.message.clone());
+    let description = Description { off: off.clone(), ..Description::default() };
+    let checked = description.check();
+    mistakes.note_in("message", checked);
+    if !request.off && !request.message.is_empty() {
+        let problem = "is told while it is off; leave it out to switch it on";
+        mistakes.note::<()>(Err(FieldError::new("message", problem)));
+    }
+    mistakes.all(name.map(|name| Switch { name, off }))
+}
+
+// The way back: what clients of this code send.
+
+impl From<&Operate> for v1::OperateRequest {
+    fn from(it: &Operate) -> Self {
+        let Operate { request, docid } = it;
+        Self {
+            namespace: request.space.as_str().into(),
+            operation: request.operation.clone(),
+            parameters: request.parameters.as_ref().map_or("", JsonText::as_str).into(),
+            docid: docid.clone(),
+            dhop: request.dhop.map_or(0, Stamp::as_u64),
+            build: request.build.unwrap_or(0),
+            account: request.who.account.clone(),
+            key: request.who.key.clone(),
+            admin: request.who.admin.clone(),
+            syncs: request.syncs.iter().map(Into::into).collect(),
+        }
+    }
+}
+
+impl From<&Sync> for v1::SyncRequest {
+    fn from(it: &Sync) -> Self {
+        Self {
+            namespace: it.space.as_str().into(),
+            documents: it.documents.iter().map(Into::into).collect(),
+            stale_ok: it.stale_ok,
+        }
+    }
+}
+
+impl From<&List> for v1::ListDocumentsRequest {
+    fn from(it: &List) -> Self {
+        let token = || page_token(&it.from, &it.space, it.class.as_deref());
+        let from_start = it.from == DocumentCursor::default();
+        Self {
+            namespace: it.space.as_str().into(),
+            class: it.class.clone().unwrap_or_default(),
+            page_size: it.limit,
+            page_token: if from_start { String::new() } else { token() },
+        }
+    }
+}
+
+impl From<&PutBody> for v1::PutBodyRequest {
+    fn from(it: &PutBody) -> Self {
+        let begin = v1::put_body_request::Begin {
+            namespace: it.space.as_str().into(),
+            docid: it.docid.clone(),
+            size: it.size,
+            sha256: digest_bytes(it.sha256),
+        };
+        Self { part: Some(v1::put_body_request::Part::Begin(begin)) }
+    }
+}
+
+impl From<&GetBody> for v1::GetBodyRequest {
+    fn from(it: &GetBody) -> Self {
+        Self {
+            namespace: it.space.as_str().into(),
+            docid: it.docid.clone(),
+            sha256: digest_bytes(it.sha256),
+            offset: it.offset,
+        }
+    }
+}
+
+impl From<&Create> for v1::CreateNamespaceRequest {
+    fn from(it: &Create) -> Self {
+        let Description { description, off: _, limits, readers } = &it.description;
+        Self {
+            name: it.name.as_str().into(),
+            description: description.clone(),
+            limits: Some((*limits).into()),
+            readers: readers.iter().map(|it| it.as_str().into()).collect(),
+        }
+    }
+}
+
+impl From<&Switch> for v1::SwitchNamespaceRequest {
+    fn from(it: &Switch) -> Self {
+        Self {
+            name: it.name.as_str().into(),
+            off: it.off.is_some(),
+            message: it.off.clone().unwrap_or_default(),
+        }
+    }
+}

@@ -1,0 +1,311 @@
+//! Documents, operations, namespaces and exceptions.
+
+use crate::strategies as some;
+use proptest::prelude::*;
+use prost::Message;
+use rota_docstore::request::SYNCS_MAX;
+use rota_docstore::{DocName, Document, Effect, Exception, Item, Phase, TABLE, Update, codes};
+use rota_model::{FieldError, Namespace, Retry, Stamp};
+use rota_proto::documents::answer::{self, Head};
+use rota_proto::documents::export::{Order, Part};
+use rota_proto::documents::{
+    DocumentCursor, NamespaceState, UPDATES_BYTES_MAX, cursor, exception, request, status,
+};
+use rota_proto::{refusal, v1};
+use std::sync::Arc;
+use tonic::Code;
+use tonic_types::StatusExt;
+
+/// Sends a message through its bytes.
+fn sent<M: Message + Default>(message: &M) -> M {
+    M::decode(&*message.encode_to_vec()).expect("what was encoded decodes")
+}
+
+fn fields(exception: &Exception) -> Vec<&str> {
+    exception.details().fields.iter().map(|it| &*it.field).collect()
+}
+
+proptest! {
+    #[test]
+    fn every_document_comes_back(document in some::document()) {
+        let back = Document::try_from(sent(&v1::Document::from(&document)));
+        prop_assert_eq!(back, Ok(document));
+    }
+
+    #[test]
+    fn every_update_comes_back(name in some::doc_name(), update in some::update()) {
+        let wire = sent(&v1::DocumentUpdate::from((&name, &update)));
+        prop_assert_eq!(<(DocName, Update)>::try_from(wire), Ok((name, update)));
+    }
+
+    #[test]
+    fn every_request_is_read_as_it_was_written(
+        operate in some::operate(),
+        (sync, list) in (some::sync(), some::document_list()),
+        (put, get) in (some::put_body(), some::get_body()),
+        (create, switch) in (some::create(), some::switch()),
+    ) {
+        prop_assert_eq!(request::operate(sent(&(&operate).into())), Ok(operate));
+        prop_assert_eq!(request::sync(sent(&(&sync).into())), Ok(sync));
+        prop_assert_eq!(request::list(sent(&(&list).into())), Ok(list));
+        prop_assert_eq!(request::put_body(Some(sent(&(&put).into()))), Ok(put));
+        prop_assert_eq!(request::get_body(&sent(&(&get).into())), Ok(get));
+        prop_assert_eq!(request::create(sent(&(&create).into())), Ok(create));
+        prop_assert_eq!(request::switch(sent(&(&switch).into())), Ok(switch));
+    }
+
+    #[test]
+    fn every_answer_comes_back(
+        given in some::answer_of_operation(),
+        heads in proptest::collection::vec(some::head(), 0..4),
+        state in some::namespace_state(),
+    ) {
+        let synced = answer::synced(sent(&answer::sync_response(&given.updates)));
+        prop_assert_eq!(synced.as_ref(), Ok(&given.updates));
+        let operated = answer::operated(sent(&answer::operate_response(&given)));
+        prop_assert_eq!(operated, Ok(given));
+        let wire: Vec<v1::DocumentHead> = heads.iter().map(Into::into).collect();
+        let back: Result<Vec<Head>, _> = wire.iter().map(|it| sent(it).try_into()).collect();
+        prop_assert_eq!(back, Ok(heads));
+        let back = NamespaceState::try_from(sent(&v1::NamespaceInfo::from(&state)));
+        prop_assert_eq!(back, Ok(state));
+    }
+
+    #[test]
+    fn every_exception_comes_back_from_its_status(given in some::exception()) {
+        let status = status(&given);
+        prop_assert_eq!(status.code(), exception::code(given.status()));
+        let back = exception::exception(&status);
+        prop_assert_eq!(back.as_ref(), Some(&given));
+        let details = status.get_error_details();
+        let info = details.error_info().unwrap();
+        let changed = if given.phase().number() > 2 { "yes" } else { "no" };
+        prop_assert_eq!(&info.metadata["changed"], changed);
+        prop_assert_eq!(info.metadata["retry"] == "never", given.retry() == Retry::Never);
+        prop_assert_eq!(details.retry_info().is_some(), given.retry() != Retry::Never);
+    }
+
+    #[test]
+    fn a_page_token_continues_only_its_own_list(list in some::document_list()) {
+        let class = list.class.as_deref();
+        let token = cursor::page_token(&list.from, &list.space, class);
+        prop_assert_eq!(cursor::parse_page_token(&token, &list.space, class), Ok(list.from));
+        let other = Namespace::parse("another").unwrap();
+        prop_assert!(cursor::parse_page_token(&token, &other, class).is_err());
+        let other_class = Some("Another").filter(|_| class.is_none());
+        prop_assert!(cursor::parse_page_token(&token, &list.space, other_class).is_err());
+        prop_assert!(cursor::parse_page_token(&token[2..], &list.space, class).is_err());
+    }
+
+    #[test]
+    fn an_export_comes_back_and_no_record_of_it_may_be_missing(
+        parts in some::export(),
+        missing in any::<prop::sample::Index>(),
+    ) {
+        let mut order = Order::new();
+        for part in &parts {
+            prop_assert!(!order.is_complete());
+            prop_assert_eq!(order.take(sent(&part.into())), Ok(part.clone()));
+        }
+        prop_assert!(order.is_complete() && order.is_body_whole());
+        let (mut order, missing) = (Order::new(), missing.index(parts.len()));
+        let rest = parts.iter().enumerate().filter(|(at, _)| *at != missing);
+        let taken: Result<Vec<Part>, _> = rest.map(|(_, it)| order.take(it.into())).collect();
+        prop_assert!(taken.is_err() || !order.is_complete());
+    }
+}
+
+#[test]
+fn an_operation_with_nothing_right_lists_every_mistake() {
+    let name = v1::DocumentName { namespace: "\n".into(), class: "C".repeat(33), docid: "".into() };
+    let held = v1::HeldDocument { ctime: 1, version: 2, dtime: 3 };
+    let wrong = v1::DocumentSync { name: Some(name), held: Some(held) };
+    let request = v1::OperateRequest {
+        namespace: "x".repeat(256),
+        parameters: "{".into(),
+        docid: "d".repeat(256),
+        dhop: 7,
+        syncs: vec![wrong, v1::DocumentSync::default()],
+        ..Default::default()
+    };
+    let exception = request::operate(request).unwrap_err();
+    let expected = [
+        "namespace",
+        "parameters",
+        "docid",
+        "dhop",
+        "syncs[0].name.namespace",
+        "syncs[0].name.class",
+        "syncs[0].name.docid",
+        "syncs[0].held.ctime",
+        "syncs[0].held.version",
+        "syncs[0].held.dtime",
+        "syncs[1].name",
+    ];
+    assert_eq!(fields(&exception), expected);
+    assert_eq!((exception.code(), exception.phase()), (&codes::INVALID, Phase::Before));
+    let text = exception.to_string();
+    for part in ["docid is 256 bytes long; the limit is 255", "syncs[0].name.class is 33 bytes"] {
+        assert!(text.contains(part), "{part:?} in {text:?}");
+    }
+}
+
+#[test]
+fn limits_are_named_with_code_and_field() {
+    let syncs = vec![v1::DocumentSync::default(); SYNCS_MAX + 1];
+    let refused =
+        request::operate(v1::OperateRequest { syncs: syncs.clone(), ..Default::default() });
+    let refused = refused.unwrap_err();
+    assert_eq!(refused.to_string(), "A-LIMIT: syncs are 257 documents; the limit is 256");
+    let refused = request::sync(v1::SyncRequest { documents: syncs, ..Default::default() });
+    assert_eq!(*refused.unwrap_err().code(), codes::LIMIT);
+    let parameters = " ".repeat(request::PARAMETERS_BYTES_MAX + 1);
+    let docid = "d".to_owned();
+    let refused = request::operate(v1::OperateRequest { parameters, docid, ..Default::default() });
+    let expected = "A-INVALID: parameters are 1048577 bytes long; the limit is 1048576";
+    assert_eq!(refused.unwrap_err().to_string(), expected);
+    let list = v1::ListDocumentsRequest { page_size: 1001, ..Default::default() };
+    assert_eq!(fields(&request::list(list).unwrap_err()), ["page_size"]);
+    let piece = vec![0; rota_proto::documents::PIECE_BYTES_MAX + 1];
+    let part = Some(v1::put_body_request::Part::Bytes(piece.into()));
+    let refused = request::put_piece(v1::PutBodyRequest { part }).unwrap_err();
+    assert_eq!(fields(&refused), ["bytes"]);
+}
+
+#[test]
+fn bodies_and_namespaces_with_nothing_right_list_every_mistake() {
+    let begin = v1::put_body_request::Begin { namespace: "\n".into(), ..Default::default() };
+    let part = Some(v1::put_body_request::Part::Begin(begin));
+    let refused = request::put_body(Some(v1::PutBodyRequest { part })).unwrap_err();
+    assert_eq!(fields(&refused), ["namespace", "docid", "sha256"]);
+    assert!(refused.to_string().contains("sha256 is 0 bytes long; it must be 32"));
+    assert_eq!(fields(&request::put_body(None).unwrap_err()), ["begin"]);
+    let create = v1::CreateNamespaceRequest {
+        description: "x".repeat(1025),
+        readers: vec!["fine".into(), String::new()],
+        ..Default::default()
+    };
+    assert_eq!(
+        fields(&request::create(create).unwrap_err()),
+        ["name", "readers[1]", "description"]
+    );
+    let on = v1::SwitchNamespaceRequest { name: "n".into(), off: false, message: "why".into() };
+    assert_eq!(fields(&request::switch(on).unwrap_err()), ["message"]);
+}
+
+#[test]
+fn codes_of_statuses_are_those_of_the_one_table() {
+    for row in &TABLE {
+        let name = format!("{:?}-X", row.letter);
+        let given = Exception::new(rota_docstore::Code::parse(&name).unwrap(), "no");
+        let code = format!("{:?}", status(&given).code());
+        assert_eq!(code, format!("{:?}", row.status));
+        let info = status(&given).get_error_details().error_info().unwrap().clone();
+        assert_eq!((&*info.domain, &*info.reason), ("rota.documents", &*name));
+        assert_eq!(info.metadata["major"], row.major.to_string());
+    }
+}
+
+#[test]
+fn after_the_commit_nobody_is_told_to_repeat() {
+    let late = Exception::unexpected("LATE", "the answer was lost").at(Phase::Sending);
+    assert_eq!(late.phase().effect(), Effect::Committed);
+    let details = status(&late).get_error_details();
+    let metadata = &details.error_info().unwrap().metadata;
+    assert_eq!((&*metadata["changed"], &*metadata["retry"]), ("yes", "never"));
+    assert!(details.retry_info().is_none());
+}
+
+#[test]
+fn a_status_of_another_domain_or_an_unknown_letter_is_no_exception() {
+    let refused = rota_model::Refusal::new(rota_model::RefusalKind::NotOwner, Retry::Now, "moved");
+    assert_eq!(exception::exception(&refusal::status(&refused)), None);
+    assert_eq!(exception::exception(&tonic::Status::unavailable("gone")), None);
+    let mut details = tonic_types::ErrorDetails::new();
+    let phase = [("phase".to_owned(), "1".to_owned())];
+    let metadata = std::collections::HashMap::from(phase);
+    details.set_error_info("Z-NEW", "rota.documents", metadata);
+    let status = tonic::Status::with_error_details(Code::Aborted, "new", details);
+    assert_eq!(exception::exception(&status), None);
+    // The code of gRPC still says what to do.
+    assert_eq!(refusal::refusal(&status).retry, Retry::Now);
+}
+
+#[test]
+fn statuses_fit_into_headers_whatever_the_exception_holds() {
+    let field = FieldError::new("f".repeat(5000), "é".repeat(5000));
+    let given = Exception::new(codes::INVALID, "é".repeat(50_000));
+    let given = (0..100).fold(given, |it, _| it.with_field(field.clone()));
+    let status = status(&given);
+    let (escaped, details) = (status.message().len() * 3, status.details().len().div_ceil(3) * 4);
+    assert!(escaped + details < 16 * 1024, "{escaped} + {details}");
+    assert!(!fields(&exception::exception(&status).unwrap()).is_empty());
+}
+
+fn large(docid: &str) -> (DocName, Update) {
+    let name = DocName::new(&Namespace::default_space(), "C", docid).unwrap();
+    let at = Stamp::MIN.plus_ms(1);
+    let item = |key: usize| {
+        let name = rota_docstore::ItemName::keyed("R", &key.to_string()).unwrap();
+        let content = rota_docstore::Content::raw(vec![0; 1024 * 1024]).unwrap();
+        Item::existing(name, at, at, content).unwrap()
+    };
+    let items = (0..7).map(item).collect();
+    let parts = rota_docstore::DocumentParts {
+        name: name.clone(),
+        ctime: at,
+        version: at,
+        dtime: at,
+        is_deleted: false,
+        items,
+    };
+    (name, Update::Full(Arc::new(Document::from_parts(parts).unwrap())))
+}
+
+#[test]
+fn a_response_holds_the_first_updates_that_fit_and_a_sync_at_least_one() {
+    let updates: Vec<_> = ["a", "b", "c", "d", "e", "f"].map(large).into();
+    let response = answer::sync_response(&updates);
+    assert_eq!(response.updates.len(), 4);
+    assert!(response.encoded_len() <= UPDATES_BYTES_MAX + 64);
+    assert_eq!(answer::synced(response).unwrap(), updates[..4]);
+}
+
+#[test]
+fn a_document_that_breaks_the_rules_of_documents_is_refused_with_what_is_wrong() {
+    let (name, _) = large("a");
+    let wire = v1::Document { name: Some((&name).into()), ctime: 9, ..Default::default() };
+    assert_eq!(Document::try_from(wire.clone()).unwrap_err().field, "Document.ctime");
+    let stamp = |ms| Stamp::MIN.plus_ms(ms).as_u64();
+    let wire = v1::Document { ctime: stamp(5), version: stamp(9), dtime: stamp(3), ..wire };
+    let error = Document::try_from(wire).unwrap_err().to_string();
+    assert!(error.starts_with("Document has a wrong dtime of default/C/a is"), "{error}");
+}
+
+#[test]
+fn exports_that_are_cut_or_mixed_up_are_refused_with_what_came() {
+    let state = NamespaceState {
+        name: Namespace::default_space(),
+        description: rota_docstore::Description::default(),
+        usage: rota_docstore::Usage::default(),
+        version: None,
+    };
+    let header = || v1::NamespaceRecord::from(&Part::Header(state.clone()));
+    let footer = |documents| v1::NamespaceRecord::from(&Part::Footer { documents, bodies: 0 });
+    let refused = |records: Vec<v1::NamespaceRecord>| {
+        let mut order = Order::new();
+        let taken: Result<Vec<Part>, _> = records.into_iter().map(|it| order.take(it)).collect();
+        taken.unwrap_err().problem
+    };
+    assert_eq!(refused(vec![footer(0)]), "is not a header, which comes first");
+    assert_eq!(refused(vec![header(), header()]), "is a second header");
+    let expected = "says 1 documents and 0 bodies; 0 and 0 came";
+    assert_eq!(refused(vec![header(), footer(1)]), expected);
+    assert_eq!(refused(vec![header(), footer(0), footer(0)]), "comes after the footer");
+    let mut old = header();
+    if let Some(v1::namespace_record::Record::Header(header)) = &mut old.record {
+        header.format = 2;
+    }
+    assert_eq!(refused(vec![old]), "is 2; this build reads 1 only");
+    assert_eq!(DocumentCursor::default().after, None);
+}

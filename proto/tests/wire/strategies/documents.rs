@@ -1,0 +1,309 @@
+//! Documents, updates, requests for them, exceptions.
+
+use super::Any;
+use super::names::{name, stamp, text};
+use proptest::collection::{btree_map, vec};
+use proptest::option::of;
+use proptest::prelude::*;
+use proptest::sample::select;
+use rota_docstore::{
+    Answer, Attachment, Body, Changes, ChangesParts, Code, Content, Credentials, Description,
+    Details, Digest, DocName, Document, DocumentParts, Exception, Held, Item, ItemName, JsonText,
+    Limits, Phase, Request, SyncRequest, Update, Usage, Volumes, codes,
+};
+use rota_model::{FieldError, Namespace, SlotId, Stamp};
+use rota_proto::documents::answer::Head;
+use rota_proto::documents::export::Part;
+use rota_proto::documents::request::{
+    Create, GetBody, List, Operate, PAGE_SIZE_MAX, PutBody, Switch, Sync,
+};
+use rota_proto::documents::{DocumentCursor, NamespaceState};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+pub fn space() -> Any<Namespace> {
+    prop_oneof![Just(Namespace::default_space()), name(Namespace::parse)].boxed()
+}
+
+fn docid() -> Any<String> {
+    prop_oneof![4 => "[a-z{}]{1,8}", 1 => "\\PC{1,20}", 1 => Just("x".repeat(255))].boxed()
+}
+
+fn class() -> Any<String> {
+    prop_oneof![4 => "[A-Z][a-z]{0,4}", 1 => Just("x".repeat(32))].boxed()
+}
+
+pub fn doc_name() -> Any<DocName> {
+    (space(), class(), docid())
+        .prop_map(|(space, class, docid)| DocName::new(&space, &class, &docid).unwrap())
+        .boxed()
+}
+
+fn item_name() -> Any<ItemName> {
+    // Class P is that of attachments.
+    let class = prop_oneof!["[A-O]{1,2}", Just("P".to_owned())];
+    let key = prop_oneof![Just(String::new()), "[a-z\n]{1,4}", Just("x".repeat(255))];
+    (class, of(key)).prop_map(|(class, key)| ItemName::new(&class, key.as_deref()).unwrap()).boxed()
+}
+
+fn digest() -> Any<Digest> {
+    any::<[u8; 32]>().prop_map(Digest).boxed()
+}
+
+pub fn attachment() -> Any<Attachment> {
+    (prop_oneof![Just(""), Just("text/plain.g")], any::<u64>(), digest())
+        .prop_map(|(mime, size, sha256)| Attachment::new(mime, size, sha256).unwrap())
+        .boxed()
+}
+
+pub fn json() -> Any<JsonText> {
+    let texts = vec!["{}", "[]", "0", "\"é\"", "{\"a\":null}", " [1, {\"b\":[true]}]\n"];
+    select(texts).prop_map(|it| JsonText::parse(it).unwrap()).boxed()
+}
+
+fn content(class: &str) -> Any<Content> {
+    if class == "P" {
+        return attachment().prop_map(|it| Content::Attachment(Arc::new(it))).boxed();
+    }
+    prop_oneof![
+        json().prop_map(Content::Json),
+        vec(any::<u8>(), 0..20).prop_map(|it| Content::raw(it).unwrap()),
+    ]
+    .boxed()
+}
+
+/// Four moments in order.
+fn moments() -> Any<[Stamp; 4]> {
+    [stamp(), stamp(), stamp(), stamp()]
+        .prop_map(|mut it| {
+            it.sort();
+            it
+        })
+        .boxed()
+}
+
+/// Items by name, existing ones of `from` or later, destroyed ones of `gone` or later.
+fn items(from: Stamp, gone: Stamp, version: Stamp) -> Any<Vec<Item>> {
+    let one = item_name().prop_flat_map(move |name| {
+        let ago = (any::<prop::sample::Index>(), any::<bool>());
+        (Just(name.clone()), of(content(name.class())), ago)
+    });
+    vec(one, 0..6)
+        .prop_map(move |made| {
+            let by_name: BTreeMap<_, _> =
+                made.into_iter().map(|(name, content, ago)| (name, (content, ago))).collect();
+            let item = |(name, (content, (index, is_copy))): (ItemName, (_, (_, _)))| {
+                let index: prop::sample::Index = index;
+                let oldest = if Option::<Content>::is_some(&content) { from } else { gone };
+                let at = [oldest, version][index.index(2)];
+                match content {
+                    Some(it) => {
+                        let vop = if is_copy { Stamp::MIN } else { at };
+                        Item::existing(name, at, vop, it).unwrap()
+                    }
+                    None => Item::destroyed(name, at),
+                }
+            };
+            by_name.into_iter().map(item).collect()
+        })
+        .boxed()
+}
+
+pub fn document() -> Any<Document> {
+    (doc_name(), moments(), prop::bool::weighted(0.1))
+        .prop_flat_map(|(name, [ctime, dtime, version, _], is_deleted)| {
+            let items =
+                if is_deleted { Just(vec![]).boxed() } else { items(ctime, dtime, version) };
+            items.prop_map(move |items| {
+                let name = name.clone();
+                let parts = DocumentParts { name, ctime, version, dtime, is_deleted, items };
+                Document::from_parts(parts).unwrap()
+            })
+        })
+        .boxed()
+}
+
+fn held() -> Any<Held> {
+    moments()
+        .prop_map(|[ctime, dtime, version, _]| Held::new(ctime, version, dtime).unwrap())
+        .boxed()
+}
+
+fn changes() -> Any<Changes> {
+    let moments = moments().prop_filter("two moments are the same", |[_, a, b, _]| a < b);
+    (moments, any::<bool>())
+        .prop_flat_map(|([ctime, since, version, _], is_case_2)| {
+            let first = since.next();
+            let unchanged = btree_map("[Q-Z]{1,3}", of("[a-z]{0,2}"), 0..4);
+            (items(first, first, version), unchanged).prop_map(move |(items, unchanged)| {
+                let name = |(class, key): (String, Option<String>)| {
+                    ItemName::new(&class, key.as_deref()).unwrap()
+                };
+                let (dtime, unchanged) = match is_case_2 {
+                    true => (version, Some(unchanged.into_iter().map(name).collect())),
+                    false => (since, None),
+                };
+                let parts = ChangesParts { ctime, since, version, dtime, items, unchanged };
+                Changes::from_parts(parts).unwrap()
+            })
+        })
+        .boxed()
+}
+
+pub fn update() -> Any<Update> {
+    let life = || moments().prop_map(|[ctime, version, ..]| (ctime, version));
+    prop_oneof![
+        life().prop_map(|(ctime, version)| Update::Unchanged { ctime, version }),
+        document().prop_map(|it| Update::Full(Arc::new(it))),
+        changes().prop_map(Update::Changes),
+        life().prop_map(|(ctime, version)| Update::Deleted { ctime, version }),
+        stamp().prop_map(|as_of| Update::Absent { as_of }),
+        life().prop_map(|(ctime, version)| Update::SourceBehind { ctime, version }),
+    ]
+    .boxed()
+}
+
+fn syncs() -> Any<Vec<SyncRequest>> {
+    let sync = (doc_name(), of(held())).prop_map(|(name, held)| SyncRequest { name, held });
+    vec(sync, 0..4).boxed()
+}
+
+pub fn operate() -> Any<Operate> {
+    let who = (text(), text(), text()).prop_map(|(account, key, admin)| Credentials {
+        account,
+        key,
+        admin,
+    });
+    let what = (space(), text(), of(json()), of(stamp()), of(1..u64::MAX));
+    (what, who, syncs(), docid())
+        .prop_map(|((space, operation, parameters, dhop, build), who, syncs, docid)| {
+            let request = Request { space, operation, parameters, dhop, build, who, syncs };
+            Operate { request, docid }
+        })
+        .boxed()
+}
+
+pub fn sync() -> Any<Sync> {
+    (space(), syncs(), any::<bool>())
+        .prop_map(|(space, documents, stale_ok)| Sync { space, documents, stale_ok })
+        .boxed()
+}
+
+pub fn document_cursor() -> Any<DocumentCursor> {
+    (any::<u32>(), of(doc_name()))
+        .prop_map(|(slot, after)| DocumentCursor { slot: SlotId(slot), after })
+        .boxed()
+}
+
+pub fn document_list() -> Any<List> {
+    (space(), of(class()), 1..=PAGE_SIZE_MAX, document_cursor())
+        .prop_map(|(space, class, limit, from)| List { space, class, limit, from })
+        .boxed()
+}
+
+pub fn put_body() -> Any<PutBody> {
+    (space(), docid(), any::<u64>(), digest())
+        .prop_map(|(space, docid, size, sha256)| PutBody { space, docid, size, sha256 })
+        .boxed()
+}
+
+pub fn get_body() -> Any<GetBody> {
+    (space(), docid(), digest(), any::<u64>())
+        .prop_map(|(space, docid, sha256, offset)| GetBody { space, docid, sha256, offset })
+        .boxed()
+}
+
+pub fn answer_of_operation() -> Any<Answer> {
+    let body = prop_oneof![
+        Just(Body::Nothing),
+        json().prop_map(Body::Json),
+        vec(any::<u8>(), 0..20).prop_map(|it| Body::binary("image/png", it).unwrap()),
+    ];
+    (stamp(), body, vec((doc_name(), update()), 0..4))
+        .prop_map(|(version, body, updates)| Answer { version, body, updates })
+        .boxed()
+}
+
+pub fn head() -> Any<Head> {
+    (doc_name(), stamp(), stamp(), any::<u64>(), any::<u64>())
+        .prop_map(|(name, ctime, version, v1, v2)| {
+            let volumes = Volumes { v1, v2 };
+            Head { name, ctime, version, volumes }
+        })
+        .boxed()
+}
+
+pub fn exception() -> Any<Exception> {
+    let own = "[ANBXDCOS][A-Z-]{0,10}".prop_map(|it| Code::parse(&it).unwrap());
+    let code = prop_oneof![select(codes::ALL.to_vec()), own];
+    let field = ("[a-z.]{1,10}", ".{0,20}").prop_map(|(field, it)| FieldError::new(field, it));
+    let rest = (".{0,30}", vec(field, 0..4), ".{0,20}", any::<u8>());
+    (code, select(Phase::ALL.to_vec()), rest)
+        .prop_map(|(code, phase, (message, fields, operation, attempts))| {
+            Exception::from(Details { code, phase, message, fields, operation, attempts })
+        })
+        .boxed()
+}
+
+fn description() -> Any<Description> {
+    let limits = (of(any::<u64>()), of(any::<u64>()), of(any::<u64>()))
+        .prop_map(|(documents, v1, v2)| Limits { documents, v1, v2 });
+    ("[a-z ]{0,9}", of("[a-z ]{0,9}"), limits, vec(name(Namespace::parse), 0..3))
+        .prop_map(|(description, off, limits, readers)| Description {
+            description,
+            off,
+            limits,
+            readers,
+        })
+        .boxed()
+}
+
+pub fn namespace_state() -> Any<NamespaceState> {
+    let usage = (any::<u64>(), any::<u64>(), any::<u64>()).prop_map(|(documents, v1, v2)| Usage {
+        documents,
+        v1,
+        v2,
+    });
+    (name(Namespace::parse), description(), usage, of(stamp()))
+        .prop_map(|(name, description, usage, version)| NamespaceState {
+            name,
+            description,
+            usage,
+            version,
+        })
+        .boxed()
+}
+
+pub fn create() -> Any<Create> {
+    (name(Namespace::parse), description())
+        .prop_map(|(name, it)| Create { name, description: Description { off: None, ..it } })
+        .boxed()
+}
+
+pub fn switch() -> Any<Switch> {
+    (name(Namespace::parse), of("[a-z ]{0,9}")).prop_map(|(name, off)| Switch { name, off }).boxed()
+}
+
+/// A whole export: every body in two pieces at most.
+pub fn export() -> Any<Vec<Part>> {
+    let alive = document().prop_filter("its life has ended", |it| !it.is_deleted());
+    let one = (vec(vec(any::<u8>(), 0..9), 0..3), alive);
+    (namespace_state(), vec(one, 0..4))
+        .prop_map(|(state, documents)| {
+            let mut parts = vec![Part::Header(state)];
+            let (mut bodies, count) = (0, documents.len() as u64);
+            for (contents, document) in documents {
+                for content in contents {
+                    bodies += 1;
+                    let (size, sha256) = (content.len() as u64, Digest([7; 32]));
+                    parts.push(Part::Body(Attachment::new("", size, sha256).unwrap()));
+                    let pieces = content.chunks(5).map(|it| Part::Bytes(it.to_vec().into()));
+                    parts.extend(pieces);
+                }
+                parts.push(Part::Document(document));
+            }
+            parts.push(Part::Footer { documents: count, bodies });
+            parts
+        })
+        .boxed()
+}

@@ -1,0 +1,237 @@
+//! Documents: `ringctl document …`.
+
+mod body;
+mod show;
+
+use crate::cli::length_of_time;
+use crate::failure::{Unknown, UsageMistake};
+use crate::namespace::namespace;
+use crate::output::{Format, Out, plain_table};
+use crate::silence;
+use anyhow::Context;
+use clap::{Args, Subcommand};
+use rota_client::docstore::{
+    Credentials, DocName, JsonText, Namespace, Request, Stamp, SyncRequest, Update, apply,
+};
+use rota_client::documents::request::{Operate, Sync};
+use rota_client::{Client, v1};
+use show::{Answered, Listed, Shown, ShownHead};
+use std::time::Duration;
+
+/// What to do with documents.
+#[derive(Subcommand, Debug)]
+pub enum DocumentCommand {
+    /// Read a document. A session is the document NAMESPACE/session/ID.
+    Get(GetArguments),
+    /// List the documents of a namespace.
+    List(ListArguments),
+    /// Run an operation.
+    Operate(OperateArguments),
+    /// Store a file as the body of an attachment, and print its digest. An operation that names it
+    /// makes it an attachment.
+    PutBody(body::PutArguments),
+    /// Write the body of an attachment into a file.
+    GetBody(body::GetArguments),
+}
+
+/// `document get`.
+#[derive(Args, Debug)]
+pub struct GetArguments {
+    /// Full name of the document.
+    #[arg(value_name = "NAMESPACE/CLASS/ID", value_parser = document_name)]
+    name: DocName,
+    /// Also show items that were destroyed and are still known as such.
+    #[arg(long)]
+    destroyed: bool,
+    /// Accept an answer that the owner did not confirm with its copies.
+    #[arg(long)]
+    stale_ok: bool,
+    /// How long the answer may take.
+    #[arg(long, default_value = "10s", value_parser = length_of_time)]
+    timeout: Duration,
+}
+
+/// `document list`.
+#[derive(Args, Debug)]
+pub struct ListArguments {
+    /// Namespace of the documents.
+    #[arg(default_value = "default", value_parser = namespace)]
+    namespace: Namespace,
+    /// Only of this class.
+    #[arg(long, default_value = "", hide_default_value = true)]
+    class: String,
+    /// Documents asked for at once, 1 to 1000; all pages are shown.
+    #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    page_size: u32,
+    /// How long each page may take.
+    #[arg(long, default_value = "10s", value_parser = length_of_time)]
+    timeout: Duration,
+}
+
+/// `document operate`.
+#[derive(Args, Debug)]
+pub struct OperateArguments {
+    /// Where it runs: namespace and id of a document that it changes.
+    #[arg(value_name = "NAMESPACE/ID", value_parser = place)]
+    place: (Namespace, String),
+    /// Name of the operation.
+    operation: String,
+    /// Its parameters: JSON.
+    #[arg(default_value = "{}", value_parser = json)]
+    parameters: JsonText,
+    /// Time of the operation, AAMMJJhhmmssmmm: repeating it repeats the answer (for 10 minutes).
+    #[arg(long, value_parser = stamp)]
+    dhop: Option<Stamp>,
+    /// Who asks.
+    #[arg(long, default_value = "", hide_default_value = true)]
+    account: String,
+    /// The account's key.
+    #[arg(
+        long,
+        env = "ROTA_KEY",
+        hide_env_values = true,
+        default_value = "",
+        hide_default_value = true
+    )]
+    key: String,
+    /// How long the answer may take.
+    #[arg(long, default_value = "10s", value_parser = length_of_time)]
+    timeout: Duration,
+}
+
+fn document_name(text: &str) -> Result<DocName, String> {
+    let parts: Vec<&str> = text.splitn(3, '/').collect();
+    let [space, class, docid] = parts[..] else {
+        return Err("must be NAMESPACE/CLASS/ID, as in default/session/demo".to_owned());
+    };
+    DocName::new(&namespace(space)?, class, docid).map_err(|error| error.to_string())
+}
+
+/// A namespace and the id of a document.
+fn place(text: &str) -> Result<(Namespace, String), String> {
+    let (space, docid) = text.split_once('/').ok_or("must be NAMESPACE/ID")?;
+    Ok((namespace(space)?, docid.to_owned()))
+}
+
+fn json(text: &str) -> Result<JsonText, String> {
+    JsonText::parse(text).map_err(|error| error.problem)
+}
+
+fn stamp(text: &str) -> Result<Stamp, String> {
+    text.parse().map_err(|error: rota_model::FieldError| error.problem)
+}
+
+/// Runs a command on documents.
+pub async fn run(command: &DocumentCommand, endpoint: &str, out: &mut Out) -> anyhow::Result<()> {
+    let client = Client::connect(endpoint)?;
+    match command {
+        DocumentCommand::Get(it) => silence::told(endpoint, get(&client, it, out)).await,
+        DocumentCommand::List(it) => silence::told(endpoint, list(&client, it, out)).await,
+        DocumentCommand::Operate(it) => silence::told(endpoint, operate(&client, it, out)).await,
+        DocumentCommand::PutBody(arguments) => body::put(&client, arguments, out).await,
+        DocumentCommand::GetBody(arguments) => body::get(&client, arguments, out).await,
+    }
+}
+
+async fn get(client: &Client, it: &GetArguments, out: &mut Out) -> anyhow::Result<()> {
+    let space = Namespace::parse(it.name.space()).expect("a part of a name");
+    let documents = vec![SyncRequest { name: it.name.clone(), held: None }];
+    let sync = Sync { space, documents, stale_ok: it.stale_ok };
+    let updates = client.documents().sync(&sync, it.timeout).await?;
+    let (_, update) = updates.first().context("the answer has no update")?;
+    if let Update::Deleted { version, .. } = update {
+        anyhow::bail!("{} was destroyed at {version}", it.name);
+    }
+    let document = apply(&it.name, None, update).context("the update does not fit")?;
+    let document = document.with_context(|| format!("{} does not exist", it.name))?;
+    let shown = Shown::of(&document, it.destroyed);
+    match out.format() {
+        Format::Json => out.json(&shown)?,
+        Format::Table => {
+            out.table(&show::head(&shown))?;
+            out.text("\n")?;
+            out.table(&show::items(&shown))?;
+        }
+    }
+    Ok(())
+}
+
+async fn list(client: &Client, it: &ListArguments, out: &mut Out) -> anyhow::Result<()> {
+    let mut request = v1::ListDocumentsRequest {
+        namespace: it.namespace.as_str().into(),
+        class: it.class.clone(),
+        page_size: it.page_size,
+        page_token: String::new(),
+    };
+    let mut documents = Vec::new();
+    loop {
+        let page = client.documents().list(request.clone(), it.timeout).await?;
+        documents.extend(page.documents.iter().map(ShownHead::of));
+        if page.next_page_token.is_empty() {
+            break;
+        }
+        request.page_token = page.next_page_token;
+    }
+    match out.format() {
+        Format::Json => out.json(&Listed { documents })?,
+        Format::Table => out.table(&show::many(&documents))?,
+    }
+    Ok(())
+}
+
+async fn operate(client: &Client, it: &OperateArguments, out: &mut Out) -> anyhow::Result<()> {
+    let (space, docid) = it.place.clone();
+    let (account, key) = (it.account.clone(), it.key.clone());
+    let request = Request {
+        parameters: Some(it.parameters.clone()),
+        dhop: it.dhop,
+        who: Credentials { account, key, admin: String::new() },
+        ..Request::new(space, &it.operation)
+    };
+    let unknown = Unknown::Operation(it.dhop);
+    let answer = client.documents().operate(&Operate { request, docid }, it.timeout).await;
+    let answer = answer.map_err(|error| unknown.unless_refused(error))?;
+    let answered = Answered::of(&answer);
+    match out.format() {
+        Format::Json => out.json(&answered)?,
+        Format::Table => {
+            let mut table = plain_table(["VERSION", "RESULT"]);
+            table.add_row([answered.version.to_string(), answered.as_text()]);
+            out.table(&table)?;
+        }
+    }
+    Ok(())
+}
+
+/// A mistake of the command line that only a closer look finds.
+fn usage(problem: impl Into<String>) -> anyhow::Error {
+    UsageMistake(problem.into()).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::Cli;
+    use clap::Parser;
+
+    #[test]
+    fn a_name_has_three_parts_and_the_id_may_have_slashes() {
+        let name = document_name("shop/Cart/a/b").unwrap();
+        assert_eq!((name.space(), name.class(), name.docid()), ("shop", "Cart", "a/b"));
+        for wrong in ["", "shop", "shop/Cart", "/Cart/a", "shop//a", "shop/Cart/"] {
+            assert!(document_name(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn wrong_parameters_and_times_are_usage_mistakes() {
+        for (last, told) in [("{", "does not parse"), ("null", "is null")] {
+            let line = ["ringctl", "document", "operate", "shop/a", "add", last];
+            let error = Cli::try_parse_from(line).unwrap_err();
+            assert_eq!(error.exit_code(), 2);
+            assert!(error.to_string().contains(told), "{error}");
+        }
+        let line = ["ringctl", "document", "operate", "shop/a", "add", "{}", "--dhop", "1"];
+        assert_eq!(Cli::try_parse_from(line).unwrap_err().exit_code(), 2);
+    }
+}

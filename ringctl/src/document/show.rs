@@ -1,0 +1,272 @@
+//! Documents as they are shown.
+
+use crate::output::plain_table;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use comfy_table::Table;
+use rota_client::docstore::{Answer, Body, Content, Document, Item, Stamp};
+use rota_client::documents::Head;
+use serde::Serialize;
+use serde_json::Value;
+
+/// Characters of a content that a table shows.
+const SHOWN_MAX: usize = 100;
+
+/// A document.
+#[derive(Serialize, PartialEq, Debug)]
+pub struct Shown {
+    pub namespace: String,
+    pub class: String,
+    pub docid: String,
+    pub ctime: u64,
+    pub version: u64,
+    pub dtime: u64,
+    /// Bytes of names and contents.
+    pub v1: u64,
+    /// Bytes of attachments.
+    pub v2: u64,
+    pub items: Vec<ShownItem>,
+}
+
+/// An item: one of `json`, `raw` (base64) and `attachment`, or none when it was destroyed.
+#[derive(Serialize, PartialEq, Debug)]
+pub struct ShownItem {
+    pub class: String,
+    /// None for a singleton.
+    pub key: Option<String>,
+    pub version: u64,
+    pub vop: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub json: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub raw: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub attachment: Option<ShownAttachment>,
+}
+
+/// An attachment.
+#[derive(Serialize, PartialEq, Debug)]
+pub struct ShownAttachment {
+    pub mime: String,
+    pub size: u64,
+    pub sha256: String,
+}
+
+/// A document in a list.
+#[derive(Serialize, PartialEq, Debug)]
+pub struct ShownHead {
+    pub namespace: String,
+    pub class: String,
+    pub docid: String,
+    pub ctime: u64,
+    pub version: u64,
+    pub v1: u64,
+    pub v2: u64,
+}
+
+/// `document list`.
+#[derive(Serialize, PartialEq, Debug)]
+pub struct Listed {
+    pub documents: Vec<ShownHead>,
+}
+
+/// `document operate`: the result is JSON, or bytes (base64) with their type, or none.
+#[derive(Serialize, PartialEq, Debug)]
+pub struct Answered {
+    pub version: u64,
+    pub json: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mime: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<String>,
+}
+
+/// JSON as it is stored; a text that does not parse is shown as a text.
+fn value(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|_| Value::from(text))
+}
+
+impl ShownItem {
+    fn of(item: &Item) -> Self {
+        let mut shown = Self {
+            class: item.name().class().to_owned(),
+            key: item.name().key().map(str::to_owned),
+            version: item.version().as_u64(),
+            vop: item.vop().map(Stamp::as_u64),
+            json: None,
+            raw: None,
+            attachment: None,
+        };
+        match item.content() {
+            None => {}
+            Some(Content::Json(text)) => shown.json = Some(value(text.as_str())),
+            Some(Content::Raw(bytes)) => shown.raw = Some(STANDARD.encode(bytes)),
+            Some(Content::Attachment(it)) => {
+                let (mime, sha256) = (it.mime().to_owned(), it.sha256().to_string());
+                shown.attachment = Some(ShownAttachment { mime, size: it.size(), sha256 });
+            }
+        }
+        shown
+    }
+
+    fn content(&self) -> String {
+        let whole = match (&self.json, &self.raw, &self.attachment) {
+            (Some(json), _, _) => json.to_string(),
+            (_, Some(raw), _) => raw.clone(),
+            (_, _, Some(it)) => format!("{} {} bytes, sha256 {}", it.mime, it.size, it.sha256),
+            (None, None, None) => "destroyed".to_owned(),
+        };
+        match whole.char_indices().nth(SHOWN_MAX) {
+            Some((at, _)) => format!("{}…", &whole[..at]),
+            None => whole,
+        }
+    }
+}
+
+impl Shown {
+    /// Of a document.
+    pub fn of(document: &Document, with_destroyed: bool) -> Self {
+        let (name, volumes) = (document.name(), document.volumes());
+        let items = document.items().iter().filter(|it| with_destroyed || !it.is_destroyed());
+        Self {
+            namespace: name.space().to_owned(),
+            class: name.class().to_owned(),
+            docid: name.docid().to_owned(),
+            ctime: document.ctime().as_u64(),
+            version: document.version().as_u64(),
+            dtime: document.dtime().as_u64(),
+            v1: volumes.v1,
+            v2: volumes.v2,
+            items: items.map(ShownItem::of).collect(),
+        }
+    }
+}
+
+impl ShownHead {
+    /// Of a document in a list.
+    pub fn of(head: &Head) -> Self {
+        Self {
+            namespace: head.name.space().to_owned(),
+            class: head.name.class().to_owned(),
+            docid: head.name.docid().to_owned(),
+            ctime: head.ctime.as_u64(),
+            version: head.version.as_u64(),
+            v1: head.volumes.v1,
+            v2: head.volumes.v2,
+        }
+    }
+}
+
+impl Answered {
+    /// Of an answer.
+    pub fn of(answer: &Answer) -> Self {
+        let version = answer.version.as_u64();
+        let (mut json, mut mime, mut bytes) = (None, None, None);
+        match &answer.body {
+            Body::Nothing => {}
+            Body::Json(text) => json = Some(value(text.as_str())),
+            Body::Binary { mime: kind, bytes: body } => {
+                mime = Some(kind.to_string());
+                bytes = Some(STANDARD.encode(body));
+            }
+        }
+        Self { version, json, mime, bytes }
+    }
+
+    /// For a table.
+    pub fn as_text(&self) -> String {
+        match (&self.json, &self.bytes) {
+            (Some(json), _) => json.to_string(),
+            (None, Some(bytes)) => bytes.clone(),
+            (None, None) => String::new(),
+        }
+    }
+}
+
+/// The document without its items.
+pub fn head(it: &Shown) -> Table {
+    let mut table = plain_table(["NAMESPACE", "CLASS", "ID", "CTIME", "VERSION", "V1", "V2"]);
+    let numbers = [it.ctime, it.version, it.v1, it.v2].map(|it| it.to_string());
+    let names = [it.namespace.clone(), it.class.clone(), it.docid.clone()];
+    table.add_row(names.into_iter().chain(numbers));
+    table
+}
+
+/// Its items.
+pub fn items(it: &Shown) -> Table {
+    let mut table = plain_table(["ITEM", "KEY", "VERSION", "CONTENT"]);
+    for item in &it.items {
+        let key = item.key.clone().unwrap_or_default();
+        table.add_row([item.class.clone(), key, item.version.to_string(), item.content()]);
+    }
+    table
+}
+
+/// Documents of a list.
+pub fn many(all: &[ShownHead]) -> Table {
+    let mut table = plain_table(["CLASS", "ID", "VERSION", "V1", "V2"]);
+    for it in all {
+        let numbers = [it.version, it.v1, it.v2].map(|it| it.to_string());
+        table.add_row([it.class.clone(), it.docid.clone()].into_iter().chain(numbers));
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rota_client::docstore::{
+        Attachment, Digest, DocName, DocumentParts, ItemName, JsonText, Namespace,
+    };
+    use std::sync::Arc;
+
+    fn document() -> Document {
+        let at = Stamp::parse(260_101_000_000_001).unwrap();
+        let existing = |name: ItemName, content| Item::existing(name, at, at, content).unwrap();
+        let logo = Attachment::new("image/png", 9, Digest([0xab; 32])).unwrap();
+        let items = vec![
+            existing(ItemName::keyed("P", "logo").unwrap(), Content::Attachment(Arc::new(logo))),
+            existing(ItemName::singleton("a").unwrap(), Content::json("{\"x\":1}").unwrap()),
+            Item::destroyed(ItemName::keyed("b", "k").unwrap(), at),
+            existing(ItemName::keyed("c", "").unwrap(), Content::raw(vec![1, 2]).unwrap()),
+        ];
+        let space = Namespace::parse("shop").unwrap();
+        let name = DocName::new(&space, "Cart", "c1").unwrap();
+        let (ctime, version, dtime, is_deleted) = (at, at, at, false);
+        let parts = DocumentParts { name, ctime, version, dtime, is_deleted, items };
+        Document::from_parts(parts).unwrap()
+    }
+
+    #[test]
+    fn a_document_is_printed_with_its_items_each_in_its_own_form() {
+        let shown = serde_json::to_value(Shown::of(&document(), true)).unwrap();
+        assert_eq!(shown["version"], 260_101_000_000_001_u64);
+        assert_eq!(shown["items"][0]["attachment"]["sha256"], "ab".repeat(32));
+        assert_eq!(shown["items"][1]["json"]["x"], 1);
+        assert_eq!(shown["items"][2]["vop"], Value::Null);
+        assert_eq!(shown["items"][3]["raw"], "AQI=");
+        assert_eq!(
+            (&shown["items"][3]["key"], &shown["items"][1]["key"]),
+            (&"".into(), &Value::Null)
+        );
+        assert_eq!(Shown::of(&document(), false).items.len(), 3);
+    }
+
+    #[test]
+    fn a_table_cuts_long_contents() {
+        let mut shown = Shown::of(&document(), true);
+        shown.items[1].json = Some(Value::from("é".repeat(500)));
+        let text = items(&shown).to_string();
+        assert!(text.contains("destroyed") && text.contains("é…"), "{text}");
+        assert!(text.lines().all(|it| it.chars().count() < 160), "{text}");
+    }
+
+    #[test]
+    fn an_answer_is_json_or_bytes_or_nothing() {
+        let version = Stamp::MIN;
+        let shown = |body| Answered::of(&Answer { version, body, updates: Vec::new() }).as_text();
+        assert_eq!(shown(Body::Json(JsonText::parse("[1]").unwrap())), "[1]");
+        assert_eq!(shown(Body::binary("image/png", vec![1, 2]).unwrap()), "AQI=");
+        assert_eq!(shown(Body::Nothing), "");
+    }
+}

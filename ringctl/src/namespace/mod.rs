@@ -1,0 +1,245 @@
+//! Namespaces: `ringctl namespace …`.
+
+mod file;
+mod show;
+mod transfer;
+
+use crate::cli::length_of_time;
+use crate::failure::UsageMistake;
+use crate::output::{Format, Out, counted};
+use crate::silence;
+use clap::{Args, Subcommand};
+use indicatif::{ProgressBar, ProgressStyle};
+use rota_client::Client;
+use rota_client::docstore::{Description, Limits, Namespace};
+use rota_client::documents::NamespaceState;
+use rota_client::documents::request::{Create, Switch};
+use show::{Deleted, Shown, ShownAll};
+use std::time::Duration;
+
+/// What to do with namespaces.
+#[derive(Subcommand, Debug)]
+pub enum NamespaceCommand {
+    /// Create a namespace. Repeating it changes nothing.
+    Create(CreateArguments),
+    /// List the namespaces and what they hold.
+    List(CallArguments),
+    /// Show one namespace.
+    Show(OneArguments),
+    /// Switch a namespace off: its clients are refused and told why. Sessions that run go on.
+    Off(OffArguments),
+    /// Switch a namespace on again.
+    On(OneArguments),
+    /// Write all documents of a namespace, with their attachments, into a file.
+    Export(transfer::ExportArguments),
+    /// Take over what was exported. Documents that are there in the same or a newer version are
+    /// kept, so repeating it is safe.
+    Import(transfer::ImportArguments),
+    /// Delete a namespace that is switched off, and every document of it.
+    Delete(DeleteArguments),
+}
+
+/// How long to wait.
+#[derive(Args, Debug)]
+pub struct CallArguments {
+    /// How long the answer may take.
+    #[arg(long, default_value = "10s", value_parser = length_of_time)]
+    timeout: Duration,
+}
+
+/// `namespace show`, `namespace on`.
+#[derive(Args, Debug)]
+pub struct OneArguments {
+    /// The namespace.
+    #[arg(value_parser = namespace)]
+    name: Namespace,
+    #[command(flatten)]
+    call: CallArguments,
+}
+
+/// `namespace create`.
+#[derive(Args, Debug)]
+pub struct CreateArguments {
+    /// Its name: 1 to 255 bytes, no control characters.
+    #[arg(value_parser = namespace)]
+    name: Namespace,
+    /// A sentence for people.
+    #[arg(long, default_value = "", hide_default_value = true)]
+    description: String,
+    /// Most documents; without it, as many as there is room for.
+    #[arg(long, value_name = "COUNT")]
+    max_documents: Option<u64>,
+    /// Most bytes of documents.
+    #[arg(long, value_name = "BYTES")]
+    max_v1: Option<u64>,
+    /// Most bytes of attachments.
+    #[arg(long, value_name = "BYTES")]
+    max_v2: Option<u64>,
+    /// A namespace that may read its documents; may be given several times.
+    #[arg(long = "reader", value_name = "NAMESPACE", value_parser = namespace)]
+    readers: Vec<Namespace>,
+    #[command(flatten)]
+    call: CallArguments,
+}
+
+/// `namespace off`.
+#[derive(Args, Debug)]
+pub struct OffArguments {
+    /// The namespace.
+    #[arg(value_parser = namespace)]
+    name: Namespace,
+    /// What its clients are told.
+    #[arg(long, short, default_value = "", hide_default_value = true)]
+    message: String,
+    #[command(flatten)]
+    call: CallArguments,
+}
+
+/// `namespace delete`.
+#[derive(Args, Debug)]
+pub struct DeleteArguments {
+    /// The namespace.
+    #[arg(value_parser = namespace)]
+    name: Namespace,
+    /// Really: what is deleted is gone for good.
+    #[arg(long)]
+    yes: bool,
+    /// How long nothing may go on before it is given up.
+    #[arg(long, default_value = "30s", value_parser = length_of_time)]
+    patience: Duration,
+}
+
+/// A namespace of the command line.
+pub fn namespace(text: &str) -> Result<Namespace, String> {
+    Namespace::parse(text).map_err(|error| error.problem)
+}
+
+/// Runs a command on namespaces.
+pub async fn run(command: &NamespaceCommand, endpoint: &str, out: &mut Out) -> anyhow::Result<()> {
+    let client = Client::connect(endpoint)?;
+    let namespaces = client.namespaces();
+    let state = match command {
+        NamespaceCommand::Create(it) => {
+            let create = described(it);
+            silence::told(endpoint, namespaces.create(&create, it.call.timeout)).await
+        }
+        NamespaceCommand::Show(it) => {
+            silence::told(endpoint, namespaces.get(&it.name, it.call.timeout)).await
+        }
+        NamespaceCommand::Off(it) => {
+            let switch = Switch { name: it.name.clone(), off: Some(it.message.clone()) };
+            silence::told(endpoint, namespaces.switch(&switch, it.call.timeout)).await
+        }
+        NamespaceCommand::On(it) => {
+            let switch = Switch { name: it.name.clone(), off: None };
+            silence::told(endpoint, namespaces.switch(&switch, it.call.timeout)).await
+        }
+        NamespaceCommand::List(it) => {
+            return silence::told(endpoint, list(&client, it, out)).await;
+        }
+        // These say themselves what goes on.
+        NamespaceCommand::Export(it) => return transfer::export(&client, it, out).await,
+        NamespaceCommand::Import(it) => return transfer::import(&client, it, out).await,
+        NamespaceCommand::Delete(it) => return delete(&client, it, out).await,
+    };
+    show_one(&state?, out)
+}
+
+fn described(it: &CreateArguments) -> Create {
+    let limits = Limits { documents: it.max_documents, v1: it.max_v1, v2: it.max_v2 };
+    let (description, readers) = (it.description.clone(), it.readers.clone());
+    let description = Description { description, off: None, limits, readers };
+    Create { name: it.name.clone(), description }
+}
+
+fn show_one(state: &NamespaceState, out: &mut Out) -> anyhow::Result<()> {
+    let shown = Shown::of(state);
+    match out.format() {
+        Format::Json => out.json(&shown)?,
+        Format::Table => out.table(&show::one(&shown))?,
+    }
+    Ok(())
+}
+
+async fn list(client: &Client, it: &CallArguments, out: &mut Out) -> anyhow::Result<()> {
+    let states = client.namespaces().list(it.timeout).await?;
+    let namespaces: Vec<Shown> = states.iter().map(Shown::of).collect();
+    match out.format() {
+        Format::Json => out.json(&ShownAll { namespaces })?,
+        Format::Table => out.table(&show::many(&namespaces))?,
+    }
+    Ok(())
+}
+
+async fn delete(client: &Client, it: &DeleteArguments, out: &mut Out) -> anyhow::Result<()> {
+    if !it.yes {
+        let name = &it.name;
+        anyhow::bail!(UsageMistake(format!(
+            "this deletes namespace {name} and every document of it for good; say so with --yes \
+             (`ringctl namespace export {name} FILE` keeps a copy)"
+        )));
+    }
+    let progress = spinner();
+    let tell = |so_far| progress.set_message(format!("{} deleted", counted(so_far, "document")));
+    let deleted = client.namespaces().delete(&it.name, it.patience, tell).await;
+    progress.finish_and_clear();
+    let deleted = Deleted { name: it.name.as_str().to_owned(), documents: deleted? };
+    match out.format() {
+        Format::Json => out.json(&deleted)?,
+        Format::Table => {
+            let documents = counted(deleted.documents, "document");
+            out.text(&format!("deleted {} with {documents}\n", deleted.name))?;
+        }
+    }
+    Ok(())
+}
+
+/// What goes on, for a person at a terminal; nothing is drawn elsewhere.
+fn spinner() -> ProgressBar {
+    let style = ProgressStyle::with_template("{elapsed} {msg}").expect("the template is valid");
+    let spinner = ProgressBar::new_spinner().with_style(style);
+    spinner.enable_steady_tick(Duration::from_millis(200));
+    spinner
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::{Cli, Command};
+    use clap::Parser;
+
+    fn parsed(line: &[&str]) -> NamespaceCommand {
+        let line = [&["ringctl", "namespace"], line].concat();
+        let Command::Namespace(command) = Cli::try_parse_from(line).unwrap().command else {
+            panic!("another command")
+        };
+        command
+    }
+
+    #[test]
+    fn a_namespace_is_described_by_its_options() {
+        let line = ["create", "shop", "--max-documents", "9", "--reader", "a", "--reader", "b"];
+        let NamespaceCommand::Create(arguments) = parsed(&line) else { panic!("another command") };
+        let create = described(&arguments);
+        assert_eq!(create.name.as_str(), "shop");
+        let Description { limits, readers, off, .. } = create.description;
+        assert_eq!((limits.documents, limits.v1, off), (Some(9), None, None));
+        assert_eq!(readers.len(), 2);
+    }
+
+    #[test]
+    fn a_name_that_is_none_is_a_usage_mistake() {
+        let error = Cli::try_parse_from(["ringctl", "namespace", "show", "a\nb"]).unwrap_err();
+        assert_eq!(error.exit_code(), 2);
+        assert!(error.to_string().contains("control character"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn nothing_is_deleted_without_yes() {
+        let command = parsed(&["delete", "shop"]);
+        let (mut out, written) = Out::captured(Format::Table);
+        let error = run(&command, "127.0.0.1:1", &mut out).await.unwrap_err();
+        assert!(crate::failure::is_usage(&error) && error.to_string().contains("--yes"), "{error}");
+        assert_eq!(written.text(), "");
+    }
+}

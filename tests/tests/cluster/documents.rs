@@ -1,0 +1,160 @@
+//! Documents and namespaces, through any manager.
+
+use rota_client::v1;
+use rota_docstore::{Held, Namespace, Request, Stamp, SyncRequest, Update, apply};
+use rota_proto::documents::request::{Create, Operate, Switch, Sync};
+use rota_tests::sessions::{CALL, open, read};
+use rota_tests::{Cluster, PATIENCE, TestFolder, eventually, http_get};
+use serde_json::{Value, json};
+
+fn shop() -> Namespace {
+    Namespace::parse("shop").unwrap()
+}
+
+fn operate_in(space: &str, docid: &str, operation: &str, parameters: &Value) -> Operate {
+    let request = Request::new(Namespace::parse(space).unwrap(), operation);
+    Operate { request: request.with(parameters).unwrap(), docid: docid.to_owned() }
+}
+
+fn write(docid: &str, n: u32) -> Operate {
+    let put = json!([{"class": "Ln", "key": "1", "json": n}]);
+    let change = json!({"class": "Cart", "docid": docid, "life": "ensure", "put": put});
+    operate_in("shop", docid, "document.write", &json!({"changes": [change]}))
+}
+
+fn name(docid: &str) -> rota_docstore::DocName {
+    rota_docstore::DocName::new(&shop(), "Cart", docid).unwrap()
+}
+
+fn now() -> Stamp {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    Stamp::from_epoch_ms(u64::try_from(now.as_millis()).unwrap() - 1_000)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn documents_outlive_their_owner_and_are_the_same_through_any_manager() {
+    let folder = TestFolder::new();
+    let cluster = Cluster::start(&folder, &[]).await;
+    let managers = cluster.clients();
+    let docids: Vec<String> = (0..12).map(|it| format!("cart {it}")).collect();
+    let mut written = Vec::new();
+    for (turn, docid) in docids.iter().enumerate() {
+        let mut operate = write(docid, 7);
+        operate.request.dhop = Some(now());
+        let documents = managers[turn % 3].documents();
+        let answer = documents.operate(&operate, CALL).await.unwrap();
+        written.push((operate, answer));
+    }
+    let syncs = |held: Option<Held>| {
+        docids.iter().map(|it| SyncRequest { name: name(it), held }).collect::<Vec<_>>()
+    };
+    let sync = Sync { space: shop(), documents: syncs(None), stale_ok: false };
+    for manager in &managers {
+        let updates = manager.documents().sync(&sync, CALL).await.unwrap();
+        for ((name, update), (_, answer)) in updates.iter().zip(&written) {
+            let document = apply(name, None, update).unwrap().unwrap();
+            assert_eq!(document.version(), answer.version);
+        }
+    }
+    let list = |page_token: String| v1::ListDocumentsRequest {
+        namespace: "shop".into(),
+        class: String::new(),
+        page_size: 5,
+        page_token,
+    };
+    let (mut found, mut token) = (0, String::new());
+    loop {
+        let page = managers[1].documents().list(list(token), CALL).await.unwrap();
+        found += page.documents.len();
+        token = page.next_page_token;
+        if token.is_empty() {
+            break;
+        }
+    }
+    assert_eq!(found, 12);
+    cluster.kill_manager(0).await;
+    for (operate, answer) in &written {
+        let again = managers[1].documents().operate(operate, PATIENCE).await.unwrap();
+        assert_eq!((again.version, &again.body), (answer.version, &answer.body));
+    }
+    let updates = managers[2].documents().sync(&sync, PATIENCE).await.unwrap();
+    assert!(updates.iter().all(|(_, update)| matches!(update, Update::Full(_))));
+    let metrics = http_get(&cluster.document.managers[1].http, "/metrics").await.unwrap();
+    let counted = "rota_operations_total{operation=\"document.write\",result=\"ok\"}";
+    assert!(metrics.body.contains(counted), "{}", metrics.body);
+    cluster.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_namespace_is_switched_off_everywhere_exported_and_deleted() {
+    let folder = TestFolder::new();
+    let cluster = Cluster::start(&folder, &[]).await;
+    let managers = cluster.clients();
+    managers[0].open(open("running", "counter"), CALL).await.unwrap();
+    for n in 0..30 {
+        managers[1].documents().operate(&write(&format!("c{n}"), n), CALL).await.unwrap();
+    }
+    for space in ["shop", "default"] {
+        let name = Namespace::parse(space).unwrap();
+        let create = Create { name: name.clone(), description: Default::default() };
+        managers[2].namespaces().create(&create, CALL).await.unwrap();
+        let refused = managers[2].namespaces().delete(&name, CALL, |_| {}).await.unwrap_err();
+        assert_eq!(refused.reason(), "A-ON");
+        let switch = Switch { name, off: Some("Back at noon".into()) };
+        managers[0].namespaces().switch(&switch, CALL).await.unwrap();
+    }
+    let state = managers[1].namespaces().get(&shop(), CALL).await.unwrap();
+    assert_eq!(
+        (state.usage.documents, state.description.off.as_deref()),
+        (30, Some("Back at noon"))
+    );
+    for manager in &managers {
+        eventually("the manager refuses its clients", PATIENCE, async || {
+            let wait = std::time::Duration::from_millis(500);
+            let get = v1::GetRequest { id: "running".into(), ..Default::default() };
+            let refused = manager.get(get, wait).await.err().ok_or("it reads")?;
+            let raised = manager.documents().operate(&write("c1", 1), wait).await;
+            let raised = raised.err().ok_or("it operates")?;
+            let both = (refused.reason(), raised.reason());
+            if both == ("NAMESPACE_OFF", "O-OFF") { Ok(()) } else { Err(format!("{both:?}")) }
+        })
+        .await;
+    }
+    let mut export = managers[0].namespaces().export(&shop(), CALL).await.unwrap();
+    let mut documents = 0;
+    while let Some((_, part)) = export.next().await.unwrap() {
+        let is_document = matches!(part, rota_proto::documents::export::Part::Document(_));
+        documents += usize::from(is_document);
+    }
+    assert_eq!(documents, 30);
+    let default = Namespace::default_space();
+    let refused = managers[1].namespaces().delete(&default, CALL, |_| {}).await.unwrap_err();
+    assert_eq!(refused.reason(), "A-SESSIONS");
+    assert_eq!(managers[1].namespaces().delete(&shop(), CALL, |_| {}).await.unwrap(), 30);
+    assert_eq!(managers[2].namespaces().delete(&shop(), CALL, |_| {}).await.unwrap(), 0);
+    let names: Vec<_> = managers[0].namespaces().list(CALL).await.unwrap();
+    assert_eq!(names.iter().map(|it| it.name.as_str()).collect::<Vec<_>>(), ["default"]);
+    let on = Switch { name: default, off: None };
+    managers[0].namespaces().switch(&on, CALL).await.unwrap();
+    eventually("the session is still there", PATIENCE, async || {
+        let session = read(&managers[1], "running").await.map_err(|it| it.to_string())?;
+        (session.state() == v1::SessionState::Ready).then_some(()).ok_or("not ready".to_owned())
+    })
+    .await;
+    cluster.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_web_resource_is_served_by_every_manager() {
+    let folder = TestFolder::new();
+    let cluster = Cluster::start(&folder, &[]).await;
+    let put = json!({"path": "a/hello.txt", "mime": "text/x-greeting", "body": "aGVsbG8="});
+    let operate = operate_in("z", "a/hello.txt", "web.put", &put);
+    cluster.clients()[1].documents().operate(&operate, CALL).await.unwrap();
+    for manager in &cluster.document.managers {
+        let page = http_get(&manager.http, "/web/a/hello.txt").await.unwrap();
+        assert_eq!((page.code, page.body.as_str()), (200, "hello"));
+        assert_eq!(http_get(&manager.http, "/web/other").await.unwrap().code, 404);
+    }
+    cluster.end().await;
+}
