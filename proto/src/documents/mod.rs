@@ -26,6 +26,8 @@ pub use cursor::DocumentCursor;
 pub use exception::{exception, status};
 pub use namespace::NamespaceState;
 
+/// The metadata in which an operator sends the administrator's key.
+pub const ADMIN_KEY_METADATA: &str = "rota-admin-key";
 /// Most bytes of one piece of a body.
 pub const PIECE_BYTES_MAX: usize = 1024 * 1024;
 /// Most bytes of updates in one response, unless the first one alone is larger.
