@@ -1,4 +1,4 @@
-//! This manager's records on its disk: read once at the start, then only written.
+//! What this manager keeps on its disk: read once at the start, then only written.
 //!
 //! Keys begin with a letter: `d` documents, `p` partitions, `i` who the manager is.
 
@@ -59,8 +59,8 @@ fn read(engine: &mut dyn Engine) -> Result<Disk> {
 fn read_record(disk: &mut Disk, key: &[u8], value: &[u8]) -> Result<()> {
     match key.split_first() {
         Some((&DOCUMENT, name)) => {
-            let doc = Arc::new(codec::decode_doc(value)?);
-            disk.docs.insert(codec::decode_key(name)?, doc);
+            let (key, doc) = codec::decode_doc(name, value)?;
+            disk.docs.insert(key, Arc::new(doc));
         }
         Some((&PARTITION, name)) => {
             let meta = codec::decode_part_meta(value)?;
@@ -183,8 +183,9 @@ fn as_float(count: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rota_model::items::Orders;
     use rota_model::{Epoch, Incarnation, LogPos, Nonce, PoolName, Seq, SlotId, Stamp};
-    use rota_protocol::{Doc, DocKey, DocName, Identity, PartMeta, PoolRecord};
+    use rota_protocol::{Doc, DocKey, Identity, PartMeta};
 
     fn folder_of(path: &Path, manager: &str) -> Result<(Box<dyn Engine>, Disk)> {
         let cluster = ClusterName::parse("c").unwrap();
@@ -192,10 +193,10 @@ mod tests {
     }
 
     fn writes() -> Vec<DiskWrite> {
-        let pool = PoolName::default_pool();
-        let record =
-            PoolRecord { pool: pool.clone(), decisions: 3, ordered: Vec::new(), lapses_wall_ms: 9 };
-        let key = DocKey { slot: SlotId(5), name: DocName::Pool(pool) };
+        let orders = Orders { decisions: 3, ordered: Vec::new(), lapses_wall_ms: 9 };
+        let doc = Doc::pool_after(None, &PoolName::default_pool(), orders, Stamp::MIN);
+        let doc = Arc::new(doc);
+        let key = DocKey { slot: SlotId(5), name: doc.name().clone() };
         let gone = DocKey { slot: SlotId(6), name: key.name.clone() };
         let meta = PartMeta {
             pe: Epoch(4),
@@ -204,7 +205,6 @@ mod tests {
             forgotten: Stamp::MIN,
         };
         let identity = Identity { taken: Some((Incarnation(2), Nonce(11))), intended: None };
-        let doc = Arc::new(Doc::Pool(record));
         vec![
             DiskWrite::Doc { key: gone.clone(), doc: Some(doc.clone()) },
             DiskWrite::Doc { key, doc: Some(doc) },

@@ -1,42 +1,26 @@
 //! Keys and values of the storage engine, as bytes.
 //!
 //! ```text
-//! key of a document = slot (u32, big-endian) · kind · name
-//!     session:  kind 1, namespace NUL id      (no name contains NUL)
-//!     pool:     kind 2, name
+//! key of a document   = slot (u32, big-endian) · namespace NUL class NUL id
+//! value of a document = the document's bytes, which its owner sent to every copy
 //! ```
 //!
-//! Bytes order as [`DocKey`] does: by slot, sessions before pools, then by name. So a partition's
-//! documents are one range of keys (two when its slots wrap), and a page of a list is a scan.
+//! Bytes order as [`DocKey`] does: by slot, then by name. So a partition's documents are one range
+//! of keys (two when its slots wrap), and a page of a list is a scan.
 
 use crate::record::forgotten_stamp;
 use crate::v1;
 use crate::wire::{WireError, convert, named};
 use prost::Message;
-use rota_model::{
-    Epoch, Incarnation, ManagerNumber, Namespace, Nonce, PoolName, SessionId, SessionKey, SlotId,
-};
+use rota_model::{Epoch, Incarnation, ManagerNumber, Nonce, SlotId};
 use rota_protocol::{Doc, DocKey, DocName, Identity, PartMeta};
-
-const KIND_SESSION: u8 = 1;
-const KIND_POOL: u8 = 2;
 
 /// Bytes of a document's key.
 pub fn encode_key(key: &DocKey) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(64);
+    let name = key.name.as_text().as_bytes();
+    let mut bytes = Vec::with_capacity(4 + name.len());
     bytes.extend_from_slice(&key.slot.0.to_be_bytes());
-    match &key.name {
-        DocName::Session(session) => {
-            bytes.push(KIND_SESSION);
-            bytes.extend_from_slice(session.namespace.as_str().as_bytes());
-            bytes.push(0);
-            bytes.extend_from_slice(session.id.as_str().as_bytes());
-        }
-        DocName::Pool(pool) => {
-            bytes.push(KIND_POOL);
-            bytes.extend_from_slice(pool.as_str().as_bytes());
-        }
-    }
+    bytes.extend_from_slice(name);
     bytes
 }
 
@@ -46,45 +30,33 @@ pub fn first_key_of(slot: SlotId) -> [u8; 4] {
     slot.0.to_be_bytes()
 }
 
-fn text<'a>(field: &'static str, bytes: &'a [u8]) -> Result<&'a str, WireError> {
-    std::str::from_utf8(bytes).map_err(|error| WireError::new(field, error.to_string()))
-}
-
 /// The document that a key names.
 pub fn decode_key(bytes: &[u8]) -> Result<DocKey, WireError> {
-    let Some((slot, [kind, name @ ..])) = bytes.split_first_chunk::<4>() else {
+    let Some((slot, name)) = bytes.split_first_chunk::<4>() else {
         let problem = format!("is {} bytes long; it has at least 5", bytes.len());
         return Err(WireError::new("key", problem));
     };
     let slot = SlotId(u32::from_be_bytes(*slot));
-    let name = match *kind {
-        KIND_SESSION => {
-            let Some((namespace, id)) = text("key", name)?.split_once('\0') else {
-                return Err(WireError::new("key", "of a session has no NUL"));
-            };
-            let namespace = named("key", Namespace::parse(namespace))?;
-            DocName::Session(SessionKey::new(namespace, named("key", SessionId::parse(id))?))
-        }
-        KIND_POOL => DocName::Pool(named("key", PoolName::parse(text("key", name)?))?),
-        other => {
-            return Err(WireError::new("key", format!("has the unknown kind {other}")));
-        }
-    };
-    Ok(DocKey { slot, name })
+    let name = std::str::from_utf8(name);
+    let name = name.map_err(|error| WireError::new("key", error.to_string()))?;
+    Ok(DocKey { slot, name: named("key", DocName::from_text(name))? })
 }
 
-/// Bytes of a document.
-pub fn encode_doc(doc: &Doc) -> Vec<u8> {
-    v1::Doc::from(doc).encode_to_vec()
+/// A document from its key and its bytes; it must say the same name as the key.
+pub fn decode_doc(key: &[u8], bytes: &[u8]) -> Result<(DocKey, Doc), WireError> {
+    let DocKey { slot, name } = decode_key(key)?;
+    let doc = Doc::from_bytes(bytes);
+    let doc = doc.map_err(|error| WireError::new("document", format!("{name}: {error}")))?;
+    if *doc.name() != name {
+        let problem = format!("{} stands under the key of {name}", doc.name());
+        return Err(WireError::new("document", problem));
+    }
+    // The name of the document itself: it is there only once.
+    Ok((DocKey { slot, name: doc.name().clone() }, doc))
 }
 
 fn decode<M: Message + Default>(field: &'static str, bytes: &[u8]) -> Result<M, WireError> {
     M::decode(bytes).map_err(|error| WireError::new(field, error.to_string()))
-}
-
-/// A document from its bytes.
-pub fn decode_doc(bytes: &[u8]) -> Result<Doc, WireError> {
-    decode::<v1::Doc>("Doc", bytes)?.try_into()
 }
 
 /// Key of a partition's [`PartMeta`]; orders as the numbers do.

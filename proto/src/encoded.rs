@@ -1,8 +1,7 @@
-//! Documents as bytes. A document goes to every copy and to every disk in the same bytes, those of
-//! [`v1::Doc`]: its owner makes them once, and a copy writes to its disk what it was sent.
+//! Documents as bytes. A document goes to every copy and to every disk in the same bytes: its owner
+//! makes them once, and a copy writes to its disk what it was sent.
 
-use crate::disk::{decode_doc, encode_doc};
-use crate::wire::WireError;
+use crate::wire::{WireError, named};
 use bytes::Bytes;
 use rota_protocol::Doc;
 use std::collections::BTreeMap;
@@ -19,13 +18,13 @@ pub struct DocBytes {
 impl DocBytes {
     /// A document's bytes.
     pub fn of(&mut self, doc: &Arc<Doc>) -> Bytes {
-        let make = || (doc.clone(), Bytes::from(encode_doc(doc)));
+        let make = || (doc.clone(), Bytes::from(doc.to_bytes()));
         self.known.entry(Arc::as_ptr(doc).addr()).or_insert_with(make).1.clone()
     }
 
     /// The document in some bytes; they are kept.
     pub fn read(&mut self, bytes: Bytes) -> Result<Arc<Doc>, WireError> {
-        let doc = Arc::new(decode_doc(&bytes)?);
+        let doc = Arc::new(named("Write.doc", Doc::from_bytes(&bytes))?);
         self.known.insert(Arc::as_ptr(&doc).addr(), (doc.clone(), bytes));
         Ok(doc)
     }
@@ -44,13 +43,12 @@ impl DocBytes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rota_model::PoolName;
-    use rota_protocol::PoolRecord;
+    use rota_model::items::Orders;
+    use rota_model::{PoolName, Stamp};
 
     fn pool(decisions: u64) -> Arc<Doc> {
-        let pool = PoolName::default_pool();
-        let record = PoolRecord { pool, decisions, ordered: Vec::new(), lapses_wall_ms: 9 };
-        Arc::new(Doc::Pool(record))
+        let orders = Orders { decisions, ordered: Vec::new(), lapses_wall_ms: 9 };
+        Arc::new(Doc::pool_after(None, &PoolName::default_pool(), orders, Stamp::MIN))
     }
 
     #[test]
@@ -77,7 +75,7 @@ mod tests {
         let made: Vec<(Arc<Doc>, Bytes)> =
             (0..50).map(pool).map(|doc| (doc.clone(), docs.of(&doc))).collect();
         for (doc, bytes) in made {
-            assert_eq!(decode_doc(&bytes).as_ref(), Ok(&*doc));
+            assert_eq!(Doc::from_bytes(&bytes).as_ref(), Ok(&*doc));
         }
     }
 }

@@ -15,7 +15,7 @@
 //! * [`position`]: page tokens and watch positions.
 //! * [`refusal`]: the one table from refusals to gRPC statuses, and back.
 //! * [`bounded`]: services that refuse a message over their limit as any other mistake.
-//! * [`record`]: records, documents, log entries.
+//! * [`record`]: names, placements, writes, log entries.
 //! * [`op`]: requests and answers between managers. [`peer`]: everything else between them.
 //! * [`node`]: messages between managers and node-agents.
 //! * [`operator`]: what operators see.

@@ -2,7 +2,9 @@
 
 use crate::record::{reason, reason_number, request_text, stamp};
 use crate::v1;
-use crate::wire::{WireError, convert, each, named, optional, required, unless_empty};
+use crate::wire::{
+    WireError, convert, each, named, optional, required, sentence, short, unless_empty,
+};
 use rota_model::node_msg::{
     DeadToken, FromNode, NodeAnswer, NodeCall, NodeLoad, Register, Registered, Renew, Renewed,
     ReportItem, ScanFate, ScanItem, SlotRange, ToNode,
@@ -116,7 +118,7 @@ pub(crate) fn ended(
     ended: v1::dead_token::Ended,
 ) -> Result<(Reason, Option<Exit>, String), WireError> {
     let reason = required("Ended.reason", reason("Ended.reason", ended.reason)?)?;
-    Ok((reason, optional(ended.exit)?, ended.detail))
+    Ok((reason, optional(ended.exit)?, sentence(ended.detail)))
 }
 
 impl From<DeadToken> for v1::DeadToken {
@@ -138,7 +140,7 @@ impl TryFrom<v1::DeadToken> for DeadToken {
     fn try_from(dead: v1::DeadToken) -> Result<Self, WireError> {
         use v1::dead_token::Fate;
         Ok(match required("DeadToken.fate", dead.fate)? {
-            Fate::NeverStarted(it) => DeadToken::NeverStarted { detail: it.detail },
+            Fate::NeverStarted(it) => DeadToken::NeverStarted { detail: sentence(it.detail) },
             Fate::Ended(it) => {
                 let (reason, exit, detail) = ended(it)?;
                 DeadToken::Ended { reason, exit, detail }
@@ -166,7 +168,10 @@ impl TryFrom<v1::ScanItem> for ScanItem {
     fn try_from(item: v1::ScanItem) -> Result<Self, WireError> {
         use v1::scan_item::Fate;
         let fate = match required("ScanItem.fate", item.fate)? {
-            Fate::Live(it) => ScanFate::Live { address: it.address, ready: it.ready },
+            Fate::Live(it) => {
+                let address = short("Running.address", it.address)?;
+                ScanFate::Live { address, ready: it.ready }
+            }
             Fate::Dead(it) => ScanFate::Dead(it.try_into()?),
         };
         let key = convert("ScanItem.key", item.key)?;
@@ -200,7 +205,10 @@ impl TryFrom<v1::node_answer::Answer> for NodeAnswer {
     fn try_from(answer: v1::node_answer::Answer) -> Result<Self, WireError> {
         use v1::node_answer::Answer;
         Ok(match answer {
-            Answer::Running(it) => NodeAnswer::Running { address: it.address, ready: it.ready },
+            Answer::Running(it) => {
+                let address = short("Running.address", it.address)?;
+                NodeAnswer::Running { address, ready: it.ready }
+            }
             Answer::Dead(dead) => NodeAnswer::Dead(dead.try_into()?),
             Answer::Full(_) => NodeAnswer::Full,
             Answer::OtherLive(at) => NodeAnswer::OtherLive { token: Token::from(at) },

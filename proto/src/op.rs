@@ -1,13 +1,14 @@
 //! Requests that managers pass to owners, and their answers.
 
 use crate::record::{outcome, reason_number, request_text, stamp, state};
+use crate::session::{Session, unplaced};
 use crate::v1;
-use crate::wire::{WireError, convert, each, named, optional, required, unless_empty};
+use crate::wire::{WireError, convert, each, named, optional, required, short, unless_empty};
 use rota_model::node_msg::{ReportEvent, ReportItem};
 use rota_model::{
-    Answer, BootId, ClassName, CloseOp, Epoch, Filter, GetOp, ListCursor, ListOp, ManagerNumber,
+    Answer, BootId, ClassName, CloseOp, Filter, GetOp, ListCursor, ListOp, ManagerNumber,
     Namespace, NodeId, Op, OpResult, OpenOp, PAGE_SIZE_MAX, Page, PullOp, Pulled, Refusal,
-    RequestId, SessionRecord, SessionView, SlotId, Stamp,
+    RequestId, SessionRecord, SessionSpec, SessionView, SlotId, Stamp,
 };
 use std::sync::Arc;
 
@@ -190,13 +191,16 @@ impl TryFrom<v1::ReportItem> for ReportItem {
     fn try_from(item: v1::ReportItem) -> Result<Self, WireError> {
         use v1::report_item::Event;
         let event = match required("ReportItem.event", item.event)? {
-            Event::Ready(ready) => ReportEvent::Ready { address: ready.address },
+            Event::Ready(ready) => {
+                ReportEvent::Ready { address: short("Ready.address", ready.address)? }
+            }
             Event::Ended(ended) => {
                 let (reason, exit, detail) = crate::node::ended(ended)?;
                 ReportEvent::Ended { reason, exit, detail }
             }
             Event::MachineState(machine) => {
-                ReportEvent::MachineState { state: machine.state, change: machine.change }
+                let state = short("MachineState.state", machine.state)?;
+                ReportEvent::MachineState { state, change: machine.change }
             }
         };
         Ok(ReportItem {
@@ -238,17 +242,35 @@ pub(crate) fn op_from_wire(op: Option<v1::peer_request::Op>) -> Result<Op, WireE
 
 impl From<&SessionView> for v1::SessionView {
     fn from(view: &SessionView) -> Self {
-        let record = Some(v1::SessionRecord::from(&*view.record));
-        Self { record, owner: view.owner.0, epoch: view.epoch.0 }
+        let attributes = (*view.record.spec.attributes).clone();
+        Self {
+            session: Some(unplaced(&view.record, attributes, view.owner, view.epoch)),
+            placement: view.record.placement.as_ref().map(Into::into),
+            machine_change: view.record.machine_change,
+        }
     }
 }
 
 impl TryFrom<v1::SessionView> for SessionView {
     type Error = WireError;
     fn try_from(view: v1::SessionView) -> Result<Self, WireError> {
-        let record: SessionRecord = convert("SessionView.record", view.record)?;
-        let (owner, epoch) = (ManagerNumber(view.owner), Epoch(view.epoch));
-        Ok(SessionView { record: Arc::new(record), owner, epoch })
+        let it: Session = convert("SessionView.session", view.session)?;
+        let attributes = Arc::new(it.attributes);
+        let record = SessionRecord {
+            key: it.key,
+            spec: SessionSpec { class: it.class, pool: it.pool, attributes },
+            life: it.life,
+            version: it.version,
+            state: it.state,
+            reason: it.reason,
+            detail: it.detail,
+            exit: it.exit,
+            placement: optional(view.placement)?,
+            machine_state: it.machine_state,
+            machine_change: view.machine_change,
+            requests: Vec::new(),
+        };
+        Ok(SessionView { record: Arc::new(record), owner: it.owner, epoch: it.epoch })
     }
 }
 

@@ -163,7 +163,7 @@ fn message_to_wire(message: Message, docs: &mut DocBytes) -> v1::envelope::Messa
 }
 
 fn chunk_doc((key, doc): &(DocKey, Arc<Doc>), docs: &mut DocBytes) -> v1::Write {
-    v1::Write { key: Some(key.into()), doc: Some(docs.of(doc)) }
+    v1::Write { slot: key.slot.0, doc: Some(docs.of(doc)), removed: String::new() }
 }
 
 fn chunk_doc_from(write: v1::Write, docs: &mut DocBytes) -> Result<(DocKey, Arc<Doc>), WireError> {

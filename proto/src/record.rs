@@ -1,15 +1,14 @@
-//! Records, documents and log entries: what managers keep and copy to each other.
+//! Names, placements, writes and log entries: what managers copy to each other.
 
 use crate::encoded::DocBytes;
 use crate::v1;
-use crate::wire::{WireError, convert, each, named, optional, required, unless_empty};
+use crate::wire::{WireError, convert, named, required, short, unless_empty};
 use rota_model::{
     ATTRIBUTES_BYTES_MAX, Attributes, BootId, ClassName, Epoch, Exit, FieldError, Incarnation,
     LogPos, ManagerNumber, MemberId, Namespace, NodeId, Outcome, Placement, PoolName, Reason,
-    RequestEntry, RequestFate, RequestId, Seq, SessionId, SessionKey, SessionRecord, SessionSpec,
-    SessionState, SlotId, Stamp, Token,
+    RequestId, Seq, SessionId, SessionKey, SessionSpec, SessionState, SlotId, Stamp, Token,
 };
-use rota_protocol::{Doc, DocKey, DocName, Entry, PoolRecord, Write};
+use rota_protocol::{DocKey, DocName, Entry, Write};
 use std::sync::Arc;
 
 impl From<LogPos> for v1::LogPos {
@@ -217,7 +216,7 @@ impl TryFrom<v1::Exit> for Exit {
         Ok(match required("Exit.how", exit.how)? {
             v1::exit::How::Code(code) => Exit::Code(code),
             v1::exit::How::Signal(signal) => Exit::Signal(signal),
-            v1::exit::How::FinalState(state) => Exit::FinalState(state),
+            v1::exit::How::FinalState(state) => Exit::FinalState(short("Exit.final_state", state)?),
         })
     }
 }
@@ -240,7 +239,7 @@ impl TryFrom<v1::Placement> for Placement {
             node: named("Placement.node", NodeId::parse(&placement.node))?,
             boot: BootId(placement.boot),
             token: convert("Placement.token", placement.token)?,
-            address: placement.address,
+            address: short("Placement.address", placement.address)?,
         })
     }
 }
@@ -250,159 +249,36 @@ pub(crate) fn forgotten_stamp(field: &'static str, number: u64) -> Result<Stamp,
     if number == 0 { Ok(Stamp::MIN) } else { stamp(field, number) }
 }
 
-impl From<&RequestEntry> for v1::RequestEntry {
-    fn from(entry: &RequestEntry) -> Self {
-        use v1::request_entry::{Fate, Opened};
-        let fate = match &entry.fate {
-            RequestFate::Opening => Fate::Opening(true),
-            RequestFate::Opened { outcome, life, version, placement } => Fate::Opened(Opened {
-                outcome: v1::Outcome::from(*outcome).into(),
-                life: life.as_u64(),
-                version: version.as_u64(),
-                placement: Some(placement.into()),
-            }),
-            RequestFate::Closed { life } => Fate::Closed(life.as_u64()),
-        };
-        Self { id: entry.id.as_str().into(), at: entry.at.as_u64(), fate: Some(fate) }
-    }
-}
-
-impl TryFrom<v1::RequestEntry> for RequestEntry {
-    type Error = WireError;
-    fn try_from(entry: v1::RequestEntry) -> Result<Self, WireError> {
-        use v1::request_entry::Fate;
-        let fate = match required("RequestEntry.fate", entry.fate)? {
-            Fate::Opening(_) => RequestFate::Opening,
-            Fate::Opened(opened) => RequestFate::Opened {
-                outcome: outcome("RequestEntry.Opened.outcome", opened.outcome)?,
-                life: stamp("RequestEntry.Opened.life", opened.life)?,
-                version: stamp("RequestEntry.Opened.version", opened.version)?,
-                placement: convert("RequestEntry.Opened.placement", opened.placement)?,
-            },
-            Fate::Closed(life) => RequestFate::Closed { life: stamp("RequestEntry.closed", life)? },
-        };
-        Ok(RequestEntry {
-            id: named("RequestEntry.id", RequestId::parse(&entry.id))?,
-            at: stamp("RequestEntry.at", entry.at)?,
-            fate,
-        })
-    }
-}
-
-impl From<&SessionRecord> for v1::SessionRecord {
-    fn from(record: &SessionRecord) -> Self {
-        Self {
-            key: Some((&record.key).into()),
-            spec: Some((&record.spec).into()),
-            life: record.life.as_u64(),
-            version: record.version.as_u64(),
-            state: v1::SessionState::from(record.state).into(),
-            reason: reason_number(record.reason),
-            detail: record.detail.clone(),
-            exit: record.exit.clone().map(Into::into),
-            placement: record.placement.as_ref().map(Into::into),
-            machine_state: record.machine_state.clone(),
-            machine_change: record.machine_change,
-            requests: record.requests.iter().map(Into::into).collect(),
-        }
-    }
-}
-
-impl TryFrom<v1::SessionRecord> for SessionRecord {
-    type Error = WireError;
-    fn try_from(record: v1::SessionRecord) -> Result<Self, WireError> {
-        Ok(SessionRecord {
-            key: convert("SessionRecord.key", record.key)?,
-            spec: convert("SessionRecord.spec", record.spec)?,
-            life: stamp("SessionRecord.life", record.life)?,
-            version: stamp("SessionRecord.version", record.version)?,
-            state: state("SessionRecord.state", record.state)?,
-            reason: reason("SessionRecord.reason", record.reason)?,
-            detail: record.detail,
-            exit: optional(record.exit)?,
-            placement: optional(record.placement)?,
-            machine_state: record.machine_state,
-            machine_change: record.machine_change,
-            requests: each(record.requests)?,
-        })
-    }
-}
-
-impl From<&PoolRecord> for v1::PoolRecord {
-    fn from(record: &PoolRecord) -> Self {
-        Self {
-            pool: record.pool.as_str().into(),
-            decisions: record.decisions,
-            ordered: record.ordered.iter().map(|it| it.as_str().into()).collect(),
-            lapses_wall_ms: record.lapses_wall_ms,
-        }
-    }
-}
-
-impl TryFrom<v1::PoolRecord> for PoolRecord {
-    type Error = WireError;
-    fn try_from(record: v1::PoolRecord) -> Result<Self, WireError> {
-        let ordered = record.ordered.iter().map(|it| NodeId::parse(it)).collect();
-        Ok(PoolRecord {
-            pool: named("PoolRecord.pool", PoolName::parse(&record.pool))?,
-            decisions: record.decisions,
-            ordered: named("PoolRecord.ordered", ordered)?,
-            lapses_wall_ms: record.lapses_wall_ms,
-        })
-    }
-}
-
-impl From<&Doc> for v1::Doc {
-    fn from(doc: &Doc) -> Self {
-        let doc = match doc {
-            Doc::Session(record) => v1::doc::Doc::Session((&**record).into()),
-            Doc::Pool(record) => v1::doc::Doc::Pool(record.into()),
-        };
-        Self { doc: Some(doc) }
-    }
-}
-
-impl TryFrom<v1::Doc> for Doc {
-    type Error = WireError;
-    fn try_from(doc: v1::Doc) -> Result<Self, WireError> {
-        Ok(match required("Doc.doc", doc.doc)? {
-            v1::doc::Doc::Session(record) => Doc::Session(Arc::new(record.try_into()?)),
-            v1::doc::Doc::Pool(record) => Doc::Pool(record.try_into()?),
-        })
-    }
-}
-
 impl From<&DocKey> for v1::DocKey {
     fn from(key: &DocKey) -> Self {
-        let name = match &key.name {
-            DocName::Session(session) => v1::doc_key::Name::Session(session.into()),
-            DocName::Pool(pool) => v1::doc_key::Name::Pool(pool.as_str().into()),
-        };
-        Self { slot: key.slot.0, name: Some(name) }
+        Self { slot: key.slot.0, name: key.name.as_text().into() }
     }
 }
 
 impl TryFrom<v1::DocKey> for DocKey {
     type Error = WireError;
     fn try_from(key: v1::DocKey) -> Result<Self, WireError> {
-        let name = match required("DocKey.name", key.name)? {
-            v1::doc_key::Name::Session(session) => DocName::Session(session.try_into()?),
-            v1::doc_key::Name::Pool(pool) => {
-                DocName::Pool(named("DocKey.pool", PoolName::parse(&pool))?)
-            }
-        };
+        let name = named("DocKey.name", DocName::from_text(&key.name))?;
         Ok(DocKey { slot: SlotId(key.slot), name })
     }
 }
 
 pub(crate) fn write_to_wire(write: &Write, docs: &mut DocBytes) -> v1::Write {
-    let doc = write.doc.as_ref().map(|doc| docs.of(doc));
-    v1::Write { key: Some((&write.key).into()), doc }
+    let slot = write.key.slot.0;
+    match &write.doc {
+        Some(doc) => v1::Write { slot, doc: Some(docs.of(doc)), removed: String::new() },
+        None => v1::Write { slot, doc: None, removed: write.key.name.as_text().into() },
+    }
 }
 
 pub(crate) fn write_from_wire(write: v1::Write, docs: &mut DocBytes) -> Result<Write, WireError> {
-    let doc = write.doc.map(|bytes| docs.read(bytes)).transpose()?;
-    Ok(Write { key: convert("Write.key", write.key)?, doc })
+    let slot = SlotId(write.slot);
+    let Some(bytes) = write.doc else {
+        let name = named("Write.removed", DocName::from_text(&write.removed))?;
+        return Ok(Write { key: DocKey { slot, name }, doc: None });
+    };
+    let doc = docs.read(bytes)?;
+    Ok(Write { key: DocKey { slot, name: doc.name().clone() }, doc: Some(doc) })
 }
 
 pub(crate) fn entry_to_wire(entry: &Entry, docs: &mut DocBytes) -> v1::Entry {

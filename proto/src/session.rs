@@ -6,8 +6,8 @@ use crate::v1;
 use crate::wire::{WireError, convert, each, named, optional, unless_empty};
 use rota_model::{
     Answer, Attributes, ClassName, Epoch, Exit, Filter, ManagerNumber, Namespace, NodeId, Outcome,
-    PoolName, Reason, Refusal, RefusalKind, Retry, SessionId, SessionKey, SessionState,
-    SessionView, Stamp,
+    PoolName, Reason, Refusal, RefusalKind, Retry, SessionId, SessionKey, SessionRecord,
+    SessionState, SessionView, Stamp,
 };
 use std::sync::Arc;
 
@@ -48,36 +48,48 @@ pub struct Session {
     pub machine_state: String,
 }
 
+/// A session on the wire, without where it is.
+pub(crate) fn unplaced(
+    record: &SessionRecord,
+    attributes: Attributes,
+    owner: ManagerNumber,
+    epoch: Epoch,
+) -> v1::Session {
+    v1::Session {
+        namespace: record.key.namespace.as_str().into(),
+        id: record.key.id.as_str().into(),
+        class: record.spec.class.as_str().into(),
+        attributes,
+        pool: record.spec.pool.as_str().into(),
+        state: v1::SessionState::from(record.state).into(),
+        reason: reason_number(record.reason),
+        detail: record.detail.clone(),
+        exit: record.exit.clone().map(Into::into),
+        address: String::new(),
+        node_id: String::new(),
+        owner: owner.0,
+        epoch: epoch.0,
+        life: record.life.as_u64(),
+        version: record.version.as_u64(),
+        machine_state: record.machine_state.clone(),
+        node_address: String::new(),
+    }
+}
+
 /// A session for a client. `node_address` is where managers reach the session's node, empty when
 /// it is not registered any more. The session's own address is shown only while it is READY.
 pub fn session(view: SessionView, node_address: String) -> v1::Session {
-    let (owner, epoch) = (view.owner.0, view.epoch.0);
-    let record = Arc::unwrap_or_clone(view.record);
+    let (owner, epoch) = (view.owner, view.epoch);
+    let mut record = Arc::unwrap_or_clone(view.record);
+    let attributes = Arc::unwrap_or_clone(std::mem::take(&mut record.spec.attributes));
+    let session = unplaced(&record, attributes, owner, epoch);
     let is_live = record.is_live();
     let (node_id, address) = match record.placement {
         Some(it) if is_live => (it.node.as_str().into(), it.address),
         Some(it) => (it.node.as_str().into(), String::new()),
         None => (String::new(), String::new()),
     };
-    v1::Session {
-        namespace: record.key.namespace.as_str().into(),
-        id: record.key.id.as_str().into(),
-        class: record.spec.class.as_str().into(),
-        attributes: Arc::unwrap_or_clone(record.spec.attributes),
-        pool: record.spec.pool.as_str().into(),
-        state: v1::SessionState::from(record.state).into(),
-        reason: reason_number(record.reason),
-        detail: record.detail,
-        exit: record.exit.map(Into::into),
-        address,
-        node_id,
-        owner,
-        epoch,
-        life: record.life.as_u64(),
-        version: record.version.as_u64(),
-        machine_state: record.machine_state,
-        node_address,
-    }
+    v1::Session { node_id, address, node_address, ..session }
 }
 
 impl From<Session> for v1::Session {

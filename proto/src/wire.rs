@@ -1,6 +1,10 @@
 //! What is wrong with a message, and the small steps that every conversion is made of.
 
-use rota_model::{FieldError, Refusal};
+use rota_model::{FieldError, NAME_BYTES_MAX, Refusal};
+
+/// Longest sentence of a node about one of its sessions, in bytes. It is kept in the session's
+/// document; what is longer is cut off.
+const SENTENCE_BYTES_MAX: usize = 4 * 1024;
 
 /// A message from the wire (or the disk) that is no value of the model.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -77,6 +81,22 @@ pub(crate) fn unless_empty<T>(
     if text.is_empty() { Ok(None) } else { named(field, parse(text)).map(Some) }
 }
 
+/// A text that is kept in documents: an address, or the name of a state.
+pub(crate) fn short(field: &'static str, text: String) -> Result<String, WireError> {
+    let length = text.len();
+    if length > NAME_BYTES_MAX {
+        let problem = format!("is {length} bytes long; the limit is {NAME_BYTES_MAX}");
+        return Err(WireError::new(field, problem));
+    }
+    Ok(text)
+}
+
+/// A sentence that is kept in documents.
+pub(crate) fn sentence(mut text: String) -> String {
+    text.truncate(text.floor_char_boundary(SENTENCE_BYTES_MAX));
+    text
+}
+
 /// A length that the model keeps as `usize`, for the wire.
 pub(crate) fn count(length: usize) -> u64 {
     u64::try_from(length).unwrap_or(u64::MAX)
@@ -86,5 +106,19 @@ pub(crate) fn count(length: usize) -> u64 {
 impl From<std::convert::Infallible> for WireError {
     fn from(never: std::convert::Infallible) -> Self {
         match never {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_sentences_are_cut_off_between_characters_and_long_names_refused() {
+        let long = "é".repeat(SENTENCE_BYTES_MAX);
+        assert_eq!(sentence(format!("x{long}")).len(), SENTENCE_BYTES_MAX - 1);
+        assert_eq!(sentence("short".into()), "short");
+        let error = short("Exit.final_state", "x".repeat(256)).unwrap_err();
+        assert_eq!(error.to_string(), "Exit.final_state is 256 bytes long; the limit is 255");
     }
 }

@@ -3,7 +3,7 @@
 use crate::cluster::Cluster;
 use crate::processes::{self, Process};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -62,7 +62,7 @@ impl NeverTwice {
     }
 }
 
-fn look(folder: &PathBuf, stop: &AtomicBool) -> Result<u64, String> {
+fn look(folder: &Path, stop: &AtomicBool) -> Result<u64, String> {
     let mut looks = 0;
     while !stop.load(Ordering::Relaxed) {
         if let Some(twice) = twice(folder) {

@@ -36,6 +36,10 @@ pub(crate) fn check_word(field: &str, text: &str, bytes_max: usize) -> Result<()
         return Err(FieldError::new(field, "must not be empty"));
     }
     check_length(field, text, bytes_max)?;
+    // Nearly every word is so, and seen to be so faster.
+    if text.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Ok(());
+    }
     match text.find(char::is_control) {
         Some(at) => Err(FieldError::new(field, format!("has a control character at byte {at}"))),
         None => Ok(()),

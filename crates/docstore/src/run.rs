@@ -16,7 +16,7 @@ use crate::cache::Cache;
 use crate::commit::Commit;
 use crate::exception::{Exception, Phase, codes};
 use crate::name::DocName;
-use crate::operation::{Done, Operations, Running};
+use crate::operation::{Done, Operation, Operations, Running};
 use crate::request::Request;
 use crate::rules::Rules;
 use crate::store::{Documents, Store};
@@ -87,7 +87,11 @@ pub struct Run {
     /// The attempt that goes on after a fetch is not a new one.
     is_fetching: bool,
     ready: Option<(Box<dyn Running>, Attempt)>,
+    /// Makes the operation of each attempt; `None`: it is looked up by its name.
+    make: Option<Make>,
 }
+
+type Make = Box<dyn Fn() -> Box<dyn Running> + Send>;
 
 impl fmt::Debug for Run {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -102,7 +106,24 @@ impl Run {
     /// A request that has not begun.
     pub fn new(request: Request) -> Self {
         let request = Arc::new(request);
-        Self { request, attempts: 0, fetches: 0, is_fetching: false, ready: None }
+        Self { request, attempts: 0, fetches: 0, is_fetching: false, ready: None, make: None }
+    }
+
+    /// A request for this very operation, which no registry needs to know: a program's own. Each
+    /// attempt begins with a clone of it. The request gets the operation's name, and its parameters
+    /// are not looked at.
+    pub fn of<T: Operation + Clone>(request: Request, operation: T) -> Self {
+        let request = Request { operation: T::NAME.to_owned(), ..request };
+        let make = move || -> Box<dyn Running> { Box::new(operation.clone()) };
+        Self { make: Some(Box::new(make)), ..Self::new(request) }
+    }
+
+    /// The same request from its beginning: what was done so far counts as never begun. For a driver
+    /// that could not take a valid commit over, and waits until it can.
+    #[must_use]
+    pub fn afresh(self) -> Self {
+        let Self { request, make, .. } = self;
+        Self { request, attempts: 0, fetches: 0, is_fetching: false, ready: None, make }
     }
 
     /// The request.
@@ -136,7 +157,10 @@ impl Run {
             self.attempts += 1;
         }
         let request = &self.request;
-        let made = operations.make(&request.operation, request.parameters.as_ref());
+        let made = match &self.make {
+            Some(make) => Ok(make()),
+            None => operations.make(&request.operation, request.parameters.as_ref()),
+        };
         let mut operation = match made {
             Ok(operation) => operation,
             Err(exception) => return Next::Failed(self.named(before(exception))),
@@ -241,7 +265,7 @@ fn open(operation: &dyn Running, desk: &mut Desk<'_>) -> Result<(), Exception> {
 }
 
 fn synchronise(request: &Request, documents: &dyn Documents) -> Vec<(DocName, Update)> {
-    let as_of = documents.high_water();
+    let as_of = documents.known_through();
     let update = |it: &crate::SyncRequest| {
         let document = documents.get(&it.name);
         (it.name.clone(), update_for(document.as_ref(), it.held.as_ref(), as_of))

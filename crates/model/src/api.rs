@@ -145,7 +145,8 @@ impl Op {
 /// A session as a client sees it, with who answered.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct SessionView {
-    /// The record.
+    /// The record. What it remembers of requests stays at the owner: other managers, and clients, are
+    /// not told.
     pub record: Arc<SessionRecord>,
     /// The owner that answered.
     pub owner: ManagerNumber,

@@ -24,6 +24,10 @@ fn check_name(field: &'static str, text: &str) -> Result<(), FieldError> {
             format!("is {length} bytes long; the limit is {NAME_BYTES_MAX}"),
         ));
     }
+    // Nearly every name is so, and seen to be so faster.
+    if text.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Ok(());
+    }
     if let Some(at) = text.find(char::is_control) {
         return Err(FieldError::new(field, format!("has a control character at byte {at}")));
     }

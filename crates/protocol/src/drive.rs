@@ -1,20 +1,20 @@
 //! Driving ids to where their records want them: what the node is asked, what its answers change,
 //! and what a new owner takes up again.
 
+use crate::documents::{Brief, Doc, DocKey};
 use crate::entry::Origin;
 use crate::env::{CallFor, CallWhat, Env};
 use crate::io::Transition;
 use crate::memory::remember;
-use crate::message::{Doc, DocKey, DocName, Write};
+use crate::message::Write;
 use crate::nodes::NoNode;
 use crate::partition::Partition;
-use crate::replica::session_in;
 use crate::session::Work;
 use crate::version::{may_tell_early, version_after};
 use rota_model::node_msg::{DeadToken, NodeAnswer, NodeCall, ToNode};
 use rota_model::{
-    Answer, Epoch, Exit, NodeId, Op, Outcome, Reason, Refusal, RefusalKind, RequestFate, Retry,
-    SessionKey, SessionRecord, SessionState, Token,
+    Answer, Epoch, Exit, NodeId, Op, Outcome, PoolName, Reason, Refusal, RefusalKind, RequestFate,
+    Retry, SessionKey, SessionRecord, SessionState, Token,
 };
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -25,26 +25,28 @@ const REFUSALS_MAX: usize = 3;
 impl Partition {
     /// A document was committed: do what its record asks for.
     pub fn on_committed(&mut self, env: &mut Env, key: &DocKey) {
-        match &key.name {
-            DocName::Session(session) => {
-                // Only the newest write counts; an earlier one is overtaken.
-                if self.replica.latest.contains_key(key) {
-                    return;
-                }
-                let Some(record) = self.replica.record(key) else {
-                    return;
-                };
-                match record.state {
-                    SessionState::Pending | SessionState::Starting | SessionState::Closing => {
-                        self.ask_for(env, key, &record);
-                    }
-                    SessionState::Closed | SessionState::Failed | SessionState::Lost => {
-                        self.release(env, &session.clone());
-                    }
-                    SessionState::Ready => self.rerun_waiters(env, &session.clone()),
-                }
+        let Some(doc) = self.replica.docs.get(key) else {
+            return;
+        };
+        if doc.orders().is_some() {
+            if let Ok(pool) = PoolName::parse(doc.name().docid()) {
+                self.on_pool_committed(env, &pool);
             }
-            DocName::Pool(pool) => self.on_pool_committed(env, &pool.clone()),
+            return;
+        }
+        // Only the newest write counts; an earlier one is overtaken.
+        let overtaken = self.replica.latest.contains_key(key);
+        let Some(record) = doc.session().filter(|_| !overtaken).cloned() else {
+            return;
+        };
+        match record.state {
+            SessionState::Pending | SessionState::Starting | SessionState::Closing => {
+                self.ask_for(env, key, &record);
+            }
+            SessionState::Closed | SessionState::Failed | SessionState::Lost => {
+                self.release(env, &record.key);
+            }
+            SessionState::Ready => self.rerun_waiters(env, &record.key),
         }
     }
 
@@ -214,7 +216,7 @@ impl Partition {
         }
         // The opens are answered before READY is committed, on the strength of a committed PENDING.
         // Without it the news is about a later owner's Create.
-        let committed = self.replica.docs.get(key).and_then(|doc| session_in(doc));
+        let committed = self.replica.docs.get(key).and_then(|doc| doc.session());
         if committed.and_then(|it| it.token()) != record.token() {
             return;
         }
@@ -250,7 +252,7 @@ impl Partition {
             placement: placement.clone(),
         };
         let (created, existed) = (fate(Outcome::Created), fate(Outcome::Existed));
-        let committed = self.replica.docs.get(key).and_then(|doc| session_in(doc));
+        let committed = self.replica.docs.get(key).and_then(|doc| doc.session());
         let early = committed.is_some_and(|it| may_tell_early(it, &record));
         if let Some(id) = &creator {
             remember(&mut record, env, id, created);
@@ -279,8 +281,8 @@ impl Partition {
         }
         let record = Arc::new(record);
         let view = self.view_of(env, record.clone());
-        let writes = self.session_write(key, record);
-        let at = self.write_unhurried(env, writes, creator);
+        let write = self.session_write(key, record);
+        let at = self.write_unhurried(env, vec![write], creator);
         for (origin, outcome) in answers {
             let step = match outcome {
                 Outcome::Created => Transition::OpenCreated,
@@ -410,11 +412,13 @@ impl Partition {
         if !self.leading.as_ref().is_some_and(|it| it.is_open()) {
             return;
         }
-        let Some(record) = self.replica.session(key).filter(|it| is_over(env, it)).cloned() else {
+        let over = |it: &&Arc<Doc>| it.brief().is_some_and(|brief| is_over(env, brief));
+        let doc = self.replica.get(key).filter(over);
+        let Some(record) = doc.and_then(|it| it.session()).cloned() else {
             return;
         };
         env.note(Transition::SessionLost, Some(self.number));
-        let lost = lost(env, record, self.replica.pe);
+        let lost = lost(env, &record, self.replica.pe);
         self.write_session(env, key, lost, None);
     }
 
@@ -426,15 +430,14 @@ impl Partition {
     pub fn write_off_lost(&self, env: &mut Env, found: &[Write]) -> Vec<Write> {
         let ended: BTreeSet<&DocKey> = found.iter().map(|it| &it.key).collect();
         let live = self.replica.sessions().filter(|(key, _)| !ended.contains(key));
-        let over = live.filter(|(_, record)| is_over(env, record));
-        let over: Vec<(DocKey, SessionRecord)> =
-            over.map(|(key, record)| (key.clone(), record.clone())).collect();
-        let write = |(key, record): (DocKey, SessionRecord)| {
+        let over = live.filter(|(_, brief)| is_over(env, brief));
+        let over: Vec<DocKey> = over.map(|(key, _)| key.clone()).collect();
+        let records = over.into_iter().filter_map(|key| Some((self.replica.record(&key)?, key)));
+        let write = |(record, key): (Arc<SessionRecord>, DocKey)| {
             env.note(Transition::SessionLost, Some(self.number));
-            let doc = Some(Arc::new(Doc::Session(Arc::new(lost(env, record, self.replica.pe)))));
-            Write { key, doc }
+            self.session_write(&key, lost(env, &record, self.replica.pe))
         };
-        over.into_iter().map(write).collect()
+        records.map(write).collect()
     }
 
     /// The registry changed: sessions of boots that are over are lost.
@@ -442,7 +445,7 @@ impl Partition {
         if !self.leading.as_ref().is_some_and(|it| it.is_open()) {
             return;
         }
-        let over = self.replica.sessions().filter(|(_, record)| is_over(env, record));
+        let over = self.replica.sessions().filter(|(_, brief)| is_over(env, brief));
         let keys: Vec<DocKey> = over.map(|(key, _)| key.clone()).collect();
         for key in keys {
             self.on_boot_over(env, &key);
@@ -497,11 +500,12 @@ impl Partition {
 
     /// A new owner takes up every id that is in progress.
     pub fn redrive(&mut self, env: &mut Env) {
-        let in_progress = self.replica.sessions().filter(|(_, record)| {
+        let in_progress = self.replica.sessions().filter(|(_, brief)| {
             use SessionState::{Closing, Pending, Starting};
-            matches!(record.state, Pending | Starting | Closing)
+            matches!(brief.state, Pending | Starting | Closing)
         });
-        let sessions: Vec<SessionKey> = in_progress.map(|(_, record)| record.key.clone()).collect();
+        let records = in_progress.filter_map(|(key, _)| self.replica.session(key));
+        let sessions: Vec<SessionKey> = records.map(|record| record.key.clone()).collect();
         for session in sessions {
             env.note(Transition::Redriven, Some(self.number));
             if let Some(leading) = &mut self.leading {
@@ -560,20 +564,22 @@ impl Partition {
 }
 
 /// Whether a session has not ended and the boot that it was placed on is over.
-fn is_over(env: &Env, record: &SessionRecord) -> bool {
-    let at = record.placement.as_ref();
-    !record.state.is_ended() && at.is_some_and(|at| env.nodes.is_over(&at.node, at.boot))
+fn is_over(env: &Env, brief: &Brief) -> bool {
+    let at = brief.at.as_ref();
+    !brief.state.is_ended() && at.is_some_and(|(node, boot)| env.nodes.is_over(node, *boot))
 }
 
 /// The record of a session whose node's boot is over.
-fn lost(env: &mut Env, mut record: SessionRecord, pe: Epoch) -> SessionRecord {
+fn lost(env: &mut Env, record: &SessionRecord, pe: Epoch) -> SessionRecord {
     let closing = record.state == SessionState::Closing;
-    record.version = version_after(env, &record, pe);
-    record.state = if closing { SessionState::Closed } else { SessionState::Lost };
-    record.reason = Some(Reason::NodeLost);
     let node = record.placement.as_ref().map(|it| it.node.to_string()).unwrap_or_default();
-    record.detail = format!("node {node} was lost or booted anew");
-    record
+    SessionRecord {
+        version: version_after(env, record, pe),
+        state: if closing { SessionState::Closed } else { SessionState::Lost },
+        reason: Some(Reason::NodeLost),
+        detail: format!("node {node} was lost or booted anew"),
+        ..record.clone()
+    }
 }
 
 fn start_failed(record: &SessionRecord) -> Refusal {

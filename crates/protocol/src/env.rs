@@ -1,8 +1,9 @@
 //! What every partition of a manager shares: who it is, the View, the nodes, and what is to be done.
 
+use crate::documents::{Doc, DocKey};
 use crate::entry::Origin;
 use crate::io::{DiskWrite, Effect, Note, Transition};
-use crate::message::{Doc, DocKey, Envelope, Message};
+use crate::message::{Envelope, Message};
 use crate::nodes::Nodes;
 use crate::{Identity, ManagerConfig, PartMeta};
 use rota_model::node_msg::ToNode;
@@ -52,7 +53,7 @@ pub(crate) struct Env {
     pub now: Now,
     pub view: Option<Arc<View>>,
     pub nodes: Nodes,
-    /// Highest version of a record that was removed, kept on disk: new lives are above it.
+    /// Highest version of a document that was removed, kept on disk: new lives are above it.
     pub forgotten: Stamp,
     pub effects: Vec<Effect>,
     /// Writes of the batch that is persisted next, as `lsn`.

@@ -14,7 +14,8 @@
 //! [`crate::Manager::flush`] returns, so that entries, acknowledgements and disk writes of one
 //! batch travel together. Before [`crate::Manager::wake_at`] it gives a [`Input::Tick`].
 
-use crate::message::{Doc, DocKey, Envelope};
+use crate::documents::{Doc, DocKey};
+use crate::message::Envelope;
 use rota_model::node_msg::{FromNode, Register, Registered, Renew, Renewed, ToNode};
 use rota_model::{
     Epoch, Incarnation, LogPos, ManagerNumber, MemberId, NodeId, Nonce, Op, OpResult, PoolName,
@@ -143,7 +144,7 @@ pub struct PartMeta {
     pub last: LogPos,
     /// False while a snapshot is being received: the documents are no copy of anything.
     pub whole: bool,
-    /// Highest version of a record that was removed: new lives are above it, whatever the clock says.
+    /// Highest version of a document that was removed: new lives are above it, whatever the clock says.
     pub forgotten: Stamp,
 }
 

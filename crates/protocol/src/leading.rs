@@ -6,13 +6,14 @@
 //! Everything that an answer promises is committed first; [`Partition::advance_commit`] is the one
 //! place where that is decided.
 
+use crate::documents::DocKey;
 use crate::entry::{Asked, Origin};
 use crate::env::Env;
 use crate::flow::Flow;
 use crate::io::Transition;
 use crate::judge::Judged;
 use crate::learn::Learner;
-use crate::message::{DocKey, Entry, Write};
+use crate::message::{Entry, Write};
 use crate::partition::Partition;
 use crate::reads::Reads;
 use crate::scan::Scan;

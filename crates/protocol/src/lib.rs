@@ -1,10 +1,12 @@
 //! Every decision of a manager, and nothing else: no clock, no socket, no file.
 //!
-//! See [`io`] for the picture of inputs and effects.
+//! See [`io`] for the picture of inputs and effects, [`documents`] for what is kept, and
+//! [`replica`] for a copy of a partition.
 
 mod backlog;
 mod claim;
 mod council;
+pub mod documents;
 mod drive;
 mod entry;
 mod env;
@@ -20,7 +22,7 @@ mod nodes;
 mod partition;
 mod pool;
 mod reads;
-mod replica;
+pub mod replica;
 mod scan;
 mod session;
 mod settled;
@@ -32,9 +34,11 @@ mod upkeep;
 mod version;
 mod waits;
 
+pub use documents::{Doc, DocKey};
 pub use io::{CasOutcome, Disk, DiskWrite, Effect, Identity, Input, Note, PartMeta, Transition};
 pub use manager::Manager;
-pub use message::{Chunk, Doc, DocKey, DocName, Entry, Envelope, Message, PoolRecord, Write};
+pub use message::{Chunk, Entry, Envelope, Message, Write};
+pub use rota_docstore::DocName;
 pub use sizes::Sizes;
 pub use stats::{PartStats, Stats};
 pub use timing::Timing;

@@ -77,5 +77,8 @@ pub(crate) fn remember(
     let at = Stamp::from_epoch_ms(env.now.wall_ms);
     // Nearly every record holds one request for ever: spare room would be most of its size.
     record.requests.reserve_exact(1);
-    record.requests.push(RequestEntry { id: request.clone(), at, fate });
+    let entry = RequestEntry { id: request.clone(), at, fate };
+    // The clock may have stepped back.
+    let place = record.requests.partition_point(|it| it.order(&entry).is_lt());
+    record.requests.insert(place, entry);
 }

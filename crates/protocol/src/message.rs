@@ -3,75 +3,12 @@
 //! Every message travels in an [`Envelope`] that names the sender's run and its View. Messages may
 //! be lost, repeated, delayed or reordered; every handler is written for that.
 
+use crate::documents::{Doc, DocKey};
+use rota_docstore::DocName;
 use rota_model::{
-    Epoch, LogPos, ManagerNumber, MemberId, Op, OpResult, PoolName, RequestId, Seq, SessionKey,
-    SessionRecord, SlotId, Stamp,
+    Epoch, LogPos, ManagerNumber, MemberId, Op, OpResult, PoolName, RequestId, Seq, SlotId, Stamp,
 };
 use std::sync::Arc;
-
-/// Name of a document: its slot, then which.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct DocKey {
-    /// The slot; every key on disk and in memory starts with it.
-    pub slot: SlotId,
-    /// Which document of the slot.
-    pub name: DocName,
-}
-
-impl DocKey {
-    /// About how many bytes it takes in a message.
-    pub fn bytes(&self) -> usize {
-        let name = match &self.name {
-            DocName::Session(key) => key.namespace.as_str().len() + key.id.as_str().len(),
-            DocName::Pool(pool) => pool.as_str().len(),
-        };
-        16 + name
-    }
-}
-
-/// Which document of a slot.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum DocName {
-    /// A session's record.
-    Session(SessionKey),
-    /// A pool's record.
-    Pool(PoolName),
-}
-
-/// A document.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub enum Doc {
-    /// A session's record. Readers share it.
-    Session(Arc<SessionRecord>),
-    /// A pool's record.
-    Pool(PoolRecord),
-}
-
-impl Doc {
-    /// About how many bytes it takes in a message.
-    pub fn bytes(&self) -> usize {
-        match self {
-            Doc::Session(record) => record.bytes(),
-            Doc::Pool(record) => {
-                let nodes = record.ordered.iter().map(|node| node.as_str().len() + 8);
-                64 + record.pool.as_str().len() + nodes.sum::<usize>()
-            }
-        }
-    }
-}
-
-/// A pool's record: the one decision that is in flight, so that a new owner does not decide twice.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct PoolRecord {
-    /// The pool.
-    pub pool: PoolName,
-    /// Counts decisions; names of new nodes are made from it.
-    pub decisions: u64,
-    /// Nodes that were ordered last and the wall clock (ms since 1970) at which the order lapses.
-    pub ordered: Vec<rota_model::NodeId>,
-    /// When the order lapses.
-    pub lapses_wall_ms: u64,
-}
 
 /// One write: a document's new content, or its removal.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -83,6 +20,12 @@ pub struct Write {
 }
 
 impl Write {
+    /// What makes a document of that slot what it is now.
+    pub fn of(slot: SlotId, doc: Doc) -> Self {
+        let name: DocName = doc.name().clone();
+        Self { key: DocKey { slot, name }, doc: Some(Arc::new(doc)) }
+    }
+
     /// About how many bytes it takes in a message.
     pub fn bytes(&self) -> usize {
         self.key.bytes() + self.doc.as_ref().map_or(0, |doc| doc.bytes())
@@ -141,7 +84,7 @@ pub struct Chunk {
     pub through: Option<DocKey>,
     /// Contents, in order of key.
     pub docs: Vec<(DocKey, Arc<Doc>)>,
-    /// Highest version of a record that was removed.
+    /// Highest version of a document that was removed.
     pub forgotten: Stamp,
 }
 

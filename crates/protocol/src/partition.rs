@@ -1,9 +1,10 @@
 //! One partition at one manager: its copy, what is owed about it, and (at the owner) the leading.
 
+use crate::documents::{Doc, DocKey};
 use crate::env::Env;
 use crate::io::PartMeta;
 use crate::leading::Leading;
-use crate::message::{Chunk, Doc, DocKey, Entry, Message};
+use crate::message::{Chunk, Entry, Message};
 use crate::replica::Replica;
 use crate::settled::Settled;
 use crate::sync::{Report, SyncPiece, Syncing};
@@ -86,8 +87,8 @@ impl Partition {
             assert_eq!(keys.len(), entry.writes.len(), "one entry writes a document twice");
         }
         for write in entry.writes.iter() {
-            if let (None, Some(record)) = (&write.doc, self.replica.session(&write.key)) {
-                env.forgotten = env.forgotten.max(record.version);
+            if let (None, Some(doc)) = (&write.doc, self.replica.get(&write.key)) {
+                env.forgotten = env.forgotten.max(doc.document().version());
             }
             env.persist_doc(write.key.clone(), write.doc.clone());
             if let Some(learning) = &mut self.learning {

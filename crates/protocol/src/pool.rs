@@ -1,16 +1,17 @@
 //! Pools that grow: decided by the owner of the pool's slot only, one order in flight per pool,
 //! written into the pool's record so that a later owner does not order twice.
 
+use crate::documents::{Doc, DocKey, pool_name};
 use crate::entry::Origin;
 use crate::env::Env;
 use crate::io::{Effect, Transition};
-use crate::message::{Doc, DocKey, DocName, Message, PoolRecord, Write};
+use crate::message::{Message, Write};
 use crate::nodes::NoNode;
 use crate::partition::Partition;
-use rota_model::{NodeId, Op, OpenOp, PoolName, Refusal, RefusalKind, Retry};
+use rota_model::items::Orders;
+use rota_model::{NodeId, Op, OpenOp, PoolName, Refusal, RefusalKind, Retry, Stamp};
 use rota_ring::slot_of_pool;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 /// Between attempts of opens that wait for room.
 pub(crate) const ROOM_MS: u64 = 250;
@@ -92,18 +93,10 @@ impl Partition {
             return;
         }
         let slot = slot_of_pool(pool, env.view().m);
-        let key = DocKey { slot, name: DocName::Pool(pool.clone()) };
-        let record = match self.replica.get(&key).map(|doc| &**doc) {
-            Some(Doc::Pool(record)) => record.clone(),
-            Some(Doc::Session(_)) | None => PoolRecord {
-                pool: pool.clone(),
-                decisions: 0,
-                ordered: Vec::new(),
-                lapses_wall_ms: 0,
-            },
-        };
-        let all_there = record.ordered.iter().all(|node| env.nodes.reg.contains_key(node));
-        if !all_there && env.now.wall_ms < record.lapses_wall_ms {
+        let before = self.replica.get(&DocKey { slot, name: pool_name(pool) });
+        let orders = before.and_then(|doc| doc.orders()).cloned().unwrap_or_default();
+        let all_there = orders.ordered.iter().all(|node| env.nodes.reg.contains_key(node));
+        if !all_there && env.now.wall_ms < orders.lapses_wall_ms {
             return;
         }
         let alive = env.nodes.reg.values().filter(|it| it.pool == *pool && !it.state.is_gone());
@@ -117,7 +110,7 @@ impl Partition {
         if count == 0 {
             return;
         }
-        let decisions = record.decisions + 1;
+        let decisions = orders.decisions + 1;
         let name = |it| NodeId::parse(&format!("{pool}-{decisions}-{it}"));
         let ordered: Result<Vec<NodeId>, _> = (0..count).map(name).collect();
         let ordered = match ordered {
@@ -128,9 +121,10 @@ impl Partition {
             }
         };
         let lapses_wall_ms = env.now.wall_ms + env.config.timing.provision_ms;
-        let record = PoolRecord { pool: pool.clone(), decisions, ordered, lapses_wall_ms };
-        let doc = Some(Arc::new(Doc::Pool(record)));
-        let at = self.write(env, vec![Write { key, doc }], None);
+        let orders = Orders { decisions, ordered, lapses_wall_ms };
+        let now = Stamp::from_epoch_ms(env.now.wall_ms);
+        let doc = Doc::pool_after(before.map(|it| &**it), pool, orders, now);
+        let at = self.write(env, vec![Write::of(slot, doc)], None);
         if let Some(leading) = &mut self.leading {
             leading.ordering.insert(pool.clone(), at);
         }
@@ -147,11 +141,11 @@ impl Partition {
         }
         leading.ordering.remove(pool);
         let slot = slot_of_pool(pool, env.view().m);
-        let key = DocKey { slot, name: DocName::Pool(pool.clone()) };
-        let Some(Doc::Pool(record)) = self.replica.get(&key).map(|doc| &**doc) else {
+        let key = DocKey { slot, name: pool_name(pool) };
+        let Some(orders) = self.replica.get(&key).and_then(|doc| doc.orders()) else {
             return;
         };
-        let nodes = record.ordered.clone();
+        let nodes = orders.ordered.clone();
         env.note_text(
             Transition::NodesOrdered,
             Some(self.number),

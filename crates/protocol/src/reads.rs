@@ -1,13 +1,12 @@
 //! Linearizable reads: a confirm round with the other copies, shared by all that wait; a lone copy
 //! reads the config store. Lists and watches show committed documents only.
 
+use crate::documents::{DocKey, session_name};
 use crate::entry::Origin;
 use crate::env::Env;
 use crate::io::Transition;
 use crate::judge::Renewal;
-use crate::message::{DocKey, DocName};
 use crate::partition::Partition;
-use crate::replica::session_in;
 use rota_model::{
     Answer, ListCursor, ListOp, ManagerNumber, Op, OpResult, Page, PullOp, Pulled, Refusal,
     RefusalKind, Retry, SessionKey, SessionRecord, SessionState, SessionView,
@@ -59,7 +58,7 @@ impl Partition {
     /// The key of a session's document.
     pub fn key_of(env: &Env, session: &SessionKey) -> DocKey {
         let slot = slot_of_session(session, env.view().m);
-        DocKey { slot, name: DocName::Session(session.clone()) }
+        DocKey { slot, name: session_name(session) }
     }
 
     /// Lets a request wait for a confirm round that begins after now.
@@ -186,14 +185,14 @@ impl Partition {
     /// A session as it may be shown: committed, or READY over a committed PENDING or STARTING
     /// (which any later owner drives to the same instance, and whose open may be answered already).
     pub fn visible(&self, key: &DocKey) -> Option<&Arc<SessionRecord>> {
-        let committed = self.replica.docs.get(key).and_then(|doc| session_in(doc))?;
+        let committed = self.replica.docs.get(key).and_then(|doc| doc.session())?;
         let begun = matches!(committed.state, SessionState::Pending | SessionState::Starting);
         if !begun || !self.replica.latest.contains_key(key) {
             return Some(committed);
         }
         let writes = self.replica.tail.iter().flat_map(|entry| entry.writes.iter());
         let records = writes.filter(|write| write.key == *key).filter_map(|it| it.doc.as_ref());
-        let mut records = records.filter_map(|doc| session_in(doc));
+        let mut records = records.filter_map(|doc| doc.session());
         let ready = records.find(|it| crate::version::may_tell_early(committed, it));
         Some(ready.unwrap_or(committed))
     }
@@ -244,14 +243,11 @@ impl Partition {
     ) -> Option<&Arc<SessionRecord>> {
         use std::ops::Bound::{Excluded, Included, Unbounded};
         let lower = match &from.after {
-            Some(key) => Excluded(DocKey { slot: from.slot, name: DocName::Session(key.clone()) }),
-            None => Included(DocKey { slot: from.slot, name: first_name() }),
+            Some(key) => Excluded(DocKey { slot: from.slot, name: session_name(key) }),
+            None => Included(DocKey::first_of(from.slot)),
         };
         let mut range = self.replica.docs.range((lower, Unbounded));
-        let found = range.find_map(|(key, doc)| match self.visible(key) {
-            Some(record) => Some((key.slot, record)),
-            None => session_in(doc).map(|record| (key.slot, record)),
-        });
+        let found = range.find_map(|(key, _)| Some((key.slot, self.visible(key)?)));
         found.filter(|(slot, _)| *slot <= last).map(|(_, record)| record)
     }
 
@@ -318,7 +314,7 @@ impl Partition {
                 break;
             }
             upto = entry.at;
-            let records = entry.writes.iter().filter_map(|it| session_in(it.doc.as_ref()?));
+            let records = entry.writes.iter().filter_map(|it| it.doc.as_ref()?.session());
             for record in records.filter(|record| pull.filter.passes(record)) {
                 bytes += record.bytes();
                 events.push(self.view_of(env, record.clone()));
@@ -361,13 +357,6 @@ impl Partition {
         }
         Pulled { part: self.number, events, snapshot: true, upto, snapshot_next: None }
     }
-}
-
-fn first_name() -> DocName {
-    // Sessions order before pools, and no session has an empty namespace: this is below them all.
-    let lowest = rota_model::Namespace::parse(" ").expect("one space is a name");
-    let id = rota_model::SessionId::parse(" ").expect("one space is a name");
-    DocName::Session(SessionKey::new(lowest, id))
 }
 
 /// Nothing is known of that session.

@@ -8,9 +8,12 @@
 //!  docs = everything through `committed`;  latest = what the tail writes over it
 //! ```
 
-use crate::message::{Doc, DocKey, DocName, Entry, Write};
+use crate::documents::{Brief, Doc, DocKey};
+use crate::message::{Entry, Write};
 use crate::sizes::Sizes;
-use rota_model::{Epoch, LogPos, Seq, SessionRecord, SessionState};
+use rota_docstore::space::Usages;
+use rota_docstore::{DocName, Document, Documents, Spaces, Usage};
+use rota_model::{Epoch, LogPos, Seq, SessionRecord, SessionState, SlotId, Stamp};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
@@ -22,9 +25,16 @@ pub struct Replica {
     pub pe: Epoch,
     /// Committed documents. Changed by [`Replica::set`] only.
     pub docs: BTreeMap<DocKey, Arc<Doc>>,
-    /// Committed sessions by state, and a digest of them that does not depend on their order.
+    /// Committed sessions by state.
     pub sessions_by_state: BTreeMap<SessionState, u64>,
+    /// A digest of all committed documents that does not depend on their order.
     pub digest: u64,
+    /// How much committed documents fill, by namespace.
+    pub usages: Usages,
+    /// What committed documents of the space for configuration say of namespaces.
+    pub spaces: Spaces,
+    /// Highest version of a document that was ever here.
+    pub high_water: Stamp,
     /// The window holds every entry after this position.
     pub base: LogPos,
     /// Committed entries, oldest first.
@@ -58,37 +68,53 @@ impl Replica {
 
     /// A session's record with everything that was appended.
     pub fn session(&self, key: &DocKey) -> Option<&SessionRecord> {
-        session_in(self.get(key)?).map(|record| &**record)
+        self.get(key)?.session().map(|record| &**record)
     }
 
     /// The same, to be kept while other things change.
     pub fn record(&self, key: &DocKey) -> Option<Arc<SessionRecord>> {
-        session_in(self.get(key)?).cloned()
+        self.get(key)?.session().cloned()
     }
 
     /// Sets or removes a committed document, and keeps the counts.
     pub fn set(&mut self, key: &DocKey, doc: Option<Arc<Doc>>) {
-        if let Some(record) = doc.as_deref().and_then(session_in) {
-            *self.sessions_by_state.entry(record.state).or_default() += 1;
-            self.digest = self.digest.wrapping_add(digest_of(record));
+        if let Some(doc) = &doc {
+            self.digest = self.digest.wrapping_add(doc.digest());
+            self.high_water = self.high_water.max(doc.document().version());
+            // A description that was damaged on the way leaves what was known.
+            drop(self.spaces.learn(doc.document()));
+            if let Some(brief) = doc.brief() {
+                *self.sessions_by_state.entry(brief.state).or_default() += 1;
+            }
         }
+        if doc.is_none() {
+            self.spaces.forget(&key.name);
+        }
+        let after = doc.clone();
         let before = match doc {
             Some(doc) => self.docs.insert(key.clone(), doc),
             None => self.docs.remove(key),
         };
-        if let Some(record) = before.as_deref().and_then(session_in) {
-            let count = self.sessions_by_state.entry(record.state).or_default();
-            *count = count.saturating_sub(1);
-            if *count == 0 {
-                self.sessions_by_state.remove(&record.state);
+        let documents = [&before, &after].map(|it| it.as_ref().map(|doc| &**doc.document()));
+        self.usages.count(key.name.space(), documents[0], documents[1]);
+        if let Some(doc) = before {
+            self.digest = self.digest.wrapping_sub(doc.digest());
+            if let Some(brief) = doc.brief() {
+                let count = self.sessions_by_state.entry(brief.state).or_default();
+                *count = count.saturating_sub(1);
+                if *count == 0 {
+                    self.sessions_by_state.remove(&brief.state);
+                }
             }
-            self.digest = self.digest.wrapping_sub(digest_of(record));
         }
     }
 
     /// Appends an entry.
     pub fn append(&mut self, entry: Entry) {
         for write in entry.writes.iter() {
+            if let Some(doc) = &write.doc {
+                self.high_water = self.high_water.max(doc.document().version());
+            }
             self.latest.insert(write.key.clone(), (entry.at, write.doc.clone()));
         }
         self.last = entry.at;
@@ -206,11 +232,11 @@ impl Replica {
         }
     }
 
-    /// Every session with everything that was appended, in order of key.
-    pub fn sessions(&self) -> impl Iterator<Item = (&DocKey, &SessionRecord)> {
+    /// Every session in brief, with everything that was appended.
+    pub fn sessions(&self) -> impl Iterator<Item = (&DocKey, &Brief)> {
         let committed = self.docs.iter().filter(|(key, _)| !self.latest.contains_key(*key));
         let latest = self.latest.iter().filter_map(|(key, (_, doc))| Some((key, doc.as_ref()?)));
-        committed.chain(latest).filter_map(|(key, doc)| Some((key, &**session_in(doc)?)))
+        committed.chain(latest).filter_map(|(key, doc)| Some((key, doc.brief()?)))
     }
 
     /// Begins the log anew at `start`. What is here stays as the base of a snapshot, which
@@ -228,6 +254,11 @@ impl Replica {
         self.durable = LogPos::ZERO;
     }
 
+    /// The documents of a slot as an operation sees them: with everything that was appended.
+    pub fn in_slot(&self, slot: SlotId) -> InSlot<'_> {
+        InSlot { replica: self, slot }
+    }
+
     /// The next position under `pe`.
     pub fn next_pos(&self, pe: Epoch) -> LogPos {
         LogPos::new(pe, Seq(self.last.seq.0 + 1))
@@ -238,29 +269,33 @@ fn keep<'a>((key, doc): (&'a DocKey, &'a Arc<Doc>)) -> (&'a DocKey, Option<&'a A
     (key, Some(doc))
 }
 
-fn digest_of(record: &SessionRecord) -> u64 {
-    let name = fnv(record.key.namespace.as_str().as_bytes(), FNV_BASIS);
-    let name = fnv(record.key.id.as_str().as_bytes(), name ^ 0xff);
-    let stamps = record.version.as_u64().wrapping_mul(31) ^ record.life.as_u64();
-    name ^ stamps.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ ((record.state as u64) << 56)
+/// The documents of one slot, for an operation.
+#[derive(Clone, Copy, Debug)]
+pub struct InSlot<'a> {
+    replica: &'a Replica,
+    slot: SlotId,
 }
 
-const FNV_BASIS: u64 = 0xcbf2_9ce4_8422_2325;
-
-fn fnv(bytes: &[u8], start: u64) -> u64 {
-    let mix = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-    bytes.iter().fold(start, mix)
-}
-
-/// The session record in a document.
-pub fn session_in(doc: &Doc) -> Option<&Arc<SessionRecord>> {
-    match doc {
-        Doc::Session(record) => Some(record),
-        Doc::Pool(_) => None,
+impl Documents for InSlot<'_> {
+    fn get(&self, name: &DocName) -> Option<Arc<Document>> {
+        let key = DocKey { slot: self.slot, name: name.clone() };
+        self.replica.get(&key).map(|doc| doc.document().clone())
     }
-}
 
-/// Whether a key names a session.
-pub fn is_session(key: &DocKey) -> bool {
-    matches!(key.name, DocName::Session(_))
+    fn high_water(&self) -> Stamp {
+        self.replica.high_water
+    }
+
+    fn spaces(&self) -> &Spaces {
+        &self.replica.spaces
+    }
+
+    /// What this partition holds, with everything that was appended; not what others hold.
+    fn usage(&self, space: &str) -> Usage {
+        let of = |doc: Option<&Arc<Doc>>| Usage::of(doc.map(|it| &**it.document()));
+        let latest = self.replica.latest.iter().filter(|(key, _)| key.name.space() == space);
+        latest.fold(self.replica.usages.get(space), |usage, (key, (_, doc))| {
+            usage.plus(of(doc.as_ref())).minus(of(self.replica.docs.get(key)))
+        })
+    }
 }

@@ -2,18 +2,17 @@
 //! is answered. What no longer runs is written off with the first entry; what runs and should not
 //! is ended; a token that this disk has never seen proves that the disk is older than the nodes.
 
+use crate::documents::{Doc, DocKey};
 use crate::env::{CallFor, CallWhat, Env};
 use crate::io::Transition;
 use crate::leading::Phase;
-use crate::message::{Doc, DocKey, Write};
+use crate::message::Write;
 use crate::partition::Partition;
-use crate::replica::is_session;
 use crate::sync::SyncState;
 use rota_model::node_msg::{DeadToken, NodeAnswer, NodeCall, ScanFate, ScanItem, ToNode};
 use rota_model::{BootId, NodeId, SessionKey, SessionRecord, SessionState, Token};
 use rota_ring::{NodeReg, slot_of_session};
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 /// Progress of a scan.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -187,7 +186,7 @@ impl Partition {
             ended.exit.clone_from(exit);
             ended.detail.clone_from(detail);
             env.note(Transition::Ended, Some(self.number));
-            writes.push(Write { key, doc: Some(Arc::new(Doc::Session(Arc::new(ended)))) });
+            writes.push(self.session_write(&key, ended));
         }
         writes
     }
@@ -236,13 +235,15 @@ impl Partition {
         leading.next_purge_ms = now + PURGE_MS;
         let horizon = env.now.wall_ms.saturating_sub(env.config.timing.tombstone_ms);
         let horizon = rota_model::Stamp::from_epoch_ms(horizon);
-        let old = self.replica.docs.iter().filter(|(key, doc)| {
-            let ended =
-                |record: &Arc<SessionRecord>| record.state.is_ended() && record.version < horizon;
-            is_session(key)
-                && crate::replica::session_in(doc).is_some_and(ended)
-                && !self.replica.latest.contains_key(*key)
-        });
+        let is_old = |doc: &Doc| {
+            let ended = doc.brief().is_some_and(|brief| brief.state.is_ended());
+            ended && doc.document().version() < horizon
+        };
+        let old = self
+            .replica
+            .docs
+            .iter()
+            .filter(|(key, doc)| is_old(doc) && !self.replica.latest.contains_key(*key));
         let old: Vec<DocKey> =
             old.take(env.config.sizes.purge_docs).map(|(key, _)| key.clone()).collect();
         if old.is_empty() {

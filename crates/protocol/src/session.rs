@@ -3,12 +3,13 @@
 //! The record says where a life stands; [`Work`] says who waits for it and what the node was asked
 //! last. Everything that a record promises is committed before the node is asked (I5).
 
+use crate::documents::{Doc, DocKey};
 use crate::entry::{Asked, Origin};
 use crate::env::Env;
 use crate::io::Transition;
 use crate::leading::REQUESTS_MAX;
 use crate::memory::{earlier_life, is_memory_full, new_life, remember};
-use crate::message::{Doc, DocKey, Write};
+use crate::message::Write;
 use crate::nodes::{Chosen, NoNode};
 use crate::partition::Partition;
 use crate::pool::{ROOM_MS, full_for_good};
@@ -542,20 +543,21 @@ impl Partition {
         record: impl Into<Arc<SessionRecord>>,
         request: Option<RequestId>,
     ) -> rota_model::LogPos {
-        let writes = self.session_write(key, record.into());
-        self.write(env, writes, request)
+        let write = self.session_write(key, record);
+        self.write(env, vec![write], request)
     }
 
-    /// The write of a session's record.
-    pub fn session_write(&self, key: &DocKey, record: Arc<SessionRecord>) -> Vec<Write> {
+    /// The write of a session's record, over everything that was appended.
+    pub fn session_write(&self, key: &DocKey, record: impl Into<Arc<SessionRecord>>) -> Write {
+        let record = record.into();
+        let before = self.replica.get(key).map(|it| &**it);
         if cfg!(debug_assertions)
-            && let Some(before) = self.replica.session(key).filter(|it| it.life == record.life)
+            && let Some(before) = before.and_then(Doc::session).filter(|it| it.life == record.life)
         {
             let (from, to) = (before.state, record.state);
             assert!(from == to || from.may_become(to), "{from:?} may not become {to:?}");
         }
-        let doc = Some(Arc::new(Doc::Session(record)));
-        vec![Write { key: key.clone(), doc }]
+        Write::of(key.slot, Doc::session_after(before, record))
     }
 }
 

@@ -6,7 +6,6 @@ use crate::io::Disk;
 use crate::leading::Phase;
 use crate::partition::Partition;
 use crate::pool::no_room_yet;
-use crate::replica::session_in;
 use rota_model::node_msg::{Renewed, SlotRange};
 use rota_model::{
     Answer, ManagerNumber, Op, OpResult, Refusal, RefusalKind, RequestFate, Retry, SessionState,
@@ -173,7 +172,7 @@ impl Partition {
             Op::Close(close) => {
                 let key = Self::key_of(env, &close.key);
                 // Only what is committed is promised, and that this request is remembered for it.
-                let record = self.replica.docs.get(&key).and_then(|doc| session_in(doc));
+                let record = self.replica.docs.get(&key).and_then(|doc| doc.session());
                 let record = record.filter(|it| {
                     let fate = it.request(&close.request).map(|entry| &entry.fate);
                     let mine =

@@ -4,7 +4,7 @@ mod table;
 
 use rota_model::node_msg::{DeadToken, NodeAnswer, ReportEvent, ToNode};
 use rota_model::{Answer, Changed, Outcome, Reason, RefusalKind, SessionState};
-use rota_protocol::{Doc, Message, Transition};
+use rota_protocol::{Message, Transition};
 use table::*;
 
 #[test]
@@ -54,10 +54,7 @@ fn opens_that_follow_each_other_cost_one_write_to_each_disk() {
     // Nobody waits for the last READY, and it reaches every disk all the same.
     table.pass(20);
     for disk in table.disks.values() {
-        let states = disk.docs.values().filter_map(|doc| match &**doc {
-            Doc::Session(record) => Some(record.state),
-            Doc::Pool(_) => None,
-        });
+        let states = disk.docs.values().filter_map(|doc| Some(doc.brief()?.state));
         assert_eq!(states.collect::<Vec<_>>(), [SessionState::Ready; 5]);
     }
 }

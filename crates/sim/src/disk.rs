@@ -2,8 +2,9 @@
 //! keeps a prefix of what was not yet durable.
 
 use crate::chance::Chance;
-use rota_protocol::{Disk, DiskWrite};
+use rota_protocol::{Disk, DiskWrite, Doc};
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 /// A simulated disk.
 #[derive(Clone, Debug, Default)]
@@ -27,6 +28,17 @@ impl SimDisk {
     /// What a restart would find.
     pub fn durable(&self) -> &Disk {
         &self.durable
+    }
+
+    /// The same, as a process reads it at its start: from bytes, which must say what was written.
+    pub fn read(&self) -> Disk {
+        let mut disk = self.durable.clone();
+        for doc in disk.docs.values_mut() {
+            let read = Doc::from_bytes(&doc.to_bytes()).expect("managers write what they can read");
+            assert_eq!(read.session(), doc.session(), "{}", doc.name());
+            *doc = Arc::new(read);
+        }
+        disk
     }
 
     /// Puts other content under it, as a restored backup does.

@@ -6,7 +6,7 @@ use rota_model::{
     BootId, Epoch, LogPos, ManagerNumber, NodeId, OpResult, RequestId, SessionKey, SessionRecord,
     SessionState, SessionView, Stamp, Token,
 };
-use rota_protocol::{DiskWrite, Doc, DocName};
+use rota_protocol::DiskWrite;
 use rota_ring::{ConfigState, View};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -251,10 +251,7 @@ impl Ledger {
 /// The session record in a disk write, if it is one.
 pub fn session_of(write: &DiskWrite) -> Option<&SessionRecord> {
     match write {
-        DiskWrite::Doc { key, doc: Some(doc) } => match (&key.name, &**doc) {
-            (DocName::Session(_), Doc::Session(record)) => Some(&**record),
-            (DocName::Session(_) | DocName::Pool(_), Doc::Session(_) | Doc::Pool(_)) => None,
-        },
+        DiskWrite::Doc { doc: Some(doc), .. } => doc.session().map(|record| &**record),
         DiskWrite::Doc { doc: None, .. } | DiskWrite::Part { .. } | DiskWrite::Identity(_) => None,
     }
 }

@@ -148,7 +148,7 @@ impl World {
         host.run += 1;
         let run = host.run;
         host.mono_ahead_ms = mono_ahead_ms;
-        let disk = host.disk.durable().clone();
+        let disk = host.disk.read();
         let now = host.now(now_us);
         host.process = Some(Manager::new(host.config.clone(), disk, seed, now));
         if run > 1 {

@@ -4,7 +4,7 @@
 
 use crate::world::World;
 use rota_model::node_msg::{FromNode, NodeAnswer, ReportEvent, ReportItem, ToNode};
-use rota_model::{Answer, BootId, Changed, Epoch, ManagerNumber, NodeId};
+use rota_model::{Answer, BootId, Changed, Epoch, ManagerNumber, NodeId, SessionRecord};
 use rota_node::NodeEffect;
 use rota_protocol::{CasOutcome, Doc, Effect, Entry, Envelope, Input, Message};
 use rota_ring::{Change, ConfigState};
@@ -467,10 +467,9 @@ fn forget_requests(message: &mut Message) {
     for entry in entries.iter_mut() {
         let writes = entry.writes.iter().map(|write| {
             let mut write = write.clone();
-            if let Some(Doc::Session(record)) = write.doc.as_deref() {
-                let mut record = (**record).clone();
-                record.requests.clear();
-                write.doc = Some(Arc::new(Doc::Session(Arc::new(record))));
+            if let Some(record) = write.doc.as_ref().and_then(|doc| doc.session()) {
+                let record = SessionRecord { requests: Vec::new(), ..(**record).clone() };
+                write.doc = Some(Arc::new(Doc::session_after(None, record)));
             }
             write
         });

@@ -320,10 +320,7 @@ impl World {
     /// Requests that the disks of the settled cluster remember.
     fn remembered(&self) -> unchanged::Remembered {
         let docs = self.managers.values().flat_map(|it| it.disk.durable().docs.values());
-        let records = docs.filter_map(|doc| match &**doc {
-            rota_protocol::Doc::Session(record) => Some(record.clone()),
-            rota_protocol::Doc::Pool(_) => None,
-        });
+        let records = docs.filter_map(|doc| doc.session());
         let requests = records.flat_map(|record| {
             let ids: Vec<_> = record.requests.iter().map(|it| it.id.clone()).collect();
             ids.into_iter().map(move |id| (record.key.clone(), id))

@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! rota data folder
-//! format 1
+//! format 2
 //! engine log
 //! state ready
 //! cluster demo
@@ -28,8 +28,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Version of everything in a data folder.
-pub const FORMAT: u32 = 1;
+/// Version of everything in a data folder. In format 1, managers kept sessions as records of their
+/// own; since 2 everything is a document.
+pub const FORMAT: u32 = 2;
 
 const MARKER: Marker = Marker { title: "rota data folder", format: FORMAT };
 const OWNER: &str = "OWNER";

@@ -13,7 +13,7 @@ pub use names::key;
 pub use nodes::{from_node, register, registered, renew, renewed, to_node};
 pub use operators::{ring_view, stats};
 pub use peers::envelope;
-pub use records::{doc, doc_key, identity, part_meta};
+pub use records::{doc, doc_key, identity, keyed_doc, part_meta};
 pub use requests::*;
 
 pub type Any<T> = proptest::strategy::BoxedStrategy<T>;

@@ -10,7 +10,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("rota-node", &[]),
     // Log, ready line and signals of a process.
     ("rota-daemon", &[]),
-    ("rota-protocol", &["rota-ring"]),
+    // Everything that managers keep is a document.
+    ("rota-protocol", &["rota-ring", "rota-docstore"]),
     // Its binary is the embedded config store.
     ("rota-membership", &["rota-ring", "rota-daemon"]),
     ("rota-docstore", &[]),

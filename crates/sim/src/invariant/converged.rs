@@ -103,9 +103,7 @@ fn orphan(moment: &Moment<'_>) -> Option<String> {
     let mut recorded = BTreeSet::new();
     for (number, part) in &moment.view.parts {
         for (_, doc) in docs_of(moment, part.owner, *number) {
-            if let rota_protocol::Doc::Session(record) = doc
-                && !record.state.is_ended()
-            {
+            if let Some(record) = doc.session().filter(|it| !it.state.is_ended()) {
                 recorded.insert((record.key.clone(), record.token()));
             }
         }
@@ -119,10 +117,7 @@ fn orphan(moment: &Moment<'_>) -> Option<String> {
 fn news_missing(moment: &Moment<'_>) -> Option<String> {
     for (number, part) in &moment.view.parts {
         for (_, doc) in docs_of(moment, part.owner, *number) {
-            let rota_protocol::Doc::Session(record) = doc else { continue };
-            if record.state != SessionState::Ready {
-                continue;
-            }
+            let Some(record) = doc.session().filter(|it| it.is_live()) else { continue };
             let running = moment.instances.iter().filter(|it| it.to.is_none());
             let mut running = running.filter(|it| Some(it.token) == record.token());
             let key = &record.key;
@@ -142,9 +137,8 @@ fn news_missing(moment: &Moment<'_>) -> Option<String> {
 mod tests {
     use super::*;
     use crate::invariant::example::{instance, record, token, view};
-    use rota_model::{LogPos, SlotId, Stamp};
-    use rota_protocol::{Doc, DocKey, DocName};
-    use std::sync::Arc;
+    use rota_model::{LogPos, SessionRecord, SlotId, Stamp};
+    use rota_protocol::{DiskWrite, Doc, Write};
 
     fn stats(digest: u64) -> Stats {
         let part = |part| PartStats {
@@ -167,13 +161,16 @@ mod tests {
         view
     }
 
+    fn disk_with(record: SessionRecord) -> Disk {
+        let Write { key, doc } = Write::of(SlotId(5), Doc::session_after(None, record));
+        let mut disk = Disk::default();
+        disk.apply(&DiskWrite::Doc { key, doc });
+        disk
+    }
+
     fn disk(life: Stamp) -> Disk {
         let record = record("y", life, SessionState::Ready);
-        let name = DocName::Session(record.key.clone());
-        let mut disk = Disk::default();
-        disk.docs
-            .insert(DocKey { slot: SlotId(5), name }, Arc::new(Doc::Session(Arc::new(record))));
-        disk
+        disk_with(record)
     }
 
     #[test]
@@ -220,9 +217,7 @@ mod tests {
         let mut running = instance("y", "n0", token(7, 7), 1, None);
         known.placement.as_mut().unwrap().token = token(7, 7);
         running.change = 2;
-        let name = DocName::Session(known.key.clone());
-        let mut disk = Disk::default();
-        disk.docs.insert(DocKey { slot: SlotId(5), name }, Arc::new(Doc::Session(Arc::new(known))));
+        let disk = disk_with(known);
         let mut moment = Moment {
             view: &view,
             managers: BTreeMap::from([

@@ -2,7 +2,7 @@
 
 use super::Any;
 use super::names::*;
-use super::records::{doc, doc_key, entry, write};
+use super::records::{doc_key, entry, keyed_doc, write};
 use super::requests::{answer, op, refusal};
 use proptest::collection::vec;
 use proptest::option::of;
@@ -34,7 +34,7 @@ pub fn copying() -> Any<Message> {
     );
     let taken = (number(), epoch(), any::<u64>())
         .prop_map(|(part, pe, taken)| Message::SyncTaken { part, pe, taken });
-    let docs = vec((doc_key(), doc().prop_map(Arc::new)), 0..3);
+    let docs = vec(keyed_doc(), 0..3);
     let where_to = (number(), epoch(), any::<u64>(), any::<u64>());
     let chunk = (where_to, at(), at(), of(doc_key()), of(doc_key()), docs, stamp()).prop_map(
         |((part, pe, learn, number), start, upto, after, through, docs, forgotten)| {

@@ -6,8 +6,10 @@ use proptest::collection::{btree_map, vec};
 use proptest::option::of;
 use proptest::prelude::*;
 use proptest::sample::select;
+use rota_model::items::Orders;
 use rota_model::*;
-use rota_protocol::{Doc, DocKey, DocName, Entry, Identity, PartMeta, PoolRecord, Write};
+use rota_protocol::documents::{pool_name, session_name};
+use rota_protocol::{Doc, DocKey, Entry, Identity, PartMeta, Write};
 use std::sync::Arc;
 
 pub fn attributes() -> Any<Attributes> {
@@ -44,17 +46,29 @@ pub fn request_entry() -> Any<RequestEntry> {
     (request_id(), stamp(), fate).prop_map(|(id, at, fate)| RequestEntry { id, at, fate }).boxed()
 }
 
+/// Requests, each id once, in their order.
+fn requests() -> Any<Vec<RequestEntry>> {
+    let by_id = |entries: Vec<RequestEntry>| {
+        let entries = entries.into_iter().map(|it| (it.id.clone(), it));
+        let by_id: std::collections::BTreeMap<_, _> = entries.collect();
+        let mut requests: Vec<RequestEntry> = by_id.into_values().collect();
+        requests.sort_by(RequestEntry::order);
+        requests
+    };
+    vec(request_entry(), 0..4).prop_map(by_id).boxed()
+}
+
 pub fn record() -> Any<SessionRecord> {
     let what = (key(), spec(), stamp(), stamp(), state());
     let how = (of(reason()), text(), of(exit()), of(placement()), (text(), any::<u64>()));
-    (what, how, vec(request_entry(), 0..4))
-        .prop_map(|((key, spec, life, version, state), how, requests)| {
+    (what, how, requests())
+        .prop_map(|((key, spec, one, other, state), how, requests)| {
             let (reason, detail, exit, placement, (machine_state, machine_change)) = how;
             SessionRecord {
                 key,
                 spec,
-                life,
-                version,
+                life: one.min(other),
+                version: one.max(other),
                 state,
                 reason,
                 detail,
@@ -69,24 +83,41 @@ pub fn record() -> Any<SessionRecord> {
 }
 
 pub fn doc() -> Any<Doc> {
-    let pool = (name(PoolName::parse), any::<u64>(), vec(name(NodeId::parse), 0..3), any::<u64>())
-        .prop_map(|(pool, decisions, ordered, lapses_wall_ms)| {
-            Doc::Pool(PoolRecord { pool, decisions, ordered, lapses_wall_ms })
+    let pool = (
+        name(PoolName::parse),
+        any::<u64>(),
+        vec(name(NodeId::parse), 0..3),
+        any::<u64>(),
+        stamp(),
+    )
+        .prop_map(|(pool, decisions, ordered, lapses_wall_ms, now)| {
+            let orders = Orders { decisions, ordered, lapses_wall_ms };
+            Doc::pool_after(None, &pool, orders, now)
         });
-    prop_oneof![4 => record().prop_map(|it| Doc::Session(std::sync::Arc::new(it))), 1 => pool]
-        .boxed()
+    prop_oneof![4 => record().prop_map(|it| Doc::session_after(None, it)), 1 => pool].boxed()
 }
 
 pub fn doc_key() -> Any<DocKey> {
-    let name = prop_oneof![
-        4 => key().prop_map(DocName::Session),
-        1 => name(PoolName::parse).prop_map(DocName::Pool),
+    let doc_name = prop_oneof![
+        4 => key().prop_map(|key| session_name(&key)),
+        1 => name(PoolName::parse).prop_map(|pool| pool_name(&pool)),
     ];
-    (slot(), name).prop_map(|(slot, name)| DocKey { slot, name }).boxed()
+    (slot(), doc_name).prop_map(|(slot, name)| DocKey { slot, name }).boxed()
+}
+
+/// A document under its key.
+pub fn keyed_doc() -> Any<(DocKey, Arc<Doc>)> {
+    (slot(), doc())
+        .prop_map(|(slot, doc)| (DocKey { slot, name: doc.name().clone() }, Arc::new(doc)))
+        .boxed()
 }
 
 pub fn write() -> Any<Write> {
-    (doc_key(), of(doc().prop_map(Arc::new))).prop_map(|(key, doc)| Write { key, doc }).boxed()
+    prop_oneof![
+        keyed_doc().prop_map(|(key, doc)| Write { key, doc: Some(doc) }),
+        doc_key().prop_map(|key| Write { key, doc: None }),
+    ]
+    .boxed()
 }
 
 pub fn entry() -> Any<Entry> {

@@ -1,0 +1,40 @@
+//! The document of a pool.
+
+use super::SCHEMA;
+use rota_docstore::{DocName, Document, Draft};
+use rota_model::items::{Orders, POOL_CLASS};
+use rota_model::{FieldError, Namespace, PoolName, Stamp};
+use std::sync::{Arc, LazyLock};
+
+/// The space for configuration.
+static CONFIGURATION: LazyLock<Namespace> =
+    LazyLock::new(|| rota_docstore::Spaces::default().configuration().clone());
+
+/// Name of a pool's document.
+pub fn pool_name(pool: &PoolName) -> DocName {
+    DocName::new(&CONFIGURATION, POOL_CLASS, pool.as_str()).expect("names of pools are ids")
+}
+
+/// Whether a document of class `pool` is one.
+pub(super) fn is_pool(name: &DocName) -> bool {
+    name.space() == CONFIGURATION.as_str()
+}
+
+pub(super) fn decode(document: &Document) -> Result<Orders, FieldError> {
+    let missing = || FieldError::new("orders", "are missing");
+    document.one::<Orders>()?.ok_or_else(missing)
+}
+
+/// The document after `before`.
+pub(super) fn next(
+    before: Option<&Arc<Document>>,
+    pool: &PoolName,
+    orders: &Orders,
+    now: Stamp,
+) -> Document {
+    let version = before.map_or(now, |it| now.max(it.version().next()));
+    let mut draft = Draft::new(pool_name(pool), before.cloned(), SCHEMA.clone());
+    draft.ensure();
+    draft.put_one(orders).expect("numbers and names are short");
+    draft.settle_at(version, version, Stamp::MIN).expect("one item at a newer version")
+}
