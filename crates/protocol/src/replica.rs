@@ -33,7 +33,7 @@ pub struct Replica {
     pub usages: Usages,
     /// What committed documents of the space for configuration say of namespaces.
     pub spaces: Spaces,
-    /// Highest version of a document that was ever here.
+    /// Highest version of a document that was ever here, of those that were removed too.
     pub high_water: Stamp,
     /// The window holds every entry after this position.
     pub base: LogPos,

@@ -201,9 +201,9 @@ impl NamespacesService {
 
     async fn all(&self) -> Result<Vec<NamespaceState>, Failure> {
         let op = Op::Documents(DocumentOp::Follow(FollowOp { since: Stamp::MIN, wait_ms: 0 }));
-        let documents = match self.shared.mailbox.call(op, Instant::now() + STEP).await? {
-            Answer::Documents(DocumentAnswer::Followed(documents)) => documents,
-            other => return Err(mixed_up(&other)),
+        let answer = self.shared.mailbox.call(op, Instant::now() + STEP).await?;
+        let Answer::Documents(DocumentAnswer::Followed(documents)) = answer else {
+            return Err(mixed_up(&answer));
         };
         let mut states = Vec::new();
         for document in documents.iter().filter(|it| !it.is_deleted()) {
