@@ -4,7 +4,7 @@ use crate::bench::{BenchCommand, echo::EchoArguments};
 use crate::dev::DevArguments;
 use crate::document::DocumentCommand;
 use crate::inspect::InspectArguments;
-use crate::namespace::NamespaceCommand;
+use crate::namespace::NamespaceArguments;
 use crate::output::{Format, Out};
 use crate::session::SessionCommand;
 use crate::signal::SignalArguments;
@@ -43,8 +43,7 @@ pub enum Command {
     #[command(subcommand)]
     Document(DocumentCommand),
     /// Create, list, switch off and on, export, import and delete namespaces.
-    #[command(subcommand)]
-    Namespace(NamespaceCommand),
+    Namespace(NamespaceArguments),
     /// Show the ring: managers, partitions, nodes.
     Inspect(InspectArguments),
     /// Tell every manager which of its peers look gone: the handler of a watch in Consul. It is a

@@ -57,7 +57,7 @@ fn run(cli: &Cli, out: &mut Out) -> anyhow::Result<()> {
         match &cli.command {
             Command::Session(command) => session::run(command, &cli.endpoint, out).await,
             Command::Document(command) => document::run(command, &cli.endpoint, out).await,
-            Command::Namespace(command) => namespace::run(command, &cli.endpoint, out).await,
+            Command::Namespace(arguments) => namespace::run(arguments, &cli.endpoint, out).await,
             Command::Inspect(arguments) => inspect::run(arguments, &cli.endpoint, out).await,
             Command::Signal(arguments) => signal::run(arguments, out).await,
             Command::Dev(arguments) => dev::run(arguments, out).await,

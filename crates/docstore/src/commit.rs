@@ -30,7 +30,7 @@ pub struct Write {
 pub struct Commit {
     /// The operation's version: that of every document and item it changed.
     pub version: Stamp,
-    /// No later operation gets a version up to this.
+    /// No later operation gets a version before this.
     pub high_water: Stamp,
     /// What changed; empty for an operation that only read.
     pub writes: Vec<Write>,
@@ -72,8 +72,8 @@ impl Commit {
 ///
 /// * Every tolerance-0 document, also one that was only read, must have the version that was
 ///   found; otherwise C-CONTENTION names the document.
-/// * The version is now, but after the high-water mark and after every one of these documents: a
-///   clock that steps back changes nothing.
+/// * The version is now, but not before the high-water mark, and after every one of these documents:
+///   a clock that steps back changes nothing. Operations without a document in common may share one.
 /// * What changed is not of a class that is read only (S-CLASS).
 /// * The namespace's limits hold, if the operation makes it grow; documents keep to their own.
 pub fn validate(
@@ -91,19 +91,22 @@ fn check_and_settle(
     attempt: Attempt,
     now: Stamp,
 ) -> Result<Commit, Exception> {
-    let mut floor = documents.high_water();
+    // Operations without a document in common may share a version, so many of them in one
+    // millisecond do not drive the versions ahead of the clock.
+    let high_water = documents.high_water();
+    let mut latest = None;
     let mut stored = Vec::with_capacity(attempt.current.len());
     for draft in &attempt.current {
         let current = documents.get(draft.name());
         check_unchanged(draft.name(), draft.found(), current.as_ref())?;
-        let latest = [current.as_ref().map(|it| it.version()), draft.latest_vop()];
-        floor = latest.into_iter().flatten().fold(floor, Stamp::max);
+        latest = latest.max(current.as_ref().map(|it| it.version())).max(draft.latest_vop());
         stored.push(current);
     }
-    if floor == Stamp::MAX {
+    if latest == Some(Stamp::MAX) {
         return Err(Exception::new(codes::STAMPS, "there is no stamp after the last one"));
     }
-    let version = now.max(floor.next());
+    let after_latest = latest.map_or(Stamp::MIN, Stamp::next);
+    let version = now.max(high_water).max(after_latest);
     let forget_before = now.minus_ms(rules.destroyed_ms);
     let mut writes = Vec::new();
     let space = attempt.space().clone();
@@ -119,7 +122,7 @@ fn check_and_settle(
         }
     }
     check_limits(documents, space.as_str(), &writes)?;
-    let high_water = if writes.is_empty() { documents.high_water() } else { version };
+    let high_water = if writes.is_empty() { high_water } else { version };
     let (body, done_at) = (attempt.body, attempt.done_at);
     Ok(Commit { version, high_water, writes, body, done_at })
 }

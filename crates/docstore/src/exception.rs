@@ -239,6 +239,8 @@ pub mod codes {
         OPERATION = N "N-OPERATION";
         /// There is no such document.
         DOCUMENT = N "N-DOCUMENT";
+        /// The body of an attachment is not there; it must be before the item that names it.
+        BODY = N "N-BODY";
         /// A document that was to be created exists.
         EXISTS = A "A-EXISTS";
         /// There is no such namespace.
@@ -251,6 +253,10 @@ pub mod codes {
         PANIC = X "X-PANIC";
         /// A document of elsewhere is not at hand in a copy that is fresh enough.
         NOT_AT_HAND = X "X-NOT-AT-HAND";
+        /// Too much waits for the disk; nothing was done.
+        BUSY = X "X-BUSY";
+        /// The store is closed, or is closing; nothing was done.
+        CLOSED = X "X-CLOSED";
         /// The century is over: there is no later stamp.
         STAMPS = X "X-STAMPS";
         /// The caller's build is older than the server's.

@@ -10,7 +10,10 @@ use serde::ser::{self, Impossible, Serializer};
 /// The JSON text of a value, without null fields. A type whose field may be null but is no
 /// `Option` needs `#[serde(default)]` to be read back.
 pub fn to_json<T: Serialize + ?Sized>(value: &T) -> Result<String, serde_json::Error> {
-    serde_json::to_string(&Lean(value))
+    // Most items fit, and so are written without growing.
+    let mut bytes = Vec::with_capacity(1_024);
+    serde_json::to_writer(&mut bytes, &Lean(value))?;
+    Ok(String::from_utf8(bytes).expect("serde_json writes UTF-8"))
 }
 
 /// A value that leaves null fields out when it is serialized.

@@ -43,6 +43,8 @@
 //!   stale copy can be told apart.
 //! * The content `null` is refused: it stands for a destroyed item.
 //! * Attempts are counted with the first one: at most 3 in all, and only for C and X.
+//! * Operations without a document in common may get the same version, as the source allows: if each
+//!   had its own millisecond, more than a thousand in a second would drive versions ahead of clocks.
 //! * A version is also later than the `vop` of every content that the operation copies.
 
 #[cfg(doctest)]

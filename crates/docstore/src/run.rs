@@ -16,7 +16,7 @@ use crate::cache::Cache;
 use crate::commit::Commit;
 use crate::exception::{Exception, Phase, codes};
 use crate::name::DocName;
-use crate::operation::{Done, Operations, Running};
+use crate::operation::{Done, Operation, Operations, Running};
 use crate::request::Request;
 use crate::rules::Rules;
 use crate::store::{Documents, Store};
@@ -84,7 +84,11 @@ pub struct Run {
     request: Arc<Request>,
     progress: Progress,
     ready: Option<(Box<dyn Running>, Attempt)>,
+    /// Makes the operation of each attempt; `None`: it is looked up by its name.
+    make: Option<Make>,
 }
+
+type Make = Box<dyn Fn() -> Box<dyn Running> + Send>;
 
 impl fmt::Debug for Run {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -111,9 +115,26 @@ impl Run {
         Self::resume(Arc::new(request), Progress::default())
     }
 
+    /// A request for this very operation, which no registry needs to know: a program's own. Each
+    /// attempt begins with a clone of it. The request gets the operation's name, and its parameters
+    /// are not looked at.
+    pub fn of<T: Operation + Clone>(request: Request, operation: T) -> Self {
+        let request = Request { operation: T::NAME.to_owned(), ..request };
+        let make = move || -> Box<dyn Running> { Box::new(operation.clone()) };
+        Self { make: Some(Box::new(make)), ..Self::new(request) }
+    }
+
+    /// The same request from its beginning: what was done so far counts as never begun. For a driver
+    /// that could not take a valid commit over, and waits until it can.
+    #[must_use]
+    pub fn afresh(self) -> Self {
+        let Self { request, make, .. } = self;
+        Self { request, progress: Progress::default(), ready: None, make }
+    }
+
     /// A request that goes on where it waited. [`Progress::default`]: it has not begun.
     pub fn resume(request: Arc<Request>, progress: Progress) -> Self {
-        Self { request, progress, ready: None }
+        Self { request, progress, ready: None, make: None }
     }
 
     /// How far it is.
@@ -152,7 +173,10 @@ impl Run {
             self.progress.attempts += 1;
         }
         let request = &self.request;
-        let made = operations.make(&request.operation, request.parameters.as_ref());
+        let made = match &self.make {
+            Some(make) => Ok(make()),
+            None => operations.make(&request.operation, request.parameters.as_ref()),
+        };
         let mut operation = match made {
             Ok(operation) => operation,
             Err(exception) => return Next::Failed(self.named(before(exception))),
@@ -257,7 +281,7 @@ fn open(operation: &dyn Running, desk: &mut Desk<'_>) -> Result<(), Exception> {
 }
 
 fn synchronise(request: &Request, documents: &dyn Documents) -> Vec<(DocName, Update)> {
-    let as_of = documents.high_water();
+    let as_of = documents.known_through();
     let update = |it: &crate::SyncRequest| {
         let document = documents.get(&it.name);
         (it.name.clone(), update_for(document.as_ref(), it.held.as_ref(), as_of))

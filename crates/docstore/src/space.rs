@@ -234,10 +234,15 @@ impl Spaces {
     /// Refuses a namespace that is switched off (O, with the administrator's message) or, by
     /// choice, not described (N).
     pub fn check_open(&self, space: &Namespace) -> Result<(), Exception> {
-        if *space == self.configuration {
+        self.check_open_named(space.as_str())
+    }
+
+    /// Like [`Spaces::check_open`], for the namespace of a document's name.
+    pub fn check_open_named(&self, space: &str) -> Result<(), Exception> {
+        if space == self.configuration.as_str() {
             return Ok(());
         }
-        match self.known.get(space.as_str()) {
+        match self.known.get(space) {
             Some(Description { off: Some(message), .. }) if message.is_empty() => {
                 Err(Exception::new(codes::OFF, format!("namespace {space} is switched off")))
             }

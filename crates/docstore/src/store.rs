@@ -19,8 +19,13 @@ pub trait Documents {
     /// A document, or the trace of its ended life.
     fn get(&self, name: &DocName) -> Option<Arc<Document>>;
 
-    /// The latest version that was given out.
+    /// The latest version that was given out. Another operation may yet get the same.
     fn high_water(&self) -> Stamp;
+
+    /// Every change up to this is known here: later operations get later versions.
+    fn known_through(&self) -> Stamp {
+        self.high_water().minus_ms(1)
+    }
 
     /// What is known of namespaces.
     fn spaces(&self) -> &Spaces;
@@ -75,6 +80,13 @@ impl Store {
         let rest = self.documents.range(DocName::before_all_of(space)..);
         let is_inside = move |it: &(&DocName, _)| it.0.space() == space.as_str();
         rest.take_while(is_inside).map(|(_, document)| document)
+    }
+
+    /// All documents from a name on (`None`: from the first), in order of their names, traces of
+    /// ended lives included.
+    pub fn starting_at(&self, from: Option<&DocName>) -> impl Iterator<Item = &Arc<Document>> {
+        let from = from.map_or(Bound::Unbounded, Bound::Included);
+        self.documents.range::<DocName, _>((from, Bound::Unbounded)).map(|(_, document)| document)
     }
 
     /// A document without its count of owners going up.
@@ -145,10 +157,14 @@ impl Store {
             Some(it) => self.documents.insert(name.clone(), Arc::clone(it)),
             None => self.documents.remove(name),
         };
+        if let (Some(gone), None) = (&before, &document) {
+            // Whoever is told that there is no such document is told so for after its last version.
+            self.raise(gone.version().next());
+        }
         self.usages.count(name.space(), before.as_deref(), document.as_deref());
     }
 
-    /// Raises the high-water mark: no version up to it will be given out.
+    /// Raises the high-water mark: no version before it will be given out.
     pub fn raise(&mut self, high_water: Stamp) {
         self.high_water = self.high_water.max(Some(high_water));
     }
@@ -163,7 +179,7 @@ impl Store {
         if let Some(held) = held {
             held.check_not_after(now.max(self.high_water()))?;
         }
-        Ok(update_for(self.documents.get(name), held, self.high_water()))
+        Ok(update_for(self.documents.get(name), held, self.known_through()))
     }
 
     /// Looks at up to `limit` documents from `from` on: forgets items that were destroyed, and

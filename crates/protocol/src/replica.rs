@@ -12,8 +12,8 @@ use crate::documents::{Brief, Doc, DocKey};
 use crate::message::{Entry, Write};
 use crate::sizes::Sizes;
 use rota_docstore::space::Usages;
-use rota_docstore::{DocName, Document, Documents, Spaces, Usage};
-use rota_model::{Epoch, LogPos, Seq, SessionRecord, SessionState, SlotId, Stamp};
+use rota_docstore::{Document, Usage};
+use rota_model::{Epoch, LogPos, Seq, SessionRecord, SessionState, Stamp};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
@@ -31,9 +31,7 @@ pub struct Replica {
     pub digest: u64,
     /// How much committed documents of applications fill, by namespace.
     pub usages: Usages,
-    /// What committed documents of the space for configuration say of namespaces.
-    pub spaces: Spaces,
-    /// Highest version of a document that was ever here.
+    /// Highest version of a document that was ever here, of those that were removed too.
     pub high_water: Stamp,
     /// The window holds every entry after this position.
     pub base: LogPos,
@@ -81,14 +79,9 @@ impl Replica {
         if let Some(doc) = &doc {
             self.digest = self.digest.wrapping_add(doc.digest());
             self.high_water = self.high_water.max(doc.document().version());
-            // A description that was damaged on the way leaves what was known.
-            drop(self.spaces.learn(doc.document()));
             if let Some(brief) = doc.brief() {
                 *self.sessions_by_state.entry(brief.state).or_default() += 1;
             }
-        }
-        if doc.is_none() {
-            self.spaces.forget(&key.name);
         }
         let after = doc.clone();
         let before = match doc {
@@ -264,11 +257,6 @@ impl Replica {
         })
     }
 
-    /// The documents of a slot as an operation sees them: with everything that was appended.
-    pub fn in_slot(&self, slot: SlotId) -> InSlot<'_> {
-        InSlot { replica: self, slot }
-    }
-
     /// The next position under `pe`.
     pub fn next_pos(&self, pe: Epoch) -> LogPos {
         LogPos::new(pe, Seq(self.last.seq.0 + 1))
@@ -282,30 +270,4 @@ fn keep<'a>((key, doc): (&'a DocKey, &'a Arc<Doc>)) -> (&'a DocKey, Option<&'a A
 /// What counts for the limits of a namespace: not sessions and pools, which have their own.
 fn of_application(doc: &Doc) -> Option<&Document> {
     (doc.brief().is_none() && doc.orders().is_none()).then(|| &**doc.document())
-}
-
-/// The documents of one slot, for an operation.
-#[derive(Clone, Copy, Debug)]
-pub struct InSlot<'a> {
-    replica: &'a Replica,
-    slot: SlotId,
-}
-
-impl Documents for InSlot<'_> {
-    fn get(&self, name: &DocName) -> Option<Arc<Document>> {
-        let key = DocKey { slot: self.slot, name: name.clone() };
-        self.replica.get(&key).map(|doc| doc.document().clone())
-    }
-
-    fn high_water(&self) -> Stamp {
-        self.replica.high_water
-    }
-
-    fn spaces(&self) -> &Spaces {
-        &self.replica.spaces
-    }
-
-    fn usage(&self, space: &str) -> Usage {
-        self.replica.usage(space)
-    }
 }

@@ -235,9 +235,10 @@ impl Partition {
         leading.next_purge_ms = now + PURGE_MS;
         let horizon = env.now.wall_ms.saturating_sub(env.config.timing.tombstone_ms);
         let horizon = rota_model::Stamp::from_epoch_ms(horizon);
-        let is_old = |doc: &Doc| {
-            let ended = doc.brief().is_some_and(|brief| brief.state.is_ended());
-            ended && doc.document().version() < horizon
+        let moment = rota_model::Stamp::from_epoch_ms(env.now.wall_ms);
+        let is_old = |doc: &Doc| match doc.brief() {
+            Some(brief) => brief.state.is_ended() && doc.document().version() < horizon,
+            None => crate::operate::is_forgotten(doc.document(), moment),
         };
         let old = self
             .replica

@@ -2,8 +2,10 @@
 
 mod table;
 
-use rota_model::ManagerNumber;
-use rota_protocol::Transition;
+use rota_docstore::{Document, DocumentParts};
+use rota_model::{ManagerNumber, Namespace, SlotId, Stamp};
+use rota_protocol::{Doc, DocKey, DocName, Transition};
+use std::sync::Arc;
 use table::*;
 
 /// Attributes of nearly the largest size.
@@ -98,4 +100,41 @@ fn a_new_owner_overwrites_large_differences_in_pieces() {
     table.start(owner);
     table.pass(4_000);
     assert_whole(&table);
+}
+
+#[test]
+fn a_document_of_any_class_outlives_a_take_over_and_reaches_learners_and_their_disks() {
+    let mut table = Table::serving();
+    let owner = table.owner("a");
+    let others: Vec<u32> = NUMBERS.into_iter().filter(|it| *it != owner).collect();
+    for other in &others {
+        table.kill(*other);
+        table.pass(1_500);
+    }
+    table.kill(owner);
+    // Nothing writes it yet: it stands on the disk, in the slot that gives the partition its name.
+    let name = DocName::new(&Namespace::default_space(), "note", "x").expect("a name");
+    let at = Stamp::from_epoch_ms(1_800_000_000_000);
+    let document = Document::from_parts(DocumentParts {
+        name: name.clone(),
+        ctime: at,
+        version: at,
+        dtime: at,
+        is_deleted: false,
+        items: Vec::new(),
+    });
+    let doc = Doc::new(Arc::new(document.expect("it is whole"))).expect("it is a document");
+    let key = DocKey { slot: SlotId(owner), name };
+    let disk = table.disks.get_mut(&owner).expect("it has a disk");
+    disk.docs.insert(key.clone(), Arc::new(doc.clone()));
+    table.start(owner);
+    table.pass(4_000);
+    for other in &others {
+        table.start(*other);
+        table.pass(4_000);
+    }
+    assert_whole(&table);
+    for n in NUMBERS {
+        assert_eq!(table.disks[&n].docs.get(&key).map(|it| &**it), Some(&doc), "disk of M{n}");
+    }
 }

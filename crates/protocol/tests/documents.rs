@@ -6,10 +6,10 @@ use proptest::collection::{btree_map, vec};
 use proptest::option::of;
 use proptest::prelude::*;
 use proptest::sample::select;
-use rota_docstore::{DocName, Document, DocumentParts, Documents};
+use rota_docstore::{DocName, Document, DocumentParts};
 use rota_model::*;
 use rota_protocol::replica::Replica;
-use rota_protocol::{Doc, Entry, Sizes, Write};
+use rota_protocol::{Doc, DocKey, Entry, Sizes, Write};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -299,12 +299,12 @@ fn documents_of_any_class_are_copied_counted_and_seen_by_operations_before_they_
     let pos = |seq| LogPos::new(Epoch(1), Seq(seq));
     let entry = |seq, writes| Entry { at: pos(seq), writes: Arc::new(writes), request: None };
     replica.append(entry(1, vec![Write::of(slot, note("a", 1, 10))]));
-    let (name, usage) =
-        (note("a", 1, 10).name().clone(), |it: &Replica| it.in_slot(slot).usage("shop"));
-    assert_eq!(replica.in_slot(slot).get(&name).as_ref(), Some(note("a", 1, 10).document()));
-    assert_eq!(replica.in_slot(SlotId(6)).get(&name), None);
+    let (name, usage) = (note("a", 1, 10).name().clone(), |it: &Replica| it.usage("shop"));
+    let key = |slot| DocKey { slot, name: name.clone() };
+    assert_eq!(replica.get(&key(slot)).map(|it| &**it), Some(&note("a", 1, 10)));
+    assert_eq!(replica.get(&key(SlotId(6))), None);
     assert_eq!((usage(&replica).documents, usage(&replica).v1), (1, 14));
-    assert_eq!(replica.in_slot(slot).high_water(), at(1));
+    assert_eq!(replica.high_water, at(1));
     let empty = replica.digest;
     replica.commit_to(pos(1), &sizes);
     let one = replica.digest;
@@ -320,5 +320,5 @@ fn documents_of_any_class_are_copied_counted_and_seen_by_operations_before_they_
     assert_eq!((usage(&replica).documents, usage(&replica).v1), (1, 5));
     replica.commit_to(pos(3), &sizes);
     assert_eq!((usage(&replica).documents, usage(&replica).v1), (1, 5));
-    assert_eq!(replica.in_slot(slot).high_water(), at(9));
+    assert_eq!(replica.high_water, at(9));
 }

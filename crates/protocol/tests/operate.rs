@@ -251,6 +251,32 @@ fn versions_grow_though_the_clock_steps_back_and_the_owner_changes() {
     assert!(third > second, "{third} after {second}");
 }
 
+#[test]
+fn ends_of_lives_and_what_was_remembered_of_them_are_forgotten_in_time() {
+    let mut table = Table::serving();
+    operated(table.call(300, op(write("c", 1), "c"))).unwrap();
+    operated(table.call(300, op(write("{c}2", 1), "c"))).unwrap();
+    let change = json!({"changes": [{"class": "Cart", "docid": "c", "life": "destroy"}]});
+    let mut end = request("document.write", &change);
+    end.dhop = Some(stamp(&table));
+    operated(table.call(300, op(end, "c"))).unwrap();
+    let kept = |table: &Table| -> Vec<String> {
+        let docs = table.disks[&300].docs.keys().filter(|it| it.name.space() == "shop");
+        docs.map(|it| it.name.to_string()).collect()
+    };
+    table.pass(11_000);
+    assert_eq!(kept(&table), ["shop/Cart/c", "shop/Cart/{c}2", "shop/H/c"]);
+    table.wall_step_ms = 30 * 60_000;
+    table.pass(11_000);
+    assert_eq!(kept(&table), ["shop/Cart/c", "shop/Cart/{c}2"]);
+    table.wall_step_ms = 8 * 24 * 3_600_000;
+    table.pass(11_000);
+    assert_eq!(kept(&table), ["shop/Cart/{c}2"]);
+    table.wall_step_ms = 0;
+    let none = synced(table.call(300, sync(&["c"], None, false)));
+    assert!(matches!(none[0], Update::Absent { .. }));
+}
+
 /// Fails the first time, as if by a defect.
 struct Flaky;
 

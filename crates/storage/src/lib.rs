@@ -1,9 +1,17 @@
-//! What a manager keeps on its disk: records in engines, the thread that commits to them in groups,
-//! and the bodies of attachments.
+//! Durable documents: records in engines, the thread that commits to them in groups, the bodies of
+//! attachments, and the store of documents that ties them together.
 //!
-//! Keys and values are opaque bytes here. The pure core decides what is written; this crate only
-//! makes it durable, in order, all or nothing, and never lies about it.
+//! ```text
+//!   DocumentStore ── documents (rota-docstore): what is valid, and its version
+//!        ├───────── Writer ── Engine ── records/       one fdatasync for many operations
+//!        └───────── Attachments ─────── attachments/   one file for each SHA-256
+//! ```
 //!
+//! Below [`DocumentStore`] keys and values are opaque bytes. The pure core decides what is written;
+//! this crate makes it durable, in order, all or nothing, and never lies about it. Managers use the
+//! parts: their core has its own log.
+//!
+//! * [`documents`]: the store; operations, synchronisation and attachments for any number of callers.
 //! * [`Engine`]: commit a batch, get, scan. [`LogEngine`] and [`RedbEngine`] fulfil it, and one
 //!   suite runs on both.
 //! * [`Writer`]: owns an engine on a thread of its own; one commit and one call back for everything
@@ -50,6 +58,7 @@
 pub mod attachments;
 mod counters;
 mod disk;
+pub mod documents;
 mod engine;
 mod error;
 mod folder;
@@ -61,6 +70,7 @@ mod writer;
 
 pub use counters::Counters;
 pub use disk::{Disk, DiskFile, Lock, RealDisk};
+pub use documents::{DocumentStore, Setup, Unanswered};
 pub use engine::{
     BATCH_BYTES_MAX, Engine, EngineKind, KEY_BYTES_MAX, KvWrite, VALUE_BYTES_MAX, Visit,
 };

@@ -185,6 +185,11 @@ impl Writer {
         self.shared.queue().submissions
     }
 
+    /// How long the last commit took, sync included.
+    pub fn last_commit_time(&self) -> Duration {
+        self.shared.counters.last_commit_time()
+    }
+
     /// The counters. They outlive the writer.
     pub fn counters(&self) -> Arc<Counters> {
         self.shared.counters.clone()

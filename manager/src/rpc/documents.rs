@@ -68,10 +68,11 @@ pub(super) async fn operate(
     deadline: Instant,
 ) -> Result<rota_docstore::Answer, Failure> {
     let op = Op::Documents(DocumentOp::Operate(op));
-    match shared.mailbox.call(op, deadline).await? {
-        Answer::Documents(DocumentAnswer::Operated(result)) => Ok(result?),
-        other => Err(mixed_up(&other)),
-    }
+    let answer = shared.mailbox.call(op, deadline).await?;
+    let Answer::Documents(DocumentAnswer::Operated(result)) = answer else {
+        return Err(mixed_up(&answer));
+    };
+    Ok(result?)
 }
 
 /// One page of one partition.
@@ -80,10 +81,11 @@ pub(super) async fn page(
     op: PageOp,
     deadline: Instant,
 ) -> Result<DocumentPage, Failure> {
-    match shared.mailbox.call(Op::Documents(DocumentOp::Page(op)), deadline).await? {
-        Answer::Documents(DocumentAnswer::Page(page)) => Ok(page),
-        other => Err(mixed_up(&other)),
-    }
+    let answer = shared.mailbox.call(Op::Documents(DocumentOp::Page(op)), deadline).await?;
+    let Answer::Documents(DocumentAnswer::Page(page)) = answer else {
+        return Err(mixed_up(&answer));
+    };
+    Ok(page)
 }
 
 /// Updates in the order of the request: from each owner at the same time. When one of them sends
@@ -113,12 +115,11 @@ pub(super) async fn sync(
         .collect();
     let mut found: BTreeMap<usize, (DocName, Update)> = BTreeMap::new();
     for (places, begun) in begun {
-        match begun.answer().await? {
-            Answer::Documents(DocumentAnswer::Synced(updates)) => {
-                found.extend(places.into_iter().zip(updates?));
-            }
-            other => return Err(mixed_up(&other)),
-        }
+        let answer = begun.answer().await?;
+        let Answer::Documents(DocumentAnswer::Synced(updates)) = answer else {
+            return Err(mixed_up(&answer));
+        };
+        found.extend(places.into_iter().zip(updates?));
     }
     let in_order = found.into_iter().enumerate().take_while(|(at, (place, _))| at == place);
     Ok(in_order.map(|(_, (_, update))| update).collect())

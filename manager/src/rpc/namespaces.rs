@@ -9,7 +9,9 @@ use rota_docstore::{
     codes,
 };
 use rota_model::{Filter, ListCursor, ListOp, SessionState, SlotId};
-use rota_proto::documents::{NamespaceState, request, status as exception_status};
+use rota_proto::documents::{
+    ADMIN_KEY_METADATA, NamespaceState, request, status as exception_status,
+};
 use rota_proto::v1;
 use rota_protocol::api::{ClearOp, FollowOp, OperateOp, PageOp};
 use rota_protocol::operate::{SPACES_DOCID, registry};
@@ -22,9 +24,6 @@ use tokio::time::Instant;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status, Streaming};
-
-/// The header in which an operator sends the administrator's key.
-const ADMIN_HEADER: &str = "rota-admin-key";
 
 /// How long one step of a stream may take.
 pub(super) const STEP: Duration = Duration::from_secs(10);
@@ -57,7 +56,7 @@ fn missing(name: &Namespace) -> Failure {
 }
 
 fn admin_key(metadata: &MetadataMap) -> String {
-    let given = metadata.get(ADMIN_HEADER).and_then(|it| it.to_str().ok());
+    let given = metadata.get(ADMIN_KEY_METADATA).and_then(|it| it.to_str().ok());
     given.unwrap_or_default().to_owned()
 }
 
@@ -201,9 +200,9 @@ impl NamespacesService {
 
     async fn all(&self) -> Result<Vec<NamespaceState>, Failure> {
         let op = Op::Documents(DocumentOp::Follow(FollowOp { since: Stamp::MIN, wait_ms: 0 }));
-        let documents = match self.shared.mailbox.call(op, Instant::now() + STEP).await? {
-            Answer::Documents(DocumentAnswer::Followed(documents)) => documents,
-            other => return Err(mixed_up(&other)),
+        let answer = self.shared.mailbox.call(op, Instant::now() + STEP).await?;
+        let Answer::Documents(DocumentAnswer::Followed(documents)) = answer else {
+            return Err(mixed_up(&answer));
         };
         let mut states = Vec::new();
         for document in documents.iter().filter(|it| !it.is_deleted()) {

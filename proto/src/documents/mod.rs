@@ -27,6 +27,8 @@ pub use exception::{exception, status};
 pub use namespace::NamespaceState;
 pub use rota_protocol::DocumentCursor;
 
+/// The metadata in which an operator sends the administrator's key.
+pub const ADMIN_KEY_METADATA: &str = "rota-admin-key";
 /// Most bytes of one piece of a body.
 pub const PIECE_BYTES_MAX: usize = 1024 * 1024;
 /// Most bytes of updates in one response, unless the first one alone is larger.

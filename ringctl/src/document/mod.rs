@@ -94,6 +94,15 @@ pub struct OperateArguments {
         hide_default_value = true
     )]
     key: String,
+    /// The administrator's key, for operations that need it.
+    #[arg(
+        long,
+        env = "ROTA_ADMIN_KEY",
+        hide_env_values = true,
+        default_value = "",
+        hide_default_value = true
+    )]
+    admin_key: String,
     /// How long the answer may take.
     #[arg(long, default_value = "10s", value_parser = length_of_time)]
     timeout: Duration,
@@ -181,11 +190,11 @@ async fn list(client: &Client, it: &ListArguments, out: &mut Out) -> anyhow::Res
 
 async fn operate(client: &Client, it: &OperateArguments, out: &mut Out) -> anyhow::Result<()> {
     let (space, docid) = it.place.clone();
-    let (account, key) = (it.account.clone(), it.key.clone());
+    let (account, key, admin) = (it.account.clone(), it.key.clone(), it.admin_key.clone());
     let request = Request {
         parameters: Some(it.parameters.clone()),
         dhop: it.dhop,
-        who: Credentials { account, key, admin: String::new() },
+        who: Credentials { account, key, admin },
         ..Request::new(space, &it.operation)
     };
     let unknown = Unknown::Operation(it.dhop);

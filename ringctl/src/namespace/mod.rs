@@ -12,8 +12,8 @@ use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
 use rota_client::Client;
 use rota_client::docstore::{Description, Limits, Namespace};
-use rota_client::documents::NamespaceState;
 use rota_client::documents::request::{Create, Switch};
+use rota_client::documents::{NamespaceState, Namespaces};
 use show::{Deleted, Shown, ShownAll};
 use std::time::Duration;
 
@@ -37,6 +37,23 @@ pub enum NamespaceCommand {
     Import(transfer::ImportArguments),
     /// Delete a namespace that is switched off, and every document of it.
     Delete(DeleteArguments),
+}
+
+/// `namespace`.
+#[derive(Args, Debug)]
+pub struct NamespaceArguments {
+    /// The administrator's key, where managers have one.
+    #[arg(
+        long,
+        global = true,
+        env = "ROTA_ADMIN_KEY",
+        hide_env_values = true,
+        default_value = "",
+        hide_default_value = true
+    )]
+    admin_key: String,
+    #[command(subcommand)]
+    command: NamespaceCommand,
 }
 
 /// How long to wait.
@@ -115,10 +132,10 @@ pub fn namespace(text: &str) -> Result<Namespace, String> {
 }
 
 /// Runs a command on namespaces.
-pub async fn run(command: &NamespaceCommand, endpoint: &str, out: &mut Out) -> anyhow::Result<()> {
-    let client = Client::connect(endpoint)?;
-    let namespaces = client.namespaces();
-    let state = match command {
+pub async fn run(it: &NamespaceArguments, endpoint: &str, out: &mut Out) -> anyhow::Result<()> {
+    let namespaces = Client::connect(endpoint)?.namespaces().with_admin_key(&it.admin_key);
+    let namespaces = &namespaces.map_err(|error| UsageMistake(error.to_string()))?;
+    let state = match &it.command {
         NamespaceCommand::Create(it) => {
             let create = described(it);
             silence::told(endpoint, namespaces.create(&create, it.call.timeout)).await
@@ -135,12 +152,12 @@ pub async fn run(command: &NamespaceCommand, endpoint: &str, out: &mut Out) -> a
             silence::told(endpoint, namespaces.switch(&switch, it.call.timeout)).await
         }
         NamespaceCommand::List(it) => {
-            return silence::told(endpoint, list(&client, it, out)).await;
+            return silence::told(endpoint, list(namespaces, it, out)).await;
         }
         // These say themselves what goes on.
-        NamespaceCommand::Export(it) => return transfer::export(&client, it, out).await,
-        NamespaceCommand::Import(it) => return transfer::import(&client, it, out).await,
-        NamespaceCommand::Delete(it) => return delete(&client, it, out).await,
+        NamespaceCommand::Export(it) => return transfer::export(namespaces, it, out).await,
+        NamespaceCommand::Import(it) => return transfer::import(namespaces, it, out).await,
+        NamespaceCommand::Delete(it) => return delete(namespaces, it, out).await,
     };
     show_one(&state?, out)
 }
@@ -161,17 +178,21 @@ fn show_one(state: &NamespaceState, out: &mut Out) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn list(client: &Client, it: &CallArguments, out: &mut Out) -> anyhow::Result<()> {
-    let states = client.namespaces().list(it.timeout).await?;
-    let namespaces: Vec<Shown> = states.iter().map(Shown::of).collect();
+async fn list(namespaces: &Namespaces, it: &CallArguments, out: &mut Out) -> anyhow::Result<()> {
+    let states = namespaces.list(it.timeout).await?;
+    let all: Vec<Shown> = states.iter().map(Shown::of).collect();
     match out.format() {
-        Format::Json => out.json(&ShownAll { namespaces })?,
-        Format::Table => out.table(&show::many(&namespaces))?,
+        Format::Json => out.json(&ShownAll { namespaces: all })?,
+        Format::Table => out.table(&show::many(&all))?,
     }
     Ok(())
 }
 
-async fn delete(client: &Client, it: &DeleteArguments, out: &mut Out) -> anyhow::Result<()> {
+async fn delete(
+    namespaces: &Namespaces,
+    it: &DeleteArguments,
+    out: &mut Out,
+) -> anyhow::Result<()> {
     if !it.yes {
         let name = &it.name;
         anyhow::bail!(UsageMistake(format!(
@@ -181,7 +202,7 @@ async fn delete(client: &Client, it: &DeleteArguments, out: &mut Out) -> anyhow:
     }
     let progress = spinner();
     let tell = |so_far| progress.set_message(format!("{} deleted", counted(so_far, "document")));
-    let deleted = client.namespaces().delete(&it.name, it.patience, tell).await;
+    let deleted = namespaces.delete(&it.name, it.patience, tell).await;
     progress.finish_and_clear();
     let deleted = Deleted { name: it.name.as_str().to_owned(), documents: deleted? };
     match out.format() {
@@ -208,18 +229,20 @@ mod tests {
     use crate::cli::{Cli, Command};
     use clap::Parser;
 
-    fn parsed(line: &[&str]) -> NamespaceCommand {
+    fn parsed(line: &[&str]) -> NamespaceArguments {
         let line = [&["ringctl", "namespace"], line].concat();
-        let Command::Namespace(command) = Cli::try_parse_from(line).unwrap().command else {
+        let Command::Namespace(arguments) = Cli::try_parse_from(line).unwrap().command else {
             panic!("another command")
         };
-        command
+        arguments
     }
 
     #[test]
     fn a_namespace_is_described_by_its_options() {
         let line = ["create", "shop", "--max-documents", "9", "--reader", "a", "--reader", "b"];
-        let NamespaceCommand::Create(arguments) = parsed(&line) else { panic!("another command") };
+        let NamespaceCommand::Create(arguments) = parsed(&line).command else {
+            panic!("another command")
+        };
         let create = described(&arguments);
         assert_eq!(create.name.as_str(), "shop");
         let Description { limits, readers, off, .. } = create.description;
@@ -232,6 +255,14 @@ mod tests {
         let error = Cli::try_parse_from(["ringctl", "namespace", "show", "a\nb"]).unwrap_err();
         assert_eq!(error.exit_code(), 2);
         assert!(error.to_string().contains("control character"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_key_that_cannot_be_sent_is_a_usage_mistake() {
+        let arguments = parsed(&["list", "--admin-key", "a\u{e9}\n"]);
+        let (mut out, _written) = Out::captured(Format::Table);
+        let error = run(&arguments, "127.0.0.1:1", &mut out).await.unwrap_err();
+        assert!(crate::failure::is_usage(&error), "{error}");
     }
 
     #[tokio::test]

@@ -10,8 +10,8 @@ use anyhow::Context;
 use clap::Args;
 use indicatif::ProgressBar;
 use rota_client::docstore::Namespace;
-use rota_client::documents::RecordSource;
-use rota_client::{CallError, Client, v1};
+use rota_client::documents::{Namespaces, RecordSource};
+use rota_client::{CallError, v1};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -57,13 +57,17 @@ fn so_far(documents: u64, bodies: u64) -> String {
 }
 
 /// Writes an export.
-pub async fn export(client: &Client, it: &ExportArguments, out: &mut Out) -> anyhow::Result<()> {
+pub async fn export(
+    namespaces: &Namespaces,
+    it: &ExportArguments,
+    out: &mut Out,
+) -> anyhow::Result<()> {
     let progress = spinner();
     let exported = if it.file == Path::new(STANDARD) {
         let to = BufWriter::new(standard(std::io::stdout().as_fd())?);
-        copy(client, it, to, &progress).await.map(|(_, exported)| exported)
+        copy(namespaces, it, to, &progress).await.map(|(_, exported)| exported)
     } else {
-        into_file(client, it, &progress).await
+        into_file(namespaces, it, &progress).await
     };
     progress.finish_and_clear();
     let exported = exported?;
@@ -80,7 +84,7 @@ pub async fn export(client: &Client, it: &ExportArguments, out: &mut Out) -> any
 }
 
 async fn into_file(
-    client: &Client,
+    namespaces: &Namespaces,
     it: &ExportArguments,
     progress: &ProgressBar,
 ) -> anyhow::Result<Exported> {
@@ -89,7 +93,7 @@ async fn into_file(
     let failed = || format!("cannot write {}", it.file.display());
     let file = File::create(&beside).await.with_context(failed)?;
     let written = async {
-        let (buffered, exported) = copy(client, it, BufWriter::new(file), progress).await?;
+        let (buffered, exported) = copy(namespaces, it, BufWriter::new(file), progress).await?;
         buffered.into_inner().sync_all().await.with_context(failed)?;
         fs::rename(&beside, &it.file).await.with_context(failed)?;
         Ok(exported)
@@ -103,12 +107,12 @@ async fn into_file(
 }
 
 async fn copy<W: AsyncWrite + Unpin>(
-    client: &Client,
+    namespaces: &Namespaces,
     it: &ExportArguments,
     to: W,
     progress: &ProgressBar,
 ) -> anyhow::Result<(W, Exported)> {
-    let mut export = client.namespaces().export(&it.name, it.patience).await?;
+    let mut export = namespaces.export(&it.name, it.patience).await?;
     let mut writer = Writer::begin(to).await?;
     while let Some((record, _)) = export.next().await? {
         writer.put(&record).await?;
@@ -137,15 +141,19 @@ impl<R: AsyncRead + Unpin + Send> RecordSource for Records<'_, R> {
 }
 
 /// Sends what was exported.
-pub async fn import(client: &Client, it: &ImportArguments, out: &mut Out) -> anyhow::Result<()> {
+pub async fn import(
+    namespaces: &Namespaces,
+    it: &ImportArguments,
+    out: &mut Out,
+) -> anyhow::Result<()> {
     let progress = spinner();
     let imported = if it.file == Path::new(STANDARD) {
         let from = standard(std::io::stdin().as_fd())?;
-        send(client, it, BufReader::new(from), &progress).await
+        send(namespaces, it, BufReader::new(from), &progress).await
     } else {
         check(&it.file).await.with_context(|| it.file.display().to_string())?;
         let file = File::open(&it.file).await?;
-        send(client, it, BufReader::new(file), &progress).await
+        send(namespaces, it, BufReader::new(file), &progress).await
     };
     progress.finish_and_clear();
     let imported = imported?;
@@ -168,13 +176,13 @@ async fn check(file: &Path) -> anyhow::Result<()> {
 }
 
 async fn send<R: AsyncRead + Unpin + Send>(
-    client: &Client,
+    namespaces: &Namespaces,
     it: &ImportArguments,
     from: R,
     progress: &ProgressBar,
 ) -> anyhow::Result<Imported> {
     let mut records = Records { reader: Reader::begin(from).await?, progress };
-    let done = client.namespaces().import(it.into.as_ref(), &mut records, it.patience).await;
+    let done = namespaces.import(it.into.as_ref(), &mut records, it.patience).await;
     let done = done.map_err(|error| anyhow::Error::from(error).context(Unknown::Import))?;
     Ok(Imported { documents: done.documents, kept: done.kept, bodies: done.bodies })
 }
@@ -182,16 +190,20 @@ async fn send<R: AsyncRead + Unpin + Send>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rota_client::Client;
+
+    fn nobody() -> Namespaces {
+        Client::connect("127.0.0.1:1").unwrap().namespaces()
+    }
 
     #[tokio::test]
     async fn a_damaged_file_is_told_before_anybody_is_asked() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("shop.export");
         std::fs::write(&file, "something else").unwrap();
-        let client = Client::connect("127.0.0.1:1").unwrap();
         let arguments = ImportArguments { file, into: None, patience: Duration::from_secs(1) };
         let (mut out, _written) = Out::captured(Format::Table);
-        let error = import(&client, &arguments, &mut out).await.unwrap_err();
+        let error = import(&nobody(), &arguments, &mut out).await.unwrap_err();
         assert!(format!("{error:#}").contains("shop.export: this is no export"), "{error:#}");
     }
 
@@ -199,10 +211,9 @@ mod tests {
     async fn an_export_that_fails_leaves_no_file() {
         let folder = tempfile::tempdir().unwrap();
         let (name, file) = (Namespace::parse("shop").unwrap(), folder.path().join("shop.export"));
-        let client = Client::connect("127.0.0.1:1").unwrap();
         let arguments = ExportArguments { name, file, patience: Duration::from_millis(50) };
         let (mut out, written) = Out::captured(Format::Table);
-        assert!(export(&client, &arguments, &mut out).await.is_err());
+        assert!(export(&nobody(), &arguments, &mut out).await.is_err());
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
         assert_eq!(written.text(), "");
     }

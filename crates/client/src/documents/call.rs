@@ -2,13 +2,59 @@
 
 use crate::attempt::Call;
 use rota_model::{Namespace, SlotId};
-use rota_proto::documents::MESSAGE_BYTES_MAX;
+use rota_proto::documents::{ADMIN_KEY_METADATA, MESSAGE_BYTES_MAX};
 use rota_proto::v1;
 use rota_proto::v1::documents_client::DocumentsClient;
 use rota_proto::v1::namespaces_client::NamespacesClient;
 use rota_ring::slot_of_document;
+use tonic::metadata::AsciiMetadataValue;
 use tonic::transport::Channel;
 use tonic::{Request, Response, Status};
+
+/// A message with the administrator's key, if there is one.
+pub(super) fn with_key<T>(message: T, key: Option<&AsciiMetadataValue>) -> Request<T> {
+    keyed(Request::new(message), key)
+}
+
+fn keyed<T>(mut request: Request<T>, key: Option<&AsciiMetadataValue>) -> Request<T> {
+    if let Some(key) = key {
+        request.metadata_mut().insert(ADMIN_KEY_METADATA, key.clone());
+    }
+    request
+}
+
+/// A call with the administrator's key, if there is one.
+#[derive(Clone)]
+pub(super) struct Keyed<C> {
+    pub(super) call: C,
+    pub(super) key: Option<AsciiMetadataValue>,
+}
+
+impl<C: Call> Call for Keyed<C> {
+    type Answer = C::Answer;
+    const NAME: &'static str = C::NAME;
+
+    fn request_id(&self) -> &str {
+        self.call.request_id()
+    }
+
+    fn may_repeat(&self) -> bool {
+        self.call.may_repeat()
+    }
+
+    async fn send(
+        request: Request<Self>,
+        channel: Channel,
+    ) -> Result<Response<Self::Answer>, Status> {
+        let (metadata, extensions, Keyed { call, key }) = request.into_parts();
+        let request = Request::from_parts(metadata, extensions, call);
+        C::send(keyed(request, key.as_ref()), channel).await
+    }
+
+    fn slot(&self, m: u32) -> Option<SlotId> {
+        self.call.slot(m)
+    }
+}
 
 /// The slot of a document's name; `None` when it has none.
 pub(super) fn slot(namespace: &str, docid: &str, m: u32) -> Option<SlotId> {

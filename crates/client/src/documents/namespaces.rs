@@ -1,13 +1,13 @@
 //! Namespaces, for operators.
 
-use super::call::namespaces;
+use super::call::{Keyed, namespaces, with_key};
 use super::unreadable;
 use super::upload::{Source, Stopped, silent, upload};
 use crate::call;
 use crate::error::CallError;
 use crate::resume::{BEGIN_WAIT, Resume, ended};
 use crate::session::Client;
-use rota_model::Namespace;
+use rota_model::{FieldError, Namespace};
 use rota_proto::documents::NamespaceState;
 use rota_proto::documents::export::{Order, Part};
 use rota_proto::documents::request::{Create, Switch};
@@ -16,12 +16,15 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
+use tonic::metadata::AsciiMetadataValue;
 use tonic::{Status, Streaming};
 
 /// A client of the namespaces of one cluster: a view of a [`Client`].
 #[derive(Clone, Debug)]
 pub struct Namespaces {
     client: Client,
+    /// Marked as sensitive: it is not printed.
+    admin_key: Option<AsciiMetadataValue>,
 }
 
 /// What an import did.
@@ -61,14 +64,28 @@ impl<R: RecordSource> Source for Records<'_, R> {
 
 impl Namespaces {
     pub(super) fn new(client: Client) -> Self {
-        Self { client }
+        Self { client, admin_key: None }
+    }
+
+    /// The same with the administrator's key; an empty one is none. Field `admin_key`: it has
+    /// visible ASCII characters only.
+    pub fn with_admin_key(mut self, key: &str) -> Result<Self, FieldError> {
+        let wrong = |_| FieldError::new("admin_key", "has other than visible ASCII characters");
+        let mut value = AsciiMetadataValue::try_from(key).map_err(wrong)?;
+        value.set_sensitive(true);
+        self.admin_key = Some(value).filter(|_| !key.is_empty());
+        Ok(self)
+    }
+
+    fn keyed<C>(&self, call: C) -> Keyed<C> {
+        Keyed { call, key: self.admin_key.clone() }
     }
 
     async fn one<C>(&self, call: C, wait: Duration) -> Result<NamespaceState, CallError>
     where
         C: crate::attempt::Call<Answer = v1::NamespaceInfo>,
     {
-        let answered = self.client.call(call, wait).await?;
+        let answered = self.client.call(self.keyed(call), wait).await?;
         NamespaceState::try_from(answered.answer).map_err(|it| unreadable(&it, &answered.endpoint))
     }
 
@@ -97,7 +114,7 @@ impl Namespaces {
 
     /// All namespaces, by name.
     pub async fn list(&self, wait: Duration) -> Result<Vec<NamespaceState>, CallError> {
-        let answered = self.client.call(v1::ListNamespacesRequest {}, wait).await?;
+        let answered = self.client.call(self.keyed(v1::ListNamespacesRequest {}), wait).await?;
         let states = answered.answer.namespaces.into_iter().map(NamespaceState::try_from);
         let states: Result<Vec<_>, _> = states.collect();
         states.map_err(|it| unreadable(&it, &answered.endpoint))
@@ -120,7 +137,8 @@ impl Namespaces {
             let endpoint = resume.entry(&self.client);
             let borrowed = self.client.connect_to(&endpoint)?;
             let mut service = namespaces(borrowed.channel.clone());
-            let begun = timeout(BEGIN_WAIT, service.delete_namespace(request.clone())).await;
+            let request = with_key(request.clone(), self.admin_key.as_ref());
+            let begun = timeout(BEGIN_WAIT, service.delete_namespace(request)).await;
             let failure = match begun {
                 Err(_elapsed) => silent(),
                 Ok(Err(status)) => call::failure(&status),
@@ -156,7 +174,8 @@ impl Namespaces {
             let endpoint = resume.entry(&self.client);
             let borrowed = self.client.connect_to(&endpoint)?;
             let mut service = namespaces(borrowed.channel.clone());
-            let begun = timeout(BEGIN_WAIT, service.export_namespace(request.clone())).await;
+            let request = with_key(request.clone(), self.admin_key.as_ref());
+            let begun = timeout(BEGIN_WAIT, service.export_namespace(request)).await;
             let failure = match begun {
                 Ok(Ok(response)) => {
                     let (stream, order) = (response.into_inner(), Order::new());
@@ -179,12 +198,15 @@ impl Namespaces {
         patience: Duration,
     ) -> Result<Imported, CallError> {
         // Finds a manager that answers: the records cannot be sent a second time.
-        let endpoint = self.client.call(v1::ListNamespacesRequest {}, patience).await?.endpoint;
+        let find = self.keyed(v1::ListNamespacesRequest {});
+        let endpoint = self.client.call(find, patience).await?.endpoint;
         let borrowed = self.client.connect_to(&endpoint)?;
         let into = into.map_or_else(String::new, |it| it.as_str().into());
         let mut records = Records { into, source };
         let mut service = namespaces(borrowed.channel.clone());
-        match upload(&mut records, patience, |it| service.import_namespace(it)).await {
+        let key = self.admin_key.as_ref();
+        let sent = upload(&mut records, patience, |it| service.import_namespace(with_key(it, key)));
+        match sent.await {
             Ok(v1::ImportNamespaceResponse { documents, kept, bodies }) => {
                 Ok(Imported { documents, kept, bodies })
             }

@@ -36,6 +36,8 @@ pub struct Script {
     pub calls: AtomicUsize,
     /// Streams of bodies break after that many pieces, once.
     pub breaks_after: Mutex<Option<usize>>,
+    /// What changes of namespaces need.
+    pub admin_key: Mutex<Option<&'static str>>,
     /// What it knows of the ring.
     pub view: Mutex<Option<v1::View>>,
     /// Bodies are altered on their way.

@@ -120,3 +120,27 @@ async fn an_export_that_breaks_off_is_never_taken_for_whole() {
         assert_eq!(refused.reason(), "INVALID_ARGUMENT", "{count}");
     }
 }
+
+#[tokio::test]
+async fn every_change_carries_the_administrators_key_and_nobody_prints_it() {
+    let ring = Ring::new();
+    let manager = start(&ring).await;
+    *manager.script.admin_key.lock().unwrap() = Some("k7secret");
+    let client = Client::connect(&manager.address).unwrap();
+    let refused = client.namespaces().create(&create(), WAIT).await.unwrap_err();
+    assert_eq!(refused.reason(), "S-REFUSED");
+    let namespaces = client.namespaces().with_admin_key("k7secret").unwrap();
+    assert!(!format!("{namespaces:?}").contains("k7secret"));
+    namespaces.create(&create(), WAIT).await.unwrap();
+    let mut export = namespaces.export(&shop(), WAIT).await.unwrap();
+    let mut records = VecDeque::new();
+    while let Some((record, _)) = export.next().await.unwrap() {
+        records.push_back(record);
+    }
+    namespaces.import(None, &mut Records(records), WAIT).await.unwrap();
+    let off = Switch { name: shop(), off: Some(String::new()) };
+    namespaces.switch(&off, WAIT).await.unwrap();
+    assert_eq!(namespaces.delete(&shop(), WAIT, |_| {}).await.unwrap(), 0);
+    let wrong = client.namespaces().with_admin_key("a\nb").unwrap_err();
+    assert_eq!(wrong.field, "admin_key");
+}

@@ -7,7 +7,7 @@ use rota_docstore::space::SPACE_CLASS;
 use rota_docstore::{Description, DocName, Documents as _, Exception, Namespace, codes};
 use rota_proto::WireError;
 use rota_proto::documents::export::{Order, Part};
-use rota_proto::documents::{NamespaceState, request};
+use rota_proto::documents::{ADMIN_KEY_METADATA, NamespaceState, request};
 use std::sync::Arc;
 use tonic::{Request, Response, Status, Streaming};
 use v1::namespaces_server::Namespaces;
@@ -32,6 +32,15 @@ impl Manager {
         let version = state.store.peek(&description_of(name)).map(|it| it.version());
         let (description, usage) = (description.clone(), state.store.usage(name.as_str()));
         Ok(NamespaceState { name: name.clone(), description, usage, version })
+    }
+
+    fn check_key<T>(&self, request: &Request<T>) -> Result<(), Status> {
+        let needed = *self.script.admin_key.lock().unwrap();
+        let given = request.metadata().get(ADMIN_KEY_METADATA);
+        if needed.is_some() && given.map(|it| it.to_str().unwrap()) != needed {
+            return Err(raised(Exception::new(codes::REFUSED, "the administrator's key is wrong")));
+        }
+        Ok(())
     }
 
     fn describe(
@@ -60,6 +69,7 @@ impl Namespaces for Manager {
         &self,
         wire: Request<v1::CreateNamespaceRequest>,
     ) -> Result<Response<v1::NamespaceInfo>, Status> {
+        self.check_key(&wire)?;
         self.next()?;
         let create = request::create(wire.into_inner()).map_err(raised)?;
         if let Ok(there) = self.space(&create.name) {
@@ -100,6 +110,7 @@ impl Namespaces for Manager {
         &self,
         wire: Request<v1::SwitchNamespaceRequest>,
     ) -> Result<Response<v1::NamespaceInfo>, Status> {
+        self.check_key(&wire)?;
         self.next()?;
         let switch = request::switch(wire.into_inner()).map_err(raised)?;
         self.space(&switch.name)?;
@@ -116,6 +127,7 @@ impl Namespaces for Manager {
         &self,
         wire: Request<v1::DeleteNamespaceRequest>,
     ) -> Result<Response<Self::DeleteNamespaceStream>, Status> {
+        self.check_key(&wire)?;
         self.next()?;
         let name = request::name(&wire.into_inner().name).map_err(raised)?;
         if self.space(&name)?.description.off.is_none() {
@@ -144,6 +156,7 @@ impl Namespaces for Manager {
         &self,
         wire: Request<v1::ExportNamespaceRequest>,
     ) -> Result<Response<Self::ExportNamespaceStream>, Status> {
+        self.check_key(&wire)?;
         self.next()?;
         let name = request::name(&wire.into_inner().name).map_err(raised)?;
         let mut parts = vec![Part::Header(self.space(&name)?)];
@@ -170,6 +183,7 @@ impl Namespaces for Manager {
         &self,
         wire: Request<Streaming<v1::ImportNamespaceRequest>>,
     ) -> Result<Response<v1::ImportNamespaceResponse>, Status> {
+        self.check_key(&wire)?;
         self.next()?;
         let (mut records, mut order) = (wire.into_inner(), Order::new());
         let (mut into, mut kept, mut body) = (String::new(), 0, Vec::new());

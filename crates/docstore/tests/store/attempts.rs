@@ -113,24 +113,58 @@ fn versions_grow_whatever_the_clock_does() {
     let first = set_balance(&mut store, "a", 1, at(1_000)).version;
     let second = set_balance(&mut store, "a", 2, at(10)).version;
     let third = set_balance(&mut store, "b", 3, at(10)).version;
-    assert_eq!([first, second, third], [at(1_000), at(1_001), at(1_002)]);
+    assert_eq!([first, second, third], [at(1_000), at(1_001), at(1_001)]);
     // Another owner with an older high-water mark got the documents.
     let mut other = Store::default();
     for document in store.iter() {
         other.set(document.name(), Some(document.clone()));
     }
-    assert_eq!(set_balance(&mut other, "a", 9, at(0)).version, at(1_003));
+    assert_eq!(set_balance(&mut other, "a", 9, at(0)).version, at(1_002));
+}
+
+#[test]
+fn operations_on_different_documents_share_a_millisecond_and_those_on_one_do_not() {
+    let mut store = Store::default();
+    for it in 0..5_000 {
+        assert_eq!(set_balance(&mut store, &it.to_string(), 1, at(9)).version, at(9));
+    }
+    assert_eq!(set_balance(&mut store, "0", 2, at(9)).version, at(10));
+    // Not before what was given out, whatever the document's own version is.
+    assert_eq!(set_balance(&mut store, "1", 2, at(8)).version, at(10));
+    // A cache that heard in this very millisecond that there is no such document learns of it.
+    let name = account("new");
+    let mut cache = Cache::new(rules().schema, 100_000);
+    let absent = store.sync(&name, None, at(10)).unwrap();
+    assert_eq!(absent, Update::Absent { as_of: at(9) });
+    cache.apply(&name, &absent, at(10)).unwrap();
+    assert_eq!(set_balance(&mut store, "new", 3, at(10)).version, at(10));
+    let full = store.sync(&name, None, at(10)).unwrap();
+    cache.apply(&name, &full, at(10)).unwrap();
+    assert_eq!(cache.peek(&name), store.peek(&name));
+}
+
+#[test]
+fn a_document_that_is_gone_without_trace_is_absent_for_a_cache_that_has_its_last_version() {
+    let mut store = Store::default();
+    set_balance(&mut store, "a", 1, at(1));
+    let name = account("a");
+    let copy = store.peek(&name).cloned();
+    store.set(&name, None);
+    let held = copy.as_deref().map(Held::of);
+    let update = store.sync(&name, held.as_ref(), at(1)).unwrap();
+    assert_eq!(apply(&name, copy.as_ref(), &update), Ok(None));
 }
 
 #[test]
 fn the_end_of_the_century_is_an_exception() {
     let mut store = Store::default();
     store.raise(Stamp::MAX);
-    let work = |desk: &mut Desk<'_>| {
-        desk.current(&account("a"))?.ensure();
+    assert_eq!(set_balance(&mut store, "a", 1, at(0)).version, Stamp::MAX);
+    let touch = |desk: &mut Desk<'_>| {
+        desk.current(&account("a"))?.touch();
         Ok(())
     };
-    let exception = edit(&mut store, at(0), work).unwrap_err();
+    let exception = edit(&mut store, at(0), touch).unwrap_err();
     assert_eq!(*exception.code(), codes::STAMPS);
 }
 

@@ -136,12 +136,12 @@ fn old_destroyed_items_and_ended_lives_are_purged() {
     edit(&mut store, at(2), |desk| remove(desk).map(|_| ())).unwrap();
     set_balance(&mut store, "a", 7, at(20));
     destroy(&mut store, "b", at(3));
-    assert_eq!(store.purge(&rules, at(1_003), None, 10), Purged::default());
-    let purged = store.purge(&rules, at(1_004), None, 1);
+    assert_eq!(store.purge(&rules, at(1_002), None, 10), Purged::default());
+    let purged = store.purge(&rules, at(1_003), None, 1);
     assert_eq!(purged.writes.len(), 1);
     assert_eq!(purged.next, Some(account("b")));
     let document = store.peek(&account("a")).unwrap();
-    assert_eq!((document.items().len(), document.version(), document.dtime()), (1, at(20), at(4)));
+    assert_eq!((document.items().len(), document.version(), document.dtime()), (1, at(20), at(3)));
     let purged = store.purge(&rules, at(5_022), purged.next.as_ref(), 10);
     assert_eq!(purged.writes[0].after, None);
     assert_eq!((store.len(), purged.next), (1, None));

@@ -27,6 +27,7 @@ mod write;
 pub(crate) use desks::Desks;
 pub use desks::DocumentsConfig;
 pub(crate) use follow::Following;
+pub(crate) use here::is_forgotten;
 pub use here::{SPACES_DOCID, slot_of, slot_of_spaces};
 pub(crate) use pending::{Errand, Inner, Runs};
 pub use registry::AdminKey;

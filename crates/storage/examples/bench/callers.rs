@@ -1,10 +1,14 @@
 //! Callers that each wait for their record before they send the next.
 
-use crate::{Options, label, median, record};
+use crate::notes::{self, Bank};
+use crate::threads;
+use crate::{Options, label, median};
+use clap::ValueEnum;
 use rota_storage::{
     Engine, EngineError, KvWrite, LogEngine, LogSettings, RealDisk, RedbEngine, RedbSettings,
     Visit, Writer,
 };
+use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
 use std::num::NonZeroUsize;
@@ -15,38 +19,35 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// What commits.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Kind {
-    /// [`Writer`] over the log: what a manager uses.
+    /// Operations of the document store over the log; callers are threads.
+    Documents,
+    /// The log, with a group commit of a few lines; callers are threads.
+    ByHand,
+    /// Operations of the document store; callers are one loop.
+    DocumentsLoop,
+    /// [`Writer`] over the log; callers are one loop, here and below.
     Writer,
     /// The log, with a group commit of a few lines.
-    ByHand,
+    ByHandLoop,
     /// The same few lines over redb.
     Redb,
     /// The same few lines, which append the same bytes to one file and call fdatasync.
     Append,
 }
 
-pub const KINDS: [Kind; 4] = [Kind::Writer, Kind::ByHand, Kind::Redb, Kind::Append];
-
 impl Kind {
     /// Its name in a table.
     fn name(self) -> &'static str {
         match self {
-            Self::Writer => "writer",
+            Self::Documents => "docs",
             Self::ByHand => "by hand",
+            Self::DocumentsLoop => "docs loop",
+            Self::Writer => "writer",
+            Self::ByHandLoop => "hand loop",
             Self::Redb => "redb",
             Self::Append => "append",
-        }
-    }
-
-    /// Its name in JSON.
-    pub fn figure(self) -> &'static str {
-        match self {
-            Self::Writer => "ops_per_s",
-            Self::ByHand => "by_hand_per_s",
-            Self::Redb => "redb_by_hand_per_s",
-            Self::Append => "raw_append_by_callers_per_s",
         }
     }
 }
@@ -84,7 +85,7 @@ fn open(kind: Kind, folder: &Path) -> Box<dyn Engine> {
             let settings = RedbSettings::default();
             Box::new(RedbEngine::open(disk, folder, &label, settings).expect("opens"))
         }
-        Kind::Writer | Kind::ByHand => {
+        Kind::Documents | Kind::DocumentsLoop | Kind::Writer | Kind::ByHand | Kind::ByHandLoop => {
             let settings = LogSettings::default();
             Box::new(LogEngine::open(disk, folder, &label, settings).expect("opens"))
         }
@@ -94,6 +95,7 @@ fn open(kind: Kind, folder: &Path) -> Box<dyn Engine> {
 /// What one run came to.
 #[derive(Clone, Copy, Default)]
 pub struct Run {
+    pub count: f64,
     pub per_s: f64,
     pub p50_ms: f64,
     pub p99_ms: f64,
@@ -159,10 +161,26 @@ impl Committer {
 fn run(kind: Kind, callers: usize, until: Duration, options: &Options) -> Run {
     let folder = tempfile::tempdir_in(&options.folder).expect("a folder can be made");
     let before = options.before;
+    match kind {
+        Kind::Documents => {
+            let bank = Bank::filled(folder.path(), before);
+            let run = threads::run(callers, until, &|number| bank.wait(number));
+            let batch = run.count / bank.store.counters().commits() as f64;
+            bank.close();
+            return Run { batch, ..run };
+        }
+        Kind::DocumentsLoop => {
+            let bank = Bank::filled(folder.path(), before);
+            let run = run_documents(&bank, callers, until);
+            bank.close();
+            return run;
+        }
+        Kind::ByHand | Kind::Writer | Kind::ByHandLoop | Kind::Redb | Kind::Append => {}
+    }
     let mut engine = open(kind, folder.path());
-    for number in (0..before).step_by(1000) {
-        let batch: Vec<_> = (number..before.min(number + 1000)).map(record).collect();
-        engine.commit(&batch).expect("commits");
+    notes::fill(&mut *engine, before);
+    if kind == Kind::ByHand {
+        return threads::run_by_hand(engine, callers, until, before);
     }
     let (committer, committed) = Committer::start(kind, engine, callers);
     let cpu = cpu_s();
@@ -174,7 +192,7 @@ fn run(kind: Kind, callers: usize, until: Duration, options: &Options) -> Run {
         while sent.len() - done < callers && began.elapsed() < until {
             sent.push(Instant::now());
             let lsn = sent.len() as u64;
-            committer.submit(lsn, record(before + lsn));
+            committer.submit(lsn, notes::record(notes::mixed(lsn) % before, lsn));
         }
         if sent.len() == done {
             break;
@@ -184,24 +202,64 @@ fn run(kind: Kind, callers: usize, until: Duration, options: &Options) -> Run {
         latencies.extend(sent[done..lsn].iter().map(Instant::elapsed));
         (done, commits) = (lsn, commits + 1);
     }
-    let took = began.elapsed().as_secs_f64();
+    let took = began.elapsed();
     let cpu = cpu_s() - cpu;
     committer.end();
-    latencies.sort();
-    let count = done as f64;
-    let at = |part: usize| latencies[(done - 1) * part / 100].as_secs_f64() * 1e3;
-    Run {
-        per_s: count / took,
-        p50_ms: at(50),
-        p99_ms: at(99),
-        max_ms: at(100),
-        batch: count / commits as f64,
-        cpu_us: cpu * 1e6 / count,
+    Run::of(latencies, took, commits, cpu)
+}
+
+/// The same loop over operations: it begins one for each caller that has its answer.
+fn run_documents(bank: &Bank, callers: usize, until: Duration) -> Run {
+    let commits = bank.store.counters().commits();
+    let cpu = cpu_s();
+    let began = Instant::now();
+    let mut waiting = VecDeque::with_capacity(callers);
+    let mut latencies = Vec::with_capacity(1 << 20);
+    let mut number = 0;
+    loop {
+        if began.elapsed() < until {
+            let more = (callers - waiting.len()) as u64;
+            let begun = Instant::now();
+            let all = bank.begin_all(number..number + more);
+            waiting.extend(all.into_iter().map(|pending| (begun, pending)));
+            number += more;
+        }
+        // Who waited for the same commit has his answer, too.
+        let mut is_first = true;
+        while waiting.front().is_some_and(|(_, it)| is_first || it.is_ready()) {
+            let Some((sent, pending)) = waiting.pop_front() else { break };
+            pending.wait().expect("the operation is valid");
+            latencies.push(sent.elapsed());
+            is_first = false;
+        }
+        if is_first {
+            break;
+        }
+    }
+    let took = began.elapsed();
+    let commits = bank.store.counters().commits() - commits;
+    Run::of(latencies, took, commits, cpu_s() - cpu)
+}
+
+impl Run {
+    pub fn of(mut latencies: Vec<Duration>, took: Duration, commits: u64, cpu_s: f64) -> Self {
+        latencies.sort();
+        let count = latencies.len() as f64;
+        let at = |part: usize| latencies[(latencies.len() - 1) * part / 100].as_secs_f64() * 1e3;
+        Self {
+            count,
+            per_s: count / took.as_secs_f64(),
+            p50_ms: at(50),
+            p99_ms: at(99),
+            max_ms: at(100),
+            batch: count / commits as f64,
+            cpu_us: cpu_s * 1e6 / count,
+        }
     }
 }
 
 /// Seconds of processor time of this process, all threads.
-fn cpu_s() -> f64 {
+pub fn cpu_s() -> f64 {
     let tasks = std::fs::read_dir("/proc/self/task").expect("Linux");
     tasks
         .filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("schedstat")).ok())
@@ -213,25 +271,27 @@ fn cpu_s() -> f64 {
 /// All runs with one number of callers.
 pub struct Row {
     pub callers: usize,
-    /// One entry per round, in the order of [`KINDS`].
-    rounds: Vec<[Run; KINDS.len()]>,
+    kinds: Vec<Kind>,
+    /// One entry per round, in the order of the kinds.
+    rounds: Vec<Vec<Run>>,
 }
 
 impl Row {
-    fn of(round: &[Run; KINDS.len()], kind: Kind) -> &Run {
-        let at = KINDS.iter().position(|it| *it == kind).expect("all kinds are listed");
-        &round[at]
+    fn of<'a>(&self, round: &'a [Run], kind: Kind) -> Option<&'a Run> {
+        round.get(self.kinds.iter().position(|it| *it == kind)?)
     }
 
-    /// The median of one figure of one kind.
+    /// The median of one figure of one kind; 0 when it did not run.
     pub fn median(&self, kind: Kind, figure: impl Fn(&Run) -> f64) -> f64 {
-        median(self.rounds.iter().map(|round| figure(Self::of(round, kind))).collect())
+        let figures = self.rounds.iter().filter_map(|round| Some(figure(self.of(round, kind)?)));
+        median(figures.collect())
     }
 
     /// The median over the rounds of one kind's speed against another's in the same round.
     pub fn ratio(&self, kind: Kind, to: Kind) -> f64 {
-        let ratio = |round| Self::of(round, kind).per_s / Self::of(round, to).per_s;
-        median(self.rounds.iter().map(ratio).collect())
+        let ratio =
+            |round: &Vec<Run>| Some(self.of(round, kind)?.per_s / self.of(round, to)?.per_s);
+        median(self.rounds.iter().filter_map(ratio).collect())
     }
 }
 
@@ -240,9 +300,11 @@ pub fn measure(options: &Options, until: Duration) -> Vec<Row> {
     let row = |&callers: &usize| {
         let round = |round: u32| {
             eprintln!("{callers} callers, round {} of {}", round + 1, options.rounds);
-            KINDS.map(|kind| run(kind, callers, until, options))
+            let run = |&kind: &Kind| run(kind, callers, until, options);
+            options.kinds.iter().map(run).collect()
         };
-        Row { callers, rounds: (0..options.rounds).map(round).collect() }
+        let rounds = (0..options.rounds).map(round).collect();
+        Row { callers, kinds: options.kinds.clone(), rounds }
     };
     options.callers.iter().map(row).collect()
 }
@@ -250,13 +312,13 @@ pub fn measure(options: &Options, until: Duration) -> Vec<Row> {
 /// Prints a table of medians.
 pub fn print(table: &[Row]) {
     println!(
-        "{:>7} {:>7} {:>9} {:>6} {:>8} {:>8} {:>8} {:>6} {:>8}",
+        "{:>7} {:>9} {:>9} {:>6} {:>8} {:>8} {:>8} {:>6} {:>8}",
         "callers", "kind", "durable/s", "ratio", "p50 ms", "p99 ms", "max ms", "batch", "cpu us"
     );
     for row in table {
-        for kind in KINDS {
+        for &kind in &row.kinds {
             println!(
-                "{:>7} {:>7} {:>9.0} {:>6.2} {:>8.2} {:>8.2} {:>8.2} {:>6.1} {:>8.1}",
+                "{:>7} {:>9} {:>9.0} {:>6.2} {:>8.2} {:>8.2} {:>8.2} {:>6.1} {:>8.1}",
                 row.callers,
                 kind.name(),
                 row.median(kind, |run| run.per_s),

@@ -1,22 +1,32 @@
-//! Measures the storage of documents without the documents: durable writes of one record under a
-//! number of callers, reading, opening after a kill, and attachments. Beside each stands what the
-//! machine gives without this crate. Runs take turns, and medians are shown: compare inside one run
-//! only.
+//! Measures the document store: durable operations on documents of one record (600 bytes) under a
+//! number of callers, a stream of a range of slots, an open after a kill, the synchronisation of a
+//! document that has not changed, and attachments. Beside each stands what the machine gives without
+//! this crate. Runs take turns, and medians are shown: compare inside one run only.
+//!
+//! `ops_per_s`: operations of `DocumentStore`; callers are threads, each of which waits for its answer.
+//! `by_hand_per_s`: records of the same keys and lengths in the same engine, through a group commit
+//! of a few lines, for the same threads. The table shows both also with one loop that stands for all
+//! callers: without the threads' switching, what the document store itself costs shows most.
 //!
 //! `cargo run --release -p rota-storage --example bench -- [-o json] [--help]`
 
 mod bodies;
 mod callers;
+mod notes;
 mod start;
+mod threads;
 
+use crate::callers::{Kind, Row};
 use clap::{Parser, ValueEnum};
 use rota_model::{ClusterName, ManagerId, ManagerNumber};
-use rota_storage::{KvWrite, Label};
+use rota_storage::Label;
 use serde_json::{Map, Value, json};
 use std::path::PathBuf;
 use std::time::Duration;
 
-const VALUE_BYTES: usize = 600;
+// What managers allocate with.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Output {
@@ -39,6 +49,17 @@ struct Options {
     /// Numbers of callers that each wait for their record before they send the next.
     #[arg(long, value_delimiter = ',', default_values_t = [1, 16, 256])]
     callers: Vec<usize>,
+    /// What commits.
+    #[arg(
+        long,
+        value_enum,
+        value_delimiter = ',',
+        default_values_t = [
+            Kind::Documents, Kind::ByHand, Kind::DocumentsLoop, Kind::Writer, Kind::ByHandLoop,
+            Kind::Redb, Kind::Append
+        ]
+    )]
+    kinds: Vec<Kind>,
     /// Records in the folder before the callers begin.
     #[arg(long, default_value_t = 30_000)]
     before: u64,
@@ -64,19 +85,10 @@ fn label() -> Label {
     }
 }
 
-/// Records of random order, as slots of hashed ids are.
-fn record(number: u64) -> KvWrite {
-    let mixed = number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    let mut key = (mixed >> 48).to_be_bytes()[6..].to_vec();
-    key.extend_from_slice(format!("default/session-{number:012}").as_bytes());
-    let value = mixed.to_le_bytes().into_iter().cycle().take(VALUE_BYTES).collect::<Vec<u8>>();
-    KvWrite::put(key, value)
-}
-
-/// The middle one of some figures.
+/// The middle one of some figures; 0 when there are none.
 fn median(mut figures: Vec<f64>) -> f64 {
     figures.sort_by(f64::total_cmp);
-    figures[figures.len() / 2]
+    figures.get(figures.len() / 2).copied().unwrap_or(0.0)
 }
 
 /// A figure with about four digits.
@@ -93,25 +105,22 @@ fn main() {
     let mut result = Map::new();
     let until = Duration::from_millis(options.millis);
     let table = callers::measure(&options, until);
-    for kind in callers::KINDS {
-        let by_callers: Map<String, Value> = table
-            .iter()
-            .map(|row| (row.callers.to_string(), rounded(row.median(kind, |run| run.per_s))))
-            .collect();
-        result.insert(kind.figure().to_owned(), Value::Object(by_callers));
+    for (name, kind) in [("ops_per_s", Kind::Documents), ("by_hand_per_s", Kind::ByHand)] {
+        let of = |row: &Row| (row.callers.to_string(), rounded(row.median(kind, |it| it.per_s)));
+        result.insert(name.to_owned(), Value::Object(table.iter().map(of).collect()));
     }
     if let Some(most) = table.last() {
-        let raw = most.median(callers::Kind::Append, |run| run.per_s);
+        let raw = most.median(Kind::Append, |run| run.per_s);
         result.insert("raw_append_per_s".to_owned(), rounded(raw));
-        let ratio = most.ratio(callers::Kind::Writer, callers::Kind::ByHand);
+        let ratio = most.ratio(Kind::Documents, Kind::ByHand);
         result.insert(format!("ratio_{}", most.callers), rounded(ratio));
     }
     result.extend(start::measure(&options));
-    result.extend(bodies::measure(&options));
     match options.output {
         Output::Json => println!("{}", Value::Object(result)),
         Output::Text => {
             callers::print(&table);
+            result.extend(bodies::measure(&options));
             for (name, value) in result.iter().filter(|(_, value)| value.is_number()) {
                 println!("{name}: {value}");
             }

@@ -1,47 +1,41 @@
-//! A folder with many records: its size, how it opens after a kill, and how fast it is read.
+//! A folder with many documents: its size, how it opens after a kill, how fast it is streamed, and
+//! what it costs to find that a document has not changed.
 
-use crate::{Options, label, median, record, rounded};
-use rota_storage::{Engine, LogEngine, LogSettings, RealDisk};
+use crate::notes::{self, Bank, SLOTS};
+use crate::{Options, label, median, rounded};
+use rota_docstore::{Held, SlotId, Update};
+use rota_storage::Settings;
 use serde_json::Value;
+use std::hint::black_box;
 use std::io::{BufRead, BufReader, Write as _};
-use std::ops::ControlFlow;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::Arc;
 use std::time::Instant;
 
-/// Records of the range that is streamed.
+/// Documents of the range that is streamed.
 const STREAMED: u64 = 30_000;
 /// Commits that the child makes beyond the fill before it may be killed.
 const COMMITS: u64 = 300;
+/// Synchronisations that are measured together.
+const SYNCS: u64 = 20_000;
 
-fn open(folder: &Path) -> LogEngine {
-    LogEngine::open(Arc::new(RealDisk), folder, &label(), LogSettings::default()).expect("opens")
-}
-
-/// The child: fills the folder, says so, and commits one record at a time until it is killed.
+/// The child: fills the folder, says so, and runs one operation at a time until it is killed.
 pub fn fill(folder: &Path, documents: u64) -> ! {
-    let mut engine = open(folder);
-    let mut there = 0;
-    engine
-        .scan_all(&mut |_, _| {
-            there += 1;
-            ControlFlow::Continue(())
-        })
-        .expect("reads");
-    for number in (there..documents).step_by(1000) {
-        let batch: Vec<_> = (number..documents.min(number + 1000)).map(record).collect();
-        engine.commit(&batch).expect("commits");
+    let records = folder.join("records");
+    if !records.exists() {
+        let mut engine =
+            rota_storage::open(&records, &label(), &Settings::default()).expect("opens");
+        notes::fill(&mut *engine, documents);
     }
-    engine.reading_is_over();
-    for number in (0..documents).cycle() {
-        engine.commit(&[record(number)]).expect("commits");
-        if number % COMMITS == COMMITS - 1 {
+    let bank = Bank::open(folder, documents);
+    for number in 1.. {
+        bank.wait(number);
+        if number % COMMITS == 0 {
             let mut out = std::io::stdout().lock();
             writeln!(out, "filled").and_then(|()| out.flush()).expect("the parent reads");
         }
     }
-    unreachable!("there are documents")
+    unreachable!("numbers do not end")
 }
 
 /// Lets a child fill the folder (or go on with a full one) and kills it while it commits.
@@ -62,47 +56,73 @@ fn fill_and_kill(folder: &Path, documents: u64) {
     assert!(read.is_ok() && line == "filled\n", "the child fills its folder");
 }
 
-/// Visits records from the middle of the slots on. Returns milliseconds.
-fn stream_ms(engine: &mut LogEngine, most: u64) -> f64 {
+/// Streams the slots that hold about so many documents, as bytes. Returns milliseconds for exactly
+/// so many.
+fn stream_ms(bank: &Bank, documents: u64) -> f64 {
+    let most = STREAMED.min(documents);
+    let slots = u32::try_from(u64::from(SLOTS) * most / documents).expect("part of the slots");
+    let first = (SLOTS - slots) / 2;
     let began = Instant::now();
-    let (mut seen, mut bytes) = (0, 0);
-    let visit = &mut |key: &[u8], value: &[u8]| {
+    let (mut seen, mut bytes) = (0u64, 0);
+    for document in bank.store.stream(SlotId(first)..=SlotId(first + slots - 1)) {
+        bytes += document.expect("reads").to_bytes().len();
         seen += 1;
-        bytes += key.len() + value.len();
-        if seen == most { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+    black_box(bytes);
+    began.elapsed().as_secs_f64() * 1e3 * most as f64 / seen as f64
+}
+
+/// Microseconds for a document that has not changed.
+fn sync_us(bank: &Bank, documents: u64) -> f64 {
+    let name = |number| notes::name(&notes::space(), notes::mixed(number) % documents);
+    let held = |number| {
+        let name = name(number);
+        let document = bank.store.get(&name).expect("reads").expect("it is there");
+        (name, Held::of(&document))
     };
-    engine.scan(&[0x60], None, visit).expect("reads");
-    std::hint::black_box(bytes);
-    began.elapsed().as_secs_f64() * 1e3
+    let asked: Vec<_> = (0..SYNCS).map(held).collect();
+    let began = Instant::now();
+    for (name, held) in &asked {
+        let update = bank.store.update_for(name, Some(held)).expect("answers");
+        assert!(matches!(black_box(update), Update::Unchanged { .. }), "nothing changed");
+    }
+    began.elapsed().as_secs_f64() * 1e6 / SYNCS as f64
+}
+
+/// Memory of this process, in bytes.
+fn memory() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/status").expect("Linux");
+    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("Linux says it");
+    line.trim_end_matches("kB").trim().parse::<u64>().expect("a number") * 1024
 }
 
 pub fn measure(options: &Options) -> Vec<(String, Value)> {
     let folder = tempfile::tempdir_in(&options.folder).expect("a folder can be made");
-    let (mut opens, mut loads, mut streams) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut opens, mut streams, mut syncs) = (Vec::new(), Vec::new(), Vec::new());
     let documents = options.documents;
+    let mut memory_bytes = 0;
     for round in 0..options.rounds {
         eprintln!("{documents} documents, kill {} of {}", round + 1, options.rounds);
         fill_and_kill(folder.path(), documents);
+        let before = memory();
         let began = Instant::now();
-        let mut engine = open(folder.path());
+        let bank = Bank::open(folder.path(), documents);
         opens.push(began.elapsed().as_secs_f64() * 1e3);
-        let mut seen = 0;
-        let visit = &mut |_: &[u8], _: &[u8]| {
-            seen += 1;
-            ControlFlow::Continue(())
-        };
-        engine.scan_all(visit).expect("reads");
-        assert_eq!(seen, documents, "nothing is lost");
-        loads.push(began.elapsed().as_secs_f64() * 1e3);
-        streams.push(stream_ms(&mut engine, STREAMED));
+        // Later rounds use again what this one gives back.
+        memory_bytes = memory_bytes.max(memory().saturating_sub(before));
+        assert_eq!(bank.store.len() as u64, documents, "nothing is lost");
+        streams.push(stream_ms(&bank, documents));
+        syncs.push(sync_us(&bank, documents));
+        bank.close();
     }
-    let files = std::fs::read_dir(folder.path()).expect("a folder");
+    let files = std::fs::read_dir(folder.path().join("records")).expect("a folder");
     let bytes: u64 = files.filter_map(|file| Some(file.ok()?.metadata().ok()?.len())).sum();
     [
         ("scan_30000_ms", median(streams)),
         ("open_after_kill_ms", median(opens)),
-        ("open_and_read_after_kill_ms", median(loads)),
+        ("sync_unchanged_us", median(syncs)),
         ("bytes_per_document", (bytes / documents.max(1)) as f64),
+        ("memory_per_document", (memory_bytes / documents.max(1)) as f64),
     ]
     .map(|(name, figure)| (name.to_owned(), rounded(figure)))
     .into()

@@ -1,8 +1,10 @@
 //! A file system that is really full: a small tmpfs in a mount namespace of its own.
 
+use crate::documents::kills;
+use crate::failing_disk::Fault;
 use crate::running::{Program, Running, variable};
 use crate::workload::{Expected, writes};
-use crate::{ENGINES, attachments, open};
+use crate::{ENGINES, attachments, documents, open};
 use rota_storage::attachments::{AttachmentError, Stored, digest_of};
 use rota_storage::{EXIT_STATUS, Engine, RealDisk};
 use std::fs;
@@ -86,6 +88,35 @@ fn engines_on_a_small_disk() {
         drop(engine);
         fs::remove_dir_all(&folder).expect("removes");
     }
+}
+
+#[test]
+fn operations_end_with_their_process_when_the_file_system_is_full_and_lose_nothing() {
+    let name = "operations_end_with_their_process_when_the_file_system_is_full_and_lose_nothing";
+    passes_on_small_tmpfs(name, "full_disk::documents_on_a_small_disk", "600k");
+}
+
+#[test]
+#[ignore = "run on a small tmpfs by the test above"]
+fn documents_on_a_small_disk() {
+    let disk = variable("ROTA_TEST_FOLDER");
+    let ballast = Path::new(&disk).join("ballast");
+    fs::write(&ballast, vec![1; 100 * 1024]).expect("there is room");
+    let folder = Path::new(&disk).join("documents");
+    let mut running = Running::start(&kills::program(&folder, Some((Fault::Sync, u64::MAX))));
+    running.wait_for_open();
+    let mut acknowledged = kills::Acknowledged::default();
+    acknowledged.note(running.gather(1));
+    let filler = Path::new(&disk).join("filler");
+    let full = fs::write(&filler, vec![2; 1024 * 1024]).expect_err("the disk is small");
+    assert_eq!(full.kind(), std::io::ErrorKind::StorageFull);
+    acknowledged.note(running.gather_rest());
+    let (status, why) = running.ended();
+    assert_eq!(status.code(), Some(EXIT_STATUS), "{why}");
+    assert!(why.contains("No space left"), "{why}");
+    fs::remove_file(&filler).expect("removes");
+    fs::remove_file(&ballast).expect("removes");
+    acknowledged.check(&documents::open(&folder));
 }
 
 #[test]

@@ -3,6 +3,7 @@
 mod attachments;
 mod conformance;
 mod damage;
+mod documents;
 mod failing_disk;
 mod forgetful_disk;
 mod full_disk;
@@ -11,6 +12,7 @@ mod power_cut;
 mod processes;
 mod readme;
 mod running;
+mod tour;
 mod workload;
 mod writer;
 

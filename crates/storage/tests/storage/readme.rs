@@ -1,5 +1,9 @@
 //! The example in README.md.
 
+use rota_docstore::{DocName, Namespace, Operations, Rules, Schema, Singleton, apply};
+use rota_storage::documents::{DocumentStore, Setup};
+use serde::{Deserialize, Serialize};
+
 /// What stands between the two marks, without its indentation.
 fn between(text: &str, begin: &str, end: &str) -> Vec<String> {
     let lines = text.lines().skip_while(|line| line.trim() != begin).skip(1);
@@ -13,24 +17,31 @@ fn the_example_in_the_readme_is_the_one_that_is_tested_here() {
     assert_eq!(readme.len(), 10);
 }
 
+#[derive(Serialize, Deserialize)]
+struct Page {
+    title: String,
+}
+
+impl Singleton for Page {
+    const CLASS: &'static str = "Pg";
+}
+
 #[test]
 fn the_example_in_the_readme_works() -> Result<(), Box<dyn std::error::Error>> {
-    use rota_model::{ClusterName, ManagerId, ManagerNumber};
-    use rota_storage::attachments::{AttachmentSettings, Attachments, digest_of};
-    use rota_storage::{Engine as _, KvWrite, Label, RealDisk, Settings};
     let temporary = tempfile::tempdir()?;
-    let (folder, now_ms) = (temporary.path(), 0);
+    let (folder, label, space) = (temporary.path(), crate::label(), Namespace::default_space());
+    let schema = Schema::new().class("Wiki", |it| it.singleton::<Page>());
     // README: begin
-    let (cluster, manager) = (ClusterName::parse("demo")?, ManagerId::parse("m1")?);
-    let label = Label { cluster, manager, number: ManagerNumber(0) };
-    let mut engine = rota_storage::open(&folder.join("records"), &label, &Settings::default())?;
-    engine.commit(&[KvWrite::put("invoice 7", "total 12"), KvWrite::delete("invoice 6")])?;
-    assert_eq!(engine.get(b"invoice 7")?.as_deref(), Some(&b"total 12"[..]));
-    let (disk, path) = (std::sync::Arc::new(RealDisk), folder.join("attachments"));
-    let store = Attachments::open(disk, &path, &label, AttachmentSettings::default(), now_ms)?;
-    store.put(digest_of(b"a page"), 6, &b"a page"[..], now_ms)?;
-    store.refer(&[digest_of(b"a page")])?;
-    assert_eq!(store.volumes().referenced_bytes, 6);
+    let setup = Setup::new(Rules::new(schema), Operations::new());
+    let store = DocumentStore::open(folder, &label, setup)?;
+    let home = DocName::new(&space, "Wiki", "home")?;
+    let name = home.clone();
+    let answer = store.change(&space, move |desk| {
+        desk.current(&name)?.ensure(); // the newest state, ours to change
+        desk.current(&name)?.put_one(&Page { title: "Home".to_owned() })
+    })?; // it is on the disk
+    let update = store.update_for(&home, None)?; // what a cache with nothing needs
+    assert_eq!(apply(&home, None, &update)?.ok_or("it exists")?.version(), answer.version);
     // README: end
     Ok(())
 }

@@ -125,6 +125,23 @@ impl Running {
         last
     }
 
+    /// Waits for a number of acknowledgements. Returns all of them.
+    pub fn gather(&self, acknowledgements: usize) -> Vec<u64> {
+        let mut all = Vec::new();
+        while all.len() < acknowledgements {
+            all.extend(acknowledged(&self.lines.recv_timeout(PATIENCE).expect("the child works")));
+        }
+        all
+    }
+
+    /// Everything that was acknowledged before the child ended.
+    pub fn gather_rest(&self) -> Vec<u64> {
+        let deadline = Instant::now() + PATIENCE;
+        let left = || deadline.saturating_duration_since(Instant::now());
+        let lines = std::iter::from_fn(|| self.lines.recv_timeout(left()).ok());
+        lines.filter_map(|line| acknowledged(&line)).collect()
+    }
+
     /// Kills the child, as `kill -9` does.
     pub fn kill(&mut self) {
         self.child.kill().expect("kills");

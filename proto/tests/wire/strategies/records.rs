@@ -6,10 +6,11 @@ use proptest::collection::{btree_map, vec};
 use proptest::option::of;
 use proptest::prelude::*;
 use proptest::sample::select;
+use rota_docstore::{Document, DocumentParts};
 use rota_model::items::Orders;
 use rota_model::*;
 use rota_protocol::documents::{pool_name, session_name};
-use rota_protocol::{Doc, DocKey, Entry, Identity, PartMeta, Write};
+use rota_protocol::{Doc, DocKey, DocName, Entry, Identity, PartMeta, Write};
 use std::sync::Arc;
 
 pub fn attributes() -> Any<Attributes> {
@@ -94,7 +95,22 @@ pub fn doc() -> Any<Doc> {
             let orders = Orders { decisions, ordered, lapses_wall_ms };
             Doc::pool_after(None, &pool, orders, now)
         });
-    prop_oneof![4 => record().prop_map(|it| Doc::session_after(None, it)), 1 => pool].boxed()
+    let session = record().prop_map(|it| Doc::session_after(None, it));
+    prop_oneof![4 => session, 1 => pool, 1 => note()].boxed()
+}
+
+/// A document of a class that means nothing to managers.
+fn note() -> Any<Doc> {
+    (key(), stamp(), any::<bool>())
+        .prop_map(|(key, at, is_deleted)| {
+            let name = DocName::new(&key.namespace, "note", key.id.as_str()).expect("a name");
+            let (ctime, version, dtime) = (at, at, at);
+            let parts =
+                DocumentParts { name, ctime, version, dtime, is_deleted, items: Vec::new() };
+            let document = Document::from_parts(parts).expect("it is whole");
+            Doc::new(Arc::new(document)).expect("any other class will do")
+        })
+        .boxed()
 }
 
 pub fn doc_key() -> Any<DocKey> {

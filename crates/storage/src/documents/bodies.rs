@@ -1,0 +1,81 @@
+//! Bodies of attachments, seen from documents.
+
+use super::{DocumentStore, Unanswered};
+use crate::attachments::{
+    AttachmentError, Attachments, BodyReader, Digest, Export, Exported, Stored,
+};
+use rota_docstore::{Attachment, DocName, Document, Exception, FieldError, codes};
+use std::collections::BTreeSet;
+use std::io::{Read, Write};
+use std::sync::Arc;
+
+/// An export begins anew when the document changed so that a body is gone; a document that changes
+/// so often has a time of grace that is too short.
+const EXPORT_ATTEMPTS: usize = 3;
+
+impl DocumentStore {
+    /// Puts the body of an attachment: on `Ok` it is durable. It has the time of grace to be named
+    /// by an item: see [`Draft::attach`](rota_docstore::Draft::attach). Refuses bytes of another
+    /// size or digest.
+    pub fn put_body(
+        &self,
+        attachment: &Attachment,
+        bytes: impl Read,
+    ) -> Result<Stored, AttachmentError> {
+        let (sha256, size) = (attachment.sha256(), attachment.size());
+        self.shared.attachments.put(sha256, size, bytes, self.shared.now_ms())
+    }
+
+    /// Opens the body that an item of class `P` names. N-DOCUMENT or N-BODY when there is none.
+    pub fn read_body(&self, name: &DocName, key: &str) -> Result<BodyReader, Unanswered> {
+        let document = self.alive(name)?;
+        let found = document.attachments().find(|(it, _)| *it == key);
+        let (_, attachment) = found.ok_or_else(|| {
+            let problem = format!("of {name} has no P[{}]", key.escape_debug());
+            Exception::of_field(codes::BODY, FieldError::new("key", problem))
+        })?;
+        Ok(self.shared.attachments.read(&attachment.sha256())?)
+    }
+
+    /// Opens a body by its digest: also one that no item names any more, in its time of grace.
+    pub fn read_body_of(&self, sha256: &Digest) -> Result<BodyReader, AttachmentError> {
+        self.shared.attachments.read(sha256)
+    }
+
+    /// The bodies themselves: ranges, lists, volumes, damage, import.
+    pub fn attachments(&self) -> &Attachments {
+        &self.shared.attachments
+    }
+
+    /// Writes the attachments of a document at one version, without those that the receiver has,
+    /// and returns that very document. Operations go on meanwhile.
+    pub fn export(
+        &self,
+        name: &DocName,
+        receiver_has: &BTreeSet<Digest>,
+        mut into: impl Write,
+    ) -> Result<(Arc<Document>, Exported), Unanswered> {
+        let mut attempt = 1;
+        loop {
+            let document = self.alive(name)?;
+            let named = document.attachments().map(|(key, it)| (key.to_owned(), it.sha256()));
+            let attachments: Vec<_> = named.collect();
+            let version = document.version().as_u64();
+            let export = Export { version, attachments: &attachments, receiver_has };
+            match self.shared.attachments.export(&export, &mut into) {
+                Ok(exported) => return Ok((document, exported)),
+                // Nothing was written. The document that named it may be an old one by now.
+                Err(AttachmentError::Missing { .. }) if attempt < EXPORT_ATTEMPTS => attempt += 1,
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    fn alive(&self, name: &DocName) -> Result<Arc<Document>, Unanswered> {
+        let document = self.get(name)?.filter(|it| !it.is_deleted());
+        Ok(document.ok_or_else(|| {
+            let field = FieldError::new("document", format!("{name} does not exist"));
+            Exception::of_field(codes::DOCUMENT, field)
+        })?)
+    }
+}
