@@ -1,6 +1,7 @@
 //! Bodies of attachments: put through one manager, named through another, read through a third,
 //! and never lost.
 
+use crate::documents::now;
 use rota_client::documents::{Documents, RecordSource};
 use rota_client::{CallError, Client, v1};
 use rota_docstore::space::Limits;
@@ -59,7 +60,8 @@ async fn attach_in(
     let put = json!([{"class": "P", "key": "a", "attachment": attachment}]);
     let change = json!({"class": "Album", "docid": docid, "life": "ensure", "put": put});
     let request = Request::new(space.clone(), "document.write");
-    let request = request.with(&json!({"changes": [change]})).unwrap();
+    let mut request = request.with(&json!({"changes": [change]})).unwrap();
+    request.dhop = Some(now());
     let operate = Operate { request, docid: docid.to_owned() };
     documents.operate(&operate, CALL).await.map(drop)
 }
@@ -86,7 +88,9 @@ async fn read(documents: &Documents, docid: &str, body: &[u8]) -> Result<Vec<u8>
 /// Whether a document has that body as its attachment, by a confirmed read.
 async fn names(documents: &Documents, docid: &str, body: &[u8]) -> bool {
     let reading = json!({"documents": [{"class": "Album", "docid": docid}]});
-    let request = Request::new(space(), "document.read").with(&reading).unwrap();
+    let mut request = Request::new(space(), "document.read").with(&reading).unwrap();
+    // Only what has a time of its caller's is asked again when the owner that was asked is gone.
+    request.dhop = Some(now());
     let operate = Operate { request, docid: docid.to_owned() };
     let answer = documents.operate(&operate, CALL).await.unwrap();
     format!("{:?}", answer.body).contains(&digest(body).to_string())

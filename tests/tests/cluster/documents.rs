@@ -26,7 +26,8 @@ fn name(docid: &str) -> rota_docstore::DocName {
     rota_docstore::DocName::new(&shop(), "Cart", docid).unwrap()
 }
 
-fn now() -> Stamp {
+/// A time of an operation's caller: a moment ago, since clocks differ.
+pub fn now() -> Stamp {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
     Stamp::from_epoch_ms(u64::try_from(now.as_millis()).unwrap() - 1_000)
 }
