@@ -13,6 +13,7 @@ mod calls;
 #[cfg(test)]
 mod tests;
 
+use crate::bodies::{Bodies, Ledger};
 use crate::clock::Clock;
 use crate::config_link::ConfigLink;
 use crate::disk::DiskWriter;
@@ -23,7 +24,7 @@ use crate::peer::PeerLinks;
 use crate::provisioner::Provisioner;
 use crate::trace;
 use calls::{Calls, WAITING_MAX};
-use rota_model::{MemberId, Now};
+use rota_model::{MemberId, Now, SlotId};
 use rota_proto::encoded::DocBytes;
 use rota_protocol::{Effect, Input, Manager, Note};
 use rota_ring::{ClaimRefused, ConfigState, View};
@@ -58,6 +59,10 @@ pub struct Rim {
     pub nodes: NodeLinks,
     /// Towards the disk.
     pub disk: DiskWriter,
+    /// Bodies of attachments.
+    pub bodies: Bodies,
+    /// Which documents on the disk name which bodies.
+    pub ledger: Ledger,
     /// Towards the config store.
     pub config: ConfigLink,
     /// Towards new nodes.
@@ -222,6 +227,7 @@ impl Driver {
         let durable = self.rim.disk.durable();
         if durable > self.durable {
             self.durable = durable;
+            self.rim.ledger.on_durable(durable);
             self.manager.handle(now, Input::Persisted { lsn: durable });
         }
     }
@@ -278,7 +284,14 @@ impl Driver {
 
     fn carry_out(&mut self, effect: Effect) {
         match effect {
-            Effect::Persist { lsn, writes } => self.rim.disk.submit(lsn, &writes, &mut self.docs),
+            Effect::Persist { lsn, writes } => {
+                self.rim.ledger.on_persist(lsn, &writes);
+                self.rim.disk.submit(lsn, &writes, &mut self.docs);
+            }
+            Effect::FetchBodies { part, bodies } => {
+                // A partition's number is its last slot.
+                self.rim.bodies.fetch(SlotId(part.0), bodies);
+            }
             Effect::Send { address, envelope } => {
                 trace::sent(&envelope);
                 let dropped = self.rim.peers.send(address, envelope, &mut self.docs);

@@ -6,11 +6,13 @@
 //!  nodes ──── nodes ───┼──▶ driver: owns the decisions ───┼──▶ node_link ───▶ nodes
 //!  peers ──── peer ────┘    (rota_protocol::Manager)      ├──▶ disk ────────▶ data folder
 //!  Consul ─── discovery ┘                                 ├──▶ config_link ─▶ config store
+//!                                                         ├──▶ bodies ──────▶ attachments
 //!  operators ─ http: /metrics, /healthz                   └──▶ provisioner ─▶ new nodes
 //! ```
 //!
 //! One thread runs all of it, but for the writes to disk, which have their own.
 
+mod bodies;
 mod clock;
 mod config_link;
 mod discovery;

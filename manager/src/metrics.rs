@@ -117,6 +117,8 @@ fn describe() {
     describe_histogram!("rota_turn_inputs", "Inputs that the driver took together.");
     describe_counter!("rota_operations_total", "Operations asked for here, by name and result.");
     describe_counter!("rota_sync_updates_total", "Updates of copies sent from here, by kind.");
+    describe_counter!("rota_bodies_fetched_total", "Bodies fetched from others, by result.");
+    describe_counter!("rota_bodies_collected_total", "Bodies removed that nobody names any more.");
     describe_counter!(
         "rota_dropped_total",
         "Messages dropped, by way: because too much waited (peer, node), or because whoever waits \

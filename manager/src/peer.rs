@@ -1,5 +1,6 @@
 //! Peers: one outgoing stream to each, and the service that takes theirs.
 
+use crate::bodies::{Bodies, Sending, keep_body, send_body};
 use crate::driver::Seen;
 use crate::link::{BackOff, MESSAGE_BYTES_MAX, connect};
 use crate::links::Links;
@@ -119,6 +120,8 @@ pub struct PeersService {
     pub seen: watch::Receiver<Seen>,
     /// Where messages go.
     pub mailbox: Mailbox,
+    /// Bodies of attachments.
+    pub bodies: Bodies,
     /// Ends the streams when the process stops.
     pub stopping: CancellationToken,
 }
@@ -128,6 +131,21 @@ type Hellos = Pin<Box<dyn Stream<Item = Result<v1::PeerHello, Status>> + Send>>;
 #[tonic::async_trait]
 impl v1::peers_server::Peers for PeersService {
     type ExchangeStream = Hellos;
+    type SendBodyStream = Sending;
+
+    async fn keep_body(
+        &self,
+        request: Request<Streaming<v1::KeepBodyRequest>>,
+    ) -> Result<Response<v1::KeepBodyResponse>, Status> {
+        keep_body(&self.bodies, request).await
+    }
+
+    async fn send_body(
+        &self,
+        request: Request<v1::SendBodyRequest>,
+    ) -> Result<Response<Sending>, Status> {
+        send_body(&self.bodies, request).await
+    }
 
     async fn exchange(
         &self,
@@ -215,8 +233,15 @@ mod tests {
         let (mailbox, lanes) = mailbox();
         let stopping = CancellationToken::new();
         let seen = watch::channel(Seen::default()).1;
-        let service =
-            PeersService { cluster: cluster(name), seen, mailbox, stopping: stopping.clone() };
+        let folder = tempfile::tempdir().unwrap();
+        let (bodies, _) = crate::bodies::of_test(folder.path(), &cluster(name), ManagerNumber(2));
+        let service = PeersService {
+            cluster: cluster(name),
+            seen,
+            mailbox,
+            bodies,
+            stopping: stopping.clone(),
+        };
         let server = Server::builder()
             .add_service(v1::peers_server::PeersServer::new(service))
             .serve_with_incoming_shutdown(

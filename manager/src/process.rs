@@ -1,5 +1,6 @@
 //! The process: everything put together at the start, and taken apart in order at the end.
 
+use crate::bodies::{self, Bodies, Ledger};
 use crate::clock::Clock;
 use crate::config_link::{self, ConfigLink};
 use crate::discovery::{Discovery, Me};
@@ -21,6 +22,7 @@ use anyhow::{Context, Result};
 use rota_daemon::{Stop, announce};
 use rota_membership::{ConfigStore, Watcher};
 use rota_protocol::{Disk, Manager, ManagerConfig, Sizes};
+use rota_storage::attachments::{AttachmentSettings, Attachments};
 use rota_storage::{Engine, is_unclaimed};
 use serde::Serialize;
 use std::path::PathBuf;
@@ -58,6 +60,7 @@ struct Opened {
     store: Arc<dyn ConfigStore>,
     engine: Box<dyn Engine>,
     disk: Disk,
+    attachments: Attachments,
     /// The data folder was given to this manager in this very start.
     new_folder: bool,
 }
@@ -116,7 +119,9 @@ async fn open(options: Options) -> Result<Opened> {
         check_claim(&view, &options, &grpc.1, &http.1, &Disk::default())?;
     }
     let (engine, disk) = known.map_or_else(open_disk, Ok)?;
-    Ok(Opened { options, grpc, http, store, engine, disk, new_folder })
+    let settings = AttachmentSettings::default();
+    let attachments = bodies::open(&options.data, cluster, &options.id, options.number, settings)?;
+    Ok(Opened { options, grpc, http, store, engine, disk, attachments, new_folder })
 }
 
 fn manager_config(options: &Options, grpc: &str, http: &str) -> ManagerConfig {
@@ -147,11 +152,13 @@ fn node_options(options: &Options) -> Option<NodeOptions> {
 }
 
 fn start(opened: Opened) -> Result<Running> {
-    let Opened { options, grpc, http, store, engine, disk, new_folder } = opened;
+    let Opened { options, grpc, http, store, engine, disk, attachments, new_folder } = opened;
     let new_folder = new_folder.then(|| options.data.clone());
     let (metrics, exposition) = metrics::install()?;
     let (mailbox, lanes) = mailbox();
     let config = manager_config(&options, &grpc.1, &http.1);
+    let cluster = options.ring.cluster.clone();
+    let (bodies, fetcher) = Bodies::new(attachments, cluster, options.number, mailbox.clone());
     let rim = Rim {
         peers: PeerLinks::new(
             options.ring.cluster.clone(),
@@ -160,12 +167,16 @@ fn start(opened: Opened) -> Result<Running> {
         ),
         nodes: NodeLinks::new(mailbox.clone()),
         disk: DiskWriter::start(engine, &metrics)?,
+        bodies: bodies.clone(),
+        ledger: Ledger::new(bodies.clone(), &disk.docs),
         config: ConfigLink::new(store.clone(), mailbox.clone()),
         provisioner: Provisioner::new(node_options(&options), mailbox.clone()),
         metrics,
     };
     let stop_driver = CancellationToken::new();
     let (driver, seen) = start_driver(config, disk, lanes, rim, stop_driver.clone());
+    bodies.follow(seen.clone());
+    tokio::spawn(fetcher.run(stop_driver.clone()));
     let watcher = Arc::new(Watcher::start(store));
     tokio::spawn(config_link::follow(watcher.clone(), mailbox.clone()));
     let me = Me {
@@ -177,7 +188,8 @@ fn start(opened: Opened) -> Result<Running> {
     let consul = options.config_store.consul();
     let discovery = consul.map(|it| Discovery::start(it, me, seen.clone(), mailbox.clone()));
     let discovery = discovery.transpose().context("--config-store")?;
-    let (grpc, http, stop) = serve(options, mailbox, seen, watcher, exposition, (grpc.0, http.0));
+    let looks = Looks { mailbox, seen, config: watcher, exposition, bodies };
+    let (grpc, http, stop) = serve(options, looks, (grpc.0, http.0));
     Ok(Running { driver, grpc, http, discovery, new_folder, stop, stop_driver })
 }
 
@@ -190,21 +202,29 @@ fn start_driver(
 ) -> (JoinHandle<Ended>, watch::Receiver<Seen>) {
     let clock = Clock::start();
     let seed = uuid::Uuid::new_v4().as_u64_pair().0;
-    let manager = Manager::new(config, disk, seed, clock.now());
+    let mut manager = Manager::new(config, disk, seed, clock.now());
+    manager.keep_bodies(Arc::new(rim.bodies.clone()));
     let (driver, seen) = Driver::new(manager, clock, lanes, rim);
     (tokio::spawn(driver.run(stop)), seen)
 }
 
 type Server = JoinHandle<Result<()>>;
 
-fn serve(
-    options: Options,
+/// What the servers look at.
+struct Looks {
     mailbox: Mailbox,
     seen: watch::Receiver<Seen>,
     config: Arc<Watcher>,
     exposition: Exposition,
+    bodies: Bodies,
+}
+
+fn serve(
+    options: Options,
+    looks: Looks,
     (grpc, http): (TcpListener, TcpListener),
 ) -> (Server, Server, CancellationToken) {
+    let Looks { mailbox, seen, config, exposition, bodies } = looks;
     let stop = CancellationToken::new();
     tokio::spawn(exposition.clone().keep_up());
     let shared = Arc::new(Shared {
@@ -215,6 +235,7 @@ fn serve(
         names: FreshNames::new(),
         watches: Arc::new(Semaphore::new(WATCHES_MAX)),
         admin_key: options.documents.admin_key.clone(),
+        bodies,
         stopping: stop.clone(),
     });
     let services = Services {

@@ -1,5 +1,6 @@
 //! What clients and operators call: wire to checked request, mailbox, answer to wire.
 
+mod bodies;
 pub mod deadline;
 pub mod documents;
 pub mod export;
@@ -10,6 +11,7 @@ pub mod namespaces;
 pub mod operator;
 pub mod watch;
 
+use crate::bodies::Bodies;
 use crate::driver::Seen;
 use crate::mailbox::Mailbox;
 use deadline::deadline_of;
@@ -49,6 +51,8 @@ pub struct Shared {
     pub names: FreshNames,
     /// What administrators must know.
     pub admin_key: AdminKey,
+    /// Bodies of attachments.
+    pub bodies: Bodies,
     /// Places for watches.
     pub watches: Arc<Semaphore>,
     /// Ends streams when the process stops.

@@ -95,6 +95,7 @@ fn peers(services: &Services, stopping: CancellationToken) -> PeersServer<PeersS
         cluster: services.cluster.clone(),
         seen: services.shared.seen.clone(),
         mailbox: services.mailbox.clone(),
+        bodies: services.shared.bodies.clone(),
         stopping,
     };
     PeersServer::new(service)

@@ -17,11 +17,13 @@
 //! * [`bounded`]: services that refuse a message over their limit as any other mistake.
 //! * [`record`]: names, placements, writes, log entries.
 //! * [`op`]: requests and answers between managers. [`peer`]: everything else between them.
+//! * [`bodies`]: bodies of attachments between managers.
 //! * [`node`]: messages between managers and node-agents.
 //! * [`operator`]: what operators see.
 //! * [`documents`]: documents, operations and namespaces, and exceptions as gRPC statuses.
 //! * [`disk`]: keys and values of the storage engine. [`encoded`]: documents as bytes, made once.
 
+pub mod bodies;
 pub mod bounded;
 pub mod disk;
 pub mod documents;

@@ -186,6 +186,23 @@ impl Cluster {
         Launched::again(folder, &format!("manager-{}-again", it.number), &process.line).await
     }
 
+    /// Waits until each of three partitions has three copies in its in-sync set.
+    pub async fn every_copy_is_in_sync(&self) {
+        eventually("every partition has three copies in sync", PATIENCE, async || {
+            let ring = self.ringctl(&["inspect", "-o", "json"]).await;
+            let ring: serde_json::Value =
+                serde_json::from_str(&ring.stdout).map_err(|_| ring.stderr.clone())?;
+            let partitions = ring["partitions"].as_array().cloned().unwrap_or_default();
+            let in_sync = |partition: &serde_json::Value| {
+                let copies = partition["copies"].as_array().cloned().unwrap_or_default();
+                copies.iter().filter(|it| it["in_sync"] == true).count()
+            };
+            let whole = partitions.len() == 3 && partitions.iter().all(|it| in_sync(it) == 3);
+            if whole { Ok(()) } else { Err(ring["partitions"].to_string()) }
+        })
+        .await;
+    }
+
     /// The log of one of its processes, by name: `store`, `m1`, `n1`, ...
     pub fn log(&self, name: &str) -> String {
         let file = self.document.data.join("logs").join(format!("{name}.log"));

@@ -77,6 +77,7 @@ fn look(folder: &Path, stop: &AtomicBool) -> Result<u64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{PATIENCE, eventually};
     use std::os::unix::process::CommandExt;
     use std::process::{Child, Command};
 
@@ -86,13 +87,23 @@ mod tests {
         command.env("ROTA_FOLDER", folder).env("ROTA_SESSION", id).spawn().unwrap()
     }
 
-    #[test]
-    fn two_processes_of_one_session_are_found_and_those_of_two_are_fine() {
+    /// A process is not found while it becomes another program.
+    async fn until_running(folder: &Path, count: usize) {
+        eventually("all processes run", PATIENCE, async || {
+            let found = running(folder).values().map(Vec::len).sum::<usize>();
+            if found == count { Ok(()) } else { Err(format!("{found} of {count} run")) }
+        })
+        .await;
+    }
+
+    #[tokio::test]
+    async fn two_processes_of_one_session_are_found_and_those_of_two_are_fine() {
         let folder = crate::TestFolder::new();
         let mut children = vec![sleeper(folder.path(), "a"), sleeper(folder.path(), "b")];
-        assert_eq!(running(folder.path()).len(), 2);
+        until_running(folder.path(), 2).await;
         assert_eq!(twice(folder.path()), None);
         children.push(sleeper(folder.path(), "b"));
+        until_running(folder.path(), 3).await;
         let found = twice(folder.path()).unwrap();
         assert!(found.contains("session b"), "{found}");
         for mut child in children {

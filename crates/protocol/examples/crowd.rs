@@ -69,6 +69,7 @@ impl Crowd {
             | Effect::ReplyRegister { .. }
             | Effect::ReplyRenew { .. }
             | Effect::Provision { .. }
+            | Effect::FetchBodies { .. }
             | Effect::Note(_) => {}
         }
     }

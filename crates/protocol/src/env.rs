@@ -1,6 +1,7 @@
 //! What every partition of a manager shares: who it is, the View, the nodes, and what is to be done.
 
 use crate::api::OpResult;
+use crate::bodies::{Bodies, NoBodies};
 use crate::documents::{Doc, DocKey};
 use crate::entry::Origin;
 use crate::io::{DiskWrite, Effect, Note, Transition};
@@ -55,6 +56,8 @@ pub(crate) struct Env {
     pub nodes: Nodes,
     /// What operations on documents need.
     pub desks: Desks,
+    /// The bodies of attachments that are held here.
+    pub bodies: Arc<dyn Bodies>,
     /// Highest version of a document that was removed, kept on disk: new lives are above it.
     pub forgotten: Stamp,
     pub effects: Vec<Effect>,
@@ -95,6 +98,7 @@ impl Env {
             view: None,
             nodes: Nodes::default(),
             desks,
+            bodies: Arc::new(NoBodies),
             errands: Vec::new(),
             errands_done: Vec::new(),
             forgotten: Stamp::MIN,

@@ -17,6 +17,7 @@
 use crate::api::{Op, OpResult};
 use crate::documents::{Doc, DocKey};
 use crate::message::Envelope;
+use rota_docstore::Digest;
 use rota_model::node_msg::{FromNode, Register, Registered, Renew, Renewed, ToNode};
 use rota_model::{
     Epoch, Incarnation, LogPos, ManagerNumber, MemberId, NodeId, Nonce, PoolName, Refusal, Stamp,
@@ -98,6 +99,12 @@ pub enum Input {
         order: u64,
         /// What went wrong, for people.
         failure: Option<String>,
+    },
+    /// Bodies that [`Effect::FetchBodies`] asked for are held now, and none that was asked for is
+    /// still under way.
+    BodiesFetched {
+        /// The partition.
+        part: ManagerNumber,
     },
     /// Time passed.
     Tick,
@@ -253,6 +260,15 @@ pub enum Effect {
         pool: PoolName,
         /// Names of the new nodes.
         nodes: Vec<NodeId>,
+    },
+    /// Get these bodies of attachments from managers that hold copies of this partition, its owner
+    /// first, and keep them; then give [`Input::BodiesFetched`]. Asked for again as long as they are
+    /// missing.
+    FetchBodies {
+        /// The partition.
+        part: ManagerNumber,
+        /// In order, each once.
+        bodies: Vec<Digest>,
     },
     /// Something worth counting or telling. Needs nothing done.
     Note(Note),

@@ -5,6 +5,7 @@
 
 pub mod api;
 mod backlog;
+mod bodies;
 mod claim;
 mod council;
 pub mod documents;
@@ -39,6 +40,7 @@ mod waits;
 pub use api::{
     Answer, DocumentAnswer, DocumentCursor, DocumentHead, DocumentOp, DocumentPage, Op, OpResult,
 };
+pub use bodies::{Bodies, NoBodies};
 pub use documents::{Doc, DocKey};
 pub use io::{CasOutcome, Disk, DiskWrite, Effect, Identity, Input, Note, PartMeta, Transition};
 pub use manager::Manager;

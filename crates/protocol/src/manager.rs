@@ -1,6 +1,7 @@
 //! A manager: its partitions, its clients' requests, and its place in the View.
 
 use crate::api::OpResult;
+use crate::bodies::Bodies;
 use crate::claim::Standing;
 use crate::council::Purpose;
 use crate::entry::{Entrance, ForHere, Origin};
@@ -19,6 +20,7 @@ use rota_model::node_msg::{FromNode, NodeLoad, Renew};
 use rota_model::{Epoch, Incarnation, ManagerNumber, MemberId, Nonce, Now};
 use rota_ring::{ClaimRefused, slot_of_node};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Between ticks while something waits, and while nothing does.
 const TICK_BUSY_MS: u64 = 20;
@@ -116,6 +118,11 @@ impl Manager {
                     self.env.note_text(Transition::NodesOrdered, None, text);
                 }
             }
+            Input::BodiesFetched { part } => {
+                if let Some(part) = self.parts.get_mut(&part) {
+                    part.on_bodies_fetched(&mut self.env);
+                }
+            }
             Input::Tick => self.on_tick(),
         }
         self.settle();
@@ -169,6 +176,11 @@ impl Manager {
     /// the same. Before the first input.
     pub fn offer(&mut self, operations: Operations, schema: Schema) {
         self.env.desks.offer(operations, schema);
+    }
+
+    /// Says where bodies of attachments are kept; without it none is held. Before the first input.
+    pub fn keep_bodies(&mut self, bodies: Arc<dyn Bodies>) {
+        self.env.bodies = bodies;
     }
 
     /// What is known here of namespaces.
@@ -231,7 +243,8 @@ impl Manager {
             | Message::SyncTaken { part, .. }
             | Message::SnapshotChunk { part, .. }
             | Message::SnapshotAck { part, .. } => {
-                if let Some(part) = self.parts.get_mut(&part) {
+                let Some(part) = self.parts.get_mut(&part) else { return };
+                if let Some(message) = part.with_bodies(&mut self.env, message) {
                     part.on_message(&mut self.env, from, message);
                 }
             }

@@ -31,6 +31,7 @@ pub mod program_host;
 pub mod queue;
 pub mod run;
 pub mod setup;
+pub mod shelf;
 pub mod store;
 pub mod trace;
 pub mod watchdog;

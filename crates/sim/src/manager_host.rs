@@ -3,10 +3,12 @@
 use crate::client_host::what_of;
 use crate::counters::{Corner, Fault};
 use crate::disk::SimDisk;
+use crate::invariant::bodies_beside;
 use crate::invariant::deadlines::GRACE_MS;
 use crate::network::Place;
 use crate::parcel::Parcel;
 use crate::plant::Altered;
+use crate::shelf::Shelf;
 use crate::world::{Event, StoreCall, WALL_START_MS, World};
 use rota_model::node_msg::ToNode;
 use rota_model::{BootId, ManagerNumber, NodeId, Now, RefusalKind};
@@ -37,6 +39,8 @@ pub struct ManagerHost {
     pub run: u64,
     /// Its disk.
     pub disk: SimDisk,
+    /// The bodies on its disk.
+    pub shelf: Shelf,
     /// It receives nothing before this.
     pub paused_until_us: u64,
     /// Syncs take this many times longer, until then.
@@ -63,6 +67,7 @@ impl ManagerHost {
             process: None,
             run: 0,
             disk: SimDisk::default(),
+            shelf: Shelf::default(),
             paused_until_us: 0,
             slow_disk_until_us: 0,
             slow_disk_felt: false,
@@ -127,6 +132,7 @@ fn corner_of(effect: &Effect) -> Option<Corner> {
         Effect::Reply { .. }
         | Effect::ToNode { .. }
         | Effect::Persist { .. }
+        | Effect::FetchBodies { .. }
         | Effect::ReplyRegister { .. }
         | Effect::ReplyRenew { .. }
         | Effect::ReadConfig { .. }
@@ -141,6 +147,7 @@ impl World {
     pub fn start_manager(&mut self, number: ManagerNumber) {
         let now_us = self.now_us();
         let (seed, mono_ahead_ms) = (self.chance.word(), self.chance.within(1, 1_000_000));
+        let bodies = self.shelf_of(number);
         let Some(host) = self.managers.get_mut(&number) else { return };
         if host.process.is_some() {
             return;
@@ -152,6 +159,7 @@ impl World {
         let now = host.now(now_us);
         let mut manager = Manager::new(host.config.clone(), disk, seed, now);
         manager.offer(crate::writing::operations(), rota_protocol::operate::registry::schema());
+        manager.keep_bodies(bodies);
         host.process = Some(manager);
         if run > 1 {
             self.counters.fault(Fault::ManagerRestart);
@@ -235,6 +243,7 @@ impl World {
                 | Input::NodeRenew { .. }
                 | Input::Config(_)
                 | Input::ConfigRead { .. }
+                | Input::BodiesFetched { .. }
                 | Input::CasDone { .. } => None,
             };
             if let Some(line) = line {
@@ -351,6 +360,7 @@ impl World {
                 let delay_us = self.chance.within(20_000, 800_000);
                 self.queue.after(delay_us, Event::Provisioned(number, run, order, nodes));
             }
+            Effect::FetchBodies { part, bodies } => self.fetch_bodies(number, run, part, bodies),
             Effect::Note(note) => {
                 self.counters.transition(note.transition);
                 let line =
@@ -385,6 +395,7 @@ impl World {
         let line = || format!("writes lsn {lsn}: {}", crate::parcel::brief_writes(&writes));
         self.trace.line(now_us, Place::Manager(number), line);
         let Some(host) = self.managers.get_mut(&number) else { return };
+        self.dog.judge(now_us, bodies_beside::check(number, &writes, &host.shelf));
         match host.disk.write(lsn, writes) {
             Ok(true) => self.begin_sync(number),
             Ok(false) => {}

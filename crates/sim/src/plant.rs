@@ -54,6 +54,8 @@ bugs!(
     MemoryForgotten = "memory_forgotten",
     /// Copies do not keep what operations write.
     WriteForgotten = "write_forgotten",
+    /// A manager says that it holds bodies of attachments which it does not.
+    BodyBoasted = "body_boasted",
     /// A node is declared lost while it may still run.
     EarlyLost = "early_lost",
     /// A copy acknowledges before its disk has it.

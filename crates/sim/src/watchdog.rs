@@ -140,6 +140,7 @@ impl Watchdog {
             | Input::Signal { .. }
             | Input::NodeConnected { .. }
             | Input::Provisioned { .. }
+            | Input::BodiesFetched { .. }
             | Input::Tick => {}
         }
     }
@@ -178,6 +179,7 @@ impl Watchdog {
             | Effect::ReadConfig { .. }
             | Effect::Cas { .. }
             | Effect::Provision { .. }
+            | Effect::FetchBodies { .. }
             | Effect::Note(_) => {}
         }
     }

@@ -26,6 +26,7 @@ use crate::trace::Trace;
 use crate::watchdog::Watchdog;
 use crate::watcher::Watcher;
 use crate::writer_host::WriterHost;
+use rota_docstore::Digest;
 use rota_model::{ClusterName, ManagerNumber, NodeId, SessionKey, Token};
 use rota_node::NodeInput;
 use rota_protocol::Input;
@@ -80,6 +81,8 @@ pub enum Event {
     Keeper(usize, u64),
     /// Ordered nodes are there (or not).
     Provisioned(ManagerNumber, u64, u64, Vec<NodeId>),
+    /// Bodies that a manager asked for, for a partition, have come (or not).
+    Fetched(ManagerNumber, u64, ManagerNumber, Vec<Digest>),
     /// A client does something.
     ClientNext(usize),
     /// A writer does something.
@@ -284,6 +287,9 @@ impl World {
             Event::Keeper(index, run) => self.on_keeper(index, run),
             Event::Provisioned(number, run, order, nodes) => {
                 self.on_provisioned(number, run, order, nodes);
+            }
+            Event::Fetched(number, run, part, bodies) => {
+                self.on_fetched(number, run, part, &bodies);
             }
             Event::ClientNext(index) => self.on_client_next(index),
             Event::WriterNext(index) => self.on_writer_next(index),

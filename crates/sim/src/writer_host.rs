@@ -7,6 +7,7 @@ use crate::client_host::CallFor;
 use crate::counters::Fault;
 use crate::invariant::Violation;
 use crate::network::Place;
+use crate::shelf::attachment_of;
 use crate::world::{Event, Phase, WALL_START_MS, World};
 use crate::writing::{Added, Adding, GROUPS, Log, SPACE, SWITCHED, SeenDocument, Told, Written};
 use crate::writing::{name, names};
@@ -138,7 +139,8 @@ impl World {
         let fails = chance.permille(60);
         let has_dhop = chance.permille(600);
         let docid = docids[0].clone();
-        let adding = Adding { who: who.clone(), docids: docids.clone(), looks, fails };
+        let attaches = chance.permille(400);
+        let adding = Adding { who: who.clone(), docids: docids.clone(), looks, attaches, fails };
         let mut request = operation(SPACE, "sim.add", &adding);
         if has_dhop {
             let now_ms = WALL_START_MS + self.now_us() / 1000;
@@ -195,6 +197,13 @@ impl World {
         let number = writer.chance.pick(&self.setup.numbers).0;
         let deadline_ms = writer.chance.within(200, 2_500);
         let doubled = writer.chance.permille(60);
+        if let Wish::Run(_, Some(at)) = &wish
+            && let Some(written) = self.dog.ledger.written.get(*at)
+        {
+            let attachment = attachment_of(&written.who);
+            self.put_body(&attachment);
+        }
+        let Some(writer) = self.writers.get_mut(index) else { return };
         let ops = match wish {
             Wish::Run(op, _) => {
                 let doubled = doubled && op.request.dhop.is_some();

@@ -1,6 +1,7 @@
 //! What writers do with documents: they add their name to one or two of a few documents. Whoever
 //! reads a document sees in which order that happened, and whether anything happened twice.
 
+use crate::shelf::attachment_of;
 use rota_docstore::{
     Content, Desk, DocName, Document, Exception, ItemName, Namespace, Operation, Operations, Stamp,
     Tolerance, Wanted,
@@ -17,6 +18,8 @@ pub const SWITCHED: &str = "sometimes";
 const CLASS: &str = "Log";
 /// Items that say who was the how manieth; their key is the name.
 const ADDED: &str = "A";
+/// What they brought; the key is the name.
+const ATTACHED: &str = "P";
 /// How many were added.
 const COUNT: &str = "N";
 /// Somebody was added twice.
@@ -50,6 +53,8 @@ pub struct Adding {
     pub docids: Vec<String>,
     /// Documents of anywhere to look at, which may be a second old.
     pub looks: Vec<String>,
+    /// With an attachment, whose body comes before.
+    pub attaches: bool,
     /// Fails unexpectedly in some attempts.
     pub fails: bool,
 }
@@ -104,6 +109,11 @@ impl Operation for Add {
             };
             draft.put_content(&ItemName::singleton(COUNT)?, Content::json_of(&count)?)?;
             draft.put_content(&who, Content::json_of(&count)?)?;
+            if self.0.attaches {
+                let attached = ItemName::keyed(ATTACHED, &self.0.who)?;
+                let attachment = attachment_of(&self.0.who);
+                draft.put_content(&attached, Content::Attachment(attachment.into()))?;
+            }
             if is_twice {
                 draft.put_content(&ItemName::singleton(TWICE)?, Content::json_of(&self.0.who)?)?;
             }

@@ -56,10 +56,13 @@ impl One {
         let (engine, disk) = crate::disk::open(folder, &cluster(), &manager_id, NUMBER).unwrap();
         let (mailbox, lanes) = mailbox();
         let metrics = Metrics::new();
+        let (bodies, _fetcher) = crate::bodies::of_test(folder, &cluster(), NUMBER);
         let rim = Rim {
             peers: PeerLinks::new(cluster(), mailbox.clone(), metrics.peer_late.clone()),
             nodes: NodeLinks::new(mailbox.clone()),
             disk: DiskWriter::start(engine, &metrics).unwrap(),
+            ledger: Ledger::new(bodies.clone(), &disk.docs),
+            bodies,
             config: ConfigLink::new(store.clone(), mailbox.clone()),
             provisioner: Provisioner::new(None, mailbox.clone()),
             metrics,

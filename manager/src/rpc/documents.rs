@@ -1,6 +1,6 @@
 //! Operations on documents, copies, and lists of names.
 
-use super::{Shared, status};
+use super::{Shared, bodies, status};
 use crate::rpc::deadline::deadline_of;
 use metrics::counter;
 use rota_docstore::space::{WEB_BODY_CLASS, WEB_CLASS, WebHead};
@@ -208,16 +208,9 @@ impl DocumentsService {
     }
 }
 
-/// Bodies of attachments are not kept by managers yet.
-fn no_bodies() -> Status {
-    Status::unimplemented("managers keep no bodies of attachments yet")
-}
-
-type Bodies = tokio_stream::Empty<Result<v1::GetBodyResponse, Status>>;
-
 #[tonic::async_trait]
 impl v1::documents_server::Documents for DocumentsService {
-    type GetBodyStream = Bodies;
+    type GetBodyStream = bodies::Bodies;
 
     async fn operate(
         &self,
@@ -259,12 +252,15 @@ impl v1::documents_server::Documents for DocumentsService {
 
     async fn put_body(
         &self,
-        _: Request<Streaming<v1::PutBodyRequest>>,
+        request: Request<Streaming<v1::PutBodyRequest>>,
     ) -> Result<Response<v1::PutBodyResponse>, Status> {
-        Err(no_bodies())
+        bodies::put(&self.shared, request).await
     }
 
-    async fn get_body(&self, _: Request<v1::GetBodyRequest>) -> Result<Response<Bodies>, Status> {
-        Err(no_bodies())
+    async fn get_body(
+        &self,
+        request: Request<v1::GetBodyRequest>,
+    ) -> Result<Response<bodies::Bodies>, Status> {
+        bodies::get(&self.shared, request.get_ref()).await
     }
 }

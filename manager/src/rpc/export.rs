@@ -1,10 +1,11 @@
 //! Exports of namespaces, and imports: streams of documents, a few at a time in memory.
 
 use super::Shared;
+use super::bodies::TakenBodies;
 use super::documents::{Failure, mixed_up, page, sync};
 use super::namespaces::STEP;
 use crate::mailbox::Begun;
-use rota_docstore::{Attachment, DocName, Document, Exception, Namespace, SyncRequest, Update};
+use rota_docstore::{DocName, Document, Exception, Namespace, SyncRequest, Update};
 use rota_model::items::{POOL_CLASS, SESSION_CLASS};
 use rota_model::{Refusal, RefusalKind, Retry};
 use rota_proto::documents::NamespaceState;
@@ -13,7 +14,7 @@ use rota_proto::v1;
 use rota_protocol::api::{ImportOp, PageOp};
 use rota_protocol::operate::registry::CONFIGURATION;
 use rota_protocol::{Answer, DocumentAnswer, DocumentCursor, DocumentOp, Op};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
@@ -36,25 +37,26 @@ pub(super) async fn write(shared: Arc<Shared>, state: NamespaceState, out: Out) 
         return;
     }
     let last = match write_documents(&shared, &space, &out).await {
-        Ok(Some(documents)) => Ok((&Part::Footer { documents, bodies: 0 }).into()),
+        Ok(Some((documents, bodies))) => Ok((&Part::Footer { documents, bodies }).into()),
         Ok(None) => return,
-        Err(failure) => Err(failure.into()),
+        Err(status) => Err(status),
     };
     // Without the footer its reader knows that it is not whole.
     let _ = out.send(last).await;
 }
 
-/// How many there were; `None`: the reader is gone.
+/// How many documents and bodies there were; `None`: the reader is gone.
 async fn write_documents(
     shared: &Shared,
     space: &Namespace,
     out: &Out,
-) -> Result<Option<u64>, Failure> {
+) -> Result<Option<(u64, u64)>, Status> {
     let (mut count, mut next) = (0, Some(DocumentCursor::default()));
+    let mut written = BTreeSet::new();
     while let Some(from) = next {
         let (limit, space) = (STEP_DOCUMENTS, space.clone());
         let op = PageOp { from, limit, space, class: None, by_operator: true };
-        let page = page(shared, op, Instant::now() + STEP).await?;
+        let page = page(shared, op, Instant::now() + STEP).await.map_err(Status::from)?;
         next = page.next;
         let names = page.documents.into_iter().map(|it| it.name);
         // Managers keep these themselves: an import could not take them.
@@ -63,10 +65,12 @@ async fn write_documents(
         while !names.is_empty() {
             let ask = |name: &DocName| SyncRequest { name: name.clone(), held: None };
             let asked = names.iter().map(ask).collect();
-            let updates = sync(shared, None, asked, false, Instant::now() + STEP).await?;
+            let updates = sync(shared, None, asked, false, Instant::now() + STEP).await;
+            let updates = updates.map_err(Status::from)?;
             if updates.is_empty() {
                 let text = "an owner sent no document of many";
-                return Err(Refusal::new(RefusalKind::Internal, Retry::Never, text).into());
+                let refused = Refusal::new(RefusalKind::Internal, Retry::Never, text);
+                return Err(Failure::from(refused).into());
             }
             for (_, update) in updates {
                 names.pop_front();
@@ -74,6 +78,9 @@ async fn write_documents(
                 let Update::Full(document) = update else { continue };
                 if document.is_deleted() {
                     continue;
+                }
+                if !super::bodies::write(shared, &document, &mut written, out).await? {
+                    return Ok(None);
                 }
                 let document = Document::clone(&document);
                 if out.send(Ok((&Part::Document(document)).into())).await.is_err() {
@@ -83,7 +90,7 @@ async fn write_documents(
             }
         }
     }
-    Ok(Some(count))
+    Ok(Some((count, written.len() as u64)))
 }
 
 /// An import that is under way.
@@ -91,6 +98,7 @@ struct Importing<'a> {
     shared: &'a Shared,
     into: Option<Namespace>,
     under_way: VecDeque<Begun>,
+    bodies: TakenBodies,
     response: v1::ImportNamespaceResponse,
 }
 
@@ -101,7 +109,8 @@ pub(super) async fn read(
     deadline: Instant,
 ) -> Result<v1::ImportNamespaceResponse, Status> {
     let response = v1::ImportNamespaceResponse { documents: 0, kept: 0, bodies: 0 };
-    let mut importing = Importing { shared, into: None, under_way: VecDeque::new(), response };
+    let (under_way, bodies) = (VecDeque::new(), TakenBodies::default());
+    let mut importing = Importing { shared, into: None, under_way, bodies, response };
     let mut order = Order::new();
     let mut is_first = true;
     while let Some(request) = next(&mut records).await? {
@@ -111,6 +120,9 @@ pub(super) async fn read(
         let record = request.record.ok_or_else(|| invalid("record", "is missing"))?;
         let part = order.take(record).map_err(|it| Status::invalid_argument(it.to_string()))?;
         importing.take(part, deadline).await?;
+        if order.is_body_whole() {
+            importing.response.bodies += u64::from(importing.bodies.end().await?);
+        }
     }
     if !order.is_complete() {
         return Err(invalid("record", "of the end is missing: the export was cut short"));
@@ -152,19 +164,17 @@ impl Importing<'_> {
             }
             Part::Document(document) => {
                 self.wait_for(UNDER_WAY_MAX - 1).await?;
-                self.begin(document, deadline)?;
+                self.begin(document, deadline).await?;
             }
-            Part::Body(attachment) => return Err(no_bodies(&attachment)),
-            Part::Bytes(_) | Part::Footer { .. } => {}
+            Part::Body(attachment) => self.bodies.begin(&self.shared.bodies, &attachment),
+            Part::Bytes(bytes) => self.bodies.take(bytes).await,
+            Part::Footer { .. } => {}
         }
         Ok(())
     }
 
-    fn begin(&mut self, document: Document, deadline: Instant) -> Result<(), Status> {
+    async fn begin(&mut self, document: Document, deadline: Instant) -> Result<(), Status> {
         let into = self.into.as_ref().ok_or_else(|| invalid("header", "is missing"))?;
-        if let Some((_, attachment)) = document.attachments().next() {
-            return Err(no_bodies(attachment));
-        }
         let mut parts = document.into_parts();
         let (class, docid) = (parts.name.class().to_owned(), parts.name.docid().to_owned());
         let renamed = DocName::new(into, &class, &docid).and_then(|name| {
@@ -172,6 +182,7 @@ impl Importing<'_> {
             Document::from_parts(parts)
         });
         let document = Arc::new(renamed.map_err(|it| invalid(&it.field, &it.problem))?);
+        self.bodies.hand_over(self.shared, &document).await?;
         let op = Op::Documents(DocumentOp::Import(ImportOp { document }));
         let within = deadline.max(Instant::now() + STEP);
         self.under_way.push_back(self.shared.mailbox.begin(op, within));
@@ -196,10 +207,4 @@ impl Importing<'_> {
         }
         Ok(())
     }
-}
-
-/// Bodies of attachments are not kept by managers yet, and a document is not taken without them.
-fn no_bodies(attachment: &Attachment) -> Status {
-    let message = format!("managers keep no bodies yet: {} is left out", attachment.sha256());
-    rota_proto::documents::status(&Exception::business("BODY", message))
 }

@@ -59,7 +59,7 @@ impl TryFrom<v1::ItemName> for ItemName {
 }
 
 /// A digest: 32 bytes.
-pub(super) fn digest(bytes: &[u8]) -> Result<Digest, FieldError> {
+pub(crate) fn digest(bytes: &[u8]) -> Result<Digest, FieldError> {
     let wrong = |_| {
         let problem = format!("is {} bytes long; it must be 32", bytes.len());
         FieldError::new("sha256", problem)
@@ -68,7 +68,7 @@ pub(super) fn digest(bytes: &[u8]) -> Result<Digest, FieldError> {
 }
 
 /// A digest as bytes.
-pub(super) fn digest_bytes(digest: Digest) -> Bytes {
+pub(crate) fn digest_bytes(digest: Digest) -> Bytes {
     Bytes::copy_from_slice(&digest.0)
 }
 

@@ -16,7 +16,7 @@
 
 pub mod answer;
 pub mod cursor;
-mod document;
+pub(crate) mod document;
 pub mod exception;
 pub mod export;
 pub mod namespace;

@@ -187,7 +187,7 @@ mod tests {
 
     #[tokio::test]
     async fn calls_are_counted_only_after_the_warm_up_and_mistakes_are_kept() {
-        let load = Load { concurrency: 2, duration: Duration::from_millis(50) };
+        let load = Load { concurrency: 2, duration: Duration::from_secs(1) };
         let measured = run("test", load, |number| async move {
             tokio::task::yield_now().await;
             if number == 0 { Err("first".to_owned()) } else { Ok(Instant::now()) }

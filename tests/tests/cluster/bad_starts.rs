@@ -1,7 +1,10 @@
 //! Processes that must refuse to start: each names what is wrong, and nothing is touched.
 
 use rota_tests::sessions::opened;
-use rota_tests::{Cluster, Ended, Launched, TestFolder, checkout, run_to_end};
+use rota_tests::{
+    Cluster, Ended, Launched, PATIENCE, TestFolder, checkout, eventually, http_get, run_to_end,
+};
+use serde_json::Value;
 use std::net::TcpListener;
 use std::path::Path;
 
@@ -154,6 +157,12 @@ async fn two_managers_cannot_hold_one_number() {
     let address = store.told("address").to_owned();
     let line = manager_line(&address, &folder.at("a"), "100", "a", "c");
     let mut first = Launched::start(&folder, "a", "rota-manager", &line).await;
+    eventually("the first holds its number", PATIENCE, async || {
+        let page = http_get(first.told("http"), "/healthz").await?;
+        let health: Value = serde_json::from_str(&page.body).map_err(|it| it.to_string())?;
+        if health["claimed"] == true { Ok(()) } else { Err(page.body) }
+    })
+    .await;
     for (id, data) in [("other", "a2"), ("a", "a3")] {
         let line = manager_line(&address, &folder.at(data), "100", id, "c");
         manager_fails(&line).await.expect_refusal(1, &["100"]);

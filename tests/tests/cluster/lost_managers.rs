@@ -3,7 +3,7 @@
 use rota_client::v1::SessionState;
 use rota_tests::busy::{Busy, all_are_there};
 use rota_tests::sessions::{CALL, close, opened, read};
-use rota_tests::{Cluster, PATIENCE, TestFolder, eventually, http_get};
+use rota_tests::{Cluster, TestFolder, http_get};
 
 async fn killing_under_load(victim: usize) {
     let folder = TestFolder::new();
@@ -52,23 +52,6 @@ async fn two_of_three_managers_may_die_one_after_the_other() {
     cluster.end().await;
 }
 
-/// Waits until every partition has three copies in its in-sync set.
-async fn every_copy_is_in_sync(cluster: &Cluster) {
-    eventually("every partition has three copies in sync", PATIENCE, async || {
-        let ring = cluster.ringctl(&["inspect", "-o", "json"]).await;
-        let ring: serde_json::Value =
-            serde_json::from_str(&ring.stdout).map_err(|_| ring.stderr.clone())?;
-        let partitions = ring["partitions"].as_array().cloned().unwrap_or_default();
-        let in_sync = |partition: &serde_json::Value| {
-            let copies = partition["copies"].as_array().cloned().unwrap_or_default();
-            copies.iter().filter(|it| it["in_sync"] == true).count()
-        };
-        let whole = partitions.len() == 3 && partitions.iter().all(|it| in_sync(it) == 3);
-        if whole { Ok(()) } else { Err(ring["partitions"].to_string()) }
-    })
-    .await;
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_killed_manager_comes_back_with_its_folder_as_a_copy_and_then_all_others_may_die() {
     let folder = TestFolder::new();
@@ -77,7 +60,7 @@ async fn a_killed_manager_comes_back_with_its_folder_as_a_copy_and_then_all_othe
     busy.more(100).await;
     let again = cluster.restart_manager(&folder, 0).await;
     busy.more(100).await;
-    every_copy_is_in_sync(&cluster).await;
+    cluster.every_copy_is_in_sync().await;
     cluster.kill_manager(1).await;
     busy.more(100).await;
     let kept = busy.stop().await;

@@ -7,6 +7,8 @@ mod bad_starts;
 #[cfg(test)]
 mod benches;
 #[cfg(test)]
+mod bodies;
+#[cfg(test)]
 mod config_store;
 #[cfg(test)]
 mod consul;

@@ -10,7 +10,7 @@
 mod pool;
 mod session;
 
-use rota_docstore::{DocName, Document, Schema};
+use rota_docstore::{Attachment, Digest, DocName, Document, Schema};
 use rota_model::items::{Orders, POOL_CLASS, SESSION_CLASS};
 use rota_model::{BootId, FieldError, NodeId, PoolName, SessionKey, SessionRecord, SessionState};
 use rota_model::{SlotId, Stamp};
@@ -158,6 +158,20 @@ impl Doc {
             Kind::Pool(orders) => Some(orders),
             Kind::Session { .. } | Kind::Plain => None,
         }
+    }
+
+    /// Its attachments. Sessions and pools have none.
+    pub fn attachments(&self) -> impl Iterator<Item = &Attachment> {
+        let document = match &self.kind {
+            Kind::Session { .. } | Kind::Pool(_) => None,
+            Kind::Plain => Some(&*self.document),
+        };
+        document.into_iter().flat_map(|it| it.attachments().map(|(_, it)| it))
+    }
+
+    /// Digests of their bodies.
+    pub fn bodies(&self) -> impl Iterator<Item = Digest> {
+        self.attachments().map(Attachment::sha256)
     }
 
     /// About how many bytes it takes in a message.

@@ -208,8 +208,12 @@ impl Partition {
         if !self.leading.as_ref().is_some_and(|it| it.is_open()) || !self.has_copies(env) {
             return self.enqueue(origin);
         }
-        let write = write_of(Arc::clone(&op.document), env.view().m);
-        let at = self.write(env, vec![write], None);
+        let writes = vec![write_of(Arc::clone(&op.document), env.view().m)];
+        if let Some(exception) = self.without_body(env, &writes) {
+            let exception = exception.at(Phase::Validation);
+            return self.reply(env, origin, imported(Err(exception)));
+        }
+        let at = self.write(env, writes, None);
         self.promise(at, origin, imported(Ok(true)));
     }
 

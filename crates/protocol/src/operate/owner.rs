@@ -18,9 +18,7 @@ use crate::env::Env;
 use crate::io::Transition;
 use crate::message::Write;
 use crate::partition::Partition;
-use rota_docstore::{
-    Commit, Digest, Exception, Next, Phase, Progress, Run, Update, Validated, validate,
-};
+use rota_docstore::{Commit, Exception, Next, Phase, Progress, Run, Update, Validated, validate};
 use rota_model::Stamp;
 use std::sync::Arc;
 
@@ -177,11 +175,6 @@ impl Partition {
         if !self.has_copies(env) {
             return self.enqueue(origin);
         }
-        if let Some(digest) = self.body_missing(&commit) {
-            let message = format!("the body {digest} is not here: put it first");
-            let exception = Exception::business("BODY", message).at(Phase::Validation);
-            return self.on_exception(env, origin, exception, confirmed);
-        }
         let m = env.view().m;
         let writes = commit.writes.iter().map(|write| {
             let key = DocKey { slot: super::slot_of(&write.name, m), name: write.name.clone() };
@@ -189,17 +182,14 @@ impl Partition {
             let doc = doc.expect("no operation writes sessions or pools").map(Arc::new);
             Write { key, doc }
         });
-        let writes = writes.collect();
+        let writes: Vec<Write> = writes.collect();
+        if let Some(exception) = self.without_body(env, &writes) {
+            return self.on_exception(env, origin, exception.at(Phase::Validation), confirmed);
+        }
         let at = self.write(env, writes, None);
         env.note(Transition::Operated, Some(self.number));
         let result = self.finish(env, run, &commit);
         self.promise(at, origin, operated(result));
-    }
-
-    /// A body that the commit needs and that is not durable at the whole ISR. No manager keeps
-    /// bodies yet.
-    fn body_missing(&self, commit: &Commit) -> Option<Digest> {
-        commit.bodies().into_iter().next()
     }
 
     fn finish(

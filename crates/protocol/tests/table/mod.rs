@@ -4,7 +4,7 @@
 #![allow(dead_code, reason = "each test uses what it needs")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot set its table has failed")]
 
-use rota_docstore::{Operations, Schema};
+use rota_docstore::{Digest, Operations, Schema};
 use rota_model::node_msg::{
     FromNode, NodeAnswer, NodeLoad, Register, ReportEvent, ReportItem, ToNode,
 };
@@ -15,13 +15,39 @@ use rota_protocol::{
 };
 use rota_ring::{ConfigState, View};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 pub const NUMBERS: [u32; 3] = [300, 600, 1000];
+
+/// The bodies on one manager's disk.
+#[derive(Debug, Default)]
+pub struct Shelf(pub Mutex<BTreeSet<Digest>>);
+
+impl Shelf {
+    pub fn has(&self, sha256: Digest) -> bool {
+        self.0.lock().unwrap().contains(&sha256)
+    }
+
+    pub fn put(&self, sha256: Digest) {
+        self.0.lock().unwrap().insert(sha256);
+    }
+}
+
+impl rota_protocol::Bodies for Shelf {
+    /// Each has 9 bytes.
+    fn hold(&self, sha256: &Digest) -> Option<u64> {
+        self.has(*sha256).then_some(9)
+    }
+}
 
 pub struct Table {
     pub managers: BTreeMap<u32, Manager>,
     pub disks: BTreeMap<u32, Disk>,
+    pub shelves: BTreeMap<u32, Arc<Shelf>>,
+    /// Bodies that are asked for come at once from whoever has them and is not dead.
+    pub bodies_come: bool,
+    /// Bodies that were asked for, and by whom.
+    pub fetches: Vec<(u32, Digest)>,
     pub config: ConfigState,
     pub now_ms: u64,
     /// By how much the wall clock is off.
@@ -162,6 +188,9 @@ impl Table {
         Self {
             managers: BTreeMap::new(),
             disks: BTreeMap::new(),
+            shelves: NUMBERS.map(|n| (n, Arc::default())).into(),
+            bodies_come: true,
+            fetches: Vec::new(),
             config: ConfigState { index: 1, view: Some(Arc::new(view)), nodes: BTreeMap::new() },
             now_ms: 1_000,
             wall_step_ms: 0,
@@ -200,6 +229,7 @@ impl Table {
         if let Some((operations, schema)) = &self.offer {
             manager.offer(operations.clone(), schema.clone());
         }
+        manager.keep_bodies(self.shelves[&n].clone());
         self.managers.insert(n, manager);
         self.dead.remove(&n);
         self.queue.push_back((n, Input::Config(self.config.clone())));
@@ -357,6 +387,18 @@ impl Table {
                     None => CasOutcome::Conflict(self.config.clone()),
                 };
                 self.queue.push_back((n, Input::CasDone { cas, outcome }));
+            }
+            Effect::FetchBodies { part, bodies } => {
+                for sha256 in bodies {
+                    self.fetches.push((n, sha256));
+                    let is_there = |(at, shelf): (&u32, &Arc<Shelf>)| {
+                        !self.dead.contains(at) && shelf.has(sha256)
+                    };
+                    if self.bodies_come && self.shelves.iter().any(is_there) {
+                        self.shelves[&n].put(sha256);
+                        self.queue.push_back((n, Input::BodiesFetched { part }));
+                    }
+                }
             }
             Effect::Note(note) => self.notes.push((n, note.transition)),
             Effect::ReplyRegister { .. } | Effect::ReplyRenew { .. } | Effect::Provision { .. } => {

@@ -23,12 +23,14 @@
 //! | unchanged | [`unchanged`] | at the end, per request id |
 //! | deadlines | [`deadlines`] | all the time |
 //! | documents | [`written_once`] | at the end, over the histories of documents |
+//! | bodies | [`bodies_beside`] | at every write to a disk |
 //! | converged | [`converged`] | after healing |
 //! | list | [`complete_list`] | after healing, while nothing moves |
 //! | watch | [`watch_gaps`] | after healing |
 
 pub mod ack_floor;
 pub mod acknowledged_open;
+pub mod bodies_beside;
 pub mod closed_stays;
 pub mod committed_everywhere;
 pub mod complete_list;

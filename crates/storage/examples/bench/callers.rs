@@ -165,10 +165,15 @@ fn run(kind: Kind, callers: usize, until: Duration, options: &Options) -> Run {
         Kind::Documents => {
             let bank = Bank::filled(folder.path(), before);
             let run = threads::run(callers, until, &|number| bank.wait(number));
-            return Run { batch: run.count / bank.store.counters().commits() as f64, ..run };
+            let batch = run.count / bank.store.counters().commits() as f64;
+            bank.close();
+            return Run { batch, ..run };
         }
         Kind::DocumentsLoop => {
-            return run_documents(&Bank::filled(folder.path(), before), callers, until);
+            let bank = Bank::filled(folder.path(), before);
+            let run = run_documents(&bank, callers, until);
+            bank.close();
+            return run;
         }
         Kind::ByHand | Kind::Writer | Kind::ByHandLoop | Kind::Redb | Kind::Append => {}
     }

@@ -3,7 +3,7 @@
 use crate::label;
 use rota_docstore::{
     Desk, DocName, Exception, Namespace, Operation, Operations, Request, Rules, Run, Schema,
-    Singleton, SlotId, Stamp, Store, Territory, Wanted,
+    Singleton, SlotId, Stamp, Store, Territory,
 };
 use rota_storage::documents::{DocumentStore, Pending, Setup, document_key};
 use rota_storage::{Engine, KvWrite};
@@ -42,10 +42,6 @@ impl Operation for WriteNote {
 
     fn new(parameters: Self) -> Result<Self, Exception> {
         Ok(parameters)
-    }
-
-    fn documents(&self, space: &Namespace) -> Result<Vec<Wanted>, Exception> {
-        Ok(vec![Wanted::current(name(space, self.id))])
     }
 
     fn work(&mut self, desk: &mut Desk<'_>) -> Result<(), Exception> {
@@ -170,5 +166,10 @@ impl Bank {
         let deadline = Instant::now() + Duration::from_secs(60);
         let run = |it| Run::of(Request::new(space(), WriteNote::NAME), self.operation(it));
         self.store.begin_all(numbers.map(run), deadline)
+    }
+
+    /// Ends its threads before its folder goes.
+    pub fn close(self) {
+        self.store.close(Duration::from_secs(60)).expect("the disk works");
     }
 }

@@ -10,7 +10,7 @@ use std::hint::black_box;
 use std::io::{BufRead, BufReader, Write as _};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Documents of the range that is streamed.
 const STREAMED: u64 = 30_000;
@@ -113,7 +113,7 @@ pub fn measure(options: &Options) -> Vec<(String, Value)> {
         assert_eq!(bank.store.len() as u64, documents, "nothing is lost");
         streams.push(stream_ms(&bank, documents));
         syncs.push(sync_us(&bank, documents));
-        bank.store.close(Duration::from_secs(60)).expect("the disk works");
+        bank.close();
     }
     let files = std::fs::read_dir(folder.path().join("records")).expect("a folder");
     let bytes: u64 = files.filter_map(|file| Some(file.ok()?.metadata().ok()?.len())).sum();

@@ -65,6 +65,12 @@ pub enum AttachmentError {
         /// The most that is accepted.
         limit: u64,
     },
+    /// So many puts are under way already. Nothing was done.
+    #[error("{limit} attachments are being put already, the limit; come again soon")]
+    Busy {
+        /// The most at a time.
+        limit: usize,
+    },
     /// A range ends after the body or before its own beginning.
     #[error("bytes {from} to {to} of attachment {sha256} were asked for; it has {size}")]
     OutOfRange {

@@ -47,9 +47,7 @@ impl Incoming {
         let mut incoming =
             Self { shared: shared.clone(), writer: None, new, sha256, size, made: false };
         if puts > limit {
-            let what = "the number of puts at a time";
-            let (found, limit) = (puts as u64, limit as u64);
-            return Err(AttachmentError::TooLarge { what, found, limit });
+            return Err(AttachmentError::Busy { limit });
         }
         let file = shared.disk.create(&incoming.new);
         let file = file.map_err(AttachmentError::io("make", &incoming.new))?;

@@ -155,6 +155,24 @@ impl Index {
         Ok(())
     }
 
+    /// Adds one reference for each occurrence, whether or not the body is whole; returns those that
+    /// are not.
+    pub fn refer_all(&mut self, names: &[Digest], now_ms: u64) -> Vec<Digest> {
+        for &sha256 in names {
+            let entry = self.entry(sha256, now_ms);
+            entry.references = entry.references.saturating_add(1);
+        }
+        names.iter().filter(|sha256| self.size(sha256).is_none()).copied().collect()
+    }
+
+    /// Begins the time of grace of a whole body anew, and gives its size.
+    pub fn renew(&mut self, sha256: &Digest, now_ms: u64) -> Option<u64> {
+        let entry = self.entries.get_mut(sha256)?;
+        let State::Whole { size } = entry.state else { return None };
+        entry.free_since_ms = now_ms;
+        Some(size)
+    }
+
     /// Takes one reference away for each occurrence, or none at all: `Err` names a body that has
     /// not so many.
     pub fn release(&mut self, names: &[Digest], now_ms: u64) -> Result<(), Digest> {

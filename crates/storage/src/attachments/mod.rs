@@ -326,6 +326,18 @@ impl Attachments {
         referred.map_err(|sha256| self.why_unreadable(sha256))
     }
 
+    /// The same for items that are written whether or not the bodies are here. Returns those that
+    /// are not, or are damaged: they must come from elsewhere.
+    pub fn refer_all(&self, bodies: &[Digest], now_ms: u64) -> Vec<Digest> {
+        self.shared.index().refer_all(bodies, now_ms)
+    }
+
+    /// Begins the time of grace of a body anew, for an item that is about to name it. Its size in
+    /// bytes, when it is here.
+    pub fn renew(&self, sha256: &Digest, now_ms: u64) -> Option<u64> {
+        self.shared.index().renew(sha256, now_ms)
+    }
+
     /// One live item less names each of these bodies. When it was the last, its time of grace
     /// begins. Refuses all when one of them has not so many references.
     pub fn release(&self, bodies: &[Digest], now_ms: u64) -> Result<(), AttachmentError> {

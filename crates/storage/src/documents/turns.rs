@@ -27,12 +27,13 @@ struct Seat {
     state: Mutex<State>,
 }
 
-#[derive(Debug)]
-enum State {
-    Waits(Box<Run>),
-    /// Somebody works on it, or its owner has left.
-    Taken,
-    Settled(Box<Stage>),
+/// With neither, somebody works on it, or its owner has left.
+#[derive(Debug, Default)]
+struct State {
+    /// It waits for its turn.
+    run: Option<Run>,
+    /// What came of it.
+    settled: Option<Stage>,
 }
 
 #[derive(Debug, Default)]
@@ -76,7 +77,7 @@ impl Turns {
     /// not on their way yet.
     fn settle(&self, seat: &Seat, stage: Stage) {
         let position = stage.position();
-        *lock(&seat.state) = State::Settled(Box::new(stage));
+        lock(&seat.state).settled = Some(stage);
         if let Some(position) = position {
             lock(&self.sleepers).push_back((position, seat.thread.clone()));
         }
@@ -115,25 +116,24 @@ impl Shared {
     }
 
     fn attempt_in_turn(&self, run: Run, deadline: Instant) -> Result<Stage, Exception> {
-        let state = Mutex::new(State::Waits(Box::new(run)));
+        let state = Mutex::new(State { run: Some(run), settled: None });
         let seat = Arc::new(Seat { thread: thread::current(), deadline, state });
         lock(&self.turns.seats).waiting.push(Arc::clone(&seat));
         loop {
             self.serve();
             let mut state = lock(&seat.state);
             let is_over = deadline <= Instant::now();
-            match std::mem::replace(&mut *state, State::Taken) {
-                // Who is about to be late waits on: it is known what it waits for.
-                State::Settled(stage) if is_over || self.is_ready(&stage) => return Ok(*stage),
-                State::Waits(_) if is_over => {
-                    drop(state);
-                    // Nobody wakes it any more as the next one.
-                    lock(&self.turns.seats).waiting.retain(|it| !Arc::ptr_eq(it, &seat));
-                    self.serve();
-                    let message = "too many operations wait for their turn";
-                    return Err(Exception::new(codes::BUSY, message).at(Phase::Before));
-                }
-                other @ (State::Settled(_) | State::Waits(_) | State::Taken) => *state = other,
+            // Who is about to be late waits on: it is known what it waits for.
+            if let Some(stage) = state.settled.take_if(|it| is_over || self.is_ready(it)) {
+                return Ok(stage);
+            }
+            if is_over && state.run.take().is_some() {
+                drop(state);
+                // Nobody wakes it any more as the next one.
+                lock(&self.turns.seats).waiting.retain(|it| !Arc::ptr_eq(it, &seat));
+                self.serve();
+                let message = "too many operations wait for their turn";
+                return Err(Exception::new(codes::BUSY, message).at(Phase::Before));
             }
             drop(state);
             // Past the deadline only while another thread is at this very operation.
@@ -158,9 +158,9 @@ impl Shared {
         let service = Service(&self.turns);
         let mut held = None;
         for seat in waiting {
-            let state = std::mem::replace(&mut *lock(&seat.state), State::Taken);
-            if let State::Waits(run) = state {
-                let stage = self.attempt(*run, seat.deadline, &mut held);
+            let run = lock(&seat.state).run.take();
+            if let Some(run) = run {
+                let stage = self.attempt(run, seat.deadline, &mut held);
                 self.turns.settle(&seat, stage);
             }
         }

@@ -5,7 +5,9 @@ use crate::workload::{Expected, newest, try_all, writes};
 use crate::{label, open, settings};
 use rand::{Rng, RngCore, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use rota_storage::{Disk, Engine, EngineError, EngineKind, KvWrite, RedbEngine, RedbSettings};
+use rota_storage::{
+    Disk, Engine, EngineError, EngineKind, FORMAT, KvWrite, RedbEngine, RedbSettings,
+};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -205,7 +207,7 @@ fn a_file_of_another_format_is_refused_with_what_to_do() {
         other.get_mut(&path).expect("it is there")[8] = 9;
         let error = open_files(&other, EngineKind::Log).map(drop).expect_err("it is refused");
         assert!(
-            matches!(&error, EngineError::OtherFormat { file, found, wanted: 1 }
+            matches!(&error, EngineError::OtherFormat { file, found, wanted: FORMAT }
             if *file == path && found == "9"),
             "{error}"
         );

@@ -123,7 +123,10 @@ fn limits_are_refused_before_any_work_with_what_they_are() {
     assert_eq!(error.to_string(), text);
     let puts: Vec<_> = (0..4).map(|_| store.begin(sha(1), limit).expect("begins")).collect();
     let error = store.begin(sha(1), 1).map(drop).expect_err("too many");
-    assert_eq!(error.to_string(), "the number of puts at a time is 5; the limit is 4");
+    assert_eq!(
+        error.to_string(),
+        "4 attachments are being put already, the limit; come again soon"
+    );
     drop(puts);
     assert_eq!(bodies_on_disk(folder.path()), [""; 0]);
     put(&store, b"abc", 0).expect("there is room again");

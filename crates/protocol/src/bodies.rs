@@ -1,0 +1,180 @@
+//! Bodies of attachments: no manager takes over a document before it holds the bodies that the
+//! document names.
+//!
+//! ```text
+//!  owner:  operation, import ── a body is not held ──▶ refused (A-BODY), before anything is written
+//!  copy:   Prepare, SyncData, SnapshotChunk ── not held ──▶ not taken, FetchBodies; the owner sends
+//!                                                          it again, as after a loss
+//! ```
+//! What is in a log has its bodies beside it, so persisting, acknowledging and committing need not
+//! know of them: a write that names a body commits when the whole ISR has both. It is the log where
+//! this is decided, and not the disk behind it: a write to disk that waited for a body would hold up
+//! all later ones, of every partition; and an entry whose body died with its owner would stay in the
+//! log of the next one for ever.
+//!
+//! Only bodies count that a document did not name before. One that was lost later (a damaged file)
+//! is the driver's to mend, and keeps nobody from joining.
+
+use crate::documents::{Doc, DocKey};
+use crate::env::Env;
+use crate::io::Effect;
+use crate::message::{Entry, Message, Write};
+use crate::partition::Partition;
+use rota_docstore::{Attachment, Code, Digest, DocName, Exception, FieldError};
+use rota_model::LogPos;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
+
+/// The bodies that a manager holds.
+pub trait Bodies: fmt::Debug + Send + Sync {
+    /// The size of this body in bytes, if it is durable here. Then it stays for a while, though
+    /// nobody names it yet: long enough for a document that is about to be written.
+    fn hold(&self, sha256: &Digest) -> Option<u64>;
+}
+
+/// None: for a manager without a place to keep them.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoBodies;
+
+impl Bodies for NoBodies {
+    fn hold(&self, _: &Digest) -> Option<u64> {
+        None
+    }
+}
+
+/// Why a document that names this attachment is not written; `held` is the size of its body here.
+fn refused(name: &DocName, attachment: &Attachment, held: Option<u64>) -> Exception {
+    let code = Code::parse("A-BODY").expect("it is short and has a known letter");
+    let (sha256, size) = (attachment.sha256(), attachment.size());
+    let problem = match held {
+        None => format!("of {name} has sha256 {sha256}, whose body is not here: put it first"),
+        Some(held) => format!("of {name} has size {size}, but the body of {sha256} has {held}"),
+    };
+    Exception::of_field(code, FieldError::new("attachment", problem))
+}
+
+/// Bodies that documents gain over what they were, and that are not held.
+struct Gains<'a> {
+    env: &'a Env,
+    missing: BTreeSet<Digest>,
+}
+
+impl Gains<'_> {
+    /// Whether all bodies are held that `after` names and `before` does not.
+    fn are_held(&mut self, before: Option<&Doc>, after: Option<&Doc>) -> bool {
+        let Some(after) = after else { return true };
+        let mut all = true;
+        for sha256 in after.bodies() {
+            let is_gained = !before.is_some_and(|it| it.bodies().any(|old| old == sha256));
+            if is_gained && self.env.bodies.hold(&sha256).is_none() {
+                self.missing.insert(sha256);
+                all = false;
+            }
+        }
+        all
+    }
+}
+
+impl Partition {
+    /// Why the owner does not write this: a document would gain an attachment whose body is not
+    /// held, or has another size than the item says.
+    pub fn without_body(&self, env: &Env, writes: &[Write]) -> Option<Exception> {
+        writes.iter().find_map(|write| {
+            let before = self.replica.get(&write.key).map(|it| &**it);
+            let is_known = |it: &Attachment| {
+                let mut known = before.into_iter().flat_map(Doc::attachments);
+                known.any(|old| (old.sha256(), old.size()) == (it.sha256(), it.size()))
+            };
+            let mut gained = write.doc.iter().flat_map(|it| it.attachments());
+            gained.find_map(|it| {
+                if is_known(it) {
+                    return None;
+                }
+                let held = env.bodies.hold(&it.sha256());
+                (held != Some(it.size())).then(|| refused(&write.key.name, it, held))
+            })
+        })
+    }
+
+    /// What of a message may be taken: entries up to the first that names a body which is not held;
+    /// of other messages all or nothing. Asks for what is missing.
+    pub fn with_bodies(&self, env: &mut Env, mut message: Message) -> Option<Message> {
+        let mut gains = Gains { env, missing: BTreeSet::new() };
+        let is_whole = match &mut message {
+            Message::Prepare { entries, .. } => {
+                let usable = self.entries_with_bodies(&mut gains, entries);
+                entries.truncate(usable);
+                // What is left of it still tells what is committed.
+                true
+            }
+            Message::SyncData { writes, .. } => {
+                let mut all = true;
+                for write in writes.iter() {
+                    let before = self.replica.get(&write.key).map(|it| &**it);
+                    all &= gains.are_held(before, write.doc.as_deref());
+                }
+                all
+            }
+            Message::SnapshotChunk { chunk, .. } => {
+                let mut all = true;
+                for (key, doc) in &chunk.docs {
+                    let before = self.replica.get(key).map(|it| &**it);
+                    all &= gains.are_held(before, Some(doc));
+                }
+                all
+            }
+            Message::Request { .. }
+            | Message::Answer { .. }
+            | Message::Ack { .. }
+            | Message::Missing { .. }
+            | Message::SyncAsk { .. }
+            | Message::SyncReport { .. }
+            | Message::SyncTaken { .. }
+            | Message::Confirm { .. }
+            | Message::Confirmed { .. }
+            | Message::SnapshotAck { .. }
+            | Message::Heartbeat { .. }
+            | Message::NodeWanted { .. } => true,
+        };
+        let missing = gains.missing;
+        if !missing.is_empty() {
+            let bodies = missing.into_iter().collect();
+            env.effects.push(Effect::FetchBodies { part: self.number, bodies });
+        }
+        is_whole.then_some(message)
+    }
+
+    /// Bodies have come: at a copy, entries that name them may be sent now. Chunks and pieces are
+    /// sent again anyway.
+    pub fn on_bodies_fetched(&self, env: &mut Env) {
+        let (part, pe, last) = (self.number, self.replica.pe, self.replica.last);
+        let owner = self.entry(env).filter(|it| it.pe == pe && last.pe == pe).map(|it| it.owner);
+        if let Some(owner) = owner.filter(|_| self.leading.is_none()) {
+            env.send(owner, Message::Missing { part, pe, seq: last.seq });
+        }
+    }
+
+    /// How many of these entries, from the first on, name nothing that is missing.
+    fn entries_with_bodies(&self, gains: &mut Gains<'_>, entries: &[Entry]) -> usize {
+        let last = self.replica.last;
+        // What repeats is not taken anyway, and may name what was given up since.
+        let is_new = |at: LogPos| at.pe != last.pe || at > last;
+        let mut written: BTreeMap<&DocKey, Option<&Arc<Doc>>> = BTreeMap::new();
+        let mut usable = entries.len();
+        for (number, entry) in entries.iter().enumerate().filter(|(_, it)| is_new(it.at)) {
+            for write in entry.writes.iter() {
+                let known = written.get(&write.key).copied();
+                let before = known.unwrap_or_else(|| self.replica.get(&write.key));
+                let before = before.map(|it| &**it);
+                if !gains.are_held(before, write.doc.as_deref()) {
+                    usable = usable.min(number);
+                }
+                if write.doc.as_ref().is_some_and(|it| it.bodies().next().is_some()) {
+                    written.insert(&write.key, write.doc.as_ref());
+                }
+            }
+        }
+        usable
+    }
+}

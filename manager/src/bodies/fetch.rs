@@ -1,0 +1,191 @@
+//! In the background: fetching what is missing, and removing what nobody has named for long.
+
+use super::{Asked, Bodies};
+use crate::mailbox::{Mailbox, Stopping};
+use metrics::counter;
+use rota_docstore::Digest;
+use rota_model::{ManagerNumber, SlotId};
+use rota_protocol::Input;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::{MissedTickBehavior, interval};
+use tokio_util::sync::CancellationToken;
+use tonic::{Code, Status};
+
+/// Bodies that are fetched at once: enough to keep the network busy, few enough to leave room for
+/// what clients put.
+const UNDER_WAY_MAX: usize = 8;
+
+/// Bodies that wait to be fetched. Those of one chunk of documents, a few times over; what finds no
+/// room is asked for again.
+const WAITING_MAX: usize = 65_536;
+
+/// Between attempts at bodies that documents here name.
+const MEND_EVERY: Duration = Duration::from_secs(1);
+
+/// Between looks for bodies that nobody names any more; their time of grace is a day.
+const COLLECT_EVERY: Duration = Duration::from_secs(60);
+
+/// Bodies that are removed at a time.
+const COLLECT_MAX: usize = 1_024;
+
+/// Fetches bodies, some at a time.
+pub struct Fetcher {
+    bodies: Bodies,
+    mailbox: Mailbox,
+    asks: mpsc::Receiver<Asked>,
+    waiting: BTreeMap<Digest, SlotId>,
+    under_way: BTreeMap<Digest, SlotId>,
+    fetches: JoinSet<(Digest, Result<(), Status>)>,
+    /// Slots for which something came since the decisions were told.
+    fetched: BTreeSet<SlotId>,
+    /// What documents here name and is not here.
+    lasting: BTreeMap<Digest, SlotId>,
+}
+
+impl Fetcher {
+    pub(super) fn new(bodies: Bodies, mailbox: Mailbox, asks: mpsc::Receiver<Asked>) -> Self {
+        Self {
+            bodies,
+            mailbox,
+            asks,
+            waiting: BTreeMap::new(),
+            under_way: BTreeMap::new(),
+            fetched: BTreeSet::new(),
+            fetches: JoinSet::new(),
+            lasting: BTreeMap::new(),
+        }
+    }
+
+    /// Runs until the process stops.
+    pub async fn run(mut self, stop: CancellationToken) {
+        let mut mend = interval(MEND_EVERY);
+        let mut collect = interval(COLLECT_EVERY);
+        mend.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        collect.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                asked = self.asks.recv() => match asked {
+                    Some(asked) => self.on_asked(asked),
+                    None => return,
+                },
+                Some(ended) = self.fetches.join_next(), if !self.fetches.is_empty() => {
+                    if let Ok((sha256, result)) = ended {
+                        self.on_ended(sha256, result);
+                    }
+                }
+                _ = mend.tick() => self.mend(),
+                _ = collect.tick() => collect_bodies(&self.bodies).await,
+            }
+            self.begin_some();
+            if self.tell().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Tells the decisions of slots for which everything has come.
+    async fn tell(&mut self) -> Result<(), Stopping> {
+        let busy: BTreeSet<SlotId> =
+            self.under_way.values().chain(self.waiting.values()).copied().collect();
+        for slot in self.fetched.extract_if(.., |slot| !busy.contains(slot)) {
+            let part = ManagerNumber(slot.0);
+            self.mailbox.input(Input::BodiesFetched { part }).await?;
+        }
+        Ok(())
+    }
+
+    fn on_asked(&mut self, asked: Asked) {
+        for sha256 in asked.bodies {
+            if asked.lasting {
+                self.lasting.insert(sha256, asked.slot);
+            }
+            if self.waiting.len() < WAITING_MAX {
+                self.waiting.insert(sha256, asked.slot);
+            }
+        }
+    }
+
+    fn mend(&mut self) {
+        let attachments = &self.bodies.shared.attachments;
+        let is_missing =
+            |sha256: &Digest| attachments.references(sha256) > 0 && !attachments.contains(sha256);
+        self.lasting.retain(|sha256, _| is_missing(sha256));
+        for (sha256, slot) in &self.lasting {
+            self.waiting.insert(*sha256, *slot);
+        }
+    }
+
+    fn begin_some(&mut self) {
+        while self.under_way.len() < UNDER_WAY_MAX {
+            let Some((sha256, slot)) = self.waiting.pop_first() else { return };
+            // One that is under way is asked for again if it fails.
+            if self.under_way.contains_key(&sha256) {
+                continue;
+            }
+            if self.bodies.shared.attachments.contains(&sha256) {
+                self.fetched.insert(slot);
+                continue;
+            }
+            self.under_way.insert(sha256, slot);
+            let bodies = self.bodies.clone();
+            self.fetches.spawn(async move { (sha256, bodies.fetch_now(slot, sha256).await) });
+        }
+    }
+
+    fn on_ended(&mut self, sha256: Digest, result: Result<(), Status>) {
+        let slot = self.under_way.remove(&sha256).unwrap_or_default();
+        let outcome = if result.is_ok() { "ok" } else { "failed" };
+        counter!("rota_bodies_fetched_total", "result" => outcome).increment(1);
+        match result {
+            Ok(()) => {
+                tracing::debug!(%sha256, "a body was fetched");
+                self.fetched.insert(slot);
+            }
+            Err(status) => {
+                let error = status.message();
+                tracing::warn!(%sha256, error, "a body cannot be fetched now");
+            }
+        }
+    }
+}
+
+impl Bodies {
+    /// Fetches a body from whoever has it.
+    async fn fetch_now(&self, slot: SlotId, sha256: Digest) -> Result<(), Status> {
+        let view = self.view()?;
+        let mut failed = Status::not_found(format!("no other manager has body {sha256}"));
+        for peer in self.peers(&view, slot) {
+            let fetched = match self.remote(&peer, sha256, 0).await {
+                Ok(remote) => self.take(remote, sha256).await.map(drop),
+                Err(status) => Err(status),
+            };
+            match fetched {
+                Ok(()) => return Ok(()),
+                Err(status) if status.code() == Code::NotFound => {}
+                Err(status) => failed = status,
+            }
+        }
+        Err(failed)
+    }
+}
+
+/// Removes what nobody has named for the time of grace.
+async fn collect_bodies(bodies: &Bodies) {
+    let (attachments, now_ms) = (bodies.shared.attachments.clone(), bodies.now_ms());
+    let collected = tokio::task::spawn_blocking(move || attachments.collect(now_ms, COLLECT_MAX));
+    match collected.await {
+        Ok(Ok(removed)) => {
+            let bytes = removed.iter().map(|it| it.size).sum::<u64>();
+            if !removed.is_empty() {
+                tracing::info!(bodies = removed.len(), bytes, "bodies that nobody names are gone");
+            }
+            counter!("rota_bodies_collected_total").increment(removed.len() as u64);
+        }
+        Ok(Err(error)) => tracing::error!(%error, "bodies that nobody names cannot be removed"),
+        Err(error) => tracing::error!(%error, "the removal of bodies failed"),
+    }
+}

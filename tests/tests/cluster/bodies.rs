@@ -1,0 +1,373 @@
+//! Bodies of attachments: put through one manager, named through another, read through a third,
+//! and never lost.
+
+use rota_client::documents::{Documents, RecordSource};
+use rota_client::{CallError, Client, v1};
+use rota_docstore::space::Limits;
+use rota_docstore::{Description, Digest, Namespace, Request};
+use rota_proto::documents::request::{Create, GetBody, Operate, PutBody};
+use rota_tests::processes::process;
+use rota_tests::sessions::{CALL, opened};
+use rota_tests::{Cluster, Launched, PATIENCE, TestFolder, eventually};
+use serde_json::json;
+use sha2::{Digest as _, Sha256};
+use std::collections::VecDeque;
+use std::io::Cursor;
+use std::path::PathBuf;
+
+fn space() -> Namespace {
+    Namespace::default_space()
+}
+
+fn digest(body: &[u8]) -> Digest {
+    Digest(Sha256::digest(body).into())
+}
+
+/// A body in which no piece is like another.
+fn body(seed: u64, bytes: usize) -> Vec<u8> {
+    let mut state = seed | 1;
+    let mut next = || {
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 56) as u8
+    };
+    (0..bytes).map(|_| next()).collect()
+}
+
+fn announced(docid: &str, body: &[u8]) -> PutBody {
+    let (docid, size) = (docid.to_owned(), body.len() as u64);
+    PutBody { space: space(), docid, size, sha256: digest(body) }
+}
+
+async fn put(documents: &Documents, docid: &str, body: &[u8]) -> Result<bool, CallError> {
+    documents.put_body(&announced(docid, body), &mut Cursor::new(body.to_vec()), CALL).await
+}
+
+/// Makes a body the attachment `a` of a document.
+async fn attach(documents: &Documents, docid: &str, body: &[u8]) -> Result<(), CallError> {
+    attach_in(documents, &space(), docid, body).await
+}
+
+async fn attach_in(
+    documents: &Documents,
+    space: &Namespace,
+    docid: &str,
+    body: &[u8],
+) -> Result<(), CallError> {
+    let (size, sha256) = (body.len(), digest(body).to_string());
+    let attachment = json!({"mime": "image/png", "size": size, "sha256": sha256});
+    let put = json!([{"class": "P", "key": "a", "attachment": attachment}]);
+    let change = json!({"class": "Album", "docid": docid, "life": "ensure", "put": put});
+    let request = Request::new(space.clone(), "document.write");
+    let request = request.with(&json!({"changes": [change]})).unwrap();
+    let operate = Operate { request, docid: docid.to_owned() };
+    documents.operate(&operate, CALL).await.map(drop)
+}
+
+async fn read_from(
+    documents: &Documents,
+    docid: &str,
+    sha256: Digest,
+    offset: u64,
+) -> Result<Vec<u8>, CallError> {
+    let get = GetBody { space: space(), docid: docid.to_owned(), sha256, offset };
+    let mut reader = documents.get_body(get, CALL);
+    let mut all = Vec::new();
+    while let Some(piece) = reader.next().await? {
+        all.extend_from_slice(&piece);
+    }
+    Ok(all)
+}
+
+async fn read(documents: &Documents, docid: &str, body: &[u8]) -> Result<Vec<u8>, CallError> {
+    read_from(documents, docid, digest(body), 0).await
+}
+
+/// Whether a document has that body as its attachment, by a confirmed read.
+async fn names(documents: &Documents, docid: &str, body: &[u8]) -> bool {
+    let reading = json!({"documents": [{"class": "Album", "docid": docid}]});
+    let request = Request::new(space(), "document.read").with(&reading).unwrap();
+    let operate = Operate { request, docid: docid.to_owned() };
+    let answer = documents.operate(&operate, CALL).await.unwrap();
+    format!("{:?}", answer.body).contains(&digest(body).to_string())
+}
+
+/// The manager that owns a document: that of the session of the same id.
+async fn owner(cluster: &Cluster, docid: &str) -> usize {
+    let owner = opened(&cluster.client(), docid, "counter").await.owner;
+    cluster.document.managers.iter().position(|it| it.number == owner).unwrap()
+}
+
+/// Files of bodies at each manager, whole ones and others.
+fn files(cluster: &Cluster, manager: usize) -> Vec<String> {
+    let pid = cluster.document.managers[manager].pid;
+    let line = process(pid).map(|it| it.line).unwrap_or_default();
+    let data = line.iter().position(|it| it == "--data").map(|at| PathBuf::from(&line[at + 1]));
+    in_folder(&data.unwrap().join("attachments"))
+}
+
+fn in_folder(folder: &std::path::Path) -> Vec<String> {
+    let all = std::fs::read_dir(folder).unwrap().map(|it| it.unwrap().file_name());
+    let all = all.map(|it| it.into_string().unwrap());
+    all.filter(|it| it != "OWNER" && it != "LOCK").collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_body_that_was_put_through_one_manager_is_named_through_another_and_read_through_a_third()
+{
+    let folder = TestFolder::new();
+    let cluster = Cluster::start(&folder, &[]).await;
+    let clients: Vec<Documents> = cluster.clients().iter().map(Client::documents).collect();
+    let body = body(1, 3_000_001);
+    assert!(!put(&clients[0], "album", &body).await.unwrap());
+    // Durable at every copy before it was answered.
+    for manager in 0..3 {
+        assert_eq!(files(&cluster, manager), [digest(&body).to_string()], "{manager}");
+    }
+    assert!(put(&clients[1], "album", &body).await.unwrap(), "it is known");
+    attach(&clients[1], "album", &body).await.unwrap();
+    for documents in &clients {
+        assert!(names(documents, "album", &body).await);
+        assert_eq!(read(documents, "album", &body).await.unwrap(), body);
+        let rest = read_from(documents, "album", digest(&body), 2_999_990).await.unwrap();
+        assert_eq!(rest, body[2_999_990..]);
+    }
+    let beyond = read_from(&clients[0], "album", digest(&body), 3_000_002).await.unwrap_err();
+    assert!(beyond.to_string().contains("offset"), "{beyond}");
+    let none = read_from(&clients[0], "album", Digest([9; 32]), 0).await.unwrap_err();
+    assert_eq!(none.reason(), "N-BODY", "{none:?}");
+    cluster.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_owner_that_is_killed_right_after_its_answer_takes_no_body_with_it() {
+    let folder = TestFolder::new();
+    let cluster = Cluster::start(&folder, &[]).await;
+    let (docid, body) = ("album", body(2, 400_000));
+    let owner = owner(&cluster, docid).await;
+    let documents = cluster.client_of(owner).documents();
+    put(&documents, docid, &body).await.unwrap();
+    attach(&documents, docid, &body).await.unwrap();
+    cluster.kill_manager(owner).await;
+    for manager in (0..3).filter(|it| *it != owner) {
+        let documents = cluster.client_of(manager).documents();
+        assert!(names(&documents, docid, &body).await);
+        assert_eq!(read(&documents, docid, &body).await.unwrap(), body);
+    }
+    cluster.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_copy_that_was_down_has_the_body_on_its_disk_before_it_counts_as_in_sync() {
+    let folder = TestFolder::new();
+    let cluster = Cluster::start(&folder, &[]).await;
+    let (docid, body) = ("album", body(3, 2_000_000));
+    let owner = owner(&cluster, docid).await;
+    let away = (owner + 1) % 3;
+    let line = process(cluster.document.managers[away].pid).unwrap().line;
+    cluster.kill_manager(away).await;
+    let documents = cluster.client_of(owner).documents();
+    put(&documents, docid, &body).await.unwrap();
+    attach(&documents, docid, &body).await.unwrap();
+    let back = Launched::again(&folder, "manager-again", &line).await;
+    cluster.every_copy_is_in_sync().await;
+    let at = line.iter().position(|it| it == "--data").unwrap();
+    let there = in_folder(&PathBuf::from(&line[at + 1]).join("attachments"));
+    assert_eq!(there, [digest(&body).to_string()]);
+    // The others die one after the other: it is the last that has it.
+    cluster.kill_manager(owner).await;
+    let last = cluster.client_of(away).documents();
+    assert!(names(&last, docid, &body).await);
+    cluster.kill_manager((owner + 2) % 3).await;
+    assert!(names(&last, docid, &body).await);
+    assert_eq!(read(&last, docid, &body).await.unwrap(), body);
+    cluster.end_with(vec![back]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_body_that_is_not_what_was_announced_is_refused_by_field_and_leaves_nothing() {
+    let folder = TestFolder::new();
+    let cluster = Cluster::start(&folder, &[]).await;
+    let documents = cluster.client().documents();
+    let body = body(4, 300_000);
+    let right = announced("album", &body);
+    let wrong = [
+        ("sha256", PutBody { sha256: Digest([1; 32]), ..right.clone() }),
+        ("size", PutBody { size: 300_001, ..right.clone() }),
+        ("size", PutBody { size: 299_999, ..right.clone() }),
+        ("size", PutBody { size: 1 << 50, ..right.clone() }),
+    ];
+    for (field, put) in wrong {
+        let mut source = Cursor::new(body.clone());
+        let refused = documents.put_body(&put, &mut source, CALL).await.unwrap_err();
+        let CallError::Raised { exception, .. } = &refused else { panic!("{refused:?}") };
+        let fields: Vec<&str> =
+            exception.details().fields.iter().map(|it| it.field.as_str()).collect();
+        assert_eq!(fields, [field], "{refused:?}");
+    }
+    for manager in 0..3 {
+        // Another copy may still notice that its sender has gone.
+        eventually("nothing is left", PATIENCE, async || {
+            let left = files(&cluster, manager);
+            if left.is_empty() { Ok(()) } else { Err(format!("{manager} has {left:?}")) }
+        })
+        .await;
+    }
+    assert!(!put(&documents, "album", &body).await.unwrap());
+    cluster.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operation_that_names_an_unknown_body_is_refused_and_an_old_body_stays_readable() {
+    let folder = TestFolder::new();
+    let cluster = Cluster::start(&folder, &[]).await;
+    let documents = cluster.client().documents();
+    let (old, new) = (body(5, 100_000), body(6, 0));
+    let unknown = attach(&documents, "album", &old).await.unwrap_err();
+    assert_eq!(unknown.reason(), "A-BODY");
+    let text = unknown.to_string();
+    for part in [&digest(&old).to_string(), "attachment", "default/Album/album", "put it first"] {
+        assert!(text.contains(part), "{part} is missing in {text}");
+    }
+    put(&documents, "album", &old).await.unwrap();
+    attach(&documents, "album", &old).await.unwrap();
+    let unknown = attach(&documents, "album", &new).await.unwrap_err();
+    assert_eq!(unknown.reason(), "A-BODY");
+    assert!(names(&documents, "album", &old).await);
+    put(&documents, "album", &new).await.unwrap();
+    attach(&documents, "album", &new).await.unwrap();
+    assert!(names(&documents, "album", &new).await);
+    for client in cluster.clients() {
+        let documents = client.documents();
+        assert_eq!(read(&documents, "album", &old).await.unwrap(), old);
+        assert_eq!(read(&documents, "album", &new).await.unwrap(), new);
+    }
+    cluster.end().await;
+}
+
+/// Most memory that a process ever had, in KiB.
+fn memory_max(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find(|it| it.starts_with("VmHWM:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_large_body_streams_with_little_memory_also_through_a_manager_that_has_no_copy() {
+    let folder = TestFolder::new();
+    let more = ["--managers", "4", "--replicas", "1"];
+    let cluster = Cluster::start(&folder, &more).await;
+    let pids: Vec<u32> = cluster.document.managers.iter().map(|it| it.pid).collect();
+    let body = body(7, 64 * 1024 * 1024);
+    let before: Vec<u64> = pids.iter().map(|it| memory_max(*it)).collect();
+    for (number, client) in cluster.clients().iter().enumerate() {
+        // Each finds it known but the first.
+        assert_eq!(put(&client.documents(), "album", &body).await.unwrap(), number > 0);
+    }
+    let with_files = |it: &usize| !files(&cluster, *it).is_empty();
+    let holders: Vec<usize> = (0..4).filter(with_files).collect();
+    assert_eq!(holders.len(), 2, "one replica beside the owner: {holders:?}");
+    let away = (0..4).find(|it| !holders.contains(it)).unwrap();
+    let documents = cluster.client_of(away).documents();
+    attach(&documents, "album", &body).await.unwrap();
+    assert!(read(&documents, "album", &body).await.unwrap() == body, "other bytes came back");
+    for (pid, before) in pids.iter().zip(before) {
+        let grown = memory_max(*pid) - before;
+        assert!(grown < 48 * 1024, "manager {pid} grew by {grown} KiB for a body of 64 MiB");
+    }
+    cluster.end().await;
+}
+
+struct Records(VecDeque<v1::NamespaceRecord>);
+
+impl RecordSource for Records {
+    async fn next(&mut self) -> Result<Option<v1::NamespaceRecord>, CallError> {
+        Ok(self.0.pop_front())
+    }
+}
+
+fn shop(v2: Option<u64>) -> Create {
+    let limits = Limits { v2, ..Limits::default() };
+    let description = Description { limits, ..Description::default() };
+    Create { name: Namespace::parse("shop").unwrap(), description }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_export_brings_its_bodies_into_another_cluster_and_v2_is_limited() {
+    let folder = TestFolder::new();
+    let cluster = Cluster::start(&folder, &[]).await;
+    let client = cluster.client();
+    let documents = client.documents();
+    let shop = shop(Some(700_000));
+    client.namespaces().create(&shop, CALL).await.unwrap();
+    let (one, other) = (body(8, 300_000), body(9, 300_001));
+    for (docid, body) in [("{x}a", &one), ("{x}b", &other), ("{x}c", &one)] {
+        let put = PutBody { space: shop.name.clone(), ..announced(docid, body) };
+        documents.put_body(&put, &mut Cursor::new(body.clone()), CALL).await.unwrap();
+        let attached = attach_in(&documents, &shop.name, docid, body).await;
+        if docid == "{x}c" {
+            // A body counts as often as it is named; the limit holds in each partition.
+            assert_eq!(attached.unwrap_err().reason(), "A-LIMIT");
+        } else {
+            attached.unwrap();
+        }
+    }
+    let mut export = client.namespaces().export(&shop.name, CALL).await.unwrap();
+    let mut records = VecDeque::new();
+    while let Some((record, _)) = export.next().await.unwrap() {
+        records.push_back(record);
+    }
+    assert_eq!(export.so_far(), (2, 2));
+    cluster.end().await;
+    let folder = TestFolder::new();
+    let cluster = Cluster::start(&folder, &[]).await;
+    let client = cluster.client();
+    client.namespaces().create(&shop, CALL).await.unwrap();
+    for (documents, kept) in [(2, 0), (2, 0)] {
+        let mut source = Records(records.clone());
+        let done = client.namespaces().import(None, &mut source, CALL).await.unwrap();
+        assert_eq!((done.documents, done.kept, done.bodies), (documents, kept, 2));
+    }
+    let documents = cluster.client_of(1).documents();
+    for (docid, body) in [("{x}a", &one), ("{x}b", &other)] {
+        let get = GetBody {
+            space: shop.name.clone(),
+            docid: docid.to_owned(),
+            sha256: digest(body),
+            offset: 0,
+        };
+        let mut reader = documents.get_body(get, CALL);
+        let mut read = Vec::new();
+        while let Some(piece) = reader.next().await.unwrap() {
+            read.extend_from_slice(&piece);
+        }
+        assert!(read == *body);
+    }
+    let everywhere = (0..3).all(|it| files(&cluster, it).len() == 2);
+    assert!(everywhere, "bodies are at every copy before the import has ended");
+    cluster.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_body_whose_file_was_lost_is_fetched_from_another_copy() {
+    let folder = TestFolder::new();
+    let cluster = Cluster::start(&folder, &[]).await;
+    let (docid, body) = ("album", body(10, 200_000));
+    let documents = cluster.client_of(0).documents();
+    put(&documents, docid, &body).await.unwrap();
+    attach(&documents, docid, &body).await.unwrap();
+    let line = process(cluster.document.managers[1].pid).unwrap().line;
+    let at = line.iter().position(|it| it == "--data").unwrap();
+    let attachments = PathBuf::from(&line[at + 1]).join("attachments");
+    cluster.kill_manager(1).await;
+    std::fs::remove_file(attachments.join(digest(&body).to_string())).unwrap();
+    let back = Launched::again(&folder, "manager-again", &line).await;
+    eventually("the body is there again", PATIENCE, async || {
+        let there = in_folder(&attachments);
+        if there == [digest(&body).to_string()] { Ok(()) } else { Err(format!("{there:?}")) }
+    })
+    .await;
+    let documents = cluster.client_of(1).documents();
+    assert_eq!(read(&documents, docid, &body).await.unwrap(), body);
+    cluster.end_with(vec![back]).await;
+}
