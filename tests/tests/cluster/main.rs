@@ -9,6 +9,8 @@ mod benches;
 #[cfg(test)]
 mod bodies;
 #[cfg(test)]
+mod cached_sessions;
+#[cfg(test)]
 mod config_store;
 #[cfg(test)]
 mod consul;
@@ -32,6 +34,8 @@ mod lost_managers;
 mod lost_nodes;
 #[cfg(test)]
 mod machines;
+#[cfg(test)]
+mod namespaces;
 #[cfg(test)]
 mod opens;
 #[cfg(test)]

@@ -1,0 +1,330 @@
+//! `ringctl namespace` and `ringctl document`, from the creation of a namespace to its end.
+
+use rota_tests::processes::process;
+use rota_tests::programs::running;
+use rota_tests::{Cluster, Launched, PATIENCE, TestFolder, eventually, http_get, ringctl};
+use serde_json::{Value, json};
+
+/// The parameters of `document.write` that puts items into one document of class `Cart`.
+fn put(docid: &str, items: &Value) -> String {
+    let change = json!({"class": "Cart", "docid": docid, "life": "ensure", "put": items});
+    json!({"changes": [change]}).to_string()
+}
+
+/// The same with one line that says a text.
+fn line(docid: &str, text: &str) -> String {
+    put(docid, &json!([{"class": "Line", "key": "1", "json": {"text": text}}]))
+}
+
+/// The parameters of `document.read` of one document.
+fn reading(space: &str, docid: &str) -> String {
+    let which = json!({"namespace": space, "class": "Cart", "docid": docid, "tolerance_s": 60});
+    json!({"documents": [which]}).to_string()
+}
+
+async fn json_of(cluster: &Cluster, arguments: &[&str]) -> Value {
+    cluster.ringctl(&[arguments, &["-o", "json"]].concat()).await.json()
+}
+
+async fn error_of(cluster: &Cluster, arguments: &[&str]) -> Value {
+    cluster.ringctl(&[arguments, &["-o", "json"]].concat()).await.error()
+}
+
+async fn write(cluster: &Cluster, place: &str, parameters: &str) -> Value {
+    json_of(cluster, &["document", "operate", place, "document.write", parameters]).await
+}
+
+/// Every cart of a namespace, by id, without what is different in another namespace.
+async fn carts(cluster: &Cluster, space: &str) -> Vec<Value> {
+    let list = ["document", "list", space, "--class", "Cart", "--page-size", "2"];
+    let listed = json_of(cluster, &list).await;
+    let heads = listed["documents"].as_array().unwrap();
+    let mut carts = Vec::new();
+    for head in heads {
+        let name = format!("{space}/Cart/{}", head["docid"].as_str().unwrap());
+        let mut cart = json_of(cluster, &["document", "get", &name]).await;
+        for field in ["ctime", "version", "v1", "v2"] {
+            assert_eq!(cart[field], head[field], "{field} of {name}");
+        }
+        assert_eq!(cart["namespace"].take(), space);
+        carts.push(cart);
+    }
+    carts.sort_by_key(|it| it["docid"].to_string());
+    carts
+}
+
+/// Waits until every manager refuses a command, by itself, with this reason, and tells why.
+async fn refused_everywhere(cluster: &Cluster, arguments: &[&str], reason: &str, told: &str) {
+    let arguments = [arguments, &["-o", "json"]].concat();
+    for manager in 0..cluster.document.managers.len() {
+        eventually("the manager refuses it", PATIENCE, async || {
+            let ran = cluster.ringctl_at(manager, &arguments).await;
+            if ran.code == 0 {
+                return Err(format!("manager {manager} does it: {}", ran.stdout));
+            }
+            let error = ran.error();
+            let message = error["message"].as_str().unwrap_or_default();
+            let is_it = error["reason"] == reason && message.contains(told);
+            if is_it { Ok(()) } else { Err(error.to_string()) }
+        })
+        .await;
+    }
+}
+
+/// Waits until every manager does a command, by itself.
+async fn done_everywhere(cluster: &Cluster, arguments: &[&str]) {
+    for manager in 0..cluster.document.managers.len() {
+        eventually("the manager does it", PATIENCE, async || {
+            let ran = cluster.ringctl_at(manager, arguments).await;
+            if ran.code == 0 { Ok(()) } else { Err(ran.stderr) }
+        })
+        .await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_namespace_that_is_off_refuses_its_clients_everywhere_and_leaves_its_programs_alone() {
+    let folder = TestFolder::new();
+    let cluster = Cluster::start(&folder, &[]).await;
+    let create = ["namespace", "create", "shop", "--description", "Carts of the shop"];
+    json_of(&cluster, &create).await;
+    write(&cluster, "shop/c1", &line("c1", "tea")).await;
+    let open = ["session", "open", "web", "--class", "http", "--namespace", "shop"];
+    json_of(&cluster, &[&open[..], &["--timeout", "60s"]].concat()).await;
+    let get = ["session", "get", "web", "--namespace", "shop"];
+    let before = json_of(&cluster, &get).await;
+    let session = |it: &Value| it.get("session").unwrap_or(it).clone();
+    let address = session(&before)["address"].as_str().unwrap().to_owned();
+    let programs = running(cluster.folder()).remove("web").expect("its program runs");
+    let off = json_of(&cluster, &["namespace", "off", "shop", "-m", "Back at noon"]).await;
+    assert_eq!((&off["name"], &off["off"]), (&json!("shop"), &json!("Back at noon")));
+    let parameters = line("c2", "milk");
+    let operate = ["document", "operate", "shop/c2", "document.write", &parameters];
+    let get_cart = ["document", "get", "shop/Cart/c1"];
+    for refused in [&operate[..], &get_cart] {
+        refused_everywhere(&cluster, refused, "O-OFF", "Back at noon").await;
+    }
+    let close = ["session", "close", "web", "--namespace", "shop"];
+    let list = ["session", "list", "--namespace", "shop"];
+    let documents = ["document", "list", "shop"];
+    for refused in [&get[..], &open, &close, &list, &documents] {
+        refused_everywhere(&cluster, refused, "NAMESPACE_OFF", "Back at noon").await;
+    }
+    // Others are not concerned.
+    write(&cluster, "other/c1", &line("c1", "tea")).await;
+    assert_eq!(http_get(&address, "/").await.unwrap().code, 200);
+    assert!(programs.iter().all(|it| it.runs()), "its program was touched");
+    let shown = json_of(&cluster, &["namespace", "show", "shop"]).await;
+    assert_eq!(shown["off"], "Back at noon");
+    json_of(&cluster, &["namespace", "on", "shop"]).await;
+    for done in [&get[..], &list, &get_cart, &operate] {
+        done_everywhere(&cluster, done).await;
+    }
+    let after = json_of(&cluster, &get).await;
+    for field in ["state", "life", "address"] {
+        assert_eq!(session(&after)[field], session(&before)[field], "{field}");
+    }
+    assert_eq!(session(&after)["state"], "READY");
+    assert_eq!(running(cluster.folder()).remove("web"), Some(programs));
+    cluster.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_namespace_moves_into_another_by_a_file_and_is_deleted_when_nothing_of_it_lives() {
+    let folder = TestFolder::new();
+    let cluster = Cluster::start(&folder, &[]).await;
+    json_of(&cluster, &["namespace", "create", "shop"]).await;
+    for number in 0..5 {
+        let docid = format!("c{number}");
+        write(&cluster, &format!("shop/{docid}"), &line(&docid, &"tea".repeat(number))).await;
+    }
+    let items = json!([
+        {"class": "Owner", "json": {"name": "Ada"}},
+        {"class": "Blob", "key": "a/b", "raw": "AQID"},
+        {"class": "Line", "key": "", "json": [1, "two", {"three": 3.5}]},
+    ]);
+    write(&cluster, "shop/c1", &put("c1", &items)).await;
+    let remove = json!({"class": "Cart", "docid": "c1", "remove": [{"class": "Line", "key": "1"}]});
+    write(&cluster, "shop/c1", &json!({"changes": [remove]}).to_string()).await;
+    let open = ["session", "open", "one", "--class", "counter", "--namespace", "shop"];
+    json_of(&cluster, &open).await;
+    let before = carts(&cluster, "shop").await;
+    assert_eq!(before.len(), 5);
+    let delete = ["namespace", "delete", "shop", "--yes"];
+    let refused = error_of(&cluster, &delete).await;
+    assert_eq!((&refused["reason"], &refused["changed"]), (&json!("A-ON"), &json!("no")));
+    assert!(refused["message"].as_str().unwrap().contains("switch it off first"), "{refused}");
+    json_of(&cluster, &["namespace", "off", "shop"]).await;
+    let refused = error_of(&cluster, &delete).await;
+    assert_eq!(refused["reason"], "A-SESSIONS");
+    assert!(refused["message"].as_str().unwrap().contains("shop/one has not ended"), "{refused}");
+    json_of(&cluster, &["namespace", "on", "shop"]).await;
+    let close = ["session", "close", "one", "--namespace", "shop"];
+    done_everywhere(&cluster, &close).await;
+    json_of(&cluster, &["namespace", "off", "shop"]).await;
+    let file = folder.at("shop.export");
+    let exported = json_of(&cluster, &["namespace", "export", "shop", &file]).await;
+    assert_eq!((&exported["documents"], &exported["bodies"]), (&json!(5), &json!(0)));
+    assert_eq!(exported["bytes"], std::fs::metadata(&file).unwrap().len());
+    eventually("nothing of it lives", PATIENCE, async || {
+        let ran = cluster.ringctl(&delete).await;
+        if ran.code == 0 { Ok(()) } else { Err(ran.stderr) }
+    })
+    .await;
+    assert_eq!(json_of(&cluster, &["namespace", "list"]).await["namespaces"], json!([]));
+    let show = ["namespace", "show", "shop"];
+    assert_eq!(error_of(&cluster, &show).await["reason"], "N-NAMESPACE");
+    json_of(&cluster, &["namespace", "create", "copy"]).await;
+    let import = ["namespace", "import", &file, "--into", "copy"];
+    let imported = json_of(&cluster, &import).await;
+    assert_eq!(imported, json!({"documents": 5, "kept": 0, "bodies": 0}));
+    assert_eq!(carts(&cluster, "copy").await, before);
+    // To repeat it takes over what is there already; what has changed since is kept.
+    assert_eq!(json_of(&cluster, &import).await, imported);
+    assert_eq!(carts(&cluster, "copy").await, before);
+    write(&cluster, "copy/c0", &line("c0", "milk")).await;
+    let imported = json_of(&cluster, &import).await;
+    assert_eq!(imported, json!({"documents": 4, "kept": 1, "bodies": 0}));
+    let after = carts(&cluster, "copy").await;
+    assert_eq!(
+        (&after[0]["items"][0]["json"]["text"], &after[1..]),
+        (&json!("milk"), &before[1..])
+    );
+    eventually("what was deleted is gone through every manager", PATIENCE, async || {
+        let left = carts(&cluster, "shop").await;
+        if left.is_empty() { Ok(()) } else { Err(format!("{left:?}")) }
+    })
+    .await;
+    let shown = json_of(&cluster, &["namespace", "show", "copy"]).await;
+    assert_eq!(shown["documents"], 5);
+    damaged_files_are_refused(&cluster, &file).await;
+    cluster.end().await;
+}
+
+/// Nothing of a file that was cut short or changed is taken over.
+async fn damaged_files_are_refused(cluster: &Cluster, file: &str) {
+    let whole = std::fs::read(file).unwrap();
+    let mut changed = whole.clone();
+    changed[whole.len() / 2] ^= 1;
+    for damaged in [&whole[..whole.len() - 1], &changed] {
+        std::fs::write(file, damaged).unwrap();
+        let refused = error_of(cluster, &["namespace", "import", file, "--into", "third"]).await;
+        let message = refused["message"].as_str().unwrap();
+        assert!(message.contains(file) && message.contains("record "), "{refused}");
+        assert_eq!(carts(cluster, "third").await, Vec::<Value>::new());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_namespace_is_described_once_and_its_limits_are_refused_with_field_and_limit() {
+    let folder = TestFolder::new();
+    let cluster = Cluster::start(&folder, &[]).await;
+    let create = "namespace create small --description Tiny --max-documents 2 --max-v1 400 \
+                  --reader guest";
+    let create: Vec<&str> = create.split(' ').collect();
+    let created = json_of(&cluster, &create).await;
+    assert_eq!(json_of(&cluster, &create).await, created, "repeating it changes nothing");
+    let other = ["namespace", "create", "small", "--max-documents", "3"];
+    assert_eq!(error_of(&cluster, &other).await["reason"], "A-EXISTS");
+    assert_eq!(json_of(&cluster, &["namespace", "show", "small"]).await, created);
+    assert_eq!(created["limits"], json!({"documents": 2, "v1": 400, "v2": null}));
+    assert_eq!(created["readers"], json!(["guest"]));
+    let listed = json_of(&cluster, &["namespace", "list"]).await;
+    assert_eq!(listed["namespaces"], json!([created]));
+    // What shares a slot shares an owner, who learns the limits a moment later.
+    let parameters = line("{c}1", &"long".repeat(100));
+    let long = ["document", "operate", "small/{c}1", "document.write", &parameters];
+    eventually("the owner knows the limits", PATIENCE, async || {
+        write(&cluster, "small/{c}1", &line("{c}1", "tea")).await;
+        let ran = cluster.ringctl(&long).await;
+        if ran.code == 1 { Ok(()) } else { Err(ran.stdout) }
+    })
+    .await;
+    write(&cluster, "small/{c}2", &line("{c}2", "tea")).await;
+    refused_everywhere(&cluster, &long, "A-LIMIT", "the limit is 400").await;
+    let parameters = line("{c}3", "tea");
+    let third = ["document", "operate", "small/{c}3", "document.write", &parameters];
+    refused_everywhere(&cluster, &third, "A-LIMIT", "the limit is 2").await;
+    for (refused, field) in [(&third, "documents"), (&long, "v1")] {
+        let refused = error_of(&cluster, refused).await;
+        assert_eq!(
+            (&refused["fields"][0]["field"], &refused["changed"]),
+            (&field.into(), &"no".into())
+        );
+    }
+    assert_eq!(carts(&cluster, "small").await.len(), 2);
+    let shown = json_of(&cluster, &["namespace", "show", "small"]).await;
+    assert_eq!(shown["documents"], 2);
+    assert!(shown["v1"].as_u64().unwrap() <= 400, "{shown}");
+    let table = cluster.ringctl(&["namespace", "list"]).await.expect_success().stdout;
+    assert!(table.contains("2 of 2") && table.contains("Tiny"), "{table}");
+    cluster.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn documents_of_another_namespace_are_read_only_where_it_names_the_reader() {
+    let folder = TestFolder::new();
+    let cluster = Cluster::start(&folder, &[]).await;
+    json_of(&cluster, &["namespace", "create", "shop", "--reader", "guest"]).await;
+    write(&cluster, "shop/c1", &line("c1", "tea")).await;
+    let parameters = reading("shop", "c1");
+    let read = |space: &str| {
+        let place = format!("{space}/c1");
+        ["document", "operate", &place, "document.read", &parameters].map(str::to_owned)
+    };
+    let stranger = read("stranger");
+    let stranger: Vec<&str> = stranger.iter().map(String::as_str).collect();
+    refused_everywhere(&cluster, &stranger, "S-SPACE", "must not be read").await;
+    let guest = read("guest");
+    let guest: Vec<&str> = guest.iter().map(String::as_str).collect();
+    done_everywhere(&cluster, &guest).await;
+    let shown = json_of(&cluster, &guest).await;
+    let cart = &shown["json"]["documents"][0];
+    assert_eq!(cart["items"][0]["json"], json!({"text": "tea"}), "{shown}");
+    cluster.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn administration_needs_the_key_of_a_manager_that_has_one() {
+    let folder = TestFolder::new();
+    let cluster = Cluster::start(&folder, &["--managers", "1", "--replicas", "0"]).await;
+    json_of(&cluster, &["namespace", "create", "shop"]).await;
+    let key = folder.at("admin.key");
+    std::fs::write(&key, "open sesame\n").unwrap();
+    let manager = process(cluster.document.managers[0].pid).expect("it ran until now");
+    cluster.kill_manager(0).await;
+    let line_with_key = [&manager.line[..], &["--admin-key-file".to_owned(), key]].concat();
+    let again = Launched::again(&folder, "manager-with-key", &line_with_key).await;
+    let file = folder.at("shop.export");
+    let off = ["namespace", "off", "shop"];
+    let commands: [&[&str]; 5] = [
+        &["namespace", "create", "other"],
+        &off,
+        &["namespace", "on", "shop"],
+        &["namespace", "export", "shop", &file],
+        &["namespace", "delete", "shop", "--yes"],
+    ];
+    done_everywhere(&cluster, &["namespace", "show", "shop"]).await;
+    for command in commands {
+        refused_everywhere(&cluster, command, "S-REFUSED", "key is missing").await;
+        let wrong = [command, &["--admin-key", "open barley"]].concat();
+        refused_everywhere(&cluster, &wrong, "S-REFUSED", "key is wrong").await;
+    }
+    assert!(!std::path::Path::new(&file).exists(), "a refused export leaves no file");
+    let page = json!({"path": "a.txt", "mime": "text/plain", "body": "YQ=="}).to_string();
+    let publish = ["document", "operate", "z/a.txt", "web.put", &page];
+    refused_everywhere(&cluster, &publish, "S-REFUSED", "key is missing").await;
+    // Others need none.
+    write(&cluster, "shop/c1", &line("c1", "tea")).await;
+    let listed = json_of(&cluster, &["namespace", "list"]).await;
+    assert_eq!(listed["namespaces"][0]["off"], Value::Null, "nothing was changed");
+    for command in commands.iter().filter(|it| it[1] != "delete").chain([&&off[..], &commands[4]]) {
+        let right = [*command, &["--admin-key", "open sesame"]].concat();
+        done_everywhere(&cluster, &right).await;
+    }
+    let right = [&publish[..], &["--admin-key", "open sesame"]].concat();
+    done_everywhere(&cluster, &right).await;
+    let nobody = ringctl(&cluster.endpoints(), &["namespace", "show", "shop", "-o", "json"]).await;
+    assert_eq!(nobody.error()["reason"], "N-NAMESPACE");
+    cluster.end_with(vec![again]).await;
+}
