@@ -133,20 +133,29 @@ mod tests {
         assert!(!Process { start_ticks: me.start_ticks + 1, ..me }.runs());
     }
 
-    #[test]
-    fn a_process_is_found_by_the_folder_in_its_environment_and_by_that_in_its_command_line() {
+    /// Reads what never comes, and ends with this test: its input closes then.
+    fn reader() -> std::process::Command {
+        let mut command = std::process::Command::new("cat");
+        command.arg("-").stdin(std::process::Stdio::piped());
+        command
+    }
+
+    #[tokio::test]
+    async fn a_process_is_found_by_the_folder_in_its_environment_and_by_that_in_its_command_line() {
         let folder = crate::TestFolder::new();
-        let sleeper = || std::process::Command::new("sleep");
-        let mut by_environment = sleeper().arg("600").env("X", folder.at("a")).spawn().unwrap();
-        let line = format!("exec sleep 600 # {}", folder.at("b"));
-        let mut shell = std::process::Command::new("sh");
-        let mut by_line = shell.args(["-c", &format!("{line}\nwait")]).spawn().unwrap();
-        let found = of_folder(folder.path());
-        assert!(found.iter().any(|it| it.pid == by_environment.id()), "{found:?}");
+        let mut by_environment = reader().env("X", folder.at("a")).spawn().unwrap();
+        let mut by_line = reader().arg(folder.at("b")).spawn().unwrap();
+        // A process is not found while it becomes another program.
+        crate::eventually("both are found", crate::PATIENCE, async || {
+            let found = of_folder(folder.path());
+            let is_found = |pid: u32| found.iter().any(|it| it.pid == pid);
+            let both = is_found(by_environment.id()) && is_found(by_line.id());
+            both.then_some(()).ok_or_else(|| format!("found: {found:?}"))
+        })
+        .await;
         kill_all_of(folder.path());
-        by_environment.wait().unwrap();
-        let _ = by_line.kill();
-        by_line.wait().unwrap();
         assert_eq!(of_folder(folder.path()), vec![]);
+        by_environment.wait().unwrap();
+        by_line.wait().unwrap();
     }
 }
