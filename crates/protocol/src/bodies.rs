@@ -160,18 +160,17 @@ impl Partition {
         let last = self.replica.last;
         // What repeats is not taken anyway, and may name what was given up since.
         let is_new = |at: LogPos| at.pe != last.pe || at > last;
-        let mut written: BTreeMap<&DocKey, Option<&Arc<Doc>>> = BTreeMap::new();
+        let mut written: BTreeMap<&DocKey, &Arc<Doc>> = BTreeMap::new();
         let mut usable = entries.len();
         for (number, entry) in entries.iter().enumerate().filter(|(_, it)| is_new(it.at)) {
-            for write in entry.writes.iter() {
-                let known = written.get(&write.key).copied();
-                let before = known.unwrap_or_else(|| self.replica.get(&write.key));
-                let before = before.map(|it| &**it);
-                if !gains.are_held(before, write.doc.as_deref()) {
+            for Write { key, doc } in entry.writes.iter() {
+                // Nearly no document names a body, and all pass here: nothing is looked up for them.
+                let Some(doc) = doc.as_ref().filter(|it| it.bodies().next().is_some()) else {
+                    continue;
+                };
+                let before = written.insert(key, doc).or_else(|| self.replica.get(key));
+                if !gains.are_held(before.map(|it| &**it), Some(doc)) {
                     usable = usable.min(number);
-                }
-                if write.doc.as_ref().is_some_and(|it| it.bodies().next().is_some()) {
-                    written.insert(&write.key, write.doc.as_ref());
                 }
             }
         }
