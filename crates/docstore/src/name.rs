@@ -1,9 +1,11 @@
 //! Names: of documents, and of items inside a document.
 //!
-//! Both are one shared text with a NUL between the parts, so a name is one small allocation, its
-//! clones are free, and its bytes order and look the same in memory and as a key on disk.
+//! Both are one text with a NUL between the parts, so a name is at most one small allocation, its
+//! clones are free, and its bytes order and look the same in memory and as a key on disk. Names of
+//! singletons are nearly always so short that they are not allocated at all.
 
 use rota_model::{FieldError, Namespace};
+use smol_str::{SmolStr, SmolStrBuilder};
 use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
@@ -60,6 +62,11 @@ pub(crate) fn check_key(field: &str, text: &str) -> Result<(), FieldError> {
     }
 }
 
+fn check_parts(class: &str, docid: &str) -> Result<(), FieldError> {
+    check_class("class", class)?;
+    check_word("docid", docid, DOCID_BYTES_MAX)
+}
+
 /// The full name of a document: its namespace, its class and its id (docid). Orders by these
 /// three. Cheap to clone.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -73,16 +80,16 @@ impl DocName {
     /// A name from its parts. The class has 1 to [`CLASS_BYTES_MAX`] bytes, the id 1 to
     /// [`DOCID_BYTES_MAX`]; neither has control characters. Fields: `class`, `docid`.
     pub fn new(space: &Namespace, class: &str, docid: &str) -> Result<Self, FieldError> {
-        check_class("class", class)?;
-        check_word("docid", docid, DOCID_BYTES_MAX)?;
-        let class_at = space.as_str().len() + 1;
-        let id_at = class_at + class.len() + 1;
+        check_parts(class, docid)?;
+        let space = space.as_str();
+        Ok(Self::of_checked([space, "\0", class, "\0", docid].concat().into(), space, class))
+    }
+
+    fn of_checked(text: Arc<str>, space: &str, class: &str) -> Self {
         let offset = |at: usize| u16::try_from(at).expect("parts of a name are at most 255 bytes");
-        let mut text = String::with_capacity(id_at + docid.len());
-        for part in [space.as_str(), "\0", class, "\0", docid] {
-            text.push_str(part);
-        }
-        Ok(Self { text: text.into(), class_at: offset(class_at), id_at: offset(id_at) })
+        let class_at = space.len() + 1;
+        let id_at = class_at + class.len() + 1;
+        Self { text, class_at: offset(class_at), id_at: offset(id_at) }
     }
 
     /// From [`DocName::as_text`], checked like the parts of a new name.
@@ -93,7 +100,9 @@ impl DocName {
             let problem = "is not three parts with a NUL between them";
             return Err(FieldError::new("document", problem));
         };
-        Self::new(&Namespace::parse(space)?, class, docid)
+        Namespace::check(space)?;
+        check_parts(class, docid)?;
+        Ok(Self::of_checked(text.into(), space, class))
     }
 
     /// Comes before every name of a namespace, and after all of the namespaces before it. It is
@@ -141,7 +150,7 @@ impl fmt::Debug for DocName {
 /// Orders by class, a singleton before keyed items, then by key. Cheap to clone.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ItemName {
-    text: Arc<str>,
+    text: SmolStr,
     /// Where the key begins; 0 for a singleton.
     key_at: u8,
 }
@@ -157,12 +166,12 @@ impl ItemName {
     pub fn keyed(class: &str, key: &str) -> Result<Self, FieldError> {
         check_class("class", class)?;
         check_key("key", key)?;
-        let mut text = String::with_capacity(class.len() + 1 + key.len());
+        let mut text = SmolStrBuilder::new();
         for part in [class, "\0", key] {
             text.push_str(part);
         }
         let key_at = u8::try_from(class.len() + 1).expect("a class is at most 32 bytes");
-        Ok(Self { text: text.into(), key_at })
+        Ok(Self { text: text.finish(), key_at })
     }
 
     /// With a key or, for a singleton, without one.

@@ -2,16 +2,14 @@
 
 use crate::refusal::FieldError;
 use serde::{Deserialize, Serialize};
-use std::cmp::Ordering;
+use smol_str::SmolStr;
 use std::fmt;
-use std::sync::{Arc, LazyLock};
 
 /// Longest name of any kind, in bytes.
 pub const NAME_BYTES_MAX: usize = 255;
 
-/// The name of what nobody named: nearly every record has it twice, and they share it.
-const DEFAULT: &str = "default";
-static SHARED_DEFAULT: LazyLock<Arc<str>> = LazyLock::new(|| Arc::from(DEFAULT));
+/// The name of what nobody named.
+const DEFAULT: SmolStr = SmolStr::new_static("default");
 
 fn check_name(field: &'static str, text: &str) -> Result<(), FieldError> {
     if text.is_empty() {
@@ -37,47 +35,40 @@ fn check_name(field: &'static str, text: &str) -> Result<(), FieldError> {
 macro_rules! name {
     ($(#[$doc:meta])* $type:ident, $field:literal) => {
         $(#[$doc])*
-        #[derive(Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-        #[serde(try_from = "String", into = "String")]
-        pub struct $type(Arc<str>);
+        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(try_from = "SmolStr", into = "SmolStr")]
+        pub struct $type(SmolStr);
 
         impl $type {
-            /// Checks the text: 1 to 255 bytes, no control characters.
+            /// 1 to 255 bytes, no control characters.
+            pub fn check(text: &str) -> Result<(), FieldError> {
+                check_name($field, text)
+            }
+            /// Checks the text as [`Self::check`] does.
             pub fn parse(text: &str) -> Result<Self, FieldError> {
-                check_name($field, text)?;
-                if text == DEFAULT {
-                    return Ok(Self(SHARED_DEFAULT.clone()));
-                }
-                Ok(Self(Arc::from(text)))
+                Self::check(text)?;
+                Ok(Self(SmolStr::new(text)))
             }
             /// The text.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
         }
-        impl Ord for $type {
-            fn cmp(&self, other: &Self) -> Ordering {
-                // Keys are compared some hundred times for each open; most have one namespace.
-                if Arc::ptr_eq(&self.0, &other.0) {
-                    return Ordering::Equal;
-                }
-                self.0.cmp(&other.0)
-            }
-        }
-        impl PartialOrd for $type {
-            fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-                Some(self.cmp(other))
-            }
-        }
-        impl TryFrom<String> for $type {
+        impl TryFrom<SmolStr> for $type {
             type Error = FieldError;
-            fn try_from(text: String) -> Result<Self, FieldError> {
-                Self::parse(&text)
+            fn try_from(text: SmolStr) -> Result<Self, FieldError> {
+                Self::check(&text)?;
+                Ok(Self(text))
+            }
+        }
+        impl From<$type> for SmolStr {
+            fn from(name: $type) -> SmolStr {
+                name.0
             }
         }
         impl From<$type> for String {
             fn from(name: $type) -> String {
-                name.0.to_string()
+                name.0.into()
             }
         }
         impl fmt::Display for $type {
@@ -87,7 +78,7 @@ macro_rules! name {
         }
         impl fmt::Debug for $type {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, "{:?}", &*self.0)
+                write!(f, "{:?}", self.0.as_str())
             }
         }
     };
@@ -129,14 +120,14 @@ name!(
 impl Namespace {
     /// The namespace of callers that name none.
     pub fn default_space() -> Self {
-        Self(SHARED_DEFAULT.clone())
+        Self(DEFAULT)
     }
 }
 
 impl PoolName {
     /// The pool of classes that name none.
     pub fn default_pool() -> Self {
-        Self(SHARED_DEFAULT.clone())
+        Self(DEFAULT)
     }
 }
 

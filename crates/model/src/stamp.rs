@@ -78,19 +78,22 @@ impl Stamp {
 
     /// From its integer form; refuses what is not a moment (month 13, 31 April).
     pub fn parse(number: u64) -> Result<Self, FieldError> {
-        let stamp = Self(number);
-        let has_month = (1..=12).contains(&(number / 100_000_000_000 % 100));
-        // A day, hour, minute or second too many becomes another moment on the way.
+        let (date, clock) = (number / 1_000_000_000, number % 1_000_000_000);
+        let (year, month, day) = (date / 10_000, date / 100 % 100, date % 100);
+        let (hour, minute, ms) = (clock / 10_000_000, clock / 100_000 % 100, clock % 100_000);
         let is_moment = (Self::MIN.0..=Self::MAX.0).contains(&number)
-            && has_month
-            && Self::from_epoch_ms(stamp.to_epoch_ms()) == stamp;
+            && (1..=12).contains(&month)
+            && (1..=days_in_month(year, month)).contains(&day)
+            && hour < 24
+            && minute < 60
+            && ms < 60_000;
         if !is_moment {
             return Err(FieldError::new(
                 "stamp",
                 format!("{number} is no stamp (AAMMJJhhmmssmmm)"),
             ));
         }
-        Ok(stamp)
+        Ok(Self(number))
     }
 
     /// The integer form.
