@@ -79,7 +79,7 @@ pub use folder::{FORMAT, Label, is_unclaimed};
 pub use log::{LogEngine, LogSettings};
 pub use redb_engine::{RedbEngine, RedbSettings};
 pub use writer::{
-    EXIT_STATUS, Failure, NotQueued, QUEUE_BYTES_MAX, StillWriting, Writer, end_process,
+    EXIT_STATUS, Failure, NotQueued, Pace, QUEUE_BYTES_MAX, StillWriting, Writer, end_process,
 };
 
 use std::path::Path;

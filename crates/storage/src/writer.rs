@@ -6,7 +6,8 @@
 //!     └────────────── on_committed(highest lsn) ◀─────────────┘
 //! ```
 //!
-//! There is no timer: while one commit syncs, the next batch collects. There is one call back per
+//! While one commit syncs, the next batch collects, and after a large one for a little longer if
+//! [`Pace`] says so. There is one call back per
 //! commit, not one per submission, so that a runtime is woken once. **A commit that fails ends the
 //! process**: nothing may be acknowledged after it, and only a new start can tell what is on disk.
 
@@ -24,8 +25,33 @@ use std::time::{Duration, Instant};
 /// second; waiting for longer than that helps nobody.
 pub const QUEUE_BYTES_MAX: usize = 32 * 1024 * 1024;
 
+/// Writes in a commit from which on the thread rests: fewer callers than that wait for it alone.
+const REST_WRITES: usize = 16;
+/// How many times as long as the commit took it rests at most.
+const REST_FACTOR: u32 = 4;
+
 /// Status of a process that ended because its disk failed (`EX_SOFTWARE` of sysexits.h).
 pub const EXIT_STATUS: i32 = 70;
+
+/// How much may wait, and for how long.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    /// Most submissions that wait. Too low: callers are refused while one commit is under way; too
+    /// high: the last of them waits long.
+    pub queue_max: NonZeroUsize,
+    /// Longest time for which the next batch collects after a large commit that was fast. Zero:
+    /// every commit begins as soon as the one before is over, which is best where the disk is what
+    /// limits. Where the processor does, commits without a pause take it from those who make the
+    /// writes, and are small.
+    pub rest_max: Duration,
+}
+
+impl From<NonZeroUsize> for Pace {
+    /// Without a rest.
+    fn from(queue_max: NonZeroUsize) -> Self {
+        Self { queue_max, rest_max: Duration::ZERO }
+    }
+}
 
 /// Why the writer gives up.
 #[derive(Debug, thiserror::Error)]
@@ -76,7 +102,7 @@ struct Shared {
     wake: Condvar,
     done: Condvar,
     counters: Arc<Counters>,
-    queue_bound: usize,
+    pace: Pace,
 }
 
 impl Shared {
@@ -100,31 +126,32 @@ impl std::fmt::Debug for Writer {
 }
 
 impl Writer {
-    /// Starts the thread. At most `queue_bound` submissions (and [`QUEUE_BYTES_MAX`] bytes) wait.
+    /// Starts the thread. At most `pace.queue_max` submissions (and [`QUEUE_BYTES_MAX`] bytes) wait.
     /// `on_committed` is called on the thread, once per commit, with the highest LSN that is on
     /// disk; it must not block. A failure ends the process: see [`end_process`].
     pub fn spawn<E: Engine + 'static>(
         engine: E,
-        queue_bound: NonZeroUsize,
+        pace: impl Into<Pace>,
         on_committed: impl FnMut(u64) + Send + 'static,
     ) -> io::Result<Self> {
-        Self::spawn_with_fatal(engine, queue_bound, on_committed, |failure| end_process(failure))
+        Self::spawn_with_fatal(engine, pace, on_committed, |failure| end_process(failure))
     }
 
     /// Like [`Writer::spawn`], but says what to do with a failure. When `fatal` returns, the
     /// thread ends; submissions that were not acknowledged by then never are.
     pub fn spawn_with_fatal<E: Engine + 'static>(
         mut engine: E,
-        queue_bound: NonZeroUsize,
+        pace: impl Into<Pace>,
         mut on_committed: impl FnMut(u64) + Send + 'static,
         fatal: impl FnOnce(&Failure) + Send + 'static,
     ) -> io::Result<Self> {
+        let pace = pace.into();
         let shared = Arc::new(Shared {
             queue: Mutex::new(Queue::default()),
             wake: Condvar::new(),
             done: Condvar::new(),
             counters: Arc::new(Counters::default()),
-            queue_bound: queue_bound.get(),
+            pace,
         });
         let inside = shared.clone();
         let thread = thread::Builder::new().name("rota-writer".into()).spawn(move || {
@@ -160,7 +187,7 @@ impl Writer {
             return Err(NotQueued::Ended(writes));
         }
         // An empty queue takes anything: what is refused now must fit later.
-        let full = queue.submissions >= self.shared.queue_bound
+        let full = queue.submissions >= self.shared.pace.queue_max.get()
             || queue.bytes.saturating_add(bytes) > QUEUE_BYTES_MAX;
         if full && queue.submissions > 0 {
             drop(queue);
@@ -226,6 +253,11 @@ impl Drop for Writer {
     }
 }
 
+/// How long the next batch may collect after a commit of so many writes.
+fn rest_after(writes: usize, took: Duration, rest_max: Duration) -> Duration {
+    if writes < REST_WRITES { Duration::ZERO } else { (took * REST_FACTOR).min(rest_max) }
+}
+
 fn commit_until_closed<E: Engine>(
     engine: &mut E,
     shared: &Shared,
@@ -233,6 +265,7 @@ fn commit_until_closed<E: Engine>(
 ) -> Result<(), EngineError> {
     // Changes places with the queue's vector, so that neither is allocated again.
     let mut writes = Vec::new();
+    let mut rest = Duration::ZERO;
     loop {
         let mut queue = shared.queue();
         while queue.submissions == 0 && !queue.closed {
@@ -240,6 +273,10 @@ fn commit_until_closed<E: Engine>(
             queue = shared.wake.wait(queue).unwrap_or_else(PoisonError::into_inner);
         }
         queue.idle = false;
+        if !rest.is_zero() {
+            let rested = shared.wake.wait_timeout_while(queue, rest, |queue| !queue.closed);
+            (queue, _) = rested.unwrap_or_else(PoisonError::into_inner);
+        }
         if queue.submissions == 0 {
             return Ok(());
         }
@@ -250,7 +287,9 @@ fn commit_until_closed<E: Engine>(
         drop(queue);
         let began = Instant::now();
         engine.commit(&writes)?;
-        shared.counters.committed(submissions, writes.len() as u64, bytes, began.elapsed());
+        let took = began.elapsed();
+        shared.counters.committed(submissions, writes.len() as u64, bytes, took);
+        rest = rest_after(writes.len(), took, shared.pace.rest_max);
         on_committed(lsn);
         writes.clear();
     }
@@ -266,4 +305,18 @@ pub fn end_process(failure: &Failure) -> ! {
         eprintln!("rota-storage: {why}; this process ends");
     }
     std::process::exit(EXIT_STATUS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_writer_rests_after_large_commits_only_and_never_longer_than_it_may() {
+        let (ms, most) = (Duration::from_millis(1), Duration::from_millis(2));
+        assert_eq!(rest_after(REST_WRITES - 1, ms, most), Duration::ZERO);
+        assert_eq!(rest_after(REST_WRITES, ms / 10, most), ms * 4 / 10);
+        assert_eq!(rest_after(1_000, ms, most), most);
+        assert_eq!(rest_after(1_000, ms, Duration::ZERO), Duration::ZERO);
+    }
 }

@@ -62,7 +62,7 @@ pub struct LogSettings {
 
 impl Default for LogSettings {
     fn default() -> Self {
-        Self { checkpoint_bytes: 32 * 1024 * 1024, grow_bytes: 256 * 1024 }
+        Self { checkpoint_bytes: 64 * 1024 * 1024, grow_bytes: 256 * 1024 }
     }
 }
 
