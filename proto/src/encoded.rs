@@ -7,6 +7,11 @@ use rota_protocol::Doc;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+/// The checksum that travels beside a document: its receiver does not look at all that is in it.
+pub fn sum(bytes: &[u8]) -> u64 {
+    xxhash_rust::xxh3::xxh3_64(bytes)
+}
+
 /// The bytes of documents that are on their way. What is not known is encoded, so it may be
 /// emptied at any time; while it is not, it keeps the documents alive.
 #[derive(Clone, Debug, Default)]
@@ -22,9 +27,13 @@ impl DocBytes {
         self.known.entry(Arc::as_ptr(doc).addr()).or_insert_with(make).1.clone()
     }
 
-    /// The document in some bytes; they are kept.
-    pub fn read(&mut self, bytes: Bytes) -> Result<Arc<Doc>, WireError> {
-        let doc = Arc::new(named("Write.doc", Doc::from_bytes(&bytes))?);
+    /// The document in the bytes that another manager sent, with their [`sum`]; they are kept.
+    pub fn read(&mut self, bytes: Bytes, sum: u64) -> Result<Arc<Doc>, WireError> {
+        if self::sum(&bytes) != sum {
+            let problem = format!("of {} bytes is not what was sent", bytes.len());
+            return Err(WireError::new("Write.doc", problem));
+        }
+        let doc = Arc::new(named("Write.doc", Doc::from_manager(&bytes))?);
         self.known.insert(Arc::as_ptr(&doc).addr(), (doc.clone(), bytes));
         Ok(doc)
     }
@@ -58,7 +67,7 @@ mod tests {
         let bytes = here.of(&doc);
         assert_eq!(here.of(&doc).as_ptr(), bytes.as_ptr());
         let mut there = DocBytes::default();
-        let copy = there.read(bytes.clone()).unwrap();
+        let copy = there.read(bytes.clone(), sum(&bytes)).unwrap();
         assert_eq!(copy, doc);
         assert_eq!(there.of(&copy).as_ptr(), bytes.as_ptr());
         here.append(&mut there);
@@ -66,7 +75,10 @@ mod tests {
         here.clear();
         assert_ne!(here.of(&doc).as_ptr(), bytes.as_ptr());
         assert_eq!(here.of(&doc), bytes);
-        assert!(there.read(Bytes::from_static(&[7])).is_err());
+        assert!(there.read(Bytes::from_static(&[7]), sum(&[7])).is_err());
+        let error = there.read(bytes.clone(), sum(&bytes) + 1).unwrap_err();
+        let length = bytes.len();
+        assert_eq!(error.to_string(), format!("Write.doc of {length} bytes is not what was sent"));
     }
 
     #[test]

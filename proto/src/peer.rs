@@ -3,7 +3,7 @@
 use crate::encoded::DocBytes;
 use crate::op::{answer_from_wire, answer_to_wire, op_from_wire, request_to_wire};
 use crate::record::{
-    entry_from_wire, entry_to_wire, forgotten_stamp, write_from_wire, write_to_wire,
+    doc_to_wire, entry_from_wire, entry_to_wire, forgotten_stamp, write_from_wire, write_to_wire,
 };
 use crate::v1;
 use crate::wire::{WireError, convert, each, named, optional, required};
@@ -163,7 +163,7 @@ fn message_to_wire(message: Message, docs: &mut DocBytes) -> v1::envelope::Messa
 }
 
 fn chunk_doc((key, doc): &(DocKey, Arc<Doc>), docs: &mut DocBytes) -> v1::Write {
-    v1::Write { slot: key.slot.0, doc: Some(docs.of(doc)), removed: String::new() }
+    doc_to_wire(key.slot, doc, docs)
 }
 
 fn chunk_doc_from(write: v1::Write, docs: &mut DocBytes) -> Result<(DocKey, Arc<Doc>), WireError> {

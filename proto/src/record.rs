@@ -1,6 +1,6 @@
 //! Names, placements, writes and log entries: what managers copy to each other.
 
-use crate::encoded::DocBytes;
+use crate::encoded::{DocBytes, sum};
 use crate::v1;
 use crate::wire::{WireError, convert, named, required, short, unless_empty};
 use rota_model::{
@@ -8,7 +8,7 @@ use rota_model::{
     LogPos, ManagerNumber, MemberId, Namespace, NodeId, Outcome, Placement, PoolName, Reason,
     RequestId, Seq, SessionId, SessionKey, SessionSpec, SessionState, SlotId, Stamp, Token,
 };
-use rota_protocol::{DocKey, DocName, Entry, Write};
+use rota_protocol::{Doc, DocKey, DocName, Entry, Write};
 use std::sync::Arc;
 
 impl From<LogPos> for v1::LogPos {
@@ -266,9 +266,14 @@ impl TryFrom<v1::DocKey> for DocKey {
 pub(crate) fn write_to_wire(write: &Write, docs: &mut DocBytes) -> v1::Write {
     let slot = write.key.slot.0;
     match &write.doc {
-        Some(doc) => v1::Write { slot, doc: Some(docs.of(doc)), removed: String::new() },
-        None => v1::Write { slot, doc: None, removed: write.key.name.as_text().into() },
+        Some(doc) => doc_to_wire(write.key.slot, doc, docs),
+        None => v1::Write { slot, removed: write.key.name.as_text().into(), ..Default::default() },
     }
+}
+
+pub(crate) fn doc_to_wire(slot: SlotId, doc: &Arc<Doc>, docs: &mut DocBytes) -> v1::Write {
+    let bytes = docs.of(doc);
+    v1::Write { slot: slot.0, sum: sum(&bytes), doc: Some(bytes), ..Default::default() }
 }
 
 pub(crate) fn write_from_wire(write: v1::Write, docs: &mut DocBytes) -> Result<Write, WireError> {
@@ -277,7 +282,7 @@ pub(crate) fn write_from_wire(write: v1::Write, docs: &mut DocBytes) -> Result<W
         let name = named("Write.removed", DocName::from_text(&write.removed))?;
         return Ok(Write { key: DocKey { slot, name }, doc: None });
     };
-    let doc = docs.read(bytes)?;
+    let doc = docs.read(bytes, write.sum)?;
     Ok(Write { key: DocKey { slot, name: doc.name().clone() }, doc: Some(doc) })
 }
 

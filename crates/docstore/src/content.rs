@@ -141,9 +141,14 @@ impl JsonText {
 
     /// The value of a type; an error names the field `json`.
     pub fn read<T: DeserializeOwned>(&self) -> Result<T, FieldError> {
-        serde_json::from_str(&self.0)
-            .map_err(|error| FieldError::new("json", format!("does not fit its type: {error}")))
+        read_json(&self.0)
     }
+}
+
+/// The value of a type in a JSON text; an error names the field `json`.
+pub(crate) fn read_json<T: DeserializeOwned>(text: &str) -> Result<T, FieldError> {
+    serde_json::from_str(text)
+        .map_err(|error| FieldError::new("json", format!("does not fit its type: {error}")))
 }
 
 /// Refuses a text that parses and is nested too deep, or is `null`.

@@ -4,9 +4,10 @@
 //! The first byte is the [`FORMAT`]; the rest is in the order of `Stored`, with numbers of variable
 //! length. There is no checksum here: whoever keeps the bytes has one.
 
-use crate::content::{Attachment, Content, Digest, JsonText};
+use crate::content::{Attachment, Content, Digest, JsonText, read_json};
 use crate::document::{Document, DocumentParts, Item};
 use crate::name::{DocName, ItemName};
+use crate::schema::Singleton;
 use rota_model::{FieldError, Stamp};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -64,6 +65,51 @@ impl Document {
     /// refuses what is cut off or goes on after the end: fields `format`, `document`. JSON texts
     /// were checked when they were written; one that was changed since fails to be read.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, FieldError> {
+        Stored::parse(bytes)?.into_document()
+    }
+}
+
+/// A document in its bytes, read only as far as somebody asks: name and stamps at once, and an item
+/// by its type. Whether the rest is a document, [`Document::from_bytes`] alone can tell.
+pub struct Glance<'a> {
+    name: DocName,
+    stamps: [Stamp; 3],
+    items: Vec<StoredItem<'a>>,
+}
+
+impl<'a> Glance<'a> {
+    /// At the bytes of [`Document::to_bytes`]. Fields as there.
+    pub fn at(bytes: &'a [u8]) -> Result<Self, FieldError> {
+        let Stored { name, ctime, version, dtime, items, .. } = Stored::parse(bytes)?;
+        let stamps = [Stamp::parse(ctime)?, Stamp::parse(version)?, Stamp::parse(dtime)?];
+        Ok(Self { name: DocName::from_text(name)?, stamps, items })
+    }
+
+    /// The document's name.
+    pub fn name(&self) -> &DocName {
+        &self.name
+    }
+
+    /// Its ctime, version and dtime.
+    pub fn stamps(&self) -> [Stamp; 3] {
+        self.stamps
+    }
+
+    /// A singleton, as [`Document::one`] gives it.
+    pub fn one<T: Singleton>(&self) -> Result<Option<T>, FieldError> {
+        let is_it = |it: &&StoredItem<'_>| it.class == T::CLASS && it.key.is_none();
+        match self.items.iter().find(is_it).and_then(|it| it.existing.as_ref()) {
+            Some((_, StoredContent::Json(text))) => read_json(text).map(Some),
+            Some((_, StoredContent::Raw(_) | StoredContent::Attachment { .. })) => {
+                Err(FieldError::new("content", "is not JSON"))
+            }
+            None => Ok(None),
+        }
+    }
+}
+
+impl<'a> Stored<'a> {
+    fn parse(bytes: &'a [u8]) -> Result<Self, FieldError> {
         let broken = |problem: String| FieldError::new("document", problem);
         let (format, rest) = bytes.split_first().ok_or_else(|| broken("has no bytes".into()))?;
         if *format != FORMAT {
@@ -75,11 +121,9 @@ impl Document {
         if !rest.is_empty() {
             return Err(broken(format!("is followed by {} bytes too many", rest.len())));
         }
-        stored.into_document()
+        Ok(stored)
     }
-}
 
-impl Stored<'_> {
     fn into_document(self) -> Result<Document, FieldError> {
         Document::from_parts(DocumentParts {
             name: DocName::from_text(self.name)?,
@@ -185,6 +229,36 @@ mod tests {
         let longer = [bytes.as_slice(), &[0]].concat();
         let error = Document::from_bytes(&longer).unwrap_err();
         assert_eq!(error.to_string(), "document is followed by 1 bytes too many");
+    }
+
+    #[derive(serde::Serialize, serde::Deserialize, PartialEq, Debug)]
+    struct Head {
+        a: Vec<u8>,
+    }
+
+    impl Singleton for Head {
+        const CLASS: &'static str = "Head";
+    }
+
+    #[derive(serde::Serialize, serde::Deserialize, PartialEq, Debug)]
+    struct Raw;
+
+    impl Singleton for Raw {
+        const CLASS: &'static str = "Raw";
+    }
+
+    #[test]
+    fn a_glance_gives_what_the_document_gives_and_refuses_what_is_cut_off() {
+        let (document, bytes) = (document(), document().to_bytes());
+        let glance = Glance::at(&bytes).unwrap();
+        assert_eq!(glance.name(), document.name());
+        assert_eq!(glance.stamps(), [document.ctime(), document.version(), document.dtime()]);
+        assert_eq!(glance.one::<Head>(), document.one::<Head>());
+        assert_eq!(glance.one::<Head>(), Ok(Some(Head { a: vec![1, 2] })));
+        assert_eq!(glance.one::<Raw>(), Ok(None), "there is a keyed one only");
+        for length in 0..bytes.len() {
+            assert!(Glance::at(&bytes[..length]).is_err(), "{length}");
+        }
     }
 
     #[test]

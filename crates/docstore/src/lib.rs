@@ -77,6 +77,7 @@ pub use commit::{Commit, Write, validate};
 pub use content::{Attachment, Content, Digest, JsonText};
 pub use document::{Document, DocumentParts, Item, Volumes};
 pub use draft::Draft;
+pub use encoding::Glance;
 pub use exception::{Code, Details, Effect, Exception, Letter, Phase, Row, Status, TABLE, codes};
 pub use json::to_json;
 pub use name::{DocName, ItemName};

@@ -88,7 +88,7 @@ impl Partition {
         }
         for write in entry.writes.iter() {
             if let (None, Some(doc)) = (&write.doc, self.replica.get(&write.key)) {
-                env.forgotten = env.forgotten.max(doc.document().version());
+                env.forgotten = env.forgotten.max(doc.version());
             }
             env.persist_doc(write.key.clone(), write.doc.clone());
             if let Some(learning) = &mut self.learning {

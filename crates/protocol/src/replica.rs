@@ -78,7 +78,7 @@ impl Replica {
     pub fn set(&mut self, key: &DocKey, doc: Option<Arc<Doc>>) {
         if let Some(doc) = &doc {
             self.digest = self.digest.wrapping_add(doc.digest());
-            self.high_water = self.high_water.max(doc.document().version());
+            self.high_water = self.high_water.max(doc.version());
             if let Some(brief) = doc.brief() {
                 *self.sessions_by_state.entry(brief.state).or_default() += 1;
             }
@@ -106,7 +106,7 @@ impl Replica {
     pub fn append(&mut self, entry: Entry) {
         for write in entry.writes.iter() {
             if let Some(doc) = &write.doc {
-                self.high_water = self.high_water.max(doc.document().version());
+                self.high_water = self.high_water.max(doc.version());
             }
             self.latest.insert(write.key.clone(), (entry.at, write.doc.clone()));
         }

@@ -237,7 +237,7 @@ impl Partition {
         let horizon = rota_model::Stamp::from_epoch_ms(horizon);
         let moment = rota_model::Stamp::from_epoch_ms(env.now.wall_ms);
         let is_old = |doc: &Doc| match doc.brief() {
-            Some(brief) => brief.state.is_ended() && doc.document().version() < horizon,
+            Some(brief) => brief.state.is_ended() && doc.version() < horizon,
             None => crate::operate::is_forgotten(doc.document(), moment),
         };
         let old = self

@@ -156,6 +156,24 @@ proptest! {
     }
 
     #[test]
+    fn a_copy_says_what_the_owner_says_before_and_after_it_is_read(history in history()) {
+        for (doc, record) in documents(&history).iter().zip(&history) {
+            let bytes = doc.to_bytes();
+            let copy = Doc::from_manager(&bytes).unwrap();
+            prop_assert_eq!((copy.name(), copy.brief()), (doc.name(), doc.brief()));
+            prop_assert_eq!((copy.ctime(), copy.version()), (doc.ctime(), doc.version()));
+            prop_assert_eq!(copy.bodies().count(), 0);
+            prop_assert_eq!(copy.to_bytes(), bytes.clone());
+            prop_assert_eq!(&copy, &Doc::from_manager(&bytes).unwrap());
+            let length = copy.bytes();
+            prop_assert_eq!(&**copy.session().unwrap(), record);
+            prop_assert_eq!(&copy, doc);
+            prop_assert_eq!(copy.bytes(), length, "what is counted once is taken off again");
+            prop_assert_eq!(copy.to_bytes(), bytes);
+        }
+    }
+
+    #[test]
     fn an_item_has_the_version_at_which_it_changed_last(history in history()) {
         let documents = documents(&history);
         for (before, after) in documents.iter().zip(documents.iter().skip(1)) {
@@ -268,6 +286,10 @@ fn a_sessions_document_that_does_not_read_as_one_is_refused_by_its_name() {
     for (class, json) in wrong {
         let error = Doc::from_bytes(&forged(class, json)).unwrap_err();
         assert_eq!(error.field, "document", "{class} {json}");
+        assert!(error.problem.starts_with("shop/session/a \"b\": "), "{error}");
+    }
+    for (class, json) in wrong.into_iter().filter(|(class, _)| *class == "state") {
+        let error = Doc::from_manager(&forged(class, json)).unwrap_err();
         assert!(error.problem.starts_with("shop/session/a \"b\": "), "{error}");
     }
     let state = r#"{"state":"READY"}"#;

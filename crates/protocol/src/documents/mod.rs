@@ -5,15 +5,19 @@
 //!                                                    │
 //!  decision ◀─ record ─── Doc::session ◀─────────────┘   decoded once, when somebody asks
 //! ```
-//! Documents of other classes than sessions and pools are kept as they are.
+//! Documents of other classes than sessions and pools are kept as they are. A session that another
+//! manager owns is kept in the bytes that came: copies are written to disk, sent on and counted, and
+//! hardly ever read.
 
 mod pool;
 mod session;
 
-use rota_docstore::{Attachment, Digest, DocName, Document, Schema};
-use rota_model::items::{Orders, POOL_CLASS, SESSION_CLASS};
-use rota_model::{BootId, FieldError, NodeId, PoolName, SessionKey, SessionRecord, SessionState};
-use rota_model::{SlotId, Stamp};
+use rota_docstore::{Attachment, Digest, DocName, Document, Glance, Schema};
+use rota_model::items::{Orders, POOL_CLASS, SESSION_CLASS, Standing};
+use rota_model::{
+    BootId, FieldError, NodeId, Placement, PoolName, SessionKey, SessionRecord, SessionState,
+    SlotId, Stamp,
+};
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::{Arc, LazyLock, OnceLock};
@@ -53,8 +57,33 @@ impl DocKey {
 /// A document, and what decisions need to know of it. Two are equal when their documents are.
 #[derive(Clone)]
 pub struct Doc {
-    document: Arc<Document>,
+    name: DocName,
+    /// ctime, version and dtime.
+    stamps: [Stamp; 3],
+    content: Content,
     kind: Kind,
+}
+
+#[derive(Clone)]
+enum Content {
+    Whole(Arc<Document>),
+    Bytes {
+        bytes: Arc<[u8]>,
+        /// Made when somebody asks for it.
+        document: OnceLock<Arc<Document>>,
+    },
+}
+
+impl Content {
+    fn document(&self) -> &Arc<Document> {
+        match self {
+            Self::Whole(document) => document,
+            Self::Bytes { bytes, document } => document.get_or_init(|| {
+                let document = Document::from_bytes(bytes);
+                Arc::new(document.expect("another manager made these bytes of a document"))
+            }),
+        }
+    }
 }
 
 #[derive(Clone)]
@@ -86,7 +115,8 @@ impl Doc {
         let named = |it: FieldError| FieldError::new("document", format!("{name}: {it}"));
         let kind = match name.class() {
             SESSION_CLASS => {
-                let brief = Brief::of(&session::decode(&document).map_err(named)?);
+                let record = session::decode(&document).map_err(named)?;
+                let brief = Brief::of(record.state, record.placement.as_ref());
                 Kind::Session { brief, record: OnceLock::new() }
             }
             POOL_CLASS if pool::is_pool(name) => {
@@ -94,7 +124,12 @@ impl Doc {
             }
             _ => Kind::Plain,
         };
-        Ok(Self { document, kind })
+        Ok(Self::whole(document, kind))
+    }
+
+    fn whole(document: Arc<Document>, kind: Kind) -> Self {
+        let stamps = [document.ctime(), document.version(), document.dtime()];
+        Self { name: document.name().clone(), stamps, content: Content::Whole(document), kind }
     }
 
     /// The document of a session after `before`, with what its record says now, at the record's
@@ -102,15 +137,15 @@ impl Doc {
     pub fn session_after(before: Option<&Doc>, record: impl Into<Arc<SessionRecord>>) -> Self {
         let record = record.into();
         let document = Arc::new(session::next(before, &record));
-        let brief = Brief::of(&record);
-        Self { document, kind: Kind::Session { brief, record: OnceLock::from(record) } }
+        let brief = Brief::of(record.state, record.placement.as_ref());
+        Self::whole(document, Kind::Session { brief, record: OnceLock::from(record) })
     }
 
     /// The document of a pool after `before`, with its orders.
     pub fn pool_after(before: Option<&Doc>, pool: &PoolName, orders: Orders, now: Stamp) -> Self {
-        let before = before.map(|it| &it.document);
+        let before = before.map(|it| it.document());
         let document = Arc::new(pool::next(before, pool, &orders, now));
-        Self { document, kind: Kind::Pool(Box::new(orders)) }
+        Self::whole(document, Kind::Pool(Box::new(orders)))
     }
 
     /// From [`Doc::to_bytes`], checked as by [`Doc::new`].
@@ -118,26 +153,60 @@ impl Doc {
         Self::new(Arc::new(Document::from_bytes(bytes)?))
     }
 
+    /// From [`Doc::to_bytes`] of another manager: the caller knows that they came as they were sent.
+    /// Of a session only name, stamps and standing are read now. What does not read as they must is
+    /// refused as by [`Doc::new`].
+    pub fn from_manager(bytes: &[u8]) -> Result<Self, FieldError> {
+        let glance = Glance::at(bytes)?;
+        let name = glance.name();
+        if name.class() != SESSION_CLASS {
+            return Self::from_bytes(bytes);
+        }
+        let named = |it: FieldError| FieldError::new("document", format!("{name}: {it}"));
+        let standing: Option<Standing> = glance.one().map_err(named)?;
+        let standing = standing.ok_or_else(|| named(FieldError::new("state", "is missing")))?;
+        let brief = Brief::of(standing.state, standing.placement.as_ref());
+        Ok(Self {
+            name: name.clone(),
+            stamps: glance.stamps(),
+            content: Content::Bytes { bytes: bytes.into(), document: OnceLock::new() },
+            kind: Kind::Session { brief, record: OnceLock::new() },
+        })
+    }
+
     /// Its bytes, on the wire and on disk.
     pub fn to_bytes(&self) -> Vec<u8> {
-        self.document.to_bytes()
+        match &self.content {
+            Content::Whole(document) => document.to_bytes(),
+            Content::Bytes { bytes, .. } => bytes.to_vec(),
+        }
     }
 
     /// The document.
     pub fn document(&self) -> &Arc<Document> {
-        &self.document
+        self.content.document()
     }
 
     /// Its name.
     pub fn name(&self) -> &DocName {
-        self.document.name()
+        &self.name
+    }
+
+    /// When its life began.
+    pub fn ctime(&self) -> Stamp {
+        self.stamps[0]
+    }
+
+    /// Its version.
+    pub fn version(&self) -> Stamp {
+        self.stamps[1]
     }
 
     /// The record of a session.
     pub fn session(&self) -> Option<&Arc<SessionRecord>> {
         match &self.kind {
             Kind::Session { record, .. } => Some(record.get_or_init(|| {
-                let record = session::decode(&self.document);
+                let record = session::decode(self.document());
                 Arc::new(record.expect("it was decoded when it came"))
             })),
             Kind::Pool(_) | Kind::Plain => None,
@@ -164,7 +233,7 @@ impl Doc {
     pub fn attachments(&self) -> impl Iterator<Item = &Attachment> {
         let document = match &self.kind {
             Kind::Session { .. } | Kind::Pool(_) => None,
-            Kind::Plain => Some(&*self.document),
+            Kind::Plain => Some(&**self.document()),
         };
         document.into_iter().flat_map(|it| it.attachments().map(|(_, it)| it))
     }
@@ -176,17 +245,20 @@ impl Doc {
 
     /// About how many bytes it takes in a message.
     pub fn bytes(&self) -> usize {
-        let contents = usize::try_from(self.document.volumes().v1).unwrap_or(usize::MAX);
+        let document = match &self.content {
+            Content::Bytes { bytes, .. } => return bytes.len(),
+            Content::Whole(document) => document,
+        };
+        let contents = usize::try_from(document.volumes().v1).unwrap_or(usize::MAX);
         let names = self.name().as_text().len();
-        contents.saturating_add(64 + names + 32 * self.document.items().len())
+        contents.saturating_add(64 + names + 32 * document.items().len())
     }
 
     /// A number that differs, nearly always, between documents that differ.
     pub(crate) fn digest(&self) -> u64 {
         let name = fnv(self.name().as_text().as_bytes());
-        let stamps = [self.document.version(), self.document.ctime(), self.document.dtime()];
         let mix = |hash: u64, it: &Stamp| hash.wrapping_mul(31) ^ it.as_u64();
-        let stamps = stamps.iter().fold(0, mix).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let stamps = self.stamps.iter().fold(0, mix).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         let state = self.brief().map_or(0, |it| 1 + it.state as u64);
         name ^ stamps ^ (state << 56)
     }
@@ -198,16 +270,22 @@ fn fnv(bytes: &[u8]) -> u64 {
 }
 
 impl Brief {
-    fn of(record: &SessionRecord) -> Self {
-        let at = record.placement.as_ref().map(|it| (it.node.clone(), it.boot));
-        Self { state: record.state, at }
+    fn of(state: SessionState, placement: Option<&Placement>) -> Self {
+        Self { state, at: placement.map(|it| (it.node.clone(), it.boot)) }
     }
 }
 
 impl PartialEq for Doc {
     fn eq(&self, other: &Self) -> bool {
-        // Of `Arc`s that are the same, contents are not looked at.
-        self.document == other.document
+        if (&self.name, self.stamps) != (&other.name, other.stamps) {
+            return false;
+        }
+        match (&self.content, &other.content) {
+            // The same document always has the same bytes.
+            (Content::Bytes { bytes: one, .. }, Content::Bytes { bytes: two, .. }) => one == two,
+            // Of `Arc`s that are the same, contents are not looked at.
+            (one, two) => one.document() == two.document(),
+        }
     }
 }
 
@@ -215,13 +293,13 @@ impl Eq for Doc {}
 
 impl Hash for Doc {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.document.hash(state);
+        self.document().hash(state);
     }
 }
 
 impl fmt::Debug for Doc {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let it = &*self.document;
+        let it = &**self.document();
         write!(f, "{} at {} of life {}", it.name(), it.version(), it.ctime())?;
         let items = it.items().iter().map(|it| (it.name(), (it.version(), it.content())));
         f.debug_map().entries(items).finish()

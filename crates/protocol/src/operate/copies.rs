@@ -82,7 +82,7 @@ impl Partition {
     pub(super) fn sync_stale(&mut self, env: &mut Env, origin: Origin, op: &SyncOp) {
         // Of a document that is not committed yet, nobody must hear that there will be none.
         let appended = self.replica.tail.iter().flat_map(|entry| entry.writes.iter());
-        let versions = appended.filter_map(|it| Some(it.doc.as_ref()?.document().version()));
+        let versions = appended.filter_map(|it| Some(it.doc.as_ref()?.version()));
         let known = versions.map(|it| it.minus_ms(1)).min().unwrap_or(Stamp::MAX);
         let known = known.min(self.replica.high_water);
         let result = self.updates(env, op, known, |replica, key| replica.docs.get(key));
@@ -197,7 +197,7 @@ impl Partition {
         }
         let name = op.document.name();
         let key = DocKey { slot: slot_of(name, env.view().m), name: name.clone() };
-        let version = self.replica.get(&key).map(|it| it.document().version());
+        let version = self.replica.get(&key).map(|it| it.version());
         if version.is_some_and(|it| it >= op.document.version()) {
             if !sure {
                 return self.confirm_then(origin);

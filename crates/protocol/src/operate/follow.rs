@@ -132,9 +132,9 @@ fn descriptions(replica: &crate::replica::Replica, env: &Env, since: Stamp) -> V
     let here = range.take_while(|(key, _)| key.slot == slot);
     let described = here
         .filter(|(key, _)| key.name.space() == CONFIGURATION && key.name.class() == SPACE_CLASS);
-    let newer = described.map(|(_, doc)| doc).filter(|doc| doc.document().version() > since);
+    let newer = described.map(|(_, doc)| doc).filter(|doc| doc.version() > since);
     let mut news: Vec<_> = newer.collect();
-    news.sort_unstable_by_key(|doc| doc.document().version());
+    news.sort_unstable_by_key(|doc| doc.version());
     let mut room = env.config.sizes.message_bytes;
     let mut first = true;
     let fits = |doc: &&&Arc<crate::documents::Doc>| {
