@@ -2,7 +2,7 @@
 //! document names.
 //!
 //! ```text
-//!  owner:  operation, import ── a body is not held ──▶ refused (A-BODY), before anything is written
+//!  owner:  operation, import ── a body is not held ──▶ refused (N-BODY), before anything is written
 //!  copy:   Prepare, SyncData, SnapshotChunk ── not held ──▶ not taken, FetchBodies; the owner sends
 //!                                                          it again, as after a loss
 //! ```
@@ -20,7 +20,7 @@ use crate::env::Env;
 use crate::io::Effect;
 use crate::message::{Entry, Message, Write};
 use crate::partition::Partition;
-use rota_docstore::{Attachment, Code, Digest, DocName, Exception, FieldError};
+use rota_docstore::{Attachment, Digest, DocName, Exception, FieldError, codes};
 use rota_model::LogPos;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -45,13 +45,17 @@ impl Bodies for NoBodies {
 
 /// Why a document that names this attachment is not written; `held` is the size of its body here.
 fn refused(name: &DocName, attachment: &Attachment, held: Option<u64>) -> Exception {
-    let code = Code::parse("A-BODY").expect("it is short and has a known letter");
     let (sha256, size) = (attachment.sha256(), attachment.size());
-    let problem = match held {
-        None => format!("of {name} has sha256 {sha256}, whose body is not here: put it first"),
-        Some(held) => format!("of {name} has size {size}, but the body of {sha256} has {held}"),
-    };
-    Exception::of_field(code, FieldError::new("attachment", problem))
+    match held {
+        None => {
+            let problem = format!("{sha256} that {name} names is not here; put it first");
+            Exception::of_field(codes::BODY, FieldError::new("body", problem))
+        }
+        Some(held) => {
+            let problem = format!("of {name} is {size}, but the body {sha256} has {held} bytes");
+            Exception::of_field(codes::INVALID, FieldError::new("size", problem))
+        }
+    }
 }
 
 /// Bodies that documents gain over what they were, and that are not held.

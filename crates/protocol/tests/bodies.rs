@@ -68,16 +68,19 @@ fn an_operation_that_names_a_body_which_its_owner_does_not_hold_is_refused_and_c
     table.shelves[&one].put(FIRST);
     table.shelves[&other].put(FIRST);
     let refused = operated(table.call(one, attach("k", FIRST))).unwrap_err();
-    assert_eq!(refused.code().as_str(), "A-BODY");
+    assert_eq!(refused.code().as_str(), "N-BODY");
     let text = refused.to_string();
-    for part in ["attachment", "shop/Album/a", &FIRST.to_string(), "put it first"] {
+    for part in ["body", "shop/Album/a", &FIRST.to_string(), "put it first"] {
         assert!(text.contains(part), "{part} is missing in {text}");
     }
-    assert_eq!(refused.details().fields[0].field, "attachment");
+    assert_eq!(refused.details().fields[0].field, "body");
     let other_size = attach_sized("k", FIRST, 8);
     table.shelves[&owner(&table)].put(FIRST);
-    let refused = operated(table.call(one, other_size)).unwrap_err().to_string();
-    assert!(refused.contains("has size 8") && refused.ends_with("has 9"), "{refused}");
+    let refused = operated(table.call(one, other_size)).unwrap_err();
+    assert_eq!(refused.code().as_str(), "A-INVALID");
+    assert_eq!(refused.details().fields[0].field, "size");
+    let text = refused.to_string();
+    assert!(text.contains("is 8") && text.ends_with("has 9 bytes"), "{text}");
     let document = {
         operated(table.call(one, attach("k", FIRST))).unwrap();
         let (_, doc) = table.disks[&one].docs.iter().find(|(key, _)| key.name == name()).unwrap();
@@ -93,7 +96,7 @@ fn an_operation_that_names_a_body_which_its_owner_does_not_hold_is_refused_and_c
     let import = Op::Documents(DocumentOp::Import(ImportOp { document }));
     match table.call(one, import) {
         Ok(rota_protocol::Answer::Documents(DocumentAnswer::Imported(Err(it)))) => {
-            assert_eq!(it.code().as_str(), "A-BODY");
+            assert_eq!(it.code().as_str(), "N-BODY");
         }
         other => panic!("imported: {other:?}"),
     }
@@ -187,7 +190,7 @@ fn a_body_that_died_with_its_owner_is_in_no_log_of_the_next_one() {
     table.pass(5_000);
     let again = table.ask(one, attach("k", FIRST));
     let refused = operated(table.wait_for(again, 10_000)).unwrap_err();
-    assert_eq!(refused.code().as_str(), "A-BODY");
+    assert_eq!(refused.code().as_str(), "N-BODY");
     for n in others(&table) {
         table.shelves[&n].put(SECOND);
     }

@@ -103,6 +103,9 @@ pub struct OperateArguments {
         hide_default_value = true
     )]
     admin_key: String,
+    /// Build of the program in whose name this asks, where managers refuse old ones.
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    build: Option<u64>,
     /// How long the answer may take.
     #[arg(long, default_value = "10s", value_parser = length_of_time)]
     timeout: Duration,
@@ -195,6 +198,7 @@ async fn operate(client: &Client, it: &OperateArguments, out: &mut Out) -> anyho
         parameters: Some(it.parameters.clone()),
         dhop: it.dhop,
         who: Credentials { account, key, admin },
+        build: it.build,
         ..Request::new(space, &it.operation)
     };
     let unknown = Unknown::Operation(it.dhop);

@@ -228,15 +228,15 @@ async fn an_operation_that_names_an_unknown_body_is_refused_and_an_old_body_stay
     let documents = cluster.client().documents();
     let (old, new) = (body(5, 100_000), body(6, 0));
     let unknown = attach(&documents, "album", &old).await.unwrap_err();
-    assert_eq!(unknown.reason(), "A-BODY");
+    assert_eq!(unknown.reason(), "N-BODY");
     let text = unknown.to_string();
-    for part in [&digest(&old).to_string(), "attachment", "default/Album/album", "put it first"] {
+    for part in [&digest(&old).to_string(), "body", "default/Album/album", "put it first"] {
         assert!(text.contains(part), "{part} is missing in {text}");
     }
     put(&documents, "album", &old).await.unwrap();
     attach(&documents, "album", &old).await.unwrap();
     let unknown = attach(&documents, "album", &new).await.unwrap_err();
-    assert_eq!(unknown.reason(), "A-BODY");
+    assert_eq!(unknown.reason(), "N-BODY");
     assert!(names(&documents, "album", &old).await);
     put(&documents, "album", &new).await.unwrap();
     attach(&documents, "album", &new).await.unwrap();

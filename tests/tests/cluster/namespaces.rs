@@ -285,7 +285,7 @@ async fn documents_of_another_namespace_are_read_only_where_it_names_the_reader(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn administration_needs_the_key_of_a_manager_that_has_one() {
+async fn administration_needs_the_key_of_a_manager_that_has_one_and_old_builds_are_refused() {
     let folder = TestFolder::new();
     let cluster = Cluster::start(&folder, &["--managers", "1", "--replicas", "0"]).await;
     json_of(&cluster, &["namespace", "create", "shop"]).await;
@@ -293,8 +293,9 @@ async fn administration_needs_the_key_of_a_manager_that_has_one() {
     std::fs::write(&key, "open sesame\n").unwrap();
     let manager = process(cluster.document.managers[0].pid).expect("it ran until now");
     cluster.kill_manager(0).await;
-    let line_with_key = [&manager.line[..], &["--admin-key-file".to_owned(), key]].concat();
-    let again = Launched::again(&folder, "manager-with-key", &line_with_key).await;
+    let more = ["--admin-key-file", &key, "--client-build-min", "5"].map(str::to_owned);
+    let again =
+        Launched::again(&folder, "manager-with-key", &[&manager.line[..], &more].concat()).await;
     let file = folder.at("shop.export");
     let off = ["namespace", "off", "shop"];
     let commands: [&[&str]; 5] = [
@@ -316,6 +317,11 @@ async fn administration_needs_the_key_of_a_manager_that_has_one() {
     refused_everywhere(&cluster, &publish, "S-REFUSED", "key is missing").await;
     // Others need none.
     write(&cluster, "shop/c1", &line("c1", "tea")).await;
+    let changes = line("c2", "milk");
+    let old = ["document", "operate", "shop/c2", "document.write", &changes, "--build", "4"];
+    refused_everywhere(&cluster, &old, "D-BUILD", "build is 4; the server's is 5").await;
+    let new = [&old[..6], &["5"]].concat();
+    done_everywhere(&cluster, &new).await;
     let listed = json_of(&cluster, &["namespace", "list"]).await;
     assert_eq!(listed["namespaces"][0]["off"], Value::Null, "nothing was changed");
     for command in commands.iter().filter(|it| it[1] != "delete").chain([&&off[..], &commands[4]]) {

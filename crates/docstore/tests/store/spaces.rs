@@ -82,12 +82,6 @@ fn limits_stop_growth_and_nothing_else() {
         desk.current(&account("a"))?.put_one(&Balance { cents: 100, note })
     });
     assert_eq!(long.field, "v1");
-    let large = refused(&mut store, |desk| {
-        let photo = Attachment::new("", 101, Digest([0; 32]))?;
-        desk.current(&account("a"))?.put_one(&Balance { cents: 1, note: None })?;
-        desk.current(&account("a"))?.attach("x", photo)
-    });
-    assert!(large.field == "v1" || large.field == "v2");
     set_balance(&mut store, "a", 999, at(6));
     assert_eq!(balance(&store, "a"), Some(999));
     // What another store holds of the namespace counts, too; shrinking is always allowed.
@@ -99,6 +93,27 @@ fn limits_stop_growth_and_nothing_else() {
     };
     edit(&mut store, at(8), work).unwrap();
     assert_eq!(store.usage("bank").documents, 6);
+}
+
+#[test]
+fn bodies_of_attachments_count_for_their_own_limit() {
+    let mut store = two_accounts();
+    let limits = Limits { v2: Some(100), ..Limits::default() };
+    describe(&mut store, "bank", &Description { limits, ..Description::default() }, at(1));
+    let mut attach = |key: &'static str, size: u64, now: u64| {
+        edit(&mut store, at(now), |desk| {
+            let photo = Attachment::new("", size, Digest([0; 32]))?;
+            desk.current(&account("a"))?.attach(key, photo)
+        })
+    };
+    let exception = attach("x", 101, 2).unwrap_err();
+    assert_eq!((exception.code(), exception.phase()), (&codes::LIMIT, Phase::Validation));
+    let problem = "of the namespace would be 101; the limit is 100";
+    assert_eq!(exception.details().fields, [FieldError::new("v2", problem)]);
+    attach("x", 60, 3).unwrap();
+    assert_eq!(*attach("y", 41, 4).unwrap_err().code(), codes::LIMIT);
+    attach("y", 40, 5).unwrap();
+    assert_eq!(store.usage("bank").v2, 100);
 }
 
 #[test]
