@@ -114,7 +114,8 @@ pub enum Phase {
     AfterWork,
     /// 4: in the synchronisation after the operation.
     Synchronisation,
-    /// 5: while the result was sent.
+    /// 5: while the result was sent. For servers that send it in parts; whoever answers in one
+    /// message has no failure to tell by then.
     Sending,
 }
 

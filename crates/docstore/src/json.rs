@@ -1,6 +1,9 @@
 //! JSON of serde types without null fields: a field whose value would be `null` is left out, while
 //! `null` as a value inside a map or a list stays.
 //!
+//! A struct with `#[serde(flatten)]` is written as a map, so its null fields stay. A text that comes
+//! as JSON and not as a value (`Content::json`, imports) is kept as it is.
+//!
 //! serde_json does the writing. [`Lean`] stands between a value and serde_json's serializer and
 //! skips such fields, at every depth.
 

@@ -25,7 +25,9 @@ pub trait Operation: Send + Sized + 'static {
     /// From its parameters; refuses those that can never work.
     fn new(parameters: Self::Parameters) -> Result<Self, Exception>;
 
-    /// Documents that it knows it will need: they are checked and opened before any work.
+    /// Documents that it knows it will need: they are checked and opened before any work, so what
+    /// is wrong with them (another slot, one too many) is told in phase 0. What `work()` asks for
+    /// beyond them is checked there, and then nothing is committed either.
     fn documents(&self, space: &Namespace) -> Result<Vec<Wanted>, Exception> {
         let _ = space;
         Ok(Vec::new())
