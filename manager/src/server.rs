@@ -11,9 +11,9 @@ use crate::rpc::operator::OperatorService;
 use crate::rpc::{REQUEST_BYTES_MAX, RESPONSE_BYTES_MAX, SessionsService, Shared};
 use anyhow::{Context, Result};
 use rota_model::{ClusterName, ManagerNumber};
-use rota_proto::FILE_DESCRIPTOR_SET;
 use rota_proto::bounded::Bounded;
 use rota_proto::documents::MESSAGE_BYTES_MAX as DOCUMENT_BYTES_MAX;
+use rota_proto::reflection;
 use rota_proto::v1::documents_server::DocumentsServer;
 use rota_proto::v1::namespaces_server::NamespacesServer;
 use rota_proto::v1::nodes_server::NodesServer;
@@ -103,7 +103,7 @@ fn peers(services: &Services, stopping: CancellationToken) -> PeersServer<PeersS
         .max_encoding_message_size(MESSAGE_BYTES_MAX)
 }
 
-/// The services that stand here; the descriptors hold those of node-agents too.
+/// The services that stand here.
 const SERVED: [&str; 6] = [
     "rota.v1.Sessions",
     "rota.v1.Nodes",
@@ -112,14 +112,6 @@ const SERVED: [&str; 6] = [
     "rota.v1.Documents",
     "rota.v1.Namespaces",
 ];
-
-fn reflection() -> tonic_reflection::server::Builder<'static> {
-    let builder = tonic_reflection::server::Builder::configure()
-        .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
-        .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
-        .with_service_name("grpc.health.v1.Health");
-    SERVED.iter().fold(builder, |builder, name| builder.with_service_name(*name))
-}
 
 /// Serves until `stop`; then takes no more, and ends when what is under way has ended.
 pub async fn serve(
@@ -143,9 +135,8 @@ pub async fn serve(
         .add_service(nodes(&services))
         .add_service(peers(&services, stop.clone()))
         .add_service(health)
-        .add_service(reflection().build_v1().context("reflection")?)
-        // grpcurl and grpcio still ask for the older one.
-        .add_service(reflection().build_v1alpha().context("reflection")?)
+        .add_service(reflection::newer(&SERVED).context("reflection")?)
+        .add_service(reflection::older(&SERVED).context("reflection")?)
         .serve_with_incoming_shutdown(
             TcpIncoming::from(listener).with_nodelay(Some(true)),
             stop.cancelled_owned(),

@@ -4,6 +4,7 @@ use crate::mailbox::{Event, Mailbox};
 use rota_model::node_msg::{FromNode, ToNode};
 use rota_model::{Refusal, RefusalKind, Retry};
 use rota_proto::bounded::Bounded;
+use rota_proto::reflection;
 use rota_proto::refusal::status;
 use rota_proto::v1;
 use rota_proto::v1::machines_server::{Machines, MachinesServer};
@@ -39,22 +40,22 @@ const SEND_BYTES_MAX: usize = 64 * 1024;
 /// Without it a connection over a healed network partition can hang for ever.
 const KEEPALIVE: Duration = Duration::from_secs(2);
 
+/// The services that stand here: managers call the first, clients of machines the second.
+const SERVED: [&str; 2] = ["rota.v1.NodeAgent", "rota.v1.Machines"];
+
 /// Serves until the task is dropped.
 pub async fn serve(listener: TcpListener, mailbox: Mailbox) -> anyhow::Result<()> {
     let (health, health_service) = tonic_health::server::health_reporter();
     health.set_serving::<NodeAgentServer<Service>>().await;
     health.set_serving::<MachinesServer<Service>>().await;
-    let reflection = tonic_reflection::server::Builder::configure()
-        .register_encoded_file_descriptor_set(rota_proto::FILE_DESCRIPTOR_SET)
-        .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
-        .build_v1()?;
     let service = Service { mailbox, streams: Arc::default() };
     let machines = MachinesServer::new(service.clone()).max_decoding_message_size(SEND_BYTES_MAX);
     tonic::transport::Server::builder()
         .http2_keepalive_interval(Some(KEEPALIVE))
         .http2_keepalive_timeout(Some(KEEPALIVE))
         .add_service(health_service)
-        .add_service(reflection)
+        .add_service(reflection::newer(&SERVED)?)
+        .add_service(reflection::older(&SERVED)?)
         .add_service(NodeAgentServer::new(service).max_decoding_message_size(CALLS_BYTES_MAX))
         .add_service(Bounded::new(machines, SEND_BYTES_MAX))
         .serve_with_incoming(TcpIncoming::from(listener).with_nodelay(Some(true)))

@@ -14,6 +14,7 @@
 //! * [`session`]: what clients are shown of a session, and their responses.
 //! * [`position`]: page tokens and watch positions.
 //! * [`refusal`]: the one table from refusals to gRPC statuses, and back.
+//! * [`reflection`]: what a server tells of its services.
 //! * [`bounded`]: services that refuse a message over their limit as any other mistake.
 //! * [`record`]: names, placements, writes, log entries.
 //! * [`op`]: requests and answers between managers. [`peer`]: everything else between them.
@@ -35,6 +36,7 @@ pub mod operator;
 pub mod peer;
 pub mod position;
 pub mod record;
+pub mod reflection;
 pub mod refusal;
 pub mod request;
 pub mod session;

@@ -1,5 +1,6 @@
 //! Clients that we did not write: Python's grpcio with stubs made from `proto/`, and grpcurl.
 
+use rota_tests::sessions::opened;
 use rota_tests::{Cluster, TestFolder, checkout, skipped};
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -77,5 +78,27 @@ async fn grpcurl_finds_the_services_by_reflection_and_opens_a_session() {
     let got: serde_json::Value = serde_json::from_str(&run(get).await).unwrap();
     let address = got["session"]["address"].as_str().unwrap();
     assert_eq!(rota_tests::http_get(address, "/").await.unwrap().code, 200);
+    cluster.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn grpcurl_asks_at_a_sessions_address_what_is_served_and_sends_an_event() {
+    let name = "grpcurl_asks_at_a_sessions_address_what_is_served_and_sends_an_event";
+    let Some(grpcurl) = grpcurl() else {
+        return skipped(name, "grpcurl is not installed; deploy/test installs it where it can");
+    };
+    let folder = TestFolder::new();
+    let cluster = Cluster::start(&folder, &[]).await;
+    let address = opened(&cluster.client(), "crossing", "traffic-light").await.address;
+    let mut list = Command::new(&grpcurl);
+    list.args(["-plaintext", &address, "list"]);
+    let services = run(list).await;
+    assert!(services.lines().any(|it| it == "rota.v1.Machines"), "{services}");
+    assert!(!services.contains("rota.v1.Sessions"), "only what is served there: {services}");
+    let mut send = Command::new(&grpcurl);
+    send.args(["-plaintext", "-d", r#"{"id": "crossing", "event": "next"}"#, &address]);
+    send.arg("rota.v1.Machines/Send");
+    let moved: serde_json::Value = serde_json::from_str(&run(send).await).unwrap();
+    assert_eq!((&moved["from"], &moved["to"]), (&"red".into(), &"red-amber".into()), "{moved}");
     cluster.end().await;
 }
