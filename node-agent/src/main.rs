@@ -77,6 +77,12 @@ fn report(result: anyhow::Result<bool>) -> ExitCode {
 
 /// Runs the node until it is told to leave. True when nothing is left running.
 fn run(settings: Settings) -> anyhow::Result<bool> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    // Before the folder is claimed and what an earlier run left is ended: a start that fails for
+    // its port changes nothing.
+    let listener = runtime
+        .block_on(TcpListener::bind(settings.listen))
+        .with_context(|| format!("cannot listen on {} (--listen)", settings.listen))?;
     let folder = DataFolder::open(&settings.data, &settings.config.node, &settings.cluster)?;
     // Programs whose keepers are killed become children of this process, so that it can end them.
     set_child_subreaper(Some(getpid())).context("cannot become a subreaper")?;
@@ -85,8 +91,7 @@ fn run(settings: Settings) -> anyhow::Result<bool> {
         tracing::warn!(sessions = ended.sessions, "ended what an earlier run had left");
     }
     let open_files = raise_open_files();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let gone = runtime.block_on(serve(settings, &folder, open_files))?;
+    let gone = runtime.block_on(serve(settings, listener, &folder, open_files))?;
     // Nothing that still waits (a connection, a file being removed) may hold up the end.
     runtime.shutdown_background();
     Ok(gone.clean)
@@ -107,12 +112,10 @@ fn raise_open_files() -> Option<u64> {
 
 async fn serve(
     settings: Settings,
+    listener: TcpListener,
     folder: &DataFolder,
     open_files: Option<u64>,
 ) -> anyhow::Result<agent::Gone> {
-    let listener = TcpListener::bind(settings.listen)
-        .await
-        .with_context(|| format!("cannot listen on {} (--listen)", settings.listen))?;
     let port = listener.local_addr()?.port();
     let address = address::join(&settings.host, port);
     let timing = settings.config.timing;

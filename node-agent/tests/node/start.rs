@@ -35,6 +35,7 @@ async fn a_port_in_use_is_named() {
     let (code, text) = refused(&home, &["--listen", &address]).await;
     assert_eq!(code, 1, "{text}");
     assert!(text.contains(&address) && text.contains("in use"), "{text}");
+    assert!(!home.data().exists(), "nothing is made before the port is this agent's");
 }
 
 #[tokio::test]

@@ -55,6 +55,7 @@ async fn a_port_in_use_is_named() {
     let process = StoreProcess::start(&folder, &[]).await;
     let ended = run(command(&other, &["--listen", &process.address])).await;
     refused(&ended, 1, &[&process.address, "--listen"]);
+    assert_eq!(std::fs::read_dir(other.path()).unwrap().count(), 0, "nothing was made");
 }
 
 #[tokio::test]

@@ -116,11 +116,15 @@ fn system(doing: &'static str) -> impl FnOnce(io::Error) -> Fatal {
 }
 
 fn run(flags: &Flags) -> Result<(), Fatal> {
-    let (journal, state) = Journal::open(&flags.data, &flags.cluster, flags.compact_after)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(system("start the runtime"))?;
+    // Before the folder is touched: a start that fails for its port leaves nothing behind.
+    let listener = runtime
+        .block_on(TcpListener::bind(flags.listen))
+        .map_err(|source| Fatal::Listen { address: flags.listen, source })?;
+    let (journal, state) = Journal::open(&flags.data, &flags.cluster, flags.compact_after)?;
     let (published, published_rx) = watch::channel(Published::new(&journal, &state));
     let (jobs, jobs_rx) = mpsc::channel::<Job>(QUEUE);
     let (ended, writer_ended) = oneshot::channel::<()>();
@@ -134,9 +138,6 @@ fn run(flags: &Flags) -> Result<(), Fatal> {
     });
     let writer = writer.map_err(system("start the writer"))?;
     runtime.block_on(async {
-        let listener = TcpListener::bind(flags.listen)
-            .await
-            .map_err(|source| Fatal::Listen { address: flags.listen, source })?;
         let mut asked = Stop::listen().map_err(system("catch signals"))?;
         let address = listener.local_addr().map_err(system("tell the address"))?.to_string();
         announce(&json!({ "ready": true, "address": address, "pid": std::process::id() }));
