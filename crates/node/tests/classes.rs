@@ -182,8 +182,8 @@ transitions = [
         "c.toml: transitions[5].from is missing",
         "c.toml: transitions[5].to is missing",
         "c.toml: transitions[6] must be a table { from, event, to }",
-        "c.toml: colour is not a field; known are name, kind, pool, attributes, states, initial, \
-         final, events, transitions, report_states",
+        "c.toml: colour is not a field; known are name, kind, attributes, states, initial, final, \
+         events, transitions, report_states",
     ];
     assert_eq!(list, expected);
 }
@@ -219,12 +219,11 @@ env = { "A=B" = "x", C = "}" , D = 1 }
 ready = { port = false, speed = 1 }
 start_timeout = "1h"
 grace = "6m"
-pool = ""
+pool = "default"
 attributes = { x = 1 }
 "#,
     ));
     let expected = [
-        "c.toml: pool must not be empty",
         "c.toml: attributes.x is a number; it must be a text",
         "c.toml: argv[3] is a number; it must be a text",
         "c.toml: argv[1] has an unknown placeholder {nonsense}; known are {session}, {namespace}, \
@@ -239,6 +238,8 @@ attributes = { x = 1 }
         "c.toml: start_timeout is \"1h\"; it must be a whole number with ms, s or m, like \"10s\" \
          (100ms to 10m)",
         "c.toml: grace is \"6m\"; it must be 0s to 5m",
+        "c.toml: pool is not a field; known are name, kind, attributes, argv, env, ready, \
+         start_timeout, grace",
     ];
     assert_eq!(list, expected);
 }

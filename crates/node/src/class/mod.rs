@@ -4,7 +4,6 @@
 //! ```toml
 //! name = "door"                        # all kinds
 //! kind = "machine"                     # or "program"
-//! pool = "default"                     # optional
 //! attributes = { colour = "green" }    # optional: values for attributes that an open leaves out
 //!
 //! # kind = "machine"
@@ -40,7 +39,7 @@ pub use command::{CommandLine, Piece, StartError, Template, Values};
 pub use parse::parse_classes;
 pub use source::ClassMistake;
 
-use rota_model::{Attributes, ClassName, PoolName};
+use rota_model::{Attributes, ClassName};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -49,8 +48,6 @@ use std::sync::Arc;
 pub struct Class {
     /// Its name, as clients give it.
     pub name: ClassName,
-    /// Where its sessions run unless the open says otherwise.
-    pub pool: Option<PoolName>,
     /// Values of attributes that an open leaves out.
     pub attributes: Attributes,
     /// Machine or program.

@@ -2,7 +2,7 @@
 
 use super::source::{ClassMistake, Fields, Mistakes, text_of};
 use super::{Class, ClassKind, MachineClass, program};
-use rota_model::{ATTRIBUTES_BYTES_MAX, ClassName, NAME_BYTES_MAX, PoolName};
+use rota_model::{ATTRIBUTES_BYTES_MAX, ClassName, NAME_BYTES_MAX};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use toml::Value;
@@ -10,7 +10,7 @@ use toml::Value;
 /// Most states of a machine, and most events.
 pub(super) const STATES_MAX: usize = 1_000;
 
-const COMMON_FIELDS: [&str; 4] = ["name", "kind", "pool", "attributes"];
+const COMMON_FIELDS: [&str; 3] = ["name", "kind", "attributes"];
 const MACHINE_FIELDS: [&str; 6] =
     ["states", "initial", "final", "events", "transitions", "report_states"];
 
@@ -62,9 +62,6 @@ fn read_class(mut fields: Fields, mistakes: &mut Mistakes) -> Option<Class> {
     let name = fields
         .text("name", mistakes)
         .and_then(|it| mistakes.checked("name", ClassName::parse(&it)));
-    let pool = fields
-        .optional_text("pool", mistakes)
-        .and_then(|it| mistakes.checked("pool", PoolName::parse(&it)));
     let attributes = fields.optional_text_table("attributes", mistakes);
     let bytes: usize = attributes.iter().map(|(key, value)| key.len() + value.len()).sum();
     if bytes > ATTRIBUTES_BYTES_MAX {
@@ -90,7 +87,7 @@ fn read_class(mut fields: Fields, mistakes: &mut Mistakes) -> Option<Class> {
         }
         None => None,
     };
-    Some(Class { name: name?, pool, attributes: attributes.into_iter().collect(), kind: kind? })
+    Some(Class { name: name?, attributes: attributes.into_iter().collect(), kind: kind? })
 }
 
 fn known(own: &[&str]) -> String {
