@@ -29,6 +29,9 @@ fn mistakes(text: &str) -> Vec<String> {
     list.iter().map(ToString::to_string).collect()
 }
 
+const NO_PORT: &str =
+    "c.toml: ready waits for a port, but neither argv nor env tells the program its {port}";
+
 fn program(lines: &str) -> String {
     format!("name = \"c\"\nkind = \"program\"\n{lines}")
 }
@@ -258,10 +261,7 @@ fn an_empty_argument_list_is_refused_and_so_is_a_missing_one() {
 #[test]
 fn a_program_that_never_learns_its_port_cannot_be_ready_by_it() {
     let list = mistakes(&program("argv = [\"serve\"]"));
-    assert_eq!(
-        list,
-        ["c.toml: ready waits for a port, but neither argv nor env tells the program its {port}"]
-    );
+    assert_eq!(list, [NO_PORT]);
     let by_env = program("argv = [\"serve\"]\nenv = { PORT = \"{port}\" }");
     assert!(Class::parse("c.toml", &by_env).is_ok());
 }
@@ -276,13 +276,56 @@ fn both_ways_of_being_ready_are_one_too_many() {
 #[test]
 fn a_class_has_exactly_one_kind() {
     let none = mistakes("name = \"c\"\nargv = [\"x\"]");
-    assert_eq!(none, ["c.toml: kind is missing"]);
+    assert_eq!(none, ["c.toml: kind is missing", NO_PORT]);
     let other = mistakes("name = \"c\"\nkind = \"robot\"");
     assert_eq!(other, ["c.toml: kind is \"robot\"; it must be \"machine\" or \"program\""]);
     let both = mistakes(&machine("states = [\"a\"]\ninitial = \"a\"\nargv = [\"x\"]"));
     assert_eq!(both, ["c.toml: argv is a field of kind \"program\"; a class has one kind"]);
     let both = mistakes(&program("argv = [\"x\", \"{port}\"]\nstates = [\"a\"]"));
     assert_eq!(both, ["c.toml: states is a field of kind \"machine\"; a class has one kind"]);
+}
+
+#[test]
+fn a_mistake_elsewhere_hides_no_other() {
+    let list = mistakes(
+        "name = \"\"\nkind = \"machine\"\nstates = [\"a\"]\ninitial = \"a\"\n\
+         events = [\"go\", \"go\", \"stay\"]\n\
+         transitions = [{ from = \"a\", event = \"go\", to = \"b\" }]",
+    );
+    let expected = [
+        "c.toml: name must not be empty",
+        "c.toml: events[1] is \"go\" again",
+        "c.toml: transitions[0].to is \"b\", which is not one of the states",
+        "c.toml: events[2] is \"stay\", which no transition uses",
+    ];
+    assert_eq!(list, expected);
+    let list = mistakes(&program("argv = [\"serve\"]\ngrace = \"6m\""));
+    assert_eq!(list, ["c.toml: grace is \"6m\"; it must be 0s to 5m", NO_PORT]);
+    // What cannot be read may be the port, and only the first argument is the program.
+    let list = mistakes(&program("argv = [\"{\", \"{session}\"]"));
+    assert_eq!(list, ["c.toml: argv[0] has a { without a } after it; write {{ for a brace"]);
+}
+
+#[test]
+fn without_a_right_kind_the_other_fields_are_looked_at_all_the_same() {
+    let robot = "c.toml: kind is \"robot\"; it must be \"machine\" or \"program\"";
+    let list = mistakes("name = \"c\"\nkind = \"robot\"\nstates = 5\nspeed = 1");
+    let expected = [
+        robot,
+        "c.toml: states is a number; it must be a list",
+        "c.toml: states is missing or empty; a machine has at least one state",
+        "c.toml: initial is missing",
+        "c.toml: speed is not a field; known are name, kind, attributes, states, initial, final, \
+         events, transitions, report_states",
+    ];
+    assert_eq!(list, expected);
+    let list = mistakes("name = \"c\"\ngrace = \"1\"\nargv = [\"p\", \"{port}\"]");
+    assert_eq!(list.len(), 2, "{list:?}");
+    assert_eq!(list[0], "c.toml: kind is missing");
+    assert!(list[1].starts_with("c.toml: grace is \"1\""), "{list:?}");
+    let list = mistakes("name = \"c\"\nkind = \"robot\"\nstates = 5\nargv = 5\nspeed = 1");
+    assert_eq!(list.len(), 2, "{list:?}");
+    assert!(list[1].starts_with("c.toml: speed is not a field"), "{list:?}");
 }
 
 #[test]
@@ -315,4 +358,18 @@ fn mistakes_of_all_files_are_listed_and_one_name_stands_in_one_file() {
     assert_eq!(text.len(), 4, "{text:?}");
     assert_eq!(text[0], "b.toml: name is builtin, which stands in a.toml already");
     assert!(text[1..].iter().all(|it| it.starts_with("c.toml: ")));
+}
+
+#[test]
+fn a_name_that_stands_in_two_files_is_found_in_files_with_other_mistakes() {
+    let broken = format!("{BUILTIN}\nodd = 1");
+    let doubled = |list: Vec<rota_node::class::ClassMistake>| {
+        let text: Vec<String> = list.iter().map(ToString::to_string).collect();
+        assert_eq!(text.len(), 2, "{text:?}");
+        assert!(text.iter().any(|it| it.contains("odd is not a field")), "{text:?}");
+        let twice = "b.toml: name is builtin, which stands in a.toml already";
+        assert!(text.iter().any(|it| it == twice), "{text:?}");
+    };
+    doubled(parse_classes([("a.toml", broken.as_str()), ("b.toml", BUILTIN)]).unwrap_err());
+    doubled(parse_classes([("a.toml", BUILTIN), ("b.toml", broken.as_str())]).unwrap_err());
 }

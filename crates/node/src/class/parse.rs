@@ -19,49 +19,63 @@ const MACHINE_FIELDS: [&str; 6] =
 pub fn parse_classes<'a>(
     files: impl IntoIterator<Item = (&'a str, &'a str)>,
 ) -> Result<BTreeMap<ClassName, Class>, Vec<ClassMistake>> {
-    let mut classes: BTreeMap<ClassName, (Class, &str)> = BTreeMap::new();
+    let mut classes = BTreeMap::new();
+    // Of files with other mistakes too: two of one name are a mistake all the same.
+    let mut names: BTreeMap<ClassName, &str> = BTreeMap::new();
     let mut mistakes = Vec::new();
     for (file, text) in files {
-        match parse_class(file, text) {
-            Err(list) => mistakes.extend(list),
-            Ok(class) => match classes.get(&class.name) {
-                Some((_, first)) => mistakes.push(ClassMistake {
+        let (name, class) = read_file(file, text);
+        if let Some(name) = name {
+            if let Some(first) = names.get(&name) {
+                mistakes.push(ClassMistake {
                     file: file.to_owned(),
                     field: "name".into(),
-                    problem: format!("is {}, which stands in {first} already", class.name),
-                }),
-                None => {
-                    classes.insert(class.name.clone(), (class, file));
-                }
-            },
+                    problem: format!("is {name}, which stands in {first} already"),
+                });
+            } else {
+                names.insert(name, file);
+            }
+        }
+        match class {
+            Ok(class) => {
+                classes.insert(class.name.clone(), class);
+            }
+            Err(list) => mistakes.extend(list),
         }
     }
-    if !mistakes.is_empty() {
-        return Err(mistakes);
-    }
-    Ok(classes.into_iter().map(|(name, (class, _))| (name, class)).collect())
+    if mistakes.is_empty() { Ok(classes) } else { Err(mistakes) }
 }
 
 pub(super) fn parse_class(file: &str, text: &str) -> Result<Class, Vec<ClassMistake>> {
+    read_file(file, text).1
+}
+
+/// The name is given whatever else is wrong, if it can be read.
+fn read_file(file: &str, text: &str) -> (Option<ClassName>, Result<Class, Vec<ClassMistake>>) {
     let mut mistakes = Mistakes::of(file);
     let table = match text.parse::<toml::Table>() {
         Ok(table) => table,
         Err(error) => {
             mistakes.add("", format!("is not TOML: {}", error.to_string().trim_end()));
-            return Err(mistakes.into_list());
+            return (None, Err(mistakes.into_list()));
         }
     };
-    let class = read_class(Fields::new("", table), &mut mistakes);
+    let mut fields = Fields::new("", table);
+    let name = fields
+        .text("name", &mut mistakes)
+        .and_then(|it| mistakes.checked("name", ClassName::parse(&it)));
+    let class = read_class(fields, name.clone(), &mut mistakes);
     match class {
-        Some(class) if mistakes.is_empty() => Ok(class),
-        Some(_) | None => Err(mistakes.into_list()),
+        Some(class) if mistakes.is_empty() => (name, Ok(class)),
+        Some(_) | None => (name, Err(mistakes.into_list())),
     }
 }
 
-fn read_class(mut fields: Fields, mistakes: &mut Mistakes) -> Option<Class> {
-    let name = fields
-        .text("name", mistakes)
-        .and_then(|it| mistakes.checked("name", ClassName::parse(&it)));
+fn read_class(
+    mut fields: Fields,
+    name: Option<ClassName>,
+    mistakes: &mut Mistakes,
+) -> Option<Class> {
     let attributes = fields.optional_text_table("attributes", mistakes);
     let bytes: usize = attributes.iter().map(|(key, value)| key.len() + value.len()).sum();
     if bytes > ATTRIBUTES_BYTES_MAX {
@@ -69,25 +83,51 @@ fn read_class(mut fields: Fields, mistakes: &mut Mistakes) -> Option<Class> {
         mistakes.add("attributes", problem);
     }
     let kind = match fields.text("kind", mistakes).as_deref() {
-        Some("machine") => {
-            refuse_foreign(&mut fields, &program::FIELDS, "program", mistakes);
-            let machine = read_machine(&mut fields, mistakes);
-            fields.finish(&known(&MACHINE_FIELDS), mistakes);
-            machine.map(|it| ClassKind::Machine(Arc::new(it)))
-        }
-        Some("program") => {
-            refuse_foreign(&mut fields, &MACHINE_FIELDS, "machine", mistakes);
-            let program = program::read_program(&mut fields, mistakes);
-            fields.finish(&known(&program::FIELDS), mistakes);
-            program.map(|it| ClassKind::Program(Arc::new(it)))
-        }
+        Some("machine") => read_machine_only(fields, mistakes),
+        Some("program") => read_program_only(fields, mistakes),
         Some(other) => {
             mistakes.add("kind", format!("is {other:?}; it must be \"machine\" or \"program\""));
+            look_at_the_rest(fields, mistakes);
             None
         }
-        None => None,
+        None => {
+            look_at_the_rest(fields, mistakes);
+            None
+        }
     };
     Some(Class { name: name?, attributes: attributes.into_iter().collect(), kind: kind? })
+}
+
+fn read_machine_only(mut fields: Fields, mistakes: &mut Mistakes) -> Option<ClassKind> {
+    refuse_foreign(&mut fields, &program::FIELDS, "program", mistakes);
+    let machine = read_machine(&mut fields, mistakes);
+    fields.finish(&known(&MACHINE_FIELDS), mistakes);
+    machine.map(|it| ClassKind::Machine(Arc::new(it)))
+}
+
+fn read_program_only(mut fields: Fields, mistakes: &mut Mistakes) -> Option<ClassKind> {
+    refuse_foreign(&mut fields, &MACHINE_FIELDS, "machine", mistakes);
+    let program = program::read_program(&mut fields, mistakes);
+    fields.finish(&known(&program::FIELDS), mistakes);
+    program.map(|it| ClassKind::Program(Arc::new(it)))
+}
+
+/// Lists what is wrong with the other fields of a class without a right kind. Fields of one kind
+/// only are read as that kind's; of a mixture, or of none, only unknown names are told.
+fn look_at_the_rest(mut fields: Fields, mistakes: &mut Mistakes) {
+    let machine = MACHINE_FIELDS.iter().any(|name| fields.has(name));
+    let program = program::FIELDS.iter().any(|name| fields.has(name));
+    match (machine, program) {
+        (true, false) => drop(read_machine_only(fields, mistakes)),
+        (false, true) => drop(read_program_only(fields, mistakes)),
+        (true, true) | (false, false) => {
+            let either: Vec<&str> = MACHINE_FIELDS.into_iter().chain(program::FIELDS).collect();
+            for name in &either {
+                fields.take(name);
+            }
+            fields.finish(&known(&either), mistakes);
+        }
+    }
 }
 
 fn known(own: &[&str]) -> String {
@@ -191,10 +231,10 @@ fn read_transitions(
             .text("to", mistakes)
             .and_then(|it| states.find(&it, &item.path("to"), "states", mistakes));
         item.finish("from, event, to", mistakes);
+        used.extend(event);
         let (Some(event), Some(to)) = (event, to) else {
             continue;
         };
-        used.insert(event);
         for from in from {
             if transitions.insert((from, event), to).is_some() {
                 let (state, event) = (&states.list[from], &events.list[event]);
@@ -203,8 +243,8 @@ fn read_transitions(
             }
         }
     }
-    for (at, name) in events.list.iter().enumerate() {
-        if mistakes.is_empty() && !used.contains(&at) {
+    for (name, at) in &events.index {
+        if !used.contains(at) {
             mistakes.add(format!("events[{at}]"), format!("is {name:?}, which no transition uses"));
         }
     }

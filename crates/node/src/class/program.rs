@@ -22,13 +22,16 @@ struct Span {
 }
 
 pub(super) fn read_program(fields: &mut Fields, mistakes: &mut Mistakes) -> Option<ProgramClass> {
+    let before = mistakes.count();
     let argv = read_argv(fields, mistakes);
     let env = read_env(fields, mistakes);
+    // What could not be read may have held the port.
+    let all_read = mistakes.count() == before;
     let ready = read_ready(fields, mistakes);
     let start_timeout_ms = read_time(fields, "start_timeout", &START_TIMEOUT_MS, mistakes);
     let grace_ms = read_time(fields, "grace", &GRACE_MS, mistakes);
     let program = ProgramClass { argv, env, ready: ready?, start_timeout_ms, grace_ms };
-    if program.ready == ReadyWhen::Port && !program.wants_port() && mistakes.is_empty() {
+    if program.ready == ReadyWhen::Port && !program.wants_port() && all_read {
         let problem = "waits for a port, but neither argv nor env tells the program its {port}";
         mistakes.add("ready", problem);
     }
@@ -58,14 +61,13 @@ fn read_argv(fields: &mut Fields, mistakes: &mut Mistakes) -> Vec<Template> {
         mistakes.add("argv", "is empty; its first item is the program");
     }
     let texts = fields.optional_texts("argv", mistakes);
-    let mut argv = Vec::new();
-    for (at, text) in texts.iter().enumerate() {
-        argv.extend(template(format!("argv[{at}]"), text, mistakes));
-    }
+    let read = texts.iter().enumerate();
+    let argv: Vec<Option<Template>> =
+        read.map(|(at, text)| template(format!("argv[{at}]"), text, mistakes)).collect();
     if texts.len() > ARGV_MAX {
         mistakes.add("argv", format!("has {} items; the limit is {ARGV_MAX}", texts.len()));
     }
-    if let Some(program) = argv.first() {
+    if let Some(Some(program)) = argv.first() {
         if program.is_empty() {
             mistakes.add("argv[0]", "is empty; it is the program");
         }
@@ -74,7 +76,7 @@ fn read_argv(fields: &mut Fields, mistakes: &mut Mistakes) -> Vec<Template> {
             mistakes.add("argv[0]", "must not depend on what a client gives: it is the program");
         }
     }
-    argv
+    argv.into_iter().flatten().collect()
 }
 
 fn read_env(fields: &mut Fields, mistakes: &mut Mistakes) -> BTreeMap<String, Template> {
