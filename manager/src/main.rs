@@ -37,6 +37,8 @@ mod trace;
 
 use clap::Parser;
 use options::{Arguments, Options};
+use rota_daemon::say_fatal;
+use std::fmt::Display;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -52,20 +54,21 @@ const USAGE: u8 = 2;
 const LAST_PATIENCE: Duration = Duration::from_secs(1);
 
 fn main() -> ExitCode {
-    let options = match Arguments::parse().check() {
+    let arguments = Arguments::parse();
+    let format = arguments.log.asked_format();
+    let say = |text: &dyn Display| say_fatal("rota-manager", format, text);
+    let options = match arguments.check() {
         Ok(options) => options,
         Err(mistakes) => {
-            for mistake in &mistakes {
-                eprintln!("rota-manager: {mistake}");
-            }
-            eprintln!("rota-manager: mistakes: {}; nothing was started", mistakes.len());
+            mistakes.iter().for_each(|mistake| say(mistake));
+            say(&format_args!("mistakes: {}; nothing was started", mistakes.len()));
             return ExitCode::from(USAGE);
         }
     };
     match run(options) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("rota-manager: {error:#}");
+            say(&format_args!("{error:#}"));
             ExitCode::FAILURE
         }
     }

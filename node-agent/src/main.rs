@@ -33,7 +33,7 @@ use cli::{Cli, Command};
 use data_folder::DataFolder;
 use discovery::Discovery;
 use mailbox::{Event, Mailbox};
-use rota_daemon::{Stop, announce};
+use rota_daemon::{LogFormat, Stop, announce, say_fatal};
 use rota_node::NodeConfig;
 use runtime::{Keepers, ProgramSettings, Runtime};
 use rustix::process::{Resource, Rlimit, getpid, getrlimit, set_child_subreaper, setrlimit};
@@ -42,34 +42,40 @@ use settings::Settings;
 use std::process::ExitCode;
 use tokio::net::TcpListener;
 
+/// Of this process, in what it says when it ends.
+const NAME: &str = "rota-node-agent";
+
 fn main() -> ExitCode {
     match Cli::parse().command {
-        Command::Keeper => report(keeper::run().map(|()| true)),
+        // It has no log: what it says stands in the folder of its session.
+        Command::Keeper => report(keeper::run().map(|()| true), LogFormat::Text),
         Command::Exec(args) => {
             ExitCode::from(keeper::become_program(args.keeper, args.open_files, &args.argv))
         }
-        Command::Run(args) => match settings::check(&args) {
-            Ok(settings) => {
-                settings.log.install();
-                report(run(settings))
-            }
-            Err(mistakes) => {
-                for mistake in &mistakes {
-                    eprintln!("rota-node-agent: {mistake}");
+        Command::Run(args) => {
+            let format = args.log.asked_format();
+            match settings::check(&args) {
+                Ok(settings) => {
+                    settings.log.install();
+                    report(run(settings), format)
                 }
-                eprintln!("rota-node-agent: mistakes: {}; nothing was started", mistakes.len());
-                ExitCode::from(2)
+                Err(mistakes) => {
+                    mistakes.iter().for_each(|mistake| say_fatal(NAME, format, mistake));
+                    let count = mistakes.len();
+                    say_fatal(NAME, format, &format!("mistakes: {count}; nothing was started"));
+                    ExitCode::from(2)
+                }
             }
-        },
+        }
     }
 }
 
-fn report(result: anyhow::Result<bool>) -> ExitCode {
+fn report(result: anyhow::Result<bool>, format: LogFormat) -> ExitCode {
     match result {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
-            eprintln!("rota-node-agent: {error:#}");
+            say_fatal(NAME, format, &format_args!("{error:#}"));
             ExitCode::FAILURE
         }
     }

@@ -49,6 +49,12 @@ fn filter_of(text: &str) -> Result<EnvFilter, FieldError> {
 }
 
 impl LogArguments {
+    /// How lines shall look, for what is said before both options are checked: text unless JSON
+    /// was asked for.
+    pub fn asked_format(&self) -> LogFormat {
+        if self.log_format == LogFormat::Json.as_str() { LogFormat::Json } else { LogFormat::Text }
+    }
+
     /// Checks both options; gives every mistake.
     pub fn check(&self) -> Result<Log, Vec<FieldError>> {
         let mut mistakes = Vec::new();
@@ -116,5 +122,13 @@ mod tests {
         let fields: Vec<&str> = mistakes.iter().map(|it| it.field.as_str()).collect();
         assert_eq!(fields, ["--log", "--log-format"]);
         assert!(mistakes[1].problem.contains("xml"), "{mistakes:?}");
+    }
+
+    #[test]
+    fn lines_are_json_when_that_was_asked_for_even_beside_a_wrong_filter() {
+        let asked = |log_format: &str| {
+            LogArguments { log: "=,=".to_owned(), log_format: log_format.to_owned() }.asked_format()
+        };
+        assert_eq!((asked("json"), asked("xml")), (LogFormat::Json, LogFormat::Text));
     }
 }

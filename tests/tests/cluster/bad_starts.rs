@@ -153,6 +153,38 @@ async fn a_port_in_use_is_named_by_whoever_wants_it() {
     assert_eq!(store.end().await, Some(0));
 }
 
+/// Fails unless a start was refused with this code, these words, and nothing but JSON on stderr.
+async fn refused_in_json(program: &str, line: &[String], code: i32, parts: &[&str]) {
+    let line = [line, &owned(&["--log-format", "json"])].concat();
+    let ended = run_to_end(program, &line).await;
+    ended.expect_refusal(code, parts);
+    for line in ended.stderr.lines() {
+        let line: Value =
+            serde_json::from_str(line).unwrap_or_else(|_| panic!("{program}: {line}"));
+        assert!(line["message"].is_string() && line["level"].is_string(), "{line}");
+    }
+}
+
+#[tokio::test]
+async fn a_process_whose_log_is_json_says_in_json_why_it_does_not_start() {
+    let folder = TestFolder::new();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let manager = manager_line("127.0.0.1:1", &folder.at("m"), "100", "a", "c");
+    let agent = agent_line(&folder.at("n"), "n1", "c");
+    let store = store_line(&folder.at("s"), "c");
+    for (program, line, listen) in [
+        ("rota-manager", manager, "--grpc"),
+        ("rota-node-agent", agent, "--listen"),
+        ("rota-config-store", store, "--listen"),
+    ] {
+        let in_use = [&line[..], &owned(&[listen, &address])].concat();
+        refused_in_json(program, &in_use, 1, &[&address]).await;
+        let outside = [&line[..], &owned(&[listen, "192.0.2.1:0", "--log", "=,="])].concat();
+        refused_in_json(program, &outside, 2, &["--insecure-bind", "--log"]).await;
+    }
+}
+
 #[tokio::test]
 async fn two_managers_cannot_hold_one_number() {
     let folder = TestFolder::new();

@@ -171,7 +171,7 @@ async fn a_failed_write_ends_the_process_and_loses_nothing_acknowledged() {
     assert!(known.acknowledged > 10);
     let ended = process.ended().await;
     assert_eq!(ended.status.code(), Some(1), "{}", ended.stderr);
-    assert!(ended.stderr.contains("error: cannot write"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("rota-config-store: cannot write"), "{}", ended.stderr);
 
     let process = StoreProcess::start(&folder, &[]).await;
     let state = process.client().read().await.unwrap();

@@ -14,10 +14,11 @@ mod writer;
 
 use clap::Parser;
 use journal::{Journal, JournalError};
-use rota_daemon::{LogArguments, LogFormat, Stop, announce, may_listen};
-use rota_model::ClusterName;
+use rota_daemon::{Log, LogArguments, Stop, announce, may_listen, say_fatal};
+use rota_model::{ClusterName, FieldError};
 use serde_json::json;
 use serve::Shared;
+use std::fmt::Display;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -79,14 +80,12 @@ enum Fatal {
 
 fn main() -> ExitCode {
     let flags = Flags::parse();
-    if let Err(mistake) = may_listen("--listen", flags.listen, flags.insecure_bind) {
-        eprintln!("error: {mistake}");
-        return ExitCode::from(2);
-    }
-    let log = match flags.log.check() {
+    let format = flags.log.asked_format();
+    let say = |text: &dyn Display| say_fatal("rota-config-store", format, text);
+    let log = match check(&flags) {
         Ok(log) => log,
         Err(mistakes) => {
-            mistakes.iter().for_each(|mistake| eprintln!("error: {mistake}"));
+            mistakes.iter().for_each(|mistake| say(mistake));
             return ExitCode::from(2);
         }
     };
@@ -94,21 +93,18 @@ fn main() -> ExitCode {
     match run(&flags) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            say_fatal(log.format(), &error);
+            say(&error);
             ExitCode::FAILURE
         }
     }
 }
 
-/// Not through the log: no filter may hide why the process ended.
-fn say_fatal(format: LogFormat, error: &Fatal) {
-    match format {
-        LogFormat::Text => eprintln!("error: {error}"),
-        LogFormat::Json => {
-            let line = json!({ "level": "ERROR", "message": error.to_string() });
-            eprintln!("{line}");
-        }
-    }
+/// What clap does not check; gives every mistake.
+fn check(flags: &Flags) -> Result<Log, Vec<FieldError>> {
+    let mut mistakes = Vec::new();
+    mistakes.extend(may_listen("--listen", flags.listen, flags.insecure_bind).err());
+    let log = flags.log.check().map_err(|list| mistakes.extend(list)).ok();
+    log.filter(|_| mistakes.is_empty()).ok_or(mistakes)
 }
 
 fn system(doing: &'static str) -> impl FnOnce(io::Error) -> Fatal {

@@ -1,0 +1,43 @@
+//! Why a process ends, on standard error.
+
+use crate::LogFormat;
+use serde_json::json;
+use std::fmt::Display;
+use std::io::Write;
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
+
+/// Says why this process ends, or what is wrong with its command line, in the form of its log: text
+/// or one JSON object on a line. Not through the log itself: no filter may hide it, and a command
+/// line with mistakes has none. `program` is the name of the process.
+pub fn say_fatal(program: &str, format: LogFormat, message: &dyn Display) {
+    let line = match format {
+        LogFormat::Text => format!("{program}: {message}"),
+        LogFormat::Json => json_line(program, message),
+    };
+    // Nobody is left to be told that standard error is closed.
+    let _told = writeln!(std::io::stderr().lock(), "{line}");
+}
+
+/// The fields that lines of the log have.
+fn json_line(program: &str, message: &dyn Display) -> String {
+    let mut now = String::new();
+    let _written = SystemTime.format_time(&mut Writer::new(&mut now));
+    let message = message.to_string();
+    json!({ "timestamp": now, "level": "ERROR", "message": message, "target": program }).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn last_words_of_several_lines_are_one_line_of_json() {
+        let line = json_line("rota-manager", &"first\nsecond \"x\"");
+        assert!(!line.contains('\n'), "{line}");
+        let line: serde_json::Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(line["message"], "first\nsecond \"x\"");
+        assert_eq!((&line["level"], &line["target"]), (&"ERROR".into(), &"rota-manager".into()));
+        assert!(line["timestamp"].as_str().unwrap().starts_with("20"), "{line}");
+    }
+}
