@@ -1,10 +1,10 @@
 //! The command line: every mistake is found and listed before anything is started.
 
 use clap::Parser;
-use rota_daemon::{Log, LogArguments, may_listen};
+use rota_daemon::{Log, LogArguments, may_hold_data, may_listen};
 use rota_docstore::request::CREDENTIAL_BYTES_MAX;
 use rota_membership::StoreAddress;
-use rota_model::{ClusterName, FieldError, ManagerId, ManagerNumber, NAME_BYTES_MAX, PoolName};
+use rota_model::{ClusterName, FieldError, ManagerId, ManagerNumber, PoolName};
 use rota_protocol::operate::AdminKey;
 use rota_protocol::{DocumentsConfig, PoolConfig, Timing};
 use std::net::SocketAddr;
@@ -306,9 +306,7 @@ impl Arguments {
         let timing = self.timing.check(&mut wrong);
         let documents = self.check_documents(&mut wrong);
         let log = self.log.check().map_err(|mistakes| wrong.extend(mistakes)).ok();
-        if self.data.as_os_str().is_empty() || self.data.as_os_str().len() > 16 * NAME_BYTES_MAX {
-            wrong.push(FieldError::new("--data", "must name a folder"));
-        }
+        wrong.extend(may_hold_data("--data", &self.data).err());
         match (id, cluster, grpc, http, store, log) {
             (Some(id), Some(cluster), Some(grpc), Some(http), Some(config_store), Some(log))
                 if wrong.is_empty() =>
@@ -393,6 +391,9 @@ impl Arguments {
         if !agent.as_os_str().is_empty() && !agent.is_file() {
             let problem = format!("is {}, which is no file", agent.display());
             wrong.push(FieldError::new("--pool-agent", problem));
+        }
+        if self.pool_data.is_some() {
+            wrong.extend(may_hold_data("--pool-data", &data).err());
         }
         let config = PoolConfig { name: name?, nodes_max, places };
         Some(PoolOptions { config, agent, data, classes })

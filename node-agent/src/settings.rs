@@ -2,7 +2,7 @@
 //! is touched.
 
 use crate::cli::RunArgs;
-use rota_daemon::{Log, may_listen};
+use rota_daemon::{Log, may_hold_data, may_listen};
 use rota_membership::ConsulAddress;
 use rota_model::{BootId, ClassName, ClusterName, FieldError, NodeId, PoolName};
 use rota_node::class::{Class, parse_classes};
@@ -55,6 +55,7 @@ pub fn check(args: &RunArgs) -> Result<Settings, Vec<String>> {
     }
     let consul = args.consul.as_deref().map(ConsulAddress::parse).transpose();
     let consul = mistakes.note("--consul", consul).flatten();
+    mistakes.0.extend(may_hold_data("--data", &args.data).err().map(|it| it.to_string()));
     let log = args.log.check();
     let log = log.map_err(|list| mistakes.0.extend(list.iter().map(ToString::to_string))).ok();
     let limit = mistakes.note("--load-limit", permille(args.load_limit));

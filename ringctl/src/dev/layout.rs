@@ -3,6 +3,7 @@
 use super::family::Family;
 use crate::failure::UsageMistake;
 use anyhow::{Context, bail};
+use rota_daemon::may_hold_data;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -170,6 +171,7 @@ impl Layout {
 impl Folder {
     /// Opens the folder and locks it; the layout of a new one is what was asked for.
     pub fn open(path: &Path, settings: &Settings) -> anyhow::Result<Self> {
+        may_hold_data("--data", path).map_err(|it| UsageMistake(it.to_string()))?;
         let at = path.display();
         std::fs::create_dir_all(path).with_context(|| format!("--data {at}"))?;
         let path = std::fs::canonicalize(path).with_context(|| format!("--data {at}"))?;

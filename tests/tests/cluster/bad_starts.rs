@@ -153,6 +153,21 @@ async fn a_port_in_use_is_named_by_whoever_wants_it() {
     assert_eq!(store.end().await, Some(0));
 }
 
+#[tokio::test]
+async fn a_data_folder_with_too_long_a_name_is_refused_with_the_limit() {
+    let folder = TestFolder::new();
+    let data = format!("{}{}", folder.at("d"), "/d".repeat(2_000));
+    let parts = ["--data is", "bytes long", "the limit is 3072"];
+    let line = manager_line("127.0.0.1:1", &data, "100", "a", "c");
+    manager_fails(&line).await.expect_refusal(2, &parts);
+    let line = agent_line(&data, "n1", "c");
+    run_to_end("rota-node-agent", &line).await.expect_refusal(2, &parts);
+    run_to_end("rota-config-store", &store_line(&data, "c")).await.expect_refusal(2, &parts);
+    let line = owned(&["dev", "--data", &data, "--port-base", "0"]);
+    run_to_end("ringctl", &line).await.expect_refusal(2, &parts);
+    assert!(!folder.path().join("d").exists());
+}
+
 /// Fails unless a start was refused with this code, these words, and nothing but JSON on stderr.
 async fn refused_in_json(program: &str, line: &[String], code: i32, parts: &[&str]) {
     let line = [line, &owned(&["--log-format", "json"])].concat();

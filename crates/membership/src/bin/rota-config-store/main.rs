@@ -14,7 +14,7 @@ mod writer;
 
 use clap::Parser;
 use journal::{Journal, JournalError};
-use rota_daemon::{Log, LogArguments, Stop, announce, may_listen, say_fatal};
+use rota_daemon::{Log, LogArguments, Stop, announce, may_hold_data, may_listen, say_fatal};
 use rota_model::{ClusterName, FieldError};
 use serde_json::json;
 use serve::Shared;
@@ -103,6 +103,7 @@ fn main() -> ExitCode {
 fn check(flags: &Flags) -> Result<Log, Vec<FieldError>> {
     let mut mistakes = Vec::new();
     mistakes.extend(may_listen("--listen", flags.listen, flags.insecure_bind).err());
+    mistakes.extend(may_hold_data("--data", &flags.data).err());
     let log = flags.log.check().map_err(|list| mistakes.extend(list)).ok();
     log.filter(|_| mistakes.is_empty()).ok_or(mistakes)
 }
