@@ -65,7 +65,8 @@ macro_rules! kinds {
 kinds!(
     /// A field is wrong; `fields` lists all mistakes.
     InvalidArgument = "INVALID_ARGUMENT",
-    /// No node offers the class.
+    /// Nodes of the pool run, and none offers the class. Where none runs and the pool may grow, a
+    /// node is started before this is known: managers know classes through nodes only.
     UnknownClass = "UNKNOWN_CLASS",
     /// No such session.
     NotFound = "NOT_FOUND",

@@ -45,6 +45,23 @@ async fn new_nodes_are_started_when_all_are_full_up_to_the_maximum() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_unknown_class_starts_a_node_where_none_runs_and_is_refused_by_what_that_one_offers() {
+    let folder = TestFolder::new();
+    let cluster = Cluster::start(&folder, &["--nodes", "0", "--max-nodes", "1"]).await;
+    assert_eq!(started_nodes(&cluster).len(), 0);
+    for client in cluster.clients() {
+        let error = client.open(open("a", "no such class"), CALL).await.unwrap_err();
+        assert_eq!(error.reason(), "UNKNOWN_CLASS", "{error:?}");
+        assert_eq!(started_nodes(&cluster).len(), 1, "only a node tells which classes there are");
+    }
+    let error = read(&cluster.client(), "a").await.unwrap_err();
+    assert_eq!(error.reason(), "NOT_FOUND", "a refused open leaves nothing");
+    opened(&cluster.client(), "a", "counter").await;
+    assert_eq!(started_nodes(&cluster).len(), 1);
+    cluster.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn many_opens_at_once_start_as_many_nodes_as_are_needed_and_no_more() {
     let folder = TestFolder::new();
     let options = ["--nodes", "0", "--places", "4", "--max-nodes", "3"];
