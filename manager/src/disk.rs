@@ -115,6 +115,7 @@ impl DiskWriter {
         let counters: Arc<OnceLock<Arc<Counters>>> = Arc::new(OnceLock::new());
         let seen = counters.clone();
         let (batch, seconds) = (metrics.commit_batch.clone(), metrics.commit_seconds.clone());
+        let sync_seconds = metrics.commit_sync_seconds.clone();
         let writes = metrics.commit_writes.clone();
         let mut writes_before = 0;
         let on_committed = move |lsn| {
@@ -125,6 +126,7 @@ impl DiskWriter {
                 writes_before = writes_now;
                 batch.record(as_float(counters.last_batch()));
                 seconds.record(counters.last_commit_time());
+                sync_seconds.record(counters.last_sync_time());
             }
         };
         let writer = Writer::spawn(engine, PACE, on_committed)

@@ -74,6 +74,8 @@ pub struct Metrics {
     pub commit_batch: Histogram,
     /// Time of one commit, its sync included.
     pub commit_seconds: Histogram,
+    /// Of that, the time until the disk had synced.
+    pub commit_sync_seconds: Histogram,
     /// Inputs that the driver took together.
     pub turn_inputs: Histogram,
     /// Messages to peers that were dropped because too much waited.
@@ -114,6 +116,7 @@ fn describe() {
     describe_histogram!("rota_commit_writes", "Writes in one commit to disk.");
     describe_histogram!("rota_commit_batch", "Persist effects in one commit to disk.");
     describe_histogram!("rota_commit_seconds", "Time of one commit to disk, with its sync.");
+    describe_histogram!("rota_commit_sync_seconds", "Of rota_commit_seconds, the sync itself.");
     describe_histogram!("rota_turn_inputs", "Inputs that the driver took together.");
     describe_counter!("rota_operations_total", "Operations asked for here, by name and result.");
     describe_counter!("rota_sync_updates_total", "Updates of copies sent from here, by kind.");
@@ -144,6 +147,7 @@ impl Metrics {
             commit_writes: histogram!("rota_commit_writes"),
             commit_batch: histogram!("rota_commit_batch"),
             commit_seconds: histogram!("rota_commit_seconds"),
+            commit_sync_seconds: histogram!("rota_commit_sync_seconds"),
             turn_inputs: histogram!("rota_turn_inputs"),
             peer_dropped: counter!("rota_dropped_total", "way" => "peer"),
             peer_late: counter!("rota_dropped_total", "way" => "peer_late"),

@@ -14,6 +14,7 @@ pub struct Counters {
     pub(crate) refused: AtomicU64,
     pub(crate) last_submissions: AtomicU64,
     pub(crate) last_nanos: AtomicU64,
+    pub(crate) last_sync_nanos: AtomicU64,
     pub(crate) total_nanos: AtomicU64,
 }
 
@@ -46,13 +47,21 @@ impl Counters {
     pub fn last_commit_time(&self) -> Duration {
         Duration::from_nanos(self.last_nanos.load(Relaxed))
     }
+    /// How long the last commit waited for the disk to sync; zero with an engine that does not know.
+    pub fn last_sync_time(&self) -> Duration {
+        Duration::from_nanos(self.last_sync_nanos.load(Relaxed))
+    }
     /// How long all commits took together.
     pub fn total_commit_time(&self) -> Duration {
         Duration::from_nanos(self.total_nanos.load(Relaxed))
     }
 
+    pub(crate) fn synced(&self, took: Duration) {
+        self.last_sync_nanos.store(nanos(took), Relaxed);
+    }
+
     pub(crate) fn committed(&self, submissions: u64, writes: u64, bytes: u64, took: Duration) {
-        let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        let nanos = nanos(took);
         self.submissions.fetch_add(submissions, Relaxed);
         self.writes.fetch_add(writes, Relaxed);
         self.bytes.fetch_add(bytes, Relaxed);
@@ -61,4 +70,8 @@ impl Counters {
         self.total_nanos.fetch_add(nanos, Relaxed);
         self.commits.fetch_add(1, Relaxed);
     }
+}
+
+fn nanos(took: Duration) -> u64 {
+    u64::try_from(took.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -3,6 +3,7 @@
 use crate::error::EngineError;
 use std::fmt;
 use std::ops::ControlFlow;
+use std::time::Duration;
 
 /// Longest key in bytes. A document's key is a slot and two names of at most 255 bytes.
 pub const KEY_BYTES_MAX: usize = 4 * 1024;
@@ -117,6 +118,11 @@ pub trait Engine: Send {
 
     /// Frees memory that only reading needs. Reading stays possible. [`crate::Writer`] calls this.
     fn reading_is_over(&mut self) {}
+
+    /// How long the last commit waited for the disk to sync; zero when the engine does not know.
+    fn last_sync_time(&self) -> Duration {
+        Duration::ZERO
+    }
 }
 
 impl Engine for Box<dyn Engine> {
@@ -136,6 +142,9 @@ impl Engine for Box<dyn Engine> {
     }
     fn reading_is_over(&mut self) {
         (**self).reading_is_over();
+    }
+    fn last_sync_time(&self) -> Duration {
+        (**self).last_sync_time()
     }
 }
 

@@ -288,6 +288,7 @@ fn commit_until_closed<E: Engine>(
         let began = Instant::now();
         engine.commit(&writes)?;
         let took = began.elapsed();
+        shared.counters.synced(engine.last_sync_time());
         shared.counters.committed(submissions, writes.len() as u64, bytes, took);
         rest = rest_after(writes.len(), took, shared.pace.rest_max);
         on_committed(lsn);

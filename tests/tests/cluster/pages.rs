@@ -56,9 +56,11 @@ async fn metrics_count_opens_closes_sessions_and_commits() {
     assert_eq!(count("rota_node_places", &["n1"]), 3.0 * 1000.0, "every manager knows the node");
     assert!(count("rota_node_used", &["n1"]) >= 8.0, "{all}");
     assert!(count("rota_call_seconds_count", &["open"]) >= 14.0);
-    for name in ["rota_commit_seconds_count", "rota_commit_batch_count", "rota_view_epoch"] {
+    for name in ["rota_commit_seconds_sum", "rota_commit_batch_count", "rota_view_epoch"] {
         assert!(count(name, &[]) > 0.0, "{name} in {all}");
     }
+    let sync = count("rota_commit_sync_seconds_sum", &[]);
+    assert!(sync > 0.0 && sync < count("rota_commit_seconds_sum", &[]), "{all}");
     assert!(all.contains("rota_replication_lag_entries"), "{all}");
     cluster.end().await;
 }

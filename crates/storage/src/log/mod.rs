@@ -42,6 +42,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// True for names that this engine gives to its files.
 pub(crate) fn is_log_file(name: &str) -> bool {
@@ -80,6 +81,8 @@ pub struct LogEngine {
     fold: Option<Fold>,
     reading: Option<Reading>,
     buffer: Vec<u8>,
+    /// What the last commit waited for its syncs: one, and one more where it sealed a segment.
+    synced_in: Duration,
     failed: bool,
     // Last, so that the lock is given up last.
     folder: Arc<Folder>,
@@ -151,12 +154,14 @@ impl LogEngine {
             fold: None,
             reading: Some(reading),
             buffer: Vec::new(),
+            synced_in: Duration::ZERO,
             failed: false,
             folder: Arc::new(folder),
         })
     }
 
     fn try_commit(&mut self, batch: &[KvWrite]) -> Result<(), EngineError> {
+        self.synced_in = Duration::ZERO;
         self.take_fold()?;
         self.fold_if_due()?;
         self.append(Kind::Writes, batch)
@@ -172,7 +177,9 @@ impl LogEngine {
         }
         let write = segment.file.write_at(cursor.offset, &self.buffer);
         write.map_err(EngineError::io("write", &segment.path))?;
+        let began = Instant::now();
         segment.file.sync().map_err(EngineError::io("sync", &segment.path))?;
+        self.synced_in += began.elapsed();
         let last = Some((cursor.offset, kind));
         *cursor = Cursor { offset: end, seq: cursor.seq + 1, last };
         self.buffer.clear();
@@ -289,6 +296,10 @@ impl Engine for LogEngine {
 
     fn reading_is_over(&mut self) {
         self.reading = None;
+    }
+
+    fn last_sync_time(&self) -> Duration {
+        self.synced_in
     }
 }
 

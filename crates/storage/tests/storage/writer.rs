@@ -58,6 +58,8 @@ fn what_waits_during_a_commit_is_committed_and_acknowledged_together() {
         assert_eq!(counters.last_batch(), 49);
         assert_eq!(counters.writes(), (1..=50).map(|lsn| writes(lsn).len() as u64).sum::<u64>());
         assert!(counters.total_commit_time() >= counters.last_commit_time());
+        assert!(counters.last_commit_time() >= counters.last_sync_time());
+        assert_eq!(counters.last_sync_time() > Duration::ZERO, kind == EngineKind::Log);
         assert!(counters.last_commit_time() > Duration::ZERO);
         writer.shutdown(PATIENCE).expect("ends");
         let mut engine = open_with(&disk, folder.path(), kind);
