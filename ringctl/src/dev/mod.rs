@@ -32,6 +32,7 @@ use crate::output::{Format, Out, plain_table};
 use anyhow::Context;
 use clap::Args;
 use rota_daemon::Stop;
+use std::io::Write;
 use std::path::PathBuf;
 
 /// `dev`.
@@ -119,7 +120,7 @@ pub async fn run(it: &DevArguments, out: &mut Out) -> anyhow::Result<()> {
         _ = stop.wished() => None,
     };
     let done = match started {
-        Some(Ok(cluster)) => match show(cluster.document(), out) {
+        Some(Ok(cluster)) => match show(cluster.document(), out, &mut std::io::stderr()) {
             // A reader that went away does not end the cluster: it was started to run.
             Err(error) if !crate::output::is_broken_pipe(&error) => Err(error),
             Ok(()) | Err(_) => {
@@ -136,7 +137,8 @@ pub async fn run(it: &DevArguments, out: &mut Out) -> anyhow::Result<()> {
     ended.and(done)
 }
 
-fn show(document: &Document, out: &mut Out) -> anyhow::Result<()> {
+/// What runs goes to stdout; for people, what to do next goes to `hints`.
+fn show(document: &Document, out: &mut Out, hints: &mut dyn Write) -> anyhow::Result<()> {
     if out.format() == Format::Json {
         return Ok(out.json(document)?);
     }
@@ -153,12 +155,36 @@ fn show(document: &Document, out: &mut Out) -> anyhow::Result<()> {
     let name = "config store".to_owned();
     table.add_row([name, store.address.clone(), String::new(), store.pid.to_string()]);
     out.table(&table)?;
-    let endpoints: Vec<&str> = document.managers.iter().map(|it| it.grpc.as_str()).collect();
-    out.text(&format!(
-        "\ndata and logs in {}\nready; Ctrl-C ends everything. In another terminal:\n  \
-         export ROTA_ENDPOINT={}\n  ringctl session open demo --class counter\n",
-        document.data,
-        endpoints.join(","),
-    ))?;
+    out.text(&format!("\ndata and logs in {}\n", document.data))?;
+    // A terminal that went away does not end the cluster.
+    let _told = write!(
+        hints,
+        "ready; Ctrl-C ends everything. In another terminal:\n  export ROTA_ENDPOINT={}\n  \
+         ringctl session open demo --class counter\n",
+        document.endpoints(),
+    );
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(format: Format) -> (String, String) {
+        let manager = ManagerProcess { grpc: "127.0.0.1:7".to_owned(), ..Default::default() };
+        let document =
+            Document { managers: vec![manager], data: "/d".to_owned(), ..Default::default() };
+        let ((mut out, written), mut hints) = (Out::captured(format), Vec::new());
+        show(&document, &mut out, &mut hints).unwrap();
+        (written.text(), String::from_utf8(hints).unwrap())
+    }
+
+    #[test]
+    fn what_runs_goes_to_stdout_and_what_to_do_next_to_stderr() {
+        let (data, hints) = shown(Format::Table);
+        assert!(data.starts_with("PROCESS") && data.ends_with("data and logs in /d\n"), "{data}");
+        assert!(hints.contains("export ROTA_ENDPOINT=127.0.0.1:7\n"), "{hints}");
+        let (data, hints) = shown(Format::Json);
+        assert_eq!((data.lines().count(), hints.as_str()), (1, ""));
+    }
 }
