@@ -3,10 +3,21 @@
 
 # Debian packages that are missing here, and those that would only make more tests run.
 missing_packages=()
+# Programs that no package has, and the commands that put them here as root.
+missing_programs=()
+missing_steps=()
 
 # needs COMMAND PACKAGE...: notes the packages when the command is not there.
 needs() {
     command -v "$1" >/dev/null 2>&1 || missing_packages+=("${@:2}")
+}
+
+# needs_step COMMAND STEP: notes the step, which the caller takes, when the command is not there.
+needs_step() {
+    if ! command -v "$1" >/dev/null 2>&1; then
+        missing_programs+=("$1")
+        missing_steps+=("$2")
+    fi
 }
 
 # What the build needs beside cargo. The C library of TLS is for the client of Consul.
@@ -18,20 +29,24 @@ needs_to_build() {
     fi
 }
 
-# Installs what was noted, as root; else says exactly what to run, and exits.
+# Installs the packages that were noted, as root; else says exactly what to run, steps too, and
+# exits.
 install_missing_packages() {
-    ((${#missing_packages[@]} > 0)) || return 0
+    local missing=("${missing_packages[@]}" "${missing_programs[@]}")
+    ((${#missing[@]} > 0)) || return 0
     local install="apt-get install --yes --no-install-recommends ${missing_packages[*]}"
     if ! command -v apt-get >/dev/null 2>&1; then
-        echo "missing on this machine: ${missing_packages[*]} (as Debian calls them);" \
+        echo "missing on this machine: ${missing[*]} (as Debian calls them);" \
             "there is no apt-get to install them with" >&2
         exit 1
     fi
     if [[ $(id -u) != 0 ]]; then
-        echo "missing on this machine: ${missing_packages[*]}; as root, run" >&2
-        echo "  apt-get update && $install" >&2
+        echo "missing on this machine: ${missing[*]}; as root, run" >&2
+        ((${#missing_packages[@]} == 0)) || echo "  apt-get update && $install" >&2
+        ((${#missing_steps[@]} == 0)) || printf '  %s\n' "${missing_steps[@]}" >&2
         exit 1
     fi
+    ((${#missing_packages[@]} > 0)) || return 0
     echo "installing ${missing_packages[*]}" >&2
     export DEBIAN_FRONTEND=noninteractive
     apt-get update >&2
