@@ -416,6 +416,36 @@ fn a_namespace_that_is_switched_off_refuses_its_clients_everywhere() {
 }
 
 #[test]
+fn descriptions_of_one_millisecond_become_known_everywhere() {
+    let mut table = Table::serving();
+    for name in ["a", "b", "c"] {
+        let put = configure("namespace.put", &json!({"name": name, "create": true}));
+        operated(table.call(600, put)).unwrap();
+    }
+    table.pass(40);
+    for n in NUMBERS {
+        let known: Vec<&str> = table.managers[&n].spaces().iter().map(|it| it.0).collect();
+        assert_eq!(known, ["a", "b", "c"], "manager {n}");
+    }
+}
+
+#[test]
+fn a_document_is_above_the_absence_that_a_cache_was_told() {
+    let mut table = Table::serving();
+    let mut cache = Cache::new(Arc::new(schema()), 1 << 20);
+    // A document of the same slot was written in this millisecond.
+    operated(table.call(300, op(write("{c}1", 1), "c"))).unwrap();
+    let mut ask = |table: &mut Table| {
+        let as_of = stamp(table);
+        let update = synced(table.call(600, sync(&["c"], None, false))).remove(0);
+        cache.apply(&name("Cart", "c"), &update, as_of).map(|()| update)
+    };
+    assert!(matches!(ask(&mut table), Ok(Update::Absent { .. })));
+    operated(table.call(300, op(write("c", 1), "c"))).unwrap();
+    assert!(matches!(ask(&mut table), Ok(Update::Full(_))));
+}
+
+#[test]
 fn limits_builds_and_keys_are_refused_by_the_owner() {
     let mut table = Table::laid();
     table.documents.admin_key = AdminKey::new("secret");

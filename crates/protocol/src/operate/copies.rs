@@ -167,7 +167,7 @@ impl Partition {
         let limit = env.config.sizes.purge_docs;
         let (found, next) = self.documents_from(env, &op.from, limit, is_meant);
         let now = Stamp::from_epoch_ms(env.now.wall_ms);
-        let floor = self.floor(env, op.space.as_str()).next();
+        let floor = self.floor(env, op.space.as_str());
         let end = |doc: &Arc<Doc>| {
             let document = doc.document();
             let version = now.max(floor).max(document.version().next());

@@ -62,7 +62,7 @@ impl Partition {
         }
     }
 
-    /// Every version that is given out is above this. A write need not be above those of other
+    /// No version below this is given out. A write need not be above those of other
     /// documents, or a thousand writes in a second would leave the clock behind; but above what
     /// was told of documents that do not exist, and of those that were forgotten.
     pub(super) fn floor(&self, env: &Env, space: &str) -> Stamp {
@@ -72,7 +72,7 @@ impl Partition {
             Some(leading) => leading.told,
             None => self.replica.high_water,
         };
-        told.max(env.forgotten)
+        told.max(env.forgotten).next()
     }
 
     /// Remembers that somebody was told what does not exist here.
