@@ -162,7 +162,17 @@ impl Manager {
 
     fn on_errand_done(&mut self, inner: Inner, result: OpResult) {
         match inner {
-            Inner::Follow => self.following.on_answer(&mut self.env, &result),
+            Inner::Follow => {
+                let knew = self.env.desks.knows_spaces;
+                self.following.on_answer(&mut self.env, &result);
+                if self.env.desks.knows_spaces && !knew {
+                    let held = self.entrance.on_spaces_known(&mut self.env);
+                    held.into_iter().for_each(|here| self.carry_out(here));
+                } else if !knew {
+                    // Clients may wait for the rest.
+                    self.following.drive(&mut self.env);
+                }
+            }
             Inner::Fetch { part, origin, name, asked } => {
                 if let Some(part) = self.parts.get_mut(&part) {
                     part.on_fetched(&mut self.env, origin, &name, asked, result);

@@ -8,7 +8,7 @@ use rota_docstore::*;
 use rota_model::{Changed, RefusalKind};
 use rota_protocol::api::{ClearOp, ImportOp, OperateOp, PageOp, SyncOp};
 use rota_protocol::operate::registry::{operations, schema};
-use rota_protocol::operate::{AdminKey, SPACES_DOCID, slot_of};
+use rota_protocol::operate::{AdminKey, SPACES_DOCID, slot_of, slot_of_spaces};
 use rota_protocol::{
     DocumentAnswer, DocumentCursor, DocumentOp, Message, Op, OpResult, Transition,
 };
@@ -416,6 +416,50 @@ fn a_namespace_that_is_switched_off_refuses_its_clients_everywhere() {
 }
 
 #[test]
+fn a_manager_that_has_just_started_serves_nobody_before_it_knows_what_is_off() {
+    let mut table = Table::serving();
+    let z = table.view().owner_of(slot_of_spaces(M)).0;
+    let fresh = other_than(z);
+    opened(table.call(z, open("running", "r1")));
+    for name in ["shop", "default"] {
+        let put = configure("namespace.put", &json!({"name": name, "create": true}));
+        operated(table.call(z, put)).unwrap();
+    }
+    let off = configure("namespace.switch", &json!({"name": "shop", "off": "Back at noon"}));
+    operated(table.call(z, off)).unwrap();
+    table.kill(fresh);
+    table.pass(1_500);
+    let is_followed = |message: &Message| match message {
+        Message::Answer { result, .. } => format!("{result:?}").contains("Followed"),
+        _ => false,
+    };
+    table.lose = Box::new(move |it| it.to.number.0 == fresh && is_followed(&it.message));
+    table.start(fresh);
+    table.pass(1_000);
+    let lost = table.ask_within(fresh, get("running"), 500);
+    let refusal = table.wait_for(lost, 600).unwrap_err();
+    assert_eq!((refusal.kind, refusal.changed), (RefusalKind::NotServing, Changed::No));
+    assert!(refusal.message.contains("which namespaces are off"), "{}", refusal.message);
+    // Configuration needs no such knowledge, nor do operators who look at every namespace.
+    let describing = json!({"name": "other", "create": true});
+    operated(table.call(fresh, configure("namespace.put", &describing))).unwrap();
+    let writing = table.ask(fresh, op(write("c", 1), "c"));
+    let getting = table.ask(fresh, get("running"));
+    table.pass(500);
+    assert!([writing, getting].iter().all(|it| !table.replies.contains_key(it)));
+    table.lose = Box::new(|_| false);
+    let exception = operated(table.wait_for(writing, 5_000)).unwrap_err();
+    assert_eq!((exception.code(), exception.phase()), (&codes::OFF, Phase::Before));
+    assert_eq!(got(table.wait_for(getting, 100)).record.key, key("running"));
+    // Who knows it goes on with it while nobody can be asked.
+    table.kill(z);
+    let exception = operated(table.call(fresh, op(write("c", 1), "c"))).unwrap_err();
+    assert_eq!(*exception.code(), codes::OFF);
+    let getting = table.ask(fresh, get("running"));
+    assert_eq!(got(table.wait_for(getting, 3_000)).record.key, key("running"));
+}
+
+#[test]
 fn descriptions_of_one_millisecond_become_known_everywhere() {
     let mut table = Table::serving();
     for name in ["a", "b", "c"] {
@@ -443,6 +487,30 @@ fn a_document_is_above_the_absence_that_a_cache_was_told() {
     assert!(matches!(ask(&mut table), Ok(Update::Absent { .. })));
     operated(table.call(300, op(write("c", 1), "c"))).unwrap();
     assert!(matches!(ask(&mut table), Ok(Update::Full(_))));
+}
+
+#[test]
+fn descriptions_that_fill_several_messages_count_when_all_are_known() {
+    let mut table = Table::serving();
+    let z = table.view().owner_of(slot_of_spaces(M)).0;
+    // Descriptions of 1 KB: a message takes some of them.
+    let text = "x".repeat(1_000);
+    for n in 0..700 {
+        let put = json!({"name": format!("n{n}"), "create": true, "description": text});
+        operated(table.call(z, configure("namespace.put", &put))).unwrap();
+    }
+    let off = configure("namespace.switch", &json!({"name": "n0", "off": "Back at noon"}));
+    operated(table.call(z, off)).unwrap();
+    let fresh = other_than(z);
+    table.kill(fresh);
+    table.pass(1_500);
+    table.start(fresh);
+    let mut asked = write("c", 1);
+    asked.space = space("n0");
+    let call = table.ask(fresh, op(asked, "c"));
+    let exception = operated(table.wait_for(call, 5_000)).unwrap_err();
+    assert_eq!(*exception.code(), codes::OFF);
+    assert_eq!(table.managers[&fresh].spaces().iter().count(), 700);
 }
 
 #[test]
