@@ -281,19 +281,21 @@ impl Entrance {
         }
     }
 
-    /// This manager knows the namespaces now: answers and asks what waited for that.
-    pub fn on_spaces_known(&mut self, env: &mut Env) -> Vec<ForHere> {
-        let held = self.waiting.iter().filter(|(_, it)| it.asked.is_none());
-        let held: Vec<u64> = held.map(|(rid, _)| *rid).collect();
+    /// This manager learned of namespaces: answers and asks what waited for that, and ends long
+    /// polls in those that are off.
+    pub fn on_spaces(&mut self, env: &mut Env) -> Vec<ForHere> {
+        let is_concerned = |it: &Waiting| it.asked.is_none() || matches!(it.op, Op::Pull(_));
+        let concerned = self.waiting.iter().filter(|(_, it)| is_concerned(it));
+        let concerned: Vec<u64> = concerned.map(|(rid, _)| *rid).collect();
         let mut here = Vec::new();
-        for rid in held {
+        for rid in concerned {
             let Some(waiting) = self.waiting.get(&rid) else { continue };
             let Caller::Client(call) = waiting.caller else { continue };
             if let Some(result) = refused_by_namespace(env, &waiting.op) {
                 self.waiting.remove(&rid);
                 env.note(Transition::NamespaceRefused, None);
                 env.effects.push(Effect::Reply { call, result });
-            } else {
+            } else if waiting.asked.is_none() {
                 here.extend(self.ask(env, rid));
             }
         }

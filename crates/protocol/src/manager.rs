@@ -163,13 +163,11 @@ impl Manager {
     fn on_errand_done(&mut self, inner: Inner, result: OpResult) {
         match inner {
             Inner::Follow => {
-                let knew = self.env.desks.knows_spaces;
-                self.following.on_answer(&mut self.env, &result);
-                if self.env.desks.knows_spaces && !knew {
-                    let held = self.entrance.on_spaces_known(&mut self.env);
-                    held.into_iter().for_each(|here| self.carry_out(here));
-                } else if !knew {
-                    // Clients may wait for the rest.
+                if self.following.on_answer(&mut self.env, &result) {
+                    let here = self.entrance.on_spaces(&mut self.env);
+                    here.into_iter().for_each(|here| self.carry_out(here));
+                } else if !self.env.desks.knows_spaces {
+                    // Clients wait for the rest.
                     self.following.drive(&mut self.env);
                 }
             }

@@ -70,13 +70,13 @@ impl Following {
         env.errands.push(Errand { inner: Inner::Follow, op, deadline_ms });
     }
 
-    /// The owner answered.
-    pub fn on_answer(&mut self, env: &mut Env, result: &OpResult) {
+    /// The owner answered. Gives whether what counts has changed.
+    pub fn on_answer(&mut self, env: &mut Env, result: &OpResult) -> bool {
         let now = env.now.mono_ms;
         (self.is_asking, self.next_ms) = (false, now);
         let Ok(Answer::Documents(DocumentAnswer::Followed(documents))) = result else {
             self.next_ms = now + AGAIN_MS;
-            return;
+            return false;
         };
         self.heard_ms = now;
         let spaces = self.beginning.as_mut().unwrap_or(&mut env.desks.spaces);
@@ -88,7 +88,9 @@ impl Following {
         documents.iter().for_each(|_| env.note(Transition::NamespaceLearned, None));
         if let Some(spaces) = self.beginning.take_if(|_| documents.is_empty()) {
             (env.desks.spaces, env.desks.knows_spaces) = (spaces, true);
+            return true;
         }
+        self.beginning.is_none() && !documents.is_empty()
     }
 }
 
