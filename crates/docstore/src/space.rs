@@ -262,12 +262,15 @@ impl Spaces {
     }
 
     /// Refuses to read a document of another namespace, unless that one names `reader` among its
-    /// readers (S).
+    /// readers (S), and is not switched off (O).
     pub fn check_reads(&self, reader: &str, name: &DocName) -> Result<(), Exception> {
         let space = name.space();
         let is_reader = |it: &Description| it.readers.iter().any(|it| it.as_str() == reader);
-        if space == reader || self.known.get(space).is_some_and(is_reader) {
+        if space == reader {
             return Ok(());
+        }
+        if self.known.get(space).is_some_and(is_reader) {
+            return self.check_open_named(space);
         }
         let problem = format!("{name} must not be read from namespace {reader}");
         Err(Exception::of_field(codes::SPACE, FieldError::new("document", problem)))

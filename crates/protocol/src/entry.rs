@@ -4,6 +4,7 @@ use crate::api::{Answer, DocumentAnswer, DocumentOp, Op, OpResult};
 use crate::env::Env;
 use crate::io::{Effect, Transition};
 use crate::message::Message;
+use crate::operate::registry::CONFIGURATION;
 use crate::operate::{Errand, Inner};
 use crate::settled::is_asked_again;
 use rota_docstore::Phase;
@@ -71,6 +72,13 @@ struct Waiting {
 impl Waiting {
     fn is_follow(&self) -> bool {
         self.caller == Caller::Inner(Inner::Follow)
+    }
+
+    /// Whether it must wait until this manager knows which namespaces are off.
+    fn is_held(&self, env: &Env) -> bool {
+        let space = self.op.space().filter(|it| it.as_str() != CONFIGURATION);
+        let is_clients = matches!(self.caller, Caller::Client(_));
+        !env.desks.knows_spaces && is_clients && space.is_some()
     }
 
     /// Whether a copy of it that arrives late may be carried out, though it was refused so: owners
@@ -183,6 +191,9 @@ impl Entrance {
         let rid = self.renamed(env, rid)?;
         let waiting = self.waiting.get_mut(&rid)?;
         waiting.again_ms = now + SILENCE_MS;
+        if waiting.is_held(env) {
+            return None;
+        }
         let unanswered = waiting.last_refusal.take().is_none();
         let view = env.view.clone()?;
         waiting.slot = slot_of(&waiting.op, view.m);
@@ -270,6 +281,27 @@ impl Entrance {
         }
     }
 
+    /// This manager learned of namespaces: answers and asks what waited for that, and ends long
+    /// polls in those that are off.
+    pub fn on_spaces(&mut self, env: &mut Env) -> Vec<ForHere> {
+        let is_concerned = |it: &Waiting| it.asked.is_none() || matches!(it.op, Op::Pull(_));
+        let concerned = self.waiting.iter().filter(|(_, it)| is_concerned(it));
+        let concerned: Vec<u64> = concerned.map(|(rid, _)| *rid).collect();
+        let mut here = Vec::new();
+        for rid in concerned {
+            let Some(waiting) = self.waiting.get(&rid) else { continue };
+            let Caller::Client(call) = waiting.caller else { continue };
+            if let Some(result) = refused_by_namespace(env, &waiting.op) {
+                self.waiting.remove(&rid);
+                env.note(Transition::NamespaceRefused, None);
+                env.effects.push(Effect::Reply { call, result });
+            } else if waiting.asked.is_none() {
+                here.extend(self.ask(env, rid));
+            }
+        }
+        here
+    }
+
     /// A new View: ask at once where the owner changed.
     pub fn on_view(&mut self, env: &mut Env) -> Vec<ForHere> {
         let Some(view) = env.view.clone() else {
@@ -339,7 +371,13 @@ fn refused_by_namespace(env: &Env, op: &Op) -> Option<OpResult> {
 
 fn too_late(env: &Env, waiting: Waiting) -> (Caller, Refusal) {
     let retry = Retry::AfterMs(env.config.timing.retry_ms);
+    let is_held = env.view.is_some() && waiting.is_held(env);
     let refusal = waiting.last_refusal.unwrap_or_else(|| {
+        if is_held {
+            let text =
+                "this manager has just started, and does not know yet which namespaces are off";
+            return Refusal::new(RefusalKind::NotServing, retry, text);
+        }
         let text = match waiting.asked {
             Some(owner) => format!("manager {owner} did not answer before the deadline"),
             None => "this manager has no View of the ring yet".to_string(),

@@ -162,7 +162,15 @@ impl Manager {
 
     fn on_errand_done(&mut self, inner: Inner, result: OpResult) {
         match inner {
-            Inner::Follow => self.following.on_answer(&mut self.env, &result),
+            Inner::Follow => {
+                if self.following.on_answer(&mut self.env, &result) {
+                    let here = self.entrance.on_spaces(&mut self.env);
+                    here.into_iter().for_each(|here| self.carry_out(here));
+                } else if !self.env.desks.knows_spaces {
+                    // Clients wait for the rest.
+                    self.following.drive(&mut self.env);
+                }
+            }
             Inner::Fetch { part, origin, name, asked } => {
                 if let Some(part) = self.parts.get_mut(&part) {
                     part.on_fetched(&mut self.env, origin, &name, asked, result);

@@ -1,4 +1,4 @@
-//! Operations, copies and namespaces, served by managers.
+//! Operations and copies, served by managers.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot ask has failed")]
 
@@ -6,98 +6,14 @@ mod table;
 
 use rota_docstore::*;
 use rota_model::{Changed, RefusalKind};
-use rota_protocol::api::{ClearOp, ImportOp, OperateOp, PageOp, SyncOp};
+use rota_protocol::api::SyncOp;
 use rota_protocol::operate::registry::{operations, schema};
-use rota_protocol::operate::{AdminKey, SPACES_DOCID, slot_of};
-use rota_protocol::{
-    DocumentAnswer, DocumentCursor, DocumentOp, Message, Op, OpResult, Transition,
-};
+use rota_protocol::operate::slot_of;
+use rota_protocol::{DocumentAnswer, DocumentOp, Message, Op, Transition};
 use serde_json::{Value, json};
 use std::sync::Arc;
+use table::asking::*;
 use table::*;
-
-/// Slots of the table's ring.
-const M: u32 = 1024;
-
-fn space(name: &str) -> Namespace {
-    Namespace::parse(name).unwrap()
-}
-
-fn name(class: &str, docid: &str) -> DocName {
-    DocName::new(&space("shop"), class, docid).unwrap()
-}
-
-fn owner_of(table: &Table, docid: &str) -> u32 {
-    table.view().owner_of(slot_of(&name("Cart", docid), M)).0
-}
-
-/// An id of a document that this manager owns.
-fn id_at(table: &Table, owner: u32, nth: usize) -> String {
-    let ids = (0..).map(|it| format!("d{it}")).filter(|it| owner_of(table, it) == owner);
-    ids.into_iter().nth(nth).unwrap()
-}
-
-fn other_than(n: u32) -> u32 {
-    NUMBERS.into_iter().find(|it| *it != n).unwrap()
-}
-
-fn stamp(table: &Table) -> Stamp {
-    Stamp::from_epoch_ms(table.now().wall_ms)
-}
-
-fn request(operation: &str, parameters: &Value) -> Request {
-    Request::new(space("shop"), operation).with(parameters).unwrap()
-}
-
-fn op(request: Request, docid: &str) -> Op {
-    let (request, docid) = (Arc::new(request), docid.to_owned());
-    Op::Documents(DocumentOp::Operate(OperateOp { request, docid }))
-}
-
-fn write(docid: &str, n: u32) -> Request {
-    let put = json!([{"class": "Ln", "key": "1", "json": {"n": n}}]);
-    let change = json!({"class": "Cart", "docid": docid, "life": "ensure", "put": put});
-    request("document.write", &json!({"changes": [change]}))
-}
-
-fn read(docid: &str) -> Request {
-    request("document.read", &json!({"documents": [{"class": "Cart", "docid": docid}]}))
-}
-
-fn configure(operation: &str, parameters: &Value) -> Op {
-    op(Request::new(space("z"), operation).with(parameters).unwrap(), SPACES_DOCID)
-}
-
-fn operated(result: OpResult) -> Result<Answer, Exception> {
-    match result {
-        Ok(rota_protocol::Answer::Documents(DocumentAnswer::Operated(it))) => it,
-        other => panic!("not operated: {other:?}"),
-    }
-}
-
-fn body(answer: &Answer) -> Value {
-    match &answer.body {
-        Body::Json(text) => text.read().unwrap(),
-        Body::Nothing | Body::Binary { .. } => Value::Null,
-    }
-}
-
-fn sync(docids: &[&str], held: Option<Held>, stale_ok: bool) -> Op {
-    let syncs = docids.iter().map(|it| SyncRequest { name: name("Cart", it), held });
-    let syncs: Vec<_> = syncs.collect();
-    let slot = slot_of(&syncs[0].name, M);
-    let reader = Some(space("shop"));
-    Op::Documents(DocumentOp::Sync(SyncOp { reader, slot, syncs, stale_ok }))
-}
-
-fn synced(result: OpResult) -> Vec<Update> {
-    match result {
-        Ok(rota_protocol::Answer::Documents(DocumentAnswer::Synced(Ok(it)))) => {
-            it.into_iter().map(|it| it.1).collect()
-        }
-        other => panic!("not synced: {other:?}"),
-    }
-}
 
 #[test]
 fn an_operation_through_any_manager_is_answered_when_every_copy_has_it_on_disk() {
@@ -378,135 +294,17 @@ fn copies_are_brought_up_to_date_by_what_changed() {
 }
 
 #[test]
-fn a_namespace_that_is_switched_off_refuses_its_clients_everywhere() {
+fn a_document_is_above_the_absence_that_a_cache_was_told() {
     let mut table = Table::serving();
-    opened(table.call(300, open("running", "r1")));
-    let off =
-        |name: &str| configure("namespace.switch", &json!({"name": name, "off": "Back at noon"}));
-    for space in ["shop", "default"] {
-        let put = configure("namespace.put", &json!({"name": space, "create": true}));
-        operated(table.call(600, put)).unwrap();
-        operated(table.call(1000, off(space))).unwrap();
-    }
-    table.pass(40);
-    for n in NUMBERS {
-        let refusal = table.call(n, open("s", "r2")).unwrap_err();
-        assert_eq!((refusal.kind, refusal.changed), (RefusalKind::NamespaceOff, Changed::No));
-        assert_eq!(refusal.message, "namespace default is off: Back at noon");
-        assert_eq!(refused(table.call(n, close("running", "r3"))), RefusalKind::NamespaceOff);
-        assert_eq!(refused(table.call(n, get("running"))), RefusalKind::NamespaceOff);
-        let exception = operated(table.call(n, op(write("c", 1), "c"))).unwrap_err();
-        assert_eq!((exception.code(), exception.phase()), (&codes::OFF, Phase::Before));
-        let nothing = table.call(n, sync(&["c"], None, true));
-        assert!(format!("{nothing:?}").contains("O-OFF"), "{nothing:?}");
-    }
-    // A manager that restarts learns it again.
-    table.kill(600);
-    table.pass(1_500);
-    table.start(600);
-    table.pass(3_000);
-    assert_eq!(refused(table.call(600, get("running"))), RefusalKind::NamespaceOff);
-    let on = configure("namespace.switch", &json!({"name": "default"}));
-    operated(table.call(300, on)).unwrap();
-    table.pass(40);
-    for n in NUMBERS {
-        let session = got(table.call(n, get("running")));
-        assert_eq!(session.record.state, rota_model::SessionState::Ready);
-    }
-}
-
-#[test]
-fn limits_builds_and_keys_are_refused_by_the_owner() {
-    let mut table = Table::laid();
-    table.documents.admin_key = AdminKey::new("secret");
-    table.documents.client_build_min = 5;
-    NUMBERS.iter().for_each(|n| table.start(*n));
-    table.settle();
-    table.pass(500);
-    let limits = json!({"documents": 1});
-    let put = json!({"name": "shop", "create": true, "limits": limits});
-    let exception = operated(table.call(300, configure("namespace.put", &put))).unwrap_err();
-    assert_eq!(exception.letter(), Letter::S);
-    let mut asked = Request::new(space("z"), "namespace.put").with(&put).unwrap();
-    asked.who.admin = "secret".to_owned();
-    operated(table.call(300, op(asked, SPACES_DOCID))).unwrap();
-    table.pass(40);
+    let mut cache = Cache::new(Arc::new(schema()), 1 << 20);
+    // A document of the same slot was written in this millisecond.
     operated(table.call(300, op(write("{c}1", 1), "c"))).unwrap();
-    let exception = operated(table.call(300, op(write("{c}2", 1), "c"))).unwrap_err();
-    assert_eq!(*exception.code(), codes::LIMIT);
-    let text = "documents of the namespace would be 2; the limit is 1";
-    assert_eq!(exception.details().message, text);
-    let mut old = write("{c}1", 2);
-    old.build = Some(4);
-    assert_eq!(operated(table.call(300, op(old, "c"))).unwrap_err().letter(), Letter::D);
-}
-
-#[test]
-fn a_namespace_is_listed_exported_cleared_and_imported() {
-    let mut table = Table::serving();
-    opened(table.call(300, open("s", "r1")));
-    for n in 0..60 {
-        let docid = format!("c{n}");
-        operated(table.call(300, op(write(&docid, n), &docid))).unwrap();
-    }
-    let page = |from, class: Option<&str>| {
-        let (limit, class) = (7, class.map(str::to_owned));
-        Op::Documents(DocumentOp::Page(PageOp {
-            from,
-            limit,
-            space: space("shop"),
-            class,
-            by_operator: false,
-        }))
+    let mut ask = |table: &mut Table| {
+        let as_of = stamp(table);
+        let update = synced(table.call(600, sync(&["c"], None, false))).remove(0);
+        cache.apply(&name("Cart", "c"), &update, as_of).map(|()| update)
     };
-    let all = |table: &mut Table, class: Option<&str>| {
-        let (mut names, mut from) = (Vec::new(), Some(DocumentCursor::default()));
-        while let Some(next) = from {
-            match table.call(600, page(next, class)) {
-                Ok(rota_protocol::Answer::Documents(DocumentAnswer::Page(it))) => {
-                    names.extend(it.documents.into_iter().map(|it| it.name));
-                    from = it.next;
-                }
-                other => panic!("no page: {other:?}"),
-            }
-        }
-        names
-    };
-    let names = all(&mut table, None);
-    assert_eq!(names.len(), 60);
-    assert!(names.is_sorted_by_key(|it| (slot_of(it, M), it.clone())));
-    assert_eq!(all(&mut table, Some("Line")), []);
-    let mut exported = Vec::new();
-    for name in &names {
-        let slot = slot_of(name, M);
-        let syncs = vec![SyncRequest { name: name.clone(), held: None }];
-        let asked = SyncOp { reader: None, slot, syncs, stale_ok: false };
-        let update = synced(table.call(1000, Op::Documents(DocumentOp::Sync(asked)))).remove(0);
-        exported.push(apply(name, None, &update).unwrap().unwrap());
-    }
-    let (mut deleted, mut from) = (0, Some(DocumentCursor::default()));
-    while let Some(next) = from {
-        let clear = ClearOp { from: next, space: space("shop") };
-        match table.call(600, Op::Documents(DocumentOp::Clear(clear))) {
-            Ok(rota_protocol::Answer::Documents(DocumentAnswer::Cleared { deleted: n, next })) => {
-                (deleted, from) = (deleted + n, next);
-            }
-            other => panic!("not cleared: {other:?}"),
-        }
-    }
-    assert_eq!((deleted, all(&mut table, None)), (60, Vec::new()));
-    assert_eq!(got(table.call(300, get("s"))).record.state, rota_model::SessionState::Ready);
-    let import = |document: &Arc<Document>| {
-        Op::Documents(DocumentOp::Import(ImportOp { document: document.clone() }))
-    };
-    // What was deleted is newer than the export.
-    let kept = Ok(rota_protocol::Answer::Documents(DocumentAnswer::Imported(Ok(false))));
-    assert_eq!(table.call(300, import(&exported[0])), kept);
-    let mut fresh = Table::serving();
-    for document in &exported {
-        let taken = Ok(rota_protocol::Answer::Documents(DocumentAnswer::Imported(Ok(true))));
-        assert_eq!(fresh.call(600, import(document)), taken);
-        assert_eq!(fresh.call(300, import(document)), taken, "safe to repeat");
-    }
-    assert_eq!(all(&mut fresh, None), names);
+    assert!(matches!(ask(&mut table), Ok(Update::Absent { .. })));
+    operated(table.call(300, op(write("c", 1), "c"))).unwrap();
+    assert!(matches!(ask(&mut table), Ok(Update::Full(_))));
 }

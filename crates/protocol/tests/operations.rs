@@ -283,3 +283,44 @@ fn a_web_resource_is_put_and_removed() {
     let removed = desk.perform(request("z", "web.remove", &json!({"path": "logo.svg"}))).unwrap();
     assert_eq!(body(&removed), json!({"existed": true}));
 }
+
+#[test]
+fn administration_with_a_dhop_is_done_once_and_answers_the_same_again() {
+    let mut desk = Desktop::new();
+    let mut in_z = |operation: &str, parameters: Value, dhop: Option<Stamp>| {
+        desk.ms += 1;
+        let mut asked = request("z", operation, &parameters);
+        asked.dhop = dhop;
+        let answer = desk.perform(asked).unwrap();
+        (answer.version, body(&answer))
+    };
+    let shop = json!({"name": "shop"});
+    let create = json!({"name": "shop", "create": true});
+    let off = json!({"name": "shop", "off": ""});
+    let logo = json!({"path": "logo.svg"});
+    let put = json!({"path": "logo.svg", "mime": "image/svg+xml", "body": "PHN2Zy8+"});
+    let newer = json!({"path": "logo.svg", "mime": "image/svg+xml", "body": "PHN2Zz4="});
+    let dhop = |n: u64| Some(at(n));
+    // Each later change must not be undone by the repetition of an earlier one.
+    let created = in_z("namespace.put", create.clone(), dhop(1));
+    in_z("namespace.switch", off.clone(), dhop(2));
+    let removed = in_z("namespace.remove", shop.clone(), dhop(3));
+    assert_eq!(removed.1, json!({"existed": true}));
+    assert_eq!(in_z("namespace.put", create.clone(), dhop(1)), created);
+    in_z("namespace.put", create, None);
+    in_z("namespace.switch", off, None);
+    assert_eq!(in_z("namespace.remove", shop.clone(), dhop(3)), removed, "it is another one");
+    assert_eq!(in_z("namespace.remove", shop.clone(), None).1, json!({"existed": true}));
+    assert_eq!(in_z("namespace.remove", shop, dhop(3)), removed);
+    let published = in_z("web.put", put.clone(), dhop(4));
+    in_z("web.put", newer, None);
+    assert_eq!(in_z("web.put", put.clone(), dhop(4)), published);
+    let withdrawn = in_z("web.remove", logo.clone(), dhop(5));
+    assert_eq!(withdrawn.1, json!({"existed": true}));
+    assert_eq!(in_z("web.put", put.clone(), dhop(4)), published);
+    assert_eq!(in_z("web.remove", logo.clone(), dhop(5)), withdrawn);
+    in_z("web.put", put, None);
+    assert_eq!(in_z("web.remove", logo, dhop(5)), withdrawn);
+    let name = DocName::new(&Namespace::parse("z").unwrap(), "Web", "logo.svg").unwrap();
+    assert!(!desk.store.peek(&name).unwrap().is_deleted());
+}

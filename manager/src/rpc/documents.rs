@@ -4,7 +4,7 @@ use super::{Shared, bodies, status};
 use crate::rpc::deadline::deadline_of;
 use metrics::counter;
 use rota_docstore::space::{WEB_BODY_CLASS, WEB_CLASS, WebHead};
-use rota_docstore::{Content, DocName, Exception, Namespace, SyncRequest, Update};
+use rota_docstore::{Content, DocName, Exception, Namespace, Phase, SyncRequest, Update, codes};
 use rota_model::{ManagerNumber, Refusal, RefusalKind, Retry, SlotId};
 use rota_proto::documents::{answer, request, status as exception_status};
 use rota_proto::v1;
@@ -49,8 +49,12 @@ impl From<Exception> for Failure {
     }
 }
 
+/// Whoever works with documents is told of a namespace that is off as of every other exception.
 impl From<Refusal> for Failure {
     fn from(refusal: Refusal) -> Self {
+        if refusal.kind == RefusalKind::NamespaceOff {
+            return Self::Raised(Exception::new(codes::OFF, refusal.message).at(Phase::Before));
+        }
         Self::Refused(refusal)
     }
 }

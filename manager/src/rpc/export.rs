@@ -3,7 +3,7 @@
 use super::Shared;
 use super::bodies::TakenBodies;
 use super::documents::{Failure, mixed_up, page, sync};
-use super::namespaces::STEP;
+use super::namespaces::{STEP, create_missing};
 use crate::mailbox::Begun;
 use rota_docstore::{DocName, Document, Exception, Namespace, SyncRequest, Update};
 use rota_model::items::{POOL_CLASS, SESSION_CLASS};
@@ -96,6 +96,7 @@ async fn write_documents(
 /// An import that is under way.
 struct Importing<'a> {
     shared: &'a Shared,
+    admin: String,
     into: Option<Namespace>,
     under_way: VecDeque<Begun>,
     bodies: TakenBodies,
@@ -106,11 +107,12 @@ struct Importing<'a> {
 pub(super) async fn read(
     shared: &Shared,
     mut records: Streaming<v1::ImportNamespaceRequest>,
+    admin: String,
     deadline: Instant,
 ) -> Result<v1::ImportNamespaceResponse, Status> {
     let response = v1::ImportNamespaceResponse { documents: 0, kept: 0, bodies: 0 };
     let (under_way, bodies) = (VecDeque::new(), TakenBodies::default());
-    let mut importing = Importing { shared, into: None, under_way, bodies, response };
+    let mut importing = Importing { shared, admin, into: None, under_way, bodies, response };
     let mut order = Order::new();
     let mut is_first = true;
     while let Some(request) = next(&mut records).await? {
@@ -160,6 +162,7 @@ impl Importing<'_> {
                 if into.as_str() == CONFIGURATION {
                     return Err(invalid("into", "is the namespace for configuration"));
                 }
+                create_missing(self.shared, &into, &state.description, &self.admin).await?;
                 self.into = Some(into);
             }
             Part::Document(document) => {

@@ -74,6 +74,43 @@ async fn configure(
     operate(shared, op, Instant::now() + STEP).await.map(|_| ())
 }
 
+/// Creates a namespace that is on.
+async fn create(
+    shared: &Shared,
+    name: &Namespace,
+    description: &Description,
+    admin: String,
+) -> Result<(), Failure> {
+    let readers: Vec<&str> = description.readers.iter().map(Namespace::as_str).collect();
+    let parameters = json!({
+        "name": name.as_str(), "create": true, "description": description.description,
+        "limits": description.limits, "readers": readers,
+    });
+    configure(shared, "namespace.put", &parameters, admin).await
+}
+
+/// Creates a namespace as it is described, also switched off, unless it exists.
+pub(super) async fn create_missing(
+    shared: &Shared,
+    name: &Namespace,
+    description: &Description,
+    admin: &str,
+) -> Result<(), Failure> {
+    if let Described::Yes(..) = described(shared, name).await? {
+        return Ok(());
+    }
+    match create(shared, name, description, admin.to_owned()).await {
+        // Somebody else was faster.
+        Err(Failure::Raised(it)) if *it.code() == codes::EXISTS => return Ok(()),
+        created => created?,
+    }
+    if description.off.is_some() {
+        let parameters = json!({"name": name.as_str(), "off": description.off});
+        configure(shared, "namespace.switch", &parameters, admin.to_owned()).await?;
+    }
+    Ok(())
+}
+
 async fn described(shared: &Shared, name: &Namespace) -> Result<Described, Failure> {
     let document = DocName::new(&configuration(), SPACE_CLASS, name.as_str());
     let syncs = vec![SyncRequest { name: document.map_err(Exception::from)?, held: None }];
@@ -233,12 +270,7 @@ impl v1::namespaces_server::Namespaces for NamespacesService {
         let admin = self.check_admin(request.metadata())?;
         let request::Create { name, description } =
             request::create(request.into_inner()).map_err(|it| exception_status(&it))?;
-        let readers: Vec<&str> = description.readers.iter().map(Namespace::as_str).collect();
-        let parameters = json!({
-            "name": name.as_str(), "create": true, "description": description.description,
-            "limits": description.limits, "readers": readers,
-        });
-        configure(&self.shared, "namespace.put", &parameters, admin).await?;
+        create(&self.shared, &name, &description, admin).await?;
         Ok(Response::new((&state(&self.shared, &name).await?).into()))
     }
 
@@ -302,9 +334,9 @@ impl v1::namespaces_server::Namespaces for NamespacesService {
         &self,
         request: Request<Streaming<v1::ImportNamespaceRequest>>,
     ) -> Result<Response<v1::ImportNamespaceResponse>, Status> {
-        self.check_admin(request.metadata())?;
+        let admin = self.check_admin(request.metadata())?;
         let deadline = deadline_of(request.metadata());
-        let response = export::read(&self.shared, request.into_inner(), deadline).await?;
+        let response = export::read(&self.shared, request.into_inner(), admin, deadline).await?;
         Ok(Response::new(response))
     }
 }

@@ -53,7 +53,8 @@ const FULL_RETRY_MS: u64 = 1_000;
 /// The stream of a watch.
 pub type Changes = ReceiverStream<Result<v1::WatchResponse, Status>>;
 
-/// Starts a watch. It ends when the client leaves or the process stops. Refused while there are
+/// Starts a watch. It ends when the client leaves, its namespace is switched off or the process
+/// stops. Refused while there are
 /// [`WATCHES_MAX`] of them.
 pub fn start(shared: Arc<Shared>, watch: Watch) -> Result<Changes, Refusal> {
     let place = take_place(&shared.watches)?;
@@ -97,7 +98,7 @@ fn parts_of(view: &View, filter: &Filter) -> Vec<(ManagerNumber, SlotId)> {
 struct Pollers {
     shared: Arc<Shared>,
     filter: Filter,
-    answers: mpsc::Sender<Pulled>,
+    answers: mpsc::Sender<Result<Pulled, Refusal>>,
     tasks: JoinSet<()>,
     by_part: BTreeMap<ManagerNumber, AbortHandle>,
 }
@@ -152,6 +153,14 @@ async fn join(
         tokio::select! {
             changed = seen.changed() => if changed.is_err() { return },
             Some(pulled) = answered.recv() => {
+                let pulled = match pulled {
+                    Ok(pulled) => pulled,
+                    Err(refused) => {
+                        // A reader that is gone finds nothing to miss.
+                        let _ = items.send(Err(refusal::status(&refused))).await;
+                        return;
+                    }
+                };
                 for item in merge.take(pulled) {
                     if items.send(Ok(response(&shared, item))).await.is_err() {
                         return;
@@ -176,6 +185,14 @@ fn response(shared: &Shared, item: Item) -> v1::WatchResponse {
     }
 }
 
+/// Why a poll brought nothing.
+enum Unpulled {
+    /// Ask again after this pause.
+    Again(Duration),
+    /// The namespace is switched off: the watch ends with this.
+    Off(Refusal),
+}
+
 /// Asks one partition again and again.
 struct Poller {
     shared: Arc<Shared>,
@@ -185,7 +202,7 @@ struct Poller {
 }
 
 impl Poller {
-    async fn run(self, mut ask: Ask, answers: mpsc::Sender<Pulled>) {
+    async fn run(self, mut ask: Ask, answers: mpsc::Sender<Result<Pulled, Refusal>>) {
         // The first answer comes at once, so that the client soon learns that it has caught up.
         let mut wait = Duration::ZERO;
         loop {
@@ -193,18 +210,23 @@ impl Poller {
                 Ok(pulled) => {
                     ask = Ask::after(&pulled);
                     wait = PULL_WAIT;
-                    if answers.send(pulled).await.is_err() {
+                    if answers.send(Ok(pulled)).await.is_err() {
                         return;
                     }
                 }
-                Err(pause) => tokio::time::sleep(pause).await,
+                Err(Unpulled::Again(pause)) => tokio::time::sleep(pause).await,
+                Err(Unpulled::Off(refused)) => {
+                    // The joiner ends the watch, unless that has ended already.
+                    let _ = answers.send(Err(refused)).await;
+                    return;
+                }
             }
         }
     }
 
-    /// One long poll; on a refusal, how long to pause. A watch outlives every change of owner, so
-    /// no refusal ends it.
-    async fn pull(&self, ask: &Ask, wait: Duration) -> Result<Pulled, Duration> {
+    /// One long poll. A watch outlives every change of owner, so a refusal only makes it pause,
+    /// unless the namespace is off.
+    async fn pull(&self, ask: &Ask, wait: Duration) -> Result<Pulled, Unpulled> {
         let op = PullOp {
             slot: self.slot,
             from: ask.from,
@@ -216,19 +238,22 @@ impl Poller {
         let deadline = Instant::now() + wait + PULL_PATIENCE;
         match self.shared.mailbox.call(Op::Pull(op), deadline).await {
             // The ring changed under the poll; the next View says who is asked for what.
-            Ok(Answer::Pulled(pulled)) if pulled.part != self.part => Err(PAUSE.0),
+            Ok(Answer::Pulled(pulled)) if pulled.part != self.part => Err(Unpulled::Again(PAUSE.0)),
             Ok(Answer::Pulled(pulled)) => Ok(pulled),
             Ok(other) => {
                 tracing::warn!(?other, "the answer to a pull is of another kind");
-                Err(PAUSE.1)
+                Err(Unpulled::Again(PAUSE.1))
+            }
+            Err(refused) if refused.kind == RefusalKind::NamespaceOff => {
+                Err(Unpulled::Off(refused))
             }
             Err(refused) => {
                 tracing::debug!(part = %self.part, %refused, "a poll was refused");
-                Err(match refused.retry {
+                Err(Unpulled::Again(match refused.retry {
                     Retry::AfterMs(ms) => Duration::from_millis(ms).clamp(PAUSE.0, PAUSE.1),
                     Retry::Now | Retry::AtOwner(_) => PAUSE.0,
                     Retry::Never => PAUSE.1,
-                })
+                }))
             }
         }
     }

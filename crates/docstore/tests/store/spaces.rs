@@ -129,8 +129,14 @@ fn another_namespace_is_read_only_where_it_names_the_reader_and_never_changed() 
     let exception = read(&store).unwrap_err();
     assert_eq!((exception.code(), exception.status()), (&codes::SPACE, Status::PermissionDenied));
     let readers = vec![auditor.clone()];
-    describe(&mut store, "bank", &Description { readers, ..Description::default() }, at(1));
+    let described = Description { readers, ..Description::default() };
+    describe(&mut store, "bank", &described, at(1));
     assert!(read(&store).unwrap());
+    let off = Some("back at noon".to_owned());
+    describe(&mut store, "bank", &Description { off, ..described.clone() }, at(2));
+    let exception = read(&store).unwrap_err();
+    assert_eq!(exception.to_string(), "O-OFF: namespace bank is off: back at noon");
+    describe(&mut store, "bank", &described, at(3));
     let mut attempt = Attempt::new(auditor.clone(), at(5));
     let mut desk = Desk::new(&rules, &store, None, &mut attempt);
     assert_eq!(*desk.current(&account("a")).unwrap_err().code(), codes::SPACE);

@@ -2,12 +2,15 @@
 //! `namespace.switch`, `namespace.remove`, `web.put`, `web.remove`.
 
 use super::form::bytes_of;
+use super::here::SPACES_DOCID;
 use super::registry::CONFIGURATION;
+use super::write::{destroy, memories};
 use rota_docstore::space::{SPACE_CLASS, WEB_BODY_CLASS, WEB_CLASS, WebHead};
 use rota_docstore::{
     Content, Description, Desk, DocName, Exception, FieldError, ItemName, Limits, Namespace,
     Operation, Wanted, codes,
 };
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 /// Most namespaces that may read one's documents: every operation that reads looks through them.
@@ -33,6 +36,37 @@ fn check_name(name: &Namespace) -> Result<(), Exception> {
 fn missing(name: &Namespace) -> Exception {
     let field = FieldError::new("name", format!("{name} does not exist"));
     Exception::of_field(codes::NAMESPACE, field)
+}
+
+/// The docid of what remembers for a description that was removed: in the slot of descriptions.
+fn memories_of(name: &Namespace) -> String {
+    format!("{{{SPACES_DOCID}}}{name}")
+}
+
+/// What this very request answered before: remembered in the document, or, since a life of that
+/// ended, beside it.
+fn repeated<T: DeserializeOwned>(
+    desk: &mut Desk<'_>,
+    document: &DocName,
+    memories_docid: &str,
+) -> Result<Option<T>, Exception> {
+    if let Some(answer) = desk.repeated(document)? {
+        return Ok(Some(answer));
+    }
+    let beside = memories(desk, memories_docid)?;
+    desk.repeated(&beside)
+}
+
+/// Ends the document's life, answers whether it existed, and remembers that beside it.
+fn remove(desk: &mut Desk<'_>, document: &DocName, docid: &str) -> Result<(), Exception> {
+    let existed = destroy(desk, document, docid)?;
+    let removed = Removed { existed };
+    if desk.request().is_some_and(|it| it.dhop.is_some()) {
+        let beside = memories(desk, docid)?;
+        desk.current(&beside)?.ensure();
+        desk.remember(&beside, &removed)?;
+    }
+    desk.answer_json(&removed)
 }
 
 /// A namespace's description, with whether it must be new.
@@ -75,7 +109,7 @@ impl Operation for NamespacePut {
     fn work(&mut self, desk: &mut Desk<'_>) -> Result<(), Exception> {
         let Describing { name, create, description, limits, readers } = self.0.clone();
         let document = desk.name(SPACE_CLASS, name.as_str())?;
-        if desk.repeated::<()>(&document)?.is_some() {
+        if repeated::<()>(desk, &document, &memories_of(&name))?.is_some() {
             return Ok(());
         }
         let draft = desk.current(&document)?;
@@ -124,7 +158,7 @@ impl Operation for NamespaceSwitch {
     fn work(&mut self, desk: &mut Desk<'_>) -> Result<(), Exception> {
         let Switching { name, off } = self.0.clone();
         let document = desk.name(SPACE_CLASS, name.as_str())?;
-        if desk.repeated::<()>(&document)?.is_some() {
+        if repeated::<()>(desk, &document, &memories_of(&name))?.is_some() {
             return Ok(());
         }
         let draft = desk.current(&document)?;
@@ -143,7 +177,7 @@ pub(super) struct Removing {
     name: Namespace,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 struct Removed {
     existed: bool,
 }
@@ -167,13 +201,16 @@ impl Operation for NamespaceRemove {
     fn work(&mut self, desk: &mut Desk<'_>) -> Result<(), Exception> {
         let name = &self.0.name;
         let document = desk.name(SPACE_CLASS, name.as_str())?;
+        let beside = memories_of(name);
+        if let Some(removed) = repeated::<Removed>(desk, &document, &beside)? {
+            return desk.answer_json(&removed);
+        }
         let draft = desk.current(&document)?;
         if draft.one::<Description>()?.is_some_and(|it| it.off.is_none()) {
             let message = format!("namespace {name} is on; switch it off first");
             return Err(Exception::business("ON", message));
         }
-        let existed = draft.destroy();
-        desk.answer_json(&Removed { existed })
+        remove(desk, &document, &beside)
     }
 }
 
@@ -215,10 +252,14 @@ impl Operation for WebPut {
 
     fn work(&mut self, desk: &mut Desk<'_>) -> Result<(), Exception> {
         let document = desk.name(WEB_CLASS, &self.path)?;
+        if repeated::<()>(desk, &document, &self.path)?.is_some() {
+            return Ok(());
+        }
         let draft = desk.current(&document)?;
         draft.ensure();
         draft.put_one(&self.head)?;
-        draft.put_content(&ItemName::singleton(WEB_BODY_CLASS)?, self.body.clone())
+        draft.put_content(&ItemName::singleton(WEB_BODY_CLASS)?, self.body.clone())?;
+        desk.remember(&document, &())
     }
 }
 
@@ -245,8 +286,11 @@ impl Operation for WebRemove {
     }
 
     fn work(&mut self, desk: &mut Desk<'_>) -> Result<(), Exception> {
-        let document = desk.name(WEB_CLASS, &self.0.path)?;
-        let existed = desk.current(&document)?.destroy();
-        desk.answer_json(&Removed { existed })
+        let path = &self.0.path;
+        let document = desk.name(WEB_CLASS, path)?;
+        if let Some(removed) = repeated::<Removed>(desk, &document, path)? {
+            return desk.answer_json(&removed);
+        }
+        remove(desk, &document, path)
     }
 }

@@ -1,10 +1,10 @@
-//! Updates of copies, pages of names, and what operators do with whole namespaces.
+//! Updates of copies, pages of names, and the ends of whole namespaces.
 
 use super::here::{Slots, slot_of};
 use super::registry::CONFIGURATION;
 use crate::api::{
-    Answer, ClearOp, DocumentAnswer, DocumentCursor, DocumentHead, DocumentPage, ImportOp,
-    OpResult, PageOp, SyncOp,
+    Answer, ClearOp, DocumentAnswer, DocumentCursor, DocumentHead, DocumentPage, OpResult, PageOp,
+    SyncOp,
 };
 use crate::documents::{Doc, DocKey};
 use crate::entry::Origin;
@@ -12,7 +12,6 @@ use crate::env::Env;
 use crate::io::Transition;
 use crate::message::Write;
 use crate::partition::Partition;
-use rota_docstore::cache::CLOCKS_APART_MS_MAX;
 use rota_docstore::{
     DocName, Document, Draft, Exception, FieldError, Phase, SyncRequest, Territory, Update, codes,
     update_for,
@@ -167,7 +166,7 @@ impl Partition {
         let limit = env.config.sizes.purge_docs;
         let (found, next) = self.documents_from(env, &op.from, limit, is_meant);
         let now = Stamp::from_epoch_ms(env.now.wall_ms);
-        let floor = self.floor(env, op.space.as_str()).next();
+        let floor = self.floor(env, op.space.as_str());
         let end = |doc: &Arc<Doc>| {
             let document = doc.document();
             let version = now.max(floor).max(document.version().next());
@@ -187,54 +186,9 @@ impl Partition {
         let at = self.write(env, writes, None);
         self.promise(at, origin, answer);
     }
-
-    /// Takes over a document of an export, unless a newer one is here.
-    pub(super) fn import(&mut self, env: &mut Env, origin: Origin, op: &ImportOp, sure: bool) {
-        let imported = |it| Ok(Answer::Documents(DocumentAnswer::Imported(it)));
-        if let Err(mistake) = self.check_import(env, &op.document) {
-            let exception = Exception::from(mistake).at(Phase::Before);
-            return self.reply(env, origin, imported(Err(exception)));
-        }
-        let name = op.document.name();
-        let key = DocKey { slot: slot_of(name, env.view().m), name: name.clone() };
-        let version = self.replica.get(&key).map(|it| it.version());
-        if version.is_some_and(|it| it >= op.document.version()) {
-            if !sure {
-                return self.confirm_then(origin);
-            }
-            let is_same = self.replica.get(&key).is_some_and(|it| *it.document() == op.document);
-            return self.answer_read(env, origin, imported(Ok(is_same)));
-        }
-        if !self.leading.as_ref().is_some_and(|it| it.is_open()) || !self.has_copies(env) {
-            return self.enqueue(origin);
-        }
-        let writes = vec![write_of(Arc::clone(&op.document), env.view().m)];
-        if let Some(exception) = self.without_body(env, &writes) {
-            let exception = exception.at(Phase::Validation);
-            return self.reply(env, origin, imported(Err(exception)));
-        }
-        let at = self.write(env, writes, None);
-        self.promise(at, origin, imported(Ok(true)));
-    }
-
-    fn check_import(&self, env: &Env, document: &Document) -> Result<(), FieldError> {
-        let name = document.name();
-        let (schema, slots) = (&env.desks.schema, self.slots(env));
-        schema.check_document(document)?;
-        if schema.is_read_only(name.class()) {
-            let problem = format!("{:?} of {name} is not imported", name.class());
-            return Err(FieldError::new("class", problem));
-        }
-        if !slots.holds(slots.slot_of(name)) {
-            let problem = format!("{name} lies in slot {}, which is not here", slots.slot_of(name));
-            return Err(FieldError::new("document", problem));
-        }
-        let now = Stamp::from_epoch_ms(env.now.wall_ms);
-        document.check_not_after(now.plus_ms(CLOCKS_APART_MS_MAX))
-    }
 }
 
-fn write_of(document: Arc<Document>, m: u32) -> Write {
+pub(super) fn write_of(document: Arc<Document>, m: u32) -> Write {
     let name = document.name().clone();
     let doc = Doc::new(document).expect("it is neither a session nor a pool");
     Write { key: DocKey { slot: slot_of(&name, m), name }, doc: Some(Arc::new(doc)) }

@@ -32,6 +32,9 @@ pub(crate) struct Desks {
     build: u64,
     /// Namespaces, as the follower learned them.
     pub spaces: Spaces,
+    /// Whether it has learned them. Until then nobody here knows which are off, so nothing is
+    /// served that depends on it.
+    pub knows_spaces: bool,
     /// Copies of documents that other managers own.
     pub cache: Cache,
     cache_bytes: u64,
@@ -47,6 +50,7 @@ impl Desks {
             checker: Arc::new(config.admin_key.clone()),
             build: config.client_build_min,
             spaces: Spaces::default(),
+            knows_spaces: false,
             cache_bytes: config.cache_bytes,
         }
     }

@@ -29,12 +29,14 @@ const ANEW_MS: u64 = 3_600_000;
 const FOLLOWERS_MAX: usize = 1_024;
 
 /// Where a manager is with the descriptions of namespaces.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Following {
     /// The latest version that was told.
     since: Stamp,
-    /// It begins (anew): whatever there is must be told at once, also that there is nothing.
-    is_new: bool,
+    /// It begins (anew), and has heard this so far: whatever there is must be told at once, until
+    /// there is nothing more. Then this counts, and not before: a part would leave namespaces open
+    /// that are off.
+    beginning: Option<Spaces>,
     heard_ms: u64,
     is_asking: bool,
     next_ms: u64,
@@ -44,7 +46,7 @@ impl Following {
     pub fn new(now_ms: u64) -> Self {
         Self {
             since: Stamp::MIN,
-            is_new: true,
+            beginning: Some(Spaces::default()),
             heard_ms: now_ms,
             is_asking: false,
             next_ms: now_ms,
@@ -58,34 +60,37 @@ impl Following {
             return;
         }
         if now >= self.heard_ms + ANEW_MS {
-            (self.since, self.is_new) = (Stamp::MIN, true);
+            (self.since, self.beginning) = (Stamp::MIN, Some(Spaces::default()));
         }
         self.is_asking = true;
-        let wait_ms = if self.is_new { 0 } else { WAIT_MS };
+        let wait_ms = if self.beginning.is_some() { 0 } else { WAIT_MS };
         let op = FollowOp { since: self.since, wait_ms };
         let op = Op::Documents(DocumentOp::Follow(op));
         let deadline_ms = now + DEADLINE_MS;
         env.errands.push(Errand { inner: Inner::Follow, op, deadline_ms });
     }
 
-    /// The owner answered.
-    pub fn on_answer(&mut self, env: &mut Env, result: &OpResult) {
+    /// The owner answered. Gives whether what counts has changed.
+    pub fn on_answer(&mut self, env: &mut Env, result: &OpResult) -> bool {
         let now = env.now.mono_ms;
         (self.is_asking, self.next_ms) = (false, now);
         let Ok(Answer::Documents(DocumentAnswer::Followed(documents))) = result else {
             self.next_ms = now + AGAIN_MS;
-            return;
+            return false;
         };
         self.heard_ms = now;
-        if std::mem::take(&mut self.is_new) {
-            env.desks.spaces = Spaces::default();
-        }
+        let spaces = self.beginning.as_mut().unwrap_or(&mut env.desks.spaces);
         for document in documents {
             // One that does not read as a description leaves what was known.
-            drop(env.desks.spaces.learn(document));
+            drop(spaces.learn(document));
             self.since = self.since.max(document.version());
-            env.note(Transition::NamespaceLearned, None);
         }
+        documents.iter().for_each(|_| env.note(Transition::NamespaceLearned, None));
+        if let Some(spaces) = self.beginning.take_if(|_| documents.is_empty()) {
+            (env.desks.spaces, env.desks.knows_spaces) = (spaces, true);
+            return true;
+        }
+        self.beginning.is_none() && !documents.is_empty()
     }
 }
 

@@ -73,7 +73,7 @@ pub(crate) struct Here<'a> {
     pub replica: &'a Replica,
     pub spaces: &'a Spaces,
     pub m: u32,
-    /// No version up to this is given out.
+    /// No version below this is given out.
     pub floor: Stamp,
 }
 

@@ -9,7 +9,8 @@
 //!   the operations; `form`: how their callers write items.
 //! * `owner`: an operation at the owner of its slot. `pending`: what waits there. `here`: which
 //!   documents it sees, and [`slot_of`] them.
-//! * `copies`: updates of copies; pages, ends and imports of whole namespaces.
+//! * `copies`: updates of copies; pages and ends of whole namespaces; `importing`: documents of
+//!   exports.
 //! * `follow`: how every manager knows the namespaces.
 
 mod administer;
@@ -18,6 +19,7 @@ mod desks;
 mod follow;
 mod form;
 mod here;
+mod importing;
 mod owner;
 mod pending;
 mod read;

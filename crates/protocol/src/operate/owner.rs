@@ -19,7 +19,7 @@ use crate::io::Transition;
 use crate::message::Write;
 use crate::partition::Partition;
 use rota_docstore::{Commit, Exception, Next, Phase, Progress, Run, Update, Validated, validate};
-use rota_model::Stamp;
+use rota_model::{Refusal, RefusalKind, Retry, Stamp};
 use std::sync::Arc;
 
 /// The answer to an operation.
@@ -27,9 +27,25 @@ pub(super) fn operated(result: Result<rota_docstore::Answer, Exception>) -> OpRe
     Ok(Answer::Documents(DocumentAnswer::Operated(result)))
 }
 
+/// Whether the answer depends on descriptions of namespaces: limits, readers.
+fn needs_spaces(op: &DocumentOp) -> bool {
+    match op {
+        DocumentOp::Operate(op) => op.request.space.as_str() != CONFIGURATION,
+        DocumentOp::Sync(op) => op.reader.as_ref().is_some_and(|it| it.as_str() != CONFIGURATION),
+        DocumentOp::Import(_) => true,
+        DocumentOp::Page(_) | DocumentOp::Clear(_) | DocumentOp::Follow(_) => false,
+    }
+}
+
 impl Partition {
     /// A request about documents, while the partition serves.
     pub fn on_documents(&mut self, env: &mut Env, origin: Origin, op: &DocumentOp) {
+        if !env.desks.knows_spaces && needs_spaces(op) {
+            let retry = Retry::AfterMs(env.config.timing.retry_ms);
+            let text = "the owner has just started, and does not know the namespaces yet";
+            let refusal = Refusal::new(RefusalKind::NotServing, retry, text);
+            return self.reply(env, origin, Err(refusal));
+        }
         match op {
             DocumentOp::Operate(op) => {
                 let progress = self.progress_of(origin);
@@ -62,7 +78,7 @@ impl Partition {
         }
     }
 
-    /// Every version that is given out is above this. A write need not be above those of other
+    /// No version below this is given out. A write need not be above those of other
     /// documents, or a thousand writes in a second would leave the clock behind; but above what
     /// was told of documents that do not exist, and of those that were forgotten.
     pub(super) fn floor(&self, env: &Env, space: &str) -> Stamp {
@@ -72,7 +88,7 @@ impl Partition {
             Some(leading) => leading.told,
             None => self.replica.high_water,
         };
-        told.max(env.forgotten)
+        told.max(env.forgotten).next()
     }
 
     /// Remembers that somebody was told what does not exist here.

@@ -188,7 +188,7 @@ fn make(
         Life::Ensure => {
             draft.ensure();
         }
-        Life::Destroy => return destroy(desk, name, &change.docid),
+        Life::Destroy => return destroy(desk, name, &change.docid).map(|_| ()),
     }
     for (item, content) in contents {
         schema.check_foreign(name.class(), item, content)?;
@@ -221,17 +221,18 @@ fn check_expected(
     Ok(())
 }
 
-/// Ends a life, and takes over what the document remembers.
-fn destroy(desk: &mut Desk<'_>, name: &DocName, docid: &str) -> Result<(), Exception> {
+/// Ends a life, and lets the document of class `H` of that docid take over what it remembers. Says
+/// whether it existed.
+pub(super) fn destroy(desk: &mut Desk<'_>, name: &DocName, docid: &str) -> Result<bool, Exception> {
     let draft = desk.current(name)?;
     let kept = |(item, content): (&ItemName, &Content)| {
         let vop = draft.vop(item.class(), item.key()).filter(|_| item.class() == MEMORY_CLASS)?;
         Some((item.clone(), content.clone(), vop))
     };
     let remembered: Vec<_> = draft.existing().filter_map(kept).collect();
-    draft.destroy();
+    let existed = draft.destroy();
     if remembered.is_empty() {
-        return Ok(());
+        return Ok(existed);
     }
     let memories = memories(desk, docid)?;
     let draft = desk.current(&memories)?;
@@ -239,10 +240,10 @@ fn destroy(desk: &mut Desk<'_>, name: &DocName, docid: &str) -> Result<(), Excep
     for (item, content, vop) in remembered {
         draft.put_copy(&item, content, vop)?;
     }
-    Ok(())
+    Ok(existed)
 }
 
 /// The document that remembers for those of that id whose lives ended.
-fn memories(desk: &Desk<'_>, docid: &str) -> Result<DocName, FieldError> {
+pub(super) fn memories(desk: &Desk<'_>, docid: &str) -> Result<DocName, FieldError> {
     desk.name(MEMORIES_CLASS, docid)
 }

@@ -4,6 +4,8 @@
 #![allow(dead_code, reason = "each test uses what it needs")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot set its table has failed")]
 
+pub mod asking;
+
 use rota_docstore::{Digest, Operations, Schema};
 use rota_model::node_msg::{
     FromNode, NodeAnswer, NodeLoad, Register, ReportEvent, ReportItem, ToNode,

@@ -1,0 +1,418 @@
+//! Namespaces, known to every manager: switched off, limited, listed, cleared, imported.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot ask has failed")]
+
+mod table;
+
+use rota_docstore::*;
+use rota_model::{Changed, Filter, PullOp, RefusalKind, SlotId};
+use rota_protocol::api::{ClearOp, ImportOp, PageOp, SyncOp};
+use rota_protocol::operate::{AdminKey, SPACES_DOCID, slot_of, slot_of_spaces};
+use rota_protocol::{DocumentAnswer, DocumentCursor, DocumentOp, Message, Op};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use table::asking::*;
+use table::*;
+
+#[test]
+fn a_long_poll_in_a_namespace_ends_when_it_is_switched_off() {
+    let mut table = Table::serving();
+    let poll = |namespace: Option<&str>| {
+        let filter = Filter { namespace: namespace.map(space), ..Filter::default() };
+        let slot = SlotId(NUMBERS[0]);
+        let from = None;
+        let op = PullOp { slot, from, snapshot_after: None, limit: 9, wait_ms: 15_000, filter };
+        Op::Pull(op)
+    };
+    let put = configure("namespace.put", &json!({"name": "shop", "create": true}));
+    operated(table.call(600, put)).unwrap();
+    // Each gets its snapshot; what is asked next waits for changes.
+    let next = |table: &mut Table, op: Op| {
+        let Ok(rota_protocol::Answer::Pulled(pulled)) = table.call(600, op.clone()) else {
+            panic!("no snapshot")
+        };
+        let Op::Pull(op) = op else { unreachable!("it is a poll") };
+        table.ask_within(600, Op::Pull(PullOp { from: Some(pulled.upto), ..op }), 20_000)
+    };
+    let shops = next(&mut table, poll(Some("shop")));
+    let others = next(&mut table, poll(Some("default")));
+    let everything = next(&mut table, poll(None));
+    let off = configure("namespace.switch", &json!({"name": "shop", "off": "Back at noon"}));
+    operated(table.call(1000, off)).unwrap();
+    let refusal = table.wait_for(shops, 1_000).unwrap_err();
+    assert_eq!(refusal.kind, RefusalKind::NamespaceOff);
+    assert_eq!(refusal.message, "namespace shop is off: Back at noon");
+    assert_eq!(refused(table.call(600, poll(Some("shop")))), RefusalKind::NamespaceOff);
+    assert!([others, everything].iter().all(|it| !table.replies.contains_key(it)));
+}
+
+#[test]
+fn a_namespace_that_is_switched_off_refuses_its_clients_everywhere() {
+    let mut table = Table::serving();
+    opened(table.call(300, open("running", "r1")));
+    let off =
+        |name: &str| configure("namespace.switch", &json!({"name": name, "off": "Back at noon"}));
+    for space in ["shop", "default"] {
+        let put = configure("namespace.put", &json!({"name": space, "create": true}));
+        operated(table.call(600, put)).unwrap();
+        operated(table.call(1000, off(space))).unwrap();
+    }
+    table.pass(40);
+    for n in NUMBERS {
+        let refusal = table.call(n, open("s", "r2")).unwrap_err();
+        assert_eq!((refusal.kind, refusal.changed), (RefusalKind::NamespaceOff, Changed::No));
+        assert_eq!(refusal.message, "namespace default is off: Back at noon");
+        assert_eq!(refused(table.call(n, close("running", "r3"))), RefusalKind::NamespaceOff);
+        assert_eq!(refused(table.call(n, get("running"))), RefusalKind::NamespaceOff);
+        let exception = operated(table.call(n, op(write("c", 1), "c"))).unwrap_err();
+        assert_eq!((exception.code(), exception.phase()), (&codes::OFF, Phase::Before));
+        let nothing = table.call(n, sync(&["c"], None, true));
+        assert!(format!("{nothing:?}").contains("O-OFF"), "{nothing:?}");
+    }
+    // A manager that restarts learns it again.
+    table.kill(600);
+    table.pass(1_500);
+    table.start(600);
+    table.pass(3_000);
+    assert_eq!(refused(table.call(600, get("running"))), RefusalKind::NamespaceOff);
+    let on = configure("namespace.switch", &json!({"name": "default"}));
+    operated(table.call(300, on)).unwrap();
+    table.pass(40);
+    for n in NUMBERS {
+        let session = got(table.call(n, get("running")));
+        assert_eq!(session.record.state, rota_model::SessionState::Ready);
+    }
+}
+
+#[test]
+fn a_manager_that_has_just_started_serves_nobody_before_it_knows_what_is_off() {
+    let mut table = Table::serving();
+    let z = table.view().owner_of(slot_of_spaces(M)).0;
+    let fresh = other_than(z);
+    opened(table.call(z, open("running", "r1")));
+    for name in ["shop", "default"] {
+        let put = configure("namespace.put", &json!({"name": name, "create": true}));
+        operated(table.call(z, put)).unwrap();
+    }
+    let off = configure("namespace.switch", &json!({"name": "shop", "off": "Back at noon"}));
+    operated(table.call(z, off)).unwrap();
+    table.kill(fresh);
+    table.pass(1_500);
+    let is_followed = |message: &Message| match message {
+        Message::Answer { result, .. } => format!("{result:?}").contains("Followed"),
+        _ => false,
+    };
+    table.lose = Box::new(move |it| it.to.number.0 == fresh && is_followed(&it.message));
+    table.start(fresh);
+    table.pass(1_000);
+    let lost = table.ask_within(fresh, get("running"), 500);
+    let refusal = table.wait_for(lost, 600).unwrap_err();
+    assert_eq!((refusal.kind, refusal.changed), (RefusalKind::NotServing, Changed::No));
+    assert!(refusal.message.contains("which namespaces are off"), "{}", refusal.message);
+    // Configuration needs no such knowledge, nor do operators who look at every namespace.
+    let describing = json!({"name": "other", "create": true});
+    operated(table.call(fresh, configure("namespace.put", &describing))).unwrap();
+    let writing = table.ask(fresh, op(write("c", 1), "c"));
+    let getting = table.ask(fresh, get("running"));
+    table.pass(500);
+    assert!([writing, getting].iter().all(|it| !table.replies.contains_key(it)));
+    table.lose = Box::new(|_| false);
+    let exception = operated(table.wait_for(writing, 5_000)).unwrap_err();
+    assert_eq!((exception.code(), exception.phase()), (&codes::OFF, Phase::Before));
+    assert_eq!(got(table.wait_for(getting, 100)).record.key, key("running"));
+    // Who knows it goes on with it while nobody can be asked.
+    table.kill(z);
+    let exception = operated(table.call(fresh, op(write("c", 1), "c"))).unwrap_err();
+    assert_eq!(*exception.code(), codes::OFF);
+    let getting = table.ask(fresh, get("running"));
+    assert_eq!(got(table.wait_for(getting, 3_000)).record.key, key("running"));
+}
+
+#[test]
+fn descriptions_of_one_millisecond_become_known_everywhere() {
+    let mut table = Table::serving();
+    for name in ["a", "b", "c"] {
+        let put = configure("namespace.put", &json!({"name": name, "create": true}));
+        operated(table.call(600, put)).unwrap();
+    }
+    table.pass(40);
+    for n in NUMBERS {
+        let known: Vec<&str> = table.managers[&n].spaces().iter().map(|it| it.0).collect();
+        assert_eq!(known, ["a", "b", "c"], "manager {n}");
+    }
+}
+
+#[test]
+fn descriptions_that_fill_several_messages_count_when_all_are_known() {
+    let mut table = Table::serving();
+    let z = table.view().owner_of(slot_of_spaces(M)).0;
+    // Descriptions of 1 KB: a message takes some of them.
+    let text = "x".repeat(1_000);
+    for n in 0..700 {
+        let put = json!({"name": format!("n{n}"), "create": true, "description": text});
+        operated(table.call(z, configure("namespace.put", &put))).unwrap();
+    }
+    let off = configure("namespace.switch", &json!({"name": "n0", "off": "Back at noon"}));
+    operated(table.call(z, off)).unwrap();
+    let fresh = other_than(z);
+    table.kill(fresh);
+    table.pass(1_500);
+    table.start(fresh);
+    let mut asked = write("c", 1);
+    asked.space = space("n0");
+    let call = table.ask(fresh, op(asked, "c"));
+    let exception = operated(table.wait_for(call, 5_000)).unwrap_err();
+    assert_eq!(*exception.code(), codes::OFF);
+    assert_eq!(table.managers[&fresh].spaces().iter().count(), 700);
+}
+
+#[test]
+fn limits_builds_and_keys_are_refused_by_the_owner() {
+    let mut table = Table::laid();
+    table.documents.admin_key = AdminKey::new("secret");
+    table.documents.client_build_min = 5;
+    NUMBERS.iter().for_each(|n| table.start(*n));
+    table.settle();
+    table.pass(500);
+    let limits = json!({"documents": 1});
+    let put = json!({"name": "shop", "create": true, "limits": limits});
+    let exception = operated(table.call(300, configure("namespace.put", &put))).unwrap_err();
+    assert_eq!(exception.letter(), Letter::S);
+    let mut asked = Request::new(space("z"), "namespace.put").with(&put).unwrap();
+    asked.who.admin = "secret".to_owned();
+    operated(table.call(300, op(asked, SPACES_DOCID))).unwrap();
+    table.pass(40);
+    operated(table.call(300, op(write("{c}1", 1), "c"))).unwrap();
+    let exception = operated(table.call(300, op(write("{c}2", 1), "c"))).unwrap_err();
+    assert_eq!(*exception.code(), codes::LIMIT);
+    let text = "documents of the namespace would be 2; the limit is 1";
+    assert_eq!(exception.details().message, text);
+    let mut old = write("{c}1", 2);
+    old.build = Some(4);
+    assert_eq!(operated(table.call(300, op(old, "c"))).unwrap_err().letter(), Letter::D);
+}
+
+#[test]
+fn a_namespace_is_listed_exported_cleared_and_imported() {
+    let mut table = Table::serving();
+    opened(table.call(300, open("s", "r1")));
+    for n in 0..60 {
+        let docid = format!("c{n}");
+        operated(table.call(300, op(write(&docid, n), &docid))).unwrap();
+    }
+    let page = |from, class: Option<&str>| {
+        let (limit, class) = (7, class.map(str::to_owned));
+        Op::Documents(DocumentOp::Page(PageOp {
+            from,
+            limit,
+            space: space("shop"),
+            class,
+            by_operator: false,
+        }))
+    };
+    let all = |table: &mut Table, class: Option<&str>| {
+        let (mut names, mut from) = (Vec::new(), Some(DocumentCursor::default()));
+        while let Some(next) = from {
+            match table.call(600, page(next, class)) {
+                Ok(rota_protocol::Answer::Documents(DocumentAnswer::Page(it))) => {
+                    names.extend(it.documents.into_iter().map(|it| it.name));
+                    from = it.next;
+                }
+                other => panic!("no page: {other:?}"),
+            }
+        }
+        names
+    };
+    let names = all(&mut table, None);
+    assert_eq!(names.len(), 60);
+    assert!(names.is_sorted_by_key(|it| (slot_of(it, M), it.clone())));
+    assert_eq!(all(&mut table, Some("Line")), []);
+    let mut exported = Vec::new();
+    for name in &names {
+        let slot = slot_of(name, M);
+        let syncs = vec![SyncRequest { name: name.clone(), held: None }];
+        let asked = SyncOp { reader: None, slot, syncs, stale_ok: false };
+        let update = synced(table.call(1000, Op::Documents(DocumentOp::Sync(asked)))).remove(0);
+        exported.push(apply(name, None, &update).unwrap().unwrap());
+    }
+    let (mut deleted, mut from) = (0, Some(DocumentCursor::default()));
+    while let Some(next) = from {
+        let clear = ClearOp { from: next, space: space("shop") };
+        match table.call(600, Op::Documents(DocumentOp::Clear(clear))) {
+            Ok(rota_protocol::Answer::Documents(DocumentAnswer::Cleared { deleted: n, next })) => {
+                (deleted, from) = (deleted + n, next);
+            }
+            other => panic!("not cleared: {other:?}"),
+        }
+    }
+    assert_eq!((deleted, all(&mut table, None)), (60, Vec::new()));
+    assert_eq!(got(table.call(300, get("s"))).record.state, rota_model::SessionState::Ready);
+    let import = |document: &Arc<Document>| {
+        Op::Documents(DocumentOp::Import(ImportOp { document: document.clone() }))
+    };
+    // What was deleted is newer than the export.
+    let kept = Ok(rota_protocol::Answer::Documents(DocumentAnswer::Imported(Ok(false))));
+    assert_eq!(table.call(300, import(&exported[0])), kept);
+    let mut fresh = Table::serving();
+    for document in &exported {
+        let taken = Ok(rota_protocol::Answer::Documents(DocumentAnswer::Imported(Ok(true))));
+        assert_eq!(fresh.call(600, import(document)), taken);
+        assert_eq!(fresh.call(300, import(document)), kept, "safe to repeat");
+    }
+    assert_eq!(all(&mut fresh, None), names);
+}
+
+/// What a cart says after it was brought up to date from a manager.
+fn refreshed(table: &mut Table, cache: &mut Cache, docid: &str) -> Option<Arc<Document>> {
+    let cart = name("Cart", docid);
+    let as_of = stamp(table);
+    let update = synced(table.call(600, sync(&[docid], cache.held(&cart), false))).remove(0);
+    cache.apply(&cart, &update, as_of).unwrap();
+    cache.peek(&cart).cloned()
+}
+
+fn cache() -> Cache {
+    Cache::new(Arc::new(rota_protocol::operate::registry::schema()), 1 << 20)
+}
+
+/// A cart as another cluster has it: so many lines, all of one moment.
+fn cart(docid: &str, ctime: Stamp, version: Stamp, lines: &[(&str, u32)]) -> Arc<Document> {
+    let items = lines.iter().map(|(key, n)| {
+        let content = Content::json_of(&json!({ "n": n })).unwrap();
+        Item::existing(ItemName::keyed("Ln", key).unwrap(), version, version, content).unwrap()
+    });
+    let (name, items) = (name("Cart", docid), items.collect());
+    let parts = DocumentParts { name, ctime, version, dtime: ctime, is_deleted: false, items };
+    Arc::new(Document::from_parts(parts).unwrap())
+}
+
+fn imported(table: &mut Table, document: &Arc<Document>) -> Result<bool, Exception> {
+    let import = DocumentOp::Import(ImportOp { document: document.clone() });
+    match table.call(300, Op::Documents(import)) {
+        Ok(rota_protocol::Answer::Documents(DocumentAnswer::Imported(it))) => it,
+        other => panic!("not imported: {other:?}"),
+    }
+}
+
+fn lines(document: &Document) -> Vec<(String, Value)> {
+    let text = |content: &Content| match content {
+        Content::Json(text) => text.read().unwrap(),
+        Content::Raw(_) | Content::Attachment(_) => Value::Null,
+    };
+    let lines = document.existing().map(|(name, it)| (name.key().unwrap().to_owned(), text(it)));
+    lines.collect()
+}
+
+/// What is here of a cart, by a copy that knew nothing, and that others agree with it.
+fn agreed(table: &mut Table, others: [&mut Cache; 2], docid: &str) -> Arc<Document> {
+    let fresh = refreshed(table, &mut cache(), docid).expect("it is there");
+    for other in others {
+        let copy = refreshed(table, other, docid).expect("it is there");
+        assert_eq!((copy.ctime(), copy.version()), (fresh.ctime(), fresh.version()));
+        assert_eq!(lines(&copy), lines(&fresh));
+    }
+    fresh
+}
+
+#[test]
+fn an_import_reaches_a_cache_that_was_told_that_there_is_no_such_document() {
+    let mut table = Table::serving();
+    let now = stamp(&table);
+    let old = cart("c", now.minus_ms(50_000), now.minus_ms(10_000), &[("1", 7)]);
+    // Something of that owner is newer than the export, and a cache hears that there is no cart.
+    operated(table.call(300, op(write("{c}1", 1), "c"))).unwrap();
+    let mut told = cache();
+    assert_eq!(refreshed(&mut table, &mut told, "c"), None);
+    assert_eq!(imported(&mut table, &old), Ok(true));
+    let here = agreed(&mut table, [&mut told, &mut cache()], "c");
+    assert_eq!((here.ctime(), lines(&here)), (old.ctime(), lines(&old)));
+    assert!(here.version() > old.version());
+    assert_eq!(imported(&mut table, &old), Ok(false), "repeated");
+    // It goes on from there.
+    operated(table.call(300, op(write("c", 8), "c"))).unwrap();
+    let here = agreed(&mut table, [&mut told, &mut cache()], "c");
+    assert_eq!(lines(&here), [("1".to_owned(), json!({"n": 8}))]);
+    // Nothing of this document's owner was told: it comes as it was.
+    let far = id_at(&table, other_than(owner_of(&table, "c")), 0);
+    let whole = cart(&far, now.minus_ms(50_000), now.minus_ms(10_000), &[("1", 7)]);
+    assert_eq!(imported(&mut table, &whole), Ok(true));
+    assert_eq!(refreshed(&mut table, &mut cache(), &far), Some(whole));
+}
+
+#[test]
+fn an_import_never_takes_a_document_back_to_an_earlier_life_or_version() {
+    let mut table = Table::serving();
+    let now = stamp(&table);
+    operated(table.call(300, op(write("c", 1), "c"))).unwrap();
+    let mut copy = cache();
+    let before = refreshed(&mut table, &mut copy, "c").unwrap();
+    // An earlier life, though it was changed later than the one that is here.
+    let earlier = cart("c", now.minus_ms(9_000), now.plus_ms(60_000), &[("1", 7)]);
+    assert_eq!(imported(&mut table, &earlier), Ok(false));
+    assert_eq!(refreshed(&mut table, &mut copy, "c"), Some(before.clone()));
+    // The same life, changed on another way since: a line is other, one is new; then one is gone.
+    let at = |ms| before.version().plus_ms(ms);
+    let other = cart("c", before.ctime(), at(5_000), &[("1", 2), ("2", 3)]);
+    assert_eq!(imported(&mut table, &other), Ok(true));
+    let mut late = cache();
+    late.apply(before.name(), &Update::Full(before.clone()), now).unwrap();
+    let here = agreed(&mut table, [&mut copy, &mut late], "c");
+    assert_eq!((here.version(), lines(&here)), (other.version(), lines(&other)));
+    assert_eq!(imported(&mut table, &other), Ok(false));
+    let fewer = cart("c", before.ctime(), at(6_000), &[("2", 3)]);
+    assert_eq!(imported(&mut table, &fewer), Ok(true));
+    let here = agreed(&mut table, [&mut copy, &mut late], "c");
+    assert_eq!((here.ctime(), lines(&here)), (before.ctime(), lines(&fewer)));
+    // A later life whose version is below what is here.
+    let later = cart("c", before.ctime().next(), at(10), &[("3", 4)]);
+    assert_eq!(imported(&mut table, &later), Ok(true));
+    let after = agreed(&mut table, [&mut copy, &mut late], "c");
+    assert_eq!((after.ctime(), lines(&after)), (later.ctime(), lines(&later)));
+    assert!(after.version() > here.version());
+}
+
+#[test]
+fn an_import_of_a_life_that_ended_here_begins_a_new_one() {
+    let mut table = Table::serving();
+    operated(table.call(300, op(write("c", 1), "c"))).unwrap();
+    let (mut copy, mut ended) = (cache(), cache());
+    let before = refreshed(&mut table, &mut copy, "c").unwrap();
+    let end = json!({"changes": [{"class": "Cart", "docid": "c", "life": "destroy"}]});
+    operated(table.call(300, op(request("document.write", &end), "c"))).unwrap();
+    assert!(refreshed(&mut table, &mut ended, "c").unwrap().is_deleted());
+    // Elsewhere it went on.
+    let on = cart("c", before.ctime(), before.version().plus_ms(5_000), &[("1", 2)]);
+    assert_eq!(imported(&mut table, &on), Ok(true));
+    let here = agreed(&mut table, [&mut copy, &mut ended], "c");
+    assert!(here.ctime() > on.version() && lines(&here) == lines(&on));
+    // The trace of it is forgotten: somebody may hold that life all the same.
+    operated(table.call(300, op(request("document.write", &end), "c"))).unwrap();
+    table.wall_step_ms = 8 * 24 * 3_600_000;
+    table.pass(11_000);
+    let now = stamp(&table);
+    let old = cart("c", before.ctime(), before.version(), &[("1", 1)]);
+    assert_eq!(imported(&mut table, &old), Ok(true));
+    let here = agreed(&mut table, [&mut copy, &mut cache()], "c");
+    assert!(here.ctime() >= now && lines(&here) == lines(&old));
+}
+
+#[test]
+fn an_import_keeps_to_the_limits_of_its_namespace() {
+    let mut table = Table::serving();
+    let limits = json!({"documents": 2, "v1": 100});
+    let put = json!({"name": "shop", "create": true, "limits": limits});
+    operated(table.call(300, configure("namespace.put", &put))).unwrap();
+    table.pass(40);
+    let at = stamp(&table).minus_ms(1_000);
+    for docid in ["{c}1", "{c}2"] {
+        assert_eq!(imported(&mut table, &cart(docid, at, at, &[("1", 1)])), Ok(true));
+    }
+    let third = imported(&mut table, &cart("{c}3", at, at, &[])).unwrap_err();
+    assert_eq!((third.code(), third.phase()), (&codes::LIMIT, Phase::Validation));
+    assert_eq!(third.details().message, "documents of the namespace would be 3; the limit is 2");
+    let key = "k".repeat(100);
+    let large = imported(&mut table, &cart("{c}1", at, at.next(), &[(&key, 1)])).unwrap_err();
+    assert_eq!(large.details().fields[0].field, "v1");
+    // What is there already is kept all the same.
+    assert_eq!(imported(&mut table, &cart("{c}1", at, at, &[("1", 1)])), Ok(false));
+}

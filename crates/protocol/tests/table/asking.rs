@@ -1,0 +1,91 @@
+//! What clients ask about documents, and what they are told.
+
+use super::*;
+use rota_docstore::{Body, DocName, Exception, Held, Request, SyncRequest, Update};
+use rota_protocol::api::{OperateOp, SyncOp};
+use rota_protocol::operate::{SPACES_DOCID, slot_of};
+use rota_protocol::{DocumentAnswer, DocumentOp};
+use serde_json::{Value, json};
+
+/// Slots of the table's ring.
+pub const M: u32 = 1024;
+
+pub fn space(name: &str) -> Namespace {
+    Namespace::parse(name).unwrap()
+}
+
+pub fn name(class: &str, docid: &str) -> DocName {
+    DocName::new(&space("shop"), class, docid).unwrap()
+}
+
+pub fn owner_of(table: &Table, docid: &str) -> u32 {
+    table.view().owner_of(slot_of(&name("Cart", docid), M)).0
+}
+
+/// An id of a document that this manager owns.
+pub fn id_at(table: &Table, owner: u32, nth: usize) -> String {
+    let ids = (0..).map(|it| format!("d{it}")).filter(|it| owner_of(table, it) == owner);
+    ids.into_iter().nth(nth).unwrap()
+}
+
+pub fn other_than(n: u32) -> u32 {
+    NUMBERS.into_iter().find(|it| *it != n).unwrap()
+}
+
+pub fn stamp(table: &Table) -> Stamp {
+    Stamp::from_epoch_ms(table.now().wall_ms)
+}
+
+pub fn request(operation: &str, parameters: &Value) -> Request {
+    Request::new(space("shop"), operation).with(parameters).unwrap()
+}
+
+pub fn op(request: Request, docid: &str) -> Op {
+    let (request, docid) = (Arc::new(request), docid.to_owned());
+    Op::Documents(DocumentOp::Operate(OperateOp { request, docid }))
+}
+
+pub fn write(docid: &str, n: u32) -> Request {
+    let put = json!([{"class": "Ln", "key": "1", "json": {"n": n}}]);
+    let change = json!({"class": "Cart", "docid": docid, "life": "ensure", "put": put});
+    request("document.write", &json!({"changes": [change]}))
+}
+
+pub fn read(docid: &str) -> Request {
+    request("document.read", &json!({"documents": [{"class": "Cart", "docid": docid}]}))
+}
+
+pub fn configure(operation: &str, parameters: &Value) -> Op {
+    op(Request::new(space("z"), operation).with(parameters).unwrap(), SPACES_DOCID)
+}
+
+pub fn operated(result: OpResult) -> Result<rota_docstore::Answer, Exception> {
+    match result {
+        Ok(Answer::Documents(DocumentAnswer::Operated(it))) => it,
+        other => panic!("not operated: {other:?}"),
+    }
+}
+
+pub fn body(answer: &rota_docstore::Answer) -> Value {
+    match &answer.body {
+        Body::Json(text) => text.read().unwrap(),
+        Body::Nothing | Body::Binary { .. } => Value::Null,
+    }
+}
+
+pub fn sync(docids: &[&str], held: Option<Held>, stale_ok: bool) -> Op {
+    let syncs = docids.iter().map(|it| SyncRequest { name: name("Cart", it), held });
+    let syncs: Vec<_> = syncs.collect();
+    let slot = slot_of(&syncs[0].name, M);
+    let reader = Some(space("shop"));
+    Op::Documents(DocumentOp::Sync(SyncOp { reader, slot, syncs, stale_ok }))
+}
+
+pub fn synced(result: OpResult) -> Vec<Update> {
+    match result {
+        Ok(Answer::Documents(DocumentAnswer::Synced(Ok(it)))) => {
+            it.into_iter().map(|it| it.1).collect()
+        }
+        other => panic!("not synced: {other:?}"),
+    }
+}
