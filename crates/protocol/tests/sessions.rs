@@ -154,6 +154,48 @@ fn a_program_that_ends_while_starting_fails_its_open_and_says_why() {
 }
 
 #[test]
+fn a_repeated_open_that_failed_fails_again_and_starts_nothing() {
+    let mut table = Table::serving();
+    table.manual_nodes = true;
+    let owner = table.owner("a");
+    let others: Vec<u32> = NUMBERS.into_iter().filter(|n| *n != owner).collect();
+    let call = table.ask(others[0], open("a", "r1"));
+    let (_, message) = table.node_calls.pop().unwrap();
+    let ended = DeadToken::Ended { reason: Reason::StartTimeout, exit: None, detail: "x".into() };
+    table.node_says(owner, "n1", message.head().call, NodeAnswer::Dead(ended));
+    table.settle();
+    let first = table.replies.remove(&call).unwrap().unwrap_err();
+    assert_eq!((first.kind, first.changed), (RefusalKind::StartFailed, Changed::Unknown));
+    assert_eq!(table.call(others[1], open("a", "r1")).unwrap_err(), first);
+    assert_eq!(table.call(owner, open("a", "r1")).unwrap_err(), first);
+    assert!(table.node_calls.is_empty(), "no program is started: {:?}", table.node_calls);
+    assert_eq!(refused(table.call(owner, close("a", "r1"))), RefusalKind::RequestIdReused);
+    // Another open begins another life; the first one stays answered.
+    table.manual_nodes = false;
+    let (_, second) = opened(table.call(others[0], open("a", "r2")));
+    assert_eq!(refused(table.call(others[1], open("a", "r1"))), RefusalKind::StartFailed);
+    table.kill(owner);
+    let call = table.ask(others[0], open("a", "r1"));
+    assert_eq!(refused(table.wait_for(call, 3_000)), RefusalKind::StartFailed);
+    let now = got(table.call(others[0], get("a"))).record;
+    assert_eq!((now.state, now.life), (SessionState::Ready, second.record.life));
+}
+
+#[test]
+fn a_repeated_open_that_a_close_overtook_gets_its_answer_again() {
+    let mut table = Table::serving();
+    table.manual_nodes = true;
+    let owner = table.owner("a");
+    let opening = table.ask(owner, open("a", "r1"));
+    table.node_calls.clear();
+    table.manual_nodes = false;
+    closed(table.call(owner, close("a", "c1")));
+    let first = table.replies.remove(&opening).unwrap().unwrap_err();
+    assert_eq!(first.kind, RefusalKind::StartFailed);
+    assert_eq!(table.call(owner, open("a", "r1")).unwrap_err(), first);
+}
+
+#[test]
 fn an_unknown_class_is_refused_by_name() {
     let mut table = Table::serving();
     let mut op = open("a", "r1");
