@@ -53,7 +53,9 @@ pub(crate) fn fail_opens(record: &mut SessionRecord) {
     }
 }
 
-/// Whether a request may be forgotten early: it changed nothing.
+/// Whether a request may be forgotten early: it only found the session. Forgotten, it is a new open
+/// when it is repeated, and starts a new life if the session was closed meanwhile. To refuse instead
+/// would shut out many clients that look a live session up.
 fn is_harmless(fate: &RequestFate) -> bool {
     matches!(fate, RequestFate::Opened { outcome: Outcome::Existed, .. })
 }

@@ -196,6 +196,29 @@ fn a_repeated_open_that_a_close_overtook_gets_its_answer_again() {
 }
 
 #[test]
+fn a_live_session_is_found_by_more_clients_than_it_remembers() {
+    let mut table = Table::serving();
+    let owner = table.owner("a");
+    let (_, first) = opened(table.call(owner, open("a", "r0")));
+    let last = rota_model::REQUESTS_REMEMBERED_MAX + 1;
+    for n in 1..=last {
+        let (outcome, found) = opened(table.call(owner, open("a", &format!("r{n}"))));
+        assert_eq!((outcome, found.record.life), (Outcome::Existed, first.record.life));
+    }
+    closed(table.call(owner, close("a", "c1")));
+    // What began the life is remembered, and so are the last that found it; the first of them is not.
+    for (request, outcome) in
+        [("r0".into(), Outcome::Created), (format!("r{last}"), Outcome::Existed)]
+    {
+        let (again, session) = opened(table.call(owner, open("a", &request)));
+        assert_eq!((again, session.record.life), (outcome, first.record.life), "{request}");
+    }
+    let (outcome, session) = opened(table.call(owner, open("a", "r1")));
+    assert_eq!(outcome, Outcome::Created);
+    assert!(session.record.life > first.record.life);
+}
+
+#[test]
 fn an_unknown_class_is_refused_by_name() {
     let mut table = Table::serving();
     let mut op = open("a", "r1");
