@@ -4,7 +4,7 @@ mod table;
 
 use rota_model::node_msg::{DeadToken, NodeAnswer, ScanFate, ScanItem, ToNode};
 use rota_model::{Exit, LogPos, Outcome, Reason, RefusalKind, Retry, SessionState, Token};
-use rota_protocol::{Op, Transition};
+use rota_protocol::{Op, Timing, Transition};
 use table::*;
 
 #[test]
@@ -15,7 +15,9 @@ fn killing_the_owner_blocks_its_sessions_no_longer_than_the_suspicion_time() {
     table.kill(owner);
     let entry = *NUMBERS.iter().find(|n| **n != owner).unwrap();
     let call = table.ask(entry, get("a"));
-    let after = got(table.wait_for(call, 1_500));
+    // Silence counts from the last heartbeat, which was before the kill.
+    let suspect_ms = Timing::default().suspect_ms;
+    let after = got(table.wait_for(call, suspect_ms));
     assert_eq!(after.record.placement, before.record.placement);
     assert_ne!(after.owner.0, owner);
     let (outcome, again) = opened(table.call(entry, open("a", "r1")));
