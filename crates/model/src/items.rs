@@ -90,6 +90,11 @@ pub enum RememberedFate {
         /// Where that life ran; left out when that is where [`Standing`] says.
         placement: Option<Placement>,
     },
+    /// An open whose life ended before it was READY.
+    Failed {
+        /// The life that did not start.
+        life: Stamp,
+    },
     /// A close of that life.
     Closed {
         /// The life that was closed.

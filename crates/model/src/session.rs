@@ -79,7 +79,8 @@ impl Outcome {
 /// What became of a remembered request.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum RequestFate {
-    /// An open that is still being carried out (it stands in a PENDING or STARTING record).
+    /// An open that is still being carried out (it stands in a PENDING or STARTING record), or whose
+    /// node was lost meanwhile: then a repetition begins anew.
     Opening,
     /// An open that was answered so.
     Opened {
@@ -91,6 +92,11 @@ pub enum RequestFate {
         version: Stamp,
         /// Where that life ran.
         placement: Placement,
+    },
+    /// An open whose life ended before it was READY: it did not start, or a close overtook it.
+    Failed {
+        /// The life that did not start.
+        life: Stamp,
     },
     /// A close of that life.
     Closed {
@@ -120,7 +126,7 @@ impl RequestEntry {
     /// About how many bytes it takes in a message.
     fn bytes(&self) -> usize {
         let placed = match &self.fate {
-            RequestFate::Opening | RequestFate::Closed { .. } => 0,
+            RequestFate::Opening | RequestFate::Failed { .. } | RequestFate::Closed { .. } => 0,
             RequestFate::Opened { placement, .. } => {
                 64 + placement.node.as_str().len() + placement.address.len()
             }

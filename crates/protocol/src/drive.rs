@@ -6,7 +6,7 @@ use crate::documents::{Brief, Doc, DocKey};
 use crate::entry::Origin;
 use crate::env::{CallFor, CallWhat, Env};
 use crate::io::Transition;
-use crate::memory::remember;
+use crate::memory::{fail_opens, remember};
 use crate::message::Write;
 use crate::nodes::NoNode;
 use crate::partition::Partition;
@@ -15,7 +15,7 @@ use crate::version::{may_tell_early, version_after};
 use rota_model::node_msg::{DeadToken, NodeAnswer, NodeCall, ToNode};
 use rota_model::{
     Epoch, Exit, NodeId, Outcome, PoolName, Reason, Refusal, RefusalKind, RequestFate, Retry,
-    SessionKey, SessionRecord, SessionState, Token,
+    SessionKey, SessionRecord, SessionState, Stamp, Token,
 };
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -353,6 +353,7 @@ impl Partition {
                     // Nobody is to blame: the opens that wait begin anew when this is committed.
                     failed.requests.retain(|it| it.fate != RequestFate::Opening);
                 }
+                fail_opens(&mut failed);
                 self.write_session(env, key, failed, None);
             }
         }
@@ -385,6 +386,7 @@ impl Partition {
         record.reason = Some(reason);
         record.exit = exit;
         record.detail = detail.to_string();
+        fail_opens(&mut record);
         env.note(Transition::Ended, Some(self.number));
         self.write_session(env, key, record, None);
     }
@@ -473,18 +475,9 @@ impl Partition {
                     self.reply(env, origin, Ok(Answer::Closed { finished: true, session }));
                 }
                 Op::Open(op) => {
-                    let overtaken = record.request(&op.request);
-                    if overtaken.is_some_and(|it| matches!(it.fate, RequestFate::Closed { .. })) {
-                        let refusal = start_failed(&record);
-                        self.reply(env, origin, Err(refusal));
-                        continue;
-                    }
-                    let mine = record.request(&op.request);
-                    let mine = mine.is_some_and(|it| it.fate == RequestFate::Opening);
-                    let failed =
-                        !matches!(record.reason, Some(Reason::ClosedByClient | Reason::NodeLost));
-                    if mine && failed {
-                        let refusal = start_failed(&record);
+                    let mine = record.request(&op.request).map(|it| &it.fate);
+                    if let Some(RequestFate::Failed { life }) = mine {
+                        let refusal = start_failed(&record, *life);
                         self.reply(env, origin, Err(refusal));
                     } else {
                         self.run(env, origin);
@@ -586,7 +579,12 @@ fn lost(env: &mut Env, record: &SessionRecord, pe: Epoch) -> SessionRecord {
     }
 }
 
-fn start_failed(record: &SessionRecord) -> Refusal {
+/// What an open is told whose life did not start. The record may hold a later life by now.
+pub(crate) fn start_failed(record: &SessionRecord, life: Stamp) -> Refusal {
+    if record.life != life {
+        let text = format!("session {} did not start in its life {life}", record.key);
+        return Refusal::unknown_outcome(RefusalKind::StartFailed, Retry::Never, text);
+    }
     let exit = record.exit.as_ref().map(|exit| format!(" ({exit})")).unwrap_or_default();
     let reason = record.reason.map(|it| it.as_str()).unwrap_or_default();
     let text = format!("session {} did not start: {reason}{exit} {}", record.key, record.detail);

@@ -383,7 +383,7 @@ impl Partition {
         let record = self.replica.session(&Self::key_of(env, session));
         let entry = record.and_then(|record| record.request(request));
         entry.is_some_and(|it| match it.fate {
-            RequestFate::Opening | RequestFate::Opened { .. } => opens,
+            RequestFate::Opening | RequestFate::Opened { .. } | RequestFate::Failed { .. } => opens,
             RequestFate::Closed { .. } => true,
         })
     }

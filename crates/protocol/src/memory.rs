@@ -45,7 +45,17 @@ pub(crate) fn new_life(env: &Env, old: Option<&SessionRecord>, op: &OpenOp) -> S
     }
 }
 
-/// Whether a request may be forgotten early: it changed nothing.
+/// The life ends before its open was answered: a repetition must not start another one.
+pub(crate) fn fail_opens(record: &mut SessionRecord) {
+    let life = record.life;
+    for entry in record.requests.iter_mut().filter(|it| it.fate == RequestFate::Opening) {
+        entry.fate = RequestFate::Failed { life };
+    }
+}
+
+/// Whether a request may be forgotten early: it only found the session. Forgotten, it is a new open
+/// when it is repeated, and starts a new life if the session was closed meanwhile. To refuse instead
+/// would shut out many clients that look a live session up.
 fn is_harmless(fate: &RequestFate) -> bool {
     matches!(fate, RequestFate::Opened { outcome: Outcome::Existed, .. })
 }

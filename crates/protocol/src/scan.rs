@@ -6,6 +6,7 @@ use crate::documents::{Doc, DocKey};
 use crate::env::{CallFor, CallWhat, Env};
 use crate::io::Transition;
 use crate::leading::Phase;
+use crate::memory::fail_opens;
 use crate::message::Write;
 use crate::partition::Partition;
 use crate::sync::SyncState;
@@ -185,6 +186,7 @@ impl Partition {
             }
             ended.exit.clone_from(exit);
             ended.detail.clone_from(detail);
+            fail_opens(&mut ended);
             env.note(Transition::Ended, Some(self.number));
             writes.push(self.session_write(&key, ended));
         }

@@ -5,11 +5,12 @@
 
 use crate::api::{Answer, Op, OpResult};
 use crate::documents::{Doc, DocKey};
+use crate::drive::start_failed;
 use crate::entry::{Asked, Origin};
 use crate::env::Env;
 use crate::io::Transition;
 use crate::leading::REQUESTS_MAX;
-use crate::memory::{earlier_life, is_memory_full, new_life, remember};
+use crate::memory::{earlier_life, fail_opens, is_memory_full, new_life, remember};
 use crate::message::Write;
 use crate::nodes::{Chosen, NoNode};
 use crate::partition::Partition;
@@ -17,7 +18,7 @@ use crate::pool::{ROOM_MS, full_for_good};
 use crate::reads::not_found;
 use rota_model::node_msg::{ReportEvent, ReportItem};
 use rota_model::{
-    Changed, CloseOp, NodeId, OpenOp, Outcome, Placement, REQUESTS_REMEMBERED_MAX, Reason, Refusal,
+    CloseOp, NodeId, OpenOp, Outcome, Placement, REQUESTS_REMEMBERED_MAX, Reason, Refusal,
     RefusalKind, RequestEntry, RequestFate, RequestId, Retry, SessionRecord, SessionState, Token,
 };
 use std::sync::Arc;
@@ -196,11 +197,8 @@ impl Partition {
     ) -> bool {
         let result = match &entry.fate {
             RequestFate::Opening => return false,
-            RequestFate::Closed { .. } => {
-                let verb = "a close, or an open that was closed before it finished,";
-                // If it was that open, a life began for it.
-                Err(Refusal { changed: Changed::Unknown, ..reused(&entry.id, verb) })
-            }
+            RequestFate::Failed { life } => Err(start_failed(record, *life)),
+            RequestFate::Closed { .. } => Err(reused(&entry.id, "a close")),
             RequestFate::Opened { outcome, life, version, placement } => {
                 let mut answered = record.clone();
                 answered.life = *life;
@@ -367,7 +365,9 @@ impl Partition {
             return self.confirm_then(origin);
         };
         match record.request(&op.request).map(|entry| &entry.fate) {
-            Some(RequestFate::Opening | RequestFate::Opened { .. }) => {
+            Some(
+                RequestFate::Opening | RequestFate::Opened { .. } | RequestFate::Failed { .. },
+            ) => {
                 let refusal = reused(&op.request, "an open");
                 return self.reply(env, origin, Err(refusal));
             }
@@ -434,10 +434,8 @@ impl Partition {
     ) -> SessionRecord {
         let life = record.life;
         record.version = self.version_after(env, &record);
-        // An open that this close overtakes is over: a late repetition must not start a new life.
-        for entry in record.requests.iter_mut().filter(|it| it.fate == RequestFate::Opening) {
-            entry.fate = RequestFate::Closed { life };
-        }
+        // An open that this close overtakes is over.
+        fail_opens(&mut record);
         remember(&mut record, env, request, RequestFate::Closed { life });
         self.write_session(env, key, record.clone(), Some(request.clone()));
         record

@@ -42,8 +42,9 @@ fn request() -> Any<RequestEntry> {
         version: at(2),
         placement,
     });
+    let failed = Just(RequestFate::Failed { life: at(1) });
     let closed = Just(RequestFate::Closed { life: at(1) });
-    let fate = prop_oneof![Just(RequestFate::Opening), opened, closed];
+    let fate = prop_oneof![Just(RequestFate::Opening), opened, failed, closed];
     ("[a-e]", 0..4_u64, fate)
         .prop_map(|(id, ms, fate)| RequestEntry {
             id: RequestId::parse(&id).unwrap(),

@@ -4,7 +4,7 @@ mod table;
 
 use rota_model::node_msg::{DeadToken, NodeAnswer, ScanFate, ScanItem, ToNode};
 use rota_model::{Exit, LogPos, Outcome, Reason, RefusalKind, Retry, SessionState, Token};
-use rota_protocol::{Op, Transition};
+use rota_protocol::{Op, Timing, Transition};
 use table::*;
 
 #[test]
@@ -15,7 +15,9 @@ fn killing_the_owner_blocks_its_sessions_no_longer_than_the_suspicion_time() {
     table.kill(owner);
     let entry = *NUMBERS.iter().find(|n| **n != owner).unwrap();
     let call = table.ask(entry, get("a"));
-    let after = got(table.wait_for(call, 1_500));
+    // Silence counts from the last heartbeat, which was before the kill.
+    let suspect_ms = Timing::default().suspect_ms;
+    let after = got(table.wait_for(call, suspect_ms));
     assert_eq!(after.record.placement, before.record.placement);
     assert_ne!(after.owner.0, owner);
     let (outcome, again) = opened(table.call(entry, open("a", "r1")));
@@ -96,6 +98,49 @@ fn a_restart_of_the_whole_cluster_brings_records_back_and_writes_off_what_no_lon
         assert_eq!(part.isr.len(), 3);
     }
     opened(table.call(1000, open("s4", "again")));
+}
+
+#[test]
+fn after_a_restart_of_everything_nobody_is_answered_before_the_nodes_are_asked() {
+    let mut table = Table::serving();
+    let (_, session) = opened(table.call(300, open("a", "r1")));
+    let placed = session.record.placement.clone().expect("it is ready");
+    for n in NUMBERS {
+        table.kill(n);
+    }
+    (table.manual_nodes, table.node_calls) = (true, Vec::new());
+    for n in NUMBERS {
+        table.start(n);
+    }
+    table.settle();
+    table.pass(1_000);
+    let mut stale = get("a");
+    if let Op::Get(get) = &mut stale {
+        get.stale_ok = true;
+    }
+    let ops = || [get("a"), stale.clone(), open("a", "r1"), open("a", "r2"), close("a", "c1")];
+    let asked = NUMBERS.into_iter().flat_map(|n| ops().map(|op| (n, op)));
+    let asked: Vec<u64> = asked.map(|(n, op)| table.ask(n, op)).collect();
+    table.pass(4_000);
+    let answered: Vec<_> = asked.iter().filter_map(|call| table.replies.get(call)).collect();
+    assert!(answered.is_empty(), "the node has not answered yet: {answered:?}");
+    let ended = DeadToken::Ended {
+        reason: Reason::Exited,
+        exit: Some(Exit::Code(0)),
+        detail: String::new(),
+    };
+    let item = ScanItem { key: key("a"), token: placed.token, fate: ScanFate::Dead(ended) };
+    for (n, scan) in std::mem::take(&mut table.node_calls) {
+        assert!(matches!(scan, ToNode::Scan { .. }), "nothing else is asked before: {scan:?}");
+        let answer = NodeAnswer::Scanned { items: vec![item.clone()], more: false };
+        table.node_says(n, "n1", scan.head().call, answer);
+    }
+    table.settle();
+    table.pass(1_000);
+    for call in &asked[..2] {
+        let shown = got(table.replies.remove(call).expect("the node has answered")).record;
+        assert!(shown.state.is_ended(), "{shown:?}");
+    }
 }
 
 #[test]

@@ -154,6 +154,71 @@ fn a_program_that_ends_while_starting_fails_its_open_and_says_why() {
 }
 
 #[test]
+fn a_repeated_open_that_failed_fails_again_and_starts_nothing() {
+    let mut table = Table::serving();
+    table.manual_nodes = true;
+    let owner = table.owner("a");
+    let others: Vec<u32> = NUMBERS.into_iter().filter(|n| *n != owner).collect();
+    let call = table.ask(others[0], open("a", "r1"));
+    let (_, message) = table.node_calls.pop().unwrap();
+    let ended = DeadToken::Ended { reason: Reason::StartTimeout, exit: None, detail: "x".into() };
+    table.node_says(owner, "n1", message.head().call, NodeAnswer::Dead(ended));
+    table.settle();
+    let first = table.replies.remove(&call).unwrap().unwrap_err();
+    assert_eq!((first.kind, first.changed), (RefusalKind::StartFailed, Changed::Unknown));
+    assert_eq!(table.call(others[1], open("a", "r1")).unwrap_err(), first);
+    assert_eq!(table.call(owner, open("a", "r1")).unwrap_err(), first);
+    assert!(table.node_calls.is_empty(), "no program is started: {:?}", table.node_calls);
+    assert_eq!(refused(table.call(owner, close("a", "r1"))), RefusalKind::RequestIdReused);
+    // Another open begins another life; the first one stays answered.
+    table.manual_nodes = false;
+    let (_, second) = opened(table.call(others[0], open("a", "r2")));
+    assert_eq!(refused(table.call(others[1], open("a", "r1"))), RefusalKind::StartFailed);
+    table.kill(owner);
+    let call = table.ask(others[0], open("a", "r1"));
+    assert_eq!(refused(table.wait_for(call, 3_000)), RefusalKind::StartFailed);
+    let now = got(table.call(others[0], get("a"))).record;
+    assert_eq!((now.state, now.life), (SessionState::Ready, second.record.life));
+}
+
+#[test]
+fn a_repeated_open_that_a_close_overtook_gets_its_answer_again() {
+    let mut table = Table::serving();
+    table.manual_nodes = true;
+    let owner = table.owner("a");
+    let opening = table.ask(owner, open("a", "r1"));
+    table.node_calls.clear();
+    table.manual_nodes = false;
+    closed(table.call(owner, close("a", "c1")));
+    let first = table.replies.remove(&opening).unwrap().unwrap_err();
+    assert_eq!(first.kind, RefusalKind::StartFailed);
+    assert_eq!(table.call(owner, open("a", "r1")).unwrap_err(), first);
+}
+
+#[test]
+fn a_live_session_is_found_by_more_clients_than_it_remembers() {
+    let mut table = Table::serving();
+    let owner = table.owner("a");
+    let (_, first) = opened(table.call(owner, open("a", "r0")));
+    let last = rota_model::REQUESTS_REMEMBERED_MAX + 1;
+    for n in 1..=last {
+        let (outcome, found) = opened(table.call(owner, open("a", &format!("r{n}"))));
+        assert_eq!((outcome, found.record.life), (Outcome::Existed, first.record.life));
+    }
+    closed(table.call(owner, close("a", "c1")));
+    // What began the life is remembered, and so are the last that found it; the first of them is not.
+    for (request, outcome) in
+        [("r0".into(), Outcome::Created), (format!("r{last}"), Outcome::Existed)]
+    {
+        let (again, session) = opened(table.call(owner, open("a", &request)));
+        assert_eq!((again, session.record.life), (outcome, first.record.life), "{request}");
+    }
+    let (outcome, session) = opened(table.call(owner, open("a", "r1")));
+    assert_eq!(outcome, Outcome::Created);
+    assert!(session.record.life > first.record.life);
+}
+
+#[test]
 fn an_unknown_class_is_refused_by_name() {
     let mut table = Table::serving();
     let mut op = open("a", "r1");

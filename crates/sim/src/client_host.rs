@@ -11,7 +11,7 @@ use crate::setup::CLASS;
 use crate::world::{Event, Phase, World};
 use rota_model::{
     ClassName, CloseOp, Filter, GetOp, ListCursor, ListOp, ManagerNumber, Namespace, OpenOp,
-    PoolName, RequestId, Retry, SessionKey, SessionSpec, SessionState, SlotId, Stamp,
+    PoolName, RefusalKind, RequestId, Retry, SessionKey, SessionSpec, SessionState, SlotId, Stamp,
 };
 use rota_protocol::{Answer, Op, OpResult};
 use std::collections::BTreeMap;
@@ -187,6 +187,7 @@ impl World {
     fn on_answer(&mut self, index: usize, asked: usize, attempt: usize, result: OpResult) {
         let now_us = self.now_us();
         let retry = result.as_ref().err().map(|it| it.retry);
+        let not_started = result.as_ref().is_err_and(|it| it.kind == RefusalKind::StartFailed);
         let Some(request) = self.dog.ledger.asked.get_mut(asked) else { return };
         let once = request.once;
         if let Ok(Answer::Opened { session, .. } | Answer::Got { session, .. }) = &result {
@@ -207,7 +208,12 @@ impl World {
                 client.answered.push(asked);
                 None
             }
-            Some(Retry::Never) => None,
+            Some(Retry::Never) => {
+                if not_started && !once {
+                    client.answered.push(asked);
+                }
+                None
+            }
             Some(Retry::Now | Retry::AtOwner(_)) => Some(client.chance.within(1, 10)),
             Some(Retry::AfterMs(ms)) => Some(ms + client.chance.within(0, 10)),
         };

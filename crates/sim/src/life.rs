@@ -29,6 +29,7 @@ impl LifeFacts {
                 RequestFate::Opened { outcome, life, .. } => {
                     *outcome == Outcome::Created && *life == record.life
                 }
+                RequestFate::Failed { life } => *life == record.life,
                 RequestFate::Closed { .. } => false,
             };
             if began && !self.creators.contains(&entry.id) {

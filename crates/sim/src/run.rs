@@ -16,6 +16,7 @@ use crate::world::{Event, Phase, World};
 use rota_model::{ManagerNumber, RefusalKind, SessionKey, SessionRecord};
 use rota_protocol::{Answer, OpResult};
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Client requests of the chaos phase, at least.
 const REQUESTS_MIN: usize = 500;
@@ -74,7 +75,7 @@ pub fn run(seed: u64, keep_trace: bool, bug: Option<Bug>) -> Outcome {
         World::look_back,
     ];
     for phase in phases {
-        let verdict = phase(&mut world);
+        let verdict = guarded(&mut world, phase);
         let now_us = world.now_us();
         world.dog.judge(now_us, verdict);
         if !world.dog.violations.is_empty() {
@@ -90,6 +91,16 @@ pub fn run(seed: u64, keep_trace: bool, bug: Option<Bug>) -> Outcome {
         trace_hash: world.trace.hash(),
         trace: world.trace.into_lines(),
     }
+}
+
+/// A phase. A panic in it is a broken rule like any other, so that it is told with its seed. Nothing
+/// runs on after it: of the world only what it wrote down is looked at.
+fn guarded(world: &mut World, phase: fn(&mut World) -> Verdict) -> Verdict {
+    catch_unwind(AssertUnwindSafe(|| phase(world))).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+        Err(Violation::new("panic", text.unwrap_or("it says nothing")))
+    })
 }
 
 impl World {
@@ -357,5 +368,19 @@ impl World {
             self.dog.judge(now_us, verdict);
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_is_a_broken_rule_of_its_seed() {
+        let mut world = World::new(1, true, None);
+        let violation = guarded(&mut world, |world| panic!("after {} us", world.now_us()));
+        assert_eq!(violation, Err(Violation::new("panic", "after 0 us")));
+        let violation = guarded(&mut world, |_| panic!("at once"));
+        assert_eq!(violation, Err(Violation::new("panic", "at once")));
     }
 }

@@ -115,6 +115,7 @@ fn remembered(entry: &RequestEntry, here: Option<&Placement>) -> Remembered {
             version: *version,
             placement: Some(placement).filter(|it| Some(*it) != here).cloned(),
         },
+        RequestFate::Failed { life } => RememberedFate::Failed { life: *life },
         RequestFate::Closed { life } => RememberedFate::Closed { life: *life },
     };
     Remembered { at: entry.at, fate }
@@ -173,6 +174,7 @@ fn requests(
                 let placement = placement.or_else(|| here.cloned()).ok_or_else(nowhere)?;
                 RequestFate::Opened { outcome, life, version, placement }
             }
+            RememberedFate::Failed { life } => RequestFate::Failed { life },
             RememberedFate::Closed { life } => RequestFate::Closed { life },
         };
         requests.push(RequestEntry { id: RequestId::parse(key)?, at, fate });

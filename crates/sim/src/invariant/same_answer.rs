@@ -3,12 +3,18 @@
 
 use super::Violation;
 use crate::ledger::{Asked, Ledger, Wish};
-use rota_model::{Outcome, REQUESTS_REMEMBERED_MAX, RequestId, SessionKey, Stamp};
+use rota_model::{Outcome, REQUESTS_REMEMBERED_MAX, RefusalKind, RequestId, SessionKey, Stamp};
 use rota_protocol::{Answer, OpResult};
 use std::collections::BTreeMap;
 
-/// The part of an answer that must not change: outcome, life, address.
+/// The part of an answer that must not change: outcome, life, address. A refusal other than that a
+/// life did not start says how things stand at the moment, and may change.
 fn essence(result: &OpResult) -> Option<(String, Stamp, String)> {
+    if let Err(refusal) = result
+        && refusal.kind == RefusalKind::StartFailed
+    {
+        return Some((refusal.kind.as_str().into(), Stamp::MIN, String::new()));
+    }
     let (what, session) = match result {
         Ok(Answer::Opened { outcome, session }) => (outcome.as_str(), session),
         Ok(Answer::Closed { session, .. }) => ("CLOSED", session),
@@ -92,7 +98,7 @@ pub fn check(ledger: &Ledger, memory_us: u64) -> Result<u64, Violation> {
             {
                 continue;
             }
-            if may_differ(ledger, first_result) {
+            if may_differ(ledger, first_result) || may_differ(ledger, result) {
                 forgotten += 1;
                 continue;
             }
@@ -113,7 +119,7 @@ mod tests {
     use super::*;
     use crate::invariant::example::{asked, instance, key, life, opened, token, view};
     use crate::life::LifeFacts;
-    use rota_model::{Epoch, ManagerNumber};
+    use rota_model::{Epoch, ManagerNumber, Refusal, Retry};
     use std::sync::Arc;
 
     fn book(asked: Vec<Asked>) -> Ledger {
@@ -141,6 +147,17 @@ mod tests {
             ledger.ready_on.insert((member, key("y"), life(1)));
         }
         assert!(check(&ledger, 1_000).is_err());
+    }
+
+    #[test]
+    fn an_open_that_did_not_start_and_is_repeated_starts_nothing() {
+        let refusal = Refusal::unknown_outcome(RefusalKind::StartFailed, Retry::Never, "no");
+        let failed = || (0, 10, Err(refusal.clone()));
+        let created = (20, 30, opened("y", life(2), Outcome::Created));
+        let repeated = book(vec![asked("y", Wish::Open, "r", &[failed(), created])]);
+        assert_eq!(check(&repeated, 1_000).unwrap_err().rule, "repeat");
+        let again = asked("y", Wish::Open, "r", &[failed(), (20, 30, Err(refusal.clone()))]);
+        assert_eq!(check(&book(vec![again]), 1_000), Ok(0));
     }
 
     #[test]

@@ -42,6 +42,7 @@ pub fn request_entry() -> Any<RequestEntry> {
     let fate = prop_oneof![
         Just(RequestFate::Opening),
         opened,
+        stamp().prop_map(|life| RequestFate::Failed { life }),
         stamp().prop_map(|life| RequestFate::Closed { life }),
     ];
     (request_id(), stamp(), fate).prop_map(|(id, at, fate)| RequestEntry { id, at, fate }).boxed()
