@@ -98,9 +98,9 @@ fn a_manager_that_has_just_started_serves_nobody_before_it_knows_what_is_off() {
     operated(table.call(z, off)).unwrap();
     table.kill(fresh);
     table.pass(1_500);
-    let is_followed = |message: &Message| match message {
-        Message::Answer { result, .. } => format!("{result:?}").contains("Followed"),
-        _ => false,
+    let is_followed = |message: &Message| {
+        let Message::Answer { result, .. } = message else { return false };
+        format!("{result:?}").contains("Followed")
     };
     table.lose = Box::new(move |it| it.to.number.0 == fresh && is_followed(&it.message));
     table.start(fresh);
