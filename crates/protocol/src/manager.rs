@@ -15,7 +15,7 @@ use crate::partition::Partition;
 use crate::stats::{PartStats, Stats};
 use crate::upkeep;
 use crate::{ManagerConfig, Transition};
-use rota_docstore::{Operations, Schema, Spaces};
+use rota_docstore::{Checker, Operations, Schema, Spaces};
 use rota_model::node_msg::{FromNode, NodeLoad, Renew};
 use rota_model::{Epoch, Incarnation, ManagerNumber, MemberId, Nonce, Now};
 use rota_ring::{ClaimRefused, slot_of_node};
@@ -184,6 +184,13 @@ impl Manager {
     /// the same. Before the first input.
     pub fn offer(&mut self, operations: Operations, schema: Schema) {
         self.env.desks.offer(operations, schema);
+    }
+
+    /// Asks an application, beside the administrator's key, whether who asks may run an operation:
+    /// its accounts and their keys. Every manager of a cluster must ask the same. Before the first
+    /// input.
+    pub fn check_with(&mut self, checker: Arc<dyn Checker>) {
+        self.env.desks.check_with(checker);
     }
 
     /// Says where bodies of attachments are kept; without it none is held. Before the first input.

@@ -192,6 +192,48 @@ fn limits_builds_and_keys_are_refused_by_the_owner() {
     assert_eq!(operated(table.call(300, op(old, "c"))).unwrap_err().letter(), Letter::D);
 }
 
+/// Each account's key is its name backwards, and nobody writes in the namespace `closed`.
+struct Accounts;
+
+impl Checker for Accounts {
+    fn check(&self, who: &Credentials, space: &str, operation: &str) -> Result<(), String> {
+        if !who.account.chars().rev().eq(who.key.chars()) {
+            return Err(format!("the key of account {:?} is wrong", who.account));
+        }
+        let closed = space == "closed" && operation == "document.write";
+        if closed { Err("nobody writes here".to_owned()) } else { Ok(()) }
+    }
+}
+
+#[test]
+fn an_applications_checker_sees_the_account_its_key_and_what_it_asks_for() {
+    let mut table = Table::laid();
+    table.documents.admin_key = AdminKey::new("secret");
+    table.checker = Some(Arc::new(Accounts));
+    NUMBERS.iter().for_each(|n| table.start(*n));
+    table.settle();
+    table.pass(500);
+    let refused = |table: &mut Table, asked: Request| {
+        let exception = operated(table.call(300, op(asked, "c"))).unwrap_err();
+        assert_eq!((exception.letter(), exception.phase()), (Letter::S, Phase::Before));
+        exception.details().message.clone()
+    };
+    let asked = |account: &str, key: &str| {
+        let who = Credentials { account: account.into(), key: key.into(), ..Default::default() };
+        Request { who, ..write("c", 1) }
+    };
+    let wrong = refused(&mut table, asked("ann", "ann"));
+    assert_eq!(wrong, "the key of account \"ann\" is wrong");
+    let mut elsewhere = asked("ann", "nna");
+    elsewhere.space = space("closed");
+    assert_eq!(refused(&mut table, elsewhere), "nobody writes here");
+    // The administrator's key is still asked for, and asked for first.
+    let mut both_wrong = asked("ann", "x");
+    both_wrong.who.admin = "wrong".to_owned();
+    assert_eq!(refused(&mut table, both_wrong), "the administrator's key is wrong");
+    operated(table.call(300, op(asked("ann", "nna"), "c"))).unwrap();
+}
+
 #[test]
 fn a_namespace_is_listed_exported_cleared_and_imported() {
     let mut table = Table::serving();

@@ -2,7 +2,7 @@
 
 use super::here::Slots;
 use super::registry::{AdminKey, operations, schema};
-use rota_docstore::{Cache, Checker, Operations, Rules, Schema, Spaces};
+use rota_docstore::{Cache, Checker, Credentials, Operations, Rules, Schema, Spaces};
 use std::sync::Arc;
 
 /// What an administrator decides about documents.
@@ -24,11 +24,24 @@ impl Default for DocumentsConfig {
     }
 }
 
+/// Who may run operations: both must agree.
+struct Checkers {
+    admin: AdminKey,
+    application: Option<Arc<dyn Checker>>,
+}
+
+impl Checker for Checkers {
+    fn check(&self, who: &Credentials, space: &str, operation: &str) -> Result<(), String> {
+        Checker::check(&self.admin, who, space, operation)?;
+        self.application.as_ref().map_or(Ok(()), |it| it.check(who, space, operation))
+    }
+}
+
 /// What a manager needs to run operations.
 pub(crate) struct Desks {
     pub operations: Operations,
     pub schema: Arc<Schema>,
-    checker: Arc<dyn Checker>,
+    checker: Arc<Checkers>,
     build: u64,
     /// Namespaces, as the follower learned them.
     pub spaces: Spaces,
@@ -47,7 +60,7 @@ impl Desks {
             operations: operations(),
             cache: Cache::new(Arc::clone(&schema), config.cache_bytes),
             schema,
-            checker: Arc::new(config.admin_key.clone()),
+            checker: Arc::new(Checkers { admin: config.admin_key.clone(), application: None }),
             build: config.client_build_min,
             spaces: Spaces::default(),
             knows_spaces: false,
@@ -62,12 +75,18 @@ impl Desks {
         self.cache = Cache::new(Arc::clone(&self.schema), self.cache_bytes);
     }
 
+    /// Asks an application, too, who may do what.
+    pub fn check_with(&mut self, checker: Arc<dyn Checker>) {
+        let admin = self.checker.admin.clone();
+        self.checker = Arc::new(Checkers { admin, application: Some(checker) });
+    }
+
     /// The rules for one partition.
     pub fn rules(&self, slots: Slots) -> Rules {
         let mut rules = Rules::new(Schema::new());
         rules.schema = Arc::clone(&self.schema);
         rules.territory = Arc::new(slots);
-        rules.checker = Arc::clone(&self.checker);
+        rules.checker = self.checker.clone();
         rules.build = self.build;
         rules
     }

@@ -6,7 +6,7 @@
 
 pub mod asking;
 
-use rota_docstore::{Digest, Operations, Schema};
+use rota_docstore::{Checker, Digest, Operations, Schema};
 use rota_model::node_msg::{
     FromNode, NodeAnswer, NodeLoad, Register, ReportEvent, ReportItem, ToNode,
 };
@@ -66,6 +66,8 @@ pub struct Table {
     pub documents: DocumentsConfig,
     /// What they offer instead of the usual operations.
     pub offer: Option<(Operations, Schema)>,
+    /// Whom they ask beside the administrator's key.
+    pub checker: Option<Arc<dyn Checker>>,
     /// Places of every node that registers.
     pub places: u32,
     /// Batches that were written to disks.
@@ -204,6 +206,7 @@ impl Table {
             dead: BTreeSet::new(),
             documents: DocumentsConfig::default(),
             offer: None,
+            checker: None,
             places: 100,
             persisted: 0,
             message_max: 0,
@@ -230,6 +233,9 @@ impl Table {
         let mut manager = Manager::new(config, disk, seed, self.now());
         if let Some((operations, schema)) = &self.offer {
             manager.offer(operations.clone(), schema.clone());
+        }
+        if let Some(checker) = &self.checker {
+            manager.check_with(checker.clone());
         }
         manager.keep_bodies(self.shelves[&n].clone());
         self.managers.insert(n, manager);
