@@ -174,7 +174,11 @@ async fn check_deletable(shared: &Shared, name: &Namespace) -> Result<bool, Fail
         let op = ListOp { from: cursor, limit: 100, filter: filter.clone(), stale_ok: false };
         let page = list::gather(shared, op, Instant::now() + STEP).await?;
         if let Some(found) = page.sessions.iter().find(|it| it.record.key.namespace == *name) {
-            let message = format!("session {} has not ended", found.record.key);
+            let message = format!(
+                "session {} has not ended; switch the namespace on, close its sessions, and switch \
+                 it off again",
+                found.record.key
+            );
             return Err(Exception::business("SESSIONS", message).into());
         }
         from = page.next;

@@ -47,8 +47,9 @@ pub struct DevArguments {
     /// How many nodes are started [default: 1].
     #[arg(long, value_parser = clap::value_parser!(u32).range(0..=100))]
     pub nodes: Option<u32>,
-    /// Where everything is kept. Started again with the same folder, the cluster comes back as
-    /// it was. Without it: a temporary folder that is removed at the end.
+    /// Where everything is kept. Started again with the same folder, the cluster has its records
+    /// and documents again; sessions that ran are closed (DRAINED), or LOST if they were killed.
+    /// Without it: a temporary folder that is removed at the end.
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
     /// First port: managers' gRPC from here on, then their HTTP, then nodes, then the config

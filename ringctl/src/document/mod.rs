@@ -25,7 +25,8 @@ pub enum DocumentCommand {
     Get(GetArguments),
     /// List the documents of a namespace.
     List(ListArguments),
-    /// Run an operation.
+    /// Run an operation: document.write, document.read, or one that the managers' program adds.
+    #[command(after_help = OPERATE_EXAMPLES)]
     Operate(OperateArguments),
     /// Store a file as the body of an attachment, and print its digest. An operation that names it
     /// makes it an attachment.
@@ -110,6 +111,19 @@ pub struct OperateArguments {
     #[arg(long, default_value = "10s", value_parser = length_of_time)]
     timeout: Duration,
 }
+
+/// What `document operate --help` ends with.
+const OPERATE_EXAMPLES: &str = r#"Examples:
+  # Creates a document (or finds it) and puts an item; "life" is keep, create, ensure or destroy.
+  ringctl document operate shop/cart-7 document.write '{"changes": [{"class": "Cart",
+    "docid": "cart-7", "life": "ensure",
+    "put": [{"class": "Line", "key": "1", "json": {"article": "tea"}}]}]}'
+  # Names a body that put-body stored.
+  ... "put": [{"class": "P", "key": "photo.jpg",
+    "attachment": {"mime": "image/jpeg", "size": 5, "sha256": "..."}}]
+  # Reads documents, also of other slots if they may be some seconds old.
+  ringctl document operate shop/cart-7 document.read '{"documents": [{"class": "Cart",
+    "docid": "cart-7"}]}'"#;
 
 fn document_name(text: &str) -> Result<DocName, String> {
     let parts: Vec<&str> = text.splitn(3, '/').collect();

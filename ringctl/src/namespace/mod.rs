@@ -20,7 +20,7 @@ use std::time::Duration;
 /// What to do with namespaces.
 #[derive(Subcommand, Debug)]
 pub enum NamespaceCommand {
-    /// Create a namespace. Repeating it changes nothing.
+    /// Create a namespace. Repeating it with the same options changes nothing.
     Create(CreateArguments),
     /// List the namespaces and what they hold.
     List(CallArguments),
@@ -35,7 +35,8 @@ pub enum NamespaceCommand {
     /// Take over what was exported. Documents that are there in the same or a newer version are
     /// kept, so repeating it is safe.
     Import(transfer::ImportArguments),
-    /// Delete a namespace that is switched off, and every document of it.
+    /// Delete a namespace that is switched off and has no session left, and every document of it.
+    /// Records of sessions that ended stay for as long as others do.
     Delete(DeleteArguments),
 }
 
