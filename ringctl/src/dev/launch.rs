@@ -43,6 +43,11 @@ pub fn plan(folder: &Folder, ports: &Ports) -> anyhow::Result<Launches> {
         manager: program(programs::MANAGER)?,
         agent: program(programs::NODE_AGENT)?,
     };
+    let classes = classes(folder);
+    if !programs::has_classes(&classes) {
+        let classes = classes.display();
+        eprintln!("no class files in {classes}: no session can be opened; name them by --classes");
+    }
     Ok(commands(folder, ports, &programs))
 }
 

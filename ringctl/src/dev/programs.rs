@@ -37,9 +37,25 @@ pub fn shipped_classes() -> Option<PathBuf> {
     both.into_iter().find(|it| it.is_dir())
 }
 
+/// Whether a folder has class files.
+pub fn has_classes(folder: &Path) -> bool {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.map(|it| it.path()).any(|it| it.extension().is_some_and(|it| it == "toml"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn class_files_are_those_that_end_in_toml() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(!has_classes(&folder.path().join("none")));
+        std::fs::write(folder.path().join("README.md"), "").unwrap();
+        assert!(!has_classes(folder.path()));
+        std::fs::write(folder.path().join("counter.toml"), "").unwrap();
+        assert!(has_classes(folder.path()));
+    }
 
     #[test]
     fn the_first_folder_that_has_the_program_wins() {

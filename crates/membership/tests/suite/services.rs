@@ -64,12 +64,17 @@ async fn a_new_run_is_not_blamed_for_the_end_of_the_one_before() {
     let registration = Registration::start(&agent.address("rota")).unwrap();
     let client = Agent::new(&agent.address("rota"), PATIENCE).unwrap();
     let mut health = PeerHealth::new(client, name("suite"));
-    registration.want(Some(manager("a", 7, 1)));
+    // It takes calls and answers none, so that each check fails a second after it began, and what
+    // was before can be seen.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = silent.local_addr().unwrap().to_string();
+    let run = |incarnation| Service { address: address.clone(), ..manager("a", 7, incarnation) };
+    registration.want(Some(run(1)));
     let until = Instant::now() + PATIENCE;
     while health.next().await.unwrap() != [member(7, 1)] {
         assert!(Instant::now() < until);
     }
-    registration.want(Some(manager("a", 7, 2)));
+    registration.want(Some(run(2)));
     // Its first state is passing: the check of the new run has not failed yet.
     let mut first = Value::Null;
     while first.is_null() {
