@@ -27,7 +27,7 @@ const IDENTITY: &[u8] = b"i";
 const QUEUE_MAX: NonZeroUsize = NonZeroUsize::new(1024).expect("1024 is not 0");
 /// Several managers on one machine share its processor, which limits them before the disk does:
 /// half the commits for 64 callers, an eighth less processor time for each open, and no longer
-/// latencies. A caller waits for it twice at most, for the copies and not for its own manager.
+/// latencies. A caller waits for it twice at most.
 const PACE: Pace = Pace { queue_max: QUEUE_MAX, rest_max: Duration::from_millis(2) };
 
 /// Opens the folder, which must be this manager's (or new), and reads everything in it.

@@ -65,24 +65,26 @@ impl Document {
     /// refuses what is cut off or goes on after the end: fields `format`, `document`. JSON texts
     /// were checked when they were written; one that was changed since fails to be read.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, FieldError> {
-        Stored::parse(bytes)?.into_document()
+        Glance::at(bytes)?.into_document()
     }
 }
 
 /// A document in its bytes, read only as far as somebody asks: name and stamps at once, and an item
-/// by its type. Whether the rest is a document, [`Document::from_bytes`] alone can tell.
+/// by its type. Whether the rest is a document, [`Glance::into_document`] alone can tell.
 pub struct Glance<'a> {
     name: DocName,
     stamps: [Stamp; 3],
+    is_deleted: bool,
     items: Vec<StoredItem<'a>>,
 }
 
 impl<'a> Glance<'a> {
     /// At the bytes of [`Document::to_bytes`]. Fields as there.
     pub fn at(bytes: &'a [u8]) -> Result<Self, FieldError> {
-        let Stored { name, ctime, version, dtime, items, .. } = Stored::parse(bytes)?;
+        let Stored { name, ctime, version, dtime, is_deleted, items } = Stored::parse(bytes)?;
+        let name = DocName::from_text(name)?;
         let stamps = [Stamp::parse(ctime)?, Stamp::parse(version)?, Stamp::parse(dtime)?];
-        Ok(Self { name: DocName::from_text(name)?, stamps, items })
+        Ok(Self { name, stamps, is_deleted, items })
     }
 
     /// The document's name.
@@ -106,6 +108,13 @@ impl<'a> Glance<'a> {
             None => Ok(None),
         }
     }
+
+    /// The whole document, checked as by [`Document::from_bytes`].
+    pub fn into_document(self) -> Result<Document, FieldError> {
+        let Self { name, stamps: [ctime, version, dtime], is_deleted, items } = self;
+        let items = items.into_iter().map(StoredItem::into_item).collect::<Result<_, _>>()?;
+        Document::from_parts(DocumentParts { name, ctime, version, dtime, is_deleted, items })
+    }
 }
 
 impl<'a> Stored<'a> {
@@ -122,17 +131,6 @@ impl<'a> Stored<'a> {
             return Err(broken(format!("is followed by {} bytes too many", rest.len())));
         }
         Ok(stored)
-    }
-
-    fn into_document(self) -> Result<Document, FieldError> {
-        Document::from_parts(DocumentParts {
-            name: DocName::from_text(self.name)?,
-            ctime: Stamp::parse(self.ctime)?,
-            version: Stamp::parse(self.version)?,
-            dtime: Stamp::parse(self.dtime)?,
-            is_deleted: self.is_deleted,
-            items: self.items.into_iter().map(StoredItem::into_item).collect::<Result<_, _>>()?,
-        })
     }
 }
 

@@ -7,9 +7,9 @@
 //! ```
 //!
 //! While one commit syncs, the next batch collects, and after a large one for a little longer if
-//! [`Pace`] says so. There is one call back per
-//! commit, not one per submission, so that a runtime is woken once. **A commit that fails ends the
-//! process**: nothing may be acknowledged after it, and only a new start can tell what is on disk.
+//! [`Pace`] says so. There is one call back per commit, not one per submission, so that a runtime is
+//! woken once. **A commit that fails ends the process**: nothing may be acknowledged after it, and only
+//! a new start can tell what is on disk.
 
 use crate::counters::Counters;
 use crate::engine::{Engine, KvWrite};

@@ -54,8 +54,7 @@ const FULL_RETRY_MS: u64 = 1_000;
 pub type Changes = ReceiverStream<Result<v1::WatchResponse, Status>>;
 
 /// Starts a watch. It ends when the client leaves, its namespace is switched off or the process
-/// stops. Refused while there are
-/// [`WATCHES_MAX`] of them.
+/// stops. Refused while there are [`WATCHES_MAX`] of them.
 pub fn start(shared: Arc<Shared>, watch: Watch) -> Result<Changes, Refusal> {
     let place = take_place(&shared.watches)?;
     let (items, stream) = mpsc::channel(ITEMS_MAX);

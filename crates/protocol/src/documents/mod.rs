@@ -160,7 +160,7 @@ impl Doc {
         let glance = Glance::at(bytes)?;
         let name = glance.name();
         if name.class() != SESSION_CLASS {
-            return Self::from_bytes(bytes);
+            return Self::new(Arc::new(glance.into_document()?));
         }
         let named = |it: FieldError| FieldError::new("document", format!("{name}: {it}"));
         let standing: Option<Standing> = glance.one().map_err(named)?;
@@ -207,7 +207,7 @@ impl Doc {
         match &self.kind {
             Kind::Session { record, .. } => Some(record.get_or_init(|| {
                 let record = session::decode(self.document());
-                Arc::new(record.expect("it was decoded when it came"))
+                Arc::new(record.expect("it was checked when it came, or its owner made it"))
             })),
             Kind::Pool(_) | Kind::Plain => None,
         }

@@ -4,7 +4,7 @@
 use super::form::bytes_of;
 use super::here::SPACES_DOCID;
 use super::registry::CONFIGURATION;
-use super::write::{destroy, memories};
+use super::write::{self, answer_in, destroy, memories};
 use rota_docstore::space::{SPACE_CLASS, WEB_BODY_CLASS, WEB_CLASS, WebHead};
 use rota_docstore::{
     Content, Description, Desk, DocName, Exception, FieldError, ItemName, Limits, Namespace,
@@ -50,23 +50,15 @@ fn repeated<T: DeserializeOwned>(
     document: &DocName,
     memories_docid: &str,
 ) -> Result<Option<T>, Exception> {
-    if let Some(answer) = desk.repeated(document)? {
-        return Ok(Some(answer));
-    }
     let beside = memories(desk, memories_docid)?;
-    desk.repeated(&beside)
+    write::repeated(desk, [document, &beside])
 }
 
 /// Ends the document's life, answers whether it existed, and remembers that beside it.
 fn remove(desk: &mut Desk<'_>, document: &DocName, docid: &str) -> Result<(), Exception> {
     let existed = destroy(desk, document, docid)?;
-    let removed = Removed { existed };
-    if desk.request().is_some_and(|it| it.dhop.is_some()) {
-        let beside = memories(desk, docid)?;
-        desk.current(&beside)?.ensure();
-        desk.remember(&beside, &removed)?;
-    }
-    desk.answer_json(&removed)
+    let beside = memories(desk, docid)?;
+    answer_in(desk, &beside, &Removed { existed })
 }
 
 /// A namespace's description, with whether it must be new.

@@ -104,12 +104,12 @@ fn brought_in(
 ) -> Result<Option<Arc<Document>>, FieldError> {
     let (ctime, version) = (offered.ctime(), offered.version());
     let Some(here) = here else {
-        return if ctime > moment.forgotten {
-            raised(offered, moment.floor)
-        } else {
-            new_life(offered, moment, Stamp::MIN)
-        }
-        .map(Some);
+        let is_unseen = ctime > moment.forgotten;
+        let document = match is_unseen {
+            true => raised(offered, moment.floor),
+            false => new_life(offered, moment, Stamp::MIN),
+        };
+        return document.map(Some);
     };
     if (here.ctime(), here.version()) >= (ctime, version) {
         return Ok(None);

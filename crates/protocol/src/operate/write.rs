@@ -7,6 +7,7 @@ use rota_docstore::{
     Content, DOCUMENTS_MAX, Desk, DocName, Exception, FieldError, ItemName, Namespace, Operation,
     Schema, Stamp, Wanted, codes,
 };
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 /// What becomes of the document's life.
@@ -115,10 +116,8 @@ impl Operation for DocumentWrite {
         let other = memories(desk, &first.docid)?;
         let own = (self.changes.iter()).find(|it| it.life != Life::Destroy);
         let own = own.map(|it| desk.name(&it.class, &it.docid)).transpose()?;
-        for name in own.iter().chain([&other]) {
-            if let Some(answered) = desk.repeated::<Answered>(name)? {
-                return desk.answer_json(&answered);
-            }
+        if let Some(answered) = repeated::<Answered>(desk, own.iter().chain([&other]))? {
+            return desk.answer_json(&answered);
         }
         let mut documents = Vec::with_capacity(self.changes.len());
         for (change, contents) in self.changes.iter().zip(&self.contents) {
@@ -128,13 +127,7 @@ impl Operation for DocumentWrite {
             let (class, docid) = (change.class.clone(), change.docid.clone());
             documents.push(Changed { class, docid, existed });
         }
-        let answered = Answered { documents };
-        if desk.request().is_some_and(|it| it.dhop.is_some()) {
-            let name = own.unwrap_or(other);
-            desk.current(&name)?.ensure();
-            desk.remember(&name, &answered)?;
-        }
-        desk.answer_json(&answered)
+        answer_in(desk, &own.unwrap_or(other), &Answered { documents })
     }
 }
 
@@ -241,6 +234,32 @@ pub(super) fn destroy(desk: &mut Desk<'_>, name: &DocName, docid: &str) -> Resul
         draft.put_copy(&item, content, vop)?;
     }
     Ok(existed)
+}
+
+/// What this very request answered before, as the first of these documents remembers that does.
+pub(super) fn repeated<'a, T: DeserializeOwned>(
+    desk: &mut Desk<'_>,
+    names: impl IntoIterator<Item = &'a DocName>,
+) -> Result<Option<T>, Exception> {
+    for name in names {
+        if let Some(answer) = desk.repeated(name)? {
+            return Ok(Some(answer));
+        }
+    }
+    Ok(None)
+}
+
+/// Answers, and remembers that in the document, which is made for it, if the request has a dhop.
+pub(super) fn answer_in<T: Serialize>(
+    desk: &mut Desk<'_>,
+    name: &DocName,
+    answer: &T,
+) -> Result<(), Exception> {
+    if desk.request().is_some_and(|it| it.dhop.is_some()) {
+        desk.current(name)?.ensure();
+        desk.remember(name, answer)?;
+    }
+    desk.answer_json(answer)
 }
 
 /// The document that remembers for those of that id whose lives ended.
