@@ -147,7 +147,7 @@ fn message_to_wire(message: Message, docs: &mut DocBytes) -> v1::envelope::Messa
             upto: Some(it.upto.into()),
             after: it.after.as_ref().map(Into::into),
             through: it.through.as_ref().map(Into::into),
-            docs: it.docs.iter().map(|it| chunk_doc(it, docs)).collect(),
+            docs: it.docs.iter().map(|(key, doc)| doc_to_wire(key.slot, doc, docs)).collect(),
             forgotten: it.forgotten.as_u64(),
         }),
         Message::SnapshotAck { part, pe, learn, chunk } => {
@@ -160,10 +160,6 @@ fn message_to_wire(message: Message, docs: &mut DocBytes) -> v1::envelope::Messa
             Wire::NodeWanted(v1::NodeWanted { pool: pool.as_str().into(), waiting })
         }
     }
-}
-
-fn chunk_doc((key, doc): &(DocKey, Arc<Doc>), docs: &mut DocBytes) -> v1::Write {
-    doc_to_wire(key.slot, doc, docs)
 }
 
 fn chunk_doc_from(write: v1::Write, docs: &mut DocBytes) -> Result<(DocKey, Arc<Doc>), WireError> {

@@ -264,10 +264,10 @@ impl TryFrom<v1::DocKey> for DocKey {
 }
 
 pub(crate) fn write_to_wire(write: &Write, docs: &mut DocBytes) -> v1::Write {
-    let slot = write.key.slot.0;
+    let DocKey { slot, name } = &write.key;
     match &write.doc {
-        Some(doc) => doc_to_wire(write.key.slot, doc, docs),
-        None => v1::Write { slot, removed: write.key.name.as_text().into(), ..Default::default() },
+        Some(doc) => doc_to_wire(*slot, doc, docs),
+        None => v1::Write { slot: slot.0, removed: name.as_text().into(), ..Default::default() },
     }
 }
 

@@ -177,6 +177,28 @@ async fn a_full_node_refuses_and_remembers_it() {
     running(&line.create("c", "door", 4).await);
 }
 
+/// The services that one version of reflection lists, sorted. Both versions have the same messages, in
+/// types of their own.
+macro_rules! listed_by {
+    ($version:ident, $address:expr) => {{
+        use tonic_reflection::pb::$version::{
+            ServerReflectionRequest, server_reflection_client::ServerReflectionClient,
+            server_reflection_request::MessageRequest, server_reflection_response::MessageResponse,
+        };
+        let asked = MessageRequest::ListServices(String::new());
+        let asked = ServerReflectionRequest { message_request: Some(asked), ..Default::default() };
+        let mut client = ServerReflectionClient::new(channel($address).await);
+        let answers = client.server_reflection_info(tokio_stream::once(asked)).await.unwrap();
+        let answer = answers.into_inner().message().await.unwrap().unwrap().message_response;
+        let Some(MessageResponse::ListServicesResponse(list)) = answer else {
+            panic!("{answer:?}")
+        };
+        let mut names: Vec<String> = list.service.into_iter().map(|it| it.name).collect();
+        names.sort();
+        names
+    }};
+}
+
 #[tokio::test]
 async fn health_and_reflection_are_served() {
     let (home, manager) = (Home::new(), Manager::start().await);
@@ -189,39 +211,7 @@ async fn health_and_reflection_are_served() {
         assert_eq!(status, tonic_health::ServingStatus::Serving.into(), "{service}");
     }
     let served = ["grpc.health.v1.Health", "rota.v1.Machines", "rota.v1.NodeAgent"];
-    assert_eq!(listed_by_the_newer_reflection(&address).await, served);
-    assert_eq!(listed_by_the_older_reflection(&address).await, served);
+    assert_eq!(listed_by!(v1, &address), served);
+    assert_eq!(listed_by!(v1alpha, &address), served);
     assert!(agent.leave().await.success());
-}
-
-async fn listed_by_the_newer_reflection(address: &str) -> Vec<String> {
-    use tonic_reflection::pb::v1::{
-        ServerReflectionRequest, server_reflection_client::ServerReflectionClient,
-        server_reflection_request::MessageRequest, server_reflection_response::MessageResponse,
-    };
-    let asked = MessageRequest::ListServices(String::new());
-    let asked = ServerReflectionRequest { message_request: Some(asked), ..Default::default() };
-    let mut client = ServerReflectionClient::new(channel(address).await);
-    let answers = client.server_reflection_info(tokio_stream::once(asked)).await.unwrap();
-    let answer = answers.into_inner().message().await.unwrap().unwrap().message_response;
-    let Some(MessageResponse::ListServicesResponse(list)) = answer else { panic!("{answer:?}") };
-    let mut names: Vec<String> = list.service.into_iter().map(|it| it.name).collect();
-    names.sort();
-    names
-}
-
-async fn listed_by_the_older_reflection(address: &str) -> Vec<String> {
-    use tonic_reflection::pb::v1alpha::{
-        ServerReflectionRequest, server_reflection_client::ServerReflectionClient,
-        server_reflection_request::MessageRequest, server_reflection_response::MessageResponse,
-    };
-    let asked = MessageRequest::ListServices(String::new());
-    let asked = ServerReflectionRequest { message_request: Some(asked), ..Default::default() };
-    let mut client = ServerReflectionClient::new(channel(address).await);
-    let answers = client.server_reflection_info(tokio_stream::once(asked)).await.unwrap();
-    let answer = answers.into_inner().message().await.unwrap().unwrap().message_response;
-    let Some(MessageResponse::ListServicesResponse(list)) = answer else { panic!("{answer:?}") };
-    let mut names: Vec<String> = list.service.into_iter().map(|it| it.name).collect();
-    names.sort();
-    names
 }

@@ -4,7 +4,7 @@ use super::consul;
 use super::layout::Folder;
 use super::ports::Ports;
 use super::programs::{self, program};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// A process that is to be started.
@@ -48,7 +48,7 @@ pub fn plan(folder: &Folder, ports: &Ports) -> anyhow::Result<Launches> {
         let classes = classes.display();
         eprintln!("no class files in {classes}: no session can be opened; name them by --classes");
     }
-    Ok(commands(folder, ports, &programs))
+    Ok(commands(folder, ports, &programs, &classes))
 }
 
 fn classes(folder: &Folder) -> PathBuf {
@@ -69,9 +69,8 @@ fn embedded(program: &PathBuf, folder: &Folder, ports: &Ports) -> Command {
     store
 }
 
-fn commands(folder: &Folder, ports: &Ports, programs: &Programs) -> Launches {
+fn commands(folder: &Folder, ports: &Ports, programs: &Programs, classes: &Path) -> Launches {
     let layout = &folder.layout;
-    let classes = classes(folder);
     let store = match layout.consul {
         true => consul::command(&programs.store, folder, ports),
         false => embedded(&programs.store, folder, ports),
@@ -96,7 +95,7 @@ fn commands(folder: &Folder, ports: &Ports, programs: &Programs) -> Launches {
             command.arg("--pool-places").arg(layout.places.to_string());
             command.arg("--pool-agent").arg(&programs.agent);
             command.arg("--pool-data").arg(folder.path.join("pool"));
-            command.arg("--pool-classes").arg(&classes);
+            command.arg("--pool-classes").arg(classes);
         }
         managers.push(Launch { name: seat.id.clone(), command });
     }
@@ -110,7 +109,7 @@ fn commands(folder: &Folder, ports: &Ports, programs: &Programs) -> Launches {
         command.arg("--managers").arg(addresses.join(","));
         command.arg("--cluster").arg(&layout.cluster);
         command.arg("--places").arg(layout.places.to_string());
-        command.arg("--classes").arg(&classes);
+        command.arg("--classes").arg(classes);
         if layout.consul {
             command.arg("--consul").arg(&config_store);
         }
@@ -134,7 +133,8 @@ mod tests {
         let folder = Folder::open(data.path(), settings).unwrap();
         let ports = Ports::find(&folder.layout).unwrap();
         let at = PathBuf::from("/bin");
-        commands(&folder, &ports, &Programs { store: at.clone(), manager: at.clone(), agent: at })
+        let programs = Programs { store: at.clone(), manager: at.clone(), agent: at };
+        commands(&folder, &ports, &programs, &classes(&folder))
     }
 
     #[test]
