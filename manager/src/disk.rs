@@ -202,8 +202,8 @@ mod tests {
         let orders = Orders { decisions: 3, ordered: Vec::new(), lapses_wall_ms: 9 };
         let doc = Doc::pool_after(None, &PoolName::default_pool(), orders, Stamp::MIN);
         let doc = Arc::new(doc);
-        let key = DocKey { slot: SlotId(5), name: doc.name().clone() };
-        let gone = DocKey { slot: SlotId(6), name: key.name.clone() };
+        let key = DocKey::new(SlotId(5), doc.name().clone());
+        let gone = DocKey::new(SlotId(6), key.name.clone());
         let meta = PartMeta {
             pe: Epoch(4),
             last: LogPos::new(Epoch(4), Seq(2)),

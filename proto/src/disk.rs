@@ -39,20 +39,20 @@ pub fn decode_key(bytes: &[u8]) -> Result<DocKey, WireError> {
     let slot = SlotId(u32::from_be_bytes(*slot));
     let name = std::str::from_utf8(name);
     let name = name.map_err(|error| WireError::new("key", error.to_string()))?;
-    Ok(DocKey { slot, name: named("key", DocName::from_text(name))? })
+    Ok(DocKey::new(slot, named("key", DocName::from_text(name))?))
 }
 
 /// A document from its key and its bytes; it must say the same name as the key.
 pub fn decode_doc(key: &[u8], bytes: &[u8]) -> Result<(DocKey, Doc), WireError> {
-    let DocKey { slot, name } = decode_key(key)?;
+    let key = decode_key(key)?;
     let doc = Doc::from_bytes(bytes);
-    let doc = doc.map_err(|error| WireError::new("document", format!("{name}: {error}")))?;
-    if *doc.name() != name {
-        let problem = format!("{} stands under the key of {name}", doc.name());
+    let doc = doc.map_err(|error| WireError::new("document", format!("{}: {error}", key.name)))?;
+    if *doc.name() != key.name {
+        let problem = format!("{} stands under the key of {}", doc.name(), key.name);
         return Err(WireError::new("document", problem));
     }
     // The name of the document itself: it is there only once.
-    Ok((DocKey { slot, name: doc.name().clone() }, doc))
+    Ok((DocKey::new(key.slot, doc.name().clone()), doc))
 }
 
 fn decode<M: Message + Default>(field: &'static str, bytes: &[u8]) -> Result<M, WireError> {

@@ -259,12 +259,12 @@ impl TryFrom<v1::DocKey> for DocKey {
     type Error = WireError;
     fn try_from(key: v1::DocKey) -> Result<Self, WireError> {
         let name = named("DocKey.name", DocName::from_text(&key.name))?;
-        Ok(DocKey { slot: SlotId(key.slot), name })
+        Ok(DocKey::new(SlotId(key.slot), name))
     }
 }
 
 pub(crate) fn write_to_wire(write: &Write, docs: &mut DocBytes) -> v1::Write {
-    let DocKey { slot, name } = &write.key;
+    let DocKey { slot, name, .. } = &write.key;
     match &write.doc {
         Some(doc) => doc_to_wire(*slot, doc, docs),
         None => v1::Write { slot: slot.0, removed: name.as_text().into(), ..Default::default() },
@@ -280,10 +280,10 @@ pub(crate) fn write_from_wire(write: v1::Write, docs: &mut DocBytes) -> Result<W
     let slot = SlotId(write.slot);
     let Some(bytes) = write.doc else {
         let name = named("Write.removed", DocName::from_text(&write.removed))?;
-        return Ok(Write { key: DocKey { slot, name }, doc: None });
+        return Ok(Write { key: DocKey::new(slot, name), doc: None });
     };
     let doc = docs.read(bytes, write.sum)?;
-    Ok(Write { key: DocKey { slot, name: doc.name().clone() }, doc: Some(doc) })
+    Ok(Write { key: DocKey::new(slot, doc.name().clone()), doc: Some(doc) })
 }
 
 pub(crate) fn entry_to_wire(entry: &Entry, docs: &mut DocBytes) -> v1::Entry {
@@ -296,11 +296,11 @@ pub(crate) fn entry_to_wire(entry: &Entry, docs: &mut DocBytes) -> v1::Entry {
 
 pub(crate) fn entry_from_wire(entry: v1::Entry, docs: &mut DocBytes) -> Result<Entry, WireError> {
     let writes = entry.writes.into_iter().map(|it| write_from_wire(it, docs));
-    Ok(Entry {
-        at: convert("Entry.at", entry.at)?,
-        writes: Arc::new(writes.collect::<Result<_, _>>()?),
-        request: unless_empty("Entry.request", &entry.request, RequestId::parse)?,
-    })
+    Ok(Entry::new(
+        convert("Entry.at", entry.at)?,
+        writes.collect::<Result<_, _>>()?,
+        unless_empty("Entry.request", &entry.request, RequestId::parse)?,
+    ))
 }
 
 /// A request id that is only told for traces: empty for none.

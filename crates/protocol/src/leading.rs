@@ -28,7 +28,6 @@ use rota_model::{
 };
 use rota_ring::View;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::Arc;
 
 /// Most requests that wait at one partition's owner. 64 callers per client and some hundred
 /// clients fit; beyond it callers are told to come back.
@@ -315,7 +314,7 @@ impl Partition {
     ) -> LogPos {
         let pe = self.leading.as_ref().map_or(self.replica.pe, |it| it.pe);
         let at = self.replica.next_pos(pe);
-        self.append(env, Entry { at, writes: Arc::new(writes), request });
+        self.append(env, Entry::new(at, writes, request));
         let now = env.now.mono_ms;
         if let Some(leading) = &mut self.leading {
             leading.dirty = true;

@@ -7,6 +7,7 @@ use crate::api::{Op, OpResult};
 use crate::documents::{Doc, DocKey};
 use rota_docstore::DocName;
 use rota_model::{Epoch, LogPos, ManagerNumber, MemberId, PoolName, RequestId, Seq, SlotId, Stamp};
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 /// One write: a document's new content, or its removal.
@@ -22,7 +23,7 @@ impl Write {
     /// What makes a document of that slot what it is now.
     pub fn of(slot: SlotId, doc: Doc) -> Self {
         let name: DocName = doc.name().clone();
-        Self { key: DocKey { slot, name }, doc: Some(Arc::new(doc)) }
+        Self { key: DocKey::new(slot, name), doc: Some(Arc::new(doc)) }
     }
 
     /// About how many bytes it takes in a message.
@@ -32,7 +33,8 @@ impl Write {
 }
 
 /// An entry of a partition's log: writes that happen together.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+/// Made by [`Entry::new`].
+#[derive(Clone, Debug)]
 pub struct Entry {
     /// Its place.
     pub at: LogPos,
@@ -40,12 +42,35 @@ pub struct Entry {
     pub writes: Arc<Vec<Write>>,
     /// The request that caused it, for traces.
     pub request: Option<RequestId>,
+    /// Counted once: it is asked for when an entry comes, commits and goes, and documents that
+    /// nobody touched in between are no longer in the processor's cache.
+    bytes: usize,
 }
 
 impl Entry {
-    /// About how many bytes it takes in a message.
+    /// An entry of these writes.
+    pub fn new(at: LogPos, writes: Vec<Write>, request: Option<RequestId>) -> Self {
+        let bytes = 64 + writes.iter().map(Write::bytes).sum::<usize>();
+        Self { at, writes: Arc::new(writes), request, bytes }
+    }
+
+    /// About how many bytes it takes in a message. A copy may count otherwise than the owner.
     pub fn bytes(&self) -> usize {
-        64 + self.writes.iter().map(Write::bytes).sum::<usize>()
+        self.bytes
+    }
+}
+
+impl PartialEq for Entry {
+    fn eq(&self, other: &Self) -> bool {
+        (self.at, &self.writes, &self.request) == (other.at, &other.writes, &other.request)
+    }
+}
+
+impl Eq for Entry {}
+
+impl Hash for Entry {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.at, &self.writes, &self.request).hash(state);
     }
 }
 

@@ -87,7 +87,9 @@ impl Partition {
             assert_eq!(keys.len(), entry.writes.len(), "one entry writes a document twice");
         }
         for write in entry.writes.iter() {
-            if let (None, Some(doc)) = (&write.doc, self.replica.get(&write.key)) {
+            if write.doc.is_none()
+                && let Some(doc) = self.replica.get(&write.key)
+            {
                 env.forgotten = env.forgotten.max(doc.version());
             }
             env.persist_doc(write.key.clone(), write.doc.clone());

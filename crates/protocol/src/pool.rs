@@ -99,7 +99,7 @@ impl Partition {
             return;
         }
         let slot = slot_of_pool(pool, env.view().m);
-        let before = self.replica.get(&DocKey { slot, name: pool_name(pool) });
+        let before = self.replica.get(&DocKey::new(slot, pool_name(pool)));
         let orders = before.and_then(|doc| doc.orders()).cloned().unwrap_or_default();
         let all_there = orders.ordered.iter().all(|node| env.nodes.reg.contains_key(node));
         if !all_there && env.now.wall_ms < orders.lapses_wall_ms {
@@ -147,7 +147,7 @@ impl Partition {
         }
         leading.ordering.remove(pool);
         let slot = slot_of_pool(pool, env.view().m);
-        let key = DocKey { slot, name: pool_name(pool) };
+        let key = DocKey::new(slot, pool_name(pool));
         let Some(orders) = self.replica.get(&key).and_then(|doc| doc.orders()) else {
             return;
         };

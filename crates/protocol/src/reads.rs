@@ -59,7 +59,7 @@ impl Partition {
     /// The key of a session's document.
     pub fn key_of(env: &Env, session: &SessionKey) -> DocKey {
         let slot = slot_of_session(session, env.view().m);
-        DocKey { slot, name: session_name(session) }
+        DocKey::new(slot, session_name(session))
     }
 
     /// Lets a request wait for a confirm round that begins after now.
@@ -245,7 +245,7 @@ impl Partition {
     ) -> Option<&Arc<SessionRecord>> {
         use std::ops::Bound::{Excluded, Included, Unbounded};
         let lower = match &from.after {
-            Some(key) => Excluded(DocKey { slot: from.slot, name: session_name(key) }),
+            Some(key) => Excluded(DocKey::new(from.slot, session_name(key))),
             None => Included(DocKey::first_of(from.slot)),
         };
         let mut range = self.replica.docs.range((lower, Unbounded));

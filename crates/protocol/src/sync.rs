@@ -109,7 +109,7 @@ impl Partition {
         let reports = sync.reports.clone();
         let lost = self.write_off_lost(env, &writes);
         writes.extend(lost);
-        self.append(env, Entry { at, writes: Arc::new(writes), request: None });
+        self.append(env, Entry::new(at, writes, None));
         for (copy, report) in reports {
             self.send_difference(env, copy, &report, at);
         }
@@ -269,6 +269,6 @@ impl Partition {
             env.note(Transition::SuffixReplaced, Some(self.number));
         }
         self.replica.drop_tail();
-        self.append(env, Entry { at, writes: Arc::new(syncing.writes), request: None });
+        self.append(env, Entry::new(at, syncing.writes, None));
     }
 }

@@ -124,7 +124,7 @@ fn a_document_of_any_class_outlives_a_take_over_and_reaches_learners_and_their_d
         items: Vec::new(),
     });
     let doc = Doc::new(Arc::new(document.expect("it is whole"))).expect("it is a document");
-    let key = DocKey { slot: SlotId(owner), name };
+    let key = DocKey::new(SlotId(owner), name);
     let disk = table.disks.get_mut(&owner).expect("it has a disk");
     disk.docs.insert(key.clone(), Arc::new(doc.clone()));
     table.start(owner);

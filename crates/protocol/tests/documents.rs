@@ -320,10 +320,10 @@ fn documents_of_any_class_are_copied_counted_and_seen_by_operations_before_they_
     let mut replica = Replica::default();
     let slot = SlotId(5);
     let pos = |seq| LogPos::new(Epoch(1), Seq(seq));
-    let entry = |seq, writes| Entry { at: pos(seq), writes: Arc::new(writes), request: None };
+    let entry = |seq, writes| Entry::new(pos(seq), writes, None);
     replica.append(entry(1, vec![Write::of(slot, note("a", 1, 10))]));
     let (name, usage) = (note("a", 1, 10).name().clone(), |it: &Replica| it.usage("shop"));
-    let key = |slot| DocKey { slot, name: name.clone() };
+    let key = |slot| DocKey::new(slot, name.clone());
     assert_eq!(replica.get(&key(slot)).map(|it| &**it), Some(&note("a", 1, 10)));
     assert_eq!(replica.get(&key(SlotId(6))), None);
     assert_eq!((usage(&replica).documents, usage(&replica).v1), (1, 14));

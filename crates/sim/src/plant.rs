@@ -488,8 +488,7 @@ fn forget_requests(message: &mut Message) {
             }
             write
         });
-        let writes = Arc::new(writes.collect());
-        *entry = Entry { at: entry.at, writes, request: entry.request.clone() };
+        *entry = Entry::new(entry.at, writes.collect(), entry.request.clone());
     }
 }
 
@@ -503,8 +502,7 @@ fn alter_documents(message: &mut Message, alter: impl Fn(&Doc) -> Option<Doc>) {
             let Some(doc) = plain else { return Some(write.clone()) };
             Some(Write { key: write.key.clone(), doc: Some(Arc::new(alter(doc)?)) })
         });
-        let writes = Arc::new(writes.collect());
-        *entry = Entry { at: entry.at, writes, request: entry.request.clone() };
+        *entry = Entry::new(entry.at, writes.collect(), entry.request.clone());
     }
 }
 

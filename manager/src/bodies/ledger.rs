@@ -126,7 +126,7 @@ mod tests {
         let now = Stamp::from_epoch_ms(1_800_000_000_000);
         let document = draft.settle_at(now, now, Stamp::MIN).unwrap();
         let doc = Some(Arc::new(Doc::new(Arc::new(document)).unwrap()));
-        DiskWrite::Doc { key: DocKey { slot: SlotId(3), name: name() }, doc }
+        DiskWrite::Doc { key: DocKey::new(SlotId(3), name()), doc }
     }
 
     #[test]

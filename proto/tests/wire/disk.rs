@@ -11,9 +11,11 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
     #[test]
-    fn keys_come_back_and_order_as_documents_do(a in some::doc_key(), b in some::doc_key()) {
+    fn keys_come_back_and_order_by_slot(a in some::doc_key(), b in some::doc_key()) {
         let (bytes_a, bytes_b) = (disk::encode_key(&a), disk::encode_key(&b));
-        prop_assert_eq!(bytes_a.cmp(&bytes_b), a.cmp(&b));
+        if a.slot != b.slot {
+            prop_assert_eq!(bytes_a.cmp(&bytes_b), a.cmp(&b));
+        }
         prop_assert_eq!(disk::decode_key(&bytes_a), Ok(a));
     }
 
@@ -22,7 +24,7 @@ proptest! {
         slot in any::<u32>(),
         (a, b) in (some::key(), some::key()),
     ) {
-        let key = |it: SessionKey| disk::encode_key(&DocKey { slot: SlotId(slot), name: session_name(&it) });
+        let key = |it: SessionKey| disk::encode_key(&DocKey::new(SlotId(slot), session_name(&it)));
         prop_assert_eq!(key(a.clone()).cmp(&key(b.clone())), a.cmp(&b));
         prop_assert!(key(a) > disk::first_key_of(SlotId(slot)).to_vec());
         if slot < u32::MAX {

@@ -21,6 +21,7 @@ use rota_model::{
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::{Arc, LazyLock, OnceLock};
+use xxhash_rust::xxh3::xxh3_64;
 
 pub use pool::pool_name;
 pub use session::session_name;
@@ -28,16 +29,25 @@ pub use session::session_name;
 /// The classes that managers themselves write.
 static SCHEMA: LazyLock<Arc<Schema>> = LazyLock::new(|| Arc::new(Schema::new().with_sessions()));
 
-/// Name of a document: its slot, then which.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+/// Name of a document: its slot, then which. Made by [`DocKey::new`]. Orders by slot; inside a slot
+/// the order means nothing, but it is the same at every manager.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DocKey {
     /// The slot; every key on disk and in memory starts with it.
     pub slot: SlotId,
+    /// A hash of the name, before the name: names lie elsewhere in memory, and a map of many
+    /// documents finds one without a look at those of others.
+    hash: u64,
     /// Which document of the slot.
     pub name: DocName,
 }
 
 impl DocKey {
+    /// The key of a document.
+    pub fn new(slot: SlotId, name: DocName) -> Self {
+        Self { slot, hash: xxh3_64(name.as_text().as_bytes()), name }
+    }
+
     /// About how many bytes it takes in a message.
     pub fn bytes(&self) -> usize {
         16 + self.name.as_text().len()
@@ -50,7 +60,13 @@ impl DocKey {
             let space = rota_model::Namespace::parse(" ").expect("one space is a name");
             DocName::new(&space, " ", " ").expect("one space is a name")
         });
-        Self { slot, name: FIRST.clone() }
+        Self { slot, hash: 0, name: FIRST.clone() }
+    }
+}
+
+impl fmt::Debug for DocKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} in slot {}", self.name, self.slot)
     }
 }
 
@@ -256,17 +272,12 @@ impl Doc {
 
     /// A number that differs, nearly always, between documents that differ.
     pub(crate) fn digest(&self) -> u64 {
-        let name = fnv(self.name().as_text().as_bytes());
+        let name = xxh3_64(self.name().as_text().as_bytes());
         let mix = |hash: u64, it: &Stamp| hash.wrapping_mul(31) ^ it.as_u64();
         let stamps = self.stamps.iter().fold(0, mix).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         let state = self.brief().map_or(0, |it| 1 + it.state as u64);
         name ^ stamps ^ (state << 56)
     }
-}
-
-fn fnv(bytes: &[u8]) -> u64 {
-    let mix = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, mix)
 }
 
 impl Brief {

@@ -101,7 +101,7 @@ impl Partition {
         let mut updates = Vec::with_capacity(op.syncs.len());
         for (at, SyncRequest { name, held }) in op.syncs.iter().enumerate() {
             check_sync(env, op, slots, at, latest)?;
-            let key = DocKey { slot: slot_of(name, slots.m), name: name.clone() };
+            let key = DocKey::new(slot_of(name, slots.m), name.clone());
             let document = get(&self.replica, &key).map(|doc| doc.document());
             updates.push((name.clone(), update_for(document, held.as_ref(), known)));
         }
@@ -123,7 +123,7 @@ impl Partition {
         let interval = intervals.iter().find(|(a, b)| *a <= from.slot && from.slot <= *b);
         let last = interval.map_or(from.slot, |(_, last)| *last);
         let lower = match &from.after {
-            Some(name) => Bound::Excluded(DocKey { slot: from.slot, name: name.clone() }),
+            Some(name) => Bound::Excluded(DocKey::new(from.slot, name.clone())),
             None => Bound::Included(DocKey::first_of(from.slot)),
         };
         let range = self.replica.docs.range((lower, Bound::Unbounded));
@@ -191,7 +191,7 @@ impl Partition {
 pub(super) fn write_of(document: Arc<Document>, m: u32) -> Write {
     let name = document.name().clone();
     let doc = Doc::new(document).expect("it is neither a session nor a pool");
-    Write { key: DocKey { slot: slot_of(&name, m), name }, doc: Some(Arc::new(doc)) }
+    Write { key: DocKey::new(slot_of(&name, m), name), doc: Some(Arc::new(doc)) }
 }
 
 /// Refuses what a caller may not ask of this partition.

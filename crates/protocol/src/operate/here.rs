@@ -79,7 +79,7 @@ pub(crate) struct Here<'a> {
 
 impl Documents for Here<'_> {
     fn get(&self, name: &DocName) -> Option<Arc<Document>> {
-        let key = DocKey { slot: slot_of(name, self.m), name: name.clone() };
+        let key = DocKey::new(slot_of(name, self.m), name.clone());
         self.replica.get(&key).map(|doc| doc.document().clone())
     }
 

@@ -38,7 +38,7 @@ impl Partition {
             return self.reply(env, origin, imported(Err(exception)));
         }
         let name = op.document.name();
-        let key = DocKey { slot: slot_of(name, env.view().m), name: name.clone() };
+        let key = DocKey::new(slot_of(name, env.view().m), name.clone());
         let here = self.replica.get(&key).map(|it| it.document().clone());
         let (floor, forgotten) = (self.floor(env, name.space()), env.forgotten);
         let moment = Moment { now: Stamp::from_epoch_ms(env.now.wall_ms), floor, forgotten };

@@ -193,7 +193,7 @@ impl Partition {
         }
         let m = env.view().m;
         let writes = commit.writes.iter().map(|write| {
-            let key = DocKey { slot: super::slot_of(&write.name, m), name: write.name.clone() };
+            let key = DocKey::new(super::slot_of(&write.name, m), write.name.clone());
             let doc = write.after.clone().map(Doc::new).transpose();
             let doc = doc.expect("no operation writes sessions or pools").map(Arc::new);
             Write { key, doc }

@@ -41,7 +41,7 @@ mod tests {
         let now = Stamp::from_epoch_ms(1_800_000_000_000);
         let document = draft.settle_at(now, now, Stamp::MIN).unwrap();
         let doc = Some(Arc::new(Doc::new(Arc::new(document)).unwrap()));
-        let write = [DiskWrite::Doc { key: DocKey { slot: SlotId(1), name }, doc }];
+        let write = [DiskWrite::Doc { key: DocKey::new(SlotId(1), name), doc }];
         let shelf = Shelf::default();
         assert_eq!(check(ManagerNumber(1), &write, &shelf).unwrap_err().rule, "bodies");
         shelf.put(attachment.sha256());

@@ -119,13 +119,13 @@ pub fn doc_key() -> Any<DocKey> {
         4 => key().prop_map(|key| session_name(&key)),
         1 => name(PoolName::parse).prop_map(|pool| pool_name(&pool)),
     ];
-    (slot(), doc_name).prop_map(|(slot, name)| DocKey { slot, name }).boxed()
+    (slot(), doc_name).prop_map(|(slot, name)| DocKey::new(slot, name)).boxed()
 }
 
 /// A document under its key.
 pub fn keyed_doc() -> Any<(DocKey, Arc<Doc>)> {
     (slot(), doc())
-        .prop_map(|(slot, doc)| (DocKey { slot, name: doc.name().clone() }, Arc::new(doc)))
+        .prop_map(|(slot, doc)| (DocKey::new(slot, doc.name().clone()), Arc::new(doc)))
         .boxed()
 }
 
@@ -139,7 +139,7 @@ pub fn write() -> Any<Write> {
 
 pub fn entry() -> Any<Entry> {
     (at(), vec(write(), 0..3), of(request_id()))
-        .prop_map(|(at, writes, request)| Entry { at, writes: Arc::new(writes), request })
+        .prop_map(|(at, writes, request)| Entry::new(at, writes, request))
         .boxed()
 }
 
