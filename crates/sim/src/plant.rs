@@ -44,6 +44,8 @@ bugs!(
     /// A lone copy takes over from a disk that is older than its membership. Disks lose what they
     /// held of such partitions since the crash before, and nobody compares epochs.
     WrongR2 = "wrong_r2",
+    /// A lone copy that takes over from its disk asks no node what it runs.
+    ScanSkipped = "scan_skipped",
     /// A new owner does not drive what its predecessor began.
     NoRedrive = "no_redrive",
     /// An owner counts a copy that is silent as having acknowledged.
@@ -188,18 +190,39 @@ impl World {
                 }
                 Altered::Kept(Effect::ToNode { node, address, message })
             }
-            (Some(Bug::DestroyAssumed), Effect::ToNode { node, address, message }) => {
-                if let ToNode::Destroy { head, .. } = &message {
-                    let (call, boot, load) = (head.call, head.boot, Default::default());
-                    let answer = NodeAnswer::Destroyed { exit: None };
-                    let answer = FromNode { call, node, boot, load, answer };
-                    self.tell_later(number, 500, Input::Node(answer));
+            (
+                Some(Bug::ScanSkipped | Bug::DestroyAssumed),
+                Effect::ToNode { node, address, message },
+            ) => {
+                if self.answered_without_the_node(number, &node, &message) {
                     return Altered::Dropped;
                 }
                 Altered::Kept(Effect::ToNode { node, address, message })
             }
             (_, effect) => Altered::Kept(effect),
         }
+    }
+
+    /// An answer that the manager takes for a node's, to a call that never reaches it.
+    fn answered_without_the_node(
+        &mut self,
+        number: ManagerNumber,
+        node: &NodeId,
+        message: &ToNode,
+    ) -> bool {
+        let (answer, delay_us) = match (self.bug(), message) {
+            (Some(Bug::DestroyAssumed), ToNode::Destroy { .. }) => {
+                (NodeAnswer::Destroyed { exit: None }, 500)
+            }
+            (Some(Bug::ScanSkipped), ToNode::Scan { .. }) => {
+                (NodeAnswer::Scanned { items: Vec::new(), more: false }, 0)
+            }
+            _ => return false,
+        };
+        let (call, boot, load) = (message.head().call, message.head().boot, Default::default());
+        let answer = FromNode { call, node: node.clone(), boot, load, answer };
+        self.tell_later(number, delay_us, Input::Node(answer));
+        true
     }
 
     /// Whether programs outlive their lease.

@@ -9,7 +9,7 @@ use crate::invariant::placement_settled::{Page, PlacementSettled};
 use crate::invariant::synced_first::SyncedFirst;
 use crate::invariant::{
     Verdict, Violation, committed_everywhere, intent_first, lost_is_dead, member_added, one_owner,
-    registered_first, view_order,
+    registered_first, shown_running, view_order,
 };
 use crate::ledger::Ledger;
 use rota_model::node_msg::{FromNode, NodeAnswer, NodeCall, ReportEvent, SlotRange, ToNode};
@@ -35,6 +35,8 @@ struct Asked {
     after: Option<SessionKey>,
     /// Highest epoch that the node had obeyed for these slots when the call arrived.
     floor: Option<Epoch>,
+    /// The boot that was asked gave the last page of a scan.
+    scanned: bool,
 }
 
 /// The observer.
@@ -124,7 +126,7 @@ impl Watchdog {
             },
             Input::Node(FromNode { call, node, boot, answer, .. }) => {
                 if let NodeAnswer::Scanned { more: false, .. } = answer
-                    && let Some(asked) = self.calls.get(&(run, *call))
+                    && let Some(asked) = self.calls.get(&(run, *call)).filter(|it| it.scanned)
                 {
                     let part = ManagerNumber(asked.head.range.last.0);
                     self.synced.on_scanned((run.0, run.1, part), node.clone(), *boot);
@@ -247,7 +249,14 @@ impl Watchdog {
                 (head.range, None)
             }
         };
-        let asked = Asked { head: head.clone(), slots, session, after: page_after, floor: None };
+        let asked = Asked {
+            head: head.clone(),
+            slots,
+            session,
+            after: page_after,
+            floor: None,
+            scanned: false,
+        };
         self.calls.insert((run, head.call), asked);
     }
 
@@ -257,10 +266,14 @@ impl Watchdog {
             Answer::Opened { session, .. } | Answer::Closed { session, .. } => {
                 self.on_told(now_us, run, session, true);
             }
-            Answer::Got { session, stale } => self.on_told(now_us, run, session, !stale),
+            Answer::Got { session, stale } => {
+                self.on_told(now_us, run, session, !stale);
+                self.on_read(now_us, run, session, !stale);
+            }
             Answer::Listed(page) => {
                 for session in &page.sessions {
                     self.on_told(now_us, run, session, true);
+                    self.on_read(now_us, run, session, true);
                 }
             }
             Answer::Pulled(pulled) => {
@@ -294,13 +307,31 @@ impl Watchdog {
         self.judge(now_us, synced);
     }
 
+    /// An owner that took over from its own disk shows a session as it is.
+    fn on_read(&mut self, now_us: u64, run: Run, session: &SessionView, sure: bool) {
+        if session.owner != run.0 || !sure {
+            return;
+        }
+        let Some(view) = self.ledger.view(session.epoch) else { return };
+        let slot = rota_ring::slot_of_session(&session.record.key, self.m);
+        let (_, part) = view.part_of(slot);
+        if let Some(since_us) = self.lone_since(part) {
+            let record = &session.record;
+            let shown = shown_running::check(&self.ledger.instances, record, since_us);
+            self.judge(now_us, shown);
+        }
+    }
+
+    /// When a copy was alone and took over from its own disk, if this epoch began so.
+    fn lone_since(&self, part: &rota_ring::Part) -> Option<u64> {
+        let founded = part.pe <= Epoch(1);
+        let lone = !founded && part.base_pe == part.pe && part.is_lone(part.owner);
+        lone.then(|| self.landed_us.get(&part.pe).copied().unwrap_or_default())
+    }
+
     /// The boots that a lone take-over had to ask.
     fn lone_scan(&self, part: &rota_ring::Part) -> Vec<Boot> {
-        let founded = part.pe <= Epoch(1);
-        if founded || part.base_pe != part.pe || !part.is_lone(part.owner) {
-            return Vec::new();
-        }
-        let since_us = self.landed_us.get(&part.pe).copied().unwrap_or_default();
+        let Some(since_us) = self.lone_since(part) else { return Vec::new() };
         let boots = self.ledger.boots.iter().filter(|(_, facts)| {
             facts.gone_us.is_none() && facts.registered_us.is_some_and(|it| it <= since_us)
         });
@@ -399,6 +430,9 @@ impl Watchdog {
                 self.obeys.raise(boot, asked.slots, self.m, asked.head.pe);
                 let page = Page { after: asked.after.as_ref(), items, more: *more };
                 self.settled.on_scanned(boot, asked.slots, self.m, &page);
+                if let Some(asked) = self.calls.get_mut(&(run, answer.call)) {
+                    asked.scanned |= !more;
+                }
                 false
             }
             NodeAnswer::Dead(_)

@@ -14,6 +14,7 @@
 //! | I6 | [`placement_settled`] | at every Create |
 //! | I7 | [`node_obeys`] | at every answer and start of a node |
 //! | I8, I10 | [`synced_first`] | at every answer of an owner |
+//! | I10 | [`shown_running`] | at every read of an owner that took over from its own disk |
 //! | I9 | [`fresh_run`] | at every message and answer |
 //! | I11 | [`registered_first`] | at every Create |
 //! | lease | [`lost_is_dead`] | at every write of the config store |
@@ -48,6 +49,7 @@ pub mod placement_settled;
 pub mod registered_first;
 pub mod same_answer;
 pub mod shown_forward;
+pub mod shown_running;
 pub mod synced_first;
 pub mod unchanged;
 pub mod view_order;
