@@ -130,6 +130,7 @@ pub fn noted(note: &Note) {
         | Transition::OpenExisted
         | Transition::RequestRepeated
         | Transition::NodeRefused
+        | Transition::NodeUnable
         | Transition::OpenFailed
         | Transition::CloseStarted
         | Transition::CloseFinished

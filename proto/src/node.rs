@@ -6,8 +6,8 @@ use crate::wire::{
     WireError, convert, each, named, optional, required, sentence, short, unless_empty,
 };
 use rota_model::node_msg::{
-    DeadToken, FromNode, NodeAnswer, NodeCall, NodeLoad, Register, Registered, Renew, Renewed,
-    ReportItem, ScanFate, ScanItem, SlotRange, ToNode,
+    Blame, DeadToken, FromNode, NodeAnswer, NodeCall, NodeLoad, Register, Registered, Renew,
+    Renewed, ReportItem, ScanFate, ScanItem, SlotRange, ToNode,
 };
 use rota_model::{
     BootId, ClassName, Epoch, Exit, FieldError, ManagerNumber, NAME_BYTES_MAX, NodeId, NodeState,
@@ -125,7 +125,9 @@ impl From<DeadToken> for v1::DeadToken {
     fn from(dead: DeadToken) -> Self {
         use v1::dead_token::{Ended, Fate, NeverStarted};
         let fate = match dead {
-            DeadToken::NeverStarted { detail } => Fate::NeverStarted(NeverStarted { detail }),
+            DeadToken::NeverStarted { blame, detail } => {
+                Fate::NeverStarted(NeverStarted { detail, by_node: blame == Blame::Node })
+            }
             DeadToken::Ended { reason, exit, detail } => {
                 let reason = reason_number(Some(reason));
                 Fate::Ended(Ended { reason, exit: exit.map(Into::into), detail })
@@ -140,7 +142,10 @@ impl TryFrom<v1::DeadToken> for DeadToken {
     fn try_from(dead: v1::DeadToken) -> Result<Self, WireError> {
         use v1::dead_token::Fate;
         Ok(match required("DeadToken.fate", dead.fate)? {
-            Fate::NeverStarted(it) => DeadToken::NeverStarted { detail: sentence(it.detail) },
+            Fate::NeverStarted(it) => DeadToken::NeverStarted {
+                blame: if it.by_node { Blame::Node } else { Blame::Session },
+                detail: sentence(it.detail),
+            },
             Fate::Ended(it) => {
                 let (reason, exit, detail) = ended(it)?;
                 DeadToken::Ended { reason, exit, detail }

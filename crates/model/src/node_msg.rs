@@ -128,11 +128,23 @@ impl ToNode {
     }
 }
 
+/// Why a start came to nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Blame {
+    /// The node took nothing at that time: it was full, its lease had run out, it was leaving. Says
+    /// nothing of the session, which may run elsewhere, or there a moment later.
+    Node,
+    /// What was to be started: its class is not there, or its program did not begin to run.
+    Session,
+}
+
 /// Why a token does not live.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum DeadToken {
     /// It never ran and never will: another node may be tried.
     NeverStarted {
+        /// Whether that is the node's fault, or the session's.
+        blame: Blame,
         /// Why, for people.
         detail: String,
     },

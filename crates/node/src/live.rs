@@ -2,6 +2,7 @@
 
 use crate::io::StopHow;
 use crate::node::Phase;
+use rota_model::node_msg::Blame;
 use rota_model::{Epoch, Reason, SessionKey, SlotId, Token};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
@@ -55,6 +56,14 @@ impl StopCause {
             StopCause::StartTooLate => Reason::StartTimeout,
             StopCause::LeaseOver => Reason::NodeLost,
             StopCause::Leaving => Reason::Drained,
+        }
+    }
+
+    /// Whose fault it is when the session had not begun to run.
+    pub(crate) fn blame(self) -> Blame {
+        match self {
+            StopCause::Destroyed | StopCause::StartTooLate => Blame::Session,
+            StopCause::LeaseOver | StopCause::Leaving => Blame::Node,
         }
     }
 

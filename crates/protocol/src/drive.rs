@@ -8,20 +8,16 @@ use crate::env::{CallFor, CallWhat, Env};
 use crate::io::Transition;
 use crate::memory::{fail_opens, remember};
 use crate::message::Write;
-use crate::nodes::NoNode;
 use crate::partition::Partition;
 use crate::session::Work;
 use crate::version::{may_tell_early, version_after};
-use rota_model::node_msg::{DeadToken, NodeAnswer, NodeCall, ToNode};
+use rota_model::node_msg::{Blame, DeadToken, NodeAnswer, NodeCall, ToNode};
 use rota_model::{
     Epoch, Exit, NodeId, Outcome, PoolName, Reason, Refusal, RefusalKind, RequestFate, Retry,
     SessionKey, SessionRecord, SessionState, Stamp, Token,
 };
 use std::collections::BTreeSet;
 use std::sync::Arc;
-
-/// Nodes that may refuse one life (other than for room) before it is given up.
-const REFUSALS_MAX: usize = 3;
 
 impl Partition {
     /// A document was committed: do what its record asks for.
@@ -122,10 +118,18 @@ impl Partition {
             NodeAnswer::Running { address, ready } if !closing => {
                 self.on_running(env, &key, record, &address, ready);
             }
-            NodeAnswer::Dead(DeadToken::NeverStarted { detail }) if !closing => {
-                self.on_refused(env, &key, record, &detail, false);
+            NodeAnswer::Dead(DeadToken::NeverStarted { blame, detail }) if !closing => {
+                if blame == Blame::Node
+                    && let Some(at) = &record.placement
+                {
+                    env.note(Transition::NodeUnable, Some(self.number));
+                    env.nodes.on_unable(&at.node, env.now.mono_ms);
+                }
+                self.on_refused(env, &key, record, &detail, blame);
             }
-            NodeAnswer::Full if !closing => self.on_refused(env, &key, record, "it is full", true),
+            NodeAnswer::Full if !closing => {
+                self.on_refused(env, &key, record, "it is full", Blame::Node);
+            }
             NodeAnswer::Dead(DeadToken::Ended { reason, exit, detail }) if !closing => {
                 self.on_ended(env, &key, record, reason, exit, &detail);
             }
@@ -302,60 +306,6 @@ impl Partition {
             let waits = Work { waiters: others, redriven, ..Work::default() };
             leading.work.insert(session, waits);
             leading.dirty = true;
-        }
-    }
-
-    /// The node refused for good: its token is dead and never ran. Another node may be tried.
-    fn on_refused(
-        &mut self,
-        env: &mut Env,
-        key: &DocKey,
-        record: SessionRecord,
-        detail: &str,
-        full: bool,
-    ) {
-        if !matches!(record.state, SessionState::Pending | SessionState::Starting) {
-            return;
-        }
-        let Some(placement) = record.placement.clone() else {
-            return;
-        };
-        env.nodes.asked_done(&placement.node, placement.token);
-        env.note(Transition::NodeRefused, Some(self.number));
-        let Some(leading) = &mut self.leading else {
-            return;
-        };
-        let work = leading.work.entry(record.key.clone()).or_default();
-        work.refused.push(placement.node.clone());
-        work.asked = 0;
-        let refused = work.refused.clone();
-        let limit = env.config.load_limit_permille;
-        let tired = !full && refused.len() >= REFUSALS_MAX;
-        let choice = env.nodes.choose(
-            &record.spec.pool,
-            &record.spec.class,
-            limit,
-            &refused,
-            env.now.mono_ms,
-        );
-        match choice {
-            Ok(chosen) if !tired && record.state == SessionState::Pending => {
-                self.write_pending(env, key, record, chosen, None);
-            }
-            Ok(_) | Err(NoNode::UnknownClass | NoNode::NoRoom { .. }) => {
-                let mut failed = record;
-                failed.version = self.version_after(env, &failed);
-                failed.state = SessionState::Failed;
-                failed.reason = Some(Reason::Internal);
-                failed.detail = format!("node {} refused: {detail}", placement.node);
-                env.note(Transition::OpenFailed, Some(self.number));
-                if full {
-                    // Nobody is to blame: the opens that wait begin anew when this is committed.
-                    failed.requests.retain(|it| it.fate != RequestFate::Opening);
-                }
-                fail_opens(&mut failed);
-                self.write_session(env, key, failed, None);
-            }
         }
     }
 

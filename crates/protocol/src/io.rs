@@ -350,6 +350,8 @@ transitions!(
     RequestRepeated = "request_repeated",
     /// Another node was chosen after a definite refusal.
     NodeRefused = "node_refused",
+    /// A node took nothing at that time, its lease over or leaving: it is not chosen for a while.
+    NodeUnable = "node_unable",
     /// A life found no node.
     OpenFailed = "open_failed",
     /// CLOSING was written.

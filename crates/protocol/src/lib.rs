@@ -10,6 +10,7 @@ mod claim;
 mod council;
 pub mod documents;
 mod drive;
+mod elsewhere;
 mod entry;
 mod env;
 mod flow;

@@ -15,6 +15,10 @@ const SILENT_MS: u64 = 1_500;
 /// For how long it is avoided the first time; twice as long each time after, up to 32 times.
 const AVOID_MS: u64 = 2_000;
 
+/// For how long a node is not chosen that takes nothing although its load would let it. Mostly its
+/// lease has run out: a renewal comes back within that time, or the boot is lost soon.
+const UNABLE_MS: u64 = 1_000;
+
 /// A node's load as far as this manager knows.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) struct Known {
@@ -23,6 +27,8 @@ pub(crate) struct Known {
     /// Places that this manager asked for and has no answer about yet.
     pub asked: BTreeMap<Token, u64>,
     pub silence: Silence,
+    /// It takes nothing: it is not chosen until then.
+    unable_until_ms: u64,
 }
 
 /// Whether a node answers this manager. Its lease says nothing of that: it is renewed elsewhere.
@@ -73,6 +79,8 @@ pub(crate) enum NoNode {
         /// Nodes of the pool that are not gone.
         nodes: u32,
     },
+    /// Some node has room, and takes nothing for the moment.
+    Unable,
 }
 
 impl Nodes {
@@ -99,6 +107,16 @@ impl Nodes {
         if let Some(known) = self.known.get_mut(node) {
             known.silence = Silence::default();
         }
+    }
+
+    /// A node took nothing, for reasons of its own.
+    pub fn on_unable(&mut self, node: &NodeId, now_ms: u64) {
+        let known = self.known.entry(node.clone()).or_default();
+        known.unable_until_ms = now_ms + UNABLE_MS;
+    }
+
+    fn is_unable(&self, node: &NodeId, now_ms: u64) -> bool {
+        self.known.get(node).is_some_and(|it| now_ms < it.unable_until_ms)
     }
 
     fn is_avoided(&self, node: &NodeId, now_ms: u64) -> bool {
@@ -148,7 +166,7 @@ impl Nodes {
         now_ms: u64,
     ) -> Result<Chosen, NoNode> {
         let mut best: Option<((bool, u64), &NodeReg)> = None;
-        let (mut nodes, mut offering) = (0, 0);
+        let (mut nodes, mut offering, mut unable) = (0, 0, 0);
         for reg in self.reg.values().filter(|reg| reg.pool == *pool && !reg.state.is_gone()) {
             nodes += 1;
             if !reg.classes.contains(class) {
@@ -160,6 +178,10 @@ impl Nodes {
                 && permille < u64::from(limit_permille)
                 && self.used(&reg.node) < reg.places
                 && !refused.contains(&reg.node);
+            if has_room && self.is_unable(&reg.node, now_ms) {
+                unable += 1;
+                continue;
+            }
             let rank = (!self.is_avoided(&reg.node, now_ms), permille);
             if has_room && best.is_none_or(|(before, _)| rank > before) {
                 best = Some((rank, reg));
@@ -168,6 +190,7 @@ impl Nodes {
         match best {
             Some((_, reg)) => Ok(Chosen { node: reg.node.clone(), boot: reg.boot }),
             None if nodes > 0 && offering == 0 => Err(NoNode::UnknownClass),
+            None if unable > 0 => Err(NoNode::Unable),
             None => Err(NoNode::NoRoom { nodes }),
         }
     }

@@ -36,13 +36,17 @@ pub(crate) fn full_for_good(env: &Env, pool: &PoolName, nodes: u32) -> Option<Re
 pub(crate) fn no_room_yet(env: &Env, open: &OpenOp) -> Refusal {
     let (pool, class) = (&open.spec.pool, &open.spec.class);
     let limit = env.config.load_limit_permille;
-    let full = match env.nodes.choose(pool, class, limit, &[], env.now.mono_ms) {
+    let retry = Retry::AfterMs(env.config.timing.retry_ms * 5);
+    match env.nodes.choose(pool, class, limit, &[], env.now.mono_ms) {
         Err(NoNode::NoRoom { nodes }) => full_for_good(env, pool, nodes),
+        Err(NoNode::Unable) => {
+            let text = format!("the nodes of pool {pool:?} that have room take nothing just now");
+            Some(Refusal::new(RefusalKind::NoCapacity, retry, text))
+        }
         Err(NoNode::UnknownClass) | Ok(_) => None,
-    };
-    full.unwrap_or_else(|| {
+    }
+    .unwrap_or_else(|| {
         let text = "no node with room was found in time; a new one may be on its way";
-        let retry = Retry::AfterMs(env.config.timing.retry_ms * 5);
         Refusal::new(RefusalKind::Provisioning, retry, text)
     })
 }

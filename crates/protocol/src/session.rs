@@ -34,6 +34,8 @@ pub(crate) struct Work {
     pub asked: u32,
     /// Nodes that refused this life.
     pub refused: Vec<NodeId>,
+    /// At how many of them it was to blame itself.
+    pub failures: u32,
     /// A new owner drives it again: reads wait until that ends.
     pub redriven: bool,
 }
@@ -300,6 +302,11 @@ impl Partition {
                 self.reply(env, origin, Err(refusal));
             }
             Err(NoNode::NoRoom { nodes }) => self.wait_for_room(env, origin, &op, nodes),
+            Err(NoNode::Unable) => {
+                if let Some(leading) = &mut self.leading {
+                    leading.room.push_back(origin);
+                }
+            }
         }
     }
 

@@ -303,7 +303,9 @@ pub fn running(answer: &NodeAnswer) -> (String, bool) {
 
 /// The detail of a start that never happened.
 pub fn never_started(answer: &NodeAnswer) -> String {
-    let NodeAnswer::Dead(DeadToken::NeverStarted { detail }) = answer else { panic!("{answer:?}") };
+    let NodeAnswer::Dead(DeadToken::NeverStarted { detail, .. }) = answer else {
+        panic!("{answer:?}")
+    };
     detail.clone()
 }
 

@@ -5,7 +5,7 @@ use crate::dead::Dead;
 use crate::io::{NodeEffect, StopHow};
 use crate::lease::LeaseState;
 use crate::live::{Live, Stage, StopCause, Waiter, Wants};
-use rota_model::node_msg::{DeadToken, FromNode, NodeAnswer, NodeCall, SlotRange, ToNode};
+use rota_model::node_msg::{Blame, DeadToken, FromNode, NodeAnswer, NodeCall, SlotRange, ToNode};
 use rota_model::{Epoch, Exit, SessionKey, SessionSpec, SlotId, Token};
 use std::collections::VecDeque;
 
@@ -87,7 +87,7 @@ impl Node {
             (None, Some(never)) => Some(NodeAnswer::Dead(never)),
             (None, None) => self.dead.highest(key).filter(|it| *it > token).map(|newer| {
                 let detail = format!("a newer attempt, {newer}, was seen here");
-                NodeAnswer::Dead(DeadToken::NeverStarted { detail })
+                NodeAnswer::Dead(DeadToken::NeverStarted { blame: Blame::Session, detail })
             }),
         };
         let refusal = of_this_session.or_else(|| self.refuse_new(spec));
@@ -129,24 +129,32 @@ impl Node {
 
     /// Why this node does not start any such session now.
     fn refuse_new(&self, spec: &SessionSpec) -> Option<NodeAnswer> {
-        let never = |detail: String| Some(NodeAnswer::Dead(DeadToken::NeverStarted { detail }));
+        let never = |blame: Blame, detail: String| {
+            Some(NodeAnswer::Dead(DeadToken::NeverStarted { blame, detail }))
+        };
         let node = &self.config.node;
         if self.departure != Departure::Stays {
-            return never(format!("node {node} is leaving"));
+            return never(Blame::Node, format!("node {node} is leaving"));
         }
         // What is started now would be killed at once.
         if self.lease.state() != LeaseState::Valid {
-            return never(format!("the lease of node {node} has run out"));
+            return never(Blame::Node, format!("the lease of node {node} has run out"));
         }
         if !self.config.classes.contains(&spec.class) {
-            return never(format!("node {node} does not know class {}", spec.class));
+            return never(
+                Blame::Session,
+                format!("node {node} does not know class {}", spec.class),
+            );
         }
         let load = self.load();
         let loaded = u64::from(load.used) * 1_000
             >= u64::from(self.config.load_limit_permille) * u64::from(load.places);
-        let no_room = load.used >= load.places || loaded;
-        if no_room || self.outbox.len() >= self.config.bounds.outbox_sessions_max {
+        if load.used >= load.places || loaded {
             return Some(NodeAnswer::Full);
+        }
+        // Its load would not show that.
+        if self.outbox.len() >= self.config.bounds.outbox_sessions_max {
+            return never(Blame::Node, format!("nobody takes the news of node {node}"));
         }
         None
     }
@@ -168,7 +176,8 @@ impl Node {
             Some(DeadToken::NeverStarted { .. }) => None,
             None => {
                 let detail = "destroyed before it was created".to_owned();
-                self.bury(now, attempt, DeadToken::NeverStarted { detail });
+                let blame = Blame::Session;
+                self.bury(now, attempt, DeadToken::NeverStarted { blame, detail });
                 None
             }
         };
@@ -238,15 +247,17 @@ fn slot_of(message: &ToNode) -> Option<SlotId> {
 
 /// What a refused token is remembered as.
 fn why_dead(refusal: &NodeAnswer) -> DeadToken {
-    let detail = match refusal {
+    let (blame, detail) = match refusal {
         NodeAnswer::Dead(why) => return why.clone(),
-        NodeAnswer::Full => "the node had no room".to_owned(),
-        NodeAnswer::OtherLive { token } => format!("another attempt, {token}, lived here"),
+        NodeAnswer::Full => (Blame::Node, "the node had no room".to_owned()),
+        NodeAnswer::OtherLive { token } => {
+            (Blame::Session, format!("another attempt, {token}, lived here"))
+        }
         NodeAnswer::Running { .. }
         | NodeAnswer::Destroyed { .. }
         | NodeAnswer::Scanned { .. }
         | NodeAnswer::Fenced { .. }
-        | NodeAnswer::WrongBoot => "it was refused".to_owned(),
+        | NodeAnswer::WrongBoot => (Blame::Session, "it was refused".to_owned()),
     };
-    DeadToken::NeverStarted { detail }
+    DeadToken::NeverStarted { blame, detail }
 }

@@ -4,7 +4,7 @@ use super::Node;
 use super::calls::Attempt;
 use crate::io::NodeInput;
 use crate::live::{Live, Stage, StopCause, Wants};
-use rota_model::node_msg::{DeadToken, NodeAnswer, ReportEvent};
+use rota_model::node_msg::{Blame, DeadToken, NodeAnswer, ReportEvent};
 use rota_model::{Exit, Reason, SessionKey, Token};
 use std::collections::VecDeque;
 
@@ -78,8 +78,11 @@ impl Node {
             Some(Stage::Running) => {
                 DeadToken::Ended { reason: Reason::Internal, exit: None, detail }
             }
-            Some(Stage::Starting { .. } | Stage::Stopping { .. }) => {
-                DeadToken::NeverStarted { detail }
+            Some(Stage::Stopping { cause, .. }) => {
+                DeadToken::NeverStarted { blame: cause.blame(), detail }
+            }
+            Some(Stage::Starting { .. }) => {
+                DeadToken::NeverStarted { blame: Blame::Session, detail }
             }
         };
         self.on_end(now, key, token, why);

@@ -1,7 +1,7 @@
 //! Create, Destroy, Scan, fences and tokens.
 
 use crate::world::*;
-use rota_model::node_msg::{DeadToken, NodeAnswer, ReportEvent, ScanFate};
+use rota_model::node_msg::{Blame, DeadToken, NodeAnswer, ReportEvent, ScanFate};
 use rota_model::{BootId, Epoch, Exit, Reason, SlotId};
 use rota_node::{NodeEffect, NodeInput, Phase, StopHow};
 
@@ -163,10 +163,9 @@ fn full_is_remembered_when_room_comes() {
     assert_eq!(answer(&world.create("b", token(1, 2))), NodeAnswer::Full);
     world.ended("a", token(1, 1));
     let again = world.create("b", token(1, 2));
-    let NodeAnswer::Dead(DeadToken::NeverStarted { detail }) = answer(&again) else {
-        panic!("{again:?}");
-    };
-    assert_eq!(detail, "the node had no room");
+    let detail = "the node had no room".to_owned();
+    let why = DeadToken::NeverStarted { blame: Blame::Node, detail };
+    assert_eq!(answer(&again), NodeAnswer::Dead(why));
     assert_eq!(starts(&again), 0);
     assert_eq!(starts(&world.create("b", token(1, 3))), 1);
 }
@@ -203,10 +202,9 @@ fn an_unknown_class_is_refused_for_good() {
         *spec = crate::world::spec("robot");
     }
     let refused = answer(&world.call(message));
-    let NodeAnswer::Dead(DeadToken::NeverStarted { detail }) = &refused else {
-        panic!("{refused:?}");
-    };
-    assert_eq!(detail, "node n0 does not know class robot");
+    let detail = "node n0 does not know class robot".to_owned();
+    let why = DeadToken::NeverStarted { blame: Blame::Session, detail };
+    assert_eq!(refused, NodeAnswer::Dead(why));
     assert!(never(&answer(&world.create("a", token(1, 1)))));
 }
 

@@ -2,7 +2,7 @@
 
 use crate::world::*;
 use rota_model::node_msg::Renewed;
-use rota_model::node_msg::{DeadToken, NodeAnswer, ReportEvent};
+use rota_model::node_msg::{Blame, DeadToken, NodeAnswer, ReportEvent};
 use rota_model::{BootId, Epoch, ManagerNumber, Reason};
 use rota_node::{LeaseState, NodeEffect, NodeInput, StopHow};
 
@@ -114,12 +114,12 @@ fn nothing_is_started_without_a_lease_and_the_refusal_is_definite() {
     let mut world = World::registered();
     world.pass(8_000, false);
     let refused = world.create("a", token(1, 1));
-    let NodeAnswer::Dead(DeadToken::NeverStarted { detail }) = answer(&refused) else {
-        panic!("{refused:?}");
-    };
-    assert_eq!(detail, "the lease of node n0 has run out");
+    let why = answer(&refused);
+    let detail = "the lease of node n0 has run out".to_owned();
+    let expected = DeadToken::NeverStarted { blame: Blame::Node, detail };
+    assert_eq!(why, NodeAnswer::Dead(expected));
     world.grant(world.now);
-    assert!(never(&answer(&world.create("a", token(1, 1)))));
+    assert_eq!(answer(&world.create("a", token(1, 1))), why, "the same answer, blame and all");
     assert_eq!(starts(&world.create("a", token(1, 2))), 1);
 }
 

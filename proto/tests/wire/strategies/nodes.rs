@@ -42,7 +42,8 @@ pub fn to_node() -> Any<ToNode> {
 
 pub fn dead() -> Any<DeadToken> {
     prop_oneof![
-        text().prop_map(|detail| DeadToken::NeverStarted { detail }),
+        (select(vec![Blame::Node, Blame::Session]), text())
+            .prop_map(|(blame, detail)| DeadToken::NeverStarted { blame, detail }),
         (reason(), of(exit()), text()).prop_map(|(reason, exit, detail)| DeadToken::Ended {
             reason,
             exit,

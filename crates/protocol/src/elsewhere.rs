@@ -1,0 +1,74 @@
+//! Where a session goes that a node did not take.
+
+use crate::documents::DocKey;
+use crate::env::Env;
+use crate::io::Transition;
+use crate::memory::fail_opens;
+use crate::nodes::NoNode;
+use crate::partition::Partition;
+use rota_model::node_msg::Blame;
+use rota_model::{Reason, RequestFate, SessionRecord, SessionState};
+
+/// Nodes at which one life may fail to start before it is given up.
+const FAILURES_MAX: u32 = 3;
+
+impl Partition {
+    /// The node refused for good: its token is dead and never ran, so another node may be tried.
+    ///
+    /// What a node is to blame for never fails an open: when no other node is left, the life ends,
+    /// and whoever waits for it begins anew, until the own deadline. The node is not chosen for a
+    /// while, so that it is asked once in that time and not again and again.
+    pub fn on_refused(
+        &mut self,
+        env: &mut Env,
+        key: &DocKey,
+        record: SessionRecord,
+        detail: &str,
+        blame: Blame,
+    ) {
+        if !matches!(record.state, SessionState::Pending | SessionState::Starting) {
+            return;
+        }
+        let Some(placement) = record.placement.clone() else {
+            return;
+        };
+        env.nodes.asked_done(&placement.node, placement.token);
+        env.note(Transition::NodeRefused, Some(self.number));
+        let Some(leading) = &mut self.leading else {
+            return;
+        };
+        let work = leading.work.entry(record.key.clone()).or_default();
+        work.refused.push(placement.node.clone());
+        work.failures += u32::from(blame == Blame::Session);
+        work.asked = 0;
+        let tired = blame == Blame::Session && work.failures >= FAILURES_MAX;
+        let refused = work.refused.clone();
+        let limit = env.config.load_limit_permille;
+        let choice = env.nodes.choose(
+            &record.spec.pool,
+            &record.spec.class,
+            limit,
+            &refused,
+            env.now.mono_ms,
+        );
+        match choice {
+            Ok(chosen) if !tired && record.state == SessionState::Pending => {
+                self.write_pending(env, key, record, chosen, None);
+            }
+            Ok(_) | Err(NoNode::UnknownClass | NoNode::NoRoom { .. } | NoNode::Unable) => {
+                let mut failed = record;
+                failed.version = self.version_after(env, &failed);
+                failed.state = SessionState::Failed;
+                failed.reason = Some(Reason::Internal);
+                failed.detail = format!("node {} refused: {detail}", placement.node);
+                env.note(Transition::OpenFailed, Some(self.number));
+                if blame == Blame::Node {
+                    // The opens that wait begin anew when this is committed.
+                    failed.requests.retain(|it| it.fate != RequestFate::Opening);
+                }
+                fail_opens(&mut failed);
+                self.write_session(env, key, failed, None);
+            }
+        }
+    }
+}

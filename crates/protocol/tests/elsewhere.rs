@@ -1,0 +1,96 @@
+//! Sessions that a node does not take.
+
+mod table;
+
+use rota_model::node_msg::{Blame, DeadToken, NodeAnswer, ToNode};
+use rota_model::{Outcome, RefusalKind};
+use rota_protocol::Transition;
+use table::*;
+
+/// The creates that nodes were asked for since the last look.
+fn creates(table: &mut Table) -> Vec<(u32, ToNode)> {
+    let calls = std::mem::take(&mut table.node_calls);
+    calls.into_iter().filter(|(_, it)| matches!(it, ToNode::Create { .. })).collect()
+}
+
+/// Answers a create: it never started there.
+fn never_started(table: &mut Table, node: &str, create: &(u32, ToNode), blame: Blame) {
+    let detail = format!("the lease of node {node} has run out");
+    let answer = NodeAnswer::Dead(DeadToken::NeverStarted { blame, detail });
+    table.node_says(create.0, node, create.1.head().call, answer);
+    table.settle();
+}
+
+#[test]
+fn an_open_goes_elsewhere_when_the_lease_of_its_node_has_run_out() {
+    let mut table = Table::serving();
+    table.manual_nodes = true;
+    let owner = table.owner("a");
+    let call = table.ask(owner, open("a", "r1"));
+    let create = creates(&mut table).remove(0);
+    table.register("n2", 8);
+    never_started(&mut table, "n1", &create, Blame::Node);
+    table.manual_nodes = false;
+    let (outcome, session) = opened(table.wait_for(call, 1_000));
+    let node = session.record.placement.as_ref().map(|it| it.node.as_str().to_owned());
+    assert_eq!((outcome, node.as_deref()), (Outcome::Created, Some("n2")));
+    assert_eq!(table.count(Transition::NodeUnable), 1);
+    // For a while nothing else is asked of it either, though it is as empty as the other.
+    let other = ["b", "c", "d", "e", "f"].into_iter().find(|id| table.owner(id) == owner);
+    let (_, session) = opened(table.call(owner, open(other.expect("one of five"), "r2")));
+    let node = session.record.placement.as_ref().map(|it| it.node.as_str());
+    assert_eq!(node, Some("n2"));
+}
+
+#[test]
+fn an_open_waits_for_the_lease_of_the_only_node_and_asks_it_now_and_then() {
+    let mut table = Table::serving();
+    table.manual_nodes = true;
+    let owner = table.owner("a");
+    let call = table.ask(owner, open("a", "r1"));
+    let mut asked = 0;
+    for _ in 0..50 {
+        for create in creates(&mut table) {
+            asked += 1;
+            never_started(&mut table, "n1", &create, Blame::Node);
+        }
+        assert!(!table.replies.contains_key(&call), "{:?}", table.replies);
+        table.pass(100);
+    }
+    assert!((4..=6).contains(&asked), "about once in a second, not {asked} times in 5 s");
+    // The lease is renewed.
+    for create in creates(&mut table) {
+        never_started(&mut table, "n1", &create, Blame::Node);
+    }
+    table.manual_nodes = false;
+    let (outcome, _) = opened(table.wait_for(call, 2_000));
+    assert_eq!(outcome, Outcome::Created);
+}
+
+#[test]
+fn an_open_whose_deadline_passes_meanwhile_is_told_to_come_again_and_changed_nothing() {
+    let mut table = Table::serving();
+    table.manual_nodes = true;
+    let owner = table.owner("a");
+    let call = table.ask_within(owner, open("a", "r1"), 1_500);
+    for _ in 0..20 {
+        for create in creates(&mut table) {
+            never_started(&mut table, "n1", &create, Blame::Node);
+        }
+        table.pass(100);
+    }
+    let refusal = table.wait_for(call, 1_000).expect_err("nothing runs");
+    assert_eq!(refusal.kind, RefusalKind::NoCapacity, "{refusal:?}");
+    assert_eq!(refusal.changed, rota_model::Changed::No, "{refusal:?}");
+}
+
+#[test]
+fn a_session_that_starts_nowhere_is_given_up_and_says_so() {
+    let mut table = Table::serving();
+    table.manual_nodes = true;
+    let owner = table.owner("a");
+    let call = table.ask(owner, open("a", "r1"));
+    let create = creates(&mut table).remove(0);
+    never_started(&mut table, "n1", &create, Blame::Session);
+    assert_eq!(refused(table.wait_for(call, 1_000)), RefusalKind::StartFailed);
+}
