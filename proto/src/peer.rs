@@ -156,8 +156,8 @@ fn message_to_wire(message: Message, docs: &mut DocBytes) -> v1::envelope::Messa
         Message::Heartbeat { committed: parts } => {
             Wire::Heartbeat(v1::Heartbeat { committed: committed(parts) })
         }
-        Message::NodeWanted { pool, waiting } => {
-            Wire::NodeWanted(v1::NodeWanted { pool: pool.as_str().into(), waiting })
+        Message::NodeWanted { pool, waiting, index } => {
+            Wire::NodeWanted(v1::NodeWanted { pool: pool.as_str().into(), waiting, index })
         }
     }
 }
@@ -239,6 +239,7 @@ fn message_from_wire(
         Wire::NodeWanted(it) => Message::NodeWanted {
             pool: named("NodeWanted.pool", PoolName::parse(&it.pool))?,
             waiting: it.waiting,
+            index: it.index,
         },
     })
 }

@@ -61,6 +61,7 @@ impl Manager {
         if state.index > self.index {
             self.index = state.index;
             self.adopt_nodes(state);
+            self.env.nodes.index = state.index;
         }
         let Some(view) = state.view.as_ref().filter(|view| view.epoch > self.env.epoch()) else {
             return;
@@ -105,8 +106,10 @@ impl Manager {
             }
             if old.is_none_or(|it| it.boot != reg.boot) {
                 self.env.nodes.known.remove(node);
+                self.env.nodes.seen.insert(node.clone(), state.index);
             }
         }
+        self.env.nodes.seen.retain(|node, _| state.nodes.contains_key(node));
         if state.epoch() <= self.env.epoch() {
             for part in self.parts.values_mut() {
                 part.sweep_lost(&mut self.env);

@@ -10,7 +10,9 @@ use crate::nodes::Nodes;
 use crate::operate::{Desks, Errand, Inner};
 use crate::{Identity, ManagerConfig, PartMeta};
 use rota_model::node_msg::ToNode;
-use rota_model::{BootId, Epoch, ManagerNumber, MemberId, NodeId, Now, SessionKey, Stamp, Token};
+use rota_model::{
+    BootId, Epoch, ManagerNumber, MemberId, NodeId, Now, PoolName, SessionKey, Stamp, Token,
+};
 use rota_ring::View;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -38,6 +40,16 @@ pub(crate) enum CallWhat {
     Create { key: SessionKey, token: Token },
     Destroy { key: SessionKey, token: Token },
     Scan,
+}
+
+/// What somebody asks a pool's owner for.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct NodesWanted {
+    pub pool: PoolName,
+    /// How many places are missing.
+    pub waiting: u32,
+    /// Index of the newest state of the config store that was known when they were counted.
+    pub index: u64,
 }
 
 /// Most calls to nodes that are remembered. Each open makes one; the bound only guards memory when
@@ -82,7 +94,7 @@ pub(crate) struct Env {
     /// Partitions that wait for a consistent read of the config store.
     pub reads_wanted: Vec<ManagerNumber>,
     /// Pools that need nodes: told to a pool owner that is this manager.
-    pub wanted: Vec<(rota_model::PoolName, u32)>,
+    pub wanted: Vec<NodesWanted>,
     ids: u64,
     rng: u64,
 }

@@ -5,7 +5,7 @@ use crate::bodies::Bodies;
 use crate::claim::Standing;
 use crate::council::Purpose;
 use crate::entry::{Entrance, ForHere, Origin};
-use crate::env::{CallWhat, Env};
+use crate::env::{CallWhat, Env, NodesWanted};
 use crate::io::{Disk, Effect, Identity, Input};
 use crate::judge::Renewal;
 use crate::leading::Phase;
@@ -133,8 +133,8 @@ impl Manager {
         while let Some((rid, result)) = self.env.answers.pop() {
             self.entrance.on_answer(&mut self.env, rid, result);
         }
-        while let Some((pool, waiting)) = self.env.wanted.pop() {
-            self.on_node_wanted(&pool, waiting);
+        while let Some(wanted) = self.env.wanted.pop() {
+            self.on_node_wanted(&wanted);
         }
         self.run_errands();
         self.drive_view();
@@ -203,13 +203,13 @@ impl Manager {
         &self.env.desks.spaces
     }
 
-    fn on_node_wanted(&mut self, pool: &rota_model::PoolName, waiting: u32) {
+    fn on_node_wanted(&mut self, wanted: &NodesWanted) {
         let Some(view) = self.env.view.clone() else {
             return;
         };
-        let number = view.home(rota_ring::slot_of_pool(pool, view.m));
+        let number = view.home(rota_ring::slot_of_pool(&wanted.pool, view.m));
         if let Some(part) = self.parts.get_mut(&number) {
-            part.on_node_wanted(&mut self.env, pool, waiting);
+            part.on_node_wanted(&mut self.env, wanted);
         }
     }
 
@@ -248,7 +248,9 @@ impl Manager {
             Message::Confirm { round, parts } => self.on_confirm(from, round, parts),
             Message::Confirmed { round, parts } => self.on_confirmed(from, round, &parts),
             Message::Heartbeat { committed } => self.on_heartbeat(from, &committed),
-            Message::NodeWanted { pool, waiting } => self.env.wanted.push((pool, waiting)),
+            Message::NodeWanted { pool, waiting, index } => {
+                self.env.wanted.push(NodesWanted { pool, waiting, index });
+            }
             Message::Prepare { part, .. }
             | Message::Ack { part, .. }
             | Message::Missing { part, .. }

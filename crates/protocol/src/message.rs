@@ -253,6 +253,9 @@ pub enum Message {
         pool: PoolName,
         /// How many places are missing.
         waiting: u32,
+        /// Index of the newest state of the config store that the sender has seen: of nodes that
+        /// came later it knows nothing yet.
+        index: u64,
     },
 }
 

@@ -58,6 +58,10 @@ pub(crate) struct Nodes {
     /// The registry.
     pub reg: BTreeMap<NodeId, NodeReg>,
     pub known: BTreeMap<NodeId, Known>,
+    /// Index of the newest state of the config store that was adopted.
+    pub index: u64,
+    /// Index of the first state in which each node stood with its boot, as far as it was seen.
+    pub seen: BTreeMap<NodeId, u64>,
     /// Grows with everything that may make room somewhere.
     pub news: u64,
 }
@@ -87,9 +91,11 @@ impl Nodes {
     /// Takes what a node said of its load.
     pub fn on_load(&mut self, node: &NodeId, boot: BootId, load: NodeLoad) {
         let known = self.known.entry(node.clone()).or_default();
-        if known.boot != Some(boot) {
-            *known = Known { boot: Some(boot), ..Known::default() };
+        if known.boot.is_some_and(|it| it != boot) {
+            *known = Known::default();
         }
+        // What was asked for before the first news of that boot stays asked for.
+        known.boot = Some(boot);
         if load.used < known.used {
             self.news += 1;
         }
@@ -147,6 +153,12 @@ impl Nodes {
             known.asked.retain(|_, until| *until > now_ms);
             known.silence.on_tick(now_ms);
         }
+    }
+
+    /// Index of a state that holds every node of the pool that runs here in the registry.
+    pub fn seen_all(&self, pool: &PoolName) -> u64 {
+        let there = self.reg.values().filter(|it| it.pool == *pool && !it.state.is_gone());
+        there.filter_map(|it| self.seen.get(&it.node).copied()).max().unwrap_or(0)
     }
 
     /// Load of a node: used places, and those asked for.

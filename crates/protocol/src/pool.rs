@@ -3,14 +3,13 @@
 
 use crate::api::Op;
 use crate::documents::{Doc, DocKey, pool_name};
-use crate::entry::Origin;
-use crate::env::Env;
+use crate::env::{Env, NodesWanted};
 use crate::io::{Effect, Transition};
 use crate::message::{Message, Write};
 use crate::nodes::NoNode;
 use crate::partition::Partition;
 use rota_model::items::Orders;
-use rota_model::{NodeId, OpenOp, PoolName, Refusal, RefusalKind, Retry, Stamp};
+use rota_model::{ClassName, NodeId, OpenOp, PoolName, Refusal, RefusalKind, Retry, Stamp};
 use rota_ring::slot_of_pool;
 use std::collections::BTreeMap;
 
@@ -51,6 +50,18 @@ pub(crate) fn no_room_yet(env: &Env, open: &OpenOp) -> Refusal {
     })
 }
 
+fn open_in(op: &Op) -> Option<&OpenOp> {
+    match op {
+        Op::Open(open) => Some(open),
+        Op::Close(_)
+        | Op::Get(_)
+        | Op::List(_)
+        | Op::Pull(_)
+        | Op::Report(_)
+        | Op::Documents(_) => None,
+    }
+}
+
 impl Partition {
     /// Opens that wait for room try again when nodes or loads changed, and tell the pool's owner.
     pub fn tick_room(&mut self, env: &mut Env) {
@@ -72,34 +83,48 @@ impl Partition {
 
     fn tell_pool_owners(&mut self, env: &mut Env) {
         let Some(leading) = &self.leading else { return };
-        let mut waiting: BTreeMap<PoolName, u32> = BTreeMap::new();
-        let pool_of = |origin: &Origin| match &leading.live.get(origin)?.op {
-            Op::Open(open) => Some(open.spec.pool.clone()),
-            Op::Close(_)
-            | Op::Get(_)
-            | Op::List(_)
-            | Op::Pull(_)
-            | Op::Report(_)
-            | Op::Documents(_) => None,
-        };
-        for pool in leading.room.iter().filter_map(pool_of) {
-            *waiting.entry(pool).or_default() += 1;
+        let limit = env.config.load_limit_permille;
+        // What waits for anything else than room is nothing that a new node would end.
+        let mut lacks: BTreeMap<(&PoolName, &ClassName), bool> = BTreeMap::new();
+        let mut missing: BTreeMap<PoolName, u32> = BTreeMap::new();
+        let waiting = leading.room.iter().filter_map(|it| leading.live.get(it));
+        for OpenOp { spec, .. } in waiting.filter_map(|it| open_in(&it.op)) {
+            let nodes = &env.nodes;
+            let lacks_room = lacks.entry((&spec.pool, &spec.class)).or_insert_with(|| {
+                let choice = nodes.choose(&spec.pool, &spec.class, limit, &[], env.now.mono_ms);
+                matches!(choice, Err(NoNode::NoRoom { .. }))
+            });
+            if *lacks_room {
+                *missing.entry(spec.pool.clone()).or_default() += 1;
+            }
         }
-        for (pool, waiting) in waiting {
-            env.wanted.push((pool.clone(), waiting));
+        // Whoever has not seen the newest nodes is not heard.
+        env.refresh |= !missing.is_empty();
+        for (pool, waiting) in missing {
+            let index = env.nodes.index;
             let owner = env.view().owner_of(slot_of_pool(&pool, env.view().m));
-            if owner != env.me.number {
-                env.send(owner, Message::NodeWanted { pool, waiting });
+            if owner == env.me.number {
+                env.wanted.push(NodesWanted { pool, waiting, index });
+            } else {
+                env.send(owner, Message::NodeWanted { pool, waiting, index });
             }
         }
     }
 
     /// At the pool's owner: somebody found no node with room.
-    pub fn on_node_wanted(&mut self, env: &mut Env, pool: &PoolName, waiting: u32) {
+    ///
+    /// Who asks does so again and again, and does not know of nodes that have come meanwhile: it is
+    /// heard only when it has seen all that are known here, since it then found no room in them
+    /// either. Otherwise a node would be ordered twice for one open.
+    pub fn on_node_wanted(&mut self, env: &mut Env, wanted: &NodesWanted) {
+        let NodesWanted { pool, waiting, index } = wanted;
         let Some(config) = env.config.pools.iter().find(|it| it.name == *pool).cloned() else {
             return;
         };
         if !self.leading.as_ref().is_some_and(|it| it.is_open()) || !self.has_copies(env) {
+            return;
+        }
+        if *index < env.nodes.seen_all(pool) {
             return;
         }
         let slot = slot_of_pool(pool, env.view().m);

@@ -13,7 +13,7 @@ use rota_model::node_msg::{
 use rota_model::*;
 use rota_protocol::{
     Answer, CasOutcome, Disk, DocumentsConfig, Effect, Entry, Envelope, Input, Manager,
-    ManagerConfig, Message, Op, OpResult, Sizes, Timing, Transition, Write,
+    ManagerConfig, Message, Op, OpResult, PoolConfig, Sizes, Timing, Transition, Write,
 };
 use rota_ring::{ConfigState, View};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -70,6 +70,12 @@ pub struct Table {
     pub checker: Option<Arc<dyn Checker>>,
     /// Places of every node that registers.
     pub places: u32,
+    /// Of managers that start from now on.
+    pub pools: Vec<PoolConfig>,
+    /// Nodes that were ordered, in order.
+    pub ordered: Vec<NodeId>,
+    /// They hear nothing of the config store.
+    pub late: BTreeSet<u32>,
     /// Batches that were written to disks.
     pub persisted: usize,
     /// The largest message so far, in bytes of log and documents.
@@ -208,6 +214,9 @@ impl Table {
             offer: None,
             checker: None,
             places: 100,
+            pools: Vec::new(),
+            ordered: Vec::new(),
+            late: BTreeSet::new(),
             persisted: 0,
             message_max: 0,
             under_way_max: 0,
@@ -229,7 +238,8 @@ impl Table {
     pub fn start(&mut self, n: u32) {
         let disk = self.disks.entry(n).or_default().clone();
         let seed = 77 + u64::from(n) * 1_000_003 + self.now_ms * 65_536;
-        let config = ManagerConfig { documents: self.documents.clone(), ..config(n) };
+        let (documents, pools) = (self.documents.clone(), self.pools.clone());
+        let config = ManagerConfig { documents, pools, ..config(n) };
         let mut manager = Manager::new(config, disk, seed, self.now());
         if let Some((operations, schema)) = &self.offer {
             manager.offer(operations.clone(), schema.clone());
@@ -270,7 +280,8 @@ impl Table {
             classes: vec![ClassName::parse("builtin").unwrap()],
             state: NodeState::Ready,
         };
-        let n = *self.managers.keys().next().unwrap();
+        let on_time = |n: &&u32| !self.late.contains(n);
+        let n = *self.managers.keys().find(on_time).unwrap();
         self.live.retain(|_, (at, _)| at != node);
         self.input(n, Input::NodeRegister { call: 1, register });
     }
@@ -376,7 +387,8 @@ impl Table {
                 self.replies.insert(call, result);
             }
             Effect::ReadConfig { read } => {
-                let state = (!self.store_away).then(|| self.config.clone());
+                let away = self.store_away || self.late.contains(&n);
+                let state = (!away).then(|| self.config.clone());
                 self.queue.push_back((n, Input::ConfigRead { read, state }));
             }
             Effect::Cas { cas, .. } if self.store_away => {
@@ -386,8 +398,9 @@ impl Table {
                 let outcome = match change.apply(&self.config) {
                     Some(state) => {
                         self.config = state.clone();
-                        let all: Vec<u32> = self.managers.keys().copied().collect();
-                        for other in all {
+                        let on_time = |n: &u32| !self.late.contains(n);
+                        let all = self.managers.keys().copied().filter(on_time);
+                        for other in all.collect::<Vec<_>>() {
                             self.queue.push_back((other, Input::Config(state.clone())));
                         }
                         CasOutcome::Done(state)
@@ -409,8 +422,8 @@ impl Table {
                 }
             }
             Effect::Note(note) => self.notes.push((n, note.transition)),
-            Effect::ReplyRegister { .. } | Effect::ReplyRenew { .. } | Effect::Provision { .. } => {
-            }
+            Effect::Provision { nodes, .. } => self.ordered.extend(nodes),
+            Effect::ReplyRegister { .. } | Effect::ReplyRenew { .. } => {}
         }
     }
 

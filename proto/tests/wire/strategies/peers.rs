@@ -76,8 +76,8 @@ pub fn message() -> Any<Message> {
         1 => (any::<u64>(), part_epochs())
             .prop_map(|(round, parts)| Message::Confirmed { round, parts }),
         1 => vec((number(), at()), 0..4).prop_map(|committed| Message::Heartbeat { committed }),
-        1 => (name(PoolName::parse), any::<u32>())
-            .prop_map(|(pool, waiting)| Message::NodeWanted { pool, waiting }),
+        1 => (name(PoolName::parse), any::<u32>(), any::<u64>())
+            .prop_map(|(pool, waiting, index)| Message::NodeWanted { pool, waiting, index }),
     ]
     .boxed()
 }

@@ -1,0 +1,87 @@
+//! Nodes that are ordered for opens that find no room.
+
+mod table;
+
+use rota_model::{ClassName, NodeId, PoolName, RefusalKind};
+use rota_protocol::{Op, PoolConfig};
+use table::*;
+
+/// Of its four places a node gives all at a load limit of 0.8.
+const ROOM: usize = 4;
+
+/// Three managers of a pool without nodes, which may get nine.
+fn growing() -> Table {
+    let mut table = Table::laid();
+    table.places = 4;
+    table.pools = vec![PoolConfig { name: PoolName::default_pool(), nodes_max: 9, places: 4 }];
+    for n in NUMBERS {
+        table.start(n);
+    }
+    table.settle();
+    table.pass(500);
+    table
+}
+
+/// A name of a session that another manager owns than the pool's.
+fn of_another_owner(table: &Table) -> String {
+    let slot = rota_ring::slot_of_pool(&PoolName::default_pool(), 1024);
+    let owner = table.view().owner_of(slot).0;
+    let mut ids = (0..100).map(|it| format!("s{it}"));
+    ids.find(|id| table.owner(id) != owner).expect("a third is enough")
+}
+
+/// Ordered nodes come. Gives how many.
+fn nodes_come(table: &mut Table) -> usize {
+    let ordered: Vec<NodeId> = std::mem::take(&mut table.ordered);
+    for node in &ordered {
+        table.register(node.as_str(), 1);
+    }
+    ordered.len()
+}
+
+#[test]
+fn an_owner_that_has_not_seen_the_new_node_yet_orders_no_second_one() {
+    let mut table = growing();
+    let id = of_another_owner(&table);
+    let asker = table.owner(&id);
+    let waiting = table.ask(asker, open(&id, "r1"));
+    table.pass(300);
+    table.late.insert(asker);
+    assert_eq!(nodes_come(&mut table), 1);
+    table.pass(1_500);
+    assert_eq!(table.ordered, [], "the node that has come is for this open");
+    table.late.clear();
+    opened(table.wait_for(waiting, 1_000));
+    table.pass(1_500);
+    assert_eq!(table.ordered, []);
+}
+
+#[test]
+fn opens_that_wait_at_many_owners_order_no_more_nodes_than_have_room_for_them() {
+    let mut table = growing();
+    let opens: usize = 10;
+    let asked = (0..opens).map(|it| open(&format!("s{it}"), &format!("r{it}")));
+    let asked: Vec<u64> = asked.map(|op| table.ask(300, op)).collect();
+    let mut came = 0;
+    for _ in 0..40 {
+        table.pass(100);
+        came += nodes_come(&mut table);
+    }
+    for call in asked {
+        opened(table.wait_for(call, 20));
+    }
+    assert!((1..=opens.div_ceil(ROOM)).contains(&came), "{came} nodes for {opens} opens");
+}
+
+#[test]
+fn an_open_that_waits_for_something_else_than_room_orders_no_node() {
+    let mut table = growing();
+    table.register("n1", 1);
+    let mut other = open("a", "r1");
+    if let Op::Open(open) = &mut other {
+        open.spec.class = ClassName::parse("nonesuch").expect("a short name");
+    }
+    let waiting = table.ask(300, other);
+    assert_eq!(refused(table.wait_for(waiting, 1_000)), RefusalKind::UnknownClass);
+    assert_eq!(table.ordered, []);
+}
