@@ -215,7 +215,7 @@ mod tests {
         let looked = mailbox.stats().await.unwrap_err();
         assert_eq!(looked.kind, RefusalKind::DeadlineExceeded);
         assert!(looked.message.contains("5000 ms"), "{}", looked.message);
-        let renew = Renew { node, boot, load, live_digest: 0 };
+        let renew = Renew { node, boot, load };
         assert_eq!(mailbox.renew(renew).await.unwrap_err().kind, RefusalKind::DeadlineExceeded);
         assert_eq!(began.elapsed(), LOOK + RENEW);
     }

@@ -338,12 +338,7 @@ impl TryFrom<v1::RegisterResponse> for Registered {
 
 impl From<Renew> for v1::RenewRequest {
     fn from(renew: Renew) -> Self {
-        Self {
-            node: renew.node.as_str().into(),
-            boot: renew.boot.0,
-            load: Some(renew.load.into()),
-            live_digest: renew.live_digest,
-        }
+        Self { node: renew.node.as_str().into(), boot: renew.boot.0, load: Some(renew.load.into()) }
     }
 }
 
@@ -354,7 +349,6 @@ impl TryFrom<v1::RenewRequest> for Renew {
             node: named("RenewRequest.node", NodeId::parse(&renew.node))?,
             boot: BootId(renew.boot),
             load: convert("RenewRequest.load", renew.load)?,
-            live_digest: renew.live_digest,
         })
     }
 }

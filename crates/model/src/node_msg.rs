@@ -280,8 +280,6 @@ pub struct Renew {
     pub boot: BootId,
     /// Its load.
     pub load: NodeLoad,
-    /// Digest of the live (id, token)s.
-    pub live_digest: u64,
 }
 
 /// Answer to a [`Renew`].

@@ -6,7 +6,6 @@ use rota_model::node_msg::Blame;
 use rota_model::{Epoch, Reason, SessionKey, SlotId, Token};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
-use xxhash_rust::xxh3::Xxh3;
 
 /// A session, from the order to start it until nothing of it runs any more.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -134,8 +133,6 @@ pub(crate) struct LiveSessions {
     sessions: BTreeMap<SessionKey, Live>,
     /// Deadlines of those that start or stop.
     deadlines: BTreeSet<(u64, SessionKey)>,
-    /// Sum of [`digest`] over all.
-    digest: u64,
 }
 
 impl LiveSessions {
@@ -169,7 +166,6 @@ impl LiveSessions {
 
     /// Adds a session. No token of it lives.
     pub(crate) fn add(&mut self, key: &SessionKey, live: Live) {
-        self.digest = self.digest.wrapping_add(digest(key, live.token));
         self.deadlines.extend(live.deadline().map(|it| (it, key.clone())));
         let before = self.sessions.insert(key.clone(), live);
         debug_assert!(before.is_none(), "{key} lived already");
@@ -178,7 +174,6 @@ impl LiveSessions {
     pub(crate) fn remove(&mut self, key: &SessionKey, token: Token) -> Option<Live> {
         self.of(key, token)?;
         let live = self.sessions.remove(key)?;
-        self.digest = self.digest.wrapping_sub(digest(key, live.token));
         if let Some(deadline) = live.deadline() {
             self.deadlines.remove(&(deadline, key.clone()));
         }
@@ -187,10 +182,6 @@ impl LiveSessions {
 
     pub(crate) fn len(&self) -> usize {
         self.sessions.len()
-    }
-
-    pub(crate) fn digest(&self) -> u64 {
-        self.digest
     }
 
     pub(crate) fn after<'a>(
@@ -217,17 +208,4 @@ impl LiveSessions {
         let (_, key) = self.deadlines.first().filter(|(at, _)| *at <= now)?;
         self.sessions.get(key).map(|it| (key.clone(), it.token))
     }
-}
-
-/// Digest of one live (id, token): XXH3-64 of namespace, NUL, id, NUL, then pe and seq as
-/// little-endian 64-bit numbers.
-pub(crate) fn digest(key: &SessionKey, token: Token) -> u64 {
-    let mut hasher = Xxh3::new();
-    hasher.update(key.namespace.as_str().as_bytes());
-    hasher.update(&[0]);
-    hasher.update(key.id.as_str().as_bytes());
-    hasher.update(&[0]);
-    hasher.update(&token.0.pe.0.to_le_bytes());
-    hasher.update(&token.0.seq.0.to_le_bytes());
-    hasher.digest()
 }

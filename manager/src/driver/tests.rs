@@ -150,7 +150,7 @@ async fn a_node_registers_and_renews_and_a_class_that_it_lacks_is_refused() {
     let registered = one.mailbox.register(register).await.unwrap();
     assert_eq!(registered.m, 1024);
     let load = NodeLoad { used: 0, places: 3 };
-    let renew = Renew { node, boot: BootId(5), load, live_digest: 0 };
+    let renew = Renew { node, boot: BootId(5), load };
     let renewed = one.mailbox.renew(renew).await.unwrap();
     assert!(matches!(renewed, Renewed::Granted { .. }), "{renewed:?}");
     assert_eq!(one.call(open()).await.unwrap_err().kind, RefusalKind::UnknownClass);

@@ -137,12 +137,7 @@ impl Node {
         }
         let config = self.config.clone();
         if self.lease.renew(now, &config.timing) {
-            let renew = Renew {
-                node: config.node.clone(),
-                boot: config.boot,
-                load: self.load(),
-                live_digest: self.live_digest(),
-            };
+            let renew = Renew { node: config.node.clone(), boot: config.boot, load: self.load() };
             let managers = self.managers.clone();
             self.effects.push(NodeEffect::Renew { sent_mono_ms: now, renew, managers });
         }
@@ -209,12 +204,6 @@ impl Node {
             address: &live.address,
             ready: live.ready,
         })
-    }
-
-    /// Order-independent digest of the live (id, token)s: the wrapping sum, over all of them, of
-    /// XXH3-64 of namespace, NUL, id, NUL, pe and seq (little-endian). 0 when nothing lives.
-    pub fn live_digest(&self) -> u64 {
-        self.live.digest()
     }
 
     /// Why a token is dead, if it is remembered as dead.

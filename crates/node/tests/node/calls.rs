@@ -420,20 +420,3 @@ fn an_end_after_a_destroy_is_reported_when_a_newer_owner_has_asked_since() {
     let told = reports(&effects);
     assert!(matches!(told[0].2, ReportEvent::Ended { reason: Reason::ClosedByClient, .. }));
 }
-
-#[test]
-fn the_live_digest_depends_on_what_lives_and_not_on_order() {
-    let mut one = World::registered();
-    one.run("a", token(1, 1));
-    one.run("b", token(1, 2));
-    let mut two = World::registered();
-    two.run("b", token(1, 2));
-    two.run("c", token(1, 3));
-    two.run("a", token(1, 1));
-    assert_ne!(one.node.live_digest(), two.node.live_digest());
-    two.ended("c", token(1, 3));
-    assert_eq!(one.node.live_digest(), two.node.live_digest());
-    two.ended("a", token(1, 1));
-    two.ended("b", token(1, 2));
-    assert_eq!(two.node.live_digest(), 0);
-}

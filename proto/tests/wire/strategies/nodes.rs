@@ -104,8 +104,8 @@ pub fn registered() -> Any<Registered> {
 }
 
 pub fn renew() -> Any<Renew> {
-    (name(NodeId::parse), boot(), load(), any::<u64>())
-        .prop_map(|(node, boot, load, live_digest)| Renew { node, boot, load, live_digest })
+    (name(NodeId::parse), boot(), load())
+        .prop_map(|(node, boot, load)| Renew { node, boot, load })
         .boxed()
 }
 
