@@ -113,6 +113,7 @@ pub fn noted(note: &Note) {
         | Transition::Wedged
         | Transition::MemberAdded
         | Transition::MemberDropped
+        | Transition::CopyDropped
         | Transition::EpochRenewed
         | Transition::Suspected
         | Transition::TakenOut

@@ -328,6 +328,8 @@ transitions!(
     MemberAdded = "member_added",
     /// A copy that needs full content was taken out of the ISR, to learn.
     MemberDropped = "member_dropped",
+    /// A former copy was dropped.
+    CopyDropped = "copy_dropped",
     /// An owner gave its own partition a new epoch, since a change of unknown outcome might land.
     EpochRenewed = "epoch_renewed",
     /// A manager was suspected.

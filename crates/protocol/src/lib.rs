@@ -14,6 +14,7 @@ mod elsewhere;
 mod entry;
 mod env;
 mod flow;
+mod former;
 pub mod io;
 mod judge;
 mod leading;

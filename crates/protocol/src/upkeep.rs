@@ -73,6 +73,7 @@ impl Partition {
     pub fn tick(&mut self, env: &mut Env) {
         self.settled.forget(env.now.mono_ms);
         if self.leading.is_none() {
+            self.drop_former_copy(env);
             return;
         }
         self.expire(env);

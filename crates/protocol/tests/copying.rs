@@ -8,6 +8,46 @@ use rota_protocol::{Doc, DocKey, DocName, Transition};
 use std::sync::Arc;
 use table::*;
 
+/// How many documents a manager's disk holds of a partition.
+fn held(table: &Table, n: u32, part: u32) -> usize {
+    let home = |slot| table.view().home(slot).0;
+    table.disks[&n].docs.keys().filter(|key| home(key.slot) == part).count()
+}
+
+#[test]
+fn a_copy_that_is_wanted_no_more_is_dropped_once_the_others_have_theirs() {
+    let mut table = Table::laid_with(1);
+    for n in NUMBERS {
+        table.start(n);
+    }
+    table.settle();
+    table.pass(500);
+    table.register("n1", 7);
+    let ids: Vec<String> = (0..40).map(|it| format!("s{it}")).collect();
+    for id in &ids {
+        opened(table.call(300, open(id, "r1")));
+    }
+    // The first partition is at 300 and 600. While 600 is away, 1000 takes a copy.
+    table.kill(600);
+    table.pass(2_500);
+    assert!(held(&table, 1000, 300) > 5);
+    let before: Vec<usize> = [300, 1000].map(|n| held(&table, n, 1000)).into();
+    table.start(600);
+    table.pass(2_500);
+    assert_eq!(held(&table, 1000, 300), 0);
+    assert_eq!(held(&table, 600, 300), held(&table, 300, 300));
+    assert_eq!([300, 1000].map(|n| held(&table, n, 1000)).to_vec(), before, "these are wanted");
+    // It comes again when it is wanted again.
+    table.kill(600);
+    table.pass(2_500);
+    assert_eq!(held(&table, 1000, 300), held(&table, 300, 300));
+    table.kill(300);
+    table.pass(3_000);
+    for id in &ids {
+        assert_eq!(got(table.call(1000, get(id))).record.state, rota_model::SessionState::Ready);
+    }
+}
+
 /// Attributes of nearly the largest size.
 const LARGE: usize = 60 * 1024;
 

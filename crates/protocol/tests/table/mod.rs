@@ -192,9 +192,14 @@ impl Table {
 
     /// Three numbers reserved with r = 2, and nobody started.
     pub fn laid() -> Self {
+        Self::laid_with(2)
+    }
+
+    /// The same with that many copies beside the owner.
+    pub fn laid_with(r: u32) -> Self {
         let numbers: Vec<_> = NUMBERS.map(|n| (ManagerNumber(n), manager_id(n))).to_vec();
         let cluster = ClusterName::parse("test").unwrap();
-        let view = View::found(cluster, 1024, 2, 100, &numbers).unwrap();
+        let view = View::found(cluster, 1024, r, 100, &numbers).unwrap();
         Self {
             managers: BTreeMap::new(),
             disks: BTreeMap::new(),

@@ -1,5 +1,5 @@
 //! A healed cluster converges: every partition is owned, served and copied as often as the ring
-//! wants, all copies are equal, no request waits, no id is in progress, and what runs on the nodes
+//! wants, all copies are equal, nobody else holds anything of it, no request waits, no id is in progress, and what runs on the nodes
 //! is what the records say.
 
 use super::{Verdict, Violation};
@@ -69,6 +69,11 @@ fn part_missing(moment: &Moment<'_>, number: ManagerNumber) -> Option<String> {
     let busy = [SessionState::Pending, SessionState::Starting, SessionState::Closing];
     if busy.iter().any(|it| at_owner.sessions.get(it).is_some_and(|count| *count > 0)) {
         return Some(format!("partition {number} has ids in progress: {:?}", at_owner.sessions));
+    }
+    let surplus = moment.disks.keys().filter(|it| !isr.contains(it));
+    let surplus = surplus.copied().find(|it| !docs_of(moment, *it, number).is_empty());
+    if let Some(surplus) = surplus {
+        return Some(format!("M{surplus} still holds documents of partition {number}"));
     }
     for member in isr {
         let Some(copy) = stats_of(moment, member, number) else {

@@ -1,0 +1,53 @@
+//! What a manager holds of a partition that it copies no more: dropped, in memory and on disk, once
+//! as many others as the ring wants hold it.
+
+use crate::documents::DocKey;
+use crate::env::Env;
+use crate::io::Transition;
+use crate::partition::Partition;
+
+impl Partition {
+    /// Drops some of what is here, if this is a former copy that nobody will ask for.
+    ///
+    /// Nothing reads it: who is outside the ISR comes back by learning, and that replaces everything
+    /// here. It is kept while copies are missing, for people to look at should the others die. And it
+    /// is kept while this run may have acknowledged something under the current epoch, as a learner:
+    /// then its log must not go back.
+    pub fn drop_former_copy(&mut self, env: &mut Env) {
+        if self.replica.docs.is_empty() && self.replica.latest.is_empty() {
+            return;
+        }
+        if !self.is_former_copy(env) {
+            return;
+        }
+        if self.replica.whole {
+            env.note(Transition::CopyDropped, Some(self.number));
+            // Whoever reads this disk must not take the rest for a copy.
+            self.replica.whole = false;
+            let last = self.replica.last;
+            self.replica.restart_at(last);
+        }
+        let some = self.replica.docs.keys().take(env.config.sizes.purge_docs);
+        let some: Vec<DocKey> = some.cloned().collect();
+        for key in some {
+            self.replica.set(&key, None);
+            env.persist_doc(key, None);
+        }
+        self.persist_meta(env);
+    }
+
+    fn is_former_copy(&self, env: &Env) -> bool {
+        let me = env.me;
+        // From its disk a manager knows partitions before it has seen a View.
+        let Some(view) = env.view.as_deref() else { return false };
+        let part = view.parts.get(&self.number);
+        let Some(part) = part.filter(|_| view.member(me.number) == Some(me)) else {
+            return false;
+        };
+        // Who was taken out comes back within moments, and needs less of what is the same.
+        let enough = part.isr.len() > view.r as usize && view.is_up(me.number);
+        let outside = self.leading.is_none() && self.learning.is_none() && !part.has(me.number);
+        let settled = self.replica.pe == part.pe && self.replica.last.pe < part.pe;
+        enough && outside && settled && !view.wanted(self.number).contains(&me.number)
+    }
+}
