@@ -20,7 +20,7 @@ impl Partition {
         if !self.is_former_copy(env) {
             return;
         }
-        if self.replica.whole {
+        if self.replica.whole || !self.replica.latest.is_empty() {
             env.note(Transition::CopyDropped, Some(self.number));
             // Whoever reads this disk must not take the rest for a copy.
             self.replica.whole = false;
