@@ -84,7 +84,7 @@ pub use name::{DocName, ItemName};
 pub use operation::{Done, Operation, Operations};
 pub use request::{Anyone, Checker, Credentials, Request, SyncRequest};
 pub use rota_model::{FieldError, Namespace, SlotId, Stamp};
-pub use rules::{OneSlot, Rules, Territory};
+pub use rules::{Aged, OneSlot, Rules, Territory};
 pub use run::{Answer, Next, Progress, Run, Validated};
 pub use schema::{Keyed, Schema, Singleton};
 pub use space::{Description, Limits, Spaces, Undescribed, Usage};

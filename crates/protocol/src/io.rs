@@ -372,7 +372,7 @@ transitions!(
     ForwardRetried = "forward_retried",
     /// A read was confirmed with the copies.
     ReadConfirmed = "read_confirmed",
-    /// A tombstone was removed.
+    /// A tombstone was removed, or those of items in one document.
     TombstonePurged = "tombstone_purged",
     /// An operation changed documents.
     Operated = "operated",
