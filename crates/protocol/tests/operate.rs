@@ -6,7 +6,7 @@ mod table;
 
 use rota_docstore::*;
 use rota_model::{Changed, RefusalKind};
-use rota_protocol::api::SyncOp;
+use rota_protocol::api::{Reader, SyncOp};
 use rota_protocol::operate::registry::{operations, schema};
 use rota_protocol::operate::slot_of;
 use rota_protocol::{DocumentAnswer, DocumentOp, Message, Op, Transition};
@@ -143,7 +143,7 @@ fn a_session_is_read_and_synchronised_like_a_document_and_not_written() {
     let name = DocName::new(&Namespace::default_space(), "session", "s").unwrap();
     let slot = slot_of(&name, M);
     let syncs = vec![SyncRequest { name, held: None }];
-    let reader = Some(Namespace::default_space());
+    let reader = Some(Arc::new(Reader::of(Namespace::default_space())));
     let asked = SyncOp { reader, slot, syncs, stale_ok: false };
     let updates = synced(table.call(300, Op::Documents(DocumentOp::Sync(asked))));
     assert!(matches!(&updates[0], Update::Full(it) if it.ctime() <= it.version()));

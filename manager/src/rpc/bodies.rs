@@ -1,17 +1,17 @@
 //! Bodies of attachments, as clients put and get them.
 
 use super::Shared;
-use super::documents::mixed_up;
+use super::documents::admit;
 use crate::bodies::Pieces;
 use bytes::Bytes;
-use rota_docstore::{Attachment, Digest, Document, Namespace};
+use rota_docstore::{Attachment, Digest, Document};
 use rota_model::{ManagerNumber, Refusal, RefusalKind, Retry, SlotId};
 use rota_proto::bodies::Keep;
 use rota_proto::documents::export::Part;
 use rota_proto::documents::{request, status as exception_status};
 use rota_proto::{refusal, v1};
-use rota_protocol::api::SyncOp;
-use rota_protocol::{Answer, DocumentAnswer, DocumentOp, Op, operate};
+use rota_protocol::api::{Reader, Service};
+use rota_protocol::operate;
 use rota_ring::{View, slot_of_document};
 use std::collections::BTreeSet;
 use std::pin::Pin;
@@ -37,18 +37,11 @@ fn view_of(shared: &Shared) -> Result<Arc<View>, Status> {
     })
 }
 
-/// The slot of a document, once its owner has said that it serves: so the namespace is switched on,
-/// and the body is put where its document will be.
-async fn slot_of(shared: &Shared, space: &Namespace, docid: &str) -> Result<SlotId, Status> {
-    let slot = slot_of_document(space, docid, view_of(shared)?.m);
-    let nothing = SyncOp { reader: Some(space.clone()), slot, syncs: Vec::new(), stale_ok: true };
-    let op = Op::Documents(DocumentOp::Sync(nothing));
-    let answer = shared.mailbox.call(op, Instant::now() + BEGIN_PATIENCE).await;
-    let answer = answer.map_err(|it| refusal::status(&it))?;
-    let Answer::Documents(DocumentAnswer::Synced(synced)) = &answer else {
-        return Err(mixed_up(&answer).into());
-    };
-    synced.as_ref().map_err(exception_status)?;
+/// The slot of a document, once its owner has said that it serves, and this caller: so the namespace
+/// is switched on, and the body is put where its document will be.
+async fn slot_of(shared: &Shared, reader: Reader, docid: &str) -> Result<SlotId, Status> {
+    let slot = slot_of_document(&reader.space, docid, view_of(shared)?.m);
+    admit(shared, reader, slot, Instant::now() + BEGIN_PATIENCE).await?;
     Ok(slot)
 }
 
@@ -65,7 +58,8 @@ pub(super) async fn put(
     let first = timeout(BEGIN_PATIENCE, messages.message()).await;
     let first = first.map_err(|_| Status::deadline_exceeded("no body was announced"))??;
     let asked = request::put_body(first).map_err(|it| exception_status(&it))?;
-    let slot = slot_of(shared, &asked.space, &asked.docid).await?;
+    let reader = Reader { space: asked.space, service: Service::PutBody, caller: asked.caller };
+    let slot = slot_of(shared, reader, &asked.docid).await?;
     let pieces: Pieces = Box::pin(messages.map(|it| piece(it?)));
     let known = shared.bodies.put(slot, asked.sha256, asked.size, pieces).await?;
     Ok(Response::new(v1::PutBodyResponse { known }))
@@ -77,7 +71,8 @@ pub(super) async fn get(
     request: &v1::GetBodyRequest,
 ) -> Result<Response<Bodies>, Status> {
     let asked = request::get_body(request).map_err(|it| exception_status(&it))?;
-    let slot = slot_of(shared, &asked.space, &asked.docid).await?;
+    let reader = Reader { space: asked.space, service: Service::GetBody, caller: asked.caller };
+    let slot = slot_of(shared, reader, &asked.docid).await?;
     let pieces = shared.bodies.read(slot, asked.sha256, asked.offset).await?;
     let stream = pieces.map(|it| Ok(v1::GetBodyResponse { bytes: it? }));
     Ok(Response::new(Box::pin(stream)))
