@@ -60,7 +60,13 @@ fn read(engine: &mut dyn Engine) -> Result<Disk> {
     failed.map_or(Ok(disk), Err)
 }
 
+/// Every mistake names the record that it is in.
 fn read_record(disk: &mut Disk, key: &[u8], value: &[u8]) -> Result<()> {
+    let read = take_record(disk, key, value);
+    read.with_context(|| format!("record \"{}\"", key.escape_ascii()))
+}
+
+fn take_record(disk: &mut Disk, key: &[u8], value: &[u8]) -> Result<()> {
     match key.split_first() {
         Some((&DOCUMENT, name)) => {
             let (key, doc) = codec::decode_doc(name, value)?;
@@ -71,7 +77,7 @@ fn read_record(disk: &mut Disk, key: &[u8], value: &[u8]) -> Result<()> {
             disk.parts.insert(codec::decode_part_key(name)?, meta);
         }
         _ if key == IDENTITY => disk.identity = codec::decode_identity(value)?,
-        _ => anyhow::bail!("there is a record of an unknown kind: {}", key.escape_ascii()),
+        _ => anyhow::bail!("it is of an unknown kind"),
     }
     Ok(())
 }
@@ -242,5 +248,31 @@ mod tests {
         let error = folder_of(folder.path(), "b").err().unwrap();
         let text = format!("{error:#}");
         assert!(text.contains("belongs to manager a"), "{text}");
+    }
+
+    #[test]
+    fn a_record_that_does_not_read_as_it_must_is_refused_by_its_key() {
+        let named = b"d\0\0\0\x05z\0pool\0default";
+        let wrong: [(&[u8], &[u8], &str); 6] = [
+            (
+                named,
+                b"?",
+                "record \"d\\x00\\x00\\x00\\x05z\\x00pool\\x00default\": document z/pool/default: ",
+            ),
+            (b"d\0\0\0\x05z\0pool", b"", "record \"d\\x00\\x00\\x00\\x05z\\x00pool\": key"),
+            (b"p\0\0\0\x07", b"\xff", "record \"p\\x00\\x00\\x00\\x07\": PartMeta"),
+            (b"p\0", &[], "record \"p\\x00\": "),
+            (b"i", b"\xff", "record \"i\": Identity"),
+            (b"x", b"", "record \"x\": it is of an unknown kind"),
+        ];
+        for (key, value, told) in wrong {
+            let folder = tempfile::tempdir().unwrap();
+            let (mut engine, _) = folder_of(folder.path(), "a").unwrap();
+            engine.commit(&[KvWrite::put(key, value)]).unwrap();
+            drop(engine);
+            let text = format!("{:#}", folder_of(folder.path(), "a").err().unwrap());
+            assert!(text.contains(told), "{text}");
+            assert!(text.contains(&folder.path().display().to_string()), "{text}");
+        }
     }
 }
