@@ -2,8 +2,11 @@
 //!
 //! Keys begin with a letter: `d` documents, `p` partitions, `i` who the manager is.
 
+use crate::clock::Clock;
 use crate::metrics::Metrics;
 use anyhow::{Context, Result};
+use rota_docstore::Stamp;
+use rota_docstore::cache::CLOCKS_APART_MS_MAX;
 use rota_model::{ClusterName, ManagerId, ManagerNumber};
 use rota_proto::disk as codec;
 use rota_proto::encoded::DocBytes;
@@ -44,7 +47,27 @@ pub fn open(
     let mut engine: Box<dyn Engine> = Box::new(engine);
     let disk = read(engine.as_mut())
         .with_context(|| format!("data folder {} cannot be read", folder.display()))?;
+    if let Some(text) = from_the_future(&disk, Clock::start().now().wall_ms) {
+        tracing::warn!("{text}");
+    }
     Ok((engine, disk))
+}
+
+/// What to say of documents whose versions are far ahead of the clock. They are whole (their
+/// checksums match) and were answered for, by an owner whose clock was ahead, or before this one
+/// stepped back. So they are kept as they are: to lower a version would leave copies ahead of their
+/// source for good, and to refuse it would take away what nobody could put right again.
+fn from_the_future(disk: &Disk, wall_ms: u64) -> Option<String> {
+    let now = Stamp::from_epoch_ms(wall_ms);
+    let newest = disk.docs.values().max_by_key(|it| it.version())?;
+    let (name, version) = (newest.name(), newest.version());
+    if version <= now.plus_ms(CLOCKS_APART_MS_MAX) {
+        return None;
+    }
+    Some(format!(
+        "document {name} has version {version}, in the future: the clock here says {now}; what is \
+         written next is later than that version; check the clocks of the managers"
+    ))
 }
 
 fn read(engine: &mut dyn Engine) -> Result<Disk> {
@@ -196,7 +219,7 @@ fn as_float(count: u64) -> f64 {
 mod tests {
     use super::*;
     use rota_model::items::Orders;
-    use rota_model::{Epoch, Incarnation, LogPos, Nonce, PoolName, Seq, SlotId, Stamp};
+    use rota_model::{Epoch, Incarnation, LogPos, Nonce, PoolName, Seq, SlotId};
     use rota_protocol::{Doc, DocKey, Identity, PartMeta};
 
     fn folder_of(path: &Path, manager: &str) -> Result<(Box<dyn Engine>, Disk)> {
@@ -274,5 +297,26 @@ mod tests {
             assert!(text.contains(told), "{text}");
             assert!(text.contains(&folder.path().display().to_string()), "{text}");
         }
+    }
+
+    #[test]
+    fn a_document_from_the_future_is_kept_and_told_by_its_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let wall_ms = Clock::start().now().wall_ms;
+        let day_ms = 24 * 3_600_000;
+        let orders = Orders { decisions: 3, ordered: Vec::new(), lapses_wall_ms: 9 };
+        let ahead = Stamp::from_epoch_ms(wall_ms + day_ms);
+        let doc = Arc::new(Doc::pool_after(None, &PoolName::default_pool(), orders, ahead));
+        let key = DocKey { slot: SlotId(5), name: doc.name().clone() };
+        let write = DiskWrite::Doc { key: key.clone(), doc: Some(doc.clone()) };
+        let (mut engine, _) = folder_of(folder.path(), "a").unwrap();
+        engine.commit(&[encode(&write, &mut DocBytes::default())]).unwrap();
+        drop(engine);
+        let (_, disk) = folder_of(folder.path(), "a").unwrap();
+        assert_eq!(disk.docs[&key].version(), ahead);
+        let text = from_the_future(&disk, wall_ms).unwrap();
+        let told = format!("document z/pool/default has version {ahead}, in the future");
+        assert!(text.starts_with(&told), "{text}");
+        assert_eq!(from_the_future(&disk, wall_ms + day_ms), None);
     }
 }

@@ -168,6 +168,27 @@ fn versions_grow_though_the_clock_steps_back_and_the_owner_changes() {
 }
 
 #[test]
+fn versions_on_disks_that_are_ahead_of_every_clock_are_kept_and_gone_on_from() {
+    let mut table = Table::serving();
+    let first = operated(table.call(300, op(write("c", 1), "c"))).unwrap().version;
+    let full = synced(table.call(300, sync(&["c"], None, false)));
+    let Update::Full(document) = &full[0] else { panic!("not whole: {full:?}") };
+    let held = Held::of(document);
+    NUMBERS.iter().for_each(|n| table.kill(*n));
+    table.wall_step_ms = -30 * 24 * 3_600_000;
+    NUMBERS.iter().for_each(|n| table.start(*n));
+    table.settle();
+    let call = table.ask(300, sync(&["c"], Some(held), false));
+    let updates = synced(table.wait_for(call, 10_000));
+    assert!(matches!(updates[0], Update::Unchanged { .. }), "{updates:?}");
+    let call = table.ask(600, op(write("c", 2), "c"));
+    let second = operated(table.wait_for(call, 10_000)).unwrap().version;
+    assert!(second > first && second < first.plus_ms(60_000), "{second} after {first}");
+    let call = table.ask(300, sync(&["c"], Some(held), false));
+    assert_eq!(synced(table.wait_for(call, 10_000))[0].name(), "case 1");
+}
+
+#[test]
 fn ends_of_lives_and_what_was_remembered_of_them_are_forgotten_in_time() {
     let mut table = Table::serving();
     operated(table.call(300, op(write("c", 1), "c"))).unwrap();
