@@ -363,6 +363,9 @@ async fn every_service_checks_its_callers(cluster: &Cluster, folder: &TestFolder
         done_everywhere(cluster, &[service, &["--build", "5"]].concat()).await;
     }
     assert_eq!(std::fs::read(&target).unwrap(), b"tea");
+    std::fs::write(&source, "milk").unwrap();
+    let limit = "the size of an attachment in bytes is 4; the limit is 3";
+    refused_everywhere(cluster, services[2], "A-LIMIT", limit).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -374,7 +377,8 @@ async fn administration_needs_the_key_of_a_manager_that_has_one_and_old_builds_a
     std::fs::write(&key, "open sesame\n").unwrap();
     let manager = process(cluster.document.managers[0].pid).expect("it ran until now");
     cluster.kill_manager(0).await;
-    let more = ["--admin-key-file", &key, "--client-build-min", "5"].map(str::to_owned);
+    let more = ["--admin-key-file", &key, "--client-build-min", "5", "--body-bytes-max", "3"];
+    let more = more.map(str::to_owned);
     let again =
         Launched::again(&folder, "manager-with-key", &[&manager.line[..], &more].concat()).await;
     let file = folder.at("shop.export");
