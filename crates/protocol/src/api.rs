@@ -27,6 +27,8 @@ pub enum Service {
     Sync,
     /// A list.
     List,
+    /// A document with its attachments.
+    Export,
     /// The body of an attachment is to be stored.
     PutBody,
     /// The body of an attachment is wanted.
@@ -35,13 +37,14 @@ pub enum Service {
 
 impl Service {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Sync, Self::List, Self::PutBody, Self::GetBody];
+    pub const ALL: [Self; 5] = [Self::Sync, Self::List, Self::Export, Self::PutBody, Self::GetBody];
 
     /// Its name; no operation of a manager has it.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Sync => "document.sync",
             Self::List => "document.list",
+            Self::Export => "document.export",
             Self::PutBody => "body.put",
             Self::GetBody => "body.get",
         }

@@ -4,7 +4,7 @@ use super::Shared;
 use super::documents::admit;
 use crate::bodies::Pieces;
 use bytes::Bytes;
-use rota_docstore::{Attachment, Digest, Document};
+use rota_docstore::{Attachment, Digest, DocName, Document};
 use rota_model::{ManagerNumber, Refusal, RefusalKind, Retry, SlotId};
 use rota_proto::bodies::Keep;
 use rota_proto::documents::export::Part;
@@ -89,15 +89,33 @@ pub(super) async fn write(
         if !written.insert(attachment.sha256()) {
             continue;
         }
-        let slot = view_of(shared).map(|view| operate::slot_of(document.name(), view.m))?;
-        let mut pieces = shared.bodies.read(slot, attachment.sha256(), 0).await?;
-        if out.send(Ok((&Part::Body(attachment.clone())).into())).await.is_err() {
+        let begin = (&Part::Body(attachment.clone())).into();
+        let bytes = |it| (&Part::Bytes(it)).into();
+        if !write_one(shared, document.name(), attachment.sha256(), begin, bytes, out).await? {
             return Ok(false);
         }
-        while let Some(bytes) = pieces.next().await {
-            if out.send(Ok((&Part::Bytes(bytes?)).into())).await.is_err() {
-                return Ok(false);
-            }
+    }
+    Ok(true)
+}
+
+/// Writes a body that a document names into a stream: what begins it, then its bytes. False: its
+/// reader is gone.
+pub(super) async fn write_one<R>(
+    shared: &Shared,
+    name: &DocName,
+    sha256: Digest,
+    begin: R,
+    bytes: impl Fn(Bytes) -> R,
+    out: &mpsc::Sender<Result<R, Status>>,
+) -> Result<bool, Status> {
+    let slot = view_of(shared).map(|view| operate::slot_of(name, view.m))?;
+    let mut pieces = shared.bodies.read(slot, sha256, 0).await?;
+    if out.send(Ok(begin)).await.is_err() {
+        return Ok(false);
+    }
+    while let Some(piece) = pieces.next().await {
+        if out.send(Ok(bytes(piece?))).await.is_err() {
+            return Ok(false);
         }
     }
     Ok(true)

@@ -1,6 +1,6 @@
 //! Operations on documents, copies, and lists of names.
 
-use super::{Shared, bodies, status};
+use super::{Shared, bodies, export_document, status};
 use crate::rpc::deadline::deadline_of;
 use metrics::counter;
 use rota_docstore::space::{WEB_BODY_CLASS, WEB_CLASS, WebHead};
@@ -233,6 +233,7 @@ impl DocumentsService {
 #[tonic::async_trait]
 impl v1::documents_server::Documents for DocumentsService {
     type GetBodyStream = bodies::Bodies;
+    type ExportDocumentStream = export_document::Exporting;
 
     async fn operate(
         &self,
@@ -288,5 +289,15 @@ impl v1::documents_server::Documents for DocumentsService {
         request: Request<v1::GetBodyRequest>,
     ) -> Result<Response<bodies::Bodies>, Status> {
         bodies::get(&self.shared, request.get_ref()).await
+    }
+
+    async fn export_document(
+        &self,
+        request: Request<v1::ExportDocumentRequest>,
+    ) -> Result<Response<export_document::Exporting>, Status> {
+        let deadline = deadline_of(request.metadata());
+        let asked = request::export_document(request.into_inner());
+        let asked = asked.map_err(|it| exception_status(&it))?;
+        Ok(Response::new(export_document::begin(&self.shared, asked, deadline).await?))
     }
 }

@@ -8,6 +8,7 @@ use super::{DocumentCursor, PIECE_BYTES_MAX};
 use crate::mistakes::Mistakes;
 use crate::v1;
 use bytes::Bytes;
+use rota_docstore::document::ITEMS_MAX;
 use rota_docstore::request::SYNCS_MAX;
 use rota_docstore::{
     Caller, Credentials, Description, Digest, DocName, Exception, Held, JsonText, Limits, Phase,
@@ -15,6 +16,7 @@ use rota_docstore::{
 };
 use rota_model::{FieldError, Namespace, SlotId};
 use rota_ring::slot_of_document;
+use std::collections::BTreeSet;
 
 /// Documents in a page of a list whose request does not say.
 pub const PAGE_SIZE_DEFAULT: u32 = 100;
@@ -22,6 +24,9 @@ pub const PAGE_SIZE_DEFAULT: u32 = 100;
 pub const PAGE_SIZE_MAX: u32 = 1_000;
 /// Most bytes of an operation's parameters.
 pub const PARAMETERS_BYTES_MAX: usize = 1024 * 1024;
+
+/// Most bodies that the receiver of an export may say it has: as many as a document has items.
+pub const BODIES_HELD_MAX: usize = ITEMS_MAX;
 
 /// An operation to run, and where.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -93,6 +98,19 @@ pub struct GetBody {
     pub sha256: Digest,
     /// Begin at this byte.
     pub offset: u64,
+    /// Who asks.
+    pub caller: Caller,
+}
+
+/// A document that is wanted with its attachments.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ExportDocument {
+    /// Which.
+    pub name: DocName,
+    /// What the receiver has of it.
+    pub held: Option<Held>,
+    /// Bodies that the receiver has, at most [`BODIES_HELD_MAX`].
+    pub bodies: BTreeSet<Digest>,
     /// Who asks.
     pub caller: Caller,
 }
@@ -322,6 +340,29 @@ pub fn get_body(request: &v1::GetBodyRequest) -> Result<GetBody, Exception> {
     mistakes.all(found)
 }
 
+/// Checks an export of a document.
+pub fn export_document(request: v1::ExportDocumentRequest) -> Result<ExportDocument, Exception> {
+    let count = request.bodies.len();
+    if count > BODIES_HELD_MAX {
+        let problem = format!("are {count}; the limit is {BODIES_HELD_MAX}");
+        let exception = Exception::of_field(codes::LIMIT, FieldError::new("bodies", problem));
+        return Err(exception.at(Phase::Before));
+    }
+    let mut mistakes = Mistakes::default();
+    let caller = caller!(request);
+    let name = mistakes.document("document", request.document);
+    let held = match request.held {
+        Some(held) => mistakes.held("held", held).map(Some),
+        None => Some(None),
+    };
+    let mut bodies = BTreeSet::new();
+    for (at, bytes) in request.bodies.iter().enumerate() {
+        bodies.extend(mistakes.note_in(&format!("bodies[{at}]"), digest(bytes)));
+    }
+    let found = name.zip(held).map(|(name, held)| ExportDocument { name, held, bodies, caller });
+    mistakes.all(found)
+}
+
 /// Checks the name of a namespace that must be given: field `name`.
 pub fn name(name: &str) -> Result<Namespace, Exception> {
     let mut mistakes = Mistakes::default();
@@ -433,6 +474,20 @@ impl From<&GetBody> for v1::GetBodyRequest {
             docid: it.docid.clone(),
             sha256: digest_bytes(it.sha256),
             offset: it.offset,
+            build: it.caller.build.unwrap_or(0),
+            account: it.caller.who.account.clone(),
+            key: it.caller.who.key.clone(),
+            admin: it.caller.who.admin.clone(),
+        }
+    }
+}
+
+impl From<&ExportDocument> for v1::ExportDocumentRequest {
+    fn from(it: &ExportDocument) -> Self {
+        Self {
+            document: Some((&it.name).into()),
+            held: it.held.map(Into::into),
+            bodies: it.bodies.iter().map(|it| digest_bytes(*it)).collect(),
             build: it.caller.build.unwrap_or(0),
             account: it.caller.who.account.clone(),
             key: it.caller.who.key.clone(),

@@ -1,6 +1,7 @@
 //! Documents: `ringctl document …`.
 
 mod body;
+mod export;
 mod show;
 
 use crate::cli::length_of_time;
@@ -33,6 +34,9 @@ pub enum DocumentCommand {
     PutBody(body::PutArguments),
     /// Write the body of an attachment into a file.
     GetBody(body::GetArguments),
+    /// Write a document and all its attachments as of one version into a folder. Once more, it
+    /// fetches what the folder does not have.
+    Export(export::ExportArguments),
 }
 
 /// Who asks, and with which build.
@@ -175,6 +179,7 @@ pub async fn run(command: &DocumentCommand, endpoint: &str, out: &mut Out) -> an
         DocumentCommand::Operate(it) => silence::told(endpoint, operate(&client, it, out)).await,
         DocumentCommand::PutBody(arguments) => body::put(&client, arguments, out).await,
         DocumentCommand::GetBody(arguments) => body::get(&client, arguments, out).await,
+        DocumentCommand::Export(arguments) => export::export(&client, arguments, out).await,
     }
 }
 

@@ -16,16 +16,16 @@ use std::collections::VecDeque;
 use std::io::Cursor;
 use std::path::PathBuf;
 
-fn space() -> Namespace {
+pub fn space() -> Namespace {
     Namespace::default_space()
 }
 
-fn digest(body: &[u8]) -> Digest {
+pub fn digest(body: &[u8]) -> Digest {
     Digest(Sha256::digest(body).into())
 }
 
 /// A body in which no piece is like another.
-fn body(seed: u64, bytes: usize) -> Vec<u8> {
+pub fn body(seed: u64, bytes: usize) -> Vec<u8> {
     let mut state = seed | 1;
     let mut next = || {
         state =
@@ -40,7 +40,7 @@ fn announced(docid: &str, body: &[u8]) -> PutBody {
     PutBody { space: space(), docid, size, sha256: digest(body), caller: Caller::default() }
 }
 
-async fn put(documents: &Documents, docid: &str, body: &[u8]) -> Result<bool, CallError> {
+pub async fn put(documents: &Documents, docid: &str, body: &[u8]) -> Result<bool, CallError> {
     documents.put_body(&announced(docid, body), &mut Cursor::new(body.to_vec()), CALL).await
 }
 

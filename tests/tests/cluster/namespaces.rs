@@ -344,13 +344,15 @@ async fn documents_of_another_namespace_are_read_only_where_it_names_the_reader(
 /// What is no operation refuses a wrong key and an old build, too, and then has done nothing.
 async fn every_service_checks_its_callers(cluster: &Cluster, folder: &TestFolder) {
     let (source, target) = (folder.at("tea.txt"), folder.at("tea.copy"));
+    let exported = folder.at("c1");
     std::fs::write(&source, "tea").unwrap();
     let sha256 = rota_docstore::Digest(Sha256::digest(b"tea").into()).to_string();
-    let services: [&[&str]; 4] = [
+    let services: [&[&str]; 5] = [
         &["document", "get", "shop/Cart/c1"],
         &["document", "list", "shop"],
         &["document", "put-body", "shop/c1", &source],
         &["document", "get-body", "shop/c1", &sha256, &target],
+        &["document", "export", "shop/Cart/c1", &exported],
     ];
     for service in services {
         let old = [service, &["--build", "4"]].concat();

@@ -2,7 +2,7 @@
 
 use super::Any;
 use super::names::{name, stamp, text};
-use proptest::collection::{btree_map, vec};
+use proptest::collection::{btree_map, btree_set, vec};
 use proptest::option::of;
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -15,9 +15,9 @@ use rota_model::{FieldError, Namespace, SlotId, Stamp};
 use rota_proto::documents::answer::Head;
 use rota_proto::documents::export::Part;
 use rota_proto::documents::request::{
-    Create, GetBody, List, Operate, PAGE_SIZE_MAX, PutBody, Switch, Sync,
+    Create, ExportDocument, GetBody, List, Operate, PAGE_SIZE_MAX, PutBody, Switch, Sync,
 };
-use rota_proto::documents::{DocumentCursor, NamespaceState};
+use rota_proto::documents::{DocumentCursor, NamespaceState, document_export};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -231,6 +231,30 @@ pub fn get_body() -> Any<GetBody> {
             sha256,
             offset,
             caller,
+        })
+        .boxed()
+}
+
+pub fn export_document() -> Any<ExportDocument> {
+    (doc_name(), of(held()), btree_set(digest(), 0..4), caller())
+        .prop_map(|(name, held, bodies, caller)| ExportDocument { name, held, bodies, caller })
+        .boxed()
+}
+
+/// An export of a document from its update to its end.
+pub fn document_export() -> Any<Vec<document_export::Part>> {
+    use document_export::Part;
+    let body = vec(vec(any::<u8>(), 1..9), 0..3).prop_map(|pieces| {
+        let size: usize = pieces.iter().map(Vec::len).sum();
+        let attachment = Attachment::new("", size as u64, Digest([7; 32])).unwrap();
+        let bytes = pieces.into_iter().map(|it| Part::Bytes(it.into()));
+        [Part::Body(attachment)].into_iter().chain(bytes).collect::<Vec<_>>()
+    });
+    (doc_name(), update(), vec(body, 0..3))
+        .prop_map(|(name, update, parts)| {
+            let bodies = parts.len() as u64;
+            let first = [Part::Update(name, update)].into_iter();
+            first.chain(parts.into_iter().flatten()).chain([Part::End { bodies }]).collect()
         })
         .boxed()
 }
