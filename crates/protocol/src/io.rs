@@ -372,8 +372,10 @@ transitions!(
     ForwardRetried = "forward_retried",
     /// A read was confirmed with the copies.
     ReadConfirmed = "read_confirmed",
-    /// A tombstone was removed, or those of items in one document.
+    /// A tombstone was removed.
     TombstonePurged = "tombstone_purged",
+    /// Destroyed items of a document were forgotten.
+    ItemsForgotten = "items_forgotten",
     /// An operation changed documents.
     Operated = "operated",
     /// An operation only read.

@@ -68,7 +68,7 @@ fn items_destroyed_long_ago_are_forgotten_at_every_copy_though_nobody_writes() {
     let updates = synced(table.call(600, sync(&["c"], Some(older), false)));
     assert_eq!(updates[0].name(), "case 2");
     table.pass(30_000);
-    assert_eq!(table.count(Transition::TombstonePurged), 1, "there is nothing left to forget");
+    assert_eq!(table.count(Transition::ItemsForgotten), 1, "there is nothing left to forget");
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn one_step_of_forgetting_looks_at_a_bounded_part_of_the_documents() {
     let mut before = 0;
     while before < ids.len() {
         table.pass(20);
-        let forgotten = table.count(Transition::TombstonePurged);
+        let forgotten = table.count(Transition::ItemsForgotten);
         most = most.max(forgotten - before);
         before = forgotten;
         assert!(table.now_ms < 40_000, "only {before} were found");

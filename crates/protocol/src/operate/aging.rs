@@ -79,8 +79,10 @@ impl Partition {
         if writes.is_empty() {
             return;
         }
-        for _ in &writes {
-            env.note(Transition::TombstonePurged, Some(self.number));
+        for Write { doc, .. } in &writes {
+            let gone = doc.is_none();
+            let kind = if gone { Transition::TombstonePurged } else { Transition::ItemsForgotten };
+            env.note(kind, Some(self.number));
         }
         self.write(env, writes, None);
     }
