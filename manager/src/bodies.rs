@@ -47,6 +47,10 @@ use tonic::Status;
 /// Below the data folder.
 const FOLDER: &str = "attachments";
 
+/// Largest body that a manager takes from others, whatever its clients may put: a copy must be able to
+/// hold what another manager took. Taking one in needs 8 MiB of memory.
+pub const BODY_BYTES_MAX: u64 = 64 * 1024 * 1024 * 1024;
+
 /// How long another manager may leave a stream of bytes without progress. A copy that is silent for
 /// less is suspected anyway; with more, an upload would wait for it longer than its client does.
 const STALL: Duration = Duration::from_secs(3);
@@ -65,6 +69,7 @@ pub fn open(
     number: ManagerNumber,
     settings: AttachmentSettings,
 ) -> Result<Attachments> {
+    let settings = AttachmentSettings { body_bytes_max: BODY_BYTES_MAX, ..settings };
     let label = Label { cluster: cluster.clone(), manager: manager.clone(), number };
     let (folder, now_ms) = (folder.join(FOLDER), Clock::start().now().wall_ms);
     Attachments::open(Arc::new(RealDisk), &folder, &label, settings, now_ms)
@@ -96,6 +101,8 @@ pub struct Bodies {
 #[derive(Debug)]
 struct Shared {
     attachments: Attachments,
+    /// Largest body that clients may put.
+    put_bytes_max: u64,
     clock: Clock,
     cluster: ClusterName,
     me: ManagerNumber,
@@ -112,11 +119,13 @@ impl Bodies {
         cluster: ClusterName,
         me: ManagerNumber,
         mailbox: Mailbox,
+        put_bytes_max: u64,
     ) -> (Self, Fetcher) {
         let (asked, asks) = mpsc::channel(ASKED_MAX);
         let (clock, channels) = (Clock::start(), Channels::default());
         let seen = OnceLock::new();
-        let shared = Shared { attachments, clock, cluster, me, seen, channels, asked };
+        let shared =
+            Shared { attachments, put_bytes_max, clock, cluster, me, seen, channels, asked };
         let bodies = Self { shared: Arc::new(shared) };
         (bodies.clone(), Fetcher::new(bodies, mailbox, asks))
     }
@@ -187,7 +196,7 @@ impl rota_protocol::Bodies for Bodies {
 pub fn of_test(folder: &Path, cluster: &ClusterName, me: ManagerNumber) -> (Bodies, Fetcher) {
     let id = ManagerId::parse("a").unwrap();
     let opened = open(folder, cluster, &id, me, AttachmentSettings::default());
-    Bodies::new(opened.unwrap(), cluster.clone(), me, crate::mailbox::mailbox().0)
+    Bodies::new(opened.unwrap(), cluster.clone(), me, crate::mailbox::mailbox().0, u64::MAX)
 }
 
 /// A refusal of something that may work a little later.

@@ -2,8 +2,11 @@
 //!
 //! Keys begin with a letter: `d` documents, `p` partitions, `i` who the manager is.
 
+use crate::clock::Clock;
 use crate::metrics::Metrics;
 use anyhow::{Context, Result};
+use rota_docstore::Stamp;
+use rota_docstore::cache::CLOCKS_APART_MS_MAX;
 use rota_model::{ClusterName, ManagerId, ManagerNumber};
 use rota_proto::disk as codec;
 use rota_proto::encoded::DocBytes;
@@ -44,7 +47,27 @@ pub fn open(
     let mut engine: Box<dyn Engine> = Box::new(engine);
     let disk = read(engine.as_mut())
         .with_context(|| format!("data folder {} cannot be read", folder.display()))?;
+    if let Some(text) = from_the_future(&disk, Clock::start().now().wall_ms) {
+        tracing::warn!("{text}");
+    }
     Ok((engine, disk))
+}
+
+/// What to say of documents whose versions are far ahead of the clock. They are whole (their
+/// checksums match) and were answered for, by an owner whose clock was ahead, or before this one
+/// stepped back. So they are kept as they are: to lower a version would leave copies ahead of their
+/// source for good, and to refuse it would take away what nobody could put right again.
+fn from_the_future(disk: &Disk, wall_ms: u64) -> Option<String> {
+    let now = Stamp::from_epoch_ms(wall_ms);
+    let newest = disk.docs.values().max_by_key(|it| it.version())?;
+    let (name, version) = (newest.name(), newest.version());
+    if version <= now.plus_ms(CLOCKS_APART_MS_MAX) {
+        return None;
+    }
+    Some(format!(
+        "document {name} has version {version}, in the future: the clock here says {now}; what is \
+         written next is later than that version; check the clocks of the managers"
+    ))
 }
 
 fn read(engine: &mut dyn Engine) -> Result<Disk> {
@@ -60,7 +83,13 @@ fn read(engine: &mut dyn Engine) -> Result<Disk> {
     failed.map_or(Ok(disk), Err)
 }
 
+/// Every mistake names the record that it is in.
 fn read_record(disk: &mut Disk, key: &[u8], value: &[u8]) -> Result<()> {
+    let read = take_record(disk, key, value);
+    read.with_context(|| format!("record \"{}\"", key.escape_ascii()))
+}
+
+fn take_record(disk: &mut Disk, key: &[u8], value: &[u8]) -> Result<()> {
     match key.split_first() {
         Some((&DOCUMENT, name)) => {
             let (key, doc) = codec::decode_doc(name, value)?;
@@ -71,7 +100,7 @@ fn read_record(disk: &mut Disk, key: &[u8], value: &[u8]) -> Result<()> {
             disk.parts.insert(codec::decode_part_key(name)?, meta);
         }
         _ if key == IDENTITY => disk.identity = codec::decode_identity(value)?,
-        _ => anyhow::bail!("there is a record of an unknown kind: {}", key.escape_ascii()),
+        _ => anyhow::bail!("it is of an unknown kind"),
     }
     Ok(())
 }
@@ -190,7 +219,7 @@ fn as_float(count: u64) -> f64 {
 mod tests {
     use super::*;
     use rota_model::items::Orders;
-    use rota_model::{Epoch, Incarnation, LogPos, Nonce, PoolName, Seq, SlotId, Stamp};
+    use rota_model::{Epoch, Incarnation, LogPos, Nonce, PoolName, Seq, SlotId};
     use rota_protocol::{Doc, DocKey, Identity, PartMeta};
 
     fn folder_of(path: &Path, manager: &str) -> Result<(Box<dyn Engine>, Disk)> {
@@ -242,5 +271,52 @@ mod tests {
         let error = folder_of(folder.path(), "b").err().unwrap();
         let text = format!("{error:#}");
         assert!(text.contains("belongs to manager a"), "{text}");
+    }
+
+    #[test]
+    fn a_record_that_does_not_read_as_it_must_is_refused_by_its_key() {
+        let named = b"d\0\0\0\x05z\0pool\0default";
+        let wrong: [(&[u8], &[u8], &str); 6] = [
+            (
+                named,
+                b"?",
+                "record \"d\\x00\\x00\\x00\\x05z\\x00pool\\x00default\": document z/pool/default: ",
+            ),
+            (b"d\0\0\0\x05z\0pool", b"", "record \"d\\x00\\x00\\x00\\x05z\\x00pool\": key"),
+            (b"p\0\0\0\x07", b"\xff", "record \"p\\x00\\x00\\x00\\x07\": PartMeta"),
+            (b"p\0", &[], "record \"p\\x00\": "),
+            (b"i", b"\xff", "record \"i\": Identity"),
+            (b"x", b"", "record \"x\": it is of an unknown kind"),
+        ];
+        for (key, value, told) in wrong {
+            let folder = tempfile::tempdir().unwrap();
+            let (mut engine, _) = folder_of(folder.path(), "a").unwrap();
+            engine.commit(&[KvWrite::put(key, value)]).unwrap();
+            drop(engine);
+            let text = format!("{:#}", folder_of(folder.path(), "a").err().unwrap());
+            assert!(text.contains(told), "{text}");
+            assert!(text.contains(&folder.path().display().to_string()), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_document_from_the_future_is_kept_and_told_by_its_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let wall_ms = Clock::start().now().wall_ms;
+        let day_ms = 24 * 3_600_000;
+        let orders = Orders { decisions: 3, ordered: Vec::new(), lapses_wall_ms: 9 };
+        let ahead = Stamp::from_epoch_ms(wall_ms + day_ms);
+        let doc = Arc::new(Doc::pool_after(None, &PoolName::default_pool(), orders, ahead));
+        let key = DocKey { slot: SlotId(5), name: doc.name().clone() };
+        let write = DiskWrite::Doc { key: key.clone(), doc: Some(doc.clone()) };
+        let (mut engine, _) = folder_of(folder.path(), "a").unwrap();
+        engine.commit(&[encode(&write, &mut DocBytes::default())]).unwrap();
+        drop(engine);
+        let (_, disk) = folder_of(folder.path(), "a").unwrap();
+        assert_eq!(disk.docs[&key].version(), ahead);
+        let text = from_the_future(&disk, wall_ms).unwrap();
+        let told = format!("document z/pool/default has version {ahead}, in the future");
+        assert!(text.starts_with(&told), "{text}");
+        assert_eq!(from_the_future(&disk, wall_ms + day_ms), None);
     }
 }

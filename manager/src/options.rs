@@ -1,5 +1,6 @@
 //! The command line: every mistake is found and listed before anything is started.
 
+use crate::bodies::BODY_BYTES_MAX;
 use clap::Parser;
 use rota_daemon::{Log, LogArguments, may_hold_data, may_listen};
 use rota_docstore::request::CREDENTIAL_BYTES_MAX;
@@ -7,8 +8,14 @@ use rota_membership::StoreAddress;
 use rota_model::{ClusterName, FieldError, ManagerId, ManagerNumber, PoolName};
 use rota_protocol::operate::AdminKey;
 use rota_protocol::{DocumentsConfig, PoolConfig, Timing};
+use rota_storage::attachments::AttachmentSettings;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+
+/// Below this a body goes before its client has named it in an operation.
+const GRACE_MS_MIN: u64 = 10_000;
+/// A year: what nobody names for so long is kept by mistake.
+const GRACE_MS_MAX: u64 = 365 * 24 * 3_600_000;
 
 /// A manager of a Rota ring.
 #[derive(Parser, Debug)]
@@ -82,6 +89,13 @@ pub struct Arguments {
     /// Oldest build of clients that may run operations on documents.
     #[arg(long, default_value = "0", value_name = "BUILD")]
     pub client_build_min: String,
+    /// Largest body of an attachment that clients may put through this manager, in bytes.
+    #[arg(long, value_name = "BYTES")]
+    pub body_bytes_max: Option<String>,
+    /// How long a body that no item names (any more) stays readable, in milliseconds [default: a
+    /// day].
+    #[arg(long, value_name = "MS")]
+    pub body_grace_ms: Option<String>,
     /// Times of the protocol. Last, since their heading holds for all that follows.
     #[command(flatten)]
     pub timing: TimingArguments,
@@ -194,6 +208,8 @@ pub struct Options {
     pub timing: Timing,
     /// What is decided about documents.
     pub documents: DocumentsConfig,
+    /// What is decided about bodies of attachments.
+    pub bodies: AttachmentSettings,
     /// The log.
     pub log: Log,
 }
@@ -305,6 +321,7 @@ impl Arguments {
         let pool = self.check_pool(&mut wrong);
         let timing = self.timing.check(&mut wrong);
         let documents = self.check_documents(&mut wrong);
+        let bodies = self.check_bodies(&mut wrong);
         let log = self.log.check().map_err(|mistakes| wrong.extend(mistakes)).ok();
         wrong.extend(may_hold_data("--data", &self.data).err());
         match (id, cluster, grpc, http, store, log) {
@@ -323,6 +340,7 @@ impl Arguments {
                     pool,
                     timing,
                     documents,
+                    bodies,
                     log,
                 })
             }
@@ -353,6 +371,17 @@ impl Arguments {
             }
         }
         DocumentsConfig { admin_key, client_build_min: build, ..DocumentsConfig::default() }
+    }
+
+    fn check_bodies(&self, wrong: &mut Vec<FieldError>) -> AttachmentSettings {
+        let mut bodies = AttachmentSettings::default();
+        if let Some(text) = &self.body_bytes_max {
+            bodies.body_bytes_max = number("--body-bytes-max", text, 1, BODY_BYTES_MAX, wrong);
+        }
+        if let Some(text) = &self.body_grace_ms {
+            bodies.grace_ms = number("--body-grace-ms", text, GRACE_MS_MIN, GRACE_MS_MAX, wrong);
+        }
+        bodies
     }
 
     fn check_pool(&self, wrong: &mut Vec<FieldError>) -> Option<PoolOptions> {
@@ -506,5 +535,22 @@ mod tests {
         for (text, permille) in [("0.8", 800), ("1", 1000), ("0.125", 125), ("0.0001", 1)] {
             assert_eq!(parse(&["--load-limit", text]).unwrap().load_limit_permille, permille);
         }
+    }
+
+    #[test]
+    fn what_is_decided_about_bodies_is_checked() {
+        assert_eq!(parse(&[]).unwrap().bodies, AttachmentSettings::default());
+        let given = ["--body-bytes-max", "1000", "--body-grace-ms", "60000"];
+        let bodies = parse(&given).unwrap().bodies;
+        assert_eq!((bodies.body_bytes_max, bodies.grace_ms), (1_000, 60_000));
+        let wrong = parse(&["--body-bytes-max", "0", "--body-grace-ms", "9999"]).unwrap_err();
+        let told: Vec<String> = wrong.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            told,
+            [
+                "--body-bytes-max is 0; it must lie in [1, 68719476736]",
+                "--body-grace-ms is 9999; it must lie in [10000, 31536000000]",
+            ]
+        );
     }
 }

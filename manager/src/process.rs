@@ -22,7 +22,7 @@ use anyhow::{Context, Result};
 use rota_daemon::{Stop, announce};
 use rota_membership::{ConfigStore, Watcher};
 use rota_protocol::{Disk, Manager, ManagerConfig, Sizes};
-use rota_storage::attachments::{AttachmentSettings, Attachments};
+use rota_storage::attachments::Attachments;
 use rota_storage::{Engine, is_unclaimed};
 use serde::Serialize;
 use std::path::PathBuf;
@@ -119,7 +119,7 @@ async fn open(options: Options) -> Result<Opened> {
         check_claim(&view, &options, &grpc.1, &http.1, &Disk::default())?;
     }
     let (engine, disk) = known.map_or_else(open_disk, Ok)?;
-    let settings = AttachmentSettings::default();
+    let settings = options.bodies;
     let attachments = bodies::open(&options.data, cluster, &options.id, options.number, settings)?;
     Ok(Opened { options, grpc, http, store, engine, disk, attachments, new_folder })
 }
@@ -158,7 +158,9 @@ fn start(opened: Opened) -> Result<Running> {
     let (mailbox, lanes) = mailbox();
     let config = manager_config(&options, &grpc.1, &http.1);
     let cluster = options.ring.cluster.clone();
-    let (bodies, fetcher) = Bodies::new(attachments, cluster, options.number, mailbox.clone());
+    let put_bytes_max = options.bodies.body_bytes_max;
+    let (bodies, fetcher) =
+        Bodies::new(attachments, cluster, options.number, mailbox.clone(), put_bytes_max);
     let rim = Rim {
         peers: PeerLinks::new(
             options.ring.cluster.clone(),

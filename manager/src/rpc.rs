@@ -4,6 +4,7 @@ mod bodies;
 pub mod deadline;
 pub mod documents;
 pub mod export;
+mod export_document;
 pub mod list;
 pub mod merge;
 pub mod names;

@@ -147,6 +147,7 @@ pub fn noted(note: &Note) {
         | Transition::DocumentsFetched
         | Transition::CopiesSynced
         | Transition::NamespaceRefused
-        | Transition::TombstonePurged => debug!(step, part, "{text}"),
+        | Transition::TombstonePurged
+        | Transition::ItemsForgotten => debug!(step, part, "{text}"),
     }
 }

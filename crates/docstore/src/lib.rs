@@ -82,9 +82,9 @@ pub use exception::{Code, Details, Effect, Exception, Letter, Phase, Row, Status
 pub use json::to_json;
 pub use name::{DocName, ItemName};
 pub use operation::{Done, Operation, Operations};
-pub use request::{Anyone, Checker, Credentials, Request, SyncRequest};
+pub use request::{Anyone, Caller, Checker, Credentials, Request, SyncRequest};
 pub use rota_model::{FieldError, Namespace, SlotId, Stamp};
-pub use rules::{OneSlot, Rules, Territory};
+pub use rules::{Aged, OneSlot, Rules, Territory};
 pub use run::{Answer, Next, Progress, Run, Validated};
 pub use schema::{Keyed, Schema, Singleton};
 pub use space::{Description, Limits, Spaces, Undescribed, Usage};

@@ -5,6 +5,7 @@ use crate::content::JsonText;
 use crate::exception::{Exception, Phase, codes};
 use crate::name::{DocName, check_word};
 use crate::rules::Rules;
+use crate::space::Spaces;
 use crate::store::Documents;
 use crate::sync::Held;
 use rota_model::{FieldError, Namespace, Stamp};
@@ -41,9 +42,74 @@ impl fmt::Debug for Credentials {
     }
 }
 
+/// Who asks, and with which program. Every request has this.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Caller {
+    /// The caller's build, if it says one.
+    pub build: Option<u64>,
+    /// Who asks.
+    pub who: Credentials,
+}
+
+impl Caller {
+    /// What is refused before any work, whatever is asked for, in this order: limits, the namespace
+    /// (O), the caller's build (D), who asks (S). `asked`: what the checker hears, beside the
+    /// namespace. Operations check it themselves.
+    pub fn check(
+        &self,
+        rules: &Rules,
+        spaces: &Spaces,
+        space: &Namespace,
+        asked: &str,
+    ) -> Result<(), Exception> {
+        let checked = check_caller(self.build, &self.who, (space, asked), rules, spaces);
+        checked.map_err(|it| it.at(Phase::Before))
+    }
+}
+
+fn check_caller(
+    build: Option<u64>,
+    who: &Credentials,
+    (space, asked): (&Namespace, &str),
+    rules: &Rules,
+    spaces: &Spaces,
+) -> Result<(), Exception> {
+    who.check_limits()?;
+    spaces.check_open(space)?;
+    if let Some(build) = build.filter(|it| *it < rules.build) {
+        let problem = format!("is {build}; the server's is {}", rules.build);
+        return Err(Exception::of_field(codes::BUILD, FieldError::new("build", problem)));
+    }
+    let verdict = rules.checker.check(who, space.as_str(), asked);
+    verdict.map_err(|why| Exception::new(codes::REFUSED, why))
+}
+
+impl Credentials {
+    fn check_limits(&self) -> Result<(), FieldError> {
+        let Credentials { account, key, admin } = self;
+        let texts = [
+            ("account", account, ACCOUNT_BYTES_MAX),
+            ("key", key, CREDENTIAL_BYTES_MAX),
+            ("admin", admin, CREDENTIAL_BYTES_MAX),
+        ];
+        for (field, text, bytes_max) in texts {
+            let length = text.len();
+            if length > bytes_max {
+                let problem = format!("is {length} bytes long; the limit is {bytes_max}");
+                return Err(FieldError::new(field, problem));
+            }
+        }
+        if account.contains('\0') {
+            return Err(FieldError::new("account", "has a NUL"));
+        }
+        Ok(())
+    }
+}
+
 /// Decides whether who asks may run an operation. Called before any work, for every request.
 pub trait Checker: Send + Sync {
-    /// `Err` says why not; the caller gets it as the message of an S exception, so it must not
+    /// `operation` names the operation, or what else is asked for: whoever drives a store says which
+    /// names those are. `Err` says why not; the caller gets it as the message of an S exception, so it must not
     /// tell more than the caller may know. Compare keys in constant time.
     fn check(&self, who: &Credentials, space: &str, operation: &str) -> Result<(), String>;
 }
@@ -116,9 +182,8 @@ impl Request {
     ) -> Result<(), Exception> {
         let check = || {
             self.check_limits()?;
-            documents.spaces().check_open(&self.space)?;
-            self.check_build(rules)?;
-            self.check_who(rules)?;
+            let asked = (&self.space, &*self.operation);
+            check_caller(self.build, &self.who, asked, rules, documents.spaces())?;
             self.check_dhop(rules, now)?;
             self.check_syncs(rules, documents, now)
         };
@@ -127,41 +192,12 @@ impl Request {
 
     fn check_limits(&self) -> Result<(), Exception> {
         check_word("operation", &self.operation, OPERATION_BYTES_MAX)?;
-        let Credentials { account, key, admin } = &self.who;
-        let texts = [
-            ("account", account, ACCOUNT_BYTES_MAX),
-            ("key", key, CREDENTIAL_BYTES_MAX),
-            ("admin", admin, CREDENTIAL_BYTES_MAX),
-        ];
-        for (field, text, bytes_max) in texts {
-            let length = text.len();
-            if length > bytes_max {
-                let problem = format!("is {length} bytes long; the limit is {bytes_max}");
-                return Err(FieldError::new(field, problem).into());
-            }
-        }
-        if account.contains('\0') {
-            return Err(FieldError::new("account", "has a NUL").into());
-        }
         let count = self.syncs.len();
         if count > SYNCS_MAX {
             let problem = format!("are {count} documents; the limit is {SYNCS_MAX}");
             return Err(Exception::of_field(codes::LIMIT, FieldError::new("syncs", problem)));
         }
         Ok(())
-    }
-
-    fn check_build(&self, rules: &Rules) -> Result<(), Exception> {
-        let Some(build) = self.build.filter(|it| *it < rules.build) else {
-            return Ok(());
-        };
-        let problem = format!("is {build}; the server's is {}", rules.build);
-        Err(Exception::of_field(codes::BUILD, FieldError::new("build", problem)))
-    }
-
-    fn check_who(&self, rules: &Rules) -> Result<(), Exception> {
-        let verdict = rules.checker.check(&self.who, self.space.as_str(), &self.operation);
-        verdict.map_err(|why| Exception::new(codes::REFUSED, why))
     }
 
     fn check_dhop(&self, rules: &Rules, now: Stamp) -> Result<(), Exception> {

@@ -1,9 +1,10 @@
 //! What an application and its administrator decide once: classes, builds, times, who may do what.
 
+use crate::document::Document;
 use crate::name::DocName;
 use crate::request::{Anyone, Checker};
 use crate::schema::Schema;
-use rota_model::SlotId;
+use rota_model::{SlotId, Stamp};
 use std::fmt;
 use std::sync::Arc;
 
@@ -68,6 +69,32 @@ impl Rules {
             destroyed_ms: WEEK_MS,
             deleted_ms: WEEK_MS,
         }
+    }
+}
+
+/// What time makes of a document.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Aged {
+    /// Nothing.
+    Same,
+    /// The same document at the same version, without items that were destroyed long ago; its dtime
+    /// has moved on.
+    Shortened(Document),
+    /// Its life ended long ago: nothing is left of it.
+    Gone,
+}
+
+impl Rules {
+    /// What is left of a document now: items that were destroyed, and lives that ended, longer ago
+    /// than these rules keep them are forgotten. Nobody's work, so the version stays: it is the
+    /// moment of the last operation that changed the document.
+    pub fn aged(&self, document: &Document, now: Stamp) -> Aged {
+        if document.is_deleted() {
+            let is_old = document.version() < now.minus_ms(self.deleted_ms);
+            return if is_old { Aged::Gone } else { Aged::Same };
+        }
+        let shortened = document.forget_before(now.minus_ms(self.destroyed_ms));
+        shortened.map_or(Aged::Same, Aged::Shortened)
     }
 }
 

@@ -5,7 +5,7 @@ use crate::commit::{Commit, Write, validate};
 use crate::document::Document;
 use crate::exception::Exception;
 use crate::name::DocName;
-use crate::rules::Rules;
+use crate::rules::{Aged, Rules};
 use crate::space::{Spaces, Usage, Usages};
 use crate::sync::{Held, Update, update_for};
 use rota_model::{FieldError, Namespace, Stamp};
@@ -191,21 +191,17 @@ impl Store {
         from: Option<&DocName>,
         limit: usize,
     ) -> Purged {
-        let items_before = now.minus_ms(rules.destroyed_ms);
-        let lives_before = now.minus_ms(rules.deleted_ms);
         let from = from.map_or(Bound::Unbounded, Bound::Included);
         let mut rest = self.documents.range::<DocName, _>((from, Bound::Unbounded));
         let mut writes = Vec::new();
         for (name, document) in rest.by_ref().take(limit) {
-            let after = if document.is_deleted() {
-                (document.version() < lives_before).then_some(None)
-            } else {
-                document.forget_before(items_before).map(|it| Some(Arc::new(it)))
+            let after = match rules.aged(document, now) {
+                Aged::Same => continue,
+                Aged::Shortened(after) => Some(Arc::new(after)),
+                Aged::Gone => None,
             };
-            if let Some(after) = after {
-                let before = Some(Arc::clone(document));
-                writes.push(Write { name: name.clone(), before, after });
-            }
+            let before = Some(Arc::clone(document));
+            writes.push(Write { name: name.clone(), before, after });
         }
         let next = rest.next().map(|(name, _)| name.clone());
         let high_water = self.high_water();

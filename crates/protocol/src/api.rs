@@ -1,7 +1,9 @@
 //! Requests to the owner of a slot, and their answers: of clients, and of other managers on behalf
 //! of theirs.
 
-use rota_docstore::{DocName, Document, Exception, Request, SyncRequest, Update, Usage, Volumes};
+use rota_docstore::{
+    Caller, DocName, Document, Exception, Request, SyncRequest, Update, Usage, Volumes,
+};
 use rota_model::node_msg::ReportItem;
 use rota_model::{
     CloseOp, GetOp, ListOp, Namespace, OpenOp, Outcome, Page, PullOp, Pulled, Refusal, SessionView,
@@ -18,11 +20,60 @@ pub struct OperateOp {
     pub docid: String,
 }
 
+/// What clients ask about documents that is no operation: the name by which checkers know it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Service {
+    /// Updates of copies.
+    Sync,
+    /// A list.
+    List,
+    /// A document with its attachments.
+    Export,
+    /// The body of an attachment is to be stored.
+    PutBody,
+    /// The body of an attachment is wanted.
+    GetBody,
+}
+
+impl Service {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::Sync, Self::List, Self::Export, Self::PutBody, Self::GetBody];
+
+    /// Its name; no operation of a manager has it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Sync => "document.sync",
+            Self::List => "document.list",
+            Self::Export => "document.export",
+            Self::PutBody => "body.put",
+            Self::GetBody => "body.get",
+        }
+    }
+}
+
+/// A client that asks something that is no operation. It is checked like those who run operations.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Reader {
+    /// The namespace that reads.
+    pub space: Namespace,
+    /// What is asked for.
+    pub service: Service,
+    /// Who asks.
+    pub caller: Caller,
+}
+
+impl Reader {
+    /// Nobody in particular, for updates of copies.
+    pub fn of(space: Namespace) -> Self {
+        Self { space, service: Service::Sync, caller: Caller::default() }
+    }
+}
+
 /// Bring copies of documents of one partition up to date.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct SyncOp {
-    /// The namespace that reads; `None`: an operator, who may read all.
-    pub reader: Option<Namespace>,
+    /// Who reads; `None`: an operator, or a manager, who may read all.
+    pub reader: Option<Arc<Reader>>,
     /// A slot of the partition.
     pub slot: SlotId,
     /// Which documents, and what is held of each.
@@ -175,7 +226,7 @@ impl Op {
             Op::Report(_) => None,
             Op::Documents(op) => match op {
                 DocumentOp::Operate(operate) => Some(&operate.request.space),
-                DocumentOp::Sync(sync) => sync.reader.as_ref(),
+                DocumentOp::Sync(sync) => sync.reader.as_ref().map(|it| &it.space),
                 DocumentOp::Page(page) => Some(&page.space).filter(|_| !page.by_operator),
                 DocumentOp::Clear(_) | DocumentOp::Import(_) | DocumentOp::Follow(_) => None,
             },

@@ -378,6 +378,8 @@ transitions!(
     ReadConfirmed = "read_confirmed",
     /// A tombstone was removed.
     TombstonePurged = "tombstone_purged",
+    /// Destroyed items of a document were forgotten.
+    ItemsForgotten = "items_forgotten",
     /// An operation changed documents.
     Operated = "operated",
     /// An operation only read.

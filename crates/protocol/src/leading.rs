@@ -77,6 +77,8 @@ pub(crate) struct Leading {
     /// No wedge begins before this.
     pub next_wedge_ms: u64,
     pub next_purge_ms: u64,
+    /// The document after which looking for what is old goes on.
+    pub purge_after: Option<DocKey>,
     pub next_room_ms: u64,
 }
 
@@ -194,6 +196,7 @@ impl Partition {
             room_news: 0,
             next_wedge_ms: now,
             next_purge_ms: now,
+            purge_after: None,
             next_room_ms: now,
         }));
         self.drive_scan(env);

@@ -2,7 +2,6 @@
 //! is answered. What no longer runs is written off with the first entry; what runs and should not
 //! is ended; a token that this disk has never seen proves that the disk is older than the nodes.
 
-use crate::documents::{Doc, DocKey};
 use crate::env::{CallFor, CallWhat, Env};
 use crate::io::Transition;
 use crate::leading::Phase;
@@ -224,41 +223,4 @@ impl Partition {
             });
         }
     }
-
-    /// Removes tombstones that are older than the promise.
-    pub fn purge_tombstones(&mut self, env: &mut Env) {
-        let now = env.now.mono_ms;
-        let Some(leading) = self.leading.as_mut().filter(|it| it.is_open()) else {
-            return;
-        };
-        if now < leading.next_purge_ms {
-            return;
-        }
-        leading.next_purge_ms = now + PURGE_MS;
-        let horizon = env.now.wall_ms.saturating_sub(env.config.timing.tombstone_ms);
-        let horizon = rota_model::Stamp::from_epoch_ms(horizon);
-        let moment = rota_model::Stamp::from_epoch_ms(env.now.wall_ms);
-        let is_old = |doc: &Doc| match doc.brief() {
-            Some(brief) => brief.state.is_ended() && doc.version() < horizon,
-            None => crate::operate::is_forgotten(doc.document(), moment),
-        };
-        let old = self
-            .replica
-            .docs
-            .iter()
-            .filter(|(key, doc)| is_old(doc) && !self.replica.latest.contains_key(*key));
-        let old: Vec<DocKey> =
-            old.take(env.config.sizes.purge_docs).map(|(key, _)| key.clone()).collect();
-        if old.is_empty() {
-            return;
-        }
-        for _ in &old {
-            env.note(Transition::TombstonePurged, Some(self.number));
-        }
-        let writes = old.into_iter().map(|key| Write { key, doc: None }).collect();
-        self.write(env, writes, None);
-    }
 }
-
-/// Between looks for old tombstones.
-const PURGE_MS: u64 = 10_000;

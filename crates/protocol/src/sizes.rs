@@ -41,7 +41,7 @@ pub struct Sizes {
     pub scan_page: u32,
     /// Most sessions in one answer to a list or a watch.
     pub page_sessions: u32,
-    /// Most tombstones removed with one entry.
+    /// Most documents that one entry removes, or frees of tombstones of their items.
     pub purge_docs: usize,
 }
 

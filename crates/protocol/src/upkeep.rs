@@ -89,7 +89,7 @@ impl Partition {
         if leading.is_open() && !leading.queue.is_empty() && self.has_copies(env) {
             self.drain_queue(env);
         }
-        self.purge_tombstones(env);
+        self.forget_old(env);
     }
 
     fn expire_pulls(&mut self, env: &mut Env) {

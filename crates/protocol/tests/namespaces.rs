@@ -6,7 +6,7 @@ mod table;
 
 use rota_docstore::*;
 use rota_model::{Changed, Filter, PullOp, RefusalKind, SlotId};
-use rota_protocol::api::{ClearOp, ImportOp, PageOp, SyncOp};
+use rota_protocol::api::{ClearOp, ImportOp, PageOp, Reader, Service, SyncOp};
 use rota_protocol::operate::{AdminKey, SPACES_DOCID, slot_of, slot_of_spaces};
 use rota_protocol::{DocumentAnswer, DocumentCursor, DocumentOp, Message, Op};
 use serde_json::{Value, json};
@@ -232,6 +232,43 @@ fn an_applications_checker_sees_the_account_its_key_and_what_it_asks_for() {
     both_wrong.who.admin = "wrong".to_owned();
     assert_eq!(refused(&mut table, both_wrong), "the administrator's key is wrong");
     operated(table.call(300, op(asked("ann", "nna"), "c"))).unwrap();
+}
+
+#[test]
+fn whoever_asks_for_copies_or_bodies_is_checked_like_whoever_runs_operations() {
+    let mut table = Table::laid();
+    table.documents.client_build_min = 5;
+    table.checker = Some(Arc::new(Accounts));
+    NUMBERS.iter().for_each(|n| table.start(*n));
+    table.settle();
+    table.pass(500);
+    let asked = |service, build, key: &str, stale_ok| {
+        let who = Credentials { account: "ann".into(), key: key.into(), ..Default::default() };
+        let caller = Caller { build, who };
+        let reader = Some(Arc::new(Reader { space: space("shop"), service, caller }));
+        let slot = slot_of(&name("Cart", "c"), M);
+        let syncs = vec![SyncRequest { name: name("Cart", "c"), held: None }];
+        Op::Documents(DocumentOp::Sync(SyncOp { reader, slot, syncs, stale_ok }))
+    };
+    for service in Service::ALL {
+        for stale_ok in [false, true] {
+            let mut refused =
+                |build, key: &str| match table.call(600, asked(service, build, key, stale_ok)) {
+                    Ok(rota_protocol::Answer::Documents(DocumentAnswer::Synced(Err(it)))) => {
+                        assert_eq!(it.phase(), Phase::Before);
+                        it.to_string()
+                    }
+                    other => panic!("not refused: {other:?}"),
+                };
+            assert_eq!(refused(Some(4), "nna"), "D-BUILD: build is 4; the server's is 5");
+            let wrong = "S-REFUSED: the key of account \"ann\" is wrong";
+            assert_eq!(refused(Some(5), "bob"), wrong);
+            let long = refused(None, &"x".repeat(2_000));
+            assert_eq!(long, "A-INVALID: key is 2000 bytes long; the limit is 1024");
+            let updates = synced(table.call(600, asked(service, None, "nna", stale_ok)));
+            assert!(matches!(updates[0], Update::Absent { .. }));
+        }
+    }
 }
 
 #[test]

@@ -6,7 +6,7 @@ mod table;
 
 use rota_docstore::*;
 use rota_model::{Changed, RefusalKind};
-use rota_protocol::api::SyncOp;
+use rota_protocol::api::{Reader, SyncOp};
 use rota_protocol::operate::registry::{operations, schema};
 use rota_protocol::operate::slot_of;
 use rota_protocol::{DocumentAnswer, DocumentOp, Message, Op, Transition};
@@ -144,7 +144,7 @@ fn a_session_is_read_and_synchronised_like_a_document_and_not_written() {
     let name = DocName::new(&Namespace::default_space(), "session", "s").unwrap();
     let slot = slot_of(&name, M);
     let syncs = vec![SyncRequest { name, held: None }];
-    let reader = Some(Namespace::default_space());
+    let reader = Some(Arc::new(Reader::of(Namespace::default_space())));
     let asked = SyncOp { reader, slot, syncs, stale_ok: false };
     let updates = synced(table.call(300, Op::Documents(DocumentOp::Sync(asked))));
     assert!(matches!(&updates[0], Update::Full(it) if it.ctime() <= it.version()));
@@ -166,6 +166,27 @@ fn versions_grow_though_the_clock_steps_back_and_the_owner_changes() {
     let call = table.ask(other_than(owner), op(write("c", 3), "c"));
     let third = operated(table.wait_for(call, 3_000)).unwrap().version;
     assert!(third > second, "{third} after {second}");
+}
+
+#[test]
+fn versions_on_disks_that_are_ahead_of_every_clock_are_kept_and_gone_on_from() {
+    let mut table = Table::serving();
+    let first = operated(table.call(300, op(write("c", 1), "c"))).unwrap().version;
+    let full = synced(table.call(300, sync(&["c"], None, false)));
+    let Update::Full(document) = &full[0] else { panic!("not whole: {full:?}") };
+    let held = Held::of(document);
+    NUMBERS.iter().for_each(|n| table.kill(*n));
+    table.wall_step_ms = -30 * 24 * 3_600_000;
+    NUMBERS.iter().for_each(|n| table.start(*n));
+    table.settle();
+    let call = table.ask(300, sync(&["c"], Some(held), false));
+    let updates = synced(table.wait_for(call, 10_000));
+    assert!(matches!(updates[0], Update::Unchanged { .. }), "{updates:?}");
+    let call = table.ask(600, op(write("c", 2), "c"));
+    let second = operated(table.wait_for(call, 10_000)).unwrap().version;
+    assert!(second > first && second < first.plus_ms(60_000), "{second} after {first}");
+    let call = table.ask(300, sync(&["c"], Some(held), false));
+    assert_eq!(synced(table.wait_for(call, 10_000))[0].name(), "case 1");
 }
 
 #[test]

@@ -6,11 +6,14 @@ use rota_model::{
     ClassName, ManagerId, ManagerNumber, Namespace, NodeId, PoolName, SessionId, SessionKey,
 };
 use rota_node::{NodeBounds, NodeConfig, NodeTiming};
-use rota_protocol::{ManagerConfig, PoolConfig, Sizes, Timing};
+use rota_protocol::{DocumentsConfig, ManagerConfig, PoolConfig, Sizes, Timing};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Name of the class that nodes know.
 pub const CLASS: &str = "builtin";
+
+/// How long destroyed items stay known: writers' copies are often away for longer.
+const DESTROYED_MS: u64 = 1_000;
 
 /// A cluster's shape.
 #[derive(Clone, Debug)]
@@ -105,7 +108,7 @@ impl Setup {
             }],
             timing: self.timing.clone(),
             sizes: self.sizes,
-            documents: rota_protocol::DocumentsConfig::default(),
+            documents: DocumentsConfig { destroyed_ms: DESTROYED_MS, ..Default::default() },
         }
     }
 

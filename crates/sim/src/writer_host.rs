@@ -15,7 +15,7 @@ use rota_docstore::{
     Body, DocName, Document, Held, Request, SyncRequest, Tolerance, Update, apply,
 };
 use rota_model::{Changed, ManagerNumber, Namespace, Stamp};
-use rota_protocol::api::{OperateOp, SyncOp};
+use rota_protocol::api::{OperateOp, Reader, SyncOp};
 use rota_protocol::operate::{SPACES_DOCID, slot_of};
 use rota_protocol::{Answer, DocumentAnswer, DocumentOp, Op, OpResult};
 use std::collections::BTreeMap;
@@ -225,7 +225,7 @@ impl World {
                     names.map(|it| SyncRequest { name: it.clone(), held: held(it) }).collect();
                 writer.held =
                     syncs.iter().filter_map(|it| Some((it.name.clone(), it.held?))).collect();
-                let reader = Some(space(SPACE));
+                let reader = Some(Arc::new(Reader::of(space(SPACE))));
                 vec![Op::Documents(DocumentOp::Sync(SyncOp { reader, slot, syncs, stale_ok }))]
             }
         };
@@ -350,7 +350,7 @@ impl World {
             let slot = slot_of(&document, self.setup.m);
             let here = names().into_iter().filter(|it| slot_of(it, self.setup.m) == slot);
             let syncs = here.map(|name| SyncRequest { name, held: None }).collect();
-            let (reader, stale_ok) = (Some(space(SPACE)), false);
+            let (reader, stale_ok) = (Some(Arc::new(Reader::of(space(SPACE)))), false);
             let op = Op::Documents(DocumentOp::Sync(SyncOp { reader, slot, syncs, stale_ok }));
             let what = CallFor::LastSync(self.now_us());
             self.call(number, what, Place::Client(0), 2_000, op);

@@ -20,6 +20,8 @@ const CLASS: &str = "Log";
 const ADDED: &str = "A";
 /// What they brought; the key is the name.
 const ATTACHED: &str = "P";
+/// Who was added last: the only one of the class, whose key is the name. The one before is destroyed.
+const LAST: &str = "L";
 /// How many were added.
 const COUNT: &str = "N";
 /// Somebody was added twice.
@@ -109,6 +111,11 @@ impl Operation for Add {
             };
             draft.put_content(&ItemName::singleton(COUNT)?, Content::json_of(&count)?)?;
             draft.put_content(&who, Content::json_of(&count)?)?;
+            let before: Vec<String> = draft.keys(LAST).map(str::to_owned).collect();
+            for who in before.iter().filter(|it| **it != self.0.who) {
+                draft.remove(LAST, Some(who))?;
+            }
+            draft.put_content(&ItemName::keyed(LAST, &self.0.who)?, Content::json_of(&count)?)?;
             if self.0.attaches {
                 let attached = ItemName::keyed(ATTACHED, &self.0.who)?;
                 let attachment = attachment_of(&self.0.who);
@@ -130,6 +137,8 @@ impl Operation for Add {
 pub struct Log {
     /// Who was the how manieth, and when.
     pub added: BTreeMap<String, (u64, Stamp)>,
+    /// Who is there as the last one: nobody or one, unless a copy keeps what was destroyed.
+    pub last: Vec<String>,
     /// Somebody was added twice.
     pub twice: Option<String>,
 }
@@ -145,6 +154,7 @@ impl Log {
                     let count = text.read::<u64>().unwrap_or(0);
                     log.added.insert(who.to_owned(), (count, item.version()));
                 }
+                (LAST, Some(who)) => log.last.push(who.to_owned()),
                 (TWICE, None) => log.twice = text.read::<String>().ok(),
                 (_, _) => {}
             }

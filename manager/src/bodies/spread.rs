@@ -98,6 +98,11 @@ impl Bodies {
         size: u64,
         pieces: Pieces,
     ) -> Result<bool, Status> {
+        let limit = self.shared.put_bytes_max;
+        if size > limit {
+            let what = "the size of an attachment in bytes";
+            return Err(status_of(&AttachmentError::TooLarge { what, found: size, limit }));
+        }
         let view = self.view()?;
         let keep = Keep { sha256, size, slot: Some(slot) };
         if self.is_copy(&view, slot) {

@@ -1,17 +1,17 @@
 //! Bodies of attachments, as clients put and get them.
 
 use super::Shared;
-use super::documents::mixed_up;
+use super::documents::admit;
 use crate::bodies::Pieces;
 use bytes::Bytes;
-use rota_docstore::{Attachment, Digest, Document, Namespace};
+use rota_docstore::{Attachment, Digest, DocName, Document};
 use rota_model::{ManagerNumber, Refusal, RefusalKind, Retry, SlotId};
 use rota_proto::bodies::Keep;
 use rota_proto::documents::export::Part;
 use rota_proto::documents::{request, status as exception_status};
 use rota_proto::{refusal, v1};
-use rota_protocol::api::SyncOp;
-use rota_protocol::{Answer, DocumentAnswer, DocumentOp, Op, operate};
+use rota_protocol::api::{Reader, Service};
+use rota_protocol::operate;
 use rota_ring::{View, slot_of_document};
 use std::collections::BTreeSet;
 use std::pin::Pin;
@@ -37,18 +37,11 @@ fn view_of(shared: &Shared) -> Result<Arc<View>, Status> {
     })
 }
 
-/// The slot of a document, once its owner has said that it serves: so the namespace is switched on,
-/// and the body is put where its document will be.
-async fn slot_of(shared: &Shared, space: &Namespace, docid: &str) -> Result<SlotId, Status> {
-    let slot = slot_of_document(space, docid, view_of(shared)?.m);
-    let nothing = SyncOp { reader: Some(space.clone()), slot, syncs: Vec::new(), stale_ok: true };
-    let op = Op::Documents(DocumentOp::Sync(nothing));
-    let answer = shared.mailbox.call(op, Instant::now() + BEGIN_PATIENCE).await;
-    let answer = answer.map_err(|it| refusal::status(&it))?;
-    let Answer::Documents(DocumentAnswer::Synced(synced)) = &answer else {
-        return Err(mixed_up(&answer).into());
-    };
-    synced.as_ref().map_err(exception_status)?;
+/// The slot of a document, once its owner has said that it serves, and this caller: so the namespace
+/// is switched on, and the body is put where its document will be.
+async fn slot_of(shared: &Shared, reader: Reader, docid: &str) -> Result<SlotId, Status> {
+    let slot = slot_of_document(&reader.space, docid, view_of(shared)?.m);
+    admit(shared, reader, slot, Instant::now() + BEGIN_PATIENCE).await?;
     Ok(slot)
 }
 
@@ -65,7 +58,8 @@ pub(super) async fn put(
     let first = timeout(BEGIN_PATIENCE, messages.message()).await;
     let first = first.map_err(|_| Status::deadline_exceeded("no body was announced"))??;
     let asked = request::put_body(first).map_err(|it| exception_status(&it))?;
-    let slot = slot_of(shared, &asked.space, &asked.docid).await?;
+    let reader = Reader { space: asked.space, service: Service::PutBody, caller: asked.caller };
+    let slot = slot_of(shared, reader, &asked.docid).await?;
     let pieces: Pieces = Box::pin(messages.map(|it| piece(it?)));
     let known = shared.bodies.put(slot, asked.sha256, asked.size, pieces).await?;
     Ok(Response::new(v1::PutBodyResponse { known }))
@@ -77,7 +71,8 @@ pub(super) async fn get(
     request: &v1::GetBodyRequest,
 ) -> Result<Response<Bodies>, Status> {
     let asked = request::get_body(request).map_err(|it| exception_status(&it))?;
-    let slot = slot_of(shared, &asked.space, &asked.docid).await?;
+    let reader = Reader { space: asked.space, service: Service::GetBody, caller: asked.caller };
+    let slot = slot_of(shared, reader, &asked.docid).await?;
     let pieces = shared.bodies.read(slot, asked.sha256, asked.offset).await?;
     let stream = pieces.map(|it| Ok(v1::GetBodyResponse { bytes: it? }));
     Ok(Response::new(Box::pin(stream)))
@@ -94,15 +89,33 @@ pub(super) async fn write(
         if !written.insert(attachment.sha256()) {
             continue;
         }
-        let slot = view_of(shared).map(|view| operate::slot_of(document.name(), view.m))?;
-        let mut pieces = shared.bodies.read(slot, attachment.sha256(), 0).await?;
-        if out.send(Ok((&Part::Body(attachment.clone())).into())).await.is_err() {
+        let begin = (&Part::Body(attachment.clone())).into();
+        let bytes = |it| (&Part::Bytes(it)).into();
+        if !write_one(shared, document.name(), attachment.sha256(), begin, bytes, out).await? {
             return Ok(false);
         }
-        while let Some(bytes) = pieces.next().await {
-            if out.send(Ok((&Part::Bytes(bytes?)).into())).await.is_err() {
-                return Ok(false);
-            }
+    }
+    Ok(true)
+}
+
+/// Writes a body that a document names into a stream: what begins it, then its bytes. False: its
+/// reader is gone.
+pub(super) async fn write_one<R>(
+    shared: &Shared,
+    name: &DocName,
+    sha256: Digest,
+    begin: R,
+    bytes: impl Fn(Bytes) -> R,
+    out: &mpsc::Sender<Result<R, Status>>,
+) -> Result<bool, Status> {
+    let slot = view_of(shared).map(|view| operate::slot_of(name, view.m))?;
+    let mut pieces = shared.bodies.read(slot, sha256, 0).await?;
+    if out.send(Ok(begin)).await.is_err() {
+        return Ok(false);
+    }
+    while let Some(piece) = pieces.next().await {
+        if out.send(Ok(bytes(piece?))).await.is_err() {
+            return Ok(false);
         }
     }
     Ok(true)

@@ -1,6 +1,6 @@
 //! Operations on documents, copies, and lists of names.
 
-use super::{Shared, bodies, status};
+use super::{Shared, bodies, export_document, status};
 use crate::rpc::deadline::deadline_of;
 use metrics::counter;
 use rota_docstore::space::{WEB_BODY_CLASS, WEB_CLASS, WebHead};
@@ -8,7 +8,7 @@ use rota_docstore::{Content, DocName, Exception, Namespace, Phase, SyncRequest, 
 use rota_model::{ManagerNumber, Refusal, RefusalKind, Retry, SlotId};
 use rota_proto::documents::{answer, request, status as exception_status};
 use rota_proto::v1;
-use rota_protocol::api::{OperateOp, PageOp, SyncOp};
+use rota_protocol::api::{OperateOp, PageOp, Reader, Service, SyncOp};
 use rota_protocol::operate::{registry, slot_of};
 use rota_protocol::{
     Answer, DocumentAnswer, DocumentCursor, DocumentHead, DocumentOp, DocumentPage, Op,
@@ -79,6 +79,23 @@ pub(super) async fn operate(
     Ok(result?)
 }
 
+/// Whether a client may ask, by the owner of a slot, who serves then.
+pub(super) async fn admit(
+    shared: &Shared,
+    reader: Reader,
+    slot: SlotId,
+    deadline: Instant,
+) -> Result<(), Failure> {
+    let (reader, syncs) = (Some(Arc::new(reader)), Vec::new());
+    let nothing = SyncOp { reader, slot, syncs, stale_ok: true };
+    let answer = shared.mailbox.call(Op::Documents(DocumentOp::Sync(nothing)), deadline).await?;
+    let Answer::Documents(DocumentAnswer::Synced(synced)) = answer else {
+        return Err(mixed_up(&answer));
+    };
+    synced?;
+    Ok(())
+}
+
 /// One page of one partition.
 pub(super) async fn page(
     shared: &Shared,
@@ -96,12 +113,13 @@ pub(super) async fn page(
 /// only the first ones, the rest of the request is left out.
 pub(super) async fn sync(
     shared: &Shared,
-    reader: Option<&Namespace>,
+    reader: Option<Reader>,
     syncs: Vec<SyncRequest>,
     stale_ok: bool,
     deadline: Instant,
 ) -> Result<Vec<(DocName, Update)>, Failure> {
     let view = shared.seen.borrow().view.clone();
+    let reader = reader.map(Arc::new);
     let mut parts: BTreeMap<ManagerNumber, (SlotId, Vec<usize>)> = BTreeMap::new();
     for (at, sync) in syncs.iter().enumerate() {
         // Without a View there is one question, which waits for one.
@@ -113,7 +131,7 @@ pub(super) async fn sync(
         .into_values()
         .map(|(slot, places)| {
             let syncs = places.iter().map(|at| syncs[*at].clone()).collect();
-            let op = SyncOp { reader: reader.cloned(), slot, syncs, stale_ok };
+            let op = SyncOp { reader: reader.clone(), slot, syncs, stale_ok };
             (places, shared.mailbox.begin(Op::Documents(DocumentOp::Sync(op)), deadline))
         })
         .collect();
@@ -215,6 +233,7 @@ impl DocumentsService {
 #[tonic::async_trait]
 impl v1::documents_server::Documents for DocumentsService {
     type GetBodyStream = bodies::Bodies;
+    type ExportDocumentStream = export_document::Exporting;
 
     async fn operate(
         &self,
@@ -237,7 +256,8 @@ impl v1::documents_server::Documents for DocumentsService {
     ) -> Result<Response<v1::SyncResponse>, Status> {
         let deadline = deadline_of(request.metadata());
         let asked = request::sync(request.into_inner()).map_err(|it| exception_status(&it))?;
-        let reader = Some(&asked.space);
+        let (space, service) = (asked.space, Service::Sync);
+        let reader = Some(Reader { space, service, caller: asked.caller });
         let (syncs, stale_ok) = (asked.documents, asked.stale_ok);
         let updates = sync(&self.shared, reader, syncs, stale_ok, deadline).await?;
         count_updates(&updates);
@@ -250,6 +270,9 @@ impl v1::documents_server::Documents for DocumentsService {
     ) -> Result<Response<v1::ListDocumentsResponse>, Status> {
         let deadline = deadline_of(request.metadata());
         let list = request::list(request.into_inner()).map_err(|it| exception_status(&it))?;
+        let (space, service) = (list.space.clone(), Service::List);
+        let reader = Reader { space, service, caller: list.caller.clone() };
+        admit(&self.shared, reader, list.from.slot, deadline).await?;
         let (heads, next) = self.gather(&list, deadline).await?;
         Ok(Response::new(answer::list_response(&heads, next.as_ref(), &list)))
     }
@@ -266,5 +289,15 @@ impl v1::documents_server::Documents for DocumentsService {
         request: Request<v1::GetBodyRequest>,
     ) -> Result<Response<bodies::Bodies>, Status> {
         bodies::get(&self.shared, request.get_ref()).await
+    }
+
+    async fn export_document(
+        &self,
+        request: Request<v1::ExportDocumentRequest>,
+    ) -> Result<Response<export_document::Exporting>, Status> {
+        let deadline = deadline_of(request.metadata());
+        let asked = request::export_document(request.into_inner());
+        let asked = asked.map_err(|it| exception_status(&it))?;
+        Ok(Response::new(export_document::begin(&self.shared, asked, deadline).await?))
     }
 }

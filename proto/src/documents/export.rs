@@ -115,7 +115,7 @@ impl Order {
             (Stage::Complete, _) => wrong("comes after the footer".to_owned()),
             (_, Part::Header(_)) => wrong("is a second header".to_owned()),
             (Stage::InBody(rest), Part::Bytes(bytes)) => {
-                check_piece(bytes)?;
+                check_piece("NamespaceRecord.bytes", bytes)?;
                 let rest = rest.checked_sub(bytes.len() as u64);
                 match rest {
                     Some(0) => Ok(Stage::Inside),
@@ -160,11 +160,11 @@ fn read_header(header: Header) -> Result<NamespaceState, WireError> {
     convert("Header.info", header.info)
 }
 
-fn check_piece(bytes: &Bytes) -> Result<(), WireError> {
+pub(super) fn check_piece(field: &'static str, bytes: &Bytes) -> Result<(), WireError> {
     let length = bytes.len();
     if length == 0 || length > PIECE_BYTES_MAX {
         let problem = format!("are {length}; a piece has 1 to {PIECE_BYTES_MAX}");
-        return Err(WireError::new("NamespaceRecord.bytes", problem));
+        return Err(WireError::new(field, problem));
     }
     Ok(())
 }

@@ -11,12 +11,14 @@
 //! * [`answer`]: what clients get, and how they read it.
 //! * [`exception`]: exceptions as gRPC statuses, and back.
 //! * `document`: documents, items, updates.
-//! * [`namespace`]: descriptions of namespaces. [`export`]: the order of an export's records.
+//! * [`namespace`]: descriptions of namespaces. [`export`] and
+//!   [`document_export`]: the order of an export's records.
 //! * [`cursor`]: page tokens of lists. `peer`: what managers pass to owners.
 
 pub mod answer;
 pub mod cursor;
 pub(crate) mod document;
+pub mod document_export;
 pub mod exception;
 pub mod export;
 pub mod namespace;

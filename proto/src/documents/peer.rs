@@ -1,18 +1,18 @@
 //! Documents in the requests that managers pass to owners, and in their answers.
 
 use super::answer::{operate_response, operated, sync_response};
-use super::request::{Operate, PARAMETERS_BYTES_MAX};
+use super::request::{Operate, PARAMETERS_BYTES_MAX, caller};
 use crate::refusal::{field_from_wire, field_to_wire};
 use crate::v1;
 use crate::v1::exception::Of;
 use crate::v1::{peer_answer, peer_request};
 use crate::wire::{WireError, convert, each, named, optional, required, unless_empty};
 use rota_docstore::{
-    Code, Credentials, Details, DocName, Document, Exception, JsonText, Phase, Request, Stamp,
-    SyncRequest, Usage,
+    Caller, Code, Credentials, Details, DocName, Document, Exception, JsonText, Phase, Request,
+    Stamp, SyncRequest, Usage,
 };
 use rota_model::{Namespace, SlotId};
-use rota_protocol::api::{ClearOp, FollowOp, ImportOp, OperateOp, PageOp, SyncOp};
+use rota_protocol::api::{ClearOp, FollowOp, ImportOp, OperateOp, PageOp, Reader, Service, SyncOp};
 use rota_protocol::{DocumentAnswer, DocumentOp, DocumentPage};
 use std::sync::Arc;
 
@@ -37,13 +37,14 @@ impl TryFrom<v1::OperateRequest> for OperateOp {
             return Err(WireError::new("OperateRequest.parameters", problem));
         }
         let stamp = |number| named("OperateRequest.dhop", Stamp::parse(number));
+        let Caller { build, who } = caller!(it);
         let request = Request {
             space: named("OperateRequest.namespace", Namespace::parse(&it.namespace))?,
             operation: it.operation,
             parameters: unless_empty("OperateRequest.parameters", &it.parameters, JsonText::parse)?,
             dhop: (it.dhop > 0).then(|| stamp(it.dhop)).transpose()?,
-            build: Some(it.build).filter(|it| *it > 0),
-            who: Credentials { account: it.account, key: it.key, admin: it.admin },
+            build,
+            who,
             syncs: each(it.syncs)?,
         };
         Ok(Self { request: Arc::new(request), docid: it.docid })
@@ -60,21 +61,38 @@ impl TryFrom<v1::DocumentSync> for SyncRequest {
 
 impl From<&SyncOp> for v1::SyncOp {
     fn from(op: &SyncOp) -> Self {
+        let reader = op.reader.as_deref();
+        let Caller { build, who } = reader.map(|it| it.caller.clone()).unwrap_or_default();
         Self {
-            reader: op.reader.as_ref().map(|it| it.as_str().into()),
+            reader: reader.map(|it| it.space.as_str().into()),
             slot: op.slot.0,
             documents: op.syncs.iter().map(Into::into).collect(),
             stale_ok: op.stale_ok,
+            service: reader.map_or("", |it| it.service.as_str()).into(),
+            build: build.unwrap_or(0),
+            account: who.account,
+            key: who.key,
+            admin: who.admin,
         }
     }
+}
+
+fn reader_of(op: &v1::SyncOp) -> Result<Option<Arc<Reader>>, WireError> {
+    let Some(space) = &op.reader else { return Ok(None) };
+    let space = named("SyncOp.reader", Namespace::parse(space))?;
+    let service = Service::ALL.into_iter().find(|it| it.as_str() == op.service);
+    let service = service.ok_or_else(|| {
+        let problem = format!("is {:?}, which nobody can ask for", op.service);
+        WireError::new("SyncOp.service", problem)
+    })?;
+    Ok(Some(Arc::new(Reader { space, service, caller: caller!(op) })))
 }
 
 impl TryFrom<v1::SyncOp> for SyncOp {
     type Error = WireError;
     fn try_from(op: v1::SyncOp) -> Result<Self, WireError> {
-        let reader = op.reader.as_deref().map(|it| named("SyncOp.reader", Namespace::parse(it)));
         Ok(Self {
-            reader: reader.transpose()?,
+            reader: reader_of(&op)?,
             slot: SlotId(op.slot),
             syncs: each(op.documents)?,
             stale_ok: op.stale_ok,

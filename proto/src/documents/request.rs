@@ -8,13 +8,15 @@ use super::{DocumentCursor, PIECE_BYTES_MAX};
 use crate::mistakes::Mistakes;
 use crate::v1;
 use bytes::Bytes;
+use rota_docstore::document::ITEMS_MAX;
 use rota_docstore::request::SYNCS_MAX;
 use rota_docstore::{
-    Credentials, Description, Digest, DocName, Exception, Held, JsonText, Limits, Phase, Request,
-    Stamp, SyncRequest, codes,
+    Caller, Credentials, Description, Digest, DocName, Exception, Held, JsonText, Limits, Phase,
+    Request, Stamp, SyncRequest, codes,
 };
 use rota_model::{FieldError, Namespace, SlotId};
 use rota_ring::slot_of_document;
+use std::collections::BTreeSet;
 
 /// Documents in a page of a list whose request does not say.
 pub const PAGE_SIZE_DEFAULT: u32 = 100;
@@ -22,6 +24,9 @@ pub const PAGE_SIZE_DEFAULT: u32 = 100;
 pub const PAGE_SIZE_MAX: u32 = 1_000;
 /// Most bytes of an operation's parameters.
 pub const PARAMETERS_BYTES_MAX: usize = 1024 * 1024;
+
+/// Most bodies that the receiver of an export may say it has: as many as a document has items.
+pub const BODIES_HELD_MAX: usize = ITEMS_MAX;
 
 /// An operation to run, and where.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -48,6 +53,8 @@ pub struct Sync {
     pub documents: Vec<SyncRequest>,
     /// Accept what the owner did not confirm with its copies.
     pub stale_ok: bool,
+    /// Who asks.
+    pub caller: Caller,
 }
 
 /// One page of the documents of a namespace.
@@ -61,6 +68,8 @@ pub struct List {
     pub limit: u32,
     /// Begin here.
     pub from: DocumentCursor,
+    /// Who asks.
+    pub caller: Caller,
 }
 
 /// A body that is about to come.
@@ -74,6 +83,8 @@ pub struct PutBody {
     pub size: u64,
     /// Its digest.
     pub sha256: Digest,
+    /// Who asks.
+    pub caller: Caller,
 }
 
 /// A body that is wanted.
@@ -87,6 +98,21 @@ pub struct GetBody {
     pub sha256: Digest,
     /// Begin at this byte.
     pub offset: u64,
+    /// Who asks.
+    pub caller: Caller,
+}
+
+/// A document that is wanted with its attachments.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ExportDocument {
+    /// Which.
+    pub name: DocName,
+    /// What the receiver has of it.
+    pub held: Option<Held>,
+    /// Bodies that the receiver has, at most [`BODIES_HELD_MAX`].
+    pub bodies: BTreeSet<Digest>,
+    /// Who asks.
+    pub caller: Caller,
 }
 
 /// A namespace to create.
@@ -106,6 +132,21 @@ pub struct Switch {
     /// What its clients are told while it is off; `None`: switch it on.
     pub off: Option<String>,
 }
+
+/// Who asks, of the fields that every request has for it; 0: no build is told.
+macro_rules! caller {
+    ($it:expr) => {
+        Caller {
+            build: Some($it.build).filter(|it| *it > 0),
+            who: Credentials {
+                account: $it.account.clone(),
+                key: $it.key.clone(),
+                admin: $it.admin.clone(),
+            },
+        }
+    };
+}
+pub(super) use caller;
 
 impl Mistakes {
     fn all<T>(self, value: Option<T>) -> Result<T, Exception> {
@@ -196,14 +237,14 @@ pub fn operate(request: v1::OperateRequest) -> Result<Operate, Exception> {
         number => mistakes.note_in("dhop", Stamp::parse(number)).map(Some),
     };
     let syncs = mistakes.syncs("syncs", request.syncs);
-    let who = Credentials { account: request.account, key: request.key, admin: request.admin };
+    let Caller { build, who } = caller!(request);
     let found = (|| {
         let request = Request {
             space: space?,
             operation: request.operation,
             parameters: parameters?,
             dhop: dhop?,
-            build: Some(request.build).filter(|it| *it > 0),
+            build,
             who,
             syncs: syncs?,
         };
@@ -217,9 +258,10 @@ pub fn sync(request: v1::SyncRequest) -> Result<Sync, Exception> {
     check_count("documents", request.documents.len())?;
     let mut mistakes = Mistakes::default();
     let space = mistakes.namespace(&request.namespace);
+    let caller = caller!(request);
     let documents = mistakes.syncs("documents", request.documents);
     let stale_ok = request.stale_ok;
-    let found = (|| Some(Sync { space: space?, documents: documents?, stale_ok }))();
+    let found = (|| Some(Sync { space: space?, documents: documents?, stale_ok, caller }))();
     mistakes.all(found)
 }
 
@@ -247,7 +289,9 @@ pub fn list(request: v1::ListDocumentsRequest) -> Result<List, Exception> {
         // A token can only be judged beside the list that it continues.
         _ => None,
     };
-    let found = (|| Some(List { space: space?, class: class?, limit: limit?, from: from? }))();
+    let caller = caller!(request);
+    let found =
+        (|| Some(List { space: space?, class: class?, limit: limit?, from: from?, caller }))();
     mistakes.all(found)
 }
 
@@ -265,8 +309,9 @@ pub fn put_body(request: Option<v1::PutBodyRequest>) -> Result<PutBody, Exceptio
     let space = mistakes.namespace(&begin.namespace);
     let docid = mistakes.docid("docid", &begin.docid);
     let sha256 = mistakes.sha256(&begin.sha256);
-    let size = begin.size;
-    let found = (|| Some(PutBody { space: space?, docid: docid?, size, sha256: sha256? }))();
+    let (size, caller) = (begin.size, caller!(begin));
+    let found =
+        (|| Some(PutBody { space: space?, docid: docid?, size, sha256: sha256?, caller }))();
     mistakes.all(found)
 }
 
@@ -289,8 +334,32 @@ pub fn get_body(request: &v1::GetBodyRequest) -> Result<GetBody, Exception> {
     let space = mistakes.namespace(&request.namespace);
     let docid = mistakes.docid("docid", &request.docid);
     let sha256 = mistakes.sha256(&request.sha256);
-    let offset = request.offset;
-    let found = (|| Some(GetBody { space: space?, docid: docid?, sha256: sha256?, offset }))();
+    let (offset, caller) = (request.offset, caller!(request));
+    let found =
+        (|| Some(GetBody { space: space?, docid: docid?, sha256: sha256?, offset, caller }))();
+    mistakes.all(found)
+}
+
+/// Checks an export of a document.
+pub fn export_document(request: v1::ExportDocumentRequest) -> Result<ExportDocument, Exception> {
+    let count = request.bodies.len();
+    if count > BODIES_HELD_MAX {
+        let problem = format!("are {count}; the limit is {BODIES_HELD_MAX}");
+        let exception = Exception::of_field(codes::LIMIT, FieldError::new("bodies", problem));
+        return Err(exception.at(Phase::Before));
+    }
+    let mut mistakes = Mistakes::default();
+    let caller = caller!(request);
+    let name = mistakes.document("document", request.document);
+    let held = match request.held {
+        Some(held) => mistakes.held("held", held).map(Some),
+        None => Some(None),
+    };
+    let mut bodies = BTreeSet::new();
+    for (at, bytes) in request.bodies.iter().enumerate() {
+        bodies.extend(mistakes.note_in(&format!("bodies[{at}]"), digest(bytes)));
+    }
+    let found = name.zip(held).map(|(name, held)| ExportDocument { name, held, bodies, caller });
     mistakes.all(found)
 }
 
@@ -357,6 +426,10 @@ impl From<&Sync> for v1::SyncRequest {
             namespace: it.space.as_str().into(),
             documents: it.documents.iter().map(Into::into).collect(),
             stale_ok: it.stale_ok,
+            build: it.caller.build.unwrap_or(0),
+            account: it.caller.who.account.clone(),
+            key: it.caller.who.key.clone(),
+            admin: it.caller.who.admin.clone(),
         }
     }
 }
@@ -370,6 +443,10 @@ impl From<&List> for v1::ListDocumentsRequest {
             class: it.class.clone().unwrap_or_default(),
             page_size: it.limit,
             page_token: if from_start { String::new() } else { token() },
+            build: it.caller.build.unwrap_or(0),
+            account: it.caller.who.account.clone(),
+            key: it.caller.who.key.clone(),
+            admin: it.caller.who.admin.clone(),
         }
     }
 }
@@ -381,6 +458,10 @@ impl From<&PutBody> for v1::PutBodyRequest {
             docid: it.docid.clone(),
             size: it.size,
             sha256: digest_bytes(it.sha256),
+            build: it.caller.build.unwrap_or(0),
+            account: it.caller.who.account.clone(),
+            key: it.caller.who.key.clone(),
+            admin: it.caller.who.admin.clone(),
         };
         Self { part: Some(v1::put_body_request::Part::Begin(begin)) }
     }
@@ -393,6 +474,24 @@ impl From<&GetBody> for v1::GetBodyRequest {
             docid: it.docid.clone(),
             sha256: digest_bytes(it.sha256),
             offset: it.offset,
+            build: it.caller.build.unwrap_or(0),
+            account: it.caller.who.account.clone(),
+            key: it.caller.who.key.clone(),
+            admin: it.caller.who.admin.clone(),
+        }
+    }
+}
+
+impl From<&ExportDocument> for v1::ExportDocumentRequest {
+    fn from(it: &ExportDocument) -> Self {
+        Self {
+            document: Some((&it.name).into()),
+            held: it.held.map(Into::into),
+            bodies: it.bodies.iter().map(|it| digest_bytes(*it)).collect(),
+            build: it.caller.build.unwrap_or(0),
+            account: it.caller.who.account.clone(),
+            key: it.caller.who.key.clone(),
+            admin: it.caller.who.admin.clone(),
         }
     }
 }

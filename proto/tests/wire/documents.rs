@@ -9,7 +9,8 @@ use rota_model::{FieldError, Namespace, Retry, Stamp};
 use rota_proto::documents::answer::{self, Head};
 use rota_proto::documents::export::{Order, Part};
 use rota_proto::documents::{
-    DocumentCursor, NamespaceState, UPDATES_BYTES_MAX, cursor, exception, request, status,
+    DocumentCursor, NamespaceState, UPDATES_BYTES_MAX, cursor, document_export, exception, request,
+    status,
 };
 use rota_proto::{refusal, v1};
 use std::sync::Arc;
@@ -42,7 +43,7 @@ proptest! {
     fn every_request_is_read_as_it_was_written(
         operate in some::operate(),
         (sync, list) in (some::sync(), some::document_list()),
-        (put, get) in (some::put_body(), some::get_body()),
+        (put, get, export) in (some::put_body(), some::get_body(), some::export_document()),
         (create, switch) in (some::create(), some::switch()),
     ) {
         prop_assert_eq!(request::operate(sent(&(&operate).into())), Ok(operate));
@@ -50,6 +51,7 @@ proptest! {
         prop_assert_eq!(request::list(sent(&(&list).into())), Ok(list));
         prop_assert_eq!(request::put_body(Some(sent(&(&put).into()))), Ok(put));
         prop_assert_eq!(request::get_body(&sent(&(&get).into())), Ok(get));
+        prop_assert_eq!(request::export_document(sent(&(&export).into())), Ok(export));
         prop_assert_eq!(request::create(sent(&(&create).into())), Ok(create));
         prop_assert_eq!(request::switch(sent(&(&switch).into())), Ok(switch));
     }
@@ -113,6 +115,43 @@ proptest! {
         let taken: Result<Vec<Part>, _> = rest.map(|(_, it)| order.take(it.into())).collect();
         prop_assert!(taken.is_err() || !order.is_complete());
     }
+}
+
+proptest! {
+    #[test]
+    fn an_export_of_a_document_comes_back_and_no_record_of_it_may_be_missing(
+        parts in some::document_export(),
+        missing in any::<prop::sample::Index>(),
+    ) {
+        let mut order = document_export::Order::default();
+        for part in &parts {
+            prop_assert!(!order.is_complete());
+            prop_assert_eq!(order.take(sent(&part.into())), Ok(part.clone()));
+        }
+        prop_assert!(order.is_complete() && order.is_body_whole());
+        let mut order = document_export::Order::default();
+        let missing = missing.index(parts.len());
+        let rest = parts.iter().enumerate().filter(|(at, _)| *at != missing);
+        let taken: Result<Vec<_>, _> = rest.map(|(_, it)| order.take(it.into())).collect();
+        prop_assert!(taken.is_err() || !order.is_complete());
+    }
+}
+
+#[test]
+fn an_export_of_a_document_says_what_is_wrong_with_what_the_receiver_has() {
+    let held = v1::HeldDocument { ctime: 1, version: 2, dtime: 3 };
+    let request = v1::ExportDocumentRequest {
+        held: Some(held),
+        bodies: vec![vec![0; 32].into(), vec![0; 31].into()],
+        ..Default::default()
+    };
+    let wrong = request::export_document(request).unwrap_err();
+    let expected = ["document", "held.ctime", "held.version", "held.dtime", "bodies[1]"];
+    assert_eq!(fields(&wrong), expected);
+    let bodies = vec![vec![0; 32].into(); request::BODIES_HELD_MAX + 1];
+    let many = v1::ExportDocumentRequest { bodies, ..Default::default() };
+    let refused = request::export_document(many).unwrap_err();
+    assert_eq!((refused.code(), fields(&refused)), (&codes::LIMIT, vec!["bodies"]));
 }
 
 #[test]

@@ -45,6 +45,9 @@ fn try_everything(bytes: &[u8]) {
     drop(v1::ListDocumentsRequest::decode(bytes).map(documents::request::list));
     drop(v1::PutBodyRequest::decode(bytes).map(|it| documents::request::put_body(Some(it))));
     drop(v1::GetBodyRequest::decode(bytes).map(|it| documents::request::get_body(&it)));
+    drop(v1::ExportDocumentRequest::decode(bytes).map(documents::request::export_document));
+    let order = documents::document_export::Order::default;
+    drop(v1::DocumentRecord::decode(bytes).map(|it| order().take(it)));
     drop(v1::CreateNamespaceRequest::decode(bytes).map(documents::request::create));
     drop(v1::SwitchNamespaceRequest::decode(bytes).map(documents::request::switch));
     drop(v1::NamespaceRecord::decode(bytes).map(|it| documents::export::Order::new().take(it)));

@@ -1,6 +1,6 @@
 //! Bodies of attachments: from files, and into files.
 
-use super::{place, usage};
+use super::{CallerArguments, place, usage};
 use crate::cli::length_of_time;
 use crate::output::{Format, Out};
 use anyhow::Context;
@@ -23,6 +23,8 @@ pub struct PutArguments {
     place: (Namespace, String),
     /// The file.
     file: PathBuf,
+    #[command(flatten)]
+    caller: CallerArguments,
     /// How long nothing may go on before it is given up.
     #[arg(long, default_value = "30s", value_parser = length_of_time)]
     patience: Duration,
@@ -39,6 +41,8 @@ pub struct GetArguments {
     sha256: Digest,
     /// Where to: a file that does not exist yet. It is there only when it is whole.
     file: PathBuf,
+    #[command(flatten)]
+    caller: CallerArguments,
     /// How long nothing may come before it is given up.
     #[arg(long, default_value = "30s", value_parser = length_of_time)]
     patience: Duration,
@@ -80,7 +84,7 @@ pub async fn put(client: &Client, it: &PutArguments, out: &mut Out) -> anyhow::R
     let mut file = File::open(&it.file).await.with_context(told)?;
     let (sha256, size) = measure(&mut file).await.with_context(told)?;
     let (space, docid) = it.place.clone();
-    let put = PutBody { space, docid, size, sha256 };
+    let put = PutBody { space, docid, size, sha256, caller: it.caller.caller() };
     let known = client.documents().put_body(&put, &mut file, it.patience).await?;
     let stored = Stored { sha256: sha256.to_string(), size, known };
     match out.format() {
@@ -98,7 +102,8 @@ pub async fn get(client: &Client, it: &GetArguments, out: &mut Out) -> anyhow::R
     let mut beside = it.file.clone().into_os_string();
     beside.push(".new");
     let (space, docid) = it.place.clone();
-    let get = GetBody { space, docid, sha256: it.sha256, offset: 0 };
+    let (sha256, caller) = (it.sha256, it.caller.caller());
+    let get = GetBody { space, docid, sha256, offset: 0, caller };
     let fetched = async {
         let mut file = File::create(&beside).await?;
         let mut reader = client.documents().get_body(get, it.patience);

@@ -1,6 +1,7 @@
 //! Documents: `ringctl document …`.
 
 mod body;
+mod export;
 mod show;
 
 use crate::cli::length_of_time;
@@ -11,7 +12,7 @@ use crate::silence;
 use anyhow::Context;
 use clap::{Args, Subcommand};
 use rota_client::docstore::{
-    Credentials, DocName, JsonText, Namespace, Request, Stamp, SyncRequest, Update, apply,
+    Caller, Credentials, DocName, JsonText, Namespace, Request, Stamp, SyncRequest, Update, apply,
 };
 use rota_client::documents::request::{Operate, Sync};
 use rota_client::{Client, v1};
@@ -33,56 +34,14 @@ pub enum DocumentCommand {
     PutBody(body::PutArguments),
     /// Write the body of an attachment into a file.
     GetBody(body::GetArguments),
+    /// Write a document and all its attachments as of one version into a folder. Once more, it
+    /// fetches what the folder does not have.
+    Export(export::ExportArguments),
 }
 
-/// `document get`.
+/// Who asks, and with which build.
 #[derive(Args, Debug)]
-pub struct GetArguments {
-    /// Full name of the document.
-    #[arg(value_name = "NAMESPACE/CLASS/ID", value_parser = document_name)]
-    name: DocName,
-    /// Also show items that were destroyed and are still known as such.
-    #[arg(long)]
-    destroyed: bool,
-    /// Accept an answer that the owner did not confirm with its copies.
-    #[arg(long)]
-    stale_ok: bool,
-    /// How long the answer may take.
-    #[arg(long, default_value = "10s", value_parser = length_of_time)]
-    timeout: Duration,
-}
-
-/// `document list`.
-#[derive(Args, Debug)]
-pub struct ListArguments {
-    /// Namespace of the documents.
-    #[arg(default_value = "default", value_parser = namespace)]
-    namespace: Namespace,
-    /// Only of this class.
-    #[arg(long, default_value = "", hide_default_value = true)]
-    class: String,
-    /// Documents asked for at once, 1 to 1000; all pages are shown.
-    #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    page_size: u32,
-    /// How long each page may take.
-    #[arg(long, default_value = "10s", value_parser = length_of_time)]
-    timeout: Duration,
-}
-
-/// `document operate`.
-#[derive(Args, Debug)]
-pub struct OperateArguments {
-    /// Where it runs: namespace and id of a document that it changes.
-    #[arg(value_name = "NAMESPACE/ID", value_parser = place)]
-    place: (Namespace, String),
-    /// Name of the operation.
-    operation: String,
-    /// Its parameters: JSON.
-    #[arg(default_value = "{}", value_parser = json)]
-    parameters: JsonText,
-    /// Time of the operation, AAMMJJhhmmssmmm: repeating it repeats the answer (for 10 minutes).
-    #[arg(long, value_parser = stamp)]
-    dhop: Option<Stamp>,
+struct CallerArguments {
     /// Who asks.
     #[arg(long, default_value = "", hide_default_value = true)]
     account: String,
@@ -107,6 +66,70 @@ pub struct OperateArguments {
     /// Build of the program in whose name this asks, where managers refuse old ones.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     build: Option<u64>,
+}
+
+impl CallerArguments {
+    fn caller(&self) -> Caller {
+        let Self { account, key, admin_key, build } = self;
+        let (account, key, admin) = (account.clone(), key.clone(), admin_key.clone());
+        Caller { build: *build, who: Credentials { account, key, admin } }
+    }
+}
+
+/// `document get`.
+#[derive(Args, Debug)]
+pub struct GetArguments {
+    /// Full name of the document.
+    #[arg(value_name = "NAMESPACE/CLASS/ID", value_parser = document_name)]
+    name: DocName,
+    /// Also show items that were destroyed and are still known as such.
+    #[arg(long)]
+    destroyed: bool,
+    /// Accept an answer that the owner did not confirm with its copies.
+    #[arg(long)]
+    stale_ok: bool,
+    #[command(flatten)]
+    caller: CallerArguments,
+    /// How long the answer may take.
+    #[arg(long, default_value = "10s", value_parser = length_of_time)]
+    timeout: Duration,
+}
+
+/// `document list`.
+#[derive(Args, Debug)]
+pub struct ListArguments {
+    /// Namespace of the documents.
+    #[arg(default_value = "default", value_parser = namespace)]
+    namespace: Namespace,
+    /// Only of this class.
+    #[arg(long, default_value = "", hide_default_value = true)]
+    class: String,
+    /// Documents asked for at once, 1 to 1000; all pages are shown.
+    #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    page_size: u32,
+    #[command(flatten)]
+    caller: CallerArguments,
+    /// How long each page may take.
+    #[arg(long, default_value = "10s", value_parser = length_of_time)]
+    timeout: Duration,
+}
+
+/// `document operate`.
+#[derive(Args, Debug)]
+pub struct OperateArguments {
+    /// Where it runs: namespace and id of a document that it changes.
+    #[arg(value_name = "NAMESPACE/ID", value_parser = place)]
+    place: (Namespace, String),
+    /// Name of the operation.
+    operation: String,
+    /// Its parameters: JSON.
+    #[arg(default_value = "{}", value_parser = json)]
+    parameters: JsonText,
+    /// Time of the operation, AAMMJJhhmmssmmm: repeating it repeats the answer (for 10 minutes).
+    #[arg(long, value_parser = stamp)]
+    dhop: Option<Stamp>,
+    #[command(flatten)]
+    caller: CallerArguments,
     /// How long the answer may take.
     #[arg(long, default_value = "10s", value_parser = length_of_time)]
     timeout: Duration,
@@ -156,13 +179,14 @@ pub async fn run(command: &DocumentCommand, endpoint: &str, out: &mut Out) -> an
         DocumentCommand::Operate(it) => silence::told(endpoint, operate(&client, it, out)).await,
         DocumentCommand::PutBody(arguments) => body::put(&client, arguments, out).await,
         DocumentCommand::GetBody(arguments) => body::get(&client, arguments, out).await,
+        DocumentCommand::Export(arguments) => export::export(&client, arguments, out).await,
     }
 }
 
 async fn get(client: &Client, it: &GetArguments, out: &mut Out) -> anyhow::Result<()> {
     let space = Namespace::parse(it.name.space()).expect("a part of a name");
     let documents = vec![SyncRequest { name: it.name.clone(), held: None }];
-    let sync = Sync { space, documents, stale_ok: it.stale_ok };
+    let sync = Sync { space, documents, stale_ok: it.stale_ok, caller: it.caller.caller() };
     let updates = client.documents().sync(&sync, it.timeout).await?;
     let (_, update) = updates.first().context("the answer has no update")?;
     if let Update::Deleted { version, .. } = update {
@@ -183,11 +207,16 @@ async fn get(client: &Client, it: &GetArguments, out: &mut Out) -> anyhow::Resul
 }
 
 async fn list(client: &Client, it: &ListArguments, out: &mut Out) -> anyhow::Result<()> {
+    let Caller { build, who } = it.caller.caller();
     let mut request = v1::ListDocumentsRequest {
         namespace: it.namespace.as_str().into(),
         class: it.class.clone(),
         page_size: it.page_size,
         page_token: String::new(),
+        build: build.unwrap_or(0),
+        account: who.account,
+        key: who.key,
+        admin: who.admin,
     };
     let mut documents = Vec::new();
     loop {
@@ -207,12 +236,12 @@ async fn list(client: &Client, it: &ListArguments, out: &mut Out) -> anyhow::Res
 
 async fn operate(client: &Client, it: &OperateArguments, out: &mut Out) -> anyhow::Result<()> {
     let (space, docid) = it.place.clone();
-    let (account, key, admin) = (it.account.clone(), it.key.clone(), it.admin_key.clone());
+    let Caller { build, who } = it.caller.caller();
     let request = Request {
         parameters: Some(it.parameters.clone()),
         dhop: it.dhop,
-        who: Credentials { account, key, admin },
-        build: it.build,
+        who,
+        build,
         ..Request::new(space, &it.operation)
     };
     let unknown = Unknown::Operation(it.dhop);

@@ -5,7 +5,7 @@ use crate::documents::now;
 use rota_client::documents::{Documents, RecordSource};
 use rota_client::{CallError, Client, v1};
 use rota_docstore::space::Limits;
-use rota_docstore::{Description, Digest, Namespace, Request};
+use rota_docstore::{Caller, Description, Digest, Namespace, Request};
 use rota_proto::documents::request::{Create, GetBody, Operate, PutBody};
 use rota_tests::processes::process;
 use rota_tests::sessions::{CALL, opened};
@@ -16,16 +16,16 @@ use std::collections::VecDeque;
 use std::io::Cursor;
 use std::path::PathBuf;
 
-fn space() -> Namespace {
+pub fn space() -> Namespace {
     Namespace::default_space()
 }
 
-fn digest(body: &[u8]) -> Digest {
+pub fn digest(body: &[u8]) -> Digest {
     Digest(Sha256::digest(body).into())
 }
 
 /// A body in which no piece is like another.
-fn body(seed: u64, bytes: usize) -> Vec<u8> {
+pub fn body(seed: u64, bytes: usize) -> Vec<u8> {
     let mut state = seed | 1;
     let mut next = || {
         state =
@@ -37,10 +37,10 @@ fn body(seed: u64, bytes: usize) -> Vec<u8> {
 
 fn announced(docid: &str, body: &[u8]) -> PutBody {
     let (docid, size) = (docid.to_owned(), body.len() as u64);
-    PutBody { space: space(), docid, size, sha256: digest(body) }
+    PutBody { space: space(), docid, size, sha256: digest(body), caller: Caller::default() }
 }
 
-async fn put(documents: &Documents, docid: &str, body: &[u8]) -> Result<bool, CallError> {
+pub async fn put(documents: &Documents, docid: &str, body: &[u8]) -> Result<bool, CallError> {
     documents.put_body(&announced(docid, body), &mut Cursor::new(body.to_vec()), CALL).await
 }
 
@@ -72,7 +72,8 @@ async fn read_from(
     sha256: Digest,
     offset: u64,
 ) -> Result<Vec<u8>, CallError> {
-    let get = GetBody { space: space(), docid: docid.to_owned(), sha256, offset };
+    let caller = Caller::default();
+    let get = GetBody { space: space(), docid: docid.to_owned(), sha256, offset, caller };
     let mut reader = documents.get_body(get, CALL);
     let mut all = Vec::new();
     while let Some(piece) = reader.next().await? {
@@ -345,6 +346,7 @@ async fn an_export_brings_its_bodies_into_another_cluster_and_v2_is_limited() {
             docid: docid.to_owned(),
             sha256: digest(body),
             offset: 0,
+            caller: Caller::default(),
         };
         let mut reader = documents.get_body(get, CALL);
         let mut read = Vec::new();

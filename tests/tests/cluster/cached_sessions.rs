@@ -19,6 +19,7 @@ async fn cached(client: &Client, id: &str, file: Option<&Path>) -> CachedSession
         file: file.map(Path::to_owned),
         call_wait: Duration::from_secs(2),
         patience: Duration::from_secs(2),
+        ..CachedSessionOptions::default()
     };
     CachedSession::open(client, &key, options).await.unwrap()
 }

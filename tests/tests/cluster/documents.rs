@@ -1,7 +1,7 @@
 //! Documents and namespaces, through any manager.
 
 use rota_client::v1;
-use rota_docstore::{Held, Namespace, Request, Stamp, SyncRequest, Update, apply};
+use rota_docstore::{Caller, Held, Namespace, Request, Stamp, SyncRequest, Update, apply};
 use rota_proto::documents::request::{Create, Operate, Switch, Sync};
 use rota_tests::sessions::{CALL, open, read};
 use rota_tests::{Cluster, PATIENCE, TestFolder, eventually, http_get};
@@ -49,7 +49,8 @@ async fn documents_outlive_their_owner_and_are_the_same_through_any_manager() {
     let syncs = |held: Option<Held>| {
         docids.iter().map(|it| SyncRequest { name: name(it), held }).collect::<Vec<_>>()
     };
-    let sync = Sync { space: shop(), documents: syncs(None), stale_ok: false };
+    let caller = Caller::default();
+    let sync = Sync { space: shop(), documents: syncs(None), stale_ok: false, caller };
     for manager in &managers {
         let updates = manager.documents().sync(&sync, CALL).await.unwrap();
         for ((name, update), (_, answer)) in updates.iter().zip(&written) {
@@ -62,6 +63,7 @@ async fn documents_outlive_their_owner_and_are_the_same_through_any_manager() {
         class: String::new(),
         page_size: 5,
         page_token,
+        ..Default::default()
     };
     let (mut found, mut token) = (0, String::new());
     loop {

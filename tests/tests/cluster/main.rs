@@ -19,6 +19,8 @@ mod dev;
 #[cfg(test)]
 mod documents;
 #[cfg(test)]
+mod exports;
+#[cfg(test)]
 mod filtered_watches;
 #[cfg(test)]
 mod foreign;

@@ -5,6 +5,7 @@ use rota_tests::processes::process;
 use rota_tests::programs::running;
 use rota_tests::{Cluster, Launched, PATIENCE, TestFolder, eventually, http_get, ringctl};
 use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
 use std::time::{Duration, Instant};
 use tokio::time::timeout;
 
@@ -340,6 +341,35 @@ async fn documents_of_another_namespace_are_read_only_where_it_names_the_reader(
     cluster.end().await;
 }
 
+/// What is no operation refuses a wrong key and an old build, too, and then has done nothing.
+async fn every_service_checks_its_callers(cluster: &Cluster, folder: &TestFolder) {
+    let (source, target) = (folder.at("tea.txt"), folder.at("tea.copy"));
+    let exported = folder.at("c1");
+    std::fs::write(&source, "tea").unwrap();
+    let sha256 = rota_docstore::Digest(Sha256::digest(b"tea").into()).to_string();
+    let services: [&[&str]; 5] = [
+        &["document", "get", "shop/Cart/c1"],
+        &["document", "list", "shop"],
+        &["document", "put-body", "shop/c1", &source],
+        &["document", "get-body", "shop/c1", &sha256, &target],
+        &["document", "export", "shop/Cart/c1", &exported],
+    ];
+    for service in services {
+        let old = [service, &["--build", "4"]].concat();
+        refused_everywhere(cluster, &old, "D-BUILD", "build is 4; the server's is 5").await;
+        let wrong = [service, &["--admin-key", "open barley"]].concat();
+        refused_everywhere(cluster, &wrong, "S-REFUSED", "key is wrong").await;
+        assert!(!std::path::Path::new(&target).exists());
+    }
+    for service in services {
+        done_everywhere(cluster, &[service, &["--build", "5"]].concat()).await;
+    }
+    assert_eq!(std::fs::read(&target).unwrap(), b"tea");
+    std::fs::write(&source, "milk").unwrap();
+    let limit = "the size of an attachment in bytes is 4; the limit is 3";
+    refused_everywhere(cluster, services[2], "A-LIMIT", limit).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn administration_needs_the_key_of_a_manager_that_has_one_and_old_builds_are_refused() {
     let folder = TestFolder::new();
@@ -349,7 +379,8 @@ async fn administration_needs_the_key_of_a_manager_that_has_one_and_old_builds_a
     std::fs::write(&key, "open sesame\n").unwrap();
     let manager = process(cluster.document.managers[0].pid).expect("it ran until now");
     cluster.kill_manager(0).await;
-    let more = ["--admin-key-file", &key, "--client-build-min", "5"].map(str::to_owned);
+    let more = ["--admin-key-file", &key, "--client-build-min", "5", "--body-bytes-max", "3"];
+    let more = more.map(str::to_owned);
     let again =
         Launched::again(&folder, "manager-with-key", &[&manager.line[..], &more].concat()).await;
     let file = folder.at("shop.export");
@@ -378,6 +409,7 @@ async fn administration_needs_the_key_of_a_manager_that_has_one_and_old_builds_a
     refused_everywhere(&cluster, &old, "D-BUILD", "build is 4; the server's is 5").await;
     let new = [&old[..6], &["5"]].concat();
     done_everywhere(&cluster, &new).await;
+    every_service_checks_its_callers(&cluster, &folder).await;
     let listed = json_of(&cluster, &["namespace", "list"]).await;
     assert_eq!(listed["namespaces"][0]["off"], Value::Null, "nothing was changed");
     for command in commands.iter().filter(|it| it[1] != "delete").chain([&&off[..], &commands[4]]) {

@@ -208,7 +208,8 @@ impl Follower {
     async fn ask(&self, copy: &SessionCopy, says_held: bool) -> Result<SessionCopy, Trouble> {
         let held = copy.held().filter(|_| says_held);
         let documents = vec![SyncRequest { name: copy.name().clone(), held }];
-        let sync = Sync { space: self.key.namespace.clone(), documents, stale_ok: false };
+        let (space, caller) = (self.key.namespace.clone(), self.options.caller.clone());
+        let sync = Sync { space, documents, stale_ok: false, caller };
         let updates = self.documents.sync(&sync, self.options.call_wait).await;
         let updates = updates.map_err(Trouble::Call)?;
         let applied = updates.iter().try_fold(copy.clone(), |copy, (_, it)| copy.after(it));

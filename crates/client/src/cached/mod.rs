@@ -24,6 +24,7 @@ pub use file::CopyFileError;
 use crate::error::CallError;
 use crate::session::Client;
 use follow::{Follower, Published};
+use rota_docstore::Caller;
 use rota_model::SessionKey;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -44,6 +45,8 @@ pub struct CachedSessionOptions {
     pub call_wait: Duration,
     /// How long no endpoint may serve the watch before it is begun anew. Default 30 s.
     pub patience: Duration,
+    /// Who asks for the document, and with which build. Default: nobody in particular.
+    pub caller: Caller,
 }
 
 /// Longest pause between two synchronisations that fail.
@@ -52,7 +55,8 @@ pub const PAUSE_MAX: Duration = Duration::from_secs(30);
 impl Default for CachedSessionOptions {
     fn default() -> Self {
         let call_wait = Duration::from_secs(10);
-        Self { file: None, call_wait, patience: Duration::from_secs(30) }
+        let patience = Duration::from_secs(30);
+        Self { file: None, call_wait, patience, caller: Caller::default() }
     }
 }
 

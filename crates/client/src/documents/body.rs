@@ -70,7 +70,7 @@ where
     }
 }
 
-async fn owner(client: &Client, resume: &Resume, space: &str, docid: &str) -> Arc<str> {
+pub(super) async fn owner(client: &Client, resume: &Resume, space: &str, docid: &str) -> Arc<str> {
     let deadline = Instant::now() + BEGIN_WAIT;
     client.target(&|m| slot(space, docid, m), resume.route(), deadline).await
 }

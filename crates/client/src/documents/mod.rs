@@ -2,18 +2,22 @@
 
 mod body;
 mod call;
+mod exporting;
 mod namespaces;
 mod upload;
 
 pub use body::BodyReader;
+pub use exporting::DocumentExport;
 pub use namespaces::{Export, Imported, Namespaces, RecordSource};
-pub use rota_proto::documents::{DocumentCursor, NamespaceState, answer::Head, export, request};
+pub use rota_proto::documents::{
+    DocumentCursor, NamespaceState, answer::Head, document_export, export, request,
+};
 
 use crate::error::CallError;
 use crate::session::Client;
 use rota_docstore::{Answer, DocName, Update};
 use rota_proto::documents::answer;
-use rota_proto::documents::request::{GetBody, Operate, PutBody, Sync};
+use rota_proto::documents::request::{ExportDocument, GetBody, Operate, PutBody, Sync};
 use rota_proto::{WireError, v1};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncSeek};
@@ -119,5 +123,15 @@ impl Documents {
     /// the longest time without progress.
     pub fn get_body(&self, get: GetBody, patience: Duration) -> BodyReader {
         BodyReader::new(self.client.clone(), get, patience)
+    }
+
+    /// Begins to read a document with its attachments, as of one version: how a copy gets there, then
+    /// the bodies that are not held. `patience`: the longest time without a part.
+    pub async fn export(
+        &self,
+        export: &ExportDocument,
+        patience: Duration,
+    ) -> Result<DocumentExport, CallError> {
+        exporting::begin(&self.client, export, patience).await
     }
 }

@@ -6,6 +6,7 @@ use crate::ring::{Ring, digest};
 use bytes::Bytes;
 use rota_client::documents::BodyReader;
 use rota_client::{CallError, Client};
+use rota_docstore::Caller;
 use rota_model::Namespace;
 use rota_proto::documents::request::{GetBody, PutBody};
 use std::io::Cursor;
@@ -18,12 +19,13 @@ fn body() -> Bytes {
 
 fn put(body: &[u8]) -> PutBody {
     let (space, docid) = (Namespace::default_space(), "a".to_owned());
-    PutBody { space, docid, size: body.len() as u64, sha256: digest(body) }
+    let (size, caller) = (body.len() as u64, Caller::default());
+    PutBody { space, docid, size, sha256: digest(body), caller }
 }
 
 fn get(body: &[u8], offset: u64) -> GetBody {
     let (space, docid) = (Namespace::default_space(), "a".to_owned());
-    GetBody { space, docid, sha256: digest(body), offset }
+    GetBody { space, docid, sha256: digest(body), offset, caller: Caller::default() }
 }
 
 async fn whole(mut reader: BodyReader) -> Result<Vec<u8>, CallError> {

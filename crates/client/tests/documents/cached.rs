@@ -20,6 +20,7 @@ async fn open(endpoints: &[&Running], file: Option<&Path>) -> CachedSession {
         file: file.map(Path::to_owned),
         call_wait: Duration::from_secs(2),
         patience: Duration::from_secs(2),
+        ..CachedSessionOptions::default()
     };
     CachedSession::open(&client, &session_key("s"), options).await.unwrap()
 }

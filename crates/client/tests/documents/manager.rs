@@ -146,6 +146,15 @@ impl Documents for Manager {
         Ok(Response::new(v1::PutBodyResponse { known: false }))
     }
 
+    type ExportDocumentStream = Replies<v1::DocumentRecord>;
+
+    async fn export_document(
+        &self,
+        _request: Request<v1::ExportDocumentRequest>,
+    ) -> Result<Response<Self::ExportDocumentStream>, Status> {
+        Err(Status::unimplemented("export document"))
+    }
+
     type GetBodyStream = Replies<v1::GetBodyResponse>;
 
     async fn get_body(

@@ -49,7 +49,8 @@ async fn an_operation_answers_and_brings_copies_up_to_date() {
     let held = Some(Held::of(&copy));
     let documents_asked = vec![SyncRequest { name: account("a"), held }];
     let space = Namespace::default_space();
-    let sync = Sync { space, documents: documents_asked, stale_ok: false };
+    let sync =
+        Sync { space, documents: documents_asked, stale_ok: false, caller: Caller::default() };
     let updates = documents.sync(&sync, WAIT).await.unwrap();
     assert_eq!(updates[0].1.name(), "case 1");
     let copy = apply(&account("a"), Some(&copy), &updates[0].1).unwrap().unwrap();
@@ -161,10 +162,16 @@ async fn with_routing_calls_about_a_document_go_to_its_owner_directly() {
     documents.operate(&add("a", 1), WAIT).await.unwrap();
     let wanted = vec![SyncRequest { name: account("a"), held: None }];
     let space = Namespace::default_space();
-    let sync = Sync { space: space.clone(), documents: wanted, stale_ok: false };
+    let sync = Sync {
+        space: space.clone(),
+        documents: wanted,
+        stale_ok: false,
+        caller: Caller::default(),
+    };
     documents.sync(&sync, WAIT).await.unwrap();
     let sha256 = crate::ring::digest(b"x");
-    let put = PutBody { space, docid: "a".to_owned(), size: 1, sha256 };
+    let caller = Caller::default();
+    let put = PutBody { space, docid: "a".to_owned(), size: 1, sha256, caller };
     documents.put_body(&put, &mut std::io::Cursor::new(b"x"), WAIT).await.unwrap();
     assert_eq!((entry.calls(), owner.calls()), (0, 3));
 }
@@ -200,7 +207,8 @@ async fn updates_that_do_not_fit_into_one_answer_come_in_several() {
     }
     let wanted = names.iter().map(|it| SyncRequest { name: account(it), held: None });
     let space = Namespace::default_space();
-    let sync = Sync { space, documents: wanted.collect(), stale_ok: true };
+    let sync =
+        Sync { space, documents: wanted.collect(), stale_ok: true, caller: Caller::default() };
     let updates = documents.sync(&sync, WAIT).await.unwrap();
     let came: Vec<&str> = updates.iter().map(|(name, _)| name.docid()).collect();
     assert_eq!(came, names);

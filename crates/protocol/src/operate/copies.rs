@@ -63,11 +63,19 @@ pub(super) fn cut(updates: &mut Updates, bytes_max: usize) {
     updates.truncate(count);
 }
 
-fn synced(result: Result<Updates, Exception>) -> OpResult {
+pub(super) fn synced(result: Result<Updates, Exception>) -> OpResult {
     Ok(Answer::Documents(DocumentAnswer::Synced(result)))
 }
 
 impl Partition {
+    /// Refuses a client that must not ask, as operations do.
+    pub(super) fn check_reader(&self, env: &Env, op: &SyncOp) -> Result<(), Exception> {
+        let Some(reader) = &op.reader else { return Ok(()) };
+        let rules = env.desks.rules(self.slots(env));
+        let asked = reader.service.as_str();
+        reader.caller.check(&rules, &env.desks.spaces, &reader.space, asked)
+    }
+
     /// Updates as of a moment after the request arrived.
     pub(super) fn sync(&mut self, env: &mut Env, origin: Origin, op: &SyncOp) {
         let known = self.replica.high_water;
@@ -209,7 +217,7 @@ fn check_sync(
         let class = env.desks.schema.check_class(name.class());
         class.map_err(|it| in_field("class", it.problem))?;
         if let Some(reader) = &op.reader {
-            env.desks.spaces.check_reads(reader.as_str(), name)?;
+            env.desks.spaces.check_reads(reader.space.as_str(), name)?;
         }
         let slot = slots.slot_of(name);
         if !slots.holds(slot) {

@@ -15,12 +15,19 @@ pub struct DocumentsConfig {
     /// Memory for copies of documents that other managers own, in bytes. Default 64 MiB. Too low:
     /// operations that read them fetch them again and again.
     pub cache_bytes: u64,
+    /// How long destroyed items of documents stay known, in milliseconds. Default 7 days. Too low:
+    /// copies that were away longer get the list of all keys. Too high: documents grow.
+    pub destroyed_ms: u64,
 }
 
 impl Default for DocumentsConfig {
     fn default() -> Self {
-        let admin_key = AdminKey::default();
-        Self { admin_key, client_build_min: 0, cache_bytes: 64 * 1024 * 1024 }
+        Self {
+            admin_key: AdminKey::default(),
+            client_build_min: 0,
+            cache_bytes: 64 * 1024 * 1024,
+            destroyed_ms: 7 * 24 * 3_600_000,
+        }
     }
 }
 
@@ -43,6 +50,7 @@ pub(crate) struct Desks {
     pub schema: Arc<Schema>,
     checker: Arc<Checkers>,
     build: u64,
+    destroyed_ms: u64,
     /// Namespaces, as the follower learned them.
     pub spaces: Spaces,
     /// Whether it has learned them. Until then nobody here knows which are off, so nothing is
@@ -62,6 +70,7 @@ impl Desks {
             schema,
             checker: Arc::new(Checkers { admin: config.admin_key.clone(), application: None }),
             build: config.client_build_min,
+            destroyed_ms: config.destroyed_ms,
             spaces: Spaces::default(),
             knows_spaces: false,
             cache_bytes: config.cache_bytes,
@@ -87,7 +96,7 @@ impl Desks {
         rules.schema = Arc::clone(&self.schema);
         rules.territory = Arc::new(slots);
         rules.checker = self.checker.clone();
-        rules.build = self.build;
+        (rules.build, rules.destroyed_ms) = (self.build, self.destroyed_ms);
         rules
     }
 }

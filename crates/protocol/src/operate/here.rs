@@ -1,6 +1,6 @@
 //! The documents of one partition, as an operation sees them at its owner.
 
-use super::registry::{CONFIGURATION, MEMORIES_CLASS};
+use super::registry::CONFIGURATION;
 use crate::documents::DocKey;
 use crate::replica::Replica;
 use rota_docstore::space::SPACE_CLASS;
@@ -33,22 +33,6 @@ pub fn slot_of(name: &DocName, m: u32) -> SlotId {
 pub fn slot_of_spaces(m: u32) -> SlotId {
     let z = Namespace::parse(CONFIGURATION).expect("z is a name");
     slot_of_document(&z, SPACES_DOCID, m)
-}
-
-/// How long a document is kept that remembers operations which ended lives: requests that are half
-/// as old are refused.
-const MEMORIES_MS: u64 = 20 * 60_000;
-
-/// How long the end of a life is remembered: as long as a cache may be away without asking for all
-/// it has anew.
-const ENDED_MS: u64 = 7 * 24 * 3_600_000;
-
-/// Whether nobody needs a document any more: the trace of a life that ended long ago, or memories of
-/// requests that would be refused for their age.
-pub(crate) fn is_forgotten(document: &Document, now: Stamp) -> bool {
-    let version = document.version();
-    (document.is_deleted() && version < now.minus_ms(ENDED_MS))
-        || (document.name().class() == MEMORIES_CLASS && version < now.minus_ms(MEMORIES_MS))
 }
 
 /// The slots of one partition.

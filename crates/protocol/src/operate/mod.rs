@@ -11,9 +11,11 @@
 //!   documents it sees, and [`slot_of`] them.
 //! * `copies`: updates of copies; pages and ends of whole namespaces; `importing`: documents of
 //!   exports.
+//! * `aging`: what time makes of documents.
 //! * `follow`: how every manager knows the namespaces.
 
 mod administer;
+mod aging;
 mod copies;
 mod desks;
 mod follow;
@@ -29,7 +31,6 @@ mod write;
 pub(crate) use desks::Desks;
 pub use desks::DocumentsConfig;
 pub(crate) use follow::Following;
-pub(crate) use here::is_forgotten;
 pub use here::{SPACES_DOCID, slot_of, slot_of_spaces};
 pub(crate) use pending::{Errand, Inner, Runs};
 pub use registry::AdminKey;

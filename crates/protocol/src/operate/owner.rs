@@ -9,6 +9,7 @@
 //! Nothing happens between work and validation, so operations of one owner are never in each
 //! other's way; what pauses is an operation that failed unexpectedly.
 
+use super::copies::synced;
 use super::here::{Here, Slots};
 use super::registry::CONFIGURATION;
 use crate::api::{Answer, DocumentAnswer, DocumentOp, OpResult, OperateOp};
@@ -31,7 +32,9 @@ pub(super) fn operated(result: Result<rota_docstore::Answer, Exception>) -> OpRe
 fn needs_spaces(op: &DocumentOp) -> bool {
     match op {
         DocumentOp::Operate(op) => op.request.space.as_str() != CONFIGURATION,
-        DocumentOp::Sync(op) => op.reader.as_ref().is_some_and(|it| it.as_str() != CONFIGURATION),
+        DocumentOp::Sync(op) => {
+            op.reader.as_ref().is_some_and(|it| it.space.as_str() != CONFIGURATION)
+        }
         DocumentOp::Import(_) => true,
         DocumentOp::Page(_) | DocumentOp::Clear(_) | DocumentOp::Follow(_) => false,
     }
@@ -45,6 +48,11 @@ impl Partition {
             let text = "the owner has just started, and does not know the namespaces yet";
             let refusal = Refusal::new(RefusalKind::NotServing, retry, text);
             return self.reply(env, origin, Err(refusal));
+        }
+        if let DocumentOp::Sync(op) = op
+            && let Err(exception) = self.check_reader(env, op)
+        {
+            return self.reply(env, origin, synced(Err(exception)));
         }
         match op {
             DocumentOp::Operate(op) => {

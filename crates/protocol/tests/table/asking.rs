@@ -2,7 +2,7 @@
 
 use super::*;
 use rota_docstore::{Body, DocName, Exception, Held, Request, SyncRequest, Update};
-use rota_protocol::api::{OperateOp, SyncOp};
+use rota_protocol::api::{OperateOp, Reader, SyncOp};
 use rota_protocol::operate::{SPACES_DOCID, slot_of};
 use rota_protocol::{DocumentAnswer, DocumentOp};
 use serde_json::{Value, json};
@@ -77,7 +77,7 @@ pub fn sync(docids: &[&str], held: Option<Held>, stale_ok: bool) -> Op {
     let syncs = docids.iter().map(|it| SyncRequest { name: name("Cart", it), held });
     let syncs: Vec<_> = syncs.collect();
     let slot = slot_of(&syncs[0].name, M);
-    let reader = Some(space("shop"));
+    let reader = Some(Arc::new(Reader::of(space("shop"))));
     Op::Documents(DocumentOp::Sync(SyncOp { reader, slot, syncs, stale_ok }))
 }
 

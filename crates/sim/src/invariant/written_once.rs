@@ -1,5 +1,5 @@
 //! Documents: every addition that was answered is there for ever, once, at its place; repetitions get
-//! the same answer; what is shown never goes back.
+//! the same answer; what is shown never goes back; what was destroyed is in no copy.
 
 use super::{Verdict, Violation};
 use crate::writing::{SeenDocument, Written};
@@ -44,10 +44,15 @@ fn check_places(shown: &SeenDocument) -> Verdict {
         if place != expected {
             return broken(format!("{who} is number {place} of {name}, not {expected}"));
         }
-        if last.is_some_and(|last| version <= last) {
+        if last.is_some_and(|(last, _)| version <= last) {
             return broken(format!("{who} is number {place} of {name} at {version}, not later"));
         }
-        last = Some(version);
+        last = Some((version, who));
+    }
+    // Each addition destroys the item of the one before.
+    let (who, found) = (last.map(|it| it.1), &shown.log.last);
+    if !found.iter().eq(who) {
+        return broken(format!("{who:?} is the last one of {name}, which shows {found:?}"));
     }
     Ok(())
 }
@@ -120,6 +125,8 @@ mod tests {
         for (who, place, ms) in added {
             log.added.insert((*who).to_owned(), (*place, at(*ms)));
         }
+        let last = added.iter().max_by_key(|it| (it.1, it.2, it.0));
+        log.last = last.map(|it| it.0.to_owned()).into_iter().collect();
         let version = added.iter().map(|it| at(it.2)).max();
         SeenDocument { name: name(SPACE, "b"), sent_us, came_us: sent_us + 5, version, log }
     }
@@ -144,6 +151,9 @@ mod tests {
         let mut twice = shown(20, &[]);
         twice.log.twice = Some("x".to_owned());
         assert!(check(&[], &[twice]).unwrap_err().text.contains("twice"));
+        let mut kept = shown(20, &[("x", 1, 1), ("y", 2, 2)]);
+        kept.log.last.push("z".to_owned());
+        assert!(check(&[], &[kept]).unwrap_err().text.contains("the last one"));
         let back = [shown(20, &[("x", 1, 1), ("y", 2, 2)]), shown(40, &[("x", 1, 1)])];
         assert!(check(&[], &back).unwrap_err().text.contains("after"));
     }

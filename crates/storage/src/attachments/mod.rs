@@ -62,7 +62,7 @@ const LOCK: &str = "LOCK";
 const NEW: &str = ".new";
 
 /// How [`Attachments`] works.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AttachmentSettings {
     /// How long a body that no item names any more stays readable, in milliseconds. Too low: an
     /// export of a large document, or an item that is about to be committed, loses bodies under

@@ -2,22 +2,22 @@
 
 use super::Any;
 use super::names::{name, stamp, text};
-use proptest::collection::{btree_map, vec};
+use proptest::collection::{btree_map, btree_set, vec};
 use proptest::option::of;
 use proptest::prelude::*;
 use proptest::sample::select;
 use rota_docstore::{
-    Answer, Attachment, Body, Changes, ChangesParts, Code, Content, Credentials, Description,
-    Details, Digest, DocName, Document, DocumentParts, Exception, Held, Item, ItemName, JsonText,
-    Limits, Phase, Request, SyncRequest, Update, Usage, Volumes, codes,
+    Answer, Attachment, Body, Caller, Changes, ChangesParts, Code, Content, Credentials,
+    Description, Details, Digest, DocName, Document, DocumentParts, Exception, Held, Item,
+    ItemName, JsonText, Limits, Phase, Request, SyncRequest, Update, Usage, Volumes, codes,
 };
 use rota_model::{FieldError, Namespace, SlotId, Stamp};
 use rota_proto::documents::answer::Head;
 use rota_proto::documents::export::Part;
 use rota_proto::documents::request::{
-    Create, GetBody, List, Operate, PAGE_SIZE_MAX, PutBody, Switch, Sync,
+    Create, ExportDocument, GetBody, List, Operate, PAGE_SIZE_MAX, PutBody, Switch, Sync,
 };
-use rota_proto::documents::{DocumentCursor, NamespaceState};
+use rota_proto::documents::{DocumentCursor, NamespaceState, document_export};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -168,15 +168,20 @@ fn syncs() -> Any<Vec<SyncRequest>> {
     vec(sync, 0..4).boxed()
 }
 
-pub fn operate() -> Any<Operate> {
+pub fn caller() -> Any<Caller> {
     let who = (text(), text(), text()).prop_map(|(account, key, admin)| Credentials {
         account,
         key,
         admin,
     });
-    let what = (space(), text(), of(json()), of(stamp()), of(1..u64::MAX));
-    (what, who, syncs(), docid())
-        .prop_map(|((space, operation, parameters, dhop, build), who, syncs, docid)| {
+    (of(1..u64::MAX), who).prop_map(|(build, who)| Caller { build, who }).boxed()
+}
+
+pub fn operate() -> Any<Operate> {
+    let what = (space(), text(), of(json()), of(stamp()));
+    (what, caller(), syncs(), docid())
+        .prop_map(|((space, operation, parameters, dhop), caller, syncs, docid)| {
+            let Caller { build, who } = caller;
             let request = Request { space, operation, parameters, dhop, build, who, syncs };
             Operate { request, docid }
         })
@@ -184,8 +189,13 @@ pub fn operate() -> Any<Operate> {
 }
 
 pub fn sync() -> Any<Sync> {
-    (space(), syncs(), any::<bool>())
-        .prop_map(|(space, documents, stale_ok)| Sync { space, documents, stale_ok })
+    (space(), syncs(), any::<bool>(), caller())
+        .prop_map(|(space, documents, stale_ok, caller)| Sync {
+            space,
+            documents,
+            stale_ok,
+            caller,
+        })
         .boxed()
 }
 
@@ -196,20 +206,56 @@ pub fn document_cursor() -> Any<DocumentCursor> {
 }
 
 pub fn document_list() -> Any<List> {
-    (space(), of(class()), 1..=PAGE_SIZE_MAX, document_cursor())
-        .prop_map(|(space, class, limit, from)| List { space, class, limit, from })
+    (space(), of(class()), 1..=PAGE_SIZE_MAX, document_cursor(), caller())
+        .prop_map(|(space, class, limit, from, caller)| List { space, class, limit, from, caller })
         .boxed()
 }
 
 pub fn put_body() -> Any<PutBody> {
-    (space(), docid(), any::<u64>(), digest())
-        .prop_map(|(space, docid, size, sha256)| PutBody { space, docid, size, sha256 })
+    (space(), docid(), any::<u64>(), digest(), caller())
+        .prop_map(|(space, docid, size, sha256, caller)| PutBody {
+            space,
+            docid,
+            size,
+            sha256,
+            caller,
+        })
         .boxed()
 }
 
 pub fn get_body() -> Any<GetBody> {
-    (space(), docid(), digest(), any::<u64>())
-        .prop_map(|(space, docid, sha256, offset)| GetBody { space, docid, sha256, offset })
+    (space(), docid(), digest(), any::<u64>(), caller())
+        .prop_map(|(space, docid, sha256, offset, caller)| GetBody {
+            space,
+            docid,
+            sha256,
+            offset,
+            caller,
+        })
+        .boxed()
+}
+
+pub fn export_document() -> Any<ExportDocument> {
+    (doc_name(), of(held()), btree_set(digest(), 0..4), caller())
+        .prop_map(|(name, held, bodies, caller)| ExportDocument { name, held, bodies, caller })
+        .boxed()
+}
+
+/// An export of a document from its update to its end.
+pub fn document_export() -> Any<Vec<document_export::Part>> {
+    use document_export::Part;
+    let body = vec(vec(any::<u8>(), 1..9), 0..3).prop_map(|pieces| {
+        let size: usize = pieces.iter().map(Vec::len).sum();
+        let attachment = Attachment::new("", size as u64, Digest([7; 32])).unwrap();
+        let bytes = pieces.into_iter().map(|it| Part::Bytes(it.into()));
+        [Part::Body(attachment)].into_iter().chain(bytes).collect::<Vec<_>>()
+    });
+    (doc_name(), update(), vec(body, 0..3))
+        .prop_map(|(name, update, parts)| {
+            let bodies = parts.len() as u64;
+            let first = [Part::Update(name, update)].into_iter();
+            first.chain(parts.into_iter().flatten()).chain([Part::End { bodies }]).collect()
+        })
         .boxed()
 }
 

@@ -11,7 +11,7 @@ use rota_docstore::Usage;
 use rota_model::node_msg::{ReportEvent, ReportItem};
 use rota_model::*;
 use rota_proto::{Position, SendEvent, Session, Watch};
-use rota_protocol::api::{ClearOp, FollowOp, ImportOp, OperateOp, PageOp, SyncOp};
+use rota_protocol::api::{ClearOp, FollowOp, ImportOp, OperateOp, PageOp, Reader, Service, SyncOp};
 use rota_protocol::{Answer, DocumentAnswer, DocumentOp, DocumentPage, Op};
 use std::sync::Arc;
 
@@ -104,16 +104,22 @@ pub fn op() -> Any<Op> {
     .boxed()
 }
 
+fn reader() -> Any<Reader> {
+    (documents::space(), select(Service::ALL.to_vec()), documents::caller())
+        .prop_map(|(space, service, caller)| Reader { space, service, caller })
+        .boxed()
+}
+
 fn document_op() -> Any<DocumentOp> {
     let operate = documents::operate().prop_map(|it| {
         DocumentOp::Operate(OperateOp { request: Arc::new(it.request), docid: it.docid })
     });
     let slot = || any::<u32>().prop_map(SlotId);
-    let sync =
-        (of(documents::space()), slot(), documents::sync()).prop_map(|(reader, slot, it)| {
-            let (syncs, stale_ok) = (it.documents, it.stale_ok);
-            DocumentOp::Sync(SyncOp { reader, slot, syncs, stale_ok })
-        });
+    let sync = (of(reader()), slot(), documents::sync()).prop_map(|(reader, slot, it)| {
+        let reader = reader.map(Arc::new);
+        let (syncs, stale_ok) = (it.documents, it.stale_ok);
+        DocumentOp::Sync(SyncOp { reader, slot, syncs, stale_ok })
+    });
     let page = (documents::document_list(), any::<bool>()).prop_map(|(it, by_operator)| {
         let (from, limit, space, class) = (it.from, it.limit, it.space, it.class);
         DocumentOp::Page(PageOp { from, limit, space, class, by_operator })

@@ -1,0 +1,150 @@
+//! A document with its attachments, as of one version, in a folder.
+
+use super::show::Shown;
+use super::{CallerArguments, document_name};
+use crate::cli::length_of_time;
+use crate::output::{Format, Out, counted};
+use anyhow::{Context, bail};
+use clap::Args;
+use rota_client::Client;
+use rota_client::docstore::{Attachment, Digest, DocName, Document, apply};
+use rota_client::documents::document_export::Part;
+use rota_client::documents::request::{BODIES_HELD_MAX, ExportDocument};
+use serde::Serialize;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::fs::{self, File};
+use tokio::io::AsyncWriteExt;
+
+/// The document, beside the bodies that it names.
+const DOCUMENT: &str = "document.json";
+
+/// `document export`.
+#[derive(Args, Debug)]
+pub struct ExportArguments {
+    /// Full name of the document.
+    #[arg(value_name = "NAMESPACE/CLASS/ID", value_parser = document_name)]
+    name: DocName,
+    /// Where to: document.json, and each attachment under its SHA-256. Made when it does not exist;
+    /// attachments that are there from an earlier export are not fetched again.
+    folder: PathBuf,
+    #[command(flatten)]
+    caller: CallerArguments,
+    /// How long nothing may come before it is given up.
+    #[arg(long, default_value = "30s", value_parser = length_of_time)]
+    patience: Duration,
+}
+
+#[derive(Serialize)]
+struct Exported {
+    folder: String,
+    version: u64,
+    /// Attachments that came.
+    bodies: u64,
+    /// Bytes of these.
+    bytes: u64,
+    /// Attachments that were there.
+    held: u64,
+}
+
+/// A body that is being written.
+struct Writing {
+    file: File,
+    new: PathBuf,
+    name: PathBuf,
+}
+
+impl Writing {
+    async fn begin(folder: &Path, attachment: &Attachment) -> std::io::Result<Self> {
+        let name = folder.join(attachment.sha256().to_string());
+        let new = name.with_extension("new");
+        Ok(Self { file: File::create(&new).await?, new, name })
+    }
+
+    /// Under its own name a body is whole.
+    async fn finish(self) -> std::io::Result<()> {
+        self.file.sync_all().await?;
+        fs::rename(&self.new, &self.name).await
+    }
+}
+
+/// The bodies that a folder has.
+async fn held(folder: &Path) -> std::io::Result<BTreeSet<Digest>> {
+    let mut held = BTreeSet::new();
+    let mut files = fs::read_dir(folder).await?;
+    while let Some(file) = files.next_entry().await? {
+        held.extend(file.file_name().to_str().and_then(|it| it.parse::<Digest>().ok()));
+    }
+    Ok(held)
+}
+
+/// Writes a document and its attachments.
+pub async fn export(client: &Client, it: &ExportArguments, out: &mut Out) -> anyhow::Result<()> {
+    let told = || it.folder.display().to_string();
+    fs::create_dir_all(&it.folder).await.with_context(told)?;
+    let held = held(&it.folder).await.with_context(told)?;
+    let (name, caller) = (it.name.clone(), it.caller.caller());
+    // Of more than can be named, some come again.
+    let bodies = held.iter().copied().take(BODIES_HELD_MAX).collect();
+    let asked = ExportDocument { name, held: None, bodies, caller };
+    let (document, bodies, bytes) = fetch(client, it, &asked).await?;
+    let shown = serde_json::to_vec_pretty(&Shown::of(&document, true))?;
+    let (file, new) = (it.folder.join(DOCUMENT), it.folder.join("document.new"));
+    let written = async {
+        let mut file = File::create(&new).await?;
+        file.write_all(&shown).await?;
+        file.sync_all().await
+    };
+    written.await.with_context(told)?;
+    // Last: it names only what is there.
+    fs::rename(&new, &file).await.with_context(told)?;
+    let all: BTreeSet<Digest> = document.attachments().map(|(_, it)| it.sha256()).collect();
+    let held = (all.len() as u64).saturating_sub(bodies);
+    let version = document.version().as_u64();
+    let exported = Exported { folder: told(), version, bodies, bytes, held };
+    match out.format() {
+        Format::Json => out.json(&exported)?,
+        Format::Table => {
+            let came = counted(bodies, "attachment");
+            let text = format!("version {version}, {came} of {bytes} bytes, {held} there already");
+            out.text(&format!("{}: {text}\n", exported.folder))?;
+        }
+    }
+    Ok(())
+}
+
+/// The document, and how many bodies of how many bytes came into the folder.
+async fn fetch(
+    client: &Client,
+    it: &ExportArguments,
+    asked: &ExportDocument,
+) -> anyhow::Result<(Arc<Document>, u64, u64)> {
+    let mut export = client.documents().export(asked, it.patience).await?;
+    let (mut document, mut writing, mut bytes) = (None, None, 0);
+    while let Some(part) = export.next().await? {
+        match part {
+            Part::Update(name, update) => {
+                let copy = apply(&name, None, &update).context("the update does not fit")?;
+                document = copy.filter(|it| !it.is_deleted());
+            }
+            Part::Body(attachment) => {
+                writing = Some(Writing::begin(&it.folder, &attachment).await?);
+                bytes += attachment.size();
+            }
+            Part::Bytes(piece) => match &mut writing {
+                Some(Writing { file, .. }) => file.write_all(&piece).await?,
+                None => bail!("there are bytes of no attachment"),
+            },
+            Part::End { .. } => {}
+        }
+        if export.is_body_whole()
+            && let Some(writing) = writing.take()
+        {
+            writing.finish().await?;
+        }
+    }
+    let document = document.with_context(|| format!("{} does not exist", it.name))?;
+    Ok((document, export.bodies(), bytes))
+}
