@@ -40,7 +40,7 @@ pub struct Cluster {
 impl Cluster {
     /// Starts everything and waits until it is ready. On failure the caller ends the family.
     pub async fn start(settings: &Settings, family: &Family) -> anyhow::Result<Self> {
-        let folder = Folder::open(&settings.folder(), settings)?;
+        let mut folder = Folder::open(&settings.folder(), settings)?;
         let ports = Ports::find(&folder.layout)?;
         let launches = plan(&folder, &ports)?;
         folder.keep()?;
