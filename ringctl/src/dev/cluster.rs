@@ -2,6 +2,7 @@
 
 use super::consul;
 use super::document::{Document, ManagerProcess, NodeProcess, StoreProcess};
+use super::earlier;
 use super::family::{Ending, Family, Process};
 use super::launch::{self, Launch, plan};
 use super::layout::{Folder, Settings};
@@ -40,13 +41,14 @@ pub struct Cluster {
 impl Cluster {
     /// Starts everything and waits until it is ready. On failure the caller ends the family.
     pub async fn start(settings: &Settings, family: &Family) -> anyhow::Result<Self> {
-        let folder = Folder::open(&settings.folder(), settings)?;
+        let mut folder = Folder::open(&settings.folder(), settings)?;
+        earlier::refuse_running(&folder.path)?;
         let ports = Ports::find(&folder.layout)?;
         let launches = plan(&folder, &ports)?;
         folder.keep()?;
+        earlier::begin(&folder.path)?;
         let began = Instant::now();
-        let starting =
-            Starting { family, logs: folder.path.join("logs"), until: began + START_WAIT };
+        let starting = Starting { family, folder: &folder.path, until: began + START_WAIT };
         let store = starting.start(launches.store)?;
         let store_pid = store.pid;
         if folder.layout.consul {
@@ -103,21 +105,26 @@ impl Cluster {
 
     /// Where a log of that name goes.
     pub fn log(&self, name: &str) -> PathBuf {
-        self.folder.path.join("logs").join(format!("{name}.log"))
+        log_in(&self.folder.path, name)
     }
+}
+
+fn log_in(folder: &Path, name: &str) -> PathBuf {
+    folder.join("logs").join(format!("{name}.log"))
 }
 
 /// A start under way.
 struct Starting<'a> {
     family: &'a Family,
-    logs: PathBuf,
+    folder: &'a Path,
     until: Instant,
 }
 
 impl Starting<'_> {
     fn start(&self, launch: Launch) -> anyhow::Result<Process> {
-        let log = self.logs.join(format!("{}.log", launch.name));
-        self.family.start(&launch.name, launch.command, &log)
+        let process = self.family.start(&launch.name, launch.command, &self.log(&launch.name))?;
+        earlier::note(self.folder, &process.name, process.pid)?;
+        Ok(process)
     }
 
     /// Waits for the line in which a process says that it is ready.
@@ -187,7 +194,11 @@ impl Starting<'_> {
     }
 
     fn tail(&self, name: &str) -> String {
-        tail(&self.logs.join(format!("{name}.log")))
+        tail(&self.log(name))
+    }
+
+    fn log(&self, name: &str) -> PathBuf {
+        log_in(self.folder, name)
     }
 }
 
@@ -231,8 +242,9 @@ mod tests {
     async fn a_process_that_fails_is_named_with_the_end_of_its_log() {
         let folder = tempfile::tempdir().unwrap();
         let family = Family::found().unwrap();
-        let logs = folder.path().to_owned();
-        let starting = Starting { family: &family, logs, until: Instant::now() + START_WAIT };
+        std::fs::create_dir(folder.path().join("logs")).unwrap();
+        let until = Instant::now() + START_WAIT;
+        let starting = Starting { family: &family, folder: folder.path(), until };
         let mut command = std::process::Command::new("sh");
         command.args(["-c", "echo 'no such port' >&2; exit 3"]);
         let process = starting.start(Launch { name: "m1".to_owned(), command }).unwrap();
@@ -245,8 +257,9 @@ mod tests {
     async fn a_process_is_ready_when_it_says_so() {
         let folder = tempfile::tempdir().unwrap();
         let family = Family::found().unwrap();
-        let logs = folder.path().to_owned();
-        let starting = Starting { family: &family, logs, until: Instant::now() + START_WAIT };
+        std::fs::create_dir(folder.path().join("logs")).unwrap();
+        let until = Instant::now() + START_WAIT;
+        let starting = Starting { family: &family, folder: folder.path(), until };
         let mut command = std::process::Command::new("sh");
         command.args([
             "-c",

@@ -12,13 +12,29 @@ pub struct Descendant {
     pub is_zombie: bool,
 }
 
-/// Parent and state from a line of /proc/PID/stat: `pid (comm) state ppid …`. The command can hold
-/// blanks and brackets.
-fn parent_and_state(stat: &str) -> Option<(u32, char)> {
+/// What is used of /proc/PID/stat.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Stat {
+    /// Its parent's pid.
+    pub parent: u32,
+    /// True when it ended and was not reaped yet.
+    pub is_zombie: bool,
+    /// When it started, in the kernel's ticks since the boot: pids are used again.
+    pub started: u64,
+}
+
+/// Reads `pid (comm) state ppid … starttime …`. The command can hold blanks and brackets.
+fn parsed(stat: &str) -> Option<Stat> {
     let (_, rest) = stat.rsplit_once(')')?;
-    let mut fields = rest.split_ascii_whitespace();
-    let state = fields.next()?.chars().next()?;
-    Some((fields.next()?.parse().ok()?, state))
+    let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
+    let is_zombie = matches!(*fields.first()?, "Z" | "X" | "x");
+    let (parent, started) = (fields.get(1)?.parse().ok()?, fields.get(19)?.parse().ok()?);
+    Some(Stat { parent, is_zombie, started })
+}
+
+/// The process of that pid; `None` when there is none.
+pub fn stat(pid: u32) -> Option<Stat> {
+    parsed(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
 
 /// Everything that descends from `root` by a table of pid -> parent.
@@ -45,12 +61,10 @@ pub fn all() -> Vec<Descendant> {
             continue;
         };
         // It may be gone since the folder was listed.
-        let Ok(stat) = fs::read_to_string(entry.path().join("stat")) else { continue };
-        if let Some((parent, state)) = parent_and_state(&stat) {
-            parents.insert(pid, parent);
-            if matches!(state, 'Z' | 'X') {
-                zombies.insert(pid);
-            }
+        let Some(stat) = stat(pid) else { continue };
+        parents.insert(pid, stat.parent);
+        if stat.is_zombie {
+            zombies.insert(pid);
         }
     }
     let found = below(std::process::id(), &parents);
@@ -71,9 +85,11 @@ mod tests {
 
     #[test]
     fn a_command_with_brackets_and_blanks_does_not_hide_the_parent() {
-        assert_eq!(parent_and_state("12 (a) b) S 7 12 12 0"), Some((7, 'S')));
-        assert_eq!(parent_and_state("12 (sleep) Z 1 12"), Some((1, 'Z')));
-        assert_eq!(parent_and_state("nonsense"), None);
+        let rest = "12 12 0 -1 4194560 131 0 0 0 1 2 0 0 20 0 1 0 31415 2871296 224";
+        let stat = |is_zombie, parent| Some(Stat { parent, is_zombie, started: 31_415 });
+        assert_eq!(parsed(&format!("12 (a) b) S 7 {rest}")), stat(false, 7));
+        assert_eq!(parsed(&format!("12 (sleep) Z 1 {rest}")), stat(true, 1));
+        assert_eq!(parsed("nonsense"), None);
     }
 
     #[test]

@@ -6,10 +6,15 @@ use anyhow::{Context, bail};
 use rota_daemon::may_hold_data;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 const FORMAT: u32 = 1;
+/// Holds the layout.
+const LAYOUT: &str = "dev.json";
+/// Locked while a cluster runs there; holds nothing.
+const LOCK: &str = "dev.lock";
 const MANAGERS: u32 = 3;
 const REPLICAS: u32 = 2;
 const NODES: u32 = 1;
@@ -86,8 +91,8 @@ pub struct Folder {
     pub path: PathBuf,
     /// What it is.
     pub layout: Layout,
-    /// Locked as long as the file is open.
-    _lock: File,
+    /// Locked as long as the file is open. A folder that is new has none yet.
+    lock: Option<File>,
 }
 
 /// Numbers that part the ring evenly; the last ends it.
@@ -169,32 +174,62 @@ impl Layout {
 }
 
 impl Folder {
-    /// Opens the folder and locks it; the layout of a new one is what was asked for.
+    /// Reads the folder, and locks it if a cluster is in it. Nothing is made: the layout of a new
+    /// one is what was asked for, until [`Folder::keep`].
     pub fn open(path: &Path, settings: &Settings) -> anyhow::Result<Self> {
         may_hold_data("--data", path).map_err(|it| UsageMistake(it.to_string()))?;
         let at = path.display();
-        std::fs::create_dir_all(path).with_context(|| format!("--data {at}"))?;
-        let path = std::fs::canonicalize(path).with_context(|| format!("--data {at}"))?;
-        let lock = lock(&path)?;
-        let file = path.join("dev.json");
-        let layout = match std::fs::read(&file) {
-            Ok(bytes) => known(&bytes, settings).with_context(|| format!("--data {at}"))?,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Layout::new(settings)?,
-            Err(error) => return Err(error).context(format!("{}", file.display())),
+        let path = resolved(path).with_context(|| format!("--data {at}"))?;
+        let lock = match File::options().write(true).open(path.join(LOCK)) {
+            Ok(file) => Some(locked(file, &path)?),
+            Err(error) if error.kind() == ErrorKind::NotFound => None,
+            Err(error) => return Err(error).context(format!("--data {at}")),
         };
-        Ok(Self { path, layout, _lock: lock })
+        let layout = match std::fs::read(path.join(LAYOUT)) {
+            Ok(bytes) => known(&bytes, settings).with_context(|| format!("--data {at}"))?,
+            Err(error) if error.kind() == ErrorKind::NotFound => Layout::new(settings)?,
+            Err(error) => return Err(error).context(format!("--data {at}")),
+        };
+        Ok(Self { path, layout, lock })
     }
 
     /// Makes the folder what the layout says, once it is certain that the cluster can start.
-    pub fn keep(&self) -> anyhow::Result<()> {
+    pub fn keep(&mut self) -> anyhow::Result<()> {
+        let at = self.path.display();
+        std::fs::create_dir_all(&self.path).with_context(|| format!("--data {at}"))?;
+        if self.lock.is_none() {
+            let file =
+                File::create(self.path.join(LOCK)).with_context(|| format!("--data {at}"))?;
+            self.lock = Some(locked(file, &self.path)?);
+            if self.path.join(LAYOUT).exists() {
+                bail!("--data {at}: another `ringctl dev` was started there at the same moment");
+            }
+        }
         let beside = self.path.join("dev.json.new");
         std::fs::write(&beside, serde_json::to_vec_pretty(&self.layout)?)?;
-        std::fs::rename(&beside, self.path.join("dev.json"))?;
+        std::fs::rename(&beside, self.path.join(LAYOUT))?;
         for below in ["managers", "nodes", "store", "pool", "logs", "classes"] {
             std::fs::create_dir_all(self.path.join(below))?;
         }
         Ok(())
     }
+}
+
+/// The absolute path without links, of which the last parts may not exist yet.
+fn resolved(path: &Path) -> std::io::Result<PathBuf> {
+    let path = std::path::absolute(path)?;
+    for there in path.ancestors() {
+        match std::fs::canonicalize(there) {
+            Ok(real) => {
+                let rest = path.strip_prefix(there).expect("it begins with its ancestor");
+                // Joined with nothing, a path would get a slash at its end.
+                return Ok(if there == path { real } else { real.join(rest) });
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(path)
 }
 
 fn known(bytes: &[u8], settings: &Settings) -> anyhow::Result<Layout> {
@@ -210,8 +245,7 @@ fn known(bytes: &[u8], settings: &Settings) -> anyhow::Result<Layout> {
     Ok(layout)
 }
 
-fn lock(path: &Path) -> anyhow::Result<File> {
-    let file = File::create(path.join("dev.lock"))?;
+fn locked(file: File, path: &Path) -> anyhow::Result<File> {
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(std::fs::TryLockError::WouldBlock) => {
@@ -279,7 +313,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let asked = Settings { managers: Some(5), places: Some(7), ..settings(folder.path()) };
         let first = {
-            let opened = Folder::open(folder.path(), &asked).unwrap();
+            let mut opened = Folder::open(folder.path(), &asked).unwrap();
             opened.keep().unwrap();
             opened.layout.clone()
         };
@@ -304,7 +338,8 @@ mod tests {
     #[test]
     fn a_folder_is_used_by_one_cluster_at_a_time() {
         let folder = tempfile::tempdir().unwrap();
-        let held = Folder::open(folder.path(), &settings(folder.path())).unwrap();
+        let mut held = Folder::open(folder.path(), &settings(folder.path())).unwrap();
+        held.keep().unwrap();
         let error = Folder::open(folder.path(), &settings(folder.path())).unwrap_err();
         assert!(error.to_string().contains("another `ringctl dev`"), "{error}");
         drop(held);
@@ -312,11 +347,25 @@ mod tests {
     }
 
     #[test]
-    fn a_start_that_failed_before_it_began_leaves_the_folder_open_to_another_shape() {
+    fn of_two_that_begin_in_a_new_folder_at_once_only_one_gets_it() {
         let folder = tempfile::tempdir().unwrap();
-        drop(Folder::open(folder.path(), &settings(folder.path())).unwrap());
-        let other = Settings { managers: Some(4), ..settings(folder.path()) };
-        assert_eq!(Folder::open(folder.path(), &other).unwrap().layout.managers.len(), 4);
+        let open = || Folder::open(folder.path(), &settings(folder.path())).unwrap();
+        let (mut first, mut second) = (open(), open());
+        first.keep().unwrap();
+        assert!(second.keep().unwrap_err().to_string().contains("another `ringctl dev`"));
+        drop(first);
+        assert!(second.keep().unwrap_err().to_string().contains("another `ringctl dev`"));
+    }
+
+    #[test]
+    fn a_start_that_failed_before_it_began_makes_nothing_and_binds_nobody() {
+        let folder = tempfile::tempdir().unwrap();
+        let data = folder.path().join("new/data");
+        let path = Folder::open(&data, &settings(&data)).unwrap().path;
+        assert_eq!(path, folder.path().canonicalize().unwrap().join("new/data"));
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+        let other = Settings { managers: Some(4), ..settings(&data) };
+        assert_eq!(Folder::open(&data, &other).unwrap().layout.managers.len(), 4);
     }
 
     #[test]

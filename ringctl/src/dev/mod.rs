@@ -8,12 +8,14 @@
 //!
 //! Ports from `--port-base B` on, all on 127.0.0.1: managers' gRPC at B, B+1, …; then their HTTP;
 //! then the nodes; then the config store (a Consul agent takes two more). Nodes that a pool starts later take free ports.
-//! Folders: DIR/managers/ID, DIR/nodes/ID, DIR/store, DIR/pool, DIR/logs/NAME.log.
+//! Folders: DIR/managers/ID, DIR/nodes/ID, DIR/store, DIR/pool, DIR/logs/NAME.log. DIR/processes.json
+//! says what was started, for a later run that must not begin beside what is left of this one.
 
 mod cluster;
 mod consul;
 mod descendants;
 mod document;
+mod earlier;
 mod ending;
 mod family;
 mod launch;

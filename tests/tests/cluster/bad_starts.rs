@@ -147,7 +147,7 @@ async fn a_port_in_use_is_named_by_whoever_wants_it() {
     let line = owned(&["dev", "--data", &folder.at("dev"), "--port-base", port]);
     let parts = ["port-base", port];
     run_to_end("ringctl", &line).await.expect_refusal(1, &parts);
-    for name in ["m", "n", "s"] {
+    for name in ["m", "n", "s", "dev"] {
         assert!(!folder.path().join(name).exists(), "{name}: the port comes before the folder");
     }
     assert_eq!(store.end().await, Some(0));

@@ -1,9 +1,10 @@
 //! `ringctl dev` itself: its document, and its end.
 
-use rota_tests::processes::{of_folder, send};
+use rota_tests::processes::{Process, of_folder, send};
 use rota_tests::sessions::opened;
-use rota_tests::{Cluster, PATIENCE, TestFolder, eventually, ringctl};
+use rota_tests::{Cluster, PATIENCE, TestFolder, eventually, ringctl, run_to_end};
 use rustix::process::Signal;
+use std::net::TcpListener;
 use std::time::Duration;
 use tokio::time::timeout;
 
@@ -120,4 +121,36 @@ async fn nothing_is_restarted_by_itself_and_the_rest_goes_on() {
     })
     .await;
     cluster.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_killed_dev_left_running_is_named_before_another_begins_in_its_folder() {
+    let folder = TestFolder::new();
+    let cluster = full(&folder).await;
+    let dev = cluster.pid();
+    let left = cluster.processes().into_iter().filter(|it| it.pid != dev && !it.is_keeper());
+    let left: Vec<Process> = left.filter(|it| it.option("--data").is_some()).collect();
+    assert_eq!(left.len(), 6, "a store, three managers, two node-agents: {left:?}");
+    cluster.crash(|it| it.pid == dev).await;
+    let ended = run_to_end("ringctl", &["dev", "--data", &folder.at("data")]).await;
+    let named = left.iter().all(|it| ended.stderr.contains(&format!("(pid {})", it.pid)));
+    // The command that it tells ends them, and nothing stands in the way any more.
+    let told = ended.stderr.trim().rsplit_once(": kill ").map_or("", |(_, pids)| pids);
+    let mut pids: Vec<u32> = told.split(' ').filter_map(|it| it.parse().ok()).collect();
+    pids.sort_unstable();
+    let mut expected: Vec<u32> = left.iter().map(|it| it.pid).collect();
+    expected.sort_unstable();
+    expected.iter().for_each(|pid| send(*pid, Signal::TERM));
+    eventually("they end", PATIENCE, async || {
+        let left = of_folder(folder.path());
+        if left.is_empty() { Ok(()) } else { Err(format!("{left:?}")) }
+    })
+    .await;
+    ended.expect_refusal(1, &["earlier `ringctl dev`", &folder.at("data")]);
+    assert!(named, "{}", ended.stderr);
+    assert_eq!(pids, expected);
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    let line = ["dev", "--data", &folder.at("data"), "--port-base", &port];
+    run_to_end("ringctl", &line).await.expect_refusal(1, &["choose another --port-base"]);
 }

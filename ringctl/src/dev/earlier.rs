@@ -1,0 +1,162 @@
+//! Processes of an earlier run in the same folder: they go on when its `ringctl dev` was killed.
+//!
+//! Each process that is started is written down in `processes.json` of the folder, with its start
+//! time and the boot of the machine, so that a pid that was given to somebody else is never taken
+//! for it. What managers or people started there is found by its command line. Keepers and programs
+//! do not count: the next start of their node-agent ends them.
+
+use super::descendants::{command_line, stat};
+use super::programs;
+use anyhow::{Context, bail};
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+
+/// A process that was started for the folder.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
+struct Started {
+    /// As in its log's file name.
+    name: String,
+    pid: u32,
+    /// When it started, in the kernel's ticks since the boot.
+    started: u64,
+}
+
+/// `processes.json`: what was started last in the folder. Most of it has usually ended.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug, Default)]
+struct Record {
+    /// The kernel's name for the boot of the machine.
+    boot_id: String,
+    processes: Vec<Started>,
+}
+
+fn file(folder: &Path) -> PathBuf {
+    folder.join("processes.json")
+}
+
+fn boot_id() -> String {
+    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
+    text.map(|it| it.trim().to_owned()).unwrap_or_default()
+}
+
+/// Nothing is known of a folder without a record, or with one that cannot be read.
+fn read(folder: &Path) -> Record {
+    let bytes = std::fs::read(file(folder)).unwrap_or_default();
+    serde_json::from_slice(&bytes).unwrap_or_default()
+}
+
+fn write(folder: &Path, record: &Record) -> anyhow::Result<()> {
+    let beside = folder.join("processes.json.new");
+    let written = std::fs::write(&beside, serde_json::to_vec_pretty(record)?)
+        .and_then(|()| std::fs::rename(&beside, file(folder)));
+    written.with_context(|| format!("cannot write {}", file(folder).display()))
+}
+
+/// Begins a record of this run.
+pub fn begin(folder: &Path) -> anyhow::Result<()> {
+    write(folder, &Record { boot_id: boot_id(), processes: Vec::new() })
+}
+
+/// Adds a process that was just started. One that is gone already needs no record.
+pub fn note(folder: &Path, name: &str, pid: u32) -> anyhow::Result<()> {
+    let Some(stat) = stat(pid) else { return Ok(()) };
+    let mut record = read(folder);
+    record.processes.push(Started { name: name.to_owned(), pid, started: stat.started });
+    write(folder, &record)
+}
+
+/// Refuses to go on while somebody works for the folder whose `ringctl dev` is gone.
+pub fn refuse_running(folder: &Path) -> anyhow::Result<()> {
+    let mut running = recorded(&read(folder), &boot_id());
+    running.extend(found(folder));
+    running.sort_by_key(|it| it.1);
+    running.dedup_by_key(|it| it.1);
+    if running.is_empty() {
+        return Ok(());
+    }
+    let named: Vec<String> =
+        running.iter().map(|(name, pid)| format!("{name} (pid {pid})")).collect();
+    let pids: Vec<String> = running.iter().map(|(_, pid)| pid.to_string()).collect();
+    bail!(
+        "--data {}: processes of an earlier `ringctl dev`, which was killed, still run there: {}; \
+         this ends them: kill {}",
+        folder.display(),
+        named.join(", "),
+        pids.join(" ")
+    )
+}
+
+/// Those of the record that run: the very same processes.
+fn recorded(record: &Record, boot_id: &str) -> Vec<(String, u32)> {
+    if record.boot_id != boot_id {
+        return Vec::new();
+    }
+    let runs =
+        |it: &&Started| stat(it.pid).is_some_and(|now| now.started == it.started && !now.is_zombie);
+    record.processes.iter().filter(runs).map(|it| (it.name.clone(), it.pid)).collect()
+}
+
+/// Those that keep their data below the folder, by their command lines.
+fn found(folder: &Path) -> Vec<(String, u32)> {
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = entries.filter_map(|it| it.file_name().to_str()?.parse::<u32>().ok());
+    pids.filter_map(|pid| Some((works_in(folder, &command_line(pid))?, pid))).collect()
+}
+
+/// The name of the program, if the command line is that of one of ours with its data there.
+fn works_in(folder: &Path, line: &[String]) -> Option<String> {
+    let program = line.first()?.rsplit('/').next()?;
+    let serves = match program {
+        programs::MANAGER | programs::CONFIG_STORE => true,
+        programs::NODE_AGENT => line.get(1).is_some_and(|it| it == "run"),
+        _ => false,
+    };
+    let at = line.iter().position(|it| it == "--data")?;
+    let data = Path::new(line.get(at + 1)?);
+    (serves && data.starts_with(folder)).then(|| program.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(text: &str) -> Vec<String> {
+        text.split(' ').map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn a_process_of_the_record_is_named_with_the_command_that_ends_it() {
+        let folder = tempfile::tempdir().unwrap();
+        begin(folder.path()).unwrap();
+        refuse_running(folder.path()).unwrap();
+        let me = std::process::id();
+        note(folder.path(), "m1", me).unwrap();
+        let error = refuse_running(folder.path()).unwrap_err().to_string();
+        assert!(error.contains(&format!("m1 (pid {me})")), "{error}");
+        assert!(error.ends_with(&format!("kill {me}")), "{error}");
+    }
+
+    #[test]
+    fn a_pid_that_was_given_to_another_process_is_not_taken_for_the_old_one() {
+        let (me, boot) = (std::process::id(), boot_id());
+        let started = stat(me).unwrap().started;
+        let record = |boot_id: &str, started| Record {
+            boot_id: boot_id.to_owned(),
+            processes: vec![Started { name: "m1".to_owned(), pid: me, started }],
+        };
+        assert_eq!(recorded(&record(&boot, started), &boot), [("m1".to_owned(), me)]);
+        assert_eq!(recorded(&record(&boot, started + 1), &boot), []);
+        assert_eq!(recorded(&record("another boot", started), &boot), []);
+    }
+
+    #[test]
+    fn whoever_keeps_data_in_the_folder_is_found_and_keepers_and_neighbours_are_not() {
+        let works = |text: &str| works_in(Path::new("/d/one"), &line(text));
+        let manager = works("/bin/rota-manager --number 4 --data /d/one/managers/m1");
+        assert_eq!(manager.as_deref(), Some("rota-manager"));
+        assert!(works("rota-node-agent run --id p --data /d/one/pool/p").is_some());
+        assert!(works("rota-node-agent keeper --data /d/one/pool/p").is_none());
+        assert!(works("rota-manager --data /d/one-more/managers/m1").is_none());
+        assert!(works("tail --data /d/one/logs").is_none());
+        assert!(works("rota-manager --data").is_none());
+    }
+}
