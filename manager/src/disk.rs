@@ -307,7 +307,7 @@ mod tests {
         let orders = Orders { decisions: 3, ordered: Vec::new(), lapses_wall_ms: 9 };
         let ahead = Stamp::from_epoch_ms(wall_ms + day_ms);
         let doc = Arc::new(Doc::pool_after(None, &PoolName::default_pool(), orders, ahead));
-        let key = DocKey { slot: SlotId(5), name: doc.name().clone() };
+        let key = DocKey::new(SlotId(5), doc.name().clone());
         let write = DiskWrite::Doc { key: key.clone(), doc: Some(doc.clone()) };
         let (mut engine, _) = folder_of(folder.path(), "a").unwrap();
         engine.commit(&[encode(&write, &mut DocBytes::default())]).unwrap();
