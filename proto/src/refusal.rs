@@ -1,7 +1,7 @@
 //! Refusals as gRPC statuses: the one table from kinds to codes, and the way back.
 //!
 //! A status carries google.rpc details: `ErrorInfo` with domain `rota`, the kind as its reason
-//! and the metadata `retry` (never, now, after, at_owner), `changed` (no, unknown), `retry_ms` or
+//! and the metadata `retry` (never, when_changed, now, after, at_owner), `changed` (no, unknown), `retry_ms` or
 //! `epoch`; `RetryInfo` when a wait is advised; `BadRequest` when fields are wrong.
 
 use crate::v1;
@@ -29,7 +29,9 @@ pub fn code(kind: RefusalKind) -> Code {
         RefusalKind::InvalidArgument => Code::InvalidArgument,
         RefusalKind::NotFound | RefusalKind::UnknownNode => Code::NotFound,
         RefusalKind::RequestIdReused => Code::AlreadyExists,
-        RefusalKind::UnknownClass | RefusalKind::LifeMismatch => Code::FailedPrecondition,
+        RefusalKind::UnknownClass | RefusalKind::LifeMismatch | RefusalKind::NoTransition => {
+            Code::FailedPrecondition
+        }
         RefusalKind::NotOwner
         | RefusalKind::NotServing
         | RefusalKind::Recovering
@@ -52,7 +54,7 @@ fn plain(code: Code) -> (RefusalKind, Retry, Changed) {
         Code::InvalidArgument | Code::OutOfRange => {
             (RefusalKind::InvalidArgument, Retry::Never, Changed::No)
         }
-        Code::NotFound => (RefusalKind::NotFound, Retry::Never, Changed::No),
+        Code::NotFound => (RefusalKind::NotFound, Retry::WhenChanged, Changed::No),
         Code::ResourceExhausted => (RefusalKind::Overloaded, Retry::Now, Changed::No),
         Code::Cancelled | Code::DeadlineExceeded => {
             (RefusalKind::DeadlineExceeded, Retry::Now, Changed::Unknown)
@@ -85,6 +87,7 @@ pub(crate) fn note_retry(
     let mut tell = |key: &str, value: String| metadata.insert(key.to_owned(), value);
     match retry {
         Retry::Never => tell("retry", "never".into()),
+        Retry::WhenChanged => tell("retry", "when_changed".into()),
         Retry::Now => {
             details.set_retry_info(Some(Duration::ZERO));
             tell("retry", "now".into())
@@ -161,6 +164,7 @@ pub fn refusal(status: &Status) -> Refusal {
     let number = |key: &str| info.metadata.get(key).and_then(|it| it.parse::<u64>().ok());
     let retry = match info.metadata.get("retry").map(String::as_str) {
         Some("never") => Some(Retry::Never),
+        Some("when_changed") => Some(Retry::WhenChanged),
         Some("now") => Some(Retry::Now),
         Some("after") => number("retry_ms").map(Retry::AfterMs),
         Some("at_owner") => number("epoch").map(|it| Retry::AtOwner(Epoch(it))),
@@ -191,6 +195,7 @@ impl From<Refusal> for v1::Refusal {
         use v1::refusal::Retry as Wire;
         let retry = match refusal.retry {
             Retry::Never => Wire::Never(true),
+            Retry::WhenChanged => Wire::WhenChanged(true),
             Retry::Now => Wire::Now(true),
             Retry::AfterMs(ms) => Wire::AfterMs(ms),
             Retry::AtOwner(epoch) => Wire::AtOwnerEpoch(epoch.0),
@@ -223,6 +228,7 @@ impl TryFrom<v1::Refusal> for Refusal {
             fields: fields.map(field_from_wire).collect(),
             retry: match required("Refusal.retry", refusal.retry)? {
                 Wire::Never(_) => Retry::Never,
+                Wire::WhenChanged(_) => Retry::WhenChanged,
                 Wire::Now(_) => Retry::Now,
                 Wire::AfterMs(ms) => Retry::AfterMs(ms),
                 Wire::AtOwnerEpoch(epoch) => Retry::AtOwner(Epoch(epoch)),

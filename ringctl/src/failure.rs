@@ -74,6 +74,39 @@ impl Unknown {
     }
 }
 
+/// The context of a call that no manager was to answer, but the node of a session.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct AtNode {
+    /// The node's id.
+    pub node: String,
+    /// The session's.
+    pub session: String,
+}
+
+impl std::fmt::Display for AtNode {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "node {} did not answer", self.node)
+    }
+}
+
+impl AtNode {
+    /// Adds itself to an error that says that nobody answered, and to no other.
+    pub fn unless_answered(self, error: anyhow::Error) -> anyhow::Error {
+        match error.downcast_ref::<CallError>() {
+            Some(CallError::Broken { .. } | CallError::TimedOut { .. }) => error.context(self),
+            Some(
+                CallError::Refused { .. }
+                | CallError::Raised { .. }
+                | CallError::Incomplete { .. }
+                | CallError::Unreadable { .. }
+                | CallError::Source(_)
+                | CallError::Address(_),
+            )
+            | None => error,
+        }
+    }
+}
+
 /// Writes the failure to stderr.
 pub fn report(error: &anyhow::Error, format: Format) {
     let text = match format {
@@ -87,6 +120,7 @@ pub fn report(error: &anyhow::Error, format: Format) {
 fn advice(retry: Retry) -> String {
     match retry {
         Retry::Never => "the same request will be refused again".to_owned(),
+        Retry::WhenChanged => "refused as things stand; repeat it once that has changed".to_owned(),
         Retry::Now => "repeat it".to_owned(),
         Retry::AfterMs(ms) => format!("repeat it after {ms} ms"),
         Retry::AtOwner(epoch) => format!("repeat it at the owner (View of epoch {epoch} or later)"),
@@ -109,8 +143,16 @@ fn as_text(error: &anyhow::Error) -> String {
     for field in call.fields().iter().filter(|_| call.fields().len() > 1) {
         text.push_str(&format!("  field {}: {}\n", field.field, field.problem));
     }
-    if matches!(call, CallError::Broken { code: Code::Unavailable, .. }) {
-        text.push_str("  hint: --endpoint or ROTA_ENDPOINT says where managers are; `ringctl dev` starts some\n");
+    if let Some(AtNode { node, session }) = error.downcast_ref::<AtNode>() {
+        text.push_str(&format!(
+            "  hint: node {node} runs the session; `ringctl inspect` shows how the node is. When it is \
+             gone, the session is LOST after some 20 s, and `ringctl session open {session}` starts \
+             a new life\n"
+        ));
+    } else if matches!(call, CallError::Broken { code: Code::Unavailable, .. }) {
+        text.push_str(
+            "  hint: --endpoint or ROTA_ENDPOINT says where managers are; `ringctl dev` starts some\n",
+        );
     }
     text
 }
@@ -157,6 +199,7 @@ impl<'a> FailedCall<'a> {
     fn of(call: &'a CallError) -> Self {
         let (retry, retry_after_ms) = match call.retry() {
             Retry::Never => ("never", None),
+            Retry::WhenChanged => ("when_changed", None),
             Retry::Now => ("now", None),
             Retry::AfterMs(ms) => ("after", Some(ms)),
             Retry::AtOwner(_) => ("at_owner", None),
@@ -205,6 +248,17 @@ mod tests {
     }
 
     #[test]
+    fn a_refusal_that_depends_on_something_else_does_not_claim_to_be_for_ever() {
+        let refusal = Refusal::new(RefusalKind::NotFound, Retry::WhenChanged, "no session");
+        let error = refused(refusal);
+        let text = as_text(&error);
+        assert!(
+            text.ends_with("advice: refused as things stand; repeat it once that has changed\n")
+        );
+        assert!(as_json(&error).contains("\"retry\":\"when_changed\""));
+    }
+
+    #[test]
     fn an_unknown_outcome_says_how_to_find_out() {
         let broken = CallError::Broken {
             code: Code::Unavailable,
@@ -223,6 +277,25 @@ mod tests {
         assert!(as_json(&error).contains("--request-id r7"));
         let only_read = as_text(&broken.into());
         assert!(!only_read.contains("--request-id"), "{only_read}");
+    }
+
+    #[test]
+    fn a_node_that_does_not_answer_is_not_taken_for_a_manager() {
+        let broken = CallError::Broken {
+            code: Code::Unavailable,
+            message: "refused".to_owned(),
+            endpoint: "a:1".to_owned(),
+            attempts: 1,
+            is_unsent: false,
+        };
+        let at = AtNode { node: "n1".to_owned(), session: "s".to_owned() };
+        let error = at.clone().unless_answered(Unknown::Event.unless_refused(broken));
+        let text = as_text(&error);
+        assert!(text.contains("hint: node n1 runs the session"), "{text}");
+        assert!(text.contains("outcome unknown") && !text.contains("ROTA_ENDPOINT"), "{text}");
+        assert!(as_json(&error).contains("node n1 did not answer"), "{}", as_json(&error));
+        let refusal = Refusal::new(RefusalKind::NotFound, Retry::WhenChanged, "no session");
+        assert!(!as_text(&at.unless_answered(refused(refusal))).contains("hint"));
     }
 
     #[test]
@@ -246,7 +319,8 @@ mod tests {
 
     #[test]
     fn a_refusal_that_changed_nothing_leaves_nothing_to_find_out() {
-        let refusal = Box::new(Refusal::new(RefusalKind::NotFound, Retry::Never, "no"));
+        let refusal = Refusal::new(RefusalKind::NotFound, Retry::WhenChanged, "no");
+        let refusal = Box::new(refusal);
         let refused = CallError::Refused { refusal, endpoint: "a:1".to_owned(), attempts: 1 };
         let error = Unknown::Event.unless_refused(refused);
         assert!(error.downcast_ref::<Unknown>().is_none());

@@ -104,7 +104,7 @@ pub(crate) fn after(failure: &Failure, attempts: u32, endpoints: usize) -> Step 
 /// Follows an advice. `moved`: the owner may be another one by now.
 fn follow(advice: Retry, moved: bool, attempts: u32) -> Step {
     match advice {
-        Retry::Never => Step::Stop,
+        Retry::Never | Retry::WhenChanged => Step::Stop,
         Retry::Now => {
             let pause = growing_pause(attempts);
             Step::Again { pause, elsewhere: attempts > 2, refresh: moved }
@@ -134,7 +134,8 @@ mod tests {
 
     #[test]
     fn a_final_refusal_is_not_repeated() {
-        assert_eq!(after(&refused(RefusalKind::NotFound, Retry::Never), 1, 3), Step::Stop);
+        assert_eq!(after(&refused(RefusalKind::NotFound, Retry::WhenChanged), 1, 3), Step::Stop);
+        assert_eq!(after(&refused(RefusalKind::LifeMismatch, Retry::Never), 1, 3), Step::Stop);
         assert_eq!(after(&broken(Code::Unimplemented), 1, 3), Step::Stop);
     }
 

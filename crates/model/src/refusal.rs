@@ -25,14 +25,27 @@ impl FieldError {
 /// What a refused caller should do.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum Retry {
-    /// The same request will be refused again.
+    /// The same request will be refused again, whatever happens.
     Never,
+    /// The same request will be refused again as things stand. Once something else has changed (the
+    /// message says what is in the way) it may be taken; to repeat it on and on is no use.
+    WhenChanged,
     /// At once.
     Now,
     /// After this many milliseconds.
     AfterMs(u64),
     /// At the owner, by a View at least this new.
     AtOwner(Epoch),
+}
+
+impl Retry {
+    /// Whether to send the same request again, by itself, is advised against.
+    pub fn is_final(self) -> bool {
+        match self {
+            Retry::Never | Retry::WhenChanged => true,
+            Retry::Now | Retry::AfterMs(_) | Retry::AtOwner(_) => false,
+        }
+    }
 }
 
 /// Whether a refused request may have changed something.
@@ -70,9 +83,12 @@ kinds!(
     UnknownClass = "UNKNOWN_CLASS",
     /// No such session.
     NotFound = "NOT_FOUND",
+    /// The session's machine does not take the event in the state that it is in.
+    NoTransition = "NO_TRANSITION",
     /// The session lives another life than the one that was named.
     LifeMismatch = "LIFE_MISMATCH",
-    /// The request id was used before, for something else.
+    /// The request id was used before for something else of this session: another kind of request,
+    /// or an open of something else. `fields` names it.
     RequestIdReused = "REQUEST_ID_REUSED",
     /// This manager does not own the slot.
     NotOwner = "NOT_OWNER",

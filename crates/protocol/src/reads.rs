@@ -363,5 +363,6 @@ impl Partition {
 
 /// Nothing is known of that session.
 pub(crate) fn not_found(session: &SessionKey) -> Refusal {
-    Refusal::new(RefusalKind::NotFound, Retry::Never, format!("there is no session {session}"))
+    let text = format!("there is no session {session}");
+    Refusal::new(RefusalKind::NotFound, Retry::WhenChanged, text)
 }

@@ -100,6 +100,7 @@ pub(crate) fn is_asked_again(kind: RefusalKind) -> bool {
         RefusalKind::InvalidArgument
         | RefusalKind::UnknownClass
         | RefusalKind::NotFound
+        | RefusalKind::NoTransition
         | RefusalKind::LifeMismatch
         | RefusalKind::RequestIdReused
         | RefusalKind::InProgress

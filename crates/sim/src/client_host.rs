@@ -208,7 +208,7 @@ impl World {
                 client.answered.push(asked);
                 None
             }
-            Some(Retry::Never) => {
+            Some(Retry::Never | Retry::WhenChanged) => {
                 if not_started && !once {
                     client.answered.push(asked);
                 }

@@ -251,7 +251,7 @@ impl Poller {
                 Err(Unpulled::Again(match refused.retry {
                     Retry::AfterMs(ms) => Duration::from_millis(ms).clamp(PAUSE.0, PAUSE.1),
                     Retry::Now | Retry::AtOwner(_) => PAUSE.0,
-                    Retry::Never => PAUSE.1,
+                    Retry::Never | Retry::WhenChanged => PAUSE.1,
                 }))
             }
         }

@@ -37,7 +37,7 @@ pub async fn register(
                     if let Retry::AfterMs(ms) = refusal.retry {
                         advised_ms = advised_ms.max(ms.min(PAUSE_MS.1));
                     }
-                    if refusal.retry == Retry::Never {
+                    if refusal.retry.is_final() {
                         tracing::error!(manager = address, %refusal, "registration is refused");
                         advised_ms = PAUSE_MS.1;
                     }

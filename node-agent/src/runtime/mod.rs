@@ -176,7 +176,7 @@ impl Runtime {
     ) -> Result<Transition, Refusal> {
         let Some(Running { token, life, machine }) = self.machines.get_mut(&event.key) else {
             let message = format!("no machine of session {} runs on this node", event.key);
-            return Err(Refusal::new(RefusalKind::NotFound, Retry::Never, message));
+            return Err(Refusal::new(RefusalKind::NotFound, Retry::WhenChanged, message));
         };
         if event.life.is_some_and(|asked| asked != *life) {
             let message = format!("session {} lives life {life}", event.key);
@@ -221,10 +221,12 @@ fn refused(error: &SendError) -> Refusal {
         SendError::NoTransition { state, possible, .. } => {
             let possible = if possible.is_empty() { "none".into() } else { possible.join(", ") };
             let problem = format!("leads nowhere from state {state:?}; events that do: {possible}");
-            FieldError::new("event", problem).into()
+            let field = FieldError::new("event", problem);
+            let (kind, retry) = (RefusalKind::NoTransition, Retry::WhenChanged);
+            Refusal { fields: vec![field.clone()], ..Refusal::new(kind, retry, field.to_string()) }
         }
         SendError::Ended { .. } => {
-            Refusal::new(RefusalKind::NotFound, Retry::Never, error.to_string())
+            Refusal::new(RefusalKind::NotFound, Retry::WhenChanged, error.to_string())
         }
     }
 }

@@ -1,6 +1,7 @@
 //! State machines: events at the session's address, the state in Get.
 
 use rota_client::{Client, v1};
+use rota_model::Retry;
 use rota_tests::sessions::{CALL, becomes, opened, read};
 use rota_tests::{Cluster, PATIENCE, TestFolder, eventually};
 use v1::SessionState;
@@ -58,13 +59,17 @@ async fn an_event_that_does_not_fit_is_refused_by_name_and_moves_nothing() {
     let light = opened(&client, "light", "traffic-light").await;
     let unknown = client.send_event(&light.address, event("light", "explode"), CALL).await;
     let unknown = unknown.unwrap_err();
+    assert_eq!(unknown.retry(), Retry::Never, "a class never changes");
     assert_eq!(
         (unknown.reason(), unknown.fields()[0].field.as_str()),
         ("INVALID_ARGUMENT", "event")
     );
     assert!(unknown.to_string().contains("next, fail, repair, remove"), "{unknown}");
     let unfit = client.send_event(&light.address, event("light", "repair"), CALL).await;
-    let unfit = unfit.unwrap_err().to_string();
+    let unfit = unfit.unwrap_err();
+    assert_eq!((unfit.reason(), unfit.retry()), ("NO_TRANSITION", Retry::WhenChanged));
+    assert_eq!(unfit.fields()[0].field, "event");
+    let unfit = unfit.to_string();
     assert!(unfit.contains("\"red\"") && unfit.contains("next"), "{unfit}");
     let absent = client.send_event(&light.address, event("nobody", "next"), CALL).await;
     assert_eq!(absent.unwrap_err().reason(), "NOT_FOUND");

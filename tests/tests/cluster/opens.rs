@@ -200,6 +200,9 @@ async fn ringctl_opens_reads_lists_and_closes_through_any_manager() {
     let client = cluster.client();
     assert_eq!(becomes(&client, "a b", SessionState::Closed).await.owner, created["owner"]);
     let absent = cluster.ringctl(&["session", "get", "nothing", "-o", "json"]).await.error();
-    assert_eq!((&absent["reason"], &absent["retry"]), (&"NOT_FOUND".into(), &"never".into()));
+    assert_eq!(
+        (&absent["reason"], &absent["retry"]),
+        (&"NOT_FOUND".into(), &"when_changed".into())
+    );
     cluster.end().await;
 }

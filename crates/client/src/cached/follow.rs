@@ -68,7 +68,7 @@ impl Trouble {
     fn pause(&self, failures: u32) -> Option<Duration> {
         let advised = match self {
             Trouble::Call(error) => match error.retry() {
-                Retry::Never => return None,
+                Retry::Never | Retry::WhenChanged => return None,
                 Retry::AfterMs(ms) => Duration::from_millis(ms),
                 Retry::Now | Retry::AtOwner(_) => Duration::ZERO,
             },
@@ -146,7 +146,7 @@ impl Follower {
                         due = Some(Instant::now());
                     }
                     Ok(_) => {}
-                    Err(error) if error.retry() == Retry::Never => return self.end(error),
+                    Err(error) if error.retry().is_final() => return self.end(error),
                     Err(error) => {
                         tracing::debug!(session = %self.key, "watch begins anew after: {error}");
                         watch = self.watch();

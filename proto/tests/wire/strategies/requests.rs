@@ -166,6 +166,7 @@ pub fn view_of_session() -> Any<SessionView> {
 pub fn refusal() -> Any<Refusal> {
     let retry = prop_oneof![
         Just(Retry::Never),
+        Just(Retry::WhenChanged),
         Just(Retry::Now),
         any::<u64>().prop_map(Retry::AfterMs),
         epoch().prop_map(Retry::AtOwner),
