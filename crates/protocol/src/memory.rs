@@ -2,8 +2,8 @@
 
 use crate::env::Env;
 use rota_model::{
-    OpenOp, Outcome, REQUEST_MEMORY_MS, REQUESTS_REMEMBERED_MAX, Reason, RequestEntry, RequestFate,
-    RequestId, SessionRecord, SessionState, Stamp,
+    FieldError, OpenOp, Outcome, REQUEST_MEMORY_MS, REQUESTS_REMEMBERED_MAX, Reason, Refusal,
+    RefusalKind, RequestEntry, RequestFate, RequestId, Retry, SessionRecord, SessionState, Stamp,
 };
 
 /// What is still known of a life that was closed before the one in the record.
@@ -58,6 +58,40 @@ pub(crate) fn fail_opens(record: &mut SessionRecord) {
 /// would shut out many clients that look a live session up.
 fn is_harmless(fate: &RequestFate) -> bool {
     matches!(fate, RequestFate::Opened { outcome: Outcome::Existed, .. })
+}
+
+/// What a request id named before, when it comes with an open that asks for something else. As far as
+/// the record shows: it tells what the open asked for that began its life, and of no other.
+pub(crate) fn asked_before(
+    record: &SessionRecord,
+    entry: &RequestEntry,
+    op: &OpenOp,
+) -> Option<String> {
+    let began = match &entry.fate {
+        RequestFate::Opening => true,
+        RequestFate::Opened { outcome: Outcome::Created, life, .. }
+        | RequestFate::Failed { life } => *life == record.life,
+        RequestFate::Opened { outcome: Outcome::Existed, .. } | RequestFate::Closed { .. } => false,
+    };
+    let (before, now) = (&record.spec, &op.spec);
+    if !began || before == now {
+        return None;
+    }
+    Some(if before.class != now.class {
+        format!("an open with class {:?}", before.class)
+    } else if before.pool != now.pool {
+        format!("an open with pool {:?}", before.pool)
+    } else {
+        "an open with other attributes".to_owned()
+    })
+}
+
+/// Refuses a request id that was used for something else.
+pub(crate) fn reused(id: &RequestId, what: &str) -> Refusal {
+    let field =
+        FieldError::new("request_id", format!("{id:?} named {what} of this session before"));
+    let (kind, retry) = (RefusalKind::RequestIdReused, Retry::Never);
+    Refusal { fields: vec![field.clone()], ..Refusal::new(kind, retry, field.to_string()) }
 }
 
 /// Whether a record can remember no further request that changes something.

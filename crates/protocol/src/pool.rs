@@ -9,18 +9,65 @@ use crate::message::{Message, Write};
 use crate::nodes::NoNode;
 use crate::partition::Partition;
 use rota_model::items::Orders;
-use rota_model::{ClassName, NodeId, OpenOp, PoolName, Refusal, RefusalKind, Retry, Stamp};
+use rota_model::{
+    ClassName, NodeId, OpenOp, PoolName, Refusal, RefusalKind, Retry, SessionSpec, Stamp,
+};
 use rota_ring::slot_of_pool;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Between attempts of opens that wait for room.
 pub(crate) const ROOM_MS: u64 = 250;
+
+/// Most names that a refusal lists, and most bytes of them: a status has room for no more.
+const LISTED_MAX: (usize, usize) = (16, 400);
+
+/// Names with commas between them; of too many, how many more there are.
+fn listed(names: &BTreeSet<&str>) -> String {
+    let mut text = String::new();
+    for (index, name) in names.iter().enumerate() {
+        if index >= LISTED_MAX.0 || text.len() + name.len() > LISTED_MAX.1 {
+            return format!("{text} and {} more", names.len() - index);
+        }
+        let comma = if index > 0 { ", " } else { "" };
+        text.push_str(&format!("{comma}{name}"));
+    }
+    text
+}
+
+/// Nodes of the pool run, and none offers the class.
+pub(crate) fn unknown_class(env: &Env, spec: &SessionSpec) -> Refusal {
+    let SessionSpec { class, pool, .. } = spec;
+    let nodes = env.nodes.reg.values().filter(|it| it.pool == *pool && !it.state.is_gone());
+    let offered: BTreeSet<&str> = nodes.flat_map(|it| &it.classes).map(|it| it.as_str()).collect();
+    let offered = match listed(&offered) {
+        none if none.is_empty() => "no class".to_owned(),
+        some => some,
+    };
+    let text = format!("no node of pool {pool:?} offers class {class:?}; they offer {offered}");
+    Refusal::new(RefusalKind::UnknownClass, Retry::WhenChanged, text)
+}
+
+/// No node was ever in that pool, as far as the registry knows, and managers start none there.
+fn unknown_pool(env: &Env, pool: &PoolName) -> Refusal {
+    let nodes = env.nodes.reg.values().map(|it| it.pool.as_str());
+    let pools: BTreeSet<&str> =
+        nodes.chain(env.config.pools.iter().map(|it| it.name.as_str())).collect();
+    let pools = match listed(&pools) {
+        none if none.is_empty() => "there are no nodes".to_owned(),
+        some => format!("there are nodes in {some}"),
+    };
+    let text = format!("pool {pool:?} has no node, and managers start none there; {pools}");
+    Refusal::new(RefusalKind::NoCapacity, Retry::WhenChanged, text)
+}
 
 /// Why an open finds no room in a pool whose nodes are all full; `None` while it may get more.
 pub(crate) fn full_for_good(env: &Env, pool: &PoolName, nodes: u32) -> Option<Refusal> {
     let config = env.config.pools.iter().find(|it| it.name == *pool);
     if config.is_some_and(|it| nodes < it.nodes_max) {
         return None;
+    }
+    if config.is_none() && env.nodes.reg.values().all(|it| it.pool != *pool) {
+        return Some(unknown_pool(env, pool));
     }
     let text = match nodes {
         0 => format!("pool {pool:?} has no node, and may not grow"),

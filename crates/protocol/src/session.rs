@@ -10,11 +10,13 @@ use crate::entry::{Asked, Origin};
 use crate::env::Env;
 use crate::io::Transition;
 use crate::leading::REQUESTS_MAX;
-use crate::memory::{earlier_life, fail_opens, is_memory_full, new_life, remember};
+use crate::memory::{
+    asked_before, earlier_life, fail_opens, is_memory_full, new_life, remember, reused,
+};
 use crate::message::Write;
 use crate::nodes::{Chosen, NoNode};
 use crate::partition::Partition;
-use crate::pool::{ROOM_MS, full_for_good};
+use crate::pool::{ROOM_MS, full_for_good, unknown_class};
 use crate::reads::not_found;
 use rota_model::node_msg::{ReportEvent, ReportItem};
 use rota_model::{
@@ -143,9 +145,13 @@ impl Partition {
         let record = self.replica.record(&key);
         if let Some(record) = &record
             && let Some(entry) = record.request(&op.request)
-            && self.on_repeated_open(env, origin, &key, record, entry)
         {
-            return;
+            if let Some(before) = asked_before(record, entry, &op) {
+                return self.reply(env, origin, Err(reused(&entry.id, &before)));
+            }
+            if self.on_repeated_open(env, origin, &key, record, entry) {
+                return;
+            }
         }
         if self.refuses_for_memory(env, origin, record.as_deref(), &op.request) {
             return;
@@ -296,9 +302,7 @@ impl Partition {
             }
             Err(_) if self.wait_for_news(env, origin) => {}
             Err(NoNode::UnknownClass) => {
-                let text =
-                    format!("no node of pool {:?} offers class {:?}", op.spec.pool, op.spec.class);
-                let refusal = Refusal::new(RefusalKind::UnknownClass, Retry::Never, text);
+                let refusal = unknown_class(env, &op.spec);
                 self.reply(env, origin, Err(refusal));
             }
             Err(NoNode::NoRoom { nodes }) => self.wait_for_room(env, origin, &op, nodes),
@@ -376,6 +380,10 @@ impl Partition {
                 RequestFate::Opening | RequestFate::Opened { .. } | RequestFate::Failed { .. },
             ) => {
                 let refusal = reused(&op.request, "an open");
+                return self.reply(env, origin, Err(refusal));
+            }
+            Some(RequestFate::Closed { life }) if op.life.is_some_and(|it| it != *life) => {
+                let refusal = reused(&op.request, &format!("a close of life {life}"));
                 return self.reply(env, origin, Err(refusal));
             }
             Some(RequestFate::Closed { life }) if record.life != *life => {
@@ -579,9 +587,4 @@ fn wait(work: &mut Work, origin: Origin) {
     if !work.waiters.contains(&origin) {
         work.waiters.push(origin);
     }
-}
-
-fn reused(id: &RequestId, verb: &str) -> Refusal {
-    let text = format!("request_id {id:?} named {verb} of this session before");
-    Refusal::new(RefusalKind::RequestIdReused, Retry::Never, text)
 }

@@ -276,13 +276,21 @@ impl Table {
     }
 
     pub fn register_with(&mut self, node: &str, boot: u64, places: u32) {
+        self.register_as(node, boot, places, &["builtin".to_owned()]);
+    }
+
+    pub fn register_offering(&mut self, node: &str, boot: u64, classes: &[String]) {
+        self.register_as(node, boot, self.places, classes);
+    }
+
+    fn register_as(&mut self, node: &str, boot: u64, places: u32, classes: &[String]) {
         let register = Register {
             node: NodeId::parse(node).unwrap(),
             boot: BootId(boot),
             address: format!("{node}:1"),
             pool: PoolName::default_pool(),
             places,
-            classes: vec![ClassName::parse("builtin").unwrap()],
+            classes: classes.iter().map(|it| ClassName::parse(it).unwrap()).collect(),
             state: NodeState::Ready,
         };
         let on_time = |n: &&u32| !self.late.contains(n);

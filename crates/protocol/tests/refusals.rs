@@ -1,0 +1,122 @@
+//! What a refused client is told: which field, what there is instead, and whether repeating helps.
+
+mod table;
+
+use rota_model::{ClassName, Outcome, PoolName, RefusalKind, Retry};
+use rota_protocol::Op;
+use std::sync::Arc;
+use table::*;
+
+fn open_of(id: &str, request: &str, class: &str) -> Op {
+    let Op::Open(mut op) = open(id, request) else { unreachable!("open gives an open") };
+    op.spec.class = ClassName::parse(class).unwrap();
+    Op::Open(op)
+}
+
+fn open_in(id: &str, request: &str, pool: &str) -> Op {
+    let Op::Open(mut op) = open(id, request) else { unreachable!("open gives an open") };
+    op.spec.pool = PoolName::parse(pool).unwrap();
+    Op::Open(op)
+}
+
+fn open_with(id: &str, request: &str, value: &str) -> Op {
+    let Op::Open(mut op) = open(id, request) else { unreachable!("open gives an open") };
+    op.spec.attributes = Arc::new([("k".to_owned(), value.to_owned())].into());
+    Op::Open(op)
+}
+
+#[test]
+fn a_request_id_that_began_a_life_is_refused_with_another_class_pool_or_attributes() {
+    let mut table = Table::serving();
+    let (_, first) = opened(table.call(300, open_with("a", "r1", "v")));
+    let others = [
+        (open_of("a", "r1", "other"), "class \"builtin\""),
+        (open_in("a", "r1", "other"), "pool \"default\""),
+        (open("a", "r1"), "other attributes"),
+    ];
+    for closed_before in [false, true] {
+        for (op, part) in others.clone() {
+            let refusal = table.call(1000, op).unwrap_err();
+            assert_eq!((refusal.kind, refusal.retry), (RefusalKind::RequestIdReused, Retry::Never));
+            assert_eq!(refusal.fields[0].field, "request_id");
+            assert!(refusal.message.contains(part), "{refusal:?}");
+        }
+        let (outcome, again) = opened(table.call(600, open_with("a", "r1", "v")));
+        assert_eq!((outcome, again.record.life), (Outcome::Created, first.record.life));
+        if !closed_before {
+            closed(table.call(600, close("a", "c1")));
+        }
+    }
+}
+
+#[test]
+fn what_an_open_asked_for_that_found_the_session_is_not_remembered() {
+    let mut table = Table::serving();
+    opened(table.call(300, open("a", "r1")));
+    for class in ["one", "two"] {
+        let (outcome, session) = opened(table.call(600, open_of("a", "r2", class)));
+        assert_eq!(outcome, Outcome::Existed);
+        assert_eq!(session.record.spec.class.as_str(), "builtin", "the answer tells what it is");
+    }
+    // In another life nothing is known of what began the one before.
+    closed(table.call(600, close("a", "c1")));
+    opened(table.call(600, open("a", "r3")));
+    assert_eq!(opened(table.call(300, open_of("a", "r1", "x"))).0, Outcome::Created);
+}
+
+#[test]
+fn a_request_id_of_a_close_is_refused_with_another_life() {
+    let mut table = Table::serving();
+    let (_, first) = opened(table.call(300, open("a", "r1")));
+    closed(table.call(600, close("a", "c1")));
+    let (_, second) = opened(table.call(300, open("a", "r2")));
+    let of_life = |life| {
+        let Op::Close(mut op) = close("a", "c1") else { unreachable!("close gives a close") };
+        op.life = Some(life);
+        Op::Close(op)
+    };
+    let refusal = table.call(1000, of_life(second.record.life)).unwrap_err();
+    assert_eq!(refusal.kind, RefusalKind::RequestIdReused, "{refusal:?}");
+    closed(table.call(1000, of_life(first.record.life)));
+    assert!(got(table.call(300, get("a"))).record.is_live(), "the second life goes on");
+}
+
+#[test]
+fn an_unknown_class_is_refused_with_those_that_there_are() {
+    let mut table = Table::serving();
+    let call = table.ask(300, open_of("a", "r1", "nonesuch"));
+    let refusal = table.wait_for(call, 1_000).unwrap_err();
+    assert_eq!((refusal.kind, refusal.retry), (RefusalKind::UnknownClass, Retry::WhenChanged));
+    assert!(refusal.message.contains("\"nonesuch\"; they offer builtin"), "{refusal}");
+    let many: Vec<String> = (0..100).map(|it| format!("c{it:02}")).collect();
+    table.register_offering("n2", 8, &many);
+    let call = table.ask(300, open_of("a", "r2", "nonesuch"));
+    let refusal = table.wait_for(call, 1_000).unwrap_err();
+    assert!(refusal.message.ends_with("c13, c14 and 85 more"), "{refusal}");
+}
+
+#[test]
+fn a_pool_that_is_nowhere_is_refused_at_once_with_those_that_there_are_and_a_full_one_may_get_room()
+{
+    let mut table = Table::serving();
+    let call = table.ask(300, open_in("a", "r1", "nonesuch"));
+    let refusal = table.wait_for(call, 1_000).unwrap_err();
+    assert_eq!((refusal.kind, refusal.retry), (RefusalKind::NoCapacity, Retry::WhenChanged));
+    assert!(refusal.message.ends_with("there are nodes in default"), "{refusal}");
+    table.places = 1;
+    table.register("n1", 8);
+    opened(table.call(300, open("a", "r2")));
+    let call = table.ask(300, open("b", "r3"));
+    let refusal = table.wait_for(call, 1_000).unwrap_err();
+    assert_eq!(refusal.kind, RefusalKind::NoCapacity);
+    assert!(matches!(refusal.retry, Retry::AfterMs(_)), "{refusal:?}");
+}
+
+#[test]
+fn a_session_that_does_not_exist_may_be_opened_later() {
+    let mut table = Table::serving();
+    for op in [get("a"), close("a", "c1")] {
+        let refusal = table.call(300, op).unwrap_err();
+        assert_eq!((refusal.kind, refusal.retry), (RefusalKind::NotFound, Retry::WhenChanged));
+    }
+}
