@@ -4,7 +4,7 @@ use crate::attempt::Call;
 use crate::error::CallError;
 use crate::retry::{self, Failure, Step};
 use crate::routing::Routes;
-use crate::session::Client;
+use crate::session::{Client, OnWait};
 use rota_model::{Changed, SlotId};
 use rota_proto::v1;
 use std::error::Error;
@@ -42,13 +42,30 @@ struct Progress {
     /// False once the owner of the View was tried in vain: entries know newer Views.
     may_route: bool,
     last: Option<CallError>,
+    /// The reason that the caller was told last while it waits.
+    told: String,
 }
 
 impl Progress {
     fn new(entry: usize, wait: Duration) -> Self {
         let began = Instant::now();
         let deadline = began + wait;
-        Self { began, deadline, attempts: 0, entry, may_route: true, last: None }
+        Self {
+            began,
+            deadline,
+            attempts: 0,
+            entry,
+            may_route: true,
+            last: None,
+            told: String::new(),
+        }
+    }
+
+    fn tell(&mut self, failed: &CallError, on_wait: OnWait) {
+        if self.told != failed.reason() {
+            failed.reason().clone_into(&mut self.told);
+            on_wait(failed);
+        }
     }
 
     /// The error at the deadline: the last one that says more than "time is up", unless it says
@@ -151,6 +168,9 @@ impl Client {
                 return Err(failed);
             }
             tracing::debug!(reason = failed.reason(), %endpoint, ?pause, "sending again: {failed}");
+            if let Some(on_wait) = self.on_wait().filter(|_| !pause.is_zero()) {
+                progress.tell(&failed, on_wait);
+            }
             progress.last = Some(failed);
             if refresh {
                 self.routes.mark_stale();

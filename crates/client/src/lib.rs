@@ -35,7 +35,7 @@ pub use cached::{CachedSession, CachedSessionOptions, SessionCopy};
 pub use connections::{CONNECTIONS_DEFAULT, EndpointsError, parse_endpoints};
 pub use documents::Documents;
 pub use error::CallError;
-pub use session::{Client, Entry, Options};
+pub use session::{Client, Entry, OnWait, Options};
 pub use watch::{Watch, WatchOptions};
 
 pub use rota_docstore as docstore;

@@ -25,8 +25,11 @@ pub enum Entry {
     RoundRobin,
 }
 
+/// Is told why a call has not succeeded yet, when it goes on after a pause.
+pub type OnWait = fn(&CallError);
+
 /// How a client behaves.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Debug)]
 pub struct Options {
     /// At which endpoint calls begin. Default: [`Entry::Sticky`].
     pub entry: Entry,
@@ -39,6 +42,9 @@ pub struct Options {
     /// Longest wait for a connection. Default 1 s; too low and a busy machine looks gone, too
     /// high and a silent one delays the switch to the next endpoint.
     pub connect_timeout: Duration,
+    /// Called when a call waits before it is sent again: once for each reason in a row, so that a
+    /// person who waits can be told why. Default: none.
+    pub on_wait: Option<OnWait>,
 }
 
 impl Default for Options {
@@ -48,6 +54,7 @@ impl Default for Options {
             route_by_view: false,
             connections: CONNECTIONS_DEFAULT,
             connect_timeout: Duration::from_secs(1),
+            on_wait: None,
         }
     }
 }
@@ -115,6 +122,10 @@ impl Client {
             let (done, seen) = (Ordering::Relaxed, Ordering::Relaxed);
             let _another_was_first = self.inner.entry.compare_exchange(now, next, done, seen);
         }
+    }
+
+    pub(crate) fn on_wait(&self) -> Option<OnWait> {
+        self.inner.options.on_wait
     }
 
     pub(crate) fn routes_by_view(&self) -> bool {

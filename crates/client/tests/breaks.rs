@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use rota_client::{CallError, Client, Options, WatchOptions, v1};
+use rota_client::{CallError, Client, OnWait, Options, WatchOptions, v1};
 use rota_model::{Refusal, RefusalKind, Retry};
 use rota_proto::refusal::status;
 use std::collections::VecDeque;
@@ -180,10 +180,26 @@ async fn an_advised_wait_is_followed_until_the_answer_comes() {
     assert!(sent.iter().all(|id| *id == sent[0]));
 }
 
+/// Told by a client that waits.
+static WAITS: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+#[tokio::test]
+async fn a_client_that_waits_says_why_once_for_each_reason() {
+    let manager = start("only").await;
+    let (full, busy) = (RefusalKind::NoCapacity, RefusalKind::Overloaded);
+    let refusals = [full, full, busy].map(|kind| refused(kind, Retry::AfterMs(1)));
+    manager.script.refusals.lock().unwrap().extend(refusals);
+    let on_wait = Some((|error| WAITS.lock().unwrap().push(error.reason().to_owned())) as OnWait);
+    let options = Options { on_wait, ..Options::default() };
+    let client = Client::with_options(&manager.address, options).unwrap();
+    client.open(open("a"), WAIT).await.unwrap();
+    assert_eq!(*WAITS.lock().unwrap(), ["NO_CAPACITY", "OVERLOADED"]);
+}
+
 #[tokio::test]
 async fn a_final_refusal_comes_back_at_once_with_its_reason() {
     let manager = start("only").await;
-    let refusal = refused(RefusalKind::UnknownClass, Retry::Never);
+    let refusal = refused(RefusalKind::UnknownClass, Retry::WhenChanged);
     manager.script.refusals.lock().unwrap().push_back(refusal);
     let client = Client::connect(&manager.address).unwrap();
     let error = client.open(open("a"), WAIT).await.unwrap_err();

@@ -172,7 +172,7 @@ fn stamp(text: &str) -> Result<Stamp, String> {
 
 /// Runs a command on documents.
 pub async fn run(command: &DocumentCommand, endpoint: &str, out: &mut Out) -> anyhow::Result<()> {
-    let client = Client::connect(endpoint)?;
+    let client = silence::client(endpoint)?;
     match command {
         DocumentCommand::Get(it) => silence::told(endpoint, get(&client, it, out)).await,
         DocumentCommand::List(it) => silence::told(endpoint, list(&client, it, out)).await,
