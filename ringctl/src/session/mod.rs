@@ -6,7 +6,7 @@ mod show;
 pub use show::state_name;
 
 use crate::cli::length_of_time;
-use crate::failure::{Unknown, UsageMistake};
+use crate::failure::{AtNode, Unknown, UsageMistake};
 use crate::output::{Format, Out, plain_table};
 use crate::silence;
 use anyhow::Context;
@@ -167,7 +167,7 @@ fn session_state(text: &str) -> Result<SessionState, String> {
 
 /// Runs a command on sessions.
 pub async fn run(command: &SessionCommand, endpoint: &str, out: &mut Out) -> anyhow::Result<()> {
-    let client = Client::connect(endpoint)?;
+    let client = silence::client(endpoint)?;
     let work = carry_out(&client, command, out);
     // A watch is silent while nothing happens.
     if matches!(command, SessionCommand::Watch(_)) {
@@ -212,8 +212,9 @@ async fn open(client: &Client, it: &OpenArguments, out: &mut Out) -> anyhow::Res
         request_id: request_id(client, &it.request_id),
     };
     let unknown = Unknown::Request(request.request_id.clone());
-    let answer = client.open(request, it.call.timeout).await;
+    let answer = client.open(request.clone(), it.call.timeout).await;
     let answer = answer.map_err(|error| unknown.unless_refused(error))?;
+    let otherwise = show::found_otherwise(&request, &answer);
     let opened = Opened::of(&answer).context("the answer has no session")?;
     match out.format() {
         Format::Json => out.json(&opened)?,
@@ -230,6 +231,10 @@ async fn open(client: &Client, it: &OpenArguments, out: &mut Out) -> anyhow::Res
                 opened.epoch.to_string(),
             ]);
             out.table(&table)?;
+            // A program compares by itself: the document tells the class.
+            if let Some(warning) = otherwise {
+                eprintln!("{warning}");
+            }
         }
     }
     Ok(())
@@ -326,7 +331,10 @@ async fn send(client: &Client, it: &SendArguments, out: &mut Out) -> anyhow::Res
         life: it.life,
     };
     let moved = client.send_event(&session.address, event, it.call.timeout).await;
-    let moved = moved.map_err(|error| Unknown::Event.unless_refused(error))?;
+    let moved = moved.map_err(|error| {
+        let node = AtNode { node: session.node_id.clone(), session: it.id.clone() };
+        node.unless_answered(Unknown::Event.unless_refused(error))
+    })?;
     let moved = Moved {
         id: it.id.clone(),
         from: moved.from,

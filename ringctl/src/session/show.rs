@@ -29,6 +29,8 @@ pub struct Opened {
     pub version: u64,
     pub namespace: String,
     pub life: u64,
+    /// What runs: of a session that was found, not always what was asked for.
+    pub class: String,
 }
 
 /// How a program or machine ended: one of the three.
@@ -141,8 +143,36 @@ impl Opened {
             version: session.version,
             namespace: session.namespace.clone(),
             life: session.life,
+            class: session.class.clone(),
         })
     }
+}
+
+/// What a person is told who asked for something else than the live session that was found.
+pub fn found_otherwise(asked: &v1::OpenRequest, answer: &v1::OpenResponse) -> Option<String> {
+    let session = answer.session.as_ref()?;
+    if answer.outcome() != v1::Outcome::Existed {
+        return None;
+    }
+    let mut differs = Vec::new();
+    if asked.class != session.class {
+        differs.push(format!("its class is {}, not {}", session.class, asked.class));
+    }
+    if asked.pool != session.pool {
+        differs.push(format!("its pool is {}, not {}", session.pool, asked.pool));
+    }
+    let others = |(name, value): &(&String, &String)| session.attributes.get(*name) != Some(*value);
+    let names = asked.attributes.iter().filter(others).map(|it| it.0.as_str());
+    let names: Vec<&str> = names.collect();
+    if !names.is_empty() {
+        differs.push(format!("it was not opened with the given {}", names.join(", ")));
+    }
+    let text = format!(
+        "warning: session {:?} lived already and stays as it is: {}",
+        asked.id,
+        differs.join("; ")
+    );
+    (!differs.is_empty()).then_some(text)
 }
 
 impl Shown {
@@ -262,8 +292,28 @@ mod tests {
             "{\"id\":\"a\",\"outcome\":\"CREATED\",\"state\":\"READY\",\
              \"address\":\"127.0.0.1:9\",\"node\":{\"id\":\"n1\",\"address\":\"127.0.0.1:8\"},\
              \"owner\":341,\"epoch\":4,\"version\":260101000000002,\"namespace\":\"default\",\
-             \"life\":260101000000001}"
+             \"life\":260101000000001,\"class\":\"counter\"}"
         );
+    }
+
+    #[test]
+    fn whoever_finds_another_class_pool_or_attribute_than_was_asked_for_is_told() {
+        let asked = v1::OpenRequest {
+            id: "a".to_owned(),
+            class: "http".to_owned(),
+            attributes: [("k".to_owned(), "v".to_owned())].into(),
+            ..Default::default()
+        };
+        let answer =
+            |outcome: v1::Outcome, session| v1::OpenResponse { outcome: outcome.into(), session };
+        let existed = answer(v1::Outcome::Existed, Some(session()));
+        let text = found_otherwise(&asked, &existed).unwrap();
+        assert!(text.contains("its class is counter, not http"), "{text}");
+        assert!(text.ends_with("not opened with the given k") && !text.contains("pool"), "{text}");
+        let same = v1::OpenRequest { class: "counter".to_owned(), ..Default::default() };
+        assert_eq!(found_otherwise(&same, &existed), None);
+        let created = answer(v1::Outcome::Created, Some(session()));
+        assert_eq!(found_otherwise(&asked, &created), None);
     }
 
     #[test]
