@@ -10,7 +10,6 @@ use crate::output::{Format, Out, counted};
 use crate::silence;
 use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
-use rota_client::Client;
 use rota_client::docstore::{Description, Limits, Namespace};
 use rota_client::documents::request::{Create, Switch};
 use rota_client::documents::{NamespaceState, Namespaces};
@@ -36,7 +35,8 @@ pub enum NamespaceCommand {
     /// kept, so repeating it is safe.
     Import(transfer::ImportArguments),
     /// Delete a namespace that is switched off and has no session left, and every document of it.
-    /// Records of sessions that ended stay for as long as others do.
+    /// Records of its ended sessions are no documents of it: they stay until 10 minutes after each
+    /// ended, for requests that are repeated, and `session list --namespace` shows them until then.
     Delete(DeleteArguments),
 }
 
@@ -135,7 +135,7 @@ pub fn namespace(text: &str) -> Result<Namespace, String> {
 
 /// Runs a command on namespaces.
 pub async fn run(it: &NamespaceArguments, endpoint: &str, out: &mut Out) -> anyhow::Result<()> {
-    let namespaces = Client::connect(endpoint)?.namespaces().with_admin_key(&it.admin_key);
+    let namespaces = silence::client(endpoint)?.namespaces().with_admin_key(&it.admin_key);
     let namespaces = &namespaces.map_err(|error| UsageMistake(error.to_string()))?;
     let state = match &it.command {
         NamespaceCommand::Create(it) => {
@@ -210,8 +210,7 @@ async fn delete(
     match out.format() {
         Format::Json => out.json(&deleted)?,
         Format::Table => {
-            let documents = counted(deleted.documents, "document");
-            out.text(&format!("deleted {} with {documents}\n", deleted.name))?;
+            out.text(&show::deleted(&deleted))?;
         }
     }
     Ok(())

@@ -1,6 +1,6 @@
 //! Namespaces as they are shown.
 
-use crate::output::plain_table;
+use crate::output::{counted, plain_table};
 use comfy_table::Table;
 use rota_client::docstore::Stamp;
 use rota_client::documents::NamespaceState;
@@ -65,6 +65,15 @@ pub struct ShownAll {
 pub struct Deleted {
     pub name: String,
     pub documents: u64,
+}
+
+/// What was deleted, for a person, and what stays.
+pub fn deleted(it: &Deleted) -> String {
+    let (name, documents) = (&it.name, counted(it.documents, "document"));
+    format!(
+        "deleted {name} with {documents}; records of its ended sessions stay until 10 minutes after \
+         each ended\n"
+    )
 }
 
 /// `namespace export`.

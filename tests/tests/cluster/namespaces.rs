@@ -226,6 +226,13 @@ async fn a_namespace_moves_into_another_by_a_file_and_is_deleted_when_nothing_of
     })
     .await;
     assert_eq!(json_of(&cluster, &["namespace", "list"]).await["namespaces"], json!([]));
+    // The record of the ended session is no document of it. It goes by itself, and that is told.
+    let told = cluster.ringctl(&delete).await.expect_success().stdout;
+    assert!(told.contains("ended sessions stay until 10 minutes"), "{told}");
+    let kept = ["session", "list", "--namespace", "shop"];
+    done_everywhere(&cluster, &kept).await;
+    let kept = &json_of(&cluster, &kept).await["sessions"];
+    assert_eq!((&kept[0]["id"], &kept[0]["state"]), (&json!("one"), &json!("CLOSED")));
     let show = ["namespace", "show", "shop"];
     assert_eq!(error_of(&cluster, &show).await["reason"], "N-NAMESPACE");
     // It is created as it was described, and comes from an export of one that was off.
