@@ -3,13 +3,18 @@
 use crate::bench::{BenchCommand, echo::EchoArguments};
 use crate::dev::DevArguments;
 use crate::document::DocumentCommand;
+use crate::failure::UsageMistake;
 use crate::inspect::InspectArguments;
 use crate::namespace::NamespaceArguments;
 use crate::output::{Format, Out};
 use crate::session::SessionCommand;
 use crate::signal::SignalArguments;
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::error::ErrorKind;
+use clap::parser::ValueSource;
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
+use rota_client::EndpointsError;
+use std::ffi::OsString;
 use std::time::Duration;
 
 /// Above the options that every command takes.
@@ -26,8 +31,11 @@ pub struct Cli {
     /// Managers to ask, `host:port`, comma-separated. Any manager serves any session; the next
     /// one is asked when one does not answer.
     #[arg(long, global = true, env = "ROTA_ENDPOINT", default_value = "127.0.0.1:7400",
-          value_name = "HOST:PORT,...", value_parser = endpoint_list, help_heading = EVERYWHERE)]
-    pub endpoint: String,
+          value_name = "HOST:PORT,...", help_heading = EVERYWHERE)]
+    endpoint: String,
+    /// Whether that came from ROTA_ENDPOINT.
+    #[arg(skip)]
+    by_variable: bool,
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
@@ -65,9 +73,55 @@ pub enum Command {
     BenchEcho(EchoArguments),
 }
 
-fn endpoint_list(text: &str) -> Result<String, String> {
-    let list = rota_client::parse_endpoints(text).map_err(|error| error.to_string())?;
-    Ok(list.join(","))
+/// How managers are given.
+const ENDPOINTS: &str = "managers are given as host:port, several with commas between them, as in \
+    127.0.0.1:7400,127.0.0.1:7401";
+
+impl Cli {
+    /// Reads a command line.
+    pub fn read<I: IntoIterator<Item = OsString>>(line: I) -> Result<Self, clap::Error> {
+        let matches = Self::command().try_get_matches_from(line)?;
+        let mut cli = Self::from_arg_matches(&matches)?;
+        cli.by_variable = matches.value_source("endpoint") == Some(ValueSource::EnvVariable);
+        Ok(cli)
+    }
+
+    /// Where managers are. Looked at by the commands that ask one: the others run whatever
+    /// ROTA_ENDPOINT says.
+    pub fn endpoints(&self) -> Result<String, UsageMistake> {
+        let source = if self.by_variable { "ROTA_ENDPOINT" } else { "--endpoint" };
+        match rota_client::parse_endpoints(&self.endpoint) {
+            Ok(list) => Ok(list.join(",")),
+            Err(EndpointsError::Empty) => {
+                Err(UsageMistake(format!("{source} is given but empty; {ENDPOINTS}")))
+            }
+            Err(EndpointsError::NotAnAddress(wrong)) => {
+                Err(UsageMistake(format!("{source}: {wrong:?} is not host:port; {ENDPOINTS}")))
+            }
+        }
+    }
+}
+
+/// Whether a command line asks for JSON, as far as it can be told of one that is wrong.
+pub fn wants_json(line: &[OsString]) -> bool {
+    let texts = line.iter().map(|it| it.to_str().unwrap_or_default());
+    let texts: Vec<&str> = texts.take_while(|it| *it != "--").collect();
+    let after = |pair: &[&str]| ["-o", "--output"].contains(&pair[0]) && pair[1] == "json";
+    let in_one = ["-ojson", "-o=json", "--output=json"];
+    texts.windows(2).any(after) || texts.iter().any(|it| in_one.contains(it))
+}
+
+/// A mistake of the command line in one sentence, without the usage below it.
+pub fn in_one_sentence(error: &clap::Error) -> String {
+    if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        return "a command is missing; --help lists them".to_owned();
+    }
+    let text = error.render().to_string();
+    let text = text.strip_prefix("error: ").unwrap_or(&text);
+    let end =
+        ["\nUsage:", "\nFor more information"].into_iter().filter_map(|it| text.find(it)).min();
+    let words: Vec<&str> = text[..end.unwrap_or(text.len())].split_whitespace().collect();
+    words.join(" ")
 }
 
 /// A length of time as people write it: `10s`, `1m 30s`, `250ms`; above zero.
@@ -77,10 +131,18 @@ pub fn length_of_time(text: &str) -> Result<Duration, String> {
     if length.is_zero() { Err("must be longer than 0".to_owned()) } else { Ok(length) }
 }
 
+/// The command line without its hidden commands: completion would offer them.
+fn offered() -> clap::Command {
+    let all = Cli::command();
+    clap::Command::new("ringctl")
+        .args(all.get_arguments().cloned())
+        .subcommands(all.get_subcommands().filter(|it| !it.is_hide_set()).cloned())
+}
+
 /// Writes the completion script of a shell.
 pub fn completion(shell: Shell, out: &mut Out) -> std::io::Result<()> {
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), "ringctl", &mut script);
+    clap_complete::generate(shell, &mut offered(), "ringctl", &mut script);
     out.text(&String::from_utf8_lossy(&script))
 }
 
@@ -98,15 +160,53 @@ mod tests {
         let line = ["ringctl", "session", "get", "x", "-o", "json", "--endpoint", "a:1, b:2"];
         let cli = Cli::try_parse_from(line).unwrap();
         assert_eq!(cli.output, Format::Json);
-        assert_eq!(cli.endpoint, "a:1,b:2");
+        assert_eq!(cli.endpoints().unwrap(), "a:1,b:2");
     }
 
     #[test]
-    fn a_wrong_endpoint_is_a_usage_mistake() {
-        let error = Cli::try_parse_from(["ringctl", "--endpoint", "nowhere", "inspect"]);
-        let error = error.unwrap_err();
-        assert_eq!(error.exit_code(), 2);
-        assert!(error.to_string().contains("nowhere"), "{error}");
+    fn a_wrong_endpoint_is_named_with_its_flag_and_the_expected_form() {
+        for wrong in ["foo", "http//x", "host:", "a:1,foo", "", " , "] {
+            let cli = Cli::read(line(&["inspect", "--endpoint", wrong])).unwrap();
+            let text = cli.endpoints().unwrap_err().to_string();
+            let named = wrong.trim_start_matches("a:1,");
+            let says = if named.trim_matches([' ', ',']).is_empty() { "empty" } else { named };
+            assert!(text.starts_with("--endpoint") && text.contains(says), "{text}");
+            assert!(text.contains("as in 127.0.0.1:7400"), "{text}");
+        }
+        let by_variable = Cli { by_variable: true, endpoint: String::new(), ..anything() };
+        let text = by_variable.endpoints().unwrap_err().to_string();
+        assert!(text.starts_with("ROTA_ENDPOINT is given but empty"), "{text}");
+    }
+
+    fn line(arguments: &[&str]) -> Vec<OsString> {
+        [&["ringctl"], arguments].concat().into_iter().map(OsString::from).collect()
+    }
+
+    fn anything() -> Cli {
+        Cli::read(line(&["inspect"])).unwrap()
+    }
+
+    #[test]
+    fn json_is_asked_for_in_each_of_its_forms() {
+        for yes in
+            [&["-o", "json"][..], &["x", "-ojson"], &["--output=json"], &["--output", "json"]]
+        {
+            assert!(wants_json(&line(yes)), "{yes:?}");
+        }
+        for no in [&["-o", "table"][..], &["json"], &["--", "-o", "json"], &[]] {
+            assert!(!wants_json(&line(no)), "{no:?}");
+        }
+    }
+
+    #[test]
+    fn a_mistake_is_told_in_one_sentence() {
+        let told = |arguments: &[&str]| in_one_sentence(&Cli::read(line(arguments)).unwrap_err());
+        let missing = told(&["session", "open", "a"]);
+        assert_eq!(missing, "the following required arguments were not provided: --class <CLASS>");
+        let unknown = told(&["session", "list", "--nod", "n1"]);
+        assert!(unknown.starts_with("unexpected argument '--nod' found"), "{unknown}");
+        assert!(!unknown.contains("Usage"), "{unknown}");
+        assert_eq!(told(&["session"]), "a command is missing; --help lists them");
     }
 
     #[test]
@@ -124,5 +224,6 @@ mod tests {
         for command in ["inspect", "session", "document", "namespace", "import"] {
             assert!(script.contains(command), "{command}");
         }
+        assert!(!script.contains("bench-echo") && !script.contains("bench__echo"), "{script}");
     }
 }

@@ -22,17 +22,21 @@ mod session;
 mod signal;
 mod silence;
 
-use clap::Parser;
 use cli::{Cli, Command};
-use output::Out;
+use failure::UsageMistake;
+use output::{Format, Out};
 use rota_daemon::{Log, LogArguments};
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 /// Exit code for a wrong command line.
 const USAGE: u8 = 2;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match Cli::read(std::env::args_os()) {
+        Ok(cli) => cli,
+        Err(error) => return on_wrong_line(&error),
+    };
     // Its own log is for finding out what it does: ROTA_LOG=rota_client=debug, for instance.
     let wanted = |name: &str, otherwise: &str| std::env::var(name).unwrap_or(otherwise.to_owned());
     let log = wanted("ROTA_LOG", "warn");
@@ -50,18 +54,31 @@ fn main() -> ExitCode {
     }
 }
 
+/// A command line that cannot be read, or one that asked for help only.
+fn on_wrong_line(error: &clap::Error) -> ExitCode {
+    let line: Vec<OsString> = std::env::args_os().collect();
+    if !error.use_stderr() || !cli::wants_json(&line) {
+        error.exit();
+    }
+    let mistake = UsageMistake(cli::in_one_sentence(error));
+    failure::report(&mistake.into(), Format::Json);
+    ExitCode::from(USAGE)
+}
+
 fn run(cli: &Cli, out: &mut Out) -> anyhow::Result<()> {
     // One thread: a command does one thing, and the load generator is faster that way.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let done = runtime.block_on(async {
         match &cli.command {
-            Command::Session(command) => session::run(command, &cli.endpoint, out).await,
-            Command::Document(command) => document::run(command, &cli.endpoint, out).await,
-            Command::Namespace(arguments) => namespace::run(arguments, &cli.endpoint, out).await,
-            Command::Inspect(arguments) => inspect::run(arguments, &cli.endpoint, out).await,
+            Command::Session(command) => session::run(command, &cli.endpoints()?, out).await,
+            Command::Document(command) => document::run(command, &cli.endpoints()?, out).await,
+            Command::Namespace(arguments) => {
+                namespace::run(arguments, &cli.endpoints()?, out).await
+            }
+            Command::Inspect(arguments) => inspect::run(arguments, &cli.endpoints()?, out).await,
             Command::Signal(arguments) => signal::run(arguments, out).await,
             Command::Dev(arguments) => dev::run(arguments, out).await,
-            Command::Bench(command) => bench::run(command, &cli.endpoint, out).await,
+            Command::Bench(command) => bench::run(command, cli.endpoints(), out).await,
             Command::Completion { shell } => Ok(cli::completion(*shell, out)?),
             Command::BenchEcho(arguments) => bench::echo::serve(arguments, out).await,
         }

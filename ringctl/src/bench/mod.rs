@@ -20,6 +20,7 @@ mod target;
 mod usage;
 
 use crate::cli::length_of_time;
+use crate::failure::UsageMistake;
 use crate::output::Out;
 use clap::{Args, Subcommand};
 use std::time::Duration;
@@ -56,10 +57,14 @@ pub struct LoadArguments {
 }
 
 /// Runs a measurement.
-pub async fn run(command: &BenchCommand, endpoint: &str, out: &mut Out) -> anyhow::Result<()> {
+pub async fn run(
+    command: &BenchCommand,
+    endpoint: Result<String, UsageMistake>,
+    out: &mut Out,
+) -> anyhow::Result<()> {
     match command {
-        BenchCommand::Open(it) => Box::pin(target::open(it, endpoint, out)).await,
-        BenchCommand::Get(it) => Box::pin(target::get(it, endpoint, out)).await,
+        BenchCommand::Open(it) => Box::pin(target::open(it, &endpoint?, out)).await,
+        BenchCommand::Get(it) => Box::pin(target::get(it, &endpoint?, out)).await,
         BenchCommand::Compare(it) => Box::pin(compare::run(it, out)).await,
         BenchCommand::Failover(it) => Box::pin(failover::run(it, out)).await,
         BenchCommand::Memory(it) => Box::pin(memory::run(it, out)).await,

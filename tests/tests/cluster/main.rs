@@ -53,6 +53,8 @@ mod signals;
 #[cfg(test)]
 mod tracing;
 #[cfg(test)]
+mod usage;
+#[cfg(test)]
 mod watch_commands;
 #[cfg(test)]
 mod watches;
