@@ -105,8 +105,11 @@ fn a_pool_that_is_nowhere_is_refused_at_once_with_those_that_there_are_and_a_ful
     assert!(refusal.message.ends_with("there are nodes in default"), "{refusal}");
     table.places = 1;
     table.register("n1", 8);
-    opened(table.call(300, open("a", "r2")));
-    let call = table.ask(300, open("b", "r3"));
+    // One owner for both: it knows at once what it asked the node for.
+    let owner = table.owner("a");
+    let other = (0..).map(|n| format!("s{n}")).find(|id| table.owner(id) == owner).unwrap();
+    opened(table.call(owner, open("a", "r2")));
+    let call = table.ask(owner, open(&other, "r3"));
     let refusal = table.wait_for(call, 1_000).unwrap_err();
     assert_eq!(refusal.kind, RefusalKind::NoCapacity);
     assert!(matches!(refusal.retry, Retry::AfterMs(_)), "{refusal:?}");
