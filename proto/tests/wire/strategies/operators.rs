@@ -50,6 +50,8 @@ pub fn ring_view() -> Any<View> {
                 managers_max: 100,
                 parts: numbers.iter().copied().zip(parts).collect(),
                 managers,
+                transition: None,
+                splits: BTreeMap::new(),
             }
         })
         .boxed()
