@@ -68,11 +68,15 @@ impl View {
         }
     }
 
+    /// Up managers that have no partition yet.
+    fn without_part(&self) -> impl Iterator<Item = ManagerNumber> {
+        let up = self.managers.iter().filter(|(_, entry)| entry.is_up()).map(|(number, _)| *number);
+        up.filter(|it| !self.parts.contains_key(it))
+    }
+
     /// The first Up manager that has no partition yet and whose arc lies in partition `n`.
     pub fn unsplit(&self, n: ManagerNumber) -> Option<ManagerNumber> {
-        let up = self.managers.iter().filter(|(_, entry)| entry.is_up()).map(|(number, _)| *number);
-        let mut new = up.filter(|it| !self.parts.contains_key(it));
-        new.find(|it| self.home(SlotId(it.0)) == n)
+        self.without_part().find(|it| self.home(SlotId(it.0)) == n)
     }
 
     /// Cuts the arc of number `n` out of the partition that holds it. `None` when it is a partition
@@ -123,11 +127,11 @@ impl View {
     /// and whoever copies the arc of a newcomer that has no partition yet.
     pub fn neighbours(&self, me: ManagerNumber) -> BTreeSet<ManagerNumber> {
         let mut all = BTreeSet::new();
+        let new: Vec<_> = self.without_part().map(|it| (self.home(SlotId(it.0)), it)).collect();
         for (number, part) in &self.parts {
-            let wanted = self.wanted(*number);
-            let new = self.unsplit(*number);
+            let new = new.iter().filter(|(home, _)| home == number).map(|(_, it)| *it);
             let isr = part.isr.iter().map(|it| it.number);
-            let group: BTreeSet<ManagerNumber> = isr.chain(wanted).chain(new).collect();
+            let group: Vec<ManagerNumber> = isr.chain(self.wanted(*number)).chain(new).collect();
             if group.contains(&me) {
                 all.extend(group);
             }
