@@ -122,6 +122,9 @@ impl TryFrom<v1::View> for View {
             managers_max: it.managers_max,
             managers: managers.collect::<Result<_, _>>()?,
             parts: parts.collect::<Result<_, _>>()?,
+            // What is under way, and where partitions come from, is between managers.
+            transition: None,
+            splits: BTreeMap::new(),
         };
         view.check().map_err(|error| WireError::new("View", error.to_string()))?;
         Ok(view)

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use rota_model::ClusterName;
+use rota_ring::view::{VIEW_FORMAT, VIEW_FORMAT_SPLIT};
 use rota_ring::{Change, ConfigState, NodeReg, View};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -109,7 +110,7 @@ fn foreign(json: &[u8], error: &serde_json::Error) -> String {
     match serde_json::from_slice::<Formats>(json) {
         Ok(Formats { format, .. }) if format != STATE_FORMAT => format_text(format),
         Ok(Formats { view: Some(ViewFormat { format }), .. })
-            if format != rota_ring::view::VIEW_FORMAT =>
+            if ![VIEW_FORMAT, VIEW_FORMAT_SPLIT].contains(&format) =>
         {
             rota_ring::ViewError::Format(format).to_string()
         }
@@ -121,8 +122,9 @@ fn foreign(json: &[u8], error: &serde_json::Error) -> String {
 mod tests {
     use super::*;
     use rota_model::{
-        BootId, ClassName, Epoch, ManagerId, ManagerNumber, NodeId, NodeState, PoolName,
+        BootId, ClassName, Epoch, ManagerId, ManagerNumber, NodeId, NodeState, Nonce, PoolName,
     };
+    use rota_ring::Claim;
 
     fn cluster() -> ClusterName {
         ClusterName::parse("ring \"one\"").unwrap()
@@ -157,6 +159,34 @@ mod tests {
         }
         let empty = ConfigState::default();
         assert_eq!(state_from_json(&cluster(), &state_to_json(&cluster(), &empty)), Ok(empty));
+    }
+
+    #[test]
+    fn a_view_is_written_as_builds_before_the_first_join_read_it_until_somebody_joins() {
+        let before = state(3);
+        let text = String::from_utf8(state_to_json(&cluster(), &before).to_vec()).unwrap();
+        assert!(!text.contains("transition") && !text.contains("splits"), "{text}");
+        let claim = Claim {
+            number: ManagerNumber(15),
+            id: ManagerId::parse("new").unwrap(),
+            grpc: "127.0.0.1:2".into(),
+            http: String::new(),
+            held: Vec::new(),
+            taken: None,
+            nonce: Nonce(7),
+            disk: BTreeMap::new(),
+        };
+        let joined = before.view.as_ref().unwrap().joined(&claim).unwrap();
+        let split = joined.split(ManagerNumber(15)).unwrap();
+        let after = ConfigState { view: Some(Arc::new(split)), ..before };
+        let json = state_to_json(&cluster(), &after);
+        assert_eq!(state_from_json(&cluster(), &json), Ok(after));
+        let text = String::from_utf8(json.to_vec()).unwrap();
+        // A build that would lose what is under way refuses the View by its format.
+        assert!(text.contains("\"view\":{\"format\":2,"), "{text}");
+        let first = text.replacen("\"view\":{\"format\":2,", "\"view\":{\"format\":1,", 1);
+        let error = state_from_json(&cluster(), first.as_bytes()).unwrap_err();
+        assert!(error.contains("neither transition nor splits"), "{error}");
     }
 
     fn changed(from: &str, to: &str) -> String {

@@ -46,6 +46,36 @@ pub enum ClaimRefused {
         /// Where that one serves.
         grpc: String,
     },
+    /// A newcomer's number does not exist.
+    #[error("number {number} lies outside [0, {m}), the slots of this ring")]
+    OutsideRing {
+        /// The number.
+        number: ManagerNumber,
+        /// How many slots the ring has.
+        m: u32,
+    },
+    /// A newcomer's name belongs to another number.
+    #[error("manager {id:?} has number {number} in this ring already")]
+    NameTaken {
+        /// The name.
+        id: ManagerId,
+        /// Its number.
+        number: ManagerNumber,
+    },
+    /// No newcomer fits in.
+    #[error("this ring has {limit} managers, which is its limit")]
+    RingFull {
+        /// The limit.
+        limit: u32,
+    },
+    /// The ring changes in another way just now.
+    #[error("number {number} cannot join now: {under_way} is under way, and one goes at a time")]
+    InTransition {
+        /// The newcomer's number.
+        number: ManagerNumber,
+        /// What is under way.
+        under_way: crate::view::RingTransition,
+    },
     /// A manager with that number runs, and this disk is not its disk.
     #[error(
         "number {number} is {status} (incarnation {incarnation}) and this data folder does not \
@@ -91,6 +121,8 @@ impl View {
             managers_max,
             managers,
             parts: BTreeMap::new(),
+            transition: None,
+            splits: BTreeMap::new(),
         };
         for (n, _) in numbers {
             let isr = view.ring_from(*n).take(r as usize + 1);
@@ -183,7 +215,8 @@ impl View {
     }
 
     /// Takes suspects out: DOWN, and out of every ISR in which they are not the last that ran.
-    /// `None` when none of them is Up under that incarnation any more.
+    /// A newcomer among them gives the transition back ([`crate::join`]). `None` when none of them is
+    /// Up under that incarnation any more.
     pub fn without(&self, suspects: &[MemberId]) -> Option<View> {
         let mut next = self.clone();
         next.epoch = self.epoch.next();
@@ -198,6 +231,7 @@ impl View {
             }
             any = true;
             entry.status = ManagerStatus::Down;
+            next.transition = next.transition.filter(|it| it.number() != suspect.number);
             for (n, part) in &mut next.parts {
                 if part.has(suspect.number) && may_leave(&self.managers, part, suspect.number) {
                     part.isr.retain(|it| it.number != suspect.number);
@@ -284,7 +318,7 @@ fn is_down(managers: &BTreeMap<ManagerNumber, ManagerEntry>, number: ManagerNumb
     managers.get(&number).is_some_and(|it| it.status == ManagerStatus::Down)
 }
 
-fn first_in_ring(
+pub(crate) fn first_in_ring(
     managers: &BTreeMap<ManagerNumber, ManagerEntry>,
     n: ManagerNumber,
     isr: &[IsrMember],

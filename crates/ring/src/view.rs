@@ -8,14 +8,18 @@ use rota_model::{
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Format of the View as it stands in the config store.
+/// Format of the View as it stands in the config store, as long as nobody has joined.
 pub const VIEW_FORMAT: u32 = 1;
+
+/// Format of a View with splits or a transition: a build that knows only the first format would lose
+/// them with its next write, so it must refuse to read them.
+pub const VIEW_FORMAT_SPLIT: u32 = 2;
 
 /// What the config store holds under the View's key. The epoch is inside the value, so that two
 /// Views never compare equal. It changes only by the functions of [`crate::change`].
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct View {
-    /// [`VIEW_FORMAT`].
+    /// [`VIEW_FORMAT`], or [`VIEW_FORMAT_SPLIT`] once somebody has joined.
     pub format: u32,
     /// Name of the cluster.
     pub cluster: ClusterName,
@@ -31,6 +35,53 @@ pub struct View {
     pub managers: BTreeMap<ManagerNumber, ManagerEntry>,
     /// Partitions, by the reserved number that ends them.
     pub parts: BTreeMap<ManagerNumber, Part>,
+    /// What is under way. One thing at a time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transition: Option<RingTransition>,
+    /// Partitions that were cut out of another one: a disk from before that holds their documents
+    /// under the other one's name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub splits: BTreeMap<ManagerNumber, Split>,
+}
+
+/// A change of who is in the ring that takes several steps.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub enum RingTransition {
+    /// A new number comes in ([`crate::join`]).
+    Join {
+        /// The number.
+        number: ManagerNumber,
+        /// Epoch of the View in which it came.
+        since: Epoch,
+    },
+}
+
+impl RingTransition {
+    /// The number that comes.
+    pub fn number(self) -> ManagerNumber {
+        match self {
+            RingTransition::Join { number, .. } => number,
+        }
+    }
+}
+
+impl std::fmt::Display for RingTransition {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            RingTransition::Join { number, since } => {
+                write!(f, "the join of number {number} (since epoch {since})")
+            }
+        }
+    }
+}
+
+/// Where a partition comes from that was not there at first.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub struct Split {
+    /// The partition that held its slots before.
+    pub from: ManagerNumber,
+    /// Epoch of the View that cut it out.
+    pub epoch: Epoch,
 }
 
 /// A reserved number.
@@ -107,7 +158,9 @@ impl Part {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ViewError {
     /// Written by another version.
-    #[error("the View has format {0}; this build reads format {VIEW_FORMAT}")]
+    #[error(
+        "the View has format {0}; this build reads formats {VIEW_FORMAT} and {VIEW_FORMAT_SPLIT}"
+    )]
     Format(u32),
     /// A rule of the View does not hold.
     #[error("the View is broken: {0}")]
@@ -169,10 +222,13 @@ impl View {
 
     /// Checks what every View must satisfy. A View from outside is refused when this fails.
     pub fn check(&self) -> Result<(), ViewError> {
-        if self.format != VIEW_FORMAT {
+        if self.format != VIEW_FORMAT && self.format != VIEW_FORMAT_SPLIT {
             return Err(ViewError::Format(self.format));
         }
         let broken = |text: String| Err(ViewError::Broken(text));
+        if self.format == VIEW_FORMAT && (self.transition.is_some() || !self.splits.is_empty()) {
+            return broken(format!("format {VIEW_FORMAT} has neither transition nor splits"));
+        }
         if self.m == 0 || self.parts.is_empty() {
             return broken("it has no slots or no partitions".into());
         }
@@ -194,6 +250,23 @@ impl View {
                 if twice || !self.managers.contains_key(&member.number) {
                     return broken(format!("copy {} of partition {n}", member.number));
                 }
+            }
+        }
+        self.check_splits()
+    }
+
+    fn check_splits(&self) -> Result<(), ViewError> {
+        let broken = |text: String| Err(ViewError::Broken(text));
+        if let Some(it) = self.transition
+            && !self.managers.contains_key(&it.number())
+        {
+            return broken(format!("{it} is under way, and nobody has that number"));
+        }
+        for (n, split) in &self.splits {
+            let pe = self.parts.get(n).map(|part| part.pe);
+            let is_there = self.parts.contains_key(&split.from) && split.from != *n;
+            if !is_there || pe.is_none_or(|pe| pe < split.epoch) {
+                return broken(format!("partition {n} does not come from {}", split.from));
             }
         }
         Ok(())

@@ -11,6 +11,7 @@ use rota_model::*;
 use rota_protocol::{PartStats, Stats};
 use rota_ring::view::VIEW_FORMAT;
 use rota_ring::{IsrMember, ManagerEntry, NodeReg, Part, PartState, View};
+use std::collections::BTreeMap;
 
 /// Views that keep every rule of a View, with zeroes where the wire has nothing.
 pub fn ring_view() -> Any<View> {
@@ -50,6 +51,8 @@ pub fn ring_view() -> Any<View> {
                 managers_max: 100,
                 parts: numbers.iter().copied().zip(parts).collect(),
                 managers,
+                transition: None,
+                splits: BTreeMap::new(),
             }
         })
         .boxed()
