@@ -226,13 +226,7 @@ async fn a_namespace_moves_into_another_by_a_file_and_is_deleted_when_nothing_of
     })
     .await;
     assert_eq!(json_of(&cluster, &["namespace", "list"]).await["namespaces"], json!([]));
-    // The record of the ended session is no document of it. It goes by itself, and that is told.
-    let told = cluster.ringctl(&delete).await.expect_success().stdout;
-    assert!(told.contains("ended sessions stay until 10 minutes"), "{told}");
-    let kept = ["session", "list", "--namespace", "shop"];
-    done_everywhere(&cluster, &kept).await;
-    let kept = &json_of(&cluster, &kept).await["sessions"];
-    assert_eq!((&kept[0]["id"], &kept[0]["state"]), (&json!("one"), &json!("CLOSED")));
+    the_ended_session_is_kept(&cluster, &delete).await;
     let show = ["namespace", "show", "shop"];
     assert_eq!(error_of(&cluster, &show).await["reason"], "N-NAMESPACE");
     // It is created as it was described, and comes from an export of one that was off.
@@ -263,6 +257,17 @@ async fn a_namespace_moves_into_another_by_a_file_and_is_deleted_when_nothing_of
     assert_eq!(shown["documents"], 5);
     damaged_files_are_refused(&cluster, &file).await;
     cluster.end().await;
+}
+
+/// The record of an ended session is no document of its namespace. It goes by itself, and that is
+/// told.
+async fn the_ended_session_is_kept(cluster: &Cluster, delete: &[&str]) {
+    let told = cluster.ringctl(delete).await.expect_success().stdout;
+    assert!(told.contains("ended sessions stay until 10 minutes"), "{told}");
+    let kept = ["session", "list", "--namespace", "shop"];
+    done_everywhere(cluster, &kept).await;
+    let kept = &json_of(cluster, &kept).await["sessions"];
+    assert_eq!((&kept[0]["id"], &kept[0]["state"]), (&json!("one"), &json!("CLOSED")));
 }
 
 /// Nothing of a file that was cut short or changed is taken over.
