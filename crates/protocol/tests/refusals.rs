@@ -9,13 +9,13 @@ use table::*;
 
 fn open_of(id: &str, request: &str, class: &str) -> Op {
     let Op::Open(mut op) = open(id, request) else { unreachable!("open gives an open") };
-    op.spec.class = ClassName::parse(class).unwrap();
+    op.spec.class = ClassName::parse(class).expect("a class name");
     Op::Open(op)
 }
 
 fn open_in(id: &str, request: &str, pool: &str) -> Op {
     let Op::Open(mut op) = open(id, request) else { unreachable!("open gives an open") };
-    op.spec.pool = PoolName::parse(pool).unwrap();
+    op.spec.pool = PoolName::parse(pool).expect("a pool name");
     Op::Open(op)
 }
 
