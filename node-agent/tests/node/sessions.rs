@@ -141,10 +141,11 @@ async fn a_machine_takes_events_at_the_address_of_its_node_and_ends_in_a_final_s
     assert_eq!(manager.state("d", "open").await, 1);
 
     let wrong = line.send("d", "push").await.unwrap_err();
-    assert_eq!(refusal(&wrong).kind, RefusalKind::InvalidArgument);
+    assert_eq!(refusal(&wrong).kind, RefusalKind::NoTransition);
     let text = wrong.message();
     assert!(text.contains("\"open\"") && text.contains("pull, burn"), "{text}");
     let unknown = line.send("d", "kick").await.unwrap_err();
+    assert_eq!(refusal(&unknown).kind, RefusalKind::InvalidArgument);
     assert!(unknown.message().contains("push, pull, burn"), "{unknown:?}");
     let nobody = line.send("nobody", "push").await.unwrap_err();
     assert_eq!(refusal(&nobody).kind, RefusalKind::NotFound);
