@@ -1,7 +1,7 @@
 //! The records of an export of one document, and the order in which they must come. Whoever takes
 //! over such an export leads each record through an [`Order`], as with [`super::export`].
 
-use super::export::check_piece;
+use super::export::{BodyOrder, Fields, Stage};
 use crate::v1;
 use crate::v1::document_record::{End, Record};
 use crate::wire::{WireError, required};
@@ -36,22 +36,13 @@ impl From<&Part> for v1::DocumentRecord {
     }
 }
 
-/// How far an export has come.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-enum Stage {
-    #[default]
-    Beginning,
-    Inside,
-    /// Bytes of a body that are to come: never 0.
-    InBody(u64),
-    Complete,
-}
+const FIELDS: Fields = Fields { record: "DocumentRecord.record", bytes: "DocumentRecord.bytes" };
 
 /// The order of the records.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Order {
     stage: Stage,
-    bodies: u64,
+    bodies: BodyOrder,
 }
 
 impl Order {
@@ -62,17 +53,17 @@ impl Order {
 
     /// Whether all bytes of the body that began last have come.
     pub fn is_body_whole(&self) -> bool {
-        !matches!(self.stage, Stage::InBody(_))
+        self.bodies.is_whole()
     }
 
     /// Bodies that have begun so far.
     pub fn bodies(&self) -> u64 {
-        self.bodies
+        self.bodies.begun()
     }
 
     /// The next record. After an error nothing more can be taken.
     pub fn take(&mut self, record: v1::DocumentRecord) -> Result<Part, WireError> {
-        let part = match required("DocumentRecord.record", record.record)? {
+        let part = match required(FIELDS.record, record.record)? {
             Record::Update(update) => {
                 let (name, update) = update.try_into()?;
                 Part::Update(name, update)
@@ -86,32 +77,20 @@ impl Order {
     }
 
     fn after(&mut self, part: &Part) -> Result<Stage, WireError> {
-        let wrong = |problem: String| Err(WireError::new("DocumentRecord.record", problem));
         match (self.stage, part) {
-            (Stage::Beginning, Part::Update(..)) => Ok(Stage::Inside),
-            (Stage::Beginning, _) => wrong("is not the update, which comes first".to_owned()),
-            (Stage::Complete, _) => wrong("comes after the end".to_owned()),
-            (_, Part::Update(..)) => wrong("is a second update".to_owned()),
-            (Stage::InBody(rest), Part::Bytes(bytes)) => {
-                check_piece("DocumentRecord.bytes", bytes)?;
-                match rest.checked_sub(bytes.len() as u64) {
-                    Some(0) => Ok(Stage::Inside),
-                    Some(rest) => Ok(Stage::InBody(rest)),
-                    None => wrong("has more bytes than the body's size".to_owned()),
-                }
+            (Stage::Beginning, Part::Update(..)) => return Ok(Stage::Inside),
+            (Stage::Beginning, _) => return FIELDS.wrong("is not the update, which comes first"),
+            (Stage::Complete, _) => return FIELDS.wrong("comes after the end"),
+            (Stage::Inside, Part::Update(..)) => return FIELDS.wrong("is a second update"),
+            (Stage::Inside, Part::Bytes(bytes)) => self.bodies.take(bytes, &FIELDS)?,
+            (Stage::Inside, _) if !self.bodies.is_whole() => return self.bodies.cut_short(&FIELDS),
+            (Stage::Inside, Part::Body(body)) => self.bodies.begin(body),
+            (Stage::Inside, Part::End { bodies }) if *bodies != self.bodies() => {
+                let came = self.bodies();
+                return FIELDS.wrong(format!("says {bodies} bodies; {came} came"));
             }
-            (Stage::InBody(rest), _) => {
-                wrong(format!("comes while {rest} bytes of a body are missing"))
-            }
-            (Stage::Inside, Part::Bytes(_)) => wrong("has bytes of no body".to_owned()),
-            (Stage::Inside, Part::Body(body)) => {
-                self.bodies += 1;
-                Ok(if body.size() == 0 { Stage::Inside } else { Stage::InBody(body.size()) })
-            }
-            (Stage::Inside, Part::End { bodies }) if *bodies != self.bodies => {
-                wrong(format!("says {bodies} bodies; {} came", self.bodies))
-            }
-            (Stage::Inside, Part::End { .. }) => Ok(Stage::Complete),
+            (Stage::Inside, Part::End { .. }) => return Ok(Stage::Complete),
         }
+        Ok(Stage::Inside)
     }
 }

@@ -51,21 +51,75 @@ impl From<&Part> for v1::NamespaceRecord {
 
 /// How far an export has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-enum Stage {
+pub(super) enum Stage {
     #[default]
     Beginning,
     Inside,
-    /// Bytes of a body that are to come: never 0.
-    InBody(u64),
     Complete,
 }
+
+/// The names of the fields of a record, for errors.
+pub(super) struct Fields {
+    pub record: &'static str,
+    pub bytes: &'static str,
+}
+
+impl Fields {
+    pub(super) fn wrong<T>(&self, problem: impl Into<String>) -> Result<T, WireError> {
+        Err(WireError::new(self.record, problem.into()))
+    }
+}
+
+/// The bodies of an export, whatever it exports.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct BodyOrder {
+    begun: u64,
+    /// Bytes of the last one that are to come.
+    rest: u64,
+}
+
+impl BodyOrder {
+    /// How many have begun.
+    pub(super) fn begun(self) -> u64 {
+        self.begun
+    }
+
+    /// Whether all bytes of the one that began last have come.
+    pub(super) fn is_whole(self) -> bool {
+        self.rest == 0
+    }
+
+    /// Refuses what is no bytes, while some are missing.
+    pub(super) fn cut_short<T>(self, fields: &Fields) -> Result<T, WireError> {
+        fields.wrong(format!("comes while {} bytes of a body are missing", self.rest))
+    }
+
+    pub(super) fn begin(&mut self, body: &Attachment) {
+        self.begun += 1;
+        self.rest = body.size();
+    }
+
+    pub(super) fn take(&mut self, bytes: &Bytes, fields: &Fields) -> Result<(), WireError> {
+        if self.is_whole() {
+            return fields.wrong("has bytes of no body");
+        }
+        check_piece(fields.bytes, bytes)?;
+        match self.rest.checked_sub(bytes.len() as u64) {
+            Some(rest) => self.rest = rest,
+            None => return fields.wrong("has more bytes than the body's size"),
+        }
+        Ok(())
+    }
+}
+
+const FIELDS: Fields = Fields { record: "NamespaceRecord.record", bytes: "NamespaceRecord.bytes" };
 
 /// The order of an export's records.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Order {
     stage: Stage,
     documents: u64,
-    bodies: u64,
+    bodies: BodyOrder,
 }
 
 impl Order {
@@ -81,7 +135,7 @@ impl Order {
 
     /// Whether all bytes of the body that began last have come.
     pub fn is_body_whole(&self) -> bool {
-        !matches!(self.stage, Stage::InBody(_))
+        self.bodies.is_whole()
     }
 
     /// Documents so far.
@@ -91,12 +145,12 @@ impl Order {
 
     /// Bodies that have begun so far.
     pub fn bodies(&self) -> u64 {
-        self.bodies
+        self.bodies.begun()
     }
 
     /// The next record. After an error nothing more can be taken.
     pub fn take(&mut self, record: v1::NamespaceRecord) -> Result<Part, WireError> {
-        let part = match required("NamespaceRecord.record", record.record)? {
+        let part = match required(FIELDS.record, record.record)? {
             Record::Header(header) => Part::Header(read_header(header)?),
             Record::Body(body) => Part::Body(body.try_into()?),
             Record::Bytes(bytes) => Part::Bytes(bytes),
@@ -108,47 +162,29 @@ impl Order {
     }
 
     fn after(&mut self, part: &Part) -> Result<Stage, WireError> {
-        let wrong = |problem: String| Err(WireError::new("NamespaceRecord.record", problem));
         match (self.stage, part) {
-            (Stage::Beginning, Part::Header(_)) => Ok(Stage::Inside),
-            (Stage::Beginning, _) => wrong("is not a header, which comes first".to_owned()),
-            (Stage::Complete, _) => wrong("comes after the footer".to_owned()),
-            (_, Part::Header(_)) => wrong("is a second header".to_owned()),
-            (Stage::InBody(rest), Part::Bytes(bytes)) => {
-                check_piece("NamespaceRecord.bytes", bytes)?;
-                let rest = rest.checked_sub(bytes.len() as u64);
-                match rest {
-                    Some(0) => Ok(Stage::Inside),
-                    Some(rest) => Ok(Stage::InBody(rest)),
-                    None => wrong("has more bytes than the body's size".to_owned()),
-                }
-            }
-            (Stage::InBody(rest), _) => {
-                wrong(format!("comes while {rest} bytes of a body are missing"))
-            }
-            (Stage::Inside, Part::Bytes(_)) => wrong("has bytes of no body".to_owned()),
-            (Stage::Inside, Part::Body(body)) => {
-                self.bodies += 1;
-                Ok(if body.size() == 0 { Stage::Inside } else { Stage::InBody(body.size()) })
-            }
+            (Stage::Beginning, Part::Header(_)) => return Ok(Stage::Inside),
+            (Stage::Beginning, _) => return FIELDS.wrong("is not a header, which comes first"),
+            (Stage::Complete, _) => return FIELDS.wrong("comes after the footer"),
+            (Stage::Inside, Part::Header(_)) => return FIELDS.wrong("is a second header"),
+            (Stage::Inside, Part::Bytes(bytes)) => self.bodies.take(bytes, &FIELDS)?,
+            (Stage::Inside, _) if !self.bodies.is_whole() => return self.bodies.cut_short(&FIELDS),
+            (Stage::Inside, Part::Body(body)) => self.bodies.begin(body),
             (Stage::Inside, Part::Document(document)) if document.is_deleted() => {
-                wrong(format!("is {}, whose life has ended", document.name()))
+                return FIELDS.wrong(format!("is {}, whose life has ended", document.name()));
             }
-            (Stage::Inside, Part::Document(_)) => {
-                self.documents += 1;
-                Ok(Stage::Inside)
-            }
+            (Stage::Inside, Part::Document(_)) => self.documents += 1,
             (Stage::Inside, Part::Footer { documents, bodies }) => {
-                let came = (self.documents, self.bodies);
-                if came != (*documents, *bodies) {
-                    let (here, there) = came;
-                    return wrong(format!(
+                let (here, there) = (self.documents, self.bodies());
+                if (here, there) != (*documents, *bodies) {
+                    return FIELDS.wrong(format!(
                         "says {documents} documents and {bodies} bodies; {here} and {there} came"
                     ));
                 }
-                Ok(Stage::Complete)
+                return Ok(Stage::Complete);
             }
         }
+        Ok(Stage::Inside)
     }
 }
 
@@ -160,7 +196,7 @@ fn read_header(header: Header) -> Result<NamespaceState, WireError> {
     convert("Header.info", header.info)
 }
 
-pub(super) fn check_piece(field: &'static str, bytes: &Bytes) -> Result<(), WireError> {
+fn check_piece(field: &'static str, bytes: &Bytes) -> Result<(), WireError> {
     let length = bytes.len();
     if length == 0 || length > PIECE_BYTES_MAX {
         let problem = format!("are {length}; a piece has 1 to {PIECE_BYTES_MAX}");
