@@ -77,7 +77,7 @@ impl Replica {
     /// Sets or removes a committed document, and keeps the counts.
     pub fn set(&mut self, key: &DocKey, doc: Option<Arc<Doc>>) {
         if let Some(doc) = &doc {
-            self.digest = self.digest.wrapping_add(doc.digest());
+            self.digest = self.digest.wrapping_add(doc.digest(key));
             self.high_water = self.high_water.max(doc.version());
             if let Some(brief) = doc.brief() {
                 *self.sessions_by_state.entry(brief.state).or_default() += 1;
@@ -91,7 +91,7 @@ impl Replica {
         let documents = [&before, &after].map(|it| it.as_deref().and_then(of_application));
         self.usages.count(key.name.space(), documents[0], documents[1]);
         if let Some(doc) = before {
-            self.digest = self.digest.wrapping_sub(doc.digest());
+            self.digest = self.digest.wrapping_sub(doc.digest(key));
             if let Some(brief) = doc.brief() {
                 let count = self.sessions_by_state.entry(brief.state).or_default();
                 *count = count.saturating_sub(1);

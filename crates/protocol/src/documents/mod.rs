@@ -270,13 +270,12 @@ impl Doc {
         contents.saturating_add(64 + names + 32 * document.items().len())
     }
 
-    /// A number that differs, nearly always, between documents that differ.
-    pub(crate) fn digest(&self) -> u64 {
-        let name = xxh3_64(self.name().as_text().as_bytes());
+    /// A number that differs, nearly always, between documents that differ. `key`: its own.
+    pub(crate) fn digest(&self, key: &DocKey) -> u64 {
         let mix = |hash: u64, it: &Stamp| hash.wrapping_mul(31) ^ it.as_u64();
         let stamps = self.stamps.iter().fold(0, mix).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         let state = self.brief().map_or(0, |it| 1 + it.state as u64);
-        name ^ stamps ^ (state << 56)
+        key.hash ^ stamps ^ (state << 56)
     }
 }
 
