@@ -195,6 +195,7 @@ impl Manager {
             CasOutcome::Unknown => {
                 self.env.note(Transition::CasUnknown, None);
                 self.env.refresh = true;
+                self.next_change_ms = self.env.now.mono_ms + self.env.config.timing.retry_ms;
                 match purpose {
                     Purpose::Claim => self.standing = Standing::outside(),
                     Purpose::Register { call, .. } => {
@@ -263,7 +264,9 @@ impl Manager {
 
     /// Changes the View as suspicions and partitions want it, one change at a time.
     pub(crate) fn drive_view(&mut self) {
-        if self.standing != Standing::Inside || self.asked.values().any(Purpose::is_view) {
+        let is_early = self.env.now.mono_ms < self.next_change_ms;
+        let is_asked = self.asked.values().any(Purpose::is_view);
+        if self.standing != Standing::Inside || is_early || is_asked {
             return;
         }
         let Some(view) = self.env.view.clone() else {

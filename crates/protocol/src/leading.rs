@@ -315,6 +315,11 @@ impl Partition {
         writes: Vec<Write>,
         request: Option<RequestId>,
     ) -> LogPos {
+        debug_assert!(
+            self.leading.as_ref().is_some_and(|it| it.is_open()),
+            "partition {} writes, and does not serve",
+            self.number
+        );
         let pe = self.leading.as_ref().map_or(self.replica.pe, |it| it.pe);
         let at = self.replica.next_pos(pe);
         self.append(env, Entry::new(at, writes, request));
@@ -390,7 +395,13 @@ impl Partition {
         })
     }
 
-    /// Whether a new operation may start: enough Up managers hold a copy.
+    /// Whether a new operation may be written: this partition serves, and is not wedged. Who was
+    /// read for before a wedge, and is to be written for now, waits until the wedge is over.
+    pub fn may_begin(&self, env: &Env) -> bool {
+        self.leading.as_ref().is_some_and(|it| it.is_open()) && self.has_copies(env)
+    }
+
+    /// Whether enough Up managers hold a copy for a new operation.
     pub fn has_copies(&self, env: &Env) -> bool {
         let Some(leading) = &self.leading else {
             return false;

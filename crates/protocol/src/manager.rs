@@ -37,6 +37,9 @@ pub struct Manager {
     pub(crate) claiming: Option<(Incarnation, Nonce)>,
     /// Compare-and-sets that are under way.
     pub(crate) asked: BTreeMap<u64, Purpose>,
+    /// No change of the View is asked for before this: the outcome of one is unknown, and a config
+    /// store that is away says so at once.
+    pub(crate) next_change_ms: u64,
     /// Consistent reads that are under way, and the partitions that wait for them.
     reads: BTreeMap<u64, Vec<(ManagerNumber, Epoch)>>,
     /// Index of the newest state of the config store that was adopted.
@@ -67,6 +70,7 @@ impl Manager {
             identity: disk.identity,
             claiming: None,
             asked: BTreeMap::new(),
+            next_change_ms: now.mono_ms,
             reads: BTreeMap::new(),
             index: 0,
             heard: BTreeMap::new(),

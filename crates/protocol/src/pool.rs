@@ -168,7 +168,7 @@ impl Partition {
         let Some(config) = env.config.pools.iter().find(|it| it.name == *pool).cloned() else {
             return;
         };
-        if !self.leading.as_ref().is_some_and(|it| it.is_open()) || !self.has_copies(env) {
+        if !self.may_begin(env) {
             return;
         }
         if *index < env.nodes.seen_all(pool) {

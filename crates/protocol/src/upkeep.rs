@@ -86,7 +86,7 @@ impl Partition {
         self.serve_follows(env);
         self.tick_runs(env);
         let Some(leading) = &self.leading else { return };
-        if leading.is_open() && !leading.queue.is_empty() && self.has_copies(env) {
+        if !leading.queue.is_empty() && self.may_begin(env) {
             self.drain_queue(env);
         }
         self.forget_old(env);

@@ -60,6 +60,43 @@ fn what_an_operation_read_is_confirmed_by_the_copies_after_it_came() {
     assert!(matches!(synced(table.wait_for(absent, 2_000))[0], Update::Full(_)));
 }
 
+/// The owner may not write while it adds a copy: the newcomer would lack what was written.
+#[test]
+fn an_operation_that_comes_to_write_after_its_confirm_round_waits_while_a_copy_is_added() {
+    // With one successor a partition has enough copies while it gets another.
+    let mut table = Table::laid_with(1);
+    NUMBERS.iter().for_each(|n| table.start(*n));
+    table.settle();
+    table.pass(500);
+    let (owner, newcomer) = (300, 600);
+    let id = id_at(&table, owner, 0);
+    operated(table.call(owner, op(write(&id, 1), &id))).unwrap();
+    table.kill(newcomer);
+    table.pass(2_500);
+    // It exists, so there is nothing to write; and what it read waits for the other copy.
+    table.lose = Box::new(|it| matches!(it.message, Message::Confirmed { .. }));
+    let ask = |life| {
+        let parameters = json!({"changes": [{"class": "Cart", "docid": id, "life": life}]});
+        op(request("document.write", &parameters), &id)
+    };
+    let creating = table.ask_within(owner, ask("create"), 60_000);
+    operated(table.call(owner, ask("destroy"))).unwrap();
+    // The newcomer has everything; whether it was added stays unknown.
+    table.start(newcomer);
+    table.settle();
+    let (wedged, written) = (table.count(Transition::Wedged), table.count(Transition::Operated));
+    table.store_away = true;
+    table.pass(200);
+    assert!(table.count(Transition::Wedged) > wedged);
+    table.lose = Box::new(|_| false);
+    table.pass(200);
+    assert_eq!(table.count(Transition::Operated), written);
+    assert!(!table.replies.contains_key(&creating));
+    table.store_away = false;
+    operated(table.wait_for(creating, 10_000)).unwrap();
+    assert_eq!(table.count(Transition::Operated), written + 1);
+}
+
 #[test]
 fn a_repeated_dhop_is_known_to_the_next_owner() {
     let mut table = Table::serving();

@@ -163,7 +163,7 @@ impl Partition {
 
     /// Ends the lives of some documents of a namespace.
     pub(super) fn clear(&mut self, env: &mut Env, origin: Origin, op: &ClearOp) {
-        if !self.leading.as_ref().is_some_and(|it| it.is_open()) || !self.has_copies(env) {
+        if !self.may_begin(env) {
             return self.enqueue(origin);
         }
         let schema = Arc::clone(&env.desks.schema);

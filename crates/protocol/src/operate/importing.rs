@@ -51,7 +51,7 @@ impl Partition {
                 return self.reply(env, origin, imported(Err(exception)));
             }
         };
-        if !self.leading.as_ref().is_some_and(|it| it.is_open()) || !self.has_copies(env) {
+        if !self.may_begin(env) {
             return self.enqueue(origin);
         }
         let usage = self.replica.usage(name.space());

@@ -196,7 +196,7 @@ impl Partition {
             let result = self.finish(env, run, &commit);
             return self.answer_read(env, origin, operated(result));
         }
-        if !self.has_copies(env) {
+        if !self.may_begin(env) {
             return self.enqueue(origin);
         }
         let m = env.view().m;

@@ -31,6 +31,11 @@ impl Watched {
         }
     }
 
+    /// Whether a snapshot has begun and not ended: what it has not shown yet is no gap.
+    pub fn is_in_snapshot(&self) -> bool {
+        self.in_snapshot
+    }
+
     /// Checks against the records of that partition.
     ///
     /// # Errors
