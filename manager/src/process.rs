@@ -12,13 +12,13 @@ use crate::metrics::{self, Exposition};
 use crate::node_link::NodeLinks;
 use crate::options::Options;
 use crate::peer::PeerLinks;
-use crate::provisioner::{NodeOptions, Provisioner};
+use crate::provisioner::{self, NodeOptions, Provisioner};
 use crate::rpc::Shared;
 use crate::rpc::names::FreshNames;
 use crate::rpc::watch::WATCHES_MAX;
 use crate::server::{self, Services};
 use crate::start::{check_claim, founded, listen};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use rota_daemon::{Stop, announce};
 use rota_membership::{ConfigStore, Watcher};
 use rota_protocol::{Disk, Manager, ManagerConfig, Sizes};
@@ -102,6 +102,9 @@ pub async fn run(options: Options) -> Result<()> {
 }
 
 async fn open(options: Options) -> Result<Opened> {
+    if let Some(pool) = &options.pool {
+        provisioner::check_classes(pool).await.map_err(|why| anyhow!("--pool-classes: {why}"))?;
+    }
     let grpc = listen("--grpc", options.grpc).await?;
     let http = listen("--http", options.http).await?;
     let cluster = &options.ring.cluster;
@@ -230,6 +233,7 @@ fn serve(
     let stop = CancellationToken::new();
     tokio::spawn(exposition.clone().keep_up());
     let shared = Arc::new(Shared {
+        cluster: options.ring.cluster.clone(),
         mailbox: mailbox.clone(),
         seen,
         config: config.states(),

@@ -18,6 +18,9 @@ use tokio::process::{Child, Command};
 /// A node that ends sooner than this has not started: a wrong option, a folder in use.
 const EARLY_END: Duration = Duration::from_millis(500);
 
+/// How long the agent may take to look at the class files.
+const CHECK_WAIT: Duration = Duration::from_secs(10);
+
 /// What every new node is told.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NodeOptions {
@@ -90,6 +93,24 @@ async fn start_all(
         }
     }
     (!failures.is_empty()).then(|| failures.join("; "))
+}
+
+/// Lets the agent of a pool look at its class files. Found only when a node is ordered, a mistake
+/// there would be told to a log that nobody reads while opens wait.
+pub async fn check_classes(pool: &PoolOptions) -> Result<(), String> {
+    let mut command = Command::new(&pool.agent);
+    command.arg("check").arg("--classes").arg(&pool.classes);
+    command.stdin(Stdio::null()).kill_on_drop(true);
+    let shown = format!("{} check --classes {}", pool.agent.display(), pool.classes.display());
+    let output = match tokio::time::timeout(CHECK_WAIT, command.output()).await {
+        Ok(Ok(output)) => output,
+        Ok(Err(error)) => return Err(format!("{shown} does not start: {error}")),
+        Err(_) => return Err(format!("{shown} does not end within {CHECK_WAIT:?}")),
+    };
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(format!("{shown} says\n{}", String::from_utf8_lossy(&output.stderr).trim_end()))
 }
 
 async fn start(options: &NodeOptions, node: &NodeId, managers: &[String]) -> Result<(), String> {

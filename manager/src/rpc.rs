@@ -18,7 +18,7 @@ use crate::mailbox::Mailbox;
 use deadline::deadline_of;
 use names::FreshNames;
 use rota_membership::Trouble;
-use rota_model::{NodeId, Refusal};
+use rota_model::{ClusterName, NodeId, Refusal};
 use rota_proto::{refusal, request, session, v1};
 use rota_protocol::Op;
 use rota_protocol::operate::AdminKey;
@@ -40,6 +40,8 @@ pub const RESPONSE_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// What the services share.
 pub struct Shared {
+    /// The cluster.
+    pub cluster: ClusterName,
     /// The driver.
     pub mailbox: Mailbox,
     /// What the driver shows of itself.

@@ -20,12 +20,22 @@ pub struct Cli {
 pub enum Command {
     /// Run a node.
     Run(Box<RunArgs>),
+    /// Check class files, start nothing: prints the names of the classes, or all mistakes.
+    Check(CheckArgs),
     /// Guard one program; started by a node, which gives the order on standard input.
     #[command(hide = true)]
     Keeper,
     /// Become a program that dies with its keeper; started by a keeper.
     #[command(hide = true)]
     Exec(ExecArgs),
+}
+
+/// What to check.
+#[derive(Args, Debug)]
+pub struct CheckArgs {
+    /// Folder with class files (*.toml).
+    #[arg(long)]
+    pub classes: PathBuf,
 }
 
 /// How a node runs.

@@ -59,15 +59,24 @@ fn main() -> ExitCode {
                     settings.log.install();
                     report(run(settings), format)
                 }
-                Err(mistakes) => {
-                    mistakes.iter().for_each(|mistake| say_fatal(NAME, format, mistake));
-                    let count = mistakes.len();
-                    say_fatal(NAME, format, &format!("mistakes: {count}; nothing was started"));
-                    ExitCode::from(2)
-                }
+                Err(mistakes) => refuse(format, &mistakes),
             }
         }
+        Command::Check(args) => match settings::check_classes(&args.classes) {
+            Ok(classes) => {
+                classes.iter().for_each(|class| println!("{class}"));
+                ExitCode::SUCCESS
+            }
+            Err(mistakes) => refuse(LogFormat::Text, &mistakes),
+        },
     }
+}
+
+fn refuse(format: LogFormat, mistakes: &[String]) -> ExitCode {
+    mistakes.iter().for_each(|mistake| say_fatal(NAME, format, mistake));
+    let count = mistakes.len();
+    say_fatal(NAME, format, &format!("mistakes: {count}; nothing was started"));
+    ExitCode::from(2)
 }
 
 fn report(result: anyhow::Result<bool>, format: LogFormat) -> ExitCode {

@@ -144,6 +144,16 @@ fn check_address(address: &str) -> Result<(), FieldError> {
     Err(FieldError::new("address", format!("{address:?} is not host:port")))
 }
 
+/// Names of the classes in a folder.
+///
+/// # Errors
+/// All mistakes in its files.
+pub fn check_classes(folder: &Path) -> Result<Vec<ClassName>, Vec<String>> {
+    let mut mistakes = Mistakes::default();
+    let classes = classes(Some(folder), &mut mistakes);
+    if mistakes.0.is_empty() { Ok(classes.into_keys().collect()) } else { Err(mistakes.0) }
+}
+
 /// Reads and checks every class file of the folder.
 fn classes(folder: Option<&Path>, mistakes: &mut Mistakes) -> BTreeMap<ClassName, Class> {
     let Some(folder) = folder else { return BTreeMap::new() };

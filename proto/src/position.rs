@@ -3,18 +3,20 @@
 //!
 //! ```text
 //! page token     = hex(version 1 · cursor · checksum over both and what the list asks for)
-//! watch position = version 1 · (partition u32 · pe u64 · seq u64)* · checksum
+//! watch position = version 2 · cluster u64 · (partition u32 · pe u64 · seq u64)* · checksum
 //! ```
-//! Numbers are big-endian; a checksum is 8 bytes of xxh3 with a seed of its own for each kind.
+//! Numbers are big-endian; a checksum is 8 bytes of xxh3 with a seed of its own for each kind. The
+//! cluster is xxh3 of its name: places in one log say nothing of another cluster's.
 
 use crate::v1;
 use bytes::Bytes;
 use prost::Message;
-use rota_model::{Epoch, FieldError, Filter, ListCursor, LogPos, ManagerNumber, Seq};
+use rota_model::{ClusterName, Epoch, FieldError, Filter, ListCursor, LogPos, ManagerNumber, Seq};
 use std::collections::BTreeMap;
-use xxhash_rust::xxh3::xxh3_64_with_seed;
+use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 const VERSION: u8 = 1;
+const WATCH_VERSION: u8 = 2;
 const CHECKSUM_BYTES: usize = 8;
 const ENTRY_BYTES: usize = 20;
 const PAGE_SEED: u64 = 0x7061_6765;
@@ -99,17 +101,34 @@ pub fn parse_page_token(token: &str, filter: &Filter) -> Result<ListCursor, Fiel
 
 /// How far a watch has come in each partition. Everything up to there was delivered; a partition
 /// that is missing has not finished its first snapshot.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Position {
+    /// Hash of the cluster's name.
+    pub cluster: u64,
     /// By partition.
     pub parts: BTreeMap<ManagerNumber, LogPos>,
 }
 
 impl Position {
+    /// The position of a watch in this cluster that was told nothing yet.
+    pub fn start(cluster: &ClusterName) -> Self {
+        Self { cluster: xxh3_64(cluster.as_str().as_bytes()), parts: BTreeMap::new() }
+    }
+
+    /// Refuses, naming `position`, one that another cluster gave.
+    pub fn check_cluster(&self, cluster: &ClusterName) -> Result<(), FieldError> {
+        if self.cluster == Self::start(cluster).cluster {
+            return Ok(());
+        }
+        let problem = format!("is of another cluster than {cluster}; watch again without one");
+        Err(FieldError::new("position", problem))
+    }
+
     /// The opaque form. Never empty, so that it differs from "no position".
     pub fn to_bytes(&self) -> Bytes {
-        let mut bytes = Vec::with_capacity(1 + self.parts.len() * ENTRY_BYTES + CHECKSUM_BYTES);
-        bytes.push(VERSION);
+        let mut bytes = Vec::with_capacity(9 + self.parts.len() * ENTRY_BYTES + CHECKSUM_BYTES);
+        bytes.push(WATCH_VERSION);
+        bytes.extend_from_slice(&self.cluster.to_be_bytes());
         for (part, at) in &self.parts {
             bytes.extend_from_slice(&part.0.to_be_bytes());
             bytes.extend_from_slice(&at.pe.0.to_be_bytes());
@@ -128,15 +147,16 @@ impl Position {
         if u64::from_be_bytes(*checksum) != xxh3_64_with_seed(body, WATCH_SEED) {
             return Err(garbled());
         }
-        let [VERSION, entries @ ..] = body else {
+        let [WATCH_VERSION, rest @ ..] = body else {
             return Err(refused("was made by another version; watch again without one"));
         };
+        let (cluster, entries) = rest.split_first_chunk().ok_or_else(garbled)?;
         let (entries, rest) = entries.as_chunks::<ENTRY_BYTES>();
         let parts: BTreeMap<_, _> = entries.iter().filter_map(entry).collect();
         if !rest.is_empty() || parts.len() != entries.len() {
             return Err(garbled());
         }
-        Ok(Self { parts })
+        Ok(Self { cluster: u64::from_be_bytes(*cluster), parts })
     }
 }
 

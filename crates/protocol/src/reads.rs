@@ -9,7 +9,7 @@ use crate::io::Transition;
 use crate::judge::Renewal;
 use crate::partition::Partition;
 use rota_model::{
-    ListCursor, ListOp, ManagerNumber, Page, PullOp, Pulled, Refusal, RefusalKind, Retry,
+    ListCursor, ListOp, LogPos, ManagerNumber, Page, PullOp, Pulled, Refusal, RefusalKind, Retry,
     SessionKey, SessionRecord, SessionState, SessionView,
 };
 use rota_ring::slot_of_session;
@@ -296,7 +296,11 @@ impl Partition {
     /// What a long poll gets: a page of a snapshot, changes, or (when its wait is over) nothing.
     fn pulled(&self, env: &Env, pull: &PullOp, over: bool) -> Option<Pulled> {
         let committed = self.replica.committed;
-        let known = pull.from.filter(|from| *from >= self.replica.base);
+        // Of its own epoch an owner has told nothing beyond what it committed: such a position is of
+        // another cluster of that name, or of one whose disks were lost.
+        let pe = self.leading.as_ref().map(|it| it.pe);
+        let is_alien = |from: &LogPos| Some(from.pe) == pe && *from > committed;
+        let known = pull.from.filter(|it| *it >= self.replica.base && !is_alien(it));
         let part = self.number;
         let behind = pull.from.filter(|from| *from > committed);
         if let (Some(upto), Some(after)) = (behind, &pull.snapshot_after) {

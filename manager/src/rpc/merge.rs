@@ -48,8 +48,8 @@ pub struct Merge {
 
 impl Merge {
     /// A watch over no partitions yet, which goes on from `position`.
-    pub fn new(position: Option<Position>) -> Self {
-        Self { settled: BTreeMap::new(), position: position.unwrap_or_default(), told: false }
+    pub fn new(position: Position) -> Self {
+        Self { settled: BTreeMap::new(), position, told: false }
     }
 
     /// Sets the partitions: gives those that are new, and where to ask them. Positions of
@@ -135,14 +135,14 @@ mod tests {
     }
 
     fn started() -> Merge {
-        let mut merge = Merge::new(None);
+        let mut merge = Merge::new(position(&[]));
         let new = merge.set_parts([A, B]);
         assert_eq!(new, [(A, Ask::default()), (B, Ask::default())]);
         merge
     }
 
     fn position(parts: &[(ManagerNumber, u64)]) -> Position {
-        Position { parts: parts.iter().map(|(part, seq)| (*part, at(*seq))).collect() }
+        Position { cluster: 7, parts: parts.iter().map(|(part, seq)| (*part, at(*seq))).collect() }
     }
 
     #[test]
@@ -150,7 +150,7 @@ mod tests {
         let mut merge = started();
         let first = merge.take(snapshot(A, &["a"], 5, true));
         assert_eq!(first.len(), 1);
-        assert!(first[0].snapshot && first[0].position == Position::default());
+        assert!(first[0].snapshot && first[0].position == position(&[]));
         assert!(!merge.take(snapshot(A, &["b"], 5, false)).iter().any(|it| it.caught_up));
         let last = merge.take(snapshot(B, &[], 2, false));
         assert_eq!(last.len(), 1);
@@ -192,7 +192,7 @@ mod tests {
 
     #[test]
     fn a_resumed_watch_asks_from_its_position_and_snapshots_what_is_new() {
-        let mut merge = Merge::new(Some(position(&[(A, 5), (ManagerNumber(7), 1)])));
+        let mut merge = Merge::new(position(&[(A, 5), (ManagerNumber(7), 1)]));
         let new = merge.set_parts([A, B]);
         assert_eq!(new[0], (A, Ask { from: Some(at(5)), snapshot_after: None }));
         assert_eq!(new[1], (B, Ask::default()));

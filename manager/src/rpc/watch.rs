@@ -12,7 +12,7 @@
 use super::Shared;
 use super::merge::{Ask, Item, Merge};
 use rota_model::{Filter, ManagerNumber, PullOp, Pulled, Refusal, RefusalKind, Retry, SlotId};
-use rota_proto::{Watch, refusal, session, v1};
+use rota_proto::{Position, Watch, refusal, session, v1};
 use rota_protocol::{Answer, Op};
 use rota_ring::{View, slot_of_session};
 use std::collections::BTreeMap;
@@ -54,15 +54,18 @@ const FULL_RETRY_MS: u64 = 1_000;
 pub type Changes = ReceiverStream<Result<v1::WatchResponse, Status>>;
 
 /// Starts a watch. It ends when the client leaves, its namespace is switched off or the process
-/// stops. Refused while there are [`WATCHES_MAX`] of them.
+/// stops. Refused with a position of another cluster, and while there are [`WATCHES_MAX`] of them.
 pub fn start(shared: Arc<Shared>, watch: Watch) -> Result<Changes, Refusal> {
+    let Watch { filter, position } = watch;
+    let position = position.unwrap_or_else(|| Position::start(&shared.cluster));
+    position.check_cluster(&shared.cluster)?;
     let place = take_place(&shared.watches)?;
     let (items, stream) = mpsc::channel(ITEMS_MAX);
     tokio::spawn(async move {
         let _place = place;
         let stopping = shared.stopping.clone();
         tokio::select! {
-            () = join(shared, watch, &items) => {}
+            () = join(shared, filter, position, &items) => {}
             () = stopping.cancelled() => {
                 let text = "this manager is stopping; go on at another one";
                 let refused = Refusal::new(RefusalKind::NotServing, Retry::Now, text);
@@ -131,15 +134,16 @@ impl Pollers {
 
 async fn join(
     shared: Arc<Shared>,
-    watch: Watch,
+    filter: Filter,
+    position: Position,
     items: &mpsc::Sender<Result<v1::WatchResponse, Status>>,
 ) {
     let (answers, mut answered) = mpsc::channel(ANSWERS_MAX);
     let mut seen = shared.seen.clone();
-    let mut merge = Merge::new(watch.position);
+    let mut merge = Merge::new(position);
     let mut pollers = Pollers {
         shared: shared.clone(),
-        filter: watch.filter,
+        filter,
         answers,
         tasks: JoinSet::new(),
         by_part: BTreeMap::new(),

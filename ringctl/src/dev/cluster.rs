@@ -44,7 +44,7 @@ impl Cluster {
         let mut folder = Folder::open(&settings.folder(), settings)?;
         earlier::refuse_running(&folder.path)?;
         let ports = Ports::find(&folder.layout)?;
-        let launches = plan(&folder, &ports)?;
+        let launches = plan(&folder, &ports).await?;
         folder.keep()?;
         earlier::begin(&folder.path)?;
         let began = Instant::now();

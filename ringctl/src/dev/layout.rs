@@ -135,6 +135,11 @@ impl Layout {
         self.places = settings.places.unwrap_or(self.places);
         self.max_nodes = settings.max_nodes.unwrap_or(self.max_nodes);
         self.port_base = settings.port_base.unwrap_or(self.port_base);
+        let nodes = self.nodes.len();
+        if self.max_nodes > 0 && (self.max_nodes as usize) < nodes {
+            let text = format!("--max-nodes is {}, and {nodes} are started", self.max_nodes);
+            bail!(UsageMistake(format!("{text}: it counts all nodes, and 0 lets none be added")));
+        }
         if let Some(classes) = &settings.classes {
             let found = std::fs::canonicalize(classes);
             let found = found.with_context(|| format!("--classes {}", classes.display()))?;
@@ -333,6 +338,19 @@ mod tests {
         assert!(!error.contains("--replicas"), "{error}");
         let same = Settings { managers: Some(3), places: Some(9), ..settings(folder.path()) };
         assert_eq!(Folder::open(folder.path(), &same).unwrap().layout.places, 9);
+    }
+
+    #[test]
+    fn a_pool_that_may_hold_fewer_nodes_than_are_started_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let asked = |nodes, max_nodes| {
+            let (nodes, max_nodes) = (Some(nodes), Some(max_nodes));
+            Folder::open(folder.path(), &Settings { nodes, max_nodes, ..settings(folder.path()) })
+        };
+        let error = asked(5, 2).unwrap_err().to_string();
+        assert!(error.contains("--max-nodes is 2, and 5 are started"), "{error}");
+        assert_eq!(asked(5, 5).unwrap().layout.max_nodes, 5);
+        assert_eq!(asked(5, 0).unwrap().layout.nodes.len(), 5);
     }
 
     #[test]

@@ -2,7 +2,8 @@
 
 use rota_tests::sessions::opened;
 use rota_tests::{
-    Cluster, Ended, Launched, PATIENCE, TestFolder, checkout, eventually, http_get, run_to_end,
+    Cluster, Ended, Launched, PATIENCE, TestFolder, binary, checkout, eventually, http_get,
+    run_to_end,
 };
 use serde_json::Value;
 use std::net::TcpListener;
@@ -105,9 +106,8 @@ async fn listening_for_other_machines_needs_a_flag_that_says_insecure() {
     run_to_end("ringctl", &line).await.expect_refusal(2, &["--listen", "--insecure-bind"]);
 }
 
-#[tokio::test]
-async fn malformed_class_files_are_refused_with_every_mistake() {
-    let folder = TestFolder::new();
+/// A folder with wrong class files, and what must be said of them.
+fn malformed_classes(folder: &TestFolder) -> (String, [&'static str; 7]) {
     let classes = folder.path().join("classes");
     std::fs::create_dir(&classes).unwrap();
     let write = |name: &str, text: &str| std::fs::write(classes.join(name), text).unwrap();
@@ -120,11 +120,35 @@ async fn malformed_class_files_are_refused_with_every_mistake() {
     let twice = "name = \"t\"\nkind = \"machine\"\nstates = [\"x\"]\ninitial = \"x\"\n";
     write("d.toml", twice);
     write("e.toml", twice);
+    let parts = ["a.toml", "initial", "odd", "b.toml", "argv", "c.toml", "e.toml"];
+    (folder.at("classes"), parts)
+}
+
+#[tokio::test]
+async fn malformed_class_files_are_refused_with_every_mistake_before_anything_is_there() {
+    let folder = TestFolder::new();
+    let (classes, parts) = malformed_classes(&folder);
     let mut line = agent_line(&folder.at("n"), "n1", "c");
-    line.extend(owned(&["--classes", &folder.at("classes")]));
-    let ended = run_to_end("rota-node-agent", &line).await;
-    ended.expect_refusal(2, &["a.toml", "initial", "odd", "b.toml", "argv", "c.toml", "e.toml"]);
-    assert!(!folder.path().join("n").exists());
+    line.extend(owned(&["--classes", &classes]));
+    run_to_end("rota-node-agent", &line).await.expect_refusal(2, &parts);
+    let line = ["check", "--classes", &classes];
+    run_to_end("rota-node-agent", &line).await.expect_refusal(2, &parts);
+    // Also where nobody would read them before a pool grows.
+    for nodes in [&["--nodes", "1"][..], &["--nodes", "0", "--max-nodes", "2"]] {
+        let line = ["dev", "--port-base", "0", "--data", &folder.at("dev"), "--classes", &classes];
+        run_to_end("ringctl", &[&line[..], nodes].concat()).await.expect_refusal(1, &parts);
+    }
+    let store = store(&folder, "store", "c").await;
+    let mut line = manager_line(store.told("address"), &folder.at("m"), "100", "a", "c");
+    let agent = binary("rota-node-agent").display().to_string();
+    line.extend(owned(&["--pool", "p", "--pool-max", "2", "--pool-places", "1"]));
+    line.extend(owned(&["--pool-agent", &agent, "--pool-data", &folder.at("pool")]));
+    line.extend(owned(&["--pool-classes", &classes]));
+    manager_fails(&line).await.expect_refusal(1, &parts);
+    for name in ["n", "m", "dev/dev.json", "dev/store", "pool"] {
+        assert!(!folder.path().join(name).exists(), "{name}");
+    }
+    store.end().await;
 }
 
 #[tokio::test]

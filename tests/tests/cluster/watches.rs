@@ -193,14 +193,29 @@ async fn a_position_from_before_a_restart_is_too_old_and_gets_a_snapshot_that_sa
     cluster.end().await;
 }
 
+/// What is wrong with a position.
+async fn problem_with(client: &Client, position: Vec<u8>) -> String {
+    let request = v1::WatchRequest { position: position.into(), ..Default::default() };
+    let mut broken = watch(client, request);
+    let error = timeout(PATIENCE, broken.next()).await.unwrap().unwrap_err();
+    assert_eq!((error.reason(), &*error.fields()[0].field), ("INVALID_ARGUMENT", "position"));
+    error.fields()[0].problem.clone()
+}
+
 #[tokio::test(flavor = "multi_thread")]
-async fn a_position_that_is_none_is_refused() {
+async fn a_position_that_is_none_and_one_of_another_cluster_are_refused() {
     let folder = TestFolder::new();
     let cluster = Cluster::start(&folder, &[]).await;
-    let request = v1::WatchRequest { position: b"nonsense".to_vec().into(), ..Default::default() };
-    let mut broken = watch(&cluster.client(), request);
-    let error = timeout(PATIENCE, broken.next()).await.unwrap().unwrap_err();
-    assert_eq!(error.reason(), "INVALID_ARGUMENT");
-    assert_eq!(error.fields()[0].field, "position");
+    let problem = problem_with(&cluster.client(), b"nonsense".to_vec()).await;
+    assert!(problem.contains("garbled"), "{problem}");
+    let mut earlier = watch(&cluster.client(), v1::WatchRequest::default());
+    snapshot(&mut earlier).await;
+    let position = earlier.position().to_vec();
+    drop(earlier);
+    cluster.end().await;
+    let folder = TestFolder::new();
+    let cluster = Cluster::start(&folder, &[]).await;
+    let problem = problem_with(&cluster.client(), position).await;
+    assert!(problem.contains("is of another cluster than dev-"), "{problem}");
     cluster.end().await;
 }

@@ -221,7 +221,8 @@ pub fn session() -> Any<Session> {
 }
 
 pub fn position() -> Any<Position> {
-    btree_map(number(), at(), 0..6).prop_map(|parts| Position { parts }).boxed()
+    let parts = btree_map(number(), at(), 0..6);
+    (any::<u64>(), parts).prop_map(|(cluster, parts)| Position { cluster, parts }).boxed()
 }
 
 pub fn watch() -> Any<Watch> {
