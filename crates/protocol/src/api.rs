@@ -321,7 +321,7 @@ pub enum DocumentAnswer {
         /// Where to go on; `None` when nothing is left up to slot m-1.
         next: Option<DocumentCursor>,
     },
-    /// To an import: whether it was taken over. It is not when a newer one is there.
+    /// To an import: whether it was taken over. It is not when one as new lives here.
     Imported(Result<bool, Exception>),
     /// To a follow: documents that describe namespaces, and ends of their lives, by version.
     Followed(Vec<Arc<Document>>),

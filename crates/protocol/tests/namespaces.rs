@@ -329,16 +329,16 @@ fn a_namespace_is_listed_exported_cleared_and_imported() {
     let import = |document: &Arc<Document>| {
         Op::Documents(DocumentOp::Import(ImportOp { document: document.clone() }))
     };
-    // What was deleted is newer than the export.
-    let kept = Ok(rota_protocol::Answer::Documents(DocumentAnswer::Imported(Ok(false))));
-    assert_eq!(table.call(300, import(&exported[0])), kept);
-    let mut fresh = Table::serving();
-    for document in &exported {
-        let taken = Ok(rota_protocol::Answer::Documents(DocumentAnswer::Imported(Ok(true))));
-        assert_eq!(fresh.call(600, import(document)), taken);
-        assert_eq!(fresh.call(300, import(document)), kept, "safe to repeat");
+    let answered = |it| Ok(rota_protocol::Answer::Documents(DocumentAnswer::Imported(Ok(it))));
+    let (taken, kept) = (answered(true), answered(false));
+    // What was deleted here comes back, and so does what never was there.
+    for place in [&mut table, &mut Table::serving()] {
+        for document in &exported {
+            assert_eq!(place.call(600, import(document)), taken);
+            assert_eq!(place.call(300, import(document)), kept, "safe to repeat");
+        }
+        assert_eq!(all(place, None), names);
     }
-    assert_eq!(all(&mut fresh, None), names);
 }
 
 /// What a cart says after it was brought up to date from a manager.
@@ -459,11 +459,28 @@ fn an_import_of_a_life_that_ended_here_begins_a_new_one() {
     let end = json!({"changes": [{"class": "Cart", "docid": "c", "life": "destroy"}]});
     operated(table.call(300, op(request("document.write", &end), "c"))).unwrap();
     assert!(refreshed(&mut table, &mut ended, "c").unwrap().is_deleted());
+    // As it was before it ended.
+    assert_eq!(imported(&mut table, &before), Ok(true));
+    let back = agreed(&mut table, [&mut copy, &mut ended], "c");
+    assert!(back.ctime() > before.version() && lines(&back) == lines(&before));
+    assert_eq!(imported(&mut table, &before), Ok(false), "repeated");
+    // As it was in a life before that one.
+    operated(table.call(300, op(request("document.write", &end), "c"))).unwrap();
+    assert!(refreshed(&mut table, &mut ended, "c").unwrap().is_deleted());
+    assert_eq!(imported(&mut table, &before), Ok(true));
+    let again = agreed(&mut table, [&mut copy, &mut ended], "c");
+    assert!(again.ctime() > back.version() && lines(&again) == lines(&before));
     // Elsewhere it went on.
+    operated(table.call(300, op(request("document.write", &end), "c"))).unwrap();
     let on = cart("c", before.ctime(), before.version().plus_ms(5_000), &[("1", 2)]);
     assert_eq!(imported(&mut table, &on), Ok(true));
     let here = agreed(&mut table, [&mut copy, &mut ended], "c");
     assert!(here.ctime() > on.version() && lines(&here) == lines(&on));
+    // The end of a life takes nothing back.
+    let over =
+        DocumentParts { is_deleted: true, items: vec![], ..before.as_ref().clone().into_parts() };
+    let over = DocumentParts { dtime: over.version, ..over };
+    assert_eq!(imported(&mut table, &Document::from_parts(over).unwrap().into()), Ok(false));
     // The trace of it is forgotten: somebody may hold that life all the same.
     operated(table.call(300, op(request("document.write", &end), "c"))).unwrap();
     table.wall_step_ms = 8 * 24 * 3_600_000;

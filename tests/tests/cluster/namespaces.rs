@@ -259,6 +259,33 @@ async fn a_namespace_moves_into_another_by_a_file_and_is_deleted_when_nothing_of
     cluster.end().await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_namespace_that_was_deleted_comes_back_from_its_export_under_the_same_name() {
+    let folder = TestFolder::new();
+    let cluster = Cluster::start(&folder, &[]).await;
+    json_of(&cluster, &["namespace", "create", "vault", "--description", "Kept"]).await;
+    for docid in ["a", "b", "c"] {
+        write(&cluster, &format!("vault/{docid}"), &line(docid, docid)).await;
+    }
+    let before = carts(&cluster, "vault").await;
+    let file = folder.at("vault.export");
+    json_of(&cluster, &["namespace", "export", "vault", &file]).await;
+    json_of(&cluster, &["namespace", "off", "vault"]).await;
+    eventually("every owner knows that it is off", PATIENCE, async || {
+        let ran = cluster.ringctl(&["namespace", "delete", "vault", "--yes"]).await;
+        if ran.code == 0 { Ok(()) } else { Err(ran.stderr) }
+    })
+    .await;
+    let import = ["namespace", "import", &file];
+    assert_eq!(json_of(&cluster, &import).await, json!({"documents": 3, "kept": 0, "bodies": 0}));
+    done_everywhere(&cluster, &["document", "list", "vault"]).await;
+    let after = carts(&cluster, "vault").await;
+    assert_eq!(contents(&after), contents(&before));
+    assert_eq!(json_of(&cluster, &import).await, json!({"documents": 0, "kept": 3, "bodies": 0}));
+    assert_eq!(carts(&cluster, "vault").await, after);
+    cluster.end().await;
+}
+
 /// The record of an ended session is no document of its namespace. It goes by itself, and that is
 /// told.
 async fn the_ended_session_is_kept(cluster: &Cluster, delete: &[&str]) {

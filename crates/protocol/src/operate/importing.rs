@@ -1,8 +1,8 @@
 //! Documents of exports: what becomes of one that comes to where another may be.
 //!
-//! What is here stays unless the export has a later life of it, or a later version of the same one.
-//! And whatever comes in, no copy that was made of this partition goes back, or stays behind for
-//! good: see [`brought_in`].
+//! What lives here stays unless the export has a later life of it, or a later version of the same
+//! one; what has ended here comes back. And whatever comes in, no copy that was made of this partition
+//! goes back, or stays behind for good: see [`brought_in`].
 
 use super::copies::write_of;
 use super::here::slot_of;
@@ -94,7 +94,9 @@ impl Partition {
 ///
 /// * Nothing was ever here, or an earlier life: it comes as it is. Its version is raised above what
 ///   is here and what was told, or a cache that was told that there is none would refuse it.
-/// * Somebody may hold a life of it that is later, or that ended here: it begins a new one.
+/// * What is here has ended, and what is offered lives: it begins a new life, whichever ended later.
+///   Who deletes a namespace and imports it again wants its documents, and a repetition finds that life.
+/// * Somebody may hold a life of it that is later: it begins a new one.
 /// * A later version of the same life: what differs gets that version, since a copy that has what
 ///   is here asks for what is newer only. The export may have changed it on another way.
 fn brought_in(
@@ -111,7 +113,8 @@ fn brought_in(
         };
         return document.map(Some);
     };
-    if (here.ctime(), here.version()) >= (ctime, version) {
+    let comes_back = here.is_deleted() && !offered.is_deleted();
+    if !comes_back && (here.ctime(), here.version()) >= (ctime, version) {
         return Ok(None);
     }
     let document = if ctime > here.ctime() {
