@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot ask has failed")]
 
+use proptest::prelude::*;
 use rota_docstore::space::SPACE_CLASS;
 use rota_docstore::*;
 use rota_protocol::operate::AdminKey;
@@ -141,6 +142,102 @@ fn a_repeated_end_of_a_life_does_not_end_the_next_one() {
     let again = desk.perform(ended).unwrap();
     assert_eq!((again.version, body(&again)), (end.version, body(&end)));
     assert_eq!(desk.version("Cart", "c"), Some(next.version));
+}
+
+fn with_dhop(operation: &str, parameters: &Value, dhop: u64) -> Request {
+    Request { dhop: Some(at(dhop)), ..request("shop", operation, parameters) }
+}
+
+fn lives(changes: &[(&str, &str)]) -> Value {
+    let change =
+        |(life, docid): &(&str, &str)| json!({"class": "Cart", "docid": docid, "life": life});
+    json!({"changes": changes.iter().map(change).collect::<Vec<_>>()})
+}
+
+#[test]
+fn a_repeated_touch_begins_no_life_after_the_one_that_it_touched() {
+    let mut desk = Desktop::new();
+    let touch = with_dhop("document.touch", &json!({"class": "Cart", "docid": "c"}), 500);
+    let first = desk.perform(touch.clone()).unwrap();
+    desk.run("document.write", lives(&[("destroy", "c")])).unwrap();
+    assert_eq!(desk.perform(touch).unwrap(), first);
+    assert_eq!(desk.version("Cart", "c"), None);
+}
+
+#[test]
+fn a_repeated_write_is_known_after_the_life_ended_that_remembered_it() {
+    let mut desk = Desktop::new();
+    desk.run("document.write", lives(&[("create", "{g}a")])).unwrap();
+    let change =
+        with_dhop("document.write", &lives(&[("destroy", "{g}a"), ("ensure", "{g}b")]), 500);
+    let first = desk.perform(change.clone()).unwrap();
+    desk.run("document.write", lives(&[("destroy", "{g}b")])).unwrap();
+    let anew = desk.run("document.write", lives(&[("create", "{g}a")])).unwrap();
+    assert_eq!(desk.perform(change).unwrap(), first);
+    assert_eq!(desk.version("Cart", "{g}a"), Some(anew.version), "it was destroyed again");
+    assert_eq!(desk.version("Cart", "{g}b"), None, "it was created again");
+}
+
+#[test]
+fn a_write_that_ends_what_it_began_leaves_nothing_also_when_it_is_remembered() {
+    let mut desk = Desktop::new();
+    let both = with_dhop("document.write", &lives(&[("ensure", "c"), ("destroy", "c")]), 500);
+    let first = desk.perform(both.clone()).unwrap();
+    assert_eq!(desk.version("Cart", "c"), None);
+    desk.run("document.write", lives(&[("create", "c")])).unwrap();
+    assert_eq!(desk.perform(both).unwrap(), first);
+    assert!(desk.version("Cart", "c").is_some());
+}
+
+#[test]
+fn as_many_changes_as_are_allowed_are_remembered_too() {
+    let mut desk = Desktop::new();
+    let docids: Vec<String> = (0..16).map(|it| format!("{{g}}{it}")).collect();
+    let all = |life| docids.iter().map(|it| (life, it.as_str())).collect::<Vec<_>>();
+    let created = desk.perform(with_dhop("document.write", &lives(&all("create")), 100)).unwrap();
+    // Each remembers something that goes to a document beside it when its life ends.
+    for (n, docid) in (101..).zip(&docids) {
+        let touch = json!({"class": "Cart", "docid": docid});
+        desk.perform(with_dhop("document.touch", &touch, n)).unwrap();
+    }
+    let mut most = all("destroy");
+    most[15].0 = "keep";
+    for (n, changes) in [(200, most), (201, all("ensure")), (202, all("destroy"))] {
+        let asked = with_dhop("document.write", &lives(&changes), n);
+        let first = desk.perform(asked.clone()).unwrap();
+        assert_eq!(desk.perform(asked).unwrap(), first);
+    }
+    let again = desk.perform(with_dhop("document.write", &lives(&all("create")), 100)).unwrap();
+    assert_eq!(again, created);
+}
+
+/// One of the operations that anybody may ask for, on two documents.
+fn any_request() -> impl Strategy<Value = (&'static str, Value)> {
+    let docid = || prop_oneof![Just("{g}a"), Just("{g}b")];
+    let life = prop_oneof![Just("ensure"), Just("destroy")];
+    let write =
+        prop::collection::vec((life, docid()), 1..4).prop_map(|it| ("document.write", lives(&it)));
+    let touch = docid().prop_map(|it| ("document.touch", json!({"class": "Cart", "docid": it})));
+    prop_oneof![3 => write, 1 => touch]
+}
+
+proptest! {
+    #[test]
+    fn whatever_was_asked_for_since_a_repetition_changes_nothing_and_gets_the_same(
+        asked in prop::collection::vec(any_request(), 1..12)
+    ) {
+        let mut desk = Desktop::new();
+        let mut answered = Vec::new();
+        for (n, (operation, parameters)) in (1..).zip(&asked) {
+            let asked = with_dhop(operation, parameters, n);
+            answered.push((asked.clone(), desk.perform(asked).unwrap()));
+        }
+        let state = desk.store.clone();
+        for (asked, answer) in answered {
+            prop_assert_eq!(desk.perform(asked).unwrap(), answer);
+        }
+        prop_assert!(desk.store == state);
+    }
 }
 
 #[test]
@@ -312,6 +409,12 @@ fn administration_with_a_dhop_is_done_once_and_answers_the_same_again() {
     assert_eq!(in_z("namespace.remove", shop.clone(), dhop(3)), removed, "it is another one");
     assert_eq!(in_z("namespace.remove", shop.clone(), None).1, json!({"existed": true}));
     assert_eq!(in_z("namespace.remove", shop, dhop(3)), removed);
+    // What was described so already is remembered like what was not.
+    let other = json!({"name": "inn", "create": true});
+    in_z("namespace.put", other.clone(), None);
+    let found = in_z("namespace.put", other.clone(), dhop(6));
+    in_z("namespace.put", json!({"name": "inn", "description": "Rooms"}), None);
+    assert_eq!(in_z("namespace.put", other, dhop(6)), found);
     let published = in_z("web.put", put.clone(), dhop(4));
     in_z("web.put", newer, None);
     assert_eq!(in_z("web.put", put.clone(), dhop(4)), published);

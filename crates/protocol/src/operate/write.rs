@@ -74,8 +74,9 @@ struct Answered {
 
 /// Changes documents of one slot, all or none.
 ///
-/// With a dhop it is remembered: in the first document that it leaves alive, or in a document of
-/// class `H`. That one also takes over what documents remember whose lives end here.
+/// With a dhop it is remembered: in the first document that it leaves alive, or in the document of
+/// class `H` of the first docid. Documents of class `H` also take over what documents of the same
+/// docid remember whose lives end here, so a repetition looks into that one, too.
 pub(super) struct DocumentWrite {
     changes: Vec<Change>,
     contents: Vec<Vec<(ItemName, Content)>>,
@@ -112,11 +113,12 @@ impl Operation for DocumentWrite {
     }
 
     fn work(&mut self, desk: &mut Desk<'_>) -> Result<(), Exception> {
-        let first = &self.changes[0];
-        let other = memories(desk, &first.docid)?;
-        let own = (self.changes.iter()).find(|it| it.life != Life::Destroy);
+        // Where it is remembered; and where that is taken over to, when a later operation ends the
+        // life of what remembers it.
+        let own = self.first_alive();
+        let beside = memories(desk, &own.unwrap_or(&self.changes[0]).docid)?;
         let own = own.map(|it| desk.name(&it.class, &it.docid)).transpose()?;
-        if let Some(answered) = repeated::<Answered>(desk, own.iter().chain([&other]))? {
+        if let Some(answered) = repeated::<Answered>(desk, own.iter().chain([&beside]))? {
             return desk.answer_json(&answered);
         }
         let mut documents = Vec::with_capacity(self.changes.len());
@@ -127,7 +129,20 @@ impl Operation for DocumentWrite {
             let (class, docid) = (change.class.clone(), change.docid.clone());
             documents.push(Changed { class, docid, existed });
         }
-        answer_in(desk, &own.unwrap_or(other), &Answered { documents })
+        answer_in(desk, &own.unwrap_or(beside), &Answered { documents })
+    }
+}
+
+impl DocumentWrite {
+    /// The first change of a document that it leaves alive.
+    fn first_alive(&self) -> Option<&Change> {
+        let of_same =
+            |one: &Change, it: &Change| (&one.class, &one.docid) == (&it.class, &it.docid);
+        let ends = |one: &&Change| {
+            let last = self.changes.iter().rfind(|it| of_same(one, it));
+            last.is_some_and(|it| it.life == Life::Destroy)
+        };
+        self.changes.iter().find(|it| !ends(it))
     }
 }
 
