@@ -26,6 +26,10 @@ pub const DOCUMENTS_MAX: usize = 32;
 /// Most bytes of a result: it travels in one message.
 pub const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
 
+/// Most requests that one document remembers: a quarter of its items. By default that is 6 in every
+/// second of 11 minutes; each of them writes the document with all that it remembers.
+pub const MEMORIES_MAX: usize = 4_096;
+
 /// How much longer than their age allows requests are remembered, in milliseconds: one may pass its
 /// check in time and then wait for its next attempt.
 const MEMORY_MARGIN_MS: u64 = 60_000;
@@ -393,8 +397,10 @@ impl<'a> Desk<'a> {
     }
 
     /// Remembers in a document what this request answers, so that its repetition gets the same.
-    /// Forgets memories of requests that would by now be refused for their age. Does nothing
-    /// for a request without dhop. Choose a document whose life goes on: memories end with it.
+    /// Forgets memories of requests that would by now be refused for their age. X-BUSY when it
+    /// remembers [`MEMORIES_MAX`] younger ones. Does nothing for a request without dhop. Choose a
+    /// document whose life goes on: memories end with it, unless another one takes them over
+    /// ([`Desk::hand_over_memories`]).
     pub fn remember<T: Serialize + ?Sized>(
         &mut self,
         name: &DocName,
@@ -403,18 +409,46 @@ impl<'a> Desk<'a> {
         let Some(key) = self.memory_key() else {
             return Ok(());
         };
-        let age_ms_max = self.rules.dhop_age_ms_max.saturating_add(MEMORY_MARGIN_MS);
-        let oldest = self.now().minus_ms(age_ms_max).to_string();
+        let oldest = self.oldest_memory();
         let draft = self.current(name)?;
-        // Keys begin with the dhop, so they are in order of time.
-        let is_old = |key: &&str| *key < oldest.as_str();
-        let old: Vec<_> = draft.keys(MEMORY_CLASS).take_while(is_old).map(str::to_owned).collect();
-        for key in &old {
-            draft.remove(MEMORY_CLASS, Some(key))?;
+        if forget_memories(draft, &oldest)? >= MEMORIES_MAX {
+            return Err(too_many_memories(name));
         }
         // A list of one, since the answer may be null.
         let item = ItemName::keyed(MEMORY_CLASS, &key)?;
         draft.put_content(&item, Content::json_of(&(answer,))?)
+    }
+
+    /// Lets another document, which is created for it, take over what this one remembers, because
+    /// its life is about to end. X-BUSY as for [`Desk::remember`].
+    pub fn hand_over_memories(&mut self, from: &DocName, to: &DocName) -> Result<(), Exception> {
+        let oldest = self.oldest_memory();
+        let draft = self.current(from)?;
+        let taken = |(item, content): (&ItemName, &Content)| {
+            let is_one = item.class() == MEMORY_CLASS && item.key() >= Some(oldest.as_str());
+            let vop = draft.vop(item.class(), item.key()).filter(|_| is_one)?;
+            Some((item.clone(), content.clone(), vop))
+        };
+        let remembered: Vec<_> = draft.existing().filter_map(taken).collect();
+        if remembered.is_empty() {
+            return Ok(());
+        }
+        let draft = self.current(to)?;
+        draft.ensure();
+        if forget_memories(draft, &oldest)? + remembered.len() > MEMORIES_MAX {
+            return Err(too_many_memories(to));
+        }
+        for (item, content, vop) in remembered {
+            draft.put_copy(&item, content, vop)?;
+        }
+        Ok(())
+    }
+
+    /// Keys of memories begin with the dhop, so they are in order of time: those below this are of
+    /// requests that would by now be refused for their age.
+    fn oldest_memory(&self) -> String {
+        let age_ms_max = self.rules.dhop_age_ms_max.saturating_add(MEMORY_MARGIN_MS);
+        self.now().minus_ms(age_ms_max).to_string()
     }
 
     fn memory_key(&self) -> Option<String> {
@@ -424,6 +458,27 @@ impl<'a> Desk<'a> {
         let asked = digest(request.parameters.as_ref().map_or("", JsonText::as_str));
         Some(format!("{dhop}/{}/{}/{asked:016x}", request.operation, request.who.account))
     }
+}
+
+/// Forgets the memories below that key, and says how many are left.
+fn forget_memories(draft: &mut Draft, oldest: &str) -> Result<usize, Exception> {
+    let mut left = 0;
+    let mut old = Vec::new();
+    for key in draft.keys(MEMORY_CLASS) {
+        if key < oldest { old.push(key.to_owned()) } else { left += 1 }
+    }
+    for key in &old {
+        draft.remove(MEMORY_CLASS, Some(key))?;
+    }
+    Ok(left)
+}
+
+fn too_many_memories(name: &DocName) -> Exception {
+    let problem = format!(
+        "cannot be remembered: {name} remembers as many operations as it may; the limit is \
+         {MEMORIES_MAX}"
+    );
+    Exception::of_field(codes::BUSY, FieldError::new("dhop", problem))
 }
 
 /// FNV-1a: it tells the requests of a moment apart, and guards nothing.

@@ -6,7 +6,8 @@ use crate::name::{ATTACHMENT_CLASS, DocName, ItemName};
 use rota_model::{FieldError, Stamp};
 use std::sync::Arc;
 
-/// Most items of one document, destroyed ones included.
+/// Most items of one document, destroyed ones included: those are forgotten early where they are in
+/// the way of others, see [`DocumentParts::fitted`].
 pub const ITEMS_MAX: usize = 16_384;
 /// Most bytes of one document's contents (its v1): documents are handed on whole.
 pub const DOCUMENT_BYTES_MAX: u64 = 8 * 1024 * 1024;
@@ -128,6 +129,31 @@ pub struct DocumentParts {
     pub items: Vec<Item>,
 }
 
+impl DocumentParts {
+    /// Makes room when there are more than [`ITEMS_MAX`] items: moves dtime on over the oldest
+    /// destroyed ones. At most half of the room beside the existing items stays with destroyed ones,
+    /// so that the next changes need not do this again. What was destroyed at the version itself
+    /// stays: caches that have the version before must hear of it.
+    #[must_use]
+    pub fn fitted(mut self) -> Self {
+        if self.items.len() <= ITEMS_MAX {
+            return self;
+        }
+        let destroyed = self.items.iter().filter(|it| it.is_destroyed());
+        let mut versions: Vec<Stamp> = destroyed.map(|it| it.version).collect();
+        versions.sort_unstable();
+        let existing = self.items.len() - versions.len();
+        let kept = ITEMS_MAX.saturating_sub(existing) / 2;
+        let newest = versions.len().checked_sub(kept + 1).and_then(|at| versions.get(at));
+        if let Some(newest) = newest {
+            let dtime = self.dtime.max(newest.next().min(self.version));
+            self.dtime = dtime;
+            self.items.retain(|it| !it.is_destroyed() || it.version >= dtime);
+        }
+        self
+    }
+}
+
 /// A document at one version: an immutable value, shared as `Arc<Document>`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Document {
@@ -181,6 +207,12 @@ impl Document {
     ) -> Self {
         let volumes = Volumes::of(&items);
         Self { name, ctime, version, dtime, is_deleted, items: items.into(), volumes }
+    }
+
+    /// Puts together what is known to fit, but for its size.
+    pub(crate) fn assemble_parts(parts: DocumentParts) -> Self {
+        let DocumentParts { name, ctime, version, dtime, is_deleted, items } = parts;
+        Self::assemble(name, [ctime, version, dtime], is_deleted, items)
     }
 
     /// What remains of a document whose life ended at that version.

@@ -254,7 +254,8 @@ pub mod codes {
         PANIC = X "X-PANIC";
         /// A document of elsewhere is not at hand in a copy that is fresh enough.
         NOT_AT_HAND = X "X-NOT-AT-HAND";
-        /// Too much waits for the disk; nothing was done.
+        /// Too much waits for the disk, or a document remembers too many operations; nothing was
+        /// done.
         BUSY = X "X-BUSY";
         /// The store is closed, or is closing; nothing was done.
         CLOSED = X "X-CLOSED";

@@ -39,6 +39,8 @@
 //! * A put that writes what is already there changes nothing: no version moves.
 //! * Items destroyed at dtime or later are kept, earlier ones forgotten, so a cache at exactly dtime
 //!   needs no list of names.
+//! * dtime moves on early where destroyed items are in the way: over the oldest of a document that
+//!   would have too many items, and over all but 64 that were memories of operations.
 //! * A life that ended leaves its name, ctime and version for a while, so that a new life and a
 //!   stale copy can be told apart.
 //! * The content `null` is refused: it stands for a destroyed item.

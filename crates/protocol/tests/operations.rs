@@ -211,6 +211,27 @@ fn as_many_changes_as_are_allowed_are_remembered_too() {
     assert_eq!(again, created);
 }
 
+#[test]
+fn items_that_came_and_went_are_in_nobodys_way() {
+    let mut desk = Desktop::new();
+    let keys = || (0..16_380).map(|it: u32| it.to_string());
+    let put: Vec<Value> = keys().map(|key| json!({"class": "I", "key": key, "json": 1})).collect();
+    let remove: Vec<Value> = keys().map(|key| json!({"class": "I", "key": key})).collect();
+    let cart = |changes: Value| {
+        let mut change = json!({"class": "Cart", "docid": "c", "life": "ensure"});
+        change.as_object_mut().unwrap().extend(changes.as_object().unwrap().clone());
+        json!({"changes": [change]})
+    };
+    desk.run("document.write", cart(json!({"put": put}))).unwrap();
+    desk.run("document.write", cart(json!({"remove": remove}))).unwrap();
+    let touch = json!({"class": "Cart", "docid": "c"});
+    for n in 0..10 {
+        desk.perform(with_dhop("document.touch", &touch, n)).unwrap();
+    }
+    let document = desk.store.peek(&name("Cart", "c")).unwrap();
+    assert_eq!((document.items().len(), document.dtime()), (10, at(2_001)));
+}
+
 /// One of the operations that anybody may ask for, on two documents.
 fn any_request() -> impl Strategy<Value = (&'static str, Value)> {
     let docid = || prop_oneof![Just("{g}a"), Just("{g}b")];

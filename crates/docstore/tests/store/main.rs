@@ -5,6 +5,7 @@
 mod attempts;
 mod bank;
 mod caches;
+mod crowded;
 mod exceptions;
 mod histories;
 mod limits;

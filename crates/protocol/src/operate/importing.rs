@@ -166,7 +166,7 @@ fn changed(here: &Document, offered: &Document) -> Result<Arc<Document>, FieldEr
     let (name, ctime, dtime) = (here.name().clone(), here.ctime(), here.dtime());
     let items = items.into_values().collect();
     let parts = DocumentParts { name, ctime, version: at, dtime, is_deleted: false, items };
-    Document::from_parts(parts).map(Arc::new)
+    Document::from_parts(parts.fitted()).map(Arc::new)
 }
 
 /// An existing item at another version.

@@ -232,23 +232,9 @@ fn check_expected(
 /// Ends a life, and lets the document of class `H` of that docid take over what it remembers. Says
 /// whether it existed.
 pub(super) fn destroy(desk: &mut Desk<'_>, name: &DocName, docid: &str) -> Result<bool, Exception> {
-    let draft = desk.current(name)?;
-    let kept = |(item, content): (&ItemName, &Content)| {
-        let vop = draft.vop(item.class(), item.key()).filter(|_| item.class() == MEMORY_CLASS)?;
-        Some((item.clone(), content.clone(), vop))
-    };
-    let remembered: Vec<_> = draft.existing().filter_map(kept).collect();
-    let existed = draft.destroy();
-    if remembered.is_empty() {
-        return Ok(existed);
-    }
-    let memories = memories(desk, docid)?;
-    let draft = desk.current(&memories)?;
-    draft.ensure();
-    for (item, content, vop) in remembered {
-        draft.put_copy(&item, content, vop)?;
-    }
-    Ok(existed)
+    let beside = memories(desk, docid)?;
+    desk.hand_over_memories(name, &beside)?;
+    Ok(desk.current(name)?.destroy())
 }
 
 /// What this very request answered before, as the first of these documents remembers that does.

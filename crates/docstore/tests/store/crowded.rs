@@ -1,0 +1,157 @@
+//! Documents that are full: what was destroyed, and what is remembered, is in nobody's way.
+
+use crate::bank::*;
+use rota_docstore::*;
+use std::sync::Arc;
+
+/// The limit of items of a document.
+const MOST: usize = 16_384;
+
+/// Puts and removes entries, as many as there are numbers, in one operation.
+fn change(store: &mut Store, now: u64, put: std::ops::Range<u32>, removed: std::ops::Range<u32>) {
+    changed(store, now, put, removed).unwrap();
+}
+
+fn changed(
+    store: &mut Store,
+    now: u64,
+    put: std::ops::Range<u32>,
+    removed: std::ops::Range<u32>,
+) -> Result<Commit, Exception> {
+    edit(store, at(now), |desk| {
+        let draft = desk.current(&account("c"))?;
+        draft.ensure();
+        for key in removed {
+            draft.remove("Ent", Some(&key.to_string()))?;
+        }
+        for key in put {
+            draft.put(&key.to_string(), &Entry { cents: key.into() })?;
+        }
+        Ok(())
+    })
+}
+
+fn source(store: &Store, docid: &str) -> Arc<Document> {
+    Arc::clone(store.peek(&account(docid)).unwrap())
+}
+
+/// Brings a copy up to date from another one, over a wire; says which update it took.
+fn followed(copy: &mut Arc<Document>, from: &Arc<Document>) -> &'static str {
+    let update = update_for(Some(from), Some(&Held::of(copy)), from.version());
+    let kind = update.name();
+    let update = match update {
+        Update::Changes(it) => Update::Changes(Changes::from_parts(it.into_parts()).unwrap()),
+        other @ (Update::Full(_)
+        | Update::Unchanged { .. }
+        | Update::Deleted { .. }
+        | Update::Absent { .. }
+        | Update::SourceBehind { .. }) => other,
+    };
+    *copy = apply(from.name(), Some(copy), &update).unwrap().unwrap();
+    let parts = Document::clone(copy).into_parts();
+    assert_eq!(Document::from_parts(parts).as_ref(), Ok(&**copy), "a valid document");
+    assert!(copy.says_the_same(from));
+    kind
+}
+
+#[test]
+fn what_was_destroyed_gives_way_when_a_document_is_full_and_its_caches_follow() {
+    let mut store = Store::default();
+    let mut copies = Vec::new();
+    change(&mut store, 1, 0..16_380, 0..0);
+    for (now, removed) in
+        [(2, 0..4_000), (3, 4_000..8_000), (4, 8_000..12_000), (5, 12_000..16_380)]
+    {
+        copies.push(source(&store, "c"));
+        change(&mut store, now, 0..0, removed);
+    }
+    copies.push(source(&store, "c"));
+    assert_eq!(source(&store, "c").dtime(), at(1), "there is room for all of it");
+    change(&mut store, 6, 20_000..20_010, 0..0);
+    let full = source(&store, "c");
+    // Half of the room is left to what was destroyed last, and none of one version is lost alone.
+    assert_eq!(full.dtime(), at(4).next());
+    let destroyed = full.items().iter().filter(|it| it.is_destroyed());
+    assert_eq!((destroyed.count(), full.existing().count()), (4_380, 10));
+    for _ in 0..2 {
+        let kinds: Vec<_> = copies.iter_mut().map(|copy| followed(copy, &full)).collect();
+        let kinds: Vec<_> = kinds.into_iter().filter(|it| *it != "unchanged").collect();
+        assert!(kinds.is_empty() || kinds == ["case 2", "case 2", "case 2", "case 2", "case 1"]);
+    }
+    // The caches serve others that knew everything, or nothing of what was destroyed.
+    let mut chain = copies.pop().unwrap();
+    change(&mut store, 7, 20_000..20_020, 0..0);
+    let last = source(&store, "c");
+    assert_eq!(followed(&mut chain, &last), "case 1");
+    for copy in &mut copies {
+        assert_eq!(followed(copy, &chain), "case 1");
+    }
+}
+
+#[test]
+fn what_exists_and_what_the_operation_itself_destroys_still_count() {
+    let mut store = Store::default();
+    change(&mut store, 1, 0..16_384, 0..0);
+    let too_many = |it: Exception| {
+        assert_eq!(it.code(), &codes::LIMIT);
+        it.details().fields[0].problem.clone()
+    };
+    let one_more = changed(&mut store, 2, 20_000..20_001, 0..0).unwrap_err();
+    assert_eq!(too_many(one_more), "of bank/Acc/c are 16385; the limit is 16384");
+    let exchanged = changed(&mut store, 2, 20_000..20_010, 0..10).unwrap_err();
+    assert_eq!(too_many(exchanged), "of bank/Acc/c are 16394; the limit is 16384");
+    change(&mut store, 3, 0..0, 0..10);
+    change(&mut store, 4, 20_000..20_010, 0..0);
+    let document = source(&store, "c");
+    assert_eq!((document.items().len(), document.dtime()), (MOST, at(3).next()));
+}
+
+/// A small transfer, with the caller's time of the operation.
+fn small(dhop: u64) -> Request {
+    Request { dhop: Some(at(dhop)), ..transfer("a", "b", 1) }
+}
+
+#[test]
+fn memories_that_came_and_went_do_not_fill_a_document() {
+    let mut store = two_accounts();
+    set_balance(&mut store, "a", 1_000_000, at(1));
+    let perform = |store: &mut Store, now: u64| {
+        store.perform(&operations(), &rules(), small(now), at(now)).unwrap()
+    };
+    let mut early = source(&store, "a");
+    let mut late = None;
+    for n in 1..=3_000_u64 {
+        perform(&mut store, n * 2_000);
+        if n == 2_990 {
+            late = Some(source(&store, "a"));
+        }
+    }
+    let document = source(&store, "a");
+    let destroyed = document.items().iter().filter(|it| it.is_destroyed()).count();
+    // One in 2 s is remembered for 11 minutes.
+    assert!((330..=332).contains(&(document.existing().count() - 1)), "{document:?}");
+    assert!((63..=66).contains(&destroyed), "{destroyed}");
+    assert_eq!(followed(&mut early, &document), "case 2");
+    assert_eq!(followed(late.as_mut().unwrap(), &document), "case 1");
+}
+
+#[test]
+fn a_document_remembers_a_bounded_number_of_operations_and_then_asks_for_patience() {
+    let mut store = two_accounts();
+    set_balance(&mut store, "a", 1_000_000, at(1));
+    let mut perform =
+        |now: u64, dhop: u64| store.perform(&operations(), &rules(), small(dhop), at(now));
+    let first = perform(10_000, 2).unwrap();
+    for n in 1..4_096 {
+        perform(10_000 + n, 2 + n).unwrap();
+    }
+    let refused = perform(20_000, 9_000).unwrap_err();
+    assert_eq!((refused.code(), refused.details().attempts), (&codes::BUSY, 3));
+    let field = &refused.details().fields[0];
+    let problem = "cannot be remembered: bank/Acc/a remembers as many operations as it may; the \
+                   limit is 4096";
+    assert_eq!((&*field.field, &*field.problem), ("dhop", problem));
+    assert_eq!(perform(20_000, 2).unwrap(), first, "what it remembers is known");
+    let later = 2 + 11 * 60_000 + 10;
+    assert!(perform(later, later - 1).is_ok(), "the oldest are forgotten");
+}
