@@ -42,7 +42,8 @@ pub const FETCHES_MAX: u8 = 8;
 pub enum Next {
     /// Call [`Run::validate`].
     Validate,
-    /// Bring these documents into the cache, then call [`Run::work`] again.
+    /// Bring these documents into the cache, then call [`Run::work`] again; or, when they cannot be
+    /// brought, [`Run::fetch_failed`].
     Fetch(Vec<Need>),
     /// Wait that long, then call [`Run::work`] again.
     Pause {
@@ -105,8 +106,9 @@ impl fmt::Debug for Run {
 pub struct Progress {
     attempts: u8,
     fetches: u8,
-    /// The attempt that goes on after a fetch is not a new one.
-    is_fetching: bool,
+    /// While documents are fetched: when the attempt asked for them. The one that goes on with them
+    /// is not a new one.
+    fetching: Option<Phase>,
 }
 
 impl Run {
@@ -169,7 +171,7 @@ impl Run {
         if let Err(exception) = checked {
             return Next::Failed(self.named(exception));
         }
-        if !std::mem::take(&mut self.progress.is_fetching) {
+        if self.progress.fetching.take().is_none() {
             self.progress.attempts += 1;
         }
         let request = &self.request;
@@ -189,7 +191,10 @@ impl Run {
         let needs = attempt.take_needs();
         match worked {
             // Also when the operation swallowed the exception: it worked without a document.
-            _ if !needs.is_empty() => self.fetch(needs),
+            _ if !needs.is_empty() => {
+                let phase = worked.err().map_or(Phase::Work, |it| it.phase());
+                self.fetch(needs, phase)
+            }
             Ok(()) => {
                 self.ready = Some((operation, attempt));
                 Next::Validate
@@ -201,15 +206,25 @@ impl Run {
         }
     }
 
-    fn fetch(&mut self, needs: Vec<Need>) -> Next {
+    fn fetch(&mut self, needs: Vec<Need>, phase: Phase) -> Next {
         self.progress.fetches += 1;
         if self.progress.fetches <= FETCHES_MAX {
-            self.progress.is_fetching = true;
+            self.progress.fetching = Some(phase);
             return Next::Fetch(needs);
         }
         let names: Vec<_> = needs.iter().map(|it| it.name.to_string()).collect();
         let message = format!("not at hand in a copy that is fresh enough: {}", names.join(", "));
-        Next::Failed(self.named(Exception::new(codes::NOT_AT_HAND, message)))
+        let exception = Exception::new(codes::NOT_AT_HAND, message).at(phase);
+        Next::Failed(self.named(exception))
+    }
+
+    /// The documents of [`Next::Fetch`] cannot be brought: that ends the attempt as if the operation
+    /// had raised this where it asked for them. Gives the milliseconds to wait for the next attempt,
+    /// or what to tell the caller.
+    pub fn fetch_failed(&mut self, exception: Exception) -> Result<u64, Exception> {
+        let phase = self.progress.fetching.take().unwrap_or(Phase::Work);
+        let exception = exception.at(phase);
+        self.pause(&exception).ok_or_else(|| self.named(exception))
     }
 
     /// Validates what [`Run::work`] made ready, and takes it over into the store.

@@ -5,7 +5,7 @@ use crate::entry::Origin;
 use crate::env::Env;
 use crate::io::Transition;
 use crate::partition::Partition;
-use rota_docstore::{DocName, Need, Progress, SyncRequest};
+use rota_docstore::{DocName, Exception, Need, Progress, Run, SyncRequest};
 use rota_model::{ManagerNumber, Refusal, RefusalKind, Retry, Stamp};
 use std::collections::BTreeMap;
 
@@ -131,12 +131,23 @@ impl Partition {
                     }
                 }
             }
-            Err(exception) => {
-                return self.reply(env, origin, super::owner::operated(Err(exception)));
-            }
+            Err(exception) => return self.fetch_failed(env, origin, exception),
         }
         if is_last {
             self.run(env, origin);
+        }
+    }
+
+    /// A document cannot be had: that ends an attempt at the operation that asked for it.
+    fn fetch_failed(&mut self, env: &mut Env, origin: Origin, exception: Exception) {
+        let asked = self.leading.as_ref().and_then(|it| it.live.get(&origin));
+        let Some(Op::Documents(DocumentOp::Operate(op))) = asked.map(|it| it.op.clone()) else {
+            return;
+        };
+        let mut run = Run::resume(op.request, self.progress_of(origin));
+        match run.fetch_failed(exception) {
+            Ok(ms) => self.pause_run(env, origin, run.progress(), ms),
+            Err(exception) => self.reply(env, origin, super::owner::operated(Err(exception))),
         }
     }
 

@@ -67,7 +67,8 @@ pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
 /// Where documents of elsewhere come from, for operations that read them with a tolerance.
 pub trait Source: Send + Sync {
     /// What changed since what is held. Called by the caller of an operation, outside of any lock;
-    /// it must keep to a deadline of its own.
+    /// it must keep to a deadline of its own. An exception ends the operation's attempt, in the phase
+    /// that this had reached: after X and C there is another one.
     fn update(&self, name: &DocName, held: Option<&Held>) -> Result<Update, Exception>;
 }
 
@@ -321,10 +322,10 @@ impl DocumentStore {
     }
 
     /// What to tell a cache that holds `held` of a document. Refuses unknown classes, versions from
-    /// the future, and namespaces that are switched off.
+    /// the future, and namespaces that are switched off: phase 0, since nothing was done.
     pub fn update_for(&self, name: &DocName, held: Option<&Held>) -> Result<Update, Unanswered> {
         use rota_docstore::Documents as _;
-        let at = |it: Exception| it.at(Phase::Synchronisation);
+        let at = |it: Exception| it.at(Phase::Before);
         let check = self.shared.rules.schema.check_class(name.class());
         check.map_err(|it| at(it.into()))?;
         let now = self.shared.now();

@@ -98,9 +98,16 @@ impl Shared {
                 Ok(ControlFlow::Continue(run))
             }
             Stage::Fetching(run, _) if Instant::now() > deadline => Err(late(&run).into()),
-            Stage::Fetching(run, needs) => {
-                self.fetch(&needs)?;
-                Ok(ControlFlow::Continue(run))
+            Stage::Fetching(mut run, needs) => {
+                let Err(exception) = self.fetch(&needs) else {
+                    return Ok(ControlFlow::Continue(run));
+                };
+                let next = match run.fetch_failed(exception) {
+                    Ok(ms) => pausing(run, ms),
+                    // What was asked for may stand in documents that are not on the disk yet.
+                    Err(exception) => Stage::Settled(self.books().position, Err(exception)),
+                };
+                self.go_on(next, deadline)
             }
         }
     }

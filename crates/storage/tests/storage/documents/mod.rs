@@ -3,6 +3,7 @@
 pub mod bodies;
 mod contention;
 mod damage;
+mod elsewhere;
 pub mod kills;
 mod restarts;
 mod waiting;
