@@ -232,7 +232,8 @@ pub mod codes {
         /// Too many documents, or a namespace or document would become too large; the field says
         /// the limit.
         LIMIT = A "A-LIMIT";
-        /// Tolerance-0 documents of one operation lie in different slots.
+        /// Tolerance-0 documents of one operation, or those to bring up to date after it, lie in
+        /// different slots.
         SLOT = A "A-SLOT";
         /// The caller's operation time is in the future, or too long ago.
         DHOP = A "A-DHOP";

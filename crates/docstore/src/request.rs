@@ -148,7 +148,8 @@ pub struct Request {
     pub build: Option<u64>,
     /// Who asks.
     pub who: Credentials,
-    /// Documents to bring up to date, at most [`SYNCS_MAX`].
+    /// Documents to bring up to date, at most [`SYNCS_MAX`]; of slots that
+    /// [`crate::Territory::is_synced`] allows, else A-SLOT.
     pub syncs: Vec<SyncRequest>,
 }
 
@@ -226,8 +227,8 @@ impl Request {
             rules.schema.check_class(name.class()).map_err(|it| wrong("class", it.problem))?;
             documents.spaces().check_reads(self.space.as_str(), name)?;
             let slot = rules.territory.slot_of(name);
-            if !rules.territory.holds(slot) {
-                let problem = format!("{name} lies in slot {slot}, which is not here");
+            if !rules.territory.is_synced(slot) {
+                let problem = format!("{name} lies in slot {slot}, out of reach of this operation");
                 return Err(Exception::of_field(codes::SLOT, wrong("name", problem)));
             }
             if let Some(held) = &sync.held {

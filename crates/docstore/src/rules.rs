@@ -16,6 +16,12 @@ pub trait Territory: Send + Sync {
     /// Whether this store has the documents of that slot. Documents of other slots can only be
     /// read from a cache.
     fn holds(&self, slot: SlotId) -> bool;
+
+    /// Whether documents of that slot can be brought up to date after an operation. Default: all that
+    /// are here.
+    fn is_synced(&self, slot: SlotId) -> bool {
+        self.holds(slot)
+    }
 }
 
 /// A store that stands alone: one slot, and all of it is here.

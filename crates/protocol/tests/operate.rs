@@ -367,3 +367,24 @@ fn a_document_is_above_the_absence_that_a_cache_was_told() {
     operated(table.call(300, op(write("c", 1), "c"))).unwrap();
     assert!(matches!(ask(&mut table), Ok(Update::Full(_))));
 }
+
+#[test]
+fn what_is_brought_up_to_date_after_an_operation_shares_its_slot_whatever_the_layout() {
+    let mut table = Table::serving();
+    let owner = owner_of(&table, "{c}1");
+    let with = |docid: &str| {
+        let mut asked = request("document.touch", &json!({"class": "Cart", "docid": "{c}1"}));
+        asked.syncs = vec![SyncRequest { name: name("Cart", docid), held: None }];
+        op(asked, "{c}1")
+    };
+    let answer = operated(table.call(300, with("{c}2"))).unwrap();
+    assert!(matches!(answer.updates[0], (_, Update::Absent { .. })));
+    // One of the same partition, and one of another.
+    for at in [owner, other_than(owner)] {
+        let exception = operated(table.call(300, with(&id_at(&table, at, 0)))).unwrap_err();
+        assert_eq!((exception.code(), exception.phase()), (&codes::SLOT, Phase::Before));
+        assert_eq!(exception.details().fields[0].field, "syncs[0].name");
+    }
+    let touched = operated(table.call(300, op(read("{c}1"), "{c}1"))).unwrap();
+    assert_eq!(body(&touched)["documents"][0]["version"], json!(answer.version.as_u64()));
+}

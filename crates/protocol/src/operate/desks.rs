@@ -1,8 +1,7 @@
 //! What a manager needs to run operations, whatever the partition.
 
-use super::here::Slots;
 use super::registry::{AdminKey, operations, schema};
-use rota_docstore::{Cache, Checker, Credentials, Operations, Rules, Schema, Spaces};
+use rota_docstore::{Cache, Checker, Credentials, Operations, Rules, Schema, Spaces, Territory};
 use std::sync::Arc;
 
 /// What an administrator decides about documents.
@@ -90,11 +89,11 @@ impl Desks {
         self.checker = Arc::new(Checkers { admin, application: Some(checker) });
     }
 
-    /// The rules for one partition.
-    pub fn rules(&self, slots: Slots) -> Rules {
+    /// The rules for one partition, or for an operation at one of its slots.
+    pub fn rules(&self, territory: impl Territory + 'static) -> Rules {
         let mut rules = Rules::new(Schema::new());
         rules.schema = Arc::clone(&self.schema);
-        rules.territory = Arc::new(slots);
+        rules.territory = Arc::new(territory);
         rules.checker = self.checker.clone();
         (rules.build, rules.destroyed_ms) = (self.build, self.destroyed_ms);
         rules

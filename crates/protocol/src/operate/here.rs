@@ -52,6 +52,29 @@ impl Territory for Slots {
     }
 }
 
+/// The slots of one partition, for an operation at one of them. Which other slots are here depends on
+/// how many managers there are, so documents of theirs are not brought up to date after it: a client
+/// would be refused on one day and not on the other.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AtSlot {
+    pub slots: Slots,
+    pub slot: SlotId,
+}
+
+impl Territory for AtSlot {
+    fn slot_of(&self, name: &DocName) -> SlotId {
+        self.slots.slot_of(name)
+    }
+
+    fn holds(&self, slot: SlotId) -> bool {
+        self.slots.holds(slot)
+    }
+
+    fn is_synced(&self, slot: SlotId) -> bool {
+        slot == self.slot
+    }
+}
+
 /// The documents of a partition with everything that was appended.
 pub(crate) struct Here<'a> {
     pub replica: &'a Replica,

@@ -10,7 +10,7 @@
 //! other's way; what pauses is an operation that failed unexpectedly.
 
 use super::copies::synced;
-use super::here::{Here, Slots};
+use super::here::{AtSlot, Here, Slots};
 use super::registry::CONFIGURATION;
 use crate::api::{Answer, DocumentAnswer, DocumentOp, OpResult, OperateOp};
 use crate::documents::{Doc, DocKey};
@@ -21,6 +21,7 @@ use crate::message::Write;
 use crate::partition::Partition;
 use rota_docstore::{Commit, Exception, Next, Phase, Progress, Run, Update, Validated, validate};
 use rota_model::{Refusal, RefusalKind, Retry, Stamp};
+use rota_ring::slot_of_document;
 use std::sync::Arc;
 
 /// The answer to an operation.
@@ -123,7 +124,8 @@ impl Partition {
     ) {
         let now = Stamp::from_epoch_ms(env.now.wall_ms);
         let slots = self.slots(env);
-        let rules = env.desks.rules(slots);
+        let slot = slot_of_document(&op.request.space, &op.docid, slots.m);
+        let rules = env.desks.rules(AtSlot { slots, slot });
         let floor = self.floor(env, op.request.space.as_str());
         let (replica, high_water) = (&self.replica, self.replica.high_water.max(floor));
         let desks = &mut env.desks;
