@@ -120,7 +120,8 @@ pub fn noted(note: &Note) {
         | Transition::NodeLost
         | Transition::NodeRegistered
         | Transition::NamespaceLearned
-        | Transition::NodesOrdered => info!(step, part, "{text}"),
+        | Transition::NodesOrdered
+        | Transition::OrderFailed => info!(step, part, "{text}"),
         Transition::SuffixReplaced
         | Transition::GapResent
         | Transition::CasConflict

@@ -396,4 +396,6 @@ transitions!(
     NamespaceRefused = "namespace_refused",
     /// New nodes were ordered.
     NodesOrdered = "nodes_ordered",
+    /// Nodes that were to be ordered do not come.
+    OrderFailed = "order_failed",
 );

@@ -119,7 +119,7 @@ impl Manager {
             Input::Provisioned { order, failure } => {
                 if let Some(why) = failure {
                     let text = format!("order {order} of new nodes failed: {why}");
-                    self.env.note_text(Transition::NodesOrdered, None, text);
+                    self.env.note_text(Transition::OrderFailed, None, text);
                 }
             }
             Input::BodiesFetched { part } => {

@@ -199,7 +199,7 @@ impl Partition {
             Ok(ordered) => ordered,
             Err(mistake) => {
                 let text = format!("pool {pool} orders no nodes: the name of a new one {mistake}");
-                return env.note_text(Transition::NodesOrdered, Some(self.number), text);
+                return env.note_text(Transition::OrderFailed, Some(self.number), text);
             }
         };
         let lapses_wall_ms = env.now.wall_ms + env.config.timing.provision_ms;

@@ -3,7 +3,7 @@
 mod table;
 
 use rota_model::{ClassName, NodeId, PoolName, RefusalKind};
-use rota_protocol::{Op, PoolConfig};
+use rota_protocol::{Input, Op, PoolConfig, Transition};
 use table::*;
 
 /// Of its four places a node gives all at a load limit of 0.8.
@@ -84,4 +84,18 @@ fn an_open_that_waits_for_something_else_than_room_orders_no_node() {
     let waiting = table.ask(300, other);
     assert_eq!(refused(table.wait_for(waiting, 1_000)), RefusalKind::UnknownClass);
     assert_eq!(table.ordered, []);
+}
+
+#[test]
+fn an_order_that_fails_is_not_counted_among_those_that_were_given() {
+    let mut table = growing();
+    let waiting = table.ask(300, open("a", "r1"));
+    table.pass(300);
+    assert_eq!((table.ordered.len(), table.count(Transition::NodesOrdered)), (1, 1));
+    let failure = Some("no such program".to_owned());
+    table.input(300, Input::Provisioned { order: 1, failure });
+    assert_eq!(table.count(Transition::NodesOrdered), 1);
+    assert_eq!(table.count(Transition::OrderFailed), 1);
+    nodes_come(&mut table);
+    opened(table.wait_for(waiting, 1_000));
 }
