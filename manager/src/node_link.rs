@@ -5,33 +5,35 @@ use crate::links::Links;
 use crate::mailbox::{Mailbox, Urgent};
 use crate::outbox::Outbox;
 use metrics::Counter;
-use rota_model::NodeId;
 use rota_model::node_msg::{FromNode, ToNode};
-use rota_proto::v1;
+use rota_model::{ClusterName, NodeId};
+use rota_proto::{node, v1};
 use rota_protocol::Input;
 use rota_ring::ConfigState;
 use std::sync::Arc;
+use tokio_stream::StreamExt;
 use tonic::Status;
 
 /// The streams to nodes. A link is opened with the first call to a node.
 pub struct NodeLinks {
+    cluster: ClusterName,
     mailbox: Mailbox,
     links: Links<NodeId, v1::NodeCall>,
 }
 
 impl NodeLinks {
     /// No links yet.
-    pub fn new(mailbox: Mailbox) -> Self {
+    pub fn new(cluster: ClusterName, mailbox: Mailbox) -> Self {
         // Every call is repeated until it is answered, so none is ever of no use.
-        Self { mailbox, links: Links::new(Counter::noop()) }
+        Self { cluster, mailbox, links: Links::new(Counter::noop()) }
     }
 
     /// Sends towards a node. Gives how many older calls were dropped for want of room.
     pub fn send(&mut self, node: NodeId, address: String, message: ToNode) -> usize {
-        let mailbox = &self.mailbox;
+        let (cluster, mailbox) = (&self.cluster, &self.mailbox);
         let keep = |address, outbox| {
-            let (node, mailbox) = (node.clone(), mailbox.clone());
-            Keeper { node, address, outbox, mailbox }.run()
+            let (node, cluster, mailbox) = (node.clone(), cluster.clone(), mailbox.clone());
+            Keeper { node, address, cluster, outbox, mailbox }.run()
         };
         self.links.send(&node, address, v1::NodeCall::from(message), None, keep)
     }
@@ -49,6 +51,7 @@ impl NodeLinks {
 struct Keeper {
     node: NodeId,
     address: String,
+    cluster: ClusterName,
     outbox: Arc<Outbox<v1::NodeCall>>,
     mailbox: Mailbox,
 }
@@ -79,7 +82,9 @@ impl Keeper {
         let mut client = v1::node_agent_client::NodeAgentClient::new(channel)
             .max_encoding_message_size(MESSAGE_BYTES_MAX)
             .max_decoding_message_size(MESSAGE_BYTES_MAX);
-        let calls = self.outbox.batches(|calls| v1::NodeCallBatch { calls });
+        let cluster = self.cluster.clone();
+        let batches = self.outbox.batches(|calls| calls);
+        let calls = batches.map(move |calls| node::call_batch(&cluster, calls));
         let mut answers = match client.exchange(calls).await {
             Ok(response) => response.into_inner(),
             Err(status) => return status,

@@ -2,14 +2,15 @@
 
 use crate::mailbox::Mailbox;
 use crate::rpc::deadline::deadline_of;
-use rota_model::node_msg::{Register, Renew};
-use rota_model::{Refusal, RefusalKind};
+use rota_model::{ClusterName, Refusal, RefusalKind};
 use rota_proto::{node, refusal, v1};
 use rota_protocol::{Op, OpResult};
 use tonic::{Request, Response, Status};
 
 /// The service of node-agents.
 pub struct NodesService {
+    /// Nodes of other clusters are refused.
+    pub cluster: ClusterName,
     /// Where requests go.
     pub mailbox: Mailbox,
 }
@@ -35,7 +36,7 @@ impl v1::nodes_server::Nodes for NodesService {
         &self,
         request: Request<v1::RegisterRequest>,
     ) -> Result<Response<v1::RegisterResponse>, Status> {
-        let register = Register::try_from(request.into_inner()).map_err(status)?;
+        let register = node::register(&self.cluster, request.into_inner()).map_err(status)?;
         let registered = self.mailbox.register(register).await.map_err(status)?;
         Ok(Response::new(registered.into()))
     }
@@ -44,7 +45,7 @@ impl v1::nodes_server::Nodes for NodesService {
         &self,
         request: Request<v1::RenewRequest>,
     ) -> Result<Response<v1::RenewResponse>, Status> {
-        let renew = Renew::try_from(request.into_inner()).map_err(status)?;
+        let renew = node::renew(&self.cluster, request.into_inner()).map_err(status)?;
         let renewed = self.mailbox.renew(renew).await.map_err(status)?;
         Ok(Response::new(renewed.into()))
     }
@@ -54,7 +55,8 @@ impl v1::nodes_server::Nodes for NodesService {
         request: Request<v1::ReportRequest>,
     ) -> Result<Response<v1::ReportResponse>, Status> {
         let deadline = deadline_of(request.metadata());
-        let items = node::report_items(request.into_inner()).map_err(status)?;
+        let items = node::report_items(&self.cluster, request.into_inner());
+        let items = items.map_err(status)?;
         // All at once: items of one owner then share its commit.
         let begun: Vec<_> =
             items.into_iter().map(|it| self.mailbox.begin(Op::Report(it), deadline)).collect();

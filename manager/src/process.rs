@@ -170,7 +170,7 @@ fn start(opened: Opened) -> Result<Running> {
             mailbox.clone(),
             metrics.peer_late.clone(),
         ),
-        nodes: NodeLinks::new(mailbox.clone()),
+        nodes: NodeLinks::new(options.ring.cluster.clone(), mailbox.clone()),
         disk: DiskWriter::start(engine, &metrics)?,
         bodies: bodies.clone(),
         ledger: Ledger::new(bodies.clone(), &disk.docs),

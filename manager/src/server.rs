@@ -84,7 +84,8 @@ fn namespaces(services: &Services) -> Bounded<NamespacesServer<NamespacesService
 }
 
 fn nodes(services: &Services) -> Bounded<NodesServer<NodesService>> {
-    let server = NodesServer::new(NodesService { mailbox: services.mailbox.clone() })
+    let (cluster, mailbox) = (services.cluster.clone(), services.mailbox.clone());
+    let server = NodesServer::new(NodesService { cluster, mailbox })
         .max_decoding_message_size(MESSAGE_BYTES_MAX)
         .max_encoding_message_size(MESSAGE_BYTES_MAX);
     Bounded::new(server, MESSAGE_BYTES_MAX)

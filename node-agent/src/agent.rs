@@ -7,7 +7,7 @@ use crate::mailbox::{Event, Mailbox};
 use crate::managers::{self, Channels, Report, Reporter};
 use crate::runtime::{Runtime, StartOrder};
 use rota_model::node_msg::{FromNode, Register, ToNode};
-use rota_model::{NodeState, PoolName, RequestId, SessionKey, Stamp, Token};
+use rota_model::{ClusterName, NodeState, PoolName, RequestId, SessionKey, Stamp, Token};
 use rota_node::{Node, NodeConfig, NodeEffect, NodeInput, StopHow};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -36,6 +36,8 @@ pub struct Parts {
     pub config: NodeConfig,
     /// What runs.
     pub runtime: Runtime,
+    /// The cluster that managers must belong to.
+    pub cluster: ClusterName,
     /// Where managers reach this node.
     pub address: String,
     /// Its pool.
@@ -82,6 +84,8 @@ pub struct Agent {
     /// What creates that were just taken said beside what is decided about, until their start is.
     taken: BTreeMap<(SessionKey, Token), Taken>,
     leaving: Option<Leaving>,
+    /// Why managers do not let this node in.
+    refused: Option<String>,
 }
 
 /// What a create said beside what is decided about.
@@ -93,7 +97,7 @@ struct Taken {
 impl Agent {
     /// An agent that has not begun to register yet.
     pub fn new(parts: Parts) -> Self {
-        let channels = Channels::default();
+        let channels = Channels::new(parts.cluster.clone());
         let (known, managers) = watch::channel(parts.seeds.clone());
         let reporter = Reporter::start(channels.clone(), managers, parts.mailbox.clone());
         Self {
@@ -106,11 +110,16 @@ impl Agent {
             streams: BTreeMap::new(),
             taken: BTreeMap::new(),
             leaving: None,
+            refused: None,
         }
     }
 
     /// Registers, and works until the node has left.
-    pub async fn run(mut self, mut events: mpsc::Receiver<Event>) -> Gone {
+    ///
+    /// # Errors
+    /// The managers do not let this node in. Nothing runs then: a boot that is not registered starts
+    /// nothing.
+    pub async fn run(mut self, mut events: mpsc::Receiver<Event>) -> anyhow::Result<Gone> {
         self.register();
         let mut taken = Vec::with_capacity(EVENTS_AT_ONCE_MAX);
         loop {
@@ -127,13 +136,21 @@ impl Agent {
                 self.decide(NodeInput::Tick);
             }
             self.carry_out();
+            if let Some(why) = self.refused.take() {
+                self.end_discovery().await;
+                anyhow::bail!(why);
+            }
             if let Some(gone) = self.leave_step() {
                 self.sign_off().await;
-                if let Some(discovery) = self.parts.discovery.take() {
-                    discovery.end().await;
-                }
-                return gone;
+                self.end_discovery().await;
+                return Ok(gone);
             }
+        }
+    }
+
+    async fn end_discovery(&mut self) {
+        if let Some(discovery) = self.parts.discovery.take() {
+            discovery.end().await;
         }
     }
 
@@ -153,6 +170,7 @@ impl Agent {
     fn on(&mut self, event: Event) {
         match event {
             Event::Node(input) => self.on_input(input),
+            Event::Refused(why) => self.refused = Some(why),
             Event::StreamOpened { stream, answers } => {
                 self.streams.insert(stream, answers);
             }
@@ -333,9 +351,12 @@ impl Agent {
         let managers = self.managers_to_try();
         let (channels, mailbox) = (self.channels.clone(), self.parts.mailbox.clone());
         let task = tokio::spawn(async move {
-            let (sent_mono_ms, registered) =
-                managers::register(&channels, &managers, &request).await;
-            mailbox.node(NodeInput::Registered { sent_mono_ms, registered }).await;
+            match managers::register(&channels, &managers, &request).await {
+                managers::Outcome::Registered { sent_mono_ms, registered } => {
+                    mailbox.node(NodeInput::Registered { sent_mono_ms, registered }).await;
+                }
+                managers::Outcome::Refused(why) => mailbox.give(Event::Refused(why)).await,
+            }
         });
         if let Some(old) = self.registration.replace(task) {
             old.abort();

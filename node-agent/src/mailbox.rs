@@ -15,6 +15,8 @@ pub const EVENTS_MAX: usize = 4096;
 pub enum Event {
     /// For the decisions as it is: news of the runtime and of managers.
     Node(NodeInput),
+    /// No manager will ever register this boot as it is; why, for people.
+    Refused(String),
     /// A manager opened a stream; its answers go here. When the channel is full they are dropped:
     /// the manager asks again.
     StreamOpened {

@@ -158,6 +158,7 @@ async fn serve(
     let agent = Agent::new(Parts {
         config: NodeConfig { boot, ..settings.config },
         runtime,
+        cluster: settings.cluster.clone(),
         address: address.clone(),
         pool: settings.pool,
         seeds: settings.managers,
@@ -168,7 +169,7 @@ async fn serve(
     });
     leave_on_signals(mailbox.clone())?;
     let server = tokio::spawn(async move {
-        if let Err(error) = rpc::serve(listener, mailbox).await {
+        if let Err(error) = rpc::serve(listener, settings.cluster, mailbox).await {
             tracing::error!(%error, "the gRPC server ended");
         }
     });
@@ -179,7 +180,7 @@ async fn serve(
     }));
     let gone = agent.run(events).await;
     server.abort();
-    Ok(gone)
+    gone
 }
 
 /// SIGTERM, SIGINT, or a terminal that closes: leave in good order; once more: at once.

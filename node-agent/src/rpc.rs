@@ -2,7 +2,7 @@
 
 use crate::mailbox::{Event, Mailbox};
 use rota_model::node_msg::{FromNode, ToNode};
-use rota_model::{Refusal, RefusalKind, Retry};
+use rota_model::{ClusterName, Refusal, RefusalKind, Retry};
 use rota_proto::bounded::Bounded;
 use rota_proto::reflection;
 use rota_proto::refusal::status;
@@ -15,8 +15,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot};
+use tokio_stream::Stream;
 use tokio_stream::wrappers::ReceiverStream;
-use tokio_stream::{Stream, StreamExt};
 use tonic::transport::server::TcpIncoming;
 use tonic::{Request, Response, Status, Streaming};
 
@@ -44,11 +44,15 @@ const KEEPALIVE: Duration = Duration::from_secs(2);
 const SERVED: [&str; 2] = ["rota.v1.NodeAgent", "rota.v1.Machines"];
 
 /// Serves until the task is dropped.
-pub async fn serve(listener: TcpListener, mailbox: Mailbox) -> anyhow::Result<()> {
+pub async fn serve(
+    listener: TcpListener,
+    cluster: ClusterName,
+    mailbox: Mailbox,
+) -> anyhow::Result<()> {
     let (health, health_service) = tonic_health::server::health_reporter();
     health.set_serving::<NodeAgentServer<Service>>().await;
     health.set_serving::<MachinesServer<Service>>().await;
-    let service = Service { mailbox, streams: Arc::default() };
+    let service = Service { cluster, mailbox, streams: Arc::default() };
     let machines = MachinesServer::new(service.clone()).max_decoding_message_size(SEND_BYTES_MAX);
     tonic::transport::Server::builder()
         .http2_keepalive_interval(Some(KEEPALIVE))
@@ -65,6 +69,8 @@ pub async fn serve(listener: TcpListener, mailbox: Mailbox) -> anyhow::Result<()
 
 #[derive(Clone)]
 struct Service {
+    /// Calls of other clusters are refused.
+    cluster: ClusterName,
     mailbox: Mailbox,
     /// Names streams.
     streams: Arc<AtomicU64>,
@@ -85,43 +91,67 @@ impl NodeAgent for Service {
         let (answers, waiting) = mpsc::channel(ANSWERS_MAX);
         let (batches, outgoing) = mpsc::channel(BATCHES_MAX);
         self.mailbox.give(Event::StreamOpened { stream, answers }).await;
-        tokio::spawn(gather(waiting, batches));
-        tokio::spawn(take_calls(stream, request.into_inner(), self.mailbox.clone()));
-        Ok(Response::new(Box::pin(ReceiverStream::new(outgoing).map(Ok))))
+        tokio::spawn(gather(waiting, batches.clone()));
+        let (cluster, mailbox) = (self.cluster.clone(), self.mailbox.clone());
+        let incoming = request.into_inner();
+        tokio::spawn(async move {
+            let end = take_calls(stream, &cluster, incoming, &mailbox).await;
+            mailbox.node(rota_node::NodeInput::StreamClosed { stream }).await;
+            if let Some(status) = end {
+                // Nobody to tell it to is fine: then the manager has gone first.
+                let _ = batches.send(Err(status)).await;
+            }
+        });
+        Ok(Response::new(Box::pin(ReceiverStream::new(outgoing))))
     }
 }
 
 /// Puts whatever answers are there into one message.
-async fn gather(mut waiting: mpsc::Receiver<FromNode>, batches: mpsc::Sender<v1::NodeAnswerBatch>) {
+async fn gather(
+    mut waiting: mpsc::Receiver<FromNode>,
+    batches: mpsc::Sender<Result<v1::NodeAnswerBatch, Status>>,
+) {
     let mut answers = Vec::with_capacity(BATCH_ANSWERS_MAX);
     while waiting.recv_many(&mut answers, BATCH_ANSWERS_MAX).await > 0 {
         let answers = answers.drain(..).map(v1::NodeAnswer::from).collect();
-        if batches.send(v1::NodeAnswerBatch { answers }).await.is_err() {
+        if batches.send(Ok(v1::NodeAnswerBatch { answers })).await.is_err() {
             return;
         }
     }
 }
 
-async fn take_calls(stream: u64, mut incoming: Streaming<v1::NodeCallBatch>, mailbox: Mailbox) {
+/// Hands on what a manager calls, until its stream ends. Gives what the manager is to be told then.
+async fn take_calls(
+    stream: u64,
+    cluster: &ClusterName,
+    mut incoming: Streaming<v1::NodeCallBatch>,
+    mailbox: &Mailbox,
+) -> Option<Status> {
     loop {
-        match incoming.message().await {
-            Ok(Some(batch)) => {
-                let calls = batch.calls.into_iter().filter_map(checked).collect();
-                mailbox.give(Event::Calls { stream, calls }).await;
-            }
-            Ok(None) => break,
+        let batch = match incoming.message().await {
+            Ok(Some(batch)) => batch,
+            Ok(None) => return None,
             Err(error) => {
                 tracing::debug!(stream, %error, "a manager's stream broke");
-                break;
+                return None;
+            }
+        };
+        match rota_proto::node::calls(cluster, batch) {
+            Ok(calls) => {
+                let calls = calls.filter_map(checked).collect();
+                mailbox.give(Event::Calls { stream, calls }).await;
+            }
+            Err(error) => {
+                tracing::warn!(stream, %error, "calls of another cluster were refused");
+                return Some(Status::failed_precondition(error.to_string()));
             }
         }
     }
-    mailbox.node(rota_node::NodeInput::StreamClosed { stream }).await;
 }
 
 /// A call that is no call is dropped: it has no answer, and its manager's other calls go on.
-fn checked(call: v1::NodeCall) -> Option<ToNode> {
-    match ToNode::try_from(call) {
+fn checked(call: Result<ToNode, rota_proto::WireError>) -> Option<ToNode> {
+    match call {
         Ok(call) => Some(call),
         Err(error) => {
             tracing::warn!(%error, "a manager's call is malformed");

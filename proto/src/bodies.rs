@@ -4,7 +4,7 @@ use crate::documents::PIECE_BYTES_MAX;
 use crate::documents::document::{digest, digest_bytes};
 use crate::v1;
 use crate::v1::{keep_body_request, send_body_response};
-use crate::wire::{WireError, named, required};
+use crate::wire::{WireError, check_cluster, named, required};
 use bytes::Bytes;
 use rota_docstore::Digest;
 use rota_model::{ClusterName, SlotId};
@@ -27,14 +27,6 @@ pub struct Send {
     pub sha256: Digest,
     /// Begin at this byte.
     pub offset: u64,
-}
-
-fn check_cluster(field: &'static str, cluster: &ClusterName, given: &str) -> Result<(), WireError> {
-    if given == cluster.as_str() {
-        return Ok(());
-    }
-    let problem = format!("is {given:?}; this manager belongs to {cluster:?}");
-    Err(WireError::new(field, problem))
 }
 
 /// The first message of a body to keep.

@@ -1,17 +1,19 @@
-//! Messages between managers and node-agents.
+//! Messages between managers and node-agents. Requests and batches of calls name the cluster; what is
+//! of another one is refused by its receiver.
 
 use crate::record::{reason, reason_number, request_text, stamp};
 use crate::v1;
 use crate::wire::{
-    WireError, convert, each, named, optional, required, sentence, short, unless_empty,
+    WireError, check_cluster, convert, each, named, optional, required, sentence, short,
+    unless_empty,
 };
 use rota_model::node_msg::{
     Blame, DeadToken, FromNode, NodeAnswer, NodeCall, NodeLoad, Register, Registered, Renew,
     Renewed, ReportItem, ScanFate, ScanItem, SlotRange, ToNode,
 };
 use rota_model::{
-    BootId, ClassName, Epoch, Exit, FieldError, ManagerNumber, NAME_BYTES_MAX, NodeId, NodeState,
-    PoolName, Reason, RequestId, SlotId, Token,
+    BootId, ClassName, ClusterName, Epoch, Exit, FieldError, ManagerNumber, NAME_BYTES_MAX, NodeId,
+    NodeState, PoolName, Reason, RequestId, SlotId, Token,
 };
 
 /// Most items of one report.
@@ -111,6 +113,23 @@ impl TryFrom<v1::NodeCall> for ToNode {
             What::Scan(it) => ToNode::Scan { head, after: optional(it.after)?, limit: it.limit },
         })
     }
+}
+
+/// Calls to one node, as they travel together.
+pub fn call_batch(cluster: &ClusterName, calls: Vec<v1::NodeCall>) -> v1::NodeCallBatch {
+    v1::NodeCallBatch { calls, cluster: cluster.as_str().into() }
+}
+
+/// The calls of a batch, each with its own verdict: one that is malformed does not sink the others.
+///
+/// # Errors
+/// The batch is of another cluster.
+pub fn calls(
+    cluster: &ClusterName,
+    batch: v1::NodeCallBatch,
+) -> Result<impl Iterator<Item = Result<ToNode, WireError>> + use<>, WireError> {
+    check_cluster("NodeCallBatch.cluster", cluster, &batch.cluster)?;
+    Ok(batch.calls.into_iter().map(ToNode::try_from))
 }
 
 /// The end of a session: why, how, and a sentence.
@@ -259,41 +278,43 @@ fn check_address(text: &str) -> Result<(), FieldError> {
     Ok(())
 }
 
-impl From<Register> for v1::RegisterRequest {
-    fn from(register: Register) -> Self {
-        Self {
-            node: register.node.as_str().into(),
-            boot: register.boot.0,
-            address: register.address,
-            pool: register.pool.as_str().into(),
-            places: register.places,
-            classes: register.classes.iter().map(|it| it.as_str().into()).collect(),
-            state: register.state.as_str().into(),
-        }
+/// A node's registration, ready to send.
+pub fn register_request(cluster: &ClusterName, register: Register) -> v1::RegisterRequest {
+    v1::RegisterRequest {
+        cluster: cluster.as_str().into(),
+        node: register.node.as_str().into(),
+        boot: register.boot.0,
+        address: register.address,
+        pool: register.pool.as_str().into(),
+        places: register.places,
+        classes: register.classes.iter().map(|it| it.as_str().into()).collect(),
+        state: register.state.as_str().into(),
     }
 }
 
-impl TryFrom<v1::RegisterRequest> for Register {
-    type Error = WireError;
-    fn try_from(it: v1::RegisterRequest) -> Result<Self, WireError> {
-        let state = NodeState::parse(&it.state)
-            .filter(|state| matches!(state, NodeState::Ready | NodeState::Removed));
-        let Some(state) = state else {
-            let problem = format!("is {:?}; a node registers as READY or REMOVED", it.state);
-            return Err(WireError::new("RegisterRequest.state", problem));
-        };
-        named("RegisterRequest.address", check_address(&it.address))?;
-        let classes = it.classes.iter().map(|class| ClassName::parse(class)).collect();
-        Ok(Register {
-            node: named("RegisterRequest.node", NodeId::parse(&it.node))?,
-            boot: BootId(it.boot),
-            address: it.address,
-            pool: named("RegisterRequest.pool", PoolName::parse(&it.pool))?,
-            places: it.places,
-            classes: named("RegisterRequest.classes", classes)?,
-            state,
-        })
-    }
+/// A node's registration at a manager of `cluster`.
+///
+/// # Errors
+/// The first field that is wrong; that of the cluster before all others.
+pub fn register(cluster: &ClusterName, it: v1::RegisterRequest) -> Result<Register, WireError> {
+    check_cluster("RegisterRequest.cluster", cluster, &it.cluster)?;
+    let state = NodeState::parse(&it.state)
+        .filter(|state| matches!(state, NodeState::Ready | NodeState::Removed));
+    let Some(state) = state else {
+        let problem = format!("is {:?}; a node registers as READY or REMOVED", it.state);
+        return Err(WireError::new("RegisterRequest.state", problem));
+    };
+    named("RegisterRequest.address", check_address(&it.address))?;
+    let classes = it.classes.iter().map(|class| ClassName::parse(class)).collect();
+    Ok(Register {
+        node: named("RegisterRequest.node", NodeId::parse(&it.node))?,
+        boot: BootId(it.boot),
+        address: it.address,
+        pool: named("RegisterRequest.pool", PoolName::parse(&it.pool))?,
+        places: it.places,
+        classes: named("RegisterRequest.classes", classes)?,
+        state,
+    })
 }
 
 fn managers(managers: Vec<(ManagerNumber, String)>) -> Vec<v1::ManagerAddress> {
@@ -336,21 +357,27 @@ impl TryFrom<v1::RegisterResponse> for Registered {
     }
 }
 
-impl From<Renew> for v1::RenewRequest {
-    fn from(renew: Renew) -> Self {
-        Self { node: renew.node.as_str().into(), boot: renew.boot.0, load: Some(renew.load.into()) }
+/// A node's sign of life, ready to send.
+pub fn renew_request(cluster: &ClusterName, renew: Renew) -> v1::RenewRequest {
+    v1::RenewRequest {
+        cluster: cluster.as_str().into(),
+        node: renew.node.as_str().into(),
+        boot: renew.boot.0,
+        load: Some(renew.load.into()),
     }
 }
 
-impl TryFrom<v1::RenewRequest> for Renew {
-    type Error = WireError;
-    fn try_from(renew: v1::RenewRequest) -> Result<Self, WireError> {
-        Ok(Renew {
-            node: named("RenewRequest.node", NodeId::parse(&renew.node))?,
-            boot: BootId(renew.boot),
-            load: convert("RenewRequest.load", renew.load)?,
-        })
-    }
+/// A node's sign of life at a manager of `cluster`.
+///
+/// # Errors
+/// The first field that is wrong; that of the cluster before all others.
+pub fn renew(cluster: &ClusterName, it: v1::RenewRequest) -> Result<Renew, WireError> {
+    check_cluster("RenewRequest.cluster", cluster, &it.cluster)?;
+    Ok(Renew {
+        node: named("RenewRequest.node", NodeId::parse(&it.node))?,
+        boot: BootId(it.boot),
+        load: convert("RenewRequest.load", it.load)?,
+    })
 }
 
 impl From<Renewed> for v1::RenewResponse {
@@ -385,12 +412,23 @@ impl TryFrom<v1::RenewResponse> for Renewed {
 }
 
 /// A node's report, ready to send. At most [`REPORT_ITEMS_MAX`] items: the receiver refuses more.
-pub fn report_request(items: impl IntoIterator<Item = ReportItem>) -> v1::ReportRequest {
-    v1::ReportRequest { items: items.into_iter().map(Into::into).collect() }
+pub fn report_request(
+    cluster: &ClusterName,
+    items: impl IntoIterator<Item = ReportItem>,
+) -> v1::ReportRequest {
+    let items = items.into_iter().map(Into::into).collect();
+    v1::ReportRequest { items, cluster: cluster.as_str().into() }
 }
 
-/// The items of a node's report, in order.
-pub fn report_items(request: v1::ReportRequest) -> Result<Vec<ReportItem>, WireError> {
+/// The items of a node's report at a manager of `cluster`, in order.
+///
+/// # Errors
+/// The report is of another cluster, or too large, or the first item that is malformed.
+pub fn report_items(
+    cluster: &ClusterName,
+    request: v1::ReportRequest,
+) -> Result<Vec<ReportItem>, WireError> {
+    check_cluster("ReportRequest.cluster", cluster, &request.cluster)?;
     let count = request.items.len();
     if count > REPORT_ITEMS_MAX {
         let problem = format!("are {count}; the limit is {REPORT_ITEMS_MAX}");

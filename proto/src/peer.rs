@@ -6,7 +6,7 @@ use crate::record::{
     doc_to_wire, entry_from_wire, entry_to_wire, forgotten_stamp, write_from_wire, write_to_wire,
 };
 use crate::v1;
-use crate::wire::{WireError, convert, each, named, optional, required};
+use crate::wire::{WireError, check_cluster, convert, each, named, optional, required};
 use rota_model::{ClusterName, Epoch, LogPos, ManagerNumber, PoolName, Seq};
 use rota_protocol::{Chunk, Doc, DocKey, Entry, Envelope, Message, Write};
 use std::sync::Arc;
@@ -28,10 +28,7 @@ pub fn envelopes<'a>(
     batch: v1::PeerBatch,
     docs: &'a mut DocBytes,
 ) -> Result<impl Iterator<Item = Result<Envelope, WireError>> + use<'a>, WireError> {
-    if batch.cluster != cluster.as_str() {
-        let problem = format!("is {:?}; this manager belongs to {cluster:?}", batch.cluster);
-        return Err(WireError::new("PeerBatch.cluster", problem));
-    }
+    check_cluster("PeerBatch.cluster", cluster, &batch.cluster)?;
     Ok(batch.envelopes.into_iter().map(|envelope| from_wire(envelope, docs)))
 }
 

@@ -1,6 +1,6 @@
 //! What is wrong with a message, and the small steps that every conversion is made of.
 
-use rota_model::{FieldError, NAME_BYTES_MAX, Refusal};
+use rota_model::{ClusterName, FieldError, NAME_BYTES_MAX, Refusal};
 
 /// Longest sentence of a node about one of its sessions, in bytes. It is kept in the session's
 /// document; what is longer is cut off.
@@ -70,6 +70,19 @@ where
 /// Puts the field's name on the mistake of a model type that does not know where it stands.
 pub(crate) fn named<T>(field: &'static str, parsed: Result<T, FieldError>) -> Result<T, WireError> {
     parsed.map_err(|error| WireError::new(field, error.problem))
+}
+
+/// Refuses a message of another cluster.
+pub(crate) fn check_cluster(
+    field: &'static str,
+    cluster: &ClusterName,
+    given: &str,
+) -> Result<(), WireError> {
+    if given == cluster.as_str() {
+        return Ok(());
+    }
+    let problem = format!("is {given:?}; this process belongs to {cluster:?}");
+    Err(WireError::new(field, problem))
 }
 
 /// A name that may be left out by leaving it empty.

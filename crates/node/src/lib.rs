@@ -27,7 +27,8 @@
 //! * without a renewed lease it ends everything, before the managers may believe it lost.
 //!
 //! Beside the decisions stand two values that a node's runtime uses: [`class`] (what a session
-//! runs, read from TOML text) and [`machine`] (a running state machine).
+//! runs, read from TOML text) and [`machine`] (a running state machine); and [`registration`], what a
+//! refused registration means.
 
 pub mod class;
 pub mod config;
@@ -39,8 +40,10 @@ mod live;
 pub mod machine;
 mod node;
 mod outbox;
+pub mod registration;
 
 pub use config::{NodeBounds, NodeConfig, NodeTiming};
 pub use io::{NodeEffect, NodeInput, ReportId, StopHow};
 pub use lease::LeaseState;
 pub use node::{LiveSession, Node, Phase, SCAN_PAGE_MAX};
+pub use registration::{AfterRefusal, after_refusal};

@@ -59,7 +59,7 @@ impl One {
         let (bodies, _fetcher) = crate::bodies::of_test(folder, &cluster(), NUMBER);
         let rim = Rim {
             peers: PeerLinks::new(cluster(), mailbox.clone(), metrics.peer_late.clone()),
-            nodes: NodeLinks::new(mailbox.clone()),
+            nodes: NodeLinks::new(cluster(), mailbox.clone()),
             disk: DiskWriter::start(engine, &metrics).unwrap(),
             ledger: Ledger::new(bodies.clone(), &disk.docs),
             bodies,

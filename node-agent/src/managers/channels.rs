@@ -1,5 +1,6 @@
 //! Connections to managers, one per address.
 
+use rota_model::ClusterName;
 use rota_proto::v1::nodes_client::NodesClient;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,13 +13,25 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 const KEEPALIVE: Duration = Duration::from_secs(2);
 
 /// Connections that are made when first used, and again when they broke.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct Channels {
+    /// Every call names it.
+    cluster: ClusterName,
     /// A lock because several tasks call managers; it is held for a look-up only.
     open: Arc<Mutex<BTreeMap<String, Channel>>>,
 }
 
 impl Channels {
+    /// No connections yet, for a node of that cluster.
+    pub fn new(cluster: ClusterName) -> Self {
+        Self { cluster, open: Arc::default() }
+    }
+
+    /// The cluster that managers must belong to.
+    pub fn cluster(&self) -> &ClusterName {
+        &self.cluster
+    }
+
     /// A client of the manager at `host:port`.
     pub fn to(&self, address: &str) -> Result<NodesClient<Channel>, tonic::transport::Error> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);

@@ -6,6 +6,6 @@ mod renewal;
 mod reports;
 
 pub use channels::Channels;
-pub use registration::{register, sign_off};
+pub use registration::{Outcome, register, sign_off};
 pub use renewal::renew;
 pub use reports::{Report, Reporter};

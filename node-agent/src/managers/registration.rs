@@ -3,8 +3,9 @@
 use super::Channels;
 use crate::lease::boottime_ms;
 use rota_model::node_msg::{Register, Registered};
-use rota_model::{Refusal, Retry};
-use rota_proto::v1;
+use rota_model::{Refusal, RefusalKind, Retry};
+use rota_node::{AfterRefusal, after_refusal};
+use rota_proto::node::register_request;
 use std::time::Duration;
 use tokio::time::{sleep, timeout};
 
@@ -18,35 +19,68 @@ const PAUSE_MS: (u64, u64) = (20, 1_000);
 /// How long signing off may take: nothing depends on it but how soon the registry shows it.
 const SIGN_OFF_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Registers, going from manager to manager until one answers. Gives the answer and when the
-/// answered request was sent, on [`boottime_ms`].
-pub async fn register(
-    channels: &Channels,
-    managers: &[String],
-    register: &Register,
-) -> (u64, Registered) {
+/// What became of a registration.
+#[derive(Debug)]
+pub enum Outcome {
+    /// A manager wrote it.
+    Registered {
+        /// When the answered request was sent, on [`boottime_ms`].
+        sent_mono_ms: u64,
+        /// The answer.
+        registered: Registered,
+    },
+    /// The node cannot come in as it was started. Why, for people.
+    Refused(String),
+}
+
+/// What the managers said, each asked once.
+#[derive(Default)]
+struct Round {
+    /// How long they advise to wait.
+    advised_ms: u64,
+    /// Why the node does not come in.
+    refused: Option<String>,
+}
+
+impl Round {
+    fn take(&mut self, manager: &str, refusal: &Refusal) {
+        tracing::debug!(manager, %refusal, "not registered");
+        if let Retry::AfterMs(ms) = refusal.retry {
+            self.advised_ms = self.advised_ms.max(ms.min(PAUSE_MS.1));
+        }
+        match after_refusal(refusal) {
+            AfterRefusal::End => {
+                let why = format!("manager {manager} refuses this node: {refusal}");
+                self.refused.get_or_insert(why);
+            }
+            AfterRefusal::Again if refusal.retry.is_final() => {
+                tracing::error!(manager, %refusal, "registration is refused");
+                self.advised_ms = PAUSE_MS.1;
+            }
+            AfterRefusal::Again => {}
+        }
+    }
+}
+
+/// Registers, going from manager to manager until one answers, or one refuses for good and none
+/// other takes it.
+pub async fn register(channels: &Channels, managers: &[String], register: &Register) -> Outcome {
     let mut pause_ms = PAUSE_MS.0;
     loop {
-        let mut advised_ms = 0;
+        let mut round = Round::default();
         for address in managers {
-            let sent_ms = boottime_ms();
+            let sent_mono_ms = boottime_ms();
             match try_once(channels, address, register).await {
-                Ok(registered) => return (sent_ms, registered),
-                Err(refusal) => {
-                    tracing::debug!(manager = address, %refusal, "not registered");
-                    if let Retry::AfterMs(ms) = refusal.retry {
-                        advised_ms = advised_ms.max(ms.min(PAUSE_MS.1));
-                    }
-                    if refusal.retry.is_final() {
-                        tracing::error!(manager = address, %refusal, "registration is refused");
-                        advised_ms = PAUSE_MS.1;
-                    }
-                }
+                Ok(registered) => return Outcome::Registered { sent_mono_ms, registered },
+                Err(refusal) => round.take(address, &refusal),
             }
+        }
+        if let Some(why) = round.refused {
+            return Outcome::Refused(why);
         }
         // Some jitter, so that nodes that lost one manager together do not come back together.
         let jitter_ms = uuid::Uuid::new_v4().as_u64_pair().0 % (pause_ms / 2 + 1);
-        sleep(Duration::from_millis(pause_ms.max(advised_ms) + jitter_ms)).await;
+        sleep(Duration::from_millis(pause_ms.max(round.advised_ms) + jitter_ms)).await;
         pause_ms = (pause_ms * 3 / 2).min(PAUSE_MS.1);
     }
 }
@@ -56,19 +90,21 @@ async fn try_once(
     address: &str,
     register: &Register,
 ) -> Result<Registered, Refusal> {
-    let silent = |message: String| {
-        Refusal::unknown_outcome(rota_model::RefusalKind::NotServing, Retry::Now, message)
-    };
+    let silent =
+        |message: String| Refusal::unknown_outcome(RefusalKind::NotServing, Retry::Now, message);
     let mut client = channels.to(address).map_err(|error| silent(error.to_string()))?;
-    let request = v1::RegisterRequest::from(register.clone());
+    let request = register_request(channels.cluster(), register.clone());
     match timeout(TRY_TIMEOUT, client.register(request)).await {
         Err(_) => Err(silent(format!("no answer within {} ms", TRY_TIMEOUT.as_millis()))),
         Ok(Err(status)) => Err(rota_proto::refusal::refusal(&status)),
-        Ok(Ok(response)) => Ok(Registered::try_from(response.into_inner())?),
+        // An answer that makes no sense is the manager's mistake, not this node's.
+        Ok(Ok(response)) => Registered::try_from(response.into_inner())
+            .map_err(|error| silent(format!("the answer is malformed: {error}"))),
     }
 }
 
 /// Tells that the node left in good order, if any manager takes it in time.
 pub async fn sign_off(channels: &Channels, managers: &[String], removed: &Register) -> bool {
-    timeout(SIGN_OFF_TIMEOUT, register(channels, managers, removed)).await.is_ok()
+    let outcome = timeout(SIGN_OFF_TIMEOUT, register(channels, managers, removed)).await;
+    matches!(outcome, Ok(Outcome::Registered { .. }))
 }

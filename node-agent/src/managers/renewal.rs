@@ -5,7 +5,7 @@ use crate::mailbox::Mailbox;
 use rota_model::node_msg::{Renew, Renewed};
 use rota_model::{BootId, ManagerNumber};
 use rota_node::NodeInput;
-use rota_proto::v1;
+use rota_proto::node::renew_request;
 use std::time::Duration;
 use tokio::time::timeout;
 
@@ -40,7 +40,7 @@ fn tell(boot: BootId, manager: ManagerNumber, address: &str, why: &str) {
 }
 
 async fn ask(channels: &Channels, address: &str, renew: Renew) -> anyhow::Result<Renewed> {
-    let request = v1::RenewRequest::from(renew);
+    let request = renew_request(channels.cluster(), renew);
     let response = channels.to(address)?.renew(request).await?;
     Ok(Renewed::try_from(response.into_inner())?)
 }

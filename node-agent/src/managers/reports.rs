@@ -144,7 +144,8 @@ async fn send_to_any(
 }
 
 async fn send(channels: &Channels, address: &str, reports: &[Report]) -> anyhow::Result<Vec<bool>> {
-    let request = report_request(reports.iter().map(|it| it.item.clone()));
+    let items = reports.iter().map(|it| it.item.clone());
+    let request = report_request(channels.cluster(), items);
     let response = channels.to(address)?.report(request).await?;
     Ok(response.into_inner().acknowledged)
 }
@@ -163,7 +164,9 @@ async fn acked(mailbox: &Mailbox, reports: &[Report], acknowledged: &[bool]) {
 mod tests {
     use super::*;
     use rota_model::node_msg::ReportEvent;
-    use rota_model::{Epoch, LogPos, Namespace, NodeId, Seq, SessionId, SessionKey, Token};
+    use rota_model::{
+        ClusterName, Epoch, LogPos, Namespace, NodeId, Seq, SessionId, SessionKey, Token,
+    };
     use rota_proto::v1;
     use rota_proto::v1::nodes_server::{Nodes, NodesServer};
     use std::collections::BTreeSet;
@@ -173,6 +176,10 @@ mod tests {
 
     /// Far above what a busy machine needs.
     const LIMIT: Duration = Duration::from_secs(30);
+
+    fn cluster() -> ClusterName {
+        ClusterName::parse("c").unwrap()
+    }
 
     /// A manager that takes every report.
     struct Taking;
@@ -197,7 +204,7 @@ mod tests {
             &self,
             request: Request<v1::ReportRequest>,
         ) -> Result<Response<v1::ReportResponse>, Status> {
-            let items = rota_proto::node::report_items(request.into_inner()).unwrap();
+            let items = rota_proto::node::report_items(&cluster(), request.into_inner()).unwrap();
             let acknowledged = vec![true; items.len()];
             Ok(Response::new(v1::ReportResponse { acknowledged }))
         }
@@ -230,7 +237,7 @@ mod tests {
         drop(gone);
         let (mailbox, mut events) = Mailbox::new();
         let (_known, managers) = watch::channel(addresses);
-        let reporter = Reporter::start(Channels::default(), managers, mailbox);
+        let reporter = Reporter::start(Channels::new(cluster()), managers, mailbox);
         let mut left: BTreeSet<ReportId> = (1..=9).map(ReportId).collect();
         for number in 1..=9 {
             // One after the other, so that each is a request of its own and all managers have turns.

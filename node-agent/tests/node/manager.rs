@@ -6,8 +6,8 @@ use rota_model::node_msg::{
     ReportItem, ScanItem, SlotRange, ToNode,
 };
 use rota_model::{
-    BootId, ClassName, Epoch, Exit, LogPos, ManagerNumber, Namespace, NodeState, PoolName, Reason,
-    RequestId, Seq, SessionId, SessionKey, SessionSpec, SlotId, Token,
+    BootId, ClassName, ClusterName, Epoch, Exit, LogPos, ManagerNumber, Namespace, NodeState,
+    PoolName, Reason, RequestId, Seq, SessionId, SessionKey, SessionSpec, SlotId, Token,
 };
 use rota_proto::v1;
 use rota_proto::v1::machines_client::MachinesClient;
@@ -142,7 +142,7 @@ impl Nodes for Manager {
         &self,
         request: Request<v1::RegisterRequest>,
     ) -> Result<Response<v1::RegisterResponse>, Status> {
-        let register = Register::try_from(request.into_inner()).unwrap();
+        let register = rota_proto::node::register(&cluster(), request.into_inner()).unwrap();
         self.seen.lock().unwrap().registered.push(register);
         let registered = Registered {
             epoch: PE,
@@ -158,7 +158,7 @@ impl Nodes for Manager {
         request: Request<v1::RenewRequest>,
     ) -> Result<Response<v1::RenewResponse>, Status> {
         let mut seen = self.seen.lock().unwrap();
-        let boot = request.into_inner().boot;
+        let boot = rota_proto::node::renew(&cluster(), request.into_inner()).unwrap().boot.0;
         let renewed = match seen.mood {
             Mood::Silent => return Err(Status::unavailable("silent")),
             Mood::SaysLost(lost) if lost.0 == boot => Renewed::Lost,
@@ -175,11 +175,16 @@ impl Nodes for Manager {
         &self,
         request: Request<v1::ReportRequest>,
     ) -> Result<Response<v1::ReportResponse>, Status> {
-        let items = rota_proto::node::report_items(request.into_inner()).unwrap();
+        let items = rota_proto::node::report_items(&cluster(), request.into_inner()).unwrap();
         let acknowledged = vec![true; items.len()];
         self.seen.lock().unwrap().reports.extend(items);
         Ok(Response::new(v1::ReportResponse { acknowledged }))
     }
+}
+
+/// The cluster of nodes and managers, unless a test says otherwise.
+pub fn cluster() -> ClusterName {
+    ClusterName::parse("rota").unwrap()
 }
 
 pub fn key(id: &str) -> SessionKey {
@@ -197,6 +202,7 @@ pub async fn channel(address: &str) -> Channel {
 
 /// A manager's stream to a node.
 pub struct Line {
+    cluster: ClusterName,
     address: String,
     boot: BootId,
     calls: mpsc::Sender<v1::NodeCallBatch>,
@@ -211,8 +217,26 @@ impl Line {
         let mut client = NodeAgentClient::new(channel(&register.address).await);
         let (calls, outgoing) = mpsc::channel(16);
         let answers = client.exchange(ReceiverStream::new(outgoing)).await.unwrap().into_inner();
-        let (address, boot) = (register.address.clone(), register.boot);
-        Self { address, boot, calls, answers, next: AtomicU64::new(1), early: BTreeMap::new() }
+        let (address, boot, cluster) = (register.address.clone(), register.boot, cluster());
+        Self {
+            cluster,
+            address,
+            boot,
+            calls,
+            answers,
+            next: AtomicU64::new(1),
+            early: BTreeMap::new(),
+        }
+    }
+
+    /// Sends one call in the name of that cluster, and gives why the node ends the stream.
+    pub async fn refused_as(mut self, cluster: &str) -> Status {
+        let scan = ToNode::Scan { head: self.head(), after: None, limit: 100 };
+        self.cluster = ClusterName::parse(cluster).unwrap();
+        let batch = rota_proto::node::call_batch(&self.cluster, vec![scan.into()]);
+        self.calls.send(batch).await.unwrap();
+        let answer = tokio::time::timeout(LIMIT, self.answers.message());
+        answer.await.expect("an answer in time").unwrap_err()
     }
 
     fn head(&self) -> NodeCall {
@@ -238,7 +262,8 @@ impl Line {
                     }
                 }
                 _ = again.tick() => {
-                    self.calls.send(v1::NodeCallBatch { calls: calls.clone() }).await.unwrap();
+                    let batch = rota_proto::node::call_batch(&self.cluster, calls.clone());
+                    self.calls.send(batch).await.unwrap();
                 }
             }
         }

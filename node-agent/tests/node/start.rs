@@ -1,7 +1,7 @@
 //! What is refused at the start, and how it is said.
 
 use crate::agent::Home;
-use crate::manager::Manager;
+use crate::manager::{Line, Manager};
 use crate::waiting::LIMIT;
 use std::fs;
 use std::process::Stdio;
@@ -64,5 +64,19 @@ async fn an_agent_without_managers_waits_for_one_and_still_leaves() {
     assert!(agent.leave().await.success());
 
     let agent = home.start(&nobody.to_string(), &[]).await;
+    assert!(agent.leave().await.success());
+}
+
+#[tokio::test]
+async fn calls_of_another_cluster_end_their_stream_and_touch_nothing() {
+    let (home, manager) = (Home::new(), Manager::start().await);
+    let agent = home.start(&manager.address, &[]).await;
+    let register = manager.registration(1).await;
+    let status = Line::to(&register).await.refused_as("other").await;
+    assert_eq!(status.code(), tonic::Code::FailedPrecondition);
+    for part in ["NodeCallBatch.cluster", "\"other\"", "\"rota\""] {
+        assert!(status.message().contains(part), "{part} is not in {}", status.message());
+    }
+    assert_eq!(Line::to(&register).await.scan().await, vec![], "its own managers are answered");
     assert!(agent.leave().await.success());
 }

@@ -6,9 +6,10 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use prost::Message as _;
 use rota_docstore::{DocName, Document, Update};
-use rota_model::node_msg::{FromNode, Register, Registered, Renew, Renewed, ToNode};
+use rota_model::ClusterName;
+use rota_model::node_msg::{FromNode, Registered, Renewed, ToNode};
 use rota_proto::documents::{self, NamespaceState};
-use rota_proto::{Inspected, Position, Session, request, v1};
+use rota_proto::{Inspected, Position, Session, node, request, v1};
 use rota_protocol::Envelope;
 
 fn try_everything(bytes: &[u8]) {
@@ -20,13 +21,19 @@ fn try_everything(bytes: &[u8]) {
     convert::<v1::Envelope, Envelope>(bytes);
     convert::<v1::NodeCall, ToNode>(bytes);
     convert::<v1::NodeAnswer, FromNode>(bytes);
-    convert::<v1::RegisterRequest, Register>(bytes);
     convert::<v1::RegisterResponse, Registered>(bytes);
-    convert::<v1::RenewRequest, Renew>(bytes);
     convert::<v1::RenewResponse, Renewed>(bytes);
     convert::<v1::InspectResponse, Inspected>(bytes);
     convert::<v1::Session, Session>(bytes);
-    drop(v1::ReportRequest::decode(bytes).map(rota_proto::node::report_items));
+    // Whatever cluster the bytes name: what comes after it is to be reached.
+    let cluster = |name: &str| ClusterName::parse(name).unwrap_or_else(|_| some::cluster());
+    drop(v1::RegisterRequest::decode(bytes).map(|it| node::register(&cluster(&it.cluster), it)));
+    drop(v1::RenewRequest::decode(bytes).map(|it| node::renew(&cluster(&it.cluster), it)));
+    drop(v1::ReportRequest::decode(bytes).map(|it| node::report_items(&cluster(&it.cluster), it)));
+    drop(v1::NodeCallBatch::decode(bytes).map(|it| {
+        let calls = node::calls(&cluster(&it.cluster), it);
+        calls.map(Iterator::count)
+    }));
     let fresh = || rota_model::RequestId::parse("fresh").expect("a valid name");
     drop(v1::OpenRequest::decode(bytes).map(|it| request::open(it, fresh)));
     drop(v1::CloseRequest::decode(bytes).map(|it| request::close(it, fresh)));

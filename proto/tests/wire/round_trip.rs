@@ -2,10 +2,10 @@
 
 use crate::strategies as some;
 use proptest::prelude::*;
-use rota_model::node_msg::{FromNode, Register, Registered, Renew, Renewed, ToNode};
+use rota_model::node_msg::{FromNode, Registered, Renewed, ToNode};
 use rota_model::{ClusterName, NodeId, Outcome, Page, SessionState};
 use rota_proto::encoded::DocBytes;
-use rota_proto::{Inspected, Session, WireError, operator, peer, session, v1};
+use rota_proto::{Inspected, Session, WireError, node, operator, peer, session, v1};
 use rota_protocol::{Answer, Envelope};
 use rota_ring::View;
 
@@ -45,19 +45,22 @@ proptest! {
         (register, registered) in (some::register(), some::registered()),
         (renew, renewed) in (some::renew(), some::renewed()),
     ) {
-        let back = there_and_back::<Register, v1::RegisterRequest>(register.clone());
-        prop_assert_eq!(back, Ok(register));
+        let cluster = some::cluster();
+        let request = sent(&node::register_request(&cluster, register.clone()));
+        prop_assert_eq!(node::register(&cluster, request), Ok(register));
         let back = there_and_back::<Registered, v1::RegisterResponse>(registered.clone());
         prop_assert_eq!(back, Ok(registered));
-        prop_assert_eq!(there_and_back::<Renew, v1::RenewRequest>(renew.clone()), Ok(renew));
+        let request = sent(&node::renew_request(&cluster, renew.clone()));
+        prop_assert_eq!(node::renew(&cluster, request), Ok(renew));
         let back = there_and_back::<Renewed, v1::RenewResponse>(renewed.clone());
         prop_assert_eq!(back, Ok(renewed));
     }
 
     #[test]
     fn reports_come_back_in_order(items in proptest::collection::vec(some::report(), 0..5)) {
-        let request = sent(&rota_proto::node::report_request(items.clone()));
-        prop_assert_eq!(rota_proto::node::report_items(request), Ok(items));
+        let cluster = some::cluster();
+        let request = sent(&node::report_request(&cluster, items.clone()));
+        prop_assert_eq!(node::report_items(&cluster, request), Ok(items));
     }
 
     #[test]
@@ -141,8 +144,9 @@ fn a_view_that_breaks_the_rules_of_views_is_refused() {
 
 #[test]
 fn a_report_of_too_many_items_is_refused() {
-    let request = v1::ReportRequest { items: vec![v1::ReportItem::default(); 257] };
-    let error = rota_proto::node::report_items(request).unwrap_err();
+    let items = vec![v1::ReportItem::default(); 257];
+    let request = v1::ReportRequest { items, cluster: "c".into() };
+    let error = node::report_items(&some::cluster(), request).unwrap_err();
     assert_eq!(error.to_string(), "ReportRequest.items are 257; the limit is 256");
 }
 
@@ -180,4 +184,27 @@ fn the_strategies_reach_every_message_request_and_answer() {
     assert_eq!(of("Request"), 12, "{names:?}");
     assert_eq!(of("Answer"), 14, "{names:?}");
     assert_eq!(names.len(), 13 + 12 + 14, "{names:?}");
+}
+
+#[test]
+fn messages_between_managers_and_nodes_of_another_cluster_are_refused_by_the_fields_name() {
+    let ours = some::cluster();
+    let other = || "other".to_owned();
+    let register = v1::RegisterRequest { cluster: other(), ..Default::default() };
+    let renew = v1::RenewRequest { cluster: other(), ..Default::default() };
+    let report = v1::ReportRequest { cluster: other(), ..Default::default() };
+    let calls = v1::NodeCallBatch { cluster: other(), ..Default::default() };
+    let errors = [
+        ("RegisterRequest", node::register(&ours, register).unwrap_err()),
+        ("RenewRequest", node::renew(&ours, renew).unwrap_err()),
+        ("ReportRequest", node::report_items(&ours, report).unwrap_err()),
+        ("NodeCallBatch", node::calls(&ours, calls).map(drop).unwrap_err()),
+    ];
+    for (message, error) in errors {
+        assert_eq!(error.field, format!("{message}.cluster"));
+        assert_eq!(error.problem, "is \"other\"; this process belongs to \"c\"");
+    }
+    // A build that does not name its cluster belongs to none.
+    let nameless = v1::RenewRequest::default();
+    assert_eq!(node::renew(&ours, nameless).unwrap_err().field, "RenewRequest.cluster");
 }

@@ -2,7 +2,7 @@
 
 use crate::strategies as some;
 use proptest::prelude::*;
-use rota_model::{Changed, Epoch, FieldError, Refusal, RefusalKind, Retry};
+use rota_model::{Changed, ClusterName, Epoch, FieldError, Refusal, RefusalKind, Retry};
 use rota_proto::refusal::{code, refusal, status};
 use rota_proto::{WireError, v1};
 use tonic::{Code, Status};
@@ -81,8 +81,9 @@ fn a_reason_of_a_newer_version_keeps_its_advice() {
 
 #[test]
 fn a_message_that_does_not_parse_is_an_invalid_argument() {
-    let wire = v1::RegisterRequest { state: "READY".into(), ..Default::default() };
-    let error: WireError = rota_model::node_msg::Register::try_from(wire).unwrap_err();
+    let (state, cluster) = ("READY".into(), ClusterName::parse("c").unwrap());
+    let wire = v1::RegisterRequest { state, cluster: "c".into(), ..Default::default() };
+    let error: WireError = rota_proto::node::register(&cluster, wire).unwrap_err();
     let status = Status::from(error);
     assert_eq!(status.code(), Code::InvalidArgument);
     assert!(status.message().starts_with("RegisterRequest.address must be host:port"));

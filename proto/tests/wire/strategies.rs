@@ -10,7 +10,7 @@ mod requests;
 
 pub use documents::*;
 pub use names::key;
-pub use nodes::{from_node, register, registered, renew, renewed, to_node};
+pub use nodes::{cluster, from_node, register, registered, renew, renewed, to_node};
 pub use operators::{ring_view, stats};
 pub use peers::envelope;
 pub use records::{doc, doc_key, identity, keyed_doc, part_meta};

@@ -257,6 +257,30 @@ async fn two_managers_cannot_hold_one_number() {
     assert_eq!(store.end().await, Some(0));
 }
 
+/// A node-agent that a manager does not let in.
+async fn node_fails(manager: &Launched, data: &str, cluster: &str, more: &[&str]) -> Ended {
+    let mut line = agent_line(data, "n1", cluster);
+    line.pop();
+    line.push(manager.told("grpc").to_owned());
+    line.extend(owned(more));
+    let ended = run_to_end("rota-node-agent", &line).await;
+    assert!(!ended.stdout.contains("registered"), "{}", ended.stdout);
+    ended
+}
+
+#[tokio::test]
+async fn an_agent_of_another_cluster_is_refused_and_says_why() {
+    let folder = TestFolder::new();
+    let store = store(&folder, "store", "c").await;
+    let line = manager_line(store.told("address"), &folder.at("a"), "100", "a", "c");
+    let manager = Launched::start(&folder, "a", "rota-manager", &line).await;
+    let ended = node_fails(&manager, &folder.at("n"), "other", &[]).await;
+    let address = manager.told("grpc");
+    ended.expect_refusal(1, &[address, "RegisterRequest.cluster", "\"other\"", "\"c\""]);
+    assert_eq!(manager.end().await, Some(0));
+    assert_eq!(store.end().await, Some(0));
+}
+
 #[tokio::test]
 async fn a_managers_folder_of_another_manager_cluster_or_format_is_refused_and_not_touched() {
     let folder = TestFolder::new();

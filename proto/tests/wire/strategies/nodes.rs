@@ -76,6 +76,11 @@ pub fn from_node() -> Any<FromNode> {
         .boxed()
 }
 
+/// The cluster that everything belongs to.
+pub fn cluster() -> ClusterName {
+    ClusterName::parse("c").unwrap()
+}
+
 pub fn register() -> Any<Register> {
     let state = select(vec![NodeState::Ready, NodeState::Removed]);
     let classes = vec(name(ClassName::parse), 0..3);
