@@ -5,7 +5,7 @@ use clap::Parser;
 use rota_daemon::{Log, LogArguments, may_hold_data, may_listen};
 use rota_docstore::request::CREDENTIAL_BYTES_MAX;
 use rota_membership::StoreAddress;
-use rota_model::{ClusterName, FieldError, ManagerId, ManagerNumber, PoolName};
+use rota_model::{ClusterName, ClusterTimes, FieldError, ManagerId, ManagerNumber, PoolName};
 use rota_protocol::operate::AdminKey;
 use rota_protocol::{DocumentsConfig, PoolConfig, Timing};
 use rota_storage::attachments::AttachmentSettings;
@@ -53,7 +53,7 @@ pub struct Arguments {
     /// Successors that hold copies of a partition.
     #[arg(long, default_value = "2", value_name = "R")]
     pub replicas: String,
-    /// Most managers of the ring.
+    /// Most managers of the ring. The same at all managers.
     #[arg(long, default_value = "100", value_name = "N")]
     pub managers_max: String,
     /// Load at which a node takes no more sessions, above 0 and at most 1.
@@ -139,13 +139,13 @@ timing_arguments!(
     create_deadline_ms,
     /// How long new operations wait for an active manager that cannot be copied to.
     copy_deadline_ms,
-    /// Between renewals of a node's lease.
+    /// Between renewals of a node's lease. The same at all managers, like the next three.
     renew_ms,
     /// Without a renewal for this long, a node ends its programs politely.
     lease_term_ms,
     /// Without a renewal for this long, a node kills its programs.
     lease_kill_ms,
-    /// Silence after which a node is declared lost.
+    /// Silence after which a node is declared lost. Nodes whose programs might run longer are refused.
     node_lost_ms,
     /// How long ended sessions and request ids are remembered.
     tombstone_ms,
@@ -166,6 +166,8 @@ pub struct RingOptions {
     pub r: u32,
     /// Most managers.
     pub managers_max: u32,
+    /// Times that all managers share.
+    pub times: ClusterTimes,
     /// Reserved numbers for a founding; may be empty.
     pub numbers: Vec<(ManagerNumber, ManagerId)>,
 }
@@ -214,7 +216,8 @@ pub struct Options {
     pub log: Log,
 }
 
-fn flag(field: &str) -> String {
+/// The flag of a field.
+pub fn flag(field: &str) -> String {
     format!("--{}", field.replace('_', "-"))
 }
 
@@ -320,6 +323,7 @@ impl Arguments {
         let load_limit_permille = load_limit(&self.load_limit, &mut wrong);
         let pool = self.check_pool(&mut wrong);
         let timing = self.timing.check(&mut wrong);
+        let times = timing.of_cluster();
         let documents = self.check_documents(&mut wrong);
         let bodies = self.check_bodies(&mut wrong);
         let log = self.log.check().map_err(|mistakes| wrong.extend(mistakes)).ok();
@@ -335,7 +339,7 @@ impl Arguments {
                     grpc,
                     http,
                     config_store,
-                    ring: RingOptions { cluster, m, r, managers_max, numbers },
+                    ring: RingOptions { cluster, m, r, managers_max, times, numbers },
                     load_limit_permille,
                     pool,
                     timing,

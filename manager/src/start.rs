@@ -1,7 +1,7 @@
 //! What is done before the driver runs: listeners, data folder, config store, and every check
 //! whose failure must end the process with a clear word.
 
-use crate::options::{Options, RingOptions};
+use crate::options::{Options, RingOptions, flag};
 use anyhow::{Context, Result, bail};
 use rota_membership::{CasReply, ConfigStore, StoreError};
 use rota_model::Nonce;
@@ -79,6 +79,7 @@ async fn found(store: &dyn ConfigStore, ring: &RingOptions) -> Result<Option<Arc
         let list: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
         anyhow::anyhow!("--ring: {}", list.join("; "))
     })?;
+    let view = View { times: Some(ring.times), ..view };
     match store.cas(Change::view(view.clone())).await {
         CasReply::Done(_) => {
             tracing::info!(cluster = %ring.cluster, "the cluster was founded");
@@ -105,6 +106,14 @@ fn agree(view: &View, ring: &RingOptions) -> Result<()> {
     }
     if view.r != ring.r {
         differences.push(format!("--replicas is {}, but the View has {}", ring.r, view.r));
+    }
+    if view.managers_max != ring.managers_max {
+        let (here, there) = (ring.managers_max, view.managers_max);
+        differences.push(format!("--managers-max is {here}, but the View has {there}"));
+    }
+    for (field, here, there) in view.times.map(|it| ring.times.differences(&it)).unwrap_or_default()
+    {
+        differences.push(format!("{} is {here}, but the View has {there}", flag(field)));
     }
     for (number, id) in &ring.numbers {
         if view.managers.get(number).is_none_or(|entry| entry.id != *id) {
@@ -135,6 +144,7 @@ pub fn check_claim(
             .filter(|(_, meta)| meta.whole)
             .map(|(part, meta)| (*part, meta.pe))
             .collect(),
+        times: options.ring.times,
     };
     view.claimed(&claim).map(drop).context("--number")
 }
@@ -143,7 +153,7 @@ pub fn check_claim(
 mod tests {
     use super::*;
     use rota_membership::FakeStore;
-    use rota_model::{ClusterName, ManagerId, ManagerNumber};
+    use rota_model::{ClusterName, ClusterTimes, ManagerId, ManagerNumber};
 
     fn ring(cluster: &str, r: u32) -> RingOptions {
         RingOptions {
@@ -151,6 +161,7 @@ mod tests {
             m: 1024,
             r,
             managers_max: 100,
+            times: rota_protocol::Timing::default().of_cluster(),
             numbers: vec![
                 (ManagerNumber(100), ManagerId::parse("a").unwrap()),
                 (ManagerNumber(400), ManagerId::parse("b").unwrap()),
@@ -171,11 +182,31 @@ mod tests {
     async fn a_view_of_another_cluster_or_shape_is_refused_with_all_differences() {
         let store = FakeStore::new(ConfigState::default());
         founded(&store, &ring("c", 2)).await.unwrap();
-        let other = RingOptions { m: 64, ..ring("other", 1) };
+        let times = ClusterTimes { node_lost_ms: 13_000, ..ring("c", 2).times };
+        let other = RingOptions { m: 64, managers_max: 7, times, ..ring("other", 1) };
         let text = founded(&store, &other).await.unwrap_err().to_string();
-        for part in ["cluster c", "--slots is 64", "--replicas is 1"] {
+        for part in [
+            "cluster c",
+            "--slots is 64",
+            "--replicas is 1",
+            "--managers-max is 7",
+            "--node-lost-ms is 13000, but the View has 20000",
+        ] {
             assert!(text.contains(part), "{part} is missing in {text}");
         }
+        assert!(!text.contains("--renew-ms"), "only what differs: {text}");
+    }
+
+    #[tokio::test]
+    async fn a_view_without_times_is_agreed_with_whatever_they_are() {
+        let store = FakeStore::new(ConfigState::default());
+        let view = founded(&store, &ring("c", 2)).await.unwrap();
+        let epoch = view.epoch.next();
+        let old = View { times: None, epoch, ..(*view).clone() };
+        assert!(matches!(store.cas(Change::view(old)).await, CasReply::Done(_)));
+        let times = ClusterTimes { node_lost_ms: 13_000, ..ring("c", 2).times };
+        let other = RingOptions { times, ..ring("c", 2) };
+        assert_eq!(founded(&store, &other).await.unwrap().times, None);
     }
 
     #[tokio::test]

@@ -90,11 +90,11 @@ pub struct RunArgs {
     /// Time between signs of life. Twice this must be below --lease-term.
     #[arg(long, default_value = "3s")]
     pub renew: humantime::Duration,
-    /// Without an answer of the managers for this long, programs are ended. Must be the managers'.
+    /// Without an answer of the managers for this long, programs are ended.
     #[arg(long, default_value = "8s")]
     pub lease_term: humantime::Duration,
-    /// Without an answer for this long, programs are killed. Must be the managers', and below the
-    /// time after which they declare a node lost.
+    /// Without an answer for this long, programs are killed. Managers refuse a node for which this is
+    /// not below the time after which they declare a node lost (their --node-lost-ms).
     #[arg(long, default_value = "12s")]
     pub lease_kill: humantime::Duration,
     /// The log.

@@ -12,8 +12,8 @@ use rota_model::node_msg::{
     Renewed, ReportItem, ScanFate, ScanItem, SlotRange, ToNode,
 };
 use rota_model::{
-    BootId, ClassName, ClusterName, Epoch, Exit, FieldError, ManagerNumber, NAME_BYTES_MAX, NodeId,
-    NodeState, PoolName, Reason, RequestId, SlotId, Token,
+    BootId, ClassName, ClusterName, Epoch, Exit, FieldError, LeaseTimes, ManagerNumber,
+    NAME_BYTES_MAX, NodeId, NodeState, PoolName, Reason, RequestId, SlotId, Token,
 };
 
 /// Most items of one report.
@@ -289,6 +289,9 @@ pub fn register_request(cluster: &ClusterName, register: Register) -> v1::Regist
         places: register.places,
         classes: register.classes.iter().map(|it| it.as_str().into()).collect(),
         state: register.state.as_str().into(),
+        renew_ms: register.lease.renew_ms,
+        lease_term_ms: register.lease.lease_term_ms,
+        lease_kill_ms: register.lease.lease_kill_ms,
     }
 }
 
@@ -314,6 +317,11 @@ pub fn register(cluster: &ClusterName, it: v1::RegisterRequest) -> Result<Regist
         places: it.places,
         classes: named("RegisterRequest.classes", classes)?,
         state,
+        lease: LeaseTimes {
+            renew_ms: it.renew_ms,
+            lease_term_ms: it.lease_term_ms,
+            lease_kill_ms: it.lease_kill_ms,
+        },
     })
 }
 

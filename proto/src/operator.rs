@@ -120,6 +120,8 @@ impl TryFrom<v1::View> for View {
             m: it.m,
             r: it.r,
             managers_max: it.managers_max,
+            // By what managers judge nodes is between managers, too.
+            times: None,
             managers: managers.collect::<Result<_, _>>()?,
             parts: parts.collect::<Result<_, _>>()?,
             // What is under way, and where partitions come from, is between managers.

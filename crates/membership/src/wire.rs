@@ -122,9 +122,13 @@ fn foreign(json: &[u8], error: &serde_json::Error) -> String {
 mod tests {
     use super::*;
     use rota_model::{
-        BootId, ClassName, Epoch, ManagerId, ManagerNumber, NodeId, NodeState, Nonce, PoolName,
+        BootId, ClassName, ClusterTimes, Epoch, ManagerId, ManagerNumber, NodeId, NodeState, Nonce,
+        PoolName,
     };
     use rota_ring::Claim;
+
+    const TIMES: ClusterTimes =
+        ClusterTimes { renew_ms: 1, lease_term_ms: 3, lease_kill_ms: 4, node_lost_ms: 5 };
 
     fn cluster() -> ClusterName {
         ClusterName::parse("ring \"one\"").unwrap()
@@ -175,6 +179,7 @@ mod tests {
             taken: None,
             nonce: Nonce(7),
             disk: BTreeMap::new(),
+            times: TIMES,
         };
         let joined = before.view.as_ref().unwrap().joined(&claim).unwrap();
         let split = joined.split(ManagerNumber(15)).unwrap();
@@ -193,6 +198,21 @@ mod tests {
         let text = String::from_utf8(state_to_json(&cluster(), &state(3)).to_vec()).unwrap();
         assert!(text.contains(from), "{text}");
         state_from_json(&cluster(), text.replacen(from, to, 1).as_bytes()).unwrap_err()
+    }
+
+    #[test]
+    fn a_view_of_before_it_held_the_managers_times_is_read_and_written_as_it_was() {
+        let before = state(3);
+        let json = state_to_json(&cluster(), &before);
+        let text = String::from_utf8(json.to_vec()).unwrap();
+        assert!(!text.contains("\"times\"") && !text.contains("lost_ms"), "{text}");
+        let view = View { times: Some(TIMES), ..(**before.view.as_ref().unwrap()).clone() };
+        let after = ConfigState { view: Some(Arc::new(view)), ..before };
+        let json = state_to_json(&cluster(), &after);
+        assert_eq!(state_from_json(&cluster(), &json), Ok(after));
+        let text = String::from_utf8(json.to_vec()).unwrap();
+        assert!(text.contains("\"node_lost_ms\":5"), "{text}");
+        assert!(text.contains("\"view\":{\"format\":1,"), "earlier builds read it: {text}");
     }
 
     #[test]

@@ -8,6 +8,7 @@ use crate::ids::{ClassName, ManagerNumber, NodeId, PoolName, RequestId, SessionK
 use crate::session::SessionSpec;
 use crate::stamp::Stamp;
 use crate::state::{Exit, NodeState, Reason};
+use crate::timing::LeaseTimes;
 
 /// The slots of one partition, `(previous number, n]` on the ring. `first > last` wraps.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -256,6 +257,8 @@ pub struct Register {
     pub classes: Vec<ClassName>,
     /// READY, or REMOVED when it leaves with nothing running.
     pub state: NodeState,
+    /// Its lease, by which managers know when nothing of it runs any more.
+    pub lease: LeaseTimes,
 }
 
 /// What a registering node learns: a View that was read consistently after its boot was written.

@@ -1,6 +1,6 @@
 //! What a node is told about itself, and every time and bound of it in one place.
 
-use rota_model::{BootId, ClassName, FieldError, NodeId, times_out_of_order};
+use rota_model::{BootId, ClassName, FieldError, LeaseTimes, NodeId, times_out_of_order};
 use std::collections::BTreeSet;
 
 /// What a node is told at its start.
@@ -23,7 +23,8 @@ pub struct NodeConfig {
     pub bounds: NodeBounds,
 }
 
-/// Times, in milliseconds. The first four must be those of the managers.
+/// Times, in milliseconds. The order of the first three with the managers' times is checked by the
+/// managers: they refuse the registration.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct NodeTiming {
     /// Between renewals of the lease.
@@ -102,10 +103,17 @@ impl NodeConfig {
 }
 
 impl NodeTiming {
+    /// Those of the lease.
+    pub fn lease(&self) -> LeaseTimes {
+        LeaseTimes {
+            renew_ms: self.renew_ms,
+            lease_term_ms: self.lease_term_ms,
+            lease_kill_ms: self.lease_kill_ms,
+        }
+    }
+
     fn mistakes(&self) -> Vec<FieldError> {
         let order = [
-            ("renew_ms", self.renew_ms * 2, "lease_term_ms", self.lease_term_ms),
-            ("lease_term_ms", self.lease_term_ms, "lease_kill_ms", self.lease_kill_ms),
             ("lease_kill_ms", self.lease_kill_ms, "tombstone_ms", self.tombstone_ms),
             ("renew_retry_ms", self.renew_retry_ms, "renew_ms", self.renew_ms),
             (
@@ -115,7 +123,9 @@ impl NodeTiming {
                 self.report_resend_ms_max,
             ),
         ];
-        times_out_of_order(&order)
+        let mut mistakes = self.lease().mistakes(None);
+        mistakes.extend(times_out_of_order(&order));
+        mistakes
     }
 }
 

@@ -9,8 +9,8 @@
 
 use rota_model::node_msg::Register;
 use rota_model::{
-    BootId, ClassName, ClusterName, ManagerId, ManagerNumber, Namespace, NodeId, NodeState, Now,
-    OpenOp, PoolName, RequestId, SessionId, SessionKey, SessionSpec,
+    BootId, ClassName, ClusterName, LeaseTimes, ManagerId, ManagerNumber, Namespace, NodeId,
+    NodeState, Now, OpenOp, PoolName, RequestId, SessionId, SessionKey, SessionSpec,
 };
 use rota_protocol::{CasOutcome, Disk, Effect, Input, Manager, ManagerConfig, Op, Sizes, Timing};
 use rota_ring::{ConfigState, View};
@@ -123,6 +123,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         places: u32::MAX,
         classes: vec![ClassName::parse("builtin")?],
         state: NodeState::Ready,
+        lease: LeaseTimes { renew_ms: 3_000, lease_term_ms: 8_000, lease_kill_ms: 12_000 },
     };
     crowd.give([Input::NodeRegister { call: 0, register }]);
     let deadline_mono_ms = crowd.now_ms + 500;

@@ -136,6 +136,7 @@ impl Manager {
             taken: self.identity.taken.map(|(incarnation, _)| incarnation),
             nonce,
             disk,
+            times: config.timing.of_cluster(),
         }
     }
 

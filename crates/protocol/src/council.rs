@@ -308,6 +308,13 @@ impl Manager {
 
     /// Writes a node's new boot.
     pub(crate) fn register(&mut self, call: u64, register: Register, tries: u32) {
+        // A program that outlives the verdict over its node would run beside its successor.
+        let lost = ("the managers' node_lost_ms", self.env.config.timing.node_lost_ms);
+        let mistakes = register.lease.mistakes(Some(lost));
+        if !mistakes.is_empty() {
+            let result = Err(Refusal::invalid(mistakes));
+            return self.env.effects.push(Effect::ReplyRegister { call, result });
+        }
         let before = self.env.nodes.reg.get(&register.node);
         // A registration may arrive late: boot ids grow, and an earlier boot never comes back.
         if self.env.nodes.is_over(&register.node, register.boot) {

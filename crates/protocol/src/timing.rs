@@ -1,6 +1,6 @@
 //! Every time constant of a manager, in one place, and the order that they must keep.
 
-use rota_model::{FieldError, times_out_of_order};
+use rota_model::{ClusterTimes, FieldError, LeaseTimes, times_out_of_order};
 
 /// Times, in milliseconds.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -60,13 +60,31 @@ impl Timing {
         let order = [
             ("heartbeat_ms", self.heartbeat_ms * 3, "suspect_ms", self.suspect_ms),
             ("resend_ms", self.resend_ms, "suspect_ms", self.suspect_ms),
-            ("renew_ms", self.renew_ms * 2, "lease_term_ms", self.lease_term_ms),
-            ("lease_term_ms", self.lease_term_ms, "lease_kill_ms", self.lease_kill_ms),
-            ("lease_kill_ms", self.lease_kill_ms, "node_lost_ms", self.node_lost_ms),
             ("create_deadline_ms", self.create_deadline_ms, "tombstone_ms", self.tombstone_ms),
             ("node_lost_ms", self.node_lost_ms, "tombstone_ms", self.tombstone_ms),
         ];
-        times_out_of_order(&order)
+        let mut mistakes = self.lease().mistakes(Some(("node_lost_ms", self.node_lost_ms)));
+        mistakes.extend(times_out_of_order(&order));
+        mistakes
+    }
+
+    /// Those of nodes' leases, for nodes that are started from here.
+    fn lease(&self) -> LeaseTimes {
+        LeaseTimes {
+            renew_ms: self.renew_ms,
+            lease_term_ms: self.lease_term_ms,
+            lease_kill_ms: self.lease_kill_ms,
+        }
+    }
+
+    /// Those that all managers of a cluster share.
+    pub fn of_cluster(&self) -> ClusterTimes {
+        ClusterTimes {
+            renew_ms: self.renew_ms,
+            lease_term_ms: self.lease_term_ms,
+            lease_kill_ms: self.lease_kill_ms,
+            node_lost_ms: self.node_lost_ms,
+        }
     }
 }
 

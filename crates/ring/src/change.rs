@@ -3,8 +3,8 @@
 
 use crate::view::{IsrMember, ManagerEntry, Part, PartState, VIEW_FORMAT, View};
 use rota_model::{
-    ClusterName, Epoch, FieldError, Incarnation, ManagerId, ManagerNumber, ManagerStatus, MemberId,
-    Nonce,
+    ClusterName, ClusterTimes, Epoch, FieldError, Incarnation, ManagerId, ManagerNumber,
+    ManagerStatus, MemberId, Nonce,
 };
 use std::collections::BTreeMap;
 
@@ -28,6 +28,8 @@ pub struct Claim {
     pub nonce: Nonce,
     /// Partitions on its disk, with the newest epoch that each saw.
     pub disk: BTreeMap<ManagerNumber, Epoch>,
+    /// Times by which it judges nodes.
+    pub times: ClusterTimes,
 }
 
 /// Why a claim is refused.
@@ -46,6 +48,9 @@ pub enum ClaimRefused {
         /// Where that one serves.
         grpc: String,
     },
+    /// It would judge nodes by other times than the others do.
+    #[error("the managers of this cluster have other times: {0}")]
+    OtherTimes(String),
     /// A newcomer's number does not exist.
     #[error("number {number} lies outside [0, {m}), the slots of this ring")]
     OutsideRing {
@@ -119,6 +124,7 @@ impl View {
             m,
             r,
             managers_max,
+            times: None,
             managers,
             parts: BTreeMap::new(),
             transition: None,
@@ -145,6 +151,7 @@ impl View {
         let first_run = entry.incarnation == Incarnation(0);
         let mut next = self.clone();
         next.epoch = self.epoch.next();
+        next.times = Some(claim.times);
         for (n, part) in &mut next.parts {
             if !part.has(claim.number) {
                 continue;
@@ -197,6 +204,7 @@ impl View {
                 grpc: entry.grpc.clone(),
             });
         }
+        self.check_times(claim)?;
         let held = claim.held.contains(&(entry.incarnation, entry.nonce));
         // A folder that certainly held a later incarnation knows more than this config store.
         let knows_later = claim.taken.is_some_and(|it| it > entry.incarnation);
@@ -212,6 +220,18 @@ impl View {
             });
         }
         Ok(entry)
+    }
+
+    /// Whoever judges a node must wait as long as every other, or a verdict might come before the
+    /// node has ended what it runs.
+    pub(crate) fn check_times(&self, claim: &Claim) -> Result<(), ClaimRefused> {
+        let differences = self.times.map(|it| claim.times.differences(&it)).unwrap_or_default();
+        if differences.is_empty() {
+            return Ok(());
+        }
+        let text = |(name, here, there)| format!("{name} is {here}, but the View has {there}");
+        let list: Vec<String> = differences.into_iter().map(text).collect();
+        Err(ClaimRefused::OtherTimes(list.join("; ")))
     }
 
     /// Takes suspects out: DOWN, and out of every ISR in which they are not the last that ran.

@@ -23,7 +23,7 @@ impl View {
     ///
     /// # Errors
     /// The number is reserved or lies outside the ring, the name has another number, the ring is
-    /// full, another transition is under way, or the folder has already been in a ring.
+    /// full, the times are not the cluster's, another transition is under way, or the folder has already been in a ring.
     pub fn joined(&self, claim: &Claim) -> Result<View, ClaimRefused> {
         self.check_join(claim)?;
         let mut next = self.clone();
@@ -38,6 +38,7 @@ impl View {
             status: ManagerStatus::Active,
         };
         next.managers.insert(claim.number, entry);
+        next.times = Some(claim.times);
         next.transition = Some(RingTransition::Join { number: claim.number, since: next.epoch });
         Ok(next)
     }
@@ -62,6 +63,7 @@ impl View {
         if self.managers.len() >= self.managers_max as usize {
             return Err(ClaimRefused::RingFull { limit: self.managers_max });
         }
+        self.check_times(claim)?;
         match self.transition {
             Some(under_way) => Err(ClaimRefused::InTransition { number, under_way }),
             None => Ok(()),

@@ -2,8 +2,8 @@
 
 use crate::place;
 use rota_model::{
-    ClusterName, Epoch, Incarnation, ManagerId, ManagerNumber, ManagerStatus, MemberId, Nonce,
-    SlotId, node_msg::SlotRange,
+    ClusterName, ClusterTimes, Epoch, Incarnation, ManagerId, ManagerNumber, ManagerStatus,
+    MemberId, Nonce, SlotId, node_msg::SlotRange,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -31,6 +31,10 @@ pub struct View {
     pub r: u32,
     /// Most managers.
     pub managers_max: u32,
+    /// Times that all managers share. `None` in a View that was founded by a build that did not keep
+    /// them: the next claim puts its own there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub times: Option<ClusterTimes>,
     /// Reserved numbers.
     pub managers: BTreeMap<ManagerNumber, ManagerEntry>,
     /// Partitions, by the reserved number that ends them.

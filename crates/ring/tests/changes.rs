@@ -4,11 +4,16 @@
 #![allow(clippy::cast_possible_truncation, reason = "rings of tests are small")]
 
 use rota_model::{
-    ClusterName, Epoch, Incarnation, ManagerId, ManagerNumber, ManagerStatus, MemberId, Nonce,
+    ClusterName, ClusterTimes, Epoch, Incarnation, ManagerId, ManagerNumber, ManagerStatus,
+    MemberId, Nonce,
 };
 use rota_ring::{Change, Claim, ClaimRefused, ConfigState, PartState, View};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+
+/// The times of every manager here.
+const TIMES: ClusterTimes =
+    ClusterTimes { renew_ms: 1, lease_term_ms: 3, lease_kill_ms: 4, node_lost_ms: 5 };
 
 fn id(n: u32) -> ManagerId {
     ManagerId::parse(&format!("m{n}")).unwrap()
@@ -24,6 +29,7 @@ fn claim(n: u32, held: &[(u64, u64)], nonce: u64, disk: &[(u32, u64)]) -> Claim 
         held: held.iter().map(|(i, n)| (Incarnation(*i), Nonce(*n))).collect(),
         nonce: Nonce(nonce),
         disk: disk.iter().map(|(n, pe)| (ManagerNumber(*n), Epoch(*pe))).collect(),
+        times: TIMES,
     }
 }
 
@@ -135,6 +141,24 @@ fn a_surplus_copy_goes_only_while_enough_are_left() {
     view = view.claimed(&claim(20, &[(2, 21)], 22, &[])).unwrap();
     view = view.with_members(ManagerNumber(10), &[member(20, 3)]).unwrap();
     assert_eq!(isr(&view, 10), vec![10, 20]);
+}
+
+#[test]
+fn the_first_claim_says_by_what_times_nodes_are_judged_and_others_are_refused() {
+    let numbers: Vec<_> = [10, 20].map(|n| (ManagerNumber(n), id(n))).to_vec();
+    let old = View::found(ClusterName::parse("test").unwrap(), 100, 1, 100, &numbers).unwrap();
+    assert_eq!(old.times, None, "as a build founded it that kept no times");
+    let view = old.claimed(&claim(10, &[], 1, &[])).unwrap();
+    assert_eq!(view.times, Some(TIMES));
+    let times = ClusterTimes { node_lost_ms: 2, ..TIMES };
+    let other = Claim { times, ..claim(20, &[], 1, &[]) };
+    let refused = view.claimed(&other).unwrap_err().to_string();
+    assert!(refused.contains("node_lost_ms is 2, but the View has 5"), "{refused}");
+    assert!(!refused.contains("renew_ms"), "{refused}");
+    let newcomer = Claim { times, ..claim(15, &[], 1, &[]) };
+    assert!(matches!(view.joined(&newcomer), Err(ClaimRefused::OtherTimes(_))));
+    assert!(view.claimed(&claim(20, &[], 1, &[])).is_ok());
+    assert_eq!(view.joined(&claim(15, &[], 1, &[])).unwrap().times, Some(TIMES));
 }
 
 #[test]

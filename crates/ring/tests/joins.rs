@@ -6,10 +6,15 @@
 use proptest::collection::btree_set;
 use proptest::prelude::*;
 use rota_model::{
-    ClusterName, Incarnation, ManagerId, ManagerNumber, ManagerStatus, MemberId, Nonce, SlotId,
+    ClusterName, ClusterTimes, Incarnation, ManagerId, ManagerNumber, ManagerStatus, MemberId,
+    Nonce, SlotId,
 };
 use rota_ring::{Claim, ClaimRefused, RingTransition, View};
 use std::collections::{BTreeMap, BTreeSet};
+
+/// The times of every manager here.
+const TIMES: ClusterTimes =
+    ClusterTimes { renew_ms: 1, lease_term_ms: 3, lease_kill_ms: 4, node_lost_ms: 5 };
 
 fn claim(n: u32) -> Claim {
     Claim {
@@ -21,6 +26,7 @@ fn claim(n: u32) -> Claim {
         held: Vec::new(),
         nonce: Nonce(u64::from(n) + 1),
         disk: BTreeMap::new(),
+        times: TIMES,
     }
 }
 

@@ -6,9 +6,9 @@ use crate::mailbox::{Mailbox, mailbox};
 use rota_membership::{FakeStore, Watcher};
 use rota_model::node_msg::{NodeLoad, Register, Renew, Renewed};
 use rota_model::{
-    BootId, ClassName, ClusterName, GetOp, ListCursor, ListOp, ManagerId, ManagerNumber, Namespace,
-    NodeId, NodeState, OpenOp, PoolName, RefusalKind, RequestId, SessionId, SessionKey,
-    SessionSpec, SlotId,
+    BootId, ClassName, ClusterName, GetOp, LeaseTimes, ListCursor, ListOp, ManagerId,
+    ManagerNumber, Namespace, NodeId, NodeState, OpenOp, PoolName, RefusalKind, RequestId,
+    SessionId, SessionKey, SessionSpec, SlotId,
 };
 use rota_protocol::{ManagerConfig, Op, Sizes, Timing};
 use std::path::Path;
@@ -146,6 +146,7 @@ async fn a_node_registers_and_renews_and_a_class_that_it_lacks_is_refused() {
         places: 3,
         classes: vec![ClassName::parse("other").unwrap()],
         state: NodeState::Ready,
+        lease: LeaseTimes { renew_ms: 3_000, lease_term_ms: 8_000, lease_kill_ms: 12_000 },
     };
     let registered = one.mailbox.register(register).await.unwrap();
     assert_eq!(registered.m, 1024);

@@ -257,6 +257,32 @@ async fn two_managers_cannot_hold_one_number() {
     assert_eq!(store.end().await, Some(0));
 }
 
+#[tokio::test]
+async fn a_manager_with_other_lease_times_or_another_limit_of_managers_does_not_come_in() {
+    let folder = TestFolder::new();
+    let store = store(&folder, "store", "c").await;
+    let address = store.told("address").to_owned();
+    let line = manager_line(&address, &folder.at("a"), "100", "a", "c");
+    let first = Launched::start(&folder, "a", "rota-manager", &line).await;
+    let line = manager_line(&address, &folder.at("b"), "400", "b", "c");
+    let other = ["--managers-max", "1", "--renew-ms", "300", "--lease-term-ms", "800"];
+    let later = ["--lease-kill-ms", "1200", "--node-lost-ms", "2000"];
+    let different = [&line[..], &owned(&other), &owned(&later)].concat();
+    let parts = [
+        "--managers-max is 1, but the View has 100",
+        "--renew-ms is 300, but the View has 3000",
+        "--lease-term-ms is 800, but the View has 8000",
+        "--lease-kill-ms is 1200, but the View has 12000",
+        "--node-lost-ms is 2000, but the View has 20000",
+    ];
+    manager_fails(&different).await.expect_refusal(1, &parts);
+    assert!(!folder.path().join("b").exists(), "nothing was begun");
+    let second = Launched::start(&folder, "b", "rota-manager", &line).await;
+    assert_eq!(second.end().await, Some(0), "with the cluster's times it comes in");
+    assert_eq!(first.end().await, Some(0));
+    assert_eq!(store.end().await, Some(0));
+}
+
 /// A node-agent that a manager does not let in.
 async fn node_fails(manager: &Launched, data: &str, cluster: &str, more: &[&str]) -> Ended {
     let mut line = agent_line(data, "n1", cluster);
@@ -266,6 +292,19 @@ async fn node_fails(manager: &Launched, data: &str, cluster: &str, more: &[&str]
     let ended = run_to_end("rota-node-agent", &line).await;
     assert!(!ended.stdout.contains("registered"), "{}", ended.stdout);
     ended
+}
+
+#[tokio::test]
+async fn a_node_whose_programs_may_outlive_the_verdict_of_managers_is_refused_and_ends() {
+    let folder = TestFolder::new();
+    let store = store(&folder, "store", "c").await;
+    let line = manager_line(store.told("address"), &folder.at("a"), "100", "a", "c");
+    let manager = Launched::start(&folder, "a", "rota-manager", &line).await;
+    let lease = ["--lease-term", "100s", "--lease-kill", "200s"];
+    let ended = node_fails(&manager, &folder.at("n"), "c", &lease).await;
+    ended.expect_refusal(1, &["lease_kill_ms", "200000 ms", "node_lost_ms", "20000 ms"]);
+    assert_eq!(manager.end().await, Some(0));
+    assert_eq!(store.end().await, Some(0));
 }
 
 #[tokio::test]

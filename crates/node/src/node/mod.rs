@@ -165,6 +165,7 @@ impl Node {
             places: self.config.places,
             classes: self.config.classes.iter().cloned().collect(),
             state,
+            lease: self.config.timing.lease(),
         }
     }
 

@@ -8,7 +8,7 @@ pub mod asking;
 
 use rota_docstore::{Checker, Digest, Operations, Schema};
 use rota_model::node_msg::{
-    FromNode, NodeAnswer, NodeLoad, Register, ReportEvent, ReportItem, ToNode,
+    FromNode, NodeAnswer, NodeLoad, Register, Registered, ReportEvent, ReportItem, ToNode,
 };
 use rota_model::*;
 use rota_protocol::{
@@ -56,6 +56,8 @@ pub struct Table {
     pub wall_step_ms: i64,
     pub replies: BTreeMap<u64, OpResult>,
     pub notes: Vec<(u32, Transition)>,
+    /// The newest answer to a registration.
+    registered: Option<Result<Registered, Refusal>>,
     /// Calls to nodes that the test answers itself when `manual`.
     pub node_calls: Vec<(u32, ToNode)>,
     pub manual_nodes: bool,
@@ -91,6 +93,10 @@ pub struct Table {
     pub silent: BTreeSet<String>,
     live: BTreeMap<SessionKey, (String, Token)>,
 }
+
+/// The lease of every node here.
+pub const LEASE: LeaseTimes =
+    LeaseTimes { renew_ms: 3_000, lease_term_ms: 8_000, lease_kill_ms: 12_000 };
 
 pub fn key(id: &str) -> SessionKey {
     SessionKey::new(Namespace::default_space(), SessionId::parse(id).unwrap())
@@ -211,6 +217,7 @@ impl Table {
             wall_step_ms: 0,
             replies: BTreeMap::new(),
             notes: Vec::new(),
+            registered: None,
             node_calls: Vec::new(),
             manual_nodes: false,
             lose: Box::new(|_| false),
@@ -292,11 +299,19 @@ impl Table {
             places,
             classes: classes.iter().map(|it| ClassName::parse(it).unwrap()).collect(),
             state: NodeState::Ready,
+            lease: LEASE,
         };
         let on_time = |n: &&u32| !self.late.contains(n);
         let n = *self.managers.keys().find(on_time).unwrap();
         self.live.retain(|_, (at, _)| at != node);
         self.input(n, Input::NodeRegister { call: 1, register });
+    }
+
+    /// A node asks a manager to register it. Gives the answer.
+    pub fn registers(&mut self, n: u32, register: Register) -> Result<Registered, Refusal> {
+        self.registered = None;
+        self.input(n, Input::NodeRegister { call: 1, register });
+        self.registered.take().expect("no answer yet")
     }
 
     /// Asks through a manager; gives the name under which the reply will stand.
@@ -436,7 +451,8 @@ impl Table {
             }
             Effect::Note(note) => self.notes.push((n, note.transition)),
             Effect::Provision { nodes, .. } => self.ordered.extend(nodes),
-            Effect::ReplyRegister { .. } | Effect::ReplyRenew { .. } => {}
+            Effect::ReplyRegister { result, .. } => self.registered = Some(result),
+            Effect::ReplyRenew { .. } => {}
         }
     }
 

@@ -85,8 +85,14 @@ pub fn register() -> Any<Register> {
     let state = select(vec![NodeState::Ready, NodeState::Removed]);
     let classes = vec(name(ClassName::parse), 0..3);
     let who = (name(NodeId::parse), boot(), "[a-z.]{1,9}:[1-9][0-9]{0,3}");
-    (who, name(PoolName::parse), any::<u32>(), classes, state)
-        .prop_map(|((node, boot, address), pool, places, classes, state)| Register {
+    let lease = (any::<u64>(), any::<u64>(), any::<u64>());
+    let lease = lease.prop_map(|(renew_ms, lease_term_ms, lease_kill_ms)| LeaseTimes {
+        renew_ms,
+        lease_term_ms,
+        lease_kill_ms,
+    });
+    (who, name(PoolName::parse), any::<u32>(), classes, state, lease)
+        .prop_map(|((node, boot, address), pool, places, classes, state, lease)| Register {
             node,
             boot,
             address,
@@ -94,6 +100,7 @@ pub fn register() -> Any<Register> {
             places,
             classes,
             state,
+            lease,
         })
         .boxed()
 }

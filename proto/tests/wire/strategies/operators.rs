@@ -49,6 +49,7 @@ pub fn ring_view() -> Any<View> {
                 m: 1024,
                 r,
                 managers_max: 100,
+                times: None,
                 parts: numbers.iter().copied().zip(parts).collect(),
                 managers,
                 transition: None,
@@ -76,7 +77,7 @@ pub fn stats() -> Any<Stats> {
     );
     let node = (register(), select(NodeState::ALL), any::<u32>()).prop_map(|(it, state, used)| {
         let load = NodeLoad { used, places: it.places };
-        let Register { node, boot, address, pool, places, classes, state: _ } = it;
+        let Register { node, boot, address, pool, places, classes, .. } = it;
         (NodeReg { node, boot, address, pool, places, classes, state, revision: 0 }, load)
     });
     (vec(part, 0..3), vec(node, 0..3), any::<u32>())
