@@ -113,9 +113,10 @@ impl Manager {
     /// The disk must know the epoch of a take-over before it happens, or the next restart would
     /// take this disk for an old one.
     fn intend_epoch(&mut self, part: ManagerNumber, pe: Epoch) {
-        if let Some(partition) = self.parts.get(&part) {
-            let mut meta = partition.meta(&self.env);
-            meta.pe = pe;
+        if let Some(partition) = self.parts.get_mut(&part) {
+            // Here too: this run may be taken out before it hears that it was in, and claims again.
+            partition.replica.pe = pe;
+            let meta = partition.meta(&self.env);
             self.env.persist_part(part, meta);
         }
     }

@@ -3,8 +3,12 @@
 mod table;
 
 use rota_model::node_msg::{DeadToken, NodeAnswer, ScanFate, ScanItem, ToNode};
-use rota_model::{Exit, LogPos, Outcome, Reason, RefusalKind, Retry, SessionState, Token};
+use rota_model::{
+    Exit, Incarnation, LogPos, ManagerNumber, Outcome, Reason, RefusalKind, Retry, SessionState,
+    Token,
+};
 use rota_protocol::{Op, Timing, Transition};
+use rota_ring::{Change, Part, PartState};
 use table::*;
 
 #[test]
@@ -460,4 +464,28 @@ fn what_a_scan_saw_end_is_not_lost_with_its_boot_as_well() {
     table.pass(500);
     let shown = got(table.call(owner, get("a"))).record.clone();
     assert_eq!((shown.state, shown.reason), (SessionState::Closed, Some(Reason::Exited)));
+}
+
+#[test]
+fn a_run_that_is_taken_out_before_it_hears_of_its_claim_takes_over_from_its_disk_again() {
+    let mut table = Table::serving();
+    opened(table.call(300, open("a", "r1")));
+    for n in [1000, 600] {
+        table.kill(n);
+        table.pass(3_000);
+    }
+    table.kill(300);
+    table.unheard.insert(300);
+    table.start(300);
+    table.pass(100);
+    let claimed = table.view().member(ManagerNumber(300)).unwrap();
+    assert_eq!(claimed.incarnation, Incarnation(2), "it took its partitions over unheard");
+    let taken_out = table.view().without(&[claimed]).unwrap();
+    table.config = Change::view(taken_out).apply(&table.config).unwrap();
+    table.late.clear();
+    table.pass(3_000);
+    let state = |part: &Part| part.state == PartState::Active;
+    assert!(table.view().parts.values().all(state), "{:?}", table.view());
+    let call = table.ask(300, get("a"));
+    got(table.wait_for(call, 3_000));
 }

@@ -78,6 +78,8 @@ pub struct Table {
     pub ordered: Vec<NodeId>,
     /// They hear nothing of the config store.
     pub late: BTreeSet<u32>,
+    /// The next that they ask of the config store happens, and nobody tells them: they are late then.
+    pub unheard: BTreeSet<u32>,
     /// Batches that were written to disks.
     pub persisted: usize,
     /// The largest message so far, in bytes of log and documents.
@@ -229,6 +231,7 @@ impl Table {
             pools: Vec::new(),
             ordered: Vec::new(),
             late: BTreeSet::new(),
+            unheard: BTreeSet::new(),
             persisted: 0,
             message_max: 0,
             under_way_max: 0,
@@ -420,6 +423,11 @@ impl Table {
                 self.queue.push_back((n, Input::ConfigRead { read, state }));
             }
             Effect::Cas { cas, .. } if self.store_away => {
+                self.queue.push_back((n, Input::CasDone { cas, outcome: CasOutcome::Unknown }));
+            }
+            Effect::Cas { cas, change } if self.unheard.remove(&n) => {
+                self.config = change.apply(&self.config).unwrap();
+                self.late.insert(n);
                 self.queue.push_back((n, Input::CasDone { cas, outcome: CasOutcome::Unknown }));
             }
             Effect::Cas { cas, change } => {
