@@ -139,6 +139,12 @@ timing_arguments!(
     create_deadline_ms,
     /// How long new operations wait for an active manager that cannot be copied to.
     copy_deadline_ms,
+    /// How long a copy may be missing at an active manager before another one gets it too.
+    repair_ms,
+    /// How long a manager keeps what was copied to it in vain.
+    abandon_ms,
+    /// How long a join may go without any progress before another number may join.
+    join_ms,
     /// Between renewals of a node's lease. The same at all managers, like the next three.
     renew_ms,
     /// Without a renewal for this long, a node ends its programs politely.

@@ -114,6 +114,13 @@ pub fn noted(note: &Note) {
         | Transition::MemberAdded
         | Transition::MemberDropped
         | Transition::CopyDropped
+        | Transition::JoinStarted
+        | Transition::ArcSplit
+        | Transition::ArcCut
+        | Transition::JoinFinished
+        | Transition::JoinRolledBack
+        | Transition::JoinGivenUp
+        | Transition::StandInStarted
         | Transition::EpochRenewed
         | Transition::Suspected
         | Transition::TakenOut

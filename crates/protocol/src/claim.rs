@@ -63,7 +63,11 @@ impl Manager {
             return self.on_claimed(incarnation, nonce);
         }
         let claim = self.claim(nonce);
-        let next = match view.claimed(&claim) {
+        let claimed = match view.claimed(&claim) {
+            Err(ClaimRefused::NotReserved(..)) if self.joins => view.joined(&claim),
+            claimed => claimed,
+        };
+        let next = match claimed {
             Ok(next) => next,
             Err(refused) => {
                 self.standing = Standing::Refused(refused);

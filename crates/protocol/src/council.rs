@@ -11,7 +11,7 @@ use rota_model::node_msg::{Register, Registered};
 use rota_model::{
     LogPos, ManagerNumber, ManagerStatus, MemberId, NodeId, Refusal, RefusalKind, Retry,
 };
-use rota_ring::{Change, ConfigState, NodeChange, NodeReg, PartState, View};
+use rota_ring::{Change, ConfigState, NodeChange, NodeReg, PartState, RingTransition, View};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -19,9 +19,12 @@ use std::sync::Arc;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Purpose {
     Claim,
-    TakeOut(Vec<MemberId>),
+    /// These; and whether one of them is a newcomer that has not arrived.
+    TakeOut(Vec<MemberId>, bool),
     /// A partition's own change, and the step that it is.
     Part(ManagerNumber, Transition),
+    /// The end of a transition, and the step that it is.
+    Release(Transition),
     Register {
         call: u64,
         register: Register,
@@ -33,7 +36,7 @@ pub(crate) enum Purpose {
 impl Purpose {
     fn is_view(&self) -> bool {
         match self {
-            Purpose::Claim | Purpose::TakeOut(_) | Purpose::Part(..) => true,
+            Purpose::Claim | Purpose::TakeOut(..) | Purpose::Part(..) | Purpose::Release(_) => true,
             Purpose::Register { .. } | Purpose::Verdict(_) => false,
         }
     }
@@ -71,9 +74,14 @@ impl Manager {
             return self.env.note_text(Transition::ViewAdopted, None, text);
         }
         self.env.view = Some(view.clone());
+        self.view_ms = self.env.now.mono_ms;
+        if view.transition.is_some() && view.has_arrived(self.env.config.number) {
+            self.arrived = view.epoch;
+        }
         let text = format!("epoch {}", view.epoch);
         self.env.note_text(Transition::ViewAdopted, None, text);
         self.env.suspects.retain(|member, _| may_be_taken_out(view, *member));
+        self.cut_arcs(&view.clone());
         for number in view.parts.keys() {
             let range = view.range(*number);
             let part = self.parts.entry(*number).or_insert_with(|| Partition::new(*number, range));
@@ -135,6 +143,7 @@ impl Manager {
     /// Takes each partition's new epoch: leads, follows, or steps down.
     fn adopt_parts(&mut self, view: &View) {
         let me = self.env.me.number;
+        self.hand_requests_over(view);
         for (number, entry) in &view.parts {
             let Some(part) = self.parts.get_mut(number) else {
                 continue;
@@ -202,7 +211,10 @@ impl Manager {
                         let text = "nobody knows whether the boot was registered";
                         self.refuse_register(call, RefusalKind::ConfigStoreAway, self.soon(), text);
                     }
-                    Purpose::TakeOut(_) | Purpose::Part(..) | Purpose::Verdict(_) => {}
+                    Purpose::TakeOut(..)
+                    | Purpose::Part(..)
+                    | Purpose::Release(_)
+                    | Purpose::Verdict(_) => {}
                 }
             }
         }
@@ -214,11 +226,21 @@ impl Manager {
                 if let Some((incarnation, nonce)) = self.claiming {
                     self.on_claimed(incarnation, nonce);
                 }
+                let joined =
+                    state.view.as_ref().and_then(|view| Some((view.transition?, view.epoch)));
+                if let Some((RingTransition::Join { number, since }, epoch)) = joined
+                    && (number, since) == (self.env.me.number, epoch)
+                {
+                    self.env.note(Transition::JoinStarted, None);
+                }
                 self.adopt(state);
                 // The watch may have shown that View already, before the number was this run's.
                 return self.take_up_parts();
             }
-            Purpose::TakeOut(members) => {
+            Purpose::TakeOut(members, rolls_back) => {
+                if rolls_back {
+                    self.env.note(Transition::JoinRolledBack, None);
+                }
                 for member in members {
                     self.env.note_text(Transition::TakenOut, None, format!("manager {member}"));
                     let now = self.env.now.mono_ms;
@@ -227,6 +249,7 @@ impl Manager {
                 }
             }
             Purpose::Part(number, step) => self.env.note(step, Some(number)),
+            Purpose::Release(step) => self.env.note(step, None),
             Purpose::Register { call, register, .. } => {
                 self.env.note_text(
                     Transition::NodeRegistered,
@@ -258,7 +281,7 @@ impl Manager {
                     part.on_verdict_failed(&node);
                 }
             }
-            Purpose::TakeOut(_) => {}
+            Purpose::TakeOut(..) | Purpose::Release(_) => {}
         }
     }
 
@@ -276,15 +299,18 @@ impl Manager {
         if !suspects.is_empty() {
             self.env.suspects.clear();
             if let Some(next) = view.without(&suspects) {
-                return self.ask_view(Purpose::TakeOut(suspects), Change::view(next));
+                let rolls_back = view.transition.is_some() && next.transition.is_none();
+                let purpose = Purpose::TakeOut(suspects, rolls_back);
+                return self.ask_view(purpose, Change::view(next));
             }
         }
         let wish = self.parts.values().find_map(|part| Some((part.number, part.desire()?)));
-        let Some((number, desire)) = wish else { return };
+        let Some((number, desire)) = wish else { return self.drive_release(&view) };
         let (next, step) = match desire {
             Desire::Add(members) => (view.with_members(number, &members), Transition::MemberAdded),
             Desire::Shrink(member) => (view.shrunk(number, member), Transition::MemberDropped),
             Desire::Bump => (view.bumped(number), Transition::EpochRenewed),
+            Desire::Split(newcomer) => (view.split(newcomer), Transition::ArcSplit),
         };
         match next {
             Some(next) => self.ask_view(Purpose::Part(number, step), Change::view(next)),
@@ -433,12 +459,29 @@ impl Manager {
         }
     }
 
-    /// Managers with whom this one shares an ISR.
+    /// Managers that copy, or should copy, a partition together with this one: who is still to be
+    /// copied to, a newcomer for one, must be missed too.
     fn sharing(&self, view: &View) -> BTreeSet<ManagerNumber> {
-        let me = self.env.me.number;
-        let mine = view.parts.values().filter(|part| part.has(me));
-        let all = mine.flat_map(|part| part.isr.iter().map(|it| it.number));
-        all.filter(|number| *number != me).collect()
+        view.neighbours(self.env.me.number)
+    }
+
+    /// Gives the transition back: the newcomer when it holds all that it should, its first Up
+    /// successor when nothing has changed for so long that others should not wait any more.
+    fn drive_release(&mut self, view: &View) {
+        let Some(under_way) = view.transition else { return };
+        let (me, number) = (self.env.me.number, under_way.number());
+        let overdue = self.env.now.mono_ms >= self.view_ms + self.env.config.timing.join_ms;
+        let mut successors = view.ring_from(number).filter(|it| *it != number && view.is_up(*it));
+        let step = if me == number && self.arrived == view.epoch {
+            Transition::JoinFinished
+        } else if overdue && successors.next() == Some(me) {
+            Transition::JoinGivenUp
+        } else {
+            return;
+        };
+        if let Some(next) = view.released() {
+            self.ask_view(Purpose::Release(step), Change::view(next));
+        }
     }
 
     /// A peer's process is gone: its port refuses.

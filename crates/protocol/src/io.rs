@@ -330,6 +330,20 @@ transitions!(
     MemberDropped = "member_dropped",
     /// A former copy was dropped.
     CopyDropped = "copy_dropped",
+    /// A newcomer came into the ring.
+    JoinStarted = "join_started",
+    /// Its arc was cut out of the partition that held it, by that one's owner.
+    ArcSplit = "arc_split",
+    /// A manager cut its copy in two.
+    ArcCut = "arc_cut",
+    /// A newcomer holds all that it should.
+    JoinFinished = "join_finished",
+    /// A newcomer was taken out before it held all that it should.
+    JoinRolledBack = "join_rolled_back",
+    /// A newcomer came no further for so long that the next may join.
+    JoinGivenUp = "join_given_up",
+    /// Copying began to a manager that stands in for one that cannot be copied to.
+    StandInStarted = "stand_in_started",
     /// An owner gave its own partition a new epoch, since a change of unknown outcome might land.
     EpochRenewed = "epoch_renewed",
     /// A manager was suspected.

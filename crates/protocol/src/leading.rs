@@ -49,6 +49,13 @@ pub(crate) struct Leading {
     pub learners: BTreeMap<ManagerNumber, Learner>,
     /// Up managers that should hold a copy and do not, and since when.
     pub missing: BTreeMap<ManagerNumber, u64>,
+    /// Managers whose copying was given up, and since when. They keep what they have as long as this
+    /// epoch lasts, since they might have been added.
+    pub abandoned: BTreeMap<ManagerNumber, u64>,
+    /// That is long enough ago: a new epoch is due.
+    pub drops_abandoned: bool,
+    /// A newcomer whose arc is to be cut out of this partition.
+    pub to_split: Option<ManagerNumber>,
     /// Every request that waits here, with its operation and deadline.
     pub live: BTreeMap<Origin, Asked>,
     /// Requests that wait until the partition serves, or until it has enough copies.
@@ -156,9 +163,10 @@ impl Partition {
         let copies: BTreeMap<_, _> = others.filter_map(copy).collect();
         let before = self.leading.take();
         // Requests stay; everything that was known about the ring or the nodes may be outdated.
-        let (live, promised) = before
+        let (mut live, promised) = before
             .map(|before| before.give_up_renewals(env))
             .map_or_else(Default::default, |it| (it.live, it.promised));
+        live.append(&mut self.inherited);
         // Operations that were appended are not begun again: their entries are in this log, and
         // are committed with the first one of this epoch.
         let is_operation =
@@ -180,6 +188,9 @@ impl Partition {
             copies,
             learners: BTreeMap::new(),
             missing: BTreeMap::new(),
+            abandoned: BTreeMap::new(),
+            drops_abandoned: false,
+            to_split: None,
             queue: live.keys().filter(|it| !kept.contains(it)).copied().collect(),
             live,
             room: VecDeque::new(),

@@ -62,6 +62,8 @@ pub(crate) enum Desire {
     Add(Vec<MemberId>),
     Shrink(MemberId),
     Bump,
+    /// That newcomer's arc is to be cut out.
+    Split(ManagerNumber),
 }
 
 impl Partition {
@@ -72,20 +74,49 @@ impl Partition {
         let (Some(view), Some(leading)) = (view, &mut self.leading) else {
             return;
         };
+        leading.to_split = view.unsplit(number);
+        let is_absent =
+            |it: &ManagerNumber| *it != me && !leading.copies.contains_key(it) && view.is_up(*it);
         let wanted = view.wanted(number);
+        let missing: Vec<ManagerNumber> =
+            wanted.iter().copied().filter(|it| is_absent(it)).collect();
+        leading.missing.retain(|it, _| missing.contains(it));
+        for it in &missing {
+            leading.missing.entry(*it).or_insert(now);
+        }
+        // Somebody else holds a copy for each that has been missing for long.
+        let repair_ms = env.config.timing.repair_ms;
+        let overdue = leading.missing.values().filter(|since| now >= **since + repair_ms).count();
+        let others = view.ring_from(number).filter(|it| view.is_up(*it) && !wanted.contains(it));
+        let stand_ins: Vec<ManagerNumber> =
+            others.take(overdue).filter(|it| is_absent(it)).collect();
         let absent: Vec<ManagerNumber> =
-            wanted.into_iter().filter(|it| *it != me && !leading.copies.contains_key(it)).collect();
-        leading.missing.retain(|it, _| absent.contains(it));
-        leading
-            .learners
-            .retain(|it, learner| absent.contains(it) && view.member(*it) == Some(learner.member));
+            missing.into_iter().chain(stand_ins.iter().copied()).collect();
+        let mut given_up = Vec::new();
+        leading.learners.retain(|it, learner| {
+            let same_run = view.member(*it) == Some(learner.member);
+            if !absent.contains(it) && same_run {
+                given_up.push(*it);
+            }
+            absent.contains(it) && same_run
+        });
+        for it in given_up.into_iter().filter(|it| !leading.copies.contains_key(it)) {
+            leading.abandoned.insert(it, now);
+        }
+        leading.abandoned.retain(|it, _| !absent.contains(it) && view.is_up(*it));
+        let abandon_ms = env.config.timing.abandon_ms;
+        let serves = leading.is_open();
+        leading.drops_abandoned =
+            serves && leading.abandoned.values().any(|since| now >= *since + abandon_ms);
         for it in absent {
-            leading.missing.entry(it).or_insert(now);
             if leading.is_open() && !leading.learners.contains_key(&it) {
                 let Some(member) = view.member(it) else {
                     continue;
                 };
                 env.note(Transition::LearnStarted, Some(number));
+                if stand_ins.contains(&it) {
+                    env.note(Transition::StandInStarted, Some(number));
+                }
                 let learner = Learner {
                     member,
                     learn: env.next_id(),
@@ -218,17 +249,21 @@ impl Partition {
             return;
         };
         let close = leading.learners.values().any(|it| it.is_close(last, &env.config.sizes));
+        // A newcomer's arc is cut out at rest too.
+        let wanted = close || leading.to_split.is_some();
         match leading.phase {
-            Phase::Serving if close && now >= leading.next_wedge_ms => {
+            Phase::Serving if wanted && now >= leading.next_wedge_ms => {
                 leading.phase = Phase::Wedged { since_ms: now, asked: false };
                 env.note(Transition::Wedged, Some(number));
             }
-            Phase::Wedged { since_ms, asked: false } if !close || now > since_ms + WEDGE_MS => {
+            Phase::Wedged { since_ms, asked: false } if !wanted || now > since_ms + WEDGE_MS => {
                 leading.phase = Phase::Serving;
                 if close {
                     // It stays close and yet does not get there: begin anew, and not at once. Who
                     // has everything waits for a slow copy, and keeps what it has.
                     leading.learners.retain(|_, it| it.is_complete(last));
+                }
+                if wanted {
                     leading.next_wedge_ms = now + WEDGE_PAUSE_MS;
                 }
                 // What the registry said meanwhile could not be written.
@@ -246,11 +281,15 @@ impl Partition {
             return Some(Desire::Shrink(copy.member));
         }
         let Phase::Wedged { asked, .. } = leading.phase else {
-            return None;
+            // Only a new epoch lets them drop what they have.
+            return leading.drops_abandoned.then_some(Desire::Bump);
         };
         let last = self.replica.last;
         if !self.replica.tail.is_empty() {
             return None;
+        }
+        if let Some(newcomer) = leading.to_split {
+            return Some(Desire::Split(newcomer));
         }
         let complete = leading.learners.values().filter(|it| it.is_complete(last));
         let complete: Vec<MemberId> = complete.map(|it| it.member).collect();

@@ -32,6 +32,7 @@ mod scan;
 mod session;
 mod settled;
 pub mod sizes;
+mod split;
 mod stats;
 mod sync;
 pub mod timing;

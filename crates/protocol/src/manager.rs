@@ -51,6 +51,12 @@ pub struct Manager {
     /// Peers that look gone to somebody outside, and when that was said last.
     pub(crate) signalled: BTreeMap<MemberId, u64>,
     following: Following,
+    /// Whether it may come into a ring in which nobody reserved its number.
+    pub(crate) joins: bool,
+    /// When a new View was adopted last.
+    pub(crate) view_ms: u64,
+    /// The newest epoch in which this manager, as a newcomer, held all that it should.
+    pub(crate) arrived: Epoch,
     pub(crate) ticked_ms: u64,
     pub(crate) beat_ms: u64,
     pub(crate) next_tick_ms: u64,
@@ -77,6 +83,9 @@ impl Manager {
             accused: BTreeMap::new(),
             signalled: BTreeMap::new(),
             following: Following::new(now.mono_ms),
+            joins: false,
+            view_ms: now.mono_ms,
+            arrived: Epoch(0),
             ticked_ms: now.mono_ms,
             beat_ms: 0,
             next_tick_ms: now.mono_ms,
@@ -195,6 +204,12 @@ impl Manager {
     /// input.
     pub fn check_with(&mut self, checker: Arc<dyn Checker>) {
         self.env.desks.check_with(checker);
+    }
+
+    /// Lets this manager come into a ring in which nobody reserved its number ([`rota_ring::join`]);
+    /// without it such a number is refused. Before the first input.
+    pub fn may_join(&mut self) {
+        self.joins = true;
     }
 
     /// Says where bodies of attachments are kept; without it none is held. Before the first input.

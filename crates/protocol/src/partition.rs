@@ -1,6 +1,7 @@
 //! One partition at one manager: its copy, what is owed about it, and (at the owner) the leading.
 
 use crate::documents::{Doc, DocKey};
+use crate::entry::{Asked, Origin};
 use crate::env::Env;
 use crate::io::PartMeta;
 use crate::leading::Leading;
@@ -30,6 +31,8 @@ pub(crate) struct Partition {
     pub chunk_acks: VecDeque<(u64, Epoch, u64, u64)>,
     /// At the owner.
     pub leading: Option<Box<Leading>>,
+    /// Requests from the partition that this one was just cut out of, until this manager leads it.
+    pub inherited: BTreeMap<Origin, Asked>,
     /// Refusals that were given, for repetitions that are still under way.
     pub settled: Settled,
     /// Why the partition cannot be served from this disk, if so.
@@ -57,6 +60,7 @@ impl Partition {
             durable_due: VecDeque::new(),
             chunk_acks: VecDeque::new(),
             leading: None,
+            inherited: BTreeMap::new(),
             settled: Settled::default(),
             halted: None,
         }

@@ -18,6 +18,14 @@ pub struct Timing {
     pub create_deadline_ms: u64,
     /// How long new operations wait for an Up manager that cannot be copied to.
     pub copy_deadline_ms: u64,
+    /// How long a copy may be missing at an Up manager before another one gets it too. Low: a short
+    /// trouble costs a copying; high: fewer copies for longer.
+    pub repair_ms: u64,
+    /// How long an owner that gave up copying to a manager waits until it lets that one drop what it
+    /// has. Low: a member that comes and goes costs more copying; high: more memory and disk.
+    pub abandon_ms: u64,
+    /// How long a join may go without any change of the View before others may join.
+    pub join_ms: u64,
     /// Between renewals of a node's lease.
     pub renew_ms: u64,
     /// Without a renewal for this long, a node ends its programs politely.
@@ -43,6 +51,9 @@ impl Default for Timing {
             node_resend_ms: 500,
             create_deadline_ms: 5_000,
             copy_deadline_ms: 5_000,
+            repair_ms: 30_000,
+            abandon_ms: 10_000,
+            join_ms: 600_000,
             renew_ms: 3_000,
             lease_term_ms: 8_000,
             lease_kill_ms: 12_000,

@@ -44,6 +44,10 @@ faults!(
     ManagerCrash = "manager_crash",
     /// It came back.
     ManagerRestart = "manager_restart",
+    /// A newcomer's process started, to come into the ring.
+    ManagerJoins = "manager_joins",
+    /// A newcomer was refused because another one was under way, and tried again.
+    JoinRefused = "join_refused",
     /// All managers died at once.
     ClusterCrash = "cluster_crash",
     /// Writes that were not synced were lost with a crash.

@@ -2,6 +2,7 @@
 //! with the first message that it stops, a slow disk with the first sync, a kill of who runs.
 
 use crate::counters::Fault;
+use crate::manager_host::ManagerHost;
 use crate::network::{Disturbance, Place, Weather};
 use crate::world::{Event, Phase, World};
 use rota_model::ManagerNumber;
@@ -15,6 +16,7 @@ type Begin = fn(&mut World, Fault);
 const MENU: &[(u64, Fault, Begin)] = &[
     (12, Fault::ManagerCrash, World::crash_one),
     (2, Fault::ClusterCrash, World::crash_all),
+    (9, Fault::ManagerJoins, World::start_newcomer),
     (8, Fault::ManagerPause, World::pause_manager),
     (8, Fault::FalseSuspicion, World::suspect_falsely),
     (8, Fault::Partition, World::split),
@@ -73,6 +75,19 @@ impl World {
         for number in all {
             self.crash_for_a_while(number);
         }
+    }
+
+    /// The next newcomer, if one is left, begins to join. From now on everything may happen to it
+    /// that happens to managers.
+    fn start_newcomer(&mut self, fault: Fault) {
+        let Some((number, id)) = self.setup.newcomers.pop() else { return };
+        let config = self.setup.manager_config(number, &id);
+        let mut host = ManagerHost::new(config);
+        host.joins = true;
+        self.managers.insert(number, host);
+        self.setup.numbers.push((number, id));
+        self.start_manager(number);
+        self.took_effect(fault);
     }
 
     fn hide_store_from_one(&mut self, fault: Fault) {

@@ -27,6 +27,7 @@ pub mod network;
 pub mod node_host;
 pub mod parcel;
 pub mod plant;
+mod plant_joins;
 pub mod program_host;
 pub mod queue;
 pub mod run;

@@ -33,6 +33,8 @@ pub enum Caller {
 pub struct ManagerHost {
     /// What its process is told.
     pub config: ManagerConfig,
+    /// Whether it may come into a ring in which nobody reserved its number.
+    pub joins: bool,
     /// Its process, when it runs.
     pub process: Option<Manager>,
     /// Counts its processes.
@@ -64,6 +66,7 @@ impl ManagerHost {
     pub fn new(config: ManagerConfig) -> Self {
         Self {
             config,
+            joins: false,
             process: None,
             run: 0,
             disk: SimDisk::default(),
@@ -160,6 +163,9 @@ impl World {
         let mut manager = Manager::new(host.config.clone(), disk, seed, now);
         manager.offer(crate::writing::operations(), rota_protocol::operate::registry::schema());
         manager.keep_bodies(bodies);
+        if host.joins {
+            manager.may_join();
+        }
         host.process = Some(manager);
         if run > 1 {
             self.counters.fault(Fault::ManagerRestart);

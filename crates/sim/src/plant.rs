@@ -86,6 +86,16 @@ bugs!(
     ListMisses = "list_misses",
     /// A watch leaves out a change now and then.
     WatchMisses = "watch_misses",
+    /// Both halves of a split go on under the epoch before.
+    SplitUnfenced = "split_unfenced",
+    /// A newcomer owns its arc before it has learned anything.
+    EarlyHandOver = "early_hand_over",
+    /// A newcomer is not told that another one joins.
+    JoinHidden = "join_hidden",
+    /// A newcomer has learned everything but the arc that it gets from its successor.
+    EmptyArc = "empty_arc",
+    /// What a manager should let go of stays on its disk.
+    FormerKept = "former_kept",
 );
 
 impl Bug {
@@ -130,7 +140,7 @@ pub enum Altered<T> {
 }
 
 impl World {
-    fn bug(&self) -> Option<Bug> {
+    pub(crate) fn bug(&self) -> Option<Bug> {
         self.plant.as_ref().map(|it| it.bug)
     }
 
@@ -182,6 +192,14 @@ impl World {
             }
             (Some(Bug::AckBeforeDisk), Effect::Persist { lsn, writes }) => {
                 self.tell_later(number, 0, Input::Persisted { lsn });
+                Altered::Kept(Effect::Persist { lsn, writes })
+            }
+            (Some(Bug::SplitUnfenced | Bug::EarlyHandOver), Effect::Cas { cas, mut change }) => {
+                self.spoil_split(&mut change);
+                Altered::Kept(Effect::Cas { cas, change })
+            }
+            (Some(Bug::FormerKept), Effect::Persist { lsn, mut writes }) => {
+                self.keep_former(number, &mut writes);
                 Altered::Kept(Effect::Persist { lsn, writes })
             }
             (Some(Bug::NoRedrive), Effect::ToNode { node, address, message }) => {
@@ -359,6 +377,17 @@ impl World {
             (Some(Bug::WriteForgotten), Input::Peer(mut envelope)) => {
                 alter_documents(&mut envelope.message, |_| None);
                 Input::Peer(envelope)
+            }
+            (Some(Bug::EmptyArc), Input::Peer(mut envelope)) => {
+                self.empty_arc(number, &mut envelope.message);
+                Input::Peer(envelope)
+            }
+            (Some(Bug::JoinHidden), Input::ConfigRead { read, state: Some(mut state) }) => {
+                let joins = self.managers.get(&number).is_some_and(|it| it.joins);
+                if let Some(view) = state.view.as_mut().filter(|_| joins) {
+                    Arc::make_mut(view).transition = None;
+                }
+                Input::ConfigRead { read, state: Some(state) }
             }
             (Some(Bug::WrongR2), Input::ConfigRead { read, state: Some(mut state) }) => {
                 self.hide_since(number, &mut state);

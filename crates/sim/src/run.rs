@@ -128,7 +128,12 @@ impl World {
     /// The longest that a healed cluster may take to settle.
     fn patience_us(&self) -> u64 {
         let timing = &self.setup.timing;
-        (timing.node_lost_ms * 2 + timing.copy_deadline_ms * 2 + timing.suspect_ms * 10 + 12_000)
+        let joins_ms = timing.join_ms * 2 + timing.abandon_ms * 3;
+        (timing.node_lost_ms * 2
+            + timing.copy_deadline_ms * 2
+            + timing.suspect_ms * 10
+            + joins_ms
+            + 12_000)
             * 1000
     }
 

@@ -24,6 +24,8 @@ pub struct Setup {
     pub r: u32,
     /// Reserved numbers.
     pub numbers: Vec<(ManagerNumber, ManagerId)>,
+    /// Managers that come into the ring later, if a disturbance says so.
+    pub newcomers: Vec<(ManagerNumber, ManagerId)>,
     /// Nodes at the start.
     pub nodes: usize,
     /// Most nodes.
@@ -61,16 +63,18 @@ impl Setup {
         let count = chance.within(3, 5);
         let mut numbers = BTreeMap::new();
         while numbers.len() < usize::try_from(count).unwrap_or(3) {
-            let number = ManagerNumber(u32::try_from(chance.within(0, m - 1)).unwrap_or(0));
-            let id = ManagerId::parse(&format!("manager-{number}")).expect("a short name");
-            numbers.insert(number, id);
+            numbers.extend([draw_manager(chance, m)]);
         }
         let (timing, (fault_ms_max, calm_ms_max), clocks_step) = draw_timing(chance);
         let ids = chance.within(5, 16);
+        let newcomers = (0..*chance.pick(&[0, 1, 1, 2, 2])).map(|_| draw_manager(chance, m));
+        let newcomers: BTreeMap<_, _> =
+            newcomers.filter(|(number, _)| !numbers.contains_key(number)).collect();
         Self {
             m: u32::try_from(m).unwrap_or(64),
             r: *chance.pick(&[0, 0, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 3]),
             numbers: numbers.into_iter().collect(),
+            newcomers: newcomers.into_iter().collect(),
             nodes: usize::try_from(chance.within(1, 4)).unwrap_or(1),
             nodes_max: 6,
             places: u32::try_from(chance.within(3, 12)).unwrap_or(4),
@@ -135,6 +139,11 @@ impl Setup {
     }
 }
 
+fn draw_manager(chance: &mut Chance, m: u64) -> (ManagerNumber, ManagerId) {
+    let number = ManagerNumber(u32::try_from(chance.within(0, m - 1)).unwrap_or(0));
+    (number, ManagerId::parse(&format!("manager-{number}")).expect("a short name"))
+}
+
 /// Where a manager serves.
 pub fn manager_address(number: ManagerNumber) -> String {
     format!("manager-{number}:7400")
@@ -161,6 +170,9 @@ fn draw_timing(chance: &mut Chance) -> (Timing, (u64, u64), bool) {
         node_resend_ms: 150,
         create_deadline_ms: 1_200,
         copy_deadline_ms: 1_500,
+        repair_ms: 1_200,
+        abandon_ms: 600,
+        join_ms: 1_500,
         renew_ms: 500,
         lease_term_ms: 1_300,
         lease_kill_ms: 1_900,
@@ -170,7 +182,7 @@ fn draw_timing(chance: &mut Chance) -> (Timing, (u64, u64), bool) {
         ..Timing::default()
     };
     match chance.within(0, 9) {
-        0 => (Timing::default(), (6_000, 4_000), true),
+        0 => (Timing { join_ms: 20_000, ..Timing::default() }, (6_000, 4_000), true),
         1..=3 => (Timing { tombstone_ms: 9_000, ..quick }, (2_500, 700), false),
         _ => (quick, (4_500, 900), true),
     }

@@ -7,6 +7,7 @@ use crate::world::{Event, Phase, World};
 use rota_model::{Epoch, ManagerNumber};
 use rota_protocol::CasOutcome;
 use rota_ring::{Change, ConfigState};
+use std::collections::BTreeSet;
 
 /// The config store.
 #[derive(Clone, Debug, Default)]
@@ -53,6 +54,15 @@ impl Store {
     }
 }
 
+/// Partitions that a write made.
+fn new_parts(before: &ConfigState, after: &ConfigState) -> Vec<ManagerNumber> {
+    let parts = |state: &ConfigState| {
+        let view = state.view.iter();
+        view.flat_map(|view| view.parts.keys().copied()).collect::<BTreeSet<_>>()
+    };
+    parts(after).difference(&parts(before)).copied().collect()
+}
+
 impl World {
     /// A parcel reaches the config store.
     pub fn store_gets(&mut self, from: Place, parcel: Parcel) {
@@ -95,6 +105,9 @@ impl World {
         if written {
             let disks = self.managers.iter().map(|(n, host)| (*n, host.disk.durable())).collect();
             self.dog.on_config(now_us, author, (&before, self.store.state()), &disks);
+            for part in new_parts(&before, self.store.state()) {
+                self.queue.after(400_000, Event::Pull(part));
+            }
             for number in self.managers.keys().copied().collect::<Vec<_>>() {
                 let late = self.phase == Phase::Chaos && self.chance.permille(40);
                 let delay_us = self.chance.within(100, if late { 900_000 } else { 5_000 });

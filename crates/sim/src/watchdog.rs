@@ -9,7 +9,7 @@ use crate::invariant::placement_settled::{Page, PlacementSettled};
 use crate::invariant::synced_first::SyncedFirst;
 use crate::invariant::{
     Verdict, Violation, committed_everywhere, intent_first, lost_is_dead, member_added, one_owner,
-    registered_first, shown_running, view_order,
+    registered_first, shown_running, split_at_rest, view_order,
 };
 use crate::ledger::Ledger;
 use rota_model::node_msg::{FromNode, NodeAnswer, NodeCall, ReportEvent, SlotRange, ToNode};
@@ -60,12 +60,15 @@ pub struct Watchdog {
     calls: BTreeMap<(Run, u64), Asked>,
     owner_last: BTreeMap<(ManagerNumber, ManagerNumber), LogPos>,
     landed_us: BTreeMap<Epoch, u64>,
+    join_us: u64,
 }
 
 impl Watchdog {
-    /// An observer of a ring of `m` slots.
-    pub fn new(m: u32) -> Self {
+    /// An observer of a ring of `m` slots, in which a newcomer that comes no further may be given up
+    /// after `join_us`.
+    pub fn new(m: u32, join_us: u64) -> Self {
         Self {
+            join_us,
             ledger: Ledger::default(),
             deadlines: Deadlines::default(),
             violations: Vec::new(),
@@ -354,6 +357,12 @@ impl Watchdog {
         }
         self.landed_us.insert(view.epoch, now_us);
         self.judge(now_us, view_order::check(was, view));
+        let since_us = self.landed_us.get(&was.epoch).copied().unwrap_or_default();
+        let (author_number, owner_last) = (author.0, &self.owner_last);
+        let is_stale = now_us >= since_us + self.join_us;
+        let moment = split_at_rest::Moment { author: author_number, owner_last, disks, is_stale };
+        let verdict = split_at_rest::check(was, view, &moment);
+        self.judge(now_us, verdict);
         let incarnation =
             |it: &rota_ring::View| it.managers.get(&author.0).map(|it| it.incarnation);
         if let Some(taken) = incarnation(view)

@@ -30,7 +30,7 @@ use rota_docstore::Digest;
 use rota_model::{ClusterName, ManagerNumber, NodeId, SessionKey, Token};
 use rota_node::NodeInput;
 use rota_protocol::Input;
-use rota_ring::{ConfigState, View};
+use rota_ring::{ClaimRefused, ConfigState, View};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -190,7 +190,7 @@ impl World {
         let view = View::found(cluster, setup.m, setup.r, 100, &setup.numbers)
             .expect("the drawn numbers are distinct and below m");
         let state = ConfigState { index: 1, view: Some(Arc::new(view)), ..ConfigState::default() };
-        let mut dog = Watchdog::new(setup.m);
+        let mut dog = Watchdog::new(setup.m, setup.timing.join_ms * 1000);
         dog.ledger.on_config(0, &state);
         let mut world = Self {
             queue: Queue::default(),
@@ -311,7 +311,21 @@ impl World {
                 self.dog.judge(now_us, verdict);
             }
         }
+        self.try_joins_again();
         self.queue.after(250_000, Event::Audit);
+    }
+
+    /// Who was refused because another one joins, tries again.
+    fn try_joins_again(&mut self) {
+        let refused = |host: &ManagerHost| host.process.as_ref()?.refused().cloned();
+        let busy =
+            |host: &ManagerHost| matches!(refused(host), Some(ClaimRefused::InTransition { .. }));
+        let busy = self.managers.iter().filter(|(_, host)| busy(host)).map(|(number, _)| *number);
+        for number in busy.collect::<Vec<_>>() {
+            self.counters.fault(Fault::JoinRefused);
+            self.crash_manager(number);
+            self.queue.after(200_000, Event::StartManager(number));
+        }
     }
 
     /// Sends a parcel. With `run`, only that run of the receiver gets it.

@@ -251,6 +251,17 @@ impl Table {
 
     /// Starts a manager from its disk.
     pub fn start(&mut self, n: u32) {
+        self.start_as(n, false);
+    }
+
+    /// The same; one that may join when nobody reserved its number.
+    pub fn start_newcomer(&mut self, n: u32) {
+        self.shelves.entry(n).or_default();
+        self.start_as(n, true);
+        self.settle();
+    }
+
+    fn start_as(&mut self, n: u32, joins: bool) {
         let disk = self.disks.entry(n).or_default().clone();
         let seed = 77 + u64::from(n) * 1_000_003 + self.now_ms * 65_536;
         let (documents, pools) = (self.documents.clone(), self.pools.clone());
@@ -263,6 +274,9 @@ impl Table {
             manager.check_with(checker.clone());
         }
         manager.keep_bodies(self.shelves[&n].clone());
+        if joins {
+            manager.may_join();
+        }
         self.managers.insert(n, manager);
         self.dead.remove(&n);
         self.queue.push_back((n, Input::Config(self.config.clone())));

@@ -1,6 +1,6 @@
 //! A healed cluster converges: every partition is owned, served and copied as often as the ring
-//! wants, all copies are equal, nobody else holds anything of it, no request waits, no id is in progress, and what runs on the nodes
-//! is what the records say.
+//! wants, all copies are equal, nobody else holds anything of it, nobody is joining, no request waits,
+//! no id is in progress, and what runs on the nodes is what the records say.
 
 use super::{Verdict, Violation};
 use crate::ledger::Instance;
@@ -38,6 +38,9 @@ fn missing(moment: &Moment<'_>) -> Option<String> {
         if stats.requests_waiting > 0 {
             return Some(format!("M{number} holds {} requests", stats.requests_waiting));
         }
+    }
+    if let Some(under_way) = moment.view.transition {
+        return Some(format!("{under_way} has not ended"));
     }
     moment
         .view
@@ -195,6 +198,29 @@ mod tests {
         moment.disks = BTreeMap::from([(a, &one), (b, &one)]);
         moment.managers.insert(b, stats(2));
         assert!(check(&moment).unwrap_err().text.contains("copies"));
+    }
+
+    #[test]
+    fn a_surplus_copy_and_a_join_that_does_not_end_are_found() {
+        let mut view = active();
+        let (a, b) = (ManagerNumber(10), ManagerNumber(20));
+        let one = disk(Stamp::MIN);
+        view.r = 0;
+        for (n, part) in &mut view.parts {
+            part.isr.retain(|it| it.number == *n);
+        }
+        let instances = [instance("y", "n0", token(7, 7), 1, None)];
+        let managers = BTreeMap::from([(a, stats(1)), (b, stats(1))]);
+        let holder = view.home(SlotId(5));
+        let other = if holder == a { b } else { a };
+        let disks = BTreeMap::from([(holder, &one), (other, &one)]);
+        let moment = Moment { view: &view, managers, disks, instances: &instances };
+        assert!(check(&moment).unwrap_err().text.contains("still holds documents"));
+        let mut joining = view.clone();
+        joining.transition =
+            Some(rota_ring::RingTransition::Join { number: b, since: rota_model::Epoch(1) });
+        let moment = Moment { view: &joining, ..moment };
+        assert!(check(&moment).unwrap_err().text.contains("the join of number 20"));
     }
 
     #[test]

@@ -9,6 +9,7 @@
 //! | I1 | [`view_order`] | at every write of the config store |
 //! | I2 | [`committed_everywhere`] | when something is announced or answered as committed |
 //! | I3 | [`member_added`] | at every write of the config store |
+//! | J1, J3 | [`split_at_rest`] | at every write of the config store |
 //! | I4 | [`ack_floor`] | at every acknowledgement |
 //! | I5 | [`intent_first`] | at every Create |
 //! | I6 | [`placement_settled`] | at every Create |
@@ -50,6 +51,7 @@ pub mod registered_first;
 pub mod same_answer;
 pub mod shown_forward;
 pub mod shown_running;
+pub mod split_at_rest;
 pub mod synced_first;
 pub mod unchanged;
 pub mod view_order;

@@ -1,0 +1,50 @@
+//! Planted bugs of joins: what is done to splits, to copying to a newcomer, and to former copies.
+
+use crate::plant::Bug;
+use crate::world::World;
+use rota_model::ManagerNumber;
+use rota_protocol::{DiskWrite, Message};
+use rota_ring::{Change, IsrMember};
+
+impl World {
+    /// A split that keeps the epoch, or gives the arc to the newcomer at once.
+    pub(crate) fn spoil_split(&self, change: &mut Change) {
+        let Some((before, view)) = self.store.state().view.as_ref().zip(change.view.as_mut())
+        else {
+            return;
+        };
+        let unfenced = self.bug() == Some(Bug::SplitUnfenced);
+        for (number, split) in view.splits.iter().filter(|it| it.1.epoch == view.epoch) {
+            let pe = before.parts.get(&split.from).map(|it| it.pe);
+            for half in [number, &split.from] {
+                if let (true, Some(part), Some(pe)) = (unfenced, view.parts.get_mut(half), pe) {
+                    part.pe = pe;
+                }
+            }
+            if let (false, Some(part)) = (unfenced, view.parts.get_mut(number)) {
+                part.owner = *number;
+                part.isr = vec![IsrMember { number: *number, since: part.pe }];
+            }
+        }
+    }
+
+    /// Removals of documents that a manager does not copy do not reach its disk.
+    pub(crate) fn keep_former(&self, number: ManagerNumber, writes: &mut Vec<DiskWrite>) {
+        let Some(view) = &self.store.state().view else { return };
+        writes.retain(|write| match write {
+            DiskWrite::Doc { key, doc: None } => view.part_of(key.slot).1.has(number),
+            DiskWrite::Doc { .. } | DiskWrite::Part { .. } | DiskWrite::Identity(_) => true,
+        });
+    }
+
+    /// A newcomer's chunks of the arc that was cut out for it are empty.
+    pub(crate) fn empty_arc(&self, number: ManagerNumber, message: &mut Message) {
+        let joined = self.managers.get(&number).is_some_and(|it| it.joins);
+        if let Message::SnapshotChunk { part, chunk } = message
+            && joined
+            && *part == number
+        {
+            chunk.docs.clear();
+        }
+    }
+}
