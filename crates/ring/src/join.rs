@@ -23,7 +23,8 @@ impl View {
     ///
     /// # Errors
     /// The number is reserved or lies outside the ring, the name has another number, the ring is
-    /// full, the times are not the cluster's, another transition is under way, or the folder has already been in a ring.
+    /// full, the times are not the cluster's, another transition is under way, or the folder has
+    /// been in a ring already.
     pub fn joined(&self, claim: &Claim) -> Result<View, ClaimRefused> {
         self.check_join(claim)?;
         let mut next = self.clone();

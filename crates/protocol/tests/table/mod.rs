@@ -459,22 +459,23 @@ impl Table {
                 };
                 self.queue.push_back((n, Input::CasDone { cas, outcome }));
             }
-            Effect::FetchBodies { part, bodies } => {
-                for sha256 in bodies {
-                    self.fetches.push((n, sha256));
-                    let is_there = |(at, shelf): (&u32, &Arc<Shelf>)| {
-                        !self.dead.contains(at) && shelf.has(sha256)
-                    };
-                    if self.bodies_come && self.shelves.iter().any(is_there) {
-                        self.shelves[&n].put(sha256);
-                        self.queue.push_back((n, Input::BodiesFetched { part }));
-                    }
-                }
-            }
+            Effect::FetchBodies { part, bodies } => self.fetch(n, part, bodies),
             Effect::Note(note) => self.notes.push((n, note.transition)),
             Effect::Provision { nodes, .. } => self.ordered.extend(nodes),
             Effect::ReplyRegister { result, .. } => self.registered = Some(result),
             Effect::ReplyRenew { .. } => {}
+        }
+    }
+
+    fn fetch(&mut self, n: u32, part: ManagerNumber, bodies: Vec<Digest>) {
+        for sha256 in bodies {
+            self.fetches.push((n, sha256));
+            let is_there =
+                |(at, shelf): (&u32, &Arc<Shelf>)| !self.dead.contains(at) && shelf.has(sha256);
+            if self.bodies_come && self.shelves.iter().any(is_there) {
+                self.shelves[&n].put(sha256);
+                self.queue.push_back((n, Input::BodiesFetched { part }));
+            }
         }
     }
 

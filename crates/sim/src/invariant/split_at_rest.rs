@@ -91,6 +91,7 @@ mod tests {
             taken: None,
             nonce: Nonce(7),
             disk: BTreeMap::new(),
+            times: rota_protocol::Timing::default().of_cluster(),
         };
         view().joined(&claim).unwrap()
     }
