@@ -6,7 +6,7 @@
 //!
 //!  driver: FetchBodies ──▶ fetch ──▶ SendBody at other copies ──▶ attachments
 //!          Persist ──▶ ledger: which documents name which bodies
-//!  GetBody ──▶ pieces: from here, else from another manager
+//!  GetBody ──▶ naming: does its document name it ──▶ pieces: from here, else from another manager
 //! ```
 //! Nothing here decides what may commit: the decisions ask [`rota_protocol::Bodies`] whether a body
 //! is held, and whatever is held stays for the time of grace.
@@ -18,6 +18,8 @@ mod channels;
 mod failure;
 mod fetch;
 mod ledger;
+mod namers;
+mod naming;
 mod pieces;
 mod service;
 mod spread;
@@ -26,20 +28,21 @@ pub use failure::status_of;
 pub use fetch::Fetcher;
 pub use ledger::Ledger;
 pub use pieces::Pieces;
-pub use service::{Sending, keep_body, send_body};
+pub use service::{Sending, keep_body, names_body, send_body};
 
 use crate::clock::Clock;
 use crate::driver::Seen;
 use crate::mailbox::Mailbox;
 use anyhow::{Context, Result};
 use channels::Channels;
+use namers::Namers;
 use rota_docstore::Digest;
 use rota_model::{ClusterName, ManagerId, ManagerNumber, Refusal, RefusalKind, Retry, SlotId};
 use rota_ring::View;
 use rota_storage::attachments::{AttachmentSettings, Attachments};
 use rota_storage::{Label, RealDisk};
 use std::path::Path;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tonic::Status;
@@ -110,6 +113,8 @@ struct Shared {
     seen: OnceLock<watch::Receiver<Seen>>,
     channels: Channels,
     asked: mpsc::Sender<Asked>,
+    // A lock, because the driver writes it and calls look into it. Held for one look.
+    namers: Mutex<Namers>,
 }
 
 impl Bodies {
@@ -124,8 +129,18 @@ impl Bodies {
         let (asked, asks) = mpsc::channel(ASKED_MAX);
         let (clock, channels) = (Clock::start(), Channels::default());
         let seen = OnceLock::new();
-        let shared =
-            Shared { attachments, put_bytes_max, clock, cluster, me, seen, channels, asked };
+        let namers = Mutex::default();
+        let shared = Shared {
+            attachments,
+            put_bytes_max,
+            clock,
+            cluster,
+            me,
+            seen,
+            channels,
+            asked,
+            namers,
+        };
         let bodies = Self { shared: Arc::new(shared) };
         (bodies.clone(), Fetcher::new(bodies, mailbox, asks))
     }
@@ -145,6 +160,11 @@ impl Bodies {
     /// Whether a body is here.
     pub fn contains(&self, sha256: &Digest) -> bool {
         self.shared.attachments.contains(sha256)
+    }
+
+    fn namers(&self) -> MutexGuard<'_, Namers> {
+        // Nothing panics under this lock.
+        self.shared.namers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn now_ms(&self) -> u64 {

@@ -1,6 +1,6 @@
 //! Peers: one outgoing stream to each, and the service that takes theirs.
 
-use crate::bodies::{Bodies, Sending, keep_body, send_body};
+use crate::bodies::{Bodies, Sending, keep_body, names_body, send_body};
 use crate::driver::Seen;
 use crate::link::{BackOff, MESSAGE_BYTES_MAX, connect};
 use crate::links::Links;
@@ -145,6 +145,13 @@ impl v1::peers_server::Peers for PeersService {
         request: Request<v1::SendBodyRequest>,
     ) -> Result<Response<Sending>, Status> {
         send_body(&self.bodies, request).await
+    }
+
+    async fn names_body(
+        &self,
+        request: Request<v1::NamesBodyRequest>,
+    ) -> Result<Response<v1::NamesBodyResponse>, Status> {
+        names_body(&self.bodies, request)
     }
 
     async fn exchange(

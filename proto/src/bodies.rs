@@ -7,7 +7,7 @@ use crate::v1::{keep_body_request, send_body_response};
 use crate::wire::{WireError, check_cluster, named, required};
 use bytes::Bytes;
 use rota_docstore::Digest;
-use rota_model::{ClusterName, SlotId};
+use rota_model::{ClusterName, Namespace, SlotId};
 
 /// A body that is about to come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -27,6 +27,26 @@ pub struct Send {
     pub sha256: Digest,
     /// Begin at this byte.
     pub offset: u64,
+}
+
+/// A question whose documents name a body.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Names {
+    /// Its digest.
+    pub sha256: Digest,
+    /// A namespace.
+    pub space: Namespace,
+    /// The docid of documents there.
+    pub docid: String,
+}
+
+/// Whose documents name a body, or did not long ago.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Naming {
+    /// One that was asked for.
+    pub asked: bool,
+    /// Others.
+    pub others: bool,
 }
 
 /// The first message of a body to keep.
@@ -88,6 +108,34 @@ pub fn send(cluster: &ClusterName, request: &v1::SendBodyRequest) -> Result<Send
     Ok(Send { sha256, offset: request.offset })
 }
 
+/// A question whose documents name a body.
+pub fn names_request(cluster: &ClusterName, names: &Names) -> v1::NamesBodyRequest {
+    v1::NamesBodyRequest {
+        cluster: cluster.as_str().into(),
+        sha256: digest_bytes(names.sha256),
+        namespace: names.space.as_str().into(),
+        docid: names.docid.clone(),
+    }
+}
+
+/// The same, read. Refuses one of another cluster.
+pub fn names(cluster: &ClusterName, request: v1::NamesBodyRequest) -> Result<Names, WireError> {
+    check_cluster("NamesBodyRequest.cluster", cluster, &request.cluster)?;
+    let sha256 = named("NamesBodyRequest.sha256", digest(&request.sha256))?;
+    let space = named("NamesBodyRequest.namespace", Namespace::parse(&request.namespace))?;
+    Ok(Names { sha256, space, docid: request.docid })
+}
+
+/// The answer.
+pub fn names_response(naming: Naming) -> v1::NamesBodyResponse {
+    v1::NamesBodyResponse { asked: naming.asked, others: naming.others }
+}
+
+/// The same, read.
+pub fn naming(response: v1::NamesBodyResponse) -> Naming {
+    Naming { asked: response.asked, others: response.others }
+}
+
 /// The first message of a body that is sent: its size.
 pub fn sent_size(size: u64) -> v1::SendBodyResponse {
     v1::SendBodyResponse { part: Some(send_body_response::Part::Size(size)) }
@@ -143,6 +191,14 @@ mod tests {
         assert!(error.contains("KeepBodyRequest.cluster") && error.contains("\"c\""), "{error}");
         let wanted = Send { sha256: Digest([7; 32]), offset: 4 };
         assert_eq!(send(&cluster("c"), &send_request(&cluster("c"), wanted)), Ok(wanted));
+        let space = Namespace::parse("shop").unwrap();
+        let asked = Names { sha256: Digest([7; 32]), space, docid: "a".to_owned() };
+        let request = names_request(&cluster("c"), &asked);
+        assert_eq!(names(&cluster("c"), request.clone()), Ok(asked));
+        let error = names(&cluster("d"), request).unwrap_err().to_string();
+        assert!(error.contains("NamesBodyRequest.cluster"), "{error}");
+        let both = Naming { asked: false, others: true };
+        assert_eq!(naming(names_response(both)), both);
         assert_eq!(read_size(Some(sent_size(9))), Ok(9));
         let bytes = Bytes::from_static(b"abc");
         assert_eq!(read_piece(sent_piece(bytes.clone())), Ok(bytes.clone()));

@@ -180,6 +180,7 @@ async fn collect_bodies(bodies: &Bodies) {
     match collected.await {
         Ok(Ok(removed)) => {
             let bytes = removed.iter().map(|it| it.size).sum::<u64>();
+            removed.iter().for_each(|it| bodies.namers().forget(&it.sha256));
             if !removed.is_empty() {
                 tracing::info!(bodies = removed.len(), bytes, "bodies that nobody names are gone");
             }

@@ -45,6 +45,9 @@ impl Ledger {
         }
         let missing = bodies.shared.attachments.set_references(&counts, bodies.now_ms());
         let ledger = Self { bodies, named, given_up: VecDeque::new() };
+        for (key, named) in &ledger.named {
+            ledger.bodies.namers().change(&key.name, &[], named);
+        }
         if !missing.is_empty() {
             let count = missing.len();
             tracing::error!(count, "bodies of attachments are missing here and are fetched");
@@ -78,6 +81,9 @@ impl Ledger {
                 self.named.insert(key.clone(), after.clone())
             };
             let before = before.unwrap_or_default();
+            if before != after {
+                self.bodies.namers().change(&key.name, &before, &after);
+            }
             let gained = beyond(&after, &before);
             given_up.extend(beyond(&before, &after));
             if !gained.is_empty() {

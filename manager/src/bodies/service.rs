@@ -1,7 +1,7 @@
 //! What other managers ask of this one about bodies.
 
 use super::{Bodies, Pieces, status_of};
-use rota_proto::bodies::{keep, keep_piece, send, sent_piece, sent_size};
+use rota_proto::bodies::{keep, keep_piece, names, names_response, send, sent_piece, sent_size};
 use rota_proto::{WireError, v1};
 use std::pin::Pin;
 use std::time::Duration;
@@ -45,4 +45,14 @@ pub async fn send_body(
     let first = tokio_stream::once(Ok(sent_size(size)));
     let stream = first.chain(pieces.map(|it| it.map(sent_piece)));
     Ok(Response::new(Box::pin(stream)))
+}
+
+/// Says whose documents name a body.
+pub fn names_body(
+    bodies: &Bodies,
+    request: Request<v1::NamesBodyRequest>,
+) -> Result<Response<v1::NamesBodyResponse>, Status> {
+    let asked = names(&bodies.shared.cluster, request.into_inner());
+    let naming = bodies.namers().naming(&asked.map_err(|it| unreadable(&it))?);
+    Ok(Response::new(names_response(naming)))
 }

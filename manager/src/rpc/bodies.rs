@@ -6,7 +6,7 @@ use crate::bodies::Pieces;
 use bytes::Bytes;
 use rota_docstore::{Attachment, Digest, DocName, Document};
 use rota_model::{ManagerNumber, Refusal, RefusalKind, Retry, SlotId};
-use rota_proto::bodies::Keep;
+use rota_proto::bodies::{Keep, Names};
 use rota_proto::documents::export::Part;
 use rota_proto::documents::{request, status as exception_status};
 use rota_proto::{refusal, v1};
@@ -72,7 +72,9 @@ pub(super) async fn get(
 ) -> Result<Response<Bodies>, Status> {
     let asked = request::get_body(request).map_err(|it| exception_status(&it))?;
     let reader = Reader { space: asked.space, service: Service::GetBody, caller: asked.caller };
-    let slot = slot_of(shared, reader, &asked.docid).await?;
+    let names = Names { sha256: asked.sha256, space: reader.space.clone(), docid: asked.docid };
+    let slot = slot_of(shared, reader, &names.docid).await?;
+    shared.bodies.check_named(slot, &names).await?;
     let pieces = shared.bodies.read(slot, asked.sha256, asked.offset).await?;
     let stream = pieces.map(|it| Ok(v1::GetBodyResponse { bytes: it? }));
     Ok(Response::new(Box::pin(stream)))

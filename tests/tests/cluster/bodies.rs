@@ -383,3 +383,36 @@ async fn a_body_whose_file_was_lost_is_fetched_from_another_copy() {
     assert_eq!(read(&documents, docid, &body).await.unwrap(), body);
     cluster.end_with(vec![back]).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_body_is_read_by_a_document_that_names_it_or_did_and_by_no_other() {
+    let folder = TestFolder::new();
+    let cluster = Cluster::start(&folder, &[]).await;
+    let documents = cluster.client().documents();
+    let (secret, later) = (b"secret".to_vec(), b"later".to_vec());
+    put(&documents, "x", &secret).await.unwrap();
+    assert_eq!(read(&documents, "anything", &secret).await.unwrap(), secret, "nobody names it");
+    attach(&documents, "x", &secret).await.unwrap();
+    for client in cluster.clients() {
+        let documents = client.documents();
+        assert_eq!(read(&documents, "x", &secret).await.unwrap(), secret);
+        for other in ["anything", "y"] {
+            let error = read(&documents, other, &secret).await.unwrap_err();
+            assert_eq!(error.reason(), "N-BODY", "{error:?}");
+        }
+    }
+    // The same content elsewhere is another document's, too; what x gave up it may still read.
+    put(&documents, "y", &secret).await.unwrap();
+    attach(&documents, "y", &secret).await.unwrap();
+    put(&documents, "x", &later).await.unwrap();
+    attach(&documents, "x", &later).await.unwrap();
+    for client in cluster.clients() {
+        let documents = client.documents();
+        for docid in ["x", "y"] {
+            assert_eq!(read(&documents, docid, &secret).await.unwrap(), secret, "{docid}");
+        }
+        let error = read(&documents, "anything", &secret).await.unwrap_err();
+        assert_eq!(error.reason(), "N-BODY", "{error:?}");
+    }
+    cluster.end().await;
+}
