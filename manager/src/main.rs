@@ -1,85 +1,14 @@
-//! `rota-manager`: one manager of a ring.
-//!
-//! ```text
-//!            gRPC                    mailbox                        effects
-//!  clients ── rpc ─────┐                                  ┌──▶ peer ────────▶ peers
-//!  nodes ──── nodes ───┼──▶ driver: owns the decisions ───┼──▶ node_link ───▶ nodes
-//!  peers ──── peer ────┘    (rota_protocol::Manager)      ├──▶ disk ────────▶ data folder
-//!  Consul ─── discovery ┘                                 ├──▶ config_link ─▶ config store
-//!                                                         ├──▶ bodies ──────▶ attachments
-//!  operators ─ http: /metrics, /healthz                   └──▶ provisioner ─▶ new nodes
-//! ```
-//!
-//! One thread runs all of it, but for the writes to disk, which have their own.
+//! `rota-manager`: one manager of a ring, with the operations that every manager knows. See the
+//! library of the same name.
 
-mod bodies;
-mod clock;
-mod config_link;
-mod discovery;
-mod disk;
-mod driver;
-mod http;
-mod link;
-mod links;
-mod mailbox;
-mod metrics;
-mod node_link;
-mod nodes;
-mod options;
-mod outbox;
-mod peer;
-mod process;
-mod provisioner;
-mod rpc;
-mod server;
-mod start;
-mod trace;
-
-use clap::Parser;
-use options::{Arguments, Options};
-use rota_daemon::say_fatal;
-use std::fmt::Display;
+use rota_manager::Application;
 use std::process::ExitCode;
-use std::time::Duration;
 
 /// Every request and every entry is many small allocations; the system's allocator took about a
 /// sixth of a manager's time.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Exit code for a command line with mistakes.
-const USAGE: u8 = 2;
-
-/// How long tasks that block (none should) may hold up the process's end.
-const LAST_PATIENCE: Duration = Duration::from_secs(1);
-
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
-    let format = arguments.log.asked_format();
-    let say = |text: &dyn Display| say_fatal("rota-manager", format, text);
-    let options = match arguments.check() {
-        Ok(options) => options,
-        Err(mistakes) => {
-            mistakes.iter().for_each(|mistake| say(mistake));
-            say(&format_args!("mistakes: {}; nothing was started", mistakes.len()));
-            return ExitCode::from(USAGE);
-        }
-    };
-    match run(options) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            say(&format_args!("{error:#}"));
-            ExitCode::FAILURE
-        }
-    }
-}
-
-fn run(options: Options) -> anyhow::Result<()> {
-    options.log.install();
-    // One thread: a manager's work is one stream of small steps, and passing them between threads
-    // costs more than the second thread gives.
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let outcome = runtime.block_on(process::run(options));
-    runtime.shutdown_timeout(LAST_PATIENCE);
-    outcome
+    rota_manager::main(Application::default())
 }

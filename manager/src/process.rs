@@ -1,5 +1,6 @@
 //! The process: everything put together at the start, and taken apart in order at the end.
 
+use crate::application::Application;
 use crate::bodies::{self, Bodies, Ledger};
 use crate::clock::Clock;
 use crate::config_link::{self, ConfigLink};
@@ -25,6 +26,7 @@ use rota_protocol::{Disk, Manager, ManagerConfig, Sizes};
 use rota_storage::attachments::Attachments;
 use rota_storage::{Engine, is_unclaimed};
 use serde::Serialize;
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -81,7 +83,7 @@ struct Running {
 }
 
 /// Runs a manager until it is told to stop. An error is why it could not start, or go on.
-pub async fn run(options: Options) -> Result<()> {
+pub async fn run(options: Options, application: Application) -> Result<()> {
     // First, so that a signal during the start is not lost.
     let mut asked = Stop::listen().context("cannot listen for signals")?;
     let opened = tokio::select! {
@@ -89,7 +91,7 @@ pub async fn run(options: Options) -> Result<()> {
         _ = asked.wished() => return Ok(()),
     };
     let (grpc, http) = (opened.grpc.1.clone(), opened.http.1.clone());
-    let mut running = start(opened)?;
+    let mut running = start(opened, application)?;
     announce(&Ready { ready: true, grpc: &grpc, http: &http, pid: std::process::id() });
     let ended = tokio::select! {
         signal = asked.wished() => {
@@ -154,7 +156,7 @@ fn node_options(options: &Options) -> Option<NodeOptions> {
     })
 }
 
-fn start(opened: Opened) -> Result<Running> {
+fn start(opened: Opened, application: Application) -> Result<Running> {
     let Opened { options, grpc, http, store, engine, disk, attachments, new_folder } = opened;
     let new_folder = new_folder.then(|| options.data.clone());
     let (metrics, exposition) = metrics::install()?;
@@ -179,7 +181,12 @@ fn start(opened: Opened) -> Result<Running> {
         metrics,
     };
     let stop_driver = CancellationToken::new();
-    let (driver, seen) = start_driver(config, disk, lanes, rim, stop_driver.clone());
+    let operations = application.names();
+    let seed = uuid::Uuid::new_v4().as_u64_pair().0;
+    let clock = Clock::start();
+    let mut manager = Manager::new(config, disk, seed, clock.now());
+    application.embed(&mut manager).context("what the application offers")?;
+    let (driver, seen) = start_driver(manager, clock, lanes, rim, stop_driver.clone());
     bodies.follow(seen.clone());
     tokio::spawn(fetcher.run(stop_driver.clone()));
     let watcher = Arc::new(Watcher::start(store));
@@ -193,21 +200,18 @@ fn start(opened: Opened) -> Result<Running> {
     let consul = options.config_store.consul();
     let discovery = consul.map(|it| Discovery::start(it, me, seen.clone(), mailbox.clone()));
     let discovery = discovery.transpose().context("--config-store")?;
-    let looks = Looks { mailbox, seen, config: watcher, exposition, bodies };
+    let looks = Looks { mailbox, seen, config: watcher, exposition, bodies, operations };
     let (grpc, http, stop) = serve(options, looks, (grpc.0, http.0));
     Ok(Running { driver, grpc, http, discovery, new_folder, stop, stop_driver })
 }
 
 fn start_driver(
-    config: ManagerConfig,
-    disk: Disk,
+    mut manager: Manager,
+    clock: Clock,
     lanes: Lanes,
     rim: Rim,
     stop: CancellationToken,
 ) -> (JoinHandle<Ended>, watch::Receiver<Seen>) {
-    let clock = Clock::start();
-    let seed = uuid::Uuid::new_v4().as_u64_pair().0;
-    let mut manager = Manager::new(config, disk, seed, clock.now());
     manager.keep_bodies(Arc::new(rim.bodies.clone()));
     let (driver, seen) = Driver::new(manager, clock, lanes, rim);
     (tokio::spawn(driver.run(stop)), seen)
@@ -222,6 +226,7 @@ struct Looks {
     config: Arc<Watcher>,
     exposition: Exposition,
     bodies: Bodies,
+    operations: BTreeSet<&'static str>,
 }
 
 fn serve(
@@ -229,7 +234,7 @@ fn serve(
     looks: Looks,
     (grpc, http): (TcpListener, TcpListener),
 ) -> (Server, Server, CancellationToken) {
-    let Looks { mailbox, seen, config, exposition, bodies } = looks;
+    let Looks { mailbox, seen, config, exposition, bodies, operations } = looks;
     let stop = CancellationToken::new();
     tokio::spawn(exposition.clone().keep_up());
     let shared = Arc::new(Shared {
@@ -242,6 +247,7 @@ fn serve(
         watches: Arc::new(Semaphore::new(WATCHES_MAX)),
         admin_key: options.documents.admin_key.clone(),
         bodies,
+        operations,
         stopping: stop.clone(),
     });
     let services = Services {

@@ -23,6 +23,7 @@ use rota_proto::{refusal, request, session, v1};
 use rota_protocol::Op;
 use rota_protocol::operate::AdminKey;
 use rota_ring::ConfigState;
+use std::collections::BTreeSet;
 use std::pin::Pin;
 use std::sync::Arc;
 use tokio::sync::Semaphore;
@@ -56,6 +57,8 @@ pub struct Shared {
     pub admin_key: AdminKey,
     /// Bodies of attachments.
     pub bodies: Bodies,
+    /// Names of operations that are counted as such: others come from anybody.
+    pub operations: BTreeSet<&'static str>,
     /// Places for watches.
     pub watches: Arc<Semaphore>,
     /// Ends streams when the process stops.

@@ -15,7 +15,7 @@ use crate::partition::Partition;
 use crate::stats::{PartStats, Stats};
 use crate::upkeep;
 use crate::{ManagerConfig, Transition};
-use rota_docstore::{Checker, Operations, Schema, Spaces};
+use rota_docstore::{Checker, FieldError, Operations, Schema, Spaces};
 use rota_model::node_msg::{FromNode, NodeLoad, Renew};
 use rota_model::{Epoch, Incarnation, ManagerNumber, MemberId, Nonce, Now};
 use rota_ring::{ClaimRefused, slot_of_node};
@@ -194,9 +194,10 @@ impl Manager {
 
     /// Offers an application's operations, on documents of these classes, instead of those that
     /// every manager knows ([`crate::operate::registry`]). Every manager of a cluster must offer
-    /// the same. Before the first input.
-    pub fn offer(&mut self, operations: Operations, schema: Schema) {
-        self.env.desks.offer(operations, schema);
+    /// the same. Before the first input. Field `schema`: see
+    /// [`crate::operate::registry::check_schema`].
+    pub fn offer(&mut self, operations: Operations, schema: Schema) -> Result<(), FieldError> {
+        self.env.desks.offer(operations, schema)
     }
 
     /// Asks an application, beside the administrator's key, whether who asks may run an operation:

@@ -13,6 +13,7 @@ use crate::world::{Event, StoreCall, WALL_START_MS, World};
 use rota_model::node_msg::ToNode;
 use rota_model::{BootId, ManagerNumber, NodeId, Now, RefusalKind};
 use rota_node::ReportId;
+use rota_protocol::operate::registry;
 use rota_protocol::{CasOutcome, Effect, Input, Manager, ManagerConfig, Message, Op, Wait};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -161,7 +162,8 @@ impl World {
         let disk = host.disk.read();
         let now = host.now(now_us);
         let mut manager = Manager::new(host.config.clone(), disk, seed, now);
-        manager.offer(crate::writing::operations(), rota_protocol::operate::registry::schema());
+        let offered = manager.offer(crate::writing::operations(), registry::schema());
+        offered.expect("it is the schema that every manager has");
         manager.keep_bodies(bodies);
         if host.joins {
             manager.may_join();

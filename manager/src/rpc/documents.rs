@@ -13,7 +13,7 @@ use rota_protocol::operate::{registry, slot_of};
 use rota_protocol::{
     Answer, DocumentAnswer, DocumentCursor, DocumentHead, DocumentOp, DocumentPage, Op,
 };
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::time::Instant;
 use tonic::{Request, Response, Status, Streaming};
@@ -21,8 +21,6 @@ use tonic::{Request, Response, Status, Streaming};
 /// The service of documents.
 pub struct DocumentsService {
     shared: Arc<Shared>,
-    /// Names that are counted as such: others come from anybody.
-    names: BTreeSet<&'static str>,
 }
 
 /// Why a request about documents fails: before the owner, or at it.
@@ -188,11 +186,11 @@ fn count_updates(updates: &[(DocName, Update)]) {
 impl DocumentsService {
     /// The service.
     pub fn new(shared: Arc<Shared>) -> Self {
-        Self { shared, names: registry::operations().names().collect() }
+        Self { shared }
     }
 
     fn count(&self, name: &str, result: &Result<rota_docstore::Answer, Failure>) {
-        let name = self.names.get(name).copied().unwrap_or("other");
+        let name = self.shared.operations.get(name).copied().unwrap_or("other");
         let outcome = match result {
             Ok(_) => "ok".to_owned(),
             Err(Failure::Raised(exception)) => format!("{:?}", exception.letter()),

@@ -1,6 +1,8 @@
 //! Whole clusters of real processes, from the outside.
 
 #[cfg(test)]
+mod applications;
+#[cfg(test)]
 mod bad_requests;
 #[cfg(test)]
 mod bad_starts;

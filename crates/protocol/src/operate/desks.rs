@@ -1,7 +1,9 @@
 //! What a manager needs to run operations, whatever the partition.
 
-use super::registry::{AdminKey, operations, schema};
-use rota_docstore::{Cache, Checker, Credentials, Operations, Rules, Schema, Spaces, Territory};
+use super::registry::{AdminKey, check_schema, operations, schema};
+use rota_docstore::{
+    Cache, Checker, Credentials, FieldError, Operations, Rules, Schema, Spaces, Territory,
+};
 use std::sync::Arc;
 
 /// What an administrator decides about documents.
@@ -76,11 +78,13 @@ impl Desks {
         }
     }
 
-    /// Offers other operations, on documents of these classes.
-    pub fn offer(&mut self, operations: Operations, schema: Schema) {
+    /// Offers other operations, on documents of these classes. Field `schema`: see [`check_schema`].
+    pub fn offer(&mut self, operations: Operations, schema: Schema) -> Result<(), FieldError> {
+        check_schema(&schema)?;
         self.operations = operations;
         self.schema = Arc::new(schema);
         self.cache = Cache::new(Arc::clone(&self.schema), self.cache_bytes);
+        Ok(())
     }
 
     /// Asks an application, too, who may do what.

@@ -205,7 +205,7 @@ impl Partition {
         let writes = commit.writes.iter().map(|write| {
             let key = DocKey::new(super::slot_of(&write.name, m), write.name.clone());
             let doc = write.after.clone().map(Doc::new).transpose();
-            let doc = doc.expect("no operation writes sessions or pools").map(Arc::new);
+            let doc = doc.expect("sessions and pools are read only in every schema").map(Arc::new);
             Write { key, doc }
         });
         let writes: Vec<Write> = writes.collect();

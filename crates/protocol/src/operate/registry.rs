@@ -4,6 +4,7 @@
 use super::administer::{NamespacePut, NamespaceRemove, NamespaceSwitch, WebPut, WebRemove};
 use super::read::{DocumentRead, DocumentTouch};
 use super::write::DocumentWrite;
+use rota_docstore::space::{SPACE_CLASS, WEB_CLASS};
 use rota_docstore::{Checker, Credentials, Exception, FieldError, Operations, Schema, codes};
 use rota_model::items::{POOL_CLASS, SESSION_CLASS};
 use std::fmt;
@@ -37,6 +38,26 @@ pub fn operations() -> Operations {
         .with::<NamespaceRemove>()
         .with::<WebPut>()
         .with::<WebRemove>()
+}
+
+/// Refuses classes with which managers cannot work: field `schema`. Operations must not change sessions
+/// and pools, which managers keep in another way; and there must be the documents that describe
+/// namespaces, those of the web, and those that remember operations. [`schema`] has all of them.
+pub fn check_schema(schema: &Schema) -> Result<(), FieldError> {
+    let wrong = |class: &str, must: &str| {
+        Err(FieldError::new("schema", format!("must {must} documents of class {class:?}")))
+    };
+    for class in [SESSION_CLASS, POOL_CLASS] {
+        if !schema.is_declared(class) || !schema.is_read_only(class) {
+            return wrong(class, "declare, as read only,");
+        }
+    }
+    for class in [SPACE_CLASS, WEB_CLASS, MEMORIES_CLASS] {
+        if !schema.is_declared(class) || schema.is_read_only(class) {
+            return wrong(class, "declare");
+        }
+    }
+    Ok(())
 }
 
 /// Refuses to write documents of a class that has a meaning of its own.
@@ -97,6 +118,22 @@ mod tests {
     fn check(key: &str, given: &str, operation: &str) -> Result<(), String> {
         let who = Credentials { admin: given.to_owned(), ..Credentials::default() };
         Checker::check(&AdminKey::new(key), &who, "z", operation)
+    }
+
+    #[test]
+    fn a_schema_that_lets_operations_change_sessions_or_lacks_what_managers_keep_is_refused() {
+        assert_eq!(check_schema(&schema()), Ok(()));
+        assert_eq!(check_schema(&schema().class("Acc", |it| it)), Ok(()));
+        let refused = |schema: Schema| check_schema(&schema).unwrap_err().to_string();
+        let sessions = Schema::new().with_configuration().with_sessions();
+        let must = "schema must declare, as read only, documents of class";
+        assert_eq!(refused(sessions.clone()), format!("{must} \"session\""));
+        let sessions = sessions.read_only(SESSION_CLASS);
+        assert_eq!(refused(sessions.clone()), format!("{must} \"pool\""));
+        let sessions = sessions.read_only(POOL_CLASS).open();
+        assert_eq!(refused(sessions), "schema must declare documents of class \"H\"");
+        let spaces = schema().read_only(SPACE_CLASS);
+        assert_eq!(refused(spaces), "schema must declare documents of class \"Space\"");
     }
 
     #[test]

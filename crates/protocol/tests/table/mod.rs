@@ -268,7 +268,7 @@ impl Table {
         let config = ManagerConfig { documents, pools, ..config(n) };
         let mut manager = Manager::new(config, disk, seed, self.now());
         if let Some((operations, schema)) = &self.offer {
-            manager.offer(operations.clone(), schema.clone());
+            manager.offer(operations.clone(), schema.clone()).expect("it has what managers keep");
         }
         if let Some(checker) = &self.checker {
             manager.check_with(checker.clone());

@@ -1,0 +1,77 @@
+//! What a program that embeds managers adds to them.
+
+use rota_docstore::{Checker, FieldError, Operations, Schema};
+use rota_protocol::Manager;
+use rota_protocol::operate::registry;
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+
+/// Operations on documents, the classes of these, and who may do what. All managers of a ring must
+/// have the same.
+#[derive(Clone)]
+pub struct Application {
+    operations: Operations,
+    schema: Schema,
+    checker: Option<Arc<dyn Checker>>,
+}
+
+impl fmt::Debug for Application {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<_> = self.operations.names().collect();
+        f.debug_struct("Application").field("operations", &names).finish_non_exhaustive()
+    }
+}
+
+/// What every manager knows: [`registry`]. Whoever asks may do everything that needs no
+/// administrator's key.
+impl Default for Application {
+    fn default() -> Self {
+        Self { operations: registry::operations(), schema: registry::schema(), checker: None }
+    }
+}
+
+impl Application {
+    /// These operations, on documents of these classes; usually those of [`registry`] and more.
+    /// Field `schema`: it lacks a class that managers themselves keep, or lets operations change
+    /// sessions or pools ([`registry::check_schema`]).
+    pub fn new(operations: Operations, schema: Schema) -> Result<Self, FieldError> {
+        registry::check_schema(&schema)?;
+        Ok(Self { operations, schema, checker: None })
+    }
+
+    /// Asks, beside the administrator's key, whether who asks may: accounts and their keys. It hears
+    /// the names of operations, and `document.sync`, `document.list`, `document.export`, `body.put`,
+    /// `body.get`.
+    #[must_use]
+    pub fn checked_by(self, checker: Arc<dyn Checker>) -> Self {
+        Self { checker: Some(checker), ..self }
+    }
+
+    /// The names of its operations: those are counted by name.
+    pub(crate) fn names(&self) -> BTreeSet<&'static str> {
+        self.operations.names().collect()
+    }
+
+    /// Lets a manager that has not begun offer and check all this.
+    pub(crate) fn embed(self, manager: &mut Manager) -> Result<(), FieldError> {
+        manager.offer(self.operations, self.schema)?;
+        if let Some(checker) = self.checker {
+            manager.check_with(checker);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_schema_that_managers_cannot_work_with_is_refused_before_anything_starts() {
+        let refused = Application::new(registry::operations(), Schema::new().open()).unwrap_err();
+        assert_eq!(refused.field, "schema");
+        let more = registry::schema().class("Acc", |it| it);
+        assert!(Application::new(registry::operations(), more).is_ok());
+    }
+}

@@ -1,0 +1,101 @@
+//! One manager of a ring, as a process: the program `rota-manager`, or a program of an application's
+//! own that offers its operations on documents and checks its accounts.
+//!
+//! ```text
+//!   fn main() -> ExitCode {
+//!       let schema = registry::schema().class("Acc", |it| it.singleton::<Balance>());
+//!       let operations = registry::operations().with::<Transfer>();
+//!       match Application::new(operations, schema) {
+//!           Ok(it) => rota_manager::main(it.checked_by(Arc::new(Accounts))),
+//!           Err(mistake) => ...
+//!       }
+//!   }
+//! ```
+//! (`examples/bank.rs` is a whole one.) Such a program takes the options of `rota-manager` and
+//! behaves like it; all managers of a ring must be the same program. It sets its own allocator, if it
+//! wants another than the system's.
+//!
+//! ```text
+//!            gRPC                    mailbox                        effects
+//!  clients ── rpc ─────┐                                  ┌──▶ peer ────────▶ peers
+//!  nodes ──── nodes ───┼──▶ driver: owns the decisions ───┼──▶ node_link ───▶ nodes
+//!  peers ──── peer ────┘    (rota_protocol::Manager)      ├──▶ disk ────────▶ data folder
+//!  Consul ─── discovery ┘                                 ├──▶ config_link ─▶ config store
+//!                                                         ├──▶ bodies ──────▶ attachments
+//!  operators ─ http: /metrics, /healthz                   └──▶ provisioner ─▶ new nodes
+//! ```
+//!
+//! One thread runs all of it, but for the writes to disk, which have their own.
+
+mod application;
+mod bodies;
+mod clock;
+mod config_link;
+mod discovery;
+mod disk;
+mod driver;
+mod http;
+mod link;
+mod links;
+mod mailbox;
+mod metrics;
+mod node_link;
+mod nodes;
+mod options;
+mod outbox;
+mod peer;
+mod process;
+mod provisioner;
+mod rpc;
+mod server;
+mod start;
+mod trace;
+
+pub use application::Application;
+
+use clap::Parser;
+use options::{Arguments, Options};
+use rota_daemon::say_fatal;
+use std::fmt::Display;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Exit code for a command line with mistakes.
+const USAGE: u8 = 2;
+
+/// How long tasks that block (none should) may hold up the process's end.
+const LAST_PATIENCE: Duration = Duration::from_secs(1);
+
+/// Runs a manager until it is told to stop, with the command line of this process: see
+/// `rota-manager --help`. Says on stderr why it did not start, or could not go on; exit code 2 for
+/// mistakes in the command line, 1 for everything else.
+pub fn main(application: Application) -> ExitCode {
+    let arguments = Arguments::parse();
+    let format = arguments.log.asked_format();
+    let say = |text: &dyn Display| say_fatal("rota-manager", format, text);
+    let options = match arguments.check() {
+        Ok(options) => options,
+        Err(mistakes) => {
+            mistakes.iter().for_each(|mistake| say(mistake));
+            say(&format_args!("mistakes: {}; nothing was started", mistakes.len()));
+            return ExitCode::from(USAGE);
+        }
+    };
+    match run(options, application) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            say(&format_args!("{error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(options: Options, application: Application) -> anyhow::Result<()> {
+    options.log.install();
+    // One thread: a manager's work is one stream of small steps, and passing them between threads
+    // costs more than the second thread gives.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let outcome = runtime.block_on(process::run(options, application));
+    runtime.shutdown_timeout(LAST_PATIENCE);
+    outcome
+}
