@@ -129,7 +129,10 @@ async fn web(State(pages): State<Arc<Pages>>, Path(path): Path<String>) -> Respo
             ([(header::CONTENT_TYPE, mime), sure], body).into_response()
         }
         Ok(None) => missing(),
-        Err(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")).into_response(),
+        Err((code, why)) => {
+            let code = StatusCode::from_u16(code).unwrap_or(StatusCode::SERVICE_UNAVAILABLE);
+            (code, format!("{why}\n")).into_response()
+        }
     }
 }
 

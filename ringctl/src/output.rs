@@ -4,6 +4,16 @@ use clap::ValueEnum;
 use comfy_table::{ContentArrangement, Table, presets};
 use serde::Serialize;
 use std::io::{self, IsTerminal, Write};
+use std::os::fd::BorrowedFd;
+use tokio::fs::File;
+
+/// Stands for standard input or output where a file is asked for.
+pub const STANDARD: &str = "-";
+
+/// Standard input or output as a file: bytes go through as they are.
+pub fn standard(fd: BorrowedFd<'_>) -> io::Result<File> {
+    Ok(File::from_std(std::fs::File::from(fd.try_clone_to_owned()?)))
+}
 
 /// What stdout gets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]

@@ -3,12 +3,15 @@
 //! ```text
 //!   cache: Held { ctime, version v, dtime } ──▶ source: update_for ──▶ Update ──▶ cache: apply
 //!
-//!   ctimes differ        full: another life, nothing of the cache is worth keeping
-//!   v = version          unchanged
-//!   v >= source's dtime  case 1: what changed or was destroyed after v
-//!   v <  source's dtime  case 2: the same, and the names of all items that stayed as they were:
-//!                        the source has forgotten some of what was destroyed, so what a cache has
-//!                        and nobody names is gone
+//!   ctime before source's   full: an earlier life, nothing of the cache is worth keeping
+//!   ctime after source's    source behind: the cache knows a later life, and stays as it is
+//!   of the same life:
+//!   v >  source's version   source behind, too
+//!   v =  source's version   unchanged
+//!   v >= source's dtime     case 1: what changed or was destroyed after v
+//!   v <  source's dtime     case 2: the same, and the names of all items that stayed as they were:
+//!                           the source has forgotten some of what was destroyed, so what a cache
+//!                           has and nobody names is gone
 //! ```
 //!
 //! A cache that was brought up to date serves as a source for others. Nothing ever lowers the

@@ -145,19 +145,32 @@ pub(super) async fn sync(
     Ok(in_order.map(|(_, (_, update))| update).collect())
 }
 
+/// Why a web resource is not given: the HTTP status, and a text.
+pub type NoPage = (u16, String);
+
+impl Failure {
+    /// As HTTP has it: exceptions by their table; 503 when nobody could be asked.
+    fn page(self) -> NoPage {
+        match self {
+            Self::Raised(exception) => (exception.letter().row().http, exception.to_string()),
+            Self::Refused(refusal) => (503, refusal.message),
+        }
+    }
+}
+
 /// A web resource: its mime type and its bytes. `None`: there is none of that path.
 pub async fn web(
     shared: &Shared,
     path: &str,
     deadline: Instant,
-) -> Result<Option<(String, Vec<u8>)>, String> {
+) -> Result<Option<(String, Vec<u8>)>, NoPage> {
     let z = Namespace::parse(registry::CONFIGURATION).expect("z is a name");
     let Ok(name) = DocName::new(&z, WEB_CLASS, path) else { return Ok(None) };
     let syncs = vec![SyncRequest { name, held: None }];
-    let updates = sync(shared, None, syncs, true, deadline).await;
-    let update = updates.map_err(|it| Status::from(it).message().to_owned())?.pop();
+    let update = sync(shared, None, syncs, true, deadline).await.map_err(Failure::page)?.pop();
     let Some((_, Update::Full(document))) = update else { return Ok(None) };
-    let head = document.one::<WebHead>().map_err(|it| it.to_string())?;
+    let stored = |it| Failure::Raised(Exception::of_field(codes::STORED, it)).page();
+    let head = document.one::<WebHead>().map_err(stored)?;
     let body = match document.content(WEB_BODY_CLASS, None) {
         Some(Content::Raw(bytes)) => Some(bytes.to_vec()),
         Some(Content::Json(_) | Content::Attachment(_)) | None => None,
@@ -297,5 +310,20 @@ impl v1::documents_server::Documents for DocumentsService {
         let asked = request::export_document(request.into_inner());
         let asked = asked.map_err(|it| exception_status(&it))?;
         Ok(Response::new(export_document::begin(&self.shared, asked, deadline).await?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_is_refused_with_the_status_of_the_table_or_503_when_nobody_could_be_asked() {
+        let missing = Exception::missing("PAGE", "there is none");
+        assert_eq!(Failure::from(missing).page(), (404, "N-PAGE: there is none".to_owned()));
+        let off = Refusal::new(RefusalKind::NamespaceOff, Retry::Never, "Back at noon");
+        assert_eq!(Failure::from(off).page(), (400, "O-OFF: Back at noon".to_owned()));
+        let away = Refusal::new(RefusalKind::NotServing, Retry::AfterMs(200), "no View yet");
+        assert_eq!(Failure::from(away).page(), (503, "no View yet".to_owned()));
     }
 }

@@ -2,18 +2,20 @@
 
 use super::{CallerArguments, place, usage};
 use crate::cli::length_of_time;
-use crate::output::{Format, Out};
+use crate::output::{Format, Out, STANDARD, standard};
 use anyhow::Context;
 use clap::Args;
 use rota_client::Client;
 use rota_client::docstore::{Digest, Namespace};
+use rota_client::documents::BodyReader;
 use rota_client::documents::request::{GetBody, PutBody};
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
-use std::path::PathBuf;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::fs::{self, File};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 /// `document put-body`.
 #[derive(Args, Debug)]
@@ -39,7 +41,8 @@ pub struct GetArguments {
     /// Its SHA-256, as `document get` shows it.
     #[arg(value_parser = digest)]
     sha256: Digest,
-    /// Where to: a file that does not exist yet. It is there only when it is whole.
+    /// Where to: a file that does not exist yet, which is there only when it is whole, or - for
+    /// stdout.
     file: PathBuf,
     #[command(flatten)]
     caller: CallerArguments,
@@ -94,22 +97,29 @@ pub async fn put(client: &Client, it: &PutArguments, out: &mut Out) -> anyhow::R
     Ok(())
 }
 
-/// Writes a body into a file.
+/// Writes a body into a file, or to standard output.
 pub async fn get(client: &Client, it: &GetArguments, out: &mut Out) -> anyhow::Result<()> {
+    let (space, docid) = it.place.clone();
+    let (sha256, caller) = (it.sha256, it.caller.caller());
+    let mut reader = client
+        .documents()
+        .get_body(GetBody { space, docid, sha256, offset: 0, caller }, it.patience);
+    if it.file == Path::new(STANDARD) {
+        let mut to = standard(std::io::stdout().as_fd())?;
+        copy(&mut reader, &mut to).await?;
+        to.flush().await?;
+        // Standard output has the body.
+        eprintln!("{} bytes", reader.offset());
+        return Ok(());
+    }
     if fs::try_exists(&it.file).await? {
         return Err(usage(format!("{} exists", it.file.display())));
     }
     let mut beside = it.file.clone().into_os_string();
     beside.push(".new");
-    let (space, docid) = it.place.clone();
-    let (sha256, caller) = (it.sha256, it.caller.caller());
-    let get = GetBody { space, docid, sha256, offset: 0, caller };
     let fetched = async {
         let mut file = File::create(&beside).await?;
-        let mut reader = client.documents().get_body(get, it.patience);
-        while let Some(piece) = reader.next().await? {
-            file.write_all(&piece).await?;
-        }
+        copy(&mut reader, &mut file).await?;
         file.sync_all().await?;
         fs::rename(&beside, &it.file).await?;
         anyhow::Ok(reader.offset())
@@ -123,6 +133,13 @@ pub async fn get(client: &Client, it: &GetArguments, out: &mut Out) -> anyhow::R
     match out.format() {
         Format::Json => out.json(&written)?,
         Format::Table => out.text(&format!("{}: {} bytes\n", written.file, written.size))?,
+    }
+    Ok(())
+}
+
+async fn copy(reader: &mut BodyReader, to: &mut (impl AsyncWrite + Unpin)) -> anyhow::Result<()> {
+    while let Some(piece) = reader.next().await? {
+        to.write_all(&piece).await?;
     }
     Ok(())
 }

@@ -5,21 +5,18 @@ use super::show::{Exported, Imported};
 use super::{namespace, spinner};
 use crate::cli::length_of_time;
 use crate::failure::Unknown;
-use crate::output::{Format, Out, counted};
+use crate::output::{Format, Out, STANDARD, counted, standard};
 use anyhow::Context;
 use clap::Args;
 use indicatif::ProgressBar;
 use rota_client::docstore::Namespace;
 use rota_client::documents::{Namespaces, RecordSource};
 use rota_client::{CallError, v1};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::fs::{self, File};
 use tokio::io::{AsyncRead, AsyncWrite, BufReader, BufWriter};
-
-/// Standard input or output.
-const STANDARD: &str = "-";
 
 /// `namespace export`.
 #[derive(Args, Debug)]
@@ -45,11 +42,6 @@ pub struct ImportArguments {
     /// How long nothing may go on before it is given up.
     #[arg(long, default_value = "30s", value_parser = length_of_time)]
     patience: Duration,
-}
-
-/// Standard input or output as a file: bytes go through as they are.
-fn standard(fd: BorrowedFd<'_>) -> std::io::Result<File> {
-    Ok(File::from_std(std::fs::File::from(fd.try_clone_to_owned()?)))
 }
 
 fn so_far(documents: u64, bodies: u64) -> String {

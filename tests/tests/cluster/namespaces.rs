@@ -404,6 +404,8 @@ async fn every_service_checks_its_callers(cluster: &Cluster, folder: &TestFolder
         done_everywhere(cluster, &[service, &["--build", "5"]].concat()).await;
     }
     assert_eq!(std::fs::read(&target).unwrap(), b"tea");
+    let to_stdout = ["document", "get-body", "shop/c1", &sha256, "-"];
+    assert_eq!(cluster.ringctl(&to_stdout).await.expect_success().stdout, "tea");
     std::fs::write(&source, "milk").unwrap();
     let limit = "the size of an attachment in bytes is 4; the limit is 3";
     refused_everywhere(cluster, services[2], "A-LIMIT", limit).await;

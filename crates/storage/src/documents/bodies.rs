@@ -4,7 +4,10 @@ use super::{DocumentStore, Unanswered};
 use crate::attachments::{
     AttachmentError, Attachments, BodyReader, Digest, Export, Exported, Stored,
 };
-use rota_docstore::{Attachment, DocName, Document, Exception, FieldError, codes};
+use rota_docstore::{
+    Answer, Attachment, DocName, Document, Draft, Exception, FieldError, ItemName, Namespace,
+    Phase, codes,
+};
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::sync::Arc;
@@ -71,6 +74,25 @@ impl DocumentStore {
         }
     }
 
+    /// Takes over what [`DocumentStore::export`] gave: stores the bodies that came, then makes the
+    /// document's items those of the exported one. It is a change like any other, and safe to repeat:
+    /// the document is created if there is none, its version is that of this change, and items that
+    /// are the same already stay as they are. Refuses an export of another version (A-INVALID), and,
+    /// by the rules of every change, a document whose bodies are not all here (N-BODY).
+    pub fn import(&self, document: &Arc<Document>, from: impl Read) -> Result<Answer, Unanswered> {
+        let (name, version) = (document.name(), document.version());
+        let imported = self.shared.attachments.import(from, self.shared.now_ms())?;
+        if imported.version != version.as_u64() {
+            let problem = format!("of the export of {name} is {}, not {version}", imported.version);
+            return Err(Exception::from(FieldError::new("version", problem))
+                .at(Phase::Before)
+                .into());
+        }
+        let space = Namespace::parse(name.space()).map_err(Exception::from)?;
+        let document = Arc::clone(document);
+        self.change(&space, move |desk| become_like(desk.current(document.name())?, &document))
+    }
+
     fn alive(&self, name: &DocName) -> Result<Arc<Document>, Unanswered> {
         let document = self.get(name)?.filter(|it| !it.is_deleted());
         Ok(document.ok_or_else(|| {
@@ -78,4 +100,20 @@ impl DocumentStore {
             Exception::of_field(codes::DOCUMENT, field)
         })?)
     }
+}
+
+/// Gives a draft the items of a document; an ended one ends it.
+fn become_like(draft: &mut Draft, document: &Document) -> Result<(), Exception> {
+    if document.is_deleted() {
+        draft.destroy();
+        return Ok(());
+    }
+    draft.ensure();
+    let is_gone = |it: &&ItemName| document.content(it.class(), it.key()).is_none();
+    let gone: Vec<ItemName> =
+        draft.existing().map(|(item, _)| item).filter(is_gone).cloned().collect();
+    for item in gone {
+        draft.remove(item.class(), item.key())?;
+    }
+    document.existing().try_for_each(|(item, content)| draft.put_content(item, content.clone()))
 }

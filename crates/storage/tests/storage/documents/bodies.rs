@@ -179,3 +179,43 @@ fn an_export_is_of_one_version_while_the_document_changes_and_leaves_out_what_is
         over.store(true, SeqCst);
     });
 }
+
+#[test]
+fn an_export_is_brought_in_by_another_store_with_what_it_does_not_have() {
+    let folders = [(); 2].map(|()| tempfile::tempdir().expect("a folder"));
+    let [from, to] = [0, 1].map(|it| open(folders[it].path()));
+    let (first, second) = (body(1), body(2));
+    for bytes in [&first, &second] {
+        from.put_body(&describe(bytes), bytes.as_slice()).expect("put");
+    }
+    let mut held = BTreeSet::new();
+    let mut pass = |expected_held: u64| {
+        let mut bytes = Vec::new();
+        let (document, exported) = from.export(&account("a"), &held, &mut bytes).expect("exports");
+        assert_eq!(exported.held, expected_held);
+        held.extend(document.attachments().map(|(_, it)| it.sha256()));
+        let answer = to.import(&document, bytes.as_slice()).expect("it comes in");
+        let here = to.get(&account("a")).expect("reads").expect("it is there");
+        assert!(here.existing().eq(document.existing()), "{here:?}");
+        assert_eq!(here.version(), answer.version);
+        let again = to.import(&document, bytes.as_slice()).expect("safe to repeat");
+        assert!(again.version >= answer.version);
+        let same = to.get(&account("a")).expect("reads").expect("it is there");
+        assert_eq!(same.version(), here.version(), "nothing is written again");
+        (document, bytes)
+    };
+    change(&from, name_body("a", "page", Some(describe(&first))));
+    from.run(add(&["a"], 5)).expect("it is valid");
+    let (_, old_bytes) = pass(0);
+    assert_eq!((read(&to, "a", "page").expect("it is here"), count(&to, "a")), (first, 5));
+    change(&from, name_body("a", "page", None));
+    change(&from, name_body("a", "cover", Some(describe(&second))));
+    let (new, _) = pass(0);
+    assert_eq!(read(&to, "a", "cover").expect("it is here"), second);
+    change(&from, name_body("a", "back", Some(describe(&second))));
+    pass(1);
+    // Bytes of one version for the document of another.
+    let error = to.import(&new, old_bytes.as_slice()).expect_err("they do not fit");
+    let exception = error.exception().expect("an exception");
+    assert_eq!(exception.details().fields[0].field, "version");
+}
