@@ -280,7 +280,13 @@ async fn a_namespace_that_was_deleted_comes_back_from_its_export_under_the_same_
     assert_eq!(json_of(&cluster, &import).await, json!({"documents": 3, "kept": 0, "bodies": 0}));
     done_everywhere(&cluster, &["document", "list", "vault"]).await;
     let after = carts(&cluster, "vault").await;
-    assert_eq!(contents(&after), contents(&before));
+    let lived = |carts: &[Value]| {
+        let mut carts = contents(carts);
+        // New lives know of nothing that was destroyed before them.
+        carts.iter_mut().for_each(|it| drop(it["dtime"].take()));
+        carts
+    };
+    assert_eq!(lived(&after), lived(&before));
     assert_eq!(json_of(&cluster, &import).await, json!({"documents": 0, "kept": 3, "bodies": 0}));
     assert_eq!(carts(&cluster, "vault").await, after);
     cluster.end().await;
