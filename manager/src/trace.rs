@@ -126,6 +126,7 @@ pub fn noted(note: &Note) {
         | Transition::TakenOut
         | Transition::NodeLost
         | Transition::NodeRegistered
+        | Transition::NodeUnproven
         | Transition::NamespaceLearned
         | Transition::NodesOrdered
         | Transition::OrderFailed => info!(step, part, "{text}"),

@@ -7,10 +7,11 @@ use crate::mailbox::{Event, Mailbox};
 use crate::managers::{self, Channels, Report, Reporter};
 use crate::runtime::{Runtime, StartOrder};
 use rota_model::node_msg::{FromNode, Register, ToNode};
-use rota_model::{ClusterName, NodeState, PoolName, RequestId, SessionKey, Stamp, Token};
+use rota_model::{BootId, ClusterName, NodeState, PoolName, RequestId, SessionKey, Stamp, Token};
 use rota_node::{Node, NodeConfig, NodeEffect, NodeInput, StopHow};
 use serde_json::json;
 use std::collections::BTreeMap;
+use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
@@ -171,6 +172,7 @@ impl Agent {
         match event {
             Event::Node(input) => self.on_input(input),
             Event::Refused(why) => self.refused = Some(why),
+            Event::BootOver(why) => self.boot_beyond(&why),
             Event::StreamOpened { stream, answers } => {
                 self.streams.insert(stream, answers);
             }
@@ -311,22 +313,39 @@ impl Agent {
         }
     }
 
+    /// This boot was declared lost, and nothing of it runs any more.
     fn boot_anew(&mut self) {
         if let Some(leaving) = &mut self.leaving {
             // Nothing runs, and there is nobody to tell any more.
             leaving.left = true;
             return;
         }
-        let boot = match self.parts.boots.next() {
-            Ok(boot) => boot,
+        tracing::warn!("this boot was declared lost; booting anew");
+        let next = self.parts.boots.next();
+        self.boot(next);
+    }
+
+    /// This boot was over before it was registered. The number of the one that is registered is not
+    /// known: the clock here may be behind.
+    fn boot_beyond(&mut self, why: &str) {
+        if self.leaving.is_none() && !self.node.is_registered() {
+            tracing::warn!(why, "booting anew, with a higher number");
+            let next = self.parts.boots.next_beyond();
+            self.boot(next);
+        }
+    }
+
+    fn boot(&mut self, next: io::Result<(BootId, Vec<BootId>)>) {
+        let (boot, ended_boots) = match next {
+            Ok(next) => next,
             Err(error) => {
                 // Nothing runs any more, and without a boot nothing ever will.
                 tracing::error!(%error, "the next boot id cannot be written; ending");
                 std::process::exit(1);
             }
         };
-        tracing::warn!(%boot, "this boot was declared lost; booting anew");
-        let config = NodeConfig { boot, ..self.node.config().clone() };
+        tracing::info!(%boot, "booting");
+        let config = NodeConfig { boot, ended_boots, ..self.node.config().clone() };
         self.node = Node::new(config);
         self.register();
     }
@@ -356,6 +375,7 @@ impl Agent {
                     mailbox.node(NodeInput::Registered { sent_mono_ms, registered }).await;
                 }
                 managers::Outcome::Refused(why) => mailbox.give(Event::Refused(why)).await,
+                managers::Outcome::Over(why) => mailbox.give(Event::BootOver(why)).await,
             }
         });
         if let Some(old) = self.registration.replace(task) {

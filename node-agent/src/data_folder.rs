@@ -3,6 +3,7 @@
 //! ```text
 //! DIR/node.json    format, node id, cluster
 //! DIR/lock         held while an agent runs
+//! DIR/boot         the last boots of this folder, a number a line
 //! DIR/lease        the node's lease, read by its keepers
 //! DIR/sessions/    one folder per program session: output, working folder, pid file
 //! ```

@@ -17,6 +17,8 @@ pub enum Event {
     Node(NodeInput),
     /// No manager will ever register this boot as it is; why, for people.
     Refused(String),
+    /// This boot is over before it was registered; why, for people.
+    BootOver(String),
     /// A manager opened a stream; its answers go here. When the channel is full they are dropped:
     /// the manager asks again.
     StreamOpened {

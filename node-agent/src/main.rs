@@ -147,7 +147,7 @@ async fn serve(
     };
     let (mailbox, events) = Mailbox::new();
     let mut boots = Boots::open(folder.path()).context("cannot read the count of boots")?;
-    let boot = boots.next().context("cannot write the count of boots")?;
+    let (boot, ended_boots) = boots.next().context("cannot write the count of boots")?;
     let (id, kept) = (settings.config.node.clone(), settings.folders_kept_max);
     let (cluster, pool, places) = (&settings.cluster, &settings.pool, settings.config.places);
     let consul = settings.consul.as_ref();
@@ -156,7 +156,7 @@ async fn serve(
     let classes = settings.classes;
     let runtime = Runtime::new(classes, programs, kept, address.clone(), mailbox.clone());
     let agent = Agent::new(Parts {
-        config: NodeConfig { boot, ..settings.config },
+        config: NodeConfig { boot, ended_boots, ..settings.config },
         runtime,
         cluster: settings.cluster.clone(),
         address: address.clone(),

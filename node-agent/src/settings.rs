@@ -72,6 +72,7 @@ pub fn check(args: &RunArgs) -> Result<Settings, Vec<String>> {
         node: node.unwrap_or_else(|| NodeId::parse("x").expect("one letter is a name")),
         // The data folder counts boots; it is not open yet.
         boot: BootId(0),
+        ended_boots: Vec::new(),
         places: args.places,
         load_limit_permille: limit.unwrap_or(1),
         classes: classes.keys().cloned().collect(),

@@ -8,8 +8,8 @@ use crate::wire::{
     unless_empty,
 };
 use rota_model::node_msg::{
-    Blame, DeadToken, FromNode, NodeAnswer, NodeCall, NodeLoad, Register, Registered, Renew,
-    Renewed, ReportItem, ScanFate, ScanItem, SlotRange, ToNode,
+    Blame, DeadToken, ENDED_BOOTS_MAX, FromNode, NodeAnswer, NodeCall, NodeLoad, Register,
+    Registered, Renew, Renewed, ReportItem, ScanFate, ScanItem, SlotRange, ToNode,
 };
 use rota_model::{
     BootId, ClassName, ClusterName, Epoch, Exit, FieldError, LeaseTimes, ManagerNumber,
@@ -292,6 +292,7 @@ pub fn register_request(cluster: &ClusterName, register: Register) -> v1::Regist
         renew_ms: register.lease.renew_ms,
         lease_term_ms: register.lease.lease_term_ms,
         lease_kill_ms: register.lease.lease_kill_ms,
+        ended_boots: register.ended_boots.iter().map(|it| it.0).collect(),
     }
 }
 
@@ -308,10 +309,16 @@ pub fn register(cluster: &ClusterName, it: v1::RegisterRequest) -> Result<Regist
         return Err(WireError::new("RegisterRequest.state", problem));
     };
     named("RegisterRequest.address", check_address(&it.address))?;
+    let ended = it.ended_boots.len();
+    if ended > ENDED_BOOTS_MAX {
+        let problem = format!("are {ended}; the limit is {ENDED_BOOTS_MAX}");
+        return Err(WireError::new("RegisterRequest.ended_boots", problem));
+    }
     let classes = it.classes.iter().map(|class| ClassName::parse(class)).collect();
     Ok(Register {
         node: named("RegisterRequest.node", NodeId::parse(&it.node))?,
         boot: BootId(it.boot),
+        ended_boots: it.ended_boots.into_iter().map(BootId).collect(),
         address: it.address,
         pool: named("RegisterRequest.pool", PoolName::parse(&it.pool))?,
         places: it.places,

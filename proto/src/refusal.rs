@@ -39,7 +39,8 @@ pub fn code(kind: RefusalKind) -> Code {
         | RefusalKind::Closing
         | RefusalKind::Provisioning
         | RefusalKind::ConfigStoreAway
-        | RefusalKind::NamespaceOff => Code::Unavailable,
+        | RefusalKind::NamespaceOff
+        | RefusalKind::BootUnproven => Code::Unavailable,
         RefusalKind::NoCapacity | RefusalKind::Overloaded => Code::ResourceExhausted,
         RefusalKind::StartFailed => Code::Aborted,
         RefusalKind::DeadlineExceeded => Code::DeadlineExceeded,

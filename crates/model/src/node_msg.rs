@@ -240,13 +240,21 @@ pub enum NodeAnswer {
     WrongBoot,
 }
 
-/// A node registers a boot: nothing of an earlier boot of that node runs any more.
+/// Most boots in [`Register::ended_boots`]. A node that started more often without ever getting in
+/// waits until its last registered boot was declared lost.
+pub const ENDED_BOOTS_MAX: usize = 32;
+
+/// A node registers a boot.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Register {
     /// The node.
     pub node: NodeId,
     /// The new boot.
     pub boot: BootId,
+    /// Earlier boots of which nothing runs for certain, newest last: they kept what they ran in the
+    /// data folder of this one, whose agent ended it all. Empty for a fresh folder, which proves
+    /// nothing. At most [`ENDED_BOOTS_MAX`].
+    pub ended_boots: Vec<BootId>,
     /// Where managers reach it, `host:port`.
     pub address: String,
     /// The pool that it belongs to.

@@ -116,6 +116,9 @@ kinds!(
     NamespaceOff = "NAMESPACE_OFF",
     /// Nothing with that name is registered.
     UnknownNode = "UNKNOWN_NODE",
+    /// Another boot of the node is registered and may run; the registration does not prove that it is
+    /// over. It passes when that boot was declared lost.
+    BootUnproven = "BOOT_UNPROVEN",
     /// A defect; the message says where.
     Internal = "INTERNAL",
 );

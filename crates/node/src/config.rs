@@ -8,8 +8,10 @@ use std::collections::BTreeSet;
 pub struct NodeConfig {
     /// Its id, stable over boots.
     pub node: NodeId,
-    /// This boot, a fresh random number.
+    /// This boot; higher than those before.
     pub boot: BootId,
+    /// Earlier boots of which nothing runs for certain, newest last.
+    pub ended_boots: Vec<BootId>,
     /// How many sessions it can hold, 1 to 1,000,000.
     pub places: u32,
     /// Load at which it takes no more, in thousandths, 1 to 1000 (T = 0.8 is 800). The node is the
@@ -137,6 +139,7 @@ mod tests {
         NodeConfig {
             node: NodeId::parse("n0").unwrap(),
             boot: BootId(1),
+            ended_boots: Vec::new(),
             places: 10,
             load_limit_permille: 800,
             classes: BTreeSet::new(),

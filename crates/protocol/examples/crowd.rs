@@ -118,6 +118,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let register = Register {
         node: NodeId::parse("n")?,
         boot: BootId(1),
+        ended_boots: Vec::new(),
         address: "n:1".into(),
         pool: PoolName::default_pool(),
         places: u32::MAX,

@@ -350,6 +350,15 @@ impl Manager {
             );
             return self.refuse_register(call, RefusalKind::UnknownNode, Retry::Never, &text);
         }
+        if let Some(other) = before.filter(|it| !proves_over(&register, it)) {
+            let (refusal, other) = (self.unproven(other), other.node.clone());
+            // The verdict may stand already.
+            self.env.refresh = true;
+            let text = format!("node {other} is refused: {refusal}");
+            self.env.note_text(Transition::NodeUnproven, None, text);
+            let result = Err(refusal);
+            return self.env.effects.push(Effect::ReplyRegister { call, result });
+        }
         // A node must learn of at least one manager to renew with: this one.
         if self.standing != Standing::Inside || self.env.view.is_none() {
             let text = "this manager has not taken its number yet";
@@ -373,6 +382,20 @@ impl Manager {
         let node = Some(NodeChange { expect_revision, to });
         let change = Change { expect_epoch: None, view: None, node };
         self.ask_view(Purpose::Register { call, register, tries }, change);
+    }
+
+    /// Another boot is registered, and may run.
+    fn unproven(&self, other: &NodeReg) -> Refusal {
+        let NodeReg { node, boot, address, .. } = other;
+        let text = format!("node {node} runs as boot {boot} at {address}, or did so until lately");
+        if self.env.store_away {
+            // No verdict comes now, so nobody is to lose patience.
+            let text = format!("{text}; the config store is away, so it cannot be declared lost");
+            return Refusal::new(RefusalKind::ConfigStoreAway, self.soon(), text);
+        }
+        // If it does not live any more, it was declared lost by then.
+        let retry = Retry::AfterMs(self.env.config.timing.node_lost_ms);
+        Refusal::new(RefusalKind::BootUnproven, retry, text)
     }
 
     fn soon(&self) -> Retry {
@@ -510,6 +533,13 @@ impl Manager {
     pub fn view(&self) -> Option<&Arc<View>> {
         self.env.view.as_ref()
     }
+}
+
+/// Whether nothing of the registered boot can run beside the one that registers: it is the same one,
+/// it is gone, or the newcomer's agent ended what it left.
+fn proves_over(register: &Register, registered: &NodeReg) -> bool {
+    let is_same = register.boot == registered.boot && register.address == registered.address;
+    is_same || registered.state.is_gone() || register.ended_boots.contains(&registered.boot)
 }
 
 fn may_be_taken_out(view: &View, member: MemberId) -> bool {

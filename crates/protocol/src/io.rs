@@ -382,6 +382,8 @@ transitions!(
     NodeLost = "node_lost",
     /// A node registered a boot.
     NodeRegistered = "node_registered",
+    /// A node was refused, since it does not prove that its registered boot is over.
+    NodeUnproven = "node_unproven",
     /// A node was fenced off an older owner, or the owner off it.
     Fenced = "fenced",
     /// A request was forwarded to an owner.

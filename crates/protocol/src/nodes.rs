@@ -211,8 +211,8 @@ impl Nodes {
         u64::from(self.used(&reg.node)) * 1000 / u64::from(reg.places.max(1))
     }
 
-    /// Whether that boot of a node is known to be over: a later boot is registered, or a verdict
-    /// stands. An earlier boot in the registry only shows that the registry here is old.
+    /// Whether that boot of a node is known to be over: a later boot is registered (which proved that
+    /// it ended what this one ran, or came after a verdict), or a verdict stands. An earlier boot in the registry only shows that the registry here is old.
     pub fn is_over(&self, node: &NodeId, boot: BootId) -> bool {
         self.reg
             .get(node)

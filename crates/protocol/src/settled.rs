@@ -112,6 +112,7 @@ pub(crate) fn is_asked_again(kind: RefusalKind) -> bool {
         | RefusalKind::ConfigStoreAway
         | RefusalKind::NamespaceOff
         | RefusalKind::UnknownNode
+        | RefusalKind::BootUnproven
         | RefusalKind::Internal => false,
     }
 }

@@ -86,6 +86,10 @@ faults!(
     SlowStart = "slow_start",
     /// Ordered nodes did not come.
     ProvisionFailed = "provision_failed",
+    /// A node came back with a fresh data folder.
+    FolderLost = "folder_lost",
+    /// A second agent under one id was started.
+    NodeTwin = "node_twin",
     /// A node's registration was written, and its answer lost for nearly as long as a lease.
     RegisteredLost = "registered_lost",
     /// A node registered as draining before it left.
@@ -127,6 +131,10 @@ corners!(
     OldPosition = "old_position",
     /// A snapshot of a watch in several pages.
     SplitWatch = "split_watch",
+    /// A boot that had to wait until another one was declared lost.
+    BootWaited = "boot_waited",
+    /// A boot whose clock was behind that of the registered one.
+    BootBehind = "boot_behind",
     /// A request that was refused because too much is not committed.
     FullTail = "full_tail",
 );

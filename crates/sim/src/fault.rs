@@ -30,6 +30,8 @@ const MENU: &[(u64, Fault, Begin)] = &[
     (3, Fault::NodeCrash, World::crash_node),
     (4, Fault::NodePause, World::pause_node),
     (2, Fault::NodeLeave, World::leave_node),
+    (2, Fault::FolderLost, World::lose_folder),
+    (2, Fault::NodeTwin, World::start_twin),
     (4, Fault::StreamReset, World::reset_stream),
     (4, Fault::ClockStep, World::step_clock),
     (5, Fault::SlowDisk, World::slow_disk),
@@ -301,6 +303,7 @@ impl World {
             }
             self.queue.after(1_000, Event::StartManager(number));
         }
+        self.retire_twins();
         for index in 0..self.nodes.len() {
             self.nodes[index].registered_lost_until_us = 0;
             if self.nodes[index].agent.is_none() {

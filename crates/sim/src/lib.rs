@@ -18,6 +18,7 @@ pub mod client_host;
 pub mod counters;
 pub mod disk;
 pub mod fault;
+pub mod folders;
 pub mod invariant;
 pub mod ledger;
 pub mod life;

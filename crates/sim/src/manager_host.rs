@@ -331,11 +331,9 @@ impl World {
                     self.send(me, Place::Manager(to), None, Parcel::Peer(envelope));
                 }
             }
-            Effect::ToNode { node, address, message } => {
+            Effect::ToNode { node: _, address, message } => {
                 let parcel = Parcel::ToNode { manager: number, generation: run, message };
-                if address == crate::setup::node_address(&node)
-                    && let Some(index) = self.node_index(&node)
-                {
+                if let Some(index) = self.machine_at(&address) {
                     self.send(me, Place::Node(index), None, parcel);
                 }
             }
@@ -518,9 +516,8 @@ impl World {
                 let caller = Caller::Report(node, boot_run, id);
                 self.client_input(number, caller, 2_000, Op::Report(item))
             }
-            Parcel::Register { sent_mono_ms, register } => {
+            Parcel::Register { run: boot_run, sent_mono_ms, register } => {
                 let Place::Node(node) = from else { return };
-                let boot_run = self.nodes.get(node).map_or(0, |it| it.run);
                 let call = self.names + 1;
                 self.names = call;
                 if let Some(host) = self.managers.get_mut(&number) {
@@ -585,6 +582,11 @@ impl World {
         }
         self.dog.deadlines.on_asked(number, run, call, now_us + deadline_ms * 1000);
         Input::Client { call, deadline_mono_ms, op }
+    }
+
+    /// The machine at an address.
+    fn machine_at(&self, address: &str) -> Option<usize> {
+        self.nodes.iter().position(|it| it.address == address)
     }
 
     /// Whether that node is known here, and its index.

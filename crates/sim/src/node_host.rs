@@ -1,6 +1,7 @@
 //! A node's agent, its programs under their keepers, and what really runs there.
 
 use crate::counters::Fault;
+use crate::folders::Folder;
 use crate::ledger::EndCause;
 use crate::network::Place;
 use crate::parcel::Parcel;
@@ -8,7 +9,7 @@ use crate::setup::node_address;
 use crate::world::{Event, Phase, World};
 use rota_model::node_msg::{ReportItem, ToNode};
 use rota_model::{BootId, ManagerNumber, NodeId, NodeState, PoolName, SessionKey, Token};
-use rota_node::{Node, NodeEffect, NodeInput, ReportId, StopHow};
+use rota_node::{Node, NodeConfig, NodeEffect, NodeInput, ReportId, StopHow};
 use rota_protocol::Input;
 use std::collections::BTreeMap;
 
@@ -29,6 +30,10 @@ pub struct Program {
 pub struct NodeHost {
     /// Its id.
     pub id: NodeId,
+    /// Where managers reach it; two machines may have one id.
+    pub address: String,
+    /// What its data folder remembers of its boots.
+    pub folder: Folder,
     /// Its agent, when it runs.
     pub agent: Option<Node>,
     /// Counts its boots.
@@ -86,8 +91,16 @@ impl NodeHost {
 impl World {
     /// Adds a machine that was never started.
     pub fn add_node(&mut self, id: NodeId) {
+        let address = node_address(&id);
+        self.add_machine(id, address);
+    }
+
+    /// The same at an address of its own.
+    pub fn add_machine(&mut self, id: NodeId, address: String) {
         self.nodes.push(NodeHost {
             id,
+            address,
+            folder: Folder::default(),
             agent: None,
             run: 0,
             boot: BootId(0),
@@ -104,14 +117,12 @@ impl World {
 
     /// Starts a boot, unless one is there.
     pub fn boot_node(&mut self, index: usize) {
-        if self.nodes.get(index).is_none_or(|it| it.agent.is_some()) {
+        if self.nodes.get(index).is_none_or(|it| it.agent.is_some()) || self.is_retired(index) {
             return;
         }
         let now_us = self.now_us();
-        // Boot ids grow; how much they jump is left to chance, as with a clock.
-        let jump = self.chance.within(1, 1_000_000);
-        let last = self.nodes.get(index).map_or(0, |host| host.boot.0);
-        let (boot, mono_ahead_ms) = (BootId(last + jump), self.chance.within(1, 1_000_000));
+        let (boot, ended_boots) = self.next_boot(index);
+        let mono_ahead_ms = self.chance.within(1, 1_000_000);
         let lease_us = self.setup.timing.node_lost_ms * 1000;
         let lost_us = self.chance.within(lease_us * 7 / 10, lease_us * 95 / 100);
         let is_lost = self.phase == Phase::Chaos && self.chance.permille(80);
@@ -123,7 +134,7 @@ impl World {
         host.leaving = Leaving::No;
         host.registered_lost_until_us = if is_lost { now_us + lost_us } else { 0 };
         host.paused_until_us = 0;
-        let config = self.setup.node_config(&host.id, boot);
+        let config = NodeConfig { ended_boots, ..self.setup.node_config(&host.id, boot) };
         host.agent = Some(Node::new(config));
         let run = host.run;
         self.trace.mark((now_us, "boot", index, run));
@@ -178,10 +189,9 @@ impl World {
         if agent.is_registered() && state == NodeState::Ready {
             return;
         }
-        let (address, pool) = (node_address(&host.id), PoolName::default_pool());
-        let register = agent.registration(address, pool, state);
+        let register = agent.registration(host.address.clone(), PoolName::default_pool(), state);
         let sent_mono_ms = host.mono_ms(now_us);
-        let parcel = Parcel::Register { sent_mono_ms, register };
+        let parcel = Parcel::Register { run, sent_mono_ms, register };
         self.send(Place::Node(index), Place::Manager(manager), None, parcel);
         let again_us = self.chance.within(150_000, 700_000);
         self.queue.after(again_us, Event::RegisterNode(index, run));
@@ -201,6 +211,9 @@ impl World {
                 return;
             }
             Parcel::Registered { sent_mono_ms: DRAINING, .. } => return,
+            Parcel::Registered { result: Err(refusal), .. } => {
+                return self.on_register_refused(index, &refusal);
+            }
             Parcel::Registered { .. } if now_us < host.registered_lost_until_us => {
                 if host.agent.as_ref().is_some_and(|it| !it.is_registered()) {
                     self.counters.fault(Fault::RegisteredLost);
@@ -226,7 +239,6 @@ impl World {
             | Parcel::Call { .. }
             | Parcel::Reply { .. }
             | Parcel::Register { .. }
-            | Parcel::Registered { result: Err(_), .. }
             | Parcel::Renew { .. }
             | Parcel::Report { .. }
             | Parcel::Read { .. }
@@ -371,9 +383,9 @@ impl World {
         let manager = self.any_manager();
         let Some(host) = self.nodes.get(index) else { return };
         let Some(agent) = &host.agent else { return };
-        let (address, pool) = (node_address(&host.id), PoolName::default_pool());
-        let register = agent.registration(address, pool, NodeState::Draining);
-        let parcel = Parcel::Register { sent_mono_ms: DRAINING, register };
+        let (address, run) = (host.address.clone(), host.run);
+        let register = agent.registration(address, PoolName::default_pool(), NodeState::Draining);
+        let parcel = Parcel::Register { run, sent_mono_ms: DRAINING, register };
         self.counters.fault(Fault::NodeDraining);
         self.send(Place::Node(index), Place::Manager(manager), None, parcel);
     }

@@ -40,6 +40,8 @@ pub enum Parcel {
     },
     /// Node to manager: a boot.
     Register {
+        /// The node's run.
+        run: u64,
         /// On the node's clock.
         sent_mono_ms: u64,
         /// The boot.

@@ -78,6 +78,8 @@ bugs!(
     LateChunk = "late_chunk",
     /// A judge does not count anew from a later registration of the same boot.
     JudgeNotAnew = "judge_not_anew",
+    /// A manager lets every boot in, whatever its data folder proves.
+    BootUnproven = "boot_unproven",
     /// Every refusal says that nothing changed.
     ChangeDenied = "change_denied",
     /// News of a machine is acknowledged and forgotten.
@@ -345,6 +347,11 @@ impl World {
                     self.first_revisions(state);
                 }
                 input
+            }
+            (Some(Bug::BootUnproven), Input::NodeRegister { call, mut register }) => {
+                let registered = self.store.state().nodes.get(&register.node);
+                register.ended_boots.extend(registered.map(|it| it.boot));
+                Input::NodeRegister { call, register }
             }
             (Some(Bug::SuffixKept), Input::Peer(mut envelope)) => {
                 if let Message::SyncData { writes, .. } = &mut envelope.message {

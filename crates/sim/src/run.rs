@@ -165,6 +165,9 @@ impl World {
         let Some(view) = &self.store.state().view else {
             return Err(Violation::new("converged", "there is no View"));
         };
+        if let Some(text) = self.outside() {
+            return Err(Violation::new("converged", text));
+        }
         let managers = self.managers.iter();
         let managers = managers.filter_map(|(n, it)| Some((*n, it.process.as_ref()?.stats())));
         let disks = self.managers.iter().map(|(n, it)| (*n, it.disk.durable()));

@@ -120,6 +120,7 @@ impl Setup {
     pub fn node_config(&self, node: &NodeId, boot: rota_model::BootId) -> NodeConfig {
         let timing = &self.timing;
         NodeConfig {
+            ended_boots: Vec::new(),
             node: node.clone(),
             boot,
             places: self.places,

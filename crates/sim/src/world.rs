@@ -27,11 +27,11 @@ use crate::watchdog::Watchdog;
 use crate::watcher::Watcher;
 use crate::writer_host::WriterHost;
 use rota_docstore::Digest;
-use rota_model::{ClusterName, ManagerNumber, NodeId, SessionKey, Token};
+use rota_model::{BootId, ClusterName, ManagerNumber, NodeId, SessionKey, Token};
 use rota_node::NodeInput;
 use rota_protocol::Input;
 use rota_ring::{ClaimRefused, ConfigState, View};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Wall clock at the start of every run, in ms since 1970.
@@ -73,6 +73,8 @@ pub enum Event {
     RegisterNode(usize, u64),
     /// A node's timer.
     NodeTick(usize, u64, u64),
+    /// That run of a second agent under one id ends.
+    Retire(usize, u64),
     /// Something reaches a node's agent from its runtime.
     TellNode(usize, u64, Box<NodeInput>),
     /// A program takes its next step.
@@ -152,6 +154,8 @@ pub struct World {
     pub managers: BTreeMap<ManagerNumber, ManagerHost>,
     /// Nodes, in order of first start.
     pub nodes: Vec<NodeHost>,
+    /// Every boot that there was, of any node.
+    pub boots: BTreeSet<BootId>,
     /// Clients.
     pub clients: Vec<ClientHost>,
     /// Clients that work with documents.
@@ -198,6 +202,7 @@ impl World {
             store: Store::new(state),
             managers: BTreeMap::new(),
             nodes: Vec::new(),
+            boots: BTreeSet::new(),
             clients: Vec::new(),
             writers: Vec::new(),
             watcher: Watcher::default(),
@@ -280,6 +285,7 @@ impl World {
             Event::BootNode(index) => self.boot_node(index),
             Event::RegisterNode(index, run) => self.on_register_due(index, run),
             Event::NodeTick(index, run, at_us) => self.on_node_tick(index, run, at_us),
+            Event::Retire(index, run) => self.on_retire(index, run),
             Event::TellNode(index, run, input) => self.tell_node(index, run, *input),
             Event::Program(index, run, key, token, step) => {
                 self.on_program(index, run, key, token, step);

@@ -141,6 +141,7 @@ async fn a_node_registers_and_renews_and_a_class_that_it_lacks_is_refused() {
     let register = Register {
         node: node.clone(),
         boot: BootId(5),
+        ended_boots: Vec::new(),
         address: "127.0.0.1:9".to_owned(),
         pool: PoolName::default_pool(),
         places: 3,

@@ -7,7 +7,7 @@ use rota_model::{Refusal, RefusalKind, Retry};
 use rota_node::{AfterRefusal, after_refusal};
 use rota_proto::node::register_request;
 use std::time::Duration;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 /// A registration is a compare-and-set in the config store and a consistent read.
 const TRY_TIMEOUT: Duration = Duration::from_secs(3);
@@ -31,6 +31,8 @@ pub enum Outcome {
     },
     /// The node cannot come in as it was started. Why, for people.
     Refused(String),
+    /// This boot is over before it began. Why, for people.
+    Over(String),
 }
 
 /// What the managers said, each asked once.
@@ -40,6 +42,12 @@ struct Round {
     advised_ms: u64,
     /// Why the node does not come in.
     refused: Option<String>,
+    /// Why this boot does not come in.
+    over: Option<String>,
+    /// What another boot is in the way, and how long it may be.
+    unproven: Option<(String, Duration)>,
+    /// No verdict over another boot comes at the moment.
+    no_verdict: bool,
 }
 
 impl Round {
@@ -48,24 +56,60 @@ impl Round {
         if let Retry::AfterMs(ms) = refusal.retry {
             self.advised_ms = self.advised_ms.max(ms.min(PAUSE_MS.1));
         }
+        let why = || format!("manager {manager} refuses this node: {refusal}");
         match after_refusal(refusal) {
             AfterRefusal::End => {
-                let why = format!("manager {manager} refuses this node: {refusal}");
-                self.refused.get_or_insert(why);
+                self.refused.get_or_insert_with(why);
             }
-            AfterRefusal::Again if refusal.retry.is_final() => {
-                tracing::error!(manager, %refusal, "registration is refused");
-                self.advised_ms = PAUSE_MS.1;
+            AfterRefusal::BootAnew => {
+                self.over.get_or_insert_with(why);
             }
-            AfterRefusal::Again => {}
+            AfterRefusal::Wait { patience_ms } => {
+                self.unproven = Some((refusal.to_string(), Duration::from_millis(patience_ms)));
+            }
+            AfterRefusal::Again => {
+                self.no_verdict |= refusal.kind == RefusalKind::ConfigStoreAway;
+                if refusal.retry.is_final() {
+                    tracing::error!(manager, %refusal, "registration is refused");
+                    self.advised_ms = PAUSE_MS.1;
+                }
+            }
         }
     }
 }
 
-/// Registers, going from manager to manager until one answers, or one refuses for good and none
-/// other takes it.
+/// Since when another boot of this node is in the way.
+#[derive(Default)]
+struct Waiting(Option<Instant>);
+
+impl Waiting {
+    /// Says so at first. Gives why to give up, when that boot lives on.
+    fn on_round(&mut self, round: &Round) -> Option<String> {
+        let Some((why, patience)) = round.unproven.as_ref().filter(|_| !round.no_verdict) else {
+            self.0 = None;
+            return None;
+        };
+        let Some(since) = self.0 else {
+            tracing::warn!(
+                why,
+                "waiting until that boot is declared lost: the data folder of this one does not \
+                 prove that it is over"
+            );
+            self.0 = Some(Instant::now());
+            return None;
+        };
+        (since.elapsed() > *patience).then(|| {
+            let waited = patience.as_secs();
+            format!("{why}; it was not declared lost in {waited} s, so another agent has this --id")
+        })
+    }
+}
+
+/// Registers, going from manager to manager until one answers, or until it is certain that none
+/// will.
 pub async fn register(channels: &Channels, managers: &[String], register: &Register) -> Outcome {
     let mut pause_ms = PAUSE_MS.0;
+    let mut waiting = Waiting::default();
     loop {
         let mut round = Round::default();
         for address in managers {
@@ -75,8 +119,14 @@ pub async fn register(channels: &Channels, managers: &[String], register: &Regis
                 Err(refusal) => round.take(address, &refusal),
             }
         }
+        if let Some(why) = waiting.on_round(&round) {
+            return Outcome::Refused(why);
+        }
         if let Some(why) = round.refused {
             return Outcome::Refused(why);
+        }
+        if let Some(why) = round.over {
+            return Outcome::Over(why);
         }
         // Some jitter, so that nodes that lost one manager together do not come back together.
         let jitter_ms = uuid::Uuid::new_v4().as_u64_pair().0 % (pause_ms / 2 + 1);

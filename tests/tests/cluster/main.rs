@@ -55,6 +55,8 @@ mod signals;
 #[cfg(test)]
 mod tracing;
 #[cfg(test)]
+mod twin_nodes;
+#[cfg(test)]
 mod usage;
 #[cfg(test)]
 mod watch_commands;

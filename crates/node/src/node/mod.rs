@@ -160,6 +160,7 @@ impl Node {
         Register {
             node: self.config.node.clone(),
             boot: self.config.boot,
+            ended_boots: self.config.ended_boots.clone(),
             address,
             pool,
             places: self.config.places,

@@ -46,6 +46,7 @@ pub fn spec(class: &str) -> SessionSpec {
 
 pub fn config() -> NodeConfig {
     NodeConfig {
+        ended_boots: Vec::new(),
         node: NodeId::parse("n0").expect("a valid id"),
         boot: BOOT,
         places: 10,

@@ -308,9 +308,13 @@ impl Table {
     }
 
     fn register_as(&mut self, node: &str, boot: u64, places: u32, classes: &[String]) {
+        let node_id = NodeId::parse(node).unwrap();
+        // Its folder was that of the boot before.
+        let before = self.config.nodes.get(&node_id).map(|it| it.boot);
         let register = Register {
-            node: NodeId::parse(node).unwrap(),
+            node: node_id,
             boot: BootId(boot),
+            ended_boots: before.into_iter().collect(),
             address: format!("{node}:1"),
             pool: PoolName::default_pool(),
             places,

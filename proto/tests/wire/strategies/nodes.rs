@@ -84,7 +84,8 @@ pub fn cluster() -> ClusterName {
 pub fn register() -> Any<Register> {
     let state = select(vec![NodeState::Ready, NodeState::Removed]);
     let classes = vec(name(ClassName::parse), 0..3);
-    let who = (name(NodeId::parse), boot(), "[a-z.]{1,9}:[1-9][0-9]{0,3}");
+    let boots = (boot(), vec(boot(), 0..ENDED_BOOTS_MAX));
+    let who = (name(NodeId::parse), boots, "[a-z.]{1,9}:[1-9][0-9]{0,3}");
     let lease = (any::<u64>(), any::<u64>(), any::<u64>());
     let lease = lease.prop_map(|(renew_ms, lease_term_ms, lease_kill_ms)| LeaseTimes {
         renew_ms,
@@ -92,15 +93,8 @@ pub fn register() -> Any<Register> {
         lease_kill_ms,
     });
     (who, name(PoolName::parse), any::<u32>(), classes, state, lease)
-        .prop_map(|((node, boot, address), pool, places, classes, state, lease)| Register {
-            node,
-            boot,
-            address,
-            pool,
-            places,
-            classes,
-            state,
-            lease,
+        .prop_map(|((node, (boot, ended_boots), address), pool, places, classes, state, lease)| {
+            Register { node, boot, ended_boots, address, pool, places, classes, state, lease }
         })
         .boxed()
 }
