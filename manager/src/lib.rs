@@ -25,6 +25,8 @@
 //!  operators ─ http: /metrics, /healthz                   └──▶ provisioner ─▶ new nodes
 //! ```
 //!
+//! With `--join` none of this runs at first: [`outside`] listens, until somebody tells the number.
+//!
 //! One thread runs all of it, but for the writes to disk, which have their own.
 
 mod application;
@@ -43,6 +45,7 @@ mod node_link;
 mod nodes;
 mod options;
 mod outbox;
+mod outside;
 mod peer;
 mod process;
 mod provisioner;

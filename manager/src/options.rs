@@ -26,8 +26,12 @@ pub struct Arguments {
     #[arg(long, value_name = "DIR")]
     pub data: PathBuf,
     /// This manager's reserved number, in [0, slots).
-    #[arg(long, value_name = "N")]
-    pub number: String,
+    #[arg(long, value_name = "N", required_unless_present = "join", conflicts_with = "join")]
+    pub number: Option<String>,
+    /// Wait outside of the ring until `ringctl join` tells the number. Once joined, it is
+    /// remembered.
+    #[arg(long)]
+    pub join: bool,
     /// This manager's name.
     #[arg(long)]
     pub id: String,
@@ -196,8 +200,8 @@ pub struct PoolOptions {
 pub struct Options {
     /// Data folder.
     pub data: PathBuf,
-    /// Reserved number.
-    pub number: ManagerNumber,
+    /// Reserved number; `None` waits outside of the ring until one is told.
+    pub number: Option<ManagerNumber>,
     /// Own name.
     pub id: ManagerId,
     /// gRPC listener.
@@ -316,7 +320,9 @@ impl Arguments {
     pub fn check(&self) -> Result<Options, Vec<FieldError>> {
         let mut wrong = Vec::new();
         let m = number_u32("--slots", &self.slots, 1, 65_536, &mut wrong);
-        let n = number_u32("--number", &self.number, 0, m.saturating_sub(1), &mut wrong);
+        let n = self.number.as_ref().map(|text| {
+            ManagerNumber(number_u32("--number", text, 0, m.saturating_sub(1), &mut wrong))
+        });
         let id = named("--id", ManagerId::parse(&self.id), &mut wrong);
         let grpc = listener("--grpc", &self.grpc, self.insecure_bind, &mut wrong);
         let http = listener("--http", &self.http, self.insecure_bind, &mut wrong);
@@ -340,7 +346,7 @@ impl Arguments {
             {
                 Ok(Options {
                     data: self.data.clone(),
-                    number: ManagerNumber(n),
+                    number: n,
                     id,
                     grpc,
                     http,
@@ -470,7 +476,7 @@ mod tests {
     #[test]
     fn a_good_command_line_is_taken_with_its_defaults() {
         let options = parse(&[]).unwrap();
-        assert_eq!(options.number, ManagerNumber(100));
+        assert_eq!(options.number, Some(ManagerNumber(100)));
         assert_eq!(options.ring.m, 1024);
         assert_eq!(options.ring.r, 2);
         assert_eq!(options.ring.numbers.len(), 2);

@@ -12,16 +12,18 @@ use crate::mailbox::{Lanes, Mailbox, mailbox};
 use crate::metrics::{self, Exposition};
 use crate::node_link::NodeLinks;
 use crate::options::Options;
+use crate::outside::{Addresses, Outside, Told, refused_claim};
 use crate::peer::PeerLinks;
 use crate::provisioner::{self, NodeOptions, Provisioner};
 use crate::rpc::Shared;
 use crate::rpc::names::FreshNames;
 use crate::rpc::watch::WATCHES_MAX;
 use crate::server::{self, Services};
-use crate::start::{check_claim, founded, listen};
+use crate::start::{begun, claim_of, founded, listen, twice};
 use anyhow::{Context, Result, anyhow};
 use rota_daemon::{Stop, announce};
 use rota_membership::{ConfigStore, Watcher};
+use rota_model::{ManagerNumber, Refusal, RefusalKind, Retry};
 use rota_protocol::{Disk, Manager, ManagerConfig, Sizes};
 use rota_storage::attachments::Attachments;
 use rota_storage::{Engine, is_unclaimed};
@@ -54,12 +56,23 @@ struct Ready<'a> {
     pid: u32,
 }
 
+/// How long whoever told a number waits until the View has it: some writes to disk and to the config
+/// store.
+const JOIN_PATIENCE: Duration = Duration::from_secs(20);
+
+/// Where a manager listens and where its View is.
+struct Doors {
+    grpc: TcpListener,
+    http: TcpListener,
+    addresses: Addresses,
+    store: Arc<dyn ConfigStore>,
+}
+
 /// What was found and opened before anything runs.
 struct Opened {
     options: Options,
-    grpc: (TcpListener, String),
-    http: (TcpListener, String),
-    store: Arc<dyn ConfigStore>,
+    number: ManagerNumber,
+    doors: Doors,
     engine: Box<dyn Engine>,
     disk: Disk,
     attachments: Attachments,
@@ -67,18 +80,32 @@ struct Opened {
     new_folder: bool,
 }
 
-/// What runs.
-struct Running {
+/// The decisions run, and nobody can reach them yet.
+struct Working {
+    options: Options,
+    number: ManagerNumber,
+    listeners: (TcpListener, TcpListener),
+    looks: Looks,
     driver: JoinHandle<Ended>,
-    grpc: JoinHandle<Result<()>>,
-    http: JoinHandle<Result<()>>,
+    /// What the driver ended with, if it has.
+    ended: Option<Result<Ended, JoinError>>,
     /// Where Consul is the config store.
     discovery: Option<Discovery>,
     /// The data folder, if it is new.
     new_folder: Option<PathBuf>,
+    /// Tells the driver to stop, once nobody waits for it any more.
+    stop_driver: CancellationToken,
+}
+
+/// What runs.
+struct Running {
+    driver: JoinHandle<Ended>,
+    ended: Option<Result<Ended, JoinError>>,
+    servers: Vec<Server>,
+    discovery: Option<Discovery>,
+    new_folder: Option<PathBuf>,
     /// Tells everything but the driver to stop.
     stop: CancellationToken,
-    /// Tells the driver to stop, once nobody waits for it any more.
     stop_driver: CancellationToken,
 }
 
@@ -86,55 +113,151 @@ struct Running {
 pub async fn run(options: Options, application: Application) -> Result<()> {
     // First, so that a signal during the start is not lost.
     let mut asked = Stop::listen().context("cannot listen for signals")?;
-    let opened = tokio::select! {
-        opened = open(options) => opened?,
+    let started = tokio::select! {
+        started = start(options, application) => started?,
         _ = asked.wished() => return Ok(()),
     };
-    let (grpc, http) = (opened.grpc.1.clone(), opened.http.1.clone());
-    let mut running = start(opened, application)?;
-    announce(&Ready { ready: true, grpc: &grpc, http: &http, pid: std::process::id() });
-    let ended = tokio::select! {
-        signal = asked.wished() => {
-            tracing::info!(signal, "this manager stops");
-            None
+    let (working, is_announced) = match started {
+        Started::Inside(working) => (*working, false),
+        Started::Outside(waiting) => {
+            let waiting = *waiting;
+            announce_at(&waiting.doors.addresses);
+            let mut outside = waiting.outside;
+            let addresses = waiting.doors.addresses.clone();
+            let store = waiting.doors.store.clone();
+            let told = tokio::select! {
+                told = outside.told(&waiting.options, &*store, &addresses, waiting.begun) => told?,
+                _ = asked.wished() => {
+                    outside.end().await;
+                    return Ok(());
+                }
+            };
+            let wanted = (waiting.options, waiting.application);
+            (enter(wanted, waiting.doors, outside, told).await?, true)
         }
-        ended = &mut running.driver => Some(ended),
     };
-    stop(running, ended).await
+    let addresses = working.looks.addresses.clone();
+    let mut running = working.serve();
+    if !is_announced {
+        announce_at(&addresses);
+    }
+    if running.ended.is_none() {
+        tokio::select! {
+            signal = asked.wished() => tracing::info!(signal, "this manager stops"),
+            ended = &mut running.driver => running.ended = Some(ended),
+        }
+    }
+    stop(running).await
 }
 
-async fn open(options: Options) -> Result<Opened> {
+/// What a start came to.
+enum Started {
+    /// The number is known.
+    Inside(Box<Working>),
+    /// It must be told.
+    Outside(Box<Waiting>),
+}
+
+/// A manager that waits outside of the ring.
+struct Waiting {
+    options: Options,
+    application: Application,
+    doors: Doors,
+    outside: Outside,
+    /// The number that the data folder was begun for.
+    begun: Option<ManagerNumber>,
+}
+
+async fn start(options: Options, application: Application) -> Result<Started> {
     if let Some(pool) = &options.pool {
         provisioner::check_classes(pool).await.map_err(|why| anyhow!("--pool-classes: {why}"))?;
     }
-    let grpc = listen("--grpc", options.grpc).await?;
-    let http = listen("--http", options.http).await?;
+    let doors = Doors::open(&options).await?;
+    let begun = match options.number {
+        Some(number) => Some((number, true)),
+        None => begun(&*doors.store, &options).await?,
+    };
+    if let Some((number, true)) = begun {
+        let working = begin(open(options, number, doors).await?, application)?;
+        return Ok(Started::Inside(Box::new(working)));
+    }
+    let (grpc, outer_grpc) = twice(doors.grpc)?;
+    let (http, outer_http) = twice(doors.http)?;
+    let outside = Outside::start(&options, outer_grpc, outer_http);
+    let (doors, begun) = (Doors { grpc, http, ..doors }, begun.map(|it| it.0));
+    Ok(Started::Outside(Box::new(Waiting { options, application, doors, outside, begun })))
+}
+
+/// Takes the number that was told, and answers who told it.
+async fn enter(
+    (options, application): (Options, Application),
+    doors: Doors,
+    outside: Outside,
+    told: Told,
+) -> Result<Working> {
+    let opened = open(options, told.number, doors).await;
+    let opened = opened.and_then(|it| begin(it, application));
+    let mut working = match opened {
+        Ok(working) => working,
+        Err(error) => {
+            let text = format!("this manager cannot begin: {error:#}");
+            told.refused(Refusal::new(RefusalKind::Internal, Retry::Never, text));
+            outside.end().await;
+            return Err(error);
+        }
+    };
+    working.answer(told).await;
+    outside.end().await;
+    Ok(working)
+}
+
+impl Doors {
+    async fn open(options: &Options) -> Result<Self> {
+        let (grpc, grpc_address) = listen("--grpc", options.grpc).await?;
+        let (http, http_address) = listen("--http", options.http).await?;
+        let cluster = options.ring.cluster.clone();
+        let store = options.config_store.open(cluster, CONFIG_STORE_DEADLINE);
+        let store = store.context("--config-store")?;
+        let addresses = Addresses { grpc: grpc_address, http: http_address };
+        Ok(Self { grpc, http, addresses, store })
+    }
+}
+
+fn announce_at(addresses: &Addresses) {
+    let Addresses { grpc, http } = addresses;
+    announce(&Ready { ready: true, grpc, http, pid: std::process::id() });
+}
+
+async fn open(options: Options, number: ManagerNumber, doors: Doors) -> Result<Opened> {
     let cluster = &options.ring.cluster;
-    let open_disk = || disk::open(&options.data, cluster, &options.id, options.number);
-    let store = options.config_store.open(cluster.clone(), CONFIG_STORE_DEADLINE);
-    let store = store.context("--config-store")?;
+    let open_disk = || disk::open(&options.data, cluster, &options.id, number);
     let new_folder = is_unclaimed(&options.data);
     // A folder that has an owner is looked at before anything is founded or claimed; a new one gets
     // its owner only when nothing speaks against the claim, so that a wrong number can be put right.
     let known = if new_folder { None } else { Some(open_disk()?) };
-    let view = founded(store.as_ref(), &options.ring).await?;
-    if let Some((_, disk)) = &known {
-        check_claim(&view, &options, &grpc.1, &http.1, disk)?;
-    } else {
-        check_claim(&view, &options, &grpc.1, &http.1, &Disk::default())?;
-    }
+    let view = founded(doors.store.as_ref(), &options.ring).await?;
+    let empty = Disk::default();
+    let disk = known.as_ref().map_or(&empty, |(_, disk)| disk);
+    let claim = claim_of(&options, number, &doors.addresses, disk);
+    let joins = options.number.is_none();
+    let claimed = if joins { view.claimed_or_joined(&claim) } else { view.claimed(&claim) };
+    claimed.context("--number")?;
     let (engine, disk) = known.map_or_else(open_disk, Ok)?;
     let settings = options.bodies;
-    let attachments = bodies::open(&options.data, cluster, &options.id, options.number, settings)?;
-    Ok(Opened { options, grpc, http, store, engine, disk, attachments, new_folder })
+    let attachments = bodies::open(&options.data, cluster, &options.id, number, settings)?;
+    Ok(Opened { options, number, doors, engine, disk, attachments, new_folder })
 }
 
-fn manager_config(options: &Options, grpc: &str, http: &str) -> ManagerConfig {
+fn manager_config(
+    options: &Options,
+    number: ManagerNumber,
+    addresses: &Addresses,
+) -> ManagerConfig {
     ManagerConfig {
-        number: options.number,
+        number,
         id: options.id.clone(),
-        grpc: grpc.to_owned(),
-        http: http.to_owned(),
+        grpc: addresses.grpc.clone(),
+        http: addresses.http.clone(),
         load_limit_permille: options.load_limit_permille,
         pools: options.pool.iter().map(|it| it.config.clone()).collect(),
         timing: options.timing.clone(),
@@ -156,16 +279,18 @@ fn node_options(options: &Options) -> Option<NodeOptions> {
     })
 }
 
-fn start(opened: Opened, application: Application) -> Result<Running> {
-    let Opened { options, grpc, http, store, engine, disk, attachments, new_folder } = opened;
+/// Starts everything but the servers.
+fn begin(opened: Opened, application: Application) -> Result<Working> {
+    let Opened { options, number, doors, engine, disk, attachments, new_folder } = opened;
+    let Doors { grpc, http, addresses, store } = doors;
     let new_folder = new_folder.then(|| options.data.clone());
     let (metrics, exposition) = metrics::install()?;
     let (mailbox, lanes) = mailbox();
-    let config = manager_config(&options, &grpc.1, &http.1);
+    let config = manager_config(&options, number, &addresses);
     let cluster = options.ring.cluster.clone();
     let put_bytes_max = options.bodies.body_bytes_max;
     let (bodies, fetcher) =
-        Bodies::new(attachments, cluster, options.number, mailbox.clone(), put_bytes_max);
+        Bodies::new(attachments, cluster, number, mailbox.clone(), put_bytes_max);
     let rim = Rim {
         peers: PeerLinks::new(
             options.ring.cluster.clone(),
@@ -186,6 +311,9 @@ fn start(opened: Opened, application: Application) -> Result<Running> {
     let clock = Clock::start();
     let mut manager = Manager::new(config, disk, seed, clock.now());
     application.embed(&mut manager).context("what the application offers")?;
+    if options.number.is_none() {
+        manager.may_join();
+    }
     let (driver, seen) = start_driver(manager, clock, lanes, rim, stop_driver.clone());
     bodies.follow(seen.clone());
     tokio::spawn(fetcher.run(stop_driver.clone()));
@@ -194,15 +322,25 @@ fn start(opened: Opened, application: Application) -> Result<Running> {
     let me = Me {
         cluster: options.ring.cluster.clone(),
         id: options.id.clone(),
-        grpc: grpc.1,
-        http: http.1,
+        grpc: addresses.grpc.clone(),
+        http: addresses.http.clone(),
     };
     let consul = options.config_store.consul();
     let discovery = consul.map(|it| Discovery::start(it, me, seen.clone(), mailbox.clone()));
     let discovery = discovery.transpose().context("--config-store")?;
-    let looks = Looks { mailbox, seen, config: watcher, exposition, bodies, operations };
-    let (grpc, http, stop) = serve(options, looks, (grpc.0, http.0));
-    Ok(Running { driver, grpc, http, discovery, new_folder, stop, stop_driver })
+    let looks = Looks { addresses, mailbox, seen, config: watcher, exposition, bodies, operations };
+    let (listeners, ended) = ((grpc, http), None);
+    Ok(Working {
+        options,
+        number,
+        listeners,
+        looks,
+        driver,
+        ended,
+        discovery,
+        new_folder,
+        stop_driver,
+    })
 }
 
 fn start_driver(
@@ -221,6 +359,7 @@ type Server = JoinHandle<Result<()>>;
 
 /// What the servers look at.
 struct Looks {
+    addresses: Addresses,
     mailbox: Mailbox,
     seen: watch::Receiver<Seen>,
     config: Arc<Watcher>,
@@ -229,13 +368,60 @@ struct Looks {
     operations: BTreeSet<&'static str>,
 }
 
+impl Working {
+    /// Waits until the View has this run, or refuses it, and says so.
+    async fn answer(&mut self, told: Told) {
+        let mut seen = self.looks.seen.clone();
+        let claimed = seen.wait_for(|it| it.member.is_some());
+        let claimed = tokio::time::timeout(JOIN_PATIENCE, claimed).await;
+        match claimed.map(|it| it.map(|seen| seen.clone())) {
+            Ok(Ok(Seen { view, member: Some(member) })) => {
+                told.joined(member, view.map_or(0, |it| it.epoch.0));
+            }
+            // The driver has ended.
+            Ok(_) => {
+                let ended = (&mut self.driver).await;
+                let refused = ended.as_ref().ok().and_then(|it| it.refused.as_ref());
+                let failed = || {
+                    let text = "this manager failed; its log says why";
+                    Refusal::new(RefusalKind::Internal, Retry::Never, text)
+                };
+                told.refused(refused.map_or_else(failed, refused_claim));
+                self.ended = Some(ended);
+            }
+            Err(_) => {
+                let waited = JOIN_PATIENCE.as_secs();
+                let text = format!(
+                    "the View does not have this manager after {waited} s; it goes on trying, and \
+                     `ringctl inspect` shows when it has"
+                );
+                let (kind, retry) = (RefusalKind::ConfigStoreAway, Retry::WhenChanged);
+                told.refused(Refusal::unknown_outcome(kind, retry, text));
+            }
+        }
+    }
+
+    /// Lets everybody in, unless the driver has ended.
+    fn serve(self) -> Running {
+        let Self { options, number, listeners, looks, driver, ended, .. } = self;
+        let stop = CancellationToken::new();
+        let servers = match ended {
+            None => serve((options, number), looks, listeners, &stop),
+            Some(_) => Vec::new(),
+        };
+        let (discovery, new_folder, stop_driver) =
+            (self.discovery, self.new_folder, self.stop_driver);
+        Running { driver, ended, servers, discovery, new_folder, stop, stop_driver }
+    }
+}
+
 fn serve(
-    options: Options,
+    (options, number): (Options, ManagerNumber),
     looks: Looks,
     (grpc, http): (TcpListener, TcpListener),
-) -> (Server, Server, CancellationToken) {
-    let Looks { mailbox, seen, config, exposition, bodies, operations } = looks;
-    let stop = CancellationToken::new();
+    stop: &CancellationToken,
+) -> Vec<Server> {
+    let Looks { mailbox, seen, config, exposition, bodies, operations, .. } = looks;
     tokio::spawn(exposition.clone().keep_up());
     let shared = Arc::new(Shared {
         cluster: options.ring.cluster.clone(),
@@ -250,33 +436,23 @@ fn serve(
         operations,
         stopping: stop.clone(),
     });
-    let services = Services {
-        cluster: options.ring.cluster.clone(),
-        number: options.number,
-        mailbox,
-        shared: shared.clone(),
-    };
-    let pages = Pages {
-        cluster: options.ring.cluster,
-        number: options.number,
-        id: options.id,
-        shared,
-        exposition,
-    };
-    let grpc = tokio::spawn(server::serve(grpc, services, stop.clone()));
-    let http = tokio::spawn(http::serve(http, pages, stop.clone()));
-    (grpc, http, stop)
+    let services =
+        Services { cluster: options.ring.cluster.clone(), number, mailbox, shared: shared.clone() };
+    let pages = Pages { cluster: options.ring.cluster, number, id: options.id, shared, exposition };
+    vec![
+        tokio::spawn(server::serve(grpc, services, stop.clone())),
+        tokio::spawn(http::serve(http, pages, stop.clone())),
+    ]
 }
 
-/// Listeners first, then calls under way, then the decisions, then the disk. `ended` is given when
-/// the driver ended by itself.
-async fn stop(running: Running, ended: Option<Result<Ended, JoinError>>) -> Result<()> {
+/// Listeners first, then calls under way, then the decisions, then the disk.
+async fn stop(running: Running) -> Result<()> {
     running.stop.cancel();
     let drained = async {
         if let Some(discovery) = running.discovery {
             discovery.end().await;
         }
-        for server in [running.grpc, running.http] {
+        for server in running.servers {
             if let Ok(Err(error)) = server.await {
                 tracing::warn!(error = format!("{error:#}"), "a server did not end well");
             }
@@ -286,7 +462,7 @@ async fn stop(running: Running, ended: Option<Result<Ended, JoinError>>) -> Resu
         tracing::warn!("calls were still under way after {DRAIN_PATIENCE:?}");
     }
     running.stop_driver.cancel();
-    let ended = match ended {
+    let ended = match running.ended {
         Some(ended) => ended,
         None => tokio::time::timeout(DISK_PATIENCE, running.driver)
             .await

@@ -2,11 +2,13 @@
 //! whose failure must end the process with a clear word.
 
 use crate::options::{Options, RingOptions, flag};
+use crate::outside::Addresses;
 use anyhow::{Context, Result, bail};
 use rota_membership::{CasReply, ConfigStore, StoreError};
-use rota_model::Nonce;
+use rota_model::{FieldError, ManagerNumber, Nonce};
 use rota_protocol::Disk;
 use rota_ring::{Change, Claim, ConfigState, View};
+use rota_storage::{Label, owner_of};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,6 +28,13 @@ pub async fn listen(flag: &str, wanted: SocketAddr) -> Result<(TcpListener, Stri
         .with_context(|| format!("{flag}: cannot listen at {wanted}"))?;
     let address = listener.local_addr().context("a listener has an address")?;
     Ok((listener, address.to_string()))
+}
+
+/// The same listener twice: whoever accepts first, has the connection.
+pub fn twice(listener: TcpListener) -> Result<(TcpListener, TcpListener)> {
+    let first = listener.into_std().context("a listener can be taken out of the runtime")?;
+    let second = first.try_clone().context("a listener can be shared")?;
+    Ok((TcpListener::from_std(first)?, TcpListener::from_std(second)?))
 }
 
 /// The config store's state, with a View that this manager may work under: the one that stands
@@ -93,28 +102,38 @@ async fn found(store: &dyn ConfigStore, ring: &RingOptions) -> Result<Option<Arc
     }
 }
 
-/// Refuses a View of another cluster or of another shape than the command line says.
-fn agree(view: &View, ring: &RingOptions) -> Result<()> {
-    view.check().context("the config store holds a View that cannot be used")?;
+/// What of the ring's shape the command line says otherwise than the View.
+pub fn differences(view: &View, ring: &RingOptions) -> Vec<FieldError> {
     let mut differences = Vec::new();
     if view.cluster != ring.cluster {
-        let (there, here) = (&view.cluster, &ring.cluster);
-        differences.push(format!("--cluster is {here}, but the View is of cluster {there}"));
+        let problem = format!("is {}, but the View is of cluster {}", ring.cluster, view.cluster);
+        differences.push(FieldError::new("--cluster", problem));
     }
     if view.m != ring.m {
-        differences.push(format!("--slots is {}, but the View has {}", ring.m, view.m));
+        let problem = format!("is {}, but the View has {}", ring.m, view.m);
+        differences.push(FieldError::new("--slots", problem));
     }
     if view.r != ring.r {
-        differences.push(format!("--replicas is {}, but the View has {}", ring.r, view.r));
+        let problem = format!("is {}, but the View has {}", ring.r, view.r);
+        differences.push(FieldError::new("--replicas", problem));
     }
     if view.managers_max != ring.managers_max {
-        let (here, there) = (ring.managers_max, view.managers_max);
-        differences.push(format!("--managers-max is {here}, but the View has {there}"));
+        let problem = format!("is {}, but the View has {}", ring.managers_max, view.managers_max);
+        differences.push(FieldError::new("--managers-max", problem));
     }
     for (field, here, there) in view.times.map(|it| ring.times.differences(&it)).unwrap_or_default()
     {
-        differences.push(format!("{} is {here}, but the View has {there}", flag(field)));
+        let problem = format!("is {here}, but the View has {there}");
+        differences.push(FieldError::new(flag(field), problem));
     }
+    differences
+}
+
+/// Refuses a View of another cluster or of another shape than the command line says.
+fn agree(view: &View, ring: &RingOptions) -> Result<()> {
+    view.check().context("the config store holds a View that cannot be used")?;
+    let differences: Vec<String> =
+        differences(view, ring).iter().map(ToString::to_string).collect();
     for (number, id) in &ring.numbers {
         if view.managers.get(number).is_none_or(|entry| entry.id != *id) {
             tracing::warn!(%number, %id, "--ring names what the View does not; the View counts");
@@ -123,20 +142,19 @@ fn agree(view: &View, ring: &RingOptions) -> Result<()> {
     if differences.is_empty() { Ok(()) } else { bail!(differences.join("; ")) }
 }
 
-/// Refuses at once a claim that the View will never allow. The decisions make the real one.
-pub fn check_claim(
-    view: &View,
+/// The claim that this manager would make to a number. The decisions make the real one.
+pub fn claim_of(
     options: &Options,
-    grpc: &str,
-    http: &str,
+    number: ManagerNumber,
+    addresses: &Addresses,
     disk: &Disk,
-) -> Result<()> {
+) -> Claim {
     let identity = &disk.identity;
-    let claim = Claim {
-        number: options.number,
+    Claim {
+        number,
         id: options.id.clone(),
-        grpc: grpc.to_owned(),
-        http: http.to_owned(),
+        grpc: addresses.grpc.clone(),
+        http: addresses.http.clone(),
         held: identity.taken.into_iter().chain(identity.intended).collect(),
         taken: identity.taken.map(|(incarnation, _)| incarnation),
         nonce: Nonce(0),
@@ -145,8 +163,22 @@ pub fn check_claim(
             .map(|(part, meta)| (*part, meta.pe))
             .collect(),
         times: options.ring.times,
-    };
-    view.claimed(&claim).map(drop).context("--number")
+    }
+}
+
+/// The number for which the data folder of a manager that joins was begun, and whether the View has
+/// it: then nobody needs to tell it again.
+pub async fn begun(
+    store: &dyn ConfigStore,
+    options: &Options,
+) -> Result<Option<(ManagerNumber, bool)>> {
+    let folder = options.data.display();
+    let owner = owner_of(&options.data);
+    let owner = owner.with_context(|| format!("data folder {folder} cannot be used"))?;
+    let Some(Label { number, .. }) = owner else { return Ok(None) };
+    let state = read(store, Instant::now() + CONFIG_STORE_PATIENCE).await?;
+    let entry = state.view.as_ref().and_then(|view| view.managers.get(&number));
+    Ok(Some((number, entry.is_some_and(|it| it.id == options.id))))
 }
 
 #[cfg(test)]

@@ -125,7 +125,7 @@ mod tests {
         let mut boots = Boots::open(folder.path()).unwrap();
         let first = boots.next().unwrap().0;
         // Some machine whose clock is a year ahead was registered.
-        let registered = first.0 + (365 * 24 * 3_600_000 << DRAWN_BITS);
+        let registered = first.0 + ((365 * 24 * 3_600_000) << DRAWN_BITS);
         let tries = (1..100).find(|_| boots.next_beyond().unwrap().0.0 > registered);
         assert!(tries.is_some_and(|it| it < 30), "{tries:?}");
     }

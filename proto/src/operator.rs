@@ -8,8 +8,8 @@ use rota_model::{
     ManagerStatus, MemberId, NodeId, NodeState, Nonce, PoolName, Refusal, SessionState,
 };
 use rota_protocol::{PartStats, Stats};
-use rota_ring::view::VIEW_FORMAT;
-use rota_ring::{IsrMember, ManagerEntry, NodeReg, Part, PartState, View};
+use rota_ring::view::{VIEW_FORMAT, VIEW_FORMAT_SPLIT};
+use rota_ring::{IsrMember, ManagerEntry, NodeReg, Part, PartState, RingTransition, View};
 use std::collections::BTreeMap;
 
 /// Every role that [`PartStats::role`] can have.
@@ -46,6 +46,29 @@ fn part_state_text(state: PartState) -> &'static str {
     }
 }
 
+const JOIN: &str = "join";
+
+impl From<RingTransition> for v1::RingTransition {
+    fn from(it: RingTransition) -> Self {
+        match it {
+            RingTransition::Join { number, since } => {
+                Self { kind: JOIN.into(), number: number.0, since: since.0 }
+            }
+        }
+    }
+}
+
+impl TryFrom<v1::RingTransition> for RingTransition {
+    type Error = WireError;
+    fn try_from(it: v1::RingTransition) -> Result<Self, WireError> {
+        if it.kind != JOIN {
+            let text = format!("{:?} is not known", it.kind);
+            return Err(WireError::new("RingTransition.kind", text));
+        }
+        Ok(Self::Join { number: ManagerNumber(it.number), since: Epoch(it.since) })
+    }
+}
+
 impl From<&View> for v1::View {
     fn from(view: &View) -> Self {
         let manager = |(number, it): (&ManagerNumber, &ManagerEntry)| v1::ManagerEntry {
@@ -72,6 +95,7 @@ impl From<&View> for v1::View {
             managers_max: view.managers_max,
             managers: view.managers.iter().map(manager).collect(),
             parts: view.parts.iter().map(part).collect(),
+            transition: view.transition.map(Into::into),
         }
     }
 }
@@ -113,8 +137,9 @@ impl TryFrom<v1::View> for View {
     fn try_from(it: v1::View) -> Result<Self, WireError> {
         let managers = it.managers.into_iter().map(manager_from);
         let parts = it.parts.into_iter().map(part_from);
+        let transition = it.transition.map(RingTransition::try_from).transpose()?;
         let view = View {
-            format: VIEW_FORMAT,
+            format: if transition.is_some() { VIEW_FORMAT_SPLIT } else { VIEW_FORMAT },
             cluster: named("View.cluster", ClusterName::parse(&it.cluster))?,
             epoch: Epoch(it.epoch),
             m: it.m,
@@ -124,8 +149,8 @@ impl TryFrom<v1::View> for View {
             times: None,
             managers: managers.collect::<Result<_, _>>()?,
             parts: parts.collect::<Result<_, _>>()?,
-            // What is under way, and where partitions come from, is between managers.
-            transition: None,
+            transition,
+            // Where partitions come from is between managers.
             splits: BTreeMap::new(),
         };
         view.check().map_err(|error| WireError::new("View", error.to_string()))?;
@@ -229,6 +254,32 @@ impl TryFrom<v1::InspectResponse> for Inspected {
         let view = convert("InspectResponse.view", it.view)?;
         Ok(Inspected { number: ManagerNumber(it.number), view, stats })
     }
+}
+
+/// What a manager outside of the ring is told.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct JoinAsk {
+    /// Its number; `None` halves the widest arc.
+    pub number: Option<ManagerNumber>,
+    /// `host:port` of a manager of the ring.
+    pub contact: String,
+}
+
+/// A request to join, checked.
+///
+/// # Errors
+/// A refusal that names the contact when it is no address.
+pub fn join(request: v1::JoinRequest) -> Result<JoinAsk, Refusal> {
+    let v1::JoinRequest { number, contact } = request;
+    let parts = contact.rsplit_once(':');
+    let is_address = parts.is_some_and(|(host, port)| {
+        let good_host = !host.is_empty() && !host.contains(['/', ' ']);
+        good_host && port.parse::<u16>().is_ok_and(|port| port > 0)
+    });
+    if !is_address {
+        return Err(FieldError::new("contact", format!("is {contact:?}, not host:port")).into());
+    }
+    Ok(JoinAsk { number: number.map(ManagerNumber), contact })
 }
 
 /// Most managers in one [`signal`]: as many as a ring can have.

@@ -5,6 +5,7 @@ use crate::dev::DevArguments;
 use crate::document::DocumentCommand;
 use crate::failure::UsageMistake;
 use crate::inspect::InspectArguments;
+use crate::join::JoinArguments;
 use crate::namespace::NamespaceArguments;
 use crate::output::{Format, Out};
 use crate::session::SessionCommand;
@@ -54,6 +55,8 @@ pub enum Command {
     Namespace(NamespaceArguments),
     /// Show the ring: managers, partitions, nodes.
     Inspect(InspectArguments),
+    /// Take a manager that was started with --join into the ring.
+    Join(JoinArguments),
     /// Tell every manager which of its peers look gone: the handler of a watch in Consul. It is a
     /// suspicion, never a verdict, and may be repeated.
     Signal(SignalArguments),

@@ -37,6 +37,8 @@ pub enum Unknown {
     Operation(Option<Stamp>),
     /// An import that did not come to its end.
     Import,
+    /// A manager was told to join.
+    Join,
 }
 
 impl std::fmt::Display for Unknown {
@@ -55,6 +57,9 @@ impl std::fmt::Display for Unknown {
                 "outcome unknown; `document get` shows what it has changed, and with --dhop it \
                  could be repeated safely",
             ),
+            Unknown::Join => {
+                f.write_str("outcome unknown; `ringctl inspect` shows whether the View has it")
+            }
             Unknown::Import => {
                 f.write_str("what came before was taken over; repeating the import is safe")
             }

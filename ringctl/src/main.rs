@@ -4,6 +4,7 @@
 //! * [`document`]: read and list documents, run operations, store and fetch attachments.
 //! * [`namespace`]: create, list, switch off and on, export, import, delete namespaces.
 //! * [`inspect`]: the ring as tables and as a drawing.
+//! * [`join`]: take a manager into the ring that waits outside.
 //! * [`signal`]: tell managers which of their peers look gone.
 //! * [`dev`]: a whole cluster of real processes on one machine.
 //! * [`bench`]: what the cluster can do, beside a bare echo.
@@ -16,6 +17,7 @@ mod dev;
 mod document;
 mod failure;
 mod inspect;
+mod join;
 mod namespace;
 mod output;
 mod session;
@@ -76,6 +78,7 @@ fn run(cli: &Cli, out: &mut Out) -> anyhow::Result<()> {
                 namespace::run(arguments, &cli.endpoints()?, out).await
             }
             Command::Inspect(arguments) => inspect::run(arguments, &cli.endpoints()?, out).await,
+            Command::Join(arguments) => join::run(arguments, out).await,
             Command::Signal(arguments) => signal::run(arguments, out).await,
             Command::Dev(arguments) => dev::run(arguments, out).await,
             Command::Bench(command) => bench::run(command, cli.endpoints(), out).await,

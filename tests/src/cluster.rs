@@ -186,6 +186,14 @@ impl Cluster {
         Launched::again(folder, &format!("manager-{}-again", it.number), &process.line).await
     }
 
+    /// Starts a further manager, which waits outside of the ring, with the options of the first
+    /// one. It is no child of `ringctl dev`: the test ends it.
+    pub async fn newcomer(&self, folder: &TestFolder, id: &str) -> Launched {
+        let first = self.document.managers.first().expect("a cluster has a manager");
+        let line = processes::process(first.pid).expect("it runs").line;
+        Launched::again(folder, id, &newcomer_line(folder, &line, id)).await
+    }
+
     /// Waits until each of three partitions has three copies in its in-sync set.
     pub async fn every_copy_is_in_sync(&self) {
         eventually("every partition has three copies in sync", PATIENCE, async || {
@@ -282,6 +290,27 @@ impl Cluster {
         .await;
         self.ended = true;
     }
+}
+
+/// The command line of a manager that waits outside of the ring, made of that of a member.
+fn newcomer_line(folder: &TestFolder, member: &[String], id: &str) -> Vec<String> {
+    let mut line = Vec::new();
+    let mut words = member.iter();
+    while let Some(word) = words.next() {
+        let mut other = |value: String| {
+            let _old = words.next();
+            line.extend([word.clone(), value]);
+        };
+        match word.as_str() {
+            "--number" | "--ring" => drop(words.next()),
+            "--id" => other(id.to_owned()),
+            "--data" => other(folder.at(&format!("newcomers/{id}"))),
+            "--grpc" | "--http" => other("127.0.0.1:0".to_owned()),
+            _ => line.push(word.clone()),
+        }
+    }
+    line.push("--join".to_owned());
+    line
 }
 
 /// Kills a process by its pid, and waits until it is gone.

@@ -147,3 +147,15 @@ impl Call for v1::SignalRequest {
         OperatorClient::new(channel).signal(request).await
     }
 }
+
+impl Call for v1::JoinRequest {
+    type Answer = v1::JoinResponse;
+    const NAME: &'static str = "join";
+
+    async fn send(
+        request: Request<Self>,
+        channel: Channel,
+    ) -> Result<Response<Self::Answer>, Status> {
+        OperatorClient::new(channel).join(request).await
+    }
+}

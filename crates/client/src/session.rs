@@ -241,6 +241,16 @@ impl Client {
         self.once(address, request, wait).await
     }
 
+    /// Tells the manager at that address, which waits outside of the ring, to join, once.
+    pub async fn join_at(
+        &self,
+        address: &str,
+        request: v1::JoinRequest,
+        wait: Duration,
+    ) -> Result<v1::JoinResponse, CallError> {
+        self.once(address, request, wait).await
+    }
+
     /// Reads one session through the manager at that address, once.
     pub async fn get_at(
         &self,

@@ -112,6 +112,13 @@ impl Operator for Manager {
     ) -> Result<Response<v1::SignalResponse>, Status> {
         Err(Status::unimplemented("signal"))
     }
+
+    async fn join(
+        &self,
+        _request: Request<v1::JoinRequest>,
+    ) -> Result<Response<v1::JoinResponse>, Status> {
+        Err(Status::unimplemented("join"))
+    }
 }
 
 /// A manager that serves until this is dropped.

@@ -63,10 +63,8 @@ impl Manager {
             return self.on_claimed(incarnation, nonce);
         }
         let claim = self.claim(nonce);
-        let claimed = match view.claimed(&claim) {
-            Err(ClaimRefused::NotReserved(..)) if self.joins => view.joined(&claim),
-            claimed => claimed,
-        };
+        let claimed =
+            if self.joins { view.claimed_or_joined(&claim) } else { view.claimed(&claim) };
         let next = match claimed {
             Ok(next) => next,
             Err(refused) => {

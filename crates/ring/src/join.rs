@@ -44,6 +44,17 @@ impl View {
         Ok(next)
     }
 
+    /// Takes a number that is reserved for this manager, or else comes into the ring with it.
+    ///
+    /// # Errors
+    /// As those of [`View::claimed`] and [`View::joined`].
+    pub fn claimed_or_joined(&self, claim: &Claim) -> Result<View, ClaimRefused> {
+        match self.claimed(claim) {
+            Err(ClaimRefused::NotReserved(..)) => self.joined(claim),
+            claimed => claimed,
+        }
+    }
+
     fn check_join(&self, claim: &Claim) -> Result<(), ClaimRefused> {
         let number = claim.number;
         if let Some(entry) = self.managers.get(&number) {

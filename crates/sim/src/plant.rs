@@ -332,8 +332,8 @@ impl World {
     /// An input on its way to a manager.
     pub fn plant_on_input(&mut self, number: ManagerNumber, input: Input) -> Input {
         match (self.bug(), input) {
-            (Some(Bug::LateChunk), Input::Peer(mut envelope)) => {
-                envelope.message = self.late_chunk(number, envelope.message);
+            (Some(bug), Input::Peer(mut envelope)) => {
+                self.plant_on_message(bug, number, &mut envelope.message);
                 Input::Peer(envelope)
             }
             (Some(Bug::JudgeNotAnew), mut input) => {
@@ -353,42 +353,6 @@ impl World {
                 register.ended_boots.extend(registered.map(|it| it.boot));
                 Input::NodeRegister { call, register }
             }
-            (Some(Bug::SuffixKept), Input::Peer(mut envelope)) => {
-                if let Message::SyncData { writes, .. } = &mut envelope.message {
-                    *writes = Arc::default();
-                }
-                Input::Peer(envelope)
-            }
-            (Some(Bug::HiddenTail), Input::Peer(mut envelope)) => {
-                if let Message::SyncReport { last, committed, touched, .. } = &mut envelope.message
-                {
-                    *committed = *last;
-                    touched.clear();
-                }
-                Input::Peer(envelope)
-            }
-            (Some(Bug::EmptySnapshot), Input::Peer(mut envelope)) => {
-                if let Message::SnapshotChunk { chunk, .. } = &mut envelope.message {
-                    chunk.docs.clear();
-                }
-                Input::Peer(envelope)
-            }
-            (Some(Bug::RequestForgotten), Input::Peer(mut envelope)) => {
-                forget_requests(&mut envelope.message);
-                Input::Peer(envelope)
-            }
-            (Some(Bug::MemoryForgotten), Input::Peer(mut envelope)) => {
-                alter_documents(&mut envelope.message, |doc| Some(without_memories(doc)));
-                Input::Peer(envelope)
-            }
-            (Some(Bug::WriteForgotten), Input::Peer(mut envelope)) => {
-                alter_documents(&mut envelope.message, |_| None);
-                Input::Peer(envelope)
-            }
-            (Some(Bug::EmptyArc), Input::Peer(mut envelope)) => {
-                self.empty_arc(number, &mut envelope.message);
-                Input::Peer(envelope)
-            }
             (Some(Bug::JoinHidden), Input::ConfigRead { read, state: Some(mut state) }) => {
                 let joins = self.managers.get(&number).is_some_and(|it| it.joins);
                 if let Some(view) = state.view.as_mut().filter(|_| joins) {
@@ -401,6 +365,26 @@ impl World {
                 Input::ConfigRead { read, state: Some(state) }
             }
             (_, input) => input,
+        }
+    }
+
+    /// A message of a peer on its way to a manager.
+    fn plant_on_message(&mut self, bug: Bug, number: ManagerNumber, message: &mut Message) {
+        match (bug, message) {
+            (Bug::LateChunk, message) => *message = self.late_chunk(number, message.clone()),
+            (Bug::SuffixKept, Message::SyncData { writes, .. }) => *writes = Arc::default(),
+            (Bug::HiddenTail, Message::SyncReport { last, committed, touched, .. }) => {
+                *committed = *last;
+                touched.clear();
+            }
+            (Bug::EmptySnapshot, Message::SnapshotChunk { chunk, .. }) => chunk.docs.clear(),
+            (Bug::RequestForgotten, message) => forget_requests(message),
+            (Bug::MemoryForgotten, message) => {
+                alter_documents(message, |doc| Some(without_memories(doc)));
+            }
+            (Bug::WriteForgotten, message) => alter_documents(message, |_| None),
+            (Bug::EmptyArc, message) => self.empty_arc(number, message),
+            (_, _) => {}
         }
     }
 

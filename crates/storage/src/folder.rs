@@ -71,6 +71,20 @@ pub fn is_unclaimed(folder: &Path) -> bool {
     !folder.join(OWNER).exists()
 }
 
+/// To whom a folder belongs; `None` while nothing says so.
+///
+/// # Errors
+/// The marker cannot be read.
+pub fn owner_of(folder: &Path) -> Result<Option<Label>, EngineError> {
+    if is_unclaimed(folder) {
+        return Ok(None);
+    }
+    let mut fields = MARKER.read(&crate::RealDisk, &folder.join(OWNER))?;
+    fields.next("engine")?;
+    fields.next("state")?;
+    read_label(&mut fields).map(Some)
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum State {
     New,

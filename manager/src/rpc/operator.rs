@@ -70,4 +70,15 @@ impl v1::operator_server::Operator for OperatorService {
         }
         Ok(Response::new(v1::SignalResponse { suspected }))
     }
+
+    async fn join(
+        &self,
+        request: Request<v1::JoinRequest>,
+    ) -> Result<Response<v1::JoinResponse>, Status> {
+        operator::join(request.into_inner()).map_err(status)?;
+        let view = self.view()?;
+        let id = view.managers.get(&self.number).map_or("", |it| it.id.as_str());
+        let text = format!("this manager is {id:?}, number {} of the ring already", self.number);
+        Err(status(Refusal::new(RefusalKind::InvalidArgument, Retry::Never, text)))
+    }
 }

@@ -42,6 +42,7 @@ fn try_everything(bytes: &[u8]) {
     drop(v1::WatchRequest::decode(bytes).map(|it| request::watch(&it)));
     drop(v1::SendRequest::decode(bytes).map(request::send));
     drop(v1::SignalRequest::decode(bytes).map(rota_proto::operator::signal));
+    drop(v1::JoinRequest::decode(bytes).map(rota_proto::operator::join));
     drop(Position::from_bytes(bytes));
     convert::<v1::Document, Document>(bytes);
     convert::<v1::DocumentUpdate, (DocName, Update)>(bytes);

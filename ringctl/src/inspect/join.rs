@@ -20,6 +20,18 @@ pub struct Ring {
     pub managers: Vec<Manager>,
     pub partitions: Vec<Partition>,
     pub nodes: Vec<Node>,
+    /// Who joins just now.
+    pub transition: Option<Transition>,
+}
+
+/// A change of who is in the ring.
+#[derive(Serialize, PartialEq, Debug, Default)]
+pub struct Transition {
+    /// join.
+    pub kind: String,
+    pub number: u32,
+    /// Epoch in which it began.
+    pub since: u64,
 }
 
 /// A reserved number.
@@ -106,6 +118,11 @@ pub fn join(answers: &Answers) -> Option<Ring> {
         managers: view.managers.iter().map(|it| manager(it, answers)).collect(),
         partitions: view.parts.iter().map(|it| partition(it, view, answers)).collect(),
         nodes: nodes(view, answers),
+        transition: view.transition.as_ref().map(|it| Transition {
+            kind: it.kind.clone(),
+            number: it.number,
+            since: it.since,
+        }),
     })
 }
 
@@ -243,6 +260,11 @@ pub(super) mod tests {
                 part(681, 341, 681, &[681, 1022, 340]),
                 part(1022, 682, 1022, &[1022, 340, 681]),
             ],
+            transition: (epoch == 5).then(|| v1::RingTransition {
+                kind: "join".to_owned(),
+                number: 340,
+                since: 5,
+            }),
         };
         let stats = |number, role: &str| v1::PartStats {
             number,

@@ -8,8 +8,11 @@ use comfy_table::Table;
 pub fn headline(ring: &Ring) -> String {
     let answering = ring.managers.iter().filter(|it| it.answers).count();
     let live: u64 = ring.partitions.iter().filter_map(|it| it.sessions.get("READY")).sum();
+    let under_way = ring.transition.as_ref().map_or(String::new(), |it| {
+        format!("number {} is under way: {}, since epoch {}\n", it.number, it.kind, it.since)
+    });
     format!(
-        "cluster {}, epoch {}: {}, {} with copies; {answering} of {} answer, {}, {} READY\n",
+        "cluster {}, epoch {}: {}, {} with copies; {answering} of {} answer, {}, {} READY\n{under_way}",
         ring.cluster,
         ring.epoch,
         counted(ring.slots.into(), "slot"),
@@ -123,5 +126,6 @@ mod tests {
         assert!(partitions.contains("33.4%") && partitions.contains("5 READY"), "{partitions}");
         assert!(managers(&ring).to_string().contains("no answer: refused"));
         assert!(headline(&ring).contains("2 of 3 managers answer"));
+        assert!(headline(&ring).contains("number 340 is under way: join, since epoch 5"));
     }
 }

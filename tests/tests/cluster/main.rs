@@ -29,6 +29,8 @@ mod foreign;
 #[cfg(test)]
 mod inspection;
 #[cfg(test)]
+mod joins;
+#[cfg(test)]
 mod killed_under_load;
 #[cfg(test)]
 mod lists;

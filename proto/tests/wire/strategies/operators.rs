@@ -9,8 +9,8 @@ use proptest::sample::select;
 use rota_model::node_msg::{NodeLoad, Register};
 use rota_model::*;
 use rota_protocol::{PartStats, Stats};
-use rota_ring::view::VIEW_FORMAT;
-use rota_ring::{IsrMember, ManagerEntry, NodeReg, Part, PartState, View};
+use rota_ring::view::{VIEW_FORMAT, VIEW_FORMAT_SPLIT};
+use rota_ring::{IsrMember, ManagerEntry, NodeReg, Part, PartState, RingTransition, View};
 use std::collections::BTreeMap;
 
 /// Views that keep every rule of a View, with zeroes where the wire has nothing.
@@ -29,8 +29,9 @@ pub fn ring_view() -> Any<View> {
     );
     let managers = btree_map((0..1024_u32).prop_map(ManagerNumber), manager, 1..6);
     let pes = vec((0..100_u64, any::<bool>()), 6);
-    (managers, pes, name(ClusterName::parse), 0..4_u32)
-        .prop_map(|(managers, pes, cluster, r)| {
+    let joins = proptest::option::of(0..100_u64);
+    (managers, pes, name(ClusterName::parse), 0..4_u32, joins)
+        .prop_map(|(managers, pes, cluster, r, joins)| {
             let numbers: Vec<ManagerNumber> = managers.keys().copied().collect();
             let part = |(index, (pe, active)): (usize, &(u64, bool))| {
                 let copies = numbers.iter().cycle().skip(index);
@@ -42,8 +43,9 @@ pub fn ring_view() -> Any<View> {
                 Part { pe: Epoch(*pe), owner, isr, base_pe: Epoch(0), state }
             };
             let parts = pes.iter().enumerate().map(part);
+            let join = |since| RingTransition::Join { number: numbers[0], since: Epoch(since) };
             View {
-                format: VIEW_FORMAT,
+                format: if joins.is_some() { VIEW_FORMAT_SPLIT } else { VIEW_FORMAT },
                 cluster,
                 epoch: Epoch(100),
                 m: 1024,
@@ -52,7 +54,7 @@ pub fn ring_view() -> Any<View> {
                 times: None,
                 parts: numbers.iter().copied().zip(parts).collect(),
                 managers,
-                transition: None,
+                transition: joins.map(join),
                 splits: BTreeMap::new(),
             }
         })

@@ -1,0 +1,222 @@
+//! Outside of the ring: a manager that was started with `--join` and that nobody has told its number
+//! yet. It owns nothing and touches no folder; it only listens.
+//!
+//! ```text
+//!  Join ──▶ checks: contact, config store, View ──▶ told: the process begins to work
+//!   ▲          │ what speaks against it                       │ the View has it, or has not
+//!   └──────────┴──────────────────────────────────────────────┘
+//! ```
+//!
+//! The servers here go on until the process has its number, so that whoever asked gets the answer;
+//! then the manager's own ones take the same ports over.
+
+mod checks;
+
+pub use checks::refused as refused_claim;
+
+use crate::options::Options;
+use anyhow::{Context, Result};
+use axum::http::StatusCode;
+use axum::routing::get;
+use axum::{Json, Router};
+use rota_membership::ConfigStore;
+use rota_model::{ClusterName, ManagerId, ManagerNumber, MemberId, Refusal, RefusalKind, Retry};
+use rota_proto::operator::JoinAsk;
+use rota_proto::v1::operator_server::{Operator, OperatorServer};
+use rota_proto::{operator, refusal, v1};
+use serde::Serialize;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use tonic::transport::Server;
+use tonic::transport::server::TcpIncoming;
+use tonic::{Request, Response, Status};
+
+/// Requests to join that wait while one is looked at. One person asks; a few more may be repetitions.
+const ASKED_MAX: usize = 4;
+
+/// How long calls under way may take when the manager's own servers take the ports over.
+const HAND_OVER: Duration = Duration::from_secs(1);
+
+/// Where this manager serves.
+#[derive(Clone, Debug)]
+pub struct Addresses {
+    /// gRPC, `host:port`.
+    pub grpc: String,
+    /// HTTP, `host:port`.
+    pub http: String,
+}
+
+type Answer = Result<v1::JoinResponse, Refusal>;
+
+struct Asked {
+    ask: JoinAsk,
+    reply: oneshot::Sender<Answer>,
+}
+
+/// What listens while nobody has told a number.
+pub struct Outside {
+    asked: mpsc::Receiver<Asked>,
+    stop: CancellationToken,
+    servers: Vec<JoinHandle<()>>,
+}
+
+/// A number that the ring would take, and who waits for what becomes of it.
+pub struct Told {
+    /// The number.
+    pub number: ManagerNumber,
+    reply: oneshot::Sender<Answer>,
+}
+
+impl Told {
+    /// The View has this run now.
+    pub fn joined(self, member: MemberId, epoch: u64) {
+        let (number, incarnation) = (member.number.0, member.incarnation.0);
+        // Whoever asked may have gone; the View shows it, too.
+        let _gone = self.reply.send(Ok(v1::JoinResponse { number, incarnation, epoch }));
+    }
+
+    /// It came to nothing.
+    pub fn refused(self, why: Refusal) {
+        let _gone = self.reply.send(Err(why));
+    }
+}
+
+impl Outside {
+    /// Listens, on copies of the manager's own listeners.
+    pub fn start(options: &Options, grpc: TcpListener, http: TcpListener) -> Self {
+        let (asks, asked) = mpsc::channel(ASKED_MAX);
+        let stop = CancellationToken::new();
+        let health = Health {
+            cluster: options.ring.cluster.clone(),
+            id: options.id.clone(),
+            claimed: false,
+            outside: true,
+        };
+        let servers = vec![
+            tokio::spawn(serve_grpc(grpc, Door { asks }, stop.clone())),
+            tokio::spawn(serve_http(http, health, stop.clone())),
+        ];
+        Self { asked, stop, servers }
+    }
+
+    /// Waits for a number that nothing speaks against. Every other one is refused, with the reason.
+    /// `begun` is the number that the data folder was begun for.
+    pub async fn told(
+        &mut self,
+        options: &Options,
+        store: &dyn ConfigStore,
+        addresses: &Addresses,
+        begun: Option<ManagerNumber>,
+    ) -> Result<Told> {
+        loop {
+            let Asked { ask, reply } =
+                self.asked.recv().await.context("the server outside ended")?;
+            match checks::number(&ask, options, store, addresses, begun).await {
+                Ok(number) => {
+                    tracing::info!(%number, contact = ask.contact, "told to join");
+                    return Ok(Told { number, reply });
+                }
+                Err(why) => {
+                    tracing::info!(contact = ask.contact, %why, "a request to join is refused");
+                    let _gone = reply.send(Err(why));
+                }
+            }
+        }
+    }
+
+    /// Gives the ports to whoever listens there next.
+    pub async fn end(self) {
+        self.stop.cancel();
+        for mut server in self.servers {
+            if tokio::time::timeout(HAND_OVER, &mut server).await.is_err() {
+                server.abort();
+            }
+        }
+    }
+}
+
+/// The answer of `/healthz`.
+#[derive(Serialize, Clone)]
+struct Health {
+    cluster: ClusterName,
+    id: ManagerId,
+    /// Whether this process holds a number.
+    claimed: bool,
+    /// It waits to be told one.
+    outside: bool,
+}
+
+async fn serve_http(listener: TcpListener, health: Health, stop: CancellationToken) {
+    let answer = move || async move { (StatusCode::SERVICE_UNAVAILABLE, Json(health)) };
+    let router = Router::new().route("/healthz", get(answer));
+    let served = axum::serve(listener, router).with_graceful_shutdown(stop.cancelled_owned());
+    if let Err(error) = served.await {
+        tracing::warn!(%error, "the HTTP server outside of the ring failed");
+    }
+}
+
+async fn serve_grpc(listener: TcpListener, door: Door, stop: CancellationToken) {
+    // Its status is NOT_SERVING until the manager's own server says otherwise.
+    let (reporter, health) = tonic_health::server::health_reporter();
+    reporter.set_service_status("", tonic_health::ServingStatus::NotServing).await;
+    let served = Server::builder()
+        .add_service(OperatorServer::new(door))
+        .add_service(health)
+        .serve_with_incoming_shutdown(
+            TcpIncoming::from(listener).with_nodelay(Some(true)),
+            stop.cancelled_owned(),
+        )
+        .await;
+    if let Err(error) = served {
+        tracing::warn!(%error, "the gRPC server outside of the ring failed");
+    }
+}
+
+/// The service of operators, as far as there is anything to operate.
+struct Door {
+    asks: mpsc::Sender<Asked>,
+}
+
+fn outside() -> Status {
+    let text = "this manager waits outside of the ring; `ringctl join` tells it its number";
+    refusal::status(&Refusal::new(RefusalKind::NotServing, Retry::WhenChanged, text))
+}
+
+fn soon(text: &str) -> Status {
+    refusal::status(&Refusal::new(RefusalKind::NotServing, Retry::AfterMs(1_000), text))
+}
+
+#[tonic::async_trait]
+impl Operator for Door {
+    async fn inspect(
+        &self,
+        _request: Request<v1::InspectRequest>,
+    ) -> Result<Response<v1::InspectResponse>, Status> {
+        Err(outside())
+    }
+
+    async fn signal(
+        &self,
+        _request: Request<v1::SignalRequest>,
+    ) -> Result<Response<v1::SignalResponse>, Status> {
+        Err(outside())
+    }
+
+    async fn join(
+        &self,
+        request: Request<v1::JoinRequest>,
+    ) -> Result<Response<v1::JoinResponse>, Status> {
+        let ask = operator::join(request.into_inner()).map_err(|it| refusal::status(&it))?;
+        let (reply, answer) = oneshot::channel();
+        let told = self.asks.try_send(Asked { ask, reply });
+        told.map_err(|_| soon("this manager was told to join already"))?;
+        match answer.await {
+            Ok(Ok(joined)) => Ok(Response::new(joined)),
+            Ok(Err(why)) => Err(refusal::status(&why)),
+            Err(_) => Err(soon("this manager was told to join already, or stops")),
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! What speaks against a number before anything is begun for it. The decisions ask again, and the
+//! compare-and-set of the View decides.
+
+use super::Addresses;
+use crate::link::{self, MESSAGE_BYTES_MAX};
+use crate::options::Options;
+use crate::start::{claim_of, differences};
+use rota_membership::ConfigStore;
+use rota_model::{FieldError, ManagerNumber, Refusal, RefusalKind, Retry};
+use rota_proto::operator::{Inspected, JoinAsk};
+use rota_proto::v1;
+use rota_proto::v1::operator_client::OperatorClient;
+use rota_protocol::Disk;
+use rota_ring::{ClaimRefused, View};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long the contact may take to answer.
+const CONTACT: Duration = Duration::from_secs(3);
+
+/// Advice to whoever comes while another number joins, in milliseconds.
+const NEXT_MS: u64 = 1_000;
+
+/// The number that this manager may take.
+///
+/// # Errors
+/// Everything that is wrong with it: the contact, the ring, the number.
+pub async fn number(
+    ask: &JoinAsk,
+    options: &Options,
+    store: &dyn ConfigStore,
+    addresses: &Addresses,
+    begun: Option<ManagerNumber>,
+) -> Result<ManagerNumber, Refusal> {
+    let contact = asked(&ask.contact).await?;
+    let view = kept(store).await?;
+    same_ring(&contact, &view, &ask.contact)?;
+    let mistakes = differences(&view, &options.ring);
+    if !mistakes.is_empty() {
+        return Err(Refusal::invalid(mistakes));
+    }
+    let number = chosen(ask.number, begun, &view, options)?;
+    let claim = claim_of(options, number, addresses, &Disk::default());
+    match view.claimed_or_joined(&claim) {
+        Ok(_) => Ok(number),
+        Err(why) => Err(refused(&why)),
+    }
+}
+
+fn chosen(
+    asked: Option<ManagerNumber>,
+    begun: Option<ManagerNumber>,
+    view: &View,
+    options: &Options,
+) -> Result<ManagerNumber, Refusal> {
+    match (asked, begun) {
+        (Some(asked), Some(begun)) if asked != begun => {
+            let folder = options.data.display();
+            let problem = format!(
+                "is {asked}, but data folder {folder} was begun for number {begun}: remove it to \
+                 take another"
+            );
+            Err(FieldError::new("number", problem).into())
+        }
+        (Some(number), _) | (None, Some(number)) => Ok(number),
+        (None, None) => view.halving_number().ok_or_else(|| {
+            let problem = format!("cannot be chosen: each of the {} slots is a number", view.m);
+            FieldError::new("number", problem).into()
+        }),
+    }
+}
+
+/// What a refused claim is to whoever asked for it.
+pub fn refused(why: &ClaimRefused) -> Refusal {
+    match why {
+        ClaimRefused::InTransition { .. } => {
+            Refusal::new(RefusalKind::NotServing, Retry::AfterMs(NEXT_MS), why.to_string())
+        }
+        ClaimRefused::NotReserved(..)
+        | ClaimRefused::Taken { .. }
+        | ClaimRefused::OutsideRing { .. }
+        | ClaimRefused::NameTaken { .. }
+        | ClaimRefused::RingFull { .. }
+        | ClaimRefused::OtherTimes(..)
+        | ClaimRefused::NotThisDisk { .. } => {
+            let field = FieldError::new("number", why.to_string());
+            let (kind, retry) = (RefusalKind::InvalidArgument, Retry::WhenChanged);
+            Refusal { fields: vec![field], ..Refusal::new(kind, retry, why.to_string()) }
+        }
+    }
+}
+
+/// The contact's View.
+async fn asked(contact: &str) -> Result<Inspected, Refusal> {
+    let ask = async {
+        let channel = link::connect(contact).await.map_err(|it| it.text)?;
+        let mut client = OperatorClient::new(channel).max_decoding_message_size(MESSAGE_BYTES_MAX);
+        let answer = client.inspect(v1::InspectRequest {}).await;
+        let answer = answer.map_err(|status| status.message().to_owned())?;
+        Inspected::try_from(answer.into_inner()).map_err(|error| error.to_string())
+    };
+    let late = || Err(format!("it did not answer within {} s", CONTACT.as_secs()));
+    let answer = tokio::time::timeout(CONTACT, ask).await.unwrap_or_else(|_| late());
+    answer.map_err(|why| {
+        let field = FieldError::new("contact", format!("{contact} cannot be asked: {why}"));
+        let (kind, retry) = (RefusalKind::NotServing, Retry::WhenChanged);
+        Refusal { fields: vec![field.clone()], ..Refusal::new(kind, retry, field.to_string()) }
+    })
+}
+
+/// The View that the config store holds.
+async fn kept(store: &dyn ConfigStore) -> Result<Arc<View>, Refusal> {
+    let away = |text: String| {
+        let (kind, retry) = (RefusalKind::ConfigStoreAway, Retry::AfterMs(NEXT_MS));
+        Refusal::new(kind, retry, format!("--config-store of this manager: {text}"))
+    };
+    let state = store.read().await.map_err(|error| away(error.to_string()))?;
+    let view = state.view.ok_or_else(|| away("it holds no View".to_owned()))?;
+    view.check().map_err(|error| away(error.to_string()))?;
+    Ok(view)
+}
+
+/// Refuses a contact that works under another config store than this manager's.
+fn same_ring(contact: &Inspected, kept: &View, address: &str) -> Result<(), Refusal> {
+    let there = &contact.view;
+    let known = kept.managers.get(&contact.number).map(|it| &it.id);
+    let same = there.cluster == kept.cluster
+        && known.is_some()
+        && known == there.managers.get(&contact.number).map(|it| &it.id);
+    if same {
+        return Ok(());
+    }
+    let problem = format!(
+        "{address} is manager {} of cluster {:?}, which the config store of this manager does not \
+         know: it holds cluster {:?}",
+        contact.number, there.cluster, kept.cluster
+    );
+    Err(FieldError::new("contact", problem).into())
+}

@@ -1,0 +1,235 @@
+//! Managers that come into a running ring, and what is refused to them.
+
+use rota_client::Client;
+use rota_tests::busy::{Busy, all_are_there};
+use rota_tests::sessions::opened;
+use rota_tests::{
+    Cluster, Launched, PATIENCE, Ran, TestFolder, eventually, http_get, processes, ringctl,
+};
+use rustix::process::Signal;
+use serde_json::Value;
+use std::collections::BTreeSet;
+
+/// Tells a waiting manager its number.
+async fn join(target: &Launched, number: &str, contact: &str, more: &[&str]) -> Ran {
+    let target = target.told("grpc");
+    let line = ["join", "--target", target, "--number", number, "--contact", contact, "-o", "json"];
+    ringctl("", &[&line, more].concat()).await
+}
+
+/// The ring as one of these managers sees it.
+async fn ring(endpoints: &str) -> Result<Value, String> {
+    let ran = ringctl(endpoints, &["inspect", "-o", "json"]).await;
+    serde_json::from_str(&ran.stdout).map_err(|_| ran.stderr)
+}
+
+/// The manager of a ring with that number.
+fn manager(ring: &Value, number: u64) -> Value {
+    let managers = ring["managers"].as_array().cloned().unwrap_or_default();
+    managers.into_iter().find(|it| it["number"] == number).unwrap_or_default()
+}
+
+/// Waits until that number is ACTIVE, nobody joins, and each of four partitions is copied by three
+/// managers that are in sync, and held by nobody else. Gives the ring.
+async fn settles(endpoints: &str, number: u64) -> Value {
+    eventually("the ring settles", PATIENCE, async || {
+        let ring = ring(endpoints).await?;
+        let parts = ring["partitions"].as_array().cloned().unwrap_or_default();
+        let is_whole = |part: &Value| {
+            let copies = part["copies"].as_array().cloned().unwrap_or_default();
+            copies.len() == 3 && copies.iter().all(|it| it["in_sync"] == true)
+        };
+        let is_active = manager(&ring, number)["status"] == "ACTIVE";
+        let settled = is_active && ring["transition"].is_null();
+        let settled = settled && parts.len() == 4 && parts.iter().all(is_whole);
+        if settled { Ok(ring) } else { Err(ring.to_string()) }
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_newcomer_joins_under_load_and_no_call_fails() {
+    let folder = TestFolder::new();
+    let cluster = Cluster::start(&folder, &["--places", "100000"]).await;
+    let busy = Busy::start(&cluster);
+    busy.more(100).await;
+    let newcomer = cluster.newcomer(&folder, "m4").await;
+    let health = http_get(newcomer.told("http"), "/healthz").await.unwrap();
+    assert_eq!(health.code, 503, "{health:?}");
+    assert!(health.body.contains("\"outside\":true"), "{health:?}");
+    let contact = &cluster.document.managers[1].grpc;
+    let joined = join(&newcomer, "auto", contact, &["--wait"]).await.json();
+    assert_eq!((&joined["state"], &joined["incarnation"]), (&"finished".into(), &1.into()));
+    let number = joined["number"].as_u64().unwrap();
+    let taken: BTreeSet<u64> =
+        cluster.document.managers.iter().map(|it| it.number.into()).collect();
+    assert!(!taken.contains(&number), "{number}");
+    assert_eq!(joined["copies"].as_array().unwrap().len(), 3, "r + 1 partitions: {joined}");
+    busy.more(100).await;
+    settles(&cluster.endpoints(), number).await;
+    assert_eq!(http_get(newcomer.told("http"), "/healthz").await.unwrap().code, 200);
+    let kept = busy.stop().await;
+    let mut clients = cluster.clients();
+    clients.push(Client::connect(newcomer.told("grpc")).unwrap());
+    all_are_there(&kept, &clients).await;
+    opened(&clients[3], "through the newcomer", "counter").await;
+    cluster.end_with(vec![newcomer]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_newcomer_that_is_killed_while_it_joins_is_taken_out_and_comes_back_by_itself() {
+    let folder = TestFolder::new();
+    let cluster = Cluster::start(&folder, &["--places", "100000"]).await;
+    let busy = Busy::start(&cluster);
+    busy.more(50).await;
+    let newcomer = cluster.newcomer(&folder, "m4").await;
+    let line = processes::process(newcomer.pid()).unwrap().line;
+    let contact = &cluster.document.managers[0].grpc;
+    let number = join(&newcomer, "auto", contact, &[]).await.json()["number"].as_u64().unwrap();
+    newcomer.kill().await;
+    eventually("it is out and nobody joins", PATIENCE, async || {
+        let ring = ring(&cluster.endpoints()).await?;
+        let is_down = manager(&ring, number)["status"] == "DOWN";
+        if is_down && ring["transition"].is_null() { Ok(()) } else { Err(ring.to_string()) }
+    })
+    .await;
+    busy.more(50).await;
+    let again = Launched::again(&folder, "m4", &line).await;
+    let ring = settles(&cluster.endpoints(), number).await;
+    assert_eq!(manager(&ring, number)["incarnation"], 2);
+    busy.more(50).await;
+    let kept = busy.stop().await;
+    let mut clients = cluster.clients();
+    clients.push(Client::connect(again.told("grpc")).unwrap());
+    all_are_there(&kept, &clients).await;
+    cluster.end_with(vec![again]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_join_ends_well_although_the_owner_of_the_arc_is_killed() {
+    let folder = TestFolder::new();
+    let cluster = Cluster::start(&folder, &["--places", "100000"]).await;
+    let busy = Busy::start(&cluster);
+    busy.more(50).await;
+    let newcomer = cluster.newcomer(&folder, "m4").await;
+    let contact = &cluster.document.managers[0].grpc;
+    // Just below the last number: its arc is cut out of the last one's.
+    let last = cluster.document.managers[2].number;
+    let number = (last - 100).to_string();
+    let joined = join(&newcomer, &number, contact, &[]).await.json();
+    let again = cluster.restart_manager(&folder, 2).await;
+    assert_eq!(joined["state"], "joined");
+    settles(&cluster.endpoints(), (last - 100).into()).await;
+    busy.more(50).await;
+    let kept = busy.stop().await;
+    let mut clients = cluster.clients();
+    clients.push(Client::connect(newcomer.told("grpc")).unwrap());
+    all_are_there(&kept, &clients).await;
+    cluster.end_with(vec![newcomer, again]).await;
+}
+
+fn owned(line: &[&str]) -> Vec<String> {
+    line.iter().map(|it| (*it).to_owned()).collect()
+}
+
+/// A config store, and one manager `a` with number 100 in a ring for two managers without copies.
+struct Small {
+    folder: TestFolder,
+    store: Launched,
+    first: Launched,
+}
+
+impl Small {
+    async fn start() -> Self {
+        let folder = TestFolder::new();
+        let line = owned(&["--data", &folder.at("store"), "--cluster", "c"]);
+        let store = Launched::start(&folder, "store", "rota-config-store", &line).await;
+        let line = Self::line(&folder, &store, "a", &["--number", "100", "--ring", "100=a"]);
+        let first = Launched::start(&folder, "a", "rota-manager", &line).await;
+        Self { folder, store, first }
+    }
+
+    fn line(folder: &TestFolder, store: &Launched, id: &str, more: &[&str]) -> Vec<String> {
+        let mut line = owned(&["--data", &folder.at(id), "--id", id]);
+        line.extend(owned(&["--config-store", store.told("address"), "--cluster", "c"]));
+        // A newcomer that is stopped by the test stays in the View.
+        line.extend(owned(&["--replicas", "0", "--managers-max", "3", "--suspect-ms", "60000"]));
+        line.extend(owned(more));
+        line
+    }
+
+    /// A manager that waits outside; later options win.
+    async fn waiting(&self, id: &str, more: &[&str]) -> Launched {
+        let line = Self::line(&self.folder, &self.store, id, &[&["--join"], more].concat());
+        Launched::start(&self.folder, id, "rota-manager", &line).await
+    }
+
+    async fn join(&self, target: &Launched, number: &str) -> Ran {
+        join(target, number, self.first.told("grpc"), &[]).await
+    }
+
+    async fn end(self, more: Vec<Launched>) {
+        for launched in more.into_iter().chain([self.first, self.store]) {
+            assert_eq!(launched.end().await, Some(0));
+        }
+        assert_eq!(processes::of_folder(self.folder.path()), vec![], "processes are left");
+    }
+}
+
+/// Fails unless the command was refused with all of this in its reason.
+fn refused(ran: Ran, parts: &[&str]) {
+    let error = ran.error().to_string();
+    for part in parts {
+        assert!(error.contains(part), "{part:?} is not in {error}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_join_is_told_why_and_goes_on_waiting() {
+    let small = Small::start().await;
+    let contact = small.first.told("grpc");
+    let other_shape = small.waiting("b", &["--slots", "64", "--replicas", "1"]).await;
+    refused(small.join(&other_shape, "7").await, &["--slots is 64", "--replicas is 1"]);
+    let other_cluster = small.waiting("c", &["--cluster", "other"]).await;
+    refused(small.join(&other_cluster, "7").await, &["other"]);
+    let same_name = small.waiting("a2", &["--id", "a"]).await;
+    refused(small.join(&same_name, "7").await, &["has number 100 in this ring already"]);
+    let good = small.waiting("d", &[]).await;
+    refused(small.join(&good, "100").await, &["number", "belongs to manager", "a"]);
+    refused(small.join(&good, "1024").await, &["outside [0, 1024)"]);
+    refused(join(&good, "7", "127.0.0.1:1", &[]).await, &["contact", "127.0.0.1:1"]);
+    let of_waiting = other_shape.told("grpc");
+    refused(join(&good, "7", of_waiting, &[]).await, &["contact", "waits outside"]);
+    let inspected = ringctl(good.told("grpc"), &["inspect", "-o", "json"]).await;
+    refused(inspected, &["waits outside of the ring"]);
+    assert!(!small.folder.path().join("d").exists(), "nothing was begun");
+    let joined = join(&good, "7", contact, &["--wait"]).await.json();
+    assert_eq!((&joined["number"], &joined["state"]), (&7.into(), &"finished".into()));
+    refused(small.join(&good, "8").await, &["number 7 of the ring already"]);
+    refused(small.join(&small.first, "8").await, &["number 100 of the ring already"]);
+    small.end(vec![other_shape, other_cluster, same_name, good]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_joins_at_a_time_and_no_more_than_the_ring_has_room_for() {
+    let small = Small::start().await;
+    let contact = small.first.told("grpc");
+    let [one, two, three] = [
+        small.waiting("b", &[]).await,
+        small.waiting("c", &[]).await,
+        small.waiting("d", &[]).await,
+    ];
+    small.join(&one, "500").await.json();
+    processes::send(one.pid(), Signal::STOP);
+    refused(small.join(&two, "700").await, &["the join of number 500", "one goes at a time"]);
+    processes::send(one.pid(), Signal::CONT);
+    eventually("nobody joins", PATIENCE, async || {
+        let ring = ring(contact).await?;
+        if ring["transition"].is_null() { Ok(()) } else { Err(ring.to_string()) }
+    })
+    .await;
+    let joined = join(&two, "auto", contact, &["--wait"]).await.json();
+    assert_eq!(joined["number"], 812, "half of the arc from 501 to 100 across slot 0");
+    refused(small.join(&three, "auto").await, &["3 managers, which is its limit"]);
+    small.end(vec![three, two, one]).await;
+}
