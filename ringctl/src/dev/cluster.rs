@@ -44,7 +44,7 @@ impl Cluster {
         let mut folder = Folder::open(&settings.folder(), settings)?;
         earlier::refuse_running(&folder.path)?;
         let ports = Ports::find(&folder.layout)?;
-        let launches = plan(&folder, &ports).await?;
+        let launches = plan(family, &folder, &ports).await?;
         folder.keep()?;
         earlier::begin(&folder.path)?;
         let began = Instant::now();

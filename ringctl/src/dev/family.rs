@@ -12,12 +12,15 @@ use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use tokio::io::{AsyncBufReadExt, BufReader};
-use tokio::process::ChildStdout;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
+use tokio::process::{ChildStderr, ChildStdout};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Notify, oneshot};
+
+/// Most bytes of what a short program says that are kept.
+const SAID_MAX: u64 = 64 * 1024;
 
 /// How a process ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -130,22 +133,37 @@ impl Family {
     /// Starts a process in a group of its own (a terminal's Ctrl-C is for us alone), its stderr
     /// and the rest of its stdout in `log`.
     pub fn start(&self, name: &str, mut command: Command, log: &Path) -> anyhow::Result<Process> {
-        use std::os::unix::process::CommandExt;
-        let program = command.get_program().to_string_lossy().into_owned();
-        let file = append(log)?;
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(file).process_group(0);
-        let mut members = self.members();
-        let child = command.spawn();
-        let mut child = child.with_context(|| format!("cannot start {name} ({program})"))?;
-        let pid = child.id();
-        let name = name.to_owned();
-        let member = Member { name: name.clone(), ending: None };
-        members.by_pid.insert(pid, member);
-        drop(members);
+        command.stdout(Stdio::piped()).stderr(append(log)?);
+        let mut child = self.spawn(name, command)?;
         let stdout = child.stdout.take().context("its stdout was piped")?;
         let (send, first_line) = oneshot::channel();
         tokio::spawn(follow(ChildStdout::from_std(stdout)?, append(log)?, send));
-        Ok(Process { name, pid, first_line })
+        Ok(Process { name: name.to_owned(), pid: child.id(), first_line })
+    }
+
+    /// Runs a short program to its end: gives how it ended, and what it said on stderr.
+    pub async fn run(&self, name: &str, mut command: Command) -> anyhow::Result<(Ending, String)> {
+        command.stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = self.spawn(name, command)?;
+        let stderr = ChildStderr::from_std(child.stderr.take().context("its stderr was piped")?)?;
+        let mut said = Vec::new();
+        stderr.take(SAID_MAX).read_to_end(&mut said).await.with_context(|| name.to_owned())?;
+        let ending = self.wait_for_end(child.id()).await;
+        // It was to end, and so is none of those whose end must be told.
+        self.members().by_pid.remove(&child.id());
+        Ok((ending, String::from_utf8_lossy(&said).into_owned()))
+    }
+
+    fn spawn(&self, name: &str, mut command: Command) -> anyhow::Result<Child> {
+        use std::os::unix::process::CommandExt;
+        let program = command.get_program().to_string_lossy().into_owned();
+        command.stdin(Stdio::null()).process_group(0);
+        let mut members = self.members();
+        let child = command.spawn();
+        let child = child.with_context(|| format!("cannot start {name} ({program})"))?;
+        let member = Member { name: name.to_owned(), ending: None };
+        members.by_pid.insert(child.id(), member);
+        Ok(child)
     }
 
     /// How it ended; `None` while it runs. Only for processes that were started here.

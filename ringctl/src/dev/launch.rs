@@ -1,12 +1,13 @@
 //! The command line of each process of a cluster.
 
 use super::consul;
+use super::family::{Ending, Family};
 use super::layout::Folder;
 use super::ports::Ports;
 use super::programs::{self, program};
 use anyhow::{Context, bail};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 /// A process that is to be started.
@@ -39,7 +40,7 @@ struct Programs {
 const CHECK_WAIT: Duration = Duration::from_secs(10);
 
 /// Makes every command line; fails when a program is missing or a class file is wrong.
-pub async fn plan(folder: &Folder, ports: &Ports) -> anyhow::Result<Launches> {
+pub async fn plan(family: &Family, folder: &Folder, ports: &Ports) -> anyhow::Result<Launches> {
     let programs = Programs {
         store: match folder.layout.consul {
             true => consul::program()?,
@@ -53,24 +54,21 @@ pub async fn plan(folder: &Folder, ports: &Ports) -> anyhow::Result<Launches> {
         let classes = classes.display();
         eprintln!("no class files in {classes}: no session can be opened; name them by --classes");
     } else {
-        check_classes(&programs.agent, &classes).await?;
+        check_classes(family, &programs.agent, &classes).await?;
     }
     Ok(commands(folder, ports, &programs, &classes))
 }
 
 /// Nodes that are started later would only find out then, and each by itself.
-async fn check_classes(agent: &Path, classes: &Path) -> anyhow::Result<()> {
-    let mut command = tokio::process::Command::new(agent);
-    command.arg("check").arg("--classes").arg(classes).stdin(Stdio::null()).kill_on_drop(true);
-    let shown = || format!("{} check --classes {}", agent.display(), classes.display());
-    let ended = tokio::time::timeout(CHECK_WAIT, command.output()).await;
-    let output = ended.with_context(|| format!("{} does not end", shown()))?;
-    let output = output.with_context(shown)?;
-    if !output.status.success() {
-        let mistakes = String::from_utf8_lossy(&output.stderr);
-        bail!("wrong class files; nothing was started\n{}", mistakes.trim_end());
+async fn check_classes(family: &Family, agent: &Path, classes: &Path) -> anyhow::Result<()> {
+    let mut command = Command::new(agent);
+    command.arg("check").arg("--classes").arg(classes);
+    let checked = tokio::time::timeout(CHECK_WAIT, family.run("the check of classes", command));
+    let ended = checked.await.with_context(|| format!("{} check hangs", agent.display()))?;
+    match ended? {
+        (Ending::Code(0), _) => Ok(()),
+        (_, mistakes) => bail!("wrong class files; nothing was started\n{}", mistakes.trim_end()),
     }
-    Ok(())
 }
 
 fn classes(folder: &Folder) -> PathBuf {
