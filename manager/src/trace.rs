@@ -126,11 +126,12 @@ pub fn noted(note: &Note) {
         | Transition::TakenOut
         | Transition::NodeLost
         | Transition::NodeRegistered
-        | Transition::NodeUnproven
         | Transition::NamespaceLearned
         | Transition::NodesOrdered
         | Transition::OrderFailed => info!(step, part, "{text}"),
-        Transition::SuffixReplaced
+        // Repeated every second while a node waits; the node says it once.
+        Transition::NodeUnproven
+        | Transition::SuffixReplaced
         | Transition::GapResent
         | Transition::CasConflict
         | Transition::CasUnknown
