@@ -2,9 +2,9 @@
 //! from a position.
 
 use rota_client::{Client, Watch, WatchOptions, v1};
-use rota_tests::sessions::{CALL, listed, open};
+use rota_tests::sessions::{CALL, listed, open, opened};
 use rota_tests::{Cluster, PATIENCE, TestFolder, eventually};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use tokio::time::timeout;
 use v1::SessionState;
 
@@ -213,6 +213,34 @@ async fn a_ring_wide_watch_shows_exactly_what_passes_its_filter_and_goes_on_from
         let mut watch = Filtered::start(manager, filter, position);
         let seen = watch.changes("unseen", &second).await;
         assert_eq!(seen, expected(&watch.filter, "unseen", true), "{:?}", watch.filter);
+    }
+    cluster.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_watch_of_one_node_shows_what_runs_there_and_nothing_else() {
+    let folder = TestFolder::new();
+    let cluster = Cluster::start(&folder, &["--nodes", "2", "--places", "5"]).await;
+    let client = cluster.client();
+    let mut by_node: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for number in 0..8 {
+        let session = opened(&client, &format!("s{number}"), "counter").await;
+        by_node.entry(session.node_id).or_default().insert(session.id);
+    }
+    assert_eq!(by_node.len(), 2, "one node takes four of them: {by_node:?}");
+    for (node_id, ids) in by_node {
+        let filter = v1::Filter { node_id, ..Default::default() };
+        let request = v1::WatchRequest { filter: Some(filter), ..Default::default() };
+        let mut watch = client.watch(request, WatchOptions::default());
+        let mut seen = BTreeSet::new();
+        loop {
+            let answer = timeout(PATIENCE, watch.next()).await.expect("it goes on").unwrap();
+            seen.extend(answer.session.map(|it| it.id));
+            if answer.caught_up {
+                break;
+            }
+        }
+        assert_eq!(seen, ids);
     }
     cluster.end().await;
 }
