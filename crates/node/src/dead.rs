@@ -1,5 +1,7 @@
-//! Tokens that never run (again). Bounded by time, not by count: to forget one early could start
-//! a session twice.
+//! Tokens that never run (again). Bounded by time, not by count: to forget one early could hide a
+//! session's end from its manager. What is forgotten still never runs: of each slot stays the
+//! highest token that was forgotten, and no token up to it is started. (A manager may ask for one
+//! long after: its partition may have been without an owner for longer than tokens are kept.)
 
 use rota_model::node_msg::DeadToken;
 use rota_model::{LogPos, Seq, SessionKey, SlotId, Token};
@@ -21,6 +23,8 @@ pub(crate) struct DeadTokens {
     /// Every token with the time at which it may be forgotten, in order of that time: all are kept
     /// equally long, from when they died.
     by_expiry: VecDeque<(u64, SessionKey, Token)>,
+    /// The highest forgotten token of each slot. Tokens of a slot are given out in rising order.
+    forgotten: BTreeMap<SlotId, Token>,
 }
 
 const FIRST: Token = Token(LogPos::ZERO);
@@ -44,6 +48,11 @@ impl DeadTokens {
     pub(crate) fn highest(&self, key: &SessionKey) -> Option<Token> {
         let of_key = self.tokens.range((key.clone(), FIRST)..=(key.clone(), LAST));
         of_key.map(|((_, token), _)| *token).next_back()
+    }
+
+    /// Whether the token is so old that the node may have forgotten that it is dead.
+    pub(crate) fn may_be_forgotten(&self, slot: SlotId, token: Token) -> bool {
+        self.forgotten.get(&slot).is_some_and(|it| token <= *it)
     }
 
     /// All of them after that session, in order of key and token.
@@ -79,8 +88,9 @@ impl DeadTokens {
             };
             if keep(&key, token) {
                 self.by_expiry.push_back((later_ms, key, token));
-            } else {
-                self.tokens.remove(&(key, token));
+            } else if let Some(dead) = self.tokens.remove(&(key, token)) {
+                let highest = self.forgotten.entry(dead.slot).or_insert(token);
+                *highest = token.max(*highest);
             }
         }
     }

@@ -85,10 +85,7 @@ impl Node {
             (_, Some(ended @ DeadToken::Ended { .. })) => Some(NodeAnswer::Dead(ended)),
             (Some((live, _)), _) => Some(NodeAnswer::OtherLive { token: live }),
             (None, Some(never)) => Some(NodeAnswer::Dead(never)),
-            (None, None) => self.dead.highest(key).filter(|it| *it > token).map(|newer| {
-                let detail = format!("a newer attempt, {newer}, was seen here");
-                NodeAnswer::Dead(DeadToken::NeverStarted { blame: Blame::Session, detail })
-            }),
+            (None, None) => self.too_old(attempt),
         };
         let refusal = of_this_session.or_else(|| self.refuse_new(spec));
         if let Some(refusal) = refusal {
@@ -113,6 +110,20 @@ impl Node {
         let (key, spec, not_after_mono_ms) = (key.clone(), spec.clone(), not_after_ms);
         self.effects.push(NodeEffect::Start { key, token, spec, not_after_mono_ms });
         None
+    }
+
+    /// Why a token that is not known is dead all the same.
+    fn too_old(&self, attempt: &Attempt<'_>) -> Option<NodeAnswer> {
+        let Attempt { key, slot, token } = *attempt;
+        let newer = self.dead.highest(key).filter(|it| *it > token);
+        let detail = match newer {
+            Some(newer) => format!("a newer attempt, {newer}, was seen here"),
+            None if self.dead.may_be_forgotten(slot, token) => {
+                "so late a call could start what ended here before".to_owned()
+            }
+            None => return None,
+        };
+        Some(NodeAnswer::Dead(DeadToken::NeverStarted { blame: Blame::Session, detail }))
     }
 
     /// The answer to a create of the token that lives.

@@ -397,6 +397,24 @@ fn a_dead_token_is_forgotten_after_its_time_and_not_before() {
 }
 
 #[test]
+fn a_forgotten_token_never_runs_and_newer_ones_of_its_slot_do() {
+    let mut world = World::registered();
+    world.destroy("a", token(1, 2));
+    world.pass(world.node.config().timing.tombstone_ms, true);
+    assert_eq!(world.node.dead_count(), 0);
+    for late in [token(1, 1), token(1, 2)] {
+        let effects = world.create("a", late);
+        let NodeAnswer::Dead(DeadToken::NeverStarted { blame, detail }) = answer(&effects) else {
+            panic!("{effects:?}");
+        };
+        assert_eq!(blame, Blame::Session);
+        assert!(detail.contains("so late"), "{detail}");
+    }
+    world.pass(world.node.config().timing.tombstone_ms, true);
+    assert_eq!(starts(&world.create("a", token(1, 3))), 1);
+}
+
+#[test]
 fn a_dead_token_is_kept_as_long_as_no_manager_took_note_of_its_end() {
     let mut world = World::registered();
     world.run("a", token(1, 1));
