@@ -58,13 +58,12 @@ pub use application::Application;
 
 use clap::Parser;
 use options::{Arguments, Options};
-use rota_daemon::say_fatal;
-use std::fmt::Display;
+use rota_daemon::{refuse, say_fatal};
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Exit code for a command line with mistakes.
-const USAGE: u8 = 2;
+/// Of this process, in what it says when it ends.
+const NAME: &str = "rota-manager";
 
 /// How long tasks that block (none should) may hold up the process's end.
 const LAST_PATIENCE: Duration = Duration::from_secs(1);
@@ -75,19 +74,14 @@ const LAST_PATIENCE: Duration = Duration::from_secs(1);
 pub fn main(application: Application) -> ExitCode {
     let arguments = Arguments::parse();
     let format = arguments.log.asked_format();
-    let say = |text: &dyn Display| say_fatal("rota-manager", format, text);
     let options = match arguments.check() {
         Ok(options) => options,
-        Err(mistakes) => {
-            mistakes.iter().for_each(|mistake| say(mistake));
-            say(&format_args!("mistakes: {}; nothing was started", mistakes.len()));
-            return ExitCode::from(USAGE);
-        }
+        Err(mistakes) => return refuse(NAME, format, &mistakes),
     };
     match run(options, application) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            say(&format_args!("{error:#}"));
+            say_fatal(NAME, format, &format_args!("{error:#}"));
             ExitCode::FAILURE
         }
     }

@@ -86,26 +86,23 @@ struct Working {
     number: ManagerNumber,
     listeners: (TcpListener, TcpListener),
     looks: Looks,
-    driver: JoinHandle<Ended>,
-    /// What the driver ended with, if it has.
-    ended: Option<Result<Ended, JoinError>>,
-    /// Where Consul is the config store.
-    discovery: Option<Discovery>,
-    /// The data folder, if it is new.
-    new_folder: Option<PathBuf>,
-    /// Tells the driver to stop, once nobody waits for it any more.
-    stop_driver: CancellationToken,
+    running: Running,
 }
 
 /// What runs.
 struct Running {
     driver: JoinHandle<Ended>,
+    /// What the driver ended with, if it has.
     ended: Option<Result<Ended, JoinError>>,
+    /// Once somebody can reach it.
     servers: Vec<Server>,
+    /// Where Consul is the config store.
     discovery: Option<Discovery>,
+    /// The data folder, if it is new.
     new_folder: Option<PathBuf>,
     /// Tells everything but the driver to stop.
     stop: CancellationToken,
+    /// Tells the driver to stop, once nobody waits for it any more.
     stop_driver: CancellationToken,
 }
 
@@ -329,18 +326,9 @@ fn begin(opened: Opened, application: Application) -> Result<Working> {
     let discovery = consul.map(|it| Discovery::start(it, me, seen.clone(), mailbox.clone()));
     let discovery = discovery.transpose().context("--config-store")?;
     let looks = Looks { addresses, mailbox, seen, config: watcher, exposition, bodies, operations };
-    let (listeners, ended) = ((grpc, http), None);
-    Ok(Working {
-        options,
-        number,
-        listeners,
-        looks,
-        driver,
-        ended,
-        discovery,
-        new_folder,
-        stop_driver,
-    })
+    let (ended, servers, stop) = (None, Vec::new(), CancellationToken::new());
+    let running = Running { driver, ended, servers, discovery, new_folder, stop, stop_driver };
+    Ok(Working { options, number, listeners: (grpc, http), looks, running })
 }
 
 fn start_driver(
@@ -380,14 +368,14 @@ impl Working {
             }
             // The driver has ended.
             Ok(_) => {
-                let ended = (&mut self.driver).await;
+                let ended = (&mut self.running.driver).await;
                 let refused = ended.as_ref().ok().and_then(|it| it.refused.as_ref());
                 let failed = || {
                     let text = "this manager failed; its log says why";
                     Refusal::new(RefusalKind::Internal, Retry::Never, text)
                 };
                 told.refused(refused.map_or_else(failed, refused_claim));
-                self.ended = Some(ended);
+                self.running.ended = Some(ended);
             }
             Err(_) => {
                 let waited = JOIN_PATIENCE.as_secs();
@@ -403,15 +391,11 @@ impl Working {
 
     /// Lets everybody in, unless the driver has ended.
     fn serve(self) -> Running {
-        let Self { options, number, listeners, looks, driver, ended, .. } = self;
-        let stop = CancellationToken::new();
-        let servers = match ended {
-            None => serve((options, number), looks, listeners, &stop),
-            Some(_) => Vec::new(),
-        };
-        let (discovery, new_folder, stop_driver) =
-            (self.discovery, self.new_folder, self.stop_driver);
-        Running { driver, ended, servers, discovery, new_folder, stop, stop_driver }
+        let Self { options, number, listeners, looks, mut running } = self;
+        if running.ended.is_none() {
+            running.servers = serve((options, number), looks, listeners, &running.stop);
+        }
+        running
     }
 }
 

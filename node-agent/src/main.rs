@@ -33,7 +33,7 @@ use cli::{Cli, Command};
 use data_folder::DataFolder;
 use discovery::Discovery;
 use mailbox::{Event, Mailbox};
-use rota_daemon::{LogFormat, Stop, announce, say_fatal};
+use rota_daemon::{LogFormat, Stop, announce, refuse, say_fatal};
 use rota_node::NodeConfig;
 use runtime::{Keepers, ProgramSettings, Runtime};
 use rustix::process::{Resource, Rlimit, getpid, getrlimit, set_child_subreaper, setrlimit};
@@ -59,7 +59,7 @@ fn main() -> ExitCode {
                     settings.log.install();
                     report(run(settings), format)
                 }
-                Err(mistakes) => refuse(format, &mistakes),
+                Err(mistakes) => refuse(NAME, format, &mistakes),
             }
         }
         Command::Check(args) => match settings::check_classes(&args.classes) {
@@ -67,16 +67,9 @@ fn main() -> ExitCode {
                 classes.iter().for_each(|class| println!("{class}"));
                 ExitCode::SUCCESS
             }
-            Err(mistakes) => refuse(LogFormat::Text, &mistakes),
+            Err(mistakes) => refuse(NAME, LogFormat::Text, &mistakes),
         },
     }
-}
-
-fn refuse(format: LogFormat, mistakes: &[String]) -> ExitCode {
-    mistakes.iter().for_each(|mistake| say_fatal(NAME, format, mistake));
-    let count = mistakes.len();
-    say_fatal(NAME, format, &format!("mistakes: {count}; nothing was started"));
-    ExitCode::from(2)
 }
 
 fn report(result: anyhow::Result<bool>, format: LogFormat) -> ExitCode {

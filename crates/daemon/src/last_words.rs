@@ -4,8 +4,12 @@ use crate::LogFormat;
 use serde_json::json;
 use std::fmt::Display;
 use std::io::Write;
+use std::process::ExitCode;
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
+
+/// Exit code for a command line with mistakes.
+const USAGE: u8 = 2;
 
 /// Says why this process ends, or what is wrong with its command line, in the form of its log: text
 /// or one JSON object on a line. Not through the log itself: no filter may hide it, and a command
@@ -17,6 +21,14 @@ pub fn say_fatal(program: &str, format: LogFormat, message: &dyn Display) {
     };
     // Nobody is left to be told that standard error is closed.
     let _told = writeln!(std::io::stderr().lock(), "{line}");
+}
+
+/// Says all mistakes of a command line, and that nothing was started; gives the exit code of those.
+pub fn refuse(program: &str, format: LogFormat, mistakes: &[impl Display]) -> ExitCode {
+    mistakes.iter().for_each(|mistake| say_fatal(program, format, mistake));
+    let count = mistakes.len();
+    say_fatal(program, format, &format_args!("mistakes: {count}; nothing was started"));
+    ExitCode::from(USAGE)
 }
 
 /// The fields that lines of the log have.

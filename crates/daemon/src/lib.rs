@@ -5,7 +5,7 @@
 //!  address of a listener ─▶ may_listen ─▶ loopback, or a flag that says insecure
 //!  folder of --data ─▶ may_hold_data ─▶ a path that the system takes
 //!  listeners are up ─▶ announce ─▶ one JSON line on standard output
-//!  mistakes, why it ends ─▶ say_fatal ─▶ standard error, in the form of the log
+//!  mistakes ─▶ refuse, why it ends ─▶ say_fatal ─▶ standard error, in the form of the log
 //!  SIGTERM, SIGINT, SIGHUP ─▶ Stop ─▶ the process ends in its own order
 //! ```
 
@@ -18,7 +18,7 @@ mod stop;
 
 pub use announcement::announce;
 pub use data_folder::{DATA_BYTES_MAX, may_hold_data};
-pub use last_words::say_fatal;
+pub use last_words::{refuse, say_fatal};
 pub use listening::may_listen;
 pub use log::{Log, LogArguments, LogFormat};
 pub use stop::Stop;

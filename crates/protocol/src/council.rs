@@ -81,7 +81,7 @@ impl Manager {
         let text = format!("epoch {}", view.epoch);
         self.env.note_text(Transition::ViewAdopted, None, text);
         self.env.suspects.retain(|member, _| may_be_taken_out(view, *member));
-        self.cut_arcs(&view.clone());
+        self.cut_arcs(view);
         for number in view.parts.keys() {
             let range = view.range(*number);
             let part = self.parts.entry(*number).or_insert_with(|| Partition::new(*number, range));
@@ -89,7 +89,7 @@ impl Manager {
         }
         if self.standing == Standing::Inside {
             if Self::is_inside(&self.env, view) {
-                self.adopt_parts(&view.clone());
+                self.adopt_parts(view);
             } else {
                 self.leave_all();
             }
@@ -209,7 +209,10 @@ impl Manager {
                     Purpose::Claim => self.standing = Standing::outside(),
                     Purpose::Register { call, .. } => {
                         let text = "nobody knows whether the boot was registered";
-                        self.refuse_register(call, RefusalKind::ConfigStoreAway, self.soon(), text);
+                        self.refuse_register(
+                            call,
+                            Refusal::new(RefusalKind::ConfigStoreAway, self.soon(), text),
+                        );
                     }
                     Purpose::TakeOut(..)
                     | Purpose::Part(..)
@@ -338,8 +341,7 @@ impl Manager {
         let lost = ("the managers' node_lost_ms", self.env.config.timing.node_lost_ms);
         let mistakes = register.lease.mistakes(Some(lost));
         if !mistakes.is_empty() {
-            let result = Err(Refusal::invalid(mistakes));
-            return self.env.effects.push(Effect::ReplyRegister { call, result });
+            return self.refuse_register(call, Refusal::invalid(mistakes));
         }
         let before = self.env.nodes.reg.get(&register.node);
         // A registration may arrive late: boot ids grow, and an earlier boot never comes back.
@@ -348,7 +350,8 @@ impl Manager {
                 "boot {} of node {} is over: a later boot is registered, or it was declared lost",
                 register.boot, register.node
             );
-            return self.refuse_register(call, RefusalKind::UnknownNode, Retry::Never, &text);
+            return self
+                .refuse_register(call, Refusal::new(RefusalKind::UnknownNode, Retry::Never, text));
         }
         if let Some(other) = before.filter(|it| !proves_over(&register, it)) {
             let (refusal, other) = (self.unproven(other), other.node.clone());
@@ -356,17 +359,20 @@ impl Manager {
             self.env.refresh = true;
             let text = format!("node {other} is refused: {refusal}");
             self.env.note_text(Transition::NodeUnproven, None, text);
-            let result = Err(refusal);
-            return self.env.effects.push(Effect::ReplyRegister { call, result });
+            return self.refuse_register(call, refusal);
         }
         // A node must learn of at least one manager to renew with: this one.
         if self.standing != Standing::Inside || self.env.view.is_none() {
             let text = "this manager has not taken its number yet";
-            return self.refuse_register(call, RefusalKind::NotServing, Retry::Now, text);
+            return self
+                .refuse_register(call, Refusal::new(RefusalKind::NotServing, Retry::Now, text));
         }
         if tries > REGISTER_TRIES {
             let text = "the config store could not be written; try again";
-            return self.refuse_register(call, RefusalKind::ConfigStoreAway, self.soon(), text);
+            return self.refuse_register(
+                call,
+                Refusal::new(RefusalKind::ConfigStoreAway, self.soon(), text),
+            );
         }
         let expect_revision = before.map_or(0, |it| it.revision);
         let to = NodeReg {
@@ -402,9 +408,8 @@ impl Manager {
         Retry::AfterMs(self.env.config.timing.retry_ms)
     }
 
-    fn refuse_register(&mut self, call: u64, kind: RefusalKind, retry: Retry, text: &str) {
-        let result = Err(Refusal::new(kind, retry, text));
-        self.env.effects.push(Effect::ReplyRegister { call, result });
+    fn refuse_register(&mut self, call: u64, refusal: Refusal) {
+        self.env.effects.push(Effect::ReplyRegister { call, result: Err(refusal) });
     }
 
     fn reply_registered(&mut self, call: u64, state: &ConfigState) {

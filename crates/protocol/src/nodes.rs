@@ -212,7 +212,8 @@ impl Nodes {
     }
 
     /// Whether that boot of a node is known to be over: a later boot is registered (which proved that
-    /// it ended what this one ran, or came after a verdict), or a verdict stands. An earlier boot in the registry only shows that the registry here is old.
+    /// it ended what this one ran, or came after a verdict), or a verdict stands. An earlier boot in
+    /// the registry only shows that the registry here is old.
     pub fn is_over(&self, node: &NodeId, boot: BootId) -> bool {
         self.reg
             .get(node)

@@ -46,7 +46,7 @@ impl Ledger {
         let missing = bodies.shared.attachments.set_references(&counts, bodies.now_ms());
         let ledger = Self { bodies, named, given_up: VecDeque::new() };
         for (key, named) in &ledger.named {
-            ledger.bodies.namers().change(&key.name, &[], named);
+            ledger.bodies.namers().change(&key.name, named, &[]);
         }
         if !missing.is_empty() {
             let count = missing.len();
@@ -81,11 +81,11 @@ impl Ledger {
                 self.named.insert(key.clone(), after.clone())
             };
             let before = before.unwrap_or_default();
-            if before != after {
-                self.bodies.namers().change(&key.name, &before, &after);
+            let (gained, lost) = (beyond(&after, &before), beyond(&before, &after));
+            if gained.len() + lost.len() > 0 {
+                self.bodies.namers().change(&key.name, &gained, &lost);
             }
-            let gained = beyond(&after, &before);
-            given_up.extend(beyond(&before, &after));
+            given_up.extend(lost);
             if !gained.is_empty() {
                 let attachments = &self.bodies.shared.attachments;
                 let missing = attachments.refer_all(&gained, self.bodies.now_ms());

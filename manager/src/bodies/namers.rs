@@ -11,25 +11,18 @@ type Place = (String, String);
 /// a count, until the body is collected: its content may be asked for until then.
 #[derive(Debug, Default)]
 pub(super) struct Namers {
-    /// How many documents of a docid name it now.
+    /// How often documents of a docid name it now.
     bodies: BTreeMap<Digest, BTreeMap<Place, u32>>,
 }
 
-fn beyond<'a>(these: &'a [Digest], others: &'a [Digest]) -> impl Iterator<Item = &'a Digest> {
-    let is_first = |at: usize| at == 0 || these[at] != these[at - 1];
-    let is_beyond = |it: &Digest| others.binary_search(it).is_err();
-    let firsts = these.iter().enumerate().filter(move |(at, _)| is_first(*at));
-    firsts.map(|(_, it)| it).filter(move |it| is_beyond(it))
-}
-
 impl Namers {
-    /// A document names the bodies `after` and no longer those `before`; both in order.
-    pub fn change(&mut self, name: &DocName, before: &[Digest], after: &[Digest]) {
+    /// A document names these bodies more often than before, and those less often.
+    pub fn change(&mut self, name: &DocName, gained: &[Digest], given_up: &[Digest]) {
         let place = || (name.space().to_owned(), name.docid().to_owned());
-        for sha256 in beyond(after, before) {
+        for sha256 in gained {
             *self.bodies.entry(*sha256).or_default().entry(place()).or_default() += 1;
         }
-        for sha256 in beyond(before, after) {
+        for sha256 in given_up {
             let count = self.bodies.get_mut(sha256).and_then(|it| it.get_mut(&place()));
             if let Some(count) = count {
                 *count = count.saturating_sub(1);
@@ -71,15 +64,15 @@ mod tests {
         };
         let mut namers = Namers::default();
         assert_eq!(ask(&namers, one, "shop", "a"), (false, false));
-        namers.change(&name("Album"), &[], &[one, one, two]);
-        namers.change(&name("Page"), &[], &[one]);
+        namers.change(&name("Album"), &[one, one, two], &[]);
+        namers.change(&name("Page"), &[one], &[]);
         assert_eq!(ask(&namers, one, "shop", "a"), (true, false));
         assert_eq!(ask(&namers, one, "shop", "b"), (false, true));
         assert_eq!(ask(&namers, one, "other", "a"), (false, true));
-        namers.change(&name("Album"), &[one, one, two], &[two]);
+        namers.change(&name("Album"), &[], &[one, one]);
         namers.forget(&one);
         assert_eq!(ask(&namers, one, "shop", "a"), (true, false), "the page names it");
-        namers.change(&name("Page"), &[one], &[]);
+        namers.change(&name("Page"), &[], &[one]);
         assert_eq!(ask(&namers, one, "shop", "a"), (true, false), "it is still here");
         namers.forget(&one);
         assert_eq!(ask(&namers, one, "other", "a"), (false, false));

@@ -47,6 +47,16 @@ async fn settles(endpoints: &str, number: u64) -> Value {
     .await
 }
 
+/// Ends the load: what it opened is there, through every manager. Gives a client of each, the
+/// newcomer's last.
+async fn everything_is_kept(busy: Busy, cluster: &Cluster, newcomer: &Launched) -> Vec<Client> {
+    let kept = busy.stop().await;
+    let mut clients = cluster.clients();
+    clients.push(Client::connect(newcomer.told("grpc")).unwrap());
+    all_are_there(&kept, &clients).await;
+    clients
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_newcomer_joins_under_load_and_no_call_fails() {
     let folder = TestFolder::new();
@@ -68,10 +78,7 @@ async fn a_newcomer_joins_under_load_and_no_call_fails() {
     busy.more(100).await;
     settles(&cluster.endpoints(), number).await;
     assert_eq!(http_get(newcomer.told("http"), "/healthz").await.unwrap().code, 200);
-    let kept = busy.stop().await;
-    let mut clients = cluster.clients();
-    clients.push(Client::connect(newcomer.told("grpc")).unwrap());
-    all_are_there(&kept, &clients).await;
+    let clients = everything_is_kept(busy, &cluster, &newcomer).await;
     opened(&clients[3], "through the newcomer", "counter").await;
     cluster.end_with(vec![newcomer]).await;
 }
@@ -99,10 +106,7 @@ async fn a_newcomer_that_is_killed_while_it_joins_is_taken_out_and_comes_back_by
     // More than 2 when a peer that found the old port closed took that for the end of the new run.
     assert!(manager(&ring, number)["incarnation"].as_u64() >= Some(2), "{ring}");
     busy.more(50).await;
-    let kept = busy.stop().await;
-    let mut clients = cluster.clients();
-    clients.push(Client::connect(again.told("grpc")).unwrap());
-    all_are_there(&kept, &clients).await;
+    everything_is_kept(busy, &cluster, &again).await;
     cluster.end_with(vec![again]).await;
 }
 
@@ -122,10 +126,7 @@ async fn a_join_ends_well_although_the_owner_of_the_arc_is_killed() {
     assert_eq!(joined["state"], "joined");
     settles(&cluster.endpoints(), (last - 100).into()).await;
     busy.more(50).await;
-    let kept = busy.stop().await;
-    let mut clients = cluster.clients();
-    clients.push(Client::connect(newcomer.told("grpc")).unwrap());
-    all_are_there(&kept, &clients).await;
+    everything_is_kept(busy, &cluster, &newcomer).await;
     cluster.end_with(vec![newcomer, again]).await;
 }
 
