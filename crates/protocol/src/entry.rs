@@ -172,7 +172,7 @@ impl Entrance {
             caller,
             op,
             slot: SlotId(0),
-            deadline_ms,
+            deadline_ms: deadline_ms.min(env.now.mono_ms + env.config.timing.request_ms),
             again_ms: 0,
             tries: 0,
             asked: None,

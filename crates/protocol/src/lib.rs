@@ -52,7 +52,7 @@ pub use operate::DocumentsConfig;
 pub use rota_docstore::DocName;
 pub use sizes::Sizes;
 pub use stats::{PartStats, Stats};
-pub use timing::Timing;
+pub use timing::{REQUEST_MS, Timing};
 pub use waits::Wait;
 
 use rota_model::{ManagerId, ManagerNumber, PoolName};

@@ -49,8 +49,8 @@ impl Partition {
     /// A request arrives at the owner. A repetition of one that waits here is dropped.
     pub fn on_request(&mut self, env: &mut Env, origin: Origin, op: Op, deadline_ms: u64) {
         let now = env.now.mono_ms;
-        if let Some(result) = self.settled.get(origin) {
-            return env.answer(origin, result.clone());
+        if let Some(result) = self.settled.get(origin, &op) {
+            return env.answer(origin, result);
         }
         let Some(leading) = &mut self.leading else {
             return self.refuse_not_owner(env, origin, &op);

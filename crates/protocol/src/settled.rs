@@ -7,20 +7,25 @@
 //!
 //! An operation without a time of its caller's is in no document, whatever it came to. So every
 //! answer to one is remembered here, and an entry manager never asks another run for it.
+//!
+//! Each is kept for as long as any request may wait at its entry manager. A run names its requests in
+//! rising order; so when one is forgotten here, no caller waits any more for it or for one named
+//! before, and a copy of those that still comes (this process may have been stopped for long) is not
+//! carried out.
 
 use crate::api::{Answer, DocumentAnswer, Op, OpResult};
 use crate::entry::Origin;
 use crate::env::Env;
 use rota_docstore::Body;
-use rota_model::{Refusal, RefusalKind, Retry};
+use rota_model::{MemberId, Refusal, RefusalKind, Retry};
 use std::collections::{BTreeMap, VecDeque};
-
-/// How long a repetition may be under way: a link that holds a message back for longer breaks, and
-/// what waits is dropped. In suspicion times.
-const KEPT: u64 = 10;
 
 /// Most refusals that are kept, each a few hundred bytes. As many as requests may wait.
 const SETTLED_MAX: usize = crate::leading::REQUESTS_MAX;
+
+/// Most runs of one peer of which is known what was forgotten. Of an earlier one nothing is on its way
+/// for so long: its connections ended with it.
+const RUNS_MAX: usize = 4;
 
 /// Longest result of an operation that is kept, in bytes. Of a longer one only the fact is kept.
 const RESULT_BYTES_MAX: usize = 1_024;
@@ -30,6 +35,8 @@ const RESULT_BYTES_MAX: usize = 1_024;
 pub(crate) struct Settled {
     results: BTreeMap<Origin, OpResult>,
     until: VecDeque<(u64, Origin)>,
+    /// The highest name that was forgotten of each peer's run. Of the last runs of each peer only.
+    forgotten: BTreeMap<MemberId, u64>,
 }
 
 impl Settled {
@@ -42,20 +49,26 @@ impl Settled {
             return;
         }
         let result = if is_small(result) { result.clone() } else { Err(lost_answer()) };
-        if self.until.len() >= SETTLED_MAX
-            && let Some((_, oldest)) = self.until.pop_front()
-        {
-            self.results.remove(&oldest);
+        if self.until.len() >= SETTLED_MAX {
+            self.forget_oldest();
         }
-        let until_ms = env.now.mono_ms + env.config.timing.suspect_ms * KEPT;
+        // Clocks do not run equally fast.
+        let until_ms = env.now.mono_ms + env.config.timing.request_ms * 11 / 10;
         if self.results.insert(origin, result).is_none() {
             self.until.push_back((until_ms, origin));
         }
     }
 
-    /// What a request was answered.
-    pub fn get(&self, origin: Origin) -> Option<&OpResult> {
-        self.results.get(&origin)
+    /// What a request was answered; and the refusal of one whose answer may be forgotten.
+    pub fn get(&self, origin: Origin, op: &Op) -> Option<OpResult> {
+        if let Some(result) = self.results.get(&origin) {
+            return Some(result.clone());
+        }
+        let Origin::Peer { from, rid } = origin else {
+            return None;
+        };
+        let is_late = self.forgotten.get(&from).is_some_and(|it| rid <= *it);
+        (is_late && op.changes()).then(|| Err(late_request()))
     }
 
     /// When each is forgotten.
@@ -66,8 +79,23 @@ impl Settled {
     /// Forgets what no repetition asks for any more.
     pub fn forget(&mut self, now_ms: u64) {
         while self.until.front().is_some_and(|(until_ms, _)| *until_ms <= now_ms) {
-            if let Some((_, origin)) = self.until.pop_front() {
-                self.results.remove(&origin);
+            self.forget_oldest();
+        }
+    }
+
+    fn forget_oldest(&mut self) {
+        let Some((_, origin)) = self.until.pop_front() else {
+            return;
+        };
+        self.results.remove(&origin);
+        if let Origin::Peer { from, rid } = origin {
+            let highest = self.forgotten.entry(from).or_insert(rid);
+            *highest = rid.max(*highest);
+            let of_peer = |it: &MemberId| it.number == from.number;
+            if self.forgotten.keys().filter(|it| of_peer(it)).count() > RUNS_MAX
+                && let Some(oldest) = self.forgotten.keys().copied().find(of_peer)
+            {
+                self.forgotten.remove(&oldest);
             }
         }
     }
@@ -87,6 +115,11 @@ fn is_small(result: &OpResult) -> bool {
 
 fn lost_answer() -> Refusal {
     let text = "the operation was carried out, and its answer was lost on the way";
+    Refusal::unknown_outcome(RefusalKind::DeadlineExceeded, Retry::Never, text)
+}
+
+fn late_request() -> Refusal {
+    let text = "the request came when its caller had given up; it may have been carried out before";
     Refusal::unknown_outcome(RefusalKind::DeadlineExceeded, Retry::Never, text)
 }
 

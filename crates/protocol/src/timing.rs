@@ -2,6 +2,9 @@
 
 use rota_model::{ClusterTimes, FieldError, LeaseTimes, times_out_of_order};
 
+/// Longest time that a caller's request may wait, in milliseconds.
+pub const REQUEST_MS: u64 = 60_000;
+
 /// Times, in milliseconds.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Timing {
@@ -38,6 +41,9 @@ pub struct Timing {
     pub tombstone_ms: u64,
     /// How long ordered nodes may take to register.
     pub provision_ms: u64,
+    /// Longest time that a request waits at its entry manager. The same at all managers: owners
+    /// remember answers for so long.
+    pub request_ms: u64,
     /// Advice to a caller who should come again soon.
     pub retry_ms: u64,
 }
@@ -60,6 +66,7 @@ impl Default for Timing {
             node_lost_ms: 20_000,
             tombstone_ms: rota_model::REQUEST_MEMORY_MS,
             provision_ms: 10_000,
+            request_ms: REQUEST_MS,
             retry_ms: 200,
         }
     }

@@ -147,6 +147,30 @@ fn an_answer_that_was_lost_is_given_again() {
 }
 
 #[test]
+fn an_operation_that_comes_again_when_its_answer_is_forgotten_is_not_carried_out() {
+    let mut table = Table::serving();
+    let owner = owner_of(&table, "c");
+    let sent = std::rc::Rc::new(std::cell::RefCell::new(Vec::new()));
+    let kept = sent.clone();
+    table.lose = Box::new(move |envelope| {
+        if let Message::Request { op, .. } = &envelope.message
+            && op.is_once()
+        {
+            kept.borrow_mut().push(envelope.clone());
+        }
+        false
+    });
+    operated(table.call(other_than(owner), op(write("c", 1), "c"))).unwrap();
+    table.pass(70_000);
+    operated(table.call(other_than(owner), op(write("c", 2), "c"))).unwrap();
+    assert_eq!(table.count(Transition::Operated), 2, "a later one is carried out");
+    let late = sent.borrow()[0].clone();
+    table.input(owner, rota_protocol::Input::Peer(late));
+    table.pass(500);
+    assert_eq!(table.count(Transition::Operated), 2);
+}
+
+#[test]
 fn documents_of_another_slot_are_refused_by_name_before_any_work() {
     let mut table = Table::serving();
     let owner = owner_of(&table, "a");

@@ -287,10 +287,17 @@ fn a_late_repetition_of_a_close_that_found_nothing_closes_no_later_life() {
     });
     let refusal = table.call(entry, close("a", "c1")).unwrap_err();
     assert_eq!((refusal.kind, refusal.changed), (RefusalKind::NotFound, Changed::No));
-    let (_, before) = opened(table.call(owner, open("a", "r1")));
-    let late = sent.borrow()[0].clone();
-    table.input(owner, rota_protocol::Input::Peer(late));
-    table.pass(500);
-    let after = got(table.call(owner, get("a"))).record;
-    assert_eq!((after.state, after.life), (SessionState::Ready, before.record.life));
+    // Soon; and when the owner has forgotten what it answered.
+    for later_ms in [0, 70_000] {
+        table.pass(later_ms);
+        table.register("n1", 8 + later_ms);
+        let request = format!("r{later_ms}");
+        let (_, before) = opened(table.call(owner, open("a", &request)));
+        let late = sent.borrow()[0].clone();
+        table.input(owner, rota_protocol::Input::Peer(late));
+        table.pass(500);
+        let after = got(table.call(owner, get("a"))).record;
+        assert_eq!((after.state, after.life), (SessionState::Ready, before.record.life));
+    }
+    closed(table.call(entry, close("a", "c2")));
 }

@@ -7,7 +7,7 @@ use crate::invariant::Violation;
 use crate::ledger::{Asked, Attempt, Shown, Wish};
 use crate::network::Place;
 use crate::parcel::Parcel;
-use crate::setup::CLASS;
+use crate::setup::{CLASS, CLIENT_DEADLINE_MS_MAX};
 use crate::world::{Event, Phase, World};
 use rota_model::{
     ClassName, CloseOp, Filter, GetOp, ListCursor, ListOp, ManagerNumber, Namespace, OpenOp,
@@ -130,7 +130,7 @@ impl World {
     fn attempt(&mut self, index: usize, asked: usize) {
         let now_us = self.now_us();
         let number = self.clients[index].chance.pick(&self.setup.numbers).0;
-        let deadline_ms = self.clients[index].chance.within(200, 2_500);
+        let deadline_ms = self.clients[index].chance.within(200, CLIENT_DEADLINE_MS_MAX);
         let request = &mut self.dog.ledger.asked[asked];
         let attempt = request.attempts.len();
         request.attempts.push(Attempt { manager: number, sent_us: now_us, answer: None });

@@ -12,6 +12,9 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Name of the class that nodes know.
 pub const CLASS: &str = "builtin";
 
+/// Longest deadline of a client in the simulation, in milliseconds.
+pub const CLIENT_DEADLINE_MS_MAX: u64 = 2_500;
+
 /// How long destroyed items stay known: writers' copies are often away for longer.
 const DESTROYED_MS: u64 = 1_000;
 
@@ -179,6 +182,7 @@ fn draw_timing(chance: &mut Chance) -> (Timing, (u64, u64), bool) {
         lease_kill_ms: 1_900,
         node_lost_ms: 3_000,
         provision_ms: 3_000,
+        request_ms: CLIENT_DEADLINE_MS_MAX,
         retry_ms: 40,
         ..Timing::default()
     };

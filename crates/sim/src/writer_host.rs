@@ -7,6 +7,7 @@ use crate::client_host::CallFor;
 use crate::counters::Fault;
 use crate::invariant::Violation;
 use crate::network::Place;
+use crate::setup::CLIENT_DEADLINE_MS_MAX;
 use crate::shelf::attachment_of;
 use crate::world::{Event, Phase, WALL_START_MS, World};
 use crate::writing::{Added, Adding, GROUPS, Log, SPACE, SWITCHED, SeenDocument, Told, Written};
@@ -195,7 +196,7 @@ impl World {
         let Some(writer) = self.writers.get_mut(index) else { return };
         let Some((wish, _)) = writer.current.clone() else { return };
         let number = writer.chance.pick(&self.setup.numbers).0;
-        let deadline_ms = writer.chance.within(200, 2_500);
+        let deadline_ms = writer.chance.within(200, CLIENT_DEADLINE_MS_MAX);
         let doubled = writer.chance.permille(60);
         if let Wish::Run(_, Some(at)) = &wish
             && let Some(written) = self.dog.ledger.written.get(*at)

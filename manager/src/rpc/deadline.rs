@@ -8,7 +8,7 @@ use tonic::metadata::MetadataMap;
 pub const DEFAULT: Duration = Duration::from_secs(10);
 
 /// Longer waits are cut to this: what is under way here is bounded by it.
-pub const LONGEST: Duration = Duration::from_secs(60);
+pub const LONGEST: Duration = Duration::from_millis(rota_protocol::REQUEST_MS);
 
 /// When the caller gives up. A header that cannot be read counts as none, as gRPC says.
 pub fn deadline_of(metadata: &MetadataMap) -> Instant {
