@@ -3,6 +3,7 @@
 use crate::bench::{BenchCommand, echo::EchoArguments};
 use crate::dev::DevArguments;
 use crate::document::DocumentCommand;
+use crate::explain::ExplainArguments;
 use crate::failure::UsageMistake;
 use crate::inspect::InspectArguments;
 use crate::join::JoinArguments;
@@ -55,6 +56,8 @@ pub enum Command {
     Namespace(NamespaceArguments),
     /// Show the ring: managers, partitions, nodes.
     Inspect(InspectArguments),
+    /// Say where a session belongs, who holds it, where it runs, and why.
+    Explain(ExplainArguments),
     /// Take a manager that was started with --join into the ring.
     Join(JoinArguments),
     /// Tell every manager which of its peers look gone: the handler of a watch in Consul. It is a

@@ -4,6 +4,7 @@
 //! * [`document`]: read and list documents, run operations, store and fetch attachments.
 //! * [`namespace`]: create, list, switch off and on, export, import, delete namespaces.
 //! * [`inspect`]: the ring as tables and as a drawing.
+//! * [`explain`]: where a session belongs, who holds it, and why.
 //! * [`join`]: take a manager into the ring that waits outside.
 //! * [`signal`]: tell managers which of their peers look gone.
 //! * [`dev`]: a whole cluster of real processes on one machine.
@@ -15,6 +16,7 @@ mod bench;
 mod cli;
 mod dev;
 mod document;
+mod explain;
 mod failure;
 mod inspect;
 mod join;
@@ -78,6 +80,7 @@ fn run(cli: &Cli, out: &mut Out) -> anyhow::Result<()> {
                 namespace::run(arguments, &cli.endpoints()?, out).await
             }
             Command::Inspect(arguments) => inspect::run(arguments, &cli.endpoints()?, out).await,
+            Command::Explain(arguments) => explain::run(arguments, &cli.endpoints()?, out).await,
             Command::Join(arguments) => join::run(arguments, out).await,
             Command::Signal(arguments) => signal::run(arguments, out).await,
             Command::Dev(arguments) => dev::run(arguments, out).await,

@@ -28,7 +28,7 @@ pub fn slot_of_document(namespace: &Namespace, docid: &str, m: u32) -> SlotId {
 }
 
 /// The part of an id that decides its slot.
-fn together(docid: &str) -> &str {
+pub fn together(docid: &str) -> &str {
     let inside = docid.split_once('{').and_then(|(_, rest)| rest.split_once('}'));
     inside.map_or(docid, |(part, _)| if part.is_empty() { docid } else { part })
 }

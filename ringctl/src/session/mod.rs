@@ -3,7 +3,7 @@
 mod change;
 mod show;
 
-pub use show::state_name;
+pub use show::{Shown, state_name};
 
 use crate::cli::length_of_time;
 use crate::failure::{AtNode, Unknown, UsageMistake};
@@ -13,7 +13,7 @@ use anyhow::Context;
 use clap::{Args, Subcommand};
 use rota_client::{Client, v1};
 use rota_model::SessionState;
-use show::{Closed, Listed, Moved, Opened, Shown};
+use show::{Closed, Listed, Moved, Opened};
 use std::collections::BTreeMap;
 use std::time::Duration;
 

@@ -42,6 +42,46 @@ async fn inspect_shows_managers_partitions_and_nodes_and_who_is_gone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn explain_names_slot_owner_copies_and_node_and_follows_a_take_over() {
+    let folder = TestFolder::new();
+    let cluster = Cluster::start(&folder, &[]).await;
+    let session = opened(&cluster.client(), "s1", "builtin").await;
+    let ask = async || cluster.ringctl(&["explain", "s1", "-o", "json"]).await.json();
+    let told = ask().await;
+    assert_eq!(told["owner"]["number"], session.owner);
+    assert_eq!(told["partition"]["home"], session.owner);
+    let slot = told["slot"].as_u64().expect("a slot");
+    let (first, last) = (&told["partition"]["first_slot"], &told["partition"]["last_slot"]);
+    let (first, last) = (first.as_u64().expect("a slot"), last.as_u64().expect("a slot"));
+    let is_inside = if first <= last {
+        (first..=last).contains(&slot)
+    } else {
+        slot >= first || slot <= last
+    };
+    assert!(is_inside, "{told}");
+    assert_eq!((&told["node"]["id"], &told["session"]["state"]), (&"n1".into(), &"READY".into()));
+    let in_sync = told["copies"].as_array().expect("copies").iter();
+    assert_eq!(in_sync.filter(|it| it["in_sync"] == true).count(), 3, "{told}");
+    let text = cluster.ringctl(&["explain", "s1"]).await.expect_success().stdout;
+    for part in ["default/s1", "it is the home", "its node answered that it runs", "node      n1"] {
+        assert!(text.contains(part), "{part:?} is missing in\n{text}");
+    }
+    let none = cluster.ringctl(&["explain", "nobody", "-o", "json"]).await.json();
+    assert!(none["session"].is_null() && none["node"].is_null(), "{none}");
+
+    let home = [340, 681, 1023].iter().position(|it| *it == session.owner);
+    cluster.kill_manager(home.expect("a number of this cluster")).await;
+    eventually("explain shows the take-over", PATIENCE, async || {
+        let told = ask().await;
+        let why = told["owner"]["why"].as_str().unwrap_or_default().to_owned();
+        let is_taken = told["partition"]["home_status"] == "DOWN" && why.contains("is not active");
+        if is_taken && told["session"]["state"] == "READY" { Ok(()) } else { Err(told.to_string()) }
+    })
+    .await;
+    cluster.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn usage_mistakes_end_with_code_2_and_name_what_is_wrong() {
     for (line, part) in [
         (&["session", "open", "a"][..], "--class"),
