@@ -2,15 +2,23 @@
 //! shares the contents of all items that stayed the same.
 
 use crate::content::{Attachment, Content};
-use crate::name::{ATTACHMENT_CLASS, DocName, ItemName};
+use crate::name::{ATTACHMENT_CLASS, DocName, ItemName, MEMORY_CLASS};
 use rota_model::{FieldError, Stamp};
 use std::sync::Arc;
 
 /// Most items of one document, destroyed ones included: those are forgotten early where they are in
-/// the way of others, see [`DocumentParts::fitted`].
+/// the way of others, see [`DocumentParts::fitted`]. Memories of operations (class `H`) do not count.
 pub const ITEMS_MAX: usize = 16_384;
 /// Most bytes of one document's contents (its v1): documents are handed on whole.
 pub const DOCUMENT_BYTES_MAX: u64 = 8 * 1024 * 1024;
+/// Most memories of operations in one document, those included that were forgotten and must still be
+/// told to caches. Operations keep to less, see [`crate::Desk::remember`].
+const MEMORY_ITEMS_MAX: u32 = 16_384;
+/// Field of a document that has more memories than there may be.
+pub(crate) const MEMORIES: &str = "memories";
+/// Most bytes of a document's memories: a full document must be able to remember what makes it smaller,
+/// and is still handed on whole.
+const MEMORY_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
 /// An item. It exists, with a content; or it was destroyed, and is still known so that caches can
 /// be told.
@@ -76,6 +84,11 @@ impl Item {
     pub fn is_destroyed(&self) -> bool {
         self.existing.is_none()
     }
+
+    /// Whether it is what an operation remembers of itself.
+    fn is_memory(&self) -> bool {
+        self.name.class() == MEMORY_CLASS
+    }
 }
 
 /// Class `P` holds attachments, and no other class does.
@@ -91,7 +104,7 @@ pub(crate) fn check_content_of(class: &str, content: &Content) -> Result<(), Fie
 /// as often as it is named, though it is stored once.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Volumes {
-    /// Names and contents of existing items.
+    /// Names and contents of existing items, memories of operations (class `H`) aside.
     pub v1: u64,
     /// Bodies of the attachments that existing items name.
     pub v2: u64,
@@ -100,7 +113,7 @@ pub struct Volumes {
 impl Volumes {
     fn of(items: &[Item]) -> Self {
         let mut volumes = Self::default();
-        for item in items {
+        for item in items.iter().filter(|it| !it.is_memory()) {
             if let Some(existing) = &item.existing {
                 let content = existing.content.volume() + item.name.bytes() as u64;
                 let body = existing.content.as_attachment().map_or(0, Attachment::size);
@@ -109,6 +122,27 @@ impl Volumes {
             }
         }
         volumes
+    }
+}
+
+/// What a document remembers of operations: not its application's data.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+struct Memories {
+    /// Items, destroyed ones included.
+    items: u32,
+    /// Bytes of their names and contents.
+    bytes: u64,
+}
+
+impl Memories {
+    fn of(items: &[Item]) -> Self {
+        let mut memories = Self::default();
+        for item in items.iter().filter(|it| it.is_memory()) {
+            let content = item.content().map_or(0, Content::volume);
+            memories.items = memories.items.saturating_add(1);
+            memories.bytes = memories.bytes.saturating_add(content + item.name.bytes() as u64);
+        }
+        memories
     }
 }
 
@@ -164,6 +198,7 @@ pub struct Document {
     is_deleted: bool,
     items: Box<[Item]>,
     volumes: Volumes,
+    memories: Memories,
 }
 
 fn wrong<T>(field: &str, problem: String) -> Result<T, FieldError> {
@@ -205,8 +240,8 @@ impl Document {
         is_deleted: bool,
         items: Vec<Item>,
     ) -> Self {
-        let volumes = Volumes::of(&items);
-        Self { name, ctime, version, dtime, is_deleted, items: items.into(), volumes }
+        let (volumes, memories) = (Volumes::of(&items), Memories::of(&items));
+        Self { name, ctime, version, dtime, is_deleted, items: items.into(), volumes, memories }
     }
 
     /// Puts together what is known to fit, but for its size.
@@ -220,12 +255,22 @@ impl Document {
         Self::assemble(name, [ctime, version, version], true, Vec::new())
     }
 
-    /// Refuses more than [`ITEMS_MAX`] items or [`DOCUMENT_BYTES_MAX`] bytes.
+    /// Refuses more than [`ITEMS_MAX`] items or [`DOCUMENT_BYTES_MAX`] bytes, and more memories than
+    /// there may be.
     pub(crate) fn check_size(&self) -> Result<(), FieldError> {
-        let (items, v1) = (self.items.len(), self.volumes.v1);
+        let Memories { items: memories, bytes } = self.memories;
+        let (items, v1) = (self.items.len() - memories as usize, self.volumes.v1);
         if items > ITEMS_MAX {
             let problem = format!("of {} are {items}; the limit is {ITEMS_MAX}", self.name);
             return wrong("items", problem);
+        }
+        if memories > MEMORY_ITEMS_MAX || bytes > MEMORY_BYTES_MAX {
+            let problem = format!(
+                "of {} are {memories} of {bytes} bytes; the limits are {MEMORY_ITEMS_MAX} and \
+                 {MEMORY_BYTES_MAX}",
+                self.name
+            );
+            return wrong(MEMORIES, problem);
         }
         if v1 > DOCUMENT_BYTES_MAX {
             let name = &self.name;
@@ -324,6 +369,11 @@ impl Document {
         self.name == other.name && head(self) == head(other) && here.by_ref().eq(there.by_ref())
     }
 
+    /// Bytes of names and contents of all existing items.
+    pub fn content_bytes(&self) -> u64 {
+        self.volumes.v1.saturating_add(self.memories.bytes)
+    }
+
     /// About how many bytes it takes in memory, names and contents included.
     pub fn memory_bytes(&self) -> u64 {
         // Each shared text or byte string has two counters before it.
@@ -338,7 +388,7 @@ impl Document {
 
     /// The parts again.
     pub fn into_parts(self) -> DocumentParts {
-        let Self { name, ctime, version, dtime, is_deleted, items, volumes: _ } = self;
+        let Self { name, ctime, version, dtime, is_deleted, items, volumes: _, memories: _ } = self;
         DocumentParts { name, ctime, version, dtime, is_deleted, items: items.into_vec() }
     }
 }

@@ -227,11 +227,13 @@ impl Draft {
         vop: Stamp,
     ) -> Result<bool, Exception> {
         let (class, key) = (name.class(), name.key());
-        if self.change_at(class, key).is_ok() {
-            // Written by this very operation: nothing is newer.
-            return Ok(false);
-        }
-        let stored = self.base().and_then(|it| it.item(class, key)?.vop());
+        let stored = match self.change_at(class, key).map(|at| &self.changes[at].1) {
+            // A copy, too.
+            Ok(Change::Put { vop: Some(vop), .. }) => Some(*vop),
+            // Made by this very operation: nothing is newer.
+            Ok(Change::Put { vop: None, .. } | Change::Remove) => return Ok(false),
+            Err(_) => self.base().and_then(|it| it.item(class, key)?.vop()),
+        };
         if stored.is_some_and(|stored| stored >= vop) {
             return Ok(false);
         }

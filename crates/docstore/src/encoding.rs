@@ -56,7 +56,7 @@ impl Document {
         };
         // Contents, and little beside them.
         let about = 96 + 48 * self.items().len();
-        let mut bytes = Vec::with_capacity(about + as_length(self.volumes().v1));
+        let mut bytes = Vec::with_capacity(about + as_length(self.content_bytes()));
         bytes.push(FORMAT);
         postcard::to_extend(&stored, bytes).expect("a vector takes everything")
     }

@@ -185,7 +185,7 @@ impl Request {
             self.check_limits()?;
             let asked = (&self.space, &*self.operation);
             check_caller(self.build, &self.who, asked, rules, documents.spaces())?;
-            self.check_dhop(rules, now)?;
+            self.check_dhop(rules, now.max(documents.high_water()))?;
             self.check_syncs(rules, documents, now)
         };
         check().map_err(|it: Exception| it.at(Phase::Before))
@@ -201,6 +201,8 @@ impl Request {
         Ok(())
     }
 
+    /// `now`: by the clock, or by what was committed before, if that is later. A clock that is behind
+    /// must not refuse the repetition of what is done.
     fn check_dhop(&self, rules: &Rules, now: Stamp) -> Result<(), Exception> {
         let Some(dhop) = self.dhop else {
             return Ok(());

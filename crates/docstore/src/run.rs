@@ -164,7 +164,7 @@ impl Run {
         now: Stamp,
     ) -> Next {
         let checked = match self.progress.attempts {
-            0 => self.request.check(rules, documents, now),
+            0 => guard(Phase::Before, || self.request.check(rules, documents, now)),
             // It may have been switched off during a pause.
             _ => documents.spaces().check_open(&self.request.space).map_err(before),
         };
@@ -177,7 +177,9 @@ impl Run {
         let request = &self.request;
         let made = match &self.make {
             Some(make) => Ok(make()),
-            None => operations.make(&request.operation, request.parameters.as_ref()),
+            None => guard(Phase::Before, || {
+                operations.make(&request.operation, request.parameters.as_ref())
+            }),
         };
         let mut operation = match made {
             Ok(operation) => operation,
@@ -311,7 +313,7 @@ fn guard<T>(phase: Phase, code: impl FnOnce() -> Result<T, Exception>) -> Result
         let text = cause.downcast_ref::<&str>().map(|it| (*it).to_owned());
         let text = text.or_else(|| cause.downcast_ref::<String>().cloned());
         let message = text.unwrap_or_else(|| "for an unknown reason".to_owned());
-        Err(Exception::new(codes::PANIC, format!("the operation panicked: {message}")))
+        Err(Exception::new(codes::PANIC, format!("code of the application panicked: {message}")))
     };
     catch_unwind(AssertUnwindSafe(code)).unwrap_or_else(panicked).map_err(|it| it.at(phase))
 }

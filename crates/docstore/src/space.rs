@@ -8,7 +8,7 @@
 
 use crate::document::Document;
 use crate::exception::{Exception, codes};
-use crate::name::{DocName, check_word};
+use crate::name::{DocName, MEMORY_CLASS, check_word};
 use crate::schema::{Schema, Singleton};
 use rota_model::{FieldError, Namespace};
 use serde::{Deserialize, Serialize};
@@ -48,9 +48,11 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// What one document adds: nothing when its life has ended.
+    /// What one document adds: nothing when its life has ended, or when it only remembers operations
+    /// beyond the lives of others (class `H`).
     pub fn of(document: Option<&Document>) -> Self {
-        match document.filter(|it| !it.is_deleted()) {
+        let counts = |it: &&Document| !it.is_deleted() && it.name().class() != MEMORY_CLASS;
+        match document.filter(counts) {
             Some(it) => Self { documents: 1, v1: it.volumes().v1, v2: it.volumes().v2 },
             None => Self::default(),
         }

@@ -53,11 +53,8 @@ async fn explain_names_slot_owner_copies_and_node_and_follows_a_take_over() {
     let slot = told["slot"].as_u64().expect("a slot");
     let (first, last) = (&told["partition"]["first_slot"], &told["partition"]["last_slot"]);
     let (first, last) = (first.as_u64().expect("a slot"), last.as_u64().expect("a slot"));
-    let is_inside = if first <= last {
-        (first..=last).contains(&slot)
-    } else {
-        slot >= first || slot <= last
-    };
+    let is_inside =
+        if first <= last { (first..=last).contains(&slot) } else { slot >= first || slot <= last };
     assert!(is_inside, "{told}");
     assert_eq!((&told["node"]["id"], &told["session"]["state"]), (&"n1".into(), &"READY".into()));
     let in_sync = told["copies"].as_array().expect("copies").iter();

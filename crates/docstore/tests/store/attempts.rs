@@ -220,6 +220,34 @@ fn a_late_copy_never_overwrites_a_newer_one() {
 }
 
 #[test]
+fn of_two_copies_in_one_operation_the_newer_one_stays_whatever_the_order() {
+    let name = ItemName::keyed("Ent", "from-elsewhere").unwrap();
+    let copy = |cents| Content::json_of(&Entry { cents }).unwrap();
+    for order in [[(3, 30), (2, 20)], [(2, 20), (3, 30)]] {
+        let mut store = two_accounts();
+        edit(&mut store, at(40), |desk| {
+            for (cents, vop) in order {
+                desk.current(&account("a"))?.put_copy(&name, copy(cents), at(vop))?;
+            }
+            Ok(())
+        })
+        .unwrap();
+        let item = store.peek(&account("a")).unwrap().item("Ent", Some("from-elsewhere")).cloned();
+        let item = item.unwrap();
+        assert_eq!((item.vop(), item.content()), (Some(at(30)), Some(&copy(3))), "{order:?}");
+    }
+    // What the operation itself writes is newer than any copy.
+    let mut store = two_accounts();
+    edit(&mut store, at(40), |desk| {
+        let draft = desk.current(&account("a"))?;
+        draft.put("from-elsewhere", &Entry { cents: 1 })?;
+        assert!(!draft.put_copy(&name, copy(3), at(30))?);
+        Ok(())
+    })
+    .unwrap();
+}
+
+#[test]
 fn a_lock_document_shows_that_its_group_changed() {
     let (rules, mut store) = (rules(), two_accounts());
     let lock = DocName::new(&space(), "Sum", "group").unwrap();

@@ -153,3 +153,20 @@ pub fn two_accounts() -> Store {
     set_balance(&mut store, "b", 0, at(0));
     store
 }
+
+/// The space for configuration.
+pub fn z() -> Namespace {
+    Namespace::parse("z").unwrap()
+}
+
+/// Describes a namespace there.
+pub fn describe(store: &mut Store, space: &str, description: &Description, now: Stamp) {
+    let rules = rules();
+    let mut attempt = Attempt::new(z(), now);
+    let name = DocName::new(&z(), rota_docstore::space::SPACE_CLASS, space).unwrap();
+    let mut desk = Desk::new(&rules, store, None, &mut attempt);
+    let draft = desk.current(&name).unwrap();
+    draft.ensure();
+    draft.put_one(description).unwrap();
+    store.commit(&rules, attempt, now).unwrap();
+}

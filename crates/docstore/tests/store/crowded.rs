@@ -135,6 +135,56 @@ fn memories_that_came_and_went_do_not_fill_a_document() {
     assert_eq!(followed(late.as_mut().unwrap(), &document), "case 1");
 }
 
+/// Removes entries of a document; remembers that it did.
+#[derive(serde::Serialize, serde::Deserialize)]
+struct Remove {
+    keys: Vec<u32>,
+}
+
+impl Operation for Remove {
+    const NAME: &'static str = "remove";
+    type Parameters = Self;
+
+    fn new(parameters: Self) -> Result<Self, Exception> {
+        Ok(parameters)
+    }
+
+    fn work(&mut self, desk: &mut Desk<'_>) -> Result<(), Exception> {
+        let name = account("c");
+        for key in &self.keys {
+            desk.current(&name)?.remove("Ent", Some(&key.to_string()))?;
+        }
+        desk.remember(&name, &"removed".repeat(100))
+    }
+}
+
+fn remove(now: u64, keys: std::ops::Range<u32>) -> Request {
+    let remove = Remove { keys: keys.collect() };
+    Request { dhop: Some(at(now)), ..Request::new(space(), "remove").with(&remove).unwrap() }
+}
+
+#[test]
+fn a_full_document_of_a_full_namespace_gets_smaller_by_operations_that_are_remembered() {
+    let mut store = Store::default();
+    change(&mut store, 1, 0..16_384, 0..0);
+    let full = source(&store, "c").volumes().v1;
+    let limits = Limits { documents: Some(1), v1: Some(full), v2: None };
+    let description = Description { limits, ..Description::default() };
+    describe(&mut store, space().as_str(), &description, at(2));
+    let operations = Operations::new().with::<Remove>();
+    for (now, keys) in [(10, 0..1), (20, 1..2), (30, 2..10)] {
+        store.perform(&operations, &rules(), remove(now, keys), at(now)).unwrap();
+    }
+    let document = source(&store, "c");
+    let left = document.existing().filter(|(name, _)| name.class() == "Ent").count();
+    assert_eq!((left, document.volumes().v1 < full), (16_374, true));
+    assert_eq!(store.usage(space().as_str()).v1, document.volumes().v1);
+    let memories = document.existing().filter(|(name, _)| name.class() == "H");
+    assert_eq!(memories.count(), 3);
+    let bytes = Document::clone(&document).into_parts();
+    assert_eq!(Document::from_parts(bytes).as_ref(), Ok(&*document), "a valid document");
+}
+
 #[test]
 fn a_document_remembers_a_bounded_number_of_operations_and_then_asks_for_patience() {
     let mut store = two_accounts();

@@ -143,6 +143,17 @@ fn a_repeated_dhop_gives_the_same_answer_and_one_version() {
 }
 
 #[test]
+fn a_clock_that_is_behind_does_not_refuse_what_is_done() {
+    let (rules, operations, mut store) = (rules(), operations(), two_accounts());
+    let request = Request { dhop: Some(at(20_000)), ..transfer("a", "b", 30) };
+    let first = store.perform(&operations, &rules, request.clone(), at(20_010)).unwrap();
+    assert_eq!(store.perform(&operations, &rules, request.clone(), at(100)).unwrap(), first);
+    let later = Request { dhop: Some(at(20_011)), ..request };
+    let refused = store.perform(&operations, &rules, later, at(100)).unwrap_err();
+    assert_eq!(refused.code(), &codes::DHOP, "nothing was done at that time");
+}
+
+#[test]
 fn memories_of_requests_that_are_too_old_are_forgotten() {
     let (rules, operations, mut store) = (rules(), operations(), two_accounts());
     let mut pay = |dhop, now| {

@@ -61,6 +61,7 @@ impl Operation for Fail {
     type Parameters = Self;
 
     fn new(parameters: Self) -> Result<Self, Exception> {
+        assert_ne!(parameters.how, "early panic", "on purpose, early");
         Ok(parameters)
     }
 
@@ -103,7 +104,28 @@ fn a_panic_and_the_unexpected_are_x_and_tried_again_and_a_bug_is_not() {
     }
     let mut store = two_accounts();
     let exception = store.perform(&operations, &rules(), fail("panic"), at(1)).unwrap_err();
-    assert_eq!(exception.to_string(), "X-PANIC: the operation panicked: on purpose");
+    assert_eq!(exception.to_string(), "X-PANIC: code of the application panicked: on purpose");
+}
+
+/// Asks a service that is broken.
+struct Broken;
+
+impl Checker for Broken {
+    fn check(&self, _: &Credentials, _: &str, _: &str) -> Result<(), String> {
+        panic!("on purpose, in a check")
+    }
+}
+
+#[test]
+fn a_panic_before_any_work_is_x_too() {
+    let operations = Operations::new().with::<Fail>();
+    let mut store = two_accounts();
+    let broken = Rules { checker: Arc::new(Broken), ..rules() };
+    for (rules, how, part) in [(rules(), "early panic", "early"), (broken, "well", "in a check")] {
+        let exception = store.perform(&operations, &rules, fail(how), at(1)).unwrap_err();
+        assert_eq!((exception.code().as_str(), exception.phase()), ("X-PANIC", Phase::Before));
+        assert!(exception.to_string().contains(part), "{exception}");
+    }
 }
 
 #[test]

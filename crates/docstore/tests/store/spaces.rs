@@ -4,21 +4,6 @@ use crate::bank::*;
 use rota_docstore::space::{SPACE_CLASS, WEB_CLASS, WebHead};
 use rota_docstore::*;
 
-fn z() -> Namespace {
-    Namespace::parse("z").unwrap()
-}
-
-fn describe(store: &mut Store, space: &str, description: &Description, now: Stamp) {
-    let rules = rules();
-    let mut attempt = Attempt::new(z(), now);
-    let name = DocName::new(&z(), SPACE_CLASS, space).unwrap();
-    let mut desk = Desk::new(&rules, store, None, &mut attempt);
-    let draft = desk.current(&name).unwrap();
-    draft.ensure();
-    draft.put_one(description).unwrap();
-    store.commit(&rules, attempt, now).unwrap();
-}
-
 fn pay(store: &mut Store) -> Result<Answer, Exception> {
     store.perform(&operations(), &rules(), transfer("a", "b", 1), at(10))
 }

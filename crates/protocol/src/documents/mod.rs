@@ -265,7 +265,7 @@ impl Doc {
             Content::Bytes { bytes, .. } => return bytes.len(),
             Content::Whole(document) => document,
         };
-        let contents = usize::try_from(document.volumes().v1).unwrap_or(usize::MAX);
+        let contents = usize::try_from(document.content_bytes()).unwrap_or(usize::MAX);
         let names = self.name().as_text().len();
         contents.saturating_add(64 + names + 32 * document.items().len())
     }

@@ -1,7 +1,7 @@
 //! Updates of copies, pages of names, and the ends of whole namespaces.
 
 use super::here::{Slots, slot_of};
-use super::registry::CONFIGURATION;
+use super::registry::{CONFIGURATION, MEMORIES_CLASS};
 use crate::api::{
     Answer, ClearOp, DocumentAnswer, DocumentCursor, DocumentHead, DocumentPage, OpResult, PageOp,
     SyncOp,
@@ -153,7 +153,11 @@ impl Partition {
     pub(super) fn document_page(&self, env: &Env, op: &PageOp) -> DocumentPage {
         let limit = op.limit.clamp(1, env.config.sizes.page_sessions) as usize;
         let is_meant = |name: &DocName| {
-            let in_class = op.class.as_ref().is_none_or(|it| it == name.class());
+            // What remembers operations is nobody's data; an export takes it along.
+            let in_class = match &op.class {
+                Some(class) => class == name.class(),
+                None => op.by_operator || name.class() != MEMORIES_CLASS,
+            };
             name.space() == op.space.as_str() && in_class
         };
         let (found, next) = self.documents_from(env, &op.from, limit, is_meant);

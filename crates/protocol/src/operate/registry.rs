@@ -4,6 +4,7 @@
 use super::administer::{NamespacePut, NamespaceRemove, NamespaceSwitch, WebPut, WebRemove};
 use super::read::{DocumentRead, DocumentTouch};
 use super::write::DocumentWrite;
+use rota_docstore::name::MEMORY_CLASS;
 use rota_docstore::space::{SPACE_CLASS, WEB_CLASS};
 use rota_docstore::{Checker, Credentials, Exception, FieldError, Operations, Schema, codes};
 use rota_model::items::{POOL_CLASS, SESSION_CLASS};
@@ -13,7 +14,7 @@ use std::hint::black_box;
 /// The namespace for configuration.
 pub const CONFIGURATION: &str = "z";
 /// The class of documents that remember operations which ended other documents' lives.
-pub(super) const MEMORIES_CLASS: &str = "H";
+pub(super) const MEMORIES_CLASS: &str = MEMORY_CLASS;
 
 /// All classes of documents: those with a meaning of their own, and beside them every other one.
 pub fn schema() -> Schema {
