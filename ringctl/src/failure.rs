@@ -3,7 +3,7 @@
 use crate::output::Format;
 use rota_client::CallError;
 use rota_client::docstore::Stamp;
-use rota_model::{Changed, Retry};
+use rota_model::{Changed, RefusalKind, Retry};
 use serde::Serialize;
 use std::io::Write;
 use tonic::Code;
@@ -74,6 +74,8 @@ impl Unknown {
             Changed::No => error.into(),
             // That one is known.
             Changed::Unknown if error.has_changed() => error.into(),
+            // So is this: it was begun, and is over.
+            Changed::Unknown if error.reason() == RefusalKind::StartFailed.as_str() => error.into(),
             Changed::Unknown => anyhow::Error::from(error).context(self),
         }
     }
@@ -261,6 +263,17 @@ mod tests {
             text.ends_with("advice: refused as things stand; repeat it once that has changed\n")
         );
         assert!(as_json(&error).contains("\"retry\":\"when_changed\""));
+    }
+
+    #[test]
+    fn a_start_that_failed_leaves_nothing_to_find_out() {
+        let text = "session default/q did not start: EXITED (exit code 4)";
+        let refusal = Refusal::unknown_outcome(RefusalKind::StartFailed, Retry::Never, text);
+        let refusal = Box::new(refusal);
+        let refused = CallError::Refused { refusal, endpoint: "a:1".to_owned(), attempts: 1 };
+        let told = as_text(&Unknown::Request("r7".to_owned()).unless_refused(refused));
+        assert!(told.contains(text) && !told.contains("unknown"), "{told}");
+        assert!(!told.contains("--request-id"), "{told}");
     }
 
     #[test]

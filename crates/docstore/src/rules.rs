@@ -60,8 +60,8 @@ pub struct Rules {
     pub deleted_ms: u64,
 }
 
-/// 7 days.
-const WEEK_MS: u64 = 7 * 24 * 3_600 * 1_000;
+/// 7 days, in milliseconds: for how long ends of lives are remembered, unless rules say otherwise.
+pub const WEEK_MS: u64 = 7 * 24 * 3_600 * 1_000;
 
 impl Rules {
     /// The defaults, with these classes.

@@ -10,7 +10,7 @@ use crate::document::Document;
 use crate::exception::{Exception, codes};
 use crate::name::{DocName, MEMORY_CLASS, check_word};
 use crate::schema::{Schema, Singleton};
-use rota_model::{FieldError, Namespace};
+use rota_model::{FieldError, Namespace, Stamp};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -168,13 +168,16 @@ pub struct Spaces {
     configuration: Namespace,
     undescribed: Undescribed,
     known: BTreeMap<String, Description>,
+    /// Names whose description was taken away, and is remembered: whoever was refused a moment ago must
+    /// not fill again what was just emptied.
+    deleted: BTreeMap<String, Stamp>,
 }
 
 impl Spaces {
     /// No namespace is described yet. The space for configuration is called `z` by default: see
     /// [`Spaces::default`].
     pub fn new(configuration: Namespace, undescribed: Undescribed) -> Self {
-        Self { configuration, undescribed, known: BTreeMap::new() }
+        Self { configuration, undescribed, known: BTreeMap::new(), deleted: BTreeMap::new() }
     }
 
     /// The space for configuration.
@@ -193,7 +196,8 @@ impl Spaces {
     }
 
     /// Takes over what a document says, if it describes a namespace: `Ok(true)`. An ended life
-    /// takes the description away. A description that does not read as one changes nothing; it is
+    /// takes the description away, and closes the namespace until it is described again or that end is
+    /// forgotten. A description that does not read as one changes nothing; it is
     /// reported with the name of its document, field `document`.
     pub fn learn(&mut self, document: &Document) -> Result<bool, FieldError> {
         let name = document.name();
@@ -202,10 +206,12 @@ impl Spaces {
         }
         match read_description(document)? {
             Some(description) => {
+                self.deleted.remove(name.docid());
                 self.known.insert(name.docid().to_owned(), description);
             }
             None => {
                 self.known.remove(name.docid());
+                self.deleted.insert(name.docid().to_owned(), document.version());
             }
         }
         Ok(true)
@@ -230,11 +236,17 @@ impl Spaces {
     pub fn forget(&mut self, name: &DocName) {
         if self.is_description(name) {
             self.known.remove(name.docid());
+            self.deleted.remove(name.docid());
         }
     }
 
-    /// Refuses a namespace that is switched off (O, with the administrator's message) or, by
-    /// choice, not described (N).
+    /// Forgets which namespaces were deleted before that.
+    pub fn forget_deleted(&mut self, before: Stamp) {
+        self.deleted.retain(|_, at| *at >= before);
+    }
+
+    /// Refuses a namespace that is switched off (O, with the administrator's message), that was deleted,
+    /// or that is, by choice, not described (N).
     pub fn check_open(&self, space: &Namespace) -> Result<(), Exception> {
         self.check_open_named(space.as_str())
     }
@@ -252,6 +264,11 @@ impl Spaces {
                 Err(Exception::new(codes::OFF, format!("namespace {space} is off: {message}")))
             }
             Some(Description { off: None, .. }) => Ok(()),
+            None if self.deleted.contains_key(space) => {
+                let problem = format!("{space} was deleted; it can be created anew");
+                let field = FieldError::new("namespace", problem);
+                Err(Exception::of_field(codes::NAMESPACE, field))
+            }
             None => match self.undescribed {
                 Undescribed::Open => Ok(()),
                 Undescribed::Refused => {

@@ -84,6 +84,9 @@ macro_rules! name {
     };
 }
 
+/// How request ids begin that managers give. A caller's own that begins so is forgotten as early.
+const GIVEN: char = '~';
+
 name!(
     /// A separate space of session ids. `default` where a caller names none.
     Namespace, "namespace"
@@ -116,6 +119,19 @@ name!(
     /// The cluster's name; data folders of another cluster are refused.
     ClusterName, "cluster"
 );
+
+impl RequestId {
+    /// A manager's name for the request of a caller that gave none. `run` tells managers and their runs
+    /// apart.
+    pub fn given_by_manager(run: u64, count: u64) -> Self {
+        Self(SmolStr::from(format!("{GIVEN}{run:016x}-{count}")))
+    }
+
+    /// Whether a manager gave it: no caller can repeat such a request.
+    pub fn is_given_by_manager(&self) -> bool {
+        self.0.starts_with(GIVEN)
+    }
+}
 
 impl Namespace {
     /// The namespace of callers that name none.

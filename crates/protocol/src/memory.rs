@@ -94,10 +94,23 @@ pub(crate) fn reused(id: &RequestId, what: &str) -> Refusal {
     Refusal { fields: vec![field.clone()], ..Refusal::new(kind, retry, field.to_string()) }
 }
 
+/// Requests in one record from which on those without a name of their caller's are forgotten as soon as
+/// they may be. Below, they cost less than it would to look.
+const NAMELESS_KEPT: usize = 64;
+
+/// Whether a request may be forgotten early because nobody can repeat it any more: its entry manager
+/// named it, and has given up by now.
+fn is_over(entry: &RequestEntry, env: &Env) -> bool {
+    let waited_ms = env.config.timing.request_ms * 11 / 10;
+    let oldest = Stamp::from_epoch_ms(env.now.wall_ms.saturating_sub(waited_ms));
+    entry.id.is_given_by_manager() && entry.at < oldest
+}
+
 /// Whether a record can remember no further request that changes something.
 pub(crate) fn is_memory_full(record: &SessionRecord, env: &Env, request: &RequestId) -> bool {
     let oldest = Stamp::from_epoch_ms(env.now.wall_ms.saturating_sub(REQUEST_MEMORY_MS));
-    let kept = record.requests.iter().filter(|it| it.at >= oldest && !is_harmless(&it.fate));
+    let goes = |it: &RequestEntry| is_harmless(&it.fate) || is_over(it, env);
+    let kept = record.requests.iter().filter(|it| it.at >= oldest && !goes(it));
     kept.count() >= REQUESTS_REMEMBERED_MAX && record.request(request).is_none()
 }
 
@@ -110,6 +123,9 @@ pub(crate) fn remember(
 ) {
     let oldest = Stamp::from_epoch_ms(env.now.wall_ms.saturating_sub(REQUEST_MEMORY_MS));
     record.requests.retain(|it| it.id != *request && it.at >= oldest);
+    if record.requests.len() >= NAMELESS_KEPT {
+        record.requests.retain(|it| !is_over(it, env));
+    }
     if record.requests.len() >= REQUESTS_REMEMBERED_MAX {
         match record.requests.iter().position(|it| is_harmless(&it.fate)) {
             Some(oldest) => drop(record.requests.remove(oldest)),

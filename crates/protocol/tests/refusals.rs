@@ -2,7 +2,7 @@
 
 mod table;
 
-use rota_model::{ClassName, Outcome, PoolName, RefusalKind, Retry};
+use rota_model::{Changed, ClassName, Outcome, PoolName, RefusalKind, Retry};
 use rota_protocol::Op;
 use std::sync::Arc;
 use table::*;
@@ -46,6 +46,21 @@ fn a_request_id_that_began_a_life_is_refused_with_another_class_pool_or_attribut
         if !closed_before {
             closed(table.call(600, close("a", "c1")));
         }
+    }
+}
+
+#[test]
+fn a_silent_owner_is_told_of_before_the_callers_deadline_and_a_read_changes_nothing() {
+    let mut table = Table::serving();
+    let owner = table.owner("a");
+    opened(table.call(owner, open("a", "r1")));
+    let entry = *NUMBERS.iter().find(|n| **n != owner).unwrap();
+    table.lose = Box::new(|it| it.message.name() == "request");
+    for (op, changed) in [(get("a"), Changed::No), (close("a", "c1"), Changed::Unknown)] {
+        let call = table.ask_within(entry, op, 600);
+        table.pass(590);
+        let refusal = table.replies.remove(&call).expect("an answer").unwrap_err();
+        assert_eq!((refusal.kind, refusal.changed), (RefusalKind::DeadlineExceeded, changed));
     }
 }
 

@@ -3,8 +3,8 @@
 mod table;
 
 use rota_model::node_msg::{DeadToken, NodeAnswer, ReportEvent, ToNode};
-use rota_model::{Changed, Outcome, Reason, RefusalKind, SessionState};
-use rota_protocol::{Answer, Message, Transition};
+use rota_model::{Changed, Outcome, Reason, Refusal, RefusalKind, RequestId, SessionState};
+use rota_protocol::{Answer, Message, Op, Transition};
 use table::*;
 
 #[test]
@@ -216,6 +216,34 @@ fn a_live_session_is_found_by_more_clients_than_it_remembers() {
     let (outcome, session) = opened(table.call(owner, open("a", "r1")));
     assert_eq!(outcome, Outcome::Created);
     assert!(session.record.life > first.record.life);
+}
+
+/// Opens and closes one session again and again, 160 ms apart, until that is refused or was done so
+/// often.
+fn open_and_close(name: impl Fn(u64) -> RequestId) -> Result<(), Refusal> {
+    let mut table = Table::serving();
+    let owner = table.owner("a");
+    for n in 0..600 {
+        if n % 50 == 0 {
+            table.register("n1", 100 + n);
+        }
+        let (Op::Open(mut opening), Op::Close(mut closing)) = (open("a", "r"), close("a", "r"))
+        else {
+            unreachable!("an open and a close");
+        };
+        (opening.request, closing.request) = (name(2 * n), name(2 * n + 1));
+        table.call(owner, Op::Open(opening))?;
+        table.call(owner, Op::Close(closing))?;
+        table.pass(160);
+    }
+    Ok(())
+}
+
+#[test]
+fn requests_without_a_name_of_their_callers_do_not_lock_a_session_and_named_ones_do() {
+    assert_eq!(open_and_close(|n| RequestId::given_by_manager(7, n)), Ok(()));
+    let refusal = open_and_close(|n| RequestId::parse(&format!("r{n}")).unwrap()).unwrap_err();
+    assert_eq!((refusal.kind, refusal.changed), (RefusalKind::Overloaded, Changed::No));
 }
 
 #[test]

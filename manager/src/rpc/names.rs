@@ -7,21 +7,20 @@ use uuid::Uuid;
 /// Makes request ids. Two processes never make the same one.
 #[derive(Debug)]
 pub struct FreshNames {
-    prefix: String,
+    run: u64,
     next: AtomicU64,
 }
 
 impl FreshNames {
-    /// A maker with a random prefix.
+    /// A maker of its own.
     pub fn new() -> Self {
-        Self { prefix: Uuid::new_v4().simple().to_string(), next: AtomicU64::new(1) }
+        let (run, _) = Uuid::new_v4().as_u64_pair();
+        Self { run, next: AtomicU64::new(1) }
     }
 
     /// The next id.
     pub fn next(&self) -> RequestId {
-        let count = self.next.fetch_add(1, Ordering::Relaxed);
-        RequestId::parse(&format!("{}-{count}", self.prefix))
-            .expect("hexadecimal digits and a number are a short name")
+        RequestId::given_by_manager(self.run, self.next.fetch_add(1, Ordering::Relaxed))
     }
 }
 
@@ -36,5 +35,7 @@ mod tests {
         names.sort();
         names.dedup();
         assert_eq!(names.len(), 4);
+        assert!(names.iter().all(RequestId::is_given_by_manager));
+        assert!(names.iter().all(|it| RequestId::parse(it.as_str()).as_ref() == Ok(it)));
     }
 }

@@ -44,6 +44,24 @@ fn a_description_goes_with_its_document() {
     describe(&mut store, "bank", &Description { off, ..Description::default() }, at(1));
     assert_eq!(pay(&mut store).unwrap_err().to_string(), "O-OFF: namespace bank is switched off");
     let name = DocName::new(&z(), SPACE_CLASS, "bank").unwrap();
+    let described = store.peek(&name).cloned();
+    let end = store.change(&rules(), &z(), at(2), |desk| {
+        desk.current(&name)?.destroy();
+        Ok(())
+    });
+    end.unwrap();
+    let exception = pay(&mut store).unwrap_err();
+    let problem = "N-NAMESPACE: namespace bank was deleted; it can be created anew";
+    assert_eq!(exception.to_string(), problem);
+    let mut forgetful = store.clone();
+    forgetful.spaces_mut().forget_deleted(at(2));
+    assert!(pay(&mut forgetful).is_err(), "as long as others remember it");
+    forgetful.spaces_mut().forget_deleted(at(3));
+    assert!(pay(&mut forgetful).is_ok());
+    describe(&mut store, "bank", &Description::default(), at(3));
+    assert!(pay(&mut store).is_ok());
+    // Gone without trace.
+    store.set(&name, described);
     store.set(&name, None);
     assert!(pay(&mut store).is_ok());
 }

@@ -59,6 +59,8 @@ impl Following {
         if self.is_asking || now < self.next_ms || env.view.is_none() {
             return;
         }
+        let wall = Stamp::from_epoch_ms(env.now.wall_ms);
+        env.desks.spaces.forget_deleted(wall.minus_ms(rota_docstore::rules::WEEK_MS));
         if now >= self.heard_ms + ANEW_MS {
             (self.since, self.beginning) = (Stamp::MIN, Some(Spaces::default()));
         }
