@@ -262,13 +262,13 @@ impl Entrance {
         let now = env.now.mono_ms;
         if let Err(refusal) = &mut result {
             waiting.doubtful |= refusal.changed == Changed::Unknown;
-            refusal.changed = if !waiting.op.changes() {
-                Changed::No
-            } else if waiting.doubtful || waiting.may_yet_change(refusal) {
-                Changed::Unknown
-            } else {
-                refusal.changed
-            };
+            // An earlier try that was carried out would stand where something else stands.
+            let is_proof = refusal.kind == RefusalKind::RequestIdReused;
+            if !waiting.op.changes() {
+                refusal.changed = Changed::No;
+            } else if !is_proof && (waiting.doubtful || waiting.may_yet_change(refusal)) {
+                refusal.changed = Changed::Unknown;
+            }
             let resend_ms = env.config.timing.resend_ms;
             let pause = if refusal.kind == RefusalKind::NotOwner {
                 env.refresh = true;

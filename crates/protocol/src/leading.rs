@@ -379,7 +379,9 @@ impl Partition {
         if let Some(leading) = &mut self.leading {
             leading.runs.remove(&origin);
         }
+        // Whose request id names something else has begun nothing: what stands there is the other.
         if let Err(refusal) = &mut result
+            && refusal.kind != RefusalKind::RequestIdReused
             && self.has_begun(env, &asked.op)
         {
             refusal.changed = Changed::Unknown;

@@ -38,7 +38,10 @@ fn a_request_id_that_began_a_life_is_refused_with_another_class_pool_or_attribut
         for (op, part) in others.clone() {
             let refusal = table.call(1000, op).unwrap_err();
             assert_eq!((refusal.kind, refusal.retry), (RefusalKind::RequestIdReused, Retry::Never));
-            assert_eq!(refusal.fields[0].field, "request_id");
+            assert_eq!(
+                (refusal.fields[0].field.as_str(), refusal.changed),
+                ("request_id", Changed::No)
+            );
             assert!(refusal.message.contains(part), "{refusal:?}");
         }
         let (outcome, again) = opened(table.call(600, open_with("a", "r1", "v")));
@@ -91,7 +94,16 @@ fn a_request_id_of_a_close_is_refused_with_another_life() {
         Op::Close(op)
     };
     let refusal = table.call(1000, of_life(second.record.life)).unwrap_err();
-    assert_eq!(refusal.kind, RefusalKind::RequestIdReused, "{refusal:?}");
+    assert_eq!(
+        (refusal.kind, refusal.changed),
+        (RefusalKind::RequestIdReused, Changed::No),
+        "{refusal:?}"
+    );
+    for (name, op) in [("a close", open("a", "c1")), ("an open", close("a", "r2"))] {
+        let refusal = table.call(300, op).unwrap_err();
+        assert_eq!((refusal.kind, refusal.changed), (RefusalKind::RequestIdReused, Changed::No));
+        assert!(refusal.message.contains(name), "{refusal:?}");
+    }
     closed(table.call(1000, of_life(first.record.life)));
     assert!(got(table.call(300, get("a"))).record.is_live(), "the second life goes on");
 }

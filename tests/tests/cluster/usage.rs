@@ -85,6 +85,7 @@ async fn a_request_id_with_other_parameters_is_refused_by_its_field() {
         (&refused["reason"], &refused["fields"][0]["field"]),
         (&"REQUEST_ID_REUSED".into(), &"request_id".into())
     );
+    assert_eq!((&refused["retry"], &refused["changed"]), (&"never".into(), &"no".into()));
     assert!(refused["message"].as_str().unwrap().contains("class \"counter\""), "{refused}");
     let again = cluster.ringctl_at(2, &[&line[..], &["counter"]].concat()).await.json();
     assert_eq!((&again["outcome"], &again["life"]), (&"CREATED".into(), &created["life"]));
