@@ -13,7 +13,7 @@ use crate::exception::{Exception, codes};
 use crate::json::to_json;
 use crate::name::{DocName, ItemName, MEMORY_CLASS};
 use crate::request::Request;
-use crate::rules::Rules;
+use crate::rules::{Rules, unserved};
 use crate::store::Documents;
 use crate::sync::Held;
 use rota_model::{FieldError, Namespace, SlotId, Stamp};
@@ -249,7 +249,7 @@ impl<'a> Desk<'a> {
     }
 
     /// The newest state of a document, to read and change: tolerance 0. Always the same draft in
-    /// one operation. All such documents share one slot (A-SLOT).
+    /// one operation. All such documents share one slot, which [`crate::Territory::serves`] (A-SLOT).
     ///
     /// A document that was read with a tolerance before is opened again in its newest state.
     pub fn current(&mut self, name: &DocName) -> Result<&mut Draft, Exception> {
@@ -341,9 +341,7 @@ impl<'a> Desk<'a> {
             Some(slot) if slot != own => {
                 format!("{name} lies in slot {own}, the operation's other documents in {slot}")
             }
-            Some(_) | None if !self.rules.territory.holds(own) => {
-                format!("{name} lies in slot {own}, which is not here")
-            }
+            Some(_) | None if !self.rules.territory.serves(own) => unserved(name, own),
             Some(_) | None => return Ok(Some(own)),
         };
         Err(Exception::of_field(codes::SLOT, FieldError::new("document", problem)))

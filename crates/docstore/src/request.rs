@@ -4,7 +4,7 @@
 use crate::content::JsonText;
 use crate::exception::{Exception, Phase, codes};
 use crate::name::{DocName, check_word};
-use crate::rules::Rules;
+use crate::rules::{Rules, unserved};
 use crate::space::Spaces;
 use crate::store::Documents;
 use crate::sync::Held;
@@ -149,7 +149,7 @@ pub struct Request {
     /// Who asks.
     pub who: Credentials,
     /// Documents to bring up to date, at most [`SYNCS_MAX`]; of slots that
-    /// [`crate::Territory::is_synced`] allows, else A-SLOT.
+    /// [`crate::Territory::serves`] allows, else A-SLOT.
     pub syncs: Vec<SyncRequest>,
 }
 
@@ -229,9 +229,8 @@ impl Request {
             rules.schema.check_class(name.class()).map_err(|it| wrong("class", it.problem))?;
             documents.spaces().check_reads(self.space.as_str(), name)?;
             let slot = rules.territory.slot_of(name);
-            if !rules.territory.is_synced(slot) {
-                let problem = format!("{name} lies in slot {slot}, out of reach of this operation");
-                return Err(Exception::of_field(codes::SLOT, wrong("name", problem)));
+            if !rules.territory.serves(slot) {
+                return Err(Exception::of_field(codes::SLOT, wrong("name", unserved(name, slot))));
             }
             if let Some(held) = &sync.held {
                 held.check_not_after(now.max(documents.high_water()))

@@ -17,9 +17,10 @@ pub trait Territory: Send + Sync {
     /// read from a cache.
     fn holds(&self, slot: SlotId) -> bool;
 
-    /// Whether documents of that slot can be brought up to date after an operation. Default: all that
-    /// are here.
-    fn is_synced(&self, slot: SlotId) -> bool {
+    /// Whether the operations that run by these rules may ask for documents of that slot with
+    /// tolerance 0, and have them brought up to date afterwards; else A-SLOT. Default: all that are
+    /// here. Slots of which [`Territory::holds`] says no are never served.
+    fn serves(&self, slot: SlotId) -> bool {
         self.holds(slot)
     }
 }
@@ -36,6 +37,11 @@ impl Territory for OneSlot {
     fn holds(&self, _: SlotId) -> bool {
         true
     }
+}
+
+/// What is wrong with a document of a slot that is not served.
+pub(crate) fn unserved(name: &DocName, slot: SlotId) -> String {
+    format!("{name} lies in slot {slot}, out of reach of this operation")
 }
 
 /// The rules that a store and its operations follow.

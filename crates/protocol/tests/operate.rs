@@ -171,18 +171,25 @@ fn an_operation_that_comes_again_when_its_answer_is_forgotten_is_not_carried_out
 }
 
 #[test]
-fn documents_of_another_slot_are_refused_by_name_before_any_work() {
+fn documents_of_another_slot_are_refused_by_name_before_any_work_whatever_the_layout() {
     let mut table = Table::serving();
     let owner = owner_of(&table, "a");
-    let far = id_at(&table, other_than(owner), 0);
-    let both = json!({"changes": [
-        {"class": "Cart", "docid": "a", "life": "ensure"},
-        {"class": "Cart", "docid": far, "life": "ensure"},
-    ]});
-    let exception =
-        operated(table.call(300, op(request("document.write", &both), "a"))).unwrap_err();
-    assert_eq!((exception.code(), exception.phase()), (&codes::SLOT, Phase::Before));
-    assert!(exception.to_string().contains(&format!("shop/Cart/{far}")), "{exception}");
+    let change = |docid: &str| json!({"class": "Cart", "docid": docid, "life": "ensure"});
+    // One of the same partition, and one of another.
+    for far in [owner, other_than(owner)].map(|at| id_at(&table, at, 0)) {
+        assert_ne!(far, "a");
+        for changes in [vec![change("a"), change(&far)], vec![change(&far)]] {
+            let asked = request("document.write", &json!({"changes": changes}));
+            let exception = operated(table.call(300, op(asked, "a"))).unwrap_err();
+            assert_eq!((exception.code(), exception.phase()), (&codes::SLOT, Phase::Before));
+            assert!(exception.to_string().contains(&format!("shop/Cart/{far}")), "{exception}");
+        }
+        // What is only read, with a tolerance, may lie anywhere.
+        let reading = json!({"documents": [{"class": "Cart", "docid": far, "tolerance_s": 1}]});
+        let shown = table.ask(300, op(request("document.read", &reading), "a"));
+        let shown = table.wait_for(shown, 2_000);
+        assert_eq!(body(&operated(shown).unwrap())["documents"][0]["exists"], false);
+    }
     let together = json!({"changes": [
         {"class": "Cart", "docid": "{a}1", "life": "ensure"},
         {"class": "Line", "docid": "{a}2", "life": "ensure"},

@@ -15,6 +15,9 @@ impl Territory for Numbered {
     fn holds(&self, slot: SlotId) -> bool {
         slot < SlotId(10)
     }
+    fn serves(&self, slot: SlotId) -> bool {
+        slot < SlotId(5)
+    }
 }
 
 fn numbered() -> Rules {
@@ -37,12 +40,19 @@ fn documents_of_two_slots_are_refused_by_name_before_any_work() {
 }
 
 #[test]
-fn documents_of_a_slot_that_is_not_here_are_refused() {
-    let mut store = Store::default();
-    let request = transfer("x11", "y11", 5);
-    let exception = store.perform(&operations(), &numbered(), request, at(1)).unwrap_err();
-    assert_eq!(*exception.code(), codes::SLOT);
-    assert!(field(&exception).1.ends_with("is not here"));
+fn documents_of_a_slot_that_is_not_here_or_not_served_are_refused_and_what_is_here_may_be_read() {
+    let (mut store, rules) = (Store::default(), numbered());
+    for (from, to) in [("x11", "y11"), ("x7", "y7")] {
+        let exception =
+            store.perform(&operations(), &rules, transfer(from, to, 5), at(1)).unwrap_err();
+        assert_eq!((exception.code(), exception.phase()), (&codes::SLOT, Phase::Before));
+        assert!(field(&exception).1.ends_with("out of reach of this operation"), "{exception}");
+    }
+    let mut attempt = Attempt::new(space(), at(1));
+    let mut desk = Desk::new(&rules, &store, None, &mut attempt);
+    assert_eq!(desk.current(&account("x7")).unwrap_err().code(), &codes::SLOT);
+    desk.recent(&account("x7"), Tolerance::seconds(1)).unwrap();
+    assert!(desk.current(&account("x4")).is_ok());
 }
 
 #[test]

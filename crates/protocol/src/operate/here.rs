@@ -53,8 +53,8 @@ impl Territory for Slots {
 }
 
 /// The slots of one partition, for an operation at one of them. Which other slots are here depends on
-/// how many managers there are, so documents of theirs are not brought up to date after it: a client
-/// would be refused on one day and not on the other.
+/// how many managers there are, so it changes no document of theirs, and none is brought up to date
+/// after it: a client would be refused on one day and not on the other.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AtSlot {
     pub slots: Slots,
@@ -70,7 +70,7 @@ impl Territory for AtSlot {
         self.slots.holds(slot)
     }
 
-    fn is_synced(&self, slot: SlotId) -> bool {
+    fn serves(&self, slot: SlotId) -> bool {
         slot == self.slot
     }
 }
