@@ -6,6 +6,7 @@
 //! do not count: the next start of their node-agent ends them.
 
 use super::descendants::{command_line, stat};
+use super::ending::is_agent;
 use super::programs;
 use anyhow::{Context, bail};
 use serde::{Deserialize, Serialize};
@@ -75,13 +76,32 @@ pub fn refuse_running(folder: &Path) -> anyhow::Result<()> {
     }
     let named: Vec<String> =
         running.iter().map(|(name, pid)| format!("{name} (pid {pid})")).collect();
-    let pids: Vec<String> = running.iter().map(|(_, pid)| pid.to_string()).collect();
+    let is_node = |pid: &u32| is_agent(&command_line(*pid));
+    let (nodes, others): (Vec<u32>, Vec<u32>) = running.iter().map(|it| it.1).partition(is_node);
     bail!(
         "--data {}: processes of an earlier `ringctl dev`, which was killed, still run there: {}; \
-         this ends them: kill {}",
+         {}",
         folder.display(),
         named.join(", "),
-        pids.join(" ")
+        how_to_end(&nodes, &others)
+    )
+}
+
+/// The commands that end processes. Nodes sign off at managers, which must still run then.
+fn how_to_end(nodes: &[u32], others: &[u32]) -> String {
+    let kill = |pids: &[u32]| {
+        let pids: Vec<String> = pids.iter().map(u32::to_string).collect();
+        format!("kill {}", pids.join(" "))
+    };
+    if nodes.is_empty() || others.is_empty() {
+        let all = if nodes.is_empty() { others } else { nodes };
+        return format!("this ends them:\n  {}", kill(all));
+    }
+    format!(
+        "this ends the nodes, which sign off at their managers:\n  {}\nand this the others, once the \
+         nodes have ended:\n  {}",
+        kill(nodes),
+        kill(others)
     )
 }
 
@@ -133,6 +153,15 @@ mod tests {
         let error = refuse_running(folder.path()).unwrap_err().to_string();
         assert!(error.contains(&format!("m1 (pid {me})")), "{error}");
         assert!(error.ends_with(&format!("kill {me}")), "{error}");
+    }
+
+    #[test]
+    fn nodes_are_ended_before_the_managers_at_which_they_sign_off() {
+        let told = how_to_end(&[7, 8], &[3, 9]);
+        let commands: Vec<&str> = told.lines().filter(|it| it.starts_with("  kill")).collect();
+        assert_eq!(commands, ["  kill 7 8", "  kill 3 9"], "{told}");
+        assert_eq!(how_to_end(&[], &[3]), "this ends them:\n  kill 3");
+        assert_eq!(how_to_end(&[7], &[]), "this ends them:\n  kill 7");
     }
 
     #[test]

@@ -22,7 +22,7 @@ const KILL_WAIT: Duration = Duration::from_secs(3);
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// The process is a node-agent that serves: not one of its keepers.
-fn is_agent(line: &[String]) -> bool {
+pub(super) fn is_agent(line: &[String]) -> bool {
     is(line, programs::NODE_AGENT) && line.get(1).is_some_and(|it| it == "run")
 }
 

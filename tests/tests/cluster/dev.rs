@@ -4,6 +4,7 @@ use rota_tests::processes::{Process, of_folder, send};
 use rota_tests::sessions::opened;
 use rota_tests::{Cluster, PATIENCE, TestFolder, eventually, ringctl, run_to_end};
 use rustix::process::Signal;
+use std::collections::BTreeSet;
 use std::net::TcpListener;
 use std::time::Duration;
 use tokio::time::timeout;
@@ -127,20 +128,31 @@ async fn nothing_is_restarted_by_itself_and_the_rest_goes_on() {
 async fn what_a_killed_dev_left_running_is_named_before_another_begins_in_its_folder() {
     let folder = TestFolder::new();
     let cluster = full(&folder).await;
-    let dev = cluster.pid();
+    let (dev, endpoints) = (cluster.pid(), cluster.endpoints());
     let left = cluster.processes().into_iter().filter(|it| it.pid != dev && !it.is_keeper());
     let left: Vec<Process> = left.filter(|it| it.option("--data").is_some()).collect();
     assert_eq!(left.len(), 6, "a store, three managers, two node-agents: {left:?}");
     cluster.crash(|it| it.pid == dev).await;
     let ended = run_to_end("ringctl", &["dev", "--data", &folder.at("data")]).await;
     let named = left.iter().all(|it| ended.stderr.contains(&format!("(pid {})", it.pid)));
-    // The command that it tells ends them, and nothing stands in the way any more.
-    let told = ended.stderr.trim().rsplit_once(": kill ").map_or("", |(_, pids)| pids);
-    let mut pids: Vec<u32> = told.split(' ').filter_map(|it| it.parse().ok()).collect();
-    pids.sort_unstable();
-    let mut expected: Vec<u32> = left.iter().map(|it| it.pid).collect();
-    expected.sort_unstable();
-    expected.iter().for_each(|pid| send(*pid, Signal::TERM));
+    // The commands that it tells end them, the nodes first, and nothing stands in the way any more.
+    let commands = ended.stderr.lines().filter_map(|it| it.strip_prefix("  kill "));
+    let told = commands.map(|it| it.split(' ').map(|pid| pid.parse().unwrap()).collect());
+    let told: Vec<BTreeSet<u32>> = told.collect();
+    let (agents, others): (Vec<&Process>, Vec<&Process>) =
+        left.iter().partition(|it| it.is_agent());
+    let pids = |these: &[&Process]| these.iter().map(|it| it.pid).collect::<BTreeSet<u32>>();
+    let expected = [pids(&agents), pids(&others)];
+    agents.iter().for_each(|it| it.signal(Signal::TERM));
+    let signed_off = eventually("the nodes have signed off", PATIENCE, async || {
+        let running = agents.iter().filter(|it| it.runs()).count();
+        let ring = ringctl(&endpoints, &["inspect", "-o", "json"]).await.json();
+        let nodes = ring["nodes"].as_array().unwrap();
+        let gone = nodes.iter().filter(|it| it["state"] == "REMOVED").count();
+        if (running, gone) == (0, 2) { Ok(()) } else { Err(format!("{running} run; {ring}")) }
+    });
+    signed_off.await;
+    others.iter().for_each(|it| it.signal(Signal::TERM));
     eventually("they end", PATIENCE, async || {
         let left = of_folder(folder.path());
         if left.is_empty() { Ok(()) } else { Err(format!("{left:?}")) }
@@ -148,7 +160,7 @@ async fn what_a_killed_dev_left_running_is_named_before_another_begins_in_its_fo
     .await;
     ended.expect_refusal(1, &["earlier `ringctl dev`", &folder.at("data")]);
     assert!(named, "{}", ended.stderr);
-    assert_eq!(pids, expected);
+    assert_eq!(told, expected);
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port().to_string();
     let line = ["dev", "--data", &folder.at("data"), "--port-base", &port];
