@@ -53,6 +53,7 @@ mod programs;
 #[cfg(test)]
 mod restarts;
 #[cfg(test)]
+mod set_up;
 mod signals;
 #[cfg(test)]
 mod tracing;

@@ -1,0 +1,81 @@
+//! The commands that do all set-up, `deploy/dev` and `deploy/test`: wrong command lines are refused
+//! before anything is installed or built.
+
+use rota_tests::{TestFolder, checkout, ringctl};
+use std::collections::BTreeSet;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use tokio::process::Command;
+
+/// Runs a script of `deploy` where every cargo only leaves a file behind, and fails. Gives its exit
+/// code and what it said on stderr.
+async fn run(
+    folder: &TestFolder,
+    script: &str,
+    line: &[&str],
+    variable: (&str, &str),
+) -> (i32, String) {
+    let cargo = folder.path().join("cargo");
+    let text = format!("#!/bin/sh\necho \"$@\" > '{}'\nexit 1\n", folder.at("built"));
+    std::fs::write(&cargo, text).unwrap();
+    std::fs::set_permissions(&cargo, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap());
+    let mut command = Command::new(checkout().join("deploy").join(script));
+    command.args(line).env("PATH", path).env_remove("ROTA_PROGRAMS").env(variable.0, variable.1);
+    let output = command.kill_on_drop(true).output().await.unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    (output.status.code().unwrap(), stderr)
+}
+
+/// The script refuses that, and names the part.
+async fn refuses(script: &str, line: &[&str], variable: (&str, &str), part: &str) -> String {
+    let folder = TestFolder::new();
+    let (code, stderr) = run(&folder, script, line, variable).await;
+    assert_eq!(code, 2, "{script} {line:?}: {stderr}");
+    assert!(stderr.starts_with("error: ") && stderr.contains(part), "{script} {line:?}: {stderr}");
+    assert!(!Path::new(&folder.at("built")).exists(), "{script} {line:?} builds");
+    stderr
+}
+
+const NOTHING: (&str, &str) = ("ROTA_LOG", "info");
+
+#[tokio::test]
+async fn deploy_dev_refuses_wrong_options_before_it_builds() {
+    for (line, part) in [
+        (&["--bogus"][..], "--bogus"),
+        (&["--once", "demo"], "demo"),
+        (&["--managers", "three"], "--managers is 'three'"),
+        (&["--data"], "--data needs a value"),
+        (&["--consul=yes"], "--consul=yes"),
+        (&["-o", "json"], "ringctl dev -o json"),
+    ] {
+        refuses("dev", line, NOTHING, part).await;
+    }
+}
+
+#[tokio::test]
+async fn deploy_dev_knows_the_options_of_ringctl_dev() {
+    let told = refuses("dev", &["--bogus"], NOTHING, "--bogus").await;
+    let of = |text: &str| -> BTreeSet<String> {
+        let words = text.split_whitespace().filter(|it| it.starts_with("--"));
+        words.map(str::to_owned).collect()
+    };
+    let (_, known) = told.split_once("its options are").unwrap();
+    let mut known = of(known);
+    assert!(known.remove("--once"));
+    let help = ringctl("", &["dev", "-h"]).await.expect_success().stdout;
+    let lines = help.lines().filter_map(|it| it.trim_start().split_once(' ').map(|it| it.0));
+    let mut taken = of(&lines.collect::<Vec<_>>().join(" "));
+    // It prints text for people, and asks no cluster of elsewhere.
+    assert!(taken.remove("--endpoint"));
+    assert_eq!(known, taken);
+}
+
+#[tokio::test]
+async fn deploy_test_refuses_wrong_options_and_seeds_before_it_builds() {
+    refuses("test", &["--bogus"], NOTHING, "--bogus").await;
+    for few in ["999", "many"] {
+        refuses("test", &[], ("ROTA_SIM_SEEDS", few), "at least 1000").await;
+    }
+    refuses("test", &[], ("ROTA_SIM_FROM", "now"), "ROTA_SIM_FROM is 'now'").await;
+}
