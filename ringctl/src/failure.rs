@@ -81,22 +81,30 @@ impl Unknown {
     }
 }
 
-/// The context of a call that no manager was to answer, but the node of a session.
+/// The context of a call that was not for any manager of --endpoint.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct AtNode {
-    /// The node's id.
-    pub node: String,
-    /// The session's.
-    pub session: String,
+pub enum Addressee {
+    /// The node of a session.
+    Node {
+        /// Its id.
+        node: String,
+        /// The session's.
+        session: String,
+    },
+    /// The manager that is to join.
+    Target(String),
 }
 
-impl std::fmt::Display for AtNode {
+impl std::fmt::Display for Addressee {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "node {} did not answer", self.node)
+        match self {
+            Addressee::Node { node, .. } => write!(f, "node {node} did not answer"),
+            Addressee::Target(target) => write!(f, "--target {target} did not answer"),
+        }
     }
 }
 
-impl AtNode {
+impl Addressee {
     /// Adds itself to an error that says that nobody answered, and to no other.
     pub fn unless_answered(self, error: anyhow::Error) -> anyhow::Error {
         match error.downcast_ref::<CallError>() {
@@ -150,18 +158,30 @@ fn as_text(error: &anyhow::Error) -> String {
     for field in call.fields().iter().filter(|_| call.fields().len() > 1) {
         text.push_str(&format!("  field {}: {}\n", field.field, field.problem));
     }
-    if let Some(AtNode { node, session }) = error.downcast_ref::<AtNode>() {
-        text.push_str(&format!(
-            "  hint: node {node} runs the session; `ringctl inspect` shows how the node is. When it is \
-             gone, the session is LOST after some 20 s, and `ringctl session open {session}` starts \
-             a new life\n"
-        ));
-    } else if matches!(call, CallError::Broken { code: Code::Unavailable, .. }) {
-        text.push_str(
-            "  hint: --endpoint or ROTA_ENDPOINT says where managers are; `ringctl dev` starts some\n",
-        );
+    if let Some(hint) = hint(error.downcast_ref::<Addressee>(), call) {
+        text.push_str(&format!("  hint: {hint}\n"));
     }
     text
+}
+
+/// What to look at when nobody answered.
+fn hint(addressee: Option<&Addressee>, call: &CallError) -> Option<String> {
+    match addressee {
+        Some(Addressee::Node { node, session }) => Some(format!(
+            "node {node} runs the session; `ringctl inspect` shows how the node is. When it is gone, \
+             the session is LOST after some 20 s, and `ringctl session open {session}` starts a new \
+             life"
+        )),
+        Some(Addressee::Target(_)) => Some(
+            "--target is where the manager serves gRPC that was started with --join; it says so when \
+             it is ready"
+                .to_owned(),
+        ),
+        None if matches!(call, CallError::Broken { code: Code::Unavailable, .. }) => Some(
+            "--endpoint or ROTA_ENDPOINT says where managers are; `ringctl dev` starts some".to_owned(),
+        ),
+        None => None,
+    }
 }
 
 /// The error document, with its fields in this order.
@@ -306,7 +326,7 @@ mod tests {
             attempts: 1,
             is_unsent: false,
         };
-        let at = AtNode { node: "n1".to_owned(), session: "s".to_owned() };
+        let at = Addressee::Node { node: "n1".to_owned(), session: "s".to_owned() };
         let error = at.clone().unless_answered(Unknown::Event.unless_refused(broken));
         let text = as_text(&error);
         assert!(text.contains("hint: node n1 runs the session"), "{text}");
@@ -314,6 +334,21 @@ mod tests {
         assert!(as_json(&error).contains("node n1 did not answer"), "{}", as_json(&error));
         let refusal = Refusal::new(RefusalKind::NotFound, Retry::WhenChanged, "no session");
         assert!(!as_text(&at.unless_answered(refused(refusal))).contains("hint"));
+    }
+
+    #[test]
+    fn a_manager_that_is_to_join_and_does_not_answer_is_told_by_its_own_flag() {
+        let silent = CallError::TimedOut {
+            endpoint: "a:1".to_owned(),
+            waited: std::time::Duration::from_secs(1),
+            attempts: 1,
+        };
+        let target = Addressee::Target("a:1".to_owned());
+        let error = target.unless_answered(Unknown::Join.unless_refused(silent));
+        let text = as_text(&error);
+        assert!(text.contains("hint: --target is where") && !text.contains("--endpoint"), "{text}");
+        assert!(text.contains("outcome unknown"), "{text}");
+        assert!(as_json(&error).contains("--target a:1 did not answer"));
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! ```
 
 use crate::cli::length_of_time;
-use crate::failure::{Unknown, UsageMistake};
+use crate::failure::{Addressee, Unknown, UsageMistake};
 use crate::output::{Format, Out, counted};
 use anyhow::{Context, bail};
 use clap::Args;
@@ -140,7 +140,9 @@ pub async fn run(it: &JoinArguments, out: &mut Out) -> anyhow::Result<()> {
     let request = v1::JoinRequest { number: it.number.0, contact: contact.clone() };
     let client = Client::connect(&target)?;
     let answer = client.join_at(&target, request, JOIN_WAIT.min(it.timeout)).await;
-    let answer = answer.map_err(|error| Unknown::Join.unless_refused(error))?;
+    let answer = answer.map_err(|error| {
+        Addressee::Target(target.clone()).unless_answered(Unknown::Join.unless_refused(error))
+    })?;
     let mut joined = Joined {
         number: answer.number,
         incarnation: answer.incarnation,

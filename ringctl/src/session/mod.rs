@@ -6,7 +6,7 @@ mod show;
 pub use show::{Shown, state_name};
 
 use crate::cli::length_of_time;
-use crate::failure::{AtNode, Unknown, UsageMistake};
+use crate::failure::{Addressee, Unknown, UsageMistake};
 use crate::output::{Format, Out, plain_table};
 use crate::silence;
 use anyhow::Context;
@@ -332,7 +332,7 @@ async fn send(client: &Client, it: &SendArguments, out: &mut Out) -> anyhow::Res
     };
     let moved = client.send_event(&session.address, event, it.call.timeout).await;
     let moved = moved.map_err(|error| {
-        let node = AtNode { node: session.node_id.clone(), session: it.id.clone() };
+        let node = Addressee::Node { node: session.node_id.clone(), session: it.id.clone() };
         node.unless_answered(Unknown::Event.unless_refused(error))
     })?;
     let moved = Moved {

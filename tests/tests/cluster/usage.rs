@@ -37,6 +37,15 @@ async fn wrong_endpoints_are_told_with_where_they_were_given_and_their_form() {
     assert!(!ran.stdout.contains("bench-echo"));
 }
 
+#[tokio::test]
+async fn a_target_of_a_join_that_does_not_answer_is_told_by_its_own_flag() {
+    let line = ["join", "--target", "127.0.0.1:1", "--contact", "127.0.0.1:2", "--number", "5"];
+    let ran = ringctl("", &line).await;
+    assert_eq!(ran.code, 1);
+    assert!(ran.stderr.contains("hint: --target is where"), "{}", ran.stderr);
+    assert!(!ran.stderr.contains("--endpoint"), "{}", ran.stderr);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn an_open_of_a_live_session_of_another_class_warns_a_person_and_tells_a_program() {
     let folder = TestFolder::new();
