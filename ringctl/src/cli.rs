@@ -86,7 +86,12 @@ const ENDPOINTS: &str = "managers are given as host:port, several with commas be
 impl Cli {
     /// Reads a command line.
     pub fn read<I: IntoIterator<Item = OsString>>(line: I) -> Result<Self, clap::Error> {
-        let matches = Self::command().try_get_matches_from(line)?;
+        let line: Vec<OsString> = line.into_iter().collect();
+        let matches = Self::command().try_get_matches_from(&line).map_err(|error| {
+            let wrong = error.use_stderr();
+            let plain = || without_variables(Self::command()).try_get_matches_from(&line).err();
+            wrong.then(plain).flatten().unwrap_or(error)
+        })?;
         let mut cli = Self::from_arg_matches(&matches)?;
         cli.by_variable = matches.value_source("endpoint") == Some(ValueSource::EnvVariable);
         Ok(cli)
@@ -106,6 +111,14 @@ impl Cli {
             }
         }
     }
+}
+
+/// The command line without its environment variables. The usage below a mistake shows every option
+/// that has a value, and one that a variable gives would look as if it were required.
+fn without_variables(command: clap::Command) -> clap::Command {
+    let below: Vec<String> = command.get_subcommands().map(|it| it.get_name().to_owned()).collect();
+    let command = command.mut_args(|it| it.env(None));
+    below.into_iter().fold(command, |all, name| all.mut_subcommand(name, without_variables))
 }
 
 /// Whether a command line asks for JSON, as far as it can be told of one that is wrong.

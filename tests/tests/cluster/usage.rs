@@ -38,6 +38,14 @@ async fn wrong_endpoints_are_told_with_where_they_were_given_and_their_form() {
 }
 
 #[tokio::test]
+async fn the_usage_below_a_mistake_shows_what_is_required_and_not_what_a_variable_gives() {
+    let ran = ringctl("127.0.0.1:1", &["session", "open"]).await;
+    assert_eq!(ran.code, 2);
+    let usage = ran.stderr.lines().find(|it| it.starts_with("Usage:"));
+    assert_eq!(usage, Some("Usage: ringctl session open --class <CLASS> <ID>"), "{}", ran.stderr);
+}
+
+#[tokio::test]
 async fn a_target_of_a_join_that_does_not_answer_is_told_by_its_own_flag() {
     let line = ["join", "--target", "127.0.0.1:1", "--contact", "127.0.0.1:2", "--number", "5"];
     let ran = ringctl("", &line).await;
