@@ -47,6 +47,9 @@ impl Cluster {
         let launches = plan(family, &folder, &ports).await?;
         folder.keep()?;
         earlier::begin(&folder.path)?;
+        if let Some(shortage) = folder.layout.shortage(settings) {
+            eprintln!("warning: {shortage}");
+        }
         let began = Instant::now();
         let starting = Starting { family, folder: &folder.path, until: began + START_WAIT };
         let store = starting.start(launches.store)?;

@@ -2,6 +2,7 @@
 
 use super::family::Family;
 use crate::failure::UsageMistake;
+use crate::output::counted;
 use anyhow::{Context, bail};
 use rota_daemon::may_hold_data;
 use serde::{Deserialize, Serialize};
@@ -168,6 +169,21 @@ impl Layout {
             differs.push("--consul is given, but the folder's cluster has its own store".into());
         }
         differs
+    }
+
+    /// What was asked for and cannot be had with these managers: more copies than there are managers
+    /// to hold them. It is no mistake, since others may join.
+    pub fn shortage(&self, settings: &Settings) -> Option<String> {
+        let (asked, managers) = (settings.replicas?, self.managers.len());
+        let possible = managers.saturating_sub(1);
+        (asked as usize > possible).then(|| {
+            format!(
+                "--replicas is {asked}, but {} can keep {possible} beside the owner's own: sessions \
+                 have {} until more managers join",
+                counted(managers as u64, "manager"),
+                if managers == 1 { "1 copy".to_owned() } else { format!("{managers} copies") }
+            )
+        })
     }
 
     /// `N1=ID1,N2=ID2,…`, as managers take the ring.
@@ -384,6 +400,23 @@ mod tests {
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
         let other = Settings { managers: Some(4), ..settings(&data) };
         assert_eq!(Folder::open(&data, &other).unwrap().layout.managers.len(), 4);
+    }
+
+    #[test]
+    fn more_copies_than_managers_are_told_when_they_were_asked_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let shortage = |managers, replicas| {
+            let managers = Some(managers);
+            let asked = Settings { managers, replicas, ..settings(folder.path()) };
+            Layout::new(&asked).unwrap().shortage(&asked)
+        };
+        let text = shortage(2, Some(5)).unwrap();
+        assert!(text.contains("--replicas is 5, but 2 managers can keep 1"), "{text}");
+        assert!(shortage(1, Some(1)).unwrap().contains("sessions have 1 copy until"));
+        assert_eq!(
+            (shortage(3, Some(2)), shortage(1, Some(0)), shortage(1, None)),
+            (None, None, None)
+        );
     }
 
     #[test]
