@@ -8,7 +8,7 @@ use rota_docstore::{
     Description, DocName, Exception, FieldError, Namespace, Stamp, SyncRequest, Update, Usage,
     codes,
 };
-use rota_model::{Filter, ListCursor, ListOp, SessionState, SlotId};
+use rota_model::{Filter, ListCursor, ListOp, SessionKey, SessionState, SlotId};
 use rota_proto::documents::{
     ADMIN_KEY_METADATA, NamespaceState, request, status as exception_status,
 };
@@ -51,7 +51,8 @@ fn configuration() -> Namespace {
 }
 
 fn missing(name: &Namespace) -> Failure {
-    let field = FieldError::new("name", format!("{name} does not exist"));
+    let problem = format!("{name} does not exist: it was not created, and nothing is in it");
+    let field = FieldError::new("name", problem);
     Exception::of_field(codes::NAMESPACE, field).into()
 }
 
@@ -157,6 +158,39 @@ pub(super) async fn state(shared: &Shared, name: &Namespace) -> Result<Namespace
     })
 }
 
+/// The same, also of one that nobody described: `default` in any case, others while something is in
+/// them. They are on, without limits.
+async fn shown(shared: &Shared, name: &Namespace) -> Result<NamespaceState, Failure> {
+    match state(shared, name).await {
+        Err(Failure::Raised(it)) if *it.code() == codes::NAMESPACE => {
+            let (name, usage) = (name.clone(), usage(shared, name).await?);
+            let is_used = name == Namespace::default_space() || usage.documents > 0;
+            if !is_used && live_session(shared, &name).await?.is_none() {
+                return Err(Failure::Raised(it));
+            }
+            let description = Description::default();
+            Ok(NamespaceState { name, description, usage, version: None })
+        }
+        state => state,
+    }
+}
+
+/// Any session of a namespace that has not ended.
+async fn live_session(shared: &Shared, name: &Namespace) -> Result<Option<SessionKey>, Failure> {
+    let (mut from, filter) = (Some(ListCursor { slot: SlotId(0), after: None }), live());
+    while let Some(cursor) = from {
+        // By an operator: not refused, although it may be switched off.
+        let op = ListOp { from: cursor, limit: 100, filter: filter.clone(), stale_ok: false };
+        let page = list::gather(shared, op, Instant::now() + STEP).await?;
+        let mut keys = page.sessions.iter().map(|it| &it.record.key);
+        if let Some(found) = keys.find(|it| it.namespace == *name) {
+            return Ok(Some(found.clone()));
+        }
+        from = page.next;
+    }
+    Ok(None)
+}
+
 /// Refused while it is on, or has sessions that have not ended. `false`: it is gone already.
 async fn check_deletable(shared: &Shared, name: &Namespace) -> Result<bool, Failure> {
     let description = match described(shared, name).await? {
@@ -168,20 +202,12 @@ async fn check_deletable(shared: &Shared, name: &Namespace) -> Result<bool, Fail
         let message = format!("namespace {name} is on; switch it off first");
         return Err(Exception::business("ON", message).into());
     }
-    let (mut from, filter) = (Some(ListCursor { slot: SlotId(0), after: None }), live());
-    while let Some(cursor) = from {
-        // By an operator: not refused, although it is switched off.
-        let op = ListOp { from: cursor, limit: 100, filter: filter.clone(), stale_ok: false };
-        let page = list::gather(shared, op, Instant::now() + STEP).await?;
-        if let Some(found) = page.sessions.iter().find(|it| it.record.key.namespace == *name) {
-            let message = format!(
-                "session {} has not ended; switch the namespace on, close its sessions, and switch \
-                 it off again",
-                found.record.key
-            );
-            return Err(Exception::business("SESSIONS", message).into());
-        }
-        from = page.next;
+    if let Some(found) = live_session(shared, name).await? {
+        let message = format!(
+            "session {found} has not ended; switch the namespace on, close its sessions, and switch \
+             it off again"
+        );
+        return Err(Exception::business("SESSIONS", message).into());
     }
     Ok(true)
 }
@@ -291,7 +317,7 @@ impl v1::namespaces_server::Namespaces for NamespacesService {
         request: Request<v1::GetNamespaceRequest>,
     ) -> Result<Response<v1::NamespaceInfo>, Status> {
         let name = request::name(&request.get_ref().name).map_err(|it| exception_status(&it))?;
-        Ok(Response::new((&state(&self.shared, &name).await?).into()))
+        Ok(Response::new((&shown(&self.shared, &name).await?).into()))
     }
 
     async fn switch_namespace(

@@ -23,7 +23,8 @@ pub enum NamespaceCommand {
     Create(CreateArguments),
     /// List the namespaces and what they hold.
     List(CallArguments),
-    /// Show one namespace.
+    /// Show one namespace. One that was not created is shown while documents or live sessions are in
+    /// it, `default` always.
     Show(OneArguments),
     /// Switch a namespace off: its clients are refused and told why. Sessions that run go on.
     Off(OffArguments),

@@ -129,7 +129,11 @@ pub fn one(it: &Shown) -> Table {
         ("bytes of attachments", of_limit(it.v2, it.limits.v2)),
         ("readers", it.readers.join(", ")),
         ("description", it.description.clone()),
-        ("version", it.version.map_or_else(|| "not described".to_owned(), |it| it.to_string())),
+        (
+            "version",
+            it.version
+                .map_or_else(|| "not created: on, without limits".to_owned(), |it| it.to_string()),
+        ),
     ];
     for (property, value) in rows.into_iter().filter(|(_, value)| !value.is_empty()) {
         table.add_row([property.to_owned(), value]);

@@ -364,6 +364,31 @@ async fn a_namespace_is_described_once_and_its_limits_are_refused_with_field_and
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_namespace_that_nobody_created_is_shown_while_something_is_in_it() {
+    let folder = TestFolder::new();
+    let cluster = Cluster::start(&folder, &[]).await;
+    let show = async |name: &str| json_of(&cluster, &["namespace", "show", name]).await;
+    let nobody = json!({
+        "name": "default", "description": "", "off": null, "documents": 0, "v1": 0, "v2": 0,
+        "limits": {"documents": null, "v1": null, "v2": null}, "readers": [], "version": null,
+    });
+    assert_eq!(show("default").await, nobody, "every call means it that names none");
+    let missing = error_of(&cluster, &["namespace", "show", "shop"]).await;
+    assert_eq!(missing["reason"], "N-NAMESPACE", "{missing}");
+    let open = ["session", "open", "one", "--class", "counter", "--namespace", "shop"];
+    json_of(&cluster, &open).await;
+    assert_eq!(show("shop").await["version"], Value::Null);
+    write(&cluster, "stall/c1", &line("c1", "tea")).await;
+    assert_eq!(show("stall").await["documents"], 1);
+    let ran = cluster.ringctl(&["namespace", "show", "stall"]).await.expect_success();
+    assert!(ran.stdout.contains("not created: on, without limits"), "{}", ran.stdout);
+    json_of(&cluster, &["session", "close", "one", "--namespace", "shop"]).await;
+    let again = error_of(&cluster, &["namespace", "show", "shop"]).await;
+    assert_eq!(again["reason"], "N-NAMESPACE", "nothing lives in it any more: {again}");
+    cluster.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn documents_of_another_namespace_are_read_only_where_it_names_the_reader() {
     let folder = TestFolder::new();
     let cluster = Cluster::start(&folder, &[]).await;
