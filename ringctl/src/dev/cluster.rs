@@ -12,6 +12,7 @@ use crate::inspect;
 use anyhow::{Context, anyhow, bail};
 use rota_client::Client;
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout_at};
@@ -32,6 +33,7 @@ pub struct Cluster {
     pub family: Family,
     document: Document,
     folder: Folder,
+    classes: BTreeSet<String>,
     /// Keeps the guards of free ports.
     _ports: Ports,
     /// From the first process to readiness.
@@ -45,11 +47,11 @@ impl Cluster {
         earlier::refuse_running(&folder.path)?;
         let ports = Ports::find(&folder.layout)?;
         let launches = plan(family, &folder, &ports).await?;
-        folder.keep()?;
-        earlier::begin(&folder.path)?;
         if let Some(shortage) = folder.layout.shortage(settings) {
             eprintln!("warning: {shortage}");
         }
+        folder.keep()?;
+        earlier::begin(&folder.path)?;
         let began = Instant::now();
         let starting = Starting { family, folder: &folder.path, until: began + START_WAIT };
         let store = starting.start(launches.store)?;
@@ -86,14 +88,19 @@ impl Cluster {
             let address = text(&told, "address", id)?;
             document.nodes.push(NodeProcess { id: id.clone(), address, pid });
         }
-        starting.serving(&document).await?;
+        let classes = starting.serving(&document).await?;
         let (family, started_in) = (family.clone(), began.elapsed());
-        Ok(Self { family, document, folder, _ports: ports, started_in })
+        Ok(Self { family, document, folder, classes, _ports: ports, started_in })
     }
 
     /// What runs.
     pub fn document(&self) -> &Document {
         &self.document
+    }
+
+    /// The classes that its nodes offered when it had become ready.
+    pub fn classes(&self) -> &BTreeSet<String> {
+        &self.classes
     }
 
     /// The data folder.
@@ -176,16 +183,20 @@ impl Starting<'_> {
         }
     }
 
-    /// Waits until the cluster serves.
-    async fn serving(&self, document: &Document) -> anyhow::Result<()> {
+    /// Waits until the cluster serves. Gives the classes that its nodes offer.
+    async fn serving(&self, document: &Document) -> anyhow::Result<BTreeSet<String>> {
         let client = Client::connect(&document.endpoints())?;
         let nodes: Vec<String> = document.nodes.iter().map(|it| it.id.clone()).collect();
         loop {
             let missing = match inspect::ask(&client, LOOK_WAIT).await {
-                Ok(answers) => readiness::missing(&answers, document.managers.len(), &nodes),
-                Err(error) => Some(error.to_string()),
+                Ok(answers) => {
+                    match readiness::missing(&answers, document.managers.len(), &nodes) {
+                        Some(missing) => missing,
+                        None => return Ok(readiness::classes(&answers)),
+                    }
+                }
+                Err(error) => error.to_string(),
             };
-            let Some(missing) = missing else { return Ok(()) };
             if let Some((name, ending)) = self.family.first_ended() {
                 bail!("{name} ended {ending} while the cluster started{}", self.tail(&name));
             }

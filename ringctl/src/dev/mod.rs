@@ -34,6 +34,7 @@ use crate::output::{Format, Out, plain_table};
 use anyhow::Context;
 use clap::Args;
 use rota_daemon::Stop;
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::PathBuf;
 
@@ -123,15 +124,17 @@ pub async fn run(it: &DevArguments, out: &mut Out) -> anyhow::Result<()> {
         _ = stop.wished() => None,
     };
     let done = match started {
-        Some(Ok(cluster)) => match show(cluster.document(), out, &mut std::io::stderr()) {
-            // A reader that went away does not end the cluster: it was started to run.
-            Err(error) if !crate::output::is_broken_pipe(&error) => Err(error),
-            Ok(()) | Err(_) => {
-                family.announce_endings();
-                stop.wished().await;
-                Ok(())
+        Some(Ok(cluster)) => {
+            match show(cluster.document(), cluster.classes(), out, &mut std::io::stderr()) {
+                // A reader that went away does not end the cluster: it was started to run.
+                Err(error) if !crate::output::is_broken_pipe(&error) => Err(error),
+                Ok(()) | Err(_) => {
+                    family.announce_endings();
+                    stop.wished().await;
+                    Ok(())
+                }
             }
-        },
+        }
         Some(Err(error)) => Err(error),
         None => Err(anyhow::anyhow!("stopped before it was ready")),
     };
@@ -141,7 +144,12 @@ pub async fn run(it: &DevArguments, out: &mut Out) -> anyhow::Result<()> {
 }
 
 /// What runs goes to stdout; for people, what to do next goes to `hints`.
-fn show(document: &Document, out: &mut Out, hints: &mut dyn Write) -> anyhow::Result<()> {
+fn show(
+    document: &Document,
+    classes: &BTreeSet<String>,
+    out: &mut Out,
+    hints: &mut dyn Write,
+) -> anyhow::Result<()> {
     if out.format() == Format::Json {
         return Ok(out.json(document)?);
     }
@@ -162,23 +170,42 @@ fn show(document: &Document, out: &mut Out, hints: &mut dyn Write) -> anyhow::Re
     // A terminal that went away does not end the cluster.
     let _told = write!(
         hints,
-        "ready; Ctrl-C ends everything. In another terminal:\n  export ROTA_ENDPOINT={}\n  \
-         ringctl session open demo --class counter\n",
+        "ready; Ctrl-C ends everything. In another terminal:\n  export ROTA_ENDPOINT={}\n  {}\n",
         document.endpoints(),
+        first_step(classes),
     );
     Ok(())
+}
+
+/// What to begin with: a session of a class that there is. Nothing is known of those of nodes that
+/// are started later.
+fn first_step(classes: &BTreeSet<String>) -> String {
+    let counter = classes.get("counter");
+    match counter.or(classes.first()) {
+        Some(class) => format!("ringctl session open demo --class {class}"),
+        None => "ringctl inspect".to_owned(),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    #[test]
+    fn the_first_step_is_a_session_of_a_class_that_there_is() {
+        let of =
+            |classes: &[&str]| first_step(&classes.iter().map(|it| (*it).to_owned()).collect());
+        assert!(of(&["builtin", "counter", "http"]).ends_with("--class counter"));
+        assert!(of(&["mine", "others"]).ends_with("--class mine"));
+        assert_eq!(of(&[]), "ringctl inspect");
+    }
+
     fn shown(format: Format) -> (String, String) {
         let manager = ManagerProcess { grpc: "127.0.0.1:7".to_owned(), ..Default::default() };
         let document =
             Document { managers: vec![manager], data: "/d".to_owned(), ..Default::default() };
         let ((mut out, written), mut hints) = (Out::captured(format), Vec::new());
-        show(&document, &mut out, &mut hints).unwrap();
+        show(&document, &BTreeSet::new(), &mut out, &mut hints).unwrap();
         (written.text(), String::from_utf8(hints).unwrap())
     }
 

@@ -2,6 +2,7 @@
 //! every node as READY.
 
 use crate::inspect::{Answers, Ring, join};
+use std::collections::BTreeSet;
 
 /// What is still missing, in a sentence; `None` when nothing is.
 pub fn missing(answers: &Answers, managers: usize, nodes: &[String]) -> Option<String> {
@@ -15,6 +16,12 @@ pub fn missing(answers: &Answers, managers: usize, nodes: &[String]) -> Option<S
         return Some(format!("{} of {managers} managers are in the ring", ring.managers.len()));
     }
     not_serving(&ring).or_else(|| not_ready(answers, nodes))
+}
+
+/// The classes that any node offers.
+pub fn classes(answers: &Answers) -> BTreeSet<String> {
+    let answers = answers.values().filter_map(|it| it.as_ref().ok());
+    answers.flat_map(|it| &it.nodes).flat_map(|it| &it.classes).cloned().collect()
 }
 
 fn not_serving(ring: &Ring) -> Option<String> {
