@@ -1,5 +1,5 @@
-//! Readable time stamps `AAMMJJhhmmssmmm`: two digits each for year (of the 21st century), month,
-//! day, hour, minute, second, and three for the millisecond, as one integer.
+//! Readable time stamps `AAMMJJhhmmssmmm` (in English YYMMDDhhmmssmmm): two digits each for year (of the
+//! 21st century), month, day, hour, minute, second, and three for the millisecond, as one integer.
 //! Source: the versioned document store's text, section on stamps.
 
 use crate::refusal::FieldError;
@@ -90,7 +90,7 @@ impl Stamp {
         if !is_moment {
             return Err(FieldError::new(
                 "stamp",
-                format!("{number} is no stamp (AAMMJJhhmmssmmm)"),
+                format!("{number} is no stamp (YYMMDDhhmmssmmm, as in 261122070308123)"),
             ));
         }
         Ok(Self(number))
@@ -139,7 +139,8 @@ impl From<Stamp> for u64 {
 impl FromStr for Stamp {
     type Err = FieldError;
     fn from_str(text: &str) -> Result<Self, FieldError> {
-        let wrong = || FieldError::new("stamp", format!("{text:?} is not 15 digits"));
+        let wrong =
+            || FieldError::new("stamp", format!("{text:?} is not 15 digits, YYMMDDhhmmssmmm"));
         if text.len() != 15 || !text.bytes().all(|it| it.is_ascii_digit()) {
             return Err(wrong());
         }

@@ -125,7 +125,8 @@ pub struct OperateArguments {
     /// Its parameters: JSON.
     #[arg(default_value = "{}", value_parser = json)]
     parameters: JsonText,
-    /// Time of the operation, AAMMJJhhmmssmmm: repeating it repeats the answer (for 10 minutes).
+    /// Time of the operation in UTC, YYMMDDhhmmssmmm, as in 261122070308123: repeating it repeats the
+    /// answer (for 10 minutes).
     #[arg(long, value_parser = stamp)]
     dhop: Option<Stamp>,
     #[command(flatten)]
@@ -288,6 +289,8 @@ mod tests {
             assert!(error.to_string().contains(told), "{error}");
         }
         let line = ["ringctl", "document", "operate", "shop/a", "add", "{}", "--dhop", "1"];
-        assert_eq!(Cli::try_parse_from(line).unwrap_err().exit_code(), 2);
+        let error = Cli::try_parse_from(line).unwrap_err();
+        assert_eq!(error.exit_code(), 2);
+        assert!(error.to_string().contains("YYMMDDhhmmssmmm"), "{error}");
     }
 }
