@@ -5,6 +5,7 @@ mod arrows;
 mod files;
 mod manifests;
 mod pages;
+mod protos;
 mod purity;
 mod words;
 
