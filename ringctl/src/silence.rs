@@ -1,47 +1,110 @@
-//! A person at a terminal is told when an answer takes long, and why.
+//! Whoever reads stderr is told when an answer takes long, and why.
 
+use crate::output::Format;
 use rota_client::{CallError, Client, EndpointsError, Options};
 use std::future::Future;
 use std::io::IsTerminal;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 /// After this time without an answer.
-const SILENCE: Duration = Duration::from_secs(2);
+const SILENCE: Duration = Duration::from_secs(1);
 
-/// Whether a reason to wait was told. One for the process, as its stderr is.
+/// Who reads stderr.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Audience {
+    /// Somebody at a terminal: told every reason to wait.
+    Person,
+    /// A file or another program that keeps it: told only that no manager is there.
+    Log,
+    /// A program that reads the error document there: nothing else may stand beside it.
+    Parser,
+}
+
+// One of each for the process, as its stderr is.
+static AUDIENCE: OnceLock<Audience> = OnceLock::new();
+/// Whether a reason to wait was told.
 static TOLD: AtomicBool = AtomicBool::new(false);
+/// Why the last attempt reached no manager.
+static GONE: Mutex<Option<String>> = Mutex::new(None);
 
-/// A client of the managers at these addresses. While it waits, a person is told why.
-pub fn client(endpoint: &str) -> Result<Client, EndpointsError> {
+/// A client of the managers at these addresses. While it waits, whoever reads stderr is told why.
+pub fn client(endpoint: &str, format: Format) -> Result<Client, EndpointsError> {
+    let audience = *AUDIENCE.get_or_init(|| match format {
+        Format::Table | Format::Json if std::io::stderr().is_terminal() => Audience::Person,
+        Format::Table => Audience::Log,
+        Format::Json => Audience::Parser,
+    });
     let mut options = Options::default();
-    if std::io::stderr().is_terminal() {
-        options.on_wait = Some(|error| {
+    options.on_wait = match audience {
+        Audience::Person => Some(|error| {
             TOLD.store(true, Ordering::Relaxed);
             eprintln!("{}", reason_to_wait(error));
-        });
-    }
+        }),
+        Audience::Log => Some(|error| {
+            *GONE.lock().unwrap_or_else(PoisonError::into_inner) = why_gone(error);
+        }),
+        Audience::Parser => None,
+    };
     Client::with_options(endpoint, options)
 }
 
 fn reason_to_wait(error: &CallError) -> String {
-    format!("{}: {error}; waiting on, as long as --timeout allows", error.reason())
+    format!("{}: {error}; waiting on", error.reason())
 }
 
-/// Does some work, and says on stderr that it waits when the work takes long.
-pub async fn told<T>(endpoint: &str, work: impl Future<Output = T>) -> T {
-    let mut work = Box::pin(work);
-    if !std::io::stderr().is_terminal() {
-        return work.await;
+/// What to say of an attempt that reached nobody; `None` of every other one.
+fn why_gone(error: &CallError) -> Option<String> {
+    match error {
+        CallError::Broken { .. } | CallError::TimedOut { .. } => Some(error.to_string()),
+        CallError::Refused { .. }
+        | CallError::Raised { .. }
+        | CallError::Incomplete { .. }
+        | CallError::Unreadable { .. }
+        | CallError::Source(_)
+        | CallError::Address(_) => None,
     }
+}
+
+/// Does some work that ends with an answer, and says on stderr that it waits when that takes long.
+pub async fn told<T>(endpoint: &str, work: impl Future<Output = T>) -> T {
+    after_silence(Some(endpoint), work).await
+}
+
+/// Does some work that may well take long, and says on stderr when no manager is there for it.
+pub async fn told_when_gone<T>(work: impl Future<Output = T>) -> T {
+    after_silence(None, work).await
+}
+
+async fn after_silence<T>(endpoint: Option<&str>, work: impl Future<Output = T>) -> T {
+    let mut work = Box::pin(work);
     tokio::select! {
         done = &mut work => return done,
         () = tokio::time::sleep(SILENCE) => {}
     }
-    if !TOLD.load(Ordering::Relaxed) {
-        eprintln!("no answer from {endpoint} yet; waiting on, as long as --timeout allows");
+    let gone = GONE.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let is_told = TOLD.load(Ordering::Relaxed);
+    if let Some(text) = AUDIENCE.get().and_then(|it| overdue(*it, endpoint, is_told, gone)) {
+        eprintln!("{text}");
     }
     work.await
+}
+
+/// What to say of an answer that is overdue.
+fn overdue(
+    audience: Audience,
+    endpoint: Option<&str>,
+    is_told: bool,
+    gone: Option<String>,
+) -> Option<String> {
+    match audience {
+        Audience::Person => endpoint.filter(|_| !is_told).map(|endpoint| {
+            format!("no answer from {endpoint} yet; waiting on, as long as --timeout allows")
+        }),
+        Audience::Log => gone.map(|why| format!("no manager answers: {why}; trying on")),
+        Audience::Parser => None,
+    }
 }
 
 #[cfg(test)]
@@ -49,13 +112,36 @@ mod tests {
     use super::*;
     use rota_model::{Refusal, RefusalKind, Retry};
 
-    #[test]
-    fn whoever_waits_is_told_the_reason() {
+    fn full() -> CallError {
         let retry = Retry::AfterMs(500);
         let refusal = Refusal::new(RefusalKind::NoCapacity, retry, "the only node is full");
         let refusal = Box::new(refusal);
-        let refused = CallError::Refused { refusal, endpoint: "a:1".to_owned(), attempts: 1 };
-        let text = reason_to_wait(&refused);
+        CallError::Refused { refusal, endpoint: "a:1".to_owned(), attempts: 1 }
+    }
+
+    #[test]
+    fn whoever_waits_is_told_the_reason() {
+        let text = reason_to_wait(&full());
         assert!(text.starts_with("NO_CAPACITY: the only node is full; waiting on"), "{text}");
+    }
+
+    #[test]
+    fn a_log_is_told_that_nobody_is_there_and_a_parser_nothing() {
+        let endpoint = "a:1".to_owned();
+        let waited = Duration::from_secs(1);
+        let silent = CallError::TimedOut { endpoint, waited, attempts: 1 };
+        let gone = why_gone(&silent);
+        assert!(gone.is_some() && why_gone(&full()).is_none());
+        let text = overdue(Audience::Log, Some("a:1"), false, gone.clone()).unwrap();
+        assert!(text.starts_with("no manager answers: no answer from a:1"), "{text}");
+        assert_eq!(overdue(Audience::Log, Some("a:1"), false, None), None);
+        assert_eq!(overdue(Audience::Parser, Some("a:1"), false, gone), None);
+    }
+
+    #[test]
+    fn a_person_is_told_of_silence_once_and_not_of_work_that_takes_long() {
+        let told = |endpoint, is_told| overdue(Audience::Person, endpoint, is_told, None);
+        assert!(told(Some("a:1"), false).unwrap().starts_with("no answer from a:1 yet"));
+        assert_eq!((told(Some("a:1"), true), told(None, false)), (None, None));
     }
 }

@@ -20,6 +20,8 @@ pub(crate) struct Resume {
     entry: usize,
     failures: u32,
     broken_since: Option<Instant>,
+    /// The reason that the caller was told last during this break.
+    told: String,
 }
 
 /// A stream that ended when it should not have.
@@ -31,7 +33,13 @@ pub(crate) fn ended() -> Failure {
 impl Resume {
     /// `patience`: how long no endpoint may serve the stream.
     pub(crate) fn new(client: &Client, patience: Duration) -> Self {
-        Self { patience, entry: client.next_entry(), failures: 0, broken_since: None }
+        Self {
+            patience,
+            entry: client.next_entry(),
+            failures: 0,
+            broken_since: None,
+            told: String::new(),
+        }
     }
 
     /// The endpoint whose turn it is.
@@ -53,6 +61,7 @@ impl Resume {
     /// Something came: a later break begins anew.
     pub(crate) fn went_on(&mut self) {
         (self.failures, self.broken_since) = (0, None);
+        self.told.clear();
     }
 
     /// Waits as the failure advises, and moves to the next endpoint; gives up when it is final.
@@ -73,6 +82,12 @@ impl Resume {
             return Err(failed);
         }
         tracing::debug!(%endpoint, ?pause, "stream goes on after: {failed}");
+        if let Some(on_wait) = client.on_wait().filter(|_| !pause.is_zero())
+            && self.told != failed.reason()
+        {
+            failed.reason().clone_into(&mut self.told);
+            on_wait(&failed);
+        }
         if refresh {
             client.routes.mark_stale();
         }

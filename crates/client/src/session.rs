@@ -42,7 +42,7 @@ pub struct Options {
     /// Longest wait for a connection. Default 1 s; too low and a busy machine looks gone, too
     /// high and a silent one delays the switch to the next endpoint.
     pub connect_timeout: Duration,
-    /// Called when a call waits before it is sent again: once for each reason in a row, so that a
+    /// Called when a call, or a stream that broke, waits before it is sent again: once for each reason in a row, so that a
     /// person who waits can be told why. Default: none.
     pub on_wait: Option<OnWait>,
 }

@@ -173,14 +173,16 @@ fn stamp(text: &str) -> Result<Stamp, String> {
 
 /// Runs a command on documents.
 pub async fn run(command: &DocumentCommand, endpoint: &str, out: &mut Out) -> anyhow::Result<()> {
-    let client = silence::client(endpoint)?;
+    let client = silence::client(endpoint, out.format())?;
     match command {
         DocumentCommand::Get(it) => silence::told(endpoint, get(&client, it, out)).await,
         DocumentCommand::List(it) => silence::told(endpoint, list(&client, it, out)).await,
         DocumentCommand::Operate(it) => silence::told(endpoint, operate(&client, it, out)).await,
-        DocumentCommand::PutBody(arguments) => body::put(&client, arguments, out).await,
-        DocumentCommand::GetBody(arguments) => body::get(&client, arguments, out).await,
-        DocumentCommand::Export(arguments) => export::export(&client, arguments, out).await,
+        DocumentCommand::PutBody(it) => silence::told_when_gone(body::put(&client, it, out)).await,
+        DocumentCommand::GetBody(it) => silence::told_when_gone(body::get(&client, it, out)).await,
+        DocumentCommand::Export(it) => {
+            silence::told_when_gone(export::export(&client, it, out)).await
+        }
     }
 }
 

@@ -13,6 +13,7 @@ pub use join::{Answers, Partition, Ring, join};
 
 use crate::cli::length_of_time;
 use crate::output::{Format, Out};
+use crate::silence;
 use clap::Args;
 use rota_client::{CallError, Client, v1};
 use std::time::Duration;
@@ -72,8 +73,8 @@ fn checked(
 
 /// Shows the ring.
 pub async fn run(it: &InspectArguments, endpoint: &str, out: &mut Out) -> anyhow::Result<()> {
-    let client = Client::connect(endpoint)?;
-    let answers = ask(&client, it.timeout).await?;
+    let client = silence::client(endpoint, out.format())?;
+    let answers = silence::told(endpoint, ask(&client, it.timeout)).await?;
     let Some(ring) = join(&answers) else { anyhow::bail!("the manager has no View yet") };
     match out.format() {
         Format::Json => out.json(&ring)?,

@@ -136,7 +136,8 @@ pub fn namespace(text: &str) -> Result<Namespace, String> {
 
 /// Runs a command on namespaces.
 pub async fn run(it: &NamespaceArguments, endpoint: &str, out: &mut Out) -> anyhow::Result<()> {
-    let namespaces = silence::client(endpoint)?.namespaces().with_admin_key(&it.admin_key);
+    let namespaces =
+        silence::client(endpoint, out.format())?.namespaces().with_admin_key(&it.admin_key);
     let namespaces = &namespaces.map_err(|error| UsageMistake(error.to_string()))?;
     let state = match &it.command {
         NamespaceCommand::Create(it) => {
@@ -158,9 +159,15 @@ pub async fn run(it: &NamespaceArguments, endpoint: &str, out: &mut Out) -> anyh
             return silence::told(endpoint, list(namespaces, it, out)).await;
         }
         // These say themselves what goes on.
-        NamespaceCommand::Export(it) => return transfer::export(namespaces, it, out).await,
-        NamespaceCommand::Import(it) => return transfer::import(namespaces, it, out).await,
-        NamespaceCommand::Delete(it) => return delete(namespaces, it, out).await,
+        NamespaceCommand::Export(it) => {
+            return silence::told_when_gone(transfer::export(namespaces, it, out)).await;
+        }
+        NamespaceCommand::Import(it) => {
+            return silence::told_when_gone(transfer::import(namespaces, it, out)).await;
+        }
+        NamespaceCommand::Delete(it) => {
+            return silence::told_when_gone(delete(namespaces, it, out)).await;
+        }
     };
     show_one(&state?, out)
 }

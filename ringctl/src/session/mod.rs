@@ -167,11 +167,11 @@ fn session_state(text: &str) -> Result<SessionState, String> {
 
 /// Runs a command on sessions.
 pub async fn run(command: &SessionCommand, endpoint: &str, out: &mut Out) -> anyhow::Result<()> {
-    let client = silence::client(endpoint)?;
+    let client = silence::client(endpoint, out.format())?;
     let work = carry_out(&client, command, out);
     // A watch is silent while nothing happens.
     if matches!(command, SessionCommand::Watch(_)) {
-        return Box::pin(work).await;
+        return silence::told_when_gone(work).await;
     }
     silence::told(endpoint, work).await
 }

@@ -46,6 +46,19 @@ async fn the_usage_below_a_mistake_shows_what_is_required_and_not_what_a_variabl
 }
 
 #[tokio::test]
+async fn while_no_manager_answers_a_log_is_told_and_json_is_one_document() {
+    let get = ["session", "get", "a", "--timeout", "2s"];
+    let ran = ringctl("127.0.0.1:1", &get).await;
+    let lines: Vec<&str> = ran.stderr.lines().collect();
+    assert!(lines[0].starts_with("no manager answers: 127.0.0.1:1: "), "{}", ran.stderr);
+    assert!(lines[0].ends_with("; trying on") && lines[1].starts_with("error: "), "{}", ran.stderr);
+    let watched = ringctl("127.0.0.1:1", &["session", "watch", "--patience", "2s"]).await;
+    assert!(watched.stderr.starts_with("no manager answers: "), "{}", watched.stderr);
+    let told = ringctl("127.0.0.1:1", &[&get[..], &["-o", "json"]].concat()).await.error();
+    assert_eq!(told["reason"], "UNREACHABLE");
+}
+
+#[tokio::test]
 async fn a_target_of_a_join_that_does_not_answer_is_told_by_its_own_flag() {
     let line = ["join", "--target", "127.0.0.1:1", "--contact", "127.0.0.1:2", "--number", "5"];
     let ran = ringctl("", &line).await;
