@@ -71,7 +71,8 @@ fn message(way: &str, peer: &str, message: &Message) {
         | Message::SnapshotChunk { .. }
         | Message::SnapshotAck { .. }
         | Message::Heartbeat { .. }
-        | Message::NodeWanted { .. } => {}
+        | Message::NodeWanted { .. }
+        | Message::NodesFailed { .. } => {}
     }
     trace!(way, peer, ?message, "message");
 }

@@ -156,6 +156,9 @@ fn message_to_wire(message: Message, docs: &mut DocBytes) -> v1::envelope::Messa
         Message::NodeWanted { pool, waiting, index } => {
             Wire::NodeWanted(v1::NodeWanted { pool: pool.as_str().into(), waiting, index })
         }
+        Message::NodesFailed { pool, why } => {
+            Wire::NodesFailed(v1::NodesFailed { pool: pool.as_str().into(), why })
+        }
     }
 }
 
@@ -237,6 +240,10 @@ fn message_from_wire(
             pool: named("NodeWanted.pool", PoolName::parse(&it.pool))?,
             waiting: it.waiting,
             index: it.index,
+        },
+        Wire::NodesFailed(it) => Message::NodesFailed {
+            pool: named("NodesFailed.pool", PoolName::parse(&it.pool))?,
+            why: it.why,
         },
     })
 }

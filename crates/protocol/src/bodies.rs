@@ -139,7 +139,8 @@ impl Partition {
             | Message::Confirmed { .. }
             | Message::SnapshotAck { .. }
             | Message::Heartbeat { .. }
-            | Message::NodeWanted { .. } => true,
+            | Message::NodeWanted { .. }
+            | Message::NodesFailed { .. } => true,
         };
         let missing = gains.missing;
         if !missing.is_empty() {

@@ -6,7 +6,7 @@ use crate::documents::{Doc, DocKey};
 use crate::entry::Origin;
 use crate::io::{DiskWrite, Effect, Note, Transition};
 use crate::message::{Envelope, Message};
-use crate::nodes::Nodes;
+use crate::nodes::{FailedOrder, Nodes};
 use crate::operate::{Desks, Errand, Inner};
 use crate::{Identity, ManagerConfig, PartMeta};
 use rota_model::node_msg::ToNode;
@@ -50,11 +50,16 @@ pub(crate) struct NodesWanted {
     pub waiting: u32,
     /// Index of the newest state of the config store that was known when they were counted.
     pub index: u64,
+    /// Who asks.
+    pub from: ManagerNumber,
 }
 
 /// Most calls to nodes that are remembered. Each open makes one; the bound only guards memory when
 /// nodes never answer, since forgotten calls are made again.
 const CALLS_MAX: usize = 65_536;
+
+/// Longest text that is kept of an order that failed: a status has room for no more.
+const FAILURE_CHARS_MAX: usize = 300;
 
 /// A peer that should be taken out, and since when.
 pub(crate) type Suspects = BTreeMap<MemberId, u64>;
@@ -95,6 +100,8 @@ pub(crate) struct Env {
     pub reads_wanted: Vec<ManagerNumber>,
     /// Pools that need nodes: told to a pool owner that is this manager.
     pub wanted: Vec<NodesWanted>,
+    /// Orders of nodes that a provisioner carries out, one for each pool at most.
+    pub orders: BTreeMap<u64, PoolName>,
     ids: u64,
     rng: u64,
 }
@@ -126,6 +133,7 @@ impl Env {
             suspects: BTreeMap::new(),
             reads_wanted: Vec::new(),
             wanted: Vec::new(),
+            orders: BTreeMap::new(),
             // Ids of different runs differ, so that an answer to an earlier run matches nothing.
             ids: (seed >> 16) << 20,
             rng: seed | 1,
@@ -196,6 +204,14 @@ impl Env {
         }
         let envelope = Envelope { from: self.me, to, epoch: view.epoch, message };
         self.effects.push(Effect::Send { address: entry.grpc.clone(), envelope });
+    }
+
+    /// Nodes that were ordered did not start: opens that wait for them are told so for a while. An
+    /// order that failed lapses after `provision_ms`, and the next one brings its own news.
+    pub fn on_order_failed(&mut self, pool: &PoolName, why: &str) {
+        let until_ms = self.now.mono_ms + 2 * self.config.timing.provision_ms;
+        let why = why.chars().take(FAILURE_CHARS_MAX).collect();
+        self.nodes.failed_orders.insert(pool.clone(), FailedOrder { why, until_ms });
     }
 
     /// Asks a node; `None` when it is not registered under that boot.

@@ -126,10 +126,7 @@ impl Manager {
                 }
             }
             Input::Provisioned { order, failure } => {
-                if let Some(why) = failure {
-                    let text = format!("order {order} of new nodes failed: {why}");
-                    self.env.note_text(Transition::OrderFailed, None, text);
-                }
+                self.on_provisioned(order, failure);
             }
             Input::BodiesFetched { part } => {
                 if let Some(part) = self.parts.get_mut(&part) {
@@ -223,6 +220,19 @@ impl Manager {
         &self.env.desks.spaces
     }
 
+    fn on_provisioned(&mut self, order: u64, failure: Option<String>) {
+        let pool = self.env.orders.remove(&order);
+        if let Some(pool) = &pool {
+            self.env.nodes.failed_orders.remove(pool);
+        }
+        let Some(why) = failure else { return };
+        if let Some(pool) = &pool {
+            self.env.on_order_failed(pool, &why);
+        }
+        let text = format!("order {order} of new nodes failed: {why}");
+        self.env.note_text(Transition::OrderFailed, None, text);
+    }
+
     fn on_node_wanted(&mut self, wanted: &NodesWanted) {
         let Some(view) = self.env.view.clone() else {
             return;
@@ -269,8 +279,9 @@ impl Manager {
             Message::Confirmed { round, parts } => self.on_confirmed(from, round, &parts),
             Message::Heartbeat { committed } => self.on_heartbeat(from, &committed),
             Message::NodeWanted { pool, waiting, index } => {
-                self.env.wanted.push(NodesWanted { pool, waiting, index });
+                self.env.wanted.push(NodesWanted { pool, waiting, index, from: from.number });
             }
+            Message::NodesFailed { pool, why } => self.env.on_order_failed(&pool, &why),
             Message::Prepare { part, .. }
             | Message::Ack { part, .. }
             | Message::Missing { part, .. }

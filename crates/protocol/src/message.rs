@@ -257,6 +257,13 @@ pub enum Message {
         /// came later it knows nothing yet.
         index: u64,
     },
+    /// Pool owner -> who wanted nodes: those that were ordered did not start.
+    NodesFailed {
+        /// The pool.
+        pool: PoolName,
+        /// What went wrong, for people.
+        why: String,
+    },
 }
 
 impl Message {
@@ -278,6 +285,7 @@ impl Message {
             Message::SnapshotAck { .. } => "snapshot_ack",
             Message::Heartbeat { .. } => "heartbeat",
             Message::NodeWanted { .. } => "node_wanted",
+            Message::NodesFailed { .. } => "nodes_failed",
         }
     }
 }

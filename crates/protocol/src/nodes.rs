@@ -64,6 +64,17 @@ pub(crate) struct Nodes {
     pub seen: BTreeMap<NodeId, u64>,
     /// Grows with everything that may make room somewhere.
     pub news: u64,
+    /// By pool, the last order of nodes if it failed.
+    pub failed_orders: BTreeMap<PoolName, FailedOrder>,
+}
+
+/// Nodes that were ordered and did not start.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct FailedOrder {
+    /// What went wrong, for people.
+    pub why: String,
+    /// Nobody is told after that.
+    pub until_ms: u64,
 }
 
 /// A chosen node.
@@ -88,6 +99,12 @@ pub(crate) enum NoNode {
 }
 
 impl Nodes {
+    /// Why the nodes of a pool that were ordered last did not start.
+    pub fn why_none_started(&self, pool: &PoolName, now_ms: u64) -> Option<&str> {
+        let failed = self.failed_orders.get(pool).filter(|it| now_ms < it.until_ms)?;
+        Some(&failed.why)
+    }
+
     /// Takes what a node said of its load.
     pub fn on_load(&mut self, node: &NodeId, boot: BootId, load: NodeLoad) {
         let known = self.known.entry(node.clone()).or_default();

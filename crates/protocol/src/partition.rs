@@ -159,7 +159,8 @@ impl Partition {
             | Message::Confirm { .. }
             | Message::Confirmed { .. }
             | Message::Heartbeat { .. }
-            | Message::NodeWanted { .. } => {}
+            | Message::NodeWanted { .. }
+            | Message::NodesFailed { .. } => {}
         }
     }
 

@@ -92,7 +92,11 @@ pub(crate) fn no_room_yet(env: &Env, open: &OpenOp) -> Refusal {
         Err(NoNode::UnknownClass) | Ok(_) => None,
     }
     .unwrap_or_else(|| {
-        let text = "no node with room was found in time; a new one may be on its way";
+        let news = match env.nodes.why_none_started(pool, env.now.mono_ms) {
+            Some(why) => format!("an order of new nodes failed: {why}"),
+            None => "a new one may be on its way".to_owned(),
+        };
+        let text = format!("no node with room was found in time; {news}");
         Refusal::new(RefusalKind::Provisioning, retry, text)
     })
 }
@@ -151,7 +155,7 @@ impl Partition {
             let index = env.nodes.index;
             let owner = env.view().owner_of(slot_of_pool(&pool, env.view().m));
             if owner == env.me.number {
-                env.wanted.push(NodesWanted { pool, waiting, index });
+                env.wanted.push(NodesWanted { pool, waiting, index, from: owner });
             } else {
                 env.send(owner, Message::NodeWanted { pool, waiting, index });
             }
@@ -164,12 +168,18 @@ impl Partition {
     /// heard only when it has seen all that are known here, since it then found no room in them
     /// either. Otherwise a node would be ordered twice for one open.
     pub fn on_node_wanted(&mut self, env: &mut Env, wanted: &NodesWanted) {
-        let NodesWanted { pool, waiting, index } = wanted;
+        let NodesWanted { pool, waiting, index, from } = wanted;
         let Some(config) = env.config.pools.iter().find(|it| it.name == *pool).cloned() else {
             return;
         };
         if !self.may_begin(env) {
             return;
+        }
+        if let Some(why) = env.nodes.why_none_started(pool, env.now.mono_ms)
+            && *from != env.me.number
+        {
+            let message = Message::NodesFailed { pool: pool.clone(), why: why.to_owned() };
+            env.send(*from, message);
         }
         if *index < env.nodes.seen_all(pool) {
             return;
@@ -234,6 +244,7 @@ impl Partition {
             format!("pool {pool} orders {} nodes", nodes.len()),
         );
         let order = env.next_id();
+        env.orders.insert(order, pool.clone());
         env.effects.push(Effect::Provision { order, pool: pool.clone(), nodes });
     }
 }

@@ -99,3 +99,36 @@ fn an_order_that_fails_is_not_counted_among_those_that_were_given() {
     nodes_come(&mut table);
     opened(table.wait_for(waiting, 1_000));
 }
+
+#[test]
+fn opens_that_wait_are_told_why_the_nodes_that_were_ordered_did_not_start() {
+    let mut table = growing();
+    let far = of_another_owner(&table);
+    let slot = rota_ring::slot_of_pool(&PoolName::default_pool(), 1024);
+    let owner = table.view().owner_of(slot).0;
+    let mut ids = (0..).map(|it| format!("s{it}"));
+    let near = ids.find(|id| table.owner(id) == owner).expect("there are many");
+    let refused_of = |table: &mut Table, id: &str, request: &str| {
+        let call = table.ask_within(300, open(id, request), 2_000);
+        let refusal = table.wait_for(call, 3_000).unwrap_err();
+        assert_eq!(refusal.kind, RefusalKind::Provisioning, "{refusal:?}");
+        refusal.message
+    };
+    assert!(refused_of(&mut table, &far, "r1").ends_with("a new one may be on its way"));
+    let (by, order) = *table.orders.last().expect("one was ordered");
+    assert_eq!(by, owner);
+    let failure = Some("no such program".to_owned());
+    table.input(by, Input::Provisioned { order, failure });
+    for (id, request) in [(&far, "r2"), (&near, "r3")] {
+        let text = refused_of(&mut table, id, request);
+        assert!(text.ends_with("an order of new nodes failed: no such program"), "{text}");
+    }
+    // An order that succeeds ends that.
+    table.pass(10_000);
+    let waiting = table.ask_within(300, open(&far, "r4"), 20_000);
+    table.pass(1_000);
+    let (by, order) = *table.orders.last().expect("one more was ordered");
+    table.input(by, Input::Provisioned { order, failure: None });
+    nodes_come(&mut table);
+    opened(table.wait_for(waiting, 1_000));
+}

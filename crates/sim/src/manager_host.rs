@@ -123,7 +123,8 @@ fn corner_of(effect: &Effect) -> Option<Corner> {
             | Message::Confirmed { .. }
             | Message::SnapshotAck { .. }
             | Message::Heartbeat { .. }
-            | Message::NodeWanted { .. } => None,
+            | Message::NodeWanted { .. }
+            | Message::NodesFailed { .. } => None,
         },
         Effect::ToNode { message: ToNode::Scan { after: Some(_), .. }, .. } => {
             Some(Corner::SplitScan)

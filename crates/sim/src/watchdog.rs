@@ -125,7 +125,8 @@ impl Watchdog {
                 | Message::SnapshotChunk { .. }
                 | Message::SnapshotAck { .. }
                 | Message::Heartbeat { .. }
-                | Message::NodeWanted { .. } => {}
+                | Message::NodeWanted { .. }
+                | Message::NodesFailed { .. } => {}
             },
             Input::Node(FromNode { call, node, boot, answer, .. }) => {
                 if let NodeAnswer::Scanned { more: false, .. } = answer
@@ -210,7 +211,10 @@ impl Watchdog {
             | Message::SnapshotAck { part, pe, .. } => acks.push((*part, *pe)),
             Message::Confirmed { parts, .. } => acks.extend(parts.iter().copied()),
             Message::Answer { result, .. } => self.on_result(now_us, run, result),
-            Message::Request { .. } | Message::Heartbeat { .. } | Message::NodeWanted { .. } => {}
+            Message::Request { .. }
+            | Message::Heartbeat { .. }
+            | Message::NodeWanted { .. }
+            | Message::NodesFailed { .. } => {}
         }
         for (part, pe) in &acts {
             let verdict = one_owner::check_act(&self.ledger.views, run.0, *part, *pe, name);

@@ -108,19 +108,48 @@ async fn room_that_became_free_is_found_by_every_owner() {
 /// A folder with a node-agent that, as a node that a manager starts, waits until the file `gate` is
 /// in the test's folder (and two minutes at most: a test that failed makes none).
 fn gated_agent(folder: &TestFolder) -> String {
+    let gate = folder.at("gate");
+    let wait = format!(
+        "looks=0\nwhile [ ! -e '{gate}' ] && [ $looks -lt 2400 ]; do sleep 0.05; \
+         looks=$((looks + 1)); done"
+    );
+    changed_agent(folder, &wait)
+}
+
+/// A folder with a node-agent that, as a node that a manager starts, does something else before.
+fn changed_agent(folder: &TestFolder, before: &str) -> String {
     let programs = folder.path().join("programs");
     std::fs::create_dir_all(&programs).unwrap();
-    let (agent, gate) = (binary("rota-node-agent"), folder.at("gate"));
+    let agent = binary("rota-node-agent");
     let script = format!(
-        "#!/bin/sh\nlooks=0\ncase \"$*\" in *'--id default-'*)\n\
-         while [ ! -e '{gate}' ] && [ $looks -lt 2400 ]; do sleep 0.05; looks=$((looks + 1)); done\n\
-         esac\nexec '{}' \"$@\"\n",
+        "#!/bin/sh\ncase \"$*\" in *'--id default-'*)\n{before}\nesac\nexec '{}' \"$@\"\n",
         agent.display()
     );
     let file = programs.join("rota-node-agent");
     std::fs::write(&file, script).unwrap();
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
     folder.at("programs")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_open_that_waits_for_a_node_that_does_not_start_is_told_why() {
+    let folder = TestFolder::new();
+    let programs = changed_agent(&folder, "exit 3");
+    let options = ["--nodes", "0", "--max-nodes", "2"];
+    let cluster = Cluster::start_in(&folder, &options, &[("ROTA_BIN_DIR", &programs)]).await;
+    // Ids of several owners: one of them orders for all.
+    for id in ["a", "b", "c", "d", "e"] {
+        eventually("the refusal says why", PATIENCE, async || {
+            let wait = Duration::from_millis(1_500);
+            let error = cluster.client().open(open(id, "counter"), wait).await.unwrap_err();
+            assert_eq!(error.reason(), "PROVISIONING", "{error:?}");
+            let text = error.to_string();
+            let says = text.contains("ended at once (exit status: 3); see ");
+            if says { Ok(()) } else { Err(text) }
+        })
+        .await;
+    }
+    cluster.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -76,6 +76,8 @@ pub struct Table {
     pub pools: Vec<PoolConfig>,
     /// Nodes that were ordered, in order.
     pub ordered: Vec<NodeId>,
+    /// Who ordered them, and the orders' numbers.
+    pub orders: Vec<(u32, u64)>,
     /// They hear nothing of the config store.
     pub late: BTreeSet<u32>,
     /// The next that they ask of the config store happens, and nobody tells them: they are late then.
@@ -143,7 +145,8 @@ fn bytes_of(message: &Message) -> usize {
         | Message::Confirmed { .. }
         | Message::SnapshotAck { .. }
         | Message::Heartbeat { .. }
-        | Message::NodeWanted { .. } => 0,
+        | Message::NodeWanted { .. }
+        | Message::NodesFailed { .. } => 0,
     }
 }
 
@@ -230,6 +233,7 @@ impl Table {
             places: 100,
             pools: Vec::new(),
             ordered: Vec::new(),
+            orders: Vec::new(),
             late: BTreeSet::new(),
             unheard: BTreeSet::new(),
             persisted: 0,
@@ -465,7 +469,10 @@ impl Table {
             }
             Effect::FetchBodies { part, bodies } => self.fetch(n, part, bodies),
             Effect::Note(note) => self.notes.push((n, note.transition)),
-            Effect::Provision { nodes, .. } => self.ordered.extend(nodes),
+            Effect::Provision { order, nodes, .. } => {
+                self.ordered.extend(nodes);
+                self.orders.push((n, order));
+            }
             Effect::ReplyRegister { result, .. } => self.registered = Some(result),
             Effect::ReplyRenew { .. } => {}
         }

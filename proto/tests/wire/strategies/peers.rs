@@ -78,6 +78,8 @@ pub fn message() -> Any<Message> {
         1 => vec((number(), at()), 0..4).prop_map(|committed| Message::Heartbeat { committed }),
         1 => (name(PoolName::parse), any::<u32>(), any::<u64>())
             .prop_map(|(pool, waiting, index)| Message::NodeWanted { pool, waiting, index }),
+        1 => (name(PoolName::parse), ".{0,40}")
+            .prop_map(|(pool, why)| Message::NodesFailed { pool, why }),
     ]
     .boxed()
 }
