@@ -45,5 +45,15 @@ async fn an_applications_operation_runs_through_any_manager_for_whoever_has_the_
         (&refused["reason"], &refused["fields"][0]["field"]),
         (&json!("A-INVALID"), &json!("json"))
     );
+    // With whatever classes, sessions and pools are for managers alone.
+    for (place, class, docid) in
+        [("default/one", "session", "one"), ("z/default", "pool", "default")]
+    {
+        let change = json!({"class": class, "docid": docid, "life": "ensure"});
+        let write = json!({"changes": [change]}).to_string();
+        let write = ["document", "operate", place, "document.write", &write, "-o", "json"];
+        let refused = cluster.ringctl(&write).await.error();
+        assert_eq!((&refused["reason"], &refused["changed"]), (&json!("S-CLASS"), &json!("no")));
+    }
     cluster.end().await;
 }
