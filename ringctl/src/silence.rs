@@ -1,7 +1,7 @@
 //! Whoever reads stderr is told when an answer takes long, and why.
 
 use crate::output::Format;
-use rota_client::{CallError, Client, EndpointsError, Options};
+use rota_client::{CallError, Client, EndpointsError, OnWait, Options};
 use std::future::Future;
 use std::io::IsTerminal;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -36,8 +36,7 @@ pub fn client(endpoint: &str, format: Format) -> Result<Client, EndpointsError> 
         Format::Table => Audience::Log,
         Format::Json => Audience::Parser,
     });
-    let mut options = Options::default();
-    options.on_wait = match audience {
+    let on_wait: Option<OnWait> = match audience {
         Audience::Person => Some(|error| {
             TOLD.store(true, Ordering::Relaxed);
             eprintln!("{}", reason_to_wait(error));
@@ -47,7 +46,7 @@ pub fn client(endpoint: &str, format: Format) -> Result<Client, EndpointsError> 
         }),
         Audience::Parser => None,
     };
-    Client::with_options(endpoint, options)
+    Client::with_options(endpoint, Options { on_wait, ..Options::default() })
 }
 
 fn reason_to_wait(error: &CallError) -> String {

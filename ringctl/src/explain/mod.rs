@@ -12,9 +12,10 @@ use crate::failure::UsageMistake;
 use crate::inspect::{Answers, ask, join};
 use crate::output::{Format, Out};
 use crate::session::Shown;
+use crate::silence;
 use anyhow::Context;
 use clap::Args;
-use rota_client::{Client, v1};
+use rota_client::v1;
 use rota_model::{Namespace, SessionId, SessionKey};
 use rota_ring::View;
 use serde::Serialize;
@@ -104,8 +105,8 @@ pub struct Node {
 /// Asks the ring, and explains.
 pub async fn run(it: &ExplainArguments, endpoint: &str, out: &mut Out) -> anyhow::Result<()> {
     let key = key_of(it)?;
-    let client = Client::connect(endpoint)?;
-    let answers = ask(&client, it.timeout).await?;
+    let client = silence::client(endpoint, out.format())?;
+    let answers = silence::told(endpoint, ask(&client, it.timeout)).await?;
     let (Some(ring), Some(view)) = (join(&answers), newest_view(&answers)?) else {
         anyhow::bail!("the manager has no View yet");
     };
