@@ -493,22 +493,19 @@ fn an_import_of_a_life_that_ended_here_begins_a_new_one() {
 }
 
 #[test]
-fn an_import_keeps_to_the_limits_of_its_namespace() {
+fn an_import_goes_beyond_limits_and_what_is_above_them_may_only_shrink() {
     let mut table = Table::serving();
     let limits = json!({"documents": 2, "v1": 100});
     let put = json!({"name": "shop", "create": true, "limits": limits});
     operated(table.call(300, configure("namespace.put", &put))).unwrap();
     table.pass(40);
     let at = stamp(&table).minus_ms(1_000);
-    for docid in ["{c}1", "{c}2"] {
+    for docid in ["{c}1", "{c}2", "{c}3"] {
         assert_eq!(imported(&mut table, &cart(docid, at, at, &[("1", 1)])), Ok(true));
     }
-    let third = imported(&mut table, &cart("{c}3", at, at, &[])).unwrap_err();
-    assert_eq!((third.code(), third.phase()), (&codes::LIMIT, Phase::Validation));
-    assert_eq!(third.details().message, "documents of the namespace would be 3; the limit is 2");
-    let key = "k".repeat(100);
-    let large = imported(&mut table, &cart("{c}1", at, at.next(), &[(&key, 1)])).unwrap_err();
-    assert_eq!(large.details().fields[0].field, "v1");
-    // What is there already is kept all the same.
-    assert_eq!(imported(&mut table, &cart("{c}1", at, at, &[("1", 1)])), Ok(false));
+    let fourth = operated(table.call(300, op(write("{c}4", 1), "{c}4"))).unwrap_err();
+    assert_eq!((fourth.code(), fourth.phase()), (&codes::LIMIT, Phase::Validation));
+    assert_eq!(fourth.details().message, "documents of the namespace would be 4; the limit is 2");
+    let end = json!({"changes": [{"class": "Cart", "docid": "{c}1", "life": "destroy"}]});
+    operated(table.call(300, op(request("document.write", &end), "{c}1"))).unwrap();
 }

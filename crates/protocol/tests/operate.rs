@@ -135,6 +135,24 @@ fn an_operation_without_dhop_is_not_carried_out_twice_when_its_owner_is_gone() {
 }
 
 #[test]
+fn json_stays_the_text_that_it_was_written_as() {
+    let mut table = Table::serving();
+    let owner = owner_of(&table, "c");
+    let odd =
+        r#"{"large":18446744073709551616,"exact":12345678901234567890123,"a":1,"a":2,"n":null}"#;
+    let text = format!(
+        r#"{{"changes":[{{"class":"Cart","docid":"c","life":"ensure",
+            "put":[{{"class":"Ln","key":"1","json":{odd}}}]}}]}}"#
+    );
+    let mut asked = request("document.write", &json!({}));
+    asked.parameters = Some(rota_docstore::JsonText::parse(&text).unwrap());
+    operated(table.call(owner, op(asked, "c"))).unwrap();
+    let shown = operated(table.call(owner, op(read("c"), "c"))).unwrap();
+    let rota_docstore::Body::Json(shown) = &shown.body else { panic!("{shown:?}") };
+    assert!(shown.as_str().contains(odd), "{}", shown.as_str());
+}
+
+#[test]
 fn an_answer_that_was_lost_is_given_again() {
     let mut table = Table::serving();
     let owner = owner_of(&table, "c");

@@ -2,6 +2,7 @@
 
 mod body;
 mod export;
+mod parameters;
 mod show;
 
 use crate::cli::length_of_time;
@@ -11,8 +12,9 @@ use crate::output::{Format, Out, plain_table};
 use crate::silence;
 use anyhow::Context;
 use clap::{Args, Subcommand};
+use parameters::Parameters;
 use rota_client::docstore::{
-    Caller, Credentials, DocName, JsonText, Namespace, Request, Stamp, SyncRequest, Update, apply,
+    Caller, Credentials, DocName, Namespace, Request, Stamp, SyncRequest, Update, apply,
 };
 use rota_client::documents::request::{Operate, Sync};
 use rota_client::{Client, v1};
@@ -122,9 +124,9 @@ pub struct OperateArguments {
     place: (Namespace, String),
     /// Name of the operation.
     operation: String,
-    /// Its parameters: JSON.
-    #[arg(default_value = "{}", value_parser = json)]
-    parameters: JsonText,
+    /// Its parameters: JSON, @FILE with JSON in it, or - for stdin.
+    #[arg(default_value = "{}", value_name = "JSON|@FILE|-")]
+    parameters: Parameters,
     /// Time of the operation in UTC, YYMMDDhhmmssmmm, as in 261122070308123: repeating it repeats the
     /// answer (for 10 minutes).
     #[arg(long, value_parser = stamp)]
@@ -161,10 +163,6 @@ fn document_name(text: &str) -> Result<DocName, String> {
 fn place(text: &str) -> Result<(Namespace, String), String> {
     let (space, docid) = text.split_once('/').ok_or("must be NAMESPACE/ID")?;
     Ok((namespace(space)?, docid.to_owned()))
-}
-
-fn json(text: &str) -> Result<JsonText, String> {
-    JsonText::parse(text).map_err(|error| error.problem)
 }
 
 fn stamp(text: &str) -> Result<Stamp, String> {
@@ -241,7 +239,7 @@ async fn operate(client: &Client, it: &OperateArguments, out: &mut Out) -> anyho
     let (space, docid) = it.place.clone();
     let Caller { build, who } = it.caller.caller();
     let request = Request {
-        parameters: Some(it.parameters.clone()),
+        parameters: Some(it.parameters.read().await?),
         dhop: it.dhop,
         who,
         build,

@@ -14,6 +14,8 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use xxhash_rust::xxh3::xxh3_64;
 
 const MAGIC: &[u8; 24] = b"rota namespace export 1\n";
+/// How exports of every format begin.
+const KIND: &[u8] = b"rota namespace export ";
 /// Larger than any record: a document of 8 MiB with the names of its items.
 const RECORD_BYTES_MAX: usize = 32 * 1024 * 1024;
 
@@ -60,8 +62,14 @@ impl<R: AsyncRead + Unpin> Reader<R> {
     pub async fn begin(mut from: R) -> anyhow::Result<Self> {
         let mut magic = [0; MAGIC.len()];
         let read = from.read_exact(&mut magic).await;
-        let is_export = read.is_ok() && magic == *MAGIC;
-        ensure!(is_export, "this is no export of a namespace that this version can read");
+        let is_export = read.is_ok() && magic.starts_with(KIND);
+        ensure!(is_export, "this is no export of a namespace");
+        let format = String::from_utf8_lossy(&magic[KIND.len()..]).trim().to_owned();
+        ensure!(
+            magic == *MAGIC,
+            "this export has format {format}; this build reads format 1 only: import it with the \
+             build that wrote it"
+        );
         Ok(Self { from, order: Order::new(), records: 0 })
     }
 

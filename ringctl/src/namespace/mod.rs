@@ -33,7 +33,7 @@ pub enum NamespaceCommand {
     /// Write all documents of a namespace, with their attachments, into a file.
     Export(transfer::ExportArguments),
     /// Take over what was exported. Documents that are there in the same or a newer version are
-    /// kept, so repeating it is safe; those that were deleted come back.
+    /// kept, so repeating it is safe; those that were deleted come back. Limits do not hold it back.
     Import(transfer::ImportArguments),
     /// Delete a namespace that is switched off and has no session left, and every document of it.
     /// Records of its ended sessions are no documents of it: they stay until 10 minutes after each

@@ -4,7 +4,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use rota_docstore::{Attachment, Content, DocName, Exception, FieldError, ItemName, Namespace};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::value::RawValue;
 
 /// Names an item: a singleton has no key.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -21,15 +21,16 @@ impl ItemAt {
     }
 }
 
-/// An item with exactly one of three contents; raw bytes in base64.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+/// An item with exactly one of three contents; raw bytes in base64. JSON stays the text that it is: read
+/// as a value, large numbers would lose digits, and of two fields of one name one would be lost.
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ItemForm {
     pub class: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub json: Option<Value>,
+    pub json: Option<Box<RawValue>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub raw: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -51,7 +52,11 @@ impl ItemForm {
         let (class, key) = (name.class().to_owned(), name.key().map(str::to_owned));
         let empty = Self { class, key, json: None, raw: None, attachment: None };
         Ok(match content {
-            Content::Json(text) => Self { json: Some(text.read()?), ..empty },
+            Content::Json(text) => {
+                let text = RawValue::from_string(text.as_str().to_owned());
+                let text = text.map_err(|it| FieldError::new("json", it.to_string()))?;
+                Self { json: Some(text), ..empty }
+            }
             Content::Raw(bytes) => Self { raw: Some(STANDARD.encode(bytes)), ..empty },
             Content::Attachment(it) => {
                 let (mime, sha256) = (it.mime().to_owned(), it.sha256().to_string());
@@ -67,7 +72,7 @@ impl ItemForm {
 
     pub fn content(&self) -> Result<Content, FieldError> {
         match (&self.json, &self.raw, &self.attachment) {
-            (Some(json), None, None) => Content::json_of(json),
+            (Some(json), None, None) => Content::json(json.get()),
             (None, Some(text), None) => Content::raw(bytes_of("raw", text)?),
             (None, None, Some(it)) => {
                 let attachment = Attachment::new(&it.mime, it.size, it.sha256.parse()?)?;

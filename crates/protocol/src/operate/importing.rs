@@ -13,7 +13,7 @@ use crate::env::Env;
 use crate::partition::Partition;
 use rota_docstore::cache::CLOCKS_APART_MS_MAX;
 use rota_docstore::{
-    Document, DocumentParts, Exception, FieldError, Item, ItemName, Phase, Territory, Usage, codes,
+    Document, DocumentParts, Exception, FieldError, Item, ItemName, Phase, Territory,
 };
 use rota_model::Stamp;
 use std::collections::BTreeMap;
@@ -53,16 +53,6 @@ impl Partition {
         };
         if !self.may_begin(env) {
             return self.enqueue(origin);
-        }
-        let usage = self.replica.usage(name.space());
-        let after = usage.plus(Usage::of(Some(&document))).minus(Usage::of(here.as_deref()));
-        if let Err(mistake) = env.desks.spaces.limits(name.space()).check(usage, after) {
-            // It leans on what was appended here.
-            if !sure {
-                return self.confirm_then(origin);
-            }
-            let exception = Exception::of_field(codes::LIMIT, mistake).at(Phase::Validation);
-            return self.answer_read(env, origin, imported(Err(exception)));
         }
         let writes = vec![write_of(document, env.view().m)];
         if let Some(exception) = self.without_body(env, &writes) {

@@ -36,8 +36,10 @@ fn needs_spaces(op: &DocumentOp) -> bool {
         DocumentOp::Sync(op) => {
             op.reader.as_ref().is_some_and(|it| it.space.as_str() != CONFIGURATION)
         }
-        DocumentOp::Import(_) => true,
-        DocumentOp::Page(_) | DocumentOp::Clear(_) | DocumentOp::Follow(_) => false,
+        DocumentOp::Import(_)
+        | DocumentOp::Page(_)
+        | DocumentOp::Clear(_)
+        | DocumentOp::Follow(_) => false,
     }
 }
 

@@ -34,7 +34,7 @@ struct Expected {
 }
 
 /// Changes of one document.
-#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Change {
     class: String,
@@ -52,7 +52,7 @@ struct Change {
 }
 
 /// `{"changes": [...]}`, at least one.
-#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Parameters {
     changes: Vec<Change>,

@@ -1,0 +1,83 @@
+//! Parameters of an operation, as a command line gives them: JSON, a file, or standard input.
+
+use super::usage;
+use anyhow::Context;
+use rota_client::docstore::JsonText;
+use std::path::PathBuf;
+use std::str::FromStr;
+use tokio::io::{AsyncRead, AsyncReadExt};
+
+/// Most bytes that are read: more than any operation takes, so that its own limit is told.
+const BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// Where the parameters are.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Parameters {
+    Given(JsonText),
+    File(PathBuf),
+    Stdin,
+}
+
+impl FromStr for Parameters {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "-" {
+            return Ok(Self::Stdin);
+        }
+        if let Some(file) = text.strip_prefix('@') {
+            return Ok(Self::File(file.into()));
+        }
+        Ok(Self::Given(JsonText::parse(text).map_err(|error| error.problem)?))
+    }
+}
+
+impl Parameters {
+    /// The JSON itself.
+    pub async fn read(&self) -> anyhow::Result<JsonText> {
+        let (text, place) = match self {
+            Self::Given(text) => return Ok(text.clone()),
+            Self::Stdin => (all_of(tokio::io::stdin()).await, "standard input".to_owned()),
+            Self::File(path) => {
+                let place = path.display().to_string();
+                let file = tokio::fs::File::open(path).await;
+                let file = file.map_err(|error| usage(format!("parameters: {place}: {error}")))?;
+                (all_of(file).await, place)
+            }
+        };
+        let text = text.with_context(|| format!("parameters: {place}"))?;
+        let wrong = |problem| usage(format!("parameters: what {place} holds {problem}"));
+        JsonText::parse(&text).map_err(|error| wrong(error.problem))
+    }
+}
+
+async fn all_of(from: impl AsyncRead + Unpin) -> anyhow::Result<String> {
+    let mut text = String::new();
+    from.take(BYTES_MAX + 1).read_to_string(&mut text).await?;
+    anyhow::ensure!(text.len() as u64 <= BYTES_MAX, "is longer than {BYTES_MAX} bytes");
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn parameters_come_from_the_line_or_a_file_and_mistakes_name_the_place() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("parameters.json");
+        let line = format!("@{}", file.display());
+        let read = async |text: &str| text.parse::<Parameters>().unwrap().read().await;
+        let missing = read(&line).await.unwrap_err().to_string();
+        assert!(missing.starts_with("parameters: ") && missing.contains("parameters.json"));
+        std::fs::write(&file, r#" {"a": 18446744073709551616}"#).unwrap();
+        let given = read(&line).await.unwrap();
+        assert!(given.as_str().contains("18446744073709551616"));
+        assert_eq!(read(r#"{"a":1}"#).await.unwrap().as_str(), r#"{"a":1}"#);
+        std::fs::write(&file, "{").unwrap();
+        let wrong = read(&line).await.unwrap_err().to_string();
+        assert!(wrong.contains("parameters.json holds") && wrong.contains("parse"), "{wrong}");
+        assert_eq!("-".parse(), Ok(Parameters::Stdin));
+        assert!("{".parse::<Parameters>().unwrap_err().contains("does not parse"));
+    }
+}
