@@ -81,6 +81,12 @@ pub enum ClaimRefused {
         /// What is under way.
         under_way: crate::view::RingTransition,
     },
+    /// It left.
+    #[error(
+        "number {0} has left this ring; a manager that was started with --join takes it again when \
+         `ringctl join` tells it that number"
+    )]
+    HasLeft(ManagerNumber),
     /// A manager with that number runs, and this disk is not its disk.
     #[error(
         "number {number} is {status} (incarnation {incarnation}) and this data folder does not \
@@ -180,19 +186,24 @@ impl View {
                 }
             }
         }
-        let taken = ManagerEntry {
-            id: claim.id.clone(),
-            grpc: claim.grpc.clone(),
-            http: claim.http.clone(),
-            incarnation: entry.incarnation.next(),
-            nonce: claim.nonce,
-            status: ManagerStatus::Active,
-        };
-        next.managers.insert(claim.number, taken);
+        // Who was leaving goes on with it.
+        let leaves = entry.status == ManagerStatus::Leaving;
+        let status = if leaves { ManagerStatus::Leaving } else { ManagerStatus::Active };
+        next.managers.insert(claim.number, entry.taken_by(claim, status));
         Ok(next)
     }
 
     fn check_claim(&self, claim: &Claim) -> Result<&ManagerEntry, ClaimRefused> {
+        let entry = self.check_owner(claim)?;
+        if entry.status == ManagerStatus::Left {
+            return Err(ClaimRefused::HasLeft(claim.number));
+        }
+        self.check_disk(entry, claim)?;
+        Ok(entry)
+    }
+
+    /// The entry of a number that is reserved for that manager.
+    pub(crate) fn check_owner(&self, claim: &Claim) -> Result<&ManagerEntry, ClaimRefused> {
         let Some(entry) = self.managers.get(&claim.number) else {
             let list: Vec<String> = self.managers.keys().map(ToString::to_string).collect();
             return Err(ClaimRefused::NotReserved(claim.number, list.join(", ")));
@@ -204,14 +215,26 @@ impl View {
                 grpc: entry.grpc.clone(),
             });
         }
+        Ok(entry)
+    }
+
+    /// The times are the cluster's, and the disk is that of the number, or empty where that will do.
+    pub(crate) fn check_disk(
+        &self,
+        entry: &ManagerEntry,
+        claim: &Claim,
+    ) -> Result<(), ClaimRefused> {
         self.check_times(claim)?;
         let held = claim.held.contains(&(entry.incarnation, entry.nonce));
         // A folder that certainly held a later incarnation knows more than this config store.
         let knows_later = claim.taken.is_some_and(|it| it > entry.incarnation);
         // What is only meant to be taken was never taken: such a disk is as good as an empty one.
         let only_meant = claim.held.iter().all(|(it, _)| *it > entry.incarnation);
-        let empty_may_take =
-            only_meant && matches!(entry.status, ManagerStatus::Joining | ManagerStatus::Down);
+        let is_out = matches!(
+            entry.status,
+            ManagerStatus::Joining | ManagerStatus::Down | ManagerStatus::Left
+        );
+        let empty_may_take = only_meant && is_out;
         if knows_later || (!held && !empty_may_take) {
             return Err(ClaimRefused::NotThisDisk {
                 number: claim.number,
@@ -219,7 +242,7 @@ impl View {
                 incarnation: entry.incarnation,
             });
         }
-        Ok(entry)
+        Ok(())
     }
 
     /// Whoever judges a node must wait as long as every other, or a verdict might come before the
@@ -235,8 +258,9 @@ impl View {
     }
 
     /// Takes suspects out: DOWN, and out of every ISR in which they are not the last that ran.
-    /// A newcomer among them gives the transition back ([`crate::join`]). `None` when none of them is
-    /// Up under that incarnation any more.
+    /// A newcomer among them gives the transition back ([`crate::join`]), and so does who was leaving:
+    /// it is LEFT when nothing needs it, and else stays ([`crate::leave`]). `None` when none of them
+    /// serves under that incarnation any more.
     pub fn without(&self, suspects: &[MemberId]) -> Option<View> {
         let mut next = self.clone();
         next.epoch = self.epoch.next();
@@ -245,11 +269,12 @@ impl View {
             let Some(entry) = next.managers.get_mut(&suspect.number) else {
                 continue;
             };
-            let runs = matches!(entry.status, ManagerStatus::Active | ManagerStatus::Joining);
-            if !runs || entry.incarnation != suspect.incarnation {
+            let may_run = entry.serves() || entry.status == ManagerStatus::Joining;
+            if !may_run || entry.incarnation != suspect.incarnation {
                 continue;
             }
             any = true;
+            let leaves = entry.status == ManagerStatus::Leaving;
             entry.status = ManagerStatus::Down;
             next.transition = next.transition.filter(|it| it.number() != suspect.number);
             for (n, part) in &mut next.parts {
@@ -259,13 +284,20 @@ impl View {
                     part.pe = next.epoch;
                 }
             }
+            let is_free = !next.parts.values().any(|part| part.has(suspect.number));
+            if let (true, true, Some(entry)) =
+                (leaves, is_free, next.managers.get_mut(&suspect.number))
+            {
+                entry.status = ManagerStatus::Left;
+            }
         }
         any.then_some(next)
     }
 
     /// Adds caught-up members to a partition's ISR and settles it: the first member in ring order
-    /// owns; members outside the wanted group go while more than r+1 are left. `None` when nothing
-    /// changes or a newcomer is not Up under that incarnation.
+    /// owns; who leaves the ring goes when enough others are Up, members outside the wanted group go
+    /// while more than r+1 are left. `None` when nothing changes or a newcomer is not Up under that
+    /// incarnation.
     pub fn with_members(&self, n: ManagerNumber, newcomers: &[MemberId]) -> Option<View> {
         let wanted = self.wanted(n);
         let mut next = self.clone();
@@ -282,9 +314,14 @@ impl View {
                 part.isr.push(IsrMember { number: newcomer.number, since: acked_under });
             }
         }
+        let leaver = self.leaver().filter(|it| part.has(*it));
+        if let Some(leaver) = leaver.filter(|it| self.has_enough_without(n, part, *it)) {
+            part.isr.retain(|it| it.number != leaver);
+        }
         let keep = self.r as usize + 1;
         let order: Vec<ManagerNumber> = self.ring_from(n).collect();
-        for far in order.iter().rev().filter(|it| !wanted.contains(it)) {
+        let surplus = |it: &&ManagerNumber| !wanted.contains(it) && leaver != Some(**it);
+        for far in order.iter().rev().filter(surplus) {
             if part.isr.len() > keep {
                 part.isr.retain(|it| it.number != *far);
             }
@@ -320,6 +357,20 @@ impl View {
         next.epoch = self.epoch.next();
         next.parts.get_mut(&n)?.pe = next.epoch;
         Some(next)
+    }
+}
+
+impl ManagerEntry {
+    /// The entry of the next run.
+    pub(crate) fn taken_by(&self, claim: &Claim, status: ManagerStatus) -> ManagerEntry {
+        ManagerEntry {
+            id: claim.id.clone(),
+            grpc: claim.grpc.clone(),
+            http: claim.http.clone(),
+            incarnation: self.incarnation.next(),
+            nonce: claim.nonce,
+            status,
+        }
     }
 }
 

@@ -44,13 +44,15 @@ impl View {
         Ok(next)
     }
 
-    /// Takes a number that is reserved for this manager, or else comes into the ring with it.
+    /// Takes a number that is reserved for this manager, or else comes into the ring with it, for the
+    /// first time or again.
     ///
     /// # Errors
-    /// As those of [`View::claimed`] and [`View::joined`].
+    /// As those of [`View::claimed`], [`View::joined`] and [`View::returned`].
     pub fn claimed_or_joined(&self, claim: &Claim) -> Result<View, ClaimRefused> {
         match self.claimed(claim) {
             Err(ClaimRefused::NotReserved(..)) => self.joined(claim),
+            Err(ClaimRefused::HasLeft(_)) => self.returned(claim),
             claimed => claimed,
         }
     }

@@ -58,13 +58,27 @@ pub enum RingTransition {
         /// Epoch of the View in which it came.
         since: Epoch,
     },
+    /// A number leaves ([`crate::leave`]).
+    Leave {
+        /// The number.
+        number: ManagerNumber,
+        /// Epoch of the View in which it began.
+        since: Epoch,
+    },
 }
 
 impl RingTransition {
-    /// The number that comes.
+    /// The number that comes or goes.
     pub fn number(self) -> ManagerNumber {
         match self {
-            RingTransition::Join { number, .. } => number,
+            RingTransition::Join { number, .. } | RingTransition::Leave { number, .. } => number,
+        }
+    }
+
+    /// Epoch of the View in which it began.
+    pub fn since(self) -> Epoch {
+        match self {
+            RingTransition::Join { since, .. } | RingTransition::Leave { since, .. } => since,
         }
     }
 }
@@ -74,6 +88,9 @@ impl std::fmt::Display for RingTransition {
         match self {
             RingTransition::Join { number, since } => {
                 write!(f, "the join of number {number} (since epoch {since})")
+            }
+            RingTransition::Leave { number, since } => {
+                write!(f, "the leave of number {number} (since epoch {since})")
             }
         }
     }
@@ -109,6 +126,11 @@ impl ManagerEntry {
     /// Whether it counts when copies are wanted.
     pub fn is_up(&self) -> bool {
         self.status == ManagerStatus::Active
+    }
+
+    /// Whether it may own and copy, and so must be reached: who leaves goes on until others do.
+    pub fn serves(&self) -> bool {
+        matches!(self.status, ManagerStatus::Active | ManagerStatus::Leaving)
     }
 }
 
@@ -256,15 +278,29 @@ impl View {
                 }
             }
         }
-        self.check_splits()
+        self.check_steps()
     }
 
-    fn check_splits(&self) -> Result<(), ViewError> {
+    /// What several steps left behind: splits, and who comes or goes.
+    fn check_steps(&self) -> Result<(), ViewError> {
         let broken = |text: String| Err(ViewError::Broken(text));
         if let Some(it) = self.transition
             && !self.managers.contains_key(&it.number())
         {
             return broken(format!("{it} is under way, and nobody has that number"));
+        }
+        for (n, entry) in &self.managers {
+            let leaves = entry.status == ManagerStatus::Leaving;
+            if leaves != (self.leaver() == Some(*n)) {
+                return broken(format!(
+                    "number {n} is {}, and that is not under way",
+                    entry.status
+                ));
+            }
+            let is_left = entry.status == ManagerStatus::Left;
+            if is_left && self.parts.values().any(|part| part.has(*n)) {
+                return broken(format!("number {n} has left, and is a copy"));
+            }
         }
         for (n, split) in &self.splits {
             let pe = self.parts.get(n).map(|part| part.pe);
