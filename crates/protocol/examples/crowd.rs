@@ -70,6 +70,7 @@ impl Crowd {
             | Effect::ReplyRenew { .. }
             | Effect::Provision { .. }
             | Effect::FetchBodies { .. }
+            | Effect::ReplyOrder { .. }
             | Effect::Note(_) => {}
         }
     }

@@ -20,6 +20,8 @@ pub(crate) enum Standing {
     Asking { to: (Incarnation, Nonce) },
     /// The number is taken by this run.
     Inside,
+    /// The number has left the ring: this run ends.
+    Left,
     /// It cannot be taken.
     Refused(ClaimRefused),
 }
@@ -61,6 +63,11 @@ impl Manager {
             && entry.nonce == nonce
         {
             return self.on_claimed(incarnation, nonce);
+        }
+        // Who was in has left with that; who was never in is refused, or told to come again.
+        let has_left = entry.is_some_and(|it| it.status == ManagerStatus::Left);
+        if has_left && self.env.me.incarnation > Incarnation(0) {
+            return self.go_out(view);
         }
         let claim = self.claim(nonce);
         let claimed =
@@ -160,6 +167,8 @@ impl Manager {
     pub(crate) fn on_claimed(&mut self, incarnation: Incarnation, nonce: Nonce) {
         self.standing = Standing::Inside;
         self.claiming = None;
+        // The View keeps the number from now on; should that leave, coming back is another order.
+        self.joins = false;
         self.identity = Identity { taken: Some((incarnation, nonce)), intended: None };
         self.env.persist_identity(self.identity.clone());
         self.env.me = MemberId { number: self.env.config.number, incarnation };
@@ -167,23 +176,21 @@ impl Manager {
         self.heard.clear();
     }
 
-    /// The View says that this run is out: it lets go of everything and claims anew.
-    pub(crate) fn leave_all(&mut self) {
+    /// The View says that this run is out: it lets go of everything.
+    pub(crate) fn let_go(&mut self) {
         for part in self.parts.values_mut() {
             part.step_down(&mut self.env);
             part.learning = None;
             part.syncing = None;
             part.chunk_acks.clear();
         }
-        self.standing = Standing::outside();
-        self.drive_claim();
     }
 
     /// Whether the View still names this run as alive.
     pub(crate) fn is_inside(env: &Env, view: &View) -> bool {
-        view.managers.get(&env.me.number).is_some_and(|entry| {
-            entry.incarnation == env.me.incarnation && entry.status == ManagerStatus::Active
-        })
+        view.managers
+            .get(&env.me.number)
+            .is_some_and(|entry| entry.incarnation == env.me.incarnation && entry.serves())
     }
 }
 

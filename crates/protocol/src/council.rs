@@ -4,6 +4,7 @@
 use crate::claim::Standing;
 use crate::io::{CasOutcome, Effect, Transition};
 use crate::learn::Desire;
+use crate::leave::{Ordered, Waiting};
 use crate::manager::Manager;
 use crate::message::Message;
 use crate::partition::Partition;
@@ -11,7 +12,9 @@ use rota_model::node_msg::{Register, Registered};
 use rota_model::{
     LogPos, ManagerNumber, ManagerStatus, MemberId, NodeId, Refusal, RefusalKind, Retry,
 };
-use rota_ring::{Change, ConfigState, NodeChange, NodeReg, PartState, RingTransition, View};
+use rota_ring::{
+    Change, ConfigState, ManagerEntry, NodeChange, NodeReg, PartState, RingTransition, View,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -19,12 +22,14 @@ use std::sync::Arc;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Purpose {
     Claim,
-    /// These; and whether one of them is a newcomer that has not arrived.
-    TakeOut(Vec<MemberId>, bool),
+    /// These; and what that means for the transition, if one of them joins or leaves.
+    TakeOut(Vec<MemberId>, Option<Transition>),
     /// A partition's own change, and the step that it is.
     Part(ManagerNumber, Transition),
     /// The end of a transition, and the step that it is.
     Release(Transition),
+    /// An operator's order, and what is answered.
+    Order(Box<Waiting>, Ordered),
     Register {
         call: u64,
         register: Register,
@@ -36,7 +41,11 @@ pub(crate) enum Purpose {
 impl Purpose {
     fn is_view(&self) -> bool {
         match self {
-            Purpose::Claim | Purpose::TakeOut(..) | Purpose::Part(..) | Purpose::Release(_) => true,
+            Purpose::Claim
+            | Purpose::TakeOut(..)
+            | Purpose::Part(..)
+            | Purpose::Release(_)
+            | Purpose::Order(..) => true,
             Purpose::Register { .. } | Purpose::Verdict(_) => false,
         }
     }
@@ -91,7 +100,7 @@ impl Manager {
             if Self::is_inside(&self.env, view) {
                 self.adopt_parts(view);
             } else {
-                self.leave_all();
+                self.go_out(&view.clone());
             }
         }
         for here in self.entrance.on_view(&mut self.env) {
@@ -136,7 +145,7 @@ impl Manager {
             self.adopt_parts(&view);
         } else {
             // It was taken out again before it heard that it was in.
-            self.leave_all();
+            self.go_out(&view);
         }
     }
 
@@ -214,6 +223,7 @@ impl Manager {
                             Refusal::new(RefusalKind::ConfigStoreAway, self.soon(), text),
                         );
                     }
+                    Purpose::Order(waiting, _) => self.on_order_unknown(&waiting),
                     Purpose::TakeOut(..)
                     | Purpose::Part(..)
                     | Purpose::Release(_)
@@ -240,9 +250,9 @@ impl Manager {
                 // The watch may have shown that View already, before the number was this run's.
                 return self.take_up_parts();
             }
-            Purpose::TakeOut(members, rolls_back) => {
-                if rolls_back {
-                    self.env.note(Transition::JoinRolledBack, None);
+            Purpose::TakeOut(members, step) => {
+                if let Some(step) = step {
+                    self.env.note(step, None);
                 }
                 for member in members {
                     self.env.note_text(Transition::TakenOut, None, format!("manager {member}"));
@@ -253,6 +263,7 @@ impl Manager {
             }
             Purpose::Part(number, step) => self.env.note(step, Some(number)),
             Purpose::Release(step) => self.env.note(step, None),
+            Purpose::Order(waiting, answer) => self.on_order_written(&waiting, answer),
             Purpose::Register { call, register, .. } => {
                 self.env.note_text(
                     Transition::NodeRegistered,
@@ -284,6 +295,7 @@ impl Manager {
                     part.on_verdict_failed(&node);
                 }
             }
+            Purpose::Order(waiting, _) => self.on_order_conflict(*waiting),
             Purpose::TakeOut(..) | Purpose::Release(_) => {}
         }
     }
@@ -302,16 +314,19 @@ impl Manager {
         if !suspects.is_empty() {
             self.env.suspects.clear();
             if let Some(next) = view.without(&suspects) {
-                let rolls_back = view.transition.is_some() && next.transition.is_none();
-                let purpose = Purpose::TakeOut(suspects, rolls_back);
+                let purpose = Purpose::TakeOut(suspects, ended_by(&view, &next));
                 return self.ask_view(purpose, Change::view(next));
             }
+        }
+        if self.drive_orders(&view) {
+            return;
         }
         let wish = self.parts.values().find_map(|part| Some((part.number, part.desire()?)));
         let Some((number, desire)) = wish else { return self.drive_release(&view) };
         let (next, step) = match desire {
             Desire::Add(members) => (view.with_members(number, &members), Transition::MemberAdded),
             Desire::Shrink(member) => (view.shrunk(number, member), Transition::MemberDropped),
+            Desire::LetGo => (view.with_members(number, &[]), Transition::LeaverLetGo),
             Desire::Bump => (view.bumped(number), Transition::EpochRenewed),
             Desire::Split(newcomer) => (view.split(newcomer), Transition::ArcSplit),
         };
@@ -493,25 +508,6 @@ impl Manager {
         view.neighbours(self.env.me.number)
     }
 
-    /// Gives the transition back: the newcomer when it holds all that it should, its first Up
-    /// successor when nothing has changed for so long that others should not wait any more.
-    fn drive_release(&mut self, view: &View) {
-        let Some(under_way) = view.transition else { return };
-        let (me, number) = (self.env.me.number, under_way.number());
-        let overdue = self.env.now.mono_ms >= self.view_ms + self.env.config.timing.join_ms;
-        let mut successors = view.ring_from(number).filter(|it| *it != number && view.is_up(*it));
-        let step = if me == number && self.arrived == view.epoch {
-            Transition::JoinFinished
-        } else if overdue && successors.next() == Some(me) {
-            Transition::JoinGivenUp
-        } else {
-            return;
-        };
-        if let Some(next) = view.released() {
-            self.ask_view(Purpose::Release(step), Change::view(next));
-        }
-    }
-
     /// A peer's process is gone: its port refuses.
     pub(crate) fn on_peer_refused(&mut self, number: ManagerNumber) {
         let Some(view) = &self.env.view else { return };
@@ -519,7 +515,7 @@ impl Manager {
             return;
         };
         let shares = self.standing == Standing::Inside && self.sharing(view).contains(&number);
-        if shares && view.is_up(number) {
+        if shares && view.managers.get(&number).is_some_and(ManagerEntry::serves) {
             self.env.suspect(member);
         }
     }
@@ -548,7 +544,20 @@ fn proves_over(register: &Register, registered: &NodeReg) -> bool {
 }
 
 fn may_be_taken_out(view: &View, member: MemberId) -> bool {
-    let status = view.managers.get(&member.number).map(|it| it.status);
-    view.member(member.number) == Some(member)
-        && matches!(status, Some(ManagerStatus::Active | ManagerStatus::Joining))
+    let entry = view.managers.get(&member.number);
+    let may_run = entry.is_some_and(|it| it.serves() || it.status == ManagerStatus::Joining);
+    view.member(member.number) == Some(member) && may_run
+}
+
+/// What a View without suspects means for the transition, if it is given back by that.
+fn ended_by(view: &View, next: &View) -> Option<Transition> {
+    let under_way = view.transition.filter(|_| next.transition.is_none())?;
+    let status = next.managers.get(&under_way.number()).map(|it| it.status);
+    Some(match under_way {
+        RingTransition::Join { .. } => Transition::JoinRolledBack,
+        RingTransition::Leave { .. } if status == Some(ManagerStatus::Left) => {
+            Transition::LeaveFinished
+        }
+        RingTransition::Leave { .. } => Transition::LeaveRolledBack,
+    })
 }

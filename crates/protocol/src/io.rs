@@ -16,6 +16,7 @@
 
 use crate::api::{Op, OpResult};
 use crate::documents::{Doc, DocKey};
+use crate::leave::{Order, Ordered};
 use crate::message::Envelope;
 use rota_docstore::Digest;
 use rota_model::node_msg::{FromNode, Register, Registered, Renew, Renewed, ToNode};
@@ -55,6 +56,13 @@ pub enum Input {
         call: u64,
         /// The request.
         renew: Renew,
+    },
+    /// An operator's order.
+    Order {
+        /// The driver's name for it.
+        call: u64,
+        /// The order.
+        order: Order,
     },
     /// All [`Effect::Persist`] up to this number are on disk.
     Persisted {
@@ -240,6 +248,13 @@ pub enum Effect {
         /// The answer.
         result: Renewed,
     },
+    /// Answer an operator's order.
+    ReplyOrder {
+        /// The driver's name for it.
+        call: u64,
+        /// The answer.
+        result: Result<Ordered, Refusal>,
+    },
     /// Read the config store consistently, then give [`Input::ConfigRead`].
     ReadConfig {
         /// Comes back.
@@ -342,6 +357,22 @@ transitions!(
     JoinRolledBack = "join_rolled_back",
     /// A newcomer came no further for so long that the next may join.
     JoinGivenUp = "join_given_up",
+    /// An operator took a join back: the newcomer leaves.
+    JoinCancelled = "join_cancelled",
+    /// A number began to leave the ring.
+    LeaveStarted = "leave_started",
+    /// An owner let who leaves go from a partition of which enough others have copies.
+    LeaverLetGo = "leaver_let_go",
+    /// A number has left: it holds nothing that the ring needs.
+    LeaveFinished = "leave_finished",
+    /// A run ends, since its number has left.
+    HasLeft = "has_left",
+    /// Who was leaving is down with a last copy, so it stays.
+    LeaveRolledBack = "leave_rolled_back",
+    /// Who was leaving came no further for so long that it stays.
+    LeaveGivenUp = "leave_given_up",
+    /// An operator took a leave back.
+    LeaveCancelled = "leave_cancelled",
     /// Copying began to a manager that stands in for one that cannot be copied to.
     StandInStarted = "stand_in_started",
     /// An owner gave its own partition a new epoch, since a change of unknown outcome might land.

@@ -38,7 +38,7 @@ pub(crate) struct Renewal {
 /// Managers that a node should talk to.
 pub(crate) fn addresses(env: &Env) -> Vec<(ManagerNumber, String)> {
     let managers = env.view.iter().flat_map(|view| view.managers.iter());
-    let up = managers.filter(|(_, entry)| entry.is_up() && !entry.grpc.is_empty());
+    let up = managers.filter(|(_, entry)| entry.serves() && !entry.grpc.is_empty());
     up.map(|(number, entry)| (*number, entry.grpc.clone())).collect()
 }
 

@@ -56,6 +56,8 @@ pub(crate) struct Leading {
     pub drops_abandoned: bool,
     /// A newcomer whose arc is to be cut out of this partition.
     pub to_split: Option<ManagerNumber>,
+    /// Who leaves the ring is a copy, or this owner, and enough others hold everything.
+    pub lets_go: bool,
     /// Every request that waits here, with its operation and deadline.
     pub live: BTreeMap<Origin, Asked>,
     /// Requests that wait until the partition serves, or until it has enough copies.
@@ -191,6 +193,7 @@ impl Partition {
             abandoned: BTreeMap::new(),
             drops_abandoned: false,
             to_split: None,
+            lets_go: false,
             queue: live.keys().filter(|it| !kept.contains(it)).copied().collect(),
             live,
             room: VecDeque::new(),

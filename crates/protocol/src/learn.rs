@@ -15,6 +15,7 @@ use crate::message::{Chunk, Message};
 use crate::partition::Partition;
 use crate::sizes::Sizes;
 use rota_model::{Epoch, LogPos, ManagerNumber, MemberId};
+use rota_ring::ManagerEntry;
 use std::collections::VecDeque;
 
 /// A wedge that gets no further is given up after this time, if nothing was asked yet.
@@ -64,6 +65,8 @@ pub(crate) enum Desire {
     Bump,
     /// That newcomer's arc is to be cut out.
     Split(ManagerNumber),
+    /// Who leaves the ring goes: enough others hold everything.
+    LetGo,
 }
 
 impl Partition {
@@ -75,6 +78,7 @@ impl Partition {
             return;
         };
         leading.to_split = view.unsplit(number);
+        leading.lets_go = view.may_let_go(number);
         let is_absent =
             |it: &ManagerNumber| *it != me && !leading.copies.contains_key(it) && view.is_up(*it);
         let wanted = view.wanted(number);
@@ -103,7 +107,9 @@ impl Partition {
         for it in given_up.into_iter().filter(|it| !leading.copies.contains_key(it)) {
             leading.abandoned.insert(it, now);
         }
-        leading.abandoned.retain(|it, _| !absent.contains(it) && view.is_up(*it));
+        // Who leaves may stay after all, and then has to drop what it has.
+        let serves = |it: &ManagerNumber| view.managers.get(it).is_some_and(ManagerEntry::serves);
+        leading.abandoned.retain(|it, _| !absent.contains(it) && serves(it));
         let abandon_ms = env.config.timing.abandon_ms;
         let serves = leading.is_open();
         leading.drops_abandoned =
@@ -249,8 +255,8 @@ impl Partition {
             return;
         };
         let close = leading.learners.values().any(|it| it.is_close(last, &env.config.sizes));
-        // A newcomer's arc is cut out at rest too.
-        let wanted = close || leading.to_split.is_some();
+        // A newcomer's arc is cut out at rest too, and who leaves hands on what is at rest.
+        let wanted = close || leading.to_split.is_some() || leading.lets_go;
         match leading.phase {
             Phase::Serving if wanted && now >= leading.next_wedge_ms => {
                 leading.phase = Phase::Wedged { since_ms: now, asked: false };
@@ -295,6 +301,9 @@ impl Partition {
         let complete: Vec<MemberId> = complete.map(|it| it.member).collect();
         if !complete.is_empty() {
             return Some(Desire::Add(complete));
+        }
+        if leading.lets_go {
+            return Some(Desire::LetGo);
         }
         asked.then_some(Desire::Bump)
     }

@@ -19,6 +19,7 @@ pub mod io;
 mod judge;
 mod leading;
 mod learn;
+mod leave;
 mod manager;
 mod memory;
 pub mod message;
@@ -46,6 +47,7 @@ pub use api::{
 pub use bodies::{Bodies, NoBodies};
 pub use documents::{Doc, DocKey};
 pub use io::{CasOutcome, Disk, DiskWrite, Effect, Identity, Input, Note, PartMeta, Transition};
+pub use leave::{Order, Ordered};
 pub use manager::Manager;
 pub use message::{Chunk, Entry, Envelope, Message, Write};
 pub use operate::DocumentsConfig;

@@ -9,6 +9,7 @@ use crate::env::{CallWhat, Env, NodesWanted};
 use crate::io::{Disk, Effect, Identity, Input};
 use crate::judge::Renewal;
 use crate::leading::Phase;
+use crate::leave::Waiting;
 use crate::message::{Envelope, Message};
 use crate::operate::{Following, Inner};
 use crate::partition::Partition;
@@ -19,7 +20,7 @@ use rota_docstore::{Checker, FieldError, Operations, Schema, Spaces};
 use rota_model::node_msg::{FromNode, NodeLoad, Renew};
 use rota_model::{Epoch, Incarnation, ManagerNumber, MemberId, Nonce, Now};
 use rota_ring::{ClaimRefused, slot_of_node};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 /// Between ticks while something waits, and while nothing does.
@@ -51,6 +52,8 @@ pub struct Manager {
     /// Peers that look gone to somebody outside, and when that was said last.
     pub(crate) signalled: BTreeMap<MemberId, u64>,
     following: Following,
+    /// Orders of operators that wait.
+    pub(crate) orders: VecDeque<Waiting>,
     /// Whether it may come into a ring in which nobody reserved its number.
     pub(crate) joins: bool,
     /// When a new View was adopted last.
@@ -83,6 +86,7 @@ impl Manager {
             accused: BTreeMap::new(),
             signalled: BTreeMap::new(),
             following: Following::new(now.mono_ms),
+            orders: VecDeque::new(),
             joins: false,
             view_ms: now.mono_ms,
             arrived: Epoch(0),
@@ -106,6 +110,7 @@ impl Manager {
             Input::Node(answer) => self.on_node(answer),
             Input::NodeRegister { call, register } => self.register(call, register, 0),
             Input::NodeRenew { call, renew } => self.on_renew(call, renew),
+            Input::Order { call, order } => self.on_order(call, order),
             Input::Persisted { lsn } => {
                 self.on_intent_persisted(lsn);
                 for part in self.parts.values_mut() {
@@ -255,7 +260,8 @@ impl Manager {
         if epoch > self.env.epoch() {
             self.env.refresh = true;
         }
-        if to != self.env.me || self.standing != Standing::Inside {
+        let last_calls = self.has_left() && Self::is_for_the_last_calls(&message);
+        if to != self.env.me || !(self.standing == Standing::Inside || last_calls) {
             return;
         }
         if self.env.view.as_ref().and_then(|view| view.member(from.number)) != Some(from) {
@@ -386,6 +392,7 @@ impl Manager {
         if let Some(state) = &state {
             self.adopt(state);
         }
+        self.on_order_read(read, state.is_some());
         for (number, pe) in waiting {
             let Some(part) = self.parts.get_mut(&number) else {
                 continue;
@@ -419,6 +426,7 @@ impl Manager {
             return;
         }
         self.drive_claim();
+        self.expire_orders();
         for here in self.entrance.on_tick(&mut self.env) {
             self.carry_out(here);
         }
@@ -507,7 +515,8 @@ impl Manager {
             Standing::Outside { .. }
             | Standing::Intending { .. }
             | Standing::Asking { .. }
-            | Standing::Inside => None,
+            | Standing::Inside
+            | Standing::Left => None,
         }
     }
 

@@ -33,6 +33,7 @@ impl Manager {
     pub fn waits(&self, now_ms: u64) -> Vec<Wait> {
         let mut waits = vec![
             Wait::new("client requests", now_ms, self.entrance.deadlines()),
+            Wait::new("orders", now_ms, self.order_deadlines()),
             Wait::new("calls to nodes", now_ms, self.env.calls.values().map(|it| it.until_ms)),
             Wait::new("places asked for", now_ms, self.env.nodes.asked_until()),
         ];

@@ -13,7 +13,8 @@ use rota_model::node_msg::{
 use rota_model::*;
 use rota_protocol::{
     Answer, CasOutcome, Disk, DocumentsConfig, Effect, Entry, Envelope, Input, Manager,
-    ManagerConfig, Message, Op, OpResult, PoolConfig, Sizes, Timing, Transition, Write,
+    ManagerConfig, Message, Op, OpResult, Order, Ordered, PoolConfig, Sizes, Timing, Transition,
+    Write,
 };
 use rota_ring::{ConfigState, View};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -58,6 +59,8 @@ pub struct Table {
     pub notes: Vec<(u32, Transition)>,
     /// The newest answer to a registration.
     registered: Option<Result<Registered, Refusal>>,
+    /// The newest answer to an order.
+    ordered_as: Option<Result<Ordered, Refusal>>,
     /// Calls to nodes that the test answers itself when `manual`.
     pub node_calls: Vec<(u32, ToNode)>,
     pub manual_nodes: bool,
@@ -223,6 +226,7 @@ impl Table {
             replies: BTreeMap::new(),
             notes: Vec::new(),
             registered: None,
+            ordered_as: None,
             node_calls: Vec::new(),
             manual_nodes: false,
             lose: Box::new(|_| false),
@@ -337,6 +341,18 @@ impl Table {
         self.registered = None;
         self.input(n, Input::NodeRegister { call: 1, register });
         self.registered.take().expect("no answer yet")
+    }
+
+    /// An operator orders something through a manager. Gives the answer.
+    pub fn order(&mut self, n: u32, order: Order) -> Result<Ordered, Refusal> {
+        self.ordered_as = None;
+        self.input(n, Input::Order { call: 2, order });
+        let end = self.now_ms + 10_000;
+        while self.ordered_as.is_none() {
+            assert!(self.now_ms < end, "the order is not answered");
+            self.pass(20);
+        }
+        self.ordered_as.take().unwrap()
     }
 
     /// Asks through a manager; gives the name under which the reply will stand.
@@ -474,6 +490,7 @@ impl Table {
                 self.orders.push((n, order));
             }
             Effect::ReplyRegister { result, .. } => self.registered = Some(result),
+            Effect::ReplyOrder { result, .. } => self.ordered_as = Some(result),
             Effect::ReplyRenew { .. } => {}
         }
     }

@@ -1,0 +1,268 @@
+//! Who leaves the ring, and what operators order about it.
+//!
+//! ```text
+//!  order ──▶ read the View consistently ──▶ compare-and-set ──▶ answer
+//!                                                │
+//!  owners: copy to the next managers, let go ◀───┘ ──▶ LEFT: the run ends
+//! ```
+//! An order is looked at under a View that was read after it came, so that what is refused is refused
+//! for what stands there now. The copying and the hand-over are those of [`crate::learn`].
+
+use crate::claim::Standing;
+use crate::council::Purpose;
+use crate::io::{Effect, Transition};
+use crate::manager::Manager;
+use crate::message::Message;
+use rota_model::{Epoch, FieldError, ManagerNumber, ManagerStatus, Refusal, RefusalKind, Retry};
+use rota_ring::{Change, LeaveRefused, RingTransition, View};
+
+/// Orders that may wait at one manager. People give them, one at a time.
+const ORDERS_MAX: usize = 16;
+
+/// How long an order may wait for the config store and for other changes of the View.
+const ORDER_MS: u64 = 5_000;
+
+/// What an operator wants of the ring.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Order {
+    /// That number leaves.
+    Leave(ManagerNumber),
+    /// What is under way is taken back; if a number is given, only what is under way for that one.
+    Cancel(Option<ManagerNumber>),
+}
+
+/// What an order came to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ordered {
+    /// The number that the ring changes for.
+    pub number: ManagerNumber,
+    /// Epoch of a View that says so.
+    pub epoch: Epoch,
+    /// What was taken back.
+    pub cancelled: Option<RingTransition>,
+    /// What is under way now, by the order or before it.
+    pub under_way: Option<RingTransition>,
+    /// How many copies each partition will have, the owner's included.
+    pub copies: usize,
+    /// How many the ring wants.
+    pub copies_wanted: usize,
+}
+
+/// An order that waits.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Waiting {
+    call: u64,
+    order: Order,
+    until_ms: u64,
+    /// The read of the config store that it waits for.
+    read: Option<u64>,
+}
+
+impl Ordered {
+    fn new(view: &View, number: ManagerNumber) -> Self {
+        Self {
+            number,
+            epoch: view.epoch,
+            cancelled: None,
+            under_way: view.transition,
+            copies: view.copies_without(number),
+            copies_wanted: view.r as usize + 1,
+        }
+    }
+}
+
+/// The View that an order asks for, unless it stands there already, and what is answered then.
+fn carried_out(view: &View, order: Order) -> Result<(Option<View>, Ordered), Refusal> {
+    match order {
+        Order::Leave(number) if view.leaver() == Some(number) => {
+            Ok((None, Ordered::new(view, number)))
+        }
+        Order::Leave(number) => {
+            let next = view.leaving(number).map_err(|why| refused_leave(&why))?;
+            let answer = Ordered::new(&next, number);
+            Ok((Some(next), answer))
+        }
+        Order::Cancel(number) => {
+            let refused =
+                |text: String| Refusal::new(RefusalKind::NotFound, Retry::WhenChanged, text);
+            let next = view.cancelled(number).map_err(|why| refused(why.to_string()))?;
+            let number = view.transition.map_or(number.unwrap_or_default(), RingTransition::number);
+            let answer = Ordered { cancelled: view.transition, ..Ordered::new(&next, number) };
+            Ok((Some(next), answer))
+        }
+    }
+}
+
+fn refused_leave(why: &LeaveRefused) -> Refusal {
+    let text = why.to_string();
+    match why {
+        LeaveRefused::InTransition { .. } => {
+            Refusal::new(RefusalKind::NotServing, Retry::WhenChanged, text)
+        }
+        LeaveRefused::Unknown(..)
+        | LeaveRefused::AlreadyLeft(_)
+        | LeaveRefused::NeverStarted(_)
+        | LeaveRefused::LastManager(_)
+        | LeaveRefused::LastCopy { .. } => {
+            let fields = vec![FieldError::new("number", text.clone())];
+            let refusal = Refusal::new(RefusalKind::InvalidArgument, Retry::WhenChanged, text);
+            Refusal { fields, ..refusal }
+        }
+    }
+}
+
+impl Manager {
+    /// An operator's order.
+    pub(crate) fn on_order(&mut self, call: u64, order: Order) {
+        let (now, retry_ms) = (self.env.now.mono_ms, self.env.config.timing.retry_ms);
+        if self.standing != Standing::Inside {
+            let text = "this manager has no number of the ring just now; ask another one";
+            let refusal = Refusal::new(RefusalKind::NotServing, Retry::Now, text);
+            return self.answer_order(call, Err(refusal));
+        }
+        if self.orders.len() >= ORDERS_MAX {
+            let text = format!("{ORDERS_MAX} orders wait at this manager already");
+            let retry = Retry::AfterMs(retry_ms);
+            return self
+                .answer_order(call, Err(Refusal::new(RefusalKind::Overloaded, retry, text)));
+        }
+        let read = self.env.next_id();
+        self.env.effects.push(Effect::ReadConfig { read });
+        let until_ms = now + ORDER_MS;
+        self.orders.push_back(Waiting { call, order, until_ms, read: Some(read) });
+    }
+
+    fn answer_order(&mut self, call: u64, result: Result<Ordered, Refusal>) {
+        self.env.effects.push(Effect::ReplyOrder { call, result });
+    }
+
+    /// A read of the config store has ended.
+    pub(crate) fn on_order_read(&mut self, read: u64, is_there: bool) {
+        let Some(index) = self.orders.iter().position(|it| it.read == Some(read)) else { return };
+        if is_there {
+            if let Some(waiting) = self.orders.get_mut(index) {
+                waiting.read = None;
+            }
+        } else if let Some(waiting) = self.orders.remove(index) {
+            let text = "the config store could not be read; nothing was changed";
+            let retry = Retry::AfterMs(self.env.config.timing.retry_ms);
+            let refusal = Refusal::new(RefusalKind::ConfigStoreAway, retry, text);
+            self.answer_order(waiting.call, Err(refusal));
+        }
+    }
+
+    /// By when each waiting order is answered.
+    pub(crate) fn order_deadlines(&self) -> impl Iterator<Item = u64> {
+        self.orders.iter().map(|it| it.until_ms)
+    }
+
+    /// Orders that waited too long have changed nothing.
+    pub(crate) fn expire_orders(&mut self) {
+        let now = self.env.now.mono_ms;
+        while let Some(index) = self.orders.iter().position(|it| now >= it.until_ms) {
+            let Some(waiting) = self.orders.remove(index) else { return };
+            let text = format!("other changes of the ring went on for {ORDER_MS} ms; try again");
+            let retry = Retry::AfterMs(self.env.config.timing.retry_ms);
+            let refusal = Refusal::new(RefusalKind::DeadlineExceeded, retry, text);
+            self.answer_order(waiting.call, Err(refusal));
+        }
+    }
+
+    /// Carries out the next order that is ready. Gives whether a compare-and-set is on its way.
+    pub(crate) fn drive_orders(&mut self, view: &View) -> bool {
+        while let Some(index) = self.orders.iter().position(|it| it.read.is_none()) {
+            let Some(waiting) = self.orders.remove(index) else { return false };
+            match carried_out(view, waiting.order) {
+                Ok((Some(next), answer)) => {
+                    let purpose = Purpose::Order(Box::new(waiting), answer);
+                    self.ask_view(purpose, Change::view(next));
+                    return true;
+                }
+                Ok((None, answer)) => self.answer_order(waiting.call, Ok(answer)),
+                Err(refusal) => self.answer_order(waiting.call, Err(refusal)),
+            }
+        }
+        false
+    }
+
+    /// The View is as it was ordered.
+    pub(crate) fn on_order_written(&mut self, waiting: &Waiting, answer: Ordered) {
+        let step = match (answer.cancelled, answer.under_way) {
+            (Some(RingTransition::Join { .. }), _) => Transition::JoinCancelled,
+            (Some(RingTransition::Leave { .. }), _) => Transition::LeaveCancelled,
+            (None, Some(_)) => Transition::LeaveStarted,
+            // It was down and held nothing.
+            (None, None) => Transition::LeaveFinished,
+        };
+        self.env.note_text(step, None, format!("number {}", answer.number));
+        self.answer_order(waiting.call, Ok(answer));
+    }
+
+    /// Somebody else changed the View: the order is looked at again.
+    pub(crate) fn on_order_conflict(&mut self, waiting: Waiting) {
+        self.orders.push_front(waiting);
+    }
+
+    /// Nobody knows whether the order was carried out.
+    pub(crate) fn on_order_unknown(&mut self, waiting: &Waiting) {
+        let text = "nobody knows whether the config store took it; `ringctl inspect` shows it";
+        let retry = Retry::AfterMs(self.env.config.timing.retry_ms);
+        let refusal = Refusal::unknown_outcome(RefusalKind::ConfigStoreAway, retry, text);
+        self.answer_order(waiting.call, Err(refusal));
+    }
+
+    /// Gives the transition back: the newcomer when it holds all that it should, who leaves when it
+    /// holds nothing, its first Up successor when nothing has changed for so long that others should
+    /// not wait any more. And should who left be gone with its last word, the successor says it.
+    pub(crate) fn drive_release(&mut self, view: &View) {
+        let Some(under_way) = view.transition else { return };
+        let (me, number) = (self.env.me.number, under_way.number());
+        let timing = &self.env.config.timing;
+        let waited_ms = self.env.now.mono_ms.saturating_sub(self.view_ms);
+        let mut successors = view.ring_from(number).filter(|it| *it != number && view.is_up(*it));
+        let is_heir = successors.next().unwrap_or(number) == me;
+        let overdue = waited_ms >= timing.join_ms && is_heir;
+        let (next, step) = match under_way {
+            RingTransition::Join { .. } if me == number && self.arrived == view.epoch => {
+                (view.released(), Transition::JoinFinished)
+            }
+            RingTransition::Join { .. } if overdue => (view.released(), Transition::JoinGivenUp),
+            RingTransition::Join { .. } => return,
+            RingTransition::Leave { .. } => match view.left() {
+                Some(next) if me == number || (is_heir && waited_ms >= timing.suspect_ms) => {
+                    (Some(next), Transition::LeaveFinished)
+                }
+                None if overdue => (view.stayed(), Transition::LeaveGivenUp),
+                Some(_) | None => return,
+            },
+        };
+        if let Some(next) = next {
+            self.ask_view(Purpose::Release(step), Change::view(next));
+        }
+    }
+
+    /// The View says that this run is out: it claims its number anew, unless that has left.
+    pub(crate) fn go_out(&mut self, view: &View) {
+        let status = view.managers.get(&self.env.config.number).map(|it| it.status);
+        self.let_go();
+        if status == Some(ManagerStatus::Left) {
+            self.standing = Standing::Left;
+            self.env.note(Transition::HasLeft, None);
+        } else {
+            self.standing = Standing::outside();
+            self.drive_claim();
+        }
+    }
+
+    /// Whether a run that has left still takes such a message: answers for its clients, and requests, to
+    /// say that others own now.
+    pub(crate) fn is_for_the_last_calls(message: &Message) -> bool {
+        matches!(message, Message::Answer { .. } | Message::Request { .. })
+    }
+
+    /// Whether this manager's number has left the ring. It copies and owns nothing any more; what its
+    /// clients asked for is still brought to the owners.
+    pub fn has_left(&self) -> bool {
+        self.standing == Standing::Left
+    }
+}
