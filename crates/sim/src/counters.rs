@@ -1,6 +1,8 @@
 //! What happened in a run, counted: faults, protocol steps, and limits that were met, by kind.
 
-use rota_protocol::Transition;
+use rota_model::RefusalKind;
+use rota_model::node_msg::ToNode;
+use rota_protocol::{Effect, Message, Transition};
 use std::collections::BTreeMap;
 
 macro_rules! faults {
@@ -48,6 +50,14 @@ faults!(
     ManagerJoins = "manager_joins",
     /// A newcomer was refused because another one was under way, and tried again.
     JoinRefused = "join_refused",
+    /// An operator ordered that a number leaves.
+    ManagerLeaves = "manager_leaves",
+    /// An operator took back what was under way.
+    TransitionCancelled = "transition_cancelled",
+    /// A number that had left was told to come into the ring again.
+    ManagerReturns = "manager_returns",
+    /// An order was refused because something else was under way.
+    OrderRefused = "order_refused",
     /// All managers died at once.
     ClusterCrash = "cluster_crash",
     /// Writes that were not synced were lost with a crash.
@@ -138,6 +148,59 @@ corners!(
     /// A request that was refused because too much is not committed.
     FullTail = "full_tail",
 );
+
+impl Corner {
+    /// The limit that an effect shows to have been met.
+    pub fn of(effect: &Effect) -> Option<Corner> {
+        match effect {
+            Effect::Send { envelope, .. } => match &envelope.message {
+                Message::SnapshotChunk { chunk, .. } if chunk.number > 0 => {
+                    Some(Corner::SplitSnapshot)
+                }
+                Message::SyncData { pieces: 2.., .. } => Some(Corner::SplitSync),
+                Message::Prepare { entries, .. } if entries.is_empty() => {
+                    Some(Corner::EmptyPrepare)
+                }
+                Message::Prepare { entries, .. } if entries.len() > 1 => Some(Corner::FullPrepare),
+                Message::SnapshotChunk { .. }
+                | Message::SyncData { .. }
+                | Message::Prepare { .. }
+                | Message::Request { .. }
+                | Message::Answer { .. }
+                | Message::Ack { .. }
+                | Message::Missing { .. }
+                | Message::SyncAsk { .. }
+                | Message::SyncReport { .. }
+                | Message::SyncTaken { .. }
+                | Message::Confirm { .. }
+                | Message::Confirmed { .. }
+                | Message::SnapshotAck { .. }
+                | Message::Heartbeat { .. }
+                | Message::NodeWanted { .. }
+            | Message::NodesFailed { .. } => None,
+            },
+            Effect::ToNode { message: ToNode::Scan { after: Some(_), .. }, .. } => {
+                Some(Corner::SplitScan)
+            }
+            Effect::Reply { result: Err(refusal), .. } => {
+                let full = refusal.kind == RefusalKind::Overloaded
+                    && refusal.message.contains("not committed");
+                full.then_some(Corner::FullTail)
+            }
+            Effect::Reply { .. }
+            | Effect::ToNode { .. }
+            | Effect::Persist { .. }
+            | Effect::FetchBodies { .. }
+            | Effect::ReplyRegister { .. }
+            | Effect::ReplyRenew { .. }
+            | Effect::ReplyOrder { .. }
+            | Effect::ReadConfig { .. }
+            | Effect::Cas { .. }
+            | Effect::Provision { .. }
+            | Effect::Note(_) => None,
+        }
+    }
+}
 
 /// Counts of one run, or of many.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

@@ -17,6 +17,9 @@ const MENU: &[(u64, Fault, Begin)] = &[
     (12, Fault::ManagerCrash, World::crash_one),
     (2, Fault::ClusterCrash, World::crash_all),
     (9, Fault::ManagerJoins, World::start_newcomer),
+    (11, Fault::ManagerLeaves, World::order_leave),
+    (4, Fault::TransitionCancelled, World::order_cancel),
+    (8, Fault::ManagerReturns, World::return_manager),
     (8, Fault::ManagerPause, World::pause_manager),
     (8, Fault::FalseSuspicion, World::suspect_falsely),
     (8, Fault::Partition, World::split),
@@ -136,7 +139,8 @@ impl World {
         self.chance.skewed(20_000, longest_us)
     }
 
-    fn some_manager(&mut self) -> ManagerNumber {
+    /// A manager of the ring, or one that is to come into it.
+    pub fn some_manager(&mut self) -> ManagerNumber {
         let index = self.chance.index(self.setup.numbers.len());
         self.setup.numbers[index].0
     }

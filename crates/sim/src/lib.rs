@@ -7,7 +7,7 @@
 //! * [`run`]: one seed from start to end.
 //! * [`world`]: the event loop; the hosts are in [`manager_host`], [`node_host`],
 //!   [`program_host`], [`client_host`], [`watcher`].
-//! * [`fault`]: what goes wrong.
+//! * [`fault`]: what goes wrong; [`orders`]: what operators want.
 //! * [`watchdog`] and [`invariant`]: what must hold.
 //! * [`plant`]: bugs that are planted to prove that they would be caught.
 //!
@@ -26,9 +26,11 @@ pub mod manager_host;
 pub mod model;
 pub mod network;
 pub mod node_host;
+pub mod orders;
 pub mod parcel;
 pub mod plant;
 mod plant_joins;
+mod plant_leaves;
 pub mod program_host;
 pub mod queue;
 pub mod run;

@@ -10,11 +10,10 @@ use crate::parcel::Parcel;
 use crate::plant::Altered;
 use crate::shelf::Shelf;
 use crate::world::{Event, StoreCall, WALL_START_MS, World};
-use rota_model::node_msg::ToNode;
-use rota_model::{BootId, ManagerNumber, NodeId, Now, RefusalKind};
+use rota_model::{BootId, ManagerNumber, NodeId, Now};
 use rota_node::ReportId;
 use rota_protocol::operate::registry;
-use rota_protocol::{CasOutcome, Effect, Input, Manager, ManagerConfig, Message, Op, Wait};
+use rota_protocol::{CasOutcome, Effect, Input, Manager, ManagerConfig, Op, Wait};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Who waits for an answer of a manager's process.
@@ -36,6 +35,10 @@ pub struct ManagerHost {
     pub config: ManagerConfig,
     /// Whether it may come into a ring in which nobody reserved its number.
     pub joins: bool,
+    /// It was told to take a number again that has left.
+    pub told: bool,
+    /// Its number has left, and its process is about to end.
+    pub ends: bool,
     /// Its process, when it runs.
     pub process: Option<Manager>,
     /// Counts its processes.
@@ -68,6 +71,8 @@ impl ManagerHost {
         Self {
             config,
             joins: false,
+            told: false,
+            ends: false,
             process: None,
             run: 0,
             disk: SimDisk::default(),
@@ -101,63 +106,21 @@ impl ManagerHost {
     }
 }
 
-/// The limit that an effect shows to have been met.
-fn corner_of(effect: &Effect) -> Option<Corner> {
-    match effect {
-        Effect::Send { envelope, .. } => match &envelope.message {
-            Message::SnapshotChunk { chunk, .. } if chunk.number > 0 => Some(Corner::SplitSnapshot),
-            Message::SyncData { pieces: 2.., .. } => Some(Corner::SplitSync),
-            Message::Prepare { entries, .. } if entries.is_empty() => Some(Corner::EmptyPrepare),
-            Message::Prepare { entries, .. } if entries.len() > 1 => Some(Corner::FullPrepare),
-            Message::SnapshotChunk { .. }
-            | Message::SyncData { .. }
-            | Message::Prepare { .. }
-            | Message::Request { .. }
-            | Message::Answer { .. }
-            | Message::Ack { .. }
-            | Message::Missing { .. }
-            | Message::SyncAsk { .. }
-            | Message::SyncReport { .. }
-            | Message::SyncTaken { .. }
-            | Message::Confirm { .. }
-            | Message::Confirmed { .. }
-            | Message::SnapshotAck { .. }
-            | Message::Heartbeat { .. }
-            | Message::NodeWanted { .. }
-            | Message::NodesFailed { .. } => None,
-        },
-        Effect::ToNode { message: ToNode::Scan { after: Some(_), .. }, .. } => {
-            Some(Corner::SplitScan)
-        }
-        Effect::Reply { result: Err(refusal), .. } => {
-            let full = refusal.kind == RefusalKind::Overloaded
-                && refusal.message.contains("not committed");
-            full.then_some(Corner::FullTail)
-        }
-        Effect::Reply { .. }
-        | Effect::ToNode { .. }
-        | Effect::Persist { .. }
-        | Effect::FetchBodies { .. }
-        | Effect::ReplyRegister { .. }
-        | Effect::ReplyRenew { .. }
-        | Effect::ReadConfig { .. }
-        | Effect::Cas { .. }
-        | Effect::Provision { .. }
-        | Effect::Note(_) => None,
-    }
-}
-
 impl World {
     /// Starts a manager's process with what its disk holds.
     pub fn start_manager(&mut self, number: ManagerNumber) {
         let now_us = self.now_us();
         let (seed, mono_ahead_ms) = (self.chance.word(), self.chance.within(1, 1_000_000));
         let bodies = self.shelf_of(number);
-        let Some(host) = self.managers.get_mut(&number) else { return };
-        if host.process.is_some() {
+        if self.managers.get(&number).is_none_or(|it| it.process.is_some())
+            || self.stays_away(number)
+        {
             return;
         }
+        let may_join = self.may_join(number);
+        let Some(host) = self.managers.get_mut(&number) else { return };
         host.run += 1;
+        host.ends = false;
         let run = host.run;
         host.mono_ahead_ms = mono_ahead_ms;
         let disk = host.disk.read();
@@ -166,7 +129,7 @@ impl World {
         let offered = manager.offer(crate::writing::operations(), registry::schema());
         offered.expect("it is the schema that every manager has");
         manager.keep_bodies(bodies);
-        if host.joins {
+        if may_join {
             manager.may_join();
         }
         host.process = Some(manager);
@@ -182,11 +145,17 @@ impl World {
 
     /// Kills a manager's process. What its disk had not synced may be lost.
     pub fn crash_manager(&mut self, number: ManagerNumber) {
+        if self.managers.get(&number).is_some_and(|it| it.process.is_some()) {
+            self.counters.fault(Fault::ManagerCrash);
+            self.end_process(number);
+        }
+    }
+
+    /// Ends a manager's process, whatever is under way.
+    pub fn end_process(&mut self, number: ManagerNumber) {
         let now_us = self.now_us();
         let Some(host) = self.managers.get_mut(&number) else { return };
-        if host.process.take().is_none() {
-            return;
-        }
+        host.process = None;
         let run = host.run;
         let (kept, lost) = host.disk.crash(&mut self.chance);
         host.callers.clear();
@@ -197,7 +166,6 @@ impl World {
         host.paused_until_us = 0;
         self.dog.ledger.on_durable(number, &kept);
         self.dog.deadlines.on_gone(number, run);
-        self.counters.fault(Fault::ManagerCrash);
         if lost > 0 {
             self.counters.fault(Fault::LostWrites);
         }
@@ -237,6 +205,7 @@ impl World {
             let line = match &input {
                 Input::PeerRefused { .. }
                 | Input::Signal { .. }
+                | Input::Order { .. }
                 | Input::NodeConnected { .. }
                 | Input::Tick => Some(format!("is told {input:?}")),
                 Input::Persisted { lsn } => Some(format!("has on disk: lsn {lsn}")),
@@ -300,7 +269,7 @@ impl World {
         }
         for effect in &effects {
             self.dog.on_effect(now_us, (number, run), effect);
-            if let Some(corner) = corner_of(effect) {
+            if let Some(corner) = Corner::of(effect) {
                 self.counters.corner(corner);
             }
         }
@@ -310,6 +279,7 @@ impl World {
                 self.carry_out(number, run, effect);
             }
         }
+        self.see_whether_left(number);
     }
 
     /// A manager's timer.
@@ -355,6 +325,7 @@ impl World {
                     self.send(me, Place::Node(node), Some(boot_run), parcel);
                 }
             }
+            Effect::ReplyOrder { call, result } => self.on_ordered((number, run), call, &result),
             Effect::ReadConfig { read } => {
                 self.ask_store(number, StoreCall::Read(read));
                 self.send(me, Place::Store, None, Parcel::Read { read });

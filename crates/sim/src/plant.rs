@@ -98,6 +98,12 @@ bugs!(
     EmptyArc = "empty_arc",
     /// What a manager should let go of stays on its disk.
     FormerKept = "former_kept",
+    /// Who leaves goes before enough others have copies.
+    LeftEarly = "left_early",
+    /// Who leaves hands its partitions to a manager that is no copy.
+    HandedToStranger = "handed_to_stranger",
+    /// Who leaves hands on what is not at rest.
+    LetGoUnwedged = "let_go_unwedged",
 );
 
 impl Bug {
@@ -199,6 +205,14 @@ impl World {
             (Some(Bug::SplitUnfenced | Bug::EarlyHandOver), Effect::Cas { cas, mut change }) => {
                 self.spoil_split(&mut change);
                 Altered::Kept(Effect::Cas { cas, change })
+            }
+            (Some(Bug::HandedToStranger), Effect::Cas { cas, mut change }) => {
+                self.hand_to_stranger(&mut change);
+                Altered::Kept(Effect::Cas { cas, change })
+            }
+            (Some(Bug::LeftEarly | Bug::LetGoUnwedged), Effect::Persist { lsn, writes }) => {
+                self.let_go_early(number, run, &writes);
+                Altered::Kept(Effect::Persist { lsn, writes })
             }
             (Some(Bug::FormerKept), Effect::Persist { lsn, mut writes }) => {
                 self.keep_former(number, &mut writes);

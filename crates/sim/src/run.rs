@@ -168,9 +168,18 @@ impl World {
         if let Some(text) = self.outside() {
             return Err(Violation::new("converged", text));
         }
-        let managers = self.managers.iter();
+        if let Some(number) = self.unclaimed() {
+            return Err(Violation::new("converged", format!("M{number} is not in the ring")));
+        }
+        if self.has_orders() {
+            return Err(Violation::new("converged", "an order waits"));
+        }
+        // Who has left keeps what it likes.
+        let is_in = |number| self.setup.numbers.iter().any(|it| it.0 == number);
+        let managers = self.managers.iter().filter(|it| is_in(*it.0));
         let managers = managers.filter_map(|(n, it)| Some((*n, it.process.as_ref()?.stats())));
-        let disks = self.managers.iter().map(|(n, it)| (*n, it.disk.durable()));
+        let disks = self.managers.iter().filter(|it| is_in(*it.0));
+        let disks = disks.map(|(n, it)| (*n, it.disk.durable()));
         let mut managers: BTreeMap<_, _> = managers.collect();
         // The watcher's long polls wait on purpose.
         for stats in managers.values_mut() {
@@ -352,7 +361,9 @@ impl World {
 
     /// Requests that the disks of the settled cluster remember.
     fn remembered(&self) -> unchanged::Remembered {
-        let docs = self.managers.values().flat_map(|it| it.disk.durable().docs.values());
+        let is_in = |number| self.setup.numbers.iter().any(|it| it.0 == number);
+        let hosts = self.managers.iter().filter(|it| is_in(*it.0)).map(|it| it.1);
+        let docs = hosts.flat_map(|it| it.disk.durable().docs.values());
         let records = docs.filter_map(|doc| doc.session());
         let requests = records.flat_map(|record| {
             let ids: Vec<_> = record.requests.iter().map(|it| it.id.clone()).collect();

@@ -105,6 +105,7 @@ impl World {
         if written {
             let disks = self.managers.iter().map(|(n, host)| (*n, host.disk.durable())).collect();
             self.dog.on_config(now_us, author, (&before, self.store.state()), &disks);
+            self.forget_told();
             for part in new_parts(&before, self.store.state()) {
                 self.queue.after(400_000, Event::Pull(part));
             }

@@ -6,10 +6,11 @@ use crate::invariant::deadlines::Deadlines;
 use crate::invariant::fresh_run::FreshRun;
 use crate::invariant::node_obeys::{Boot, NodeObeys};
 use crate::invariant::placement_settled::{Page, PlacementSettled};
+use crate::invariant::split_at_rest::Moment;
 use crate::invariant::synced_first::SyncedFirst;
 use crate::invariant::{
-    Verdict, Violation, committed_everywhere, intent_first, lost_is_dead, member_added, one_owner,
-    registered_first, shown_running, split_at_rest, view_order,
+    Verdict, Violation, committed_everywhere, intent_first, let_go, lost_is_dead, member_added,
+    one_owner, one_transition, registered_first, shown_running, split_at_rest, view_order,
 };
 use crate::ledger::Ledger;
 use rota_model::node_msg::{FromNode, NodeAnswer, NodeCall, ReportEvent, SlotRange, ToNode};
@@ -61,6 +62,7 @@ pub struct Watchdog {
     owner_last: BTreeMap<(ManagerNumber, ManagerNumber), LogPos>,
     landed_us: BTreeMap<Epoch, u64>,
     join_us: u64,
+    cancel_until_us: u64,
 }
 
 impl Watchdog {
@@ -69,6 +71,7 @@ impl Watchdog {
     pub fn new(m: u32, join_us: u64) -> Self {
         Self {
             join_us,
+            cancel_until_us: 0,
             ledger: Ledger::default(),
             deadlines: Deadlines::default(),
             violations: Vec::new(),
@@ -83,6 +86,11 @@ impl Watchdog {
             owner_last: BTreeMap::new(),
             landed_us: BTreeMap::new(),
         }
+    }
+
+    /// An operator takes back what is under way: that may happen until then.
+    pub fn on_cancel_ordered(&mut self, until_us: u64) {
+        self.cancel_until_us = self.cancel_until_us.max(until_us);
     }
 
     /// Notes a verdict.
@@ -144,6 +152,7 @@ impl Watchdog {
             | Input::CasDone { outcome: CasOutcome::Unknown, .. }
             | Input::PeerRefused { .. }
             | Input::Signal { .. }
+            | Input::Order { .. }
             | Input::NodeConnected { .. }
             | Input::Provisioned { .. }
             | Input::BodiesFetched { .. }
@@ -179,6 +188,10 @@ impl Watchdog {
                 let verdict = self.deadlines.on_answered(run.0, run.1, *call);
                 self.judge(now_us, verdict);
                 self.on_result(now_us, run, result);
+            }
+            Effect::ReplyOrder { call, .. } => {
+                let verdict = self.deadlines.on_answered(run.0, run.1, *call);
+                self.judge(now_us, verdict);
             }
             Effect::ReplyRegister { .. }
             | Effect::ReplyRenew { .. }
@@ -364,9 +377,16 @@ impl Watchdog {
         let since_us = self.landed_us.get(&was.epoch).copied().unwrap_or_default();
         let (author_number, owner_last) = (author.0, &self.owner_last);
         let is_stale = now_us >= since_us + self.join_us;
-        let moment = split_at_rest::Moment { author: author_number, owner_last, disks, is_stale };
-        let verdict = split_at_rest::check(was, view, &moment);
-        self.judge(now_us, verdict);
+        let moment = Moment { author: author_number, owner_last, disks };
+        let is_cancelled = now_us <= self.cancel_until_us;
+        let verdicts = [
+            split_at_rest::check(was, view, &moment),
+            let_go::check(was, view, &moment),
+            one_transition::check(was, view, is_stale, is_cancelled),
+        ];
+        for verdict in verdicts {
+            self.judge(now_us, verdict);
+        }
         let incarnation =
             |it: &rota_ring::View| it.managers.get(&author.0).map(|it| it.incarnation);
         if let Some(taken) = incarnation(view)

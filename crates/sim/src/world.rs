@@ -27,7 +27,7 @@ use crate::watchdog::Watchdog;
 use crate::watcher::Watcher;
 use crate::writer_host::WriterHost;
 use rota_docstore::Digest;
-use rota_model::{BootId, ClusterName, ManagerNumber, NodeId, SessionKey, Token};
+use rota_model::{BootId, ClusterName, ManagerId, ManagerNumber, NodeId, SessionKey, Token};
 use rota_node::NodeInput;
 use rota_protocol::Input;
 use rota_ring::{ClaimRefused, ConfigState, View};
@@ -67,6 +67,8 @@ pub enum Event {
     Tell(ManagerNumber, u64, Box<Input>),
     /// A manager starts again.
     StartManager(ManagerNumber),
+    /// That run of a manager ends, since its number has left.
+    EndManager(ManagerNumber, u64),
     /// A node starts, or starts again.
     BootNode(usize),
     /// A node sends its registration.
@@ -174,6 +176,10 @@ pub struct World {
     pub phase: Phase,
     /// Calls of clients that are under way.
     pub calls: BTreeMap<u64, crate::client_host::CallFor>,
+    /// Numbers that have left.
+    pub gone: Vec<(ManagerNumber, ManagerId)>,
+    /// Orders of operators that are not answered: through whom, its run, the call.
+    pub orders: BTreeSet<(ManagerNumber, u64, u64)>,
     /// Names for calls, runs and disturbances.
     pub names: u64,
     /// Disturbances of the chaos phase that took effect.
@@ -212,6 +218,8 @@ impl World {
             plant,
             phase: Phase::Chaos,
             calls: BTreeMap::new(),
+            gone: Vec::new(),
+            orders: BTreeSet::new(),
             names: 0,
             disturbed: 0,
             sent: 0,
@@ -282,6 +290,7 @@ impl World {
             Event::StoreTimeout(number, run, call) => self.on_store_timeout(number, run, call),
             Event::Tell(number, run, input) => self.tell_manager(number, run, *input),
             Event::StartManager(number) => self.start_manager(number),
+            Event::EndManager(number, run) => self.on_end_manager(number, run),
             Event::BootNode(index) => self.boot_node(index),
             Event::RegisterNode(index, run) => self.on_register_due(index, run),
             Event::NodeTick(index, run, at_us) => self.on_node_tick(index, run, at_us),

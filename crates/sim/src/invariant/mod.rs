@@ -10,6 +10,8 @@
 //! | I2 | [`committed_everywhere`] | when something is announced or answered as committed |
 //! | I3 | [`member_added`] | at every write of the config store |
 //! | J1, J3 | [`split_at_rest`] | at every write of the config store |
+//! | leave | [`let_go`] | at every write of the config store |
+//! | one transition | [`one_transition`] | at every write of the config store |
 //! | I4 | [`ack_floor`] | at every acknowledgement |
 //! | I5 | [`intent_first`] | at every Create |
 //! | I6 | [`placement_settled`] | at every Create |
@@ -40,12 +42,14 @@ pub mod converged;
 pub mod deadlines;
 pub mod fresh_run;
 pub mod intent_first;
+pub mod let_go;
 pub mod linear;
 pub mod lost_is_dead;
 pub mod member_added;
 pub mod node_obeys;
 pub mod one_instance;
 pub mod one_owner;
+pub mod one_transition;
 pub mod placement_settled;
 pub mod registered_first;
 pub mod same_answer;
