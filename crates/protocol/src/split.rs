@@ -98,8 +98,9 @@ impl Manager {
         for number in view.splits.keys().filter(|it| !known.contains(it)) {
             let Some((from, epoch)) = held_in(view, *number, &known) else { continue };
             let Some(part) = self.parts.get_mut(&from) else { continue };
-            // Who saw that epoch of the other half has the record of this one, or never held it.
-            if part.replica.pe >= epoch {
+            // Who saw a later epoch of the other half has the record of this one, or never held it.
+            // That very epoch may be what a claim meant to take before somebody else's change took it.
+            if part.replica.pe > epoch {
                 continue;
             }
             let mut taken = part.cut(*number, view.range(*number));
