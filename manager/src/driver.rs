@@ -49,6 +49,8 @@ pub struct Seen {
     pub view: Option<Arc<View>>,
     /// The member that this process is, from its claim on and while it counts as Up.
     pub member: Option<MemberId>,
+    /// The number has left the ring: the process is to end.
+    pub left: bool,
 }
 
 /// Where effects go.
@@ -254,6 +256,10 @@ impl Driver {
                 let call = self.calls.renew(reply);
                 self.manager.handle(now, Input::NodeRenew { call, renew });
             }
+            Urgent::Order(order, reply) => {
+                let call = self.calls.order(reply);
+                self.manager.handle(now, Input::Order { call, order });
+            }
             Urgent::Stats(reply) => {
                 // Whoever asked may have gone.
                 let _ = reply.send(self.manager.stats());
@@ -304,6 +310,7 @@ impl Driver {
             }
             Effect::Reply { call, result } => self.calls.reply(call, result, &self.rim.metrics),
             Effect::ReplyRegister { call, result } => self.calls.reply_register(call, result),
+            Effect::ReplyOrder { call, result } => self.calls.reply_order(call, result),
             Effect::ReplyRenew { call, result } => self.calls.reply_renew(call, result),
             Effect::ReadConfig { read } => self.rim.config.read(read),
             Effect::Cas { cas, change } => self.rim.config.cas(cas, *change),
@@ -323,11 +330,13 @@ impl Driver {
     fn show(&mut self) {
         let view = self.manager.view();
         let member = self.manager.is_claimed().then(|| self.manager.member());
+        let left = self.manager.has_left();
         self.seen.send_if_modified(|seen| {
             let epoch = |view: Option<&Arc<View>>| view.map(|it| it.epoch);
-            let same = epoch(seen.view.as_ref()) == epoch(view) && seen.member == member;
+            let same = epoch(seen.view.as_ref()) == epoch(view)
+                && (seen.member, seen.left) == (member, left);
             if !same {
-                *seen = Seen { view: view.cloned(), member };
+                *seen = Seen { view: view.cloned(), member, left };
             }
             !same
         });

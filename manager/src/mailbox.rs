@@ -5,7 +5,7 @@
 use rota_model::node_msg::{FromNode, Register, Registered, Renew, Renewed};
 use rota_model::{Refusal, RefusalKind, Retry};
 use rota_proto::encoded::DocBytes;
-use rota_protocol::{Envelope, Input, Op, OpResult, Stats};
+use rota_protocol::{Envelope, Input, Op, OpResult, Order, Ordered, Stats};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout};
@@ -22,10 +22,12 @@ pub const URGENT_MAX: usize = 1024;
 const OVERLOADED_RETRY_MS: u64 = 100;
 
 /// How long the driver may take for what carries no deadline of its own: a look at its state, a
-/// renewal (the node sends another one every 3 s), and a registration, which writes the config store.
+/// renewal (the node sends another one every 3 s), and a registration or an operator's order, which
+/// write the config store.
 const LOOK: Duration = Duration::from_secs(5);
 const RENEW: Duration = Duration::from_secs(3);
 const REGISTER: Duration = Duration::from_secs(10);
+const ORDER: Duration = Duration::from_secs(10);
 
 /// A client's call.
 pub struct Call {
@@ -49,6 +51,8 @@ pub enum Urgent {
     Register(Register, oneshot::Sender<Result<Registered, Refusal>>),
     /// A node renews its lease.
     Renew(Renew, oneshot::Sender<Renewed>),
+    /// An operator orders something.
+    Order(Order, oneshot::Sender<Result<Ordered, Refusal>>),
     /// Somebody wants to see the manager's state.
     Stats(oneshot::Sender<Stats>),
     /// Anything else.
@@ -136,6 +140,12 @@ impl Mailbox {
     pub async fn renew(&self, renew: Renew) -> Result<Renewed, Refusal> {
         let (reply, answer) = oneshot::channel();
         self.within(RENEW, "the renewal", Urgent::Renew(renew, reply), answer).await
+    }
+
+    /// Carries out an operator's order.
+    pub async fn order(&self, order: Order) -> Result<Ordered, Refusal> {
+        let (reply, answer) = oneshot::channel();
+        self.within(ORDER, "the order", Urgent::Order(order, reply), answer).await?
     }
 
     /// The manager's state, for people.

@@ -219,4 +219,17 @@ impl Operator for Door {
             Err(_) => Err(soon("this manager was told to join already, or stops")),
         }
     }
+    async fn leave(
+        &self,
+        _request: Request<v1::LeaveRequest>,
+    ) -> Result<Response<v1::LeaveResponse>, Status> {
+        Err(outside())
+    }
+
+    async fn cancel(
+        &self,
+        _request: Request<v1::CancelRequest>,
+    ) -> Result<Response<v1::CancelResponse>, Status> {
+        Err(outside())
+    }
 }

@@ -270,6 +270,7 @@ mod tests {
             Urgent::Node(_)
             | Urgent::Register(..)
             | Urgent::Renew(..)
+            | Urgent::Order(..)
             | Urgent::Stats(_)
             | Urgent::Input(_) => panic!("no message of a peer"),
         }

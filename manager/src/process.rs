@@ -72,6 +72,8 @@ struct Doors {
 struct Opened {
     options: Options,
     number: ManagerNumber,
+    /// It may come into the ring, for the first time or again.
+    joins: bool,
     doors: Doors,
     engine: Box<dyn Engine>,
     disk: Disk,
@@ -134,6 +136,7 @@ pub async fn run(options: Options, application: Application) -> Result<()> {
         }
     };
     let addresses = working.looks.addresses.clone();
+    let mut seen = working.looks.seen.clone();
     let mut running = working.serve();
     if !is_announced {
         announce_at(&addresses);
@@ -142,6 +145,9 @@ pub async fn run(options: Options, application: Application) -> Result<()> {
         tokio::select! {
             signal = asked.wished() => tracing::info!(signal, "this manager stops"),
             ended = &mut running.driver => running.ended = Some(ended),
+            Ok(_) = seen.wait_for(|it| it.left) => {
+                tracing::info!("this manager's number has left the ring; the process ends");
+            }
         }
     }
     stop(running).await
@@ -175,7 +181,7 @@ async fn start(options: Options, application: Application) -> Result<Started> {
         None => begun(&*doors.store, &options).await?,
     };
     if let Some((number, true)) = begun {
-        let working = begin(open(options, number, doors).await?, application)?;
+        let working = begin(open(options, number, doors, false).await?, application)?;
         return Ok(Started::Inside(Box::new(working)));
     }
     let (grpc, outer_grpc) = twice(doors.grpc)?;
@@ -192,7 +198,7 @@ async fn enter(
     outside: Outside,
     told: Told,
 ) -> Result<Working> {
-    let opened = open(options, told.number, doors).await;
+    let opened = open(options, told.number, doors, true).await;
     let opened = opened.and_then(|it| begin(it, application));
     let mut working = match opened {
         Ok(working) => working,
@@ -225,7 +231,13 @@ fn announce_at(addresses: &Addresses) {
     announce(&Ready { ready: true, grpc, http, pid: std::process::id() });
 }
 
-async fn open(options: Options, number: ManagerNumber, doors: Doors) -> Result<Opened> {
+/// `joins`: it was told the number just now, and may come into the ring with it.
+async fn open(
+    options: Options,
+    number: ManagerNumber,
+    doors: Doors,
+    joins: bool,
+) -> Result<Opened> {
     let cluster = &options.ring.cluster;
     let open_disk = || disk::open(&options.data, cluster, &options.id, number);
     let new_folder = is_unclaimed(&options.data);
@@ -236,13 +248,12 @@ async fn open(options: Options, number: ManagerNumber, doors: Doors) -> Result<O
     let empty = Disk::default();
     let disk = known.as_ref().map_or(&empty, |(_, disk)| disk);
     let claim = claim_of(&options, number, &doors.addresses, disk);
-    let joins = options.number.is_none();
     let claimed = if joins { view.claimed_or_joined(&claim) } else { view.claimed(&claim) };
     claimed.context("--number")?;
     let (engine, disk) = known.map_or_else(open_disk, Ok)?;
     let settings = options.bodies;
     let attachments = bodies::open(&options.data, cluster, &options.id, number, settings)?;
-    Ok(Opened { options, number, doors, engine, disk, attachments, new_folder })
+    Ok(Opened { options, number, joins, doors, engine, disk, attachments, new_folder })
 }
 
 fn manager_config(
@@ -278,7 +289,7 @@ fn node_options(options: &Options) -> Option<NodeOptions> {
 
 /// Starts everything but the servers.
 fn begin(opened: Opened, application: Application) -> Result<Working> {
-    let Opened { options, number, doors, engine, disk, attachments, new_folder } = opened;
+    let Opened { options, number, joins, doors, engine, disk, attachments, new_folder } = opened;
     let Doors { grpc, http, addresses, store } = doors;
     let new_folder = new_folder.then(|| options.data.clone());
     let (metrics, exposition) = metrics::install()?;
@@ -308,7 +319,7 @@ fn begin(opened: Opened, application: Application) -> Result<Working> {
     let clock = Clock::start();
     let mut manager = Manager::new(config, disk, seed, clock.now());
     application.embed(&mut manager).context("what the application offers")?;
-    if options.number.is_none() {
+    if joins {
         manager.may_join();
     }
     let (driver, seen) = start_driver(manager, clock, lanes, rim, stop_driver.clone());
@@ -363,7 +374,7 @@ impl Working {
         let claimed = seen.wait_for(|it| it.member.is_some());
         let claimed = tokio::time::timeout(JOIN_PATIENCE, claimed).await;
         match claimed.map(|it| it.map(|seen| seen.clone())) {
-            Ok(Ok(Seen { view, member: Some(member) })) => {
+            Ok(Ok(Seen { view, member: Some(member), .. })) => {
                 told.joined(member, view.map_or(0, |it| it.epoch.0));
             }
             // The driver has ended.

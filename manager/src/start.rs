@@ -5,9 +5,9 @@ use crate::options::{Options, RingOptions, flag};
 use crate::outside::Addresses;
 use anyhow::{Context, Result, bail};
 use rota_membership::{CasReply, ConfigStore, StoreError};
-use rota_model::{FieldError, ManagerNumber, Nonce};
+use rota_model::{FieldError, ManagerNumber, ManagerStatus, Nonce};
 use rota_protocol::Disk;
-use rota_ring::{Change, Claim, ConfigState, View};
+use rota_ring::{Change, Claim, ConfigState, ManagerEntry, View};
 use rota_storage::{Label, owner_of};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -166,8 +166,8 @@ pub fn claim_of(
     }
 }
 
-/// The number for which the data folder of a manager that joins was begun, and whether the View has
-/// it: then nobody needs to tell it again.
+/// The number for which the data folder of a manager that joins was begun, and whether that is in the
+/// ring: then nobody needs to tell it again. A number that has left is not.
 pub async fn begun(
     store: &dyn ConfigStore,
     options: &Options,
@@ -178,7 +178,8 @@ pub async fn begun(
     let Some(Label { number, .. }) = owner else { return Ok(None) };
     let state = read(store, Instant::now() + CONFIG_STORE_PATIENCE).await?;
     let entry = state.view.as_ref().and_then(|view| view.managers.get(&number));
-    Ok(Some((number, entry.is_some_and(|it| it.id == options.id))))
+    let is_in = |it: &ManagerEntry| it.id == options.id && it.status != ManagerStatus::Left;
+    Ok(Some((number, entry.is_some_and(is_in))))
 }
 
 #[cfg(test)]

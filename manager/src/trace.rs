@@ -121,6 +121,14 @@ pub fn noted(note: &Note) {
         | Transition::JoinFinished
         | Transition::JoinRolledBack
         | Transition::JoinGivenUp
+        | Transition::JoinCancelled
+        | Transition::LeaveStarted
+        | Transition::LeaverLetGo
+        | Transition::LeaveFinished
+        | Transition::HasLeft
+        | Transition::LeaveRolledBack
+        | Transition::LeaveGivenUp
+        | Transition::LeaveCancelled
         | Transition::StandInStarted
         | Transition::EpochRenewed
         | Transition::Suspected

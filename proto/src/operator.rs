@@ -7,7 +7,7 @@ use rota_model::{
     BootId, ClassName, ClusterName, Epoch, FieldError, Incarnation, ManagerId, ManagerNumber,
     ManagerStatus, MemberId, NodeId, NodeState, Nonce, PoolName, Refusal, SessionState,
 };
-use rota_protocol::{PartStats, Stats};
+use rota_protocol::{Ordered, PartStats, Stats};
 use rota_ring::view::{VIEW_FORMAT, VIEW_FORMAT_SPLIT};
 use rota_ring::{IsrMember, ManagerEntry, NodeReg, Part, PartState, RingTransition, View};
 use std::collections::BTreeMap;
@@ -47,25 +47,30 @@ fn part_state_text(state: PartState) -> &'static str {
 }
 
 const JOIN: &str = "join";
+const LEAVE: &str = "leave";
 
 impl From<RingTransition> for v1::RingTransition {
     fn from(it: RingTransition) -> Self {
-        match it {
-            RingTransition::Join { number, since } => {
-                Self { kind: JOIN.into(), number: number.0, since: since.0 }
-            }
-        }
+        let kind = match it {
+            RingTransition::Join { .. } => JOIN,
+            RingTransition::Leave { .. } => LEAVE,
+        };
+        Self { kind: kind.into(), number: it.number().0, since: it.since().0 }
     }
 }
 
 impl TryFrom<v1::RingTransition> for RingTransition {
     type Error = WireError;
     fn try_from(it: v1::RingTransition) -> Result<Self, WireError> {
-        if it.kind != JOIN {
-            let text = format!("{:?} is not known", it.kind);
-            return Err(WireError::new("RingTransition.kind", text));
+        let (number, since) = (ManagerNumber(it.number), Epoch(it.since));
+        match it.kind.as_str() {
+            JOIN => Ok(Self::Join { number, since }),
+            LEAVE => Ok(Self::Leave { number, since }),
+            other => {
+                let text = format!("{other:?} is not known");
+                Err(WireError::new("RingTransition.kind", text))
+            }
         }
-        Ok(Self::Join { number: ManagerNumber(it.number), since: Epoch(it.since) })
     }
 }
 
@@ -280,6 +285,30 @@ pub fn join(request: v1::JoinRequest) -> Result<JoinAsk, Refusal> {
         return Err(FieldError::new("contact", format!("is {contact:?}, not host:port")).into());
     }
     Ok(JoinAsk { number: number.map(ManagerNumber), contact })
+}
+
+/// A number leaves, or began to before.
+pub fn leave_response(it: &Ordered) -> v1::LeaveResponse {
+    v1::LeaveResponse {
+        number: it.number.0,
+        epoch: it.epoch.0,
+        copies: count32(it.copies),
+        copies_wanted: count32(it.copies_wanted),
+        left: it.under_way.is_none(),
+    }
+}
+
+/// Something was taken back.
+pub fn cancel_response(it: &Ordered) -> v1::CancelResponse {
+    v1::CancelResponse {
+        cancelled: it.cancelled.map(Into::into),
+        epoch: it.epoch.0,
+        under_way: it.under_way.map(Into::into),
+    }
+}
+
+fn count32(count: usize) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
 }
 
 /// Most managers in one [`signal`]: as many as a ring can have.

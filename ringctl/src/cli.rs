@@ -7,6 +7,7 @@ use crate::explain::ExplainArguments;
 use crate::failure::UsageMistake;
 use crate::inspect::InspectArguments;
 use crate::join::JoinArguments;
+use crate::leave::{CancelArguments, LeaveArguments};
 use crate::namespace::NamespaceArguments;
 use crate::output::{Format, Out};
 use crate::session::SessionCommand;
@@ -60,6 +61,10 @@ pub enum Command {
     Explain(ExplainArguments),
     /// Take a manager that was started with --join into the ring.
     Join(JoinArguments),
+    /// Tell a manager to hand on what it holds and to leave the ring.
+    Leave(LeaveArguments),
+    /// Take back the join or the leave that is under way.
+    Cancel(CancelArguments),
     /// Tell every manager which of its peers look gone: the handler of a watch in Consul. It is a
     /// suspicion, never a verdict, and may be repeated.
     Signal(SignalArguments),

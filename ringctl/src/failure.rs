@@ -39,6 +39,10 @@ pub enum Unknown {
     Import,
     /// A manager was told to join.
     Join,
+    /// A number was told to leave.
+    Leave,
+    /// A join or a leave was taken back.
+    Cancel,
 }
 
 impl std::fmt::Display for Unknown {
@@ -56,6 +60,12 @@ impl std::fmt::Display for Unknown {
             Unknown::Operation(None) => f.write_str(
                 "outcome unknown; `document get` shows what it has changed, and with --dhop it \
                  could be repeated safely",
+            ),
+            Unknown::Leave => {
+                f.write_str("outcome unknown; repeat it, or see what `ringctl inspect` shows")
+            }
+            Unknown::Cancel => f.write_str(
+                "outcome unknown; `ringctl inspect` shows whether something is still under way",
             ),
             Unknown::Join => {
                 f.write_str("outcome unknown; `ringctl inspect` shows whether the View has it")

@@ -5,9 +5,9 @@
 //! ```
 
 use crate::cli::length_of_time;
-use crate::failure::{Addressee, Unknown, UsageMistake};
+use crate::failure::{Addressee, Unknown};
+use crate::follow::{Follower, Progress, one_address};
 use crate::output::{Format, Out, counted};
-use anyhow::{Context, bail};
 use clap::Args;
 use rota_client::{Client, v1};
 use rota_model::{ManagerNumber, ManagerStatus};
@@ -17,12 +17,6 @@ use std::time::{Duration, Instant};
 
 /// How long the target may take to get into the View. It gives up, or says so, before.
 const JOIN_WAIT: Duration = Duration::from_secs(30);
-
-/// How long one look at the ring may take; the next one asks the next manager.
-const LOOK_WAIT: Duration = Duration::from_secs(2);
-
-/// Between two looks at the ring.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// A number, or the choice of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -79,16 +73,21 @@ enum Stage {
     /// It holds some of the copies that it should.
     Copying { held: Vec<u32>, wanted: usize },
     /// It holds all of them, and owns its arc.
-    Arrived { held: Vec<u32> },
+    Arrived,
     /// It was taken out.
     Out,
+    /// Somebody took the join back: it leaves, or has left.
+    Cancelled,
 }
 
 impl Stage {
     fn of(view: &View, number: ManagerNumber) -> Self {
-        let is_up = |it: &rota_ring::ManagerEntry| it.status == ManagerStatus::Active;
-        if !view.managers.get(&number).is_some_and(is_up) {
-            return Stage::Out;
+        match view.managers.get(&number).map(|it| it.status) {
+            Some(ManagerStatus::Active) => {}
+            Some(ManagerStatus::Leaving | ManagerStatus::Left) => return Stage::Cancelled,
+            Some(ManagerStatus::Joining | ManagerStatus::Syncing | ManagerStatus::Down) | None => {
+                return Stage::Out;
+            }
         }
         if !view.parts.contains_key(&number) {
             let from = view.home(rota_model::SlotId(number.0)).0;
@@ -98,7 +97,7 @@ impl Stage {
         let held = held.map(|(part, _)| part.0).collect();
         let is_under_way = view.transition.map(RingTransition::number) == Some(number);
         if view.has_arrived(number) && !is_under_way {
-            return Stage::Arrived { held };
+            return Stage::Arrived;
         }
         let wanted = view.parts.keys().filter(|part| view.wanted(**part).contains(&number));
         Stage::Copying { held, wanted: wanted.count() }
@@ -116,19 +115,24 @@ impl Stage {
                     counted(*wanted as u64, "copy")
                 )
             }
-            Stage::Arrived { .. } => format!("number {number} owns its arc and holds every copy"),
+            Stage::Arrived => format!("number {number} owns its arc and holds every copy"),
             Stage::Out => format!("number {number} was taken out"),
+            Stage::Cancelled => format!("the join of number {number} was cancelled"),
         }
     }
 }
 
-fn one_address(flag: &str, text: &str) -> Result<String, UsageMistake> {
-    match rota_client::parse_endpoints(text).as_deref() {
-        Ok([one]) => Ok(one.clone()),
-        Ok(_) | Err(_) => Err(UsageMistake(format!(
-            "{flag}: {text:?} is not the address of one manager; it is given as host:port, as in \
-             127.0.0.1:7400"
-        ))),
+fn progress(view: &View, number: ManagerNumber) -> Progress {
+    let stage = Stage::of(view, number);
+    let text = stage.text(number.0);
+    match stage {
+        Stage::Uncut { .. } | Stage::Copying { .. } => Progress::On(text),
+        Stage::Arrived => Progress::Done(text),
+        Stage::Cancelled => Progress::Over(text),
+        Stage::Out => Progress::Over(format!(
+            "{text} before it held all that it should: the join is rolled back, and the number stays \
+             reserved; start that manager again"
+        )),
     }
 }
 
@@ -152,60 +156,16 @@ pub async fn run(it: &JoinArguments, out: &mut Out) -> anyhow::Result<()> {
         seconds: began.elapsed().as_secs_f64(),
     };
     if it.wait {
-        follow(&contact, &mut joined, began + it.timeout, out.format()).await?;
+        let (number, until) = (ManagerNumber(joined.number), began + it.timeout);
+        let (since, format) = (joined.epoch, out.format());
+        let follower = Follower { what: "the join", since, until, format };
+        let view = follower.follow(&contact, |view| progress(view, number)).await?;
+        let held = view.parts.iter().filter(|(_, part)| part.has(number));
+        joined.copies = held.map(|(part, _)| part.0).collect();
+        (joined.state, joined.epoch) = ("finished", view.epoch.0);
         joined.seconds = began.elapsed().as_secs_f64();
     }
     show(&joined, out)
-}
-
-/// Looks at the ring until the newcomer holds all that it should.
-async fn follow(
-    contact: &str,
-    joined: &mut Joined,
-    until: Instant,
-    format: Format,
-) -> anyhow::Result<()> {
-    let number = ManagerNumber(joined.number);
-    let mut client = Client::connect(contact)?;
-    let mut known: Option<Stage> = None;
-    loop {
-        if Instant::now() >= until {
-            let stage =
-                known.map_or("no manager shows the ring".to_owned(), |it| it.text(number.0));
-            bail!(
-                "{stage}; the time of --timeout is over, and the join goes on without being watched"
-            );
-        }
-        if let Some(view) = look(&client).await?.filter(|view| view.epoch.0 >= joined.epoch) {
-            let all: Vec<&str> = view.managers.values().map(|it| it.grpc.as_str()).collect();
-            let all: Vec<&str> = all.into_iter().filter(|it| !it.is_empty()).collect();
-            client = Client::connect(&all.join(",")).context("the addresses in the View")?;
-            joined.epoch = view.epoch.0;
-            let stage = Stage::of(&view, number);
-            if known.as_ref() != Some(&stage) && format == Format::Table {
-                eprintln!("{}", stage.text(number.0));
-            }
-            match &stage {
-                Stage::Arrived { held } => {
-                    (joined.state, joined.copies) = ("finished", held.clone());
-                    return Ok(());
-                }
-                Stage::Out => bail!(
-                    "number {number} was taken out before it held all that it should: the join is \
-                     rolled back, and the number stays reserved; start that manager again"
-                ),
-                Stage::Uncut { .. } | Stage::Copying { .. } => known = Some(stage),
-            }
-        }
-        tokio::time::sleep(LOOK_EVERY).await;
-    }
-}
-
-/// Some manager's View; `None` when none answers just now.
-async fn look(client: &Client) -> anyhow::Result<Option<View>> {
-    let Ok(answer) = client.inspect(LOOK_WAIT).await else { return Ok(None) };
-    let view = answer.view.map(View::try_from).transpose();
-    view.context("a manager's View cannot be read")
 }
 
 fn show(joined: &Joined, out: &mut Out) -> anyhow::Result<()> {
@@ -278,7 +238,7 @@ mod tests {
         assert_eq!(copying, Stage::Copying { held: vec![250], wanted: 1 });
         assert_eq!(copying.text(250), "number 250 holds 1 of 1 copy in sync");
         let view = view.released().unwrap();
-        assert_eq!(Stage::of(&view, NEW), Stage::Arrived { held: vec![250] });
+        assert_eq!(Stage::of(&view, NEW), Stage::Arrived);
         assert_eq!((member.incarnation, view.epoch), (Incarnation(1), Epoch(7)));
     }
 
@@ -287,19 +247,14 @@ mod tests {
         let view = joined();
         let view = view.without(&[view.member(NEW).unwrap()]).unwrap();
         assert_eq!(Stage::of(&view, NEW), Stage::Out);
+        let view = joined().cancelled(None).unwrap();
+        assert_eq!(Stage::of(&view, NEW), Stage::Cancelled);
+        assert_eq!(Stage::of(&view.left().unwrap(), NEW), Stage::Cancelled);
     }
 
     #[test]
     fn a_number_is_given_or_chosen() {
         assert_eq!((wanted("7"), wanted("auto")), (Ok(Wanted(Some(7))), Ok(Wanted(None))));
         assert!(wanted("-1").is_err() && wanted("any").is_err());
-    }
-
-    #[test]
-    fn one_manager_is_meant_and_not_a_list() {
-        assert_eq!(one_address("--target", "a:1").unwrap(), "a:1");
-        for wrong in ["", "a", "a:1,b:2"] {
-            assert!(one_address("--target", wrong).unwrap_err().0.starts_with("--target"));
-        }
     }
 }

@@ -6,6 +6,7 @@
 //! * [`inspect`]: the ring as tables and as a drawing.
 //! * [`explain`]: where a session belongs, who holds it, and why.
 //! * [`join`]: take a manager into the ring that waits outside.
+//! * [`leave`]: tell one to leave it; take a join or a leave back.
 //! * [`signal`]: tell managers which of their peers look gone.
 //! * [`dev`]: a whole cluster of real processes on one machine.
 //! * [`bench`]: what the cluster can do, beside a bare echo.
@@ -18,8 +19,10 @@ mod dev;
 mod document;
 mod explain;
 mod failure;
+mod follow;
 mod inspect;
 mod join;
+mod leave;
 mod namespace;
 mod output;
 mod session;
@@ -82,6 +85,8 @@ fn run(cli: &Cli, out: &mut Out) -> anyhow::Result<()> {
             Command::Inspect(arguments) => inspect::run(arguments, &cli.endpoints()?, out).await,
             Command::Explain(arguments) => explain::run(arguments, &cli.endpoints()?, out).await,
             Command::Join(arguments) => join::run(arguments, out).await,
+            Command::Leave(arguments) => leave::run(arguments, &cli.endpoints()?, out).await,
+            Command::Cancel(arguments) => leave::cancel(arguments, &cli.endpoints()?, out).await,
             Command::Signal(arguments) => signal::run(arguments, out).await,
             Command::Dev(arguments) => dev::run(arguments, out).await,
             Command::Bench(command) => bench::run(command, cli.endpoints(), out).await,

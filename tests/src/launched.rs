@@ -123,6 +123,12 @@ impl Launched {
         status.expect("a child can be waited for").code()
     }
 
+    /// Waits until it has ended by itself, and gives its exit code.
+    pub async fn ended(mut self) -> Option<i32> {
+        let status = timeout(WAIT, self.child.wait()).await.expect("it ends by itself");
+        status.expect("a child can be waited for").code()
+    }
+
     /// Kills it and waits until it is gone.
     pub async fn kill(mut self) {
         self.child.kill().await.expect("a child can be killed");

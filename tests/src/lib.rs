@@ -25,6 +25,7 @@ pub mod programs;
 mod ringctl;
 pub mod sessions;
 mod skipped;
+pub mod small;
 
 pub use binaries::{binary, checkout};
 pub use classes::shipped_classes_and;

@@ -159,3 +159,32 @@ impl Call for v1::JoinRequest {
         OperatorClient::new(channel).join(request).await
     }
 }
+
+impl Call for v1::LeaveRequest {
+    type Answer = v1::LeaveResponse;
+    const NAME: &'static str = "leave";
+
+    async fn send(
+        request: Request<Self>,
+        channel: Channel,
+    ) -> Result<Response<Self::Answer>, Status> {
+        OperatorClient::new(channel).leave(request).await
+    }
+}
+
+impl Call for v1::CancelRequest {
+    type Answer = v1::CancelResponse;
+    const NAME: &'static str = "cancel";
+
+    /// The second would take back what the first began.
+    fn may_repeat(&self) -> bool {
+        false
+    }
+
+    async fn send(
+        request: Request<Self>,
+        channel: Channel,
+    ) -> Result<Response<Self::Answer>, Status> {
+        OperatorClient::new(channel).cancel(request).await
+    }
+}

@@ -251,6 +251,24 @@ impl Client {
         self.once(address, request, wait).await
     }
 
+    /// A number leaves the ring.
+    pub async fn leave(
+        &self,
+        request: v1::LeaveRequest,
+        wait: Duration,
+    ) -> Result<v1::LeaveResponse, CallError> {
+        Ok(self.call(request, wait).await?.answer)
+    }
+
+    /// Takes back what is under way: a join or a leave. Not sent again when its outcome is unknown.
+    pub async fn cancel(
+        &self,
+        request: v1::CancelRequest,
+        wait: Duration,
+    ) -> Result<v1::CancelResponse, CallError> {
+        Ok(self.call(request, wait).await?.answer)
+    }
+
     /// Reads one session through the manager at that address, once.
     pub async fn get_at(
         &self,

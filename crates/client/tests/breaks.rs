@@ -119,6 +119,20 @@ impl Operator for Manager {
     ) -> Result<Response<v1::JoinResponse>, Status> {
         Err(Status::unimplemented("join"))
     }
+
+    async fn leave(
+        &self,
+        _request: Request<v1::LeaveRequest>,
+    ) -> Result<Response<v1::LeaveResponse>, Status> {
+        Err(Status::unimplemented("leave"))
+    }
+
+    async fn cancel(
+        &self,
+        _request: Request<v1::CancelRequest>,
+    ) -> Result<Response<v1::CancelResponse>, Status> {
+        Err(Status::unimplemented("cancel"))
+    }
 }
 
 /// A manager that serves until this is dropped.

@@ -26,7 +26,7 @@ impl Bodies {
                 Ok(it) => others |= it.others,
                 // Who is down holds nothing that nobody else does.
                 Err(status) => {
-                    if view.managers.get(&peer.number).is_some_and(|it| it.is_up()) {
+                    if view.managers.get(&peer.number).is_some_and(|it| it.serves()) {
                         unreached = Some((peer.number, status));
                     }
                 }

@@ -3,7 +3,7 @@
 use crate::metrics::{CallKind, Metrics};
 use rota_model::Refusal;
 use rota_model::node_msg::{Registered, Renewed};
-use rota_protocol::OpResult;
+use rota_protocol::{OpResult, Ordered};
 use std::collections::HashMap;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -16,6 +16,7 @@ enum Waiting {
     Op { kind: CallKind, entered: Instant, reply: oneshot::Sender<OpResult> },
     Register(oneshot::Sender<Result<Registered, Refusal>>),
     Renew(oneshot::Sender<Renewed>),
+    Order(oneshot::Sender<Result<Ordered, Refusal>>),
 }
 
 /// The calls under way, by the number that the driver gave them.
@@ -57,10 +58,22 @@ impl Calls {
         self.add(Waiting::Renew(reply))
     }
 
+    /// An operator's order; gives its number.
+    pub fn order(&mut self, reply: oneshot::Sender<Result<Ordered, Refusal>>) -> u64 {
+        self.add(Waiting::Order(reply))
+    }
+
     /// Answers a client. Whoever has hung up meanwhile is no mistake.
     pub fn reply(&mut self, call: u64, result: OpResult, metrics: &Metrics) {
         if let Some(Waiting::Op { kind, entered, reply }) = self.waiting.remove(&call) {
             metrics.answered(kind, entered.elapsed(), &result);
+            let _ = reply.send(result);
+        }
+    }
+
+    /// Answers an order.
+    pub fn reply_order(&mut self, call: u64, result: Result<Ordered, Refusal>) {
+        if let Some(Waiting::Order(reply)) = self.waiting.remove(&call) {
             let _ = reply.send(result);
         }
     }

@@ -77,6 +77,7 @@ pub fn refused(why: &ClaimRefused) -> Refusal {
             Refusal::new(RefusalKind::NotServing, Retry::AfterMs(NEXT_MS), why.to_string())
         }
         ClaimRefused::NotReserved(..)
+        | ClaimRefused::HasLeft(..)
         | ClaimRefused::Taken { .. }
         | ClaimRefused::OutsideRing { .. }
         | ClaimRefused::NameTaken { .. }

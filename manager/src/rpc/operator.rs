@@ -5,7 +5,7 @@ use rota_model::{
     ClusterName, FieldError, ManagerNumber, ManagerStatus, MemberId, Refusal, RefusalKind, Retry,
 };
 use rota_proto::{operator, v1};
-use rota_protocol::Input;
+use rota_protocol::{Input, Order};
 use rota_ring::View;
 use std::sync::Arc;
 use tonic::{Request, Response, Status};
@@ -35,9 +35,9 @@ impl OperatorService {
 
 /// Whether the View has this very run of a manager, and not as one that is out.
 fn runs(view: &View, member: MemberId) -> bool {
-    let status = view.managers.get(&member.number).map(|it| it.status);
-    view.member(member.number) == Some(member)
-        && matches!(status, Some(ManagerStatus::Active | ManagerStatus::Joining))
+    let entry = view.managers.get(&member.number);
+    let may_run = entry.is_some_and(|it| it.serves() || it.status == ManagerStatus::Joining);
+    view.member(member.number) == Some(member) && may_run
 }
 
 #[tonic::async_trait]
@@ -80,5 +80,22 @@ impl v1::operator_server::Operator for OperatorService {
         let id = view.managers.get(&self.number).map_or("", |it| it.id.as_str());
         let text = format!("this manager is {id:?}, number {} of the ring already", self.number);
         Err(status(Refusal::new(RefusalKind::InvalidArgument, Retry::Never, text)))
+    }
+    async fn leave(
+        &self,
+        request: Request<v1::LeaveRequest>,
+    ) -> Result<Response<v1::LeaveResponse>, Status> {
+        let number = ManagerNumber(request.into_inner().number);
+        let ordered = self.shared.mailbox.order(Order::Leave(number)).await.map_err(status)?;
+        Ok(Response::new(operator::leave_response(&ordered)))
+    }
+
+    async fn cancel(
+        &self,
+        request: Request<v1::CancelRequest>,
+    ) -> Result<Response<v1::CancelResponse>, Status> {
+        let number = request.into_inner().number.map(ManagerNumber);
+        let ordered = self.shared.mailbox.order(Order::Cancel(number)).await.map_err(status)?;
+        Ok(Response::new(operator::cancel_response(&ordered)))
     }
 }

@@ -3,31 +3,13 @@
 use rota_client::Client;
 use rota_tests::busy::{Busy, all_are_there};
 use rota_tests::sessions::opened;
+use rota_tests::small::{Small, join, manager, refused, ring};
 use rota_tests::{
-    Cluster, Launched, PATIENCE, Ran, TestFolder, eventually, http_get, processes, ringctl,
+    Cluster, Launched, PATIENCE, TestFolder, eventually, http_get, processes, ringctl,
 };
 use rustix::process::Signal;
 use serde_json::Value;
 use std::collections::BTreeSet;
-
-/// Tells a waiting manager its number.
-async fn join(target: &Launched, number: &str, contact: &str, more: &[&str]) -> Ran {
-    let target = target.told("grpc");
-    let line = ["join", "--target", target, "--number", number, "--contact", contact, "-o", "json"];
-    ringctl("", &[&line, more].concat()).await
-}
-
-/// The ring as one of these managers sees it.
-async fn ring(endpoints: &str) -> Result<Value, String> {
-    let ran = ringctl(endpoints, &["inspect", "-o", "json"]).await;
-    serde_json::from_str(&ran.stdout).map_err(|_| ran.stderr)
-}
-
-/// The manager of a ring with that number.
-fn manager(ring: &Value, number: u64) -> Value {
-    let managers = ring["managers"].as_array().cloned().unwrap_or_default();
-    managers.into_iter().find(|it| it["number"] == number).unwrap_or_default()
-}
 
 /// Waits until that number is ACTIVE, nobody joins, and each of four partitions is copied by three
 /// managers that are in sync, and held by nobody else. Gives the ring.
@@ -128,62 +110,6 @@ async fn a_join_ends_well_although_the_owner_of_the_arc_is_killed() {
     busy.more(50).await;
     everything_is_kept(busy, &cluster, &newcomer).await;
     cluster.end_with(vec![newcomer, again]).await;
-}
-
-fn owned(line: &[&str]) -> Vec<String> {
-    line.iter().map(|it| (*it).to_owned()).collect()
-}
-
-/// A config store, and one manager `a` with number 100 in a ring for two managers without copies.
-struct Small {
-    folder: TestFolder,
-    store: Launched,
-    first: Launched,
-}
-
-impl Small {
-    async fn start() -> Self {
-        let folder = TestFolder::new();
-        let line = owned(&["--data", &folder.at("store"), "--cluster", "c"]);
-        let store = Launched::start(&folder, "store", "rota-config-store", &line).await;
-        let line = Self::line(&folder, &store, "a", &["--number", "100", "--ring", "100=a"]);
-        let first = Launched::start(&folder, "a", "rota-manager", &line).await;
-        Self { folder, store, first }
-    }
-
-    fn line(folder: &TestFolder, store: &Launched, id: &str, more: &[&str]) -> Vec<String> {
-        let mut line = owned(&["--data", &folder.at(id), "--id", id]);
-        line.extend(owned(&["--config-store", store.told("address"), "--cluster", "c"]));
-        // A newcomer that is stopped by the test stays in the View.
-        line.extend(owned(&["--replicas", "0", "--managers-max", "3", "--suspect-ms", "60000"]));
-        line.extend(owned(more));
-        line
-    }
-
-    /// A manager that waits outside; later options win.
-    async fn waiting(&self, id: &str, more: &[&str]) -> Launched {
-        let line = Self::line(&self.folder, &self.store, id, &[&["--join"], more].concat());
-        Launched::start(&self.folder, id, "rota-manager", &line).await
-    }
-
-    async fn join(&self, target: &Launched, number: &str) -> Ran {
-        join(target, number, self.first.told("grpc"), &[]).await
-    }
-
-    async fn end(self, more: Vec<Launched>) {
-        for launched in more.into_iter().chain([self.first, self.store]) {
-            assert_eq!(launched.end().await, Some(0));
-        }
-        assert_eq!(processes::of_folder(self.folder.path()), vec![], "processes are left");
-    }
-}
-
-/// Fails unless the command was refused with all of this in its reason.
-fn refused(ran: Ran, parts: &[&str]) {
-    let error = ran.error().to_string();
-    for part in parts {
-        assert!(error.contains(part), "{part:?} is not in {error}");
-    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

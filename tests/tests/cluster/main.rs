@@ -33,6 +33,8 @@ mod joins;
 #[cfg(test)]
 mod killed_under_load;
 #[cfg(test)]
+mod leaves;
+#[cfg(test)]
 mod lists;
 #[cfg(test)]
 mod lost_managers;

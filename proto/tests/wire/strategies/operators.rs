@@ -29,9 +29,9 @@ pub fn ring_view() -> Any<View> {
     );
     let managers = btree_map((0..1024_u32).prop_map(ManagerNumber), manager, 1..6);
     let pes = vec((0..100_u64, any::<bool>()), 6);
-    let joins = proptest::option::of(0..100_u64);
-    (managers, pes, name(ClusterName::parse), 0..4_u32, joins)
-        .prop_map(|(managers, pes, cluster, r, joins)| {
+    let changes = proptest::option::of((0..100_u64, any::<bool>()));
+    (managers, pes, name(ClusterName::parse), 0..4_u32, changes)
+        .prop_map(|(mut managers, pes, cluster, r, changes)| {
             let numbers: Vec<ManagerNumber> = managers.keys().copied().collect();
             let part = |(index, (pe, active)): (usize, &(u64, bool))| {
                 let copies = numbers.iter().cycle().skip(index);
@@ -43,18 +43,37 @@ pub fn ring_view() -> Any<View> {
                 Part { pe: Epoch(*pe), owner, isr, base_pe: Epoch(0), state }
             };
             let parts = pes.iter().enumerate().map(part);
-            let join = |since| RingTransition::Join { number: numbers[0], since: Epoch(since) };
+            let parts: BTreeMap<_, _> = numbers.iter().copied().zip(parts).collect();
+            let change = |(since, joins)| {
+                let (number, since) = (numbers[0], Epoch(since));
+                match joins {
+                    true => RingTransition::Join { number, since },
+                    false => RingTransition::Leave { number, since },
+                }
+            };
+            let transition: Option<RingTransition> = changes.map(change);
+            let leaver = matches!(transition, Some(RingTransition::Leave { .. }));
+            for (number, entry) in &mut managers {
+                let holds = parts.values().any(|it: &Part| it.has(*number));
+                if leaver && *number == numbers[0] {
+                    entry.status = ManagerStatus::Leaving;
+                } else if entry.status == ManagerStatus::Leaving
+                    || (entry.status == ManagerStatus::Left && holds)
+                {
+                    entry.status = ManagerStatus::Down;
+                }
+            }
             View {
-                format: if joins.is_some() { VIEW_FORMAT_SPLIT } else { VIEW_FORMAT },
+                format: if transition.is_some() { VIEW_FORMAT_SPLIT } else { VIEW_FORMAT },
                 cluster,
                 epoch: Epoch(100),
                 m: 1024,
                 r,
                 managers_max: 100,
                 times: None,
-                parts: numbers.iter().copied().zip(parts).collect(),
+                parts,
                 managers,
-                transition: joins.map(join),
+                transition,
                 splits: BTreeMap::new(),
             }
         })

@@ -1,0 +1,108 @@
+//! Follows a join or a leave: looks at the ring again and again until it is over.
+
+use crate::failure::UsageMistake;
+use crate::output::Format;
+use anyhow::{Context, bail};
+use rota_client::Client;
+use rota_ring::View;
+use std::time::{Duration, Instant};
+
+/// How long one look at the ring may take; the next one asks the next manager.
+const LOOK_WAIT: Duration = Duration::from_secs(2);
+
+/// Between two looks at the ring.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// What a View says of something that takes several steps.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Progress {
+    /// It goes on; a sentence for people.
+    On(String),
+    /// It is done; a sentence for people.
+    Done(String),
+    /// It came to nothing; why, and what to do.
+    Over(String),
+}
+
+/// Somebody who follows.
+pub struct Follower {
+    /// What is followed: the join, the leave.
+    pub what: &'static str,
+    /// Views before this epoch say nothing.
+    pub since: u64,
+    /// When to give up.
+    pub until: Instant,
+    /// Progress is shown to people only.
+    pub format: Format,
+}
+
+/// The address of one manager.
+pub fn one_address(flag: &str, text: &str) -> Result<String, UsageMistake> {
+    match rota_client::parse_endpoints(text).as_deref() {
+        Ok([one]) => Ok(one.clone()),
+        Ok(_) | Err(_) => Err(UsageMistake(format!(
+            "{flag}: {text:?} is not the address of one manager; it is given as host:port, as in \
+             127.0.0.1:7400"
+        ))),
+    }
+}
+
+impl Follower {
+    /// Looks at the ring, by way of all the managers that it has, until it is done. Gives the View that
+    /// says so.
+    pub async fn follow(
+        &self,
+        contact: &str,
+        progress: impl Fn(&View) -> Progress,
+    ) -> anyhow::Result<View> {
+        let mut client = Client::connect(contact)?;
+        let mut known: Option<String> = None;
+        loop {
+            if Instant::now() >= self.until {
+                let last = known.unwrap_or_else(|| "no manager shows the ring".to_owned());
+                let what = self.what;
+                bail!(
+                    "{last}; the time of --timeout is over, and {what} goes on without being watched"
+                );
+            }
+            if let Some(view) = look(&client).await?.filter(|view| view.epoch.0 >= self.since) {
+                let all: Vec<&str> = view.managers.values().map(|it| it.grpc.as_str()).collect();
+                let all: Vec<&str> = all.into_iter().filter(|it| !it.is_empty()).collect();
+                client = Client::connect(&all.join(",")).context("the addresses in the View")?;
+                let (text, is_done) = match progress(&view) {
+                    Progress::On(text) => (text, false),
+                    Progress::Done(text) => (text, true),
+                    Progress::Over(text) => bail!(text),
+                };
+                if self.format == Format::Table && known.as_ref() != Some(&text) {
+                    eprintln!("{text}");
+                }
+                if is_done {
+                    return Ok(view);
+                }
+                known = Some(text);
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+}
+
+/// Some manager's View; `None` when none answers just now.
+async fn look(client: &Client) -> anyhow::Result<Option<View>> {
+    let Ok(answer) = client.inspect(LOOK_WAIT).await else { return Ok(None) };
+    let view = answer.view.map(View::try_from).transpose();
+    view.context("a manager's View cannot be read")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_manager_is_meant_and_not_a_list() {
+        assert_eq!(one_address("--target", "a:1").unwrap(), "a:1");
+        for wrong in ["", "a", "a:1,b:2"] {
+            assert!(one_address("--target", wrong).unwrap_err().0.starts_with("--target"));
+        }
+    }
+}
