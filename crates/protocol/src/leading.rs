@@ -49,10 +49,10 @@ pub(crate) struct Leading {
     pub learners: BTreeMap<ManagerNumber, Learner>,
     /// Up managers that should hold a copy and do not, and since when.
     pub missing: BTreeMap<ManagerNumber, u64>,
-    /// Managers whose copying was given up, and since when. They keep what they have as long as this
-    /// epoch lasts, since they might have been added.
-    pub abandoned: BTreeMap<ManagerNumber, u64>,
-    /// That is long enough ago: a new epoch is due.
+    /// Managers to which copying was begun, and since when nobody wants that any more. They keep what
+    /// they have as long as this epoch lasts, since they might have been added.
+    pub begun: BTreeMap<ManagerNumber, Option<u64>>,
+    /// That is long enough ago for one of them: a new epoch is due.
     pub drops_abandoned: bool,
     /// A newcomer whose arc is to be cut out of this partition.
     pub to_split: Option<ManagerNumber>,
@@ -190,7 +190,7 @@ impl Partition {
             copies,
             learners: BTreeMap::new(),
             missing: BTreeMap::new(),
-            abandoned: BTreeMap::new(),
+            begun: BTreeMap::new(),
             drops_abandoned: false,
             to_split: None,
             lets_go: false,

@@ -15,7 +15,6 @@ use crate::message::{Chunk, Message};
 use crate::partition::Partition;
 use crate::sizes::Sizes;
 use rota_model::{Epoch, LogPos, ManagerNumber, MemberId};
-use rota_ring::ManagerEntry;
 use std::collections::VecDeque;
 
 /// A wedge that gets no further is given up after this time, if nothing was asked yet.
@@ -96,24 +95,18 @@ impl Partition {
             others.take(overdue).filter(|it| is_absent(it)).collect();
         let absent: Vec<ManagerNumber> =
             missing.into_iter().chain(stand_ins.iter().copied()).collect();
-        let mut given_up = Vec::new();
-        leading.learners.retain(|it, learner| {
-            let same_run = view.member(*it) == Some(learner.member);
-            if !absent.contains(it) && same_run {
-                given_up.push(*it);
-            }
-            absent.contains(it) && same_run
-        });
-        for it in given_up.into_iter().filter(|it| !leading.copies.contains_key(it)) {
-            leading.abandoned.insert(it, now);
+        leading
+            .learners
+            .retain(|it, learner| absent.contains(it) && view.member(*it) == Some(learner.member));
+        // Whoever is down may come back, and who leaves may stay: they have what they got.
+        for (it, unwanted) in &mut leading.begun {
+            let is_wanted = absent.contains(it) || leading.copies.contains_key(it);
+            *unwanted = if is_wanted { None } else { unwanted.or(Some(now)) };
         }
-        // Who leaves may stay after all, and then has to drop what it has.
-        let serves = |it: &ManagerNumber| view.managers.get(it).is_some_and(ManagerEntry::serves);
-        leading.abandoned.retain(|it, _| !absent.contains(it) && serves(it));
         let abandon_ms = env.config.timing.abandon_ms;
-        let serves = leading.is_open();
+        let mut unwanted = leading.begun.values().flatten();
         leading.drops_abandoned =
-            serves && leading.abandoned.values().any(|since| now >= *since + abandon_ms);
+            leading.is_open() && unwanted.any(|since| now >= *since + abandon_ms);
         for it in absent {
             if leading.is_open() && !leading.learners.contains_key(&it) {
                 let Some(member) = view.member(it) else {
@@ -136,6 +129,7 @@ impl Partition {
                     progress: Pieces::new(now),
                 };
                 leading.learners.insert(it, learner);
+                leading.begun.insert(it, None);
             }
         }
         self.resend_to_learners(env);

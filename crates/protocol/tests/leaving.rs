@@ -286,3 +286,28 @@ fn an_order_is_answered_while_the_config_store_is_away() {
     table.pass(500);
     assert_eq!(table.view().transition, None);
 }
+
+#[test]
+fn a_learner_that_was_away_when_a_leave_was_taken_back_drops_what_it_got() {
+    let mut table = filled(0);
+    // It gets the contents, and cannot say so.
+    table.lose = Box::new(|envelope| envelope.message.name() == "snapshot_ack");
+    table.order(300, leave(LEAVER)).unwrap();
+    table.pass(100);
+    let held = |table: &Table| {
+        let view = table.view();
+        let docs = table.disks[&1000].docs.keys();
+        docs.filter(|key| view.home(key.slot) == ManagerNumber(LEAVER)).count()
+    };
+    assert!(held(&table) > 0);
+    table.kill(1000);
+    let member = table.view().member(ManagerNumber(1000)).unwrap();
+    table.input(300, rota_protocol::Input::Signal { member });
+    table.pass(2_000);
+    table.order(300, Order::Cancel(None)).unwrap();
+    table.lose = Box::new(|_| false);
+    table.start(1000);
+    table.pass(20_000);
+    assert_eq!(held(&table), 0);
+    assert_all_found(&mut table);
+}
