@@ -27,7 +27,7 @@ pub struct Timing {
     /// How long an owner that gave up copying to a manager waits until it lets that one drop what it
     /// has. Low: a member that comes and goes costs more copying; high: more memory and disk.
     pub abandon_ms: u64,
-    /// How long a join may go without any change of the View before others may join.
+    /// How long a join or a leave may go without any change of the View before others get their turn.
     pub join_ms: u64,
     /// Between renewals of a node's lease.
     pub renew_ms: u64,

@@ -20,14 +20,14 @@ pub struct Ring {
     pub managers: Vec<Manager>,
     pub partitions: Vec<Partition>,
     pub nodes: Vec<Node>,
-    /// Who joins just now.
+    /// Who joins or leaves just now.
     pub transition: Option<Transition>,
 }
 
 /// A change of who is in the ring.
 #[derive(Serialize, PartialEq, Debug, Default)]
 pub struct Transition {
-    /// join.
+    /// join or leave.
     pub kind: String,
     pub number: u32,
     /// Epoch in which it began.
