@@ -177,7 +177,7 @@ impl Corner {
                 | Message::SnapshotAck { .. }
                 | Message::Heartbeat { .. }
                 | Message::NodeWanted { .. }
-            | Message::NodesFailed { .. } => None,
+                | Message::NodesFailed { .. } => None,
             },
             Effect::ToNode { message: ToNode::Scan { after: Some(_), .. }, .. } => {
                 Some(Corner::SplitScan)

@@ -7,7 +7,9 @@ use rota_docstore::Document;
 use rota_model::node_msg::{FromNode, NodeAnswer, ReportEvent, ReportItem, ToNode};
 use rota_model::{BootId, Changed, Epoch, ManagerNumber, NodeId, SessionRecord};
 use rota_node::NodeEffect;
-use rota_protocol::{Answer, CasOutcome, Doc, Effect, Entry, Envelope, Input, Message, Write};
+use rota_protocol::{
+    Answer, CasOutcome, Doc, Effect, Entry, Envelope, Input, Message, OpResult, Write,
+};
 use rota_ring::{Change, ConfigState};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -147,6 +149,21 @@ pub enum Altered<T> {
     Dropped,
 }
 
+/// What a client is told by a manager with that bug.
+fn spoil_reply(bug: Bug, call: u64, result: &mut OpResult) {
+    let is_chosen = call.is_multiple_of(5);
+    match result {
+        Ok(Answer::Listed(page)) if bug == Bug::ListMisses && is_chosen => {
+            page.sessions.pop();
+        }
+        Ok(Answer::Pulled(pulled)) if bug == Bug::WatchMisses && is_chosen => {
+            pulled.events.pop();
+        }
+        Err(refusal) if bug == Bug::ChangeDenied => refusal.changed = Changed::No,
+        Ok(_) | Err(_) => {}
+    }
+}
+
 impl World {
     pub(crate) fn bug(&self) -> Option<Bug> {
         self.plant.as_ref().map(|it| it.bug)
@@ -172,26 +189,8 @@ impl World {
                 self.learned_at_once(number, &envelope);
                 Altered::Kept(Effect::Send { address, envelope })
             }
-            (Some(Bug::ListMisses), Effect::Reply { call, mut result }) => {
-                if let Ok(Answer::Listed(page)) = &mut result
-                    && call.is_multiple_of(5)
-                {
-                    page.sessions.pop();
-                }
-                Altered::Kept(Effect::Reply { call, result })
-            }
-            (Some(Bug::WatchMisses), Effect::Reply { call, mut result }) => {
-                if let Ok(Answer::Pulled(pulled)) = &mut result
-                    && call.is_multiple_of(5)
-                {
-                    pulled.events.pop();
-                }
-                Altered::Kept(Effect::Reply { call, result })
-            }
-            (Some(Bug::ChangeDenied), Effect::Reply { call, mut result }) => {
-                if let Err(refusal) = &mut result {
-                    refusal.changed = Changed::No;
-                }
+            (Some(bug), Effect::Reply { call, mut result }) => {
+                spoil_reply(bug, call, &mut result);
                 Altered::Kept(Effect::Reply { call, result })
             }
             (Some(Bug::JudgeNotAnew), Effect::Cas { cas, mut change }) => {

@@ -1,8 +1,10 @@
 //! Parameters of an operation, as a command line gives them: JSON, a file, or standard input.
 
 use super::usage;
+use crate::output::{STANDARD, standard};
 use anyhow::Context;
 use rota_client::docstore::JsonText;
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::str::FromStr;
 use tokio::io::{AsyncRead, AsyncReadExt};
@@ -22,7 +24,7 @@ impl FromStr for Parameters {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        if text == "-" {
+        if text == STANDARD {
             return Ok(Self::Stdin);
         }
         if let Some(file) = text.strip_prefix('@') {
@@ -37,7 +39,10 @@ impl Parameters {
     pub async fn read(&self) -> anyhow::Result<JsonText> {
         let (text, place) = match self {
             Self::Given(text) => return Ok(text.clone()),
-            Self::Stdin => (all_of(tokio::io::stdin()).await, "standard input".to_owned()),
+            Self::Stdin => {
+                let stdin = standard(std::io::stdin().as_fd())?;
+                (all_of(stdin).await, "standard input".to_owned())
+            }
             Self::File(path) => {
                 let place = path.display().to_string();
                 let file = tokio::fs::File::open(path).await;
