@@ -195,16 +195,6 @@ impl Ledger {
         }
     }
 
-    /// A manager's disk is empty again.
-    pub fn on_wiped(&mut self, manager: ManagerNumber) {
-        self.last_on.retain(|(of, _), _| *of != manager);
-        self.tokens_on.retain(|(of, ..)| *of != manager);
-        self.newest_on.retain(|(of, _), _| *of != manager);
-        self.ready_on.retain(|(of, ..)| *of != manager);
-        self.closing_on.retain(|(of, ..)| *of != manager);
-        self.ended_on.retain(|(of, ..)| *of != manager);
-    }
-
     /// Writes became durable on a manager's disk.
     pub fn on_durable(&mut self, manager: ManagerNumber, writes: &[DiskWrite]) {
         for write in writes {

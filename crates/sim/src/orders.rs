@@ -143,7 +143,6 @@ impl World {
         if is_empty {
             host.disk = SimDisk::default();
             host.shelf = Shelf::default();
-            self.dog.ledger.on_wiped(number);
         }
         self.setup.numbers.push((number, id));
         self.start_manager(number);
