@@ -5,7 +5,7 @@
 //! ```
 
 use crate::cli::length_of_time;
-use crate::failure::Unknown;
+use crate::failure::{Unknown, UsageMistake};
 use crate::follow::{Follower, Progress, one_address};
 use crate::output::{Format, Out, counted};
 use anyhow::{Context, bail};
@@ -126,13 +126,18 @@ async fn number_at(target: &str) -> anyhow::Result<u32> {
 }
 
 /// Tells a number to leave, and waits if that is wished.
-pub async fn run(it: &LeaveArguments, endpoints: &str, out: &mut Out) -> anyhow::Result<()> {
+/// `endpoints` are looked at only without --target.
+pub async fn run(
+    it: &LeaveArguments,
+    endpoints: Result<String, UsageMistake>,
+    out: &mut Out,
+) -> anyhow::Result<()> {
     let (number, contact) = match (&it.target, it.number) {
         (Some(target), _) => {
             let target = one_address("--target", target)?;
             (number_at(&target).await?, target)
         }
-        (None, Some(number)) => (number, endpoints.to_owned()),
+        (None, Some(number)) => (number, endpoints?),
         (None, None) => bail!("--target or --number is missing"),
     };
     let began = Instant::now();

@@ -85,7 +85,7 @@ fn run(cli: &Cli, out: &mut Out) -> anyhow::Result<()> {
             Command::Inspect(arguments) => inspect::run(arguments, &cli.endpoints()?, out).await,
             Command::Explain(arguments) => explain::run(arguments, &cli.endpoints()?, out).await,
             Command::Join(arguments) => join::run(arguments, out).await,
-            Command::Leave(arguments) => leave::run(arguments, &cli.endpoints()?, out).await,
+            Command::Leave(arguments) => leave::run(arguments, cli.endpoints(), out).await,
             Command::Cancel(arguments) => leave::cancel(arguments, &cli.endpoints()?, out).await,
             Command::Signal(arguments) => signal::run(arguments, out).await,
             Command::Dev(arguments) => dev::run(arguments, out).await,

@@ -92,7 +92,8 @@ async fn who_has_left_waits_outside_when_it_is_started_again_and_may_return() {
     let health = http_get(again.told("http"), "/healthz").await.unwrap();
     assert!(health.code == 503 && health.body.contains("\"outside\":true"), "{health:?}");
     let joined = join(&again, "auto", &contact, &["--wait"]).await.json();
-    assert_eq!((&joined["number"], &joined["incarnation"]), (&number.into(), &2.into()));
+    // More than 2 when somebody took it for gone meanwhile.
+    assert!(joined["number"] == number && joined["incarnation"].as_u64() >= Some(2), "{joined}");
     busy.more(50).await;
     let kept = busy.stop().await;
     let mut clients = cluster.clients();
