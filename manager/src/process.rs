@@ -240,7 +240,8 @@ async fn open(
 ) -> Result<Opened> {
     let cluster = &options.ring.cluster;
     let open_disk = || disk::open(&options.data, cluster, &options.id, number);
-    let new_folder = is_unclaimed(&options.data);
+    let new_folder = is_unclaimed(&options.data)
+        .with_context(|| format!("data folder {} cannot be used", options.data.display()))?;
     // A folder that has an owner is looked at before anything is founded or claimed; a new one gets
     // its owner only when nothing speaks against the claim, so that a wrong number can be put right.
     let known = if new_folder { None } else { Some(open_disk()?) };

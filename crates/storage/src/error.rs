@@ -58,6 +58,17 @@ pub enum EngineError {
         /// Who asked.
         wanted: (ManagerId, ManagerNumber),
     },
+    /// The folder has no owner and holds something. Nothing was changed.
+    #[error(
+        "{} holds {found} and no OWNER: it is not a manager's folder; give an empty one, or the one \
+         that this manager had", .folder.display()
+    )]
+    Foreign {
+        /// Which folder.
+        folder: PathBuf,
+        /// A name in it.
+        found: String,
+    },
     /// The folder was written in a format that this program does not know. Nothing was changed.
     #[error(
         "{} has format {found}; this program knows format {wanted}: start the release that wrote \

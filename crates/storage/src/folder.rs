@@ -16,7 +16,8 @@
 //!
 //! `state new` stands there while the engine's files are made for the first time: what a start
 //! finds in that state was never used and is made again. Once it says `ready`, a missing file is
-//! damage and never a reason to begin anew.
+//! damage and never a reason to begin anew. Without a marker a folder must hold nothing: what stands
+//! there is another program's, which may be at work in it.
 
 use crate::disk::{Disk, Lock};
 use crate::engine::EngineKind;
@@ -35,6 +36,10 @@ pub const FORMAT: u32 = 2;
 const MARKER: Marker = Marker { title: "rota data folder", format: FORMAT };
 const OWNER: &str = "OWNER";
 const LOCK: &str = "LOCK";
+
+/// What may stand in a folder without an owner: what a first start leaves that was cut short, and
+/// what a new file system begins with.
+const HARMLESS: [&str; 3] = [LOCK, "OWNER.new", "lost+found"];
 
 /// Whose records a folder holds.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -67,16 +72,39 @@ impl Label {
 
 /// Whether nothing says yet to whom a folder belongs, also when it is not there. Opening it gives it
 /// to its opener for good.
-pub fn is_unclaimed(folder: &Path) -> bool {
-    !folder.join(OWNER).exists()
+///
+/// # Errors
+/// The folder cannot be read, or has no owner and holds something: it is another program's, or not
+/// whole.
+pub fn is_unclaimed(folder: &Path) -> Result<bool, EngineError> {
+    match crate::RealDisk.list(folder) {
+        Ok(names) if names.iter().any(|name| name == OWNER) => Ok(false),
+        Ok(names) => refuse_used(folder, &names).map(|()| true),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(true),
+        Err(error) => Err(EngineError::io("list", folder)(error)),
+    }
+}
+
+/// Refuses a folder without an owner that holds something.
+fn refuse_used(folder: &Path, names: &[String]) -> Result<(), EngineError> {
+    if let Some(name) = names.iter().find(|name| is_engine_file(name)) {
+        let what = format!("{name} is there without it: the folder is not whole");
+        return Err(EngineError::missing(&folder.join(OWNER), what));
+    }
+    match names.iter().find(|name| !HARMLESS.contains(&name.as_str())) {
+        Some(found) => {
+            Err(EngineError::Foreign { folder: folder.to_owned(), found: found.clone() })
+        }
+        None => Ok(()),
+    }
 }
 
 /// To whom a folder belongs; `None` while nothing says so.
 ///
 /// # Errors
-/// The marker cannot be read.
+/// The marker cannot be read; without one, those of [`is_unclaimed`].
 pub fn owner_of(folder: &Path) -> Result<Option<Label>, EngineError> {
-    if is_unclaimed(folder) {
+    if is_unclaimed(folder)? {
         return Ok(None);
     }
     let mut fields = MARKER.read(&crate::RealDisk, &folder.join(OWNER))?;
@@ -131,15 +159,17 @@ impl Folder {
         otherwise: EngineKind,
     ) -> Result<Self, EngineError> {
         disk.create_folder(path).map_err(EngineError::io("make the folder", path))?;
+        // Before anything is written, also the lock: it may be another program's folder.
+        let list = || disk.list(path).map_err(EngineError::io("list", path));
+        let is_owned = |names: &[String]| names.iter().any(|name| name == OWNER);
+        let before = list()?;
+        if !is_owned(&before) {
+            refuse_used(path, &before)?;
+        }
         let lock = lock(&*disk, path)?;
-        let names = disk.list(path).map_err(EngineError::io("list", path))?;
-        let (kind, state) = if names.iter().any(|name| name == OWNER) {
+        let (kind, state) = if is_owned(&list()?) {
             read_owner(&*disk, path, label, wanted)?
         } else {
-            if let Some(name) = names.iter().find(|name| is_engine_file(name)) {
-                let what = format!("{name} is there without it: the folder is not whole");
-                return Err(EngineError::missing(&path.join(OWNER), what));
-            }
             (wanted.unwrap_or(otherwise), State::New)
         };
         let folder =

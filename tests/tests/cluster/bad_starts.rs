@@ -391,6 +391,47 @@ async fn a_config_stores_folder_of_another_cluster_or_in_use_is_refused() {
 }
 
 #[tokio::test]
+async fn a_folder_of_another_program_is_refused_also_while_that_one_runs_and_not_touched() {
+    let folder = TestFolder::new();
+    let cluster = Cluster::start(&folder, &[]).await;
+    opened(&cluster.client(), "a", "http").await;
+    let store = store(&folder, "store", "c").await;
+    let store_at = store.told("address").to_owned();
+    let other = folder.path().join("other");
+    std::fs::create_dir(&other).unwrap();
+    std::fs::write(other.join("notes.txt"), "mine").unwrap();
+    let data = &cluster.document.data;
+    let (node, manager) = (data.join("nodes/n1"), data.join("managers/m1"));
+    let names = |path: &Path| {
+        let names = std::fs::read_dir(path).unwrap().flatten().map(|it| it.file_name());
+        names.collect::<std::collections::BTreeSet<_>>()
+    };
+    for used in [&node, &folder.path().join("store"), &other] {
+        let before = names(used);
+        let at = used.display().to_string();
+        let parts = [at.as_str(), "holds", "no OWNER", "an empty one"];
+        let line = manager_line(&store_at, &at, "100", "a", "c");
+        manager_fails(&line).await.expect_refusal(1, &parts);
+        let line = ["--join", "--id", "x", "--data", &at, "--config-store", &store_at];
+        let line = owned(&[&line[..], &["--cluster", "c"]].concat());
+        manager_fails(&line).await.expect_refusal(1, &parts);
+        assert_eq!(names(used), before, "{at}");
+    }
+    for used in [&node, &manager, &other] {
+        let before = names(used);
+        let line = store_line(&used.display().to_string(), "c");
+        let parts = [used.to_str().unwrap(), "holds", "no config-store.log", "an empty one"];
+        run_to_end("rota-config-store", &line).await.expect_refusal(1, &parts);
+        assert_eq!(names(used), before, "{}", used.display());
+    }
+    let line = manager_line(&store_at, &folder.at("a"), "100", "a", "c");
+    let first = Launched::start(&folder, "a", "rota-manager", &line).await;
+    assert_eq!(first.end().await, Some(0), "the number was not taken by those that were refused");
+    assert_eq!(store.end().await, Some(0));
+    cluster.end().await;
+}
+
+#[tokio::test]
 async fn a_dev_folder_of_another_shape_format_or_in_use_is_refused() {
     let folder = TestFolder::new();
     let cluster = Cluster::start(&folder, &[]).await;

@@ -23,6 +23,10 @@ const FILE_NAME: &str = "config-store.log";
 const NEW_FILE_NAME: &str = "config-store.new";
 const LOCK_FILE_NAME: &str = "config-store.lock";
 
+/// What may stand in a folder without the file: what a first start leaves that was cut short, and
+/// what a new file system begins with.
+const HARMLESS: [&str; 3] = [NEW_FILE_NAME, LOCK_FILE_NAME, "lost+found"];
+
 /// Why the file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
@@ -46,6 +50,17 @@ pub enum JournalError {
         path: PathBuf,
         /// Who, as it wrote itself; may be empty.
         holder: String,
+    },
+    /// The folder holds something, and not a config store's file.
+    #[error(
+        "{} holds {found} and no {FILE_NAME}: it is not a config store's folder; give an empty one \
+         (--data), or the one that this config store had", folder.display()
+    )]
+    Foreign {
+        /// The folder.
+        folder: PathBuf,
+        /// A name in it.
+        found: String,
     },
     /// Written by another version, or not by a config store at all.
     #[error(
@@ -136,6 +151,7 @@ impl Journal {
         compact_after: usize,
     ) -> Result<(Self, ConfigState), JournalError> {
         make_folder(folder)?;
+        refuse_foreign(folder)?;
         let lock = lock(folder)?;
         let path = folder.join(FILE_NAME);
         let state = match std::fs::read(&path) {
@@ -211,6 +227,19 @@ fn make_folder(folder: &Path) -> Result<(), JournalError> {
     std::fs::create_dir_all(folder).map_err(io_error("create", folder))?;
     let parent = folder.parent().filter(|it| !it.as_os_str().is_empty());
     sync_folder(parent.unwrap_or(Path::new(".")))
+}
+
+/// Refuses a folder that is another program's, which may be at work in it.
+fn refuse_foreign(folder: &Path) -> Result<(), JournalError> {
+    if folder.join(FILE_NAME).exists() {
+        return Ok(());
+    }
+    let entries = std::fs::read_dir(folder).map_err(io_error("read", folder))?;
+    let mut names = entries.flatten().map(|it| it.file_name().to_string_lossy().into_owned());
+    match names.find(|name| !HARMLESS.contains(&name.as_str())) {
+        Some(found) => Err(JournalError::Foreign { folder: folder.to_owned(), found }),
+        None => Ok(()),
+    }
 }
 
 fn sync_folder(folder: &Path) -> Result<(), JournalError> {
