@@ -25,6 +25,9 @@ pub enum Command {
     /// Guard one program; started by a node, which gives the order on standard input.
     #[command(hide = true)]
     Keeper,
+    /// End what killed keepers leave when the node is killed too; started by a node.
+    #[command(hide = true)]
+    Guardian,
     /// Become a program that dies with its keeper; started by a keeper.
     #[command(hide = true)]
     Exec(ExecArgs),

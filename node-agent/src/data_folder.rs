@@ -4,7 +4,8 @@
 //! DIR/node.json    format, node id, cluster
 //! DIR/lock         held while an agent runs
 //! DIR/boot         the last boots of this folder, a number a line
-//! DIR/lease        the node's lease, read by its keepers
+//! DIR/lease        the node's lease, read by its keepers and its guardian
+//! DIR/guardian.log what the guardian died of, if it did
 //! DIR/sessions/    one folder per program session: output, working folder, pid file
 //! ```
 
@@ -20,6 +21,11 @@ use std::path::{Path, PathBuf};
 const FORMAT: u32 = 1;
 const IDENTITY_FILE: &str = "node.json";
 const LOCK_FILE: &str = "lock";
+/// The lease, in a data folder.
+pub const LEASE_FILE: &str = "lease";
+/// Beside the lock it is all that a folder without an identity may hold: a new file system begins
+/// with it.
+const LOST_AND_FOUND: &str = "lost+found";
 
 #[derive(PartialEq, Eq, Debug, Serialize, Deserialize)]
 struct Identity {
@@ -71,7 +77,7 @@ impl DataFolder {
 
     /// The lease file.
     pub fn lease(&self) -> PathBuf {
-        self.path.join("lease")
+        self.path.join(LEASE_FILE)
     }
 
     /// The folder of session folders.
@@ -101,7 +107,7 @@ fn read_identity(path: &Path) -> anyhow::Result<Option<Identity>> {
 
 fn refuse_foreign(path: &Path) -> anyhow::Result<()> {
     let mut names = fs::read_dir(path)?.flatten().map(|entry| entry.file_name());
-    if let Some(other) = names.find(|name| name != LOCK_FILE) {
+    if let Some(other) = names.find(|name| name != LOCK_FILE && name != LOST_AND_FOUND) {
         bail!(
             "the data folder {} holds {} and no {IDENTITY_FILE}: it is not a node's folder",
             path.display(),

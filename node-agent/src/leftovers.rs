@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// In the environment of every keeper and program: the data folder of its node. It finds what was
+/// In the environment of every keeper, program and guardian: the data folder of its node. It finds what was
 /// not written down, and tells a process of this folder from a stranger with a used pid.
 pub const DATA_VARIABLE: &str = "ROTA_NODE_DATA";
 
@@ -53,7 +53,8 @@ pub fn end_all(data: &Path) -> anyhow::Result<Ended> {
     Ok(ended)
 }
 
-fn session_folders(data: &Path) -> anyhow::Result<Vec<PathBuf>> {
+/// The folders of all sessions that a data folder has.
+pub fn session_folders(data: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let sessions = data.join("sessions");
     let entries =
         fs::read_dir(&sessions).with_context(|| format!("cannot read {}", sessions.display()))?;

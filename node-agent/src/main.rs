@@ -7,6 +7,7 @@
 //!  clients of machines ── Send ──▶ rpc ──▶ mailbox            keeper process ◀┘
 //!                                                             program, own process group
 //! ```
+//! Beside it runs a guardian process, for the case that this one and keepers are killed.
 
 mod address;
 mod agent;
@@ -14,6 +15,7 @@ mod boots;
 mod cli;
 mod data_folder;
 mod discovery;
+mod guardian;
 mod keeper;
 mod lease;
 mod leftovers;
@@ -32,6 +34,7 @@ use clap::Parser;
 use cli::{Cli, Command};
 use data_folder::DataFolder;
 use discovery::Discovery;
+use guardian::GuardianLink;
 use mailbox::{Event, Mailbox};
 use rota_daemon::{LogFormat, Stop, announce, refuse, say_fatal};
 use rota_node::NodeConfig;
@@ -49,6 +52,7 @@ fn main() -> ExitCode {
     match Cli::parse().command {
         // It has no log: what it says stands in the folder of its session.
         Command::Keeper => report(keeper::run().map(|()| true), LogFormat::Text),
+        Command::Guardian => report(guardian::run().map(|()| true), LogFormat::Text),
         Command::Exec(args) => {
             ExitCode::from(keeper::become_program(args.keeper, args.open_files, &args.argv))
         }
@@ -99,7 +103,13 @@ fn run(settings: Settings) -> anyhow::Result<bool> {
         tracing::warn!(sessions = ended.sessions, "ended what an earlier run had left");
     }
     let open_files = raise_open_files();
-    let gone = runtime.block_on(serve(settings, listener, &folder, open_files))?;
+    let gone = runtime.block_on(async {
+        let keepers = Keepers::default();
+        let guardian = GuardianLink::start(folder.path(), &keepers)?;
+        let gone = serve(settings, listener, &folder, open_files, keepers).await;
+        guardian.leave().await;
+        gone
+    })?;
     // Nothing that still waits (a connection, a file being removed) may hold up the end.
     runtime.shutdown_background();
     Ok(gone.clean)
@@ -123,6 +133,7 @@ async fn serve(
     listener: TcpListener,
     folder: &DataFolder,
     open_files: Option<u64>,
+    keepers: Keepers,
 ) -> anyhow::Result<agent::Gone> {
     let port = listener.local_addr()?.port();
     let address = address::join(&settings.host, port);
@@ -136,7 +147,7 @@ async fn serve(
         output_bytes_max: settings.output_bytes_max,
         lease_grace_ms: timing.lease_kill_ms - timing.lease_term_ms,
         open_files,
-        keepers: Keepers::default(),
+        keepers,
     };
     let (mailbox, events) = Mailbox::new();
     let mut boots = Boots::open(folder.path()).context("cannot read the count of boots")?;

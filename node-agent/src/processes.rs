@@ -56,11 +56,16 @@ pub fn all() -> Vec<Stat> {
     names.filter_map(stat).collect()
 }
 
+/// The value of a variable in the environment that a process was started with.
+pub fn variable(pid: i32, name: &str) -> Option<Vec<u8>> {
+    let environment = fs::read(format!("/proc/{pid}/environ")).ok()?;
+    let mut entries = environment.split(|byte| *byte == 0);
+    entries.find_map(|it| Some(it.strip_prefix(name.as_bytes())?.strip_prefix(b"=")?.to_vec()))
+}
+
 /// Whether the environment that a process was started with holds `name=value`.
 pub fn has_variable(pid: i32, name: &str, value: &str) -> bool {
-    let Ok(environment) = fs::read(format!("/proc/{pid}/environ")) else { return false };
-    let wanted = format!("{name}={value}");
-    environment.split(|byte| *byte == 0).any(|entry| entry == wanted.as_bytes())
+    variable(pid, name).is_some_and(|it| it == value.as_bytes())
 }
 
 /// Names this boot of the machine: start times of another boot mean nothing.

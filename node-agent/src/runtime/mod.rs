@@ -5,7 +5,7 @@ mod keeper_link;
 mod orphans;
 mod program;
 
-pub use orphans::Keepers;
+pub use orphans::{FOLDER_VARIABLE, Keepers};
 pub use program::ProgramSettings;
 
 use crate::mailbox::{Event, Mailbox};

@@ -1,6 +1,6 @@
 //! A node-agent process.
 
-use crate::waiting::{LIMIT, running_for, until};
+use crate::waiting::{LIMIT, children_of, running_for, until};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::fs;
@@ -31,6 +31,16 @@ argv = ["sh", "-c", """
     echo up; wait"""]
 ready = { line = "up" }
 grace = "1s""#,
+    ),
+    (
+        "bare.toml",
+        r#"name = "bare"
+kind = "program"
+argv = ["sh", "-c", """
+    echo $$ > pids; env -i /bin/sleep 1000 & echo $! >> pids
+    sleep 1000 & echo $! >> pids
+    echo up; wait"""]
+ready = { line = "up" }"#,
     ),
     (
         "stubborn.toml",
@@ -145,7 +155,7 @@ impl Home {
     pub async fn until_empty(&self) {
         let data = self.data();
         until("the end of all keepers and programs", || {
-            running_for(&data).is_empty().then_some(())
+            running_for(&data).into_iter().all(is_guardian).then_some(())
         })
         .await;
     }
@@ -182,6 +192,12 @@ impl Agent {
         next(&mut self.lines).await
     }
 
+    /// The pid of its guardian, once that is one.
+    pub async fn guardian(&self) -> i32 {
+        let pid = self.pid();
+        until("a guardian", || children_of(pid).into_iter().find(|it| is_guardian(*it))).await
+    }
+
     pub async fn kill(&mut self) {
         self.child.kill().await.unwrap();
     }
@@ -191,6 +207,12 @@ impl Agent {
         signal(self.pid(), Signal::TERM);
         tokio::time::timeout(LIMIT, self.child.wait()).await.expect("an end in time").unwrap()
     }
+}
+
+/// One that only waits to be reaped has no command line.
+fn is_guardian(pid: i32) -> bool {
+    let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    line.split(|byte| *byte == 0).nth(1) == Some(b"guardian")
 }
 
 pub fn signal(pid: i32, signal: Signal) {

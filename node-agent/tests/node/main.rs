@@ -4,6 +4,8 @@
 #[cfg(test)]
 mod agent;
 #[cfg(test)]
+mod guardian;
+#[cfg(test)]
 mod keeper;
 #[cfg(test)]
 mod keepers;

@@ -1,0 +1,101 @@
+//! The guardian: one small process per agent that outlives it, single-threaded, without a runtime.
+//!
+//! ```text
+//!  agent ── a pipe, until it ends ──▶ ┌──────────┐ ── KILL ──▶ what killed keepers left
+//!  pid files of the sessions ───────▶ │ guardian │
+//!  lease file, pidfds of keepers ───▶ └──────────┘ ── KILL ──▶ everything, when the lease is over
+//! ```
+//!
+//! What a killed keeper leaves, the agent ends; what a killed agent leaves, the keepers end. The
+//! guardian is for both at once: the kernel kills only the program's first process with its keeper,
+//! and what that one forked would live on after the node is LOST. It also ends what a keeper that
+//! hangs does not end in time. While the agent lives it only waits, and sessions cost it nothing.
+//! It ends with the last session, so a later boot, which waits for every process that carries its
+//! data folder in the environment, never meets it.
+
+mod link;
+mod ward;
+
+pub use link::GuardianLink;
+
+use crate::data_folder::LEASE_FILE;
+use crate::lease::{Lease, boottime_ms};
+use crate::leftovers::{DATA_VARIABLE, session_folders};
+use crate::processes;
+use anyhow::Context;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use ward::{Carrier, Ward};
+
+/// The poll's clock and that of the lease differ while the machine is suspended, so it never sleeps
+/// longer than this.
+const SLEEP_MS_MAX: u64 = 1_000;
+
+/// Shortest and longest pause between two rounds of killing.
+const ROUND_MS: (u64, u64) = (2, 50);
+
+/// Runs a guardian to its end.
+pub fn run() -> anyhow::Result<()> {
+    // Readable in process lists; without it every guardian is called "exe".
+    let _ = rustix::thread::set_name(c"rota-guardian");
+    let data = std::env::var_os(DATA_VARIABLE).context("no data folder in the environment")?;
+    let data = PathBuf::from(data);
+    // Nothing is ever written: the pipe's end is the agent's.
+    io::copy(&mut io::stdin().lock(), &mut io::sink()).context("cannot read from the agent")?;
+    guard(&data)
+}
+
+/// After the agent's end: looks after every session until none is left.
+fn guard(data: &Path) -> anyhow::Result<()> {
+    // Nobody renews it any more. Without a lease nothing was started, or nothing may run.
+    let kill_at_ms = Lease::read(&data.join(LEASE_FILE)).map_or(0, |it| it.kill_at_ms);
+    // Read once: a keeper that writes its file only now sees that its agent is gone, and ends.
+    let folders = session_folders(data)?;
+    let mut wards: Vec<Ward> = folders.into_iter().filter_map(Ward::of).collect();
+    let mut round_ms = ROUND_MS.0;
+    loop {
+        let is_over = boottime_ms() >= kill_at_ms;
+        wards.iter_mut().for_each(|it| it.look(is_over));
+        wards.retain(|it| !it.has_ended());
+        let ending = wards.iter().any(Ward::is_ending);
+        if ending {
+            let carriers = carriers();
+            wards.retain_mut(|it| !it.end(&carriers));
+        }
+        if wards.is_empty() {
+            return Ok(());
+        }
+        let pause = if ending { round_ms } else { kill_at_ms.saturating_sub(boottime_ms()) };
+        round_ms = if ending { (round_ms * 2).min(ROUND_MS.1) } else { ROUND_MS.0 };
+        wait(&mut wards, pause.min(SLEEP_MS_MAX));
+    }
+}
+
+/// Every process that carries a session's folder in its environment. One look for all sessions.
+fn carriers() -> Vec<Carrier> {
+    processes::all().into_iter().filter(|it| it.runs).filter_map(Carrier::of).collect()
+}
+
+/// Until a keeper ends, but not longer than that.
+fn wait(wards: &mut [Ward], pause_ms: u64) {
+    let keepers = wards.iter().filter_map(Ward::keeper);
+    let mut fds: Vec<PollFd<'_>> = keepers.map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
+    let millis = i64::try_from(pause_ms).expect("at most a second");
+    let timeout = Timespec { tv_sec: millis / 1000, tv_nsec: millis % 1000 * 1_000_000 };
+    if poll(&mut fds, Some(&timeout)).is_err() {
+        // Interrupted; the next look tells.
+        return;
+    }
+    let ended: Vec<bool> = fds.iter().map(|it| !it.revents().is_empty()).collect();
+    let polled = wards.iter_mut().filter(|it| it.keeper().is_some());
+    for (ward, _) in polled.zip(ended).filter(|(_, ended)| *ended) {
+        ward.keeper_ended();
+    }
+}
+
+/// Forgets what a later boot would have to end: nothing is left of it.
+fn forget(pid_file: &Path) {
+    drop(fs::remove_file(pid_file));
+}
