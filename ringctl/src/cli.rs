@@ -167,7 +167,7 @@ fn offered() -> clap::Command {
 pub fn completion(shell: Shell, out: &mut Out) -> std::io::Result<()> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut offered(), "ringctl", &mut script);
-    out.text(&String::from_utf8_lossy(&script))
+    out.drawn(&String::from_utf8_lossy(&script))
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! How a failure is told on stderr: what is wrong, whether something changed, what to do.
 
-use crate::output::Format;
+use crate::output::{Format, for_terminals};
 use rota_client::CallError;
 use rota_client::docstore::Stamp;
 use rota_model::{Changed, RefusalKind, Retry};
@@ -135,7 +135,7 @@ impl Addressee {
 /// Writes the failure to stderr.
 pub fn report(error: &anyhow::Error, format: Format) {
     let text = match format {
-        Format::Table => as_text(error),
+        Format::Table => for_terminals(&as_text(error)).into_owned(),
         Format::Json => format!("{}\n", as_json(error)),
     };
     // Nobody is left to tell when stderr itself is gone.

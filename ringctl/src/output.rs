@@ -3,6 +3,8 @@
 use clap::ValueEnum;
 use comfy_table::{ContentArrangement, Table, presets};
 use serde::Serialize;
+use std::borrow::Cow;
+use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::BorrowedFd;
 use tokio::fs::File;
@@ -80,14 +82,18 @@ impl Out {
 
     /// One document on one line.
     pub fn json<T: Serialize>(&mut self, document: &T) -> io::Result<()> {
-        let mut line = serde_json::to_vec(document)?;
-        line.push(b'\n');
-        self.sink.write_all(&line)?;
-        self.sink.flush()
+        let line = serde_json::to_string(document)?;
+        self.drawn(&format!("{}\n", json_for_terminals(&line)))
     }
 
-    /// Text as it is.
+    /// Text, with control characters shown instead of sent: clients choose what stands in a session
+    /// or a document, and must not write into the terminal of whoever looks at it.
     pub fn text(&mut self, text: &str) -> io::Result<()> {
+        self.drawn(&for_terminals(text))
+    }
+
+    /// Text of this program alone, as it is: colours may stand in it.
+    pub fn drawn(&mut self, text: &str) -> io::Result<()> {
         self.sink.write_all(text.as_bytes())?;
         self.sink.flush()
     }
@@ -104,6 +110,37 @@ impl Out {
         let written = Written::default();
         (Self { format, sink: Box::new(written.clone()), style: Style::PLAIN }, written)
     }
+}
+
+/// Shows control characters, but for ends of lines and tabs, as `\u{1b}`.
+pub fn for_terminals(text: &str) -> Cow<'_, str> {
+    let is_sent = |it: char| !it.is_control() || matches!(it, '\n' | '\t');
+    if text.chars().all(is_sent) {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(text.len());
+    for it in text.chars() {
+        if is_sent(it) { shown.push(it) } else { shown.extend(it.escape_unicode()) }
+    }
+    Cow::Owned(shown)
+}
+
+/// JSON has escaped the control characters of ASCII, and no others: they are escaped as JSON does, so
+/// the document stays the same.
+fn json_for_terminals(line: &str) -> Cow<'_, str> {
+    if !line.contains(char::is_control) {
+        return Cow::Borrowed(line);
+    }
+    let mut shown = String::with_capacity(line.len());
+    for it in line.chars() {
+        if it.is_control() {
+            // Writing to a String cannot fail.
+            let _ = write!(shown, "\\u{:04x}", u32::from(it));
+        } else {
+            shown.push(it);
+        }
+    }
+    Cow::Owned(shown)
 }
 
 /// A table without borders: rows can be cut with `awk`.
@@ -175,6 +212,27 @@ mod tests {
         table.add_row(["a", "READY"]);
         out.table(&table).unwrap();
         assert_eq!(written.text(), "ID  STATE\na   READY\n");
+    }
+
+    #[test]
+    fn what_clients_wrote_reaches_no_terminal_as_a_command() {
+        let evil = "k=\u{1b}[31mred\u{1b}]0;evil\u{7}\r \u{9b}31m \u{7f} gr\u{fc}n";
+        let (mut out, written) = Out::captured(Format::Table);
+        let mut table = plain_table(["ID", "ATTRIBUTES"]);
+        table.add_row(["a", evil]);
+        out.table(&table).unwrap();
+        out.text(&format!("{evil}\n")).unwrap();
+        let text = written.text();
+        assert!(!text.contains(|it: char| it.is_control() && it != '\n'), "{text:?}");
+        assert!(text.contains("k=\\u{1b}[31mred\\u{1b}]0;evil\\u{7}"), "{text}");
+        assert!(text.contains("gr\u{fc}n"), "{text}");
+        let (mut out, written) = Out::captured(Format::Json);
+        let document = serde_json::json!({ "k": evil });
+        out.json(&document).unwrap();
+        let text = written.text();
+        assert!(!text.trim_end().contains(char::is_control), "{text:?}");
+        let read: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(read, document, "and nothing else changes");
     }
 
     #[test]

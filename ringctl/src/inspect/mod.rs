@@ -80,7 +80,7 @@ pub async fn run(it: &InspectArguments, endpoint: &str, out: &mut Out) -> anyhow
         Format::Json => out.json(&ring)?,
         Format::Table => {
             if !it.no_drawing {
-                out.text(&drawing::draw(&ring, out.style()))?;
+                out.drawn(&drawing::draw(&ring, out.style()))?;
             }
             out.text(&tables::headline(&ring))?;
             for table in [tables::managers(&ring), tables::partitions(&ring)] {
