@@ -69,10 +69,16 @@ pub(crate) fn full_for_good(env: &Env, pool: &PoolName, nodes: u32) -> Option<Re
     if config.is_none() && env.nodes.reg.values().all(|it| it.pool != *pool) {
         return Some(unknown_pool(env, pool));
     }
+    let permille = env.config.load_limit_permille;
+    let limit = format!("(load limit {} of its places)", f64::from(permille) / 1000.0);
     let text = match nodes {
         0 => format!("pool {pool:?} has no node, and may not grow"),
-        1 => format!("the only node of pool {pool:?} is full, and it may not grow"),
-        more => format!("all {more} nodes of pool {pool:?} are full, and it may not grow"),
+        1 => format!("the only node of pool {pool:?} is full {limit}, and it may not grow"),
+        more => {
+            format!(
+                "each of the {more} nodes of pool {pool:?} is full {limit}, and it may not grow"
+            )
+        }
     };
     let retry = Retry::AfterMs(env.config.timing.retry_ms * 5);
     Some(Refusal::new(RefusalKind::NoCapacity, retry, text))

@@ -139,6 +139,7 @@ fn a_pool_that_is_nowhere_is_refused_at_once_with_those_that_there_are_and_a_ful
     let call = table.ask(owner, open(&other, "r3"));
     let refusal = table.wait_for(call, 1_000).unwrap_err();
     assert_eq!(refusal.kind, RefusalKind::NoCapacity);
+    assert!(refusal.message.contains("is full (load limit 0.8 of its places)"), "{refusal}");
     assert!(matches!(refusal.retry, Retry::AfterMs(_)), "{refusal:?}");
 }
 

@@ -59,7 +59,7 @@ pub struct DevArguments {
     /// store. 0 takes free ones [default: 7400].
     #[arg(long, value_name = "PORT")]
     pub port_base: Option<u16>,
-    /// Sessions that each node has room for [default: 1000].
+    /// Places of each node [default: 1000]. A node takes no more sessions from 0.8 of them on.
     #[arg(long, value_name = "P", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub places: Option<u32>,
     /// Folder of class files [default: deploy/classes of the checkout, if it is found].
