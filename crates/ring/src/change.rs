@@ -90,7 +90,8 @@ pub enum ClaimRefused {
     /// A manager with that number runs, and this disk is not its disk.
     #[error(
         "number {number} is {status} (incarnation {incarnation}) and this data folder does not \
-         hold that incarnation: another manager runs under it, or the folder is an old copy"
+         hold that incarnation: another manager runs under it, or the folder is an old copy. An \
+         empty folder may take the number while it is DOWN"
     )]
     NotThisDisk {
         /// The number.
@@ -98,6 +99,20 @@ pub enum ClaimRefused {
         /// Its state.
         status: ManagerStatus,
         /// Its incarnation.
+        incarnation: Incarnation,
+    },
+    /// The disk ran that number later than the View knows of.
+    #[error(
+        "number {number} ran as incarnation {taken} in this data folder, and the config store knows \
+         only of incarnation {incarnation}: the config store is new, or its data is an old copy. \
+         Start it with the data that it had"
+    )]
+    StoreIsOlder {
+        /// The number.
+        number: ManagerNumber,
+        /// The incarnation that the disk ran as.
+        taken: Incarnation,
+        /// The one that the View has.
         incarnation: Incarnation,
     },
 }
@@ -227,7 +242,10 @@ impl View {
         self.check_times(claim)?;
         let held = claim.held.contains(&(entry.incarnation, entry.nonce));
         // A folder that certainly held a later incarnation knows more than this config store.
-        let knows_later = claim.taken.is_some_and(|it| it > entry.incarnation);
+        if let Some(taken) = claim.taken.filter(|it| *it > entry.incarnation) {
+            let (number, incarnation) = (claim.number, entry.incarnation);
+            return Err(ClaimRefused::StoreIsOlder { number, taken, incarnation });
+        }
         // What is only meant to be taken was never taken: such a disk is as good as an empty one.
         let only_meant = claim.held.iter().all(|(it, _)| *it > entry.incarnation);
         let is_out = matches!(
@@ -235,7 +253,7 @@ impl View {
             ManagerStatus::Joining | ManagerStatus::Down | ManagerStatus::Left
         );
         let empty_may_take = only_meant && is_out;
-        if knows_later || (!held && !empty_may_take) {
+        if !held && !empty_may_take {
             return Err(ClaimRefused::NotThisDisk {
                 number: claim.number,
                 status: entry.status,

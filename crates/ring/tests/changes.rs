@@ -171,6 +171,12 @@ fn a_number_is_refused_to_a_stranger_to_an_old_disk_and_outside_the_ring() {
     assert!(matches!(view.claimed(&old), Err(ClaimRefused::NotThisDisk { .. })));
     let empty = claim(10, &[], 99, &[]);
     assert!(matches!(view.claimed(&empty), Err(ClaimRefused::NotThisDisk { .. })));
+    let refused = view.claimed(&empty).unwrap_err().to_string();
+    assert!(refused.contains("An empty folder may take the number while it is DOWN"), "{refused}");
+    let later = Claim { taken: Some(Incarnation(7)), ..claim(10, &[(7, 5)], 99, &[]) };
+    let refused = view.claimed(&later).unwrap_err();
+    assert!(matches!(refused, ClaimRefused::StoreIsOlder { .. }), "{refused}");
+    assert!(refused.to_string().contains("the config store is new"), "{refused}");
     let outside = claim(11, &[], 99, &[]);
     let refused = view.claimed(&outside).unwrap_err().to_string();
     assert!(refused.contains("11") && refused.contains("10, 20, 30"), "{refused}");

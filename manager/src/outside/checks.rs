@@ -83,7 +83,8 @@ pub fn refused(why: &ClaimRefused) -> Refusal {
         | ClaimRefused::NameTaken { .. }
         | ClaimRefused::RingFull { .. }
         | ClaimRefused::OtherTimes(..)
-        | ClaimRefused::NotThisDisk { .. } => {
+        | ClaimRefused::NotThisDisk { .. }
+        | ClaimRefused::StoreIsOlder { .. } => {
             let field = FieldError::new("number", why.to_string());
             let (kind, retry) = (RefusalKind::InvalidArgument, Retry::WhenChanged);
             Refusal { fields: vec![field], ..Refusal::new(kind, retry, why.to_string()) }

@@ -12,7 +12,7 @@ use crate::inspect;
 use anyhow::{Context, anyhow, bail};
 use rota_client::Client;
 use serde_json::Value;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout_at};
@@ -53,7 +53,7 @@ impl Cluster {
         folder.keep()?;
         earlier::begin(&folder.path)?;
         let began = Instant::now();
-        let starting = Starting { family, folder: &folder.path, until: began + START_WAIT };
+        let starting = Starting::new(family, &folder.path, began + START_WAIT);
         let store = starting.start(launches.store)?;
         let store_pid = store.pid;
         if folder.layout.consul {
@@ -128,9 +128,17 @@ struct Starting<'a> {
     family: &'a Family,
     folder: &'a Path,
     until: Instant,
+    /// What earlier runs wrote, in bytes: logs go on where they stood.
+    written: BTreeMap<PathBuf, u64>,
 }
 
-impl Starting<'_> {
+impl<'a> Starting<'a> {
+    fn new(family: &'a Family, folder: &'a Path, until: Instant) -> Self {
+        let logs = std::fs::read_dir(folder.join("logs")).into_iter().flatten().flatten();
+        let written = logs.filter_map(|it| Some((it.path(), it.metadata().ok()?.len()))).collect();
+        Self { family, folder, until, written }
+    }
+
     fn start(&self, launch: Launch) -> anyhow::Result<Process> {
         let process = self.family.start(&launch.name, launch.command, &self.log(&launch.name))?;
         earlier::note(self.folder, &process.name, process.pid)?;
@@ -208,7 +216,8 @@ impl Starting<'_> {
     }
 
     fn tail(&self, name: &str) -> String {
-        tail(&self.log(name))
+        let log = self.log(name);
+        tail(&log, self.written.get(&log).copied().unwrap_or(0))
     }
 
     fn log(&self, name: &str) -> PathBuf {
@@ -221,17 +230,22 @@ fn text(told: &Value, field: &str, name: &str) -> anyhow::Result<String> {
     Ok(value.with_context(|| format!("{name} did not say its {field}"))?.to_owned())
 }
 
-/// The end of a log, as a part of an error message.
-fn tail(log: &Path) -> String {
+/// The end of what was written to a log after its first `written` bytes, as a part of an error
+/// message: the last words first, since they say why.
+fn tail(log: &Path, written: u64) -> String {
     let Ok(bytes) = std::fs::read(log) else { return String::new() };
-    let text = String::from_utf8_lossy(&bytes);
+    let new = usize::try_from(written).ok().and_then(|from| bytes.get(from..)).unwrap_or_default();
+    let text = String::from_utf8_lossy(new);
     let lines: Vec<&str> = text.lines().collect();
-    let from = lines.len().saturating_sub(TAIL_LINES);
-    let last = lines.get(from..).unwrap_or_default();
-    if last.is_empty() {
-        return format!("; its log {} is empty", log.display());
+    let log = log.display();
+    let Some((last, before)) = lines.split_last() else {
+        return format!("; it wrote nothing to its log {log}");
+    };
+    let before = before.get(before.len().saturating_sub(TAIL_LINES)..).unwrap_or_default();
+    if before.is_empty() {
+        return format!(": {last} (all of its log {log})");
     }
-    format!("; the end of {}:\n  {}", log.display(), last.join("\n  "))
+    format!(": {last}\nbefore that, in {log}:\n  {}", before.join("\n  "))
 }
 
 #[cfg(test)]
@@ -239,17 +253,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_tail_of_a_log_is_its_last_lines() {
+    fn the_tail_of_a_log_is_its_last_word_and_what_came_before_it_in_this_run() {
         let folder = tempfile::tempdir().unwrap();
         let log = folder.path().join("a.log");
-        assert_eq!(tail(&log), "");
-        std::fs::write(&log, "").unwrap();
-        assert!(tail(&log).contains("is empty"));
-        let lines: Vec<String> = (0..30).map(|it| format!("line {it}")).collect();
-        std::fs::write(&log, lines.join("\n")).unwrap();
-        let tail = tail(&log);
-        assert!(tail.contains("line 10\n") && tail.ends_with("line 29"), "{tail}");
-        assert!(!tail.contains("line 9\n"), "{tail}");
+        assert_eq!(tail(&log, 0), "");
+        let earlier = "the earlier run\n";
+        std::fs::write(&log, earlier).unwrap();
+        let written = u64::try_from(earlier.len()).unwrap();
+        assert!(tail(&log, written).contains("wrote nothing"));
+        std::fs::write(&log, format!("{earlier}why\n")).unwrap();
+        assert!(tail(&log, written).starts_with(": why (all of its log "));
+        let lines: Vec<String> = (0..30).map(|it| format!("line {it}\n")).collect();
+        std::fs::write(&log, format!("{earlier}{}", lines.concat())).unwrap();
+        let all = tail(&log, written);
+        assert!(all.starts_with(": line 29\nbefore that, in "), "{all}");
+        assert!(all.contains("  line 9\n") && all.ends_with("line 28"), "{all}");
+        assert!(!all.contains("line 8\n") && !all.contains("earlier"), "{all}");
+        std::fs::write(&log, "cut").unwrap();
+        assert!(tail(&log, written).contains("wrote nothing"), "a log that was cut meanwhile");
     }
 
     #[tokio::test]
@@ -258,13 +279,14 @@ mod tests {
         let family = Family::found().unwrap();
         std::fs::create_dir(folder.path().join("logs")).unwrap();
         let until = Instant::now() + START_WAIT;
-        let starting = Starting { family: &family, folder: folder.path(), until };
+        std::fs::write(folder.path().join("logs/m1.log"), "all is well\n").unwrap();
+        let starting = Starting::new(&family, folder.path(), until);
         let mut command = std::process::Command::new("sh");
         command.args(["-c", "echo 'no such port' >&2; exit 3"]);
         let process = starting.start(Launch { name: "m1".to_owned(), command }).unwrap();
         let error = starting.ready(process).await.unwrap_err().to_string();
-        assert!(error.contains("m1 ended with exit code 3"), "{error}");
-        assert!(error.contains("no such port"), "{error}");
+        let told = "m1 ended with exit code 3 before it was ready: no such port";
+        assert!(error.starts_with(told) && !error.contains("all is well"), "{error}");
     }
 
     #[tokio::test]
@@ -273,7 +295,7 @@ mod tests {
         let family = Family::found().unwrap();
         std::fs::create_dir(folder.path().join("logs")).unwrap();
         let until = Instant::now() + START_WAIT;
-        let starting = Starting { family: &family, folder: folder.path(), until };
+        let starting = Starting::new(&family, folder.path(), until);
         let mut command = std::process::Command::new("sh");
         command.args([
             "-c",

@@ -454,3 +454,20 @@ async fn a_dev_folder_of_another_shape_format_or_in_use_is_refused() {
     std::fs::write(&file, text).unwrap();
     Cluster::start(&folder, &[]).await.end().await;
 }
+
+#[tokio::test]
+async fn a_cluster_whose_config_store_lost_its_data_says_that_and_nothing_of_earlier_runs() {
+    let folder = TestFolder::new();
+    let cluster = Cluster::start(&folder, &[]).await;
+    opened(&cluster.client(), "a", "http").await;
+    cluster.end().await;
+    std::fs::remove_dir_all(folder.path().join("data/store")).unwrap();
+    let line = ["dev", "--port-base", "0", "--data", &folder.at("data"), "-o", "json"];
+    let ended = run_to_end("ringctl", &line).await;
+    ended.expect_refusal(1, &["ended with exit code 1 before it was ready: ", "--number"]);
+    let message = &ended.stderr;
+    let cause = message.find("the config store is new, or its data is an old copy").unwrap();
+    assert!(message.find("before that, in").is_none_or(|it| cause < it), "{message}");
+    let stops = message.matches("this manager stops").count();
+    assert_eq!(stops, 0, "the end of the earlier run is no part of it: {message}");
+}
