@@ -235,13 +235,18 @@ impl Exposition {
 }
 
 fn write_look(text: &mut String, look: &Look) -> std::fmt::Result {
+    writeln!(text, "# HELP rota_view_epoch Epoch of the View that this manager knows.")?;
     writeln!(text, "# TYPE rota_view_epoch gauge\nrota_view_epoch {}", look.epoch)?;
     let reachable = u8::from(look.config_store_reachable);
+    let help = "1 while the config store answers this manager, else 0.";
+    writeln!(text, "# HELP rota_config_store_reachable {help}")?;
     writeln!(text, "# TYPE rota_config_store_reachable gauge")?;
     writeln!(text, "rota_config_store_reachable {reachable}")?;
+    writeln!(text, "# HELP rota_mailbox_depth Inputs that wait for the driver, by lane.")?;
     writeln!(text, "# TYPE rota_mailbox_depth gauge")?;
     writeln!(text, "rota_mailbox_depth{{lane=\"calls\"}} {}", look.mailbox.0)?;
     writeln!(text, "rota_mailbox_depth{{lane=\"urgent\"}} {}", look.mailbox.1)?;
+    writeln!(text, "# HELP rota_calls_waiting Calls that are not answered yet.")?;
     writeln!(text, "# TYPE rota_calls_waiting gauge")?;
     writeln!(text, "rota_calls_waiting {}", look.stats.requests_waiting)?;
     writeln!(text, "# HELP rota_sessions Sessions of partitions here, tombstones included.")?;
@@ -262,10 +267,17 @@ fn write_look(text: &mut String, look: &Look) -> std::fmt::Result {
             writeln!(text, "rota_replication_lag_entries{{{labels}}} {entries}")?;
         }
     }
-    writeln!(text, "# TYPE rota_node_places gauge\n# TYPE rota_node_used gauge")?;
+    let name = |it: &str| it.replace('\\', "\\\\").replace('"', "\\\"");
+    writeln!(text, "# HELP rota_node_places Sessions that a node has places for.")?;
+    writeln!(text, "# TYPE rota_node_places gauge")?;
     for (node, load) in &look.stats.nodes {
-        let node = node.node.as_str().replace('\\', "\\\\").replace('"', "\\\"");
+        let node = name(node.node.as_str());
         writeln!(text, "rota_node_places{{node=\"{node}\"}} {}", load.places)?;
+    }
+    writeln!(text, "# HELP rota_node_used Places of a node that are taken.")?;
+    writeln!(text, "# TYPE rota_node_used gauge")?;
+    for (node, load) in &look.stats.nodes {
+        let node = name(node.node.as_str());
         writeln!(text, "rota_node_used{{node=\"{node}\"}} {}", load.used)?;
     }
     Ok(())
@@ -300,5 +312,10 @@ mod tests {
         ] {
             assert!(text.lines().any(|it| it == line), "{line} is missing in {text}");
         }
+        let about = |what: &str| {
+            let lines = text.lines().filter_map(|it| it.strip_prefix(what)?.split(' ').next());
+            lines.collect::<Vec<_>>()
+        };
+        assert_eq!(about("# HELP "), about("# TYPE "), "each has its line of help");
     }
 }

@@ -11,8 +11,8 @@ use crate::output::{Format, Out, plain_table};
 use crate::silence;
 use anyhow::Context;
 use clap::{Args, Subcommand};
-use rota_client::{Client, v1};
-use rota_model::SessionState;
+use rota_client::{CallError, Client, v1};
+use rota_model::{Refusal, RefusalKind, Retry, SessionState};
 use show::{Closed, Listed, Moved, Opened};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -309,11 +309,29 @@ async fn list(client: &Client, it: &ListArguments, out: &mut Out) -> anyhow::Res
     Ok(())
 }
 
+/// Why nothing can be sent to a session that has no address, in the words of a node that is asked.
+fn no_address(session: &v1::Session) -> CallError {
+    let (kind, retry) = match session.state() {
+        v1::SessionState::Unspecified
+        | v1::SessionState::Pending
+        | v1::SessionState::Starting
+        | v1::SessionState::Ready => (RefusalKind::InProgress, Retry::AfterMs(100)),
+        v1::SessionState::Closing => (RefusalKind::Closing, Retry::WhenChanged),
+        v1::SessionState::Closed | v1::SessionState::Failed | v1::SessionState::Lost => {
+            (RefusalKind::NotFound, Retry::WhenChanged)
+        }
+    };
+    let state = state_name(session.state);
+    let text = format!("session {:?} is {state} and has no address to send to", session.id);
+    let refusal = Box::new(Refusal::new(kind, retry, text));
+    // It was not sent, so nobody else has said it.
+    CallError::Refused { refusal, endpoint: String::new(), attempts: 0 }
+}
+
 async fn send(client: &Client, it: &SendArguments, out: &mut Out) -> anyhow::Result<()> {
     let (session, _stale) = read(client, &it.id, &it.call, false).await?;
     if session.address.is_empty() {
-        let state = state_name(session.state);
-        anyhow::bail!("session {:?} is {state} and has no address to send to", it.id);
+        return Err(no_address(&session).into());
     }
     // Machines answer at their node's own address, programs at ports of theirs.
     if session.machine_state.is_empty() && session.address != session.node_address {

@@ -92,5 +92,10 @@ async fn ringctl_sends_events() {
     assert_eq!((&moved["from"], &moved["to"]), (&"zero".into(), &"one".into()));
     let refused = cluster.ringctl(&["session", "send", "c", "explode", "-o", "json"]).await.error();
     assert_eq!(refused["fields"][0]["field"], "event", "{refused}");
+    cluster.ringctl(&["session", "close", "c", "-o", "json"]).await.json();
+    let ended = cluster.ringctl(&line).await.error();
+    assert_eq!((&ended["reason"], &ended["changed"]), (&"NOT_FOUND".into(), &"no".into()));
+    let text = ended["message"].as_str().unwrap();
+    assert!(text.contains("is CLOSED and has no address to send to"), "{text}");
     cluster.end().await;
 }
