@@ -37,7 +37,7 @@ pub enum NamespaceCommand {
     Import(transfer::ImportArguments),
     /// Delete a namespace that is switched off and has no session left, and every document of it.
     /// Records of its ended sessions are no documents of it: they stay until 10 minutes after each
-    /// ended, for requests that are repeated, and `session list --namespace` shows them until then.
+    /// ended, for requests that are repeated, and `session list` shows them until then.
     Delete(DeleteArguments),
 }
 
