@@ -248,14 +248,7 @@ async fn a_namespace_moves_into_another_by_a_file_and_is_deleted_when_nothing_of
         (&after[0]["items"][0]["json"]["text"], &after[1..]),
         (&json!("milk"), &copied[1..])
     );
-    // Clients of it fill it again through no manager.
-    let open = ["session", "open", "a", "--namespace", "shop", "--class", "builtin"];
-    refused_everywhere(&cluster, &open, "NAMESPACE_OFF", "shop was deleted").await;
-    let list = ["document", "list", "shop"];
-    refused_everywhere(&cluster, &list, "N-NAMESPACE", "shop was deleted").await;
-    json_of(&cluster, &["namespace", "create", "shop"]).await;
-    done_everywhere(&cluster, &["document", "list", "shop"]).await;
-    assert_eq!(carts(&cluster, "shop").await, Vec::<Value>::new(), "what was deleted is gone");
+    what_was_deleted_stays_closed_until_it_is_created_anew(&cluster).await;
     let shown = json_of(&cluster, &["namespace", "show", "copy"]).await;
     assert_eq!(shown["documents"], 5);
     damaged_files_are_refused(&cluster, &file).await;
@@ -302,6 +295,17 @@ async fn the_ended_session_is_kept(cluster: &Cluster, delete: &[&str]) {
     assert!(told.contains("ended sessions stay until 10 minutes"), "{told}");
     let kept = &json_of(cluster, &["session", "list"]).await["sessions"];
     assert_eq!((&kept[0]["id"], &kept[0]["state"]), (&json!("one"), &json!("CLOSED")));
+}
+
+/// Clients of it fill it again through no manager.
+async fn what_was_deleted_stays_closed_until_it_is_created_anew(cluster: &Cluster) {
+    let open = ["session", "open", "a", "--namespace", "shop", "--class", "builtin"];
+    refused_everywhere(cluster, &open, "NAMESPACE_OFF", "shop was deleted").await;
+    let list = ["document", "list", "shop"];
+    refused_everywhere(cluster, &list, "N-NAMESPACE", "shop was deleted").await;
+    json_of(cluster, &["namespace", "create", "shop"]).await;
+    done_everywhere(cluster, &list).await;
+    assert_eq!(carts(cluster, "shop").await, Vec::<Value>::new());
 }
 
 /// Nothing of a file that was cut short or changed is taken over.
