@@ -190,40 +190,15 @@ fn show(joined: &Joined, out: &mut Out) -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rota_model::{ClusterName, ClusterTimes, Epoch, Incarnation, ManagerId, Nonce};
-    use rota_ring::{Claim, View};
-    use std::collections::BTreeMap;
+    use crate::ring_example::{claim, ring};
+    use rota_model::{Epoch, Incarnation};
+    use rota_ring::View;
 
     const NEW: ManagerNumber = ManagerNumber(250);
 
-    fn claim(number: u32, id: &str) -> Claim {
-        Claim {
-            number: ManagerNumber(number),
-            id: ManagerId::parse(id).unwrap(),
-            grpc: format!("{id}:1"),
-            http: String::new(),
-            held: Vec::new(),
-            taken: None,
-            nonce: Nonce(1),
-            disk: BTreeMap::new(),
-            times: ClusterTimes {
-                renew_ms: 1,
-                lease_term_ms: 2,
-                lease_kill_ms: 3,
-                node_lost_ms: 4,
-            },
-        }
-    }
-
     /// Two managers with one copy each, and a newcomer.
     fn joined() -> View {
-        let numbers: Vec<_> = [(100, "a"), (400, "b")]
-            .map(|(number, id)| (ManagerNumber(number), ManagerId::parse(id).unwrap()))
-            .into();
-        let cluster = ClusterName::parse("c").unwrap();
-        let view = View::found(cluster, 1024, 0, 100, &numbers).unwrap();
-        let view = view.claimed(&claim(100, "a")).unwrap().claimed(&claim(400, "b")).unwrap();
-        view.joined(&claim(NEW.0, "new")).unwrap()
+        ring(0, &[(100, "a"), (400, "b")]).joined(&claim(NEW.0, "new")).unwrap()
     }
 
     #[test]

@@ -239,37 +239,13 @@ fn show_cancelled(done: &Cancelled, leaves: bool, out: &mut Out) -> anyhow::Resu
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rota_model::{ClusterName, ClusterTimes, ManagerId, Nonce};
-    use rota_ring::Claim;
-    use std::collections::BTreeMap;
+    use crate::ring_example::ring;
 
     const LEAVER: ManagerNumber = ManagerNumber(100);
 
     /// Two managers with one copy each.
     fn two() -> View {
-        let names = [(100, "a"), (400, "b")]
-            .map(|(number, id)| (ManagerNumber(number), ManagerId::parse(id).unwrap()));
-        let cluster = ClusterName::parse("c").unwrap();
-        let view = View::found(cluster, 1024, 0, 100, &names).unwrap();
-        names.into_iter().fold(view, |view, (number, id)| {
-            let claim = Claim {
-                number,
-                grpc: format!("{id}:1"),
-                id,
-                http: String::new(),
-                held: Vec::new(),
-                taken: None,
-                nonce: Nonce(1),
-                disk: BTreeMap::new(),
-                times: ClusterTimes {
-                    renew_ms: 1,
-                    lease_term_ms: 2,
-                    lease_kill_ms: 3,
-                    node_lost_ms: 4,
-                },
-            };
-            view.claimed(&claim).unwrap()
-        })
+        ring(0, &[(100, "a"), (400, "b")])
     }
 
     #[test]

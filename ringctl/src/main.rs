@@ -25,6 +25,8 @@ mod join;
 mod leave;
 mod namespace;
 mod output;
+#[cfg(test)]
+mod ring_example;
 mod session;
 mod signal;
 mod silence;

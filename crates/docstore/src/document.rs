@@ -110,21 +110,6 @@ pub struct Volumes {
     pub v2: u64,
 }
 
-impl Volumes {
-    fn of(items: &[Item]) -> Self {
-        let mut volumes = Self::default();
-        for item in items.iter().filter(|it| !it.is_memory()) {
-            if let Some(existing) = &item.existing {
-                let content = existing.content.volume() + item.name.bytes() as u64;
-                let body = existing.content.as_attachment().map_or(0, Attachment::size);
-                volumes.v1 = volumes.v1.saturating_add(content);
-                volumes.v2 = volumes.v2.saturating_add(body);
-            }
-        }
-        volumes
-    }
-}
-
 /// What a document remembers of operations: not its application's data.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 struct Memories {
@@ -134,16 +119,23 @@ struct Memories {
     bytes: u64,
 }
 
-impl Memories {
-    fn of(items: &[Item]) -> Self {
-        let mut memories = Self::default();
-        for item in items.iter().filter(|it| it.is_memory()) {
-            let content = item.content().map_or(0, Content::volume);
+/// What items fill: of the application, and of what is remembered.
+fn filled_by(items: &[Item]) -> (Volumes, Memories) {
+    let (mut volumes, mut memories) = (Volumes::default(), Memories::default());
+    for item in items {
+        let named = |it: &Existing| it.content.volume() + item.name.bytes() as u64;
+        if item.is_memory() {
+            // One that is gone has a name still, until caches need not hear of it.
+            let bytes = item.existing.as_ref().map_or(item.name.bytes() as u64, named);
             memories.items = memories.items.saturating_add(1);
-            memories.bytes = memories.bytes.saturating_add(content + item.name.bytes() as u64);
+            memories.bytes = memories.bytes.saturating_add(bytes);
+        } else if let Some(existing) = &item.existing {
+            let body = existing.content.as_attachment().map_or(0, Attachment::size);
+            volumes.v1 = volumes.v1.saturating_add(named(existing));
+            volumes.v2 = volumes.v2.saturating_add(body);
         }
-        memories
     }
+    (volumes, memories)
 }
 
 /// Everything that makes up a document, unchecked: see [`Document::from_parts`].
@@ -240,7 +232,7 @@ impl Document {
         is_deleted: bool,
         items: Vec<Item>,
     ) -> Self {
-        let (volumes, memories) = (Volumes::of(&items), Memories::of(&items));
+        let (volumes, memories) = filled_by(&items);
         Self { name, ctime, version, dtime, is_deleted, items: items.into(), volumes, memories }
     }
 

@@ -89,7 +89,7 @@ impl Manager {
         }
         let text = format!("epoch {}", view.epoch);
         self.env.note_text(Transition::ViewAdopted, None, text);
-        self.env.suspects.retain(|member, _| may_be_taken_out(view, *member));
+        self.env.suspects.retain(|member, _| view.may_run(*member));
         self.cut_arcs(view);
         for number in view.parts.keys() {
             let range = view.range(*number);
@@ -100,7 +100,7 @@ impl Manager {
             if Self::is_inside(&self.env, view) {
                 self.adopt_parts(view);
             } else {
-                self.go_out(&view.clone());
+                self.go_out(view);
             }
         }
         for here in self.entrance.on_view(&mut self.env) {
@@ -474,7 +474,7 @@ impl Manager {
             if status == Some(ManagerStatus::Joining) {
                 patience *= FIRST_START_PATIENCE;
             }
-            if now >= heard.1 + patience && may_be_taken_out(&view, member) {
+            if now >= heard.1 + patience && view.may_run(member) {
                 self.env.suspect(member);
             }
         }
@@ -524,7 +524,7 @@ impl Manager {
     /// judges, because only it knows whether it was this run that slept.
     pub(crate) fn on_signal(&mut self, member: MemberId) {
         let Some(view) = &self.env.view else { return };
-        if may_be_taken_out(view, member) {
+        if view.may_run(member) {
             self.signalled.insert(member, self.env.now.mono_ms);
             self.next_tick_ms = self.env.now.mono_ms;
         }
@@ -541,12 +541,6 @@ impl Manager {
 fn proves_over(register: &Register, registered: &NodeReg) -> bool {
     let is_same = register.boot == registered.boot && register.address == registered.address;
     is_same || registered.state.is_gone() || register.ended_boots.contains(&registered.boot)
-}
-
-fn may_be_taken_out(view: &View, member: MemberId) -> bool {
-    let entry = view.managers.get(&member.number);
-    let may_run = entry.is_some_and(|it| it.serves() || it.status == ManagerStatus::Joining);
-    view.member(member.number) == Some(member) && may_run
 }
 
 /// What a View without suspects means for the transition, if it is given back by that.

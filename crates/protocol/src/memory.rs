@@ -101,8 +101,8 @@ const NAMELESS_KEPT: usize = 64;
 /// Whether a request may be forgotten early because nobody can repeat it any more: its entry manager
 /// named it, and has given up by now.
 fn is_over(entry: &RequestEntry, env: &Env) -> bool {
-    let waited_ms = env.config.timing.request_ms * 11 / 10;
-    let oldest = Stamp::from_epoch_ms(env.now.wall_ms.saturating_sub(waited_ms));
+    let answers_ms = env.config.timing.answers_ms();
+    let oldest = Stamp::from_epoch_ms(env.now.wall_ms.saturating_sub(answers_ms));
     entry.id.is_given_by_manager() && entry.at < oldest
 }
 

@@ -52,8 +52,7 @@ impl Settled {
         if self.until.len() >= SETTLED_MAX {
             self.forget_oldest();
         }
-        // Clocks do not run equally fast.
-        let until_ms = env.now.mono_ms + env.config.timing.request_ms * 11 / 10;
+        let until_ms = env.now.mono_ms + env.config.timing.answers_ms();
         if self.results.insert(origin, result).is_none() {
             self.until.push_back((until_ms, origin));
         }

@@ -95,6 +95,12 @@ impl Timing {
         }
     }
 
+    /// How long what was answered to a request is of use, in milliseconds: as long as it may wait at its
+    /// entry manager, and some more, since clocks do not run equally fast.
+    pub fn answers_ms(&self) -> u64 {
+        self.request_ms * 11 / 10
+    }
+
     /// Those that all managers of a cluster share.
     pub fn of_cluster(&self) -> ClusterTimes {
         ClusterTimes {

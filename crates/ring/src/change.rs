@@ -284,13 +284,12 @@ impl View {
         next.epoch = self.epoch.next();
         let mut any = false;
         for suspect in suspects {
+            if !next.may_run(*suspect) {
+                continue;
+            }
             let Some(entry) = next.managers.get_mut(&suspect.number) else {
                 continue;
             };
-            let may_run = entry.serves() || entry.status == ManagerStatus::Joining;
-            if !may_run || entry.incarnation != suspect.incarnation {
-                continue;
-            }
             any = true;
             let leaves = entry.status == ManagerStatus::Leaving;
             entry.status = ManagerStatus::Down;

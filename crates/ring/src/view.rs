@@ -194,6 +194,13 @@ pub enum ViewError {
 }
 
 impl View {
+    /// Whether that very run may still be at work: it is the newest of its number, and is not out.
+    pub fn may_run(&self, member: MemberId) -> bool {
+        let entry = self.managers.get(&member.number);
+        let is_in = entry.is_some_and(|it| it.serves() || it.status == ManagerStatus::Joining);
+        is_in && self.member(member.number) == Some(member)
+    }
+
     /// The member that `number` is at this epoch.
     pub fn member(&self, number: ManagerNumber) -> Option<MemberId> {
         let entry = self.managers.get(&number)?;

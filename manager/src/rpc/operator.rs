@@ -1,9 +1,7 @@
 //! What operators see of this manager.
 
 use super::{Shared, status};
-use rota_model::{
-    ClusterName, FieldError, ManagerNumber, ManagerStatus, MemberId, Refusal, RefusalKind, Retry,
-};
+use rota_model::{ClusterName, FieldError, ManagerNumber, Refusal, RefusalKind, Retry};
 use rota_proto::{operator, v1};
 use rota_protocol::{Input, Order};
 use rota_ring::View;
@@ -33,13 +31,6 @@ impl OperatorService {
     }
 }
 
-/// Whether the View has this very run of a manager, and not as one that is out.
-fn runs(view: &View, member: MemberId) -> bool {
-    let entry = view.managers.get(&member.number);
-    let may_run = entry.is_some_and(|it| it.serves() || it.status == ManagerStatus::Joining);
-    view.member(member.number) == Some(member) && may_run
-}
-
 #[tonic::async_trait]
 impl v1::operator_server::Operator for OperatorService {
     async fn inspect(
@@ -62,7 +53,7 @@ impl v1::operator_server::Operator for OperatorService {
         }
         let view = self.view()?;
         let mut suspected = 0;
-        for member in signal.gone.into_iter().filter(|it| runs(&view, *it)) {
+        for member in signal.gone.into_iter().filter(|it| view.may_run(*it)) {
             tracing::info!(%member, "looks gone to somebody outside");
             let told = self.shared.mailbox.input(Input::Signal { member }).await;
             told.map_err(|it| status(it.into()))?;

@@ -9,7 +9,7 @@ mod reasons;
 
 use crate::cli::length_of_time;
 use crate::failure::UsageMistake;
-use crate::inspect::{Answers, ask, join};
+use crate::inspect::{ask, join, newest_view};
 use crate::output::{Format, Out};
 use crate::session::Shown;
 use crate::silence;
@@ -107,9 +107,10 @@ pub async fn run(it: &ExplainArguments, endpoint: &str, out: &mut Out) -> anyhow
     let key = key_of(it)?;
     let client = silence::client(endpoint, out.format())?;
     let answers = silence::told(endpoint, ask(&client, it.timeout)).await?;
-    let (Some(ring), Some(view)) = (join(&answers), newest_view(&answers)?) else {
+    let (Some(ring), Some(view)) = (join(&answers), newest_view(&answers)) else {
         anyhow::bail!("the manager has no View yet");
     };
+    let view = View::try_from(view.clone()).context("a manager's View cannot be read")?;
     let request =
         v1::GetRequest { namespace: it.namespace.clone(), id: it.id.clone(), stale_ok: false };
     let session = match client.get(request, it.timeout).await {
@@ -130,13 +131,6 @@ fn key_of(it: &ExplainArguments) -> Result<SessionKey, UsageMistake> {
     let namespace = namespace.map_err(|error| UsageMistake(format!("--namespace: {error}")))?;
     let id = SessionId::parse(&it.id).map_err(|error| UsageMistake(format!("id: {error}")))?;
     Ok(SessionKey::new(namespace, id))
-}
-
-/// The View that [`join`] takes everything from, too.
-fn newest_view(answers: &Answers) -> anyhow::Result<Option<View>> {
-    let views = answers.values().filter_map(|it| it.as_ref().ok()?.view.as_ref());
-    let newest = views.max_by_key(|it| it.epoch).cloned();
-    newest.map(View::try_from).transpose().context("a manager's View cannot be read")
 }
 
 impl Explained {

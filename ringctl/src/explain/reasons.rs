@@ -3,7 +3,7 @@
 use super::{Copy, Explained, Node, Owner, Partition};
 use crate::inspect::{Partition as Seen, Ring};
 use crate::session::Shown;
-use rota_model::{ManagerNumber, ManagerStatus, SessionKey};
+use rota_model::{ManagerNumber, SessionKey};
 use rota_ring::{PartState, View, slot_of_session};
 
 /// Joins what is known. `session`: the record, none, or why nobody could say.
@@ -121,15 +121,11 @@ fn why_copy(
                 None => "nothing was copied yet",
             }
         ),
-        (false, false) if view.managers.get(&number).is_some_and(is_down) => {
+        (false, false) if view.managers.get(&number).is_some_and(|it| !it.serves()) => {
             "it is down; what its disk holds is old".to_owned()
         }
         (false, false) => "left over: it is dropped soon".to_owned(),
     }
-}
-
-fn is_down(entry: &rota_ring::ManagerEntry) -> bool {
-    entry.status != ManagerStatus::Active
 }
 
 fn why_in_state(shown: &Shown) -> String {
@@ -177,39 +173,12 @@ fn node(session: &Shown, ring: &Ring) -> Option<Node> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rota_model::{ClusterName, ClusterTimes, ManagerId, Namespace, Nonce, SessionId};
-    use rota_ring::Claim;
-    use std::collections::BTreeMap;
-
-    fn claim(number: u32, id: &str) -> Claim {
-        Claim {
-            number: ManagerNumber(number),
-            id: ManagerId::parse(id).unwrap(),
-            grpc: format!("{id}:1"),
-            http: String::new(),
-            held: Vec::new(),
-            taken: None,
-            nonce: Nonce(1),
-            disk: BTreeMap::new(),
-            times: ClusterTimes {
-                renew_ms: 1,
-                lease_term_ms: 2,
-                lease_kill_ms: 3,
-                node_lost_ms: 4,
-            },
-        }
-    }
+    use crate::ring_example::ring;
+    use rota_model::{Namespace, SessionId};
 
     /// Three managers, r = 1, all in sync where they should be.
     fn view() -> View {
-        let numbers: Vec<_> = [(100, "a"), (400, "b"), (900, "c")]
-            .map(|(number, id)| (ManagerNumber(number), ManagerId::parse(id).unwrap()))
-            .into();
-        let cluster = ClusterName::parse("c").unwrap();
-        let mut view = View::found(cluster, 1024, 1, 100, &numbers).unwrap();
-        for (number, id) in [(100, "a"), (400, "b"), (900, "c")] {
-            view = view.claimed(&claim(number, id)).unwrap();
-        }
+        let mut view = ring(1, &[(100, "a"), (400, "b"), (900, "c")]);
         for number in [100, 400, 900].map(ManagerNumber) {
             let missing = view
                 .wanted(number)

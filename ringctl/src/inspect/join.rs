@@ -105,10 +105,15 @@ pub struct Node {
     pub classes: Vec<String>,
 }
 
+/// The newest View in the answers.
+pub fn newest_view(answers: &Answers) -> Option<&v1::View> {
+    let views = answers.values().filter_map(|it| it.as_ref().ok()?.view.as_ref());
+    views.max_by_key(|it| it.epoch)
+}
+
 /// Joins the answers; `None` when none has a View.
 pub fn join(answers: &Answers) -> Option<Ring> {
-    let views = answers.values().filter_map(|it| it.as_ref().ok()?.view.as_ref());
-    let view = views.max_by_key(|it| it.epoch)?;
+    let view = newest_view(answers)?;
     Some(Ring {
         cluster: view.cluster.clone(),
         epoch: view.epoch,

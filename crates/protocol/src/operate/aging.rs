@@ -7,12 +7,12 @@
 //! nothing but a later dtime, and only if items were forgotten: one that moved for nothing would
 //! make caches that were away ask for all names.
 
-use super::registry::MEMORIES_CLASS;
 use crate::documents::{Doc, DocKey};
 use crate::env::Env;
 use crate::io::Transition;
 use crate::message::Write;
 use crate::partition::Partition;
+use rota_docstore::name::MEMORY_CLASS;
 use rota_docstore::{Aged, Document, Rules};
 use rota_model::Stamp;
 use std::ops::Bound;
@@ -53,7 +53,7 @@ impl Ages {
 }
 
 fn is_old_memory(document: &Document, now: Stamp) -> bool {
-    document.name().class() == MEMORIES_CLASS && document.version() < now.minus_ms(MEMORIES_MS)
+    document.name().class() == MEMORY_CLASS && document.version() < now.minus_ms(MEMORIES_MS)
 }
 
 /// What a look at one document costs.

@@ -1,7 +1,7 @@
 //! Updates of copies, pages of names, and the ends of whole namespaces.
 
 use super::here::{Slots, slot_of};
-use super::registry::{CONFIGURATION, MEMORIES_CLASS};
+use super::registry::CONFIGURATION;
 use crate::api::{
     Answer, ClearOp, DocumentAnswer, DocumentCursor, DocumentHead, DocumentPage, OpResult, PageOp,
     SyncOp,
@@ -12,6 +12,7 @@ use crate::env::Env;
 use crate::io::Transition;
 use crate::message::Write;
 use crate::partition::Partition;
+use rota_docstore::name::MEMORY_CLASS;
 use rota_docstore::{
     DocName, Document, Draft, Exception, FieldError, Phase, SyncRequest, Territory, Update, codes,
     update_for,
@@ -156,7 +157,7 @@ impl Partition {
             // What remembers operations is nobody's data; an export takes it along.
             let in_class = match &op.class {
                 Some(class) => class == name.class(),
-                None => op.by_operator || name.class() != MEMORIES_CLASS,
+                None => op.by_operator || name.class() != MEMORY_CLASS,
             };
             name.space() == op.space.as_str() && in_class
         };

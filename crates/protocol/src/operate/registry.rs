@@ -13,8 +13,6 @@ use std::hint::black_box;
 
 /// The namespace for configuration.
 pub const CONFIGURATION: &str = "z";
-/// The class of documents that remember operations which ended other documents' lives.
-pub(super) const MEMORIES_CLASS: &str = MEMORY_CLASS;
 
 /// All classes of documents: those with a meaning of their own, and beside them every other one.
 pub fn schema() -> Schema {
@@ -24,7 +22,7 @@ pub fn schema() -> Schema {
         .with_sessions()
         .read_only(SESSION_CLASS)
         .read_only(POOL_CLASS)
-        .class(MEMORIES_CLASS, |it| it)
+        .class(MEMORY_CLASS, |it| it)
         .open()
 }
 
@@ -53,7 +51,7 @@ pub fn check_schema(schema: &Schema) -> Result<(), FieldError> {
             return wrong(class, "declare, as read only,");
         }
     }
-    for class in [SPACE_CLASS, WEB_CLASS, MEMORIES_CLASS] {
+    for class in [SPACE_CLASS, WEB_CLASS, MEMORY_CLASS] {
         if !schema.is_declared(class) || schema.is_read_only(class) {
             return wrong(class, "declare");
         }

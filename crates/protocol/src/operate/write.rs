@@ -1,7 +1,7 @@
 //! `document.write`: changes documents without code of an application's own.
 
 use super::form::{ItemAt, ItemForm, at, name_at};
-use super::registry::{MEMORIES_CLASS, check_free, schema};
+use super::registry::{check_free, schema};
 use rota_docstore::name::MEMORY_CLASS;
 use rota_docstore::{
     Content, DOCUMENTS_MAX, Desk, DocName, Exception, FieldError, ItemName, Namespace, Operation,
@@ -265,5 +265,5 @@ pub(super) fn answer_in<T: Serialize>(
 
 /// The document that remembers for those of that id whose lives ended.
 pub(super) fn memories(desk: &Desk<'_>, docid: &str) -> Result<DocName, FieldError> {
-    desk.name(MEMORIES_CLASS, docid)
+    desk.name(MEMORY_CLASS, docid)
 }
