@@ -1,5 +1,5 @@
 //! A durable store of documents: the pure [`Store`](rota_docstore::Store), an engine, and the bodies
-//! of attachments, behind one lock and one thread that commits.
+//! of attachments, behind one lock, one thread that works for many callers and one that commits.
 //!
 //! ```text
 //!  caller ── run(Request) ──▶ lock: work, validate, take over ──▶ writer's queue   position n
@@ -42,7 +42,7 @@ pub use stream::Stream;
 use self::books::{Books, Hold, Loaded};
 use self::durable::Durable;
 use self::keeper::Keeper;
-use self::turns::Turns;
+use self::turns::{Server, Turns};
 use crate::attachments::{AttachmentSettings, Attachments, Digest};
 use crate::counters::Counters;
 use crate::disk::{Disk, RealDisk};
@@ -215,6 +215,7 @@ const BODIES_PER_STEP: usize = 64;
 pub struct DocumentStore {
     shared: Arc<Shared>,
     keeper: Option<Keeper>,
+    server: Option<Server>,
     counters: Arc<Counters>,
     missing: Vec<Digest>,
 }
@@ -266,7 +267,8 @@ impl DocumentStore {
         });
         let keeper = setup.purge_every.map(|every| Keeper::start(Arc::clone(&shared), every));
         let keeper = keeper.transpose().map_err(OpenError::Thread)?;
-        Ok(Self { shared, keeper, counters, missing })
+        let server = Server::start(Arc::clone(&shared)).map_err(OpenError::Thread)?;
+        Ok(Self { shared, keeper, server: Some(server), counters, missing })
     }
 
     /// Runs a request for an operation by its name, and answers when all that it changed, and all
@@ -381,7 +383,7 @@ impl DocumentStore {
     /// Writes what is on its way, closes the folder and ends the threads. Gives up waiting for the
     /// disk after `patience`.
     pub fn close(mut self, patience: Duration) -> Result<(), NotClosed> {
-        drop(self.keeper.take());
+        drop((self.keeper.take(), self.server.take()));
         let writer = self.shared.books().writer.take();
         writer.map_or(Ok(()), |it| it.shutdown(patience)).map_err(|_| NotClosed)
     }

@@ -1,22 +1,29 @@
-//! Callers that are threads: whoever finds nobody at work does the work of all who wait.
+//! Callers that are threads: one thread works for all of them.
 //!
 //! ```text
-//!  caller: take a seat ──▶ somebody serves? ── no ──▶ serve all seats under one hold of the books,
-//!                               │ yes                 hand their writes to the disk together
-//!                               ▼                                    │
-//!                 sleep until settled and durable ◀── one commit ◀───┘
+//!  caller: take a seat ──▶ nobody works, the disk is at rest? ── yes ──▶ work oneself
+//!                               │ no                                          │
+//!                               ▼                                             ▼
+//!                 sleep until settled and durable ◀── one commit ◀── all writes together
+//!                               │                                             ▲
+//!                               └──▶ the server: all seats under one hold ────┘
 //! ```
-//! A thread sleeps and wakes once for each operation, and the lock does not go from thread to thread:
-//! that, and not the work, would be most of the cost with many callers.
+//! With many callers a thread sleeps and wakes once for each operation, documents stay in one
+//! processor's cache, and memory is given back by the thread that took it: that, and not the work,
+//! would be most of the cost. A lone caller does without the server: another thread's wake is a third
+//! of what his operation takes.
 
 use super::Shared;
 use super::durable::Durable;
 use super::pending::Stage;
 use super::{Answer, Exception, Phase, Run, Unanswered, codes};
+use crate::writer::{Failure, end_process};
 use std::collections::VecDeque;
+use std::io;
 use std::ops::ControlFlow;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, Thread};
+use std::thread::{self, JoinHandle, Thread};
 use std::time::Instant;
 
 #[derive(Debug)]
@@ -40,7 +47,11 @@ struct State {
 struct Seats {
     /// One for each thread that calls, at most.
     waiting: Vec<Arc<Seat>>,
+    /// Somebody works, or was woken to. Who is at work looks for more before he stops.
     is_served: bool,
+    is_over: bool,
+    /// `None`: it has not begun to look, and will.
+    server: Option<Thread>,
 }
 
 /// Who waits for what.
@@ -87,17 +98,50 @@ impl Turns {
     }
 }
 
-/// Gives the service up, and wakes the one who goes on.
+/// Gives the work up when nobody waits, else to the server.
 struct Service<'a>(&'a Turns);
 
 impl Drop for Service<'_> {
     fn drop(&mut self) {
         let mut seats = lock(&self.0.seats);
-        seats.is_served = false;
-        let next = seats.waiting.first().map(|it| it.thread.clone());
+        seats.is_served = !seats.waiting.is_empty();
+        let server = seats.server.clone().filter(|_| seats.is_served);
         drop(seats);
-        if let Some(thread) = next {
-            thread.unpark();
+        if let Some(server) = server {
+            server.unpark();
+        }
+    }
+}
+
+/// Handle of the thread that works for callers; dropping it ends the thread.
+#[derive(Debug)]
+pub(super) struct Server {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Server {
+    /// Starts the thread. A panic on it, which no operation can cause, ends the process: nobody
+    /// could tell how far the work had come.
+    pub fn start(shared: Arc<Shared>) -> io::Result<Self> {
+        let inside = Arc::clone(&shared);
+        let work = move || {
+            if catch_unwind(AssertUnwindSafe(|| inside.serve_until_over())).is_err() {
+                end_process(&Failure::Panic);
+            }
+        };
+        let thread = thread::Builder::new().name("rota-operations".into()).spawn(work)?;
+        Ok(Self { shared, thread: Some(thread) })
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        lock(&self.shared.turns.seats).is_over = true;
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+            // Nobody calls any more, so it has nothing left to do.
+            let _ = thread.join();
         }
     }
 }
@@ -118,9 +162,8 @@ impl Shared {
     fn attempt_in_turn(&self, run: Run, deadline: Instant) -> Result<Stage, Exception> {
         let state = Mutex::new(State { run: Some(run), settled: None });
         let seat = Arc::new(Seat { thread: thread::current(), deadline, state });
-        lock(&self.turns.seats).waiting.push(Arc::clone(&seat));
+        self.ask_for_service(&seat);
         loop {
-            self.serve();
             let mut state = lock(&seat.state);
             let is_over = deadline <= Instant::now();
             // Who is about to be late waits on: it is known what it waits for.
@@ -129,14 +172,12 @@ impl Shared {
             }
             if is_over && state.run.take().is_some() {
                 drop(state);
-                // Nobody wakes it any more as the next one.
                 lock(&self.turns.seats).waiting.retain(|it| !Arc::ptr_eq(it, &seat));
-                self.serve();
                 let message = "too many operations wait for their turn";
                 return Err(Exception::new(codes::BUSY, message).at(Phase::Before));
             }
             drop(state);
-            // Past the deadline only while another thread is at this very operation.
+            // Past the deadline only while the server is at this very operation.
             let left = deadline.saturating_duration_since(Instant::now());
             thread::park_timeout(left.max(SERVED_SOON));
         }
@@ -146,27 +187,58 @@ impl Shared {
         stage.position().is_none_or(|it| self.durable.position() >= it)
     }
 
-    /// Serves all seats, unless somebody does.
-    fn serve(&self) {
+    /// Takes a seat, and works on it at once when nobody else does and no commit is on its way.
+    fn ask_for_service(&self, seat: &Arc<Seat>) {
+        let is_at_rest = lock(&self.turns.sleepers).is_empty();
         let mut seats = lock(&self.turns.seats);
-        if seats.is_served || seats.waiting.is_empty() {
+        let is_served = std::mem::replace(&mut seats.is_served, true);
+        if is_served || !is_at_rest {
+            seats.waiting.push(Arc::clone(seat));
+            let server = seats.server.clone().filter(|_| !is_served);
+            drop(seats);
+            if let Some(server) = server {
+                server.unpark();
+            }
             return;
         }
-        seats.is_served = true;
-        let waiting = std::mem::take(&mut seats.waiting);
         drop(seats);
         let service = Service(&self.turns);
+        self.serve([seat]);
+        drop(service);
+    }
+
+    /// Makes an attempt for each of these, and hands their writes to the disk together.
+    fn serve<'a>(&self, waiting: impl IntoIterator<Item = &'a Arc<Seat>>) {
         let mut held = None;
         for seat in waiting {
             let run = lock(&seat.state).run.take();
             if let Some(run) = run {
                 let stage = self.attempt(run, seat.deadline, &mut held);
-                self.turns.settle(&seat, stage);
+                self.turns.settle(seat, stage);
             }
         }
-        // First the writes, then the next one's turn.
-        drop(held);
-        drop(service);
+    }
+
+    fn serve_until_over(&self) {
+        lock(&self.turns.seats).server = Some(thread::current());
+        // Changes places with the list of the seats, so that neither is allocated again.
+        let mut waiting = Vec::new();
+        loop {
+            let mut seats = lock(&self.turns.seats);
+            std::mem::swap(&mut seats.waiting, &mut waiting);
+            if waiting.is_empty() && seats.is_over {
+                return;
+            }
+            if waiting.is_empty() {
+                seats.is_served = false;
+                drop(seats);
+                thread::park();
+            } else {
+                drop(seats);
+                self.serve(&waiting);
+                waiting.clear();
+            }
+        }
     }
 }
 
