@@ -33,6 +33,15 @@ impl Mistakes {
         self.note(Namespace::parse(namespace))
     }
 
+    /// Names of namespaces, each of which must be given.
+    pub(crate) fn namespaces(&mut self, field: &str, names: &[String]) -> Vec<Namespace> {
+        let mut parsed = Vec::with_capacity(names.len());
+        for (at, name) in names.iter().enumerate() {
+            parsed.extend(self.note_in(&format!("{field}[{at}]"), Namespace::parse(name)));
+        }
+        parsed
+    }
+
     /// A name that may be left out.
     pub(crate) fn given<T>(
         &mut self,

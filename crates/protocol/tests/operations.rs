@@ -389,6 +389,41 @@ fn a_namespace_is_described_switched_and_removed_in_the_one_for_configuration() 
 }
 
 #[test]
+fn what_is_given_of_a_namespace_is_changed_and_the_rest_stays() {
+    let mut desk = Desktop::new();
+    let set = |desk: &mut Desktop, parameters: Value| {
+        desk.ms += 1;
+        desk.perform(request("z", "namespace.set", &parameters)).map(|_| ())
+    };
+    let described = |desk: &Desktop| {
+        let name = DocName::new(&Namespace::parse("z").unwrap(), SPACE_CLASS, "shop").unwrap();
+        serde_json::to_value(desk.store.peek(&name).unwrap().one::<Description>().unwrap()).unwrap()
+    };
+    let refusal = set(&mut desk, json!({"name": "shop", "description": "Carts"})).unwrap_err();
+    assert_eq!(*refusal.code(), codes::NAMESPACE);
+    let limits = json!({"documents": 1, "v1": 9_000, "v2": null});
+    let create = json!({"name": "shop", "create": true, "description": "Carts",
+        "limits": limits, "readers": ["a", "b"]});
+    desk.perform(request("z", "namespace.put", &create)).unwrap();
+    let off = json!({"name": "shop", "off": "Back at noon"});
+    desk.perform(request("z", "namespace.switch", &off)).unwrap();
+    let change = json!({"name": "shop", "limits": {"documents": null, "v2": 7},
+        "add_readers": ["c", "a"], "remove_readers": ["b", "x"]});
+    set(&mut desk, change.clone()).unwrap();
+    let expected = json!({"description": "Carts", "off": "Back at noon",
+        "limits": {"documents": null, "v1": 9_000, "v2": 7}, "readers": ["a", "c"]});
+    assert_eq!(described(&desk), expected);
+    set(&mut desk, change).unwrap();
+    assert_eq!(described(&desk), expected, "it may be repeated");
+    let many: Vec<_> = (0..63).map(|it| json!(format!("n{it}"))).collect();
+    let refusal = set(&mut desk, json!({"name": "shop", "add_readers": many})).unwrap_err();
+    assert_eq!((refusal.code(), &*refusal.details().fields[0].field), (&codes::LIMIT, "readers"));
+    assert_eq!(described(&desk), expected, "nothing is half done");
+    let unknown = set(&mut desk, json!({"name": "shop", "limits": {"v3": 1}})).unwrap_err();
+    assert!(unknown.to_string().contains("v3"), "{unknown}");
+}
+
+#[test]
 fn a_web_resource_is_put_and_removed() {
     let mut desk = Desktop::new();
     let put = json!({"path": "logo.svg", "mime": "image/svg+xml", "body": "PHN2Zy8+"});

@@ -16,7 +16,7 @@ use rota_proto::v1;
 use rota_protocol::api::{ClearOp, FollowOp, OperateOp, PageOp};
 use rota_protocol::operate::{SPACES_DOCID, registry};
 use rota_protocol::{Answer, DocumentAnswer, DocumentCursor, DocumentOp, Op};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -257,6 +257,23 @@ async fn delete(
     let _ = out.send(last.map_err(Status::from)).await;
 }
 
+/// The parameters of the operation `namespace.set`.
+fn setting(set: &request::Set) -> Value {
+    let mut limits = Map::new();
+    for (name, most) in [("documents", set.documents), ("v1", set.v1), ("v2", set.v2)] {
+        limits.extend(most.map(|it| (name.to_owned(), json!(it))));
+    }
+    let names = |them: &[Namespace]| them.iter().map(|it| json!(it.as_str())).collect();
+    let (add, remove): (Vec<_>, Vec<_>) = (names(&set.add_readers), names(&set.remove_readers));
+    json!({
+        "name": set.name.as_str(),
+        "description": set.description,
+        "limits": limits,
+        "add_readers": add,
+        "remove_readers": remove,
+    })
+}
+
 impl NamespacesService {
     fn check_admin(&self, metadata: &MetadataMap) -> Result<String, Status> {
         let key = admin_key(metadata);
@@ -330,6 +347,16 @@ impl v1::namespaces_server::Namespaces for NamespacesService {
         let parameters = json!({"name": name.as_str(), "off": off});
         configure(&self.shared, "namespace.switch", &parameters, admin).await?;
         Ok(Response::new((&state(&self.shared, &name).await?).into()))
+    }
+
+    async fn set_namespace(
+        &self,
+        request: Request<v1::SetNamespaceRequest>,
+    ) -> Result<Response<v1::NamespaceInfo>, Status> {
+        let admin = self.check_admin(request.metadata())?;
+        let set = request::set(request.into_inner()).map_err(|it| exception_status(&it))?;
+        configure(&self.shared, "namespace.set", &setting(&set), admin).await?;
+        Ok(Response::new((&state(&self.shared, &set.name).await?).into()))
     }
 
     async fn delete_namespace(

@@ -22,6 +22,7 @@ pub mod document_export;
 pub mod exception;
 pub mod export;
 pub mod namespace;
+mod namespace_request;
 pub(crate) mod peer;
 pub mod request;
 

@@ -4,6 +4,7 @@
 use super::cursor::{page_token, parse_page_token};
 use super::document::{digest, digest_bytes};
 use super::exception::invalid;
+pub use super::namespace_request::{Create, Set, Switch, create, name, set, switch};
 use super::{DocumentCursor, PIECE_BYTES_MAX};
 use crate::mistakes::Mistakes;
 use crate::v1;
@@ -11,8 +12,8 @@ use bytes::Bytes;
 use rota_docstore::document::ITEMS_MAX;
 use rota_docstore::request::SYNCS_MAX;
 use rota_docstore::{
-    Caller, Credentials, Description, Digest, DocName, Exception, Held, JsonText, Limits, Phase,
-    Request, Stamp, SyncRequest, codes,
+    Caller, Credentials, Digest, DocName, Exception, Held, JsonText, Phase, Request, Stamp,
+    SyncRequest, codes,
 };
 use rota_model::{FieldError, Namespace, SlotId};
 use rota_ring::slot_of_document;
@@ -115,24 +116,6 @@ pub struct ExportDocument {
     pub caller: Caller,
 }
 
-/// A namespace to create.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Create {
-    /// Its name.
-    pub name: Namespace,
-    /// Its description; it is switched on.
-    pub description: Description,
-}
-
-/// A namespace to switch off or on.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Switch {
-    /// Its name.
-    pub name: Namespace,
-    /// What its clients are told while it is off; `None`: switch it on.
-    pub off: Option<String>,
-}
-
 /// Who asks, of the fields that every request has for it; 0: no build is told.
 macro_rules! caller {
     ($it:expr) => {
@@ -149,7 +132,7 @@ macro_rules! caller {
 pub(super) use caller;
 
 impl Mistakes {
-    fn all<T>(self, value: Option<T>) -> Result<T, Exception> {
+    pub(super) fn all<T>(self, value: Option<T>) -> Result<T, Exception> {
         self.found(value).map_err(invalid)
     }
 
@@ -363,43 +346,6 @@ pub fn export_document(request: v1::ExportDocumentRequest) -> Result<ExportDocum
     mistakes.all(found)
 }
 
-/// Checks the name of a namespace that must be given: field `name`.
-pub fn name(name: &str) -> Result<Namespace, Exception> {
-    let mut mistakes = Mistakes::default();
-    let found = mistakes.note_in("name", Namespace::parse(name));
-    mistakes.all(found)
-}
-
-/// Checks a namespace's description to be created.
-pub fn create(request: v1::CreateNamespaceRequest) -> Result<Create, Exception> {
-    let mut mistakes = Mistakes::default();
-    let name = mistakes.note_in("name", Namespace::parse(&request.name));
-    let mut readers = Vec::with_capacity(request.readers.len());
-    for (at, reader) in request.readers.iter().enumerate() {
-        readers.extend(mistakes.note_in(&format!("readers[{at}]"), Namespace::parse(reader)));
-    }
-    let limits = request.limits.unwrap_or_default();
-    let limits = Limits { documents: limits.documents, v1: limits.v1, v2: limits.v2 };
-    let description = Description { description: request.description, off: None, limits, readers };
-    mistakes.note(description.check());
-    mistakes.all(name.map(|name| Create { name, description }))
-}
-
-/// Checks a switch.
-pub fn switch(request: v1::SwitchNamespaceRequest) -> Result<Switch, Exception> {
-    let mut mistakes = Mistakes::default();
-    let name = mistakes.note_in("name", Namespace::parse(&request.name));
-    let off = request.off.then_some(request.message.clone());
-    let description = Description { off: off.clone(), ..Description::default() };
-    let checked = description.check();
-    mistakes.note_in("message", checked);
-    if !request.off && !request.message.is_empty() {
-        let problem = "is told while it is off; leave it out to switch it on";
-        mistakes.note::<()>(Err(FieldError::new("message", problem)));
-    }
-    mistakes.all(name.map(|name| Switch { name, off }))
-}
-
 // The way back: what clients of this code send.
 
 impl From<&Operate> for v1::OperateRequest {
@@ -492,28 +438,6 @@ impl From<&ExportDocument> for v1::ExportDocumentRequest {
             account: it.caller.who.account.clone(),
             key: it.caller.who.key.clone(),
             admin: it.caller.who.admin.clone(),
-        }
-    }
-}
-
-impl From<&Create> for v1::CreateNamespaceRequest {
-    fn from(it: &Create) -> Self {
-        let Description { description, off: _, limits, readers } = &it.description;
-        Self {
-            name: it.name.as_str().into(),
-            description: description.clone(),
-            limits: Some((*limits).into()),
-            readers: readers.iter().map(|it| it.as_str().into()).collect(),
-        }
-    }
-}
-
-impl From<&Switch> for v1::SwitchNamespaceRequest {
-    fn from(it: &Switch) -> Self {
-        Self {
-            name: it.name.as_str().into(),
-            off: it.off.is_some(),
-            message: it.off.clone().unwrap_or_default(),
         }
     }
 }

@@ -44,7 +44,7 @@ proptest! {
         operate in some::operate(),
         (sync, list) in (some::sync(), some::document_list()),
         (put, get, export) in (some::put_body(), some::get_body(), some::export_document()),
-        (create, switch) in (some::create(), some::switch()),
+        (create, set, switch) in (some::create(), some::set(), some::switch()),
     ) {
         prop_assert_eq!(request::operate(sent(&(&operate).into())), Ok(operate));
         prop_assert_eq!(request::sync(sent(&(&sync).into())), Ok(sync));
@@ -53,6 +53,7 @@ proptest! {
         prop_assert_eq!(request::get_body(&sent(&(&get).into())), Ok(get));
         prop_assert_eq!(request::export_document(sent(&(&export).into())), Ok(export));
         prop_assert_eq!(request::create(sent(&(&create).into())), Ok(create));
+        prop_assert_eq!(request::set(sent(&(&set).into())), Ok(set));
         prop_assert_eq!(request::switch(sent(&(&switch).into())), Ok(switch));
     }
 
@@ -228,6 +229,12 @@ fn bodies_and_namespaces_with_nothing_right_list_every_mistake() {
         fields(&request::create(create).unwrap_err()),
         ["name", "readers[1]", "description"]
     );
+    let nothing = v1::SetNamespaceRequest { name: "n".into(), ..Default::default() };
+    assert_eq!(fields(&request::set(nothing.clone()).unwrap_err()), ["name"]);
+    let readers = || vec!["a".to_owned()];
+    let (add_readers, remove_readers) = (readers(), readers());
+    let both = v1::SetNamespaceRequest { add_readers, remove_readers, ..nothing };
+    assert_eq!(fields(&request::set(both).unwrap_err()), ["add_readers[0]"]);
     let on = v1::SwitchNamespaceRequest { name: "n".into(), off: false, message: "why".into() };
     assert_eq!(fields(&request::switch(on).unwrap_err()), ["message"]);
 }

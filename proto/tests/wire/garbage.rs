@@ -57,6 +57,7 @@ fn try_everything(bytes: &[u8]) {
     let order = documents::document_export::Order::default;
     drop(v1::DocumentRecord::decode(bytes).map(|it| order().take(it)));
     drop(v1::CreateNamespaceRequest::decode(bytes).map(documents::request::create));
+    drop(v1::SetNamespaceRequest::decode(bytes).map(documents::request::set));
     drop(v1::SwitchNamespaceRequest::decode(bytes).map(documents::request::switch));
     drop(v1::NamespaceRecord::decode(bytes).map(|it| documents::export::Order::new().take(it)));
 }

@@ -11,7 +11,7 @@ use crate::silence;
 use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
 use rota_client::docstore::{Description, Limits, Namespace};
-use rota_client::documents::request::{Create, Switch};
+use rota_client::documents::request::{Create, Set, Switch};
 use rota_client::documents::{NamespaceState, Namespaces};
 use show::{Deleted, Shown, ShownAll};
 use std::time::Duration;
@@ -26,6 +26,8 @@ pub enum NamespaceCommand {
     /// Show one namespace. One that was not created is shown while documents or live sessions are in
     /// it, `default` always.
     Show(OneArguments),
+    /// Change limits, readers or the description of a namespace; what is not given stays.
+    Set(SetArguments),
     /// Switch a namespace off: its clients are refused and told why. Sessions that run go on.
     Off(OffArguments),
     /// Switch a namespace on again.
@@ -102,6 +104,38 @@ pub struct CreateArguments {
     call: CallArguments,
 }
 
+/// `namespace set`.
+#[derive(Args, Debug)]
+#[group(id = "changes", required = true, multiple = true, args = [
+    "description", "max_documents", "max_v1", "max_v2", "readers", "no_longer",
+])]
+pub struct SetArguments {
+    /// The namespace.
+    #[arg(value_parser = namespace)]
+    name: Namespace,
+    /// A sentence for people.
+    #[arg(long)]
+    description: Option<String>,
+    /// Most documents, or `none` for no limit. Below what there is, nothing is deleted: no more is
+    /// taken.
+    #[arg(long, value_name = "COUNT|none", value_parser = limit)]
+    max_documents: Option<Most>,
+    /// Most bytes of documents, or `none`.
+    #[arg(long, value_name = "BYTES|none", value_parser = limit)]
+    max_v1: Option<Most>,
+    /// Most bytes of attachments, or `none`.
+    #[arg(long, value_name = "BYTES|none", value_parser = limit)]
+    max_v2: Option<Most>,
+    /// A namespace that may read its documents from now on; may be given several times.
+    #[arg(long = "reader", value_name = "NAMESPACE", value_parser = namespace)]
+    readers: Vec<Namespace>,
+    /// A namespace that may read them no longer; may be given several times.
+    #[arg(long = "no-reader", value_name = "NAMESPACE", value_parser = namespace)]
+    no_longer: Vec<Namespace>,
+    #[command(flatten)]
+    call: CallArguments,
+}
+
 /// `namespace off`.
 #[derive(Args, Debug)]
 pub struct OffArguments {
@@ -134,6 +168,18 @@ pub fn namespace(text: &str) -> Result<Namespace, String> {
     Namespace::parse(text).map_err(|error| error.problem)
 }
 
+/// A limit, or that there is none.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Most(Option<u64>);
+
+fn limit(text: &str) -> Result<Most, String> {
+    if text == "none" {
+        return Ok(Most(None));
+    }
+    let most = text.parse().map_err(|it| format!("{it}; it is a whole number or `none`"))?;
+    Ok(Most(Some(most)))
+}
+
 /// Runs a command on namespaces.
 pub async fn run(it: &NamespaceArguments, endpoint: &str, out: &mut Out) -> anyhow::Result<()> {
     let namespaces =
@@ -143,6 +189,9 @@ pub async fn run(it: &NamespaceArguments, endpoint: &str, out: &mut Out) -> anyh
         NamespaceCommand::Create(it) => {
             let create = described(it);
             silence::told(endpoint, namespaces.create(&create, it.call.timeout)).await
+        }
+        NamespaceCommand::Set(it) => {
+            silence::told(endpoint, namespaces.set(&changes(it), it.call.timeout)).await
         }
         NamespaceCommand::Show(it) => {
             silence::told(endpoint, namespaces.get(&it.name, it.call.timeout)).await
@@ -177,6 +226,18 @@ fn described(it: &CreateArguments) -> Create {
     let (description, readers) = (it.description.clone(), it.readers.clone());
     let description = Description { description, off: None, limits, readers };
     Create { name: it.name.clone(), description }
+}
+
+fn changes(it: &SetArguments) -> Set {
+    Set {
+        name: it.name.clone(),
+        description: it.description.clone(),
+        documents: it.max_documents.map(|it| it.0),
+        v1: it.max_v1.map(|it| it.0),
+        v2: it.max_v2.map(|it| it.0),
+        add_readers: it.readers.clone(),
+        remove_readers: it.no_longer.clone(),
+    }
 }
 
 fn show_one(state: &NamespaceState, out: &mut Out) -> anyhow::Result<()> {
@@ -257,6 +318,22 @@ mod tests {
         let Description { limits, readers, off, .. } = create.description;
         assert_eq!((limits.documents, limits.v1, off), (Some(9), None, None));
         assert_eq!(readers.len(), 2);
+    }
+
+    #[test]
+    fn a_namespace_is_changed_by_what_is_given_and_by_nothing_else() {
+        let line = ["set", "shop", "--max-documents", "none", "--max-v1", "7", "--no-reader", "a"];
+        let NamespaceCommand::Set(arguments) = parsed(&line).command else {
+            panic!("another command")
+        };
+        let set = changes(&arguments);
+        assert_eq!((set.documents, set.v1, set.v2), (Some(None), Some(Some(7)), None));
+        assert_eq!((set.description, set.add_readers.len()), (None, 0));
+        assert_eq!(set.remove_readers.len(), 1);
+        for line in [&["set", "shop"][..], &["set", "shop", "--max-v1", "much"]] {
+            let line = [&["ringctl", "namespace"], line].concat();
+            assert_eq!(Cli::try_parse_from(line).unwrap_err().exit_code(), 2);
+        }
     }
 
     #[test]

@@ -365,6 +365,13 @@ async fn a_namespace_is_described_once_and_its_limits_are_refused_with_field_and
     assert!(shown["v1"].as_u64().unwrap() <= 400, "{shown}");
     let table = cluster.ringctl(&["namespace", "list"]).await.expect_success().stdout;
     assert!(table.contains("2 of 2") && table.contains("Tiny"), "{table}");
+    let set = ["namespace", "set", "small", "--max-documents", "3", "--no-reader", "guest"];
+    let changed = json_of(&cluster, &set).await;
+    assert_eq!(changed["limits"], json!({"documents": 3, "v1": 400, "v2": null}), "{changed}");
+    assert_eq!((&changed["readers"], &changed["description"]), (&json!([]), &json!("Tiny")));
+    done_everywhere(&cluster, &third).await;
+    let unknown = ["namespace", "set", "large", "--max-v1", "none"];
+    assert_eq!(error_of(&cluster, &unknown).await["reason"], "N-NAMESPACE");
     cluster.end().await;
 }
 

@@ -141,5 +141,6 @@ calls_of_no_slot! {
     CreateNamespaceRequest, NamespaceInfo, "create namespace", namespaces.create_namespace;
     ListNamespacesRequest, ListNamespacesResponse, "list namespaces", namespaces.list_namespaces;
     GetNamespaceRequest, NamespaceInfo, "get namespace", namespaces.get_namespace;
+    SetNamespaceRequest, NamespaceInfo, "set namespace", namespaces.set_namespace;
     SwitchNamespaceRequest, NamespaceInfo, "switch namespace", namespaces.switch_namespace;
 }

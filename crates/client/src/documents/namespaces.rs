@@ -10,7 +10,7 @@ use crate::session::Client;
 use rota_model::{FieldError, Namespace};
 use rota_proto::documents::NamespaceState;
 use rota_proto::documents::export::{Order, Part};
-use rota_proto::documents::request::{Create, Switch};
+use rota_proto::documents::request::{Create, Set, Switch};
 use rota_proto::v1;
 use std::future::Future;
 use std::sync::Arc;
@@ -101,6 +101,11 @@ impl Namespaces {
     /// One namespace.
     pub async fn get(&self, name: &Namespace, wait: Duration) -> Result<NamespaceState, CallError> {
         self.one(v1::GetNamespaceRequest { name: name.as_str().into() }, wait).await
+    }
+
+    /// Changes what is given of a namespace's description.
+    pub async fn set(&self, set: &Set, wait: Duration) -> Result<NamespaceState, CallError> {
+        self.one(v1::SetNamespaceRequest::from(set), wait).await
     }
 
     /// Switches a namespace off, with a message for its clients, or on.

@@ -106,6 +106,20 @@ impl Namespaces for Manager {
         Ok(Response::new((&self.space(&name)?).into()))
     }
 
+    async fn set_namespace(
+        &self,
+        wire: Request<v1::SetNamespaceRequest>,
+    ) -> Result<Response<v1::NamespaceInfo>, Status> {
+        self.check_key(&wire)?;
+        self.next()?;
+        let set = request::set(wire.into_inner()).map_err(raised)?;
+        self.space(&set.name)?;
+        self.describe(&set.name, |it| {
+            it.description = set.description.unwrap_or_default();
+            Ok(())
+        })
+    }
+
     async fn switch_namespace(
         &self,
         wire: Request<v1::SwitchNamespaceRequest>,

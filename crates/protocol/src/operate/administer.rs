@@ -1,5 +1,5 @@
 //! Operations of administrators, in the namespace for configuration: `namespace.put`,
-//! `namespace.switch`, `namespace.remove`, `web.put`, `web.remove`.
+//! `namespace.set`, `namespace.switch`, `namespace.remove`, `web.put`, `web.remove`.
 
 use super::form::bytes_of;
 use super::here::SPACES_DOCID;
@@ -11,7 +11,7 @@ use rota_docstore::{
     Operation, Wanted, codes,
 };
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// Most namespaces that may read one's documents: every operation that reads looks through them.
 const READERS_MAX: usize = 64;
@@ -29,6 +29,15 @@ fn check_name(name: &Namespace) -> Result<(), Exception> {
     if name.as_str() == CONFIGURATION {
         let problem = format!("is {CONFIGURATION:?}, the namespace for configuration");
         return Err(FieldError::new("name", problem).into());
+    }
+    Ok(())
+}
+
+fn check_readers(readers: &[Namespace]) -> Result<(), Exception> {
+    let count = readers.len();
+    if count > READERS_MAX {
+        let problem = format!("are {count}; the limit is {READERS_MAX}");
+        return Err(Exception::of_field(codes::LIMIT, FieldError::new("readers", problem)));
     }
     Ok(())
 }
@@ -86,11 +95,7 @@ impl Operation for NamespacePut {
 
     fn new(describing: Describing) -> Result<Self, Exception> {
         check_name(&describing.name)?;
-        let count = describing.readers.len();
-        if count > READERS_MAX {
-            let problem = format!("are {count}; the limit is {READERS_MAX}");
-            return Err(Exception::of_field(codes::LIMIT, FieldError::new("readers", problem)));
-        }
+        check_readers(&describing.readers)?;
         Ok(Self(describing))
     }
 
@@ -123,6 +128,97 @@ impl Operation for NamespacePut {
     }
 }
 
+/// What is there, `null` included, is set; what is left out stays.
+fn given<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Option<u64>>, D::Error> {
+    Option::deserialize(value).map(Some)
+}
+
+/// What changes of a namespace's limits.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NewLimits {
+    #[serde(default, deserialize_with = "given")]
+    documents: Option<Option<u64>>,
+    #[serde(default, deserialize_with = "given")]
+    v1: Option<Option<u64>>,
+    #[serde(default, deserialize_with = "given")]
+    v2: Option<Option<u64>>,
+}
+
+/// What changes of a namespace's description.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Setting {
+    name: Namespace,
+    description: Option<String>,
+    #[serde(default)]
+    limits: NewLimits,
+    #[serde(default)]
+    add_readers: Vec<Namespace>,
+    #[serde(default)]
+    remove_readers: Vec<Namespace>,
+}
+
+impl Setting {
+    fn apply(&self, to: Description) -> Result<Description, Exception> {
+        let mut readers = to.readers;
+        readers.retain(|it| !self.remove_readers.contains(it));
+        for reader in &self.add_readers {
+            if !readers.contains(reader) {
+                readers.push(reader.clone());
+            }
+        }
+        check_readers(&readers)?;
+        let NewLimits { documents, v1, v2 } = self.limits;
+        let limits = Limits {
+            documents: documents.unwrap_or(to.limits.documents),
+            v1: v1.unwrap_or(to.limits.v1),
+            v2: v2.unwrap_or(to.limits.v2),
+        };
+        let description = self.description.clone().unwrap_or(to.description);
+        let described = Description { description, off: to.off, limits, readers };
+        described.check()?;
+        Ok(described)
+    }
+}
+
+/// Changes what is given of a namespace's description.
+pub(super) struct NamespaceSet(Setting);
+
+impl Operation for NamespaceSet {
+    const NAME: &'static str = "namespace.set";
+    type Parameters = Setting;
+
+    fn new(setting: Setting) -> Result<Self, Exception> {
+        check_name(&setting.name)?;
+        Ok(Self(setting))
+    }
+
+    fn documents(&self, space: &Namespace) -> Result<Vec<Wanted>, Exception> {
+        configured(space, SPACE_CLASS, self.0.name.as_str())
+    }
+
+    fn work(&mut self, desk: &mut Desk<'_>) -> Result<(), Exception> {
+        change(desk, &self.0.name, |found| self.0.apply(found))
+    }
+}
+
+/// Changes the description of a namespace that exists, once for each request.
+fn change(
+    desk: &mut Desk<'_>,
+    name: &Namespace,
+    to: impl FnOnce(Description) -> Result<Description, Exception>,
+) -> Result<(), Exception> {
+    let document = desk.name(SPACE_CLASS, name.as_str())?;
+    if repeated::<()>(desk, &document, &memories_of(name))?.is_some() {
+        return Ok(());
+    }
+    let draft = desk.current(&document)?;
+    let found = draft.one::<Description>()?.ok_or_else(|| missing(name))?;
+    draft.put_one(&to(found)?)?;
+    desk.remember(&document, &())
+}
+
 /// Switches a namespace off with a message, or on without one.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -148,17 +244,12 @@ impl Operation for NamespaceSwitch {
     }
 
     fn work(&mut self, desk: &mut Desk<'_>) -> Result<(), Exception> {
-        let Switching { name, off } = self.0.clone();
-        let document = desk.name(SPACE_CLASS, name.as_str())?;
-        if repeated::<()>(desk, &document, &memories_of(&name))?.is_some() {
-            return Ok(());
-        }
-        let draft = desk.current(&document)?;
-        let found = draft.one::<Description>()?.ok_or_else(|| missing(&name))?;
-        let described = Description { off, ..found };
-        described.check()?;
-        draft.put_one(&described)?;
-        desk.remember(&document, &())
+        let Switching { name, off } = &self.0;
+        change(desk, name, |found| {
+            let described = Description { off: off.clone(), ..found };
+            described.check()?;
+            Ok(described)
+        })
     }
 }
 

@@ -1,7 +1,9 @@
 //! What a manager offers of documents without an application's own code: classes, operations, and
 //! the check of who asks.
 
-use super::administer::{NamespacePut, NamespaceRemove, NamespaceSwitch, WebPut, WebRemove};
+use super::administer::{
+    NamespacePut, NamespaceRemove, NamespaceSet, NamespaceSwitch, WebPut, WebRemove,
+};
 use super::read::{DocumentRead, DocumentTouch};
 use super::write::DocumentWrite;
 use rota_docstore::name::MEMORY_CLASS;
@@ -33,6 +35,7 @@ pub fn operations() -> Operations {
         .with::<DocumentRead>()
         .with::<DocumentTouch>()
         .with::<NamespacePut>()
+        .with::<NamespaceSet>()
         .with::<NamespaceSwitch>()
         .with::<NamespaceRemove>()
         .with::<WebPut>()

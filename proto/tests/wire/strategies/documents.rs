@@ -15,7 +15,7 @@ use rota_model::{FieldError, Namespace, SlotId, Stamp};
 use rota_proto::documents::answer::Head;
 use rota_proto::documents::export::Part;
 use rota_proto::documents::request::{
-    Create, ExportDocument, GetBody, List, Operate, PAGE_SIZE_MAX, PutBody, Switch, Sync,
+    Create, ExportDocument, GetBody, List, Operate, PAGE_SIZE_MAX, PutBody, Set, Switch, Sync,
 };
 use rota_proto::documents::{DocumentCursor, NamespaceState, document_export};
 use std::collections::BTreeMap;
@@ -323,6 +323,27 @@ pub fn namespace_state() -> Any<NamespaceState> {
 pub fn create() -> Any<Create> {
     (name(Namespace::parse), description())
         .prop_map(|(name, it)| Create { name, description: Description { off: None, ..it } })
+        .boxed()
+}
+
+pub fn set() -> Any<Set> {
+    let most = || of(of(any::<u64>()));
+    // Who may read and who may not any more have no name in common.
+    let readers = |prefix: &'static str| {
+        let named = select(vec!["one", "two", "three"]);
+        vec(named.prop_map(move |it| Namespace::parse(&format!("{prefix}{it}")).unwrap()), 0..3)
+    };
+    let described = "[a-z ]{0,9}".prop_map(Some);
+    (name(Namespace::parse), described, (most(), most(), most()), readers("a"), readers("b"))
+        .prop_map(|(name, description, (documents, v1, v2), add_readers, remove_readers)| Set {
+            name,
+            description,
+            documents,
+            v1,
+            v2,
+            add_readers,
+            remove_readers,
+        })
         .boxed()
 }
 
