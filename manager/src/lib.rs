@@ -58,7 +58,7 @@ pub use application::Application;
 
 use clap::Parser;
 use options::{Arguments, Options};
-use rota_daemon::{refuse, say_fatal};
+use rota_daemon::{raise_open_files, refuse, say_fatal};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -89,6 +89,7 @@ pub fn main(application: Application) -> ExitCode {
 
 fn run(options: Options, application: Application) -> anyhow::Result<()> {
     options.log.install();
+    raise_open_files();
     // One thread: a manager's work is one stream of small steps, and passing them between threads
     // costs more than the second thread gives.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

@@ -36,10 +36,10 @@ use data_folder::DataFolder;
 use discovery::Discovery;
 use guardian::GuardianLink;
 use mailbox::{Event, Mailbox};
-use rota_daemon::{LogFormat, Stop, announce, refuse, say_fatal};
+use rota_daemon::{LogFormat, Stop, announce, raise_open_files, refuse, say_fatal};
 use rota_node::NodeConfig;
 use runtime::{Keepers, ProgramSettings, Runtime};
-use rustix::process::{Resource, Rlimit, getpid, getrlimit, set_child_subreaper, setrlimit};
+use rustix::process::{getpid, set_child_subreaper};
 use serde_json::json;
 use settings::Settings;
 use std::process::ExitCode;
@@ -102,6 +102,7 @@ fn run(settings: Settings) -> anyhow::Result<bool> {
     if ended.sessions > 0 {
         tracing::warn!(sessions = ended.sessions, "ended what an earlier run had left");
     }
+    // A session takes about five descriptors.
     let open_files = raise_open_files();
     let gone = runtime.block_on(async {
         let keepers = Keepers::default();
@@ -113,19 +114,6 @@ fn run(settings: Settings) -> anyhow::Result<bool> {
     // Nothing that still waits (a connection, a file being removed) may hold up the end.
     runtime.shutdown_background();
     Ok(gone.clean)
-}
-
-/// A session takes about five descriptors. Gives the limit that was there before, for programs.
-fn raise_open_files() -> Option<u64> {
-    let limit = getrlimit(Resource::Nofile);
-    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
-    match setrlimit(Resource::Nofile, raised) {
-        Ok(()) => limit.current,
-        Err(error) => {
-            tracing::warn!(%error, "the limit of open files stays as it is");
-            None
-        }
-    }
 }
 
 async fn serve(

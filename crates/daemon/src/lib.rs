@@ -4,6 +4,7 @@
 //!  command line ─▶ LogArguments ─check─▶ Log ─install─▶ standard error: text or JSON lines
 //!  address of a listener ─▶ may_listen ─▶ loopback, or a flag that says insecure
 //!  folder of --data ─▶ may_hold_data ─▶ a path that the system takes
+//!  limit of open files ─▶ raise_open_files
 //!  listeners are up ─▶ announce ─▶ one JSON line on standard output
 //!  mistakes ─▶ refuse, why it ends ─▶ say_fatal ─▶ standard error, in the form of the log
 //!  SIGTERM, SIGINT, SIGHUP ─▶ Stop ─▶ the process ends in its own order
@@ -14,6 +15,7 @@ mod data_folder;
 mod last_words;
 mod listening;
 mod log;
+mod open_files;
 mod stop;
 
 pub use announcement::announce;
@@ -21,4 +23,5 @@ pub use data_folder::{DATA_BYTES_MAX, may_hold_data};
 pub use last_words::{refuse, say_fatal};
 pub use listening::may_listen;
 pub use log::{Log, LogArguments, LogFormat};
+pub use open_files::raise_open_files;
 pub use stop::Stop;

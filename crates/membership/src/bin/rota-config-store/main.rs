@@ -14,7 +14,9 @@ mod writer;
 
 use clap::Parser;
 use journal::{Journal, JournalError};
-use rota_daemon::{Log, LogArguments, Stop, announce, may_hold_data, may_listen, say_fatal};
+use rota_daemon::{
+    Log, LogArguments, Stop, announce, may_hold_data, may_listen, raise_open_files, say_fatal,
+};
 use rota_model::{ClusterName, FieldError};
 use serde_json::json;
 use serve::Shared;
@@ -113,6 +115,7 @@ fn system(doing: &'static str) -> impl FnOnce(io::Error) -> Fatal {
 }
 
 fn run(flags: &Flags) -> Result<(), Fatal> {
+    raise_open_files();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
