@@ -69,7 +69,8 @@ fn digest(text: &str) -> Result<Digest, String> {
     text.parse().map_err(|error: rota_model::FieldError| error.problem)
 }
 
-async fn measure(file: &mut File) -> std::io::Result<(Digest, u64)> {
+/// The digest and the length of a file, from where it stands.
+pub async fn measure(file: &mut File) -> std::io::Result<(Digest, u64)> {
     let (mut digesting, mut size, mut piece) = (Sha256::new(), 0, vec![0; 64 * 1024]);
     loop {
         let count = file.read(&mut piece).await?;

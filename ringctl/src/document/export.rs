@@ -1,5 +1,6 @@
 //! A document with its attachments, as of one version, in a folder.
 
+use super::body::measure;
 use super::show::Shown;
 use super::{CallerArguments, document_name};
 use crate::cli::length_of_time;
@@ -70,12 +71,24 @@ impl Writing {
     }
 }
 
-/// The bodies that a folder has.
+impl Drop for Writing {
+    fn drop(&mut self) {
+        // Not there any more when it was finished. What was given up is of no use to anybody.
+        let _gone = std::fs::remove_file(&self.new);
+    }
+}
+
+/// The bodies that a folder has: a file that was cut or changed is fetched anew.
 async fn held(folder: &Path) -> std::io::Result<BTreeSet<Digest>> {
     let mut held = BTreeSet::new();
     let mut files = fs::read_dir(folder).await?;
     while let Some(file) = files.next_entry().await? {
-        held.extend(file.file_name().to_str().and_then(|it| it.parse::<Digest>().ok()));
+        let named = file.file_name().to_str().and_then(|it| it.parse::<Digest>().ok());
+        let Some(sha256) = named else { continue };
+        let (found, _) = measure(&mut File::open(file.path()).await?).await?;
+        if found == sha256 {
+            held.insert(sha256);
+        }
     }
     Ok(held)
 }
@@ -97,9 +110,16 @@ pub async fn export(client: &Client, it: &ExportArguments, out: &mut Out) -> any
         file.write_all(&shown).await?;
         file.sync_all().await
     };
-    written.await.with_context(told)?;
-    // Last: it names only what is there.
-    fs::rename(&new, &file).await.with_context(told)?;
+    let written = match written.await {
+        // Last: it names only what is there.
+        Ok(()) => fs::rename(&new, &file).await,
+        failed => failed,
+    };
+    if written.is_err() {
+        // The failure is what counts.
+        let _gone = fs::remove_file(&new).await;
+    }
+    written.with_context(told)?;
     let all: BTreeSet<Digest> = document.attachments().map(|(_, it)| it.sha256()).collect();
     let held = (all.len() as u64).saturating_sub(bodies);
     let version = document.version().as_u64();

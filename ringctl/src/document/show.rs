@@ -7,7 +7,7 @@ use comfy_table::Table;
 use rota_client::docstore::{Answer, Body, Content, Document, Item, Stamp};
 use rota_client::documents::Head;
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::value::{RawValue, to_raw_value};
 
 /// Characters of a content that a table shows.
 const SHOWN_MAX: usize = 100;
@@ -37,7 +37,7 @@ pub struct ShownItem {
     pub version: u64,
     pub vop: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub json: Option<Value>,
+    pub json: Option<Stored>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub raw: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -74,16 +74,44 @@ pub struct Listed {
 #[derive(Serialize, PartialEq, Debug)]
 pub struct Answered {
     pub version: u64,
-    pub json: Option<Value>,
+    pub json: Option<Stored>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mime: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes: Option<String>,
 }
 
-/// JSON as it is stored; a text that does not parse is shown as a text.
-fn value(text: &str) -> Value {
-    serde_json::from_str(text).unwrap_or_else(|_| Value::from(text))
+/// JSON as it is stored, digit for digit.
+#[derive(Serialize, Debug)]
+#[serde(transparent)]
+pub struct Stored(Box<RawValue>);
+
+impl PartialEq for Stored {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.get() == other.0.get()
+    }
+}
+
+impl Stored {
+    /// Of a text in one line. One that does not parse is shown as a text.
+    fn of(text: &str) -> Self {
+        let as_text = |_| to_raw_value(text).expect("a text can be written");
+        Self(RawValue::from_string(in_one_line(text)).unwrap_or_else(as_text))
+    }
+}
+
+/// Without the white space between the parts of a JSON text.
+fn in_one_line(text: &str) -> String {
+    let (mut line, mut is_inside, mut is_escaped) =
+        (String::with_capacity(text.len()), false, false);
+    for it in text.chars() {
+        if is_inside || !it.is_ascii_whitespace() {
+            line.push(it);
+        }
+        is_inside ^= it == '"' && !is_escaped;
+        is_escaped = is_inside && it == '\\' && !is_escaped;
+    }
+    line
 }
 
 impl ShownItem {
@@ -99,7 +127,7 @@ impl ShownItem {
         };
         match item.content() {
             None => {}
-            Some(Content::Json(text)) => shown.json = Some(value(text.as_str())),
+            Some(Content::Json(text)) => shown.json = Some(Stored::of(text.as_str())),
             Some(Content::Raw(bytes)) => shown.raw = Some(STANDARD.encode(bytes)),
             Some(Content::Attachment(it)) => {
                 let (mime, sha256) = (it.mime().to_owned(), it.sha256().to_string());
@@ -111,7 +139,7 @@ impl ShownItem {
 
     fn content(&self) -> String {
         let whole = match (&self.json, &self.raw, &self.attachment) {
-            (Some(json), _, _) => json.to_string(),
+            (Some(json), _, _) => json.0.get().to_owned(),
             (_, Some(raw), _) => raw.clone(),
             (_, _, Some(it)) => format!("{} {} bytes, sha256 {}", it.mime, it.size, it.sha256),
             (None, None, None) => "destroyed".to_owned(),
@@ -164,7 +192,7 @@ impl Answered {
         let (mut json, mut mime, mut bytes) = (None, None, None);
         match &answer.body {
             Body::Nothing => {}
-            Body::Json(text) => json = Some(value(text.as_str())),
+            Body::Json(text) => json = Some(Stored::of(text.as_str())),
             Body::Binary { mime: kind, bytes: body } => {
                 mime = Some(kind.to_string());
                 bytes = Some(STANDARD.encode(body));
@@ -176,7 +204,7 @@ impl Answered {
     /// For a table.
     pub fn as_text(&self) -> String {
         match (&self.json, &self.bytes) {
-            (Some(json), _) => json.to_string(),
+            (Some(json), _) => json.0.get().to_owned(),
             (None, Some(bytes)) => bytes.clone(),
             (None, None) => String::new(),
         }
@@ -218,6 +246,7 @@ mod tests {
     use rota_client::docstore::{
         Attachment, Digest, DocName, DocumentParts, ItemName, JsonText, Namespace,
     };
+    use serde_json::Value;
     use std::sync::Arc;
 
     fn document() -> Document {
@@ -255,10 +284,18 @@ mod tests {
     #[test]
     fn a_table_cuts_long_contents() {
         let mut shown = Shown::of(&document(), true);
-        shown.items[1].json = Some(Value::from("é".repeat(500)));
+        shown.items[1].json = Some(Stored::of(&format!("\"{}\"", "é".repeat(500))));
         let text = items(&shown).to_string();
         assert!(text.contains("destroyed") && text.contains("é…"), "{text}");
         assert!(text.lines().all(|it| it.chars().count() < 160), "{text}");
+    }
+
+    #[test]
+    fn json_is_shown_as_it_is_stored_but_in_one_line() {
+        let stored = "{ \"a\" :\n18446744073709551616,\t\"a\": \"b \\\" c\\\\\" , \"d\":1.50 }";
+        let shown = serde_json::to_string(&Stored::of(stored)).unwrap();
+        assert_eq!(shown, "{\"a\":18446744073709551616,\"a\":\"b \\\" c\\\\\",\"d\":1.50}");
+        assert_eq!(Stored::of("{").0.get(), "\"{\"");
     }
 
     #[test]
