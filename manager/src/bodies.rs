@@ -129,7 +129,7 @@ impl Bodies {
         let (asked, asks) = mpsc::channel(ASKED_MAX);
         let (clock, channels) = (Clock::start(), Channels::default());
         let seen = OnceLock::new();
-        let namers = Mutex::default();
+        let namers = Mutex::new(Namers::new(attachments.grace_ms()));
         let shared = Shared {
             attachments,
             put_bytes_max,

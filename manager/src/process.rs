@@ -300,6 +300,7 @@ fn begin(opened: Opened, application: Application) -> Result<Working> {
     let put_bytes_max = options.bodies.body_bytes_max;
     let (bodies, fetcher) =
         Bodies::new(attachments, cluster, number, mailbox.clone(), put_bytes_max);
+    let (ledger, missing) = Ledger::new(bodies.clone(), &disk.docs);
     let rim = Rim {
         peers: PeerLinks::new(
             options.ring.cluster.clone(),
@@ -309,7 +310,7 @@ fn begin(opened: Opened, application: Application) -> Result<Working> {
         nodes: NodeLinks::new(options.ring.cluster.clone(), mailbox.clone()),
         disk: DiskWriter::start(engine, &metrics)?,
         bodies: bodies.clone(),
-        ledger: Ledger::new(bodies.clone(), &disk.docs),
+        ledger,
         config: ConfigLink::new(store.clone(), mailbox.clone()),
         provisioner: Provisioner::new(node_options(&options), mailbox.clone()),
         metrics,
@@ -325,7 +326,7 @@ fn begin(opened: Opened, application: Application) -> Result<Working> {
     }
     let (driver, seen) = start_driver(manager, clock, lanes, rim, stop_driver.clone());
     bodies.follow(seen.clone());
-    tokio::spawn(fetcher.run(stop_driver.clone()));
+    tokio::spawn(fetcher.run(missing, stop_driver.clone()));
     let watcher = Arc::new(Watcher::start(store));
     tokio::spawn(config_link::follow(watcher.clone(), mailbox.clone()));
     let me = Me {

@@ -19,7 +19,7 @@ pub fn status_of(error: &AttachmentError) -> Status {
         AttachmentError::WrongDigest { .. } => in_field("sha256", codes::INVALID),
         AttachmentError::OutOfRange { .. } => in_field("offset", codes::INVALID),
         AttachmentError::TooLarge { .. } => in_field("size", codes::LIMIT),
-        AttachmentError::Missing { .. } => documents::status(&Exception::missing("BODY", text)),
+        AttachmentError::Missing { .. } => in_field("sha256", codes::BODY),
         AttachmentError::Busy { .. } => refused(RefusalKind::Overloaded, text),
         // Another copy has it, or this one soon again.
         AttachmentError::Damaged { .. } => refused(RefusalKind::NotServing, text),

@@ -59,8 +59,10 @@ impl Fetcher {
         }
     }
 
-    /// Runs until the process stops.
-    pub async fn run(mut self, stop: CancellationToken) {
+    /// Runs until the process stops. First come bodies that documents on the disk name and that are
+    /// not here.
+    pub async fn run(mut self, missing: BTreeMap<Digest, SlotId>, stop: CancellationToken) {
+        self.lasting = missing;
         let mut mend = interval(MEND_EVERY);
         let mut collect = interval(COLLECT_EVERY);
         mend.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -78,7 +80,12 @@ impl Fetcher {
                     }
                 }
                 _ = mend.tick() => self.mend(),
-                _ = collect.tick() => collect_bodies(&self.bodies).await,
+                _ = collect.tick() => {
+                    // There is more: who fetches gets his turn, and then this goes on.
+                    if collect_bodies(&self.bodies).await == COLLECT_MAX {
+                        collect.reset_immediately();
+                    }
+                }
             }
             self.begin_some();
             if self.tell().await.is_err() {
@@ -173,8 +180,8 @@ impl Bodies {
     }
 }
 
-/// Removes what nobody has named for the time of grace.
-async fn collect_bodies(bodies: &Bodies) {
+/// Removes what nobody has named for the time of grace, at most [`COLLECT_MAX`]; says how many.
+async fn collect_bodies(bodies: &Bodies) -> usize {
     let (attachments, now_ms) = (bodies.shared.attachments.clone(), bodies.now_ms());
     let collected = tokio::task::spawn_blocking(move || attachments.collect(now_ms, COLLECT_MAX));
     match collected.await {
@@ -185,8 +192,15 @@ async fn collect_bodies(bodies: &Bodies) {
                 tracing::info!(bodies = removed.len(), bytes, "bodies that nobody names are gone");
             }
             counter!("rota_bodies_collected_total").increment(removed.len() as u64);
+            removed.len()
         }
-        Ok(Err(error)) => tracing::error!(%error, "bodies that nobody names cannot be removed"),
-        Err(error) => tracing::error!(%error, "the removal of bodies failed"),
+        Ok(Err(error)) => {
+            tracing::error!(%error, "bodies that nobody names cannot be removed");
+            0
+        }
+        Err(error) => {
+            tracing::error!(%error, "the removal of bodies failed");
+            0
+        }
     }
 }

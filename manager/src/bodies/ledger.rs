@@ -3,6 +3,7 @@
 
 use super::{Asked, Bodies};
 use rota_docstore::Digest;
+use rota_model::SlotId;
 use rota_protocol::{DiskWrite, Doc, DocKey};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -34,9 +35,12 @@ fn beyond(these: &[Digest], others: &[Digest]) -> Vec<Digest> {
 }
 
 impl Ledger {
-    /// With the documents that are on the disk at the start. Asks for bodies that they name and
-    /// that are not here any more.
-    pub fn new(bodies: Bodies, docs: &BTreeMap<DocKey, Arc<Doc>>) -> Self {
+    /// With the documents that are on the disk at the start, and the bodies that they name and that
+    /// are not here any more, each with the slot of a document.
+    pub fn new(
+        bodies: Bodies,
+        docs: &BTreeMap<DocKey, Arc<Doc>>,
+    ) -> (Self, BTreeMap<Digest, SlotId>) {
         let named = docs.iter().map(|(key, doc)| (key.clone(), bodies_of(Some(doc))));
         let named: BTreeMap<_, _> = named.filter(|(_, bodies)| !bodies.is_empty()).collect();
         let mut counts = BTreeMap::<Digest, u64>::new();
@@ -46,17 +50,18 @@ impl Ledger {
         let missing = bodies.shared.attachments.set_references(&counts, bodies.now_ms());
         let ledger = Self { bodies, named, given_up: VecDeque::new() };
         for (key, named) in &ledger.named {
-            ledger.bodies.namers().change(&key.name, named, &[]);
+            ledger.bodies.namers().change(&key.name, named, &[], ledger.bodies.now_ms());
         }
         if !missing.is_empty() {
             let count = missing.len();
             tracing::error!(count, "bodies of attachments are missing here and are fetched");
         }
+        let mut absent = BTreeMap::new();
         for (key, bodies) in &ledger.named {
             let missing = bodies.iter().filter(|it| missing.binary_search(it).is_ok());
-            ledger.mend(key, missing.copied().collect());
+            absent.extend(missing.map(|it| (*it, key.slot)));
         }
-        ledger
+        (ledger, absent)
     }
 
     fn mend(&self, key: &DocKey, bodies: Vec<Digest>) {
@@ -83,7 +88,7 @@ impl Ledger {
             let before = before.unwrap_or_default();
             let (gained, lost) = (beyond(&after, &before), beyond(&before, &after));
             if gained.len() + lost.len() > 0 {
-                self.bodies.namers().change(&key.name, &gained, &lost);
+                self.bodies.namers().change(&key.name, &gained, &lost, self.bodies.now_ms());
             }
             given_up.extend(lost);
             if !gained.is_empty() {
@@ -146,7 +151,7 @@ mod tests {
             attachments.put(digest_of(body), 3, &body[..], 1).unwrap();
         }
         let counts = || [b"one", b"two"].map(|body| attachments.references(&digest_of(body)));
-        let mut ledger = Ledger::new(bodies.clone(), &BTreeMap::new());
+        let (mut ledger, _) = Ledger::new(bodies.clone(), &BTreeMap::new());
         ledger.on_persist(1, &[write(&[b"one", b"one", b"two"])]);
         assert_eq!(counts(), [2, 1]);
         ledger.on_persist(2, &[write(&[b"two", b"two", b"two"])]);

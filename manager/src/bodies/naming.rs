@@ -14,7 +14,7 @@ impl Bodies {
     /// has it: whoever knows its digest may read it. Asks managers one after the other, those with a
     /// copy of the slot's partition first; nearly always this one knows, or the first.
     pub async fn check_named(&self, slot: SlotId, names: &Names) -> Result<(), Status> {
-        let Naming { asked, mut others } = self.namers().naming(names);
+        let Naming { asked, mut others } = self.namers().naming(names, self.now_ms());
         if asked {
             return Ok(());
         }

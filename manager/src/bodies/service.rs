@@ -53,6 +53,7 @@ pub fn names_body(
     request: Request<v1::NamesBodyRequest>,
 ) -> Result<Response<v1::NamesBodyResponse>, Status> {
     let asked = names(&bodies.shared.cluster, request.into_inner());
-    let naming = bodies.namers().naming(&asked.map_err(|it| unreadable(&it))?);
+    let asked = asked.map_err(|it| unreadable(&it))?;
+    let naming = bodies.namers().naming(&asked, bodies.now_ms());
     Ok(Response::new(names_response(naming)))
 }

@@ -61,7 +61,7 @@ impl One {
             peers: PeerLinks::new(cluster(), mailbox.clone(), metrics.peer_late.clone()),
             nodes: NodeLinks::new(cluster(), mailbox.clone()),
             disk: DiskWriter::start(engine, &metrics).unwrap(),
-            ledger: Ledger::new(bodies.clone(), &disk.docs),
+            ledger: Ledger::new(bodies.clone(), &disk.docs).0,
             bodies,
             config: ConfigLink::new(store.clone(), mailbox.clone()),
             provisioner: Provisioner::new(None, mailbox.clone()),
