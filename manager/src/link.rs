@@ -1,14 +1,16 @@
 //! Connections that a manager opens: to its peers and to nodes.
 
+use rota_docstore::WRITTEN_BYTES_MAX;
 use std::error::Error;
 use std::time::Duration;
 use tonic::transport::{Channel, Endpoint};
 
 /// Largest message between managers, and between managers and nodes. A batch ends at 256 KiB or
-/// with the first message beyond; those that carry documents stay below 2 MiB
-/// (`Sizes::message_bytes`). What a copy reports of its tail, and a page of a scan, are bounded by
-/// counts; the rest is for them.
+/// with the first message beyond; those that carry documents end at `Sizes::message_bytes`, or with
+/// the first document or operation beyond. What a copy reports of its tail, and a page of a scan, are
+/// bounded by counts.
 pub const MESSAGE_BYTES_MAX: usize = 64 * 1024 * 1024;
+const _: () = assert!(MESSAGE_BYTES_MAX as u64 >= 2 * WRITTEN_BYTES_MAX);
 
 /// Below the time after which silence is a suspicion: a host that does not even answer to a
 /// connection is no faster found out by waiting longer.

@@ -3,6 +3,7 @@
 //! nobody waits for any more when its turn comes is not sent at all.
 
 use metrics::Counter;
+use rota_docstore::WRITTEN_BYTES_MAX;
 use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,18 +25,19 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// 16 MiB or 16,384 items wait at most: that is some 200 ms of the heaviest load measured,
-    /// and longer silence is a suspicion anyway. Of a partition's log and snapshot never more than
+    /// 48 MiB or 16,384 items wait at most: the largest operation, and beside it some 200 ms of the
+    /// heaviest load measured; longer silence is a suspicion anyway. Of a partition's log and snapshot never more than
     /// 4 MiB is unacknowledged (`Sizes` in `crates/protocol`), so that copying alone does not make
     /// this drop anything while two managers share fewer than four partitions. A batch ends at 256 KiB: it still fills few
     /// TCP segments at a time, and a receiver can begin to work on it soon.
     pub const LINK: Limits = Limits {
         items_max: 16_384,
-        bytes_max: 16 * 1024 * 1024,
+        bytes_max: 48 * 1024 * 1024,
         batch_items_max: 1024,
         batch_bytes_max: 256 * 1024,
     };
 }
+const _: () = assert!(Limits::LINK.bytes_max as u64 > WRITTEN_BYTES_MAX);
 
 struct Waiting<T> {
     item: T,

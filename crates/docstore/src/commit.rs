@@ -3,7 +3,7 @@
 
 use crate::attempt::{Attempt, Body};
 use crate::content::{Attachment, Digest};
-use crate::document::{Document, MEMORIES, alive};
+use crate::document::{Document, MEMORIES, STORED_BYTES_MAX, alive};
 use crate::exception::{Exception, Phase, codes};
 use crate::name::DocName;
 use crate::rules::Rules;
@@ -12,6 +12,11 @@ use crate::store::Documents;
 use rota_model::{FieldError, Stamp};
 use std::collections::BTreeSet;
 use std::sync::Arc;
+
+/// Most bytes that one operation may write, all its documents together: they travel, and reach the
+/// disk, as one. More than any document has.
+pub const WRITTEN_BYTES_MAX: u64 = 32 * 1024 * 1024;
+const _: () = assert!(WRITTEN_BYTES_MAX > STORED_BYTES_MAX);
 
 /// One document of a write set.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -125,6 +130,7 @@ fn check_and_settle(
             writes.push(Write { name, before, after: Some(Arc::new(document)) });
         }
     }
+    check_bytes(&writes)?;
     check_limits(documents, space.as_str(), &writes)?;
     let high_water = if writes.is_empty() { high_water } else { version };
     let (body, done_at) = (attempt.body, attempt.done_at);
@@ -155,6 +161,16 @@ fn check_unchanged(
     let problem =
         format!("{name} changed during the operation: from {} to {}", text(found_at), text(is_at));
     Err(Exception::of_field(codes::CONTENTION, FieldError::new("document", problem)))
+}
+
+fn check_bytes(writes: &[Write]) -> Result<(), Exception> {
+    let after = writes.iter().filter_map(|it| it.after.as_ref());
+    let bytes: u64 = after.map(|it| it.stored_bytes_at_most()).sum();
+    if bytes > WRITTEN_BYTES_MAX {
+        let problem = format!("would write {bytes} bytes; the limit is {WRITTEN_BYTES_MAX}");
+        return Err(Exception::of_field(codes::LIMIT, FieldError::new("operation", problem)));
+    }
+    Ok(())
 }
 
 fn check_limits(documents: &dyn Documents, space: &str, writes: &[Write]) -> Result<(), Exception> {

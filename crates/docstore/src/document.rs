@@ -2,7 +2,9 @@
 //! shares the contents of all items that stayed the same.
 
 use crate::content::{Attachment, Content};
-use crate::name::{ATTACHMENT_CLASS, DocName, ItemName, MEMORY_CLASS};
+use crate::name::{
+    ATTACHMENT_CLASS, CLASS_BYTES_MAX, DocName, ItemName, KEY_BYTES_MAX, MEMORY_CLASS,
+};
 use rota_model::{FieldError, Stamp};
 use std::sync::Arc;
 
@@ -19,6 +21,18 @@ pub(crate) const MEMORIES: &str = "memories";
 /// Most bytes of a document's memories: a full document must be able to remember what makes it smaller,
 /// and is still handed on whole.
 const MEMORY_BYTES_MAX: u64 = 4 * 1024 * 1024;
+
+/// Most bytes that are stored around the name and the content of an item: two stamps of at most 10,
+/// lengths and marks.
+const ITEM_STORED_BYTES: u64 = 48;
+/// Most bytes that are stored beside the items: the name of three parts, three stamps.
+const DOCUMENT_STORED_BYTES: u64 = 1_024;
+/// Longest [`Document::to_bytes`] of a document that fits: an engine must take it.
+pub const STORED_BYTES_MAX: u64 = DOCUMENT_BYTES_MAX
+    + MEMORY_BYTES_MAX
+    + (ITEMS_MAX as u64) * (ITEM_STORED_BYTES + (CLASS_BYTES_MAX + KEY_BYTES_MAX) as u64)
+    + (MEMORY_ITEMS_MAX as u64) * ITEM_STORED_BYTES
+    + DOCUMENT_STORED_BYTES;
 
 /// An item. It exists, with a content; or it was destroyed, and is still known so that caches can
 /// be told.
@@ -364,6 +378,14 @@ impl Document {
     /// Bytes of names and contents of all existing items.
     pub fn content_bytes(&self) -> u64 {
         self.volumes.v1.saturating_add(self.memories.bytes)
+    }
+
+    /// No fewer bytes than [`Document::to_bytes`] gives.
+    pub(crate) fn stored_bytes_at_most(&self) -> u64 {
+        let destroyed = self.items.iter().filter(|it| it.is_destroyed());
+        let names: u64 = destroyed.map(|it| it.name.bytes() as u64).sum();
+        let around = ITEM_STORED_BYTES * self.items.len() as u64 + DOCUMENT_STORED_BYTES;
+        self.content_bytes() + names + around
     }
 
     /// About how many bytes it takes in memory, names and contents included.

@@ -58,7 +58,9 @@ impl Document {
         let about = 96 + 48 * self.items().len();
         let mut bytes = Vec::with_capacity(about + as_length(self.content_bytes()));
         bytes.push(FORMAT);
-        postcard::to_extend(&stored, bytes).expect("a vector takes everything")
+        let bytes = postcard::to_extend(&stored, bytes).expect("a vector takes everything");
+        debug_assert!(bytes.len() as u64 <= self.stored_bytes_at_most(), "{} bytes", bytes.len());
+        bytes
     }
 
     /// The document of [`Document::to_bytes`]. Checks what [`Document::from_parts`] checks, and

@@ -185,7 +185,7 @@ impl Request {
             self.check_limits()?;
             let asked = (&self.space, &*self.operation);
             check_caller(self.build, &self.who, asked, rules, documents.spaces())?;
-            self.check_dhop(rules, now.max(documents.high_water()))?;
+            self.check_dhop(rules, now, documents.high_water())?;
             self.check_syncs(rules, documents, now)
         };
         check().map_err(|it: Exception| it.at(Phase::Before))
@@ -201,15 +201,17 @@ impl Request {
         Ok(())
     }
 
-    /// `now`: by the clock, or by what was committed before, if that is later. A clock that is behind
-    /// must not refuse the repetition of what is done.
-    fn check_dhop(&self, rules: &Rules, now: Stamp) -> Result<(), Exception> {
+    /// What was committed before may be later than the clock: one that was put back must not refuse
+    /// the repetition of what is done, nor find too old what it is asked now.
+    fn check_dhop(&self, rules: &Rules, now: Stamp, committed: Stamp) -> Result<(), Exception> {
         let Some(dhop) = self.dhop else {
             return Ok(());
         };
         let limit = rules.dhop_age_ms_max;
+        let latest = now.max(committed);
         let problem = match now.ms_since(dhop) {
-            None => format!("{dhop} is in the future; the limit is {now}"),
+            None if dhop <= latest => return Ok(()),
+            None => format!("{dhop} is in the future; the limit is {latest}"),
             Some(age) if age > limit => format!("is {age} ms ago; the limit is {limit} ms"),
             Some(_) => return Ok(()),
         };

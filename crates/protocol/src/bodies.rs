@@ -69,9 +69,12 @@ impl Gains<'_> {
     fn are_held(&mut self, before: Option<&Doc>, after: Option<&Doc>) -> bool {
         let Some(after) = after else { return true };
         let mut all = true;
+        let mut known = None;
         for sha256 in after.bodies() {
-            let is_gained = !before.is_some_and(|it| it.bodies().any(|old| old == sha256));
-            if is_gained && self.env.bodies.hold(&sha256).is_none() {
+            // Made once, and for those few that name any.
+            let known: &BTreeSet<Digest> =
+                known.get_or_insert_with(|| before.into_iter().flat_map(Doc::bodies).collect());
+            if !known.contains(&sha256) && self.env.bodies.hold(&sha256).is_none() {
                 self.missing.insert(sha256);
                 all = false;
             }
@@ -86,13 +89,14 @@ impl Partition {
     pub fn without_body(&self, env: &Env, writes: &[Write]) -> Option<Exception> {
         writes.iter().find_map(|write| {
             let before = self.replica.get(&write.key).map(|it| &**it);
-            let is_known = |it: &Attachment| {
-                let mut known = before.into_iter().flat_map(Doc::attachments);
-                known.any(|old| (old.sha256(), old.size()) == (it.sha256(), it.size()))
-            };
-            let mut gained = write.doc.iter().flat_map(|it| it.attachments());
-            gained.find_map(|it| {
-                if is_known(it) {
+            let of = |it: &Attachment| (it.sha256(), it.size());
+            let mut known = None;
+            let mut named = write.doc.iter().flat_map(|it| it.attachments());
+            named.find_map(|it| {
+                let known: &BTreeSet<(Digest, u64)> = known.get_or_insert_with(|| {
+                    before.into_iter().flat_map(Doc::attachments).map(of).collect()
+                });
+                if known.contains(&of(it)) {
                     return None;
                 }
                 let held = env.bodies.hold(&it.sha256());

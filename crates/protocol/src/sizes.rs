@@ -19,14 +19,14 @@ pub struct Sizes {
     /// Most bytes of such entries: what a link of 1 Gbit/s carries in half a second.
     pub tail_bytes: usize,
     /// Bytes after which a Prepare, a chunk of a snapshot, a piece of a Sync or a page takes no
-    /// further document. With the largest document after it, a message stays below 2 MiB.
+    /// further document. One document, or one operation, may be larger by itself.
     pub message_bytes: usize,
     /// Most entries in one Prepare.
     pub prepare_entries: usize,
     /// Most entries that were sent to one copy and are not acknowledged.
     pub flight_entries: usize,
     /// Bytes of such entries after which no more are sent. The outbox towards one manager holds
-    /// 16 MiB; it shares at most r + 1 partitions with an owner, and each puts this and the chunks
+    /// 48 MiB; it shares at most r + 1 partitions with an owner, and each puts this and the chunks
     /// of a snapshot into it.
     pub flight_bytes: usize,
     /// Most documents in one chunk of a snapshot, or one piece of a Sync: about 300 KB of usual

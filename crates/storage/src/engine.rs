@@ -1,6 +1,7 @@
 //! The trait that every engine fulfils, and the limits that all of them share.
 
 use crate::error::EngineError;
+use rota_docstore::document::STORED_BYTES_MAX;
 use std::fmt;
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -8,9 +9,10 @@ use std::time::Duration;
 /// Longest key in bytes. A document's key is a slot and two names of at most 255 bytes.
 pub const KEY_BYTES_MAX: usize = 4 * 1024;
 
-/// Longest value in bytes. A session's attributes end at 64 KiB; this leaves room for documents
-/// that hold many items, and keeps one record small beside a machine's memory.
-pub const VALUE_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Longest value in bytes: any document that fits, and one record stays small beside a machine's
+/// memory.
+pub const VALUE_BYTES_MAX: usize = 24 * 1024 * 1024;
+const _: () = assert!(VALUE_BYTES_MAX as u64 > STORED_BYTES_MAX);
 
 /// Most bytes of keys and values in one batch: eight times what the writer's queue holds.
 pub const BATCH_BYTES_MAX: usize = 256 * 1024 * 1024;

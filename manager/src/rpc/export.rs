@@ -120,7 +120,7 @@ pub(super) async fn read(
             importing.into = into(&request.into)?;
         }
         let record = request.record.ok_or_else(|| invalid("record", "is missing"))?;
-        let part = order.take(record).map_err(|it| Status::invalid_argument(it.to_string()))?;
+        let part = order.take(record).map_err(|it| invalid("record", &it.to_string()))?;
         importing.take(part, deadline).await?;
         if order.is_body_whole() {
             importing.response.bodies += u64::from(importing.bodies.end().await?);

@@ -17,6 +17,7 @@ use rota_protocol::api::{ClearOp, FollowOp, OperateOp, PageOp};
 use rota_protocol::operate::{SPACES_DOCID, registry};
 use rota_protocol::{Answer, DocumentAnswer, DocumentCursor, DocumentOp, Op};
 use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -283,13 +284,20 @@ impl NamespacesService {
     }
 
     async fn all(&self) -> Result<Vec<NamespaceState>, Failure> {
-        let op = Op::Documents(DocumentOp::Follow(FollowOp { since: Stamp::MIN, wait_ms: 0 }));
-        let answer = self.shared.mailbox.call(op, Instant::now() + STEP).await?;
-        let Answer::Documents(DocumentAnswer::Followed(documents)) = answer else {
-            return Err(mixed_up(&answer));
-        };
+        let (mut since, mut documents) = (Stamp::MIN, BTreeMap::new());
+        loop {
+            let op = Op::Documents(DocumentOp::Follow(FollowOp { since, wait_ms: 0 }));
+            let answer = self.shared.mailbox.call(op, Instant::now() + STEP).await?;
+            let Answer::Documents(DocumentAnswer::Followed(news)) = answer else {
+                return Err(mixed_up(&answer));
+            };
+            // As many as go into one message; the rest is newer.
+            let Some(latest) = news.iter().map(|it| it.version()).max() else { break };
+            since = latest;
+            documents.extend(news.into_iter().map(|it| (it.name().clone(), it)));
+        }
         let mut states = Vec::new();
-        for document in documents.iter().filter(|it| !it.is_deleted()) {
+        for document in documents.values().filter(|it| !it.is_deleted()) {
             let name = Namespace::parse(document.name().docid()).map_err(Exception::from)?;
             let description = document.one::<Description>().map_err(Exception::from)?;
             let usage = usage(&self.shared, &name).await?;

@@ -12,7 +12,7 @@
 //!
 //! The copy never goes back: not to an older version, not to an earlier life, and not to a life that
 //! was known to be gone. With a file that holds over a restart, too, since a state is durable before
-//! it is shown.
+//! it is shown, unless the disk fails, which is told.
 
 mod copy;
 mod file;

@@ -154,6 +154,21 @@ fn a_clock_that_is_behind_does_not_refuse_what_is_done() {
 }
 
 #[test]
+fn a_clock_that_was_put_back_finds_nothing_too_old_that_is_asked_now() {
+    let (rules, operations, mut store) = (rules(), operations(), two_accounts());
+    // An hour ahead, then right again: what is stored is later than the clock, and goes on from there.
+    let ahead = Request { dhop: Some(at(3_600_000)), ..transfer("a", "b", 1) };
+    let first = store.perform(&operations, &rules, ahead, at(3_600_000)).unwrap();
+    let now = Request { dhop: Some(at(1_000)), ..transfer("a", "b", 1) };
+    let second = store.perform(&operations, &rules, now.clone(), at(1_010)).unwrap();
+    assert!(second.version > first.version);
+    assert_eq!(store.perform(&operations, &rules, now, at(1_020)).unwrap(), second);
+    let old = Request { dhop: Some(at(0)), ..transfer("a", "b", 1) };
+    let refused = store.perform(&operations, &rules, old, at(600_001)).unwrap_err();
+    assert!(refused.to_string().contains("600001 ms ago"), "{refused}");
+}
+
+#[test]
 fn memories_of_requests_that_are_too_old_are_forgotten() {
     let (rules, operations, mut store) = (rules(), operations(), two_accounts());
     let mut pay = |dhop, now| {

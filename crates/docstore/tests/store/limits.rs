@@ -155,6 +155,56 @@ fn a_document_has_a_limit_of_bytes_and_of_items() {
 }
 
 #[test]
+fn an_operation_has_a_limit_of_bytes_however_little_of_its_documents_it_changes() {
+    let mut store = two_accounts();
+    let million = Content::raw(vec![7; 1024 * 1024]).unwrap();
+    let names: Vec<_> = (0..5).map(|number| account(&format!("large{number}"))).collect();
+    for (number, name) in (1..).zip(&names) {
+        let work = |desk: &mut Desk<'_>| {
+            let draft = desk.current(name)?;
+            draft.ensure();
+            (0..7).try_for_each(|key| {
+                draft.put_content(&ItemName::keyed("Raw", &key.to_string())?, million.clone())
+            })
+        };
+        edit(&mut store, at(number), work).unwrap();
+    }
+    let mut touch = |count: usize| {
+        let work = |desk: &mut Desk<'_>| {
+            names[..count].iter().try_for_each(|name| desk.current(name).map(|it| it.touch()))
+        };
+        edit(&mut store, at(10), work)
+    };
+    let exception = touch(5).unwrap_err();
+    assert_eq!((exception.code(), field(&exception).0), (&codes::LIMIT, "operation"));
+    assert!(field(&exception).1.ends_with("the limit is 33554432"), "{exception}");
+    assert_eq!(touch(4).unwrap().writes.len(), 4);
+}
+
+#[test]
+fn the_largest_document_with_the_longest_traces_is_no_longer_than_an_engine_takes() {
+    let mut store = two_accounts();
+    let long = |key: u32| format!("{key:05}{}", "k".repeat(250));
+    let fill = |desk: &mut Desk<'_>| {
+        let draft = desk.current(&account("a"))?;
+        (0..16_000).try_for_each(|key| draft.put(&long(key), &Entry { cents: 1 }))
+    };
+    edit(&mut store, at(1), fill).unwrap();
+    let million = Content::raw(vec![7; 1024 * 1024]).unwrap();
+    let replace = |desk: &mut Desk<'_>| {
+        let draft = desk.current(&account("a"))?;
+        (0..16_000).try_for_each(|key| draft.remove("Ent", Some(&long(key))).map(drop))?;
+        (0..7).try_for_each(|key| {
+            draft.put_content(&ItemName::keyed("Raw", &key.to_string())?, million.clone())
+        })
+    };
+    edit(&mut store, at(2), replace).unwrap();
+    let bytes = store.peek(&account("a")).unwrap().to_bytes().len() as u64;
+    assert!(bytes > 8 * 1024 * 1024, "names of what is gone are stored, too: {bytes}");
+    assert!(bytes <= rota_docstore::document::STORED_BYTES_MAX);
+}
+
+#[test]
 fn requests_have_limits() {
     let mut store = two_accounts();
     let mut refused = |change: fn(&mut Request)| {

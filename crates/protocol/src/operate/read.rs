@@ -3,8 +3,10 @@
 use super::form::{ItemForm, name_at};
 use super::registry::{check_free, schema};
 use super::write;
+use rota_docstore::attempt::BODY_BYTES_MAX;
 use rota_docstore::{
-    Desk, DocName, Done, Draft, Exception, Namespace, Operation, Stamp, Tolerance, Wanted,
+    Desk, DocName, Done, Draft, Exception, FieldError, Namespace, Operation, Stamp, Tolerance,
+    Wanted, codes,
 };
 use serde::{Deserialize, Serialize};
 
@@ -80,12 +82,21 @@ impl Operation for DocumentRead {
     fn work(&mut self, desk: &mut Desk<'_>) -> Result<(), Exception> {
         let space = desk.space().clone();
         let mut documents = Vec::with_capacity(self.documents.len());
+        let mut bytes = 0;
         for (number, which) in self.documents.iter().enumerate() {
             let name = which.name(number, &space)?;
             let draft = match Tolerance::seconds(which.tolerance_s) {
                 Tolerance::NONE => &*desk.current(&name)?,
                 tolerance @ Tolerance(_) => desk.recent(&name, tolerance)?,
             };
+            let shown = draft.existing().filter(|(item, _)| which.shows(item.class()));
+            bytes += shown.map(|(_, content)| content.volume()).sum::<u64>();
+            // Before it is made: what was read may be many times as much.
+            if bytes > BODY_BYTES_MAX as u64 {
+                let problem =
+                    format!("would be {bytes} bytes and more; the limit is {BODY_BYTES_MAX}");
+                return Err(Exception::of_field(codes::LIMIT, FieldError::new("result", problem)));
+            }
             documents.push(show(which, draft)?);
         }
         desk.answer_json(&AllShown { documents })

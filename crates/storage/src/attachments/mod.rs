@@ -308,6 +308,11 @@ impl Attachments {
         Ok(())
     }
 
+    /// For how long a body stays that no item names, in milliseconds.
+    pub fn grace_ms(&self) -> u64 {
+        self.shared.settings.grace_ms
+    }
+
     /// Says how often live items name each body: all of them, as read from the documents. Returns
     /// the bodies that are named and not here, or damaged: they must come from elsewhere.
     pub fn set_references(&self, counts: &BTreeMap<Digest, u64>, now_ms: u64) -> Vec<Digest> {

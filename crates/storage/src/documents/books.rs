@@ -6,15 +6,15 @@ use crate::engine::KvWrite;
 use crate::writer::{NotQueued, QUEUE_BYTES_MAX, Writer};
 use rota_docstore::{
     Attempt, Cache, Commit, DocName, Document, Documents as _, Exception, FieldError, Phase, Rules,
-    SlotId, Stamp, Store, Write, codes, validate,
+    SlotId, Stamp, Store, WRITTEN_BYTES_MAX, Write, codes, validate,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, MutexGuard};
 use std::time::Instant;
 
-/// Most bytes that one operation may write: what the writer's queue takes.
-pub const OPERATION_BYTES_MAX: usize = QUEUE_BYTES_MAX;
+// What one operation may write goes to the writer as one.
+const _: () = assert!(WRITTEN_BYTES_MAX <= QUEUE_BYTES_MAX as u64);
 /// Documents that one step of a purge looks at, at most, and their bytes in memory: nobody else
 /// works meanwhile.
 const PURGE_DOCUMENTS_MAX: usize = 1_000;
@@ -30,6 +30,8 @@ struct Flight {
     /// Bodies that items name no more, once it is on the disk: before that, a crash brings the
     /// items back.
     lost: Vec<Digest>,
+    /// Of some documents it leaves no trace.
+    removes: bool,
 }
 
 /// The documents and their way to the disk.
@@ -113,9 +115,14 @@ impl Books {
         is_full.then_some(front.position)
     }
 
-    /// The position that must be on the disk before anybody is shown this document; 0: it is.
+    /// The position that must be on the disk before anybody is shown this document, or that there is
+    /// none; 0: it is.
     pub fn position_of(&self, document: Option<&Arc<Document>>) -> u64 {
-        let Some(version) = document.map(|it| it.version()) else { return 0 };
+        let Some(version) = document.map(|it| it.version()) else {
+            // It may have gone with these.
+            let last = self.flights.iter().rev().find(|it| it.removes);
+            return last.map_or(0, |it| it.position);
+        };
         // Several operations may share a version: the last of them is on the disk after the others.
         let after = self.flights.partition_point(|it| it.version <= version);
         let last = after.checked_sub(1).and_then(|at| self.flights.get(at));
@@ -139,11 +146,6 @@ impl Books {
         }
         let writes = encode(&*rules.territory, &commit.writes);
         let bytes = writes.iter().map(KvWrite::bytes).sum::<usize>();
-        if bytes > OPERATION_BYTES_MAX {
-            let problem = format!("would write {bytes} bytes; the limit is {OPERATION_BYTES_MAX}");
-            let field = FieldError::new("operation", problem);
-            return Err(Exception::of_field(codes::LIMIT, field).into());
-        }
         if !self.flights.is_empty() && self.flight_bytes.saturating_add(bytes) > QUEUE_BYTES_MAX {
             return Err(Untaken::NoRoom(bytes));
         }
@@ -164,7 +166,8 @@ impl Books {
     ) {
         self.position += 1;
         self.flight_bytes += bytes;
-        self.flights.push_back(Flight { position: self.position, version, bytes, lost });
+        let (position, removes) = (self.position, false);
+        self.flights.push_back(Flight { position, version, bytes, lost, removes });
         self.outgoing.append(&mut writes);
     }
 
@@ -258,6 +261,9 @@ impl Books {
             }
             let bytes = writes.iter().map(KvWrite::bytes).sum();
             self.take_off(self.store.high_water(), writes, bytes, Vec::new());
+            if let Some(flight) = self.flights.back_mut() {
+                flight.removes = removed > 0;
+            }
         }
         let shortened = purged.writes.len() as u64 - removed;
         Ok(PurgeStep { shortened, removed, bodies: 0, is_round })

@@ -33,7 +33,7 @@ mod pending;
 mod stream;
 mod turns;
 
-pub use books::{OPERATION_BYTES_MAX, PurgeStep};
+pub use books::PurgeStep;
 pub use error::{NotClosed, OpenError, Unanswered};
 pub use layout::{document_key, read_document_key};
 pub use pending::Pending;

@@ -196,9 +196,10 @@ impl Shared {
             let as_of: Stamp = self.now();
             let update = source.update(&need.name, need.held.as_ref())?;
             let applied = self.books().cache.apply(&need.name, &update, as_of);
-            // The copy stays as it is, so the next look finds it stale; the run counts these.
             if let Err(error) = applied {
-                tracing::warn!(document = %need.name, %error, "an update cannot be applied");
+                let message =
+                    format!("the copy of {} cannot be brought up to date: {error}", need.name);
+                return Err(Exception::new(codes::NOT_AT_HAND, message));
             }
         }
         Ok(())
