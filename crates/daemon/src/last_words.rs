@@ -11,6 +11,10 @@ use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 /// Exit code for a command line with mistakes.
 const USAGE: u8 = 2;
 
+/// Exit code of a manager whose number has left the ring: to start it again in the same way is in
+/// vain, which whoever starts it can tell from every other failure.
+pub const HAS_LEFT: u8 = 3;
+
 /// Says why this process ends, or what is wrong with its command line, in the form of its log: text
 /// or one JSON object on a line. Not through the log itself: no filter may hide it, and a command
 /// line with mistakes has none. `program` is the name of the process.

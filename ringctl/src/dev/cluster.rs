@@ -5,12 +5,13 @@ use super::document::{Document, ManagerProcess, NodeProcess, StoreProcess};
 use super::earlier;
 use super::family::{Ending, Family, Process};
 use super::launch::{self, Launch, plan};
-use super::layout::{Folder, Settings};
+use super::layout::{Folder, Seat, Settings};
 use super::ports::Ports;
 use super::readiness;
 use crate::inspect;
 use anyhow::{Context, anyhow, bail};
 use rota_client::Client;
+use rota_daemon::HAS_LEFT;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -23,6 +24,8 @@ const START_WAIT: Duration = Duration::from_secs(30);
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// How long a manager may take to answer one look.
 const LOOK_WAIT: Duration = Duration::from_secs(2);
+/// How a manager ends whose number has left the ring. The others go on without it.
+const LEFT: Ending = Ending::Code(HAS_LEFT as i32);
 /// Lines of a log that are shown when its process failed.
 const TAIL_LINES: usize = 20;
 
@@ -77,7 +80,7 @@ impl Cluster {
         };
         for (process, seat) in managers.into_iter().zip(&folder.layout.managers) {
             let pid = process.pid;
-            let told = starting.ready(process).await?;
+            let Some(told) = starting.seated(process, seat).await? else { continue };
             let grpc = text(&told, "grpc", &seat.id)?;
             let http = text(&told, "http", &seat.id)?;
             document.managers.push(ManagerProcess { number: seat.number, grpc, http, pid });
@@ -87,6 +90,9 @@ impl Cluster {
             let told = starting.ready(process).await?;
             let address = text(&told, "address", id)?;
             document.nodes.push(NodeProcess { id: id.clone(), address, pid });
+        }
+        if document.managers.is_empty() {
+            bail!("each manager of this folder has left the ring; those that joined go on without");
         }
         let classes = starting.serving(&document).await?;
         let (family, started_in) = (family.clone(), began.elapsed());
@@ -110,7 +116,8 @@ impl Cluster {
 
     /// Ids of the managers, in the order of the document.
     pub fn manager_ids(&self) -> impl Iterator<Item = &str> {
-        self.folder.layout.managers.iter().map(|it| it.id.as_str())
+        let runs = |seat: &&Seat| self.document.managers.iter().any(|it| it.number == seat.number);
+        self.folder.layout.managers.iter().filter(runs).map(|it| it.id.as_str())
     }
 
     /// Where a log of that name goes.
@@ -169,6 +176,21 @@ impl<'a> Starting<'a> {
         }
     }
 
+    /// The same for a manager. `None`: its number has left the ring, and it has ended.
+    async fn seated(&self, process: Process, seat: &Seat) -> anyhow::Result<Option<Value>> {
+        let pid = process.pid;
+        match self.ready(process).await {
+            Err(_) if self.family.ending(pid) == Some(LEFT) => {
+                eprintln!(
+                    "manager {} ({}) has left the ring and is not started",
+                    seat.id, seat.number
+                );
+                Ok(None)
+            }
+            told => told.map(Some),
+        }
+    }
+
     /// Waits for a Consul agent, which does not say by itself when it is ready.
     async fn leads(&self, name: &str, http: std::net::SocketAddr) -> anyhow::Result<()> {
         tokio::select! {
@@ -181,10 +203,10 @@ impl<'a> Starting<'a> {
         }
     }
 
-    /// The first process that ended: none may while the cluster starts.
+    /// The first process that ended: none may while the cluster starts, but managers that have left.
     async fn any_end(&self) -> (String, Ending) {
         loop {
-            if let Some(ended) = self.family.first_ended() {
+            if let Some(ended) = self.family.first_ended(LEFT) {
                 return ended;
             }
             self.family.next_end().await;
@@ -194,22 +216,30 @@ impl<'a> Starting<'a> {
     /// Waits until the cluster serves. Gives the classes that its nodes offer.
     async fn serving(&self, document: &Document) -> anyhow::Result<BTreeSet<String>> {
         let client = Client::connect(&document.endpoints())?;
+        let own: Vec<u32> = document.managers.iter().map(|it| it.number).collect();
         let nodes: Vec<String> = document.nodes.iter().map(|it| it.id.clone()).collect();
+        let mut silent = None;
         loop {
             let missing = match inspect::ask(&client, LOOK_WAIT).await {
                 Ok(answers) => {
-                    match readiness::missing(&answers, document.managers.len(), &nodes) {
+                    // Told once, and at once: with it the start may succeed after all.
+                    if silent.is_none() {
+                        silent = readiness::silent(&answers, &own);
+                        silent.iter().for_each(|it| eprintln!("warning: {it}"));
+                    }
+                    match readiness::missing(&answers, &own, &nodes) {
                         Some(missing) => missing,
                         None => return Ok(readiness::classes(&answers)),
                     }
                 }
                 Err(error) => error.to_string(),
             };
-            if let Some((name, ending)) = self.family.first_ended() {
+            if let Some((name, ending)) = self.family.first_ended(LEFT) {
                 bail!("{name} ended {ending} while the cluster started{}", self.tail(&name));
             }
             if Instant::now() >= self.until {
-                bail!("not ready within {START_WAIT:?}: {missing}");
+                let silent = silent.map(|it| format!("; {it}")).unwrap_or_default();
+                bail!("not ready within {START_WAIT:?}: {missing}{silent}");
             }
             sleep(LOOK_EVERY).await;
         }

@@ -184,10 +184,11 @@ impl Family {
         }
     }
 
-    /// A process started here that ended, and how.
-    pub fn first_ended(&self) -> Option<(String, Ending)> {
+    /// A process started here that ended in another way than the one that was expected, and how.
+    pub fn first_ended(&self, expected: Ending) -> Option<(String, Ending)> {
         let members = self.members();
-        members.by_pid.values().find_map(|it| Some((it.name.clone(), it.ending?)))
+        let ended = members.by_pid.values().filter_map(|it| Some((it.name.clone(), it.ending?)));
+        ended.into_iter().find(|(_, ending)| *ending != expected)
     }
 
     /// Resolves after the next end of any process.

@@ -1,21 +1,42 @@
-//! When a cluster is ready: every partition has an owner that serves, and every manager knows
-//! every node as READY.
+//! When a cluster is ready: its own managers answer, every partition has an owner that serves, and
+//! every manager knows every node as READY. Managers that joined later are not its own: they may be
+//! away, as long as nobody needs what they hold.
 
-use crate::inspect::{Answers, Ring, join};
+use crate::inspect::{Answers, Manager, Ring, join};
 use std::collections::BTreeSet;
 
 /// What is still missing, in a sentence; `None` when nothing is.
-pub fn missing(answers: &Answers, managers: usize, nodes: &[String]) -> Option<String> {
+/// `own`: numbers of the managers that were started.
+pub fn missing(answers: &Answers, own: &[u32], nodes: &[String]) -> Option<String> {
     let Some(ring) = join(answers) else { return Some("no manager has a View".to_owned()) };
-    let silent = ring.managers.iter().find(|it| !it.answers);
-    if let Some(it) = silent {
+    if let Some(it) = away(&ring).find(|it| own.contains(&it.number)) {
         let error = it.error.as_deref().unwrap_or("no answer");
         return Some(format!("manager {} ({}) does not answer: {error}", it.id, it.number));
     }
-    if ring.managers.len() != managers {
-        return Some(format!("{} of {managers} managers are in the ring", ring.managers.len()));
+    let there = |number: &u32| ring.managers.iter().any(|it| it.number == *number);
+    if let Some(number) = own.iter().find(|it| !there(it)) {
+        return Some(format!("manager {number} is not in the ring"));
     }
     not_serving(&ring).or_else(|| not_ready(answers, nodes))
+}
+
+/// The managers of others that do not answer, and what to do about them, in a sentence.
+pub fn silent(answers: &Answers, own: &[u32]) -> Option<String> {
+    let ring = join(answers)?;
+    let others = away(&ring).filter(|it| !own.contains(&it.number));
+    let names: Vec<String> = others.map(|it| format!("{} ({})", it.id, it.number)).collect();
+    (!names.is_empty()).then(|| {
+        format!(
+            "of the ring's managers that joined later, {} do not answer: start each with its own \
+             command line; it may hold the last copy of something",
+            names.join(", ")
+        )
+    })
+}
+
+/// Members that do not answer; one that has left is none.
+fn away(ring: &Ring) -> impl Iterator<Item = &Manager> {
+    ring.managers.iter().filter(|it| !it.answers && it.status != "LEFT")
 }
 
 /// The classes that any node offers.
@@ -53,13 +74,22 @@ mod tests {
     use rota_client::v1;
 
     fn answers(role: &str, node_state: &str) -> Answers {
-        let manager =
-            |number, id: &str| v1::ManagerEntry { number, id: id.to_owned(), ..Default::default() };
+        let manager = |number, id: &str, status: &str| v1::ManagerEntry {
+            number,
+            id: id.to_owned(),
+            status: status.to_owned(),
+            ..Default::default()
+        };
         let part =
             |number| v1::Part { number, owner: number, isr: vec![number], ..Default::default() };
         let view = v1::View {
             m: 10,
-            managers: vec![manager(4, "m1"), manager(9, "m2")],
+            managers: vec![
+                manager(4, "m1", "ACTIVE"),
+                manager(5, "m3", "DOWN"),
+                manager(7, "m4", "LEFT"),
+                manager(9, "m2", "ACTIVE"),
+            ],
             parts: vec![part(4), part(9)],
             ..Default::default()
         };
@@ -80,18 +110,28 @@ mod tests {
     #[test]
     fn a_cluster_whose_owners_serve_and_whose_nodes_are_ready_is_ready() {
         let nodes = ["n1".to_owned()];
-        assert_eq!(missing(&answers("serving", "READY"), 2, &nodes), None);
+        assert_eq!(missing(&answers("serving", "READY"), &[4, 9], &nodes), None);
+    }
+
+    #[test]
+    fn members_of_others_that_do_not_answer_are_named_and_those_that_left_are_not() {
+        let answers = answers("serving", "READY");
+        let told = silent(&answers, &[4, 9]).unwrap();
+        assert!(told.contains("m3 (5)") && !told.contains("m4"), "{told}");
+        assert_eq!(silent(&answers, &[4, 5, 9]), None);
+        assert!(missing(&answers, &[4, 5, 9], &[]).unwrap().contains("manager m3 (5) does not"));
+        assert!(missing(&answers, &[4, 6, 9], &[]).unwrap().contains("6 is not in the ring"));
     }
 
     #[test]
     fn what_is_missing_is_named() {
         let nodes = ["n1".to_owned()];
-        let why = |answers: &Answers| missing(answers, 2, &nodes).unwrap();
+        let why = |answers: &Answers| missing(answers, &[4, 9], &nodes).unwrap();
         assert!(why(&answers("syncing", "READY")).contains("partition 9 is syncing"));
         assert!(why(&answers("serving", "JOINING")).contains("node n1 is JOINING"));
         let mut silent = answers("serving", "READY");
         silent.insert(9, Err("refused".to_owned()));
         assert!(why(&silent).contains("manager m2 (9) does not answer: refused"));
-        assert!(missing(&answers("serving", "READY"), 2, &["n2".to_owned()]).is_some());
+        assert!(missing(&answers("serving", "READY"), &[4, 9], &["n2".to_owned()]).is_some());
     }
 }

@@ -13,6 +13,8 @@ mod bodies;
 #[cfg(test)]
 mod cached_sessions;
 #[cfg(test)]
+mod changed_rings;
+#[cfg(test)]
 mod config_store;
 #[cfg(test)]
 mod consul;
