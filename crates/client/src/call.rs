@@ -2,7 +2,7 @@
 
 use crate::attempt::Call;
 use crate::error::CallError;
-use crate::retry::{self, Failure, Step};
+use crate::retry::{self, Failure, Step, is_cut_off};
 use crate::routing::Routes;
 use crate::session::{Client, OnWait};
 use rota_model::{Changed, SlotId};
@@ -142,7 +142,7 @@ impl Client {
             progress.attempts += 1;
             let sent = self.attempt(&endpoint, request.clone(), progress.deadline).await?;
             let failure = match sent {
-                None => return Err(progress.out_of_time(&endpoint, request.may_repeat())),
+                None => return Err(self.out_of_time(progress, &endpoint, request.may_repeat())),
                 Some(Ok(answer)) => {
                     tracing::debug!(%endpoint, attempts = progress.attempts, "answered");
                     return Ok(Answered { answer, endpoint });
@@ -158,14 +158,14 @@ impl Client {
             let at_deadline = Instant::now() >= progress.deadline;
             let timer = at_deadline && matches!(failure, Failure::Broken { .. });
             if timer {
-                return Err(progress.out_of_time(&endpoint, request.may_repeat()));
+                return Err(self.out_of_time(progress, &endpoint, request.may_repeat()));
             }
             let failed = error(failure, &endpoint, progress.attempts);
             let Step::Again { pause, elsewhere, refresh } = step else {
-                return Err(failed);
+                return Err(self.given_up(failed, progress.entry));
             };
             if Instant::now() + pause >= progress.deadline {
-                return Err(failed);
+                return Err(self.given_up(failed, progress.entry));
             }
             tracing::debug!(reason = failed.reason(), %endpoint, ?pause, "sending again: {failed}");
             if let Some(on_wait) = self.on_wait().filter(|_| !pause.is_zero()) {
@@ -182,6 +182,21 @@ impl Client {
             }
             sleep(pause).await;
         }
+    }
+
+    /// Nobody answered in time. The next call begins elsewhere.
+    fn out_of_time(&self, progress: Progress, endpoint: &str, may_repeat: bool) -> CallError {
+        self.leave_entry(progress.entry);
+        progress.out_of_time(endpoint, may_repeat)
+    }
+
+    /// The caller gets this failure. If it is of a manager that may be cut off, the next call begins
+    /// elsewhere.
+    fn given_up(&self, failed: CallError, entry: usize) -> CallError {
+        if matches!(&failed, CallError::Refused { refusal, .. } if is_cut_off(refusal.kind)) {
+            self.leave_entry(entry);
+        }
+        failed
     }
 
     /// Sends once. `None`: the deadline passed first.

@@ -110,13 +110,21 @@ fn follow(advice: Retry, moved: bool, attempts: u32) -> Step {
             Step::Again { pause, elsewhere: attempts > 2, refresh: moved }
         }
         Retry::AfterMs(ms) => {
+            // Who says so twice may say so for ever: a manager that is cut off from the others does.
             let pause = Duration::from_millis(ms.max(1));
-            Step::Again { pause, elsewhere: false, refresh: moved }
+            Step::Again { pause, elsewhere: attempts > 1, refresh: moved }
         }
         Retry::AtOwner(_) => {
             Step::Again { pause: growing_pause(attempts), elsewhere: true, refresh: true }
         }
     }
+}
+
+/// Whether later calls should begin at another endpoint than the one that refused this call in the
+/// end: it may be cut off from the other managers.
+pub(crate) fn is_cut_off(kind: RefusalKind) -> bool {
+    use RefusalKind::{ConfigStoreAway, DeadlineExceeded, NotServing};
+    matches!(kind, ConfigStoreAway | DeadlineExceeded | NotServing)
 }
 
 #[cfg(test)]
@@ -140,10 +148,13 @@ mod tests {
     }
 
     #[test]
-    fn an_advised_wait_is_kept_and_stays_at_the_same_endpoint() {
-        let step = after(&refused(RefusalKind::Provisioning, Retry::AfterMs(300)), 1, 3);
+    fn an_advised_wait_is_kept_and_stays_once_at_the_same_endpoint() {
+        let refused = refused(RefusalKind::Provisioning, Retry::AfterMs(300));
         let pause = Duration::from_millis(300);
-        assert_eq!(step, Step::Again { pause, elsewhere: false, refresh: false });
+        for (attempts, elsewhere) in [(1, false), (2, true), (3, true)] {
+            let step = after(&refused, attempts, 3);
+            assert_eq!(step, Step::Again { pause, elsewhere, refresh: false });
+        }
     }
 
     #[test]

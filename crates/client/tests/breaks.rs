@@ -201,6 +201,42 @@ async fn an_advised_wait_is_followed_until_the_answer_comes() {
     assert!(sent.iter().all(|id| *id == sent[0]));
 }
 
+#[tokio::test]
+async fn a_manager_that_is_cut_off_from_the_others_is_left_for_the_next_endpoint() {
+    let (first, second) = (start("first").await, start("second").await);
+    let away = || refused(RefusalKind::ConfigStoreAway, Retry::AfterMs(1));
+    first.script.refusals.lock().unwrap().extend((0..100).map(|_| away()));
+    let client = Client::connect(&[&*first.address, &*second.address].join(",")).unwrap();
+    for id in ["a", "b"] {
+        let opened = client.open(open(id), WAIT).await.unwrap();
+        assert_eq!(opened.session.unwrap().detail, "second");
+    }
+    assert_eq!(first.script.request_ids.lock().unwrap().len(), 2, "asked twice, and left");
+}
+
+#[tokio::test]
+async fn a_call_that_was_refused_by_a_manager_that_is_cut_off_lets_the_next_call_go_elsewhere() {
+    let (first, second) = (start("first").await, start("second").await);
+    let away = refused(RefusalKind::ConfigStoreAway, Retry::AfterMs(60_000));
+    first.script.refusals.lock().unwrap().push_back(away);
+    let client = Client::connect(&[&*first.address, &*second.address].join(",")).unwrap();
+    assert_eq!(client.open(open("a"), WAIT).await.unwrap_err().reason(), "CONFIG_STORE_AWAY");
+    let opened = client.open(open("b"), WAIT).await.unwrap();
+    assert_eq!(opened.session.unwrap().detail, "second");
+}
+
+#[tokio::test]
+async fn a_manager_that_does_not_answer_in_time_is_left_for_the_next_call() {
+    // Its connections are made by the system, and nobody answers.
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (address, second) = (silent.local_addr().unwrap().to_string(), start("second").await);
+    let client = Client::connect(&[&*address, &*second.address].join(",")).unwrap();
+    let error = client.open(open("a"), Duration::from_millis(100)).await.unwrap_err();
+    assert!(matches!(error, CallError::TimedOut { .. }), "{error:?}");
+    let opened = client.open(open("b"), WAIT).await.unwrap();
+    assert_eq!(opened.session.unwrap().detail, "second");
+}
+
 /// Told by a client that waits.
 static WAITS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
