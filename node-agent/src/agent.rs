@@ -7,8 +7,13 @@ use crate::mailbox::{Event, Mailbox};
 use crate::managers::{self, Channels, Report, Reporter};
 use crate::runtime::{Runtime, StartOrder};
 use rota_model::node_msg::{FromNode, Register, ToNode};
-use rota_model::{BootId, ClusterName, NodeState, PoolName, RequestId, SessionKey, Stamp, Token};
-use rota_node::{Node, NodeConfig, NodeEffect, NodeInput, StopHow};
+use rota_model::{
+    BootId, ClusterName, NodeState, PoolName, Refusal, RefusalKind, RequestId, Retry, SessionKey,
+    Stamp, Token,
+};
+use rota_node::machine::Transition;
+use rota_node::{LeaseState, Node, NodeConfig, NodeEffect, NodeInput, StopHow};
+use rota_proto::SendEvent;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::io;
@@ -186,15 +191,29 @@ impl Agent {
             }
             Event::Acked { .. } => {}
             Event::Send { event, reply } => {
-                let mut news = Vec::new();
-                let result = self.parts.runtime.send(&event, &mut news);
-                news.into_iter().for_each(|input| self.decide(input));
+                let result = self.send(&event);
                 // A caller that is gone has no use for it.
                 drop(reply.send(result));
             }
             Event::ProgramOver { key, token } => self.parts.runtime.on_program_over(&key, token),
             Event::Leave => self.on_leave(),
         }
+    }
+
+    /// Gives an event to a machine, unless the lease is over: the session may run elsewhere by now.
+    /// The clock is looked at first, since this process may have been stopped for long.
+    fn send(&mut self, event: &SendEvent) -> Result<Transition, Refusal> {
+        self.decide(NodeInput::Tick);
+        if self.node.lease() != LeaseState::Valid {
+            let node = &self.node.config().node;
+            let text = format!("the lease of node {node} has run out, and what runs here ends");
+            let retry = Retry::AfterMs(self.node.config().timing.renew_ms);
+            return Err(Refusal::new(RefusalKind::NotServing, retry, text));
+        }
+        let mut news = Vec::new();
+        let result = self.parts.runtime.send(event, &mut news);
+        news.into_iter().for_each(|input| self.decide(input));
+        result
     }
 
     fn on_input(&mut self, input: NodeInput) {

@@ -1,11 +1,15 @@
 //! Programs of a node that no manager hears of.
 
-use crate::agent::Home;
+use crate::agent::{Home, signal};
 use crate::manager::{Line, Manager, Mood, running};
 use crate::waiting::{numbers_in, runs, until, until_gone};
+use rustix::process::Signal;
 use std::fs;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
+/// Of [`SHORT`].
+const LEASE_TERM: Duration = Duration::from_millis(1_000);
 const SHORT: [&str; 6] = ["--renew", "200ms", "--lease-term", "1000ms", "--lease-kill", "2000ms"];
 
 async fn stubborn(home: &Home, manager: &Manager, line: &mut Line) -> (std::path::PathBuf, i32) {
@@ -41,6 +45,24 @@ async fn keepers_of_a_killed_agent_end_their_programs_when_the_lease_passes() {
     let agent = home.start(&manager.address, &SHORT).await;
     let mut line = Line::to(&manager.registration(2).await).await;
     assert_eq!(line.scan().await, vec![]);
+    assert!(agent.leave().await.success());
+}
+
+#[tokio::test]
+async fn a_machine_of_a_node_that_was_stopped_past_its_lease_takes_no_event() {
+    let (home, manager) = (Home::new(), Manager::start().await);
+    let agent = home.start(&manager.address, &SHORT).await;
+    let mut line = Line::to(&manager.registration(1).await).await;
+    running(&line.create("d", "door", 1).await);
+    signal(agent.pid(), Signal::STOP);
+    let stopped = Instant::now();
+    let sent = async {
+        until("the end of the lease", || (stopped.elapsed() > LEASE_TERM).then_some(())).await;
+        signal(agent.pid(), Signal::CONT);
+    };
+    // It waits in the socket meanwhile.
+    let (answer, ()) = tokio::join!(line.send("d", "push"), sent);
+    assert!(answer.is_err(), "{answer:?}");
     assert!(agent.leave().await.success());
 }
 
