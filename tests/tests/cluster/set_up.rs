@@ -1,7 +1,7 @@
 //! The commands that do all set-up, `deploy/dev` and `deploy/test`: wrong command lines are refused
 //! before anything is installed or built.
 
-use rota_tests::{TestFolder, checkout, ringctl};
+use rota_tests::{TestFolder, binary, checkout, ringctl};
 use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -69,6 +69,26 @@ async fn deploy_dev_knows_the_options_of_ringctl_dev() {
     // It prints text for people, and asks no cluster of elsewhere.
     assert!(taken.remove("--endpoint"));
     assert_eq!(known, taken);
+}
+
+#[tokio::test]
+async fn deploy_dev_goes_on_without_the_demo_session_when_its_class_is_not_offered() {
+    let folder = TestFolder::new();
+    let classes = folder.path().join("classes");
+    std::fs::create_dir(&classes).unwrap();
+    std::fs::copy(checkout().join("deploy/classes/counter.toml"), classes.join("counter.toml"))
+        .unwrap();
+    let with_classes = format!("--classes={}", classes.display());
+    for (option, offered) in [(with_classes.as_str(), "counter"), ("--nodes=0", "none")] {
+        let mut command = Command::new(checkout().join("deploy/dev"));
+        command.args(["--once", "--port-base", "0", option]);
+        command.env("ROTA_PROGRAMS", binary("ringctl").parent().unwrap());
+        command.env("ROTA_TEST_FOLDER", folder.path());
+        let output = command.kill_on_drop(true).output().await.unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+        assert!(said.contains(&format!("classes that are offered: {offered}")), "{said}");
+    }
 }
 
 #[tokio::test]
