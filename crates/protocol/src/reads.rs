@@ -2,15 +2,15 @@
 //! reads the config store. Lists and watches show committed documents only.
 
 use crate::api::{Answer, Op, OpResult};
-use crate::documents::{DocKey, session_name};
+use crate::documents::{Brief, DocKey, session_name, session_of};
 use crate::entry::Origin;
 use crate::env::Env;
 use crate::io::Transition;
 use crate::judge::Renewal;
 use crate::partition::Partition;
 use rota_model::{
-    ListCursor, ListOp, LogPos, ManagerNumber, Page, PullOp, Pulled, Refusal, RefusalKind, Retry,
-    SessionKey, SessionRecord, SessionState, SessionView,
+    Filter, ListCursor, ListOp, LogPos, ManagerNumber, Page, PullOp, Pulled, Refusal, RefusalKind,
+    Retry, SessionKey, SessionRecord, SessionState, SessionView, SlotId,
 };
 use rota_ring::slot_of_session;
 use std::collections::{BTreeSet, VecDeque};
@@ -215,42 +215,58 @@ impl Partition {
     /// once; everybody else only after a confirm round.
     pub fn page(&self, env: &Env, list: &ListOp) -> Page {
         let m = env.view().m;
-        let limit = list.limit.clamp(1, env.config.sizes.page_sessions) as usize;
-        let (mut sessions, mut bytes) = (Vec::new(), 0);
-        let mut from = list.from.clone();
         // The partition's slots from the cursor's on, up to where the ring's order leaves it.
+        let slot = list.from.slot;
         let intervals = self.range.intervals(m);
-        let interval = intervals.iter().find(|(a, b)| *a <= from.slot && from.slot <= *b);
-        let last = interval.map_or(from.slot, |(_, last)| *last);
-        while let Some(record) = self.next_committed(&from, last) {
-            let slot = slot_of_session(&record.key, m);
-            from = ListCursor { slot, after: Some(record.key.clone()) };
-            if list.filter.passes(record) {
-                bytes += record.bytes();
-                sessions.push(self.view_of(env, record.clone()));
-                if sessions.len() == limit || bytes >= env.config.sizes.message_bytes {
-                    return Page { sessions, next: Some(from), stale: list.stale_ok };
-                }
-            }
-        }
-        let next = (last.0 + 1 < m)
-            .then(|| ListCursor { slot: rota_model::SlotId(last.0 + 1), after: None });
-        Page { sessions, next, stale: list.stale_ok }
+        let interval = intervals.iter().find(|(a, b)| *a <= slot && slot <= *b);
+        let last = interval.map_or(slot, |(_, last)| *last);
+        let (sessions, next) = self.look(env, &list.from, last, &list.filter, list.limit);
+        let after =
+            || (last.0 + 1 < m).then(|| ListCursor { slot: SlotId(last.0 + 1), after: None });
+        Page { sessions, next: next.or_else(after), stale: list.stale_ok }
     }
 
-    fn next_committed(
+    /// The sessions after `from`, up to slot `last`, that pass the filter; and where to go on, unless
+    /// all were looked at. A bounded look: it may find nothing and have to go on.
+    fn look(
         &self,
+        env: &Env,
         from: &ListCursor,
-        last: rota_model::SlotId,
-    ) -> Option<&Arc<SessionRecord>> {
+        last: SlotId,
+        filter: &Filter,
+        limit: u32,
+    ) -> (Vec<SessionView>, Option<ListCursor>) {
         use std::ops::Bound::{Excluded, Included, Unbounded};
+        let sizes = &env.config.sizes;
+        let limit = limit.clamp(1, sizes.page_sessions) as usize;
         let lower = match &from.after {
             Some(key) => Excluded(DocKey::new(from.slot, session_name(key))),
             None => Included(DocKey::first_of(from.slot)),
         };
-        let mut range = self.replica.docs.range((lower, Unbounded));
-        let found = range.find_map(|(key, _)| Some((key.slot, self.visible(key)?)));
-        found.filter(|(slot, _)| *slot <= last).map(|(_, record)| record)
+        let docs = self.replica.docs.range((lower, Unbounded));
+        let docs = docs.take_while(|(key, _)| key.slot <= last);
+        let (mut sessions, mut bytes, mut slot) = (Vec::new(), 0, from.slot);
+        for (looked_at, (key, doc)) in (1..).zip(docs) {
+            // A place between two documents of applications in one slot has no name, so this may stop
+            // at a session and between two slots only.
+            if looked_at > sizes.page_looked_at && slot < key.slot {
+                return (sessions, Some(ListCursor { slot: key.slot, after: None }));
+            }
+            slot = key.slot;
+            let Some(brief) = doc.brief() else { continue };
+            let passing = (may_pass(filter, brief).then(|| self.visible(key)).flatten())
+                .filter(|record| filter.passes(record));
+            if let Some(record) = passing {
+                bytes += record.bytes();
+                sessions.push(self.view_of(env, record.clone()));
+            }
+            let is_full = sessions.len() == limit || bytes >= sizes.message_bytes;
+            if is_full || looked_at >= sizes.page_looked_at {
+                let after = session_of(&key.name).expect("the names of its documents were checked");
+                return (sessions, Some(ListCursor { slot, after: Some(after) }));
+            }
+        }
+        (sessions, None)
     }
 
     /// A long poll arrives, or something was committed: answer what can be answered.
@@ -340,29 +356,27 @@ impl Partition {
     /// after that are delivered again, which a watch allows.
     fn snapshot_page(&self, env: &Env, pull: &PullOp) -> Pulled {
         let m = env.view().m;
-        let start = ListCursor { slot: rota_model::SlotId(0), after: None };
-        let mut cursor = pull.snapshot_after.clone().unwrap_or(start);
+        let start = ListCursor { slot: SlotId(0), after: None };
+        let cursor = pull.snapshot_after.clone().unwrap_or(start);
         let upto = match (&pull.snapshot_after, pull.from) {
             (Some(_), Some(from)) => from,
             (_, _) => self.replica.committed,
         };
-        let (mut events, mut bytes) = (Vec::new(), 0);
-        let limit = pull.limit.clamp(1, env.config.sizes.page_sessions) as usize;
-        let last = rota_model::SlotId(m.saturating_sub(1));
-        while let Some(record) = self.next_committed(&cursor, last) {
-            let slot = slot_of_session(&record.key, m);
-            cursor = ListCursor { slot, after: Some(record.key.clone()) };
-            if pull.filter.passes(record) {
-                bytes += record.bytes();
-                events.push(self.view_of(env, record.clone()));
-            }
-            if events.len() == limit || bytes >= env.config.sizes.message_bytes {
-                let snapshot_next = Some(cursor);
-                return Pulled { part: self.number, events, snapshot: true, upto, snapshot_next };
-            }
-        }
-        Pulled { part: self.number, events, snapshot: true, upto, snapshot_next: None }
+        let last = SlotId(m.saturating_sub(1));
+        let (events, snapshot_next) = self.look(env, &cursor, last, &pull.filter, pull.limit);
+        Pulled { part: self.number, events, snapshot: true, upto, snapshot_next }
     }
+}
+
+/// Whether a record may pass a filter, as far as its brief tells: those that cannot need not be made
+/// from their bytes. What is still being opened may be shown in a later state than its brief has.
+fn may_pass(filter: &Filter, brief: &Brief) -> bool {
+    if matches!(brief.state, SessionState::Pending | SessionState::Starting) {
+        return true;
+    }
+    let is_there = |node| brief.at.as_ref().is_some_and(|(at, _)| at == node);
+    (filter.states.is_empty() || filter.states.contains(&brief.state))
+        && filter.node.as_ref().is_none_or(is_there)
 }
 
 /// Nothing is known of that session.

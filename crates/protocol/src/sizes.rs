@@ -41,6 +41,10 @@ pub struct Sizes {
     pub scan_page: u32,
     /// Most sessions in one answer to a list or a watch.
     pub page_sessions: u32,
+    /// Most documents that one answer to a list or a watch looks at, whether they pass its filter or
+    /// not: some milliseconds where every record is made from its bytes. Whoever asks goes on from
+    /// there; what others ask comes in between.
+    pub page_looked_at: usize,
     /// Most documents that one entry removes, or frees of tombstones of their items.
     pub purge_docs: usize,
 }
@@ -61,6 +65,7 @@ impl Default for Sizes {
             close_entries: 256,
             scan_page: 2_000,
             page_sessions: PAGE_SIZE_MAX,
+            page_looked_at: 2_000,
             purge_docs: 512,
         }
     }
@@ -84,6 +89,7 @@ impl Sizes {
             ("close_entries", self.close_entries),
             ("scan_page", u64::from(self.scan_page)),
             ("page_sessions", u64::from(self.page_sessions)),
+            ("page_looked_at", number(self.page_looked_at)),
             ("purge_docs", number(self.purge_docs)),
         ];
         let empty = counts.iter().filter(|(_, count)| *count == 0);

@@ -216,6 +216,7 @@ fn draw_sizes(chance: &mut Chance) -> Sizes {
         scan_page: u32::try_from(count(1, 3)).unwrap_or(1),
         page_sessions: u32::try_from(count(1, 4)).unwrap_or(1),
         purge_docs: count(1, 3),
+        page_looked_at: count(1, 12),
     }
 }
 

@@ -68,6 +68,8 @@ pub struct Table {
     pub lose: Box<dyn Fn(&Envelope) -> bool>,
     pub dead: BTreeSet<u32>,
     /// Of managers that start from now on.
+    pub sizes: Sizes,
+    /// The same.
     pub documents: DocumentsConfig,
     /// What they offer instead of the usual operations.
     pub offer: Option<(Operations, Schema)>,
@@ -231,6 +233,7 @@ impl Table {
             manual_nodes: false,
             lose: Box::new(|_| false),
             dead: BTreeSet::new(),
+            sizes: Sizes::default(),
             documents: DocumentsConfig::default(),
             offer: None,
             checker: None,
@@ -273,7 +276,8 @@ impl Table {
         let disk = self.disks.entry(n).or_default().clone();
         let seed = 77 + u64::from(n) * 1_000_003 + self.now_ms * 65_536;
         let (documents, pools) = (self.documents.clone(), self.pools.clone());
-        let config = ManagerConfig { documents, pools, ..config(n) };
+        let sizes = self.sizes;
+        let config = ManagerConfig { documents, pools, sizes, ..config(n) };
         let mut manager = Manager::new(config, disk, seed, self.now());
         if let Some((operations, schema)) = &self.offer {
             manager.offer(operations.clone(), schema.clone()).expect("it has what managers keep");
