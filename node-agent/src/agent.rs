@@ -29,7 +29,8 @@ const EVENTS_AT_ONCE_MAX: usize = 64;
 /// sleeps longer than this.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
 
-/// When a leaving node stops waiting: first it kills, then it goes.
+/// When a leaving node stops waiting: first it kills, then it goes. `ringctl dev` waits longer than the
+/// latter (`AGENTS_WAIT` in its `ending.rs`).
 const LEAVE_KILL_MS: u64 = 7_000;
 const LEAVE_GIVE_UP_MS: u64 = 10_000;
 

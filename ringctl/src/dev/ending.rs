@@ -1,7 +1,7 @@
 //! The end of a cluster: politely in order, then by force, and never without an end.
 //!
 //! TERM to node-agents (which end their sessions), then to managers, then to the config store;
-//! after at most about 14 s in all everything that is left below us is killed and reaped.
+//! after at most about 20 s in all everything that is left below us is killed and reaped.
 
 use super::{descendants, family::Family, programs};
 use anyhow::bail;
@@ -10,8 +10,10 @@ use rustix::process::Signal;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout_at};
 
-/// How long node-agents may take to end their sessions: programs get a grace period.
-const AGENTS_WAIT: Duration = Duration::from_secs(6);
+/// How long node-agents may take to end their sessions: programs get a grace period. Longer than the
+/// time after which an agent gives up by itself (`LEAVE_GIVE_UP_MS` in its `agent.rs`): managers that
+/// ended before would hear of no end, and the sessions would be LOST instead of closed.
+const AGENTS_WAIT: Duration = Duration::from_secs(12);
 /// How long managers may take: longer than the 3 s that they give to calls under way.
 const MANAGERS_WAIT: Duration = Duration::from_secs(4);
 /// The same for the config store, and for whatever else was started.
