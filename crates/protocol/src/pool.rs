@@ -18,6 +18,10 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Between attempts of opens that wait for room.
 pub(crate) const ROOM_MS: u64 = 250;
 
+/// How many times `provision_ms` after an order has lapsed its nodes are given up. Until then one that
+/// comes all the same has its place in the pool's maximum.
+const GIVEN_UP_AFTER: u64 = 6;
+
 /// Most names that a refusal lists, and most bytes of them: a status has room for no more.
 const LISTED_MAX: (usize, usize) = (16, 400);
 
@@ -107,6 +111,11 @@ pub(crate) fn no_room_yet(env: &Env, open: &OpenOp) -> Refusal {
     })
 }
 
+/// How names of nodes begin that one decision orders.
+fn prefix(pool: &PoolName, decision: u64) -> String {
+    format!("{pool}-{decision}-")
+}
+
 fn open_in(op: &Op) -> Option<&OpenOp> {
     match op {
         Op::Open(open) => Some(open),
@@ -193,13 +202,19 @@ impl Partition {
         let slot = slot_of_pool(pool, env.view().m);
         let before = self.replica.get(&DocKey::new(slot, pool_name(pool)));
         let orders = before.and_then(|doc| doc.orders()).cloned().unwrap_or_default();
-        let all_there = orders.ordered.iter().all(|node| env.nodes.reg.contains_key(node));
-        if !all_there && env.now.wall_ms < orders.lapses_wall_ms {
+        let missing = orders.ordered.iter().filter(|node| !env.nodes.reg.contains_key(*node));
+        let mut late: Vec<NodeId> = missing.cloned().collect();
+        if !late.is_empty() && env.now.wall_ms < orders.lapses_wall_ms {
             return;
         }
+        let given_up_ms = orders.lapses_wall_ms + GIVEN_UP_AFTER * env.config.timing.provision_ms;
+        let failed = env.nodes.why_none_started(pool, env.now.mono_ms).is_some();
+        if failed || env.now.wall_ms >= given_up_ms {
+            late.clear();
+        }
         let alive = env.nodes.reg.values().filter(|it| it.pool == *pool && !it.state.is_gone());
-        let alive = u32::try_from(alive.count()).unwrap_or(u32::MAX);
-        let may = config.nodes_max.saturating_sub(alive);
+        let there = u32::try_from(alive.count() + late.len()).unwrap_or(u32::MAX);
+        let may = config.nodes_max.saturating_sub(there);
         // A node takes sessions while its load is below T, so not all of its places.
         let limit = u64::from(env.config.load_limit_permille);
         let room = (u64::from(config.places) * limit).div_ceil(1000).max(1);
@@ -209,10 +224,10 @@ impl Partition {
             return;
         }
         let decisions = orders.decisions + 1;
-        let name = |it| NodeId::parse(&format!("{pool}-{decisions}-{it}"));
+        let name = |it| NodeId::parse(&format!("{}{it}", prefix(pool, decisions)));
         let ordered: Result<Vec<NodeId>, _> = (0..count).map(name).collect();
         let ordered = match ordered {
-            Ok(ordered) => ordered,
+            Ok(ordered) => [late, ordered].concat(),
             Err(mistake) => {
                 let text = format!("pool {pool} orders no nodes: the name of a new one {mistake}");
                 return env.note_text(Transition::OrderFailed, Some(self.number), text);
@@ -243,7 +258,9 @@ impl Partition {
         let Some(orders) = self.replica.get(&key).and_then(|doc| doc.orders()) else {
             return;
         };
-        let nodes = orders.ordered.clone();
+        let now = prefix(pool, orders.decisions);
+        let nodes = orders.ordered.iter().filter(|it| it.as_str().starts_with(&now));
+        let nodes: Vec<NodeId> = nodes.cloned().collect();
         env.note_text(
             Transition::NodesOrdered,
             Some(self.number),

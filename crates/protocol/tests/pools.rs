@@ -132,3 +132,33 @@ fn opens_that_wait_are_told_why_the_nodes_that_were_ordered_did_not_start() {
     nodes_come(&mut table);
     opened(table.wait_for(waiting, 1_000));
 }
+
+/// Opens that want every node that the pool may get, and wait for long.
+fn wants_all(table: &mut Table, name: &str) {
+    for index in 0..9 * ROOM {
+        table.ask_within(300, open(&format!("{name}{index}"), &format!("{name}{index}")), 59_000);
+    }
+}
+
+#[test]
+fn nodes_that_come_late_have_their_places_in_the_maximum_of_the_pool() {
+    let mut table = growing();
+    wants_all(&mut table, "a");
+    // Each owner asks for its own opens, and an order lapses every ten seconds.
+    table.pass(50_000);
+    assert_eq!(table.ordered.len(), 9, "no more, although every order has lapsed");
+    assert_eq!(nodes_come(&mut table), 9);
+    table.pass(2_000);
+    assert_eq!(table.ordered, []);
+}
+
+#[test]
+fn nodes_that_never_come_are_given_up_and_others_ordered() {
+    let mut table = growing();
+    wants_all(&mut table, "a");
+    table.pass(50_000);
+    assert_eq!(table.ordered.len(), 9);
+    wants_all(&mut table, "b");
+    table.pass(55_000);
+    assert!(table.ordered.len() > 9, "{:?}", table.ordered);
+}
