@@ -15,10 +15,11 @@
 //! pool's name, with the item [`ORDERS_ITEM`].
 
 use crate::ids::NodeId;
-use crate::session::{Outcome, Placement};
+use crate::session::{EarlierSpec, Outcome, Placement};
 use crate::stamp::Stamp;
 use crate::state::{Exit, Reason, SessionState};
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 /// Class of the documents of sessions.
 pub const SESSION_CLASS: &str = "session";
@@ -71,6 +72,9 @@ pub struct Remembered {
     pub at: Stamp,
     /// What became of it.
     pub fate: RememberedFate,
+    /// What the life that it is about ran, where that is not what [`SPEC_ITEM`] says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ran: Option<Arc<EarlierSpec>>,
 }
 
 /// What became of a request that is remembered.

@@ -114,6 +114,20 @@ pub struct RequestEntry {
     pub at: Stamp,
     /// What became of it.
     pub fate: RequestFate,
+    /// What the life that it is about ran, if that is an earlier one and the life in the record runs
+    /// something else.
+    pub ran: Option<Arc<EarlierSpec>>,
+}
+
+/// What is kept of the [`SessionSpec`] of an earlier life. Its attributes are not: a session may
+/// remember many requests.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EarlierSpec {
+    /// The class.
+    pub class: ClassName,
+    /// The pool.
+    pub pool: PoolName,
 }
 
 impl RequestEntry {

@@ -2,13 +2,30 @@
 
 use crate::env::Env;
 use rota_model::{
-    FieldError, OpenOp, Outcome, REQUEST_MEMORY_MS, REQUESTS_REMEMBERED_MAX, Reason, Refusal,
-    RefusalKind, RequestEntry, RequestFate, RequestId, Retry, SessionRecord, SessionState, Stamp,
+    EarlierSpec, FieldError, OpenOp, Outcome, REQUEST_MEMORY_MS, REQUESTS_REMEMBERED_MAX, Reason, Refusal,
+    RefusalKind, RequestEntry, RequestFate, RequestId, Retry, SessionRecord, SessionSpec,
+    SessionState, Stamp,
 };
+use std::sync::Arc;
+
+/// What ran when a remembered request was answered. Attributes of earlier lives are not kept.
+pub(crate) fn spec_then(record: &SessionRecord, entry: &RequestEntry) -> SessionSpec {
+    match entry.ran.as_deref() {
+        None => record.spec.clone(),
+        Some(EarlierSpec { class, pool }) => {
+            SessionSpec { class: class.clone(), pool: pool.clone(), attributes: Arc::default() }
+        }
+    }
+}
 
 /// What is still known of a life that was closed before the one in the record.
-pub(crate) fn earlier_life(record: &SessionRecord, life: Stamp) -> SessionRecord {
+pub(crate) fn earlier_life(
+    record: &SessionRecord,
+    entry: &RequestEntry,
+    life: Stamp,
+) -> SessionRecord {
     SessionRecord {
+        spec: spec_then(record, entry),
         life,
         version: life,
         state: SessionState::Closed,
@@ -29,6 +46,13 @@ pub(crate) fn new_life(env: &Env, old: Option<&SessionRecord>, op: &OpenOp) -> S
     let stamp = Stamp::from_epoch_ms(env.now.wall_ms).max(before.next());
     let mut requests = old.map(|it| it.requests.clone()).unwrap_or_default();
     requests.retain(|it| it.fate != RequestFate::Opening);
+    if let Some(ran) = old.map(|it| &it.spec).filter(|it| **it != op.spec) {
+        let ran = EarlierSpec { class: ran.class.clone(), pool: ran.pool.clone() };
+        let ran = Arc::new(ran);
+        for entry in requests.iter_mut().filter(|it| it.ran.is_none()) {
+            entry.ran = Some(ran.clone());
+        }
+    }
     SessionRecord {
         key: op.key.clone(),
         spec: op.spec.clone(),
@@ -108,7 +132,8 @@ fn is_over(entry: &RequestEntry, env: &Env) -> bool {
 
 /// Whether a record can remember no further request that changes something.
 pub(crate) fn is_memory_full(record: &SessionRecord, env: &Env, request: &RequestId) -> bool {
-    let oldest = Stamp::from_epoch_ms(env.now.wall_ms.saturating_sub(REQUEST_MEMORY_MS));
+    let oldest =
+        Stamp::from_epoch_ms(env.now.wall_ms.saturating_sub(REQUEST_MEMORY_MS));
     let goes = |it: &RequestEntry| is_harmless(&it.fate) || is_over(it, env);
     let kept = record.requests.iter().filter(|it| it.at >= oldest && !goes(it));
     kept.count() >= REQUESTS_REMEMBERED_MAX && record.request(request).is_none()
@@ -121,7 +146,8 @@ pub(crate) fn remember(
     request: &RequestId,
     fate: RequestFate,
 ) {
-    let oldest = Stamp::from_epoch_ms(env.now.wall_ms.saturating_sub(REQUEST_MEMORY_MS));
+    let oldest =
+        Stamp::from_epoch_ms(env.now.wall_ms.saturating_sub(REQUEST_MEMORY_MS));
     record.requests.retain(|it| it.id != *request && it.at >= oldest);
     if record.requests.len() >= NAMELESS_KEPT {
         record.requests.retain(|it| !is_over(it, env));
@@ -137,7 +163,7 @@ pub(crate) fn remember(
     let at = Stamp::from_epoch_ms(env.now.wall_ms);
     // Nearly every record holds one request for ever: spare room would be most of its size.
     record.requests.reserve_exact(1);
-    let entry = RequestEntry { id: request.clone(), at, fate };
+    let entry = RequestEntry { id: request.clone(), at, fate, ran: None };
     // The clock may have stepped back.
     let place = record.requests.partition_point(|it| it.order(&entry).is_lt());
     record.requests.insert(place, entry);

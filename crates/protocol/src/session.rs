@@ -11,7 +11,7 @@ use crate::env::Env;
 use crate::io::Transition;
 use crate::leading::REQUESTS_MAX;
 use crate::memory::{
-    asked_before, earlier_life, fail_opens, is_memory_full, new_life, remember, reused,
+    asked_before, earlier_life, fail_opens, is_memory_full, new_life, remember, reused, spec_then,
 };
 use crate::message::Write;
 use crate::nodes::{Chosen, NoNode};
@@ -208,12 +208,20 @@ impl Partition {
             RequestFate::Failed { life } => Err(start_failed(record, *life)),
             RequestFate::Closed { .. } => Err(reused(&entry.id, "a close")),
             RequestFate::Opened { outcome, life, version, placement } => {
-                let mut answered = record.clone();
-                answered.life = *life;
-                answered.version = *version;
-                answered.state = SessionState::Ready;
-                answered.reason = None;
-                answered.placement = Some(placement.clone());
+                let answered = SessionRecord {
+                    key: record.key.clone(),
+                    spec: spec_then(record, entry),
+                    life: *life,
+                    version: *version,
+                    state: SessionState::Ready,
+                    reason: None,
+                    detail: String::new(),
+                    exit: None,
+                    placement: Some(placement.clone()),
+                    machine_state: String::new(),
+                    machine_change: 0,
+                    requests: Vec::new(),
+                };
                 let session = self.view_of(env, answered);
                 Ok(Answer::Opened { outcome: *outcome, session })
             }
@@ -375,24 +383,25 @@ impl Partition {
         let Some(record) = self.replica.session(&key).cloned() else {
             return self.confirm_then(origin);
         };
-        match record.request(&op.request).map(|entry| &entry.fate) {
-            Some(
+        match record.request(&op.request).map(|entry| (&entry.fate, entry)) {
+            Some((
                 RequestFate::Opening | RequestFate::Opened { .. } | RequestFate::Failed { .. },
-            ) => {
+                _,
+            )) => {
                 let refusal = reused(&op.request, "an open");
                 return self.reply(env, origin, Err(refusal));
             }
-            Some(RequestFate::Closed { life }) if op.life.is_some_and(|it| it != *life) => {
+            Some((RequestFate::Closed { life }, _)) if op.life.is_some_and(|it| it != *life) => {
                 let refusal = reused(&op.request, &format!("a close of life {life}"));
                 return self.reply(env, origin, Err(refusal));
             }
-            Some(RequestFate::Closed { life }) if record.life != *life => {
+            Some((RequestFate::Closed { life }, entry)) if record.life != *life => {
                 // That close was carried out, and a later open began a new life.
-                let session = self.view_of(env, earlier_life(&record, *life));
+                let session = self.view_of(env, earlier_life(&record, entry, *life));
                 let result = Ok(Answer::Closed { finished: true, session });
                 return self.reply_when_committed(env, &key, origin, result);
             }
-            Some(RequestFate::Closed { .. }) | None => {}
+            Some((RequestFate::Closed { .. }, _)) | None => {}
         }
         if op.life.is_some_and(|life| life != record.life) {
             return self.confirm_then(origin);

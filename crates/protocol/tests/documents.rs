@@ -34,6 +34,11 @@ fn placement() -> Any<Placement> {
     ("[ab]", any::<u64>(), 0..3_u64, "[x:1]{0,4}").prop_map(place).boxed()
 }
 
+fn earlier(class: &str) -> Arc<EarlierSpec> {
+    let class = ClassName::parse(class).unwrap();
+    Arc::new(EarlierSpec { class, pool: PoolName::default_pool() })
+}
+
 fn request() -> Any<RequestEntry> {
     let outcome = select(vec![Outcome::Created, Outcome::Existed]);
     let opened = (outcome, placement()).prop_map(|(outcome, placement)| RequestFate::Opened {
@@ -49,6 +54,7 @@ fn request() -> Any<RequestEntry> {
         .prop_map(|(id, ms, fate)| RequestEntry {
             id: RequestId::parse(&id).unwrap(),
             at: at(ms),
+            ran: matches!(fate, RequestFate::Closed { .. }).then(|| earlier("e")),
             fate,
         })
         .boxed()
@@ -207,6 +213,7 @@ fn simple(version: u64, requests: &[(&str, u64)]) -> SessionRecord {
         id: RequestId::parse(id).unwrap(),
         at: at(*ms),
         fate: RequestFate::Closed { life: at(0) },
+        ran: None,
     };
     SessionRecord {
         key: key(),

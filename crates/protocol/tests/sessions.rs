@@ -3,7 +3,9 @@
 mod table;
 
 use rota_model::node_msg::{DeadToken, NodeAnswer, ReportEvent, ToNode};
-use rota_model::{Changed, Outcome, Reason, Refusal, RefusalKind, RequestId, SessionState};
+use rota_model::{
+    Changed, ClassName, Exit, Outcome, Reason, Refusal, RefusalKind, RequestId, SessionState,
+};
 use rota_protocol::{Answer, Message, Op, Transition};
 use table::*;
 
@@ -74,6 +76,42 @@ fn a_repeated_request_id_gets_the_same_answer_through_another_manager() {
     assert_eq!(late.0, Outcome::Created);
     assert_eq!(late.1.record.life, first.1.record.life);
     assert_eq!(refused(table.call(600, open("a", "c1"))), RefusalKind::RequestIdReused);
+}
+
+#[test]
+fn a_repeated_request_of_an_earlier_life_is_answered_with_what_that_life_ran() {
+    let mut table = Table::serving();
+    let classes = ["builtin".to_owned(), "other".to_owned()];
+    table.register_offering("n2", 8, &classes);
+    let first = opened(table.call(300, open("a", "r1"))).1;
+    let closing = close("a", "c1");
+    closed(table.call(300, closing.clone()));
+    let mut other = open("a", "r2");
+    if let Op::Open(open) = &mut other {
+        open.spec.class = ClassName::parse("other").unwrap();
+    }
+    let second = opened(table.call(300, other)).1;
+    assert_eq!(second.record.spec.class.as_str(), "other");
+    let (outcome, again) = opened(table.call(1000, open("a", "r1")));
+    assert_eq!(outcome, Outcome::Created);
+    assert_eq!(again.record.life, first.record.life);
+    assert_eq!(again.record.spec, first.record.spec);
+    let again = closed(table.call(1000, closing));
+    assert_eq!(again.record.life, first.record.life);
+    assert_eq!(again.record.spec, first.record.spec);
+}
+
+#[test]
+fn a_repeated_open_tells_nothing_of_what_came_after_its_answer() {
+    let mut table = Table::serving();
+    let first = opened(table.call(300, open("a", "r1"))).1;
+    let placement = first.record.placement.clone().unwrap();
+    let (reason, exit) = (Reason::Exited, Some(Exit::Code(3)));
+    let ended = ReportEvent::Ended { reason, exit, detail: "it fell over".to_owned() };
+    table.call(300, report("a", &placement, ended)).unwrap();
+    let again = opened(table.call(1000, open("a", "r1"))).1;
+    assert_eq!((again.record.exit.clone(), again.record.detail.as_str()), (None, ""));
+    assert_eq!(again.record.placement, first.record.placement);
 }
 
 #[test]

@@ -103,10 +103,14 @@ async fn a_repeated_request_id_gets_the_same_answer_also_from_another_manager() 
     let again = managers[2].open(request("a", "r1"), CALL).await.unwrap();
     assert_eq!(again.outcome(), Outcome::Created);
     assert_eq!(again.session.unwrap().life, first.life, "a repeated open starts no new life");
-    let fresh = managers[0].open(request("a", "r4"), CALL).await.unwrap().session.unwrap();
-    assert!(fresh.life > first.life);
+    let other = v1::OpenRequest { class: "http".to_owned(), ..request("a", "r4") };
+    let fresh = managers[0].open(other, CALL).await.unwrap().session.unwrap();
+    assert!(fresh.life > first.life && fresh.class == "http");
+    let again = managers[2].open(request("a", "r1"), CALL).await.unwrap().session.unwrap();
+    assert_eq!((again.life, again.class.as_str()), (first.life, "counter"));
     let again = managers[0].close(closing, CALL).await.unwrap();
     assert!(again.finished, "the repeated close was finished before");
+    assert_eq!(again.session.unwrap().class, "counter");
     let seen = read(&managers[1], "a").await.unwrap();
     assert_eq!(seen.state(), SessionState::Ready, "a repeated close ends no later life");
     cluster.end().await;

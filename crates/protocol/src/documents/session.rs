@@ -118,7 +118,7 @@ fn remembered(entry: &RequestEntry, here: Option<&Placement>) -> Remembered {
         RequestFate::Failed { life } => RememberedFate::Failed { life: *life },
         RequestFate::Closed { life } => RememberedFate::Closed { life: *life },
     };
-    Remembered { at: entry.at, fate }
+    Remembered { at: entry.at, fate, ran: entry.ran.clone() }
 }
 
 /// Which destroyed items are forgotten: those that are older than requests are remembered, and all
@@ -166,7 +166,7 @@ fn requests(
     let mut requests = Vec::with_capacity(of_requests().count());
     for (name, _) in of_requests() {
         let key = name.key().ok_or_else(|| FieldError::new("request", "has no id"))?;
-        let Some(Remembered { at, fate }) = document.keyed(key)? else { continue };
+        let Some(Remembered { at, fate, ran }) = document.keyed(key)? else { continue };
         let fate = match fate {
             RememberedFate::Opening => RequestFate::Opening,
             RememberedFate::Opened { outcome, life, version, placement } => {
@@ -177,7 +177,7 @@ fn requests(
             RememberedFate::Failed { life } => RequestFate::Failed { life },
             RememberedFate::Closed { life } => RequestFate::Closed { life },
         };
-        requests.push(RequestEntry { id: RequestId::parse(key)?, at, fate });
+        requests.push(RequestEntry { id: RequestId::parse(key)?, at, fate, ran });
     }
     requests.sort_unstable_by(RequestEntry::order);
     Ok(requests)

@@ -7,13 +7,14 @@ use rota_model::{Outcome, REQUESTS_REMEMBERED_MAX, RefusalKind, RequestId, Sessi
 use rota_protocol::{Answer, OpResult};
 use std::collections::BTreeMap;
 
-/// The part of an answer that must not change: outcome, life, address. A refusal other than that a
+/// The part of an answer that must not change: outcome, life, class, address. A refusal other than that a
 /// life did not start says how things stand at the moment, and may change.
-fn essence(result: &OpResult) -> Option<(String, Stamp, String)> {
+fn essence(result: &OpResult) -> Option<(String, Stamp, String, String)> {
     if let Err(refusal) = result
         && refusal.kind == RefusalKind::StartFailed
     {
-        return Some((refusal.kind.as_str().into(), Stamp::MIN, String::new()));
+        let none = String::new();
+        return Some((refusal.kind.as_str().into(), Stamp::MIN, none.clone(), none));
     }
     let (what, session) = match result {
         Ok(Answer::Opened { outcome, session }) => (outcome.as_str(), session),
@@ -31,7 +32,8 @@ fn essence(result: &OpResult) -> Option<(String, Stamp, String)> {
         Ok(Answer::Opened { .. }) => session.record.placement.as_ref().map(|it| &it.address),
         Ok(_) | Err(_) => None,
     };
-    Some((what.into(), session.record.life, address.cloned().unwrap_or_default()))
+    let class = session.record.spec.class.to_string();
+    Some((what.into(), session.record.life, class, address.cloned().unwrap_or_default()))
 }
 
 /// A record remembers that many requests; what lies further back may be forgotten. A few less than

@@ -45,7 +45,9 @@ pub fn request_entry() -> Any<RequestEntry> {
         stamp().prop_map(|life| RequestFate::Failed { life }),
         stamp().prop_map(|life| RequestFate::Closed { life }),
     ];
-    (request_id(), stamp(), fate).prop_map(|(id, at, fate)| RequestEntry { id, at, fate }).boxed()
+    (request_id(), stamp(), fate)
+        .prop_map(|(id, at, fate)| RequestEntry { id, at, fate, ran: None })
+        .boxed()
 }
 
 /// Requests, each id once, in their order.
