@@ -2,7 +2,7 @@
 
 use crate::env::Env;
 use rota_model::{
-    EarlierSpec, FieldError, OpenOp, Outcome, REQUEST_MEMORY_MS, REQUESTS_REMEMBERED_MAX, Reason, Refusal,
+    EarlierSpec, FieldError, OpenOp, Outcome, REQUESTS_REMEMBERED_MAX, Reason, Refusal,
     RefusalKind, RequestEntry, RequestFate, RequestId, Retry, SessionRecord, SessionSpec,
     SessionState, Stamp,
 };
@@ -133,7 +133,7 @@ fn is_over(entry: &RequestEntry, env: &Env) -> bool {
 /// Whether a record can remember no further request that changes something.
 pub(crate) fn is_memory_full(record: &SessionRecord, env: &Env, request: &RequestId) -> bool {
     let oldest =
-        Stamp::from_epoch_ms(env.now.wall_ms.saturating_sub(REQUEST_MEMORY_MS));
+        Stamp::from_epoch_ms(env.now.wall_ms.saturating_sub(env.config.timing.tombstone_ms));
     let goes = |it: &RequestEntry| is_harmless(&it.fate) || is_over(it, env);
     let kept = record.requests.iter().filter(|it| it.at >= oldest && !goes(it));
     kept.count() >= REQUESTS_REMEMBERED_MAX && record.request(request).is_none()
@@ -147,7 +147,7 @@ pub(crate) fn remember(
     fate: RequestFate,
 ) {
     let oldest =
-        Stamp::from_epoch_ms(env.now.wall_ms.saturating_sub(REQUEST_MEMORY_MS));
+        Stamp::from_epoch_ms(env.now.wall_ms.saturating_sub(env.config.timing.tombstone_ms));
     record.requests.retain(|it| it.id != *request && it.at >= oldest);
     if record.requests.len() >= NAMELESS_KEPT {
         record.requests.retain(|it| !is_over(it, env));
