@@ -65,7 +65,8 @@ impl Mistakes {
         for name in attributes.keys() {
             // Attribute names follow the rules of every name, but have no type of their own.
             let checked = ClassName::parse(name).map_err(|mistake| {
-                FieldError::new("attributes", format!("have a name that {}", mistake.problem))
+                let problem = format!("have a name, {}, that {}", quoted(name), mistake.problem);
+                FieldError::new("attributes", problem)
             });
             names_fit &= self.note(checked).is_some();
         }
@@ -85,6 +86,17 @@ impl Mistakes {
         let namespace = self.given("filter.namespace", &filter.namespace, Namespace::parse);
         let (node, class, namespace) = (node?, class?, namespace?);
         Some(Filter { states, node, class, namespace, key: None })
+    }
+}
+
+/// Most characters of a wrong name that are repeated to its caller.
+const QUOTED_CHARS_MAX: usize = 40;
+
+/// The beginning of what a caller sent, as text without control characters.
+fn quoted(text: &str) -> String {
+    match text.char_indices().nth(QUOTED_CHARS_MAX) {
+        Some((end, _)) => format!("{:?}...", text.get(..end).unwrap_or_default()),
+        None => format!("{text:?}"),
     }
 }
 
