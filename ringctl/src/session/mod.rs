@@ -15,7 +15,7 @@ use rota_client::{CallError, Client, v1};
 use rota_model::{Refusal, RefusalKind, Retry, SessionState};
 use show::{Closed, Listed, Moved, Opened};
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What to do with sessions.
 #[derive(Subcommand, Debug)]
@@ -328,27 +328,36 @@ fn no_address(session: &v1::Session) -> CallError {
     CallError::Refused { refusal, endpoint: String::new(), attempts: 0 }
 }
 
+/// Why nothing can be sent to a session that runs a program.
+fn no_machine(session: &v1::Session) -> CallError {
+    let (id, class, address) = (&session.id, &session.class, &session.address);
+    let text = format!(
+        "session {id:?} runs a program (class {class}), and events are for state machines; talk to \
+         it at {address}"
+    );
+    let refusal = Refusal::new(RefusalKind::InvalidArgument, Retry::WhenChanged, text);
+    CallError::Refused { refusal: Box::new(refusal), endpoint: String::new(), attempts: 0 }
+}
+
 async fn send(client: &Client, it: &SendArguments, out: &mut Out) -> anyhow::Result<()> {
+    let began = Instant::now();
     let (session, _stale) = read(client, &it.id, &it.call, false).await?;
     if session.address.is_empty() {
         return Err(no_address(&session).into());
     }
     // Machines answer at their node's own address, programs at ports of theirs.
     if session.machine_state.is_empty() && session.address != session.node_address {
-        let (class, address) = (&session.class, &session.address);
-        anyhow::bail!(
-            "session {:?} runs a program (class {class}), and events are for state machines; \
-             talk to it at {address}",
-            it.id
-        );
+        return Err(no_machine(&session).into());
     }
+    // One deadline for both calls.
+    let left = it.call.timeout.saturating_sub(began.elapsed());
     let event = v1::SendRequest {
         namespace: it.call.namespace.clone(),
         id: it.id.clone(),
         event: it.event.clone(),
         life: it.life,
     };
-    let moved = client.send_event(&session.address, event, it.call.timeout).await;
+    let moved = client.send_event(&session.address, event, left).await;
     let moved = moved.map_err(|error| {
         let node = Addressee::Node { node: session.node_id.clone(), session: it.id.clone() };
         node.unless_answered(Unknown::Event.unless_refused(error))
