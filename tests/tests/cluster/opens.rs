@@ -174,8 +174,9 @@ async fn a_get_of_nothing_says_not_found_and_a_stale_get_says_that_it_is_stale()
     let confirmed = client.get(get("a"), CALL).await.unwrap();
     assert!(!confirmed.stale);
     let request = v1::GetRequest { stale_ok: true, ..get("a") };
-    let session = client.get(request, CALL).await.unwrap().session.unwrap();
-    assert_eq!(session.id, "a");
+    let answer = client.get(request, CALL).await.unwrap();
+    assert!(answer.stale);
+    assert_eq!(answer.session.unwrap().id, "a");
     cluster.end().await;
 }
 
