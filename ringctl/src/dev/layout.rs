@@ -142,10 +142,11 @@ impl Layout {
             bail!(UsageMistake(format!("{text}: it counts all nodes, and 0 lets none be added")));
         }
         if let Some(classes) = &settings.classes {
+            let at = classes.display();
             let found = std::fs::canonicalize(classes);
-            let found = found.with_context(|| format!("--classes {}", classes.display()))?;
+            let found = found.map_err(|why| UsageMistake(format!("--classes {at}: {why}")))?;
             if !found.is_dir() {
-                bail!("--classes {} is not a folder", classes.display());
+                bail!(UsageMistake(format!("--classes {at} is not a folder")));
             }
             self.classes = Some(found);
         }
@@ -319,6 +320,19 @@ mod tests {
 
     fn settings(data: &Path) -> Settings {
         Settings { data: Some(data.to_owned()), ..Settings::default() }
+    }
+
+    #[test]
+    fn a_folder_of_classes_that_is_none_is_a_usage_mistake() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        for classes in [folder.path().join("nothing"), file] {
+            let asked = Settings { classes: Some(classes), ..Settings::default() };
+            let error = Layout::new(&asked).unwrap_err();
+            assert!(crate::failure::is_usage(&error), "{error:#}");
+            assert!(error.to_string().starts_with("--classes "), "{error:#}");
+        }
     }
 
     #[test]
