@@ -32,7 +32,11 @@ start_timeout = "5s"
 const TELLER: &str = r#"
 name = "teller"
 kind = "program"
-argv = ["python3", "-u", "-m", "http.server", "{port}", "--bind", "127.0.0.1"]
+argv = [
+    "python3", "-u", "-c",
+    "import sys, runpy; sys.argv = ['server', sys.argv[1], '--bind', '127.0.0.1']; runpy.run_module('http.server', run_name='__main__')",
+    "{port}", "{attr.colour}",
+]
 env = { WHO = "{namespace}/{session}", COLOUR = "{attr.colour}" }
 ready = { port = true }
 "#;
@@ -144,7 +148,9 @@ async fn a_program_gets_its_port_its_folder_and_its_values_and_no_shell() {
     let classes = shipped_classes_and(&folder, &[("teller", TELLER)]);
     let cluster = Cluster::start(&folder, &["--classes", &classes]).await;
     let client = cluster.client();
-    let hostile = "$(touch /tmp/x); `id` \"quoted\"";
+    let touched = folder.path().join("touched");
+    let touch = touched.display();
+    let hostile = &format!("$(touch {touch}); `touch {touch}` \"quoted\"");
     let request = v1::OpenRequest {
         attributes: [("colour".to_owned(), hostile.to_owned())].into(),
         ..open("who am I", "teller")
@@ -157,6 +163,8 @@ async fn a_program_gets_its_port_its_folder_and_its_values_and_no_shell() {
     let has = |entry: String| environment.split('\0').any(|it| it == entry);
     assert!(has("WHO=default/who am I".to_owned()), "{environment}");
     assert!(has(format!("COLOUR={hostile}")), "{environment}");
+    assert_eq!(programs[0].line.last(), Some(hostile), "one word of the command line");
+    assert!(!touched.exists(), "a shell has read it");
     let port = session.address.rsplit(':').next().unwrap();
     assert!(programs[0].line.iter().any(|it| it == port), "{:?}", programs[0].line);
     let working = std::fs::read_link(format!("/proc/{pid}/cwd")).unwrap();
