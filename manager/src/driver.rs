@@ -279,7 +279,7 @@ impl Driver {
 
     fn on_call(&mut self, now: Now, call: Call) {
         if !self.calls.has_room() {
-            let _ = call.reply.send(Err(overloaded(WAITING_MAX)));
+            let _ = call.reply.send(Err(overloaded(&call.op, WAITING_MAX)));
             return;
         }
         let deadline_mono_ms = self.clock.mono_ms(call.deadline);

@@ -90,9 +90,9 @@ fn stuck() -> Response {
 }
 
 async fn metrics(State(pages): State<Arc<Pages>>) -> Response {
-    let Some(look) = pages.look().await else { return stuck() };
+    let look = pages.look().await;
     let kind = "text/plain; version=0.0.4; charset=utf-8";
-    ([(header::CONTENT_TYPE, kind)], pages.exposition.render(&look)).into_response()
+    ([(header::CONTENT_TYPE, kind)], pages.exposition.render(look.as_ref())).into_response()
 }
 
 async fn healthz(State(pages): State<Arc<Pages>>) -> Response {

@@ -2,6 +2,7 @@
 //! config store) is taken before new work of clients, and waits for room where there is none;
 //! a client's call that finds its lane full is refused at once.
 
+use crate::metrics::{self, CallKind};
 use rota_model::node_msg::{FromNode, Register, Registered, Renew, Renewed};
 use rota_model::{Refusal, RefusalKind, Retry};
 use rota_proto::encoded::DocBytes;
@@ -114,7 +115,7 @@ impl Mailbox {
         let call = Call { op, deadline, entered: Instant::now(), reply };
         Begun(match self.calls.try_send(call) {
             Ok(()) => Ok(answer),
-            Err(mpsc::error::TrySendError::Full(_)) => Err(overloaded(CALLS_MAX)),
+            Err(mpsc::error::TrySendError::Full(call)) => Err(overloaded(&call.op, CALLS_MAX)),
             Err(mpsc::error::TrySendError::Closed(_)) => Err(Stopping.into()),
         })
     }
@@ -183,8 +184,9 @@ impl Mailbox {
     }
 }
 
-/// The refusal of a call for which there is no room.
-pub fn overloaded(limit: usize) -> Refusal {
+/// The refusal of a call for which there is no room, which is counted.
+pub fn overloaded(op: &Op, limit: usize) -> Refusal {
+    metrics::refused(CallKind::of(op), RefusalKind::Overloaded.as_str());
     let text = format!("this manager has {limit} calls waiting, its limit; come again soon");
     Refusal::new(RefusalKind::Overloaded, Retry::AfterMs(OVERLOADED_RETRY_MS), text)
 }

@@ -190,8 +190,8 @@ impl Metrics {
     }
 }
 
-/// Refusals are rare enough for a look-up.
-fn refused(kind: CallKind, refusal: &'static str) {
+/// Counts a refusal, also one of which the decisions never hear. They are rare enough for a look-up.
+pub fn refused(kind: CallKind, refusal: &'static str) {
     let op = match kind {
         CallKind::Open => "open",
         CallKind::Close => "close",
@@ -225,13 +225,21 @@ impl Exposition {
         }
     }
 
-    /// Everything, in Prometheus' text format.
-    pub fn render(&self, look: &Look) -> String {
+    /// Everything, in Prometheus' text format. Without a look, since the driver does not answer, what
+    /// was counted: just then somebody wants to know.
+    pub fn render(&self, look: Option<&Look>) -> String {
         let mut text = self.handle.render();
         // Writing to a String cannot fail.
-        let _ = write_look(&mut text, look);
+        let _ = write_answers(&mut text, look.is_some());
+        let _ = look.map(|look| write_look(&mut text, look));
         text
     }
+}
+
+fn write_answers(text: &mut String, answers: bool) -> std::fmt::Result {
+    let help = "1 when the driver answered; if 0, the numbers that only it knows are missing.";
+    writeln!(text, "# HELP rota_driver_answers {help}")?;
+    writeln!(text, "# TYPE rota_driver_answers gauge\nrota_driver_answers {}", u8::from(answers))
 }
 
 fn write_look(text: &mut String, look: &Look) -> std::fmt::Result {

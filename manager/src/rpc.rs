@@ -15,6 +15,7 @@ pub mod watch;
 use crate::bodies::Bodies;
 use crate::driver::Seen;
 use crate::mailbox::Mailbox;
+use crate::metrics::{self, CallKind};
 use deadline::deadline_of;
 use names::FreshNames;
 use rota_membership::Trouble;
@@ -78,6 +79,12 @@ fn status(refused: Refusal) -> Status {
     refusal::status(&refused)
 }
 
+/// The status of a call that is refused before the decisions hear of it, which is counted.
+fn wrong(kind: CallKind, refused: Refusal) -> Status {
+    metrics::refused(kind, refused.kind.as_str());
+    status(refused)
+}
+
 /// The service of sessions.
 pub struct SessionsService {
     /// What the services share.
@@ -96,7 +103,8 @@ impl v1::sessions_server::Sessions for SessionsService {
     ) -> Result<Response<v1::OpenResponse>, Status> {
         let deadline = deadline_of(request.metadata());
         let shared = &self.shared;
-        let op = request::open(request.into_inner(), || shared.names.next()).map_err(status)?;
+        let op = request::open(request.into_inner(), || shared.names.next())
+            .map_err(|it| wrong(CallKind::Open, it))?;
         let answer = shared.mailbox.call(Op::Open(op), deadline).await.map_err(status)?;
         let response = session::open_response(answer, |node| shared.node_address(node));
         Ok(Response::new(response.map_err(status)?))
@@ -108,7 +116,8 @@ impl v1::sessions_server::Sessions for SessionsService {
     ) -> Result<Response<v1::CloseResponse>, Status> {
         let deadline = deadline_of(request.metadata());
         let shared = &self.shared;
-        let op = request::close(request.into_inner(), || shared.names.next()).map_err(status)?;
+        let op = request::close(request.into_inner(), || shared.names.next())
+            .map_err(|it| wrong(CallKind::Close, it))?;
         let answer = shared.mailbox.call(Op::Close(op), deadline).await.map_err(status)?;
         let response = session::close_response(answer, |node| shared.node_address(node));
         Ok(Response::new(response.map_err(status)?))
@@ -120,7 +129,7 @@ impl v1::sessions_server::Sessions for SessionsService {
     ) -> Result<Response<v1::GetResponse>, Status> {
         let deadline = deadline_of(request.metadata());
         let shared = &self.shared;
-        let op = request::get(request.into_inner()).map_err(status)?;
+        let op = request::get(request.into_inner()).map_err(|it| wrong(CallKind::Get, it))?;
         let answer = shared.mailbox.call(Op::Get(op), deadline).await.map_err(status)?;
         let response = session::get_response(answer, |node| shared.node_address(node));
         Ok(Response::new(response.map_err(status)?))
@@ -131,7 +140,7 @@ impl v1::sessions_server::Sessions for SessionsService {
         request: Request<v1::ListRequest>,
     ) -> Result<Response<v1::ListResponse>, Status> {
         let deadline = deadline_of(request.metadata());
-        let op = request::list(request.into_inner()).map_err(status)?;
+        let op = request::list(request.into_inner()).map_err(|it| wrong(CallKind::List, it))?;
         let filter = op.filter.clone();
         let page = list::gather(&self.shared, op, deadline).await.map_err(status)?;
         let response = session::list_response(page, &filter, |node| self.shared.node_address(node));
@@ -139,7 +148,7 @@ impl v1::sessions_server::Sessions for SessionsService {
     }
 
     async fn watch(&self, request: Request<v1::WatchRequest>) -> Result<Response<Changes>, Status> {
-        let watch = request::watch(request.get_ref()).map_err(status)?;
+        let watch = request::watch(request.get_ref()).map_err(|it| wrong(CallKind::Pull, it))?;
         let changes = watch::start(self.shared.clone(), watch).map_err(status)?;
         Ok(Response::new(Box::pin(changes)))
     }

@@ -31,6 +31,7 @@ async fn metrics_count_opens_closes_sessions_and_commits() {
     client.open(open("s5", "builtin"), CALL).await.unwrap();
     client.open(open("x", "no-such-class"), CALL).await.unwrap_err();
     client.close(close("never opened"), CALL).await.unwrap_err();
+    client.close(close(""), CALL).await.unwrap_err();
     let mut all = String::new();
     for manager in &cluster.document.managers {
         let page = http_get(&manager.http, "/metrics").await.unwrap();
@@ -46,7 +47,9 @@ async fn metrics_count_opens_closes_sessions_and_commits() {
     assert_eq!(count("rota_refusals_total", &["\"open\"", "UNKNOWN_CLASS"]), 1.0);
     assert_eq!(count("rota_refusals_total", &["\"close\"", "NOT_FOUND"]), 1.0);
     assert_eq!(count("rota_refusals_total", &["\"open\""]), 1.0);
-    assert_eq!(count("rota_refusals_total", &["\"close\""]), 1.0);
+    assert_eq!(count("rota_refusals_total", &["\"close\"", "INVALID_ARGUMENT"]), 1.0);
+    assert_eq!(count("rota_refusals_total", &["\"close\""]), 2.0);
+    assert_eq!(count("rota_driver_answers", &[]), 3.0);
     for way in ["peer", "peer_late", "node"] {
         assert_eq!(count("rota_dropped_total", &[&format!("\"{way}\"")]), 0.0, "{way}");
         assert!(all.contains(&format!("way=\"{way}\"")), "{way} in {all}");
