@@ -1,5 +1,6 @@
-//! Services whose requests have a limit. gRPC refuses a larger message before any of our code sees
-//! it, with a bare status; here that becomes the refusal that every other mistake gets.
+//! Services whose requests have a limit. gRPC refuses a larger message, and one that cannot be
+//! decoded, before any of our code sees it, with a bare status; here that becomes the refusal that
+//! every other mistake gets.
 
 use crate::refusal::status;
 use rota_model::{FieldError, Refusal};
@@ -76,21 +77,51 @@ impl Future for BoundedAnswer {
         let polled = self.answer.as_mut().poll(context);
         polled.map_ok(|response| {
             // A status that came before any message stands beside the response as a value.
-            let bare = response.extensions().get::<Status>().is_some_and(is_too_large);
-            if bare { too_large(self.uri.path(), self.bytes_max).into_http() } else { response }
+            let bare = response.extensions().get::<Status>().filter(|it| it.details().is_empty());
+            let problem = bare.and_then(|it| problem(it, self.bytes_max));
+            match problem {
+                Some(problem) => refused(self.uri.path(), problem).into_http(),
+                None => response,
+            }
         })
     }
 }
 
-/// None of our kinds has this code, so a status with it and without our details is gRPC's own.
-fn is_too_large(status: &Status) -> bool {
-    status.code() == Code::OutOfRange && status.details().is_empty()
+/// How the text of gRPC's status begins when a message cannot be decoded.
+const UNDECODABLE: &str = "failed to decode Protobuf message: ";
+
+/// What is wrong with a message of which a status without our details is gRPC's own. None of our kinds
+/// has the first code; the second has other causes too.
+fn problem(status: &Status, bytes_max: usize) -> Option<String> {
+    match status.code() {
+        Code::OutOfRange => {
+            Some(format!("is larger than {bytes_max} bytes, the limit of this message"))
+        }
+        Code::Internal => {
+            let why = status.message().strip_prefix(UNDECODABLE)?;
+            Some(format!("cannot be decoded: {why}"))
+        }
+        Code::Ok
+        | Code::Cancelled
+        | Code::Unknown
+        | Code::InvalidArgument
+        | Code::DeadlineExceeded
+        | Code::NotFound
+        | Code::AlreadyExists
+        | Code::PermissionDenied
+        | Code::ResourceExhausted
+        | Code::FailedPrecondition
+        | Code::Aborted
+        | Code::Unimplemented
+        | Code::Unavailable
+        | Code::DataLoss
+        | Code::Unauthenticated => None,
+    }
 }
 
 /// The refusal of a request to `/package.Service/Method`. The method's message is named after it.
-fn too_large(path: &str, bytes_max: usize) -> Status {
+fn refused(path: &str, problem: String) -> Status {
     let method = path.rsplit('/').next().unwrap_or(path);
-    let problem = format!("is larger than {bytes_max} bytes, the limit of this message");
     status(&Refusal::from(FieldError::new(format!("{method}Request"), problem)))
 }
 
@@ -117,8 +148,8 @@ mod tests {
         }
     }
 
-    /// What the service says to a frame with that many bytes of a message.
-    fn said_to(bytes: usize) -> Option<Status> {
+    /// What the service says to a frame with a message of that many bytes, all of one letter.
+    fn said_to(bytes: usize, letter: u8) -> Option<Status> {
         const LIMIT: usize = 100;
         let machines = MachinesServer::new(Answering).max_decoding_message_size(LIMIT);
         let mut service = Bounded::new(machines, LIMIT);
@@ -127,7 +158,7 @@ mod tests {
         // One field of the message: its id.
         let content = bytes - 2;
         frame.extend([0x12, u8::try_from(content).unwrap()]);
-        frame.extend(vec![b'x'; content]);
+        frame.extend(vec![letter; content]);
         let request = http::Request::builder()
             .method("POST")
             .uri("http://node/rota.v1.Machines/Send")
@@ -144,11 +175,23 @@ mod tests {
 
     #[test]
     fn a_message_over_the_limit_is_refused_by_name_and_one_of_the_limit_is_taken() {
-        assert!(said_to(100).is_none(), "the status of an answer follows its message");
-        let refusal = refusal(&said_to(101).unwrap());
+        assert!(said_to(100, b'x').is_none(), "the status of an answer follows its message");
+        let refusal = refusal(&said_to(101, b'x').unwrap());
         assert_eq!((refusal.kind, refusal.retry), (RefusalKind::InvalidArgument, Retry::Never));
         assert_eq!(refusal.changed, Changed::No);
         let problem = "is larger than 100 bytes, the limit of this message";
         assert_eq!(refusal.fields, [FieldError::new("SendRequest", problem)]);
+    }
+    #[test]
+    fn a_message_that_cannot_be_decoded_is_refused_by_name() {
+        let refusal = refusal(&said_to(20, 0xff).unwrap());
+        assert_eq!((refusal.kind, refusal.changed), (RefusalKind::InvalidArgument, Changed::No));
+        let [field] = refusal.fields.as_slice() else { panic!("{refusal:?}") };
+        assert_eq!(field.field, "SendRequest");
+        let problem = &field.problem;
+        assert!(
+            problem.starts_with("cannot be decoded: ") && problem.contains("UTF-8"),
+            "{problem}"
+        );
     }
 }
