@@ -2,7 +2,7 @@
 //! while it was alive. It writes down what it means to take, then takes it by compare-and-set, and
 //! serves nobody before.
 
-use crate::env::Env;
+use crate::env::{Env, NameOf};
 use crate::io::{Effect, Identity, PartMeta};
 use crate::manager::Manager;
 use rota_model::{Epoch, Incarnation, LogPos, ManagerNumber, ManagerStatus, MemberId, Nonce};
@@ -10,7 +10,7 @@ use rota_ring::{Change, Claim, ClaimRefused, View};
 use std::collections::BTreeMap;
 
 /// Where a manager stands with its number.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Standing {
     /// It must read the config store.
     Outside { read: Option<u64>, again_ms: u64 },
@@ -40,7 +40,7 @@ impl Manager {
         if let Standing::Outside { read, again_ms } = &mut self.standing
             && (read.is_none() || now >= *again_ms)
         {
-            let id = self.env.next_id();
+            let id = self.env.next_id(NameOf::Read);
             (*read, *again_ms) = (Some(id), now + retry_ms.max(1) * 10);
             self.env.effects.push(Effect::ReadConfig { read: id });
         }

@@ -2,6 +2,7 @@
 //! under way at a time; what it should say is worked out anew from each View.
 
 use crate::claim::Standing;
+use crate::env::NameOf;
 use crate::io::{CasOutcome, Effect, Transition};
 use crate::learn::Desire;
 use crate::leave::{Ordered, Waiting};
@@ -19,7 +20,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// What a compare-and-set is for.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Purpose {
     Claim,
     /// These; and what that means for the transition, if one of them joins or leaves.
@@ -189,7 +190,7 @@ impl Manager {
 
     /// Asks for a compare-and-set.
     pub(crate) fn ask_view(&mut self, purpose: Purpose, change: Change) {
-        let cas = self.env.next_id();
+        let cas = self.env.next_id(NameOf::Change);
         if let Purpose::Part(number, _) = &purpose
             && let Some(part) = self.parts.get_mut(number)
         {

@@ -1,7 +1,7 @@
 //! The entry manager's side of a request: find the owner, ask, ask again, until the deadline.
 
 use crate::api::{Answer, DocumentAnswer, DocumentOp, Op, OpResult};
-use crate::env::Env;
+use crate::env::{Env, NameOf};
 use crate::io::{Effect, Transition};
 use crate::message::Message;
 use crate::operate::registry::CONFIGURATION;
@@ -171,7 +171,7 @@ impl Entrance {
         deadline_ms: u64,
         op: Op,
     ) -> Option<ForHere> {
-        let rid = env.next_id();
+        let rid = env.next_id(NameOf::Request);
         let now = env.now.mono_ms;
         let left_ms = deadline_ms.saturating_sub(now).min(env.config.timing.request_ms);
         let waiting = Waiting {
@@ -241,7 +241,7 @@ impl Entrance {
             return Some(rid);
         }
         let waiting = self.waiting.remove(&rid)?;
-        let rid = env.next_id();
+        let rid = env.next_id(NameOf::Request);
         self.waiting.insert(rid, waiting);
         Some(rid)
     }

@@ -17,6 +17,31 @@ use rota_ring::View;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+/// What a number names that this run gives out. Each kind counts by itself, so that the order in which
+/// unrelated things happen leaves no trace: a search over all states knows them for the same.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum NameOf {
+    /// A request that waits at its entry manager.
+    Request,
+    /// A confirm round.
+    Round,
+    /// A read of the config store.
+    Read,
+    /// A compare-and-set.
+    Change,
+    /// A call to a node.
+    Call,
+    /// A copying to a learner.
+    Copying,
+    /// An order of new nodes.
+    Order,
+}
+
+impl NameOf {
+    /// How many kinds there are.
+    const COUNT: usize = NameOf::Order as usize + 1;
+}
+
 /// What a call to a node was for.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct CallFor {
@@ -64,6 +89,7 @@ const FAILURE_CHARS_MAX: usize = 300;
 /// A peer that should be taken out, and since when.
 pub(crate) type Suspects = BTreeMap<MemberId, u64>;
 
+#[derive(Clone)]
 pub(crate) struct Env {
     pub config: ManagerConfig,
     /// This run; incarnation 0 before the number was claimed.
@@ -102,7 +128,8 @@ pub(crate) struct Env {
     pub wanted: Vec<NodesWanted>,
     /// Orders of nodes that a provisioner carries out, one for each pool at most.
     pub orders: BTreeMap<u64, PoolName>,
-    ids: u64,
+    /// The newest name of each kind.
+    names: [u64; NameOf::COUNT],
     rng: u64,
 }
 
@@ -134,8 +161,8 @@ impl Env {
             reads_wanted: Vec::new(),
             wanted: Vec::new(),
             orders: BTreeMap::new(),
-            // Ids of different runs differ, so that an answer to an earlier run matches nothing.
-            ids: (seed >> 16) << 20,
+            // Names of different runs differ, so that an answer to an earlier run matches nothing.
+            names: [(seed >> 16) << 20; NameOf::COUNT],
             rng: seed | 1,
         }
     }
@@ -148,10 +175,21 @@ impl Env {
         self.view.as_ref().map_or(Epoch(0), |it| it.epoch)
     }
 
-    /// A number that this run gives out once.
-    pub fn next_id(&mut self) -> u64 {
-        self.ids += 1;
-        self.ids
+    /// A number that this run gives out once for that kind.
+    pub fn next_id(&mut self, kind: NameOf) -> u64 {
+        let name = &mut self.names[kind as usize];
+        *name += 1;
+        *name
+    }
+
+    /// Everything that names come from, random numbers included.
+    pub fn fresh_names(&self) -> impl std::hash::Hash + '_ {
+        (&self.names, self.rng, self.lsn)
+    }
+
+    /// What was written and is not given to the disk yet.
+    pub fn unwritten(&self) -> impl std::hash::Hash + '_ {
+        (&self.writes, &self.metas)
     }
 
     /// A random number from the seed (splitmix64): for nonces and jitter only.
@@ -221,7 +259,7 @@ impl Env {
             return None;
         }
         let (node, address) = (reg.node.clone(), reg.address.clone());
-        let id = self.next_id();
+        let id = self.next_id(NameOf::Call);
         if self.calls.len() >= CALLS_MAX {
             self.calls.pop_first();
         }

@@ -130,7 +130,7 @@ pub enum CasOutcome {
 }
 
 /// A write to this manager's disk.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum DiskWrite {
     /// A document's content, or its removal.
     Doc {
@@ -164,7 +164,7 @@ pub struct PartMeta {
 }
 
 /// Who a manager is, on its disk.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Identity {
     /// Incarnation and nonce that were taken last.
     pub taken: Option<(Incarnation, Nonce)>,
@@ -173,7 +173,7 @@ pub struct Identity {
 }
 
 /// Everything on a manager's disk, as read at its start.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Disk {
     /// Who it is.
     pub identity: Identity,

@@ -7,7 +7,7 @@
 //! never writes again under this epoch.
 
 use crate::documents::DocKey;
-use crate::env::Env;
+use crate::env::{Env, NameOf};
 use crate::flow::{Flow, Pieces};
 use crate::io::Transition;
 use crate::leading::Phase;
@@ -118,7 +118,7 @@ impl Partition {
                 }
                 let learner = Learner {
                     member,
-                    learn: env.next_id(),
+                    learn: env.next_id(NameOf::Copying),
                     start: self.replica.committed,
                     flow: Flow::new(self.replica.committed, now),
                     begun: false,

@@ -10,6 +10,7 @@
 
 use crate::claim::Standing;
 use crate::council::Purpose;
+use crate::env::NameOf;
 use crate::io::{Effect, Transition};
 use crate::manager::Manager;
 use crate::message::Message;
@@ -23,7 +24,7 @@ const ORDERS_MAX: usize = 16;
 const ORDER_MS: u64 = 5_000;
 
 /// What an operator wants of the ring.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Order {
     /// That number leaves.
     Leave(ManagerNumber),
@@ -32,7 +33,7 @@ pub enum Order {
 }
 
 /// What an order came to.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Ordered {
     /// The number that the ring changes for.
     pub number: ManagerNumber,
@@ -49,7 +50,7 @@ pub struct Ordered {
 }
 
 /// An order that waits.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Waiting {
     call: u64,
     order: Order,
@@ -126,7 +127,7 @@ impl Manager {
             return self
                 .answer_order(call, Err(Refusal::new(RefusalKind::Overloaded, retry, text)));
         }
-        let read = self.env.next_id();
+        let read = self.env.next_id(NameOf::Read);
         self.env.effects.push(Effect::ReadConfig { read });
         let until_ms = now + ORDER_MS;
         self.orders.push_back(Waiting { call, order, until_ms, read: Some(read) });

@@ -13,6 +13,7 @@ mod drive;
 mod elsewhere;
 mod entry;
 mod env;
+mod fingerprint;
 mod flow;
 mod former;
 pub mod io;

@@ -5,7 +5,7 @@ use crate::bodies::Bodies;
 use crate::claim::Standing;
 use crate::council::Purpose;
 use crate::entry::{Entrance, ForHere, Origin};
-use crate::env::{CallWhat, Env, NodesWanted};
+use crate::env::{CallWhat, Env, NameOf, NodesWanted};
 use crate::io::{Disk, Effect, Identity, Input};
 use crate::judge::Renewal;
 use crate::leading::Phase;
@@ -28,6 +28,7 @@ const TICK_BUSY_MS: u64 = 20;
 const TICK_IDLE_MS: u64 = 100;
 
 /// A manager's decisions: the state of one manager process.
+#[derive(Clone)]
 pub struct Manager {
     pub(crate) env: Env,
     pub(crate) parts: BTreeMap<ManagerNumber, Partition>,
@@ -42,7 +43,7 @@ pub struct Manager {
     /// store that is away says so at once.
     pub(crate) next_change_ms: u64,
     /// Consistent reads that are under way, and the partitions that wait for them.
-    reads: BTreeMap<u64, Vec<(ManagerNumber, Epoch)>>,
+    pub(crate) reads: BTreeMap<u64, Vec<(ManagerNumber, Epoch)>>,
     /// Index of the newest state of the config store that was adopted.
     pub(crate) index: u64,
     /// When each peer was heard last, and which run of it.
@@ -51,7 +52,7 @@ pub struct Manager {
     pub(crate) accused: BTreeMap<ManagerNumber, (u32, u64)>,
     /// Peers that look gone to somebody outside, and when that was said last.
     pub(crate) signalled: BTreeMap<MemberId, u64>,
-    following: Following,
+    pub(crate) following: Following,
     /// Orders of operators that wait.
     pub(crate) orders: VecDeque<Waiting>,
     /// Whether it may come into a ring in which nobody reserved its number.
@@ -466,7 +467,7 @@ impl Manager {
                 .collect();
             // One refresh at a time is enough; a partition's confirmation needs a read of its own.
             if !waiting.is_empty() || self.reads.is_empty() {
-                let read = self.env.next_id();
+                let read = self.env.next_id(NameOf::Read);
                 self.reads.insert(read, waiting);
                 self.env.effects.push(Effect::ReadConfig { read });
             }
@@ -491,7 +492,7 @@ impl Manager {
         if !wants {
             return;
         }
-        let round = self.env.next_id();
+        let round = self.env.next_id(NameOf::Round);
         for part in self.parts.values_mut() {
             for peer in part.begin_round(&mut self.env, round) {
                 asked.entry(peer).or_default().push((part.number, part.replica.pe));

@@ -75,7 +75,7 @@ impl Hash for Entry {
 }
 
 /// A message with its sender.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Envelope {
     /// The sender's run.
     pub from: MemberId,

@@ -3,7 +3,7 @@
 
 use crate::api::Op;
 use crate::documents::{Doc, DocKey, pool_name};
-use crate::env::{Env, NodesWanted};
+use crate::env::{Env, NameOf, NodesWanted};
 use crate::io::{Effect, Transition};
 use crate::message::{Message, Write};
 use crate::nodes::NoNode;
@@ -266,7 +266,7 @@ impl Partition {
             Some(self.number),
             format!("pool {pool} orders {} nodes", nodes.len()),
         );
-        let order = env.next_id();
+        let order = env.next_id(NameOf::Order);
         env.orders.insert(order, pool.clone());
         env.effects.push(Effect::Provision { order, pool: pool.clone(), nodes });
     }

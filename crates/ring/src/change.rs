@@ -33,7 +33,7 @@ pub struct Claim {
 }
 
 /// Why a claim is refused.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, thiserror::Error)]
 pub enum ClaimRefused {
     /// Nobody reserved that number.
     #[error("number {0} is not reserved in this ring (reserved: {1})")]

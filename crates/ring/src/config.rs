@@ -28,7 +28,7 @@ pub struct NodeReg {
 }
 
 /// All of the config store at one moment.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct ConfigState {
     /// Grows with every write of any key.
     pub index: u64,

@@ -1,6 +1,8 @@
 //! `rota-sim`: runs seeds, replays one, proves that planted bugs are caught, shows why the ring is not
 //! built as its first text says.
 
+mod searches;
+
 use clap::{Parser, Subcommand, ValueEnum};
 use rota_protocol::Transition;
 use rota_sim::model::counterexample;
@@ -32,6 +34,8 @@ enum Command {
     Planted(PlantedOptions),
     /// Shows how the ring breaks its promises if it is built as its first text says.
     Literal(LiteralOptions),
+    /// Searches every order of events within bounds, with the code that ships.
+    Model(searches::ModelOptions),
 }
 
 #[derive(clap::Args)]
@@ -105,6 +109,7 @@ fn main() -> ExitCode {
         Command::Run(options) => run(&options),
         Command::Planted(options) => planted(&options),
         Command::Literal(options) => literal(&options),
+        Command::Model(options) => searches::model(&options),
     };
     match done {
         Ok(true) => ExitCode::SUCCESS,

@@ -46,6 +46,7 @@ impl Checker for Checkers {
 }
 
 /// What a manager needs to run operations.
+#[derive(Clone)]
 pub(crate) struct Desks {
     pub operations: Operations,
     pub schema: Arc<Schema>,

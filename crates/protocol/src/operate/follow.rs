@@ -29,7 +29,7 @@ const ANEW_MS: u64 = 3_600_000;
 const FOLLOWERS_MAX: usize = 1_024;
 
 /// Where a manager is with the descriptions of namespaces.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Following {
     /// The latest version that was told.
     since: Stamp,

@@ -6,3 +6,4 @@
 pub mod counterexample;
 pub mod literal;
 pub mod search;
+pub mod shipped;

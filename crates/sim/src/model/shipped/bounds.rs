@@ -1,0 +1,149 @@
+//! What may happen in one search, and how often.
+
+use rota_protocol::{Sizes, Timing};
+
+/// How often each kind of thing may still happen. Everything else (messages that arrive, watches that
+/// show news, a manager that starts again) happens as often as it can.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Left {
+    /// Opens by clients.
+    pub opens: u8,
+    /// Closes by clients.
+    pub closes: u8,
+    /// Reads by clients.
+    pub gets: u8,
+    /// Requests that are asked again, under their name, of another manager.
+    pub repeats: u8,
+    /// Messages that are lost.
+    pub losses: u8,
+    /// Messages that arrive and stay under way: they may arrive again.
+    pub copies: u8,
+    /// Managers' processes that die.
+    pub crashes: u8,
+    /// Such deaths that take the disk along.
+    pub wipes: u8,
+    /// A manager is taken for gone that runs.
+    pub suspicions: u8,
+    /// A manager hears that the outcome of its compare-and-set is unknown; it may be written later.
+    pub unknowns: u8,
+    /// The clocks of all go on by one step when nothing is under way.
+    pub ticks: u8,
+    /// One process is a step ahead of the others' clocks, whatever is under way.
+    pub early: u8,
+    /// Numbers that join, in the order of [`Bounds::newcomers`].
+    pub joins: u8,
+    /// Numbers that an operator orders to leave.
+    pub leaves: u8,
+    /// Node-agents that die with what they run, and boot anew.
+    pub boots: u8,
+    /// Programs that end by themselves.
+    pub ends: u8,
+    /// Node-agents that go silent for good while their programs run on.
+    pub silences: u8,
+}
+
+/// One search.
+#[derive(Clone, Debug)]
+pub struct Bounds {
+    /// Its name in reports: it says what the bounds are.
+    pub name: &'static str,
+    /// Numbers in the ring at the start.
+    pub numbers: &'static [u32],
+    /// Successors with copies.
+    pub r: u32,
+    /// Numbers that may join.
+    pub newcomers: &'static [u32],
+    /// How many nodes there are.
+    pub nodes: usize,
+    /// Places of each.
+    pub places: u32,
+    /// For each session id, the number whose partition it falls into at the start (and, with a
+    /// second number, into whose it falls when that number has joined).
+    pub ids: &'static [(u32, u32)],
+    /// How many of them live at the start.
+    pub opened: usize,
+    /// Managers that clients ask.
+    pub doors: &'static [u32],
+    /// What may happen.
+    pub left: Left,
+    /// Which number is ordered to leave, if one is.
+    pub leaver: u32,
+    /// Whether a disk's write and its end are two steps.
+    pub disk_apart: bool,
+    /// Times.
+    pub times: Times,
+    /// Whether a healed cluster must converge and serve from every quiet state.
+    pub lives: bool,
+    /// Most states: a search that reaches them says that it did not exhaust its bounds.
+    pub states_max: usize,
+}
+
+/// Which times matter. A step of the clocks is [`STEP_MS`]: whatever waits for less than that is due
+/// at each step, whatever waits for longer after a known number of steps.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Times {
+    /// Only repetitions: nobody is suspected for silence, and no lease ends.
+    Repeat,
+    /// Repetitions, and `copy_deadline`: two steps.
+    CopyDeadline,
+    /// Repetitions, and `repair_after`: two steps.
+    Repair,
+    /// Repetitions and leases: politely after two steps, killed after three, LOST after five.
+    Lease,
+    /// Repetitions, and tombstones: three steps.
+    Tombstone,
+}
+
+/// A step of the clocks, in milliseconds.
+pub const STEP_MS: u64 = 1_000;
+
+/// Longer than any search lasts, in milliseconds.
+const NEVER_MS: u64 = 1_000_000_000;
+
+impl Bounds {
+    /// What managers are told of times.
+    pub fn timing(&self) -> Timing {
+        let all = Timing {
+            heartbeat_ms: STEP_MS,
+            suspect_ms: NEVER_MS,
+            resend_ms: 1,
+            node_resend_ms: 1,
+            create_deadline_ms: NEVER_MS,
+            copy_deadline_ms: NEVER_MS,
+            repair_ms: NEVER_MS,
+            abandon_ms: NEVER_MS,
+            join_ms: NEVER_MS,
+            renew_ms: NEVER_MS,
+            lease_term_ms: 3 * NEVER_MS,
+            lease_kill_ms: 4 * NEVER_MS,
+            node_lost_ms: 6 * NEVER_MS,
+            tombstone_ms: 10 * NEVER_MS,
+            provision_ms: NEVER_MS,
+            request_ms: NEVER_MS,
+            retry_ms: 1,
+        };
+        match self.times {
+            Times::Repeat => all,
+            Times::CopyDeadline => Timing { copy_deadline_ms: 2 * STEP_MS, ..all },
+            Times::Repair => Timing { repair_ms: 2 * STEP_MS, ..all },
+            Times::Lease => Timing {
+                renew_ms: STEP_MS - 1,
+                lease_term_ms: 2 * STEP_MS,
+                lease_kill_ms: 3 * STEP_MS,
+                node_lost_ms: 5 * STEP_MS,
+                ..all
+            },
+            Times::Tombstone => Timing { tombstone_ms: 3 * STEP_MS, ..all },
+        }
+    }
+
+    /// What managers are told of sizes.
+    pub fn sizes(&self) -> Sizes {
+        Sizes::default()
+    }
+
+    /// Slots of the ring.
+    pub fn slots(&self) -> u32 {
+        64
+    }
+}

@@ -1,0 +1,287 @@
+//! What must hold: in every state, at every write of the config store, and of everything that is sent.
+//! The rules themselves stand in [`crate::invariant`], where one looks at a moment; rules about a whole
+//! history (of clients, say) are in [`super::clients`], which keeps what of the history matters.
+
+use super::flying::Flying;
+use super::room::Room;
+use super::state::State;
+use crate::invariant::split_at_rest::Moment;
+use crate::invariant::{
+    Verdict, Violation, let_go, lost_is_dead, member_added, one_owner, one_transition,
+    split_at_rest, view_order,
+};
+use crate::ledger::Instance;
+use rota_model::node_msg::ToNode;
+use rota_model::{Epoch, LogPos, ManagerNumber, SessionKey, SessionRecord, SessionState, Token};
+use rota_protocol::{Answer, Chunk, DiskWrite, Message, OpResult};
+use rota_ring::{ConfigState, PartState};
+use std::collections::BTreeMap;
+
+/// S1, S2, S3 in a state.
+///
+/// # Errors
+/// The promise that is broken.
+pub fn state(room: &Room, state: &State) -> Verdict {
+    for id in 0..room.keys.len() {
+        let mut running = Vec::new();
+        for node in 0..state.nodes.len() {
+            let host = room.node(state, node);
+            let of_id = host.programs.iter().filter(|((key, _), _)| *key == room.keys[id]);
+            running.extend(of_id.map(|((_, token), life)| (node, *token, *life)));
+        }
+        if running.len() > 1 {
+            return Err(Violation::new("S1", format!("two run at once: {running:?}")));
+        }
+        let facts = &room.clients_of(state).facts[id];
+        if let Some((node, token, life)) = running.iter().find(|it| facts.closed.contains(&it.2)) {
+            let text = format!("life {life} was closed, and runs on node {node} as {token}");
+            return Err(Violation::new("S3", text));
+        }
+        copies(room, state, id)?;
+        if facts.owed().is_some() && running.is_empty() {
+            let text = "an acknowledged session runs nowhere";
+            return Err(Violation::new("S2", text));
+        }
+    }
+    Ok(())
+}
+
+/// I2 for what clients were told: whoever is a member of the ISR and speaks as the run that the View
+/// names has on its disk that a life is there, or that it is over.
+fn copies(room: &Room, state: &State, id: usize) -> Verdict {
+    let facts = &room.clients_of(state).facts[id];
+    let (owed, closed) = (facts.owed(), facts.closed.last().copied());
+    let Some(view) = room.view(state).filter(|_| owed.is_some() || closed.is_some()) else {
+        return Ok(());
+    };
+    let slot = rota_ring::slot_of_session(&room.keys[id], view.m);
+    let (number, part) = view.part_of(slot);
+    if part.state == PartState::Recovering {
+        return Ok(());
+    }
+    for member in part.isr.iter().map(|it| it.number).filter(|it| is_current(room, state, *it)) {
+        let record = record_on(room, state, member, &room.keys[id]);
+        let there = record.as_ref().is_some_and(|it| it.life >= owed.unwrap_or(it.life));
+        if let Some(life) = owed.filter(|_| !there) {
+            let text = format!("M{member} is a copy of partition {number}, and lacks life {life}");
+            return Err(Violation::new("S2", text));
+        }
+        let open = |it: &SessionRecord| !it.state.is_ended() && it.state != SessionState::Closing;
+        if let Some(record) = record.filter(|it| Some(it.life) == closed && open(it)) {
+            let (life, is) = (record.life, record.state);
+            let text =
+                format!("M{member} is a copy of {number}, and holds closed life {life} as {is}");
+            return Err(Violation::new("S3", text));
+        }
+    }
+    Ok(())
+}
+
+/// Whether a manager's process runs as the run that the View names.
+fn is_current(room: &Room, state: &State, number: ManagerNumber) -> bool {
+    let at = room.place_of(state, number);
+    let process = at.and_then(|it| room.manager(state, it).process.as_ref());
+    let named = room.view(state).and_then(|view| view.member(number));
+    process.is_some_and(|it| it.is_claimed() && Some(it.member()) == named)
+}
+
+fn record_on(
+    room: &Room,
+    state: &State,
+    number: ManagerNumber,
+    key: &SessionKey,
+) -> Option<SessionRecord> {
+    let at = room.place_of(state, number)?;
+    let docs = &room.manager(state, at).disk.docs;
+    let records = docs.values().filter_map(|doc| doc.session());
+    records.filter(|it| it.key == *key).map(|it| (**it).clone()).next()
+}
+
+/// S4, I1, I2, I5: who sends something as owner is it, and a Create has been written down.
+///
+/// # Errors
+/// The rule that is broken.
+pub fn sent(room: &Room, state: &State, message: &Flying) -> Verdict {
+    let views = &room.store(state).views;
+    let act = |who, part, pe, what| one_owner::check_act(views, who, part, pe, what);
+    match message {
+        Flying::Peer(envelope) => {
+            let (who, name) = (envelope.from.number, envelope.message.name());
+            match &envelope.message {
+                Message::Prepare { part, pe, committed, .. } => {
+                    announced(room, state, *part, *pe, *committed)?;
+                    act(who, *part, *pe, name)
+                }
+                Message::SyncAsk { part, pe }
+                | Message::SyncData { part, pe, .. }
+                | Message::SnapshotChunk { part, chunk: Chunk { pe, .. } } => {
+                    act(who, *part, *pe, name)
+                }
+                Message::Confirm { parts, .. } => {
+                    parts.iter().try_for_each(|(part, pe)| act(who, *part, *pe, name))
+                }
+                Message::Request { .. }
+                | Message::Answer { .. }
+                | Message::Ack { .. }
+                | Message::Missing { .. }
+                | Message::SyncReport { .. }
+                | Message::SyncTaken { .. }
+                | Message::Confirmed { .. }
+                | Message::SnapshotAck { .. }
+                | Message::Heartbeat { .. }
+                | Message::NodeWanted { .. }
+                | Message::NodesFailed { .. } => Ok(()),
+            }
+        }
+        Flying::ToNode { from, message, .. } => {
+            let head = message.head();
+            let part = ManagerNumber(head.range.last.0);
+            act(from.0, part, head.pe, "a node call")?;
+            if let ToNode::Create { key, token, .. } = message {
+                intent(room, state, part, head.pe, key, *token)?;
+            }
+            Ok(())
+        }
+        Flying::FromNode { .. }
+        | Flying::Cas { .. }
+        | Flying::Orphan { .. }
+        | Flying::Register { .. }
+        | Flying::Registered { .. }
+        | Flying::Renew { .. }
+        | Flying::Renewed { .. }
+        | Flying::Report { .. }
+        | Flying::ReportAcked { .. } => Ok(()),
+    }
+}
+
+/// The members of a partition under exactly that epoch that are there to be looked at.
+fn members(room: &Room, state: &State, part: ManagerNumber, pe: Epoch) -> Vec<ManagerNumber> {
+    let entry = room.view(state).and_then(|view| view.parts.get(&part));
+    let isr = entry.filter(|it| it.pe == pe).map(|it| it.isr.clone()).unwrap_or_default();
+    isr.iter().map(|it| it.number).filter(|it| is_current(room, state, *it)).collect()
+}
+
+/// I2: what is announced as committed is on every member's disk.
+fn announced(
+    room: &Room,
+    state: &State,
+    part: ManagerNumber,
+    pe: Epoch,
+    committed: LogPos,
+) -> Verdict {
+    for member in members(room, state, part, pe) {
+        let at = room.place_of(state, member);
+        let meta = at.and_then(|it| room.manager(state, it).disk.parts.get(&part).copied());
+        let last = meta.unwrap_or_default().last;
+        if last < committed {
+            let text =
+                format!("{committed} of {part} is announced, the disk of M{member} ends at {last}");
+            return Err(Violation::new("I2", text));
+        }
+    }
+    Ok(())
+}
+
+/// I5: every member's disk knows of the attempt, or of a later one.
+fn intent(
+    room: &Room,
+    state: &State,
+    part: ManagerNumber,
+    pe: Epoch,
+    key: &SessionKey,
+    token: Token,
+) -> Verdict {
+    for member in members(room, state, part, pe) {
+        let known = record_on(room, state, member, key).and_then(|it| it.token());
+        if known.is_none_or(|it| it < token) {
+            let text =
+                format!("a Create of {key} token {token} under pe {pe}; M{member} has {known:?}");
+            return Err(Violation::new("I5", text));
+        }
+    }
+    Ok(())
+}
+
+/// S4: who answers about a session is the owner in the View under which it answers.
+///
+/// # Errors
+/// It is not.
+pub fn answered(room: &Room, state: &State, result: &OpResult) -> Verdict {
+    let (Ok(Answer::Opened { session, .. })
+    | Ok(Answer::Closed { session, .. })
+    | Ok(Answer::Got { session, .. })) = result
+    else {
+        return Ok(());
+    };
+    let slot = rota_ring::slot_of_session(&session.record.key, room.bounds.slots());
+    one_owner::check_answer(&room.store(state).views, session.owner, slot, session.epoch)
+}
+
+/// I1, I3 and what the steps of joins and leaves need, at a write of the config store.
+///
+/// # Errors
+/// It must not be written.
+pub fn written(room: &Room, state: &State, author: ManagerNumber, after: &ConfigState) -> Verdict {
+    let before = &room.store(state).state;
+    lost_is_dead::check(before, after, &instances(room, state))?;
+    let (Some(was), Some(view)) = (&before.view, &after.view) else { return Ok(()) };
+    if was.epoch == view.epoch {
+        return Ok(());
+    }
+    view_order::check(was, view)?;
+    one_transition::check(was, view, false, false)?;
+    let hosts = (0..state.managers.len()).map(|it| room.manager(state, it));
+    let disks: BTreeMap<_, _> = hosts.map(|it| (it.number, &it.disk)).collect();
+    let owner_last = lasts_of(room, state, author);
+    let moment = Moment { author, owner_last: &owner_last, disks: &disks };
+    split_at_rest::check(was, view, &moment)?;
+    let_go::check(was, view, &moment)?;
+    for (part, newcomer) in member_added::newcomers(was, view) {
+        let addition = member_added::Addition {
+            author,
+            part,
+            newcomer,
+            owner_last: owner_last.get(&(author, part)).copied().unwrap_or_default(),
+            newcomer_meta: disks.get(&newcomer).and_then(|it| it.parts.get(&part)).copied(),
+        };
+        member_added::check(was, &addition)?;
+    }
+    Ok(())
+}
+
+/// The last entries that a manager gave to its disk, written or not.
+fn lasts_of(
+    room: &Room,
+    state: &State,
+    author: ManagerNumber,
+) -> BTreeMap<(ManagerNumber, ManagerNumber), LogPos> {
+    let Some(at) = room.place_of(state, author) else { return BTreeMap::new() };
+    let host = room.manager(state, at);
+    let mut lasts: BTreeMap<_, _> =
+        host.disk.parts.iter().map(|(part, meta)| ((author, *part), meta.last)).collect();
+    for write in host.unsynced.iter().flat_map(|it| &it.1) {
+        if let DiskWrite::Part { part, meta } = write {
+            lasts.insert((author, *part), meta.last);
+        }
+    }
+    lasts
+}
+
+/// What runs, as the simulator's book has it.
+pub fn instances(room: &Room, state: &State) -> Vec<Instance> {
+    let mut list = Vec::new();
+    for node in 0..state.nodes.len() {
+        let host = room.node(state, node);
+        list.extend(host.programs.keys().map(|(key, token)| Instance {
+            key: key.clone(),
+            node: super::hosts::node_id(node),
+            boot: host.boot,
+            token: *token,
+            address: format!("node-{node}/{token}"),
+            from_us: 0,
+            change: 0,
+            to: None,
+        }));
+    }
+    list
+}

@@ -1,0 +1,216 @@
+//! What clients asked, what they were told, and whether they may have been told that.
+
+use super::bounds::Bounds;
+use super::hosts::CLASS;
+use crate::invariant::{Verdict, Violation};
+use rota_model::{
+    ClassName, CloseOp, GetOp, ManagerNumber, Namespace, OpenOp, PoolName, RefusalKind, RequestId,
+    SessionId, SessionKey, SessionRecord, SessionSpec, SessionState, SlotId, Stamp,
+};
+use rota_protocol::{Answer, Op, OpResult};
+use rota_ring::{place, slot_of_session};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// What a client wants.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Wish {
+    /// That the session lives.
+    Open,
+    /// That it does not.
+    Close,
+    /// To know.
+    Get,
+}
+
+/// One try of a request.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Asked {
+    /// What.
+    pub wish: Wish,
+    /// Of which id.
+    pub id: usize,
+    /// Which request it repeats: its own number when it repeats none.
+    pub of: usize,
+    /// Through which manager.
+    pub door: ManagerNumber,
+    /// What was known when the request was first made; `None` once it was answered.
+    pub before: Option<Box<Facts>>,
+}
+
+/// What clients know of one id.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Facts {
+    /// Lives whose open was acknowledged.
+    pub opened: BTreeSet<Stamp>,
+    /// Lives whose close was acknowledged as finished.
+    pub closed: BTreeSet<Stamp>,
+    /// Somebody asked for a close, or the session may have ended otherwise: from then on nobody can
+    /// say that it must live.
+    pub may_end: bool,
+}
+
+impl Facts {
+    /// The life that must be found, whatever failed.
+    pub fn owed(&self) -> Option<Stamp> {
+        self.opened.last().copied().filter(|_| !self.may_end)
+    }
+}
+
+/// All clients.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Clients {
+    /// Every try, in order.
+    pub asked: Vec<Asked>,
+    /// By id.
+    pub facts: Vec<Facts>,
+}
+
+impl Clients {
+    /// Clients that know nothing.
+    pub fn new(ids: usize) -> Self {
+        Self { asked: Vec::new(), facts: vec![Facts::default(); ids] }
+    }
+
+    /// A client asks. Gives the number of the call.
+    pub fn ask(&mut self, wish: Wish, id: usize, door: ManagerNumber) -> usize {
+        let call = self.asked.len();
+        if wish == Wish::Close {
+            self.facts[id].may_end = true;
+        }
+        let before = Some(Box::new(self.facts[id].clone()));
+        self.asked.push(Asked { wish, id, of: call, door, before });
+        call
+    }
+
+    /// A client asks the same again of another manager.
+    pub fn ask_again(&mut self, call: usize, door: ManagerNumber) -> Option<usize> {
+        let first = self.asked.get(call)?.clone();
+        self.asked.push(Asked { door, ..first });
+        Some(self.asked.len() - 1)
+    }
+
+    /// A session may end for a reason of its own.
+    pub fn may_end(&mut self, id: usize) {
+        self.facts[id].may_end = true;
+    }
+
+    /// A client is answered.
+    ///
+    /// # Errors
+    /// The answer breaks a promise.
+    pub fn on_answer(&mut self, call: usize, result: &OpResult) -> Verdict {
+        let Some(asked) = self.asked.get_mut(call) else { return Ok(()) };
+        let id = asked.id;
+        let Some(before) = asked.before.take() else { return Ok(()) };
+        match result {
+            Ok(Answer::Opened { session, .. }) => {
+                let record = &session.record;
+                if record.state != SessionState::Ready {
+                    let text = format!("an open was answered {}", record.state);
+                    return Err(Violation::new("S2", text));
+                }
+                open_again(&before, record)?;
+                self.facts[id].opened.insert(record.life);
+            }
+            Ok(Answer::Closed { finished: true, session }) => {
+                self.facts[id].closed.insert(session.record.life);
+            }
+            Ok(Answer::Got { session, .. }) => shown(&before, &session.record)?,
+            Err(refusal) if refusal.kind == RefusalKind::NotFound => {
+                if let (Some(owed), Wish::Get) = (before.owed(), self.asked[call].wish) {
+                    let text = format!("life {owed} was acknowledged, and is not found");
+                    return Err(Violation::new("S2", text));
+                }
+            }
+            Ok(
+                Answer::Closed { finished: false, .. }
+                | Answer::Listed(_)
+                | Answer::Pulled(_)
+                | Answer::Reported
+                | Answer::Documents(_),
+            )
+            | Err(_) => {}
+        }
+        Ok(())
+    }
+}
+
+/// S3: a life that was closed before an open was asked for is not opened by it.
+fn open_again(before: &Facts, record: &SessionRecord) -> Verdict {
+    if before.closed.contains(&record.life) {
+        let text = format!("life {} was closed, and an open found it", record.life);
+        return Err(Violation::new("S3", text));
+    }
+    if let Some(owed) = before.owed().filter(|it| *it != record.life) {
+        let text = format!("life {owed} was acknowledged, and an open began {}", record.life);
+        return Err(Violation::new("S2", text));
+    }
+    Ok(())
+}
+
+/// What a read shows must fit what was known before it was asked for.
+fn shown(before: &Facts, record: &SessionRecord) -> Verdict {
+    let over = record.state.is_ended() || record.state == SessionState::Closing;
+    if before.closed.contains(&record.life) && !over {
+        let text = format!("life {} was closed, and is shown {}", record.life, record.state);
+        return Err(Violation::new("S3", text));
+    }
+    if let Some(owed) = before.owed()
+        && (over || record.life != owed)
+    {
+        let text = format!(
+            "life {owed} was acknowledged, and life {} is shown {}",
+            record.life, record.state
+        );
+        return Err(Violation::new("S2", text));
+    }
+    Ok(())
+}
+
+/// The ids of a model: names whose slots fall where the bounds want them.
+pub fn keys(bounds: &Bounds) -> Vec<SessionKey> {
+    let after = |numbers: &[u32]| numbers.iter().map(|it| (ManagerNumber(*it), ())).collect();
+    let ring: std::collections::BTreeMap<ManagerNumber, ()> = after(bounds.numbers);
+    let mut later = ring.clone();
+    later.extend(bounds.newcomers.iter().map(|it| (ManagerNumber(*it), ())));
+    let mut taken = BTreeSet::new();
+    let mut find = |(home, then): (u32, u32)| {
+        let fits = |slot: SlotId| {
+            place::home(&ring, slot) == Some(ManagerNumber(home))
+                && place::home(&later, slot) == Some(ManagerNumber(then))
+        };
+        let mut names = (0..10_000).map(|it| session_key(&format!("y{it}")));
+        let found =
+            names.find(|key| fits(slot_of_session(key, bounds.slots())) && !taken.contains(key));
+        let found = found.expect("every arc holds some of so many names");
+        taken.insert(found.clone());
+        found
+    };
+    bounds.ids.iter().map(|it| find(*it)).collect()
+}
+
+fn session_key(id: &str) -> SessionKey {
+    let namespace = Namespace::parse("default").expect("a short name");
+    SessionKey::new(namespace, SessionId::parse(id).expect("a short name"))
+}
+
+/// The request of a call.
+pub fn op_of(asked: &Asked, key: &SessionKey) -> Op {
+    let request = RequestId::parse(&format!("r{}", asked.of)).expect("a short name");
+    let key = key.clone();
+    match asked.wish {
+        Wish::Open => Op::Open(OpenOp {
+            key,
+            spec: SessionSpec {
+                class: ClassName::parse(CLASS).expect("a short name"),
+                pool: PoolName::default_pool(),
+                attributes: Arc::default(),
+            },
+            request,
+            remember: true,
+        }),
+        Wish::Close => Op::Close(CloseOp { key, life: None, request }),
+        Wish::Get => Op::Get(GetOp { key, stale_ok: false }),
+    }
+}

@@ -1,0 +1,197 @@
+//! The search: breadth first, so that the first way to a broken promise is a shortest one. Of the
+//! states that were seen only hashes of 128 bits are kept, and how each was reached first; a way is
+//! told by walking it again.
+
+use super::bounds::Bounds;
+use super::clients::Wish;
+use super::fair::{self, Fair};
+use super::room::Room;
+use super::seen::Seen;
+use super::state::{Action, State};
+use super::work::{Told, Work};
+use super::{check, words};
+use crate::invariant::{Verdict, Violation};
+use crate::plant::Bug;
+use rota_model::ManagerNumber;
+
+/// What a search came to.
+#[derive(Clone, Debug)]
+pub struct Explored {
+    /// Name of its bounds.
+    pub name: &'static str,
+    /// States that were reached.
+    pub states: usize,
+    /// Steps between them.
+    pub steps: usize,
+    /// Fair runs from quiet states.
+    pub fair_runs: usize,
+    /// Whether every state within the bounds was reached.
+    pub exhausted: bool,
+    /// What was found broken, if anything: a shortest way to it.
+    pub broken: Option<Broken>,
+}
+
+/// A promise that is broken.
+#[derive(Clone, Debug)]
+pub struct Broken {
+    /// The rule, and what was seen.
+    pub violation: Violation,
+    /// The way to it, in words.
+    pub trace: Vec<String>,
+}
+
+struct Search {
+    room: Room,
+    fair: Option<Fair>,
+    seen: Seen,
+    /// For each state: the one before it, and which of its actions led here.
+    before: Vec<(u32, u16)>,
+    steps: usize,
+}
+
+/// Searches all states within bounds, with a planted bug if one is given.
+pub fn explore(bounds: &Bounds, bug: Option<Bug>) -> Explored {
+    let mut room = Room::new(bounds, None);
+    let start = settled(&mut room).expect("an undisturbed ring settles");
+    let (mut room, start) = replanted(room, &start, bug);
+    let fair = bounds.lives.then(|| Fair::new(&room));
+    let hash = room.hash(&start);
+    room.bug = bug;
+    let mut search = Search { room, fair, seen: Seen::default(), before: vec![(0, 0)], steps: 0 };
+    search.seen.insert(hash, 0);
+    let found = search.run(&start);
+    let fair_runs = search.fair.as_ref().map_or(0, |it| it.runs);
+    let (name, states, steps) = (bounds.name, search.before.len(), search.steps);
+    let (exhausted, broken) = match found {
+        Ok(exhausted) => (exhausted, None),
+        Err((at, action, violation)) => {
+            let trace = search.way_to(&start, at, action);
+            (false, Some(Broken { violation, trace }))
+        }
+    };
+    Explored { name, states, steps, fair_runs, exhausted, broken }
+}
+
+impl Search {
+    /// Gives whether everything was reached; or the state and the action after which a rule is broken.
+    fn run(&mut self, start: &State) -> Result<bool, (u32, Option<u16>, Violation)> {
+        self.look(start).map_err(|violation| (0, None, violation))?;
+        let mut level = vec![(0_u32, start.clone())];
+        while !level.is_empty() {
+            let mut next = Vec::new();
+            for (at, state) in level {
+                let actions = self.room.actions(&state);
+                for (index, action) in actions.into_iter().enumerate() {
+                    let index = u16::try_from(index).expect("few things may happen at once");
+                    self.steps += 1;
+                    let broken = |violation| (at, Some(index), violation);
+                    let mut after = state.clone();
+                    self.room.act(&mut after, action).map_err(broken)?;
+                    let number = u32::try_from(self.before.len()).expect("bounded by states_max");
+                    if self.seen.insert(self.room.hash(&after), number).is_some() {
+                        continue;
+                    }
+                    self.before.push((at, index));
+                    self.look(&after).map_err(broken)?;
+                    if self.before.len() >= self.room.bounds.states_max {
+                        return Ok(false);
+                    }
+                    next.push((number, after));
+                }
+            }
+            level = next;
+        }
+        Ok(true)
+    }
+
+    fn look(&mut self, state: &State) -> Verdict {
+        check::state(&self.room, state)?;
+        match &mut self.fair {
+            Some(fair) if self.room.is_quiet(state) => fair.check(&self.room, state),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// The way to a state, and one action further, in words.
+    fn way_to(&mut self, start: &State, at: u32, last: Option<u16>) -> Vec<String> {
+        let mut ways: Vec<u16> = last.into_iter().collect();
+        let mut number = at;
+        while number != 0 {
+            let (before, action) = self.before[number as usize];
+            ways.push(action);
+            number = before;
+        }
+        ways.reverse();
+        let mut state = start.clone();
+        let mut trace = Vec::new();
+        for index in ways {
+            let actions = self.room.actions(&state);
+            let Some(action) = actions.get(usize::from(index)) else { break };
+            trace.push(words::of(&self.room, &state, *action));
+            if self.room.act(&mut state, *action).is_err() {
+                break;
+            }
+        }
+        trace
+    }
+}
+
+/// A ring at rest: everybody has its number, every node is registered, the ids that should live do.
+///
+/// # Errors
+/// It does not come to rest.
+pub fn settled(room: &mut Room) -> Result<State, Violation> {
+    let mut state = room.founded();
+    state.left = Default::default();
+    for at in 0..state.managers.len() {
+        let number = room.manager(&state, at).number;
+        if room.bounds.numbers.contains(&number.0) {
+            room.work(&mut state, Work::Manager(at, Told::Start))?;
+            fair::deliver(room, &mut state)?;
+        }
+    }
+    for _ in 0..3 {
+        room.tick(&mut state)?;
+        fair::deliver(room, &mut state)?;
+    }
+    for at in 0..state.nodes.len() {
+        room.work(&mut state, Work::Node(at, Told::Start, false))?;
+        fair::deliver(room, &mut state)?;
+    }
+    let door = ManagerNumber(room.bounds.doors[0]);
+    for id in 0..room.bounds.opened {
+        room.ask(&mut state, Wish::Open, id, door)?;
+        fair::deliver(room, &mut state)?;
+    }
+    for _ in 0..10 {
+        room.tick(&mut state)?;
+        fair::deliver(room, &mut state)?;
+        if fair::missing(room, &state).is_ok() {
+            return Ok(at_zero(room, state));
+        }
+    }
+    fair::missing(room, &state)?;
+    Ok(state)
+}
+
+/// The steps of the clocks that it took do not count.
+fn at_zero(room: &Room, mut state: State) -> State {
+    state.left = room.bounds.left;
+    state
+}
+
+/// The same state in a fresh room with a bug planted.
+fn replanted(room: Room, start: &State, bug: Option<Bug>) -> (Room, State) {
+    let mut fresh = Room::new(&room.bounds, bug);
+    let managers =
+        start.managers.iter().map(|it| fresh.keep_manager(room.managers.get(*it).clone()));
+    let managers = managers.collect();
+    let nodes = start.nodes.iter().map(|it| fresh.keep_node(room.nodes.get(*it).clone())).collect();
+    let store = fresh.keep_store(room.store(start).clone());
+    let clients = fresh.keep_clients(room.clients_of(start).clone());
+    let state = State { managers, nodes, store, clients, net: Vec::new(), ..start.clone() };
+    (fresh, state)
+}
+
+/// One action, for the words.
+pub type Step = Action;

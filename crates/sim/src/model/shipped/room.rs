@@ -1,0 +1,317 @@
+//! Where a search happens: the parts of all states, and how one state becomes the next.
+//!
+//! A step is one action and everything that follows from it without anybody's choice:
+//!
+//! * A process carries out what it decides at once, and its disk has at once what it gave it (unless
+//!   [`Bounds::disk_apart`]). A later moment is the same as a slower message: what others learn of a
+//!   write, they learn by messages that are sent after it; and who dies before a write has not sent them.
+//! * A consistent read of the config store is answered at once. A slower one is the same as a slower
+//!   message that led to it; what is read is no promise of what stands there later.
+//! * *Chores* arrive at once: what managers say about partitions in which nothing of the model lies,
+//!   about namespaces, and the bare notice of a newer epoch. They only carry on what concerns the
+//!   model in no way, or make the receiver read the config store.
+//! * What can never be taken any more goes: messages to and from runs that are over. Whoever receives
+//!   such a message drops it by the run named in it.
+//!
+//! A step of one process depends on its state and its input alone, so each is computed once and
+//! remembered: most of the millions of states are new combinations of known parts.
+
+use super::bounds::{Bounds, STEP_MS};
+use super::check;
+use super::clients::{self, Clients};
+use super::flying::{Flying, Out, Run};
+use super::hosts::{ManagerHost, NodeHost, START_MS, Store};
+use super::seen::{Seen, Table, wide};
+use super::state::{Part, State};
+use super::work::{Told, Work};
+use crate::invariant::{Verdict, Violation};
+use crate::plant::Bug;
+use rota_model::{ManagerNumber, SessionKey};
+use rota_ring::{ConfigState, View, place};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+/// What one process did with one input.
+#[derive(Clone)]
+pub struct Stepped {
+    /// The process since.
+    pub host: u32,
+    /// What it sent.
+    pub out: Arc<[Out]>,
+}
+
+/// The parts of all states of one search.
+pub struct Room {
+    /// What may happen.
+    pub bounds: Bounds,
+    /// A planted bug.
+    pub bug: Option<Bug>,
+    /// The ids.
+    pub keys: Vec<SessionKey>,
+    /// Partitions in which something of the model lies.
+    pub tracked: BTreeSet<ManagerNumber>,
+    /// Managers.
+    pub managers: Table<ManagerHost>,
+    /// Nodes.
+    pub nodes: Table<NodeHost>,
+    /// Config stores.
+    pub stores: Table<Store>,
+    /// Clients.
+    pub clients: Table<Clients>,
+    /// Messages.
+    pub flying: Table<Flying>,
+    /// Steps that were computed, by process and input.
+    pub known: Seen,
+    /// What they came to.
+    pub steps: Vec<Stepped>,
+}
+
+impl Room {
+    /// An empty room.
+    pub fn new(bounds: &Bounds, bug: Option<Bug>) -> Self {
+        let keys = clients::keys(bounds);
+        let homes = bounds.ids.iter().flat_map(|(home, then)| [*home, *then]);
+        let mut tracked: BTreeSet<ManagerNumber> = homes.map(ManagerNumber).collect();
+        if bounds.times == super::bounds::Times::Lease {
+            tracked.extend((0..bounds.nodes).filter_map(|it| judge_of(bounds, it)));
+        }
+        Self {
+            bounds: bounds.clone(),
+            bug,
+            keys,
+            tracked,
+            managers: Table::default(),
+            nodes: Table::default(),
+            stores: Table::default(),
+            clients: Table::default(),
+            flying: Table::default(),
+            known: Seen::default(),
+            steps: Vec::new(),
+        }
+    }
+
+    /// A ring that was founded, nobody started yet.
+    pub fn founded(&mut self) -> State {
+        let bounds = self.bounds.clone();
+        let cluster = rota_model::ClusterName::parse("model").expect("a short name");
+        let name = |it: &u32| (ManagerNumber(*it), super::hosts::manager_id(ManagerNumber(*it)));
+        let numbers: Vec<_> = bounds.numbers.iter().map(name).collect();
+        let view = View::found(cluster, bounds.slots(), bounds.r, 100, &numbers)
+            .expect("the numbers of a model are distinct and below m");
+        let state = ConfigState { index: 1, view: Some(Arc::new(view)), ..ConfigState::default() };
+        let mut all: Vec<u32> = bounds.numbers.iter().chain(bounds.newcomers).copied().collect();
+        all.sort_unstable();
+        let managers = all.iter().map(|it| self.keep_manager(ManagerHost::new(*it))).collect();
+        let nodes = (0..bounds.nodes).map(|it| self.keep_node(NodeHost::new(&bounds, it)));
+        let nodes = nodes.collect();
+        let store = self.keep_store(Store::new(state));
+        let clients = self.keep_clients(Clients::new(bounds.ids.len()));
+        State { managers, nodes, store, clients, net: Vec::new(), left: bounds.left, ticks: 0 }
+    }
+
+    /// Keeps a manager.
+    pub fn keep_manager(&mut self, host: ManagerHost) -> u32 {
+        let (key, canon) = host.hashes();
+        self.managers.keep(host, key, canon)
+    }
+
+    /// Keeps a node.
+    pub fn keep_node(&mut self, host: NodeHost) -> u32 {
+        let key = host.hash();
+        self.nodes.keep(host, key, key)
+    }
+
+    /// Keeps a config store.
+    pub fn keep_store(&mut self, store: Store) -> u32 {
+        let key = wide(&store);
+        self.stores.keep(store, key, key)
+    }
+
+    /// Keeps clients.
+    pub fn keep_clients(&mut self, clients: Clients) -> u32 {
+        let key = wide(&clients);
+        self.clients.keep(clients, key, key)
+    }
+
+    /// Keeps a message.
+    pub fn keep_flying(&mut self, message: Flying) -> u32 {
+        let key = wide(&message);
+        self.flying.keep(message, key, key)
+    }
+
+    /// A state's hash.
+    pub fn hash(&self, state: &State) -> u128 {
+        state.hash(|part, number| match part {
+            Part::Manager => self.managers.canon(number),
+            Part::Node => self.nodes.canon(number),
+            Part::Store => self.stores.canon(number),
+            Part::Clients => self.clients.canon(number),
+            Part::Flying => self.flying.canon(number),
+        })
+    }
+
+    /// A manager of a state, by its place.
+    pub fn manager(&self, state: &State, at: usize) -> &ManagerHost {
+        self.managers.get(state.managers[at])
+    }
+
+    /// A node of a state.
+    pub fn node(&self, state: &State, at: usize) -> &NodeHost {
+        self.nodes.get(state.nodes[at])
+    }
+
+    /// The config store of a state.
+    pub fn store(&self, state: &State) -> &Store {
+        self.stores.get(state.store)
+    }
+
+    /// The clients of a state.
+    pub fn clients_of(&self, state: &State) -> &Clients {
+        self.clients.get(state.clients)
+    }
+
+    /// The place of a manager.
+    pub fn place_of(&self, state: &State, number: ManagerNumber) -> Option<usize> {
+        (0..state.managers.len()).find(|it| self.manager(state, *it).number == number)
+    }
+
+    /// The place of a manager whose process is that run.
+    pub fn place_of_run(&self, state: &State, run: Run) -> Option<usize> {
+        let at = self.place_of(state, run.0)?;
+        let host = self.manager(state, at);
+        (host.run == run.1 && host.process.is_some()).then_some(at)
+    }
+
+    /// What all clocks that go with the others show.
+    pub fn clock_ms(&self, state: &State) -> u64 {
+        START_MS + u64::from(state.ticks) * STEP_MS
+    }
+
+    /// Does what is to be done, and what follows from it.
+    ///
+    /// # Errors
+    /// Something that must never happen.
+    pub fn work(&mut self, state: &mut State, first: Work) -> Verdict {
+        let mut queue = VecDeque::from([first]);
+        while let Some(work) = queue.pop_front() {
+            let (out, chore) = match work {
+                Work::Manager(at, told) => (self.step_manager(state, at, &told), false),
+                Work::Node(at, told, chore) => (self.step_node(state, at, &told), chore),
+            };
+            for out in out.iter() {
+                self.carry_out(state, out, chore, &mut queue)?;
+            }
+        }
+        self.forget_dead(state);
+        Ok(())
+    }
+
+    fn carry_out(
+        &mut self,
+        state: &mut State,
+        (at, out): (usize, &Out),
+        chore: bool,
+        queue: &mut VecDeque<Work>,
+    ) -> Verdict {
+        match out {
+            Out::Fly(message) => {
+                check::sent(self, state, message)?;
+                self.send(state, message.clone(), chore, queue);
+            }
+            Out::ToAny(to_any) => {
+                if let Some(message) = self.address(state, at, to_any) {
+                    self.send(state, message, chore, queue);
+                }
+            }
+            Out::Read(read) => queue.push_back(Work::Manager(at, Told::Read(*read))),
+            Out::Reply(call, result) => {
+                let mut clients = self.clients_of(state).clone();
+                let call = usize::try_from(*call).unwrap_or(usize::MAX);
+                clients.on_answer(call, result)?;
+                check::answered(self, state, result)?;
+                state.clients = self.keep_clients(clients);
+            }
+            Out::Forged(envelope) => {
+                let message = self.keep_flying(Flying::Peer((**envelope).clone()));
+                queue.push_back(Work::Manager(at, Told::Flying(message)));
+            }
+            Out::ForgedNode(answer) => {
+                let to = self.manager(state, at).name();
+                let answer = Flying::FromNode { to, node: 0, answer: (**answer).clone() };
+                let message = self.keep_flying(answer);
+                queue.push_back(Work::Manager(at, Told::Flying(message)));
+            }
+            Out::Ordered(_) => {}
+            Out::Broken(text) => return Err(Violation::new("I7", text.clone())),
+        }
+        Ok(())
+    }
+
+    fn send(
+        &mut self,
+        state: &mut State,
+        message: Flying,
+        chore: bool,
+        queue: &mut VecDeque<Work>,
+    ) {
+        let chore = chore || self.is_chore(state, &message);
+        if !chore {
+            let number = self.keep_flying(message);
+            return state.fly(number);
+        }
+        let to = self.receiver(state, &message);
+        let number = self.keep_flying(message);
+        match to {
+            Some(Receiver::Manager(at)) => {
+                queue.push_back(Work::Manager(at, Told::Flying(number)));
+            }
+            Some(Receiver::Node(at)) => queue.push_back(Work::Node(at, Told::Flying(number), true)),
+            None => {}
+        }
+    }
+
+    /// A compare-and-set reaches the config store.
+    ///
+    /// # Errors
+    /// What it writes must not be written.
+    pub fn write(
+        &mut self,
+        state: &mut State,
+        author: ManagerNumber,
+        change: &rota_ring::Change,
+    ) -> Result<bool, Violation> {
+        let store = self.store(state);
+        let next = match super::mutant::forced(self.bug, change, &store.state) {
+            Some(forced) => Some(forced),
+            None => change.apply(&store.state),
+        };
+        let Some(next) = next else { return Ok(false) };
+        check::written(self, state, author, &next)?;
+        let mut store = self.store(state).clone();
+        store.state = next;
+        store.remember();
+        state.store = self.keep_store(store);
+        Ok(true)
+    }
+
+    /// The state of the partitions, by the config store.
+    pub fn view<'a>(&'a self, state: &State) -> Option<&'a Arc<View>> {
+        self.store(state).state.view.as_ref()
+    }
+}
+
+/// Who receives a message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Receiver {
+    /// A manager, by place.
+    Manager(usize),
+    /// A node.
+    Node(usize),
+}
+
+/// The partition whose owner judges a node.
+fn judge_of(bounds: &Bounds, node: usize) -> Option<ManagerNumber> {
+    let ring: BTreeMap<ManagerNumber, ()> =
+        bounds.numbers.iter().map(|it| (ManagerNumber(*it), ())).collect();
+    place::home(&ring, rota_ring::slot_of_node(&super::hosts::node_id(node), bounds.slots()))
+}

@@ -1,0 +1,409 @@
+//! One process takes one input; who gets a message, and when at once.
+
+use super::clients;
+use super::flying::{Caller, Flying, Out, ToAny};
+use super::hosts::{ManagerHost, NodeHost, stream_of};
+use super::mutant;
+use super::room::{Receiver, Room, Stepped};
+use super::seen::wide;
+use super::state::State;
+use rota_model::node_msg::{Renewed, ToNode};
+use rota_model::{ManagerNumber, MemberId, SessionKey, Token};
+use rota_node::NodeInput;
+use rota_protocol::{Answer, CasOutcome, DocumentAnswer, DocumentOp, Input, Message, Op, Order};
+use std::sync::Arc;
+
+/// What a process is told.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Told {
+    /// A message, by number.
+    Flying(u32),
+    /// A read of the config store is answered.
+    Read(u64),
+    /// What became of a compare-and-set.
+    Cas(u64, Fate),
+    /// The config store's watch.
+    Watch,
+    /// That peer's port refuses.
+    Refused(ManagerNumber),
+    /// Its clock shows this.
+    Clock(u64),
+    /// That call of a client's.
+    Call(usize),
+    /// It starts.
+    Start,
+    /// Its process dies; with its disk.
+    Crash(bool),
+    /// Its disk has written everything.
+    Synced,
+    /// An operator's order: that number leaves.
+    Leave(ManagerNumber),
+    /// Node: it dies, and boots anew.
+    Boot,
+    /// Node: a program ends by itself.
+    End(SessionKey, Token),
+    /// Node: it is cut off; or is not any more.
+    Silence(bool),
+}
+
+/// What a manager is told of its compare-and-set.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Fate {
+    /// It was written.
+    Done,
+    /// An expectation did not hold.
+    Conflict,
+    /// Nobody knows.
+    Unknown,
+}
+
+/// Who is told what.
+#[derive(Clone, Debug)]
+pub enum Work {
+    /// A manager, by place.
+    Manager(usize, Told),
+    /// A node; whether what it says is a chore too.
+    Node(usize, Told, bool),
+}
+
+/// What a process sent: its place, and the list.
+pub struct Sent {
+    at: usize,
+    out: Arc<[Out]>,
+}
+
+impl Sent {
+    /// Everything, with the sender's place.
+    pub fn iter(&self) -> impl Iterator<Item = (usize, &Out)> {
+        self.out.iter().map(|it| (self.at, it))
+    }
+}
+
+impl Room {
+    /// A manager takes an input.
+    pub fn step_manager(&mut self, state: &mut State, at: usize, told: &Told) -> Sent {
+        let before = state.managers[at];
+        // Other parts matter to it only when they are in the input.
+        let store = match told {
+            Told::Read(_) | Told::Cas(..) | Told::Watch => state.store,
+            _ if self.bug.is_some() => state.store,
+            _ => u32::MAX,
+        };
+        let call = if let Told::Call(_) = told { state.clients } else { u32::MAX };
+        let key = wide(&(0_u8, before, told, store, call));
+        if let Some(known) = self.known.get(key) {
+            let Stepped { host, out } = self.steps[known as usize].clone();
+            state.managers[at] = host;
+            return Sent { at, out };
+        }
+        let mut host = self.managers.get(before).clone();
+        let mut out = Vec::new();
+        self.tell_manager(state, &mut host, told, &mut out);
+        mutant::alter(self, state, &host, &mut out);
+        let host = self.keep_manager(host);
+        let out: Arc<[Out]> = out.into();
+        self.remember(key, Stepped { host, out: out.clone() });
+        state.managers[at] = host;
+        Sent { at, out }
+    }
+
+    /// A node takes an input.
+    pub fn step_node(&mut self, state: &mut State, at: usize, told: &Told) -> Sent {
+        let before = state.nodes[at];
+        let key = wide(&(1_u8, before, told));
+        if let Some(known) = self.known.get(key) {
+            let Stepped { host, out } = self.steps[known as usize].clone();
+            state.nodes[at] = host;
+            return Sent { at, out };
+        }
+        let mut host = self.nodes.get(before).clone();
+        let mut out = Vec::new();
+        self.tell_node(&mut host, told, &mut out);
+        let host = self.keep_node(host);
+        let out: Arc<[Out]> = out.into();
+        self.remember(key, Stepped { host, out: out.clone() });
+        state.nodes[at] = host;
+        Sent { at, out }
+    }
+
+    fn remember(&mut self, key: u128, step: Stepped) {
+        let number = u32::try_from(self.steps.len()).expect("fewer steps than states");
+        self.known.insert(key, number);
+        self.steps.push(step);
+    }
+
+    fn tell_manager(
+        &mut self,
+        state: &State,
+        host: &mut ManagerHost,
+        told: &Told,
+        out: &mut Vec<Out>,
+    ) {
+        let (bounds, bug) = (&self.bounds, self.bug);
+        let seen = || mutant::shown(bug, host, self.store(state).state.clone());
+        let input = match told {
+            Told::Start => return host.start(bounds, out, bug),
+            Told::Crash(wiped) => return host.crash(*wiped),
+            Told::Synced => return host.synced(bounds, out, bug),
+            Told::Flying(message) => {
+                let Some(input) = input_of(host, self.flying.get(*message)) else { return };
+                mutant::input(bug, host, input)
+            }
+            Told::Read(read) => Input::ConfigRead { read: *read, state: Some(seen()) },
+            Told::Cas(cas, fate) => {
+                let outcome = match fate {
+                    Fate::Done => CasOutcome::Done(seen()),
+                    Fate::Conflict => CasOutcome::Conflict(seen()),
+                    Fate::Unknown => CasOutcome::Unknown,
+                };
+                Input::CasDone { cas: *cas, outcome }
+            }
+            Told::Watch => Input::Config(seen()),
+            Told::Refused(number) => Input::PeerRefused { number: *number },
+            Told::Clock(clock_ms) => {
+                host.clock_ms = *clock_ms;
+                Input::Tick
+            }
+            Told::Call(call) => {
+                let asked = &self.clients_of(state).asked[*call];
+                let op = clients::op_of(asked, &self.keys[asked.id]);
+                let deadline_mono_ms = host.clock_ms + bounds.timing().request_ms;
+                Input::Client { call: *call as u64, deadline_mono_ms, op }
+            }
+            Told::Leave(number) => Input::Order { call: 1, order: Order::Leave(*number) },
+            Told::Boot | Told::End(..) | Told::Silence(_) => return,
+        };
+        host.give(bounds, input, out, bug);
+    }
+
+    fn tell_node(&self, host: &mut NodeHost, told: &Told, out: &mut Vec<Out>) {
+        let (bounds, bug) = (&self.bounds, self.bug);
+        let input = match told {
+            Told::Flying(message) => match self.flying.get(*message) {
+                Flying::ToNode { from, message, .. } => {
+                    let message = mutant::call(bug, host, message.clone());
+                    NodeInput::Call { stream: stream_of(*from), message }
+                }
+                Flying::Registered { sent_mono_ms, result: Ok(registered), .. } => {
+                    let registered = registered.clone();
+                    NodeInput::Registered { sent_mono_ms: *sent_mono_ms, registered }
+                }
+                Flying::Renewed { to, sent_mono_ms, renewed } => NodeInput::Renewed {
+                    boot: to.1,
+                    sent_mono_ms: *sent_mono_ms,
+                    renewed: renewed.clone(),
+                },
+                Flying::ReportAcked { id, .. } => NodeInput::ReportsAcked { ids: vec![*id] },
+                Flying::Registered { result: Err(_), .. }
+                | Flying::Peer(_)
+                | Flying::FromNode { .. }
+                | Flying::Cas { .. }
+                | Flying::Orphan { .. }
+                | Flying::Register { .. }
+                | Flying::Renew { .. }
+                | Flying::Report { .. } => return,
+            },
+            Told::Clock(clock_ms) => {
+                host.clock_ms = *clock_ms;
+                return host.tick(bounds, out, bug);
+            }
+            Told::Start => return host.register(out),
+            Told::Boot => return host.boot_anew(bounds, out),
+            Told::Silence(silent) => {
+                host.silent = *silent;
+                return;
+            }
+            Told::End(key, token) => {
+                host.programs.remove(&(key.clone(), *token));
+                NodeInput::Ended {
+                    key: key.clone(),
+                    token: *token,
+                    reason: rota_model::Reason::Exited,
+                    exit: None,
+                    detail: String::new(),
+                }
+            }
+            Told::Read(_)
+            | Told::Cas(..)
+            | Told::Watch
+            | Told::Refused(_)
+            | Told::Call(_)
+            | Told::Crash(_)
+            | Told::Synced
+            | Told::Leave(_) => return,
+        };
+        host.give(bounds, input, out, bug);
+    }
+
+    /// Who would get a message now; nobody, if that one is gone or cut off.
+    pub fn receiver(&self, state: &State, message: &Flying) -> Option<Receiver> {
+        let heard = |node: usize| !self.node(state, node).silent;
+        let node = |(node, boot)| {
+            let there = heard(node) && self.node(state, node).boot == boot;
+            there.then_some(Receiver::Node(node))
+        };
+        match message {
+            Flying::Peer(envelope) => self.run_of(state, envelope.to).map(Receiver::Manager),
+            Flying::ToNode { node, .. } => heard(*node).then_some(Receiver::Node(*node)),
+            Flying::FromNode { to, node, .. }
+            | Flying::Register { to, node, .. }
+            | Flying::Renew { to, node, .. }
+            | Flying::Report { to, node, .. } => {
+                self.place_of_run(state, *to).filter(|_| heard(*node)).map(Receiver::Manager)
+            }
+            Flying::Registered { to, .. }
+            | Flying::Renewed { to, .. }
+            | Flying::ReportAcked { to, .. } => node(*to),
+            Flying::Cas { from, .. } => self.place_of_run(state, *from).map(Receiver::Manager),
+            Flying::Orphan { .. } => None,
+        }
+    }
+
+    /// The place of a manager that speaks as that incarnation.
+    fn run_of(&self, state: &State, member: MemberId) -> Option<usize> {
+        let at = self.place_of(state, member.number)?;
+        let process = self.manager(state, at).process.as_ref()?;
+        (process.member() == member).then_some(at)
+    }
+
+    /// What can never be taken any more goes.
+    pub fn forget_dead(&mut self, state: &mut State) {
+        let mut net = std::mem::take(&mut state.net);
+        let mut orphans = Vec::new();
+        net.retain(|number| match self.flying.get(*number) {
+            Flying::Orphan { change, .. } => {
+                change.expect_epoch.is_none_or(|it| it >= self.store(state).state.epoch())
+            }
+            Flying::Cas { from, change, .. } if self.place_of_run(state, *from).is_none() => {
+                orphans.push(Flying::Orphan { from: from.0, change: change.clone() });
+                false
+            }
+            Flying::Peer(envelope) => {
+                let ahead = self.place_of(state, envelope.to.number).is_some_and(|it| {
+                    let process = self.manager(state, it).process.as_ref();
+                    process.is_some_and(|it| it.member().incarnation <= envelope.to.incarnation)
+                });
+                ahead && self.may_be_heard(state, envelope.to.number, envelope.from)
+            }
+            message => self.receiver(state, message).is_some(),
+        });
+        state.net = net;
+        for orphan in orphans {
+            let number = self.keep_flying(orphan);
+            state.fly(number);
+        }
+    }
+
+    /// Whether a receiver may yet take something from that run: not once it knows a later one.
+    fn may_be_heard(&self, state: &State, to: ManagerNumber, from: MemberId) -> bool {
+        let at = self.place_of(state, to);
+        let process = at.and_then(|it| self.manager(state, it).process.as_ref());
+        let known = process.and_then(|it| it.view()?.member(from.number));
+        known.is_none_or(|it| it.incarnation <= from.incarnation)
+    }
+
+    /// Whether a message concerns nothing of the model.
+    pub fn is_chore(&self, state: &State, message: &Flying) -> bool {
+        let tracked = |part: &ManagerNumber| self.tracked.contains(part);
+        match message {
+            Flying::Peer(envelope) => match &envelope.message {
+                Message::Request { op, .. } => {
+                    matches!(&**op, Op::Documents(DocumentOp::Follow(_)))
+                }
+                Message::Answer { result, .. } => {
+                    matches!(&**result, Ok(Answer::Documents(DocumentAnswer::Followed(_))))
+                }
+                Message::Heartbeat { .. }
+                | Message::NodeWanted { .. }
+                | Message::NodesFailed { .. } => true,
+                Message::Confirm { parts, .. } | Message::Confirmed { parts, .. } => {
+                    !parts.iter().any(|(part, _)| tracked(part))
+                }
+                Message::Prepare { part, .. }
+                | Message::Ack { part, .. }
+                | Message::Missing { part, .. }
+                | Message::SyncAsk { part, .. }
+                | Message::SyncReport { part, .. }
+                | Message::SyncData { part, .. }
+                | Message::SyncTaken { part, .. }
+                | Message::SnapshotChunk { part, .. }
+                | Message::SnapshotAck { part, .. } => !tracked(part),
+            },
+            Flying::ToNode { message: ToNode::Scan { head, .. }, .. } => {
+                !tracked(&ManagerNumber(head.range.last.0))
+            }
+            // Who is no judge of the node says so; that changes nothing.
+            Flying::Renewed { renewed: Renewed::NotJudge { .. }, .. } => true,
+            Flying::Renew { to, renew, .. } => {
+                let view = self.view(state);
+                let slot = |m| rota_ring::slot_of_node(&renew.node, m);
+                view.is_none_or(|view| view.owner_of(slot(view.m)) != to.0)
+            }
+            Flying::ToNode { .. }
+            | Flying::FromNode { .. }
+            | Flying::Cas { .. }
+            | Flying::Orphan { .. }
+            | Flying::Register { .. }
+            | Flying::Registered { .. }
+            | Flying::Renewed { .. }
+            | Flying::Report { .. }
+            | Flying::ReportAcked { .. } => false,
+        }
+    }
+
+    /// A node's message to any manager goes to the first that has its number.
+    pub fn address(&self, state: &State, node: usize, to_any: &ToAny) -> Option<Flying> {
+        let claimed = |it: &usize| {
+            let process = self.manager(state, *it).process.as_ref();
+            process.is_some_and(rota_protocol::Manager::is_claimed)
+        };
+        let any = (0..state.managers.len()).find(claimed);
+        let any = any.map(|it| self.manager(state, it).name());
+        Some(match to_any {
+            ToAny::Register(sent_mono_ms, register) => {
+                let (sent_mono_ms, register) = (*sent_mono_ms, (**register).clone());
+                Flying::Register { to: any?, node, sent_mono_ms, register }
+            }
+            ToAny::Report(id, item) => {
+                Flying::Report { to: any?, node, id: *id, item: (**item).clone() }
+            }
+            ToAny::Renew(number, sent_mono_ms, renew) => {
+                let to = self.manager(state, self.place_of(state, *number)?).name();
+                Flying::Renew { to, node, sent_mono_ms: *sent_mono_ms, renew: renew.clone() }
+            }
+        })
+    }
+}
+
+/// What a message is to the manager that gets it.
+fn input_of(host: &mut ManagerHost, message: &Flying) -> Option<Input> {
+    let name = |kind: u64, node: usize, number: u64| {
+        kind * 1_000_000_000 + (node as u64) * 100_000_000 + number % 100_000_000
+    };
+    Some(match message {
+        Flying::Peer(envelope) => Input::Peer(envelope.clone()),
+        Flying::FromNode { answer, .. } => Input::Node(answer.clone()),
+        Flying::Register { node, sent_mono_ms, register, .. } => {
+            let call = name(1, *node, *sent_mono_ms);
+            host.callers.insert(call, Caller::Register((*node, register.boot), *sent_mono_ms));
+            Input::NodeRegister { call, register: register.clone() }
+        }
+        Flying::Renew { node, sent_mono_ms, renew, .. } => {
+            let call = name(2, *node, *sent_mono_ms);
+            host.callers.insert(call, Caller::Renew((*node, renew.boot), *sent_mono_ms));
+            Input::NodeRenew { call, renew: renew.clone() }
+        }
+        Flying::Report { node, id, item, .. } => {
+            let call = name(3, *node, id.0);
+            host.callers.insert(call, Caller::Report((*node, item.boot), *id));
+            let deadline_mono_ms = host.clock_ms + 2_000;
+            Input::Client { call, deadline_mono_ms, op: Op::Report(item.clone()) }
+        }
+        Flying::ToNode { .. }
+        | Flying::Cas { .. }
+        | Flying::Orphan { .. }
+        | Flying::Registered { .. }
+        | Flying::Renewed { .. }
+        | Flying::ReportAcked { .. } => return None,
+    })
+}
