@@ -2,7 +2,7 @@
 
 use crate::Form;
 use clap::ValueEnum;
-use rota_sim::model::shipped::{Bounds, Explored, explore, suite};
+use rota_sim::model::shipped::{Bounds, Explored, explore_telling, suite};
 use std::io::Write;
 use std::time::Instant;
 
@@ -14,6 +14,9 @@ pub struct ModelOptions {
     /// Only those with this in their names.
     #[arg(long)]
     only: Option<String>,
+    /// Say on stderr how far each search is.
+    #[arg(long)]
+    progress: bool,
     /// Form of the report.
     #[arg(short, long, value_enum, default_value_t = Form::Table)]
     output: Form,
@@ -38,7 +41,11 @@ pub fn model(options: &ModelOptions) -> std::io::Result<bool> {
     let (mut list, mut fine) = (Vec::new(), true);
     for bounds in searches.into_iter().filter(wanted) {
         let begun = Instant::now();
-        let explored = explore(&bounds, None);
+        let explored = explore_telling(&bounds, None, |it| {
+            if options.progress {
+                eprintln!("{it:?}");
+            }
+        });
         let seconds = begun.elapsed().as_secs_f64();
         fine &= explored.exhausted && explored.broken.is_none();
         if options.output == Form::Table {

@@ -87,7 +87,8 @@ impl Room {
             }
             return;
         };
-        if left.crashes > 0 {
+        let apart = self.bystanders.contains(&host.number);
+        if left.crashes > 0 && !apart {
             list.push(Action::Crash(at, false));
             if left.wipes > 0 {
                 list.push(Action::Crash(at, true));
@@ -104,6 +105,9 @@ impl Room {
         }
         for other in (0..state.managers.len()).filter(|it| *it != at && process.is_claimed()) {
             let peer = self.manager(state, other);
+            if apart || self.bystanders.contains(&peer.number) {
+                continue;
+            }
             let serves = process.view().and_then(|it| it.managers.get(&peer.number));
             if !serves.is_some_and(rota_ring::ManagerEntry::serves) {
                 continue;

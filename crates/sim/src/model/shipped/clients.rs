@@ -76,7 +76,7 @@ impl Clients {
     pub fn ask(&mut self, wish: Wish, id: usize, door: ManagerNumber) -> usize {
         let call = self.asked.len();
         if wish == Wish::Close {
-            self.facts[id].may_end = true;
+            self.may_end(id);
         }
         let before = Some(Box::new(self.facts[id].clone()));
         self.asked.push(Asked { wish, id, of: call, door, before });
@@ -90,9 +90,13 @@ impl Clients {
         Some(self.asked.len() - 1)
     }
 
-    /// A session may end for a reason of its own.
+    /// A session may end from now on: whatever was asked before may find it so.
     pub fn may_end(&mut self, id: usize) {
         self.facts[id].may_end = true;
+        let under_way = self.asked.iter_mut().filter(|it| it.id == id);
+        for before in under_way.filter_map(|it| it.before.as_mut()) {
+            before.may_end = true;
+        }
     }
 
     /// A client is answered.

@@ -51,6 +51,28 @@ struct Search {
 
 /// Searches all states within bounds, with a planted bug if one is given.
 pub fn explore(bounds: &Bounds, bug: Option<Bug>) -> Explored {
+    explore_telling(bounds, bug, |_| {})
+}
+
+/// How far a search is, after one more level.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress {
+    /// Steps from the start.
+    pub depth: usize,
+    /// States so far.
+    pub states: usize,
+    /// Of those, the ones just reached.
+    pub newest: usize,
+    /// Different managers, nodes, config stores, clients and messages among them.
+    pub parts: [usize; 5],
+}
+
+/// The same, telling how far it is.
+pub fn explore_telling(
+    bounds: &Bounds,
+    bug: Option<Bug>,
+    mut tell: impl FnMut(Progress),
+) -> Explored {
     let mut room = Room::new(bounds, None);
     let start = settled(&mut room).expect("an undisturbed ring settles");
     let (mut room, start) = replanted(room, &start, bug);
@@ -59,7 +81,7 @@ pub fn explore(bounds: &Bounds, bug: Option<Bug>) -> Explored {
     room.bug = bug;
     let mut search = Search { room, fair, seen: Seen::default(), before: vec![(0, 0)], steps: 0 };
     search.seen.insert(hash, 0);
-    let found = search.run(&start);
+    let found = search.run(&start, &mut tell);
     let fair_runs = search.fair.as_ref().map_or(0, |it| it.runs);
     let (name, states, steps) = (bounds.name, search.before.len(), search.steps);
     let (exhausted, broken) = match found {
@@ -74,10 +96,26 @@ pub fn explore(bounds: &Bounds, bug: Option<Bug>) -> Explored {
 
 impl Search {
     /// Gives whether everything was reached; or the state and the action after which a rule is broken.
-    fn run(&mut self, start: &State) -> Result<bool, (u32, Option<u16>, Violation)> {
+    fn run(
+        &mut self,
+        start: &State,
+        tell: &mut impl FnMut(Progress),
+    ) -> Result<bool, (u32, Option<u16>, Violation)> {
         self.look(start).map_err(|violation| (0, None, violation))?;
         let mut level = vec![(0_u32, start.clone())];
-        while !level.is_empty() {
+        for depth in 0.. {
+            if level.is_empty() {
+                break;
+            }
+            let room = &self.room;
+            let parts = [
+                room.managers.len(),
+                room.nodes.len(),
+                room.stores.len(),
+                room.clients.len(),
+                room.flying.len(),
+            ];
+            tell(Progress { depth, states: self.before.len(), newest: level.len(), parts });
             let mut next = Vec::new();
             for (at, state) in level {
                 let actions = self.room.actions(&state);

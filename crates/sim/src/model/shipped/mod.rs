@@ -26,4 +26,4 @@ pub mod words;
 pub mod work;
 
 pub use bounds::{Bounds, Left};
-pub use explore::{Broken, Explored, explore};
+pub use explore::{Broken, Explored, Progress, explore, explore_telling};

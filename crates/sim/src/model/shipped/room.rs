@@ -9,7 +9,10 @@
 //!   message that led to it; what is read is no promise of what stands there later.
 //! * *Chores* arrive at once: what managers say about partitions in which nothing of the model lies,
 //!   about namespaces, and the bare notice of a newer epoch. They only carry on what concerns the
-//!   model in no way, or make the receiver read the config store.
+//!   model in no way, or make the receiver read the config store. So are compare-and-sets that change
+//!   such partitions alone, and what *bystanders* hear of the config store: managers that hold no copy
+//!   in which something of the model lies, and that no client asks. They are neither crashed nor
+//!   suspected, and suspect nobody: whoever else does it writes the same.
 //! * What can never be taken any more goes: messages to and from runs that are over. Whoever receives
 //!   such a message drops it by the run named in it.
 //!
@@ -23,7 +26,7 @@ use super::flying::{Flying, Out, Run};
 use super::hosts::{ManagerHost, NodeHost, START_MS, Store};
 use super::seen::{Seen, Table, wide};
 use super::state::{Part, State};
-use super::work::{Told, Work};
+use super::work::{Fate, Told, Work};
 use crate::invariant::{Verdict, Violation};
 use crate::plant::Bug;
 use rota_model::{ManagerNumber, SessionKey};
@@ -50,6 +53,8 @@ pub struct Room {
     pub keys: Vec<SessionKey>,
     /// Partitions in which something of the model lies.
     pub tracked: BTreeSet<ManagerNumber>,
+    /// Managers that neither hold any of that, nor may come to, nor are asked by clients.
+    pub bystanders: BTreeSet<ManagerNumber>,
     /// Managers.
     pub managers: Table<ManagerHost>,
     /// Nodes.
@@ -75,7 +80,9 @@ impl Room {
         if bounds.times == super::bounds::Times::Lease {
             tracked.extend((0..bounds.nodes).filter_map(|it| judge_of(bounds, it)));
         }
+        let bystanders = bystanders(bounds, &tracked);
         Self {
+            bystanders,
             bounds: bounds.clone(),
             bug,
             keys,
@@ -193,7 +200,7 @@ impl Room {
     /// Something that must never happen.
     pub fn work(&mut self, state: &mut State, first: Work) -> Verdict {
         let mut queue = VecDeque::from([first]);
-        while let Some(work) = queue.pop_front() {
+        while let Some(work) = queue.pop_front().or_else(|| self.news_of_bystanders(state)) {
             let (out, chore) = match work {
                 Work::Manager(at, told) => (self.step_manager(state, at, &told), false),
                 Work::Node(at, told, chore) => (self.step_node(state, at, &told), chore),
@@ -206,6 +213,18 @@ impl Room {
         Ok(())
     }
 
+    /// Bystanders hear at once what the config store holds.
+    fn news_of_bystanders(&self, state: &State) -> Option<Work> {
+        let index = self.store(state).state.index;
+        let behind = |at: &usize| {
+            let host = self.manager(state, *at);
+            let process = host.process.as_ref();
+            self.bystanders.contains(&host.number)
+                && process.is_some_and(|it| it.config_index() < index)
+        };
+        (0..state.managers.len()).find(behind).map(|at| Work::Manager(at, Told::Watch))
+    }
+
     fn carry_out(
         &mut self,
         state: &mut State,
@@ -216,6 +235,14 @@ impl Room {
         match out {
             Out::Fly(message) => {
                 check::sent(self, state, message)?;
+                if let Flying::Cas { from, cas, change } = message
+                    && self.is_chore(state, message)
+                {
+                    let done = self.write(state, from.0, change)?;
+                    let fate = if done { Fate::Done } else { Fate::Conflict };
+                    queue.push_back(Work::Manager(at, Told::Cas(*cas, fate)));
+                    return Ok(());
+                }
                 self.send(state, message.clone(), chore, queue);
             }
             Out::ToAny(to_any) => {
@@ -307,6 +334,22 @@ pub enum Receiver {
     Manager(usize),
     /// A node.
     Node(usize),
+}
+
+/// Who has nothing to do with a model: not among the first r+1 after what is tracked.
+fn bystanders(bounds: &Bounds, tracked: &BTreeSet<ManagerNumber>) -> BTreeSet<ManagerNumber> {
+    let all: BTreeMap<ManagerNumber, ()> =
+        bounds.numbers.iter().map(|it| (ManagerNumber(*it), ())).collect();
+    let count = bounds.r as usize + 1;
+    let near = |part: &ManagerNumber| {
+        place::ring_from(&all, *part).take(count).collect::<Vec<ManagerNumber>>()
+    };
+    let near: BTreeSet<ManagerNumber> = tracked.iter().flat_map(near).collect();
+    let leaves = bounds.left.leaves > 0;
+    let apart = |it: &ManagerNumber| {
+        !near.contains(it) && !bounds.doors.contains(&it.0) && !leaves
+    };
+    all.into_keys().filter(apart).collect()
 }
 
 /// The partition whose owner judges a node.

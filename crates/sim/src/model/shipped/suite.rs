@@ -42,11 +42,52 @@ const THREE: Bounds = Bounds {
 
 /// Those of a size for every change of the code.
 pub fn ci() -> Vec<Bounds> {
+    let all = Left { opens: 1, ..NOTHING };
     vec![
         THREE,
         Bounds {
+            name: "n=1 r=0: crash, unknown",
+            numbers: &[10],
+            r: 0,
+            doors: &[10],
+            left: Left { opens: 2, closes: 1, crashes: 2, unknowns: 1, losses: 1, ticks: 2, ..all },
+            ..THREE
+        },
+        Bounds {
+            name: "n=2 r=1: crash, suspicion",
+            numbers: &[10, 40],
+            doors: &[10, 40],
+            left: Left { opens: 2, closes: 1, crashes: 1, suspicions: 1, ticks: 2, ..all },
+            ..THREE
+        },
+        Bounds {
             name: "n=3 r=1: two opens, crash",
             left: Left { opens: 2, crashes: 1, ..NOTHING },
+            ..THREE
+        },
+        Bounds {
+            name: "n=3 r=1: open, close, copies, losses",
+            left: Left { opens: 1, closes: 1, copies: 1, losses: 1, ticks: 1, ..NOTHING },
+            ..THREE
+        },
+        Bounds {
+            name: "n=3 r=1: open, suspicion, rejoin",
+            left: Left { opens: 1, suspicions: 1, ticks: 3, ..NOTHING },
+            ..THREE
+        },
+        Bounds {
+            name: "n=3 r=1: open, crash, suspicion, join",
+            newcomers: &[20],
+            ids: &[(30, 20)],
+            doors: &[30],
+            left: Left { opens: 1, crashes: 1, suspicions: 1, joins: 1, ticks: 3, ..NOTHING },
+            ..THREE
+        },
+        Bounds {
+            name: "n=4 r=2: open, crash, suspicion",
+            numbers: &[10, 20, 30, 50],
+            r: 2,
+            left: Left { opens: 1, crashes: 1, suspicions: 1, ..NOTHING },
             ..THREE
         },
     ]

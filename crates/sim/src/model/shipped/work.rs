@@ -11,6 +11,7 @@ use rota_model::node_msg::{Renewed, ToNode};
 use rota_model::{ManagerNumber, MemberId, SessionKey, Token};
 use rota_node::NodeInput;
 use rota_protocol::{Answer, CasOutcome, DocumentAnswer, DocumentOp, Input, Message, Op, Order};
+use rota_ring::Change;
 use std::sync::Arc;
 
 /// What a process is told.
@@ -329,6 +330,9 @@ impl Room {
                 | Message::SnapshotChunk { part, .. }
                 | Message::SnapshotAck { part, .. } => !tracked(part),
             },
+            Flying::Cas { from, change, .. } => {
+                self.bystanders.contains(&from.0) || self.changes_no_tracked(state, change)
+            }
             Flying::ToNode { message: ToNode::Scan { head, .. }, .. } => {
                 !tracked(&ManagerNumber(head.range.last.0))
             }
@@ -341,7 +345,6 @@ impl Room {
             }
             Flying::ToNode { .. }
             | Flying::FromNode { .. }
-            | Flying::Cas { .. }
             | Flying::Orphan { .. }
             | Flying::Register { .. }
             | Flying::Registered { .. }
@@ -349,6 +352,18 @@ impl Room {
             | Flying::Report { .. }
             | Flying::ReportAcked { .. } => false,
         }
+    }
+
+    /// Whether a compare-and-set changes only partitions in which nothing of the model lies.
+    fn changes_no_tracked(&self, state: &State, change: &Change) -> bool {
+        let (Some(now), Some(next)) = (self.view(state), &change.view) else { return false };
+        let same = |part: &ManagerNumber| now.parts.get(part) == next.parts.get(part);
+        change.expect_epoch == Some(now.epoch)
+            && change.node.is_none()
+            && now.managers == next.managers
+            && now.transition == next.transition
+            && now.splits == next.splits
+            && self.tracked.iter().all(same)
     }
 
     /// A node's message to any manager goes to the first that has its number.
