@@ -36,6 +36,8 @@ enum Command {
     Literal(LiteralOptions),
     /// Searches every order of events within bounds, with the code that ships.
     Model(searches::ModelOptions),
+    /// Removes every rule, one at a time; fails when neither a search nor a seed notices.
+    Mutants(searches::MutantsOptions),
 }
 
 #[derive(clap::Args)]
@@ -110,6 +112,7 @@ fn main() -> ExitCode {
         Command::Planted(options) => planted(&options),
         Command::Literal(options) => literal(&options),
         Command::Model(options) => searches::model(&options),
+        Command::Mutants(options) => searches::mutants(&options),
     };
     match done {
         Ok(true) => ExitCode::SUCCESS,
@@ -250,20 +253,24 @@ fn report(total: &Total, options: &RunOptions, took: Duration) -> std::io::Resul
     Ok(total.violations == 0 && missing.is_empty())
 }
 
+/// The first seed that catches a bug, and the rule that it breaks.
+fn caught_by(bug: Bug, from: u64, seeds: u64) -> Option<(u64, &'static str)> {
+    (from..from.saturating_add(seeds)).find_map(|seed| {
+        let outcome = rota_sim::run(seed, false, Some(bug));
+        let rule = outcome.violations.first().map(|(_, violation)| violation.rule)?;
+        if !bug.is_proved_by(rule) {
+            return None;
+        }
+        // It is the bug that was caught only if the seed breaks no rule without it.
+        let clean = rota_sim::run(seed, false, None).violations.is_empty();
+        clean.then_some((seed, rule))
+    })
+}
+
 fn planted(options: &PlantedOptions) -> std::io::Result<bool> {
     let mut rows = Vec::new();
     for bug in Bug::ALL.iter().filter(|it| options.bug.is_none_or(|only| only == **it)) {
-        let mut seeds = options.from..options.from.saturating_add(options.seeds);
-        let caught = seeds.find_map(|seed| {
-            let outcome = rota_sim::run(seed, false, Some(*bug));
-            let rule = outcome.violations.first().map(|(_, violation)| violation.rule)?;
-            if !bug.is_proved_by(rule) {
-                return None;
-            }
-            // It is the bug that was caught only if the seed breaks no rule without it.
-            let clean = rota_sim::run(seed, false, None).violations.is_empty();
-            clean.then_some((seed, rule))
-        });
+        let caught = caught_by(*bug, options.from, options.seeds);
         match caught {
             Some((seed, rule)) => eprintln!("{}: caught by seed {seed} ({rule})", bug.as_str()),
             None => eprintln!("{}: NOT caught in {} seeds", bug.as_str(), options.seeds),

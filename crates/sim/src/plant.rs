@@ -510,7 +510,7 @@ impl World {
     }
 }
 
-fn head_mut(message: &mut ToNode) -> &mut rota_model::node_msg::NodeCall {
+pub(crate) fn head_mut(message: &mut ToNode) -> &mut rota_model::node_msg::NodeCall {
     match message {
         ToNode::Create { head, .. } | ToNode::Destroy { head, .. } | ToNode::Scan { head, .. } => {
             head
@@ -518,13 +518,13 @@ fn head_mut(message: &mut ToNode) -> &mut rota_model::node_msg::NodeCall {
     }
 }
 
-fn raise_epoch(message: &mut ToNode, fence: Epoch) {
+pub(crate) fn raise_epoch(message: &mut ToNode, fence: Epoch) {
     let head = head_mut(message);
     head.pe = head.pe.max(fence);
 }
 
 /// Whether a call is about a token that an earlier epoch's owner wrote.
-fn is_redrive(message: &ToNode) -> bool {
+pub(crate) fn is_redrive(message: &ToNode) -> bool {
     match message {
         ToNode::Create { head, token, .. } | ToNode::Destroy { head, token, .. } => {
             token.0.pe < head.pe
@@ -533,7 +533,7 @@ fn is_redrive(message: &ToNode) -> bool {
     }
 }
 
-fn forget_requests(message: &mut Message) {
+pub(crate) fn forget_requests(message: &mut Message) {
     let Message::Prepare { entries, .. } = message else { return };
     for entry in entries.iter_mut() {
         let writes = entry.writes.iter().map(|write| {

@@ -4,27 +4,13 @@ use crate::plant::Bug;
 use crate::world::World;
 use rota_model::ManagerNumber;
 use rota_protocol::{DiskWrite, Message};
-use rota_ring::{Change, IsrMember};
+use rota_ring::{Change, IsrMember, View};
 
 impl World {
     /// A split that keeps the epoch, or gives the arc to the newcomer at once.
     pub(crate) fn spoil_split(&self, change: &mut Change) {
-        let Some((before, view)) = self.store.state().view.as_ref().zip(change.view.as_mut())
-        else {
-            return;
-        };
-        let unfenced = self.bug() == Some(Bug::SplitUnfenced);
-        for (number, split) in view.splits.iter().filter(|it| it.1.epoch == view.epoch) {
-            let pe = before.parts.get(&split.from).map(|it| it.pe);
-            for half in [number, &split.from] {
-                if let (true, Some(part), Some(pe)) = (unfenced, view.parts.get_mut(half), pe) {
-                    part.pe = pe;
-                }
-            }
-            if let (false, Some(part)) = (unfenced, view.parts.get_mut(number)) {
-                part.owner = *number;
-                part.isr = vec![IsrMember { number: *number, since: part.pe }];
-            }
+        if let Some((before, view)) = self.store.state().view.as_ref().zip(change.view.as_mut()) {
+            spoil_split(self.bug(), before, view);
         }
     }
 
@@ -45,6 +31,23 @@ impl World {
             && *part == number
         {
             chunk.docs.clear();
+        }
+    }
+}
+
+/// What such a bug makes of a View that splits a partition.
+pub(crate) fn spoil_split(bug: Option<Bug>, before: &View, view: &mut View) {
+    let (unfenced, epoch) = (bug == Some(Bug::SplitUnfenced), view.epoch);
+    for (number, split) in view.splits.clone().iter().filter(|it| it.1.epoch == epoch) {
+        let pe = before.parts.get(&split.from).map(|it| it.pe);
+        for half in [number, &split.from] {
+            if let (true, Some(part), Some(pe)) = (unfenced, view.parts.get_mut(half), pe) {
+                part.pe = pe;
+            }
+        }
+        if let (false, Some(part)) = (unfenced, view.parts.get_mut(number)) {
+            part.owner = *number;
+            part.isr = vec![IsrMember { number: *number, since: part.pe }];
         }
     }
 }

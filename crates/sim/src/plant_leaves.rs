@@ -27,18 +27,7 @@ impl World {
         else {
             return;
         };
-        let Some(leaver) = before.leaver().filter(|it| view.leaver() == Some(*it)) else { return };
-        for (number, was) in before.parts.iter().filter(|(_, part)| part.owner == leaver) {
-            let up = before.ring_from(*number).filter(|it| before.is_up(*it));
-            let stranger = up.into_iter().find(|it| !was.has(*it));
-            let Some(part) = view.parts.get_mut(number).filter(|it| !it.has(leaver)) else {
-                continue;
-            };
-            if let Some(stranger) = stranger {
-                part.owner = stranger;
-                part.isr = vec![IsrMember { number: stranger, since: was.pe }];
-            }
-        }
+        hand_to_stranger(before, view);
     }
 
     /// Who leaves gives a write to its disk: as the owner of a partition it lets itself go, before the
@@ -60,6 +49,22 @@ impl World {
         let early = owned.find(|it| written(it) && view.may_let_go(*it) == complete);
         if let Some(next) = early.and_then(|it| without_leaver(&view, it)) {
             self.write_config((number, run), &Change::view(next));
+        }
+    }
+}
+
+/// A View in which who leaves hands its partitions to managers that are no copies.
+pub(crate) fn hand_to_stranger(before: &View, view: &mut View) {
+    let Some(leaver) = before.leaver().filter(|it| view.leaver() == Some(*it)) else { return };
+    for (number, was) in before.parts.iter().filter(|(_, part)| part.owner == leaver) {
+        let up = before.ring_from(*number).filter(|it| before.is_up(*it));
+        let stranger = up.into_iter().find(|it| !was.has(*it));
+        let Some(part) = view.parts.get_mut(number).filter(|it| !it.has(leaver)) else {
+            continue;
+        };
+        if let Some(stranger) = stranger {
+            part.owner = stranger;
+            part.isr = vec![IsrMember { number: stranger, since: was.pe }];
         }
     }
 }

@@ -1,8 +1,9 @@
 //! The commands that search models of the shipped code.
 
-use crate::Form;
+use crate::{Form, bug_of, caught_by};
 use clap::ValueEnum;
-use rota_sim::model::shipped::{Bounds, Explored, explore_telling, suite};
+use rota_sim::model::shipped::{Bounds, Explored, explore, explore_telling, suite};
+use rota_sim::Bug;
 use std::io::Write;
 use std::time::Instant;
 
@@ -91,4 +92,77 @@ fn tell(explored: &Explored, seconds: f64) -> std::io::Result<()> {
         writeln!(out, "  {:>2}. {step}", index + 1)?;
     }
     Ok(())
+}
+
+#[derive(clap::Args)]
+pub struct MutantsOptions {
+    /// Only this rule.
+    #[arg(long, value_parser = bug_of)]
+    rule: Option<Bug>,
+    /// Only those that a search notices, not those that need the simulator.
+    #[arg(long)]
+    searched: bool,
+    /// Most seeds that are tried for one that no search notices.
+    #[arg(long, default_value_t = 200)]
+    seeds: u64,
+    /// Tell on stderr the shortest way to each broken promise.
+    #[arg(long)]
+    traces: bool,
+    /// Form of the report.
+    #[arg(short, long, value_enum, default_value_t = Form::Table)]
+    output: Form,
+}
+
+/// Removes every rule, one at a time; fails when nothing notices.
+pub fn mutants(options: &MutantsOptions) -> std::io::Result<bool> {
+    let mut out = std::io::stdout().lock();
+    let (mut list, mut all) = (Vec::new(), true);
+    for bug in Bug::ALL.iter().filter(|it| options.rule.is_none_or(|only| only == **it)) {
+        let (rule, bounds) = (bug.as_str(), suite::bounds_for(*bug));
+        if bounds.is_none() && options.searched {
+            continue;
+        }
+        let row = match bounds {
+            Some(bounds) => searched(*bug, &bounds, options.traces),
+            None => {
+                let caught = caught_by(*bug, 1, options.seeds);
+                serde_json::json!({
+                    "rule": rule,
+                    "caught": caught.is_some(),
+                    "by": caught.map(|it| format!("simulator: {} by seed {}", it.1, it.0)),
+                })
+            }
+        };
+        all &= row["caught"] == true;
+        if options.output == Form::Table {
+            let by = row["by"].as_str().unwrap_or("NOT CAUGHT");
+            writeln!(out, "{rule:<22}{by}")?;
+        }
+        list.push(row);
+    }
+    if options.output == Form::Json {
+        writeln!(out, "{}", serde_json::Value::from(list))?;
+    }
+    Ok(all)
+}
+
+fn searched(bug: Bug, bounds: &Bounds, traces: bool) -> serde_json::Value {
+    let explored = explore(bounds, Some(bug));
+    let broken = explored.broken.as_ref();
+    if let Some(broken) = broken.filter(|_| traces) {
+        broken.trace.iter().for_each(|step| eprintln!("  {step}"));
+        eprintln!("  {}: {}", broken.violation.rule, broken.violation.text);
+    }
+    let by = |it: &rota_sim::model::shipped::Broken| {
+        format!("search: {} in {} steps", it.violation.rule, it.trace.len())
+    };
+    serde_json::json!({
+        "rule": bug.as_str(),
+        "caught": broken.is_some(),
+        "by": broken.map(by),
+        "property": broken.map(|it| it.violation.rule),
+        "steps": broken.map(|it| it.trace.len()),
+        "states": explored.states,
+        "exhausted": explored.exhausted,
+    })
 }

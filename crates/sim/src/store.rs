@@ -30,7 +30,7 @@ impl Store {
 
     /// Compares and sets. Gives whether it was written.
     pub fn cas(&mut self, change: &Change) -> bool {
-        let next = if self.careless { self.force(change) } else { change.apply(&self.state) };
+        let next = if self.careless { force(&self.state, change) } else { change.apply(&self.state) };
         match next {
             Some(next) => {
                 self.state = next;
@@ -39,19 +39,20 @@ impl Store {
             None => false,
         }
     }
+}
 
-    fn force(&self, change: &Change) -> Option<ConfigState> {
-        let mut forced = change.clone();
-        if let Some(view) = &mut forced.view {
-            forced.expect_epoch = Some(self.state.epoch());
-            let before = view.epoch;
-            view.epoch = Epoch(self.state.epoch().0 + 1);
-            for part in view.parts.values_mut().filter(|it| it.pe == before) {
-                part.pe = view.epoch;
-            }
+/// What a config store holds that does not compare.
+pub(crate) fn force(state: &ConfigState, change: &Change) -> Option<ConfigState> {
+    let mut forced = change.clone();
+    if let Some(view) = &mut forced.view {
+        forced.expect_epoch = Some(state.epoch());
+        let before = view.epoch;
+        view.epoch = Epoch(state.epoch().0 + 1);
+        for part in view.parts.values_mut().filter(|it| it.pe == before) {
+            part.pe = view.epoch;
         }
-        forced.apply(&self.state)
     }
+    forced.apply(state)
 }
 
 /// Partitions that a write made.

@@ -80,9 +80,9 @@ impl Room {
         let (host, left) = (self.manager(state, at), &state.left);
         let Some(process) = &host.process else {
             let known = host.run > 0;
-            if known {
+            if known && left.starts > 0 {
                 list.push(Action::Start(at));
-            } else if left.joins > 0 && !self.bounds.numbers.contains(&host.number.0) {
+            } else if !known && left.joins > 0 && !self.bounds.numbers.contains(&host.number.0) {
                 list.push(Action::Join(at));
             }
             return;
@@ -194,7 +194,10 @@ impl Room {
                 state.left.wipes -= u8::from(wiped);
                 self.work(state, Work::Manager(at, Told::Crash(wiped)))
             }
-            Action::Start(at) => self.work(state, Work::Manager(at, Told::Start)),
+            Action::Start(at) => {
+                state.left.starts -= 1;
+                self.work(state, Work::Manager(at, Told::Start))
+            }
             Action::Notice(at, other) => {
                 let number = self.manager(state, other).number;
                 self.work(state, Work::Manager(at, Told::Refused(number)))
@@ -250,20 +253,25 @@ impl Room {
             }
             Action::Boot(at) => {
                 state.left.boots -= 1;
-                self.ends_by_node(state, at);
+                self.may_end(state);
                 self.work(state, Work::Node(at, Told::Boot, false))
             }
             Action::End(at, program) => {
                 state.left.ends -= 1;
-                self.ends_by_node(state, at);
+                self.may_end(state);
                 let name = self.node(state, at).programs.keys().nth(program).cloned();
                 let Some((key, token)) = name else { return Ok(()) };
                 self.work(state, Work::Node(at, Told::End(key, token), false))
             }
             Action::Silence(at) => {
                 state.left.silences -= 1;
-                self.ends_by_node(state, at);
-                self.work(state, Work::Node(at, Told::Silence(true), false))
+                self.may_end(state);
+                self.work(state, Work::Node(at, Told::Silence(true), false))?;
+                let held = &self.store(state).state;
+                match super::mutant::early_verdict(self.bug, at, held) {
+                    Some(change) => self.write(state, ManagerNumber(0), &change).map(drop),
+                    None => Ok(()),
+                }
             }
         }
     }
@@ -294,7 +302,7 @@ impl Room {
     }
 
     /// What runs on a node, or is meant to, may end with it.
-    fn ends_by_node(&mut self, state: &mut State, _node: usize) {
+    pub fn may_end(&mut self, state: &mut State) {
         let mut clients = self.clients_of(state).clone();
         (0..self.keys.len()).for_each(|id| clients.may_end(id));
         state.clients = self.keep_clients(clients);

@@ -22,6 +22,8 @@ pub struct Left {
     pub crashes: u8,
     /// Such deaths that take the disk along.
     pub wipes: u8,
+    /// Managers that start again.
+    pub starts: u8,
     /// A manager is taken for gone that runs.
     pub suspicions: u8,
     /// A manager hears that the outcome of its compare-and-set is unknown; it may be written later.
@@ -133,7 +135,11 @@ impl Bounds {
                 node_lost_ms: 5 * STEP_MS,
                 ..all
             },
-            Times::Tombstone => Timing { tombstone_ms: 3 * STEP_MS, ..all },
+            Times::Tombstone => Timing {
+                create_deadline_ms: 2 * STEP_MS,
+                tombstone_ms: 3 * STEP_MS,
+                ..all
+            },
         }
     }
 

@@ -58,8 +58,8 @@ impl Fair {
         }
         self.runs += 1;
         let mut way = vec![self.room.hash(&state)];
-        heal(&mut self.room, &mut state)?;
         for _ in 0..TICKS_MAX {
+            heal(&mut self.room, &mut state)?;
             deliver(&mut self.room, &mut state)?;
             if self.is_known(&state) {
                 break;
@@ -122,17 +122,32 @@ impl Fair {
     }
 }
 
-/// Ends what keeps processes down or apart.
+/// Ends what keeps processes down or apart. Who is down is found gone first: an empty machine gets
+/// its number only then.
 fn heal(room: &mut Room, state: &mut State) -> Verdict {
-    for at in 0..state.managers.len() {
-        let host = room.manager(state, at);
-        if host.process.is_none() && host.run > 0 {
-            room.work(state, Work::Manager(at, Told::Start))?;
-        }
-    }
     for at in 0..state.nodes.len() {
         if room.node(state, at).silent {
             room.work(state, Work::Node(at, Told::Silence(false), false))?;
+        }
+    }
+    let down = |room: &Room, state: &State, at: usize| {
+        let host = room.manager(state, at);
+        host.process.is_none() && host.run > 0
+    };
+    for at in 0..state.managers.len() {
+        if !down(room, state, at) {
+            continue;
+        }
+        let number = room.manager(state, at).number;
+        for other in 0..state.managers.len() {
+            room.work(state, Work::Manager(other, Told::Refused(number)))?;
+            deliver(room, state)?;
+        }
+    }
+    for at in 0..state.managers.len() {
+        if down(room, state, at) {
+            room.work(state, Work::Manager(at, Told::Start))?;
+            deliver(room, state)?;
         }
     }
     Ok(())

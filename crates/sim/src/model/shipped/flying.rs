@@ -137,6 +137,8 @@ pub enum Out {
     Forged(Box<Envelope>),
     /// A planted bug makes the manager believe that a node answered this.
     ForgedNode(Box<FromNode>),
+    /// A node ends what it runs, since its lease is over.
+    LeaseOver,
     /// A node starts a program that it may not start.
     Broken(String),
 }

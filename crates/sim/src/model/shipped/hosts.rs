@@ -6,7 +6,7 @@ use super::mutant;
 use super::seen::{wide, wide_of};
 use crate::plant::Bug;
 use crate::setup::{manager_address, node_address};
-use rota_model::node_msg::ToNode;
+use rota_model::node_msg::{NodeAnswer, ToNode};
 use rota_model::{
     BootId, ClassName, ManagerId, ManagerNumber, NodeId, NodeState, Now, PoolName, SessionKey,
     Stamp, Token,
@@ -117,6 +117,10 @@ impl ManagerHost {
         let Some(process) = &mut self.process else { return };
         process.handle(now, input);
         self.flush(bounds, out, bug);
+        // Who may not have its number ends, and is started again later.
+        if self.process.as_ref().is_some_and(|it| it.refused().is_some()) {
+            self.crash(false);
+        }
     }
 
     fn flush(&mut self, bounds: &Bounds, out: &mut Vec<Out>, bug: Option<Bug>) {
@@ -129,7 +133,10 @@ impl ManagerHost {
             }
             let mut done = None;
             for effect in effects {
-                if let Effect::Persist { lsn, writes } = effect {
+                if let Effect::Persist { lsn, mut writes } = effect {
+                    if let Some(process) = &self.process {
+                        mutant::writes(bug, process, self.number.0, &mut writes);
+                    }
                     if bug == Some(Bug::AckBeforeDisk) || !bounds.disk_apart {
                         done = Some(lsn);
                     }
@@ -290,6 +297,37 @@ impl NodeHost {
         self.register(out);
     }
 
+    /// Gives its agent a call as it was sent, and as a planted bug makes it: I7 asks whether the one
+    /// that was sent may be obeyed.
+    pub fn call(
+        &mut self,
+        bounds: &Bounds,
+        stream: u64,
+        sent: &ToNode,
+        out: &mut Vec<Out>,
+        bug: Option<Bug>,
+    ) {
+        let (head, first) = (sent.head(), out.len());
+        let slot = match sent {
+            ToNode::Create { slot, .. } | ToNode::Destroy { slot, .. } => *slot,
+            ToNode::Scan { head, .. } => head.range.last,
+        };
+        let late = head.pe < self.agent.fence(slot);
+        let message = mutant::call(bug, self, sent.clone());
+        let other = head.boot != self.boot;
+        self.give(bounds, NodeInput::Call { stream, message }, out, bug);
+        let refused = |it: &Out| match it {
+            Out::Fly(Flying::FromNode { answer, .. }) => {
+                matches!(answer.answer, NodeAnswer::Fenced { .. } | NodeAnswer::WrongBoot)
+            }
+            _ => true,
+        };
+        if (late || other) && !out[first..].iter().all(refused) {
+            let text = format!("node {} obeys pe {} for boot {}", self.index, head.pe, head.boot);
+            out.push(Out::Broken(text));
+        }
+    }
+
     /// Gives its agent an input, and carries out what it decides.
     pub fn give(
         &mut self,
@@ -350,6 +388,9 @@ impl NodeHost {
             NodeEffect::Stop { key, token, how } => {
                 if how != StopHow::Class && bug == Some(Bug::LeaseIgnored) {
                     return;
+                }
+                if how != StopHow::Class {
+                    out.push(Out::LeaseOver);
                 }
                 let ran = self.programs.remove(&(key.clone(), token)).is_some();
                 if ran {

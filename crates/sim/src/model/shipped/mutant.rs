@@ -1,14 +1,20 @@
-//! Planted bugs in a model: what passes between a process and the rest is changed, as in the simulator.
+//! Planted bugs in a model: the simulator's list ([`Bug`]), planted in the same way: what passes between
+//! a process and the rest is changed, and the shipped code knows nothing of it.
 
+use super::bounds::Bounds;
 use super::flying::{Flying, Out};
 use super::hosts::{ManagerHost, NodeHost};
 use super::room::Room;
 use super::state::State;
-use crate::plant::Bug;
-use rota_model::node_msg::{NodeAnswer, ToNode};
+use crate::plant::{Bug, forget_requests, head_mut, is_redrive, raise_epoch};
+use crate::plant_joins::spoil_split;
+use crate::plant_leaves::hand_to_stranger;
+use rota_model::NodeState;
+use rota_model::node_msg::{FromNode, NodeAnswer, ToNode};
 use rota_node::Node;
-use rota_protocol::Input;
-use rota_ring::{Change, ConfigState};
+use rota_protocol::{DiskWrite, Envelope, Input, Manager, Message};
+use rota_ring::{Change, ConfigState, NodeChange};
+use std::sync::Arc;
 
 /// A node's agent before a call, if it is to be put back.
 pub fn kept_agent(bug: Option<Bug>, agent: &Node) -> Option<Node> {
@@ -17,31 +23,157 @@ pub fn kept_agent(bug: Option<Bug>, agent: &Node) -> Option<Node> {
 
 /// Whether a node answered Full.
 pub fn said_full(out: &[Out]) -> bool {
-    out.iter().any(|it| match it {
-        Out::Fly(Flying::FromNode { answer, .. }) => answer.answer == NodeAnswer::Full,
-        _ => false,
+    out.iter().any(|it| {
+        matches!(it, Out::Fly(Flying::FromNode { answer, .. }) if answer.answer == NodeAnswer::Full)
     })
 }
 
 /// What a careless config store holds after a change that it should have refused.
-pub fn forced(_bug: Option<Bug>, _change: &Change, _state: &ConfigState) -> Option<ConfigState> {
-    None
+pub fn forced(bug: Option<Bug>, change: &Change, state: &ConfigState) -> Option<ConfigState> {
+    if bug == Some(Bug::CarelessStore) { crate::store::force(state, change) } else { None }
 }
 
 /// What a manager is shown of the config store.
-pub fn shown(_bug: Option<Bug>, _host: &ManagerHost, state: ConfigState) -> ConfigState {
+pub fn shown(
+    bug: Option<Bug>,
+    bounds: &Bounds,
+    host: &ManagerHost,
+    mut state: ConfigState,
+) -> ConfigState {
+    let claimed = host.process.as_ref().is_some_and(Manager::is_claimed);
+    if bug == Some(Bug::JoinHidden) && bounds.newcomers.contains(&host.number.0) && !claimed {
+        if let Some(view) = &mut state.view {
+            Arc::make_mut(view).transition = None;
+        }
+    }
     state
 }
 
 /// An input on its way to a manager.
-pub fn input(_bug: Option<Bug>, _host: &ManagerHost, input: Input) -> Input {
+pub fn input(bug: Option<Bug>, bounds: &Bounds, host: &ManagerHost, mut input: Input) -> Input {
+    let (Some(bug), Input::Peer(envelope)) = (bug, &mut input) else { return input };
+    match (bug, &mut envelope.message) {
+        (Bug::SuffixKept, Message::SyncData { writes, .. }) => *writes = Arc::default(),
+        (Bug::HiddenTail, Message::SyncReport { last, committed, touched, .. }) => {
+            *committed = *last;
+            touched.clear();
+        }
+        (Bug::EmptySnapshot, Message::SnapshotChunk { chunk, .. }) => chunk.docs.clear(),
+        (Bug::RequestForgotten, message) => forget_requests(message),
+        (Bug::EmptyArc, Message::SnapshotChunk { part, chunk })
+            if *part == host.number && bounds.newcomers.contains(&host.number.0) =>
+        {
+            chunk.docs.clear();
+        }
+        (_, _) => {}
+    }
     input
 }
 
 /// A call on its way into a node.
-pub fn call(_bug: Option<Bug>, _host: &NodeHost, message: ToNode) -> ToNode {
+pub fn call(bug: Option<Bug>, host: &NodeHost, mut message: ToNode) -> ToNode {
+    if bug == Some(Bug::NoFence) {
+        let slot = match &message {
+            ToNode::Create { slot, .. } | ToNode::Destroy { slot, .. } => *slot,
+            ToNode::Scan { .. } => return message,
+        };
+        raise_epoch(&mut message, host.agent.fence(slot));
+    }
+    if bug == Some(Bug::BootIgnored) {
+        head_mut(&mut message).boot = host.boot;
+    }
     message
 }
 
+/// Writes on their way to a manager's disk.
+pub fn writes(bug: Option<Bug>, process: &Manager, number: u32, writes: &mut Vec<DiskWrite>) {
+    let (Some(Bug::FormerKept), Some(view)) = (bug, process.view()) else { return };
+    writes.retain(|write| match write {
+        DiskWrite::Doc { key, doc: None } => {
+            view.part_of(key.slot).1.has(rota_model::ManagerNumber(number))
+        }
+        DiskWrite::Doc { .. } | DiskWrite::Part { .. } | DiskWrite::Identity(_) => true,
+    });
+}
+
 /// What a manager sends, on its way.
-pub fn alter(_room: &Room, _state: &State, _host: &ManagerHost, _out: &mut Vec<Out>) {}
+pub fn alter(room: &Room, state: &State, out: &mut Vec<Out>) {
+    let Some(bug) = room.bug else { return };
+    let mut altered = Vec::new();
+    for mut it in out.drain(..) {
+        match &mut it {
+            Out::Fly(Flying::Peer(envelope)) => altered.extend(forged(bug, envelope)),
+            Out::Fly(Flying::ToNode { node, message, .. }) => {
+                if bug == Bug::NoRedrive && is_redrive(message) {
+                    continue;
+                }
+                if let Some(answer) = assumed(bug, *node, message) {
+                    altered.push(Out::ForgedNode(Box::new(answer)));
+                    continue;
+                }
+            }
+            Out::Fly(Flying::Cas { change, .. }) => {
+                if let (Some(before), Some(view)) = (room.view(state), &mut change.view) {
+                    match bug {
+                        Bug::SplitUnfenced | Bug::EarlyHandOver => {
+                            spoil_split(Some(bug), before, view);
+                        }
+                        Bug::HandedToStranger => hand_to_stranger(before, view),
+                        _ => {}
+                    }
+                }
+            }
+            _ => {}
+        }
+        altered.push(it);
+    }
+    *out = altered;
+}
+
+/// What a peer seems to answer before it was asked.
+fn forged(bug: Bug, envelope: &Envelope) -> Vec<Out> {
+    let answers = match (bug, &envelope.message) {
+        (Bug::StaleConfirm, Message::Confirm { round, parts }) => {
+            vec![Message::Confirmed { round: *round, parts: parts.clone() }]
+        }
+        (Bug::EarlyMember, Message::SnapshotChunk { part, chunk }) => {
+            let (part, pe, learn) = (*part, chunk.pe, chunk.learn);
+            vec![
+                Message::SnapshotAck { part, pe, learn, chunk: chunk.number },
+                Message::Ack { part, pe, seq: chunk.upto.seq },
+            ]
+        }
+        (Bug::TimeoutThenProceed, Message::Prepare { part, pe, entries, .. }) => {
+            let last = entries.last();
+            let ack = |it: &rota_protocol::Entry| Message::Ack { part: *part, pe: *pe, seq: it.at.seq };
+            last.map(ack).into_iter().collect()
+        }
+        (_, _) => Vec::new(),
+    };
+    let (from, to, epoch) = (envelope.to, envelope.from, envelope.epoch);
+    let forge = |message| Out::Forged(Box::new(Envelope { from, to, epoch, message }));
+    answers.into_iter().map(forge).collect()
+}
+
+/// What a node seems to answer to a call that never reaches it.
+fn assumed(bug: Bug, node: usize, message: &ToNode) -> Option<FromNode> {
+    let answer = match (bug, message) {
+        (Bug::DestroyAssumed, ToNode::Destroy { .. }) => NodeAnswer::Destroyed { exit: None },
+        (Bug::ScanSkipped, ToNode::Scan { .. }) => {
+            NodeAnswer::Scanned { items: Vec::new(), more: false }
+        }
+        (_, _) => return None,
+    };
+    let head = message.head();
+    let node = super::hosts::node_id(node);
+    Some(FromNode { call: head.call, node, boot: head.boot, load: Default::default(), answer })
+}
+
+/// The verdict that a node is lost, as soon as it is cut off.
+pub fn early_verdict(bug: Option<Bug>, node: usize, state: &ConfigState) -> Option<Change> {
+    let reg = state.nodes.get(&super::hosts::node_id(node)).filter(|_| bug == Some(Bug::EarlyLost))?;
+    let (expect_revision, mut to) = (reg.revision, reg.clone());
+    to.revision += 1;
+    to.state = NodeState::Lost;
+    Some(Change { expect_epoch: None, view: None, node: Some(NodeChange { expect_revision, to }) })
+}

@@ -268,6 +268,7 @@ impl Room {
                 let message = self.keep_flying(answer);
                 queue.push_back(Work::Manager(at, Told::Flying(message)));
             }
+            Out::LeaseOver => self.may_end(state),
             Out::Ordered(_) => {}
             Out::Broken(text) => return Err(Violation::new("I7", text.clone())),
         }

@@ -1,6 +1,7 @@
 //! The searches.
 
 use super::bounds::{Bounds, Left, Times};
+use crate::plant::Bug;
 
 const NOTHING: Left = Left {
     opens: 0,
@@ -11,6 +12,7 @@ const NOTHING: Left = Left {
     copies: 0,
     crashes: 0,
     wipes: 0,
+    starts: 2,
     suspicions: 0,
     unknowns: 0,
     ticks: 0,
@@ -37,63 +39,210 @@ const THREE: Bounds = Bounds {
     disk_apart: false,
     times: Times::Repeat,
     lives: true,
-    states_max: 3_000_000,
+    states_max: 1_500_000,
 };
+
+/// One manager, no copies.
+const ONE: Bounds = Bounds { numbers: &[10], r: 0, doors: &[10], ..THREE };
+/// Two managers, each a copy of the other.
+const TWO: Bounds = Bounds { numbers: &[10, 40], doors: &[10, 40], ..THREE };
+/// A number comes between two others, and takes the id's arc from the second.
+const JOIN: Bounds =
+    Bounds { newcomers: &[20], ids: &[(30, 20)], doors: &[30], opened: 1, ..THREE };
+/// Every manager holds everything.
+const WIDE: Bounds = Bounds { r: 2, doors: &[10], ..THREE };
+/// The owner of the id leaves.
+const LEAVE: Bounds = Bounds { opened: 1, leaver: 10, doors: &[30], ..THREE };
+/// Two numbers come, into one arc.
+const TWO_JOINS: Bounds = Bounds {
+    numbers: &[10, 50],
+    newcomers: &[30, 40],
+    ids: &[(50, 30)],
+    doors: &[50],
+    opened: 1,
+    ..THREE
+};
+/// Leases end.
+const LEASE: Bounds = Bounds { times: Times::Lease, doors: &[10], opened: 1, nodes: 1, ..THREE };
 
 /// Those of a size for every change of the code.
 pub fn ci() -> Vec<Bounds> {
-    let all = Left { opens: 1, ..NOTHING };
+    let (repair, copy) = (Times::Repair, Times::CopyDeadline);
+    let of = |name, bounds: Bounds, left| Bounds { name, left, ..bounds };
+    let n = NOTHING;
     vec![
         THREE,
-        Bounds {
-            name: "n=1 r=0: crash, unknown",
-            numbers: &[10],
-            r: 0,
-            doors: &[10],
-            left: Left { opens: 2, closes: 1, crashes: 2, unknowns: 1, losses: 1, ticks: 2, ..all },
-            ..THREE
-        },
-        Bounds {
-            name: "n=2 r=1: crash, suspicion",
-            numbers: &[10, 40],
-            doors: &[10, 40],
-            left: Left { opens: 2, closes: 1, crashes: 1, suspicions: 1, ticks: 2, ..all },
-            ..THREE
-        },
-        Bounds {
-            name: "n=3 r=1: two opens, crash",
-            left: Left { opens: 2, crashes: 1, ..NOTHING },
-            ..THREE
-        },
-        Bounds {
-            name: "n=3 r=1: open, close, copies, losses",
-            left: Left { opens: 1, closes: 1, copies: 1, losses: 1, ticks: 1, ..NOTHING },
-            ..THREE
-        },
-        Bounds {
-            name: "n=3 r=1: open, suspicion, rejoin",
-            left: Left { opens: 1, suspicions: 1, ticks: 3, ..NOTHING },
-            ..THREE
-        },
-        Bounds {
-            name: "n=3 r=1: open, crash, suspicion, join",
-            newcomers: &[20],
-            ids: &[(30, 20)],
-            doors: &[30],
-            left: Left { opens: 1, crashes: 1, suspicions: 1, joins: 1, ticks: 3, ..NOTHING },
-            ..THREE
-        },
-        Bounds {
-            name: "n=4 r=2: open, crash, suspicion",
-            numbers: &[10, 20, 30, 50],
-            r: 2,
-            left: Left { opens: 1, crashes: 1, suspicions: 1, ..NOTHING },
-            ..THREE
-        },
+        of(
+            "n=1 r=0: open, close, crash, unknown outcome, loss",
+            ONE,
+            Left { opens: 1, closes: 1, crashes: 1, unknowns: 1, losses: 1, ticks: 1, ..n },
+        ),
+        of(
+            "n=2 r=1: 2 opens, crash, suspicion",
+            TWO,
+            Left { opens: 2, crashes: 1, suspicions: 1, ticks: 1, ..n },
+        ),
+        of(
+            "n=2 r=1: open, crash, writes and their ends apart",
+            Bounds { disk_apart: true, ..TWO },
+            Left { opens: 1, crashes: 1, ticks: 1, ..n },
+        ),
+        of("n=3 r=1: 2 opens, crash", THREE, Left { opens: 2, crashes: 1, ..n }),
+        of(
+            "n=3 r=1: open, close, copy, loss",
+            THREE,
+            Left { opens: 1, closes: 1, copies: 1, losses: 1, ticks: 1, ..n },
+        ),
+        of(
+            "n=3 r=1: open, suspicion, return",
+            THREE,
+            Left { opens: 1, suspicions: 1, ticks: 3, ..n },
+        ),
+        of(
+            "n=3 r=1: crash for good, suspicion, join",
+            JOIN,
+            Left { crashes: 1, suspicions: 1, joins: 1, starts: 0, ticks: 1, ..n },
+        ),
+        of("n=3 r=1: open, join", JOIN, Left { opens: 1, joins: 1, ticks: 6, ..n }),
+        of(
+            "n=4 r=2: crash for good, suspicion",
+            Bounds { numbers: &[10, 20, 30, 50], opened: 1, ..WIDE },
+            Left { crashes: 1, suspicions: 1, starts: 0, ..n },
+        ),
+        of(
+            "n=3 r=1: 2 ids, 2 opens, 1 place",
+            Bounds { ids: &[(10, 10), (10, 10)], places: 1, doors: &[10], ..THREE },
+            Left { opens: 2, ..n },
+        ),
+        of(
+            "n=3 r=1: open, node boots anew",
+            Bounds { opened: 1, doors: &[10], ..THREE },
+            Left { opens: 1, boots: 1, ticks: 1, ..n },
+        ),
+        of("n=3 r=1: node cut off, lease", LEASE, Left { silences: 1, ticks: 7, ..n }),
+        of("n=3 r=1: leave", LEAVE, Left { leaves: 1, ticks: 4, ..n }),
+        of("n=2 r=1: 2 joins", TWO_JOINS, Left { joins: 2, ticks: 8, ..n }),
+        of(
+            "n=3 r=1: open, crash with disk",
+            THREE,
+            Left { opens: 1, crashes: 1, wipes: 1, starts: 1, ticks: 1, ..n },
+        ),
+        of(
+            "n=3 r=1: open, close, tombstones",
+            Bounds { times: Times::Tombstone, opened: 1, doors: &[10], ..THREE },
+            Left { opens: 1, closes: 1, ticks: 6, ..n },
+        ),
+        of(
+            "n=3 r=1: open, suspicion, loss, copy_deadline",
+            Bounds { times: copy, doors: &[10], ..THREE },
+            Left { opens: 1, suspicions: 1, losses: 1, ticks: 4, ..n },
+        ),
+        of(
+            "n=4 r=1: suspicion, loss, repair_after",
+            Bounds { times: repair, numbers: &[10, 20, 30, 50], opened: 1, ..THREE },
+            Left { suspicions: 1, losses: 1, ticks: 4, ..n },
+        ),
     ]
 }
 
 /// The larger ones.
 pub fn nightly() -> Vec<Bounds> {
-    vec![THREE]
+    let of = |name, bounds: Bounds, left| Bounds { name, left, states_max: 40_000_000, ..bounds };
+    let n = NOTHING;
+    vec![
+        of(
+            "n=1 r=0: 2 opens, close, 2 crashes, unknown outcome, loss",
+            ONE,
+            Left { opens: 2, closes: 1, crashes: 2, unknowns: 1, losses: 1, ticks: 2, ..n },
+        ),
+        of(
+            "n=2 r=1: 2 opens, close, crash, suspicion",
+            TWO,
+            Left { opens: 2, closes: 1, crashes: 1, suspicions: 1, ticks: 2, ..n },
+        ),
+        of(
+            "n=3 r=1: open, crash, suspicion, join",
+            Bounds { opened: 0, ..JOIN },
+            Left { opens: 1, crashes: 1, suspicions: 1, joins: 1, starts: 1, ticks: 4, ..n },
+        ),
+        of(
+            "n=4 r=2: open, crash, suspicion",
+            Bounds { numbers: &[10, 20, 30, 50], ..WIDE },
+            Left { opens: 1, crashes: 1, suspicions: 1, starts: 1, ..n },
+        ),
+        of(
+            "n=3 r=1: open, close, 2 copies, loss, suspicion",
+            THREE,
+            Left { opens: 1, closes: 1, copies: 2, losses: 1, suspicions: 1, ticks: 1, ..n },
+        ),
+        of(
+            "n=3 r=1: 2 ids, 2 opens, crash, 1 place",
+            Bounds { ids: &[(10, 10), (30, 30)], places: 1, ..THREE },
+            Left { opens: 2, crashes: 1, ..n },
+        ),
+        of(
+            "n=3 r=1: open, node boots anew, crash",
+            Bounds { opened: 1, ..THREE },
+            Left { opens: 1, boots: 1, crashes: 1, ticks: 1, ..n },
+        ),
+        of("n=3 r=1: open, leave", LEAVE, Left { opens: 1, leaves: 1, ticks: 5, ..n }),
+        of("n=2 r=1: open, 2 joins", TWO_JOINS, Left { opens: 1, joins: 2, ticks: 10, ..n }),
+        of(
+            "n=3 r=1: open, node cut off, lease, early clocks",
+            LEASE,
+            Left { opens: 1, silences: 1, early: 1, ticks: 7, ..n },
+        ),
+    ]
+}
+
+/// The smallest bounds within which a planted bug is found. `None` for bugs of what a model leaves out
+/// (documents, lists, watches, bodies, disks that go back): the simulator finds those.
+pub fn bounds_for(bug: Bug) -> Option<Bounds> {
+    let n = NOTHING;
+    let rejoin = Left { suspicions: 1, ticks: 3, ..n };
+    let of = |bounds: Bounds, left| Some(Bounds { name: bug.as_str(), left, ..bounds });
+    match bug {
+        Bug::FullForgotten => of(
+            Bounds { ids: &[(10, 10), (30, 30)], places: 1, ..THREE },
+            Left { opens: 2, closes: 1, copies: 1, ..n },
+        ),
+        Bug::NoFence => of(
+            Bounds { opened: 1, ..TWO },
+            Left { closes: 1, suspicions: 1, copies: 1, ticks: 1, ..n },
+        ),
+        Bug::BootIgnored => of(Bounds { doors: &[10], ..THREE }, Left { opens: 1, boots: 1, ..n }),
+        Bug::StaleConfirm => of(
+            Bounds { opened: 1, ..THREE },
+            Left { gets: 1, closes: 1, suspicions: 1, ..n },
+        ),
+        Bug::SuffixKept | Bug::HiddenTail => of(WIDE, Left { opens: 1, crashes: 1, ..n }),
+        Bug::NoRedrive => of(TWO, Left { opens: 1, crashes: 1, ..n }),
+        Bug::TimeoutThenProceed => of(TWO, Left { opens: 1, ..n }),
+        Bug::AckBeforeDisk => of(Bounds { disk_apart: true, ..TWO }, Left { opens: 1, ..n }),
+        Bug::DestroyAssumed => of(Bounds { opened: 1, ..TWO }, Left { closes: 1, ..n }),
+        Bug::CarelessStore => of(TWO, Left { suspicions: 2, ..n }),
+        Bug::EmptySnapshot | Bug::EarlyMember => of(Bounds { opened: 1, ..TWO }, rejoin),
+        Bug::EarlyLost => of(LEASE, Left { silences: 1, ..n }),
+        Bug::LeaseIgnored => of(LEASE, Left { silences: 1, ticks: 9, ..n }),
+        Bug::SplitUnfenced | Bug::EarlyHandOver | Bug::EmptyArc | Bug::FormerKept => {
+            of(JOIN, Left { joins: 1, ticks: 6, ..n })
+        }
+        Bug::JoinHidden => of(TWO_JOINS, Left { joins: 2, ticks: 2, ..n }),
+        Bug::HandedToStranger => of(LEAVE, Left { leaves: 1, ticks: 4, ..n }),
+        Bug::ScanSkipped
+        | Bug::WrongR2
+        | Bug::RequestForgotten
+        | Bug::MemoryForgotten
+        | Bug::WriteForgotten
+        | Bug::BodyBoasted
+        | Bug::LateChunk
+        | Bug::JudgeNotAnew
+        | Bug::BootUnproven
+        | Bug::ChangeDenied
+        | Bug::NewsDropped
+        | Bug::ListMisses
+        | Bug::WatchMisses
+        | Bug::LeftEarly
+        | Bug::LetGoUnwedged => None,
+    }
 }

@@ -100,7 +100,7 @@ impl Room {
         let mut host = self.managers.get(before).clone();
         let mut out = Vec::new();
         self.tell_manager(state, &mut host, told, &mut out);
-        mutant::alter(self, state, &host, &mut out);
+        mutant::alter(self, state, &mut out);
         let host = self.keep_manager(host);
         let out: Arc<[Out]> = out.into();
         self.remember(key, Stepped { host, out: out.clone() });
@@ -141,14 +141,14 @@ impl Room {
         out: &mut Vec<Out>,
     ) {
         let (bounds, bug) = (&self.bounds, self.bug);
-        let seen = || mutant::shown(bug, host, self.store(state).state.clone());
+        let seen = || mutant::shown(bug, bounds, host, self.store(state).state.clone());
         let input = match told {
             Told::Start => return host.start(bounds, out, bug),
             Told::Crash(wiped) => return host.crash(*wiped),
             Told::Synced => return host.synced(bounds, out, bug),
             Told::Flying(message) => {
                 let Some(input) = input_of(host, self.flying.get(*message)) else { return };
-                mutant::input(bug, host, input)
+                mutant::input(bug, bounds, host, input)
             }
             Told::Read(read) => Input::ConfigRead { read: *read, state: Some(seen()) },
             Told::Cas(cas, fate) => {
@@ -182,8 +182,8 @@ impl Room {
         let input = match told {
             Told::Flying(message) => match self.flying.get(*message) {
                 Flying::ToNode { from, message, .. } => {
-                    let message = mutant::call(bug, host, message.clone());
-                    NodeInput::Call { stream: stream_of(*from), message }
+                    let stream = stream_of(*from);
+                    return host.call(bounds, stream, message, out, bug);
                 }
                 Flying::Registered { sent_mono_ms, result: Ok(registered), .. } => {
                     let registered = registered.clone();
