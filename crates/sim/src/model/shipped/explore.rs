@@ -63,6 +63,8 @@ pub struct Progress {
     pub states: usize,
     /// Of those, the ones just reached.
     pub newest: usize,
+    /// Fair runs so far.
+    pub fair_runs: usize,
     /// Different managers, nodes, config stores, clients and messages among them.
     pub parts: [usize; 5],
 }
@@ -115,7 +117,9 @@ impl Search {
                 room.clients.len(),
                 room.flying.len(),
             ];
-            tell(Progress { depth, states: self.before.len(), newest: level.len(), parts });
+            let (states, newest) = (self.before.len(), level.len());
+            let fair_runs = self.fair.as_ref().map_or(0, |it| it.runs);
+            tell(Progress { depth, states, newest, fair_runs, parts });
             let mut next = Vec::new();
             for (at, state) in level {
                 let actions = self.room.actions(&state);
@@ -145,7 +149,11 @@ impl Search {
     fn look(&mut self, state: &State) -> Verdict {
         check::state(&self.room, state)?;
         match &mut self.fair {
-            Some(fair) if self.room.is_quiet(state) => fair.check(&self.room, state),
+            Some(fair) if self.room.is_quiet(state) => {
+                fair.check(&self.room, state).map_err(|it| {
+                    Violation::new(it.rule, format!("in a fair run from there: {}", it.text))
+                })
+            }
             Some(_) | None => Ok(()),
         }
     }

@@ -26,8 +26,9 @@ const ANSWER_TICKS_MAX: u8 = 20;
 /// Messages between two steps of the clocks: more are a storm that feeds itself.
 const MESSAGES_MAX: usize = 5_000;
 
-/// Parts that are kept before the room for fair runs is emptied.
-const PARTS_MAX: usize = 60_000;
+/// Parts and steps that are kept before the room for fair runs is emptied: few enough to be taken from
+/// memory that is at hand.
+const PARTS_MAX: usize = 6_000;
 
 /// A room of its own for fair runs, so that their states do not fill the search's.
 pub struct Fair {
