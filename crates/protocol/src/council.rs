@@ -333,8 +333,15 @@ impl Manager {
         };
         match next {
             Some(next) => self.ask_view(Purpose::Part(number, step), Change::view(next)),
-            None => self.env.refresh = true,
+            None => self.doubt(&view),
         }
+    }
+
+    /// A partition wants what this View does not allow: there may be a newer one. If there is none, the
+    /// next tick looks at what is wanted; to read again and again would not change the answer.
+    fn doubt(&mut self, view: &View) {
+        self.env.refresh |= self.doubted != view.epoch;
+        self.doubted = view.epoch;
     }
 
     /// Declares the next silent node lost.

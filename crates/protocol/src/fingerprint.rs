@@ -23,6 +23,7 @@ impl Manager {
             claiming,
             asked,
             next_change_ms,
+            doubted,
             reads,
             index,
             heard,
@@ -39,7 +40,7 @@ impl Manager {
         } = self;
         env.fingerprint(into);
         (parts, entrance, standing, identity, claiming).hash(into);
-        (asked, next_change_ms, reads, index, heard, accused, signalled).hash(into);
+        (asked, next_change_ms, doubted, reads, index, heard, accused, signalled).hash(into);
         (following, orders, joins, view_ms, arrived).hash(into);
         (ticked_ms, beat_ms, next_tick_ms).hash(into);
     }

@@ -42,6 +42,8 @@ pub struct Manager {
     /// No change of the View is asked for before this: the outcome of one is unknown, and a config
     /// store that is away says so at once.
     pub(crate) next_change_ms: u64,
+    /// The View in which a partition's wish came to nothing, and which was read anew for that.
+    pub(crate) doubted: Epoch,
     /// Consistent reads that are under way, and the partitions that wait for them.
     pub(crate) reads: BTreeMap<u64, Vec<(ManagerNumber, Epoch)>>,
     /// Index of the newest state of the config store that was adopted.
@@ -81,6 +83,7 @@ impl Manager {
             claiming: None,
             asked: BTreeMap::new(),
             next_change_ms: now.mono_ms,
+            doubted: Epoch(0),
             reads: BTreeMap::new(),
             index: 0,
             heard: BTreeMap::new(),

@@ -2,8 +2,8 @@
 
 use crate::{Form, bug_of, caught_by};
 use clap::ValueEnum;
-use rota_sim::model::shipped::{Bounds, Explored, explore, explore_telling, suite};
 use rota_sim::Bug;
+use rota_sim::model::shipped::{Bounds, Explored, explore, explore_telling, suite};
 use std::io::Write;
 use std::time::Instant;
 

@@ -30,7 +30,8 @@ impl Store {
 
     /// Compares and sets. Gives whether it was written.
     pub fn cas(&mut self, change: &Change) -> bool {
-        let next = if self.careless { force(&self.state, change) } else { change.apply(&self.state) };
+        let next =
+            if self.careless { force(&self.state, change) } else { change.apply(&self.state) };
         match next {
             Some(next) => {
                 self.state = next;

@@ -227,6 +227,19 @@ impl Room {
                 let clock_ms = self.clock_ms(state) + STEP_MS;
                 self.work(state, Work::Node(at, Told::Clock(clock_ms), false))
             }
+            Action::Ask(..)
+            | Action::AskAgain(..)
+            | Action::Join(_)
+            | Action::Leave(_)
+            | Action::Boot(_)
+            | Action::End(..)
+            | Action::Silence(_) => self.act_outside(state, action),
+        }
+    }
+
+    /// What clients, operators and nodes do.
+    fn act_outside(&mut self, state: &mut State, action: Action) -> Verdict {
+        match action {
             Action::Ask(wish, id, door) => {
                 match wish {
                     Wish::Open => state.left.opens -= 1,
@@ -273,6 +286,19 @@ impl Room {
                     None => Ok(()),
                 }
             }
+            Action::Arrive(_)
+            | Action::ArriveTwice(_)
+            | Action::Lose(_)
+            | Action::Crash(..)
+            | Action::Start(_)
+            | Action::Notice(..)
+            | Action::Suspect(..)
+            | Action::Watch(_)
+            | Action::Unknown(_)
+            | Action::Synced(_)
+            | Action::Tick
+            | Action::TickManager(_)
+            | Action::TickNode(_) => Ok(()),
         }
     }
 
@@ -324,7 +350,15 @@ impl Room {
                     None => Ok(()),
                 }
             }
-            _ => match self.receiver(state, &message) {
+            Flying::Peer(_)
+            | Flying::ToNode { .. }
+            | Flying::FromNode { .. }
+            | Flying::Register { .. }
+            | Flying::Registered { .. }
+            | Flying::Renew { .. }
+            | Flying::Renewed { .. }
+            | Flying::Report { .. }
+            | Flying::ReportAcked { .. } => match self.receiver(state, &message) {
                 Some(Receiver::Manager(at)) => {
                     self.work(state, Work::Manager(at, Told::Flying(number)))
                 }

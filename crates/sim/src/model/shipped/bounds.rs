@@ -135,11 +135,9 @@ impl Bounds {
                 node_lost_ms: 5 * STEP_MS,
                 ..all
             },
-            Times::Tombstone => Timing {
-                create_deadline_ms: 2 * STEP_MS,
-                tombstone_ms: 3 * STEP_MS,
-                ..all
-            },
+            Times::Tombstone => {
+                Timing { create_deadline_ms: 2 * STEP_MS, tombstone_ms: 3 * STEP_MS, ..all }
+            }
         }
     }
 

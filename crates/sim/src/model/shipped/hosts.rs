@@ -316,13 +316,11 @@ impl NodeHost {
         let message = mutant::call(bug, self, sent.clone());
         let other = head.boot != self.boot;
         self.give(bounds, NodeInput::Call { stream, message }, out, bug);
-        let refused = |it: &Out| match it {
-            Out::Fly(Flying::FromNode { answer, .. }) => {
-                matches!(answer.answer, NodeAnswer::Fenced { .. } | NodeAnswer::WrongBoot)
-            }
-            _ => true,
+        let obeys = |it: &Out| {
+            matches!(it, Out::Fly(Flying::FromNode { answer, .. })
+                if !matches!(answer.answer, NodeAnswer::Fenced { .. } | NodeAnswer::WrongBoot))
         };
-        if (late || other) && !out[first..].iter().all(refused) {
+        if (late || other) && out[first..].iter().any(obeys) {
             let text = format!("node {} obeys pe {} for boot {}", self.index, head.pe, head.boot);
             out.push(Out::Broken(text));
         }

@@ -41,10 +41,9 @@ pub fn shown(
     mut state: ConfigState,
 ) -> ConfigState {
     let claimed = host.process.as_ref().is_some_and(Manager::is_claimed);
-    if bug == Some(Bug::JoinHidden) && bounds.newcomers.contains(&host.number.0) && !claimed {
-        if let Some(view) = &mut state.view {
-            Arc::make_mut(view).transition = None;
-        }
+    let hides = bug == Some(Bug::JoinHidden) && bounds.newcomers.contains(&host.number.0);
+    if let Some(view) = state.view.as_mut().filter(|_| hides && !claimed) {
+        Arc::make_mut(view).transition = None;
     }
     state
 }
@@ -101,29 +100,26 @@ pub fn alter(room: &Room, state: &State, out: &mut Vec<Out>) {
     let Some(bug) = room.bug else { return };
     let mut altered = Vec::new();
     for mut it in out.drain(..) {
-        match &mut it {
-            Out::Fly(Flying::Peer(envelope)) => altered.extend(forged(bug, envelope)),
-            Out::Fly(Flying::ToNode { node, message, .. }) => {
-                if bug == Bug::NoRedrive && is_redrive(message) {
-                    continue;
-                }
-                if let Some(answer) = assumed(bug, *node, message) {
-                    altered.push(Out::ForgedNode(Box::new(answer)));
-                    continue;
-                }
+        if let Out::Fly(Flying::Peer(envelope)) = &it {
+            altered.extend(forged(bug, envelope));
+        }
+        if let Out::Fly(Flying::ToNode { node, message, .. }) = &it {
+            if bug == Bug::NoRedrive && is_redrive(message) {
+                continue;
             }
-            Out::Fly(Flying::Cas { change, .. }) => {
-                if let (Some(before), Some(view)) = (room.view(state), &mut change.view) {
-                    match bug {
-                        Bug::SplitUnfenced | Bug::EarlyHandOver => {
-                            spoil_split(Some(bug), before, view);
-                        }
-                        Bug::HandedToStranger => hand_to_stranger(before, view),
-                        _ => {}
-                    }
-                }
+            if let Some(answer) = assumed(bug, *node, message) {
+                altered.push(Out::ForgedNode(Box::new(answer)));
+                continue;
             }
-            _ => {}
+        }
+        if let Out::Fly(Flying::Cas { change, .. }) = &mut it
+            && let (Some(before), Some(view)) = (room.view(state), &mut change.view)
+        {
+            if matches!(bug, Bug::SplitUnfenced | Bug::EarlyHandOver) {
+                spoil_split(Some(bug), before, view);
+            } else if bug == Bug::HandedToStranger {
+                hand_to_stranger(before, view);
+            }
         }
         altered.push(it);
     }
@@ -145,7 +141,8 @@ fn forged(bug: Bug, envelope: &Envelope) -> Vec<Out> {
         }
         (Bug::TimeoutThenProceed, Message::Prepare { part, pe, entries, .. }) => {
             let last = entries.last();
-            let ack = |it: &rota_protocol::Entry| Message::Ack { part: *part, pe: *pe, seq: it.at.seq };
+            let ack =
+                |it: &rota_protocol::Entry| Message::Ack { part: *part, pe: *pe, seq: it.at.seq };
             last.map(ack).into_iter().collect()
         }
         (_, _) => Vec::new(),
@@ -171,7 +168,8 @@ fn assumed(bug: Bug, node: usize, message: &ToNode) -> Option<FromNode> {
 
 /// The verdict that a node is lost, as soon as it is cut off.
 pub fn early_verdict(bug: Option<Bug>, node: usize, state: &ConfigState) -> Option<Change> {
-    let reg = state.nodes.get(&super::hosts::node_id(node)).filter(|_| bug == Some(Bug::EarlyLost))?;
+    let reg =
+        state.nodes.get(&super::hosts::node_id(node)).filter(|_| bug == Some(Bug::EarlyLost))?;
     let (expect_revision, mut to) = (reg.revision, reg.clone());
     to.revision += 1;
     to.state = NodeState::Lost;

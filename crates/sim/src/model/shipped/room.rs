@@ -34,6 +34,9 @@ use rota_ring::{ConfigState, View, place};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
+/// Inputs that may follow from one action without anybody's choice: more are a storm that feeds itself.
+const WORK_MAX: usize = 2_000;
+
 /// What one process did with one input.
 #[derive(Clone)]
 pub struct Stepped {
@@ -200,7 +203,13 @@ impl Room {
     /// Something that must never happen.
     pub fn work(&mut self, state: &mut State, first: Work) -> Verdict {
         let mut queue = VecDeque::from([first]);
+        let mut count = 0;
         while let Some(work) = queue.pop_front().or_else(|| self.news_of_bystanders(state)) {
+            count += 1;
+            if count > WORK_MAX {
+                let text = format!("{WORK_MAX} inputs, and no end of them: {work:?}");
+                return Err(Violation::new("progress", text));
+            }
             let (out, chore) = match work {
                 Work::Manager(at, told) => (self.step_manager(state, at, &told), false),
                 Work::Node(at, told, chore) => (self.step_node(state, at, &told), chore),
@@ -347,9 +356,7 @@ fn bystanders(bounds: &Bounds, tracked: &BTreeSet<ManagerNumber>) -> BTreeSet<Ma
     };
     let near: BTreeSet<ManagerNumber> = tracked.iter().flat_map(near).collect();
     let leaves = bounds.left.leaves > 0;
-    let apart = |it: &ManagerNumber| {
-        !near.contains(it) && !bounds.doors.contains(&it.0) && !leaves
-    };
+    let apart = |it: &ManagerNumber| !near.contains(it) && !bounds.doors.contains(&it.0) && !leaves;
     all.into_keys().filter(apart).collect()
 }
 

@@ -85,11 +85,8 @@ impl Room {
     pub fn step_manager(&mut self, state: &mut State, at: usize, told: &Told) -> Sent {
         let before = state.managers[at];
         // Other parts matter to it only when they are in the input.
-        let store = match told {
-            Told::Read(_) | Told::Cas(..) | Told::Watch => state.store,
-            _ if self.bug.is_some() => state.store,
-            _ => u32::MAX,
-        };
+        let sees = matches!(told, Told::Read(_) | Told::Cas(..) | Told::Watch);
+        let store = if sees || self.bug.is_some() { state.store } else { u32::MAX };
         let call = if let Told::Call(_) = told { state.clients } else { u32::MAX };
         let key = wide(&(0_u8, before, told, store, call));
         if let Some(known) = self.known.get(key) {
@@ -286,7 +283,15 @@ impl Room {
                 });
                 ahead && self.may_be_heard(state, envelope.to.number, envelope.from)
             }
-            message => self.receiver(state, message).is_some(),
+            message @ (Flying::ToNode { .. }
+            | Flying::FromNode { .. }
+            | Flying::Cas { .. }
+            | Flying::Register { .. }
+            | Flying::Registered { .. }
+            | Flying::Renew { .. }
+            | Flying::Renewed { .. }
+            | Flying::Report { .. }
+            | Flying::ReportAcked { .. }) => self.receiver(state, message).is_some(),
         });
         state.net = net;
         for orphan in orphans {

@@ -1,0 +1,105 @@
+//! Every order of events within the bounds of CI size, with the code that ships. The same by command,
+//! with the way to whatever is broken: `rota-sim model`, `rota-sim mutants --traces`.
+
+use rota_sim::Bug;
+use rota_sim::model::shipped::{Bounds, Left, explore, suite};
+
+/// Searches the bounds of that name; they must hold at least so many states.
+fn holds(name: &str, states_min: usize) {
+    let bounds = suite::ci().into_iter().find(|it| it.name == name);
+    let explored = explore(&bounds.unwrap_or_else(|| panic!("no bounds: {name}")), None);
+    if let Some(broken) = &explored.broken {
+        panic!("{name} breaks {}: {:#?}", broken.violation.rule, broken);
+    }
+    assert!(explored.exhausted, "{name}: not exhausted after {} states", explored.states);
+    assert!(explored.states >= states_min, "{name}: only {} states", explored.states);
+    assert!(explored.fair_runs > 0, "{name}: nothing was seen to come to rest");
+}
+
+macro_rules! searches {
+    ($($test:ident: $name:literal, $states:literal;)*) => {
+        $(#[test] fn $test() { holds($name, $states); })*
+
+        #[test]
+        fn no_bounds_of_ci_size_are_forgotten() {
+            let tested = [$($name),*];
+            for bounds in suite::ci() {
+                assert!(tested.contains(&bounds.name), "{} is not tested", bounds.name);
+            }
+        }
+    };
+}
+
+searches! {
+    an_open_and_a_close_keep_every_promise: "n=3 r=1: open, close", 1_000;
+    a_lone_manager_comes_back_from_its_disk: "n=1 r=0: open, close, crash, unknown outcome, loss", 5_000;
+    two_managers_suspect_each_other: "n=2 r=1: open, crash for good, suspicion", 5_000;
+    a_disk_may_write_late: "n=2 r=1: open, crash, writes and their ends apart", 100_000;
+    two_opens_and_a_crash: "n=3 r=1: 2 opens, crash", 50_000;
+    messages_come_twice_or_never: "n=3 r=1: open, close, copy, loss", 100_000;
+    who_was_suspected_wrongly_returns: "n=3 r=1: open, suspicion, return", 50_000;
+    crash_suspicion_and_join_together: "n=3 r=1: crash for good, suspicion, join, no clocks", 10_000;
+    a_join_while_somebody_is_suspected: "n=3 r=1: suspicion, join", 50_000;
+    a_number_joins: "n=3 r=1: open, join", 50_000;
+    four_managers_with_two_copies: "n=4 r=2: crash for good, suspicion", 50_000;
+    two_ids_share_what_place_there_is: "n=3 r=1: 2 ids, 2 opens, 1 place", 100;
+    a_node_boots_anew: "n=3 r=1: open, node boots anew", 500;
+    a_node_is_cut_off_until_it_is_lost: "n=3 r=1: node cut off, lease", 100;
+    a_number_leaves: "n=3 r=1: leave", 20_000;
+    two_numbers_join_one_after_the_other: "n=2 r=0: 2 joins", 10_000;
+    a_disk_is_lost: "n=3 r=1: open, crash with disk", 50_000;
+    tombstones_are_forgotten: "n=3 r=1: open, close, tombstones", 1_000;
+    a_copy_that_cannot_be_made_is_waited_for_no_longer: "n=3 r=1: open, suspicion, loss, copy_deadline", 300_000;
+    somebody_else_stands_in_for_a_copy: "n=4 r=1: suspicion, loss, repair_after", 50_000;
+}
+
+/// A rule is removed: the search finds it, by a way of at most so many steps.
+fn is_found(bug: Bug, rule: &str, steps_max: usize) {
+    let bounds = suite::bounds_for(bug).expect("a bug that a search finds");
+    let broken =
+        explore(&bounds, Some(bug)).broken.unwrap_or_else(|| panic!("{bug:?} is not found"));
+    assert_eq!(broken.violation.rule, rule, "{broken:#?}");
+    assert!(broken.trace.len() <= steps_max, "{broken:#?}");
+}
+
+#[test]
+fn an_owner_that_does_not_wait_for_its_copies_is_found() {
+    is_found(Bug::TimeoutThenProceed, "I5", 1);
+}
+
+#[test]
+fn an_owner_that_assumes_a_destroy_is_found() {
+    is_found(Bug::DestroyAssumed, "S3", 5);
+}
+
+#[test]
+fn an_owner_that_counts_old_confirmations_is_found() {
+    is_found(Bug::StaleConfirm, "S3", 6);
+}
+
+#[test]
+fn a_node_that_forgets_that_it_was_full_is_found() {
+    is_found(Bug::FullForgotten, "S1", 14);
+}
+
+#[test]
+fn a_member_that_is_added_too_early_is_found() {
+    is_found(Bug::EarlyMember, "I3", 6);
+}
+
+#[test]
+fn a_split_under_the_old_epoch_is_found() {
+    is_found(Bug::SplitUnfenced, "I1", 6);
+}
+
+/// Two suspect each other while one is copied to: its owner read the config store as fast as that
+/// answers, until its clock went on, since the copy that it wanted was not wanted any more.
+#[test]
+fn a_wish_that_a_view_does_not_allow_is_no_reason_to_read_it_without_end() {
+    let left = Left { crashes: 1, starts: 1, suspicions: 1, ticks: 1, ..Left::default() };
+    let ci = suite::ci();
+    let two = ci.iter().find(|it| it.numbers.len() == 2).unwrap();
+    let bounds = Bounds { name: "two, and one comes back", left, ..two.clone() };
+    let explored = explore(&bounds, None);
+    assert!(explored.exhausted, "{explored:#?}");
+}
