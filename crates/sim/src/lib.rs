@@ -11,7 +11,8 @@
 //! * [`watchdog`] and [`invariant`]: what must hold.
 //! * [`plant`]: bugs that are planted to prove that they would be caught.
 //!
-//! Beside that, [`model`] searches every order of events of small models within bounds.
+//! Beside that, [`model`] searches every order of events within bounds, with the code that ships, and
+//! shows that the removal of each rule is noticed.
 
 pub mod chance;
 pub mod client_host;

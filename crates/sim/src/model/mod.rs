@@ -1,7 +1,8 @@
 //! Model checks: every order of events within bounds, instead of the drawn orders of a seed.
 //!
-//! [`search`] is the checker. [`literal`] is the ring as its first text describes it, and
-//! [`counterexample`] the shortest ways in which that breaks what is promised.
+//! [`shipped`] is the protocol as it ships, the very code. [`literal`] is the ring as its first text
+//! describes it, [`search`] the checker for that, and [`counterexample`] the shortest ways in which it
+//! breaks what is promised.
 
 pub mod counterexample;
 pub mod literal;
