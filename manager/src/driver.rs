@@ -260,6 +260,10 @@ impl Driver {
                 let call = self.calls.order(reply);
                 self.manager.handle(now, Input::Order { call, order });
             }
+            Urgent::NodeOrder(node, order, reply) => {
+                let call = self.calls.node_order(reply);
+                self.manager.handle(now, Input::NodeOrder { call, node, order });
+            }
             Urgent::Stats(reply) => {
                 // Whoever asked may have gone.
                 let _ = reply.send(self.manager.stats());
@@ -311,6 +315,7 @@ impl Driver {
             Effect::Reply { call, result } => self.calls.reply(call, result, &self.rim.metrics),
             Effect::ReplyRegister { call, result } => self.calls.reply_register(call, result),
             Effect::ReplyOrder { call, result } => self.calls.reply_order(call, result),
+            Effect::ReplyNodeOrder { call, result } => self.calls.reply_node_order(call, result),
             Effect::ReplyRenew { call, result } => self.calls.reply_renew(call, result),
             Effect::ReadConfig { read } => self.rim.config.read(read),
             Effect::Cas { cas, change } => self.rim.config.cas(cas, *change),

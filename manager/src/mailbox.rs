@@ -4,9 +4,10 @@
 
 use crate::metrics::{self, CallKind};
 use rota_model::node_msg::{FromNode, Register, Registered, Renew, Renewed};
-use rota_model::{Refusal, RefusalKind, Retry};
+use rota_model::{NodeId, Refusal, RefusalKind, Retry};
 use rota_proto::encoded::DocBytes;
-use rota_protocol::{Envelope, Input, Op, OpResult, Order, Ordered, Stats};
+use rota_protocol::{Envelope, Input, NodeOrdered, Op, OpResult, Order, Ordered, Stats};
+use rota_ring::NodeOrder;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout};
@@ -54,6 +55,8 @@ pub enum Urgent {
     Renew(Renew, oneshot::Sender<Renewed>),
     /// An operator orders something.
     Order(Order, oneshot::Sender<Result<Ordered, Refusal>>),
+    /// The same about a node.
+    NodeOrder(NodeId, NodeOrder, oneshot::Sender<Result<NodeOrdered, Refusal>>),
     /// Somebody wants to see the manager's state.
     Stats(oneshot::Sender<Stats>),
     /// Anything else.
@@ -147,6 +150,12 @@ impl Mailbox {
     pub async fn order(&self, order: Order) -> Result<Ordered, Refusal> {
         let (reply, answer) = oneshot::channel();
         self.within(ORDER, "the order", Urgent::Order(order, reply), answer).await?
+    }
+
+    /// Carries out an operator's order about a node.
+    pub async fn node_order(&self, node: NodeId, order: NodeOrder) -> Result<NodeOrdered, Refusal> {
+        let (reply, answer) = oneshot::channel();
+        self.within(ORDER, "the order", Urgent::NodeOrder(node, order, reply), answer).await?
     }
 
     /// The manager's state, for people.

@@ -307,6 +307,7 @@ mod tests {
             sessions: [(SessionState::Ready, 7)].into(),
             lag: vec![(ManagerNumber(400), 3)],
             digest: 0,
+            on_nodes: std::collections::BTreeMap::new(),
         };
         let stats = Stats { parts: vec![part], ..Stats::default() };
         let look = Look { stats, epoch: 5, mailbox: (1, 2), config_store_reachable: true };

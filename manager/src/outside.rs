@@ -232,4 +232,11 @@ impl Operator for Door {
     ) -> Result<Response<v1::CancelResponse>, Status> {
         Err(outside())
     }
+
+    async fn order_node(
+        &self,
+        _request: Request<v1::OrderNodeRequest>,
+    ) -> Result<Response<v1::OrderNodeResponse>, Status> {
+        Err(outside())
+    }
 }

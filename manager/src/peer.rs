@@ -272,6 +272,7 @@ mod tests {
             | Urgent::Renew(..)
             | Urgent::Order(..)
             | Urgent::Stats(_)
+            | Urgent::NodeOrder(..)
             | Urgent::Input(_) => panic!("no message of a peer"),
         }
     }

@@ -95,13 +95,21 @@ pub fn asked(node: &NodeId, message: &ToNode) {
     }
 }
 
-/// A step of the protocol. What belongs to single sessions is for debugging; what belongs to the
-/// ring is news.
+/// A step of the protocol.
 pub fn noted(note: &Note) {
     let step = note.transition.as_str();
     let part = note.part.map(|it| it.0);
     let text = note.text.as_str();
-    match note.transition {
+    if is_news(note.transition) {
+        info!(step, part, "{text}");
+    } else {
+        debug!(step, part, "{text}");
+    }
+}
+
+/// What belongs to single sessions is for debugging; what belongs to the ring is news.
+fn is_news(step: Transition) -> bool {
+    match step {
         Transition::Claimed
         | Transition::ViewAdopted
         | Transition::SyncStarted
@@ -135,9 +143,10 @@ pub fn noted(note: &Note) {
         | Transition::TakenOut
         | Transition::NodeLost
         | Transition::NodeRegistered
+        | Transition::NodeOrdered
         | Transition::NamespaceLearned
         | Transition::NodesOrdered
-        | Transition::OrderFailed => info!(step, part, "{text}"),
+        | Transition::OrderFailed => true,
         // Repeated every second while a node waits; the node says it once.
         Transition::NodeUnproven
         | Transition::SuffixReplaced
@@ -156,6 +165,7 @@ pub fn noted(note: &Note) {
         | Transition::CloseFinished
         | Transition::Ended
         | Transition::SessionLost
+        | Transition::SessionDrained
         | Transition::Fenced
         | Transition::Forwarded
         | Transition::ForwardRetried
@@ -167,6 +177,6 @@ pub fn noted(note: &Note) {
         | Transition::CopiesSynced
         | Transition::NamespaceRefused
         | Transition::TombstonePurged
-        | Transition::ItemsForgotten => debug!(step, part, "{text}"),
+        | Transition::ItemsForgotten => false,
     }
 }

@@ -7,9 +7,12 @@ use rota_model::{
     BootId, ClassName, ClusterName, Epoch, FieldError, Incarnation, ManagerId, ManagerNumber,
     ManagerStatus, MemberId, NodeId, NodeState, Nonce, PoolName, Refusal, SessionState,
 };
-use rota_protocol::{Ordered, PartStats, Stats};
+use rota_protocol::{NodeOrdered, Ordered, PartStats, Stats};
 use rota_ring::view::{VIEW_FORMAT, VIEW_FORMAT_SPLIT};
-use rota_ring::{IsrMember, ManagerEntry, NodeReg, Part, PartState, RingTransition, View};
+use rota_ring::{
+    DRAIN_MS_MAX, DrainTime, IsrMember, ManagerEntry, NodeOrder, NodeReg, NodeWish, Part,
+    PartState, RingTransition, View,
+};
 use std::collections::BTreeMap;
 
 /// Every role that [`PartStats::role`] can have.
@@ -176,6 +179,7 @@ impl From<&PartStats> for v1::PartStats {
             sessions: sessions.collect(),
             lag: it.lag.iter().map(|(number, behind)| (number.0, *behind)).collect(),
             digest: it.digest,
+            on_nodes: it.on_nodes.iter().map(|(node, count)| (node.to_string(), *count)).collect(),
         }
     }
 }
@@ -193,6 +197,9 @@ impl TryFrom<v1::PartStats> for PartStats {
             })?;
             sessions.insert(state, count);
         }
+        let on_node = |(node, count): (String, u64)| {
+            Ok((named("PartStats.on_nodes", NodeId::parse(&node))?, count))
+        };
         let position = |pe, seq| rota_model::LogPos::from(v1::LogPos { pe, seq });
         Ok(PartStats {
             part: ManagerNumber(it.number),
@@ -202,6 +209,7 @@ impl TryFrom<v1::PartStats> for PartStats {
             sessions,
             lag: it.lag.into_iter().map(|(number, it)| (ManagerNumber(number), it)).collect(),
             digest: it.digest,
+            on_nodes: it.on_nodes.into_iter().map(on_node).collect::<Result<_, WireError>>()?,
         })
     }
 }
@@ -216,6 +224,35 @@ fn node_stats((node, load): &(NodeReg, NodeLoad)) -> v1::NodeStats {
         used: load.used,
         places: load.places,
         classes: node.classes.iter().map(|it| it.as_str().into()).collect(),
+        wish: wish_text(node.wish).into(),
+        closes_at_ms: closes_at_ms(node.wish),
+    }
+}
+
+const CORDONED: &str = "cordoned";
+const DRAINED: &str = "drained";
+
+fn wish_text(wish: NodeWish) -> &'static str {
+    match wish {
+        NodeWish::Serves => "",
+        NodeWish::Cordoned => CORDONED,
+        NodeWish::Drained { .. } => DRAINED,
+    }
+}
+
+fn closes_at_ms(wish: NodeWish) -> Option<u64> {
+    match wish {
+        NodeWish::Serves | NodeWish::Cordoned => None,
+        NodeWish::Drained { closes_at_ms } => closes_at_ms,
+    }
+}
+
+fn wish_from(text: &str, closes_at_ms: Option<u64>) -> Result<NodeWish, WireError> {
+    match text {
+        "" => Ok(NodeWish::Serves),
+        CORDONED => Ok(NodeWish::Cordoned),
+        DRAINED => Ok(NodeWish::Drained { closes_at_ms }),
+        other => Err(WireError::new("NodeStats.wish", format!("{other:?} is not known"))),
     }
 }
 
@@ -231,6 +268,7 @@ fn node_stats_from(it: v1::NodeStats) -> Result<(NodeReg, NodeLoad), WireError> 
         state: NodeState::parse(&it.state).ok_or_else(|| {
             WireError::new("NodeStats.state", format!("{:?} is not known", it.state))
         })?,
+        wish: wish_from(&it.wish, it.closes_at_ms)?,
         revision: 0,
     };
     Ok((node, NodeLoad { used: it.used, places: it.places }))
@@ -304,6 +342,42 @@ pub fn cancel_response(it: &Ordered) -> v1::CancelResponse {
         cancelled: it.cancelled.map(Into::into),
         epoch: it.epoch.0,
         under_way: it.under_way.map(Into::into),
+    }
+}
+
+/// An order about a node, checked.
+///
+/// # Errors
+/// A refusal that names the field: no name of a node, no order, or a time above [`DRAIN_MS_MAX`].
+pub fn order_node(request: v1::OrderNodeRequest) -> Result<(NodeId, NodeOrder), Refusal> {
+    use v1::order_node_request::{Drain, Order, drain::Time};
+    let v1::OrderNodeRequest { node, order } = request;
+    let node = NodeId::parse(&node);
+    let node = node.map_err(|error| Refusal::from(FieldError::new("node", error.problem)))?;
+    let order = match order {
+        None => return Err(FieldError::new("order", "is missing").into()),
+        Some(Order::Cordon(_)) => NodeOrder::Cordon,
+        Some(Order::Uncordon(_)) => NodeOrder::Uncordon,
+        Some(Order::Drain(Drain { time })) => NodeOrder::Drain(match time {
+            None | Some(Time::Unlimited(false)) => DrainTime::AsBefore,
+            Some(Time::Unlimited(true)) => DrainTime::Unlimited,
+            Some(Time::WithinMs(ms)) if ms <= DRAIN_MS_MAX => DrainTime::Ms(ms),
+            Some(Time::WithinMs(ms)) => {
+                let text = format!("is {ms}; the limit is {DRAIN_MS_MAX}, which is 366 days");
+                return Err(FieldError::new("within_ms", text).into());
+            }
+        }),
+    };
+    Ok((node, order))
+}
+
+/// The registry has an order about a node.
+pub fn order_node_response(it: &NodeOrdered) -> v1::OrderNodeResponse {
+    v1::OrderNodeResponse {
+        node: it.reg.node.to_string(),
+        state: it.reg.state.as_str().into(),
+        closes_at_ms: closes_at_ms(it.reg.wish),
+        changed: it.changed,
     }
 }
 

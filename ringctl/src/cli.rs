@@ -3,6 +3,7 @@
 use crate::bench::{BenchCommand, echo::EchoArguments};
 use crate::dev::DevArguments;
 use crate::document::DocumentCommand;
+use crate::drain::{DrainArguments, NodeArguments};
 use crate::explain::ExplainArguments;
 use crate::failure::UsageMistake;
 use crate::inspect::InspectArguments;
@@ -65,6 +66,12 @@ pub enum Command {
     Leave(LeaveArguments),
     /// Take back the join or the leave that is under way.
     Cancel(CancelArguments),
+    /// Place nothing more on a node; what runs there runs on. Stops a drain.
+    Cordon(NodeArguments),
+    /// Empty a node: place nothing more there, and close what runs there.
+    Drain(DrainArguments),
+    /// Let a node take sessions again.
+    Uncordon(NodeArguments),
     /// Tell every manager which of its peers look gone: the handler of a watch in Consul. It is a
     /// suspicion, never a verdict, and may be repeated.
     Signal(SignalArguments),
@@ -245,7 +252,9 @@ mod tests {
         let (mut out, written) = Out::captured(Format::Table);
         completion(Shell::Bash, &mut out).unwrap();
         let script = written.text();
-        for command in ["inspect", "session", "document", "namespace", "import"] {
+        for command in
+            ["inspect", "session", "document", "namespace", "import", "drain", "uncordon"]
+        {
             assert!(script.contains(command), "{command}");
         }
         assert!(!script.contains("bench-echo") && !script.contains("bench__echo"), "{script}");

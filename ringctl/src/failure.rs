@@ -43,6 +43,8 @@ pub enum Unknown {
     Leave,
     /// A join or a leave was taken back.
     Cancel,
+    /// Something was ordered about a node.
+    NodeOrder,
 }
 
 impl std::fmt::Display for Unknown {
@@ -60,6 +62,9 @@ impl std::fmt::Display for Unknown {
             Unknown::Operation(None) => f.write_str(
                 "outcome unknown; `document get` shows what it has changed, and with --dhop it \
                  could be repeated safely",
+            ),
+            Unknown::NodeOrder => f.write_str(
+                "outcome unknown; repeating it is safe, and `ringctl inspect` shows nodes",
             ),
             Unknown::Leave => {
                 f.write_str("outcome unknown; repeat it, or see what `ringctl inspect` shows")

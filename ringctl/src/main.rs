@@ -7,6 +7,7 @@
 //! * [`explain`]: where a session belongs, who holds it, and why.
 //! * [`join`]: take a manager into the ring that waits outside.
 //! * [`leave`]: tell one to leave it; take a join or a leave back.
+//! * [`drain`]: cordon, drain and uncordon a node.
 //! * [`signal`]: tell managers which of their peers look gone.
 //! * [`dev`]: a whole cluster of real processes on one machine.
 //! * [`bench`]: what the cluster can do, beside a bare echo.
@@ -17,6 +18,7 @@ mod bench;
 mod cli;
 mod dev;
 mod document;
+mod drain;
 mod explain;
 mod failure;
 mod follow;
@@ -89,6 +91,11 @@ fn run(cli: &Cli, out: &mut Out) -> anyhow::Result<()> {
             Command::Join(arguments) => join::run(arguments, out).await,
             Command::Leave(arguments) => leave::run(arguments, cli.endpoints(), out).await,
             Command::Cancel(arguments) => leave::cancel(arguments, &cli.endpoints()?, out).await,
+            Command::Cordon(arguments) => drain::cordon(arguments, &cli.endpoints()?, out).await,
+            Command::Drain(arguments) => drain::run(arguments, &cli.endpoints()?, out).await,
+            Command::Uncordon(arguments) => {
+                drain::uncordon(arguments, &cli.endpoints()?, out).await
+            }
             Command::Signal(arguments) => signal::run(arguments, out).await,
             Command::Dev(arguments) => dev::run(arguments, out).await,
             Command::Bench(command) => bench::run(command, cli.endpoints(), out).await,

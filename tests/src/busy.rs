@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
-use v1::SessionState;
+use v1::{Reason, SessionState};
 
 /// How long a call may take that waits for the verdict on a killed node: 20 s by default, and the
 /// machine may be busy.
@@ -79,6 +79,9 @@ async fn work_with_losses(
                 assert_eq!((seen.life, &seen.address), (opened.life, &opened.address))
             }
             SessionState::Lost => assert_eq!((seen.life, seen.address.as_str()), (opened.life, "")),
+            SessionState::Closing | SessionState::Closed if seen.reason() == Reason::Drained => {
+                assert_eq!((seen.life, seen.address.as_str()), (opened.life, ""));
+            }
             SessionState::Unspecified
             | SessionState::Pending
             | SessionState::Starting
@@ -109,7 +112,7 @@ impl Busy {
         Self { clients: clients.collect(), stop, rounds }
     }
 
-    /// Starts some whose sessions, of that class, may be lost with their node.
+    /// Starts some whose sessions, of that class, may be lost with their node, or drained.
     pub fn with_losses(cluster: &Cluster, class: &str, clients: usize) -> Self {
         let (stop, rounds) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
         let work = |number: usize| {

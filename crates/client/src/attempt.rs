@@ -172,6 +172,18 @@ impl Call for v1::LeaveRequest {
     }
 }
 
+impl Call for v1::OrderNodeRequest {
+    type Answer = v1::OrderNodeResponse;
+    const NAME: &'static str = "order_node";
+
+    async fn send(
+        request: Request<Self>,
+        channel: Channel,
+    ) -> Result<Response<Self::Answer>, Status> {
+        OperatorClient::new(channel).order_node(request).await
+    }
+}
+
 impl Call for v1::CancelRequest {
     type Answer = v1::CancelResponse;
     const NAME: &'static str = "cancel";

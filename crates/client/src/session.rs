@@ -269,6 +269,16 @@ impl Client {
         Ok(self.call(request, wait).await?.answer)
     }
 
+    /// Says what is wanted of a node: that nothing more is placed there, that it becomes empty, or that
+    /// it takes sessions again.
+    pub async fn order_node(
+        &self,
+        request: v1::OrderNodeRequest,
+        wait: Duration,
+    ) -> Result<v1::OrderNodeResponse, CallError> {
+        Ok(self.call(request, wait).await?.answer)
+    }
+
     /// Reads one session through the manager at that address, once.
     pub async fn get_at(
         &self,

@@ -133,6 +133,13 @@ impl Operator for Manager {
     ) -> Result<Response<v1::CancelResponse>, Status> {
         Err(Status::unimplemented("cancel"))
     }
+
+    async fn order_node(
+        &self,
+        _request: Request<v1::OrderNodeRequest>,
+    ) -> Result<Response<v1::OrderNodeResponse>, Status> {
+        Err(Status::unimplemented("order_node"))
+    }
 }
 
 /// A manager that serves until this is dropped.

@@ -125,7 +125,7 @@ mod tests {
         BootId, ClassName, ClusterTimes, Epoch, ManagerId, ManagerNumber, NodeId, NodeState, Nonce,
         PoolName,
     };
-    use rota_ring::Claim;
+    use rota_ring::{Claim, NodeWish};
 
     const TIMES: ClusterTimes =
         ClusterTimes { renew_ms: 1, lease_term_ms: 3, lease_kill_ms: 4, node_lost_ms: 5 };
@@ -148,9 +148,23 @@ mod tests {
             places: 4,
             classes: vec![ClassName::parse("builtin").unwrap()],
             state: NodeState::Ready,
+            wish: NodeWish::default(),
             revision: 1,
         };
         ConfigState { index: 7, view: Some(Arc::new(view)), nodes: BTreeMap::from([(node, reg)]) }
+    }
+
+    #[test]
+    fn what_operators_want_of_a_node_survives_the_wire_and_is_not_written_when_it_is_nothing() {
+        let json = state_to_json(&cluster(), &state(1));
+        assert!(!String::from_utf8_lossy(&json).contains("wish"));
+        let drained = |closes_at_ms| NodeWish::Drained { closes_at_ms };
+        for wish in [NodeWish::Cordoned, drained(None), drained(Some(u64::MAX))] {
+            let mut before = state(1);
+            before.nodes.values_mut().for_each(|it| it.wish = wish);
+            let json = state_to_json(&cluster(), &before);
+            assert_eq!(state_from_json(&cluster(), &json), Ok(before));
+        }
     }
 
     #[test]

@@ -71,6 +71,7 @@ impl Crowd {
             | Effect::Provision { .. }
             | Effect::FetchBodies { .. }
             | Effect::ReplyOrder { .. }
+            | Effect::ReplyNodeOrder { .. }
             | Effect::Note(_) => {}
         }
     }

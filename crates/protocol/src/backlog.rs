@@ -33,16 +33,21 @@ impl Partition {
                 if env.store_away { RefusalKind::ConfigStoreAway } else { RefusalKind::NotServing };
             return Some(Refusal::new(kind, retry, text));
         }
+        let full = self.backlog(env).filter(|_| writes);
+        full.map(|text| Refusal::new(RefusalKind::Overloaded, retry, text))
+    }
+
+    /// Why nothing more is written now, if so: too much is not committed.
+    pub fn backlog(&self, env: &Env) -> Option<String> {
         let (entries, bytes) = (self.replica.tail.len(), self.replica.tail_bytes);
         let sizes = &env.config.sizes;
         let full = entries >= sizes.tail_entries || bytes >= sizes.tail_bytes;
-        (writes && full).then(|| {
-            let text = format!(
+        full.then(|| {
+            format!(
                 "partition {} has {entries} entries ({bytes} bytes) that are not committed; the \
                  limits are {} entries and {} bytes",
                 self.number, sizes.tail_entries, sizes.tail_bytes
-            );
-            Refusal::new(RefusalKind::Overloaded, retry, text)
+            )
         })
     }
 

@@ -2,6 +2,7 @@
 //! under way at a time; what it should say is worked out anew from each View.
 
 use crate::claim::Standing;
+use crate::cordon::WaitingNode;
 use crate::env::NameOf;
 use crate::io::{CasOutcome, Effect, Transition};
 use crate::learn::Desire;
@@ -31,6 +32,8 @@ pub(crate) enum Purpose {
     Release(Transition),
     /// An operator's order, and what is answered.
     Order(Box<Waiting>, Ordered),
+    /// One about a node, and the entry that it asks for.
+    NodeOrder(Box<WaitingNode>, Box<NodeReg>),
     Register {
         call: u64,
         register: Register,
@@ -47,7 +50,7 @@ impl Purpose {
             | Purpose::Part(..)
             | Purpose::Release(_)
             | Purpose::Order(..) => true,
-            Purpose::Register { .. } | Purpose::Verdict(_) => false,
+            Purpose::NodeOrder(..) | Purpose::Register { .. } | Purpose::Verdict(_) => false,
         }
     }
 }
@@ -225,6 +228,7 @@ impl Manager {
                         );
                     }
                     Purpose::Order(waiting, _) => self.on_order_unknown(&waiting),
+                    Purpose::NodeOrder(waiting, _) => self.on_node_order_unknown(&waiting),
                     Purpose::TakeOut(..)
                     | Purpose::Part(..)
                     | Purpose::Release(_)
@@ -265,6 +269,7 @@ impl Manager {
             Purpose::Part(number, step) => self.env.note(step, Some(number)),
             Purpose::Release(step) => self.env.note(step, None),
             Purpose::Order(waiting, answer) => self.on_order_written(&waiting, answer),
+            Purpose::NodeOrder(waiting, reg) => self.on_node_order_written(&waiting, *reg),
             Purpose::Register { call, register, .. } => {
                 self.env.note_text(
                     Transition::NodeRegistered,
@@ -297,6 +302,7 @@ impl Manager {
                 }
             }
             Purpose::Order(waiting, _) => self.on_order_conflict(*waiting),
+            Purpose::NodeOrder(waiting, _) => self.on_node_order_conflict(*waiting),
             Purpose::TakeOut(..) | Purpose::Release(_) => {}
         }
     }
@@ -398,6 +404,8 @@ impl Manager {
             );
         }
         let expect_revision = before.map_or(0, |it| it.revision);
+        // What operators want of the node is not about its boot.
+        let wish = before.map(|it| it.wish).unwrap_or_default();
         let to = NodeReg {
             node: register.node.clone(),
             boot: register.boot,
@@ -405,7 +413,8 @@ impl Manager {
             pool: register.pool.clone(),
             places: register.places,
             classes: register.classes.clone(),
-            state: register.state,
+            state: wish.shown(register.state),
+            wish,
             revision: expect_revision + 1,
         };
         let node = Some(NodeChange { expect_revision, to });
@@ -427,7 +436,7 @@ impl Manager {
         Refusal::new(RefusalKind::BootUnproven, retry, text)
     }
 
-    fn soon(&self) -> Retry {
+    pub(crate) fn soon(&self) -> Retry {
         Retry::AfterMs(self.env.config.timing.retry_ms)
     }
 

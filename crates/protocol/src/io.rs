@@ -15,6 +15,7 @@
 //! batch travel together. Before [`crate::Manager::wake_at`] it gives a [`Input::Tick`].
 
 use crate::api::{Op, OpResult};
+use crate::cordon::NodeOrdered;
 use crate::documents::{Doc, DocKey};
 use crate::leave::{Order, Ordered};
 use crate::message::Envelope;
@@ -23,7 +24,7 @@ use rota_model::node_msg::{FromNode, Register, Registered, Renew, Renewed, ToNod
 use rota_model::{
     Epoch, Incarnation, LogPos, ManagerNumber, MemberId, NodeId, Nonce, PoolName, Refusal, Stamp,
 };
-use rota_ring::{Change, ConfigState};
+use rota_ring::{Change, ConfigState, NodeOrder};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -63,6 +64,15 @@ pub enum Input {
         call: u64,
         /// The order.
         order: Order,
+    },
+    /// An operator's order about a node.
+    NodeOrder {
+        /// The driver's name for it.
+        call: u64,
+        /// The node.
+        node: NodeId,
+        /// The order.
+        order: NodeOrder,
     },
     /// All [`Effect::Persist`] up to this number are on disk.
     Persisted {
@@ -255,6 +265,13 @@ pub enum Effect {
         /// The answer.
         result: Result<Ordered, Refusal>,
     },
+    /// Answer an operator's order about a node.
+    ReplyNodeOrder {
+        /// The driver's name for it.
+        call: u64,
+        /// The answer.
+        result: Result<NodeOrdered, Refusal>,
+    },
     /// Read the config store consistently, then give [`Input::ConfigRead`].
     ReadConfig {
         /// Comes back.
@@ -415,6 +432,10 @@ transitions!(
     NodeRegistered = "node_registered",
     /// A node was refused, since it does not prove that its registered boot is over.
     NodeUnproven = "node_unproven",
+    /// An operator cordoned or drained a node, or let it serve again.
+    NodeOrdered = "node_ordered",
+    /// A session is closed, since its node is drained.
+    SessionDrained = "session_drained",
     /// A node was fenced off an older owner, or the owner off it.
     Fenced = "fenced",
     /// A request was forwarded to an owner.

@@ -8,6 +8,7 @@
 
 use crate::api::{Op, OpResult};
 use crate::documents::DocKey;
+use crate::drain::Draining;
 use crate::entry::{Asked, Origin};
 use crate::env::Env;
 use crate::flow::Flow;
@@ -89,6 +90,7 @@ pub(crate) struct Leading {
     /// The document after which looking for what is old goes on.
     pub purge_after: Option<DocKey>,
     pub next_room_ms: u64,
+    pub drain: Draining,
 }
 
 /// What the owner is doing.
@@ -212,6 +214,7 @@ impl Partition {
             next_purge_ms: now,
             purge_after: None,
             next_room_ms: now,
+            drain: Draining::default(),
         }));
         self.drive_scan(env);
         self.drive_sync(env);

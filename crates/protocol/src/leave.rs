@@ -18,10 +18,10 @@ use rota_model::{Epoch, FieldError, ManagerNumber, ManagerStatus, Refusal, Refus
 use rota_ring::{Change, LeaveRefused, RingTransition, View};
 
 /// Orders that may wait at one manager. People give them, one at a time.
-const ORDERS_MAX: usize = 16;
+pub(crate) const ORDERS_MAX: usize = 16;
 
 /// How long an order may wait for the config store and for other changes of the View.
-const ORDER_MS: u64 = 5_000;
+pub(crate) const ORDER_MS: u64 = 5_000;
 
 /// What an operator wants of the ring.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

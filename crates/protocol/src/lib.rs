@@ -7,8 +7,10 @@ pub mod api;
 mod backlog;
 mod bodies;
 mod claim;
+mod cordon;
 mod council;
 pub mod documents;
+mod drain;
 mod drive;
 mod elsewhere;
 mod entry;
@@ -46,6 +48,7 @@ pub use api::{
     Answer, DocumentAnswer, DocumentCursor, DocumentHead, DocumentOp, DocumentPage, Op, OpResult,
 };
 pub use bodies::{Bodies, NoBodies};
+pub use cordon::NodeOrdered;
 pub use documents::{Doc, DocKey};
 pub use io::{CasOutcome, Disk, DiskWrite, Effect, Identity, Input, Note, PartMeta, Transition};
 pub use leave::{Order, Ordered};

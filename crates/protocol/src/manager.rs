@@ -3,6 +3,7 @@
 use crate::api::OpResult;
 use crate::bodies::Bodies;
 use crate::claim::Standing;
+use crate::cordon::WaitingNode;
 use crate::council::Purpose;
 use crate::entry::{Entrance, ForHere, Origin};
 use crate::env::{CallWhat, Env, NameOf, NodesWanted};
@@ -57,6 +58,8 @@ pub struct Manager {
     pub(crate) following: Following,
     /// Orders of operators that wait.
     pub(crate) orders: VecDeque<Waiting>,
+    /// Those about nodes.
+    pub(crate) node_orders: VecDeque<WaitingNode>,
     /// Whether it may come into a ring in which nobody reserved its number.
     pub(crate) joins: bool,
     /// When a new View was adopted last.
@@ -91,6 +94,7 @@ impl Manager {
             signalled: BTreeMap::new(),
             following: Following::new(now.mono_ms),
             orders: VecDeque::new(),
+            node_orders: VecDeque::new(),
             joins: false,
             view_ms: now.mono_ms,
             arrived: Epoch(0),
@@ -115,6 +119,7 @@ impl Manager {
             Input::NodeRegister { call, register } => self.register(call, register, 0),
             Input::NodeRenew { call, renew } => self.on_renew(call, renew),
             Input::Order { call, order } => self.on_order(call, order),
+            Input::NodeOrder { call, node, order } => self.on_node_order(call, node, order),
             Input::Persisted { lsn } => {
                 self.on_intent_persisted(lsn);
                 for part in self.parts.values_mut() {
@@ -397,6 +402,7 @@ impl Manager {
             self.adopt(state);
         }
         self.on_order_read(read, state.is_some());
+        self.on_node_order_read(read, state.is_some());
         for (number, pe) in waiting {
             let Some(part) = self.parts.get_mut(&number) else {
                 continue;
@@ -431,6 +437,7 @@ impl Manager {
         }
         self.drive_claim();
         self.expire_orders();
+        self.expire_node_orders();
         for here in self.entrance.on_tick(&mut self.env) {
             self.carry_out(here);
         }
@@ -574,5 +581,6 @@ fn part_stats(env: &Env, part: &Partition) -> PartStats {
         sessions: part.replica.sessions_by_state.clone(),
         lag: lag.map(|(number, copy)| (*number, behind(copy.flow.acked))).collect(),
         digest: part.replica.digest,
+        on_nodes: part.sessions_on_nodes(),
     }
 }

@@ -3,7 +3,7 @@
 use rota_model::node_msg::NodeLoad;
 use rota_model::{BootId, ClassName, NodeId, NodeState, PoolName, Token};
 use rota_ring::NodeReg;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// How long a place counts as asked for when the node never says what became of it.
 const ASKED_MS: u64 = 10_000;
@@ -93,6 +93,8 @@ pub(crate) enum NoNode {
     NoRoom {
         /// Nodes of the pool that are not gone.
         nodes: u32,
+        /// How many of them take nothing because operators want it so.
+        cordoned: u32,
     },
     /// Some node has room, and takes nothing for the moment.
     Unable,
@@ -184,6 +186,12 @@ impl Nodes {
         self.known.get(node).map_or(0, |known| known.used.saturating_add(asked(known)))
     }
 
+    /// Nodes of which everything that runs there is to be closed.
+    pub fn to_close(&self, wall_ms: u64) -> BTreeSet<NodeId> {
+        let due = self.reg.values().filter(|it| it.is_to_close(wall_ms));
+        due.map(|it| it.node.clone()).collect()
+    }
+
     /// The most loaded READY node of the pool that offers the class and is below the limit; one that
     /// leaves calls unanswered only when there is no other.
     pub fn choose(
@@ -195,9 +203,10 @@ impl Nodes {
         now_ms: u64,
     ) -> Result<Chosen, NoNode> {
         let mut best: Option<((bool, u64), &NodeReg)> = None;
-        let (mut nodes, mut offering, mut unable) = (0, 0, 0);
+        let (mut nodes, mut offering, mut unable, mut cordoned) = (0, 0, 0, 0);
         for reg in self.reg.values().filter(|reg| reg.pool == *pool && !reg.state.is_gone()) {
             nodes += 1;
+            cordoned += u32::from(!reg.wish.is_none());
             if !reg.classes.contains(class) {
                 continue;
             }
@@ -220,7 +229,7 @@ impl Nodes {
             Some((_, reg)) => Ok(Chosen { node: reg.node.clone(), boot: reg.boot }),
             None if nodes > 0 && offering == 0 => Err(NoNode::UnknownClass),
             None if unable > 0 => Err(NoNode::Unable),
-            None => Err(NoNode::NoRoom { nodes }),
+            None => Err(NoNode::NoRoom { nodes, cordoned }),
         }
     }
 

@@ -65,7 +65,8 @@ fn unknown_pool(env: &Env, pool: &PoolName) -> Refusal {
 }
 
 /// Why an open finds no room in a pool whose nodes are all full; `None` while it may get more.
-pub(crate) fn full_for_good(env: &Env, pool: &PoolName, nodes: u32) -> Option<Refusal> {
+pub(crate) fn full_for_good(env: &Env, pool: &PoolName, full: NoNode) -> Option<Refusal> {
+    let NoNode::NoRoom { nodes, cordoned } = full else { return None };
     let config = env.config.pools.iter().find(|it| it.name == *pool);
     if config.is_some_and(|it| nodes < it.nodes_max) {
         return None;
@@ -77,6 +78,18 @@ pub(crate) fn full_for_good(env: &Env, pool: &PoolName, nodes: u32) -> Option<Re
     let limit = format!("(load limit {} of its places)", f64::from(permille) / 1000.0);
     let text = match nodes {
         0 => format!("pool {pool:?} has no node, and may not grow"),
+        1 if cordoned == 1 => {
+            format!("the only node of pool {pool:?} is cordoned, and it may not grow")
+        }
+        more if cordoned == more => {
+            format!("each of the {more} nodes of pool {pool:?} is cordoned, and it may not grow")
+        }
+        more if cordoned > 0 => {
+            format!(
+                "of the {more} nodes of pool {pool:?} {cordoned} are cordoned and the others full \
+                 {limit}, and it may not grow"
+            )
+        }
         1 => format!("the only node of pool {pool:?} is full {limit}, and it may not grow"),
         more => {
             format!(
@@ -94,7 +107,7 @@ pub(crate) fn no_room_yet(env: &Env, open: &OpenOp) -> Refusal {
     let limit = env.config.load_limit_permille;
     let retry = Retry::AfterMs(env.config.timing.retry_ms * 5);
     match env.nodes.choose(pool, class, limit, &[], env.now.mono_ms) {
-        Err(NoNode::NoRoom { nodes }) => full_for_good(env, pool, nodes),
+        Err(full @ NoNode::NoRoom { .. }) => full_for_good(env, pool, full),
         Err(NoNode::Unable) => {
             let text = format!("the nodes of pool {pool:?} that have room take nothing just now");
             Some(Refusal::new(RefusalKind::NoCapacity, retry, text))

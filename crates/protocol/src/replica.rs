@@ -13,7 +13,7 @@ use crate::message::{Entry, Write};
 use crate::sizes::Sizes;
 use rota_docstore::space::Usages;
 use rota_docstore::{Document, Usage};
-use rota_model::{Epoch, LogPos, Seq, SessionRecord, SessionState, Stamp};
+use rota_model::{Epoch, LogPos, NodeId, Seq, SessionRecord, SessionState, Stamp};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
@@ -27,6 +27,8 @@ pub struct Replica {
     pub docs: BTreeMap<DocKey, Arc<Doc>>,
     /// Committed sessions by state.
     pub sessions_by_state: BTreeMap<SessionState, u64>,
+    /// Committed sessions that have not ended, by the node where they run or are to run.
+    pub sessions_by_node: BTreeMap<NodeId, u64>,
     /// A digest of all committed documents that does not depend on their order.
     pub digest: u64,
     /// How much committed documents of applications fill, by namespace.
@@ -90,6 +92,11 @@ impl Replica {
         };
         let documents = [&before, &after].map(|it| it.as_deref().and_then(of_application));
         self.usages.count(key.name.space(), documents[0], documents[1]);
+        let nodes = [&before, &after].map(|it| it.as_deref().and_then(Doc::runs_on));
+        // Most writes move nothing from node to node.
+        if nodes[0] != nodes[1] {
+            self.count_on_nodes(nodes[0], nodes[1]);
+        }
         if let Some(doc) = before {
             self.digest = self.digest.wrapping_sub(doc.digest(key));
             if let Some(brief) = doc.brief() {
@@ -98,6 +105,23 @@ impl Replica {
                 if *count == 0 {
                     self.sessions_by_state.remove(&brief.state);
                 }
+            }
+        }
+    }
+
+    fn count_on_nodes(&mut self, before: Option<&NodeId>, after: Option<&NodeId>) {
+        if let Some(node) = after {
+            match self.sessions_by_node.get_mut(node) {
+                Some(count) => *count += 1,
+                None => drop(self.sessions_by_node.insert(node.clone(), 1)),
+            }
+        }
+        if let Some(node) = before
+            && let Some(count) = self.sessions_by_node.get_mut(node)
+        {
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                self.sessions_by_node.remove(node);
             }
         }
     }

@@ -313,7 +313,7 @@ impl Partition {
                 let refusal = unknown_class(env, &op.spec);
                 self.reply(env, origin, Err(refusal));
             }
-            Err(NoNode::NoRoom { nodes }) => self.wait_for_room(env, origin, &op, nodes),
+            Err(full @ NoNode::NoRoom { .. }) => self.wait_for_room(env, origin, &op, full),
             Err(NoNode::Unable) => {
                 if let Some(leading) = &mut self.leading {
                     leading.room.push_back(origin);
@@ -335,8 +335,8 @@ impl Partition {
         waits
     }
 
-    fn wait_for_room(&mut self, env: &mut Env, origin: Origin, op: &OpenOp, nodes: u32) {
-        if let Some(full) = full_for_good(env, &op.spec.pool, nodes) {
+    fn wait_for_room(&mut self, env: &mut Env, origin: Origin, op: &OpenOp, full: NoNode) {
+        if let Some(full) = full_for_good(env, &op.spec.pool, full) {
             return self.reply(env, origin, Err(full));
         }
         if let Some(leading) = &mut self.leading {

@@ -47,6 +47,12 @@ pub struct Sizes {
     pub page_looked_at: usize,
     /// Most documents that one entry removes, or frees of tombstones of their items.
     pub purge_docs: usize,
+    /// Most documents among which one step looks for sessions of nodes that are drained: less than a
+    /// millisecond.
+    pub drain_docs: usize,
+    /// Most sessions of a partition that are closed at once because their nodes are drained: a node
+    /// with all its places in use ends some hundred programs at a time.
+    pub drain_closes: usize,
 }
 
 impl Default for Sizes {
@@ -67,6 +73,8 @@ impl Default for Sizes {
             page_sessions: PAGE_SIZE_MAX,
             page_looked_at: 2_000,
             purge_docs: 512,
+            drain_docs: 2_000,
+            drain_closes: 256,
         }
     }
 }
@@ -91,6 +99,8 @@ impl Sizes {
             ("page_sessions", u64::from(self.page_sessions)),
             ("page_looked_at", number(self.page_looked_at)),
             ("purge_docs", number(self.purge_docs)),
+            ("drain_docs", number(self.drain_docs)),
+            ("drain_closes", number(self.drain_closes)),
         ];
         let empty = counts.iter().filter(|(_, count)| *count == 0);
         let mut wrong: Vec<FieldError> =

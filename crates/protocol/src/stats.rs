@@ -1,7 +1,7 @@
 //! What operators see of a manager.
 
 use rota_model::node_msg::NodeLoad;
-use rota_model::{LogPos, ManagerNumber, SessionState};
+use rota_model::{LogPos, ManagerNumber, NodeId, SessionState};
 use rota_ring::NodeReg;
 use std::collections::BTreeMap;
 
@@ -32,6 +32,8 @@ pub struct PartStats {
     pub sessions: BTreeMap<SessionState, u64>,
     /// At the owner: each copy and how many entries it is behind.
     pub lag: Vec<(ManagerNumber, u64)>,
+    /// Sessions that have not ended, by the node where they run or are to run.
+    pub on_nodes: BTreeMap<NodeId, u64>,
     /// Order-independent digest of all committed session records (key, life, version, state).
     pub digest: u64,
 }

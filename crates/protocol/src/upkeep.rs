@@ -65,6 +65,7 @@ impl Partition {
                 || !it.work.is_empty()
                 || !it.learners.is_empty()
                 || !it.missing.is_empty()
+                || it.drain.after.is_some()
                 || !matches!(it.phase, Phase::Serving)
         })
     }
@@ -81,6 +82,7 @@ impl Partition {
         self.tick_copies(env);
         self.tick_learners(env);
         self.tick_work(env);
+        self.tick_drain(env);
         self.tick_room(env);
         self.expire_pulls(env);
         self.serve_follows(env);

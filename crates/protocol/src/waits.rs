@@ -34,6 +34,7 @@ impl Manager {
         let mut waits = vec![
             Wait::new("client requests", now_ms, self.entrance.deadlines()),
             Wait::new("orders", now_ms, self.order_deadlines()),
+            Wait::new("orders about nodes", now_ms, self.node_order_deadlines()),
             Wait::new("calls to nodes", now_ms, self.env.calls.values().map(|it| it.until_ms)),
             Wait::new("places asked for", now_ms, self.env.nodes.asked_until()),
         ];

@@ -1,5 +1,6 @@
 //! Everything that the config store holds, and a compare-and-set on it.
 
+use crate::node_order::NodeWish;
 use crate::view::View;
 use rota_model::{BootId, ClassName, Epoch, NodeId, NodeState, PoolName};
 use serde::{Deserialize, Serialize};
@@ -23,6 +24,9 @@ pub struct NodeReg {
     pub classes: Vec<ClassName>,
     /// State; LOST and REMOVED are verdicts about `boot`.
     pub state: NodeState,
+    /// What operators want of the node, whichever boot it is. `state` shows it while the node is there.
+    #[serde(default, skip_serializing_if = "NodeWish::is_none")]
+    pub wish: NodeWish,
     /// Grows by one with each write; the first is 1.
     pub revision: u64,
 }

@@ -15,17 +15,20 @@
 //! * [`change`]: the only ways a View changes, each a pure function to the next View.
 //! * [`join`]: the changes by which a new number comes into the ring.
 //! * [`leave`]: those by which one leaves it, and comes back.
+//! * [`node_order`]: what operators want of nodes.
 //! * [`config`]: everything in the config store, and a compare-and-set on it.
 
 pub mod change;
 pub mod config;
 pub mod join;
 pub mod leave;
+pub mod node_order;
 pub mod place;
 pub mod view;
 
 pub use change::{Claim, ClaimRefused};
 pub use config::{Change, ConfigState, NodeChange, NodeReg};
 pub use leave::{CancelRefused, LeaveRefused};
+pub use node_order::{DRAIN_MS_MAX, DrainTime, NodeOrder, NodeOrderRefused, NodeWish};
 pub use place::{slot_of_document, slot_of_node, slot_of_pool, slot_of_session};
 pub use view::{IsrMember, ManagerEntry, Part, PartState, RingTransition, Split, View, ViewError};

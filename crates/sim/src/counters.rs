@@ -104,6 +104,12 @@ faults!(
     RegisteredLost = "registered_lost",
     /// A node registered as draining before it left.
     NodeDraining = "node_draining",
+    /// An operator cordoned a node.
+    NodeCordoned = "node_cordoned",
+    /// An operator ordered that a node is drained.
+    NodeDrained = "node_drained",
+    /// An operator let a node take sessions again.
+    NodeUncordoned = "node_uncordoned",
     /// A client repeated a request that was answered, through any manager.
     RequestRepeated = "request_repeated",
     /// A client sent one request to two managers at once.
@@ -194,6 +200,7 @@ impl Corner {
             | Effect::ReplyRegister { .. }
             | Effect::ReplyRenew { .. }
             | Effect::ReplyOrder { .. }
+            | Effect::ReplyNodeOrder { .. }
             | Effect::ReadConfig { .. }
             | Effect::Cas { .. }
             | Effect::Provision { .. }

@@ -8,9 +8,12 @@ use rota_model::{
     SessionState, SessionView, Stamp, Token,
 };
 use rota_protocol::{DiskWrite, OpResult};
-use rota_ring::{ConfigState, View};
+use rota_ring::{ConfigState, NodeReg, NodeWish, View};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+
+/// How long the news of a drain's end may take to whoever owns sessions there.
+const DRAIN_NEWS_US: u64 = 5_000_000;
 
 /// Why an instance stopped running.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -139,6 +142,8 @@ pub struct Ledger {
     pub seen: Vec<SeenDocument>,
     /// What lists showed.
     pub listed: Vec<Shown>,
+    /// From when until when each node was drained, as the registry says.
+    pub drains: BTreeMap<NodeId, Vec<(u64, Option<u64>)>>,
     /// Lives, as they were first written anywhere.
     pub lives: BTreeMap<SessionKey, BTreeMap<Stamp, LifeFacts>>,
     /// Attempts that ever stood durably on a manager's disk.
@@ -166,6 +171,7 @@ impl Ledger {
             self.views.entry(view.epoch).or_insert_with(|| view.clone());
         }
         for reg in state.nodes.values() {
+            self.note_drain(now_us, reg);
             for ((node, boot), facts) in &mut self.boots {
                 if *node == reg.node && *boot != reg.boot && facts.gone_us.is_none() {
                     facts.gone_us = Some(now_us);
@@ -177,6 +183,25 @@ impl Ledger {
                 facts.gone_us.get_or_insert(now_us);
             }
         }
+    }
+
+    fn note_drain(&mut self, now_us: u64, reg: &NodeReg) {
+        let times = self.drains.entry(reg.node.clone()).or_default();
+        let drains = matches!(reg.wish, NodeWish::Drained { closes_at_ms: Some(_) });
+        match times.last_mut().filter(|it| it.1.is_none()) {
+            Some(last) if !drains => last.1 = Some(now_us),
+            None if drains => times.push((now_us, None)),
+            Some(_) | None => {}
+        }
+    }
+
+    /// When an execution may have been ended because its node was drained, if at all.
+    pub fn drained_us(&self, instance: &Instance) -> Option<u64> {
+        let times = self.drains.get(&instance.node)?;
+        // Whoever owned its session may have heard of the end of the drain somewhat later.
+        let counts = |to: Option<u64>| to.is_none_or(|to| to + DRAIN_NEWS_US > instance.from_us);
+        let first = times.iter().find(|(_, to)| counts(*to))?;
+        Some(first.0.max(instance.from_us))
     }
 
     /// A manager gave writes to its disk.

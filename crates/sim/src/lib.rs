@@ -27,6 +27,7 @@ pub mod manager_host;
 pub mod model;
 pub mod network;
 pub mod node_host;
+pub mod node_orders;
 pub mod orders;
 pub mod parcel;
 pub mod plant;

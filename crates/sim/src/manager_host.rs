@@ -98,6 +98,11 @@ impl ManagerHost {
         Some(process.waits(self.now(now_us).mono_ms))
     }
 
+    /// What its wall clock says.
+    pub fn wall_ms(&self, now_us: u64) -> u64 {
+        self.now(now_us).wall_ms
+    }
+
     fn now(&self, now_us: u64) -> Now {
         let mono_ms = now_us / 1000 + self.mono_ahead_ms;
         // Offsets are held shifted by 100 s, so that they may be negative.
@@ -206,6 +211,7 @@ impl World {
                 Input::PeerRefused { .. }
                 | Input::Signal { .. }
                 | Input::Order { .. }
+                | Input::NodeOrder { .. }
                 | Input::NodeConnected { .. }
                 | Input::Tick => Some(format!("is told {input:?}")),
                 Input::Persisted { lsn } => Some(format!("has on disk: lsn {lsn}")),
@@ -326,6 +332,9 @@ impl World {
                 }
             }
             Effect::ReplyOrder { call, result } => self.on_ordered((number, run), call, &result),
+            Effect::ReplyNodeOrder { call, result } => {
+                self.on_node_ordered((number, run), call, &result);
+            }
             Effect::ReadConfig { read } => {
                 self.ask_store(number, StoreCall::Read(read));
                 self.send(me, Place::Store, None, Parcel::Read { read });

@@ -12,7 +12,7 @@ use rota_protocol::{Input, Order, Ordered};
 use rota_ring::ClaimRefused;
 
 /// How long an order may take at a manager: as long as it waits there, and a compare-and-set.
-const ORDER_US: u64 = 7_000_000;
+pub const ORDER_US: u64 = 7_000_000;
 
 impl World {
     /// Somebody orders that some number leaves, mostly one that is up.

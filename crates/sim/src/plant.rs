@@ -106,6 +106,10 @@ bugs!(
     HandedToStranger = "handed_to_stranger",
     /// Who leaves hands on what is not at rest.
     LetGoUnwedged = "let_go_unwedged",
+    /// A node's next boot is not cordoned any more.
+    CordonForgotten = "cordon_forgotten",
+    /// Managers see of a drain only that nothing more is to be placed there.
+    DrainHidden = "drain_hidden",
 );
 
 impl Bug {
@@ -203,6 +207,10 @@ impl World {
             }
             (Some(Bug::SplitUnfenced | Bug::EarlyHandOver), Effect::Cas { cas, mut change }) => {
                 self.spoil_split(&mut change);
+                Altered::Kept(Effect::Cas { cas, change })
+            }
+            (Some(Bug::CordonForgotten), Effect::Cas { cas, mut change }) => {
+                self.forget_cordon(&mut change);
                 Altered::Kept(Effect::Cas { cas, change })
             }
             (Some(Bug::HandedToStranger), Effect::Cas { cas, mut change }) => {
@@ -318,7 +326,8 @@ impl World {
 
     /// A state of the registry in which every boot keeps its first revision.
     fn first_revisions(&mut self, state: &mut ConfigState) {
-        let Some(plant) = &mut self.plant else { return };
+        let plant = self.plant.as_mut().filter(|it| it.bug == Bug::JudgeNotAnew);
+        let Some(plant) = plant else { return };
         for reg in state.nodes.values_mut().filter(|it| !it.state.is_gone()) {
             let first = plant.revisions.entry((reg.node.clone(), reg.boot));
             reg.revision = *first.or_insert(reg.revision);
@@ -349,7 +358,7 @@ impl World {
                 self.plant_on_message(bug, number, &mut envelope.message);
                 Input::Peer(envelope)
             }
-            (Some(Bug::JudgeNotAnew), mut input) => {
+            (Some(Bug::JudgeNotAnew | Bug::DrainHidden), mut input) => {
                 if let Input::Config(state)
                 | Input::ConfigRead { state: Some(state), .. }
                 | Input::CasDone {
@@ -358,6 +367,7 @@ impl World {
                 } = &mut input
                 {
                     self.first_revisions(state);
+                    self.hide_drains(state);
                 }
                 input
             }

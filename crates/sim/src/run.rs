@@ -1,7 +1,7 @@
 //! One seed from start to end: chaos, heal, converge, serve, durability scan, checks.
 
 use crate::client_host::CallFor;
-use crate::counters::Counters;
+use crate::counters::{Counters, Fault};
 use crate::invariant::acknowledged_open::Found;
 use crate::invariant::complete_list::Expected;
 use crate::invariant::converged::Moment;
@@ -191,12 +191,14 @@ impl World {
             managers,
             disks: disks.collect(),
             instances: &self.dog.ledger.instances,
+            drained: self.drained(),
         })
     }
 
     /// Clients work on a healed cluster: every request gets a final answer.
     fn serve(&mut self) -> Verdict {
         self.phase = Phase::Serve;
+        self.order_uncordon(Fault::NodeUncordoned);
         let before = self.dog.ledger.asked.len();
         for index in 0..self.clients.len() {
             self.queue.after(1_000, Event::ClientNext(index));

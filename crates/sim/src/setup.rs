@@ -217,6 +217,8 @@ fn draw_sizes(chance: &mut Chance) -> Sizes {
         page_sessions: u32::try_from(count(1, 4)).unwrap_or(1),
         purge_docs: count(1, 3),
         page_looked_at: count(1, 12),
+        drain_docs: count(1, 6),
+        drain_closes: count(1, 3),
     }
 }
 

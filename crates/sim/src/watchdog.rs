@@ -2,6 +2,7 @@
 //! checked while a cluster runs.
 
 use crate::invariant::ack_floor::AckFloor;
+use crate::invariant::cordon_kept::CordonKept;
 use crate::invariant::deadlines::Deadlines;
 use crate::invariant::fresh_run::FreshRun;
 use crate::invariant::node_obeys::{Boot, NodeObeys};
@@ -9,10 +10,11 @@ use crate::invariant::placement_settled::{Page, PlacementSettled};
 use crate::invariant::split_at_rest::Moment;
 use crate::invariant::synced_first::SyncedFirst;
 use crate::invariant::{
-    Verdict, Violation, committed_everywhere, intent_first, let_go, lost_is_dead, member_added,
-    one_owner, one_transition, registered_first, shown_running, split_at_rest, view_order,
+    Verdict, Violation, committed_everywhere, cordon_kept, intent_first, let_go, lost_is_dead,
+    member_added, one_owner, one_transition, registered_first, shown_running, split_at_rest,
+    view_order,
 };
-use crate::ledger::Ledger;
+use crate::ledger::{Ledger, session_of};
 use rota_model::node_msg::{FromNode, NodeAnswer, NodeCall, ReportEvent, SlotRange, ToNode};
 use rota_model::{Epoch, LogPos, ManagerNumber, NodeId, SessionKey, SessionView, SlotId, Token};
 use rota_node::NodeEffect;
@@ -55,6 +57,7 @@ pub struct Watchdog {
     /// decided before: to the rest of the world that is the same as a slow message.
     told: Vec<(Run, Arc<View>)>,
     settled: PlacementSettled,
+    cordons: CordonKept,
     obeys: NodeObeys,
     synced: SyncedFirst,
     runs: FreshRun,
@@ -79,6 +82,7 @@ impl Watchdog {
             ack_floor: AckFloor::default(),
             told: Vec::new(),
             settled: PlacementSettled::default(),
+            cordons: CordonKept::default(),
             obeys: NodeObeys::default(),
             synced: SyncedFirst::default(),
             runs: FreshRun::default(),
@@ -112,6 +116,9 @@ impl Watchdog {
                 if let Some(view) = &state.view {
                     self.told.push((run, view.clone()));
                 }
+                // Of a compare-and-set that nobody asks about any more, nothing is adopted.
+                let sure = !matches!(input, Input::CasDone { .. });
+                self.cordons.on_told(run, state, sure);
             }
             Input::Peer(Envelope { from, message, .. }) => match message {
                 Message::Ack { part, pe, .. } | Message::SyncReport { part, pe, .. } => {
@@ -153,6 +160,7 @@ impl Watchdog {
             | Input::PeerRefused { .. }
             | Input::Signal { .. }
             | Input::Order { .. }
+            | Input::NodeOrder { .. }
             | Input::NodeConnected { .. }
             | Input::Provisioned { .. }
             | Input::BodiesFetched { .. }
@@ -162,6 +170,7 @@ impl Watchdog {
 
     /// A manager gave all effects of what it was told so far.
     pub fn on_flushed(&mut self, run: Run) {
+        self.cordons.on_flushed(run);
         let floor = &mut self.ack_floor;
         self.told.retain(|(to, view)| {
             if *to == run {
@@ -175,6 +184,10 @@ impl Watchdog {
     pub fn on_effect(&mut self, now_us: u64, run: Run, effect: &Effect) {
         match effect {
             Effect::Persist { writes, .. } => {
+                for record in writes.iter().filter_map(session_of) {
+                    let begun = self.cordons.check(&self.ledger, run, record);
+                    self.judge(now_us, begun);
+                }
                 self.ledger.on_written(now_us, writes);
                 for write in writes {
                     if let DiskWrite::Part { part, meta } = write {
@@ -189,7 +202,7 @@ impl Watchdog {
                 self.judge(now_us, verdict);
                 self.on_result(now_us, run, result);
             }
-            Effect::ReplyOrder { call, .. } => {
+            Effect::ReplyOrder { call, .. } | Effect::ReplyNodeOrder { call, .. } => {
                 let verdict = self.deadlines.on_answered(run.0, run.1, *call);
                 self.judge(now_us, verdict);
             }
@@ -368,6 +381,7 @@ impl Watchdog {
     ) {
         self.ledger.on_config(now_us, after);
         self.judge(now_us, lost_is_dead::check(before, after, &self.ledger.instances));
+        self.judge(now_us, cordon_kept::check_written(before, after));
         let (Some(was), Some(view)) = (&before.view, &after.view) else { return };
         if was.epoch == view.epoch {
             return;

@@ -3,7 +3,7 @@
 use crate::metrics::{CallKind, Metrics};
 use rota_model::Refusal;
 use rota_model::node_msg::{Registered, Renewed};
-use rota_protocol::{OpResult, Ordered};
+use rota_protocol::{NodeOrdered, OpResult, Ordered};
 use std::collections::HashMap;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -17,6 +17,7 @@ enum Waiting {
     Register(oneshot::Sender<Result<Registered, Refusal>>),
     Renew(oneshot::Sender<Renewed>),
     Order(oneshot::Sender<Result<Ordered, Refusal>>),
+    NodeOrder(oneshot::Sender<Result<NodeOrdered, Refusal>>),
 }
 
 /// The calls under way, by the number that the driver gave them.
@@ -63,6 +64,11 @@ impl Calls {
         self.add(Waiting::Order(reply))
     }
 
+    /// An operator's order about a node; gives its number.
+    pub fn node_order(&mut self, reply: oneshot::Sender<Result<NodeOrdered, Refusal>>) -> u64 {
+        self.add(Waiting::NodeOrder(reply))
+    }
+
     /// Answers a client. Whoever has hung up meanwhile is no mistake.
     pub fn reply(&mut self, call: u64, result: OpResult, metrics: &Metrics) {
         if let Some(Waiting::Op { kind, entered, reply }) = self.waiting.remove(&call) {
@@ -74,6 +80,13 @@ impl Calls {
     /// Answers an order.
     pub fn reply_order(&mut self, call: u64, result: Result<Ordered, Refusal>) {
         if let Some(Waiting::Order(reply)) = self.waiting.remove(&call) {
+            let _ = reply.send(result);
+        }
+    }
+
+    /// Answers an order about a node.
+    pub fn reply_node_order(&mut self, call: u64, result: Result<NodeOrdered, Refusal>) {
+        if let Some(Waiting::NodeOrder(reply)) = self.waiting.remove(&call) {
             let _ = reply.send(result);
         }
     }

@@ -89,4 +89,13 @@ impl v1::operator_server::Operator for OperatorService {
         let ordered = self.shared.mailbox.order(Order::Cancel(number)).await.map_err(status)?;
         Ok(Response::new(operator::cancel_response(&ordered)))
     }
+
+    async fn order_node(
+        &self,
+        request: Request<v1::OrderNodeRequest>,
+    ) -> Result<Response<v1::OrderNodeResponse>, Status> {
+        let (node, order) = operator::order_node(request.into_inner()).map_err(status)?;
+        let ordered = self.shared.mailbox.node_order(node, order).await.map_err(status)?;
+        Ok(Response::new(operator::order_node_response(&ordered)))
+    }
 }

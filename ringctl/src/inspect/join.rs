@@ -96,8 +96,15 @@ pub struct Node {
     pub address: String,
     pub pool: String,
     pub state: String,
+    /// What operators want of it, also while it is LOST or REMOVED: empty, cordoned or drained.
+    pub wish: String,
+    /// When what runs on a drained node is closed, in ms since 1970; `null`: never.
+    pub closes_at_ms: Option<u64>,
     /// As text since it has 64 bits.
     pub boot: String,
+    /// Sessions that have not ended and run or are to run there, as the owners that answered say.
+    pub sessions: u64,
+    /// Places, as the node said last.
     pub used: u32,
     pub places: u32,
     /// used / places.
@@ -217,12 +224,18 @@ fn nodes(view: &v1::View, answers: &Answers) -> Vec<Node> {
             }
         }
     }
+    let owned = view.parts.iter().filter_map(|it| stats_of(answers, it.owner, it.number));
+    let owned: Vec<&v1::PartStats> = owned.collect();
+    let on_node = |id: &str| owned.iter().filter_map(|it| it.on_nodes.get(id)).sum();
     let shown = |it: &v1::NodeStats| Node {
         id: it.id.clone(),
         address: it.address.clone(),
         pool: it.pool.clone(),
         state: it.state.clone(),
+        wish: it.wish.clone(),
+        closes_at_ms: it.closes_at_ms,
         boot: it.boot.to_string(),
+        sessions: on_node(&it.id),
         used: it.used,
         places: it.places,
         load: f64::from(it.used) / f64::from(it.places.max(1)),

@@ -93,10 +93,11 @@ pub fn load_bar(load: f64, style: Style) -> String {
 pub fn nodes(ring: &Ring, style: Style) -> Table {
     let mut table = plain_table(["NODE", "POOL", "STATE", "LOAD", "USED", "ADDRESS", "CLASSES"]);
     for it in &ring.nodes {
+        let empty = if it.state == "DRAINING" && it.sessions == 0 { " (empty)" } else { "" };
         table.add_row([
             it.id.clone(),
             it.pool.clone(),
-            it.state.clone(),
+            format!("{}{empty}", it.state),
             format!("{} {:.0}%", load_bar(it.load, style), it.load * 100.0),
             format!("{}/{}", it.used, it.places),
             it.address.clone(),

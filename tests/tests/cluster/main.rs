@@ -23,6 +23,8 @@ mod dev;
 #[cfg(test)]
 mod documents;
 #[cfg(test)]
+mod drains;
+#[cfg(test)]
 mod exports;
 #[cfg(test)]
 mod filtered_watches;

@@ -6,7 +6,7 @@ use rota_model::{
     BootId, ClassName, ClusterName, Epoch, ManagerId, ManagerNumber, NodeId, NodeState, Nonce,
     PoolName,
 };
-use rota_ring::{Change, ConfigState, NodeChange, NodeReg, View};
+use rota_ring::{Change, ConfigState, NodeChange, NodeReg, NodeWish, View};
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::Arc;
@@ -97,6 +97,7 @@ pub fn next_node(state: &ConfigState, id: &NodeId, node_state: NodeState, mark: 
             places: 8,
             classes: vec![ClassName::parse("builtin").unwrap()],
             state: node_state,
+            wish: NodeWish::default(),
             revision: expect_revision + 1,
         },
     }

@@ -237,6 +237,12 @@ impl Doc {
         }
     }
 
+    /// Where a session that has not ended runs, or is to run.
+    pub fn runs_on(&self) -> Option<&NodeId> {
+        let brief = self.brief().filter(|it| !it.state.is_ended())?;
+        brief.at.as_ref().map(|(node, _)| node)
+    }
+
     /// The orders of a pool.
     pub fn orders(&self) -> Option<&Orders> {
         match &self.kind {

@@ -13,8 +13,8 @@ use rota_model::node_msg::{
 use rota_model::*;
 use rota_protocol::{
     Answer, CasOutcome, Disk, DocumentsConfig, Effect, Entry, Envelope, Input, Manager,
-    ManagerConfig, Message, Op, OpResult, Order, Ordered, PoolConfig, Sizes, Timing, Transition,
-    Write,
+    ManagerConfig, Message, NodeOrdered, Op, OpResult, Order, Ordered, PoolConfig, Sizes, Timing,
+    Transition, Write,
 };
 use rota_ring::{ConfigState, View};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -61,6 +61,8 @@ pub struct Table {
     registered: Option<Result<Registered, Refusal>>,
     /// The newest answer to an order.
     ordered_as: Option<Result<Ordered, Refusal>>,
+    /// The newest answer to an order about a node.
+    pub node_ordered_as: Option<Result<NodeOrdered, Refusal>>,
     /// Calls to nodes that the test answers itself when `manual`.
     pub node_calls: Vec<(u32, ToNode)>,
     pub manual_nodes: bool,
@@ -229,6 +231,7 @@ impl Table {
             notes: Vec::new(),
             registered: None,
             ordered_as: None,
+            node_ordered_as: None,
             node_calls: Vec::new(),
             manual_nodes: false,
             lose: Box::new(|_| false),
@@ -495,6 +498,7 @@ impl Table {
             }
             Effect::ReplyRegister { result, .. } => self.registered = Some(result),
             Effect::ReplyOrder { result, .. } => self.ordered_as = Some(result),
+            Effect::ReplyNodeOrder { result, .. } => self.node_ordered_as = Some(result),
             Effect::ReplyRenew { .. } => {}
         }
     }

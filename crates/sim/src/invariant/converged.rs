@@ -4,7 +4,7 @@
 
 use super::{Verdict, Violation};
 use crate::ledger::Instance;
-use rota_model::{ManagerNumber, SessionState};
+use rota_model::{ManagerNumber, NodeId, SessionState};
 use rota_protocol::{Disk, PartStats, Stats};
 use rota_ring::View;
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,6 +20,8 @@ pub struct Moment<'a> {
     pub disks: BTreeMap<ManagerNumber, &'a Disk>,
     /// What runs.
     pub instances: &'a [Instance],
+    /// Nodes that should be empty.
+    pub drained: Vec<NodeId>,
 }
 
 /// Checks one moment.
@@ -48,6 +50,7 @@ fn missing(moment: &Moment<'_>) -> Option<String> {
         .keys()
         .find_map(|number| part_missing(moment, *number))
         .or_else(|| orphan(moment))
+        .or_else(|| left_on_drained(moment))
         .or_else(|| news_missing(moment))
 }
 
@@ -121,6 +124,19 @@ fn orphan(moment: &Moment<'_>) -> Option<String> {
     unknown.next().map(|it| format!("no record says that this runs: {it:?}"))
 }
 
+/// Something that is left on a drained node: it runs there, or an owner says that it is to.
+fn left_on_drained(moment: &Moment<'_>) -> Option<String> {
+    let mut running = moment.instances.iter().filter(|it| it.to.is_none());
+    if let Some(it) = running.find(|it| moment.drained.contains(&it.node)) {
+        return Some(format!("{} is drained, and this runs there: {it:?}", it.node));
+    }
+    moment.view.parts.iter().find_map(|(number, part)| {
+        let at_owner = stats_of(moment, part.owner, *number)?;
+        let node = moment.drained.iter().find(|it| at_owner.on_nodes.contains_key(*it))?;
+        Some(format!("{node} is drained, and partition {number} has sessions there"))
+    })
+}
+
 /// A session that is said to be live and does not run, or whose machine stands elsewhere.
 fn news_missing(moment: &Moment<'_>) -> Option<String> {
     for (number, part) in &moment.view.parts {
@@ -157,6 +173,7 @@ mod tests {
             sessions: BTreeMap::new(),
             lag: Vec::new(),
             digest,
+            on_nodes: BTreeMap::new(),
         };
         Stats { parts: vec![part(10), part(20)], ..Stats::default() }
     }
@@ -190,6 +207,7 @@ mod tests {
             managers: BTreeMap::from([(a, stats(1)), (b, stats(1))]),
             disks: BTreeMap::new(),
             instances: &[],
+            drained: Vec::new(),
         };
         assert_eq!(check(&moment), Ok(()));
         let (one, two) = (disk(Stamp::MIN), disk(Stamp::MAX));
@@ -214,7 +232,8 @@ mod tests {
         let holder = view.home(SlotId(5));
         let other = if holder == a { b } else { a };
         let disks = BTreeMap::from([(holder, &one), (other, &one)]);
-        let moment = Moment { view: &view, managers, disks, instances: &instances };
+        let drained = Vec::new();
+        let moment = Moment { view: &view, managers, disks, instances: &instances, drained };
         assert!(check(&moment).unwrap_err().text.contains("still holds documents"));
         let mut joining = view.clone();
         joining.transition =
@@ -232,6 +251,7 @@ mod tests {
                 managers: BTreeMap::from([(a, stats(1)), (b, second)]),
                 disks: BTreeMap::new(),
                 instances: &[],
+                drained: Vec::new(),
             })
         };
         let mut view = active();
@@ -257,6 +277,7 @@ mod tests {
             ]),
             disks: BTreeMap::from([(ManagerNumber(10), &disk), (ManagerNumber(20), &disk)]),
             instances: &[running],
+            drained: Vec::new(),
         };
         assert!(check(&moment).unwrap_err().text.contains("change"));
         moment.instances = &[];
@@ -275,7 +296,33 @@ mod tests {
             ]),
             disks: BTreeMap::new(),
             instances: &running,
+            drained: Vec::new(),
         };
         assert!(check(&moment).unwrap_err().text.contains("no record"));
+    }
+
+    #[test]
+    fn what_is_left_on_a_drained_node_is_found() {
+        let view = active();
+        let mut known = record("y", Stamp::MIN, SessionState::Ready);
+        let running = [instance("y", "n0", token(7, 7), 1, None)];
+        known.placement.as_mut().unwrap().token = token(7, 7);
+        let disk = disk_with(known);
+        let mut there = stats(1);
+        there.parts.iter_mut().for_each(|it| it.on_nodes = [(running[0].node.clone(), 1)].into());
+        let managers = [(ManagerNumber(10), there.clone()), (ManagerNumber(20), there)];
+        let mut moment = Moment {
+            view: &view,
+            managers: managers.into(),
+            disks: BTreeMap::from([(ManagerNumber(10), &disk), (ManagerNumber(20), &disk)]),
+            instances: &running,
+            drained: Vec::new(),
+        };
+        assert_eq!(check(&moment), Ok(()));
+        moment.drained = vec![running[0].node.clone()];
+        assert!(check(&moment).unwrap_err().text.contains("runs there"));
+        moment.instances = &[];
+        moment.disks = BTreeMap::new();
+        assert!(check(&moment).unwrap_err().text.contains("has sessions there"));
     }
 }

@@ -7,8 +7,8 @@
 //! observation still finds a moment inside its own interval. That is complete.
 //!
 //! Earliest moments are known from the observer's book: a life is not before its first record, not
-//! live before its program ran, and a life that was seen live does not end before a close was sent
-//! or the program ended without a manager's asking. Requests of unknown outcome stay open: they
+//! live before its program ran, and a life that was seen live does not end before a close was sent,
+//! its node was drained, or the program ended without a manager's asking. Requests of unknown outcome stay open: they
 //! only make steps possible, never necessary.
 
 use super::{Verdict, Violation};
@@ -215,6 +215,7 @@ fn bounds_of(ledger: &Ledger, key: &SessionKey, life: Stamp) -> Bounds {
             | EndCause::Drained,
         ) => Some(at_us),
     });
+    let drains = ledger.instances.iter().filter(ran).filter_map(|it| ledger.drained_us(it));
     let closes = ledger.asked.iter().filter(|it| match it.wish {
         Wish::Close(named) => it.key == *key && named.is_none_or(|named| named == life),
         Wish::Open | Wish::Get(_) => false,
@@ -223,7 +224,7 @@ fn bounds_of(ledger: &Ledger, key: &SessionKey, life: Stamp) -> Bounds {
     Bounds {
         opening_us: facts.written_us,
         live_us: live_us.unwrap_or(u64::MAX),
-        ended_us: by_itself.chain(closes).min(),
+        ended_us: by_itself.chain(closes).chain(drains).min(),
     }
 }
 

@@ -42,6 +42,7 @@ mod tests {
             places: 1,
             classes: Vec::new(),
             state,
+            wish: rota_ring::NodeWish::default(),
             revision: 1,
         };
         let mut state = ConfigState::default();

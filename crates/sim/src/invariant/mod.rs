@@ -21,6 +21,7 @@
 //! | I9 | [`fresh_run`] | at every message and answer |
 //! | I11 | [`registered_first`] | at every Create |
 //! | lease | [`lost_is_dead`] | at every write of the config store |
+//! | cordon | [`cordon_kept`] | at every write of the config store, and when a session is begun |
 //! | linear | [`linear`] | at the end, per session id |
 //! | repeat | [`same_answer`] | at the end, per request id |
 //! | forward | [`shown_forward`] | at the end, per life |
@@ -39,6 +40,7 @@ pub mod closed_stays;
 pub mod committed_everywhere;
 pub mod complete_list;
 pub mod converged;
+pub mod cordon_kept;
 pub mod deadlines;
 pub mod fresh_run;
 pub mod intent_first;

@@ -10,7 +10,9 @@ use rota_model::node_msg::{NodeLoad, Register};
 use rota_model::*;
 use rota_protocol::{PartStats, Stats};
 use rota_ring::view::{VIEW_FORMAT, VIEW_FORMAT_SPLIT};
-use rota_ring::{IsrMember, ManagerEntry, NodeReg, Part, PartState, RingTransition, View};
+use rota_ring::{
+    IsrMember, ManagerEntry, NodeReg, NodeWish, Part, PartState, RingTransition, View,
+};
 use std::collections::BTreeMap;
 
 /// Views that keep every rule of a View, with zeroes where the wire has nothing.
@@ -85,21 +87,30 @@ pub fn stats() -> Any<Stats> {
     let lag =
         btree_map(number(), any::<u64>(), 0..3).prop_map(|it| it.into_iter().collect::<Vec<_>>());
     let role = select(&rota_proto::operator::ROLES[..]);
-    let part = (number(), role, at(), at(), sessions, lag, any::<u64>()).prop_map(
-        |(part, role, last, committed, sessions, lag, digest)| PartStats {
+    let on_nodes = btree_map(register().prop_map(|it| it.node), any::<u64>(), 0..3);
+    let part = (number(), role, at(), at(), sessions, lag, on_nodes, any::<u64>()).prop_map(
+        |(part, role, last, committed, sessions, lag, on_nodes, digest)| PartStats {
             part,
             role,
             last,
             committed,
             sessions,
             lag,
+            on_nodes,
             digest,
         },
     );
-    let node = (register(), select(NodeState::ALL), any::<u32>()).prop_map(|(it, state, used)| {
+    let times = proptest::option::of(any::<u64>());
+    let wish = (0..3, times).prop_map(|(kind, closes_at_ms)| match kind {
+        0 => NodeWish::Serves,
+        1 => NodeWish::Cordoned,
+        _ => NodeWish::Drained { closes_at_ms },
+    });
+    let node = (register(), select(NodeState::ALL), wish, any::<u32>());
+    let node = node.prop_map(|(it, state, wish, used)| {
         let load = NodeLoad { used, places: it.places };
         let Register { node, boot, address, pool, places, classes, .. } = it;
-        (NodeReg { node, boot, address, pool, places, classes, state, revision: 0 }, load)
+        (NodeReg { node, boot, address, pool, places, classes, state, wish, revision: 0 }, load)
     });
     (vec(part, 0..3), vec(node, 0..3), any::<u32>())
         .prop_map(|(parts, nodes, waiting)| Stats {

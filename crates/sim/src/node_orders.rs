@@ -1,0 +1,105 @@
+//! What operators order about nodes: cordon, drain, uncordon.
+
+use crate::counters::Fault;
+use crate::network::Place;
+use crate::orders::ORDER_US;
+use crate::plant::Bug;
+use crate::world::World;
+use rota_model::{ManagerNumber, NodeId, NodeState, Refusal};
+use rota_protocol::{Input, NodeOrdered};
+use rota_ring::{Change, ConfigState, DrainTime, NodeOrder, NodeWish};
+
+impl World {
+    /// Somebody orders that nothing more is placed on some node.
+    pub fn order_cordon(&mut self, fault: Fault) {
+        if let Some(node) = self.some_registered() {
+            self.give_node_order(fault, node, NodeOrder::Cordon);
+        }
+    }
+
+    /// Somebody orders that some node becomes empty, mostly at once.
+    pub fn order_drain(&mut self, fault: Fault) {
+        let time = match self.chance.within(0, 9) {
+            0 => DrainTime::Unlimited,
+            1..=3 => DrainTime::Ms(self.chance.within(0, 3_000)),
+            _ => DrainTime::AsBefore,
+        };
+        if let Some(node) = self.some_registered() {
+            self.give_node_order(fault, node, NodeOrder::Drain(time));
+        }
+    }
+
+    /// Somebody lets all nodes take sessions again.
+    pub fn order_uncordon(&mut self, fault: Fault) {
+        for node in self.cordoned() {
+            self.give_node_order(fault, node, NodeOrder::Uncordon);
+        }
+    }
+
+    fn some_registered(&mut self) -> Option<NodeId> {
+        let nodes: Vec<NodeId> = self.store.state().nodes.keys().cloned().collect();
+        (!nodes.is_empty()).then(|| self.chance.pick(&nodes).clone())
+    }
+
+    /// Nodes of which operators want something.
+    pub fn cordoned(&self) -> Vec<NodeId> {
+        let nodes = self.store.state().nodes.values().filter(|it| !it.wish.is_none());
+        nodes.map(|it| it.node.clone()).collect()
+    }
+
+    fn give_node_order(&mut self, fault: Fault, node: NodeId, order: NodeOrder) {
+        let through = self.some_manager();
+        let call = self.name();
+        let Some(host) = self.managers.get(&through).filter(|it| it.process.is_some()) else {
+            return;
+        };
+        let run = host.run;
+        self.took_effect(fault);
+        let until_us = self.now_us() + ORDER_US;
+        self.dog.deadlines.on_asked(through, run, call, until_us);
+        self.orders.insert((through, run, call));
+        self.tell_later(through, 0, Input::NodeOrder { call, node, order });
+    }
+
+    /// An order about a node was answered.
+    pub fn on_node_ordered(
+        &mut self,
+        (number, run): (ManagerNumber, u64),
+        call: u64,
+        result: &Result<NodeOrdered, Refusal>,
+    ) {
+        self.orders.remove(&(number, run, call));
+        let line = || format!("answers order {call}: {result:?}");
+        self.trace.line(self.queue.now_us(), Place::Manager(number), line);
+    }
+
+    /// Nodes that should be empty by now, whichever manager's wall clock is asked.
+    pub fn drained(&self) -> Vec<NodeId> {
+        let now_us = self.now_us();
+        let walls = self.managers.values().map(|it| it.wall_ms(now_us));
+        let wall_ms = walls.min().unwrap_or_default();
+        let nodes = self.store.state().nodes.values().filter(|it| it.is_to_close(wall_ms));
+        nodes.map(|it| it.node.clone()).collect()
+    }
+
+    /// With a planted bug a node's next boot is not cordoned any more.
+    pub(crate) fn forget_cordon(&self, change: &mut Change) {
+        let Some(node) = &mut change.node else { return };
+        let before = self.store.state().nodes.get(&node.to.node);
+        if before.is_some_and(|it| it.boot != node.to.boot) && !node.to.state.is_gone() {
+            (node.to.wish, node.to.state) = (NodeWish::Serves, NodeState::Ready);
+        }
+    }
+
+    /// With a planted bug managers see of a drain only that nothing more is to be placed there.
+    pub(crate) fn hide_drains(&self, state: &mut ConfigState) {
+        if self.bug() != Some(Bug::DrainHidden) {
+            return;
+        }
+        for reg in state.nodes.values_mut() {
+            if let NodeWish::Drained { closes_at_ms } = &mut reg.wish {
+                *closes_at_ms = None;
+            }
+        }
+    }
+}

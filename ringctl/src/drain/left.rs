@@ -1,0 +1,113 @@
+//! What the managers say of a node that is drained.
+
+use crate::inspect::{Answers, newest_view};
+use rota_client::v1;
+
+/// What all of them together say.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Look {
+    /// So many sessions are left there.
+    Left(u64),
+    /// None is, and none comes: every owner knows that it is drained, or gone. Its state.
+    Empty(String),
+    /// It is not to be drained any more. Its state.
+    TakenBack(String),
+    /// Not everybody could be asked; why.
+    Unsure(String),
+}
+
+/// Joins the answers: each owner says what it has on the node, and whether it places more there.
+pub fn look(answers: &Answers, node: &str) -> Look {
+    let Some(view) = newest_view(answers) else {
+        return Look::Unsure("no manager has a View".to_owned());
+    };
+    let heard: Vec<&v1::InspectResponse> =
+        answers.values().filter_map(|it| it.as_ref().ok()).collect();
+    let of_node =
+        |answer: &v1::InspectResponse| answer.nodes.iter().find(|it| it.id == node).cloned();
+    let known: Vec<v1::NodeStats> = heard.iter().filter_map(|it| of_node(it)).collect();
+    if let Some(other) = known.first().filter(|_| known.iter().all(|it| it.wish != "drained")) {
+        return Look::TakenBack(other.state.clone());
+    }
+    let (mut left, mut unsure, mut state) = (0, None, String::new());
+    for part in &view.parts {
+        let (number, owner) = (part.number, part.owner);
+        let mut doubt = |why: &str| {
+            unsure.get_or_insert_with(|| format!("partition {number}: its owner {owner} {why}"));
+        };
+        let Some(Ok(answer)) = answers.get(&owner) else {
+            doubt("does not answer");
+            continue;
+        };
+        let stats = answer.parts.iter().find(|it| it.number == number);
+        let Some(stats) = stats.filter(|it| ["serving", "wedged"].contains(&it.role.as_str()))
+        else {
+            doubt("does not serve yet");
+            continue;
+        };
+        left += stats.on_nodes.get(node).copied().unwrap_or(0);
+        match of_node(answer) {
+            Some(known) if known.wish == "drained" => state = known.state,
+            Some(_) | None => doubt("has not heard of the drain yet"),
+        }
+    }
+    match unsure {
+        Some(why) => Look::Unsure(why),
+        None if left > 0 => Look::Left(left),
+        None => Look::Empty(state),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(number: u32, on_node: u64, wish: &str) -> (u32, Result<v1::InspectResponse, String>) {
+        let part = |number| v1::Part { number, owner: number, ..Default::default() };
+        let view = v1::View { epoch: 3, parts: vec![part(1), part(2)], ..Default::default() };
+        let stats = v1::PartStats {
+            number,
+            role: "serving".to_owned(),
+            on_nodes: [("n".to_owned(), on_node)].into(),
+            ..Default::default()
+        };
+        let state = if wish == "drained" { "DRAINING" } else { "READY" };
+        let node = v1::NodeStats {
+            id: "n".to_owned(),
+            state: state.to_owned(),
+            wish: wish.to_owned(),
+            ..Default::default()
+        };
+        let (parts, nodes) = (vec![stats], vec![node]);
+        let answer =
+            v1::InspectResponse { number, view: Some(view), parts, nodes, requests_waiting: 0 };
+        (number, Ok(answer))
+    }
+
+    fn seen(one: (u64, &str), two: (u64, &str)) -> Look {
+        look(&[answer(1, one.0, one.1), answer(2, two.0, two.1)].into(), "n")
+    }
+
+    #[test]
+    fn it_is_empty_when_every_owner_has_nothing_there_and_knows_that_it_is_drained() {
+        assert_eq!(seen((2, "drained"), (3, "drained")), Look::Left(5));
+        assert_eq!(seen((0, "drained"), (0, "drained")), Look::Empty("DRAINING".to_owned()));
+        let late = seen((0, "drained"), (0, ""));
+        assert!(
+            matches!(&late, Look::Unsure(why) if why.contains("owner 2 has not heard")),
+            "{late:?}"
+        );
+        assert_eq!(seen((0, ""), (0, "cordoned")), Look::TakenBack("READY".to_owned()));
+    }
+
+    #[test]
+    fn an_owner_that_is_silent_or_does_not_serve_leaves_it_open() {
+        let silent = [answer(1, 0, "drained"), (2, Err("refused".to_owned()))].into();
+        assert!(matches!(look(&silent, "n"), Look::Unsure(why) if why.contains("does not answer")));
+        let (number, mut answer) = answer(2, 0, "drained");
+        answer.as_mut().unwrap().parts[0].role = "syncing".to_owned();
+        let syncing = [self::answer(1, 0, "drained"), (number, answer)].into();
+        assert!(matches!(look(&syncing, "n"), Look::Unsure(why) if why.contains("does not serve")));
+        assert!(matches!(look(&Answers::new(), "n"), Look::Unsure(_)));
+    }
+}

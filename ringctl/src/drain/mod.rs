@@ -1,0 +1,311 @@
+//! Says what is wanted of a node: `ringctl cordon`, `ringctl drain`, `ringctl uncordon`.
+//!
+//! ```text
+//!   any manager ── OrderNode ──▶ the registry has it ──▶ every manager, again and again ──▶ empty
+//! ```
+//! The managers drain by themselves: whoever waits here only watches, and may go.
+
+mod left;
+
+use crate::cli::length_of_time;
+use crate::failure::Unknown;
+use crate::inspect;
+use crate::output::{Format, Out, counted};
+use anyhow::bail;
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use left::{Look, look};
+use rota_client::{Client, v1};
+use serde::Serialize;
+use std::time::{Duration, Instant};
+use v1::order_node_request::{Cordon, Drain, Order, Uncordon, drain::Time};
+
+/// How long a manager may take to answer. It gives up before.
+const ORDER_WAIT: Duration = Duration::from_secs(15);
+
+/// How long one manager may take to say what it has.
+const LOOK_WAIT: Duration = Duration::from_secs(2);
+
+/// Between two looks at the managers.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+/// Between two lines of progress, where no bar can be drawn.
+const LINE_EVERY: Duration = Duration::from_secs(1);
+
+/// `cordon` and `uncordon`.
+#[derive(Args, Debug)]
+pub struct NodeArguments {
+    /// The node's id.
+    #[arg(value_name = "NODE")]
+    node: String,
+}
+
+/// `drain`.
+#[derive(Args, Debug)]
+pub struct DrainArguments {
+    /// The node's id.
+    #[arg(value_name = "NODE")]
+    node: String,
+    /// How long sessions may end by themselves before they are closed (DRAINED); each has the grace
+    /// of its class then. Default: that of the drain that is under way, else 0s.
+    #[arg(long, value_name = "TIME", value_parser = time_or_none)]
+    deadline: Option<Duration>,
+    /// Close nothing: wait for the sessions to end, however long that takes.
+    #[arg(long, conflicts_with = "deadline")]
+    wait_for_sessions: bool,
+    /// Wait until the node has no session left, and show progress.
+    #[arg(long)]
+    wait: bool,
+    /// How long that may take; the drain goes on.
+    #[arg(long, default_value = "1h", value_parser = length_of_time)]
+    timeout: Duration,
+}
+
+/// A length of time that may be 0.
+fn time_or_none(text: &str) -> Result<Duration, String> {
+    if ["0", "0s", "0ms", "0m", "0h"].contains(&text) {
+        return Ok(Duration::ZERO);
+    }
+    length_of_time(text)
+}
+
+/// What came of a cordon, or of its end.
+#[derive(Serialize, PartialEq, Debug)]
+struct Ordered {
+    node: String,
+    /// READY, CORDONED, DRAINING, LOST or REMOVED.
+    state: String,
+    /// False when it was so before.
+    changed: bool,
+}
+
+/// What came of a drain.
+#[derive(Serialize, PartialEq, Debug)]
+struct Drained {
+    node: String,
+    /// DRAINING, or LOST or REMOVED when it went meanwhile.
+    state: String,
+    /// False when the same drain was under way before.
+    changed: bool,
+    /// When what runs there is closed, in ms since 1970; `null`: never.
+    closes_at_ms: Option<u64>,
+    /// Whether it is known to be empty. Without --wait nobody looked.
+    empty: bool,
+    /// Sessions that were there when it was looked at first; `null` without --wait.
+    sessions: Option<u64>,
+    seconds: f64,
+}
+
+async fn give(client: &Client, node: &str, order: Order) -> anyhow::Result<v1::OrderNodeResponse> {
+    let request = v1::OrderNodeRequest { node: node.to_owned(), order: Some(order) };
+    let answer = client.order_node(request, ORDER_WAIT).await;
+    answer.map_err(|error| Unknown::NodeOrder.unless_refused(error))
+}
+
+/// Cordons a node.
+pub async fn cordon(it: &NodeArguments, endpoints: &str, out: &mut Out) -> anyhow::Result<()> {
+    let answer = give(&Client::connect(endpoints)?, &it.node, Order::Cordon(Cordon {})).await?;
+    let text = format!(
+        "node {0} is {1}: nothing more is placed there, and what runs there runs on, until `ringctl \
+         uncordon {0}`\n",
+        answer.node, answer.state
+    );
+    show(answer, &text, out)
+}
+
+/// Lets a node take sessions again.
+pub async fn uncordon(it: &NodeArguments, endpoints: &str, out: &mut Out) -> anyhow::Result<()> {
+    let order = Order::Uncordon(Uncordon {});
+    let answer = give(&Client::connect(endpoints)?, &it.node, order).await?;
+    let text = match answer.state.as_str() {
+        "LOST" | "REMOVED" => format!(
+            "node {} is {}; it takes sessions when it comes back\n",
+            answer.node, answer.state
+        ),
+        state => format!("node {} is {state}: it takes sessions\n", answer.node),
+    };
+    show(answer, &text, out)
+}
+
+fn show(answer: v1::OrderNodeResponse, text: &str, out: &mut Out) -> anyhow::Result<()> {
+    let v1::OrderNodeResponse { node, state, changed, .. } = answer;
+    match out.format() {
+        Format::Json => out.json(&Ordered { node, state, changed })?,
+        Format::Table => out.text(text)?,
+    }
+    Ok(())
+}
+
+/// Drains a node, and waits if that is wished.
+pub async fn run(it: &DrainArguments, endpoints: &str, out: &mut Out) -> anyhow::Result<()> {
+    let began = Instant::now();
+    let client = Client::connect(endpoints)?;
+    let within = it.deadline.map(|it| u64::try_from(it.as_millis()).unwrap_or(u64::MAX));
+    let unlimited = it.wait_for_sessions.then_some(Time::Unlimited(true));
+    let time = unlimited.or(within.map(Time::WithinMs));
+    let answer = give(&client, &it.node, Order::Drain(Drain { time })).await?;
+    let v1::OrderNodeResponse { node, state, closes_at_ms, changed } = answer;
+    let mut done = Drained {
+        node,
+        state,
+        changed,
+        closes_at_ms,
+        empty: false,
+        sessions: None,
+        seconds: began.elapsed().as_secs_f64(),
+    };
+    if it.wait {
+        let (state, sessions) = follow(&client, &done.node, began + it.timeout, out).await?;
+        (done.state, done.sessions, done.empty) = (state, Some(sessions), true);
+        done.seconds = began.elapsed().as_secs_f64();
+    }
+    match out.format() {
+        Format::Json => out.json(&done)?,
+        Format::Table => out.text(&told(&done))?,
+    }
+    Ok(())
+}
+
+fn told(done: &Drained) -> String {
+    let Drained { node, state, sessions, seconds, .. } = done;
+    match (sessions, done.closes_at_ms) {
+        (Some(_), _) if state != "DRAINING" => {
+            format!("node {node} is {state}, and no session of it is left\n")
+        }
+        (Some(sessions), _) => format!(
+            "node {node} is empty after {seconds:.1} s ({} ended), and takes nothing until `ringctl \
+             uncordon {node}`\n",
+            counted(*sessions, "session")
+        ),
+        (None, Some(_)) => format!(
+            "node {node} is {state}: nothing more is placed there, and what runs there when its time \
+             is over is closed; `ringctl drain {node} --wait` shows how far it is\n"
+        ),
+        (None, None) => format!(
+            "node {node} is {state}: nothing more is placed there, and nothing is closed; `ringctl \
+             drain {node} --wait` shows how far it is\n"
+        ),
+    }
+}
+
+/// Looks at the managers until the node has no session left. Gives its state then, and how many
+/// sessions there were at first.
+async fn follow(
+    client: &Client,
+    node: &str,
+    until: Instant,
+    out: &Out,
+) -> anyhow::Result<(String, u64)> {
+    let mut shown = Shown::new(out.format());
+    loop {
+        let answers = inspect::ask(client, LOOK_WAIT).await.ok();
+        let seen = answers.map(|it| look(&it, node));
+        let text = match &seen {
+            None => "no manager answers".to_owned(),
+            Some(Look::Empty(state)) => {
+                shown.end();
+                return Ok((state.clone(), shown.first.unwrap_or(0)));
+            }
+            Some(Look::TakenBack(state)) => {
+                shown.end();
+                bail!("node {node} is {state}: the drain was taken back");
+            }
+            Some(Look::Unsure(why)) => why.clone(),
+            Some(Look::Left(count)) => {
+                shown.count(*count);
+                format!("node {node} has {} left", counted(*count, "session"))
+            }
+        };
+        shown.tell(&text);
+        if Instant::now() >= until {
+            shown.end();
+            bail!(
+                "{text}; the time of --timeout is over, and the drain goes on without being watched"
+            );
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
+/// Progress on stderr: a bar at a terminal, lines in a log, nothing beside an error document.
+struct Shown {
+    bar: ProgressBar,
+    format: Format,
+    /// Sessions when they were counted first.
+    first: Option<u64>,
+    line: Option<(Instant, String)>,
+}
+
+impl Shown {
+    fn new(format: Format) -> Self {
+        let style = ProgressStyle::with_template("{elapsed} [{bar:40}] {pos}/{len} {msg}");
+        let style = style.expect("the template is valid").progress_chars("=> ");
+        let bar = ProgressBar::new(0).with_style(style);
+        Self { bar, format, first: None, line: None }
+    }
+
+    fn count(&mut self, left: u64) {
+        let first = *self.first.get_or_insert(left);
+        self.bar.set_length(first.max(left));
+        self.bar.set_position(first.max(left) - left);
+    }
+
+    fn tell(&mut self, text: &str) {
+        self.bar.set_message(text.to_owned());
+        let is_due = self.line.as_ref().is_none_or(|(at, _)| at.elapsed() >= LINE_EVERY);
+        let is_new = self.line.as_ref().is_none_or(|(_, before)| before != text);
+        if self.format == Format::Table && self.bar.is_hidden() && is_due && is_new {
+            eprintln!("{text}");
+            self.line = Some((Instant::now(), text.to_owned()));
+        }
+    }
+
+    fn end(&self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::{Cli, Command};
+    use clap::Parser;
+
+    fn parsed(line: &[&str]) -> Result<DrainArguments, clap::Error> {
+        let line = [&["ringctl", "drain"], line].concat();
+        let Command::Drain(arguments) = Cli::try_parse_from(line)?.command else {
+            panic!("another command")
+        };
+        Ok(arguments)
+    }
+
+    #[test]
+    fn a_deadline_may_be_nothing_at_all_but_not_beside_waiting_for_ever() {
+        assert_eq!(parsed(&["n1"]).unwrap().deadline, None);
+        assert_eq!(parsed(&["n1", "--deadline", "0s"]).unwrap().deadline, Some(Duration::ZERO));
+        let minutes = parsed(&["n1", "--deadline", "5m"]).unwrap().deadline;
+        assert_eq!(minutes, Some(Duration::from_secs(300)));
+        assert!(parsed(&["n1", "--deadline", "5"]).is_err());
+        assert!(parsed(&["n1", "--deadline", "5m", "--wait-for-sessions"]).is_err());
+        assert!(parsed(&[]).is_err());
+    }
+
+    #[test]
+    fn what_came_of_a_drain_is_told_with_the_way_back() {
+        let mut done = Drained {
+            node: "n1".to_owned(),
+            state: "DRAINING".to_owned(),
+            changed: true,
+            closes_at_ms: Some(5),
+            empty: true,
+            sessions: Some(3),
+            seconds: 1.25,
+        };
+        assert!(told(&done).contains("empty after 1.2 s (3 sessions ended)"), "{}", told(&done));
+        assert!(told(&done).contains("`ringctl uncordon n1`"));
+        done.state = "LOST".to_owned();
+        assert!(told(&done).contains("is LOST"));
+        (done.sessions, done.closes_at_ms) = (None, None);
+        assert!(told(&done).contains("nothing is closed"));
+    }
+}
