@@ -264,6 +264,9 @@ impl Driver {
                 let call = self.calls.node_order(reply);
                 self.manager.handle(now, Input::NodeOrder { call, node, order });
             }
+            Urgent::Placements(ask, reply) => {
+                let _ = reply.send(self.manager.placements(&ask));
+            }
             Urgent::Stats(reply) => {
                 // Whoever asked may have gone.
                 let _ = reply.send(self.manager.stats());

@@ -6,6 +6,7 @@ use crate::metrics::{self, CallKind};
 use rota_model::node_msg::{FromNode, Register, Registered, Renew, Renewed};
 use rota_model::{NodeId, Refusal, RefusalKind, Retry};
 use rota_proto::encoded::DocBytes;
+use rota_protocol::placements::{Placements, PlacementsAsk};
 use rota_protocol::{Envelope, Input, NodeOrdered, Op, OpResult, Order, Ordered, Stats};
 use rota_ring::NodeOrder;
 use std::time::Duration;
@@ -57,6 +58,8 @@ pub enum Urgent {
     Order(Order, oneshot::Sender<Result<Ordered, Refusal>>),
     /// The same about a node.
     NodeOrder(NodeId, NodeOrder, oneshot::Sender<Result<NodeOrdered, Refusal>>),
+    /// An operator wants to know where sessions are.
+    Placements(PlacementsAsk, oneshot::Sender<Option<Placements>>),
     /// Somebody wants to see the manager's state.
     Stats(oneshot::Sender<Stats>),
     /// Anything else.
@@ -156,6 +159,12 @@ impl Mailbox {
     pub async fn node_order(&self, node: NodeId, order: NodeOrder) -> Result<NodeOrdered, Refusal> {
         let (reply, answer) = oneshot::channel();
         self.within(ORDER, "the order", Urgent::NodeOrder(node, order, reply), answer).await?
+    }
+
+    /// Where sessions of a partition are; `None` when this manager does not serve it.
+    pub async fn placements(&self, ask: PlacementsAsk) -> Result<Option<Placements>, Refusal> {
+        let (reply, answer) = oneshot::channel();
+        self.within(LOOK, "the look at placements", Urgent::Placements(ask, reply), answer).await
     }
 
     /// The manager's state, for people.

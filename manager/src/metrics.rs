@@ -308,6 +308,7 @@ mod tests {
             lag: vec![(ManagerNumber(400), 3)],
             digest: 0,
             on_nodes: std::collections::BTreeMap::new(),
+            marks: Vec::new(),
         };
         let stats = Stats { parts: vec![part], ..Stats::default() };
         let look = Look { stats, epoch: 5, mailbox: (1, 2), config_store_reachable: true };

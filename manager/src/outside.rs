@@ -239,4 +239,11 @@ impl Operator for Door {
     ) -> Result<Response<v1::OrderNodeResponse>, Status> {
         Err(outside())
     }
+
+    async fn placements(
+        &self,
+        _request: Request<v1::PlacementsRequest>,
+    ) -> Result<Response<v1::PlacementsResponse>, Status> {
+        Err(outside())
+    }
 }

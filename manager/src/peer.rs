@@ -273,6 +273,7 @@ mod tests {
             | Urgent::Order(..)
             | Urgent::Stats(_)
             | Urgent::NodeOrder(..)
+            | Urgent::Placements(..)
             | Urgent::Input(_) => panic!("no message of a peer"),
         }
     }

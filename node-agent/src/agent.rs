@@ -3,6 +3,7 @@
 use crate::boots::Boots;
 use crate::discovery::Discovery;
 use crate::lease::{Lease, boottime_ms};
+use crate::looking;
 use crate::mailbox::{Event, Mailbox};
 use crate::managers::{self, Channels, Report, Reporter};
 use crate::runtime::{Runtime, StartOrder};
@@ -195,6 +196,10 @@ impl Agent {
                 let result = self.send(&event);
                 // A caller that is gone has no use for it.
                 drop(reply.send(result));
+            }
+            Event::Look { ask, reply } => {
+                // Whoever asked may have gone.
+                drop(reply.send(looking::page(&self.node, &ask)));
             }
             Event::ProgramOver { key, token } => self.parts.runtime.on_program_over(&key, token),
             Event::Leave => self.on_leave(),

@@ -5,6 +5,8 @@ use rota_model::{BootId, Refusal, SessionKey, Token};
 use rota_node::machine::Transition;
 use rota_node::{NodeInput, ReportId};
 use rota_proto::SendEvent;
+use rota_proto::running::LiveAsk;
+use rota_proto::v1;
 use tokio::sync::{mpsc, oneshot};
 
 /// Most events that wait. Calls arrive in batches, one event each, so this is some batches of
@@ -47,6 +49,13 @@ pub enum Event {
         event: SendEvent,
         /// The answer.
         reply: oneshot::Sender<Result<Transition, Refusal>>,
+    },
+    /// An operator wants to know what lives here.
+    Look {
+        /// What of it.
+        ask: LiveAsk,
+        /// A page.
+        reply: oneshot::Sender<v1::LiveResponse>,
     },
     /// The task of a program session is over.
     ProgramOver {

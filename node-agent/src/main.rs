@@ -19,6 +19,7 @@ mod guardian;
 mod keeper;
 mod lease;
 mod leftovers;
+mod looking;
 mod mailbox;
 mod managers;
 mod ports;

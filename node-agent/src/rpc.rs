@@ -9,6 +9,7 @@ use rota_proto::refusal::status;
 use rota_proto::v1;
 use rota_proto::v1::machines_server::{Machines, MachinesServer};
 use rota_proto::v1::node_agent_server::{NodeAgent, NodeAgentServer};
+use rota_proto::v1::node_operator_server::{NodeOperator, NodeOperatorServer};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -40,8 +41,12 @@ const SEND_BYTES_MAX: usize = 64 * 1024;
 /// Without it a connection over a healed network partition can hang for ever.
 const KEEPALIVE: Duration = Duration::from_secs(2);
 
-/// The services that stand here: managers call the first, clients of machines the second.
-const SERVED: [&str; 2] = ["rota.v1.NodeAgent", "rota.v1.Machines"];
+/// Largest question of an operator: a thousand names of sessions.
+const LOOK_BYTES_MAX: usize = 1024 * 1024;
+
+/// The services that stand here: managers call the first, clients of machines the second, operators the
+/// third.
+const SERVED: [&str; 3] = ["rota.v1.NodeAgent", "rota.v1.Machines", "rota.v1.NodeOperator"];
 
 /// Serves until the task is dropped.
 pub async fn serve(
@@ -52,8 +57,11 @@ pub async fn serve(
     let (health, health_service) = tonic_health::server::health_reporter();
     health.set_serving::<NodeAgentServer<Service>>().await;
     health.set_serving::<MachinesServer<Service>>().await;
+    health.set_serving::<NodeOperatorServer<Service>>().await;
     let service = Service { cluster, mailbox, streams: Arc::default() };
     let machines = MachinesServer::new(service.clone()).max_decoding_message_size(SEND_BYTES_MAX);
+    let operators =
+        NodeOperatorServer::new(service.clone()).max_decoding_message_size(LOOK_BYTES_MAX);
     tonic::transport::Server::builder()
         .http2_keepalive_interval(Some(KEEPALIVE))
         .http2_keepalive_timeout(Some(KEEPALIVE))
@@ -62,6 +70,7 @@ pub async fn serve(
         .add_service(reflection::older(&SERVED)?)
         .add_service(NodeAgentServer::new(service).max_decoding_message_size(CALLS_BYTES_MAX))
         .add_service(Bounded::new(machines, SEND_BYTES_MAX))
+        .add_service(Bounded::new(operators, LOOK_BYTES_MAX))
         .serve_with_incoming(TcpIncoming::from(listener).with_nodelay(Some(true)))
         .await?;
     Ok(())
@@ -181,5 +190,23 @@ impl Machines for Service {
             changes: step.changes,
             r#final: step.is_final,
         }))
+    }
+}
+
+#[tonic::async_trait]
+impl NodeOperator for Service {
+    async fn live(
+        &self,
+        request: Request<v1::LiveRequest>,
+    ) -> Result<Response<v1::LiveResponse>, Status> {
+        let ask = rota_proto::running::live(&self.cluster, request.into_inner());
+        let ask = ask.map_err(|refusal| status(&refusal))?;
+        let (reply, answer) = oneshot::channel();
+        self.mailbox.give(Event::Look { ask, reply }).await;
+        let page = answer.await.map_err(|_| {
+            let message = "the node is leaving";
+            status(&Refusal::new(RefusalKind::NotServing, Retry::Now, message))
+        })?;
+        Ok(Response::new(page))
     }
 }

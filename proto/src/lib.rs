@@ -20,7 +20,7 @@
 //! * [`op`]: requests and answers between managers. [`peer`]: everything else between them.
 //! * [`bodies`]: bodies of attachments between managers.
 //! * [`node`]: messages between managers and node-agents.
-//! * [`operator`]: what operators see.
+//! * [`operator`]: what operators see. [`running`]: where sessions are, and what nodes run.
 //! * [`documents`]: documents, operations and namespaces, and exceptions as gRPC statuses.
 //! * [`disk`]: keys and values of the storage engine. [`encoded`]: documents as bytes, made once.
 
@@ -39,6 +39,7 @@ pub mod record;
 pub mod reflection;
 pub mod refusal;
 pub mod request;
+pub mod running;
 pub mod session;
 mod wire;
 

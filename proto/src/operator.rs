@@ -179,9 +179,14 @@ impl From<&PartStats> for v1::PartStats {
             sessions: sessions.collect(),
             lag: it.lag.iter().map(|(number, behind)| (number.0, *behind)).collect(),
             digest: it.digest,
+            marks: it.marks.iter().map(|(at, digest)| digest_mark(*at, *digest)).collect(),
             on_nodes: it.on_nodes.iter().map(|(node, count)| (node.to_string(), *count)).collect(),
         }
     }
+}
+
+fn digest_mark(at: rota_model::LogPos, digest: u64) -> v1::DigestMark {
+    v1::DigestMark { pe: at.pe.0, seq: at.seq.0, digest }
 }
 
 impl TryFrom<v1::PartStats> for PartStats {
@@ -209,6 +214,7 @@ impl TryFrom<v1::PartStats> for PartStats {
             sessions,
             lag: it.lag.into_iter().map(|(number, it)| (ManagerNumber(number), it)).collect(),
             digest: it.digest,
+            marks: it.marks.into_iter().map(|it| (position(it.pe, it.seq), it.digest)).collect(),
             on_nodes: it.on_nodes.into_iter().map(on_node).collect::<Result<_, WireError>>()?,
         })
     }

@@ -13,6 +13,7 @@ use crate::namespace::NamespaceArguments;
 use crate::output::{Format, Out};
 use crate::session::SessionCommand;
 use crate::signal::SignalArguments;
+use crate::verify::VerifyArguments;
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
@@ -60,6 +61,9 @@ pub enum Command {
     Inspect(InspectArguments),
     /// Say where a session belongs, who holds it, where it runs, and why.
     Explain(ExplainArguments),
+    /// Ask every manager and node, and prove that everything is as it should be: one owner and equal
+    /// copies of each partition, each READY session running exactly once, and nothing unknown.
+    Verify(VerifyArguments),
     /// Take a manager that was started with --join into the ring.
     Join(JoinArguments),
     /// Tell a manager to hand on what it holds and to leave the ring.
@@ -253,7 +257,7 @@ mod tests {
         completion(Shell::Bash, &mut out).unwrap();
         let script = written.text();
         for command in
-            ["inspect", "session", "document", "namespace", "import", "drain", "uncordon"]
+            ["inspect", "session", "document", "namespace", "import", "drain", "uncordon", "verify"]
         {
             assert!(script.contains(command), "{command}");
         }

@@ -5,6 +5,7 @@
 //! * [`namespace`]: create, list, switch off and on, export, import, delete namespaces.
 //! * [`inspect`]: the ring as tables and as a drawing.
 //! * [`explain`]: where a session belongs, who holds it, and why.
+//! * [`verify`]: whether everything is as it should be, proved.
 //! * [`join`]: take a manager into the ring that waits outside.
 //! * [`leave`]: tell one to leave it; take a join or a leave back.
 //! * [`drain`]: cordon, drain and uncordon a node.
@@ -32,6 +33,7 @@ mod ring_example;
 mod session;
 mod signal;
 mod silence;
+mod verify;
 
 use cli::{Cli, Command};
 use failure::UsageMistake;
@@ -58,6 +60,8 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         // Whoever read our output has seen enough.
         Err(error) if output::is_broken_pipe(&error) => ExitCode::SUCCESS,
+        // What failed is on stdout.
+        Err(error) if error.is::<verify::NotProved>() => ExitCode::FAILURE,
         Err(error) => {
             failure::report(&error, cli.output);
             if failure::is_usage(&error) { ExitCode::from(USAGE) } else { ExitCode::FAILURE }
@@ -88,6 +92,7 @@ fn run(cli: &Cli, out: &mut Out) -> anyhow::Result<()> {
             }
             Command::Inspect(arguments) => inspect::run(arguments, &cli.endpoints()?, out).await,
             Command::Explain(arguments) => explain::run(arguments, &cli.endpoints()?, out).await,
+            Command::Verify(arguments) => verify::run(arguments, &cli.endpoints()?, out).await,
             Command::Join(arguments) => join::run(arguments, out).await,
             Command::Leave(arguments) => leave::run(arguments, cli.endpoints(), out).await,
             Command::Cancel(arguments) => leave::cancel(arguments, &cli.endpoints()?, out).await,

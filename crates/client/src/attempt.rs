@@ -2,6 +2,7 @@
 
 use rota_model::{Namespace, SessionId, SessionKey, SlotId};
 use rota_proto::v1;
+use rota_proto::v1::node_operator_client::NodeOperatorClient;
 use rota_proto::v1::operator_client::OperatorClient;
 use rota_proto::v1::sessions_client::SessionsClient;
 use rota_ring::slot_of_session;
@@ -181,6 +182,36 @@ impl Call for v1::OrderNodeRequest {
         channel: Channel,
     ) -> Result<Response<Self::Answer>, Status> {
         OperatorClient::new(channel).order_node(request).await
+    }
+}
+
+impl Call for v1::PlacementsRequest {
+    type Answer = v1::PlacementsResponse;
+    const NAME: &'static str = "placements";
+
+    async fn send(
+        request: Request<Self>,
+        channel: Channel,
+    ) -> Result<Response<Self::Answer>, Status> {
+        OperatorClient::new(channel)
+            .max_decoding_message_size(ANSWER_BYTES_MAX)
+            .placements(request)
+            .await
+    }
+}
+
+impl Call for v1::LiveRequest {
+    type Answer = v1::LiveResponse;
+    const NAME: &'static str = "live";
+
+    async fn send(
+        request: Request<Self>,
+        channel: Channel,
+    ) -> Result<Response<Self::Answer>, Status> {
+        NodeOperatorClient::new(channel)
+            .max_decoding_message_size(ANSWER_BYTES_MAX)
+            .live(request)
+            .await
     }
 }
 

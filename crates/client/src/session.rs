@@ -279,6 +279,26 @@ impl Client {
         Ok(self.call(request, wait).await?.answer)
     }
 
+    /// Asks the manager at that address where sessions of a partition that it owns are, once.
+    pub async fn placements_at(
+        &self,
+        address: &str,
+        request: v1::PlacementsRequest,
+        wait: Duration,
+    ) -> Result<v1::PlacementsResponse, CallError> {
+        self.once(address, request, wait).await
+    }
+
+    /// Asks the node at that address what lives there, once.
+    pub async fn live_at(
+        &self,
+        address: &str,
+        request: v1::LiveRequest,
+        wait: Duration,
+    ) -> Result<v1::LiveResponse, CallError> {
+        self.once(address, request, wait).await
+    }
+
     /// Reads one session through the manager at that address, once.
     pub async fn get_at(
         &self,

@@ -140,6 +140,13 @@ impl Operator for Manager {
     ) -> Result<Response<v1::OrderNodeResponse>, Status> {
         Err(Status::unimplemented("order_node"))
     }
+
+    async fn placements(
+        &self,
+        _request: Request<v1::PlacementsRequest>,
+    ) -> Result<Response<v1::PlacementsResponse>, Status> {
+        Err(Status::unimplemented("placements"))
+    }
 }
 
 /// A manager that serves until this is dropped.

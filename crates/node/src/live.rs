@@ -140,6 +140,11 @@ impl LiveSessions {
         self.sessions.get(key)
     }
 
+    /// A session with its key as it is held here.
+    pub(crate) fn entry(&self, key: &SessionKey) -> Option<(&SessionKey, &Live)> {
+        self.sessions.get_key_value(key)
+    }
+
     pub(crate) fn of(&self, key: &SessionKey, token: Token) -> Option<&Live> {
         self.sessions.get(key).filter(|it| it.token == token)
     }

@@ -29,6 +29,7 @@ pub mod message;
 mod nodes;
 pub mod operate;
 mod partition;
+pub mod placements;
 mod pool;
 mod reads;
 pub mod replica;

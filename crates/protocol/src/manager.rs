@@ -581,6 +581,7 @@ fn part_stats(env: &Env, part: &Partition) -> PartStats {
         sessions: part.replica.sessions_by_state.clone(),
         lag: lag.map(|(number, copy)| (*number, behind(copy.flow.acked))).collect(),
         digest: part.replica.digest,
+        marks: part.replica.marks.iter().copied().collect(),
         on_nodes: part.sessions_on_nodes(),
     }
 }

@@ -18,6 +18,10 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
 
+/// Most digests that are kept: with the usual distance between them, those of some 4,000 entries, which
+/// is longer than copies are behind each other.
+const MARKS_MAX: usize = 64;
+
 /// One copy of a partition.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Replica {
@@ -31,6 +35,9 @@ pub struct Replica {
     pub sessions_by_node: BTreeMap<NodeId, u64>,
     /// A digest of all committed documents that does not depend on their order.
     pub digest: u64,
+    /// Digests as they were at some committed positions of this epoch, so that copies can be compared
+    /// that are asked at different moments. Only what a member of the ISR has counts.
+    pub marks: VecDeque<(LogPos, u64)>,
     /// How much committed documents of applications fill, by namespace.
     pub usages: Usages,
     /// Highest version of a document that was ever here, of those that were removed too.
@@ -161,6 +168,7 @@ impl Replica {
                 }
             }
             self.committed = entry.at;
+            self.mark(sizes);
             self.window_bytes += entry.bytes();
             self.window.push_back(entry.clone());
             done.push(entry);
@@ -174,6 +182,15 @@ impl Replica {
             }
         }
         done
+    }
+
+    fn mark(&mut self, sizes: &Sizes) {
+        if self.committed.pe == self.pe && self.committed.seq.0.is_multiple_of(sizes.mark_every) {
+            if self.marks.len() >= MARKS_MAX {
+                self.marks.pop_front();
+            }
+            self.marks.push_back((self.committed, self.digest));
+        }
     }
 
     /// Entries after `at`, committed or not; `None` when the window does not reach back.

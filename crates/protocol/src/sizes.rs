@@ -47,6 +47,8 @@ pub struct Sizes {
     pub page_looked_at: usize,
     /// Most documents that one entry removes, or frees of tombstones of their items.
     pub purge_docs: usize,
+    /// Entries from one digest that is kept for comparisons to the next.
+    pub mark_every: u64,
     /// Most documents among which one step looks for sessions of nodes that are drained: less than a
     /// millisecond.
     pub drain_docs: usize,
@@ -73,6 +75,7 @@ impl Default for Sizes {
             page_sessions: PAGE_SIZE_MAX,
             page_looked_at: 2_000,
             purge_docs: 512,
+            mark_every: 64,
             drain_docs: 2_000,
             drain_closes: 256,
         }
@@ -99,6 +102,7 @@ impl Sizes {
             ("page_sessions", u64::from(self.page_sessions)),
             ("page_looked_at", number(self.page_looked_at)),
             ("purge_docs", number(self.purge_docs)),
+            ("mark_every", self.mark_every),
             ("drain_docs", number(self.drain_docs)),
             ("drain_closes", number(self.drain_closes)),
         ];

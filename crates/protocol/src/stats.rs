@@ -36,4 +36,6 @@ pub struct PartStats {
     pub on_nodes: BTreeMap<NodeId, u64>,
     /// Order-independent digest of all committed session records (key, life, version, state).
     pub digest: u64,
+    /// The same at some earlier committed positions, oldest first.
+    pub marks: Vec<(LogPos, u64)>,
 }

@@ -2,7 +2,7 @@
 
 use super::{Shared, status};
 use rota_model::{ClusterName, FieldError, ManagerNumber, Refusal, RefusalKind, Retry};
-use rota_proto::{operator, v1};
+use rota_proto::{operator, running, v1};
 use rota_protocol::{Input, Order};
 use rota_ring::View;
 use std::sync::Arc;
@@ -97,5 +97,20 @@ impl v1::operator_server::Operator for OperatorService {
         let (node, order) = operator::order_node(request.into_inner()).map_err(status)?;
         let ordered = self.shared.mailbox.node_order(node, order).await.map_err(status)?;
         Ok(Response::new(operator::order_node_response(&ordered)))
+    }
+
+    async fn placements(
+        &self,
+        request: Request<v1::PlacementsRequest>,
+    ) -> Result<Response<v1::PlacementsResponse>, Status> {
+        let ask = running::placements(request.into_inner()).map_err(status)?;
+        let part = ask.part;
+        let found = self.shared.mailbox.placements(ask).await.map_err(status)?;
+        let epoch = self.view()?.epoch;
+        let found = found.ok_or_else(|| {
+            let text = format!("this manager does not serve partition {part}");
+            status(Refusal::new(RefusalKind::NotOwner, Retry::AtOwner(epoch), text))
+        })?;
+        Ok(Response::new(running::placements_response(&found)))
     }
 }

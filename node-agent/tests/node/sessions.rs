@@ -206,12 +206,13 @@ async fn health_and_reflection_are_served() {
     let agent = home.start(&manager.address, &[]).await;
     let address = agent.ready["address"].as_str().unwrap().to_owned();
     let mut health = tonic_health::pb::health_client::HealthClient::new(channel(&address).await);
-    for service in ["", "rota.v1.NodeAgent", "rota.v1.Machines"] {
+    for service in ["", "rota.v1.NodeAgent", "rota.v1.Machines", "rota.v1.NodeOperator"] {
         let request = tonic_health::pb::HealthCheckRequest { service: service.to_owned() };
         let status = health.check(request).await.unwrap().into_inner().status();
         assert_eq!(status, tonic_health::ServingStatus::Serving.into(), "{service}");
     }
-    let served = ["grpc.health.v1.Health", "rota.v1.Machines", "rota.v1.NodeAgent"];
+    let served =
+        ["grpc.health.v1.Health", "rota.v1.Machines", "rota.v1.NodeAgent", "rota.v1.NodeOperator"];
     assert_eq!(listed_by!(v1, &address), served);
     assert_eq!(listed_by!(v1alpha, &address), served);
     assert!(agent.leave().await.success());

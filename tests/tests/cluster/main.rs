@@ -68,6 +68,8 @@ mod twin_nodes;
 #[cfg(test)]
 mod usage;
 #[cfg(test)]
+mod verify;
+#[cfg(test)]
 mod watch_commands;
 #[cfg(test)]
 mod watches;

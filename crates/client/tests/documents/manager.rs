@@ -281,6 +281,13 @@ impl Operator for Manager {
     ) -> Result<Response<v1::OrderNodeResponse>, Status> {
         Err(Status::unimplemented("order_node"))
     }
+
+    async fn placements(
+        &self,
+        _request: Request<v1::PlacementsRequest>,
+    ) -> Result<Response<v1::PlacementsResponse>, Status> {
+        Err(Status::unimplemented("placements"))
+    }
 }
 
 /// A manager that serves until this is dropped; then its connections break, like those of a process

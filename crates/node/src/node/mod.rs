@@ -12,7 +12,7 @@ use crate::dead::DeadTokens;
 use crate::fence::Fences;
 use crate::io::{NodeEffect, NodeInput};
 use crate::lease::{Lease, LeaseState};
-use crate::live::LiveSessions;
+use crate::live::{Live, LiveSessions};
 use crate::outbox::{Outbox, Sender};
 use rota_model::node_msg::{DeadToken, NodeLoad, Register, Renew};
 use rota_model::{Epoch, ManagerNumber, NodeState, PoolName, SessionKey, SlotId, Token};
@@ -74,6 +74,13 @@ pub struct LiveSession<'a> {
     pub address: &'a str,
     /// Whether it answers.
     pub ready: bool,
+}
+
+impl<'a> LiveSession<'a> {
+    fn of(key: &'a SessionKey, live: &'a Live) -> Self {
+        let Live { slot, token, ready, .. } = *live;
+        Self { key, slot, token, phase: live.phase(), address: &live.address, ready }
+    }
 }
 
 impl Node {
@@ -198,14 +205,7 @@ impl Node {
 
     /// Sessions that live, in order of key.
     pub fn live(&self) -> impl Iterator<Item = LiveSession<'_>> {
-        self.live.after(None).map(|(key, live)| LiveSession {
-            key,
-            slot: live.slot,
-            token: live.token,
-            phase: live.phase(),
-            address: &live.address,
-            ready: live.ready,
-        })
+        self.live.after(None).map(|(key, live)| LiveSession::of(key, live))
     }
 
     /// Why a token is dead, if it is remembered as dead.

@@ -1,6 +1,6 @@
 //! Scans: what lives and what is dead in a range of slots, page by page.
 
-use super::Node;
+use super::{LiveSession, Node};
 use rota_model::SessionKey;
 use rota_model::node_msg::{NodeAnswer, ScanFate, ScanItem, SlotRange};
 
@@ -9,6 +9,26 @@ use rota_model::node_msg::{NodeAnswer, ScanFate, ScanItem, SlotRange};
 pub const SCAN_PAGE_MAX: u32 = 1_000;
 
 impl Node {
+    /// Sessions that live in a range of slots, after one of them, at most so many; and whether more
+    /// follow.
+    pub fn live_page(
+        &self,
+        range: SlotRange,
+        after: Option<&SessionKey>,
+        limit: u32,
+    ) -> (Vec<LiveSession<'_>>, bool) {
+        let limit = limit.clamp(1, SCAN_PAGE_MAX) as usize;
+        let mut live = self.live.after(after).filter(|(_, it)| range.contains(it.slot));
+        let page = live.by_ref().take(limit).map(|(key, it)| LiveSession::of(key, it)).collect();
+        (page, live.next().is_some())
+    }
+
+    /// Those of these sessions that live here.
+    pub fn live_of(&self, keys: &[SessionKey]) -> Vec<LiveSession<'_>> {
+        let live = keys.iter().filter_map(|key| self.live.entry(key));
+        live.map(|(key, it)| LiveSession::of(key, it)).collect()
+    }
+
     /// A page after the session `after`.
     pub(super) fn page(
         &self,

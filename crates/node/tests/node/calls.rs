@@ -438,3 +438,27 @@ fn an_end_after_a_destroy_is_reported_when_a_newer_owner_has_asked_since() {
     let told = reports(&effects);
     assert!(matches!(told[0].2, ReportEvent::Ended { reason: Reason::ClosedByClient, .. }));
 }
+
+#[test]
+fn operators_see_what_lives_in_pages_and_by_name_and_change_nothing() {
+    let mut world = World::registered();
+    for (index, id) in ["a", "b", "c", "e"].iter().enumerate() {
+        world.run(id, token(1, index as u64 + 1));
+    }
+    world.destroy("b", token(1, 2));
+    world.ended("c", token(1, 3));
+    let before = world.node.clone();
+    let all = range(0, M - 1);
+    let (first, more) = world.node.live_page(all, None, 2);
+    let ids: Vec<&str> = first.iter().map(|it| it.key.id.as_str()).collect();
+    assert_eq!((ids, more), (vec!["a", "b"], true));
+    assert_eq!(first[1].phase, rota_node::Phase::Stopping);
+    let (rest, more) = world.node.live_page(all, Some(&key("b")), 2);
+    assert_eq!((rest.len(), more), (1, false), "what has ended does not live");
+    // a and e share a slot.
+    let one = range(slot(&key("e")).0, slot(&key("e")).0);
+    assert_eq!(world.node.live_page(one, None, 9).0.len(), 2);
+    let named = world.node.live_of(&[key("e"), key("c"), key("x")]);
+    assert_eq!(named.iter().map(|it| it.token).collect::<Vec<_>>(), [token(1, 4)]);
+    assert_eq!(world.node, before);
+}

@@ -4,7 +4,7 @@
 
 use super::{Verdict, Violation};
 use crate::ledger::Instance;
-use rota_model::{ManagerNumber, NodeId, SessionState};
+use rota_model::{Epoch, LogPos, ManagerNumber, NodeId, SessionState};
 use rota_protocol::{Disk, PartStats, Stats};
 use rota_ring::View;
 use std::collections::{BTreeMap, BTreeSet};
@@ -90,6 +90,11 @@ fn part_missing(moment: &Moment<'_>, number: ManagerNumber) -> Option<String> {
         if !same {
             return Some(format!("copies of partition {number} differ: {copy:?}; {at_owner:?}"));
         }
+        if let Some(at) = marks_differ(&copy, &at_owner, part.pe) {
+            return Some(format!(
+                "copies of partition {number} differed at {at}: {copy:?}; {at_owner:?}"
+            ));
+        }
         let docs = |manager| docs_of(moment, manager, number);
         if docs(member) != docs(part.owner) {
             let owner = part.owner;
@@ -97,6 +102,14 @@ fn part_missing(moment: &Moment<'_>, number: ManagerNumber) -> Option<String> {
         }
     }
     None
+}
+
+/// A position of this epoch at which two copies say that they had other contents.
+fn marks_differ(one: &PartStats, other: &PartStats, pe: Epoch) -> Option<LogPos> {
+    let mut marks = one.marks.iter().filter(|(at, _)| at.pe == pe);
+    let differs =
+        |(at, digest): &&(LogPos, u64)| other.marks.iter().any(|it| it.0 == *at && it.1 != *digest);
+    marks.find(differs).map(|it| it.0)
 }
 
 fn docs_of<'a>(
@@ -161,7 +174,7 @@ fn news_missing(moment: &Moment<'_>) -> Option<String> {
 mod tests {
     use super::*;
     use crate::invariant::example::{instance, record, token, view};
-    use rota_model::{LogPos, SessionRecord, SlotId, Stamp};
+    use rota_model::{Seq, SessionRecord, SlotId, Stamp};
     use rota_protocol::{DiskWrite, Doc, Write};
 
     fn stats(digest: u64) -> Stats {
@@ -174,6 +187,7 @@ mod tests {
             lag: Vec::new(),
             digest,
             on_nodes: BTreeMap::new(),
+            marks: Vec::new(),
         };
         Stats { parts: vec![part(10), part(20)], ..Stats::default() }
     }
@@ -214,6 +228,13 @@ mod tests {
         moment.disks = BTreeMap::from([(a, &one), (b, &two)]);
         assert!(check(&moment).unwrap_err().text.contains("disks"));
         moment.disks = BTreeMap::from([(a, &one), (b, &one)]);
+        let mut earlier = stats(1);
+        let at = LogPos::new(view.parts[&a].pe, Seq(4));
+        earlier.parts.iter_mut().for_each(|it| it.marks = vec![(at, 8)]);
+        moment.managers.insert(a, earlier.clone());
+        earlier.parts.iter_mut().for_each(|it| it.marks = vec![(at, 9)]);
+        moment.managers.insert(b, earlier);
+        assert!(check(&moment).unwrap_err().text.contains("differed at"));
         moment.managers.insert(b, stats(2));
         assert!(check(&moment).unwrap_err().text.contains("copies"));
     }

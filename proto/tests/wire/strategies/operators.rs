@@ -88,8 +88,9 @@ pub fn stats() -> Any<Stats> {
         btree_map(number(), any::<u64>(), 0..3).prop_map(|it| it.into_iter().collect::<Vec<_>>());
     let role = select(&rota_proto::operator::ROLES[..]);
     let on_nodes = btree_map(register().prop_map(|it| it.node), any::<u64>(), 0..3);
-    let part = (number(), role, at(), at(), sessions, lag, on_nodes, any::<u64>()).prop_map(
-        |(part, role, last, committed, sessions, lag, on_nodes, digest)| PartStats {
+    let marks = vec((at(), any::<u64>()), 0..3);
+    let part = (number(), role, at(), at(), sessions, lag, on_nodes, any::<u64>(), marks).prop_map(
+        |(part, role, last, committed, sessions, lag, on_nodes, digest, marks)| PartStats {
             part,
             role,
             last,
@@ -98,6 +99,7 @@ pub fn stats() -> Any<Stats> {
             lag,
             on_nodes,
             digest,
+            marks,
         },
     );
     let times = proptest::option::of(any::<u64>());

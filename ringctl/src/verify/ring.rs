@@ -1,0 +1,268 @@
+//! What the managers' answers prove of the partitions: one owner each, the wanted copies and no others,
+//! and equal digests.
+
+use super::finding::{Finding, Kind};
+use crate::inspect::{Answers, newest_view};
+use rota_client::v1;
+use rota_model::ManagerNumber;
+use rota_ring::View;
+use std::collections::BTreeMap;
+
+/// A position in the log of a partition.
+type Position = (u64, u64);
+
+/// Digests that managers told, over all rounds: copies are compared at positions that they passed at
+/// different moments.
+#[derive(Debug, Default)]
+pub struct Digests {
+    /// By partition, then position, then manager.
+    seen: BTreeMap<u32, BTreeMap<Position, BTreeMap<u32, u64>>>,
+}
+
+/// Most positions that are kept of a partition.
+const POSITIONS_MAX: usize = 4_096;
+
+impl Digests {
+    /// Takes what each copy says of its own.
+    pub fn take(&mut self, answers: &Answers) {
+        let Some(view) = newest_view(answers) else { return };
+        for part in &view.parts {
+            let seen = self.seen.entry(part.number).or_default();
+            // Under an earlier epoch there were other copies.
+            seen.retain(|(pe, _), _| *pe == part.pe);
+            for number in &part.isr {
+                let Some(stats) = stats_of(answers, *number, part.number) else { continue };
+                let marks = stats.marks.iter().map(|it| ((it.pe, it.seq), it.digest));
+                let last = ((stats.committed_pe, stats.committed_seq), stats.digest);
+                for (at, digest) in marks.chain([last]).filter(|it| it.0.0 == part.pe) {
+                    seen.entry(at).or_default().insert(*number, digest);
+                }
+            }
+            while seen.len() > POSITIONS_MAX {
+                seen.pop_first();
+            }
+        }
+    }
+
+    fn check(&self, part: &v1::Part, answers: &Answers, found: &mut Vec<Finding>) {
+        let (number, owner) = (part.number, part.owner);
+        for copy in part.isr.iter().copied().filter(|it| *it != owner) {
+            let (Some(own), Some(its)) =
+                (stats_of(answers, owner, number), stats_of(answers, copy, number))
+            else {
+                continue;
+            };
+            let same = |it: &BTreeMap<u32, u64>| Some(it.get(&owner)? == it.get(&copy)?);
+            let seen = self.seen.get(&number).into_iter().flatten();
+            let compared: Vec<(&Position, bool)> =
+                seen.filter_map(|(at, digests)| Some((at, same(digests)?))).collect();
+            let at_rest = |it: &v1::PartStats| (it.committed_pe, it.committed_seq, it.digest);
+            if let Some(((pe, seq), _)) = compared.iter().find(|it| !it.1) {
+                let text = format!(
+                    "partition {number}: the copy of manager {copy} differs from that of its owner \
+                     {owner}"
+                );
+                tracing::debug!(number, copy, pe, seq, "digests differ");
+                found.push(Finding::of_partition(Kind::DigestDiffers, number, Some(copy), text));
+            } else if compared.is_empty() && at_rest(own) != at_rest(its) {
+                let text = format!(
+                    "partition {number}: no position was seen at which the copy of manager {copy} \
+                     can be compared with that of its owner {owner}"
+                );
+                found.push(Finding::of_partition(Kind::DigestUnproved, number, Some(copy), text));
+            }
+        }
+    }
+}
+
+fn stats_of(answers: &Answers, manager: u32, part: u32) -> Option<&v1::PartStats> {
+    let answer = answers.get(&manager)?.as_ref().ok()?;
+    answer.parts.iter().find(|it| it.number == part)
+}
+
+fn serves(stats: &v1::PartStats) -> bool {
+    matches!(stats.role.as_str(), "serving" | "wedged")
+}
+
+/// Checks every partition of the newest View. `view`: the same, in the model.
+pub fn check(view: &View, answers: &Answers, digests: &Digests) -> Vec<Finding> {
+    let mut found = Vec::new();
+    let Some(shown) = newest_view(answers) else { return found };
+    for part in &shown.parts {
+        owner(part, answers, &mut found);
+        copies(view, part, answers, &mut found);
+        digests.check(part, answers, &mut found);
+    }
+    found
+}
+
+fn owner(part: &v1::Part, answers: &Answers, found: &mut Vec<Finding>) {
+    let number = part.number;
+    if part.state == "recovering" {
+        let text = format!("partition {number} lost its last copy, and is not served");
+        found.push(Finding::of_partition(Kind::Recovering, number, Some(part.owner), text));
+    }
+    if let Some(stats) = stats_of(answers, part.owner, number).filter(|it| !serves(it)) {
+        let text = format!("partition {number}: its owner {} is {}", part.owner, stats.role);
+        found.push(Finding::of_partition(Kind::NoOwner, number, Some(part.owner), text));
+    }
+    for other in answers.keys().copied().filter(|it| *it != part.owner) {
+        if stats_of(answers, other, number).is_some_and(serves) {
+            let text = format!(
+                "partition {number} is served by manager {other}, and its owner is {}",
+                part.owner
+            );
+            found.push(Finding::of_partition(Kind::TwoOwners, number, Some(other), text));
+        }
+    }
+}
+
+fn copies(view: &View, part: &v1::Part, answers: &Answers, found: &mut Vec<Finding>) {
+    let number = part.number;
+    let wanted: Vec<u32> = view.wanted(ManagerNumber(number)).iter().map(|it| it.0).collect();
+    for manager in &wanted {
+        let role = stats_of(answers, *manager, number).map_or("unknown there", |it| &it.role);
+        let holds = matches!(role, "copy" | "serving" | "wedged" | "syncing" | "scanning");
+        let is_silent = !matches!(answers.get(manager), Some(Ok(_)));
+        if !part.isr.contains(manager) || !(holds || is_silent) {
+            let text = format!(
+                "partition {number}: manager {manager} should hold a copy in sync, and is {role}"
+            );
+            found.push(Finding::of_partition(Kind::MissingCopy, number, Some(*manager), text));
+        }
+    }
+    for manager in view.managers.keys().map(|it| it.0).filter(|it| !wanted.contains(it)) {
+        let role = stats_of(answers, manager, number).map_or("", |it| &it.role);
+        let holds =
+            part.isr.contains(&manager) || !matches!(role, "" | "idle" | "serving" | "wedged");
+        if holds {
+            let role = if role.is_empty() { "in sync" } else { role };
+            let text =
+                format!("partition {number}: manager {manager} should hold nothing, and is {role}");
+            found.push(Finding::of_partition(Kind::SurplusCopy, number, Some(manager), text));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two managers in sync in both partitions; each owns its own.
+    fn answers() -> Answers {
+        let entry = |number: u32| v1::ManagerEntry {
+            number,
+            id: format!("m{number}"),
+            grpc: format!("127.0.0.1:{number}"),
+            incarnation: 1,
+            status: "ACTIVE".to_owned(),
+            ..Default::default()
+        };
+        let part = |number, first_slot| v1::Part {
+            number,
+            first_slot,
+            pe: 3,
+            owner: number,
+            isr: vec![number, 400 - number],
+            state: "active".to_owned(),
+        };
+        let view = v1::View {
+            cluster: "c".to_owned(),
+            epoch: 3,
+            m: 1024,
+            r: 1,
+            managers_max: 9,
+            managers: vec![entry(100), entry(300)],
+            parts: vec![part(100, 301), part(300, 101)],
+            transition: None,
+        };
+        let answer = |number: u32| {
+            let stats = |part| v1::PartStats {
+                number: part,
+                role: if part == number { "serving" } else { "copy" }.to_owned(),
+                committed_pe: 3,
+                committed_seq: 7,
+                digest: 5,
+                ..Default::default()
+            };
+            let parts = vec![stats(100), stats(300)];
+            Ok(v1::InspectResponse {
+                number,
+                view: Some(view.clone()),
+                parts,
+                ..Default::default()
+            })
+        };
+        [(100, answer(100)), (300, answer(300))].into()
+    }
+
+    fn stats(answers: &mut Answers, manager: u32, part: usize) -> &mut v1::PartStats {
+        &mut answers.get_mut(&manager).unwrap().as_mut().unwrap().parts[part]
+    }
+
+    fn change(answers: &mut Answers, change: impl Fn(&mut v1::View)) {
+        let all = answers.values_mut().filter_map(|it| it.as_mut().ok());
+        all.for_each(|it| change(it.view.as_mut().unwrap()));
+    }
+
+    fn found(answers: &Answers) -> Vec<Kind> {
+        let mut digests = Digests::default();
+        digests.take(answers);
+        let view = View::try_from(newest_view(answers).unwrap().clone()).unwrap();
+        check(&view, answers, &digests).into_iter().map(|it| it.kind).collect()
+    }
+
+    #[test]
+    fn a_ring_in_which_everything_holds_is_found_so() {
+        assert_eq!(found(&answers()), vec![]);
+    }
+
+    #[test]
+    fn a_partition_with_no_owner_or_with_two_is_found() {
+        let mut none = answers();
+        stats(&mut none, 100, 0).role = "syncing".to_owned();
+        assert_eq!(found(&none), [Kind::NoOwner]);
+        let mut two = answers();
+        stats(&mut two, 300, 0).role = "wedged".to_owned();
+        assert_eq!(found(&two), [Kind::TwoOwners]);
+    }
+
+    #[test]
+    fn missing_and_surplus_copies_are_found() {
+        let mut missing = answers();
+        change(&mut missing, |view| view.parts[0].isr.retain(|it| *it == 100));
+        stats(&mut missing, 300, 0).role = "learning".to_owned();
+        assert_eq!(found(&missing), [Kind::MissingCopy]);
+        let mut surplus = answers();
+        change(&mut surplus, |view| view.r = 0);
+        assert_eq!(found(&surplus), [Kind::SurplusCopy, Kind::SurplusCopy]);
+        change(&mut surplus, |view| view.parts.iter_mut().for_each(|it| it.isr.truncate(1)));
+        for (manager, part) in [(100, 1), (300, 0)] {
+            stats(&mut surplus, manager, part).role = "former copy".to_owned();
+        }
+        assert_eq!(found(&surplus), [Kind::SurplusCopy, Kind::SurplusCopy]);
+    }
+
+    #[test]
+    fn copies_are_compared_at_positions_that_both_have_passed() {
+        let mut differ = answers();
+        stats(&mut differ, 300, 0).digest = 6;
+        assert_eq!(found(&differ), [Kind::DigestDiffers]);
+        stats(&mut differ, 300, 0).committed_seq = 9;
+        assert_eq!(found(&differ), [Kind::DigestUnproved], "they are not at the same position");
+        for manager in [100, 300] {
+            let mark = v1::DigestMark { pe: 3, seq: 5, digest: 1 };
+            stats(&mut differ, manager, 0).marks = vec![mark];
+        }
+        assert_eq!(found(&differ), []);
+        stats(&mut differ, 300, 0).marks[0].digest = 2;
+        assert_eq!(found(&differ), [Kind::DigestDiffers]);
+    }
+
+    #[test]
+    fn of_who_is_silent_nothing_is_said() {
+        let mut silent = answers();
+        silent.insert(300, Err("refused".to_owned()));
+        assert_eq!(found(&silent), vec![]);
+    }
+}
