@@ -9,6 +9,7 @@
 
 use crate::claim::Standing;
 use crate::council::Purpose;
+use crate::env::NameOf;
 use crate::io::{Effect, Transition};
 use crate::leave::{ORDER_MS, ORDERS_MAX};
 use crate::manager::Manager;
@@ -31,7 +32,7 @@ pub struct NodeOrdered {
 }
 
 /// An order about a node that waits.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct WaitingNode {
     call: u64,
     node: NodeId,
@@ -55,7 +56,7 @@ impl Manager {
             let refusal = Refusal::new(RefusalKind::Overloaded, self.soon(), text);
             return self.answer_node_order(call, Err(refusal));
         }
-        let read = self.env.next_id();
+        let read = self.env.next_id(NameOf::Read);
         self.env.effects.push(Effect::ReadConfig { read });
         let until_ms = self.env.now.mono_ms + ORDER_MS;
         let waiting = WaitingNode { call, node, order, until_ms, read, tries: 0 };

@@ -206,7 +206,9 @@ pub fn missing(room: &Room, state: &State) -> Verdict {
     let disks = hosts.iter().filter(|it| managers.contains_key(&it.number));
     let disks = disks.map(|it| (it.number, &it.disk)).collect();
     let instances = super::check::instances(room, state);
-    converged::check(&Moment { view, managers, disks, instances: &instances })
+    // Nobody drains here.
+    let drained = Vec::new();
+    converged::check(&Moment { view, managers, disks, instances: &instances, drained })
 }
 
 fn has_left(view: &rota_ring::View, process: &Manager) -> bool {

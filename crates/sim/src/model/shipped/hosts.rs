@@ -198,8 +198,10 @@ impl ManagerHost {
             Effect::Cas { cas, change } => {
                 out.push(Out::Fly(Flying::Cas { from: self.name(), cas, change }));
             }
-            // Nothing grows here, no body is named, and notes need nothing done.
+            // Nothing grows here, nobody orders anything of nodes, no body is named, and notes need
+            // nothing done.
             Effect::Persist { .. }
+            | Effect::ReplyNodeOrder { .. }
             | Effect::Provision { .. }
             | Effect::FetchBodies { .. }
             | Effect::Note(_) => {}

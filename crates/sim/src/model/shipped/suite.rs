@@ -269,6 +269,8 @@ pub fn bounds_for(bug: Bug) -> Option<Bounds> {
         | Bug::ListMisses
         | Bug::WatchMisses
         | Bug::LeftEarly
-        | Bug::LetGoUnwedged => None,
+        | Bug::LetGoUnwedged
+        | Bug::CordonForgotten
+        | Bug::DrainHidden => None,
     }
 }
