@@ -1,5 +1,34 @@
 //! Planted bugs in a model: the simulator's list ([`Bug`]), planted in the same way: what passes between
 //! a process and the rest is changed, and the shipped code knows nothing of it.
+//!
+//! What a search finds, by the bounds of [`super::suite::bounds_for`]; "fair" where only a fair run from
+//! there shows it:
+//!
+//! | removed | broken | steps |
+//! |---|---|---|
+//! | `full_forgotten` | S1 | 14 |
+//! | `no_fence` | I7 | 7 |
+//! | `boot_ignored` | I7 | 8 |
+//! | `stale_confirm` | S3 | 6 |
+//! | `suffix_kept` | I5 | 7 |
+//! | `no_redrive` | served | 2, fair |
+//! | `timeout_then_proceed` | I5 | 1 |
+//! | `early_lost` | lease | 1 |
+//! | `ack_before_disk` | I5 | 3 |
+//! | `destroy_assumed` | S3 | 5 |
+//! | `careless_store` | I3 | 4 |
+//! | `hidden_tail` | converged | 10, fair |
+//! | `empty_snapshot` | S2 | 9 |
+//! | `early_member` | I3 | 6 |
+//! | `lease_ignored` | served | 3, fair |
+//! | `split_unfenced` | I1 | 6 |
+//! | `early_hand_over` | split | 6 |
+//! | `join_hidden` | one transition | 4 |
+//! | `empty_arc` | S2 | 21 |
+//! | `former_kept` | converged | 4, fair |
+//! | `handed_to_stranger` | leave | 9 |
+//!
+//! The others need what a model leaves out, and the simulator finds them.
 
 use super::bounds::Bounds;
 use super::flying::{Flying, Out};
