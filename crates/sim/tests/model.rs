@@ -35,7 +35,7 @@ searches! {
     a_lone_manager_comes_back_from_its_disk: "n=1 r=0: open, close, crash, unknown outcome, loss", 5_000;
     two_managers_suspect_each_other: "n=2 r=1: open, crash for good, suspicion", 5_000;
     a_disk_may_write_late: "n=2 r=1: open, crash, writes and their ends apart", 100_000;
-    two_opens_and_a_crash: "n=3 r=1: 2 opens, crash", 50_000;
+    two_opens_and_a_crash: "n=3 r=1: 2 opens, crash", 10_000;
     messages_come_twice_or_never: "n=3 r=1: open, close, copy, loss", 100_000;
     who_was_suspected_wrongly_returns: "n=3 r=1: open, suspicion, return", 50_000;
     crash_suspicion_and_join_together: "n=3 r=1: crash for good, suspicion, join, no clocks", 10_000;
