@@ -216,7 +216,8 @@ fn draw_sizes(chance: &mut Chance) -> Sizes {
         scan_page: u32::try_from(count(1, 3)).unwrap_or(1),
         page_sessions: u32::try_from(count(1, 4)).unwrap_or(1),
         purge_docs: count(1, 3),
-        page_looked_at: count(1, 12),
+        // Not drawn: a further draw would give every seed another history.
+        page_looked_at: window_entries / 3,
         mark_every: u64::try_from(count(1, 5)).unwrap_or(1),
         drain_docs: count(1, 6),
         drain_closes: count(1, 3),
