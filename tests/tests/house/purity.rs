@@ -15,9 +15,10 @@ const DECIDERS: &[(&str, &str)] = &[
 /// The simulator is pure as well, but its binary prints, writes files, and seeds its randomness.
 const SIMULATOR: (&str, &str) = ("rota-sim", "crates/sim/");
 
-/// The simulator's command line: it stops in time and runs seeds on several threads. No seed sees
-/// either; everything else of that crate is as pure as the rest.
-const COMMAND_LINE: &str = "crates/sim/src/main.rs";
+/// The simulator's command line: it stops in time, runs seeds on several threads, and says how long a
+/// search took. No seed and no search sees any of that; everything else of that crate is as pure as the
+/// rest.
+const COMMAND_LINE: &[&str] = &["crates/sim/src/main.rs", "crates/sim/src/searches.rs"];
 
 /// Packages that no pure crate reaches, each also as the beginning of a longer name
 /// (`tokio-util`).
@@ -121,7 +122,7 @@ fn the_code_of_pure_crates_names_no_clock_no_file_and_no_unordered_map() {
     let mut mistakes = Vec::new();
     for path in tracked().iter().filter(|it| it.ends_with(".rs")) {
         let decides = DECIDERS.iter().any(|(_, folder)| path.starts_with(folder));
-        let simulates = path.starts_with(SIMULATOR.1) && path.as_str() != COMMAND_LINE;
+        let simulates = path.starts_with(SIMULATOR.1) && !COMMAND_LINE.contains(&path.as_str());
         if decides || simulates {
             mistakes.extend(impure_lines(path, &content(path), RIM_WORDS));
         }
