@@ -110,6 +110,8 @@ fn filled(folder: &Path) {
 fn every_altered_or_shortened_file_of_records_is_refused_by_its_name() {
     let folder = tempfile::tempdir().expect("a folder");
     filled(folder.path());
+    // A checkpoint that was given up when the store was closed goes at the next start, whatever it is.
+    open(folder.path()).close(PATIENCE).expect("closes");
     let records = folder.path().join("records");
     let names = fs::read_dir(&records).expect("a folder").map(|it| it.expect("a file").path());
     let files: Vec<_> = names.filter(|it| !it.ends_with("LOCK")).collect();
