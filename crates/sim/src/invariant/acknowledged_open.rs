@@ -1,5 +1,5 @@
 //! S2: a session whose open was acknowledged is found again, unless it was closed, ended by
-//! itself, or its node was lost.
+//! itself, or its node was drained or lost.
 
 use super::{Verdict, Violation};
 use crate::ledger::{EndCause, Ledger, Wish};
@@ -51,7 +51,9 @@ fn has_cause(ledger: &Ledger, key: &SessionKey, life: Stamp) -> bool {
     let facts = ledger.lives.get(key).and_then(|it| it.get(&life));
     let ended = ledger.instances.iter().any(|it| {
         let of_life = it.key == *key && facts.is_some_and(|facts| facts.tokens.contains(&it.token));
-        of_life && it.to.is_some_and(|(_, cause)| cause != EndCause::Destroyed)
+        let drained = |at_us| ledger.drained_us(it).is_some_and(|from_us| from_us <= at_us);
+        of_life
+            && it.to.is_some_and(|(at_us, cause)| cause != EndCause::Destroyed || drained(at_us))
     });
     closed || ended
 }
@@ -78,6 +80,7 @@ fn runs(ledger: &Ledger, record: &SessionRecord) -> Verdict {
 mod tests {
     use super::*;
     use crate::invariant::example::{asked, instance, key, life, opened, record, token};
+    use crate::life::LifeFacts;
     use rota_model::Outcome;
 
     #[test]
@@ -88,6 +91,27 @@ mod tests {
         let gone = Found::from([(key("y"), None)]);
         assert_eq!(check(&ledger, &gone).unwrap_err().rule, "S2");
         ledger.asked.push(asked("y", Wish::Close(None), "q", &[]));
+        assert_eq!(check(&ledger, &gone), Ok(()));
+    }
+
+    #[test]
+    fn a_session_that_was_ended_since_its_node_was_drained_is_not_missed() {
+        let answer = opened("y", life(1), Outcome::Created);
+        let Ok(Answer::Opened { session, .. }) = &answer else { unreachable!("it was opened") };
+        let run = session.record.token().expect("it runs");
+        let ended = instance("y", "n0", run, 1, Some(90));
+        let node = ended.node.clone();
+        let request = asked("y", Wish::Open, "r", &[(0, 10, answer.clone())]);
+        let mut ledger =
+            Ledger { asked: vec![request], instances: vec![ended], ..Ledger::default() };
+        let mut facts = LifeFacts::new(0);
+        facts.tokens.insert(run);
+        ledger.lives.entry(key("y")).or_default().insert(life(1), facts);
+        let gone = Found::from([(key("y"), None)]);
+        assert_eq!(check(&ledger, &gone).unwrap_err().rule, "S2", "nobody asked for its end");
+        ledger.drains.insert(node.clone(), vec![(95, None)]);
+        assert!(check(&ledger, &gone).is_err(), "it had ended before");
+        ledger.drains.insert(node, vec![(50, None)]);
         assert_eq!(check(&ledger, &gone), Ok(()));
     }
 
