@@ -2,8 +2,8 @@
 
 use crate::env::Env;
 use rota_model::{
-    EarlierSpec, FieldError, OpenOp, Outcome, REQUESTS_REMEMBERED_MAX, Reason, Refusal,
-    RefusalKind, RequestEntry, RequestFate, RequestId, Retry, SessionRecord, SessionSpec,
+    EarlierSpec, FieldError, OpenOp, Outcome, REQUEST_MEMORY_MS, REQUESTS_REMEMBERED_MAX, Reason,
+    Refusal, RefusalKind, RequestEntry, RequestFate, RequestId, Retry, SessionRecord, SessionSpec,
     SessionState, Stamp,
 };
 use std::sync::Arc;
@@ -132,8 +132,7 @@ fn is_over(entry: &RequestEntry, env: &Env) -> bool {
 
 /// Whether a record can remember no further request that changes something.
 pub(crate) fn is_memory_full(record: &SessionRecord, env: &Env, request: &RequestId) -> bool {
-    let oldest =
-        Stamp::from_epoch_ms(env.now.wall_ms.saturating_sub(env.config.timing.tombstone_ms));
+    let oldest = Stamp::from_epoch_ms(env.now.wall_ms.saturating_sub(REQUEST_MEMORY_MS));
     let goes = |it: &RequestEntry| is_harmless(&it.fate) || is_over(it, env);
     let kept = record.requests.iter().filter(|it| it.at >= oldest && !goes(it));
     kept.count() >= REQUESTS_REMEMBERED_MAX && record.request(request).is_none()
@@ -146,8 +145,7 @@ pub(crate) fn remember(
     request: &RequestId,
     fate: RequestFate,
 ) {
-    let oldest =
-        Stamp::from_epoch_ms(env.now.wall_ms.saturating_sub(env.config.timing.tombstone_ms));
+    let oldest = Stamp::from_epoch_ms(env.now.wall_ms.saturating_sub(REQUEST_MEMORY_MS));
     record.requests.retain(|it| it.id != *request && it.at >= oldest);
     if record.requests.len() >= NAMELESS_KEPT {
         record.requests.retain(|it| !is_over(it, env));
