@@ -54,6 +54,14 @@ pub(crate) fn sessions(channel: Channel) -> SessionsClient<Channel> {
     SessionsClient::new(channel).max_decoding_message_size(ANSWER_BYTES_MAX)
 }
 
+fn operator(channel: Channel) -> OperatorClient<Channel> {
+    OperatorClient::new(channel).max_decoding_message_size(ANSWER_BYTES_MAX)
+}
+
+fn node_operator(channel: Channel) -> NodeOperatorClient<Channel> {
+    NodeOperatorClient::new(channel).max_decoding_message_size(ANSWER_BYTES_MAX)
+}
+
 impl Call for v1::OpenRequest {
     type Answer = v1::OpenResponse;
     const NAME: &'static str = "open";
@@ -110,109 +118,33 @@ impl Call for v1::GetRequest {
     }
 }
 
-impl Call for v1::ListRequest {
-    type Answer = v1::ListResponse;
-    const NAME: &'static str = "list";
+/// Calls that concern no single slot and may be repeated: each only reads, or its service says so.
+macro_rules! calls_of_no_slot {
+    ($($request:ident, $answer:ident, $name:literal, $client:ident.$method:ident;)*) => {
+        $(impl Call for v1::$request {
+            type Answer = v1::$answer;
+            const NAME: &'static str = $name;
 
-    async fn send(
-        request: Request<Self>,
-        channel: Channel,
-    ) -> Result<Response<Self::Answer>, Status> {
-        sessions(channel).list(request).await
-    }
+            async fn send(
+                request: Request<Self>,
+                channel: Channel,
+            ) -> Result<Response<Self::Answer>, Status> {
+                $client(channel).$method(request).await
+            }
+        })*
+    };
 }
+pub(crate) use calls_of_no_slot;
 
-impl Call for v1::InspectRequest {
-    type Answer = v1::InspectResponse;
-    const NAME: &'static str = "inspect";
-
-    async fn send(
-        request: Request<Self>,
-        channel: Channel,
-    ) -> Result<Response<Self::Answer>, Status> {
-        OperatorClient::new(channel)
-            .max_decoding_message_size(ANSWER_BYTES_MAX)
-            .inspect(request)
-            .await
-    }
-}
-
-impl Call for v1::SignalRequest {
-    type Answer = v1::SignalResponse;
-    const NAME: &'static str = "signal";
-
-    async fn send(
-        request: Request<Self>,
-        channel: Channel,
-    ) -> Result<Response<Self::Answer>, Status> {
-        OperatorClient::new(channel).signal(request).await
-    }
-}
-
-impl Call for v1::JoinRequest {
-    type Answer = v1::JoinResponse;
-    const NAME: &'static str = "join";
-
-    async fn send(
-        request: Request<Self>,
-        channel: Channel,
-    ) -> Result<Response<Self::Answer>, Status> {
-        OperatorClient::new(channel).join(request).await
-    }
-}
-
-impl Call for v1::LeaveRequest {
-    type Answer = v1::LeaveResponse;
-    const NAME: &'static str = "leave";
-
-    async fn send(
-        request: Request<Self>,
-        channel: Channel,
-    ) -> Result<Response<Self::Answer>, Status> {
-        OperatorClient::new(channel).leave(request).await
-    }
-}
-
-impl Call for v1::OrderNodeRequest {
-    type Answer = v1::OrderNodeResponse;
-    const NAME: &'static str = "order_node";
-
-    async fn send(
-        request: Request<Self>,
-        channel: Channel,
-    ) -> Result<Response<Self::Answer>, Status> {
-        OperatorClient::new(channel).order_node(request).await
-    }
-}
-
-impl Call for v1::PlacementsRequest {
-    type Answer = v1::PlacementsResponse;
-    const NAME: &'static str = "placements";
-
-    async fn send(
-        request: Request<Self>,
-        channel: Channel,
-    ) -> Result<Response<Self::Answer>, Status> {
-        OperatorClient::new(channel)
-            .max_decoding_message_size(ANSWER_BYTES_MAX)
-            .placements(request)
-            .await
-    }
-}
-
-impl Call for v1::LiveRequest {
-    type Answer = v1::LiveResponse;
-    const NAME: &'static str = "live";
-
-    async fn send(
-        request: Request<Self>,
-        channel: Channel,
-    ) -> Result<Response<Self::Answer>, Status> {
-        NodeOperatorClient::new(channel)
-            .max_decoding_message_size(ANSWER_BYTES_MAX)
-            .live(request)
-            .await
-    }
+calls_of_no_slot! {
+    ListRequest, ListResponse, "list", sessions.list;
+    InspectRequest, InspectResponse, "inspect", operator.inspect;
+    SignalRequest, SignalResponse, "signal", operator.signal;
+    JoinRequest, JoinResponse, "join", operator.join;
+    LeaveRequest, LeaveResponse, "leave", operator.leave;
+    OrderNodeRequest, OrderNodeResponse, "order_node", operator.order_node;
+    PlacementsRequest, PlacementsResponse, "placements", operator.placements;
+    LiveRequest, LiveResponse, "live", node_operator.live;
 }
 
 impl Call for v1::CancelRequest {
@@ -228,6 +160,6 @@ impl Call for v1::CancelRequest {
         request: Request<Self>,
         channel: Channel,
     ) -> Result<Response<Self::Answer>, Status> {
-        OperatorClient::new(channel).cancel(request).await
+        operator(channel).cancel(request).await
     }
 }

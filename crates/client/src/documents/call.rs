@@ -1,6 +1,6 @@
 //! The calls about documents and namespaces that are one message each way.
 
-use crate::attempt::Call;
+use crate::attempt::{Call, calls_of_no_slot};
 use rota_model::{Namespace, SlotId};
 use rota_proto::documents::{ADMIN_KEY_METADATA, MESSAGE_BYTES_MAX};
 use rota_proto::v1;
@@ -115,27 +115,6 @@ impl Call for v1::SyncRequest {
     }
 }
 
-macro_rules! calls_of_no_slot {
-    ($($request:ident, $answer:ident, $name:literal, $client:ident.$method:ident;)*) => {
-        $(impl Call for v1::$request {
-            type Answer = v1::$answer;
-            const NAME: &'static str = $name;
-
-            async fn send(
-                request: Request<Self>,
-                channel: Channel,
-            ) -> Result<Response<Self::Answer>, Status> {
-                $client(channel).$method(request).await
-            }
-
-            fn slot(&self, _m: u32) -> Option<SlotId> {
-                None
-            }
-        })*
-    };
-}
-
-// Each of these may be repeated: it only reads, or the service says so.
 calls_of_no_slot! {
     ListDocumentsRequest, ListDocumentsResponse, "list documents", documents.list_documents;
     CreateNamespaceRequest, NamespaceInfo, "create namespace", namespaces.create_namespace;
