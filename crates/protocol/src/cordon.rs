@@ -7,11 +7,9 @@
 //! ```
 //! The order is done when the registry says so; whoever gave it may go. Every order may be repeated.
 
-use crate::claim::Standing;
 use crate::council::Purpose;
-use crate::env::NameOf;
 use crate::io::{Effect, Transition};
-use crate::leave::{ORDER_MS, ORDERS_MAX};
+use crate::leave::ORDER_MS;
 use crate::manager::Manager;
 use rota_model::{FieldError, NodeId, Refusal, RefusalKind, Retry};
 use rota_ring::{Change, NodeChange, NodeOrder, NodeOrderRefused, NodeReg};
@@ -46,21 +44,13 @@ pub(crate) struct WaitingNode {
 impl Manager {
     /// An operator's order about a node.
     pub(crate) fn on_node_order(&mut self, call: u64, node: NodeId, order: NodeOrder) {
-        if self.standing != Standing::Inside {
-            let text = "this manager has no number of the ring just now; ask another one";
-            let refusal = Refusal::new(RefusalKind::NotServing, Retry::Now, text);
-            return self.answer_node_order(call, Err(refusal));
+        match self.begin_order(self.node_orders.len(), "orders about nodes") {
+            Ok((read, until_ms)) => {
+                let waiting = WaitingNode { call, node, order, until_ms, read, tries: 0 };
+                self.node_orders.push_back(waiting);
+            }
+            Err(refusal) => self.answer_node_order(call, Err(refusal)),
         }
-        if self.node_orders.len() >= ORDERS_MAX {
-            let text = format!("{ORDERS_MAX} orders about nodes wait at this manager already");
-            let refusal = Refusal::new(RefusalKind::Overloaded, self.soon(), text);
-            return self.answer_node_order(call, Err(refusal));
-        }
-        let read = self.env.next_id(NameOf::Read);
-        self.env.effects.push(Effect::ReadConfig { read });
-        let until_ms = self.env.now.mono_ms + ORDER_MS;
-        let waiting = WaitingNode { call, node, order, until_ms, read, tries: 0 };
-        self.node_orders.push_back(waiting);
     }
 
     fn answer_node_order(&mut self, call: u64, result: Result<NodeOrdered, Refusal>) {
@@ -74,8 +64,7 @@ impl Manager {
         if is_there {
             return self.carry_out_node_order(waiting);
         }
-        let text = "the config store could not be read; nothing was changed";
-        let refusal = Refusal::new(RefusalKind::ConfigStoreAway, self.soon(), text);
+        let refusal = self.not_read();
         self.answer_node_order(waiting.call, Err(refusal));
     }
 

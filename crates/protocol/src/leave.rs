@@ -18,7 +18,7 @@ use rota_model::{Epoch, FieldError, ManagerNumber, ManagerStatus, Refusal, Refus
 use rota_ring::{Change, LeaveRefused, RingTransition, View};
 
 /// Orders that may wait at one manager. People give them, one at a time.
-pub(crate) const ORDERS_MAX: usize = 16;
+const ORDERS_MAX: usize = 16;
 
 /// How long an order may wait for the config store and for other changes of the View.
 pub(crate) const ORDER_MS: u64 = 5_000;
@@ -115,22 +115,38 @@ fn refused_leave(why: &LeaveRefused) -> Refusal {
 impl Manager {
     /// An operator's order.
     pub(crate) fn on_order(&mut self, call: u64, order: Order) {
-        let (now, retry_ms) = (self.env.now.mono_ms, self.env.config.timing.retry_ms);
+        match self.begin_order(self.orders.len(), "orders") {
+            Ok((read, until_ms)) => {
+                self.orders.push_back(Waiting { call, order, until_ms, read: Some(read) });
+            }
+            Err(refusal) => self.answer_order(call, Err(refusal)),
+        }
+    }
+
+    /// The door of every operator's order, beside so many others: the read of the config store that
+    /// it waits for from here, and until when.
+    pub(crate) fn begin_order(
+        &mut self,
+        waiting: usize,
+        what: &str,
+    ) -> Result<(u64, u64), Refusal> {
         if self.standing != Standing::Inside {
             let text = "this manager has no number of the ring just now; ask another one";
-            let refusal = Refusal::new(RefusalKind::NotServing, Retry::Now, text);
-            return self.answer_order(call, Err(refusal));
+            return Err(Refusal::new(RefusalKind::NotServing, Retry::Now, text));
         }
-        if self.orders.len() >= ORDERS_MAX {
-            let text = format!("{ORDERS_MAX} orders wait at this manager already");
-            let retry = Retry::AfterMs(retry_ms);
-            return self
-                .answer_order(call, Err(Refusal::new(RefusalKind::Overloaded, retry, text)));
+        if waiting >= ORDERS_MAX {
+            let text = format!("{ORDERS_MAX} {what} wait at this manager already");
+            return Err(Refusal::new(RefusalKind::Overloaded, self.soon(), text));
         }
         let read = self.env.next_id(NameOf::Read);
         self.env.effects.push(Effect::ReadConfig { read });
-        let until_ms = now + ORDER_MS;
-        self.orders.push_back(Waiting { call, order, until_ms, read: Some(read) });
+        Ok((read, self.env.now.mono_ms + ORDER_MS))
+    }
+
+    /// Why an order is not carried out when the config store does not answer.
+    pub(crate) fn not_read(&self) -> Refusal {
+        let text = "the config store could not be read; nothing was changed";
+        Refusal::new(RefusalKind::ConfigStoreAway, self.soon(), text)
     }
 
     fn answer_order(&mut self, call: u64, result: Result<Ordered, Refusal>) {
@@ -145,9 +161,7 @@ impl Manager {
                 waiting.read = None;
             }
         } else if let Some(waiting) = self.orders.remove(index) {
-            let text = "the config store could not be read; nothing was changed";
-            let retry = Retry::AfterMs(self.env.config.timing.retry_ms);
-            let refusal = Refusal::new(RefusalKind::ConfigStoreAway, retry, text);
+            let refusal = self.not_read();
             self.answer_order(waiting.call, Err(refusal));
         }
     }
@@ -163,8 +177,7 @@ impl Manager {
         while let Some(index) = self.orders.iter().position(|it| now >= it.until_ms) {
             let Some(waiting) = self.orders.remove(index) else { return };
             let text = format!("other changes of the ring went on for {ORDER_MS} ms; try again");
-            let retry = Retry::AfterMs(self.env.config.timing.retry_ms);
-            let refusal = Refusal::new(RefusalKind::DeadlineExceeded, retry, text);
+            let refusal = Refusal::new(RefusalKind::DeadlineExceeded, self.soon(), text);
             self.answer_order(waiting.call, Err(refusal));
         }
     }
@@ -207,7 +220,7 @@ impl Manager {
     /// Nobody knows whether the order was carried out.
     pub(crate) fn on_order_unknown(&mut self, waiting: &Waiting) {
         let text = "nobody knows whether the config store took it; `ringctl inspect` shows it";
-        let retry = Retry::AfterMs(self.env.config.timing.retry_ms);
+        let retry = self.soon();
         let refusal = Refusal::unknown_outcome(RefusalKind::ConfigStoreAway, retry, text);
         self.answer_order(waiting.call, Err(refusal));
     }
