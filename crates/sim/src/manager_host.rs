@@ -333,7 +333,7 @@ impl World {
             }
             Effect::ReplyOrder { call, result } => self.on_ordered((number, run), call, &result),
             Effect::ReplyNodeOrder { call, result } => {
-                self.on_node_ordered((number, run), call, &result);
+                self.on_order_answered((number, run), call, &result);
             }
             Effect::ReadConfig { read } => {
                 self.ask_store(number, StoreCall::Read(read));

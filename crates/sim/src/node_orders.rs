@@ -1,12 +1,10 @@
 //! What operators order about nodes: cordon, drain, uncordon.
 
 use crate::counters::Fault;
-use crate::network::Place;
-use crate::orders::ORDER_US;
 use crate::plant::Bug;
 use crate::world::World;
-use rota_model::{ManagerNumber, NodeId, NodeState, Refusal};
-use rota_protocol::{Input, NodeOrdered};
+use rota_model::{NodeId, NodeState};
+use rota_protocol::Input;
 use rota_ring::{Change, ConfigState, DrainTime, NodeOrder, NodeWish};
 
 impl World {
@@ -48,29 +46,8 @@ impl World {
     }
 
     fn give_node_order(&mut self, fault: Fault, node: NodeId, order: NodeOrder) {
-        let through = self.some_manager();
-        let call = self.name();
-        let Some(host) = self.managers.get(&through).filter(|it| it.process.is_some()) else {
-            return;
-        };
-        let run = host.run;
-        self.took_effect(fault);
-        let until_us = self.now_us() + ORDER_US;
-        self.dog.deadlines.on_asked(through, run, call, until_us);
-        self.orders.insert((through, run, call));
-        self.tell_later(through, 0, Input::NodeOrder { call, node, order });
-    }
-
-    /// An order about a node was answered.
-    pub fn on_node_ordered(
-        &mut self,
-        (number, run): (ManagerNumber, u64),
-        call: u64,
-        result: &Result<NodeOrdered, Refusal>,
-    ) {
-        self.orders.remove(&(number, run, call));
-        let line = || format!("answers order {call}: {result:?}");
-        self.trace.line(self.queue.now_us(), Place::Manager(number), line);
+        let what = format!("{order:?} of {node}");
+        self.order(fault, &what, |call| Input::NodeOrder { call, node, order });
     }
 
     /// Nodes that should be empty by now, whichever manager's wall clock is asked.

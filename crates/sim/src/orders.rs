@@ -10,9 +10,10 @@ use crate::world::{Event, World};
 use rota_model::{ManagerNumber, ManagerStatus, Refusal};
 use rota_protocol::{Input, Order, Ordered};
 use rota_ring::ClaimRefused;
+use std::fmt::Debug;
 
 /// How long an order may take at a manager: as long as it waits there, and a compare-and-set.
-pub const ORDER_US: u64 = 7_000_000;
+const ORDER_US: u64 = 7_000_000;
 
 impl World {
     /// Somebody orders that some number leaves, mostly one that is up.
@@ -31,6 +32,12 @@ impl World {
     }
 
     fn give_order(&mut self, fault: Fault, order: Order) {
+        let what = format!("{order:?}");
+        self.order(fault, &what, |call| Input::Order { call, order });
+    }
+
+    /// Somebody asks some manager for something, if that one runs.
+    pub(crate) fn order(&mut self, fault: Fault, what: &str, input: impl FnOnce(u64) -> Input) {
         let through = self.some_manager();
         let call = self.name();
         let Some(host) = self.managers.get(&through).filter(|it| it.process.is_some()) else {
@@ -41,22 +48,32 @@ impl World {
         let until_us = self.now_us() + ORDER_US;
         self.dog.deadlines.on_asked(through, run, call, until_us);
         self.orders.insert((through, run, call));
-        let line = || format!("is ordered {order:?} (call {call})");
+        let line = || format!("is ordered {what} (call {call})");
         self.trace.line(self.queue.now_us(), Place::Manager(through), line);
-        self.tell_later(through, 0, Input::Order { call, order });
+        self.tell_later(through, 0, input(call));
     }
 
-    /// An order was answered.
+    /// An order about the ring was answered.
     pub fn on_ordered(
         &mut self,
-        (number, run): (ManagerNumber, u64),
+        at: (ManagerNumber, u64),
         call: u64,
         result: &Result<Ordered, Refusal>,
     ) {
-        self.orders.remove(&(number, run, call));
         if result.as_ref().is_err_and(|it| it.message.contains("one goes at a time")) {
             self.counters.fault(Fault::OrderRefused);
         }
+        self.on_order_answered(at, call, result);
+    }
+
+    /// An order was answered.
+    pub fn on_order_answered(
+        &mut self,
+        (number, run): (ManagerNumber, u64),
+        call: u64,
+        result: &impl Debug,
+    ) {
+        self.orders.remove(&(number, run, call));
         let line = || format!("answers order {call}: {result:?}");
         self.trace.line(self.queue.now_us(), Place::Manager(number), line);
     }

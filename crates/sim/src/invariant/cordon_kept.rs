@@ -99,24 +99,12 @@ pub fn check_written(before: &ConfigState, after: &ConfigState) -> Verdict {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::invariant::example::{life, node, record};
-    use rota_model::{BootId, ManagerNumber, NodeState, PoolName};
-    use rota_ring::{NodeReg, NodeWish};
+    use crate::invariant::example::{self, life, node, record};
+    use rota_model::{ManagerNumber, NodeState};
+    use rota_ring::NodeWish;
 
     fn registry(index: u64, boot: u64, wish: NodeWish) -> ConfigState {
-        let reg = NodeReg {
-            node: node("n0"),
-            boot: BootId(boot),
-            address: "n0:1".into(),
-            pool: PoolName::default_pool(),
-            places: 1,
-            classes: Vec::new(),
-            state: wish.shown(NodeState::Ready),
-            wish,
-            revision: index,
-        };
-        let nodes = BTreeMap::from([(node("n0"), reg)]);
-        ConfigState { index, nodes, ..ConfigState::default() }
+        example::registry(index, boot, wish.shown(NodeState::Ready), wish)
     }
 
     #[test]

@@ -3,11 +3,11 @@
 use crate::ledger::{Asked, Attempt, EndCause, Instance, Wish};
 use rota_model::{
     BootId, ClassName, ClusterName, Epoch, LogPos, ManagerId, ManagerNumber, Namespace, NodeId,
-    Outcome, Placement, PoolName, RequestId, Seq, SessionId, SessionKey, SessionRecord,
+    NodeState, Outcome, Placement, PoolName, RequestId, Seq, SessionId, SessionKey, SessionRecord,
     SessionSpec, SessionState, SessionView, Stamp, Token,
 };
 use rota_protocol::{Answer, OpResult};
-use rota_ring::View;
+use rota_ring::{ConfigState, NodeReg, NodeWish, View};
 use std::sync::Arc;
 
 pub fn key(id: &str) -> SessionKey {
@@ -16,6 +16,22 @@ pub fn key(id: &str) -> SessionKey {
 
 pub fn node(id: &str) -> NodeId {
     NodeId::parse(id).unwrap()
+}
+
+/// A registry with one node, n0.
+pub fn registry(index: u64, boot: u64, state: NodeState, wish: NodeWish) -> ConfigState {
+    let reg = NodeReg {
+        node: node("n0"),
+        boot: BootId(boot),
+        address: "n0:1".into(),
+        pool: PoolName::default_pool(),
+        places: 1,
+        classes: Vec::new(),
+        state,
+        wish,
+        revision: index,
+    };
+    ConfigState { index, nodes: [(node("n0"), reg)].into(), ..ConfigState::default() }
 }
 
 pub fn token(pe: u64, seq: u64) -> Token {

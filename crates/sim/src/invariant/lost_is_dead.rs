@@ -29,25 +29,12 @@ pub fn check(before: &ConfigState, after: &ConfigState, instances: &[Instance]) 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::invariant::example::{instance, node, token};
-    use rota_model::{BootId, NodeState, PoolName};
-    use rota_ring::NodeReg;
+    use crate::invariant::example::{self, instance, token};
+    use rota_model::NodeState;
+    use rota_ring::NodeWish;
 
     fn registry(boot: u64, state: NodeState) -> ConfigState {
-        let reg = NodeReg {
-            node: node("n0"),
-            boot: BootId(boot),
-            address: "n0:1".into(),
-            pool: PoolName::default_pool(),
-            places: 1,
-            classes: Vec::new(),
-            state,
-            wish: rota_ring::NodeWish::default(),
-            revision: 1,
-        };
-        let mut state = ConfigState::default();
-        state.nodes.insert(node("n0"), reg);
-        state
+        example::registry(1, boot, state, NodeWish::default())
     }
 
     #[test]
