@@ -1,6 +1,6 @@
 //! What the managers say of a node that is drained.
 
-use crate::inspect::{Answers, newest_view};
+use crate::inspect::{Answers, newest_view, serves, stats_of};
 use rota_client::v1;
 
 /// What all of them together say.
@@ -39,9 +39,7 @@ pub fn look(answers: &Answers, node: &str) -> Look {
             doubt("does not answer");
             continue;
         };
-        let stats = answer.parts.iter().find(|it| it.number == number);
-        let Some(stats) = stats.filter(|it| ["serving", "wedged"].contains(&it.role.as_str()))
-        else {
+        let Some(stats) = stats_of(answers, owner, number).filter(|it| serves(it)) else {
             doubt("does not serve yet");
             continue;
         };

@@ -11,6 +11,7 @@ use crate::cli::length_of_time;
 use crate::failure::Unknown;
 use crate::inspect;
 use crate::output::{Format, Out, counted};
+use crate::silence;
 use anyhow::bail;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -104,7 +105,9 @@ async fn give(client: &Client, node: &str, order: Order) -> anyhow::Result<v1::O
 
 /// Cordons a node.
 pub async fn cordon(it: &NodeArguments, endpoints: &str, out: &mut Out) -> anyhow::Result<()> {
-    let answer = give(&Client::connect(endpoints)?, &it.node, Order::Cordon(Cordon {})).await?;
+    let answer =
+        give(&silence::client(endpoints, out.format())?, &it.node, Order::Cordon(Cordon {}))
+            .await?;
     let text = format!(
         "node {0} is {1}: nothing more is placed there, and what runs there runs on, until `ringctl \
          uncordon {0}`\n",
@@ -116,7 +119,7 @@ pub async fn cordon(it: &NodeArguments, endpoints: &str, out: &mut Out) -> anyho
 /// Lets a node take sessions again.
 pub async fn uncordon(it: &NodeArguments, endpoints: &str, out: &mut Out) -> anyhow::Result<()> {
     let order = Order::Uncordon(Uncordon {});
-    let answer = give(&Client::connect(endpoints)?, &it.node, order).await?;
+    let answer = give(&silence::client(endpoints, out.format())?, &it.node, order).await?;
     let text = match answer.state.as_str() {
         "LOST" | "REMOVED" => format!(
             "node {} is {}; it takes sessions when it comes back\n",
@@ -139,7 +142,7 @@ fn show(answer: v1::OrderNodeResponse, text: &str, out: &mut Out) -> anyhow::Res
 /// Drains a node, and waits if that is wished.
 pub async fn run(it: &DrainArguments, endpoints: &str, out: &mut Out) -> anyhow::Result<()> {
     let began = Instant::now();
-    let client = Client::connect(endpoints)?;
+    let client = silence::client(endpoints, out.format())?;
     let within = it.deadline.map(|it| u64::try_from(it.as_millis()).unwrap_or(u64::MAX));
     let unlimited = it.wait_for_sessions.then_some(Time::Unlimited(true));
     let time = unlimited.or(within.map(Time::WithinMs));

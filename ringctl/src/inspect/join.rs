@@ -160,9 +160,15 @@ fn manager(entry: &v1::ManagerEntry, answers: &Answers) -> Manager {
     }
 }
 
-fn stats_of(answers: &Answers, manager: u32, part: u32) -> Option<&v1::PartStats> {
+/// What a manager says of a partition, if it answered and knows of it.
+pub fn stats_of(answers: &Answers, manager: u32, part: u32) -> Option<&v1::PartStats> {
     let answer = answers.get(&manager)?.as_ref().ok()?;
     answer.parts.iter().find(|it| it.number == part)
+}
+
+/// Whether that is the role of who answers for the partition.
+pub fn serves(stats: &v1::PartStats) -> bool {
+    matches!(stats.role.as_str(), "serving" | "wedged")
 }
 
 fn partition(part: &v1::Part, view: &v1::View, answers: &Answers) -> Partition {

@@ -9,7 +9,7 @@ mod drawing;
 mod join;
 mod tables;
 
-pub use join::{Answers, Manager, Partition, Ring, join, newest_view};
+pub use join::{Answers, Manager, Partition, Ring, join, newest_view, serves, stats_of};
 
 use crate::cli::length_of_time;
 use crate::output::{Format, Out};

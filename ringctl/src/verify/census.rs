@@ -235,8 +235,8 @@ impl Census<'_> {
             }
             let after = self.named(part, some).await?;
             for key in some {
+                // It changed while it was looked at, and stays a suspect.
                 if before.get(key) != after.get(key) {
-                    again.moving.insert(key.clone());
                     continue;
                 }
                 let runs = runs.remove(key).unwrap_or_default();
@@ -257,8 +257,6 @@ impl Census<'_> {
 pub struct Again {
     /// What is wrong with them.
     pub found: Vec<Finding>,
-    /// Those that changed while they were looked at.
-    pub moving: BTreeSet<Key>,
     /// Those with which nothing is wrong, and what they are.
     pub cleared: BTreeMap<Key, Option<Known>>,
 }

@@ -2,7 +2,7 @@
 //! and equal digests.
 
 use super::finding::{Finding, Kind};
-use crate::inspect::{Answers, newest_view};
+use crate::inspect::{Answers, newest_view, serves, stats_of};
 use rota_client::v1;
 use rota_model::ManagerNumber;
 use rota_ring::View;
@@ -73,15 +73,6 @@ impl Digests {
             }
         }
     }
-}
-
-fn stats_of(answers: &Answers, manager: u32, part: u32) -> Option<&v1::PartStats> {
-    let answer = answers.get(&manager)?.as_ref().ok()?;
-    answer.parts.iter().find(|it| it.number == part)
-}
-
-fn serves(stats: &v1::PartStats) -> bool {
-    matches!(stats.role.as_str(), "serving" | "wedged")
 }
 
 /// Checks every partition of the newest View. `view`: the same, in the model.
