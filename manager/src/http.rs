@@ -3,12 +3,12 @@
 
 use crate::metrics::{Exposition, Look};
 use crate::rpc::{Shared, documents};
-use anyhow::Result;
 use axum::extract::{Path, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
+use rota_daemon::{HttpLimits, serve_http};
 use rota_model::{ClusterName, ManagerId, ManagerNumber};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -136,13 +136,17 @@ async fn web(State(pages): State<Arc<Pages>>, Path(path): Path<String>) -> Respo
     }
 }
 
+/// Scrapers, health checks and people with a browser. Who says nothing makes room soon, so that a
+/// flood of silent connections keeps nobody out for long.
+pub const LIMITS: HttpLimits =
+    HttpLimits { connections: 512, idle: Duration::from_secs(10), drain: Duration::from_secs(5) };
+
 /// Serves the pages until the process stops.
-pub async fn serve(listener: TcpListener, pages: Pages, stop: CancellationToken) -> Result<()> {
+pub async fn serve(listener: TcpListener, pages: Pages, stop: CancellationToken) {
     let router = Router::new()
         .route("/metrics", get(metrics))
         .route("/healthz", get(healthz))
         .route("/web/{*path}", get(web))
         .with_state(Arc::new(pages));
-    axum::serve(listener, router).with_graceful_shutdown(stop.cancelled_owned()).await?;
-    Ok(())
+    serve_http(listener, router, LIMITS, stop.cancelled_owned()).await;
 }

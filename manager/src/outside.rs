@@ -14,11 +14,13 @@ mod checks;
 
 pub use checks::refused as refused_claim;
 
+use crate::http::LIMITS;
 use crate::options::Options;
 use anyhow::{Context, Result};
 use axum::http::StatusCode;
 use axum::routing::get;
 use axum::{Json, Router};
+use rota_daemon::serve_http;
 use rota_membership::ConfigStore;
 use rota_model::{ClusterName, ManagerId, ManagerNumber, MemberId, Refusal, RefusalKind, Retry};
 use rota_proto::operator::JoinAsk;
@@ -97,7 +99,7 @@ impl Outside {
         };
         let servers = vec![
             tokio::spawn(serve_grpc(grpc, Door { asks }, stop.clone())),
-            tokio::spawn(serve_http(http, health, stop.clone())),
+            tokio::spawn(serve_pages(http, health, stop.clone())),
         ];
         Self { asked, stop, servers }
     }
@@ -149,13 +151,10 @@ struct Health {
     outside: bool,
 }
 
-async fn serve_http(listener: TcpListener, health: Health, stop: CancellationToken) {
+async fn serve_pages(listener: TcpListener, health: Health, stop: CancellationToken) {
     let answer = move || async move { (StatusCode::SERVICE_UNAVAILABLE, Json(health)) };
     let router = Router::new().route("/healthz", get(answer));
-    let served = axum::serve(listener, router).with_graceful_shutdown(stop.cancelled_owned());
-    if let Err(error) = served.await {
-        tracing::warn!(%error, "the HTTP server outside of the ring failed");
-    }
+    serve_http(listener, router, LIMITS, stop.cancelled_owned()).await;
 }
 
 async fn serve_grpc(listener: TcpListener, door: Door, stop: CancellationToken) {

@@ -436,9 +436,13 @@ fn serve(
     let services =
         Services { cluster: options.ring.cluster.clone(), number, mailbox, shared: shared.clone() };
     let pages = Pages { cluster: options.ring.cluster, number, id: options.id, shared, exposition };
+    let pages = http::serve(http, pages, stop.clone());
     vec![
         tokio::spawn(server::serve(grpc, services, stop.clone())),
-        tokio::spawn(http::serve(http, pages, stop.clone())),
+        tokio::spawn(async {
+            pages.await;
+            Ok(())
+        }),
     ]
 }
 

@@ -4,6 +4,7 @@
 //!  command line ─▶ LogArguments ─check─▶ Log ─install─▶ standard error: text or JSON lines
 //!  address of a listener ─▶ may_listen ─▶ loopback, or a flag that says insecure
 //!  folder of --data ─▶ may_hold_data ─▶ a path that the system takes
+//!  HTTP ─▶ serve_http ─▶ so many connections, each with a deadline
 //!  limit of open files ─▶ raise_open_files
 //!  listeners are up ─▶ announce ─▶ one JSON line on standard output
 //!  mistakes ─▶ refuse, why it ends ─▶ say_fatal ─▶ standard error, in the form of the log
@@ -12,6 +13,7 @@
 
 mod announcement;
 mod data_folder;
+mod http;
 mod last_words;
 mod listening;
 mod log;
@@ -20,6 +22,7 @@ mod stop;
 
 pub use announcement::announce;
 pub use data_folder::{DATA_BYTES_MAX, may_hold_data};
+pub use http::{HttpLimits, serve_http};
 pub use last_words::{HAS_LEFT, refuse, say_fatal};
 pub use listening::may_listen;
 pub use log::{Log, LogArguments, LogFormat};

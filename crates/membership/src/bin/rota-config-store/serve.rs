@@ -1,4 +1,4 @@
-//! The HTTP side: routes, and a loop that accepts a bounded number of connections.
+//! The HTTP side: what is served, and how much.
 
 use crate::writer::{Job, Published};
 use axum::Router;
@@ -7,36 +7,30 @@ use axum::extract::{Query, Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::conn::auto;
-use hyper_util::server::graceful::GracefulShutdown;
-use hyper_util::service::TowerToHyperService;
+use rota_daemon::{HttpLimits, serve_http};
 use rota_membership::port::{WAIT_MAX, check_change};
 use rota_membership::wire::{CasBody, REQUEST_BYTES_MAX};
 use rota_model::ClusterName;
 use serde::Deserialize;
-use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+use tokio::net::TcpListener;
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout;
 
-/// Most connections: 100 managers with five each (one waits, four are pooled), twice over while a
-/// restarted manager's old ones die.
-const CONNECTIONS_MAX: usize = 1024;
-
-/// How long a connection may take for a request's head, or stay idle, in ms. Clients keep idle
-/// connections for a shorter time.
-const IDLE_MS: u64 = 60_000;
+const LIMITS: HttpLimits = HttpLimits {
+    // 100 managers with five each (one waits, four are pooled), twice over while a restarted
+    // manager's old ones die.
+    connections: 1024,
+    // Clients keep idle connections for a shorter time.
+    idle: Duration::from_secs(60),
+    drain: Duration::from_secs(5),
+};
 
 /// How long a request's body may take, in ms.
 const BODY_MS: u64 = 10_000;
 
 /// How long a change may wait for its place in the queue and for the disk, in ms each.
 const WRITE_MS: u64 = 10_000;
-
-/// How long open requests may take to end at a shutdown, in ms.
-const DRAIN_MS: u64 = 5_000;
 
 /// What every request needs.
 #[derive(Clone, Debug)]
@@ -175,48 +169,9 @@ fn is_length_limit(error: &axum::Error) -> bool {
 /// Accepts and serves until `stopping` turns true, then lets open requests end.
 pub async fn serve(listener: TcpListener, shared: Shared) {
     let mut stopping = shared.stopping.clone();
-    let service = TowerToHyperService::new(routes(shared));
-    let mut builder = auto::Builder::new(TokioExecutor::new()).http1_only();
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(Duration::from_millis(IDLE_MS));
-    let graceful = GracefulShutdown::new();
-    let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-    loop {
-        let accepted = async {
-            let permit = Arc::clone(&permits).acquire_owned().await;
-            (permit.expect("nobody closes the semaphore"), accept(&listener).await)
-        };
-        let (permit, stream) = tokio::select! {
-            accepted = accepted => accepted,
-            _ = stopping.wait_for(|stopping| *stopping) => break,
-        };
-        let connection = builder.serve_connection(TokioIo::new(stream), service.clone());
-        let connection = graceful.watch(connection.into_owned());
-        tokio::spawn(async move {
-            if let Err(error) = connection.await {
-                tracing::debug!(error, "a connection broke");
-            }
-            drop(permit);
-        });
-    }
-    drop(listener);
-    if timeout(Duration::from_millis(DRAIN_MS), graceful.shutdown()).await.is_err() {
-        tracing::warn!("some requests did not end within {DRAIN_MS} ms");
-    }
-}
-
-async fn accept(listener: &TcpListener) -> TcpStream {
-    loop {
-        match listener.accept().await {
-            Ok((stream, _)) => {
-                // Small answers must not wait for each other; without it they are only slower.
-                stream.set_nodelay(true).ok();
-                return stream;
-            }
-            Err(error) => {
-                // Out of file handles, mostly: a pause lets others end instead of spinning here.
-                tracing::warn!(%error, "cannot accept a connection");
-                tokio::time::sleep(Duration::from_millis(100)).await;
-            }
-        }
-    }
+    let stop = async move {
+        // An error says that whoever stops it has ended.
+        stopping.wait_for(|stopping| *stopping).await.ok();
+    };
+    serve_http(listener, routes(shared), LIMITS, stop).await;
 }

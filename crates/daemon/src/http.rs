@@ -1,0 +1,118 @@
+//! Serves HTTP to a bounded number of connections, each with a deadline for what it asks.
+
+use axum::Router;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::service::TowerToHyperService;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+
+/// How much a listener for HTTP bears.
+#[derive(Clone, Copy, Debug)]
+pub struct HttpLimits {
+    /// Most connections; more wait to be accepted.
+    pub connections: usize,
+    /// How long a connection may take for a request's head, or stay idle.
+    pub idle: Duration,
+    /// How long open requests may take to end at a shutdown.
+    pub drain: Duration,
+}
+
+/// Accepts and serves until `stop` is ready, then lets open requests end.
+pub async fn serve_http(
+    listener: TcpListener,
+    router: Router,
+    limits: HttpLimits,
+    stop: impl Future<Output = ()>,
+) {
+    let service = TowerToHyperService::new(router);
+    let mut builder = auto::Builder::new(TokioExecutor::new()).http1_only();
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(limits.idle);
+    let graceful = GracefulShutdown::new();
+    let permits = Arc::new(Semaphore::new(limits.connections));
+    tokio::pin!(stop);
+    loop {
+        let accepted = async {
+            let permit = Arc::clone(&permits).acquire_owned().await;
+            (permit.expect("nobody closes the semaphore"), accept(&listener).await)
+        };
+        let (permit, stream) = tokio::select! {
+            accepted = accepted => accepted,
+            () = &mut stop => break,
+        };
+        let connection = builder.serve_connection(TokioIo::new(stream), service.clone());
+        let connection = graceful.watch(connection.into_owned());
+        tokio::spawn(async move {
+            if let Err(error) = connection.await {
+                tracing::debug!(error, "a connection broke");
+            }
+            drop(permit);
+        });
+    }
+    drop(listener);
+    if timeout(limits.drain, graceful.shutdown()).await.is_err() {
+        tracing::warn!("some requests did not end within {} ms", limits.drain.as_millis());
+    }
+}
+
+async fn accept(listener: &TcpListener) -> TcpStream {
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                // Small answers must not wait for each other; without it they are only slower.
+                stream.set_nodelay(true).ok();
+                return stream;
+            }
+            Err(error) => {
+                // Out of file handles, mostly: a pause lets others end instead of spinning here.
+                tracing::warn!(%error, "cannot accept a connection");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::routing::get;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::sync::oneshot;
+
+    async fn ask(address: &str) -> String {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await.unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).await.unwrap();
+        text
+    }
+
+    #[tokio::test]
+    async fn who_says_nothing_is_cut_off_so_that_others_are_answered() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let router = Router::new().route("/", get(async || "here"));
+        let idle = Duration::from_millis(200);
+        let limits = HttpLimits { connections: 4, idle, drain: Duration::from_secs(5) };
+        let (stop, stopped) = oneshot::channel();
+        let stopped = async { stopped.await.unwrap_or(()) };
+        let served = tokio::spawn(serve_http(listener, router, limits, stopped));
+        let mut silent = Vec::new();
+        for _ in 0..8 {
+            silent.push(TcpStream::connect(&address).await.unwrap());
+        }
+        let within = Duration::from_secs(20);
+        let text = timeout(within, ask(&address)).await.expect("an answer, when they are cut off");
+        assert!(text.starts_with("HTTP/1.1 200") && text.ends_with("here"), "{text}");
+        let mut left = Vec::new();
+        let cut = timeout(within, silent[0].read_to_end(&mut left)).await;
+        cut.expect("the first silent connection has ended").ok();
+        stop.send(()).unwrap();
+        timeout(within, served).await.expect("it stops").unwrap();
+    }
+}
