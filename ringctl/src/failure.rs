@@ -21,6 +21,18 @@ impl std::fmt::Display for UsageMistake {
 
 impl std::error::Error for UsageMistake {}
 
+/// It failed, and what was printed says how: exit code 1, without an error of its own.
+#[derive(Debug)]
+pub struct Told(pub &'static str);
+
+impl std::fmt::Display for Told {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+impl std::error::Error for Told {}
+
 /// Whether the command line was wrong.
 pub fn is_usage(error: &anyhow::Error) -> bool {
     error.downcast_ref::<UsageMistake>().is_some()

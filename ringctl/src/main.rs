@@ -60,8 +60,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         // Whoever read our output has seen enough.
         Err(error) if output::is_broken_pipe(&error) => ExitCode::SUCCESS,
-        // What failed is on stdout.
-        Err(error) if error.is::<verify::NotProved>() => ExitCode::FAILURE,
+        Err(error) if error.is::<failure::Told>() => ExitCode::FAILURE,
         Err(error) => {
             failure::report(&error, cli.output);
             if failure::is_usage(&error) { ExitCode::from(USAGE) } else { ExitCode::FAILURE }

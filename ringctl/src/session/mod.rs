@@ -6,7 +6,7 @@ mod show;
 pub use show::{Shown, state_name};
 
 use crate::cli::length_of_time;
-use crate::failure::{Addressee, Unknown, UsageMistake};
+use crate::failure::{Addressee, Told, Unknown, UsageMistake};
 use crate::output::{Format, Out, plain_table};
 use crate::silence;
 use anyhow::Context;
@@ -17,6 +17,9 @@ use show::{Closed, Listed, Moved, Opened};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+/// What is said of a close that goes on.
+const UNFINISHED: &str = "the session is closing and has not ended";
+
 /// What to do with sessions.
 #[derive(Subcommand, Debug)]
 pub enum SessionCommand {
@@ -24,7 +27,7 @@ pub enum SessionCommand {
     Open(OpenArguments),
     /// Read one session.
     Get(GetArguments),
-    /// End a session.
+    /// End a session. Exit code 1 when it is closing and has not ended yet: its node is silent.
     Close(CloseArguments),
     /// List the sessions of the ring.
     List(ListArguments),
@@ -284,10 +287,13 @@ async fn close(client: &Client, it: &CloseArguments, out: &mut Out) -> anyhow::R
             out.table(&table)?;
         }
     }
-    if !answer.finished {
-        eprintln!("the node is silent: the session is closing, its owner keeps at it");
+    if answer.finished {
+        return Ok(());
     }
-    Ok(())
+    if out.format() == Format::Table {
+        eprintln!("{UNFINISHED}: the node is silent, and its owner keeps at it");
+    }
+    Err(Told(UNFINISHED).into())
 }
 
 async fn list(client: &Client, it: &ListArguments, out: &mut Out) -> anyhow::Result<()> {

@@ -13,6 +13,7 @@ mod finding;
 mod ring;
 
 use crate::cli::length_of_time;
+use crate::failure::Told;
 use crate::inspect::{self, Answers, newest_view};
 use crate::output::{Format, Out, counted};
 use crate::silence;
@@ -83,19 +84,7 @@ pub struct Report {
     seconds: f64,
 }
 
-/// Not everything was proved; what was not is told already.
-#[derive(Debug)]
-pub struct NotProved;
-
-impl std::fmt::Display for NotProved {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("not everything was proved")
-    }
-}
-
-impl std::error::Error for NotProved {}
-
-/// Verifies the cluster. Fails with [`NotProved`] unless everything was proved.
+/// Verifies the cluster. Fails with [`Told`] unless everything was proved.
 pub async fn run(it: &VerifyArguments, endpoint: &str, out: &mut Out) -> anyhow::Result<()> {
     let client = silence::client(endpoint, out.format())?;
     let answers = silence::told(endpoint, inspect::ask(&client, it.wait)).await?;
@@ -104,7 +93,7 @@ pub async fn run(it: &VerifyArguments, endpoint: &str, out: &mut Out) -> anyhow:
         Format::Json => out.json(&report)?,
         Format::Table => out.text(&told(&report))?,
     }
-    if report.ok { Ok(()) } else { Err(NotProved.into()) }
+    if report.ok { Ok(()) } else { Err(Told("not everything was proved").into()) }
 }
 
 /// The work of one command.

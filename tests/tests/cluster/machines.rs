@@ -2,8 +2,11 @@
 
 use rota_client::{Client, v1};
 use rota_model::Retry;
+use rota_tests::processes::process;
 use rota_tests::sessions::{CALL, becomes, opened, read};
 use rota_tests::{Cluster, PATIENCE, TestFolder, eventually};
+use rustix::process::Signal;
+use serde_json::Value;
 use v1::SessionState;
 
 fn event(id: &str, event: &str) -> v1::SendRequest {
@@ -97,5 +100,25 @@ async fn ringctl_sends_events() {
     assert_eq!((&ended["reason"], &ended["changed"]), (&"NOT_FOUND".into(), &"no".into()));
     let text = ended["message"].as_str().unwrap();
     assert!(text.contains("is CLOSED and has no address to send to"), "{text}");
+    cluster.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_close_that_its_silent_node_keeps_waiting_is_told_and_ends_with_1() {
+    let folder = TestFolder::new();
+    let cluster = Cluster::start(&folder, &[]).await;
+    opened(&cluster.client(), "slow", "counter").await;
+    let agent = process(cluster.document.nodes[0].pid).unwrap();
+    agent.signal(Signal::STOP);
+    let ran = cluster.ringctl(&["session", "close", "slow", "-o", "json"]).await;
+    assert_eq!((ran.code, ran.stderr.as_str()), (1, ""), "{}", ran.stdout);
+    let closed: Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!((&closed["finished"], &closed["state"]), (&false.into(), &"CLOSING".into()));
+    let ran = cluster.ringctl(&["session", "close", "slow"]).await;
+    assert_eq!(ran.code, 1, "{}", ran.stdout);
+    assert!(ran.stderr.contains("its owner keeps at it"), "{}", ran.stderr);
+    agent.signal(Signal::CONT);
+    let closed = cluster.ringctl(&["session", "close", "slow", "-o", "json"]).await.json();
+    assert_eq!((&closed["finished"], &closed["state"]), (&true.into(), &"CLOSED".into()));
     cluster.end().await;
 }
