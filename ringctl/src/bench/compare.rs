@@ -1,5 +1,7 @@
 //! Open and get on a cluster of its own, beside a bare echo: in turns, in the same minute, with
 //! the same load generator. The ratios are what counts; absolute figures drift with the machine.
+//! Calls go through any manager, which forwards most of them; opens also to their owners, by a client
+//! that knows the View.
 
 use super::LoadArguments;
 use super::echo::EchoClient;
@@ -41,12 +43,35 @@ pub struct CompareArguments {
     /// Class of the sessions.
     #[arg(long, default_value = "builtin")]
     class: String,
-    /// Go to the owners directly instead of through any manager.
-    #[arg(long)]
-    route: bool,
     /// Bytes that the echo carries each way: about what a get carries.
     #[arg(long, default_value_t = 128, value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
     payload: u32,
+}
+
+/// What is called.
+#[derive(Clone, Copy)]
+enum Called {
+    Echo,
+    /// Through any manager.
+    Open,
+    /// At the owner.
+    OpenRouted,
+    /// Through any manager.
+    Get,
+}
+
+impl Called {
+    /// In the order of their turns.
+    const ALL: [Self; 4] = [Self::Echo, Self::Open, Self::OpenRouted, Self::Get];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Echo => "echo",
+            Self::Open => "open",
+            Self::OpenRouted => "open-routed",
+            Self::Get => "get",
+        }
+    }
 }
 
 /// CPU time of everyone who takes part, in microseconds per call.
@@ -68,6 +93,10 @@ struct Compared {
     get_ratio: f64,
     open_p50_ms: f64,
     open_p99_ms: f64,
+    open_routed_per_s: f64,
+    open_routed_ratio: f64,
+    open_routed_p50_ms: f64,
+    open_routed_p99_ms: f64,
     get_p50_ms: f64,
     get_p99_ms: f64,
     echo_p50_ms: f64,
@@ -80,13 +109,13 @@ struct Compared {
     replicas: u32,
     nodes: u32,
     class: String,
-    routed: bool,
     echo_payload_bytes: u32,
     failed: u64,
     opened: u64,
     dev_ready_ms: f64,
     cpu_us_per_echo: CpuPerCall,
     cpu_us_per_open: CpuPerCall,
+    cpu_us_per_open_routed: CpuPerCall,
     cpu_us_per_get: CpuPerCall,
 }
 
@@ -184,14 +213,14 @@ pub async fn run(it: &CompareArguments, out: &mut Out) -> anyhow::Result<()> {
     if out.format() == Format::Json {
         return Ok(out.json(&compared)?);
     }
-    let names = ["echo", "open", "get"];
     let figures: Vec<Figures> =
-        names.iter().zip(&kinds).map(|(n, it)| Figures::of(n, it)).collect();
+        Called::ALL.iter().zip(&kinds).map(|(n, it)| Figures::of(n.name(), it)).collect();
     show(&figures, out)?;
     out.text(&format!(
-        "\nopen / echo {:.3}   get / echo {:.3}   ({} cores, {} managers, {} successors, \
-         concurrency {}, medians of {} rounds)\n",
+        "\nopen / echo {:.3}   routed open / echo {:.3}   get / echo {:.3}   ({} cores, {} managers, \
+         {} successors, concurrency {}, medians of {} rounds)\n",
         compared.open_ratio,
+        compared.open_routed_ratio,
         compared.get_ratio,
         compared.cores,
         compared.managers,
@@ -216,7 +245,7 @@ async fn start_echo(cluster: &Cluster) -> anyhow::Result<(String, u32)> {
 async fn measure(
     it: &CompareArguments,
     cluster: &mut Cluster,
-) -> anyhow::Result<(Compared, [Measured; 3])> {
+) -> anyhow::Result<(Compared, [Measured; 4])> {
     let (echo_address, echo_pid) = start_echo(cluster).await?;
     let echo = EchoClient::new(&echo_address, ECHO_CONNECTIONS, it.payload as usize)?;
     let document = cluster.document();
@@ -226,31 +255,37 @@ async fn measure(
         store: document.config_store.pid,
         echo: echo_pid,
     };
-    let client = target::client(&document.endpoints(), it.load.connections, it.route)?;
+    let [client, routed] = [false, true]
+        .map(|route| target::client(&document.endpoints(), it.load.connections, route));
+    let (client, routed) = (client?, routed?);
     let ids = Arc::new(target::prepare(&client, &it.class, GET_SESSIONS).await?);
     let load = Load { concurrency: it.load.concurrency, duration: it.load.duration / it.rounds };
-    let [mut echoes, mut opens, mut gets] = [Kind::default(), Kind::default(), Kind::default()];
+    let mut kinds: [Kind; 4] = Default::default();
     for round in 1..=it.rounds {
-        let label = |name: &str| format!("{name} {round}/{}", it.rounds);
-        let before = parties.cpu();
-        echoes.rounds.push(echo_load(&label("echo"), load, &echo).await);
-        let after_echo = parties.cpu();
-        opens.rounds.push(open_round(&label("open"), load, &client, it).await);
-        let after_open = parties.cpu();
-        gets.rounds.push(target::get_load(&label("get"), load, &client, ids.clone()).await);
-        let after_get = parties.cpu();
-        echoes.cpu.push((before, after_echo));
-        opens.cpu.push((after_echo, after_open));
-        gets.cpu.push((after_open, after_get));
+        let mut before = parties.cpu();
+        for (called, kind) in Called::ALL.into_iter().zip(&mut kinds) {
+            let label = format!("{} {round}/{}", called.name(), it.rounds);
+            let measured = match called {
+                Called::Echo => echo_load(&label, load, &echo).await,
+                Called::Open => open_round(&label, load, &client, it).await,
+                Called::OpenRouted => open_round(&label, load, &routed, it).await,
+                Called::Get => target::get_load(&label, load, &client, ids.clone()).await,
+            };
+            let after = parties.cpu();
+            kind.rounds.push(measured);
+            kind.cpu.push((before, after));
+            before = after;
+        }
     }
-    let whole = [echoes.whole(), opens.whole(), gets.whole()];
-    for (name, measured) in ["echo", "open", "get"].iter().zip(&whole) {
+    let whole = kinds.each_ref().map(Kind::whole);
+    for (called, measured) in Called::ALL.iter().zip(&whole) {
+        let name = called.name();
         tell_mistakes(name, measured);
         if measured.count == 0 {
             bail!("no {name} succeeded");
         }
     }
-    let compared = compared(it, [&echoes, &opens, &gets], &whole, cluster.started_in);
+    let compared = compared(it, &kinds, &whole, cluster.started_in);
     Ok((compared, whole))
 }
 
@@ -272,21 +307,27 @@ async fn echo_load(name: &str, load: Load, echo: &EchoClient) -> Measured {
 
 fn compared(
     it: &CompareArguments,
-    [echoes, opens, gets]: [&Kind; 3],
-    [echo, open, get]: &[Measured; 3],
+    kinds: &[Kind; 4],
+    [echo, open, routed, get]: &[Measured; 4],
     dev_ready: Duration,
 ) -> Compared {
-    let per_second = [echoes, opens, gets].map(Kind::per_second);
-    let [echo_per_s, open_per_s, get_per_s] = per_second;
+    let per_second = kinds.each_ref().map(Kind::per_second);
+    let [echo_per_s, open_per_s, routed_per_s, get_per_s] = per_second;
+    let to_echo = |rate: f64| rounded(rate / echo_per_s.max(1.0), 4);
+    let [echo_cpu, open_cpu, routed_cpu, get_cpu] = kinds.each_ref().map(Kind::cpu_per_call);
     let ms = |measured: &Measured, part: f64| rounded(measured.latency_ms(part), 3);
     Compared {
         echo_per_s: rounded(echo_per_s, 1),
         open_per_s: rounded(open_per_s, 1),
         get_per_s: rounded(get_per_s, 1),
-        open_ratio: rounded(open_per_s / echo_per_s.max(1.0), 4),
-        get_ratio: rounded(get_per_s / echo_per_s.max(1.0), 4),
+        open_ratio: to_echo(open_per_s),
+        get_ratio: to_echo(get_per_s),
         open_p50_ms: ms(open, 0.5),
         open_p99_ms: ms(open, 0.99),
+        open_routed_per_s: rounded(routed_per_s, 1),
+        open_routed_ratio: to_echo(routed_per_s),
+        open_routed_p50_ms: ms(routed, 0.5),
+        open_routed_p99_ms: ms(routed, 0.99),
         get_p50_ms: ms(get, 0.5),
         get_p99_ms: ms(get, 0.99),
         echo_p50_ms: ms(echo, 0.5),
@@ -299,17 +340,17 @@ fn compared(
         replicas: it.replicas,
         nodes: it.nodes,
         class: it.class.clone(),
-        routed: it.route,
         echo_payload_bytes: it.payload,
-        failed: echo.failed + open.failed + get.failed,
-        opened: open.count,
+        failed: echo.failed + open.failed + routed.failed + get.failed,
+        opened: open.count + routed.count,
         dev_ready_ms: rounded(
             as_f64(u64::try_from(dev_ready.as_micros()).unwrap_or(0)) / 1000.0,
             1,
         ),
-        cpu_us_per_echo: echoes.cpu_per_call(),
-        cpu_us_per_open: opens.cpu_per_call(),
-        cpu_us_per_get: gets.cpu_per_call(),
+        cpu_us_per_echo: echo_cpu,
+        cpu_us_per_open: open_cpu,
+        cpu_us_per_open_routed: routed_cpu,
+        cpu_us_per_get: get_cpu,
     }
 }
 
