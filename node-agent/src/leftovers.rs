@@ -1,8 +1,8 @@
 //! What an earlier run of the same data folder left running, ended before a new boot registers.
 
 use crate::keeper::order::{PIDS_FILE, Pids};
-use crate::processes::{self, Process};
 use anyhow::{Context, bail};
+use rota_daemon::processes::{self, Process};
 use rustix::process::Signal;
 use std::fs;
 use std::path::{Path, PathBuf};

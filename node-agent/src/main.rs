@@ -9,7 +9,6 @@
 //! ```
 //! Beside it runs a guardian process, for the case that this one and keepers are killed.
 
-mod address;
 mod agent;
 mod boots;
 mod cli;
@@ -23,7 +22,6 @@ mod looking;
 mod mailbox;
 mod managers;
 mod ports;
-mod processes;
 mod rpc;
 mod runtime;
 mod settings;
@@ -38,6 +36,7 @@ use discovery::Discovery;
 use guardian::GuardianLink;
 use mailbox::{Event, Mailbox};
 use rota_daemon::{LogFormat, Stop, announce, raise_open_files, refuse, say_fatal};
+use rota_model::address::join;
 use rota_node::NodeConfig;
 use runtime::{Keepers, ProgramSettings, Runtime};
 use rustix::process::{getpid, set_child_subreaper};
@@ -125,7 +124,7 @@ async fn serve(
     keepers: Keepers,
 ) -> anyhow::Result<agent::Gone> {
     let port = listener.local_addr()?.port();
-    let address = address::join(&settings.host, port);
+    let address = join(&settings.host, port);
     let timing = settings.config.timing;
     let programs = ProgramSettings {
         data: folder.path().to_owned(),

@@ -4,6 +4,7 @@
 use crate::cli::RunArgs;
 use rota_daemon::{Log, may_hold_data, may_listen};
 use rota_membership::ConsulAddress;
+use rota_model::address::Address;
 use rota_model::{BootId, ClassName, ClusterName, FieldError, NodeId, PoolName};
 use rota_node::class::{Class, parse_classes};
 use rota_node::{NodeBounds, NodeConfig, NodeTiming};
@@ -126,7 +127,11 @@ fn host(args: &RunArgs) -> Result<String, FieldError> {
     let ip = args.listen.ip();
     may_listen("--listen", args.listen, args.insecure_bind)?;
     match &args.advertise {
-        Some(host) => check_address(&crate::address::join(host, 1)).map(|()| host.clone()),
+        Some(host) if Address::new(host, 1).is_some() => Ok(host.clone()),
+        Some(host) => Err(FieldError::new(
+            "address",
+            format!("--advertise {host:?} is no name or IP address"),
+        )),
         None if ip.is_unspecified() => {
             let problem = format!("{ip} is no address to tell others; add --advertise HOST");
             Err(FieldError::new("address", problem))
@@ -136,10 +141,7 @@ fn host(args: &RunArgs) -> Result<String, FieldError> {
 }
 
 fn check_address(address: &str) -> Result<(), FieldError> {
-    let parts = address.rsplit_once(':');
-    let right = parts.is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok());
-    let uri = format!("http://{address}").parse::<tonic::transport::Uri>();
-    if right && uri.is_ok_and(|it| it.path() == "/" && it.query().is_none()) {
+    if Address::parse(address).is_some() {
         return Ok(());
     }
     Err(FieldError::new("address", format!("{address:?} is not host:port")))

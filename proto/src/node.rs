@@ -7,6 +7,7 @@ use crate::wire::{
     WireError, check_cluster, convert, each, named, optional, required, sentence, short,
     unless_empty,
 };
+use rota_model::address::Address;
 use rota_model::node_msg::{
     Blame, DeadToken, ENDED_BOOTS_MAX, FromNode, NodeAnswer, NodeCall, NodeLoad, Register,
     Registered, Renew, Renewed, ReportItem, ScanFate, ScanItem, SlotRange, ToNode,
@@ -270,8 +271,7 @@ impl TryFrom<v1::NodeAnswer> for FromNode {
 }
 
 fn check_address(text: &str) -> Result<(), FieldError> {
-    let port = text.rsplit_once(':').filter(|(host, _)| !host.is_empty());
-    if text.len() > NAME_BYTES_MAX || port.is_none_or(|(_, it)| it.parse::<u16>().is_err()) {
+    if text.len() > NAME_BYTES_MAX || Address::parse(text).is_none() {
         let problem = format!("must be host:port, at most {NAME_BYTES_MAX} bytes long");
         return Err(FieldError::new("address", problem));
     }

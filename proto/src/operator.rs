@@ -2,6 +2,7 @@
 
 use crate::v1;
 use crate::wire::{WireError, convert, count, named, required};
+use rota_model::address::Address;
 use rota_model::node_msg::NodeLoad;
 use rota_model::{
     BootId, ClassName, ClusterName, Epoch, FieldError, Incarnation, ManagerId, ManagerNumber,
@@ -320,12 +321,7 @@ pub struct JoinAsk {
 /// A refusal that names the contact when it is no address.
 pub fn join(request: v1::JoinRequest) -> Result<JoinAsk, Refusal> {
     let v1::JoinRequest { number, contact } = request;
-    let parts = contact.rsplit_once(':');
-    let is_address = parts.is_some_and(|(host, port)| {
-        let good_host = !host.is_empty() && !host.contains(['/', ' ']);
-        good_host && port.parse::<u16>().is_ok_and(|port| port > 0)
-    });
-    if !is_address {
+    if Address::parse(&contact).is_none() {
         return Err(FieldError::new("contact", format!("is {contact:?}, not host:port")).into());
     }
     Ok(JoinAsk { number: number.map(ManagerNumber), contact })

@@ -5,12 +5,12 @@
 //! caller that does one thing at a time uses one connection, a busy one spreads over four (on
 //! loopback four carried more than one and more than sixteen).
 
+use rota_model::address::Address;
 use std::collections::BTreeMap;
-use std::str::FromStr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tonic::transport::{Channel, Endpoint, Uri};
+use tonic::transport::{Channel, Endpoint};
 
 /// Most connections to one address unless configured.
 pub const CONNECTIONS_DEFAULT: usize = 4;
@@ -48,13 +48,10 @@ pub fn parse_endpoints(list: &str) -> Result<Vec<String>, EndpointsError> {
 }
 
 fn check_address(address: &str) -> Result<(), EndpointsError> {
-    let wrong = || EndpointsError::NotAnAddress(address.to_owned());
-    let (host, port) = address.rsplit_once(':').ok_or_else(wrong)?;
-    if host.is_empty() || host.contains('/') || port.parse::<u16>().is_err() {
-        return Err(wrong());
+    match Address::parse(address) {
+        Some(_) => Ok(()),
+        None => Err(EndpointsError::NotAnAddress(address.to_owned())),
     }
-    Uri::from_str(&format!("http://{address}")).map_err(|_| wrong())?;
-    Ok(())
 }
 
 /// The connections to one address.

@@ -8,6 +8,7 @@
 //!  limit of open files ─▶ raise_open_files
 //!  listeners are up ─▶ announce ─▶ one JSON line on standard output
 //!  mistakes ─▶ refuse, why it ends ─▶ say_fatal ─▶ standard error, in the form of the log
+//!  /proc ─▶ [`processes`] ─▶ who runs, whose child, since when
 //!  SIGTERM, SIGINT, SIGHUP ─▶ Stop ─▶ the process ends in its own order
 //! ```
 
@@ -18,6 +19,7 @@ mod last_words;
 mod listening;
 mod log;
 mod open_files;
+pub mod processes;
 mod stop;
 
 pub use announcement::announce;

@@ -3,6 +3,7 @@
 use crate::consul::{ConsulAddress, ConsulStore};
 use crate::embedded::EmbeddedStore;
 use crate::port::ConfigStore;
+use rota_model::address::Address;
 use rota_model::{ClusterName, FieldError};
 use std::fmt;
 use std::sync::Arc;
@@ -26,10 +27,7 @@ impl StoreAddress {
         if text.contains("://") {
             return ConsulAddress::parse(text).map(Self::Consul);
         }
-        let is_good = text.rsplit_once(':').is_some_and(|(host, port)| {
-            !host.is_empty() && !host.contains('/') && port.parse::<u16>().is_ok_and(|it| it != 0)
-        });
-        if is_good {
+        if Address::parse(text).is_some() {
             return Ok(Self::Embedded(text.to_owned()));
         }
         let problem = format!("is {text:?}, not a HOST:PORT or consul://HOST:PORT/PREFIX");

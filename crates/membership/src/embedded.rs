@@ -7,6 +7,7 @@ use http::{Method, Request, StatusCode, Uri, header};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper_util::client::legacy::{Client, connect::HttpConnector};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
+use rota_model::address::Address;
 use rota_model::{ClusterName, FieldError};
 use rota_ring::{Change, ConfigState};
 use std::time::Duration;
@@ -38,8 +39,7 @@ impl EmbeddedStore {
         cluster: ClusterName,
         deadline: Duration,
     ) -> Result<Self, FieldError> {
-        let parsed: Result<http::uri::Authority, _> = address.parse();
-        if !parsed.is_ok_and(|it| it.port_u16().is_some() && !it.host().is_empty()) {
+        if Address::parse(address).is_none() {
             return Err(FieldError::new("config store address", "must be host:port"));
         }
         let mut connector = HttpConnector::new();

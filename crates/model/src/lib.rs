@@ -1,6 +1,7 @@
 //! The words of Rota, as types. This crate is a leaf: everything else may use it.
 //!
 //! * [`ids`]: names that people choose (session, namespace, node, class) and numbers of the ring.
+//! * [`address`]: where something is reached, `host:port`.
 //! * [`epoch`]: epochs, log positions, tokens, incarnations, boot ids: what orders things.
 //! * [`stamp`]: readable time stamps `AAMMJJhhmmssmmm`, used as versions.
 //! * [`state`]: states and reasons of sessions, nodes and managers.
@@ -12,6 +13,7 @@
 //!
 //! A value of one of these types proves that its text was checked: parsing is the only way in.
 
+pub mod address;
 pub mod api;
 pub mod epoch;
 pub mod ids;

@@ -1,8 +1,8 @@
 //! One session that a guardian looks after.
 
 use crate::keeper::order::{PIDS_FILE, Pids};
-use crate::processes::{self, Process, Stat};
 use crate::runtime::FOLDER_VARIABLE;
+use rota_daemon::processes::{self, Process, Stat};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};

@@ -1,6 +1,6 @@
 //! The processes of one program: its group, and whatever left the group.
 
-use crate::processes;
+use rota_daemon::processes;
 use rota_model::Exit;
 use rustix::io::Errno;
 use rustix::process::{Signal, WaitOptions, WaitStatus, getpid, wait};

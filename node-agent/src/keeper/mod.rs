@@ -20,10 +20,10 @@ pub mod order;
 pub use launch::become_program;
 
 use crate::lease::{Lease, boottime_ms};
-use crate::processes::Process;
 use capture::Capture;
 use family::Family;
 use order::{Cause, Command, LINE_BYTES_MAX, News, Order, PIDS_FILE, Pids};
+use rota_daemon::processes::Process;
 use rota_model::Exit;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;

@@ -2,7 +2,7 @@
 //! keeper's standard input, first an [`Order`], then [`Command`]s; the keeper writes [`News`] to
 //! its standard output.
 
-use crate::processes::{self, Process};
+use rota_daemon::processes::{self, Process};
 use rota_model::Exit;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

@@ -1,6 +1,6 @@
 //! Programs whose keeper was killed. The agent is a child subreaper, so they become its children.
 
-use crate::processes::{self, Process};
+use rota_daemon::processes::{self, Process};
 use rota_model::Exit;
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, getpid, waitpgid, waitpid};
 use std::collections::BTreeSet;

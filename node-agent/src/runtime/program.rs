@@ -8,6 +8,7 @@ use crate::lease::boottime_ms;
 use crate::leftovers::DATA_VARIABLE;
 use crate::mailbox::Mailbox;
 use crate::ports::Port;
+use rota_model::address::join;
 use rota_model::{Attributes, Exit, Reason, SessionKey, Token};
 use rota_node::class::{Class, ProgramClass, ReadyWhen, Values};
 use rota_node::{NodeInput, StopHow};
@@ -310,7 +311,7 @@ impl Running {
     }
 
     fn address(&self) -> String {
-        crate::address::join(&self.session.settings.host, self.port.number())
+        join(&self.session.settings.host, self.port.number())
     }
 
     async fn stop(&mut self, grace_ms: u64) {

@@ -1,5 +1,6 @@
 //! Bounded waiting for conditions.
 
+use rota_daemon::processes;
 use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -22,9 +23,7 @@ pub async fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
 
 /// Whether a process does anything; one that only waits to be reaped does not.
 pub fn runs(pid: i32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
-    state.is_some_and(|it| it != 'Z' && it != 'X')
+    processes::stat(pid).is_some_and(|it| it.runs)
 }
 
 /// Waits until a process does nothing any more.
@@ -46,28 +45,13 @@ pub async fn numbers_in(file: &Path, count: usize) -> Vec<i32> {
 /// Pids of processes that do something and whose environment names the folder.
 pub fn running_for(folder: &Path) -> Vec<i32> {
     let wanted = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
-    let wanted = wanted.to_str().unwrap().as_bytes().to_vec();
-    let pids = fs::read_dir("/proc").unwrap().flatten();
-    let pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    pids.filter(|pid| {
-        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-        let named = environment
-            .split(|byte| *byte == 0)
-            .any(|it| it.strip_prefix(b"ROTA_NODE_DATA=").is_some_and(|it| it == wanted));
-        named && runs(*pid)
-    })
-    .collect()
+    let wanted = wanted.to_str().unwrap();
+    let there = processes::all().into_iter().filter(|it| it.runs).map(|it| it.process.pid);
+    there.filter(|pid| processes::has_variable(*pid, "ROTA_NODE_DATA", wanted)).collect()
 }
 
 /// Pids of a process's children, also of those that only wait to be reaped.
 pub fn children_of(parent: i32) -> Vec<i32> {
-    let pids = fs::read_dir("/proc").unwrap().flatten();
-    let pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    let is_child = |pid: &i32| {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        let after_name = stat.rsplit_once(") ").map(|(_, rest)| rest.to_owned());
-        let field = after_name.and_then(|it| it.split(' ').nth(1)?.parse::<i32>().ok());
-        field == Some(parent)
-    };
-    pids.filter(is_child).collect()
+    let children = processes::all().into_iter().filter(|it| it.parent == parent);
+    children.map(|it| it.process.pid).collect()
 }

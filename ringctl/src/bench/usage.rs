@@ -1,5 +1,6 @@
 //! CPU time, memory and disk of processes, as /proc and the file system tell.
 
+use rota_daemon::processes;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -7,16 +8,7 @@ use std::time::Duration;
 
 /// CPU time that a process used so far, of all its threads; `None` when it is gone.
 pub fn cpu(pid: u32) -> Option<Duration> {
-    cpu_of(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
-}
-
-/// utime and stime are fields 14 and 15 of /proc/PID/stat, in ticks of 10 ms.
-fn cpu_of(stat: &str) -> Option<Duration> {
-    let (_, rest) = stat.rsplit_once(')')?;
-    let mut fields = rest.split_ascii_whitespace().skip(11);
-    let user: u64 = fields.next()?.parse().ok()?;
-    let system: u64 = fields.next()?.parse().ok()?;
-    Some(Duration::from_millis((user + system) * 10))
+    processes::stat(i32::try_from(pid).ok()?).map(|it| it.cpu)
 }
 
 /// Resident memory of a process in bytes; `None` when it is gone.
@@ -46,9 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_figures_of_a_process_are_read_from_their_fields() {
-        let stat = "7 (a b) S 1 7 7 0 -1 4194560 100 0 0 0 12 30 0 0 20 0 1 0 100 200 300";
-        assert_eq!(cpu_of(stat), Some(Duration::from_millis(420)));
+    fn resident_memory_is_read_from_its_line() {
         assert_eq!(resident_of("Name:\tx\nVmRSS:\t    2048 kB\n"), Some(2 << 20));
         assert_eq!(resident_of("Name:\tx\n"), None);
     }

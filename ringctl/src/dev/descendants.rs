@@ -1,7 +1,7 @@
 //! The processes below this one, as /proc tells.
 
+use rota_daemon::processes::{self, Stat};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 
 /// A process that runs or waits to be reaped.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -12,33 +12,13 @@ pub struct Descendant {
     pub is_zombie: bool,
 }
 
-/// What is used of /proc/PID/stat.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Stat {
-    /// Its parent's pid.
-    pub parent: u32,
-    /// True when it ended and was not reaped yet.
-    pub is_zombie: bool,
-    /// When it started, in the kernel's ticks since the boot: pids are used again.
-    pub started: u64,
-}
-
-/// Reads `pid (comm) state ppid … starttime …`. The command can hold blanks and brackets.
-fn parsed(stat: &str) -> Option<Stat> {
-    let (_, rest) = stat.rsplit_once(')')?;
-    let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
-    let is_zombie = matches!(*fields.first()?, "Z" | "X" | "x");
-    let (parent, started) = (fields.get(1)?.parse().ok()?, fields.get(19)?.parse().ok()?);
-    Some(Stat { parent, is_zombie, started })
-}
-
-/// The process of that pid; `None` when there is none.
-pub fn stat(pid: u32) -> Option<Stat> {
-    parsed(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+/// A pid as the kernel takes it; that of no process when there can be none.
+pub fn signed(pid: u32) -> i32 {
+    i32::try_from(pid).unwrap_or(0)
 }
 
 /// Everything that descends from `root` by a table of pid -> parent.
-fn below(root: u32, parents: &BTreeMap<u32, u32>) -> BTreeSet<u32> {
+fn below(root: i32, parents: &BTreeMap<i32, i32>) -> BTreeSet<i32> {
     let mut found = BTreeSet::new();
     let mut edge = vec![root];
     while let Some(parent) = edge.pop() {
@@ -54,43 +34,26 @@ fn below(root: u32, parents: &BTreeMap<u32, u32>) -> BTreeSet<u32> {
 /// Every process below this one at this moment. One that is started meanwhile may be missed: look
 /// again until there is none.
 pub fn all() -> Vec<Descendant> {
-    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
-    let (mut parents, mut zombies) = (BTreeMap::new(), BTreeSet::new());
-    for entry in entries.flatten() {
-        let Some(pid) = entry.file_name().to_str().and_then(|it| it.parse::<u32>().ok()) else {
-            continue;
-        };
-        // It may be gone since the folder was listed.
-        let Some(stat) = stat(pid) else { continue };
-        parents.insert(pid, stat.parent);
-        if stat.is_zombie {
-            zombies.insert(pid);
-        }
-    }
-    let found = below(std::process::id(), &parents);
-    found.into_iter().map(|pid| Descendant { pid, is_zombie: zombies.contains(&pid) }).collect()
+    let there = processes::all();
+    let parents = there.iter().map(|it| (it.process.pid, it.parent)).collect();
+    let below = below(signed(std::process::id()), &parents);
+    let ours = there.into_iter().filter(|it| below.contains(&it.process.pid));
+    let descendant = |it: Stat| {
+        let pid = u32::try_from(it.process.pid).ok()?;
+        Some(Descendant { pid, is_zombie: !it.runs })
+    };
+    ours.filter_map(descendant).collect()
 }
 
 /// Its command line; empty for a zombie and for one that is gone.
 pub fn command_line(pid: u32) -> Vec<String> {
-    let bytes = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    let arguments = bytes.split(|it| *it == 0).filter(|it| !it.is_empty());
-    arguments.map(|it| String::from_utf8_lossy(it).into_owned()).collect()
+    processes::command_line(signed(pid))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::process::{Command, Stdio};
-
-    #[test]
-    fn a_command_with_brackets_and_blanks_does_not_hide_the_parent() {
-        let rest = "12 12 0 -1 4194560 131 0 0 0 1 2 0 0 20 0 1 0 31415 2871296 224";
-        let stat = |is_zombie, parent| Some(Stat { parent, is_zombie, started: 31_415 });
-        assert_eq!(parsed(&format!("12 (a) b) S 7 {rest}")), stat(false, 7));
-        assert_eq!(parsed(&format!("12 (sleep) Z 1 {rest}")), stat(true, 1));
-        assert_eq!(parsed("nonsense"), None);
-    }
 
     #[test]
     fn grandchildren_are_below_and_siblings_are_not() {

@@ -5,10 +5,11 @@
 //! for it. What managers or people started there is found by its command line. Keepers and programs
 //! do not count: the next start of their node-agent ends them.
 
-use super::descendants::{command_line, stat};
+use super::descendants::{command_line, signed};
 use super::ending::is_agent;
 use super::programs;
 use anyhow::{Context, bail};
+use rota_daemon::processes::{self, Process, machine_boot};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
@@ -34,11 +35,6 @@ fn file(folder: &Path) -> PathBuf {
     folder.join("processes.json")
 }
 
-fn boot_id() -> String {
-    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
-    text.map(|it| it.trim().to_owned()).unwrap_or_default()
-}
-
 /// Nothing is known of a folder without a record, or with one that cannot be read.
 fn read(folder: &Path) -> Record {
     let bytes = std::fs::read(file(folder)).unwrap_or_default();
@@ -54,20 +50,20 @@ fn write(folder: &Path, record: &Record) -> anyhow::Result<()> {
 
 /// Begins a record of this run.
 pub fn begin(folder: &Path) -> anyhow::Result<()> {
-    write(folder, &Record { boot_id: boot_id(), processes: Vec::new() })
+    write(folder, &Record { boot_id: machine_boot(), processes: Vec::new() })
 }
 
 /// Adds a process that was just started. One that is gone already needs no record.
 pub fn note(folder: &Path, name: &str, pid: u32) -> anyhow::Result<()> {
-    let Some(stat) = stat(pid) else { return Ok(()) };
+    let Some(process) = Process::of(signed(pid)) else { return Ok(()) };
     let mut record = read(folder);
-    record.processes.push(Started { name: name.to_owned(), pid, started: stat.started });
+    record.processes.push(Started { name: name.to_owned(), pid, started: process.start_ticks });
     write(folder, &record)
 }
 
 /// Refuses to go on while somebody works for the folder whose `ringctl dev` is gone.
 pub fn refuse_running(folder: &Path) -> anyhow::Result<()> {
-    let mut running = recorded(&read(folder), &boot_id());
+    let mut running = recorded(&read(folder), &machine_boot());
     running.extend(found(folder));
     running.sort_by_key(|it| it.1);
     running.dedup_by_key(|it| it.1);
@@ -110,15 +106,13 @@ fn recorded(record: &Record, boot_id: &str) -> Vec<(String, u32)> {
     if record.boot_id != boot_id {
         return Vec::new();
     }
-    let runs =
-        |it: &&Started| stat(it.pid).is_some_and(|now| now.started == it.started && !now.is_zombie);
+    let runs = |it: &&Started| Process { pid: signed(it.pid), start_ticks: it.started }.runs();
     record.processes.iter().filter(runs).map(|it| (it.name.clone(), it.pid)).collect()
 }
 
 /// Those that keep their data below the folder, by their command lines.
 fn found(folder: &Path) -> Vec<(String, u32)> {
-    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    let pids = entries.filter_map(|it| it.file_name().to_str()?.parse::<u32>().ok());
+    let pids = processes::all().into_iter().filter_map(|it| u32::try_from(it.process.pid).ok());
     pids.filter_map(|pid| Some((works_in(folder, &command_line(pid))?, pid))).collect()
 }
 
@@ -166,8 +160,8 @@ mod tests {
 
     #[test]
     fn a_pid_that_was_given_to_another_process_is_not_taken_for_the_old_one() {
-        let (me, boot) = (std::process::id(), boot_id());
-        let started = stat(me).unwrap().started;
+        let (me, boot) = (std::process::id(), machine_boot());
+        let started = Process::of(signed(me)).unwrap().start_ticks;
         let record = |boot_id: &str, started| Record {
             boot_id: boot_id.to_owned(),
             processes: vec![Started { name: "m1".to_owned(), pid: me, started }],

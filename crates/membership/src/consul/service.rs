@@ -9,6 +9,7 @@ use consulrs::api::service::requests::{
     DeregisterServiceRequest, ReadServiceRequest, RegisterServiceRequest,
 };
 use rota_model::FieldError;
+use rota_model::address::Address;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -88,7 +89,7 @@ impl Service {
     }
 
     fn request(&self, address: &ConsulAddress) -> RegisterServiceRequest {
-        let (host, port) = self.address.rsplit_once(':').unwrap_or((&self.address, "0"));
+        let here = Address::parse(&self.address);
         let id = self.service_id(address);
         let check = AgentServiceCheck {
             check_id: Some(format!("{id}:grpc")),
@@ -105,8 +106,8 @@ impl Service {
         RegisterServiceRequest {
             id: Some(id),
             name: Some(self.kind.name(address)),
-            address: Some(host.trim_matches(['[', ']']).to_owned()),
-            port: port.parse().ok(),
+            address: here.as_ref().map(|it| it.host().to_owned()),
+            port: here.map(|it| it.port().into()),
             meta: Some(meta.collect()),
             check: Some(check),
             ..RegisterServiceRequest::default()

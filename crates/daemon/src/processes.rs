@@ -7,6 +7,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal};
 use serde::{Deserialize, Serialize};
 use std::fs;
+use std::time::Duration;
 
 /// A process: its pid and when it started, in clock ticks since the machine booted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -28,18 +29,25 @@ pub struct Stat {
     pub group: i32,
     /// True while it still does something: neither zombie nor dead.
     pub runs: bool,
+    /// CPU time that it used so far, of all its threads.
+    pub cpu: Duration,
 }
+
+/// The kernel's clock tick in ms, as user space is told.
+const TICK_MS: u64 = 10;
 
 fn parse_stat(text: &str) -> Option<Stat> {
     let (pid, rest) = text.split_once(' ')?;
     // The name in parentheses may hold anything, also parentheses: the last one ends it.
     let (_, rest) = rest.rsplit_once(") ")?;
     let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
+    let ticks = |index: usize| fields.get(index)?.parse::<u64>().ok();
     Some(Stat {
-        process: Process { pid: pid.parse().ok()?, start_ticks: fields.get(19)?.parse().ok()? },
+        process: Process { pid: pid.parse().ok()?, start_ticks: ticks(19)? },
         parent: fields.get(1)?.parse().ok()?,
         group: fields.get(2)?.parse().ok()?,
         runs: !matches!(*fields.first()?, "Z" | "X" | "x"),
+        cpu: Duration::from_millis((ticks(11)? + ticks(12)?) * TICK_MS),
     })
 }
 
@@ -54,6 +62,13 @@ pub fn all() -> Vec<Stat> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     let names = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     names.filter_map(stat).collect()
+}
+
+/// Its command line; empty for a zombie and for one that is gone.
+pub fn command_line(pid: i32) -> Vec<String> {
+    let bytes = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let arguments = bytes.split(|it| *it == 0).filter(|it| !it.is_empty());
+    arguments.map(|it| String::from_utf8_lossy(it).into_owned()).collect()
 }
 
 /// The value of a variable in the environment that a process was started with.
@@ -125,10 +140,11 @@ mod tests {
 
     #[test]
     fn a_stat_line_is_read_whatever_the_name_is() {
-        let tail = "0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 4242 1 2";
+        let tail = "0 -1 4194560 1 0 0 0 12 30 0 0 20 0 1 0 4242 1 2";
         let stat = parse_stat(&format!("17 (a) b (c) S 3 5 7 {tail}")).unwrap();
         assert_eq!(stat.process, Process { pid: 17, start_ticks: 4242 });
         assert_eq!((stat.parent, stat.group, stat.runs), (3, 5, true));
+        assert_eq!(stat.cpu, Duration::from_millis(420));
         assert!(!parse_stat(&format!("17 (x) Z 3 5 7 {tail}")).unwrap().runs);
         assert_eq!(parse_stat("17 (x"), None);
     }
@@ -140,5 +156,7 @@ mod tests {
         assert!(me.runs());
         assert!(!Process { start_ticks: me.start_ticks + 1, ..me }.runs());
         assert!(all().iter().any(|it| it.process == me));
+        let program = std::env::args().next().unwrap();
+        assert_eq!(command_line(pid).first(), Some(&program));
     }
 }
