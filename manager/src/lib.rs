@@ -58,7 +58,8 @@ pub use application::Application;
 
 use clap::Parser;
 use options::{Arguments, Options};
-use rota_daemon::{HAS_LEFT, raise_open_files, refuse, say_fatal};
+use provisioner::WrongClasses;
+use rota_daemon::{HAS_LEFT, USAGE, raise_open_files, refuse, say_fatal};
 use rota_ring::ClaimRefused;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -71,7 +72,7 @@ const LAST_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Runs a manager until it is told to stop, with the command line of this process: see
 /// `rota-manager --help`. Says on stderr why it did not start, or could not go on; exit code 2 for
-/// mistakes in the command line, 3 for a number that has left the ring, 1 for everything else.
+/// mistakes in the command line or in class files, 3 for a number that has left the ring, 1 for everything else.
 pub fn main(application: Application) -> ExitCode {
     let arguments = Arguments::parse();
     let format = arguments.log.asked_format();
@@ -83,6 +84,9 @@ pub fn main(application: Application) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             say_fatal(NAME, format, &format_args!("{error:#}"));
+            if error.is::<WrongClasses>() {
+                return ExitCode::from(USAGE);
+            }
             match error.downcast_ref() {
                 Some(ClaimRefused::HasLeft(_)) => ExitCode::from(HAS_LEFT),
                 Some(_) | None => ExitCode::FAILURE,

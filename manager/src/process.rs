@@ -20,7 +20,7 @@ use crate::rpc::names::FreshNames;
 use crate::rpc::watch::WATCHES_MAX;
 use crate::server::{self, Services};
 use crate::start::{begun, claim_of, founded, listen, twice};
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result};
 use rota_daemon::{Stop, announce};
 use rota_membership::{ConfigStore, Watcher};
 use rota_model::{ManagerNumber, Refusal, RefusalKind, Retry};
@@ -173,7 +173,7 @@ struct Waiting {
 
 async fn start(options: Options, application: Application) -> Result<Started> {
     if let Some(pool) = &options.pool {
-        provisioner::check_classes(pool).await.map_err(|why| anyhow!("--pool-classes: {why}"))?;
+        provisioner::check_classes(pool).await?;
     }
     let doors = Doors::open(&options).await?;
     let begun = match options.number {

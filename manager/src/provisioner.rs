@@ -3,6 +3,7 @@
 
 use crate::mailbox::Mailbox;
 use crate::options::PoolOptions;
+use anyhow::bail;
 use rota_daemon::Log;
 use rota_membership::ConsulAddress;
 use rota_model::{ClusterName, NodeId, PoolName};
@@ -95,22 +96,40 @@ async fn start_all(
     (!failures.is_empty()).then(|| failures.join("; "))
 }
 
+/// The mistakes in the class files of a pool, as its agent tells them.
+#[derive(Debug)]
+pub struct WrongClasses(String);
+
+impl std::fmt::Display for WrongClasses {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for WrongClasses {}
+
 /// Lets the agent of a pool look at its class files. Found only when a node is ordered, a mistake
 /// there would be told to a log that nobody reads while opens wait.
-pub async fn check_classes(pool: &PoolOptions) -> Result<(), String> {
+pub async fn check_classes(pool: &PoolOptions) -> anyhow::Result<()> {
     let mut command = Command::new(&pool.agent);
     command.arg("check").arg("--classes").arg(&pool.classes);
     command.stdin(Stdio::null()).kill_on_drop(true);
-    let shown = format!("{} check --classes {}", pool.agent.display(), pool.classes.display());
+    let shown = format!(
+        "--pool-classes: {} check --classes {}",
+        pool.agent.display(),
+        pool.classes.display()
+    );
     let output = match tokio::time::timeout(CHECK_WAIT, command.output()).await {
         Ok(Ok(output)) => output,
-        Ok(Err(error)) => return Err(format!("{shown} does not start: {error}")),
-        Err(_) => return Err(format!("{shown} does not end within {CHECK_WAIT:?}")),
+        Ok(Err(error)) => bail!("{shown} does not start: {error}"),
+        Err(_) => bail!("{shown} does not end within {CHECK_WAIT:?}"),
     };
-    if output.status.success() {
-        return Ok(());
+    let said = format!("{shown} says\n{}", String::from_utf8_lossy(&output.stderr).trim_end());
+    match output.status.code() {
+        Some(0) => Ok(()),
+        Some(2) => Err(WrongClasses(said).into()),
+        Some(_) | None => bail!(said),
     }
-    Err(format!("{shown} says\n{}", String::from_utf8_lossy(&output.stderr).trim_end()))
 }
 
 async fn start(options: &NodeOptions, node: &NodeId, managers: &[String]) -> Result<(), String> {

@@ -1,13 +1,13 @@
 //! What clients are shown of a session, and the responses that carry it.
 
 use crate::position::page_token;
-use crate::record::{outcome, reason, reason_number, stamp, state};
+use crate::record::{reason, reason_number, stamp, state};
 use crate::v1;
-use crate::wire::{WireError, convert, each, named, optional, unless_empty};
+use crate::wire::{WireError, named, optional, unless_empty};
 use rota_model::{
-    Attributes, ClassName, Epoch, Exit, Filter, ManagerNumber, Namespace, NodeId, Outcome,
-    PoolName, Reason, Refusal, RefusalKind, Retry, SessionId, SessionKey, SessionRecord,
-    SessionState, SessionView, Stamp,
+    Attributes, ClassName, Epoch, Exit, Filter, ManagerNumber, Namespace, NodeId, PoolName, Reason,
+    Refusal, RefusalKind, Retry, SessionId, SessionKey, SessionRecord, SessionState, SessionView,
+    Stamp,
 };
 use rota_protocol::Answer;
 use std::sync::Arc;
@@ -91,30 +91,6 @@ pub fn session(view: SessionView, node_address: String) -> v1::Session {
         None => (String::new(), String::new()),
     };
     v1::Session { node_id, address, node_address, ..session }
-}
-
-impl From<Session> for v1::Session {
-    fn from(session: Session) -> Self {
-        Self {
-            namespace: session.key.namespace.as_str().into(),
-            id: session.key.id.as_str().into(),
-            class: session.class.as_str().into(),
-            attributes: session.attributes,
-            pool: session.pool.as_str().into(),
-            state: v1::SessionState::from(session.state).into(),
-            reason: reason_number(session.reason),
-            detail: session.detail,
-            exit: session.exit.map(Into::into),
-            address: session.address,
-            node_id: session.node.map_or_else(String::new, String::from),
-            owner: session.owner.0,
-            epoch: session.epoch.0,
-            life: session.life.as_u64(),
-            version: session.version.as_u64(),
-            machine_state: session.machine_state,
-            node_address: session.node_address,
-        }
-    }
 }
 
 impl TryFrom<v1::Session> for Session {
@@ -203,25 +179,4 @@ pub fn list_response(
         next_page_token: page.next.map_or_else(String::new, |it| page_token(&it, filter)),
         stale: page.stale,
     }
-}
-
-/// Reads the response to an open.
-pub fn opened(response: v1::OpenResponse) -> Result<(Outcome, Session), WireError> {
-    let outcome = outcome("OpenResponse.outcome", response.outcome)?;
-    Ok((outcome, convert("OpenResponse.session", response.session)?))
-}
-
-/// Reads the response to a close: whether it is finished, and the session.
-pub fn closed(response: v1::CloseResponse) -> Result<(bool, Session), WireError> {
-    Ok((response.finished, convert("CloseResponse.session", response.session)?))
-}
-
-/// Reads the response to a get: the session, and whether the answer was not confirmed.
-pub fn got(response: v1::GetResponse) -> Result<(Session, bool), WireError> {
-    Ok((convert("GetResponse.session", response.session)?, response.stale))
-}
-
-/// Reads the response to a list: the sessions, and the token of the next page; empty for none.
-pub fn listed(response: v1::ListResponse) -> Result<(Vec<Session>, String), WireError> {
-    Ok((each(response.sessions)?, response.next_page_token))
 }

@@ -8,8 +8,8 @@ use std::process::ExitCode;
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 
-/// Exit code for a command line with mistakes.
-const USAGE: u8 = 2;
+/// Exit code for a command line with mistakes, or with files that have some.
+pub const USAGE: u8 = 2;
 
 /// Exit code of a manager whose number has left the ring: to start it again in the same way is in
 /// vain, which whoever starts it can tell from every other failure.

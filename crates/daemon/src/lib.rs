@@ -25,7 +25,7 @@ mod stop;
 pub use announcement::announce;
 pub use data_folder::{DATA_BYTES_MAX, may_hold_data};
 pub use http::{HttpLimits, serve_http};
-pub use last_words::{HAS_LEFT, refuse, say_fatal};
+pub use last_words::{HAS_LEFT, USAGE, refuse, say_fatal};
 pub use listening::may_listen;
 pub use log::{Log, LogArguments, LogFormat};
 pub use open_files::raise_open_files;

@@ -338,7 +338,10 @@ async fn answers(ip: IpAddr, port: u16) {
     let target = if ip.is_unspecified() { Ipv4Addr::LOCALHOST.into() } else { ip };
     let began = Instant::now();
     loop {
-        if let Ok(Ok(_)) = timeout(PROBE_TIMEOUT, TcpStream::connect((target, port))).await {
+        let tried = timeout(PROBE_TIMEOUT, TcpStream::connect((target, port))).await;
+        // On loopback a connection may take its own port to come from, and answer itself.
+        let is_itself = |it: &TcpStream| it.local_addr().ok() == it.peer_addr().ok();
+        if tried.is_ok_and(|it| it.is_ok_and(|it| !is_itself(&it))) {
             return;
         }
         sleep((began.elapsed() / PROBE_PART).clamp(PROBE_PAUSE.0, PROBE_PAUSE.1)).await;

@@ -113,7 +113,7 @@ proptest! {
         try_everything(&damaged(v1::OpenRequest::from(open).encode_to_vec(), &damage));
         try_everything(&damaged(v1::ListRequest::from(&list).encode_to_vec(), &damage));
         try_everything(&damaged(v1::WatchRequest::from(&watch).encode_to_vec(), &damage));
-        try_everything(&damaged(v1::Session::from(session).encode_to_vec(), &damage));
+        try_everything(&damaged(session.encode_to_vec(), &damage));
     }
 
     #[test]

@@ -5,6 +5,7 @@ use super::family::{Ending, Family};
 use super::layout::Folder;
 use super::ports::Ports;
 use super::programs::{self, program};
+use crate::failure::UsageMistake;
 use anyhow::{Context, bail};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -67,7 +68,13 @@ async fn check_classes(family: &Family, agent: &Path, classes: &Path) -> anyhow:
     let ended = checked.await.with_context(|| format!("{} check hangs", agent.display()))?;
     match ended? {
         (Ending::Code(0), _) => Ok(()),
-        (_, mistakes) => bail!("wrong class files; nothing was started\n{}", mistakes.trim_end()),
+        (ending, said) => {
+            let text = format!("wrong class files; nothing was started\n{}", said.trim_end());
+            match ending {
+                Ending::Code(2) => Err(UsageMistake(text).into()),
+                Ending::Code(_) | Ending::Signal(_) => bail!(text),
+            }
+        }
     }
 }
 

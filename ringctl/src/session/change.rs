@@ -11,6 +11,8 @@ use clap::Args;
 use rota_client::{Client, WatchOptions, v1};
 use rota_daemon::Stop;
 use serde::Serialize;
+use std::fs::File;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -67,9 +69,12 @@ fn start(given: Option<&str>) -> anyhow::Result<Start> {
 
 /// Replaces the file as one, so that a crash leaves the old position or the new one.
 fn keep(file: &Path, position: &str) -> anyhow::Result<()> {
-    let beside = file.with_extension("new");
+    let mut beside = file.as_os_str().to_owned();
+    beside.push(".new");
     let write = || {
-        std::fs::write(&beside, format!("{position}\n"))?;
+        let mut new = File::create(&beside)?;
+        new.write_all(format!("{position}\n").as_bytes())?;
+        new.sync_all()?;
         std::fs::rename(&beside, file)
     };
     write().with_context(|| format!("cannot keep the position in {}", file.display()))

@@ -136,7 +136,7 @@ async fn malformed_class_files_are_refused_with_every_mistake_before_anything_is
     // Also where nobody would read them before a pool grows.
     for nodes in [&["--nodes", "1"][..], &["--nodes", "0", "--max-nodes", "2"]] {
         let line = ["dev", "--port-base", "0", "--data", &folder.at("dev"), "--classes", &classes];
-        run_to_end("ringctl", &[&line[..], nodes].concat()).await.expect_refusal(1, &parts);
+        run_to_end("ringctl", &[&line[..], nodes].concat()).await.expect_refusal(2, &parts);
     }
     let store = store(&folder, "store", "c").await;
     let mut line = manager_line(store.told("address"), &folder.at("m"), "100", "a", "c");
@@ -144,7 +144,7 @@ async fn malformed_class_files_are_refused_with_every_mistake_before_anything_is
     line.extend(owned(&["--pool", "p", "--pool-max", "2", "--pool-places", "1"]));
     line.extend(owned(&["--pool-agent", &agent, "--pool-data", &folder.at("pool")]));
     line.extend(owned(&["--pool-classes", &classes]));
-    manager_fails(&line).await.expect_refusal(1, &parts);
+    manager_fails(&line).await.expect_refusal(2, &parts);
     for name in ["n", "m", "dev/dev.json", "dev/store", "pool"] {
         assert!(!folder.path().join(name).exists(), "{name}");
     }
