@@ -64,6 +64,13 @@ find_cargo() {
         echo "no Rust toolchain (cargo) was found; https://rustup.rs tells how to install one" >&2
         exit 1
     fi
+    local needed found
+    needed=$(sed -n 's/^rust-version = "\(.*\)"$/\1/p' Cargo.toml)
+    found=$(cargo --version | cut -d ' ' -f 2)
+    if [[ $(printf '%s\n' "$needed" "$found" | sort --version-sort | head -n 1) != "$needed" ]]; then
+        echo "Rust $needed or newer is needed, and cargo is ${found:-unknown}; 'rustup update' brings it" >&2
+        exit 1
+    fi
 }
 
 # target_folder PROFILE: where cargo puts what it builds in that profile.

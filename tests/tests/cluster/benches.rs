@@ -69,7 +69,7 @@ async fn bench_compare_starts_its_own_cluster_prints_the_ratios_and_leaves_no_pr
     let ran = ringctl_in(&folder, &[&line[..], &["-o", "json"]].concat()).await;
     let document: Value = serde_json::from_str(one_line(&ran)).unwrap();
     let first = ["echo_per_s", "open_per_s", "get_per_s", "open_ratio", "get_ratio"];
-    let then = ["open_p99_ms", "open_routed_ratio", "get_p99_ms", "echo_p99_ms"];
+    let then = ["open_p99_ms", "open_any_ratio", "get_p99_ms", "echo_p99_ms"];
     for field in first.into_iter().chain(then) {
         assert!(document[field].as_f64() > Some(0.0), "{field} in {document}");
     }
@@ -80,7 +80,7 @@ async fn bench_compare_starts_its_own_cluster_prints_the_ratios_and_leaves_no_pr
     let ran = ringctl_in(&folder, &line).await;
     assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
     let names: Vec<&str> = ran.stdout.lines().filter_map(|it| it.split(' ').next()).collect();
-    assert_eq!(names, ["CALL", "echo", "open", "open-routed", "get", "", "open"], "{}", ran.stdout);
+    assert_eq!(names, ["CALL", "echo", "open", "open-any", "get", "", "open"], "{}", ran.stdout);
     assert!(ran.stdout.contains("get / echo"), "{}", ran.stdout);
     assert_eq!(of_folder(folder.path()), vec![], "processes are left");
 }

@@ -37,6 +37,23 @@ async fn refuses(script: &str, line: &[&str], variable: (&str, &str), part: &str
     stderr
 }
 
+#[tokio::test]
+async fn a_toolchain_that_is_too_old_is_told_with_the_version_that_is_needed() {
+    let folder = TestFolder::new();
+    let cargo = folder.path().join("cargo");
+    std::fs::write(&cargo, "#!/bin/sh\necho 'cargo 1.63.0 (fd9c4297c 2022-07-01)'\n").unwrap();
+    std::fs::set_permissions(&cargo, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap());
+    let script = ". deploy/machine.sh; find_cargo; echo found";
+    let mut command = Command::new("bash");
+    command.args(["-c", script]).current_dir(checkout()).env("PATH", path);
+    let output = command.kill_on_drop(true).output().await.unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0), "{stderr}");
+    let needed = concat!(env!("CARGO_PKG_RUST_VERSION"), " or newer is needed");
+    assert!(stderr.contains(needed) && stderr.contains("1.63.0"), "{stderr}");
+}
+
 const NOTHING: (&str, &str) = ("ROTA_LOG", "info");
 
 #[tokio::test]
