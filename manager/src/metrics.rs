@@ -7,7 +7,9 @@
 use anyhow::{Context, Result};
 use metrics::{Counter, Histogram, counter, describe_counter, describe_histogram, histogram};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+use prost::Message as _;
 use rota_model::Outcome;
+use rota_proto::v1;
 use rota_protocol::{Answer, Op, OpResult, Stats, Transition};
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -84,6 +86,51 @@ pub struct Metrics {
     pub peer_late: Counter,
     /// Calls to nodes that were dropped because too much waited.
     pub node_dropped: Counter,
+    /// What is copied to peers.
+    pub copied: Copied,
+}
+
+/// What owners send of the state of a partition to managers that should hold it: new copies, and
+/// members of the ISR that a new owner brings in step. Entries of the log are not counted.
+#[derive(Clone)]
+pub struct Copied {
+    documents: Counter,
+    document_bytes: Counter,
+    message_bytes: Counter,
+}
+
+impl Copied {
+    fn new() -> Self {
+        Self {
+            documents: counter!("rota_copied_documents_total"),
+            document_bytes: counter!("rota_copied_document_bytes_total"),
+            message_bytes: counter!("rota_copied_message_bytes_total"),
+        }
+    }
+
+    /// Counts nothing.
+    #[cfg(test)]
+    pub fn noop() -> Self {
+        let [documents, document_bytes, message_bytes] = [(); 3].map(|()| Counter::noop());
+        Self { documents, document_bytes, message_bytes }
+    }
+
+    /// Counts a message, if it is such a one.
+    pub fn sent(&self, envelope: &v1::Envelope) {
+        use v1::envelope::Message as Wire;
+        let writes = if let Some(Wire::SnapshotChunk(it)) = &envelope.message {
+            &it.docs
+        } else if let Some(Wire::SyncData(it)) = &envelope.message {
+            &it.writes
+        } else {
+            return;
+        };
+        let bytes: usize = writes.iter().flat_map(|it| &it.doc).map(|doc| doc.len()).sum();
+        let number = |it: usize| u64::try_from(it).unwrap_or(u64::MAX);
+        self.documents.increment(number(writes.len()));
+        self.document_bytes.increment(number(bytes));
+        self.message_bytes.increment(number(envelope.encoded_len()));
+    }
 }
 
 /// Renders what was counted.
@@ -120,6 +167,13 @@ fn describe() {
     describe_histogram!("rota_turn_inputs", "Inputs that the driver took together.");
     describe_counter!("rota_operations_total", "Operations asked for here, by name and result.");
     describe_counter!("rota_sync_updates_total", "Updates of copies sent from here, by kind.");
+    describe_counter!("rota_copied_documents_total", "Documents in what was copied from here.");
+    describe_counter!("rota_copied_document_bytes_total", "Their bytes alone.");
+    describe_counter!(
+        "rota_copied_message_bytes_total",
+        "Bytes of messages that brought copies of partitions to other managers: new copies, and \
+         what a new owner brings in step. What is sent again counts again; the log does not count."
+    );
     describe_counter!("rota_bodies_fetched_total", "Bodies fetched from others, by result.");
     describe_counter!("rota_bodies_collected_total", "Bodies removed that nobody names any more.");
     describe_counter!(
@@ -152,6 +206,7 @@ impl Metrics {
             peer_dropped: counter!("rota_dropped_total", "way" => "peer"),
             peer_late: counter!("rota_dropped_total", "way" => "peer_late"),
             node_dropped: counter!("rota_dropped_total", "way" => "node"),
+            copied: Copied::new(),
         }
     }
 

@@ -5,6 +5,7 @@ use crate::driver::Seen;
 use crate::link::{BackOff, MESSAGE_BYTES_MAX, connect};
 use crate::links::Links;
 use crate::mailbox::{Mailbox, Urgent};
+use crate::metrics::Copied;
 use crate::outbox::Outbox;
 use metrics::Counter;
 use rota_model::{ClusterName, ManagerNumber};
@@ -25,12 +26,14 @@ pub struct PeerLinks {
     cluster: ClusterName,
     mailbox: Mailbox,
     links: Links<ManagerNumber, v1::Envelope>,
+    copied: Copied,
 }
 
 impl PeerLinks {
-    /// No links yet. Counts in `late` the requests whose deadline passed before they were sent.
-    pub fn new(cluster: ClusterName, mailbox: Mailbox, late: Counter) -> Self {
-        Self { cluster, mailbox, links: Links::new(late) }
+    /// No links yet. Counts in `late` the requests whose deadline passed before they were sent, and in
+    /// `copied` what brings copies of partitions.
+    pub fn new(cluster: ClusterName, mailbox: Mailbox, late: Counter, copied: Copied) -> Self {
+        Self { cluster, mailbox, links: Links::new(late), copied }
     }
 
     /// Sends towards a peer. Gives how many older messages were dropped for want of room.
@@ -42,7 +45,9 @@ impl PeerLinks {
             Keeper { number, address, cluster, outbox, mailbox }.run()
         };
         let until = useful_until(&envelope.message);
-        self.links.send(&number, address, to_wire(envelope, docs), until, keep)
+        let envelope = to_wire(envelope, docs);
+        self.copied.sent(&envelope);
+        self.links.send(&number, address, envelope, until, keep)
     }
 }
 
@@ -281,7 +286,7 @@ mod tests {
     #[tokio::test]
     async fn messages_arrive_in_order_over_one_stream() {
         let (address, mut lanes, _stopping) = serve("c").await;
-        let mut links = PeerLinks::new(cluster("c"), mailbox().0, Counter::noop());
+        let mut links = PeerLinks::new(cluster("c"), mailbox().0, Counter::noop(), Copied::noop());
         let mut docs = DocBytes::default();
         for epoch in 1..=40 {
             assert_eq!(links.send(address.clone(), heartbeat(epoch), &mut docs), 0);
@@ -297,7 +302,7 @@ mod tests {
     async fn a_peer_whose_port_refuses_after_a_break_is_told_as_gone() {
         let (address, mut lanes, stopping) = serve("c").await;
         let (mailbox, mut mine) = mailbox();
-        let mut links = PeerLinks::new(cluster("c"), mailbox, Counter::noop());
+        let mut links = PeerLinks::new(cluster("c"), mailbox, Counter::noop(), Copied::noop());
         links.send(address, heartbeat(1), &mut DocBytes::default());
         received(&mut lanes).await;
         stopping.cancel();

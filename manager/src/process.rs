@@ -306,6 +306,7 @@ fn begin(opened: Opened, application: Application) -> Result<Working> {
             options.ring.cluster.clone(),
             mailbox.clone(),
             metrics.peer_late.clone(),
+            metrics.copied.clone(),
         ),
         nodes: NodeLinks::new(options.ring.cluster.clone(), mailbox.clone()),
         disk: DiskWriter::start(engine, &metrics)?,

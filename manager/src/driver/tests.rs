@@ -58,7 +58,12 @@ impl One {
         let metrics = Metrics::new();
         let (bodies, _fetcher) = crate::bodies::of_test(folder, &cluster(), NUMBER);
         let rim = Rim {
-            peers: PeerLinks::new(cluster(), mailbox.clone(), metrics.peer_late.clone()),
+            peers: PeerLinks::new(
+                cluster(),
+                mailbox.clone(),
+                metrics.peer_late.clone(),
+                metrics.copied.clone(),
+            ),
             nodes: NodeLinks::new(cluster(), mailbox.clone()),
             disk: DiskWriter::start(engine, &metrics).unwrap(),
             ledger: Ledger::new(bodies.clone(), &disk.docs).0,
