@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 /// How long one look at the ring may take; the next one asks the next manager.
 const LOOK_WAIT: Duration = Duration::from_secs(2);
 
-/// Between two looks at the ring.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// Between two looks at the ring, for people.
+pub const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// What a View says of something that takes several steps.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -32,6 +32,8 @@ pub struct Follower {
     pub since: u64,
     /// When to give up.
     pub until: Instant,
+    /// Between two looks.
+    pub every: Duration,
     /// Progress is shown to people only.
     pub format: Format,
 }
@@ -82,7 +84,7 @@ impl Follower {
                 }
                 known = Some(text);
             }
-            tokio::time::sleep(LOOK_EVERY).await;
+            tokio::time::sleep(self.every).await;
         }
     }
 }

@@ -6,7 +6,7 @@
 
 use crate::cli::length_of_time;
 use crate::failure::{Addressee, Unknown};
-use crate::follow::{Follower, Progress, one_address};
+use crate::follow::{Follower, LOOK_EVERY, Progress, one_address};
 use crate::output::{Format, Out, counted};
 use clap::Args;
 use rota_client::{Client, v1};
@@ -16,7 +16,7 @@ use serde::Serialize;
 use std::time::{Duration, Instant};
 
 /// How long the target may take to get into the View. It gives up, or says so, before.
-const JOIN_WAIT: Duration = Duration::from_secs(30);
+pub const JOIN_WAIT: Duration = Duration::from_secs(30);
 
 /// A number, or the choice of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -122,7 +122,8 @@ impl Stage {
     }
 }
 
-fn progress(view: &View, number: ManagerNumber) -> Progress {
+/// How far a newcomer is on its way in.
+pub fn progress(view: &View, number: ManagerNumber) -> Progress {
     let stage = Stage::of(view, number);
     let text = stage.text(number.0);
     match stage {
@@ -136,17 +137,26 @@ fn progress(view: &View, number: ManagerNumber) -> Progress {
     }
 }
 
+/// Tells the target its number, or to halve the widest arc. Resolves when the View has it.
+pub async fn tell(
+    target: &str,
+    number: Option<u32>,
+    contact: &str,
+    wait: Duration,
+) -> anyhow::Result<v1::JoinResponse> {
+    let request = v1::JoinRequest { number, contact: contact.to_owned() };
+    let answer = Client::connect(target)?.join_at(target, request, wait).await;
+    answer.map_err(|error| {
+        Addressee::Target(target.to_owned()).unless_answered(Unknown::Join.unless_refused(error))
+    })
+}
+
 /// Tells the target, and waits if that is wished.
 pub async fn run(it: &JoinArguments, out: &mut Out) -> anyhow::Result<()> {
     let target = one_address("--target", &it.target)?;
     let contact = one_address("--contact", &it.contact)?;
     let began = Instant::now();
-    let request = v1::JoinRequest { number: it.number.0, contact: contact.clone() };
-    let client = Client::connect(&target)?;
-    let answer = client.join_at(&target, request, JOIN_WAIT.min(it.timeout)).await;
-    let answer = answer.map_err(|error| {
-        Addressee::Target(target.clone()).unless_answered(Unknown::Join.unless_refused(error))
-    })?;
+    let answer = tell(&target, it.number.0, &contact, JOIN_WAIT.min(it.timeout)).await?;
     let mut joined = Joined {
         number: answer.number,
         incarnation: answer.incarnation,
@@ -158,7 +168,7 @@ pub async fn run(it: &JoinArguments, out: &mut Out) -> anyhow::Result<()> {
     if it.wait {
         let (number, until) = (ManagerNumber(joined.number), began + it.timeout);
         let (since, format) = (joined.epoch, out.format());
-        let follower = Follower { what: "the join", since, until, format };
+        let follower = Follower { what: "the join", since, until, every: LOOK_EVERY, format };
         let view = follower.follow(&contact, |view| progress(view, number)).await?;
         let held = view.parts.iter().filter(|(_, part)| part.has(number));
         joined.copies = held.map(|(part, _)| part.0).collect();

@@ -6,7 +6,7 @@
 
 use crate::cli::length_of_time;
 use crate::failure::{Unknown, UsageMistake};
-use crate::follow::{Follower, Progress, one_address};
+use crate::follow::{Follower, LOOK_EVERY, Progress, one_address};
 use crate::output::{Format, Out, counted};
 use anyhow::{Context, bail};
 use clap::Args;
@@ -156,7 +156,13 @@ pub async fn run(
     let mut done = Left { number, epoch, state, copies, copies_wanted, seconds };
     if it.wait && !left {
         let until = began + it.timeout;
-        let follower = Follower { what: "the leave", since: epoch, until, format: out.format() };
+        let follower = Follower {
+            what: "the leave",
+            since: epoch,
+            until,
+            every: LOOK_EVERY,
+            format: out.format(),
+        };
         let number = ManagerNumber(number);
         let view = follower.follow(&contact, |view| leaving(view, number)).await?;
         (done.state, done.epoch) = ("left", view.epoch.0);
@@ -201,7 +207,8 @@ pub async fn cancel(it: &CancelArguments, endpoints: &str, out: &mut Out) -> any
     };
     if it.wait {
         let (since, until) = (answer.epoch, began + it.timeout);
-        let follower = Follower { what: "it", since, until, format: out.format() };
+        let follower =
+            Follower { what: "it", since, until, every: LOOK_EVERY, format: out.format() };
         // Who joined, leaves.
         let leaves = answer.under_way.is_some();
         let step = |view: &View| if leaves { leaving(view, number) } else { staying(view, number) };

@@ -23,6 +23,7 @@ mod drain;
 mod explain;
 mod failure;
 mod follow;
+mod http;
 mod inspect;
 mod join;
 mod leave;

@@ -3,7 +3,7 @@
 //! ```text
 //!   open, get            ─ load ─▶ the cluster at --endpoint
 //!   compare              ─ load ─▶ own cluster | bare echo, in turns
-//!   failover, memory, cold ──────▶ own cluster
+//!   failover, join, memory, cold ────────▶ own cluster
 //! ```
 //!
 //! One load generator for all (closed loop, one thread, few connections), so that ratios compare
@@ -13,8 +13,10 @@ mod cold;
 mod compare;
 pub mod echo;
 mod failover;
+mod join;
 mod load;
 mod memory;
+mod pulse;
 mod report;
 mod target;
 mod usage;
@@ -34,8 +36,10 @@ pub enum BenchCommand {
     Get(target::GetArguments),
     /// Open and get on a cluster of its own, beside a bare echo in the same program and minute.
     Compare(compare::CompareArguments),
-    /// Kill a manager of a cluster of its own under load, and wait until all sessions are served.
+    /// Kill or stop managers of a cluster of its own under load, and wait until all sessions are served.
     Failover(failover::FailoverArguments),
+    /// A join and a restore in a ring of its own under a light load: how long, how many bytes.
+    Join(join::JoinArguments),
     /// Resident memory and disk of the managers of a cluster of its own.
     Memory(memory::MemoryArguments),
     /// Time from an open to an answering program, beside a bare spawn of the same program.
@@ -67,6 +71,7 @@ pub async fn run(
         BenchCommand::Get(it) => Box::pin(target::get(it, &endpoint?, out)).await,
         BenchCommand::Compare(it) => Box::pin(compare::run(it, out)).await,
         BenchCommand::Failover(it) => Box::pin(failover::run(it, out)).await,
+        BenchCommand::Join(it) => Box::pin(join::run(it, out)).await,
         BenchCommand::Memory(it) => Box::pin(memory::run(it, out)).await,
         BenchCommand::Cold(it) => Box::pin(cold::run(it, out)).await,
     }

@@ -3,6 +3,7 @@
 use super::load::Measured;
 use crate::output::{Format, Out, plain_table};
 use serde::Serialize;
+use std::time::Duration;
 
 /// One measured kind of call.
 #[derive(Serialize, Clone, PartialEq, Debug, Default)]
@@ -22,6 +23,11 @@ pub struct Figures {
 pub fn rounded(value: f64, decimals: i32) -> f64 {
     let scale = 10_f64.powi(decimals);
     (value * scale).round() / scale
+}
+
+/// A length of time in milliseconds.
+pub fn ms(time: Duration) -> f64 {
+    time.as_secs_f64() * 1000.0
 }
 
 impl Figures {

@@ -130,13 +130,23 @@ pub async fn get_load(name: &str, load: Load, client: &Client, ids: Arc<Vec<Stri
 
 /// Opens `count` sessions, many at a time, and gives their ids.
 pub async fn prepare(client: &Client, class: &str, count: u32) -> anyhow::Result<Vec<String>> {
+    prepare_with(client, class, count, PREPARE_CONCURRENCY).await
+}
+
+/// The same with so many calls in flight.
+pub async fn prepare_with(
+    client: &Client,
+    class: &str,
+    count: u32,
+    concurrency: usize,
+) -> anyhow::Result<Vec<String>> {
     let prefix = prefix();
     let ids: Vec<String> = (0..count).map(|it| format!("{prefix}-{it}")).collect();
     let bar = load::bar("opening", u64::from(count));
     let mut opening = JoinSet::new();
     let mut next = ids.iter();
     loop {
-        while opening.len() < PREPARE_CONCURRENCY {
+        while opening.len() < concurrency {
             let Some(id) = next.next() else { break };
             let (client, request) = (client.clone(), open_request(id.clone(), class));
             opening.spawn(async move { client.open(request, CALL_WAIT).await });

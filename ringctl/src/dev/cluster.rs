@@ -4,7 +4,7 @@ use super::consul;
 use super::document::{Document, ManagerProcess, NodeProcess, StoreProcess};
 use super::earlier;
 use super::family::{Ending, Family, Process};
-use super::launch::{self, Launch, plan};
+use super::launch::{self, Launch, Programs};
 use super::layout::{Folder, Seat, Settings};
 use super::ports::Ports;
 use super::readiness;
@@ -18,14 +18,17 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout_at};
 
-/// How long a start may take. A cluster that comes back with many records reads them first.
+/// How long the start of a small cluster may take. One that comes back with many records reads them
+/// first.
 const START_WAIT: Duration = Duration::from_secs(30);
+/// How much longer for each manager: each waits for the turn of all others.
+const START_WAIT_EACH: Duration = Duration::from_millis(500);
 /// Between two looks at a cluster that is not ready yet.
-const LOOK_EVERY: Duration = Duration::from_millis(10);
+pub(super) const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// How long a manager may take to answer one look.
-const LOOK_WAIT: Duration = Duration::from_secs(2);
+pub(super) const LOOK_WAIT: Duration = Duration::from_secs(2);
 /// How a manager ends whose number has left the ring. The others go on without it.
-const LEFT: Ending = Ending::Code(HAS_LEFT as i32);
+pub(super) const LEFT: Ending = Ending::Code(HAS_LEFT as i32);
 /// Lines of a log that are shown when its process failed.
 const TAIL_LINES: usize = 20;
 
@@ -34,11 +37,12 @@ const TAIL_LINES: usize = 20;
 pub struct Cluster {
     /// The processes.
     pub family: Family,
-    document: Document,
-    folder: Folder,
+    pub(super) document: Document,
+    pub(super) folder: Folder,
     classes: BTreeSet<String>,
     /// Keeps the guards of free ports.
-    _ports: Ports,
+    pub(super) ports: Ports,
+    pub(super) programs: Programs,
     /// From the first process to readiness.
     pub started_in: Duration,
 }
@@ -49,14 +53,15 @@ impl Cluster {
         let mut folder = Folder::open(&settings.folder(), settings)?;
         earlier::refuse_running(&folder.path)?;
         let ports = Ports::find(&folder.layout)?;
-        let launches = plan(family, &folder, &ports).await?;
+        let programs = launch::programs(family, &folder).await?;
+        let launches = launch::commands(&folder, &ports, &programs);
         if let Some(shortage) = folder.layout.shortage(settings) {
             eprintln!("warning: {shortage}");
         }
         folder.keep()?;
         earlier::begin(&folder.path)?;
         let began = Instant::now();
-        let starting = Starting::new(family, &folder.path, began + START_WAIT);
+        let starting = Starting::new(family, &folder.path, launches.managers.len());
         let store = starting.start(launches.store)?;
         let store_pid = store.pid;
         if folder.layout.consul {
@@ -96,7 +101,7 @@ impl Cluster {
         }
         let classes = starting.serving(&document).await?;
         let (family, started_in) = (family.clone(), began.elapsed());
-        Ok(Self { family, document, folder, classes, _ports: ports, started_in })
+        Ok(Self { family, document, folder, classes, ports, programs, started_in })
     }
 
     /// What runs.
@@ -131,29 +136,34 @@ fn log_in(folder: &Path, name: &str) -> PathBuf {
 }
 
 /// A start under way.
-struct Starting<'a> {
+pub(super) struct Starting<'a> {
     family: &'a Family,
     folder: &'a Path,
+    wait: Duration,
     until: Instant,
     /// What earlier runs wrote, in bytes: logs go on where they stood.
     written: BTreeMap<PathBuf, u64>,
 }
 
 impl<'a> Starting<'a> {
-    fn new(family: &'a Family, folder: &'a Path, until: Instant) -> Self {
+    /// Of so many managers.
+    pub(super) fn new(family: &'a Family, folder: &'a Path, managers: usize) -> Self {
+        let managers = u32::try_from(managers).unwrap_or(u32::MAX);
+        let wait = START_WAIT + START_WAIT_EACH.saturating_mul(managers);
+        let until = Instant::now() + wait;
         let logs = std::fs::read_dir(folder.join("logs")).into_iter().flatten().flatten();
         let written = logs.filter_map(|it| Some((it.path(), it.metadata().ok()?.len()))).collect();
-        Self { family, folder, until, written }
+        Self { family, folder, wait, until, written }
     }
 
-    fn start(&self, launch: Launch) -> anyhow::Result<Process> {
+    pub(super) fn start(&self, launch: Launch) -> anyhow::Result<Process> {
         let process = self.family.start(&launch.name, launch.command, &self.log(&launch.name))?;
         earlier::note(self.folder, &process.name, process.pid)?;
         Ok(process)
     }
 
     /// Waits for the line in which a process says that it is ready.
-    async fn ready(&self, process: Process) -> anyhow::Result<Value> {
+    pub(super) async fn ready(&self, process: Process) -> anyhow::Result<Value> {
         let (name, pid) = (process.name, process.pid);
         let line = tokio::select! {
             line = timeout_at(self.until, process.first_line) => line,
@@ -162,7 +172,7 @@ impl<'a> Starting<'a> {
             }
         };
         let line = line.map_err(|_elapsed| {
-            anyhow!("{name} was not ready within {START_WAIT:?}{}", self.tail(&name))
+            anyhow!("{name} was not ready within {:?}{}", self.wait, self.tail(&name))
         })?;
         match line {
             Ok(line) if line.get("ready") == Some(&Value::Bool(true)) => Ok(line),
@@ -195,7 +205,7 @@ impl<'a> Starting<'a> {
     async fn leads(&self, name: &str, http: std::net::SocketAddr) -> anyhow::Result<()> {
         tokio::select! {
             led = timeout_at(self.until, consul::ready(http)) => led.map_err(|_elapsed| {
-                anyhow!("Consul had no leader within {START_WAIT:?}{}", self.tail(name))
+                anyhow!("Consul had no leader within {:?}{}", self.wait, self.tail(name))
             }),
             (name, ending) = self.any_end() => {
                 bail!("{name} ended {ending} before it was ready{}", self.tail(&name))
@@ -239,7 +249,7 @@ impl<'a> Starting<'a> {
             }
             if Instant::now() >= self.until {
                 let silent = silent.map(|it| format!("; {it}")).unwrap_or_default();
-                bail!("not ready within {START_WAIT:?}: {missing}{silent}");
+                bail!("not ready within {:?}: {missing}{silent}", self.wait);
             }
             sleep(LOOK_EVERY).await;
         }
@@ -255,7 +265,7 @@ impl<'a> Starting<'a> {
     }
 }
 
-fn text(told: &Value, field: &str, name: &str) -> anyhow::Result<String> {
+pub(super) fn text(told: &Value, field: &str, name: &str) -> anyhow::Result<String> {
     let value = told.get(field).and_then(Value::as_str);
     Ok(value.with_context(|| format!("{name} did not say its {field}"))?.to_owned())
 }
@@ -308,9 +318,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let family = Family::found().unwrap();
         std::fs::create_dir(folder.path().join("logs")).unwrap();
-        let until = Instant::now() + START_WAIT;
         std::fs::write(folder.path().join("logs/m1.log"), "all is well\n").unwrap();
-        let starting = Starting::new(&family, folder.path(), until);
+        let starting = Starting::new(&family, folder.path(), 1);
         let mut command = std::process::Command::new("sh");
         command.args(["-c", "echo 'no such port' >&2; exit 3"]);
         let process = starting.start(Launch { name: "m1".to_owned(), command }).unwrap();
@@ -324,8 +333,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let family = Family::found().unwrap();
         std::fs::create_dir(folder.path().join("logs")).unwrap();
-        let until = Instant::now() + START_WAIT;
-        let starting = Starting::new(&family, folder.path(), until);
+        let starting = Starting::new(&family, folder.path(), 1);
         let mut command = std::process::Command::new("sh");
         command.args([
             "-c",

@@ -3,13 +3,12 @@
 use super::layout::Folder;
 use super::ports::Ports;
 use super::programs;
+use crate::http;
 use anyhow::Context;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 
 /// The program.
@@ -55,23 +54,18 @@ pub fn command(program: &PathBuf, folder: &Folder, ports: &Ports) -> Command {
 }
 
 /// Waits until it has a leader: before, it takes no write. The caller has the deadline.
-pub async fn ready(http: SocketAddr) {
+pub async fn ready(address: SocketAddr) {
     loop {
-        if let Ok(Ok(true)) = timeout(LOOK_WAIT, leads(http)).await {
+        if let Ok(Ok(true)) = timeout(LOOK_WAIT, leads(address)).await {
             return;
         }
         sleep(LOOK_EVERY).await;
     }
 }
 
-async fn leads(http: SocketAddr) -> std::io::Result<bool> {
-    let mut stream = TcpStream::connect(http).await?;
-    let request = format!("GET /v1/status/leader HTTP/1.0\r\nhost: {http}\r\n\r\n");
-    stream.write_all(request.as_bytes()).await?;
-    let mut answer = Vec::new();
-    stream.read_to_end(&mut answer).await?;
+async fn leads(address: SocketAddr) -> std::io::Result<bool> {
     // The address of the leader as a JSON string; empty while there is none.
-    let text = String::from_utf8_lossy(&answer);
-    let body = text.split_once("\r\n\r\n").map(|(_, body)| body.trim());
-    Ok(body.is_some_and(|it| it.starts_with('"') && it.len() > 2))
+    let body = http::get(&address.to_string(), "/v1/status/leader").await?;
+    let leader = body.trim();
+    Ok(leader.starts_with('"') && leader.len() > 2)
 }

@@ -191,6 +191,19 @@ impl Family {
         ended.into_iter().find(|(_, ending)| *ending != expected)
     }
 
+    /// Kills a process that was started here and waits for its end, which was wished: it is none of
+    /// those whose end must be told.
+    pub async fn kill(&self, pid: u32) {
+        self.signal(pid, Signal::KILL);
+        self.wait_for_end(pid).await;
+        self.members().by_pid.remove(&pid);
+    }
+
+    /// Forgets everything that has ended.
+    pub fn forget_ended(&self) {
+        self.members().by_pid.retain(|_, it| it.ending.is_none());
+    }
+
     /// Resolves after the next end of any process.
     pub async fn next_end(&self) {
         self.shared.ended.notified().await;

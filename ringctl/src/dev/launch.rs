@@ -7,6 +7,7 @@ use super::ports::Ports;
 use super::programs::{self, program};
 use crate::failure::UsageMistake;
 use anyhow::{Context, bail};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -31,17 +32,31 @@ pub struct Launches {
     pub nodes: Vec<Launch>,
 }
 
-struct Programs {
+/// What is run, and over which classes.
+#[derive(Debug)]
+pub struct Programs {
     store: PathBuf,
     manager: PathBuf,
     agent: PathBuf,
+    classes: PathBuf,
+}
+
+/// One manager of a cluster.
+#[derive(Debug)]
+pub struct Member<'a> {
+    /// Its name.
+    pub id: &'a str,
+    /// Its reserved number; without one it waits outside of the ring.
+    pub number: Option<u32>,
+    /// Where it serves gRPC and HTTP. Port 0 takes a free one.
+    pub listen: [SocketAddr; 2],
 }
 
 /// How long a look at the class files may take.
 const CHECK_WAIT: Duration = Duration::from_secs(10);
 
-/// Makes every command line; fails when a program is missing or a class file is wrong.
-pub async fn plan(family: &Family, folder: &Folder, ports: &Ports) -> anyhow::Result<Launches> {
+/// Finds the programs; fails when one is missing or a class file is wrong.
+pub async fn programs(family: &Family, folder: &Folder) -> anyhow::Result<Programs> {
     let programs = Programs {
         store: match folder.layout.consul {
             true => consul::program()?,
@@ -49,15 +64,15 @@ pub async fn plan(family: &Family, folder: &Folder, ports: &Ports) -> anyhow::Re
         },
         manager: program(programs::MANAGER)?,
         agent: program(programs::NODE_AGENT)?,
+        classes: classes(folder),
     };
-    let classes = classes(folder);
-    if !programs::has_classes(&classes) {
-        let classes = classes.display();
+    if !programs::has_classes(&programs.classes) {
+        let classes = programs.classes.display();
         eprintln!("no class files in {classes}: no session can be opened; name them by --classes");
     } else {
-        check_classes(family, &programs.agent, &classes).await?;
+        check_classes(family, &programs.agent, &programs.classes).await?;
     }
-    Ok(commands(folder, ports, &programs, &classes))
+    Ok(programs)
 }
 
 /// Nodes that are started later would only find out then, and each by itself.
@@ -96,53 +111,92 @@ fn embedded(program: &PathBuf, folder: &Folder, ports: &Ports) -> Command {
     store
 }
 
-fn commands(folder: &Folder, ports: &Ports, programs: &Programs, classes: &Path) -> Launches {
+/// The command line of a manager.
+pub fn manager(folder: &Folder, ports: &Ports, programs: &Programs, it: &Member<'_>) -> Launch {
+    let (layout, [grpc, http]) = (&folder.layout, it.listen);
+    let mut command = Command::new(&programs.manager);
+    command.arg("--data").arg(data_of(folder, it.id));
+    match it.number {
+        Some(number) => {
+            command.arg("--number").arg(number.to_string());
+            command.arg("--ring").arg(layout.ring());
+        }
+        None => {
+            command.arg("--join");
+        }
+    }
+    command.arg("--id").arg(it.id);
+    command.arg("--grpc").arg(grpc.to_string());
+    command.arg("--http").arg(http.to_string());
+    command.arg("--config-store").arg(store_address(folder, ports));
+    command.arg("--cluster").arg(&layout.cluster);
+    command.arg("--slots").arg(layout.slots.to_string());
+    command.arg("--replicas").arg(layout.replicas.to_string());
+    if let Some(most) = layout.managers_max {
+        command.arg("--managers-max").arg(most.to_string());
+    }
+    if layout.max_nodes > 0 {
+        command.arg("--pool").arg("default");
+        command.arg("--pool-max").arg(layout.max_nodes.to_string());
+        command.arg("--pool-places").arg(layout.places.to_string());
+        command.arg("--pool-agent").arg(&programs.agent);
+        command.arg("--pool-data").arg(folder.path.join("pool"));
+        command.arg("--pool-classes").arg(&programs.classes);
+    }
+    Launch { name: it.id.to_owned(), command }
+}
+
+/// The data folder of a manager.
+pub fn data_of(folder: &Folder, id: &str) -> PathBuf {
+    folder.path.join("managers").join(id)
+}
+
+fn node(
+    folder: &Folder,
+    ports: &Ports,
+    programs: &Programs,
+    id: &str,
+    listen: SocketAddr,
+) -> Launch {
+    let layout = &folder.layout;
+    let addresses: Vec<String> = ports.grpc.iter().map(ToString::to_string).collect();
+    let mut command = Command::new(&programs.agent);
+    command.arg("run").arg("--id").arg(id);
+    command.arg("--data").arg(folder.path.join("nodes").join(id));
+    command.arg("--listen").arg(listen.to_string());
+    command.arg("--managers").arg(addresses.join(","));
+    command.arg("--cluster").arg(&layout.cluster);
+    command.arg("--places").arg(layout.places.to_string());
+    command.arg("--classes").arg(&programs.classes);
+    if layout.consul {
+        command.arg("--consul").arg(store_address(folder, ports));
+    }
+    Launch { name: id.to_owned(), command }
+}
+
+/// Makes every command line.
+pub fn commands(folder: &Folder, ports: &Ports, programs: &Programs) -> Launches {
     let layout = &folder.layout;
     let store = match layout.consul {
         true => consul::command(&programs.store, folder, ports),
         false => embedded(&programs.store, folder, ports),
     };
-    let config_store = store_address(folder, ports);
-    let mut managers = Vec::new();
-    for ((seat, grpc), http) in layout.managers.iter().zip(&ports.grpc).zip(&ports.http) {
-        let mut command = Command::new(&programs.manager);
-        command.arg("--data").arg(folder.path.join("managers").join(&seat.id));
-        command.arg("--number").arg(seat.number.to_string());
-        command.arg("--id").arg(&seat.id);
-        command.arg("--grpc").arg(grpc.to_string());
-        command.arg("--http").arg(http.to_string());
-        command.arg("--config-store").arg(&config_store);
-        command.arg("--cluster").arg(&layout.cluster);
-        command.arg("--ring").arg(layout.ring());
-        command.arg("--slots").arg(layout.slots.to_string());
-        command.arg("--replicas").arg(layout.replicas.to_string());
-        if layout.max_nodes > 0 {
-            command.arg("--pool").arg("default");
-            command.arg("--pool-max").arg(layout.max_nodes.to_string());
-            command.arg("--pool-places").arg(layout.places.to_string());
-            command.arg("--pool-agent").arg(&programs.agent);
-            command.arg("--pool-data").arg(folder.path.join("pool"));
-            command.arg("--pool-classes").arg(classes);
-        }
-        managers.push(Launch { name: seat.id.clone(), command });
+    let listens = ports.grpc.iter().zip(&ports.http);
+    let managers = layout.managers.iter().zip(listens).map(|(seat, (grpc, http))| {
+        let listen = [*grpc, *http];
+        manager(
+            folder,
+            ports,
+            programs,
+            &Member { id: &seat.id, number: Some(seat.number), listen },
+        )
+    });
+    let nodes = layout.nodes.iter().zip(&ports.nodes);
+    Launches {
+        store: Launch { name: "store".to_owned(), command: store },
+        managers: managers.collect(),
+        nodes: nodes.map(|(id, listen)| node(folder, ports, programs, id, *listen)).collect(),
     }
-    let addresses: Vec<String> = ports.grpc.iter().map(ToString::to_string).collect();
-    let mut nodes = Vec::new();
-    for (id, listen) in layout.nodes.iter().zip(&ports.nodes) {
-        let mut command = Command::new(&programs.agent);
-        command.arg("run").arg("--id").arg(id);
-        command.arg("--data").arg(folder.path.join("nodes").join(id));
-        command.arg("--listen").arg(listen.to_string());
-        command.arg("--managers").arg(addresses.join(","));
-        command.arg("--cluster").arg(&layout.cluster);
-        command.arg("--places").arg(layout.places.to_string());
-        command.arg("--classes").arg(classes);
-        if layout.consul {
-            command.arg("--consul").arg(&config_store);
-        }
-        nodes.push(Launch { name: id.clone(), command });
-    }
-    Launches { store: Launch { name: "store".to_owned(), command: store }, managers, nodes }
 }
 
 #[cfg(test)]
@@ -160,8 +214,9 @@ mod tests {
         let folder = Folder::open(data.path(), settings).unwrap();
         let ports = Ports::find(&folder.layout).unwrap();
         let at = PathBuf::from("/bin");
-        let programs = Programs { store: at.clone(), manager: at.clone(), agent: at };
-        commands(&folder, &ports, &programs, &classes(&folder))
+        let (store, manager, agent) = (at.clone(), at.clone(), at);
+        let programs = Programs { store, manager, agent, classes: classes(&folder) };
+        commands(&folder, &ports, &programs)
     }
 
     #[test]
@@ -169,8 +224,7 @@ mod tests {
         let all = launches(&Settings { port_base: Some(0), ..Settings::default() });
         assert_eq!((all.managers.len(), all.nodes.len()), (3, 1));
         let manager = text(&all.managers[1]);
-        assert!(manager.contains("--number 681 --id m2"), "{manager}");
-        assert!(manager.contains("--ring 340=m1,681=m2,1023=m3"), "{manager}");
+        assert!(manager.contains("--number 681 --ring 340=m1,681=m2,1023=m3 --id m2"), "{manager}");
         assert!(!manager.contains("--pool"), "{manager}");
         let node = text(&all.nodes[0]);
         assert!(node.starts_with("run --id n1") && node.contains("--places 1000"), "{node}");

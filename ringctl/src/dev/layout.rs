@@ -46,6 +46,8 @@ pub struct Settings {
     pub max_nodes: Option<u32>,
     /// Whether the config store is a Consul agent.
     pub consul: bool,
+    /// Most managers of the ring; `None` leaves it to them.
+    pub managers_max: Option<u32>,
 }
 
 /// A manager's place in the ring.
@@ -79,6 +81,9 @@ pub struct Layout {
     /// Whether the config store is a Consul agent.
     #[serde(default)]
     pub consul: bool,
+    /// Most managers of the ring; `None` leaves it to them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub managers_max: Option<u32>,
     /// First port; 0: free ones.
     pub port_base: u16,
     /// Folder of class files.
@@ -124,6 +129,7 @@ impl Layout {
             places: PLACES,
             max_nodes: 0,
             consul: settings.consul,
+            managers_max: settings.managers_max,
             port_base: PORT_BASE,
             classes: None,
         };

@@ -20,6 +20,7 @@ mod ending;
 mod family;
 mod launch;
 mod layout;
+mod members;
 mod ports;
 mod programs;
 mod readiness;
@@ -90,6 +91,7 @@ impl From<&DevArguments> for Settings {
             classes: it.classes.clone(),
             max_nodes: it.max_nodes,
             consul: it.consul,
+            managers_max: None,
         }
     }
 }
@@ -99,26 +101,50 @@ pub async fn with_cluster<T>(
     settings: &Settings,
     work: impl AsyncFnOnce(&mut Cluster) -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
-    let mut stop = Stop::listen().context("cannot listen for signals")?;
-    let family = Family::found().context("cannot become the reaper of orphans")?;
-    let done = async {
-        let mut cluster = Cluster::start(settings, &family).await?;
-        work(&mut cluster).await
-    };
-    let result = tokio::select! {
-        result = Box::pin(done) => result,
-        _ = stop.wished() => Err(anyhow::anyhow!("stopped by a signal")),
-    };
-    let ended = ending::end(&family, &mut stop).await;
-    settings.remove_temporary(&family);
-    ended.and(result)
+    Ground::found()?.with_cluster(settings, work).await
+}
+
+/// What clusters stand on that follow each other. Once per process.
+pub struct Ground {
+    stop: Stop,
+    family: Family,
+}
+
+impl Ground {
+    /// From here on signals end clusters and not this process by itself.
+    pub fn found() -> anyhow::Result<Self> {
+        let stop = Stop::listen().context("cannot listen for signals")?;
+        let family = Family::found().context("cannot become the reaper of orphans")?;
+        Ok(Self { stop, family })
+    }
+
+    /// Runs `work` on a cluster, and ends the cluster whatever came of it.
+    pub async fn with_cluster<T>(
+        &mut self,
+        settings: &Settings,
+        work: impl AsyncFnOnce(&mut Cluster) -> anyhow::Result<T>,
+    ) -> anyhow::Result<T> {
+        let Self { stop, family } = self;
+        let done = async {
+            let mut cluster = Cluster::start(settings, family).await?;
+            work(&mut cluster).await
+        };
+        let result = tokio::select! {
+            result = Box::pin(done) => result,
+            _ = stop.wished() => Err(anyhow::anyhow!("stopped by a signal")),
+        };
+        let ended = ending::end(family, stop).await;
+        settings.remove_temporary(family);
+        // What ended here is none of the next cluster's.
+        family.forget_ended();
+        ended.and(result)
+    }
 }
 
 /// Runs a cluster until it is told to stop.
 pub async fn run(it: &DevArguments, out: &mut Out) -> anyhow::Result<()> {
     let settings = Settings::from(it);
-    let mut stop = Stop::listen().context("cannot listen for signals")?;
-    let family = Family::found().context("cannot become the reaper of orphans")?;
+    let Ground { mut stop, family } = Ground::found()?;
     let started = tokio::select! {
         started = Box::pin(Cluster::start(&settings, &family)) => Some(started),
         _ = stop.wished() => None,

@@ -30,7 +30,8 @@ pub struct Ports {
     _guards: Vec<TcpListener>,
 }
 
-fn loopback(port: u16) -> SocketAddr {
+/// A port of this machine; 0 stands for a free one.
+pub fn loopback(port: u16) -> SocketAddr {
     SocketAddr::from((Ipv4Addr::LOCALHOST, port))
 }
 

@@ -2,7 +2,8 @@
 //! every manager knows every node as READY. Managers that joined later are not its own: they may be
 //! away, as long as nobody needs what they hold.
 
-use crate::inspect::{Answers, Manager, Ring, join};
+use crate::inspect::{Answers, Manager, Ring, join, newest_view};
+use rota_ring::View;
 use std::collections::BTreeSet;
 
 /// What is still missing, in a sentence; `None` when nothing is.
@@ -18,6 +19,29 @@ pub fn missing(answers: &Answers, own: &[u32], nodes: &[String]) -> Option<Strin
         return Some(format!("manager {number} is not in the ring"));
     }
     not_serving(&ring).or_else(|| not_ready(answers, nodes))
+}
+
+/// What is not yet as it will be at rest, by the newest View: each partition owned by its home, or by the
+/// next one that is up, with every copy that is wanted in sync, and nobody who joins or leaves.
+pub fn not_at_home(answers: &Answers) -> Option<String> {
+    let Some(view) = newest_view(answers) else { return Some("no manager has a View".to_owned()) };
+    let view = match View::try_from(view.clone()) {
+        Ok(view) => view,
+        Err(error) => return Some(format!("the View cannot be read: {error}")),
+    };
+    if let Some(under_way) = view.transition {
+        return Some(format!("number {} joins or leaves", under_way.number()));
+    }
+    view.parts.iter().find_map(|(number, part)| {
+        let wanted = view.wanted(*number);
+        let copies = wanted.iter().filter(|it| part.has(**it)).count();
+        let text = format!(
+            "partition {number} is owned by {} and has {copies} of {} copies in sync",
+            part.owner,
+            wanted.len()
+        );
+        (wanted.first() != Some(&part.owner) || copies < wanted.len()).then_some(text)
+    })
 }
 
 /// The managers of others that do not answer, and what to do about them, in a sentence.

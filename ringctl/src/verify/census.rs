@@ -42,7 +42,7 @@ impl Known {
         self.state == "READY"
     }
 
-    fn has_ended(&self) -> bool {
+    pub(super) fn has_ended(&self) -> bool {
         matches!(self.state.as_str(), "CLOSED" | "FAILED" | "LOST")
     }
 
@@ -117,22 +117,11 @@ impl Census<'_> {
         let mut known = self.known(part).await?;
         let mut counted = Counted::default();
         for node in self.nodes.clone() {
-            let mut after = None;
-            loop {
-                let Some(page) = self.live(part, &node, after.take(), Vec::new()).await else {
-                    break;
-                };
-                for (key, token) in page.sessions {
-                    match known.get_mut(&key) {
-                        Some((it, runs)) if it.names(&node.id, token) => *runs += 1,
-                        Some(_) | None => counted.suspect(key),
-                    }
-                }
-                after = page.after;
-                if after.is_none() {
-                    break;
-                }
-            }
+            let each = |key: Key, token| match known.get_mut(&key) {
+                Some((it, runs)) if it.names(&node.id, token) => *runs += 1,
+                Some(_) | None => counted.suspect(key),
+            };
+            self.each_live(part, &node, each).await;
         }
         for (key, (it, runs)) in known.into_iter().filter(|(_, (it, _))| it.is_ready()) {
             match runs {
@@ -144,8 +133,26 @@ impl Census<'_> {
         Ok(counted)
     }
 
+    /// Everything that a node runs of a partition, as far as it tells.
+    pub(super) async fn each_live(
+        &mut self,
+        part: &Part,
+        node: &Node,
+        mut each: impl FnMut(Key, (u64, u64)),
+    ) {
+        let mut after = None;
+        loop {
+            let Some(page) = self.live(part, node, after.take(), Vec::new()).await else { return };
+            page.sessions.into_iter().for_each(|(key, token)| each(key, token));
+            after = page.after;
+            if after.is_none() {
+                return;
+            }
+        }
+    }
+
     /// Every session of a partition that has not ended.
-    async fn known(&self, part: &Part) -> Result<HashMap<Key, (Known, u32)>, CallError> {
+    pub(super) async fn known(&self, part: &Part) -> Result<HashMap<Key, (Known, u32)>, CallError> {
         let mut all = HashMap::new();
         let mut after = None;
         loop {

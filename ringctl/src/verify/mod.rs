@@ -6,8 +6,10 @@
 //!   nodes ── Live ────────┴▶ [`census`]: what runs ─────────────┘
 //! ```
 //! The cluster moves while it is asked. What looks wrong is asked again, round after round, and only
-//! what is found in several rounds one after the other is told as a violation.
+//! what is found in several rounds one after the other is told as a violation. [`account`] is one look at
+//! sessions of which it is known that nobody closes them, for `ringctl bench failover`.
 
+mod account;
 mod census;
 mod finding;
 mod ring;
@@ -17,8 +19,10 @@ use crate::failure::Told;
 use crate::inspect::{self, Answers, newest_view};
 use crate::output::{Format, Out, counted};
 use crate::silence;
+pub use account::{Account, account};
 use anyhow::Context;
-use census::{Census, Key, Node, Part};
+pub use census::Key;
+use census::{Census, Node, Part};
 use clap::Args;
 use finding::{Finding, Findings};
 use ring::Digests;
@@ -88,12 +92,20 @@ pub struct Report {
 pub async fn run(it: &VerifyArguments, endpoint: &str, out: &mut Out) -> anyhow::Result<()> {
     let client = silence::client(endpoint, out.format())?;
     let answers = silence::told(endpoint, inspect::ask(&client, it.wait)).await?;
-    let report = Verifier::new(&client, it, answers)?.verify().await?;
+    let report = Verifier::new(&client, it.wait, it.timeout, answers)?.verify().await?;
     match out.format() {
         Format::Json => out.json(&report)?,
         Format::Table => out.text(&told(&report))?,
     }
     if report.ok { Ok(()) } else { Err(Told("not everything was proved").into()) }
+}
+
+/// Proves the same within `timeout`, for a bench. Fails with what was not proved.
+pub async fn prove(client: &Client, wait: Duration, timeout: Duration) -> anyhow::Result<()> {
+    let answers = inspect::ask(client, wait).await?;
+    let report = Verifier::new(client, wait, timeout, answers)?.verify().await?;
+    anyhow::ensure!(report.ok, "{}", told(&report).trim_end());
+    Ok(())
 }
 
 /// The work of one command.
@@ -140,15 +152,46 @@ fn is_gone(node: &v1::NodeStats) -> bool {
     matches!(node.state.as_str(), "LOST" | "REMOVED")
 }
 
+/// Asks the owners and the nodes of which these answers tell.
+fn census<'a>(client: &'a Client, wait: Duration, answers: &Answers) -> anyhow::Result<Census<'a>> {
+    let node = |it: v1::NodeStats| {
+        let gone = is_gone(&it);
+        Node { id: it.id, address: it.address, boot: it.boot, gone }
+    };
+    // What signed off had nothing left; what was declared lost may run all the same.
+    let nodes = registry(answers).into_values().filter(|it| it.state != "REMOVED");
+    Ok(Census {
+        client,
+        cluster: view_of(answers)?.cluster.as_str().to_owned(),
+        wait,
+        nodes: nodes.map(node).collect(),
+        silent: BTreeMap::new(),
+    })
+}
+
+/// The partitions and where their owners serve.
+fn parts(view: &View) -> Vec<Part> {
+    let part = |(number, part): (&ManagerNumber, &rota_ring::Part)| {
+        let owner = view.managers.get(&part.owner)?.grpc.clone();
+        Some(Part { number: number.0, first_slot: view.range(*number).first.0, owner })
+    };
+    view.parts.iter().filter_map(part).collect()
+}
+
 impl<'a> Verifier<'a> {
-    fn new(client: &'a Client, it: &VerifyArguments, answers: Answers) -> anyhow::Result<Self> {
+    fn new(
+        client: &'a Client,
+        wait: Duration,
+        timeout: Duration,
+        answers: Answers,
+    ) -> anyhow::Result<Self> {
         view_of(&answers)?;
         let began = Instant::now();
         Ok(Self {
             client,
-            wait: it.wait,
+            wait,
             began,
-            until: began + it.timeout,
+            until: began + timeout,
             answers,
             digests: Digests::default(),
             findings: Findings::default(),
@@ -189,30 +232,12 @@ impl<'a> Verifier<'a> {
     }
 
     fn census(&self) -> anyhow::Result<Census<'a>> {
-        let view = view_of(&self.answers)?;
-        let node = |it: v1::NodeStats| {
-            let gone = is_gone(&it);
-            Node { id: it.id, address: it.address, boot: it.boot, gone }
-        };
-        // What signed off had nothing left; what was declared lost may run all the same.
-        let nodes = registry(&self.answers).into_values().filter(|it| it.state != "REMOVED");
-        Ok(Census {
-            client: self.client,
-            cluster: view.cluster.as_str().to_owned(),
-            wait: self.wait,
-            nodes: nodes.map(node).collect(),
-            silent: self.silent_nodes.clone(),
-        })
+        let silent = self.silent_nodes.clone();
+        Ok(Census { silent, ..census(self.client, self.wait, &self.answers)? })
     }
 
-    /// The partitions and where their owners serve.
     fn parts(&self) -> anyhow::Result<Vec<Part>> {
-        let view = view_of(&self.answers)?;
-        let part = |(number, part): (&ManagerNumber, &rota_ring::Part)| {
-            let owner = view.managers.get(&part.owner)?.grpc.clone();
-            Some(Part { number: number.0, first_slot: view.range(*number).first.0, owner })
-        };
-        Ok(view.parts.iter().filter_map(part).collect())
+        Ok(parts(&view_of(&self.answers)?))
     }
 
     /// Looks at every session once.

@@ -85,6 +85,77 @@ async fn bench_compare_starts_its_own_cluster_prints_the_ratios_and_leaves_no_pr
     assert_eq!(of_folder(folder.path()), vec![], "processes are left");
 }
 
+/// Runs a bench that starts clusters of its own; gives its document. Fails when a process is left.
+async fn own_cluster(folder: &TestFolder, line: &[&str]) -> Value {
+    let ran = ringctl_in(folder, &[&["bench"], line, &["-o", "json"]].concat()).await;
+    let document = serde_json::from_str(one_line(&ran)).unwrap();
+    assert_eq!(of_folder(folder.path()), vec![], "processes are left after {line:?}");
+    document
+}
+
+/// Fails unless the rounds lost nothing, ran nothing twice, and were measured.
+fn nothing_was_lost(document: &Value, fault: &str, rounds: u64) {
+    assert_eq!(
+        (&document["fault"], &document["rounds"], document["times"].as_array().map(Vec::len)),
+        (&fault.into(), &rounds.into(), usize::try_from(rounds).ok())
+    );
+    for field in ["lost", "duplicates"] {
+        assert_eq!(document[field], 0, "{field} in {document}");
+    }
+    assert_eq!(document["background"]["failed"], 0, "{document}");
+    assert!(document["measured"].as_u64() >= Some(rounds), "{document}");
+    let times = ["p50_ms", "p99_ms", "all_served_ms"].map(|it| document[it].as_f64().unwrap());
+    assert!(0.0 < times[0] && times[0] <= times[1] && times[1] <= times[2], "{document}");
+    let struck: Vec<&Value> =
+        document["times"].as_array().unwrap().iter().map(|it| &it["number"]).collect();
+    assert_eq!(struck.last(), Some(&&document["killed"]["number"]), "{document}");
+}
+
+const FEW: [&str; 6] = ["--sessions", "24", "--concurrency", "4", "--rate", "100"];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bench_failover_kills_or_stops_one_manager_after_the_other_and_loses_nothing() {
+    let folder = TestFolder::new();
+    let line = [&["failover", "--kill", "--rounds", "2"], &FEW[..]].concat();
+    let killed = own_cluster(&folder, &line).await;
+    nothing_was_lost(&killed, "kill", 2);
+    assert_ne!(killed["times"][0]["number"], killed["times"][1]["number"], "{killed}");
+    let line = [&["failover", "--stop"], &FEW[..]].concat();
+    nothing_was_lost(&own_cluster(&folder, &line).await, "stop", 1);
+    let ran = ringctl_in(&folder, &["bench", "failover", "--kill", "--stop"]).await;
+    assert_eq!((ran.code, ran.stdout.as_str()), (2, ""), "{}", ran.stderr);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bench_failover_over_consul_needs_the_program_and_measures_the_same() {
+    let folder = TestFolder::new();
+    let line = [&["failover", "--consul"], &FEW[..]].concat();
+    let document = own_cluster(&folder, &line).await;
+    assert_eq!(document["consul"], true);
+    nothing_was_lost(&document, "kill", 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bench_join_measures_a_join_and_a_restore_and_no_request_fails() {
+    let folder = TestFolder::new();
+    let line = ["join", "--managers", "4", "--sessions", "200", "--replicas", "2"];
+    let document = own_cluster(&folder, &[&line[..], &["--rate", "50"]].concat()).await;
+    for (field, value) in [("managers", 4), ("sessions", 200), ("replicas", 2)] {
+        assert_eq!(document[field], value, "{field} in {document}");
+    }
+    for kind in ["", "restore_"] {
+        let figure = |it: &str| document[format!("{kind}{it}")].as_f64().unwrap();
+        assert!(figure("seconds") > 0.0 && figure("longest_gap_ms") > 0.0, "{document}");
+        assert!((figure("failed_requests")).abs() < 0.5, "{document}");
+        assert!(figure("requests") > 0.0, "{document}");
+        // A few of them may have come while it was measured.
+        assert!(figure("documents_minimum") > 50.0, "{document}");
+        assert!(figure("documents_moved") > figure("documents_minimum") - 10.0, "{document}");
+        assert!(figure("bytes_moved") > figure("bytes_minimum") * 0.9, "{document}");
+    }
+    assert_ne!(document["number"], document["restore_number"], "{document}");
+}
+
 #[tokio::test]
 async fn a_bench_that_cannot_be_is_told_with_its_exit_code() {
     let nobody = "127.0.0.1:1";

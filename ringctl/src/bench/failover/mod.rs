@@ -1,270 +1,261 @@
-//! Kills one manager of a cluster under load, and measures how long it takes until every session
-//! can be opened and read again through the managers that are left.
+//! Kills or stops one manager after the other under load, and measures how long it takes until the
+//! sessions that it owned are served by the managers that are left.
+//!
+//! ```text
+//!   round: fault ─▶ every session is opened and read again ─▶ account ─▶ heal ─▶ whole ─▶ account
+//! ```
+//! The account asks owners and nodes: what was acknowledged must be there, and run once. After the last
+//! round everything is proved as by `ringctl verify`.
 
-use super::load::as_f64;
-use super::report::rounded;
+mod round;
+
+use super::load;
+use super::pulse::{Background, Beat, Pulse};
+use super::report::{ms, rounded};
 use super::target;
 use crate::dev::{Cluster, Settings, with_cluster};
-use crate::output::{Format, Out, plain_table};
-use anyhow::{Context, bail};
+use crate::output::{Format, Out, counted, plain_table};
+use crate::verify;
+use anyhow::bail;
 use clap::Args;
-use rota_client::{Client, v1};
-use rustix::process::Signal;
+use round::{Fault, Round};
 use serde::Serialize;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
-use tokio::task::{AbortHandle, JoinSet};
+use std::collections::BTreeSet;
+use std::time::Duration;
 
-/// Every session must be served again within this time, or the measurement fails.
-const SERVED_WAIT: Duration = Duration::from_secs(60);
-/// How long one try may take before the next manager is asked.
-const TRY_WAIT: Duration = Duration::from_secs(1);
-/// The load runs so long before the kill.
-const BEFORE_KILL: Duration = Duration::from_secs(1);
-/// Sessions that are tried at the same time.
-const TRIES_IN_FLIGHT: usize = 64;
+/// The load runs so long before the first fault.
+const BEFORE_FAULT: Duration = Duration::from_secs(1);
+/// How long the proof at the end may take, and one answer for it.
+const PROOF_WAIT: Duration = Duration::from_secs(60);
+const ANSWER_WAIT: Duration = Duration::from_secs(5);
 
 /// `bench failover`.
 #[derive(Args, Debug)]
 pub struct FailoverArguments {
+    /// Kill the manager (SIGKILL), and start it again from its folder after the round. This is what is
+    /// done without --stop.
+    #[arg(long, conflicts_with = "stop")]
+    kill: bool,
+    /// Stop it (SIGSTOP) until it was taken out of the ring, then let it go on (SIGCONT).
+    #[arg(long)]
+    stop: bool,
+    /// How many faults, each at the next manager, when the cluster is whole again.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    rounds: u32,
+    /// Take a Consul agent of this cluster's own as the config store.
+    #[arg(long)]
+    consul: bool,
     /// Sessions that must be served again.
-    #[arg(long, default_value_t = 300, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, default_value_t = 300, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     sessions: u32,
-    /// Opens in flight in the background, before, during and after.
+    /// Clients that open sessions in the background, before, during and after.
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(0..=10_000))]
     concurrency: u32,
+    /// Opens a second of all of them.
+    #[arg(long, default_value_t = 300, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    rate: u32,
     /// Managers of the cluster.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(2..=100))]
     managers: u32,
     /// Successors with copies.
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=99))]
     replicas: u32,
+    /// Nodes of the cluster.
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=100))]
+    nodes: u32,
     /// Class of the sessions.
     #[arg(long, default_value = "builtin")]
     class: String,
 }
 
-#[derive(Serialize, PartialEq, Debug, Default)]
-struct Killed {
+/// What happened to one manager.
+#[derive(Serialize, Clone, PartialEq, Debug, Default)]
+struct Struck {
     number: u32,
     pid: u32,
 }
 
-#[derive(Serialize, PartialEq, Debug, Default)]
-struct Background {
-    concurrency: u32,
-    opened: u64,
-    failed: u64,
-    /// Longest time in which no open of the background succeeded, after the kill.
-    longest_gap_ms: f64,
+/// One round.
+#[derive(Serialize, Clone, PartialEq, Debug, Default)]
+struct RoundTimes {
+    number: u32,
+    /// From the fault until the first of its sessions was opened again.
+    first_served_ms: f64,
+    /// Until every session was opened and read again, those of others too.
+    all_served_ms: f64,
+    /// From its restart, or its going on, until the ring was as it was before.
+    whole_ms: f64,
 }
 
 #[derive(Serialize, PartialEq, Debug, Default)]
 struct FailedOver {
+    fault: &'static str,
+    rounds: u32,
     sessions: u32,
-    killed: Killed,
-    /// From the kill until the last session was opened and read again.
+    /// The manager of the last round.
+    killed: Struck,
+    /// From the fault until the last session was opened and read again, in the slowest round.
     all_served_ms: f64,
+    /// From the fault until a session was opened again that the manager owned: all of those, of all
+    /// rounds.
     p50_ms: f64,
     p99_ms: f64,
-    /// Sessions that came back with another life: must be 0.
+    /// Sessions that were acknowledged and are not there any more, or came back with another life.
     lost: u64,
+    /// Sessions with two live instances, by the nodes' own answers.
+    duplicates: u64,
     managers: u32,
     replicas: u32,
+    nodes: u32,
+    consul: bool,
+    /// Sessions of owners that were struck, of all rounds: what the percentiles are of.
+    measured: u64,
+    /// Since the first fault.
     background: Background,
+    times: Vec<RoundTimes>,
     cores: usize,
-}
-
-/// What the background load did.
-#[derive(Debug)]
-struct Pulse {
-    opened: AtomicU64,
-    failed: AtomicU64,
-    /// Last success and longest gap since the kill. A lock because all calls in flight share it.
-    gap: Mutex<(Instant, Duration)>,
-}
-
-impl Pulse {
-    fn beat(&self) {
-        self.opened.fetch_add(1, Ordering::Relaxed);
-        let mut gap = self.gap.lock().unwrap_or_else(PoisonError::into_inner);
-        gap.1 = gap.1.max(gap.0.elapsed());
-        gap.0 = Instant::now();
-    }
-
-    fn restart(&self) {
-        *self.gap.lock().unwrap_or_else(PoisonError::into_inner) = (Instant::now(), Duration::ZERO);
-    }
-
-    fn longest_gap(&self) -> Duration {
-        let gap = self.gap.lock().unwrap_or_else(PoisonError::into_inner);
-        gap.1.max(gap.0.elapsed())
-    }
 }
 
 /// `bench failover`.
 pub async fn run(it: &FailoverArguments, out: &mut Out) -> anyhow::Result<()> {
-    let settings = Settings::roomy(it.managers, it.replicas);
+    let settings = Settings {
+        nodes: Some(it.nodes),
+        consul: it.consul,
+        ..Settings::roomy(it.managers, it.replicas)
+    };
     let done = with_cluster(&settings, async |cluster| measure(it, cluster).await).await?;
     match out.format() {
         Format::Json => out.json(&done)?,
-        Format::Table => {
-            let mut table = plain_table(["SESSIONS", "ALL SERVED MS", "P50 MS", "P99 MS", "LOST"]);
-            table.add_row([
-                done.sessions.to_string(),
-                format!("{:.1}", done.all_served_ms),
-                format!("{:.1}", done.p50_ms),
-                format!("{:.1}", done.p99_ms),
-                done.lost.to_string(),
-            ]);
-            out.table(&table)?;
-            let (opened, failed) = (done.background.opened, done.background.failed);
-            let gap = done.background.longest_gap_ms;
-            out.text(&format!(
-                "\nbackground: {opened} opened, {failed} failed, longest gap {gap:.1} ms\n"
-            ))?;
-        }
+        Format::Table => show(&done, out)?,
     }
-    if done.lost > 0 { bail!("{} sessions came back as other lives", done.lost) } else { Ok(()) }
+    if done.lost + done.duplicates > 0 {
+        bail!(
+            "{} lost, {} with two live instances",
+            counted(done.lost, "session"),
+            counted(done.duplicates, "session")
+        );
+    }
+    Ok(())
+}
+
+fn show(done: &FailedOver, out: &mut Out) -> anyhow::Result<()> {
+    let header = ["SESSIONS", "ALL SERVED MS", "P50 MS", "P99 MS", "LOST", "DUPLICATES", "ROUNDS"];
+    let mut table = plain_table(header);
+    table.add_row([
+        done.sessions.to_string(),
+        format!("{:.1}", done.all_served_ms),
+        format!("{:.1}", done.p50_ms),
+        format!("{:.1}", done.p99_ms),
+        done.lost.to_string(),
+        done.duplicates.to_string(),
+        done.rounds.to_string(),
+    ]);
+    out.table(&table)?;
+    let Background { opened, failed, longest_gap_ms: gap, .. } = done.background;
+    out.text(&format!(
+        "\nbackground: {opened} opened, {failed} failed, longest gap {gap:.1} ms\n"
+    ))?;
+    Ok(())
 }
 
 async fn measure(it: &FailoverArguments, cluster: &mut Cluster) -> anyhow::Result<FailedOver> {
-    let document = cluster.document().clone();
-    let everyone = target::client(&document.endpoints(), 2, false)?;
+    let everyone = target::client(&cluster.document().endpoints(), 2, false)?;
     let ids = target::prepare(&everyone, &it.class, it.sessions).await?;
-    let lives = lives(&everyone, &ids).await?;
-    let pulse = Arc::new(Pulse {
-        opened: AtomicU64::new(0),
-        failed: AtomicU64::new(0),
-        gap: Mutex::new((Instant::now(), Duration::ZERO)),
-    });
-    let mut background = JoinSet::new();
-    for _ in 0..it.concurrency {
-        background.spawn(pulsing(everyone.clone(), it.class.clone(), pulse.clone()));
-    }
-    tokio::time::sleep(BEFORE_KILL).await;
-    let victim = document.managers.first().context("a cluster has managers")?;
-    let left: Vec<String> =
-        document.managers.iter().skip(1).map(|manager| manager.grpc.clone()).collect();
-    pulse.restart();
-    let killed_at = Instant::now();
-    cluster.family.signal(victim.pid, Signal::KILL);
-    let served = serve_all(&everyone, &it.class, &lives, &left, killed_at).await?;
-    let gap = pulse.longest_gap();
-    background.abort_all();
-    while background.join_next().await.is_some() {}
-    let mut times: Vec<f64> = served.iter().map(|(time, _)| time.as_secs_f64() * 1000.0).collect();
-    times.sort_by(f64::total_cmp);
-    let at = |percent: usize| {
-        let index = (times.len() * percent / 100).min(times.len().saturating_sub(1));
-        rounded(times.get(index).copied().unwrap_or(0.0), 1)
+    let beat = Beat {
+        clients: it.concurrency,
+        per_second: it.rate,
+        class: it.class.clone(),
+        reads: Vec::new().into(),
     };
-    let lost = served.iter().filter(|(_, same)| !same).count();
-    Ok(FailedOver {
+    let pulse = Pulse::start(&everyone, &beat);
+    tokio::time::sleep(BEFORE_FAULT).await;
+    pulse.restart();
+    let bar = load::bar("failover", it.rounds.into());
+    let fault = if it.stop { Fault::Stop } else { Fault::Kill };
+    let mut rounds = Vec::new();
+    for number in 0..it.rounds {
+        let class = &it.class;
+        let round = Round { client: &everyone, class, ids: &ids, pulse: &pulse, fault, number };
+        rounds.push(round.run(cluster).await?);
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    let background = pulse.background();
+    let _opened = pulse.stop().await;
+    verify::prove(&everyone, ANSWER_WAIT, PROOF_WAIT).await?;
+    Ok(FailedOver { background, ..summed(it, fault, &rounds) })
+}
+
+fn summed(it: &FailoverArguments, fault: Fault, rounds: &[round::Outcome]) -> FailedOver {
+    let mut opened: Vec<Duration> = rounds.iter().flat_map(|it| it.opened.clone()).collect();
+    opened.sort_unstable();
+    let at = |percent: usize| {
+        let index = (opened.len() * percent / 100).min(opened.len().saturating_sub(1));
+        rounded(ms(opened.get(index).copied().unwrap_or_default()), 1)
+    };
+    let times = rounds.iter().map(|it| RoundTimes {
+        number: it.struck.number,
+        first_served_ms: rounded(ms(it.opened.iter().min().copied().unwrap_or_default()), 1),
+        all_served_ms: rounded(ms(it.all), 1),
+        whole_ms: rounded(ms(it.whole), 1),
+    });
+    let all = rounds.iter().map(|it| it.all).max().unwrap_or_default();
+    let lost: BTreeSet<_> = rounds.iter().flat_map(|it| &it.lost).collect();
+    let twice: BTreeSet<_> = rounds.iter().flat_map(|it| &it.twice).collect();
+    FailedOver {
+        fault: fault.as_str(),
+        rounds: it.rounds,
         sessions: it.sessions,
-        killed: Killed { number: victim.number, pid: victim.pid },
-        all_served_ms: at(100),
+        killed: rounds.last().map(|it| it.struck.clone()).unwrap_or_default(),
+        all_served_ms: rounded(ms(all), 1),
         p50_ms: at(50),
         p99_ms: at(99),
-        lost: u64::try_from(lost)?,
+        lost: lost.len() as u64,
+        duplicates: twice.len() as u64,
         managers: it.managers,
         replicas: it.replicas,
-        background: Background {
-            concurrency: it.concurrency,
-            opened: pulse.opened.load(Ordering::Relaxed),
-            failed: pulse.failed.load(Ordering::Relaxed),
-            longest_gap_ms: rounded(as_f64(u64::try_from(gap.as_micros())?) / 1000.0, 1),
-        },
+        nodes: it.nodes,
+        consul: it.consul,
+        measured: opened.len() as u64,
+        background: Background::default(),
+        times: times.collect(),
         cores: std::thread::available_parallelism().map_or(1, usize::from),
-    })
-}
-
-/// Each id with its life and address before the kill.
-async fn lives(client: &Client, ids: &[String]) -> anyhow::Result<Vec<v1::Session>> {
-    let mut lives = Vec::new();
-    for id in ids {
-        let request = v1::GetRequest { id: id.clone(), ..Default::default() };
-        let answer = client.get(request, target::CALL_WAIT).await?;
-        lives.push(answer.session.context("the answer has no session")?);
-    }
-    Ok(lives)
-}
-
-/// Opens sessions one after the other until it is aborted.
-async fn pulsing(client: Client, class: String, pulse: Arc<Pulse>) {
-    let prefix = target::prefix();
-    for number in 0_u64.. {
-        let request = target::open_request(format!("{prefix}-{number}"), &class);
-        match client.open(request, target::CALL_WAIT).await {
-            Ok(_) => pulse.beat(),
-            Err(error) => {
-                tracing::debug!("background: {error}");
-                pulse.failed.fetch_add(1, Ordering::Relaxed);
-            }
-        }
     }
 }
 
-/// Tries every session until it was opened and read; gives each one's time since the kill, and
-/// whether it still was the same life at the same address.
-async fn serve_all(
-    client: &Client,
-    class: &str,
-    lives: &[v1::Session],
-    left: &[String],
-    killed_at: Instant,
-) -> anyhow::Result<Vec<(Duration, bool)>> {
-    let mut served = Vec::new();
-    let mut trying: JoinSet<anyhow::Result<(Duration, bool)>> = JoinSet::new();
-    let mut next = lives.iter().enumerate();
-    loop {
-        while trying.len() < TRIES_IN_FLIGHT {
-            let Some((index, before)) = next.next() else { break };
-            let (client, class, before) = (client.clone(), class.to_owned(), before.clone());
-            let left = left.to_vec();
-            let _handle: AbortHandle = trying.spawn(async move {
-                serve_one(&client, &class, &before, &left, index, killed_at).await
-            });
-        }
-        match trying.join_next().await {
-            Some(done) => served.push(done??),
-            None => return Ok(served),
-        }
-    }
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-async fn serve_one(
-    client: &Client,
-    class: &str,
-    before: &v1::Session,
-    left: &[String],
-    index: usize,
-    killed_at: Instant,
-) -> anyhow::Result<(Duration, bool)> {
-    // One request id for all tries: the answer of a try that was lost counts as well.
-    let mut open = target::open_request(before.id.clone(), class);
-    open.request_id = client.request_id();
-    let get = v1::GetRequest { id: before.id.clone(), ..Default::default() };
-    for attempt in index.. {
-        let address = left.get(attempt % left.len().max(1)).context("no manager is left")?;
-        let tried = async {
-            let opened = client.open_at(address, open.clone(), TRY_WAIT).await?;
-            let got = client.get_at(address, get.clone(), TRY_WAIT).await?;
-            Ok::<_, rota_client::CallError>((opened.session, got.session))
+    #[test]
+    fn rounds_are_summed_session_by_session_and_what_was_lost_twice_counts_once() {
+        let key = |id: &str| ("default".to_owned(), id.to_owned());
+        let round = |number, times: [u64; 2], lost: &[&str]| round::Outcome {
+            struck: Struck { number, pid: 1 },
+            opened: times.map(Duration::from_millis).to_vec(),
+            all: Duration::from_millis(times[1] + 1),
+            whole: Duration::from_millis(500),
+            lost: lost.iter().map(|it| key(it)).collect(),
+            twice: BTreeSet::new(),
         };
-        match tried.await {
-            Ok((Some(opened), Some(got))) => {
-                let same =
-                    |it: &v1::Session| it.life == before.life && it.address == before.address;
-                return Ok((killed_at.elapsed(), same(&opened) && same(&got)));
-            }
-            Ok(_) => bail!("an answer has no session"),
-            Err(error) if killed_at.elapsed() > SERVED_WAIT => {
-                return Err(error).context(format!("session {} is not served", before.id));
-            }
-            Err(_) => tokio::time::sleep(Duration::from_millis(5)).await,
-        }
+        let it = FailoverArguments {
+            kill: true,
+            stop: false,
+            rounds: 2,
+            consul: false,
+            sessions: 9,
+            concurrency: 1,
+            rate: 1,
+            managers: 3,
+            replicas: 2,
+            nodes: 1,
+            class: "builtin".to_owned(),
+        };
+        let rounds = [round(4, [10, 20], &["a"]), round(7, [30, 40], &["a", "b"])];
+        let done = summed(&it, Fault::Kill, &rounds);
+        assert_eq!((done.lost, done.measured, done.killed.number), (2, 4, 7));
+        assert!((done.p50_ms - 30.0).abs() < 1e-9 && (done.p99_ms - 40.0).abs() < 1e-9);
+        assert!((done.all_served_ms - 41.0).abs() < 1e-9);
+        assert!((done.times[1].first_served_ms - 30.0).abs() < 1e-9);
     }
-    bail!("session {} is not served", before.id)
 }
