@@ -3,7 +3,7 @@
 //! ```text
 //!   open, get            ─ load ─▶ the cluster at --endpoint
 //!   compare              ─ load ─▶ own cluster | bare echo, in turns
-//!   failover, join, memory, cold ────────▶ own cluster
+//!   failover, join, grow, memory, cold ──▶ own cluster
 //! ```
 //!
 //! One load generator for all (closed loop, one thread, few connections), so that ratios compare
@@ -13,6 +13,7 @@ mod cold;
 mod compare;
 pub mod echo;
 mod failover;
+mod grow;
 mod join;
 mod load;
 mod memory;
@@ -40,6 +41,8 @@ pub enum BenchCommand {
     Failover(failover::FailoverArguments),
     /// A join and a restore in a ring of its own under a light load: how long, how many bytes.
     Join(join::JoinArguments),
+    /// Processor time of an open as the ring grows, in rings of its own.
+    Grow(grow::GrowArguments),
     /// Resident memory and disk of the managers of a cluster of its own.
     Memory(memory::MemoryArguments),
     /// Time from an open to an answering program, beside a bare spawn of the same program.
@@ -72,6 +75,7 @@ pub async fn run(
         BenchCommand::Compare(it) => Box::pin(compare::run(it, out)).await,
         BenchCommand::Failover(it) => Box::pin(failover::run(it, out)).await,
         BenchCommand::Join(it) => Box::pin(join::run(it, out)).await,
+        BenchCommand::Grow(it) => Box::pin(grow::run(it, out)).await,
         BenchCommand::Memory(it) => Box::pin(memory::run(it, out)).await,
         BenchCommand::Cold(it) => Box::pin(cold::run(it, out)).await,
     }

@@ -156,6 +156,26 @@ async fn bench_join_measures_a_join_and_a_restore_and_no_request_fails() {
     assert_ne!(document["number"], document["restore_number"], "{document}");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn bench_grow_tells_the_cost_of_an_open_in_rings_of_several_sizes() {
+    let folder = TestFolder::new();
+    let line = ["grow", "--managers", "2,4", "--replicas", "0,3", "--sessions", "300"];
+    let document = own_cluster(&folder, &[&line[..], &["--rest", "300ms"]].concat()).await;
+    let rows = document["rows"].as_array().cloned().unwrap_or_default();
+    let sizes: Vec<_> =
+        rows.iter().map(|it| (it["managers"].as_u64(), it["replicas"].as_u64())).collect();
+    assert_eq!(sizes, [(2, 0), (4, 0), (4, 3)].map(|(n, r)| (Some(n), Some(r))));
+    for row in &rows {
+        for field in ["cpu_us_per_open_with_rest", "per_s", "ready_seconds"] {
+            assert!(row[field].as_f64() > Some(0.0), "{field} in {row}");
+        }
+    }
+    let line = ["bench", "grow", "--managers", "2", "--replicas", "2"];
+    let ran = ringctl_in(&folder, &line).await;
+    assert_eq!((ran.code, ran.stdout.as_str()), (2, ""), "{}", ran.stderr);
+    assert!(ran.stderr.contains("--replicas"), "{}", ran.stderr);
+}
+
 #[tokio::test]
 async fn a_bench_that_cannot_be_is_told_with_its_exit_code() {
     let nobody = "127.0.0.1:1";
