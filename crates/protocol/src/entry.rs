@@ -31,8 +31,8 @@ pub(crate) struct Asked {
 /// hundred bytes.
 const REQUESTS_MAX: usize = 50_000;
 
-/// How long an owner may take before it is asked again. An owner that waits (for a node to start,
-/// say) ignores the repetition.
+/// How long an owner may take before it is asked again, beside what it was told to wait. An owner
+/// that waits (for a node to start, say) ignores the repetition.
 const SILENCE_MS: u64 = 500;
 
 /// The owner is told to answer this much before the caller's deadline, so that its own account of
@@ -83,6 +83,22 @@ impl Waiting {
         let space = self.op.space().filter(|it| it.as_str() != CONFIGURATION);
         let is_clients = matches!(self.caller, Caller::Client(_));
         !env.desks.knows_spaces && is_clients && space.is_some()
+    }
+
+    /// How long its owner may be silent. It holds a long poll for as long as that says; but a manager
+    /// that has just become the owner may know it later than this one and let the first message fall,
+    /// so it is told a second time.
+    fn silence_ms(&self, is_moved: bool) -> u64 {
+        match &self.op {
+            Op::Pull(pull) if !is_moved => SILENCE_MS.saturating_add(pull.wait_ms),
+            Op::Pull(_)
+            | Op::Open(_)
+            | Op::Close(_)
+            | Op::Get(_)
+            | Op::List(_)
+            | Op::Report(_)
+            | Op::Documents(_) => SILENCE_MS,
+        }
     }
 
     /// Whether a copy of it that arrives late may be carried out, though it was refused so: owners
@@ -196,7 +212,7 @@ impl Entrance {
         let now = env.now.mono_ms;
         let rid = self.renamed(env, rid)?;
         let waiting = self.waiting.get_mut(&rid)?;
-        waiting.again_ms = now + SILENCE_MS;
+        waiting.again_ms = now.saturating_add(waiting.silence_ms(false));
         if waiting.is_held(env) {
             return None;
         }
@@ -206,13 +222,14 @@ impl Entrance {
         let (part, entry) = view.part_of(waiting.slot);
         let owner = entry.owner;
         let run = view.member(owner).map(|it| (it, env.me));
-        if waiting.op.is_once() && unanswered && waiting.asked_as.is_some_and(|it| Some(it) != run)
-        {
+        let is_moved = waiting.asked_as.is_some_and(|it| Some(it) != run);
+        if waiting.op.is_once() && unanswered && is_moved {
             let text = "the owner that was asked is gone, and may have carried it out";
             self.give_up(env, rid, text);
             return None;
         }
         waiting.asked_as = run;
+        waiting.again_ms = now.saturating_add(waiting.silence_ms(is_moved));
         if waiting.tries > 0 {
             env.note(Transition::ForwardRetried, Some(part));
         } else if owner != env.me.number {
@@ -312,14 +329,18 @@ impl Entrance {
         here
     }
 
-    /// A new View: ask at once where the owner changed.
+    /// A new View: ask at once where the owner changed; and for long polls, which are not asked again
+    /// for long, where it runs anew.
     pub fn on_view(&mut self, env: &mut Env) -> Vec<ForHere> {
         let Some(view) = env.view.clone() else {
             return Vec::new();
         };
         let moved = self.waiting.iter().filter(|(_, waiting)| {
             let owner = view.owner_of(slot_of(&waiting.op, view.m));
-            waiting.asked != Some(owner) || waiting.last_refusal.is_some()
+            let runs_anew = waiting.asked_as != view.member(owner).map(|it| (it, env.me));
+            waiting.asked != Some(owner)
+                || waiting.last_refusal.is_some()
+                || (runs_anew && matches!(waiting.op, Op::Pull(_)))
         });
         let moved: Vec<u64> = moved.map(|(rid, _)| *rid).collect();
         moved.into_iter().filter_map(|rid| self.ask(env, rid)).collect()

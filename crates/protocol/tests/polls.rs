@@ -3,7 +3,7 @@
 mod table;
 
 use rota_model::{Filter, LogPos, PullOp, Pulled, Seq, SlotId};
-use rota_protocol::{Answer, Op, OpResult};
+use rota_protocol::{Answer, Message, Op, OpResult, Transition};
 use table::*;
 
 fn poll(from: Option<LogPos>) -> Op {
@@ -14,6 +14,12 @@ fn poll(from: Option<LogPos>) -> Op {
 fn pulled(result: OpResult) -> Pulled {
     let Ok(Answer::Pulled(pulled)) = result else { panic!("nothing was pulled: {result:?}") };
     pulled
+}
+
+/// An id of the partition that is polled.
+fn id_here(table: &Table, nth: usize) -> String {
+    let home = |id: &String| table.view().home(rota_ring::slot_of_session(&key(id), 1024)).0;
+    (0..).map(|n| format!("s{n}")).filter(|id| home(id) == NUMBERS[0]).nth(nth).unwrap()
 }
 
 #[test]
@@ -29,4 +35,70 @@ fn a_position_beyond_what_its_epoch_committed_gets_a_snapshot_and_one_that_is_th
     assert!(!table.replies.contains_key(&waiting));
     let over = pulled(table.wait_for(waiting, 6_000));
     assert!(!over.snapshot && over.events.is_empty());
+}
+
+/// An answered first poll through a manager that is not the owner, and a second one that waits.
+fn idle_poll(table: &mut Table) -> u64 {
+    let first = pulled(table.call(600, poll(None)));
+    let waiting = table.ask(600, poll(Some(first.upto)));
+    assert!(!table.replies.contains_key(&waiting));
+    waiting
+}
+
+#[test]
+fn a_poll_that_waits_is_sent_once_and_reads_no_config_store() {
+    let mut table = Table::serving();
+    let waiting = idle_poll(&mut table);
+    let reads = table.config_reads;
+    table.pass(4_900);
+    assert_eq!(table.count(Transition::ForwardRetried), 0);
+    assert_eq!(table.config_reads, reads);
+    let over = pulled(table.wait_for(waiting, 200));
+    assert!(!over.snapshot && over.events.is_empty());
+}
+
+#[test]
+fn a_poll_whose_owner_dies_is_answered_by_the_next_one() {
+    let mut table = Table::serving();
+    let waiting = idle_poll(&mut table);
+    table.kill(300);
+    table.pass(2_000);
+    opened(table.call(600, open(&id_here(&table, 0), "r1")));
+    let news = pulled(table.wait_for(waiting, 20));
+    assert!(!news.snapshot && !news.events.is_empty(), "{news:?}");
+}
+
+#[test]
+fn a_poll_whose_message_is_lost_is_sent_again_when_its_wait_is_over() {
+    let mut table = Table::serving();
+    let first = pulled(table.call(600, poll(None)));
+    table.lose = Box::new(|it| matches!(it.message, Message::Request { .. }));
+    let waiting = table.ask(600, poll(Some(first.upto)));
+    table.lose = Box::new(|_| false);
+    table.pass(5_400);
+    assert_eq!(table.count(Transition::ForwardRetried), 0);
+    table.pass(200);
+    assert_eq!(table.count(Transition::ForwardRetried), 1);
+    assert!(!table.replies.contains_key(&waiting));
+    opened(table.call(600, open(&id_here(&table, 0), "r1")));
+    assert_eq!(pulled(table.wait_for(waiting, 20)).events.len(), 1);
+}
+
+#[test]
+fn a_poll_is_sent_again_at_once_to_an_owner_that_runs_anew() {
+    let mut table = Table::laid_with(0);
+    for n in NUMBERS {
+        table.start(n);
+    }
+    table.settle();
+    table.pass(500);
+    table.register("n1", 7);
+    let waiting = idle_poll(&mut table);
+    table.kill(300);
+    table.start(300);
+    table.settle();
+    table.pass(1_000);
+    opened(table.call(600, open(&id_here(&table, 0), "r1")));
+    let news = pulled(table.wait_for(waiting, 20));
+    assert!(!news.events.is_empty(), "{news:?}");
 }

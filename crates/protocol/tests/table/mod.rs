@@ -91,6 +91,8 @@ pub struct Table {
     pub unheard: BTreeSet<u32>,
     /// Batches that were written to disks.
     pub persisted: usize,
+    /// How often the config store was read.
+    pub config_reads: usize,
     /// The largest message so far, in bytes of log and documents.
     pub message_max: usize,
     /// Most that was ever on its way from one manager to another, in such bytes.
@@ -247,6 +249,7 @@ impl Table {
             late: BTreeSet::new(),
             unheard: BTreeSet::new(),
             persisted: 0,
+            config_reads: 0,
             message_max: 0,
             under_way_max: 0,
             under_way: BTreeMap::new(),
@@ -463,6 +466,7 @@ impl Table {
                 self.replies.insert(call, result);
             }
             Effect::ReadConfig { read } => {
+                self.config_reads += 1;
                 let away = self.store_away || self.late.contains(&n);
                 let state = (!away).then(|| self.config.clone());
                 self.queue.push_back((n, Input::ConfigRead { read, state }));
