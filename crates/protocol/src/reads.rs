@@ -292,7 +292,23 @@ impl Partition {
         let over = env.now.mono_ms >= asked.arrived_ms + pull.wait_ms;
         match self.pulled(env, pull, over) {
             Some(pulled) => self.reply(env, origin, Ok(Answer::Pulled(pulled))),
-            None => self.keep_pull(env, origin),
+            None => {
+                self.on_nothing_pulled(origin);
+                self.keep_pull(env, origin);
+            }
+        }
+    }
+
+    /// Nothing that a poll waits for stands in the window. It goes on after what it has looked at: what
+    /// others do makes its position no older, and is looked at once.
+    fn on_nothing_pulled(&mut self, origin: Origin) {
+        let committed = self.replica.committed;
+        let asked = self.leading.as_mut().and_then(|it| it.live.get_mut(&origin));
+        // In the middle of a snapshot it waits for another owner.
+        if let Some(Op::Pull(PullOp { from: Some(from), snapshot_after: None, .. })) =
+            asked.map(|it| &mut it.op)
+        {
+            *from = committed.max(*from);
         }
     }
 
@@ -331,7 +347,8 @@ impl Partition {
         let limit = pull.limit.clamp(1, env.config.sizes.page_sessions) as usize;
         let (mut events, mut bytes) = (Vec::new(), 0);
         let mut upto = from;
-        for entry in self.replica.window.iter().filter(|entry| entry.at > from) {
+        let unseen = self.replica.window.partition_point(|entry| entry.at <= from);
+        for entry in self.replica.window.range(unseen..) {
             if events.len() >= limit || bytes >= env.config.sizes.message_bytes {
                 break;
             }

@@ -3,11 +3,15 @@
 mod table;
 
 use rota_model::{Filter, LogPos, PullOp, Pulled, Seq, SlotId};
-use rota_protocol::{Answer, Message, Op, OpResult, Transition};
+use rota_protocol::{Answer, Message, Op, OpResult, Sizes, Transition};
 use table::*;
 
 fn poll(from: Option<LogPos>) -> Op {
-    let (slot, filter) = (SlotId(NUMBERS[0]), Filter::default());
+    filtered_poll(from, Filter::default())
+}
+
+fn filtered_poll(from: Option<LogPos>, filter: Filter) -> Op {
+    let slot = SlotId(NUMBERS[0]);
     Op::Pull(PullOp { slot, from, snapshot_after: None, limit: 9, wait_ms: 5_000, filter })
 }
 
@@ -101,4 +105,59 @@ fn a_poll_is_sent_again_at_once_to_an_owner_that_runs_anew() {
     opened(table.call(600, open(&id_here(&table, 0), "r1")));
     let news = pulled(table.wait_for(waiting, 20));
     assert!(!news.events.is_empty(), "{news:?}");
+}
+
+/// A table whose owners keep four entries for polls and copies.
+fn with_a_small_window() -> Table {
+    let mut table = Table::laid();
+    table.sizes = Sizes { window_entries: 4, close_entries: 4, ..Sizes::default() };
+    NUMBERS.iter().for_each(|n| table.start(*n));
+    table.settle();
+    table.pass(500);
+    table.register("n1", 7);
+    table
+}
+
+/// Opens and closes other sessions of the partition: more entries than its window holds.
+fn others_come_and_go(table: &mut Table) {
+    for n in 1..6 {
+        let (id, now) = (id_here(table, n), table.now_ms);
+        opened(table.call(300, open(&id, &format!("open-{now}"))));
+        let closing = table.ask(300, close(&id, &format!("close-{now}")));
+        closed(table.wait_for(closing, 100));
+    }
+    table.pass(20);
+}
+
+#[test]
+fn a_poll_of_one_id_that_keeps_up_is_not_too_old_whatever_others_do() {
+    let mut table = with_a_small_window();
+    let id = id_here(&table, 0);
+    let filter = Filter { key: Some(key(&id)), ..Filter::default() };
+    for through in [300, 600] {
+        let first = pulled(table.call(300, filtered_poll(None, filter.clone())));
+        let waiting = table.ask(through, filtered_poll(Some(first.upto), filter.clone()));
+        others_come_and_go(&mut table);
+        assert!(!table.replies.contains_key(&waiting), "{:?}", table.replies);
+        table.pass(5_000);
+        let over = pulled(table.wait_for(waiting, 20));
+        assert!(!over.snapshot && over.events.is_empty());
+        // It is told how far that was, so the next one starts there.
+        let waiting = table.ask(through, filtered_poll(Some(over.upto), filter.clone()));
+        others_come_and_go(&mut table);
+        opened(table.call(300, open(&id, &format!("open-{through}"))));
+        let news = pulled(table.wait_for(waiting, 20));
+        assert!(!news.snapshot, "{news:?}");
+        assert_eq!(news.events[0].record.key, key(&id));
+        let closing = table.ask(300, close(&id, &format!("close-{through}")));
+        closed(table.wait_for(closing, 100));
+    }
+}
+
+#[test]
+fn a_poll_from_a_position_that_is_out_of_the_window_gets_a_snapshot() {
+    let mut table = with_a_small_window();
+    let first = pulled(table.call(300, poll(None)));
+    others_come_and_go(&mut table);
+    assert!(pulled(table.call(300, poll(Some(first.upto)))).snapshot);
 }

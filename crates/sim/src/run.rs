@@ -281,7 +281,9 @@ impl World {
         acknowledged_open::check(&self.dog.ledger, &found)?;
         self.check_lists(&found)?;
         for (part, following) in &self.watcher.parts {
-            let records = found.values().flatten().filter(|record| {
+            let filter = crate::watcher::filter_of(*part);
+            let records = found.values().flatten().filter(|record| filter.passes(record));
+            let records = records.filter(|record| {
                 let slot = rota_ring::slot_of_session(&record.key, self.setup.m);
                 let view = self.store.state().view.as_ref();
                 view.is_some_and(|view| view.home(slot) == *part)

@@ -158,9 +158,14 @@ pub fn node_address(node: &NodeId) -> String {
     format!("{node}:7500")
 }
 
+/// The namespace of every fourth session.
+pub fn other_space() -> Namespace {
+    Namespace::parse("other").expect("a short name")
+}
+
 fn session_key(index: u64) -> SessionKey {
-    let namespace = if index.is_multiple_of(4) { "other" } else { "default" };
-    let namespace = Namespace::parse(namespace).expect("a short name");
+    let is_other = index.is_multiple_of(4);
+    let namespace = if is_other { other_space() } else { Namespace::default_space() };
     SessionKey::new(namespace, SessionId::parse(&format!("id-{index}")).expect("a short name"))
 }
 
