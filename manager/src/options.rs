@@ -5,7 +5,9 @@ use clap::Parser;
 use rota_daemon::{Log, LogArguments, may_hold_data, may_listen};
 use rota_docstore::request::CREDENTIAL_BYTES_MAX;
 use rota_membership::StoreAddress;
-use rota_model::{ClusterName, ClusterTimes, FieldError, ManagerId, ManagerNumber, PoolName};
+use rota_model::{
+    ClusterName, ClusterTimes, FieldError, ManagerId, ManagerNumber, PoolName, REQUEST_MEMORY_MS,
+};
 use rota_protocol::operate::AdminKey;
 use rota_protocol::{DocumentsConfig, PoolConfig, Timing};
 use rota_storage::attachments::AttachmentSettings;
@@ -121,13 +123,25 @@ macro_rules! timing_arguments {
                     let name = flag(stringify!($field));
                     timing.$field = number(&name, text, 1, u64::MAX / 4, mistakes);
                 })*
-                for mistake in timing.mistakes() {
+                for mistake in timing.mistakes().into_iter().chain(forgets_early(&timing)) {
                     mistakes.push(FieldError::new(flag(&mistake.field), mistake.problem));
                 }
                 timing
             }
         }
     };
+}
+
+/// Request ids live in the records of sessions, and clients are promised that they are remembered.
+fn forgets_early(timing: &Timing) -> Option<FieldError> {
+    let tombstone_ms = timing.tombstone_ms;
+    (tombstone_ms < REQUEST_MEMORY_MS).then(|| {
+        let problem = format!(
+            "is {tombstone_ms}; it must be at least {REQUEST_MEMORY_MS}, for which time request ids \
+             are remembered"
+        );
+        FieldError::new("tombstone_ms", problem)
+    })
 }
 
 timing_arguments!(
@@ -157,7 +171,7 @@ timing_arguments!(
     lease_kill_ms,
     /// Silence after which a node is declared lost. Nodes whose programs might run longer are refused.
     node_lost_ms,
-    /// How long ended sessions and request ids are remembered.
+    /// How long ended sessions are kept; at least 600000, the time for which request ids are remembered.
     tombstone_ms,
     /// How long ordered nodes may take to register.
     provision_ms,
@@ -536,6 +550,15 @@ mod tests {
         let problems: Vec<String> = mistakes.unwrap_err().iter().map(ToString::to_string).collect();
         assert_eq!(problems.len(), 2);
         assert!(problems[0].contains("\"x\"") && problems[1].contains("\"7\""), "{problems:?}");
+    }
+
+    #[test]
+    fn ended_sessions_are_kept_for_as_long_as_request_ids_are_promised_to_be_remembered() {
+        assert_eq!(parse(&["--tombstone-ms", "600000"]).unwrap().timing.tombstone_ms, 600_000);
+        let mistakes = parse(&["--tombstone-ms", "599999"]).unwrap_err();
+        assert_eq!(mistakes.len(), 1, "{mistakes:?}");
+        let text = mistakes[0].to_string();
+        assert!(text.contains("--tombstone-ms") && text.contains("at least 600000"), "{text}");
     }
 
     #[test]

@@ -112,7 +112,7 @@ pub enum RememberedFate {
 pub struct Orders {
     /// Counts decisions; names of new nodes are made from it.
     pub decisions: u64,
-    /// Nodes that were ordered last.
+    /// Nodes that were ordered last, and those that were before and may still come.
     pub ordered: Vec<NodeId>,
     /// When the order lapses, in milliseconds since 1970.
     pub lapses_wall_ms: u64,

@@ -37,7 +37,9 @@ pub struct Timing {
     pub lease_kill_ms: u64,
     /// Silence after which a node is declared lost.
     pub node_lost_ms: u64,
-    /// How long a tombstone and the request ids in it are kept.
+    /// How long a tombstone and the request ids in it are kept. Clients are promised
+    /// [`rota_model::REQUEST_MEMORY_MS`], and a manager process takes no less; with less, as in the
+    /// simulator, that is how long a request id is remembered.
     pub tombstone_ms: u64,
     /// How long ordered nodes may take to register.
     pub provision_ms: u64,

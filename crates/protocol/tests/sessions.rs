@@ -367,3 +367,21 @@ fn a_late_repetition_of_a_close_that_found_nothing_closes_no_later_life() {
     }
     closed(table.call(entry, close("a", "c2")));
 }
+
+#[test]
+fn a_request_id_is_remembered_for_ten_minutes_though_its_session_has_ended() {
+    let mut table = Table::serving();
+    let (_, first) = opened(table.call(300, open("a", "r1")));
+    closed(table.call(600, close("a", "r2")));
+    table.pass(595_000);
+    let (outcome, again) = opened(table.call(1000, open("a", "r1")));
+    assert_eq!((outcome, again.record.life), (Outcome::Created, first.record.life));
+    assert_eq!(closed(table.call(300, close("a", "r2"))).record.life, first.record.life);
+    table.pass(65_000);
+    assert_eq!(refused(table.call(300, get("a"))), RefusalKind::NotFound);
+    // The node sent no sign of life all the while.
+    table.register("n1", 8);
+    let (outcome, later) = opened(table.call(1000, open("a", "r1")));
+    assert_eq!(outcome, Outcome::Created);
+    assert!(later.record.life > first.record.life, "{later:?} after {first:?}");
+}
