@@ -1,5 +1,6 @@
 //! Where a session goes that a node did not take.
 
+use crate::api::Op;
 use crate::documents::DocKey;
 use crate::env::Env;
 use crate::io::Transition;
@@ -7,7 +8,7 @@ use crate::memory::fail_opens;
 use crate::nodes::NoNode;
 use crate::partition::Partition;
 use rota_model::node_msg::Blame;
-use rota_model::{Reason, RequestFate, SessionRecord, SessionState};
+use rota_model::{Reason, RequestFate, RequestId, SessionRecord, SessionState};
 
 /// Nodes at which one life may fail to start before it is given up.
 const FAILURES_MAX: u32 = 3;
@@ -17,7 +18,9 @@ impl Partition {
     ///
     /// What a node is to blame for never fails an open: when no other node is left, the life ends,
     /// and whoever waits for it begins anew, until the own deadline. The node is not chosen for a
-    /// while, so that it is asked once in that time and not again and again.
+    /// while, so that it is asked once in that time and not again and again. The life that ended
+    /// stays FAILED: others may have seen it begin, and watches tell of no record that is gone. So an
+    /// open that is refused after that does not say that nothing changed.
     pub fn on_refused(
         &mut self,
         env: &mut Env,
@@ -64,10 +67,26 @@ impl Partition {
                 env.note(Transition::OpenFailed, Some(self.number));
                 if blame == Blame::Node {
                     // The opens that wait begin anew when this is committed.
+                    self.note_left_life(&failed);
                     failed.requests.retain(|it| it.fate != RequestFate::Opening);
                 }
                 fail_opens(&mut failed);
                 self.write_session(env, key, failed, None);
+            }
+        }
+    }
+    /// The opens for which this life was begun are about to be forgotten in its record.
+    fn note_left_life(&mut self, record: &SessionRecord) {
+        let Some(leading) = &mut self.leading else { return };
+        let began = |request: &RequestId| {
+            record.request(request).is_some_and(|it| it.fate == RequestFate::Opening)
+        };
+        let waiters = leading.work.get(&record.key).map_or(&[][..], |work| &work.waiters);
+        for origin in waiters {
+            if let Some(asked) = leading.live.get_mut(origin)
+                && matches!(&asked.op, Op::Open(open) if began(&open.request))
+            {
+                asked.left_a_life = true;
             }
         }
     }

@@ -25,6 +25,8 @@ pub(crate) struct Asked {
     pub op: Op,
     pub deadline_ms: u64,
     pub arrived_ms: u64,
+    /// A life was begun for it and has ended, and no record remembers for whom.
+    pub left_a_life: bool,
 }
 
 /// Most client requests that wait at one manager; more are told to come back. Each holds a few

@@ -388,7 +388,7 @@ impl Partition {
         // Whose request id names something else has begun nothing: what stands there is the other.
         if let Err(refusal) = &mut result
             && refusal.kind != RefusalKind::RequestIdReused
-            && self.has_begun(env, &asked.op)
+            && (asked.left_a_life || self.has_begun(env, &asked.op))
         {
             refusal.changed = Changed::Unknown;
         }

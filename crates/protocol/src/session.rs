@@ -63,7 +63,8 @@ impl Partition {
             let text = format!("{REQUESTS_MAX} requests wait at this partition already");
             return env.answer(origin, Err(Refusal::new(RefusalKind::Overloaded, retry, text)));
         }
-        let asked = Asked { op, deadline_ms: now + deadline_ms, arrived_ms: now };
+        let deadline_ms = now + deadline_ms;
+        let asked = Asked { op, deadline_ms, arrived_ms: now, left_a_life: false };
         leading.live.insert(origin, asked);
         self.run(env, origin);
     }

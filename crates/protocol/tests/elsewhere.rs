@@ -3,7 +3,7 @@
 mod table;
 
 use rota_model::node_msg::{Blame, DeadToken, NodeAnswer, ToNode};
-use rota_model::{Outcome, RefusalKind};
+use rota_model::{Changed, Outcome, RefusalKind, SessionState};
 use rota_protocol::Transition;
 use table::*;
 
@@ -68,7 +68,7 @@ fn an_open_waits_for_the_lease_of_the_only_node_and_asks_it_now_and_then() {
 }
 
 #[test]
-fn an_open_whose_deadline_passes_meanwhile_is_told_to_come_again_and_changed_nothing() {
+fn an_open_whose_deadline_passes_meanwhile_is_told_to_come_again_and_that_a_life_was_begun() {
     let mut table = Table::serving();
     table.manual_nodes = true;
     let owner = table.owner("a");
@@ -81,7 +81,37 @@ fn an_open_whose_deadline_passes_meanwhile_is_told_to_come_again_and_changed_not
     }
     let refusal = table.wait_for(call, 1_000).expect_err("nothing runs");
     assert_eq!(refusal.kind, RefusalKind::NoCapacity, "{refusal:?}");
-    assert_eq!(refusal.changed, rota_model::Changed::No, "{refusal:?}");
+    // Gets and watches have seen a life of it begin and end.
+    assert_eq!(refusal.changed, Changed::Unknown, "{refusal:?}");
+    let left = got(table.call(owner, get("a")));
+    assert_eq!(left.record.state, SessionState::Failed);
+}
+
+#[test]
+fn an_open_that_found_no_room_changed_nothing_and_leaves_no_record() {
+    let mut table = Table::serving();
+    let owner = table.owner("a");
+    table.register_with("n1", 8, 0);
+    let call = table.ask_within(owner, open("a", "r1"), 1_500);
+    let refusal = table.wait_for(call, 2_000).expect_err("nothing runs");
+    assert_eq!(refusal.kind, RefusalKind::NoCapacity, "{refusal:?}");
+    assert_eq!(refusal.changed, Changed::No, "{refusal:?}");
+    assert_eq!(refused(table.call(owner, get("a"))), RefusalKind::NotFound);
+}
+
+#[test]
+fn an_open_that_waits_beside_one_whose_life_ended_changed_nothing_itself() {
+    let mut table = Table::serving();
+    table.manual_nodes = true;
+    let owner = table.owner("a");
+    let first = table.ask_within(owner, open("a", "r1"), 3_000);
+    let second = table.ask_within(owner, open("a", "r2"), 500);
+    let create = creates(&mut table).remove(0);
+    never_started(&mut table, "n1", &create, Blame::Node);
+    let refusal = table.wait_for(second, 600).expect_err("nothing runs");
+    assert_eq!(refusal.changed, Changed::No, "{refusal:?}");
+    table.manual_nodes = false;
+    assert_eq!(opened(table.wait_for(first, 3_000)).0, Outcome::Created);
 }
 
 #[test]
