@@ -241,29 +241,38 @@ impl Replica {
         sizes: &Sizes,
     ) -> (Vec<(DocKey, Arc<Doc>)>, Option<DocKey>) {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let (mut docs, mut bytes) = (Vec::new(), 0);
+        for (key, doc) in self.newest_from(from) {
+            let Some(doc) = doc else { continue };
+            bytes += key.bytes() + doc.bytes();
+            docs.push((key.clone(), doc.clone()));
+            if docs.len() >= sizes.chunk_docs || bytes >= sizes.message_bytes {
+                return (docs, Some(key.clone()));
+            }
+        }
+        (docs, None)
+    }
+
+    /// The documents from a key on, in order, with everything that was appended; nothing for one
+    /// that the tail removes.
+    pub fn newest_from<'a>(
+        &'a self,
+        from: Bound<&DocKey>,
+    ) -> impl Iterator<Item = (&'a DocKey, Option<&'a Arc<Doc>>)> + use<'a> {
         let range = (from, Bound::Unbounded);
         let mut committed = self.docs.range::<DocKey, _>(range).peekable();
         let mut latest = self.latest.range::<DocKey, _>(range).peekable();
-        let (mut docs, mut bytes) = (Vec::new(), 0);
-        loop {
-            let next = match (committed.peek(), latest.peek()) {
-                (None, None) => return (docs, None),
-                (Some((key, _)), Some((other, _))) if key < other => committed.next().map(keep),
-                (Some(_), None) => committed.next().map(keep),
-                (Some((key, _)), Some((other, _))) if key == other => {
+        std::iter::from_fn(move || match (committed.peek(), latest.peek()) {
+            (Some((key, _)), Some((other, _))) if key < other => committed.next().map(keep),
+            (Some(_), None) => committed.next().map(keep),
+            (of_both, Some((other, _))) => {
+                if of_both.is_some_and(|(key, _)| key == other) {
                     committed.next();
-                    latest.next().map(|(key, (_, doc))| (key, doc.as_ref()))
                 }
-                (_, Some(_)) => latest.next().map(|(key, (_, doc))| (key, doc.as_ref())),
-            };
-            if let Some((key, Some(doc))) = next {
-                bytes += key.bytes() + doc.bytes();
-                docs.push((key.clone(), doc.clone()));
-                if docs.len() >= sizes.chunk_docs || bytes >= sizes.message_bytes {
-                    return (docs, Some(key.clone()));
-                }
+                latest.next().map(|(key, (_, doc))| (key, doc.as_ref()))
             }
-        }
+            (None, None) => None,
+        })
     }
 
     /// Every session in brief, with everything that was appended.

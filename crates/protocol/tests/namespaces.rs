@@ -316,13 +316,8 @@ fn a_namespace_is_listed_exported_cleared_and_imported() {
     }
     let (mut deleted, mut from) = (0, Some(DocumentCursor::default()));
     while let Some(next) = from {
-        let clear = ClearOp { from: next, space: space("shop") };
-        match table.call(600, Op::Documents(DocumentOp::Clear(clear))) {
-            Ok(rota_protocol::Answer::Documents(DocumentAnswer::Cleared { deleted: n, next })) => {
-                (deleted, from) = (deleted + n, next);
-            }
-            other => panic!("not cleared: {other:?}"),
-        }
+        let (some, next) = cleared(table.call(600, clear(next)));
+        (deleted, from) = (deleted + some, next);
     }
     assert_eq!((deleted, all(&mut table, None)), (60, Vec::new()));
     assert_eq!(got(table.call(300, get("s"))).record.state, rota_model::SessionState::Ready);
@@ -338,6 +333,46 @@ fn a_namespace_is_listed_exported_cleared_and_imported() {
             assert_eq!(place.call(300, import(document)), kept, "safe to repeat");
         }
         assert_eq!(all(place, None), names);
+    }
+}
+
+fn clear(from: DocumentCursor) -> Op {
+    Op::Documents(DocumentOp::Clear(ClearOp { from, space: space("shop") }))
+}
+
+/// How many documents were deleted, and where to go on.
+fn cleared(result: rota_protocol::OpResult) -> (u64, Option<DocumentCursor>) {
+    match result {
+        Ok(rota_protocol::Answer::Documents(DocumentAnswer::Cleared { deleted, next })) => {
+            (deleted, next)
+        }
+        other => panic!("not cleared: {other:?}"),
+    }
+}
+
+#[test]
+fn a_document_that_is_not_committed_yet_is_deleted_with_its_namespace() {
+    let mut table = Table::serving();
+    let owner = owner_of(&table, "{c}");
+    operated(table.call(owner, op(write("{c}2", 1), "{c}2"))).unwrap();
+    // No copy hears of these for a while: one is new, and one ends.
+    table.lose = Box::new(|it| matches!(it.message, Message::Prepare { .. }));
+    let end = json!({"changes": [{"class": "Cart", "docid": "{c}2", "life": "destroy"}]});
+    let first = table.ask(owner, op(write("{c}1", 1), "{c}1"));
+    let ending = table.ask(owner, op(request("document.write", &end), "{c}2"));
+    let last = table.ask(owner, op(write("{c}3", 1), "{c}3"));
+    let from = DocumentCursor { slot: slot_of(&name("Cart", "{c}"), M), after: None };
+    let clearing = table.ask(owner, clear(from));
+    let waiting = [first, ending, last, clearing];
+    assert!(waiting.iter().all(|it| !table.replies.contains_key(it)));
+    table.lose = Box::new(|_| false);
+    for writing in [first, ending, last] {
+        operated(table.wait_for(writing, 5_000)).unwrap();
+    }
+    assert_eq!(cleared(table.wait_for(clearing, 5_000)).0, 2);
+    for docid in ["{c}1", "{c}2", "{c}3"] {
+        let found = refreshed(&mut table, &mut cache(), docid);
+        assert!(found.is_none_or(|it| it.is_deleted()), "{docid} was left behind");
     }
 }
 

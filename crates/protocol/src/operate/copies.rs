@@ -118,8 +118,9 @@ impl Partition {
         Ok(updates)
     }
 
-    /// The existing documents here from a cursor on, in order, as far as the ring's order leaves
-    /// this partition: at most so many, after looking at a bounded number. And where to go on.
+    /// The existing documents here from a cursor on, with everything that was appended, in order, as
+    /// far as the ring's order leaves this partition: at most so many, after looking at a bounded
+    /// number. And where to go on.
     fn documents_from<'a>(
         &'a self,
         env: &Env,
@@ -135,10 +136,10 @@ impl Partition {
             Some(name) => Bound::Excluded(DocKey::new(from.slot, name.clone())),
             None => Bound::Included(DocKey::first_of(from.slot)),
         };
-        let range = self.replica.docs.range((lower, Bound::Unbounded));
+        let inside = self.replica.newest_from(lower.as_ref()).take_while(|it| it.0.slot <= last);
         let mut found = Vec::new();
-        for (looked_at, (key, _)) in range.take_while(|(key, _)| key.slot <= last).enumerate() {
-            let newest = self.replica.get(key).filter(|doc| !doc.document().is_deleted());
+        for (looked_at, (key, doc)) in inside.enumerate() {
+            let newest = doc.filter(|doc| !doc.document().is_deleted());
             found.extend(newest.filter(|_| is_meant(&key.name)));
             if found.len() >= limit || looked_at >= LOOKED_AT_MAX {
                 let (slot, after) = (key.slot, Some(key.name.clone()));
@@ -149,8 +150,7 @@ impl Partition {
         (found, next.map(|slot| DocumentCursor { slot, after: None }))
     }
 
-    /// One page of the documents of a namespace. What was appended first and is not committed yet
-    /// is on none.
+    /// One page of the documents of a namespace.
     pub(super) fn document_page(&self, env: &Env, op: &PageOp) -> DocumentPage {
         let limit = op.limit.clamp(1, env.config.sizes.page_sessions) as usize;
         let is_meant = |name: &DocName| {
