@@ -1,7 +1,7 @@
 //! Bodies of attachments: what this manager holds, what it is given, what it fetches.
 //!
 //! ```text
-//!  PutBody ──▶ rpc/bodies ──▶ spread ──┬──▶ attachments (digest and size checked, durable)
+//!  PutBody ──▶ rpc/bodies ──▶ spread ──┬──▶ places ──▶ attachments (digest and size checked, durable)
 //!  peers ─ KeepBody ─▶ service ─▶ ─────┘└──▶ KeepBody at the other copies, while the bytes come
 //!
 //!  driver: FetchBodies ──▶ fetch ──▶ SendBody at other copies ──▶ attachments
@@ -21,6 +21,7 @@ mod ledger;
 mod namers;
 mod naming;
 mod pieces;
+mod places;
 mod service;
 mod spread;
 
@@ -36,6 +37,7 @@ use crate::mailbox::Mailbox;
 use anyhow::{Context, Result};
 use channels::Channels;
 use namers::Namers;
+use places::Places;
 use rota_docstore::Digest;
 use rota_model::{ClusterName, ManagerId, ManagerNumber, Refusal, RefusalKind, Retry, SlotId};
 use rota_ring::View;
@@ -104,6 +106,8 @@ pub struct Bodies {
 #[derive(Debug)]
 struct Shared {
     attachments: Attachments,
+    /// For those on their way in.
+    places: Places,
     /// Largest body that clients may put.
     put_bytes_max: u64,
     clock: Clock,
@@ -130,8 +134,10 @@ impl Bodies {
         let (clock, channels) = (Clock::start(), Channels::default());
         let seen = OnceLock::new();
         let namers = Mutex::new(Namers::new(attachments.grace_ms()));
+        let places = Places::new(attachments.puts_max());
         let shared = Shared {
             attachments,
+            places,
             put_bytes_max,
             clock,
             cluster,

@@ -1,6 +1,7 @@
 //! Taking a body in, and handing it to the other copies while it comes.
 
-use super::pieces::{Pieces, blocking, next_piece};
+use super::pieces::{Pieces, Remote, blocking, next_piece};
+use super::places::Place;
 use super::{Bodies, Peer, STALL, refused, status_of};
 use bytes::Bytes;
 use rota_docstore::{Digest, Exception, FieldError};
@@ -69,21 +70,53 @@ impl Handing {
 enum Here {
     /// It is here already, or belongs elsewhere.
     Not,
-    Into(Box<Incoming>),
+    Into(Box<Intake>),
+}
+
+/// A body that is written here, in its place.
+struct Intake {
+    incoming: Incoming,
+    // After it, so that nobody gets the place before its file is gone.
+    place: Place,
 }
 
 impl Here {
+    /// What its sender brings next; `None` also when nobody wants more.
+    async fn next(
+        &self,
+        pieces: &mut Pieces,
+        handings: &[Handing],
+    ) -> Result<Option<Bytes>, Status> {
+        let next = next_piece(pieces, SENDER_PATIENCE);
+        match self {
+            Here::Into(intake) => intake.place.wait_for(next).await,
+            Here::Not => tokio::select! {
+                biased;
+                () = unwanted(handings) => Ok(None),
+                next = next => next,
+            },
+        }
+    }
+
+    async fn next_of(&self, remote: &mut Remote) -> Result<Option<Bytes>, Status> {
+        match self {
+            Here::Into(intake) => intake.place.wait_for(remote.next()).await,
+            Here::Not => remote.next().await,
+        }
+    }
+
     async fn write(self, bytes: &Bytes) -> Result<Self, Status> {
-        let Here::Into(mut incoming) = self else { return Ok(self) };
+        let Here::Into(mut intake) = self else { return Ok(self) };
         let bytes = bytes.clone();
-        let written = blocking(move || incoming.write(&bytes).map(|()| incoming)).await?;
+        let written = blocking(move || intake.incoming.write(&bytes).map(|()| intake)).await?;
         written.map(Here::Into).map_err(|it| status_of(&it))
     }
 
     async fn finish(self, now_ms: u64) -> Result<Stored, Status> {
-        let Here::Into(incoming) = self else { return Ok(Stored::Known) };
-        let stored = blocking(move || incoming.finish(now_ms)).await?;
-        stored.map_err(|it| status_of(&it))
+        let Here::Into(intake) = self else { return Ok(Stored::Known) };
+        let Intake { incoming, place } = *intake;
+        let finished = blocking(move || (incoming.finish(now_ms), place)).await?;
+        finished.0.map_err(|it| status_of(&it))
     }
 }
 
@@ -135,7 +168,7 @@ impl Bodies {
                 let read = self.local(sha256, 0).await.map_err(|it| status_of(&it))?;
                 (Here::Not, read.1)
             }
-            None => (Here::Into(Box::new(self.begin(sha256, size).await?)), pieces),
+            None => (self.begin(sha256, size).await?, pieces),
         };
         let only_here = Keep { slot: None, ..keep };
         let handings = others.into_iter().map(|it| Handing::begin(self, it, only_here)).collect();
@@ -160,20 +193,18 @@ impl Bodies {
     }
 
     /// Begins to write a body here.
-    pub(super) async fn begin(&self, sha256: Digest, size: u64) -> Result<Incoming, Status> {
+    async fn begin(&self, sha256: Digest, size: u64) -> Result<Here, Status> {
+        let place = self.shared.places.take().await?;
         let attachments = self.shared.attachments.clone();
-        let begun = blocking(move || attachments.begin(sha256, size)).await?;
-        begun.map_err(|it| status_of(&it))
+        let begun = blocking(move || attachments.begin(sha256, size).map(|it| (it, place))).await?;
+        let (incoming, place) = begun.map_err(|it| status_of(&it))?;
+        Ok(Here::Into(Box::new(Intake { incoming, place })))
     }
 
     /// Writes a body of another manager here.
-    pub(super) async fn take(
-        &self,
-        mut remote: super::pieces::Remote,
-        sha256: Digest,
-    ) -> Result<Stored, Status> {
-        let mut here = Here::Into(Box::new(self.begin(sha256, remote.size).await?));
-        while let Some(bytes) = remote.next().await? {
+    pub(super) async fn take(&self, mut remote: Remote, sha256: Digest) -> Result<Stored, Status> {
+        let mut here = self.begin(sha256, remote.size).await?;
+        while let Some(bytes) = here.next_of(&mut remote).await? {
             here = here.write(&bytes).await?;
         }
         here.finish(self.now_ms()).await
@@ -186,19 +217,20 @@ async fn spread(
     mut handings: Vec<Handing>,
     mut pieces: Pieces,
 ) -> Result<(Vec<Handing>, Here), Status> {
-    loop {
-        let is_over = matches!(here, Here::Not)
-            && handings.iter().all(|it| it.pieces.as_ref().is_none_or(mpsc::Sender::is_closed));
-        if is_over {
-            break;
-        }
-        let Some(bytes) = next_piece(&mut pieces, SENDER_PATIENCE).await? else { break };
+    while let Some(bytes) = here.next(&mut pieces, &handings).await? {
         for handing in &mut handings {
             handing.pass(&bytes).await;
         }
         here = here.write(&bytes).await?;
     }
     Ok((handings, here))
+}
+
+/// Ends when nobody wants more of a body: it is known, or could not be taken.
+async fn unwanted(handings: &[Handing]) {
+    for pieces in handings.iter().filter_map(|it| it.pieces.as_ref()) {
+        pieces.closed().await;
+    }
 }
 
 /// Waits for the others. Only the owner must have it: operations are refused without.

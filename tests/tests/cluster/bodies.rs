@@ -6,7 +6,10 @@ use rota_client::documents::{Documents, RecordSource};
 use rota_client::{CallError, Client, v1};
 use rota_docstore::space::Limits;
 use rota_docstore::{Caller, Description, Digest, Namespace, Request};
+use rota_model::{RefusalKind, Retry};
 use rota_proto::documents::request::{Create, GetBody, Operate, PutBody};
+use rota_proto::refusal::refusal;
+use rota_proto::v1::documents_client::DocumentsClient;
 use rota_tests::processes::process;
 use rota_tests::sessions::{CALL, opened};
 use rota_tests::{Cluster, Launched, PATIENCE, TestFolder, eventually};
@@ -15,6 +18,11 @@ use sha2::{Digest as _, Sha256};
 use std::collections::VecDeque;
 use std::io::Cursor;
 use std::path::PathBuf;
+use std::time::Duration;
+use tokio::task::JoinSet;
+use tonic::Status;
+use tonic::codegen::tokio_stream::{self, StreamExt};
+use tonic::transport::Endpoint;
 
 pub fn space() -> Namespace {
     Namespace::default_space()
@@ -414,5 +422,51 @@ async fn a_body_is_read_by_a_document_that_names_it_or_did_and_by_no_other() {
         let error = read(&documents, "anything", &secret).await.unwrap_err();
         assert_eq!(error.reason(), "N-BODY", "{error:?}");
     }
+    cluster.end().await;
+}
+
+/// Uploads that a manager has place for.
+const PLACES: usize = 64;
+
+/// Announces a body to a manager, and brings nothing of it. Ends with what the client is told.
+async fn announce_only(grpc: String, body: Vec<u8>) -> Status {
+    let endpoint = Endpoint::from_shared(format!("http://{grpc}")).unwrap();
+    let mut client = DocumentsClient::new(endpoint.connect().await.unwrap());
+    let begin = v1::PutBodyRequest::from(&announced("album", &body));
+    let nothing_more = tokio_stream::iter([begin]).chain(tokio_stream::pending());
+    client.put_body(nothing_more).await.expect_err("it is not whole")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn uploads_that_bring_nothing_keep_nobody_from_putting_a_body() {
+    let folder = TestFolder::new();
+    // The fourth manager has no copy of anything that the first two have: it passes bytes on.
+    let more = ["--managers", "4", "--replicas", "1"];
+    let cluster = Cluster::start(&folder, &more).await;
+    let owner = owner(&cluster, "album").await;
+    let away = (owner + 2) % 4;
+    let mut idle = JoinSet::new();
+    for number in 0..PLACES {
+        let through = if number % 2 == 0 { owner } else { away };
+        let grpc = cluster.document.managers[through].grpc.clone();
+        idle.spawn(announce_only(grpc, body(100 + number as u64, 1_000)));
+    }
+    eventually("every place is taken", PATIENCE, async || {
+        let taken = files(&cluster, owner).len();
+        if taken == PLACES { Ok(()) } else { Err(format!("{taken} are taken")) }
+    })
+    .await;
+    let (documents, body) = (cluster.client_of(owner).documents(), body(11, 300_000));
+    let (put, mut source) = (announced("album", &body), Cursor::new(body.clone()));
+    // Far less than an upload may be silent for when nobody else wants its place.
+    let known = documents.put_body(&put, &mut source, Duration::from_secs(15)).await;
+    assert!(!known.unwrap());
+    let told = tokio::time::timeout(PATIENCE, idle.join_next()).await.unwrap().unwrap().unwrap();
+    let told = refusal(&told);
+    assert_eq!(told.kind, RefusalKind::Overloaded, "{told:?}");
+    assert!(matches!(told.retry, Retry::AfterMs(_)), "{told:?}");
+    assert!(told.message.contains("others wanted its place; begin again"), "{told:?}");
+    assert_eq!(idle.len(), PLACES - 1, "the others keep theirs");
+    idle.shutdown().await;
     cluster.end().await;
 }

@@ -313,6 +313,11 @@ impl Attachments {
         self.shared.settings.grace_ms
     }
 
+    /// How many bodies may be put at a time.
+    pub fn puts_max(&self) -> usize {
+        self.shared.settings.puts_max
+    }
+
     /// Says how often live items name each body: all of them, as read from the documents. Returns
     /// the bodies that are named and not here, or damaged: they must come from elsewhere.
     pub fn set_references(&self, counts: &BTreeMap<Digest, u64>, now_ms: u64) -> Vec<Digest> {
