@@ -2,9 +2,7 @@
 //! shares the contents of all items that stayed the same.
 
 use crate::content::{Attachment, Content};
-use crate::name::{
-    ATTACHMENT_CLASS, CLASS_BYTES_MAX, DocName, ItemName, KEY_BYTES_MAX, MEMORY_CLASS,
-};
+use crate::name::{ATTACHMENT_CLASS, CLASS_BYTES_MAX, DocName, ItemName, KEY_BYTES_MAX};
 use rota_model::{FieldError, Stamp};
 use std::sync::Arc;
 
@@ -98,11 +96,6 @@ impl Item {
     pub fn is_destroyed(&self) -> bool {
         self.existing.is_none()
     }
-
-    /// Whether it is what an operation remembers of itself.
-    fn is_memory(&self) -> bool {
-        self.name.class() == MEMORY_CLASS
-    }
 }
 
 /// Class `P` holds attachments, and no other class does.
@@ -138,7 +131,7 @@ fn filled_by(items: &[Item]) -> (Volumes, Memories) {
     let (mut volumes, mut memories) = (Volumes::default(), Memories::default());
     for item in items {
         let named = |it: &Existing| it.content.volume() + item.name.bytes() as u64;
-        if item.is_memory() {
+        if item.name.is_memory() {
             // One that is gone has a name still, until caches need not hear of it.
             let bytes = item.existing.as_ref().map_or(item.name.bytes() as u64, named);
             memories.items = memories.items.saturating_add(1);
@@ -363,6 +356,17 @@ impl Document {
         }
         let items = self.items.iter().filter(is_kept).cloned().collect();
         let stamps = [self.ctime, self.version, dtime];
+        Some(Self::assemble(self.name.clone(), stamps, self.is_deleted, items))
+    }
+
+    /// The same document without what operations remember in it: their callers' answers, which are
+    /// nobody else's business. `None` when it remembers nothing.
+    pub fn without_memories(&self) -> Option<Document> {
+        if self.memories.items == 0 {
+            return None;
+        }
+        let items = self.items.iter().filter(|it| !it.name.is_memory()).cloned().collect();
+        let stamps = [self.ctime, self.version, self.dtime];
         Some(Self::assemble(self.name.clone(), stamps, self.is_deleted, items))
     }
 

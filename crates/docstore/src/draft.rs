@@ -3,7 +3,7 @@
 use crate::content::{Attachment, Content};
 use crate::document::{Document, DocumentParts, Existing, Item, alive};
 use crate::exception::{Exception, codes};
-use crate::name::{ATTACHMENT_CLASS, DocName, ItemName, MEMORY_CLASS};
+use crate::name::{ATTACHMENT_CLASS, DocName, ItemName};
 use crate::schema::{Keyed, Schema, Singleton};
 use rota_model::{FieldError, Stamp};
 use serde::de::DeserializeOwned;
@@ -422,7 +422,7 @@ fn merge(
 /// Before which version destroyed items are forgotten, so that few are memories of operations: those
 /// come and go with every one, and for a week they would be most of the document.
 fn memories_before(current: &Document) -> Stamp {
-    let gone = |it: &&Item| it.is_destroyed() && it.name.class() == MEMORY_CLASS;
+    let gone = |it: &&Item| it.is_destroyed() && it.name.is_memory();
     let mut versions: Vec<Stamp> = current.items().iter().filter(gone).map(Item::version).collect();
     versions.sort_unstable();
     let oldest = versions.len().checked_sub(DESTROYED_MEMORIES_MAX).and_then(|at| versions.get(at));

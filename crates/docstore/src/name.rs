@@ -20,7 +20,8 @@ pub const KEY_BYTES_MAX: usize = 255;
 /// The class of items that describe attachments; every class of documents has it.
 pub const ATTACHMENT_CLASS: &str = "P";
 /// The class of items that remember operations (see [`crate::Desk::repeated`]); every class of
-/// documents has it.
+/// documents has it. Caches and readers of applications never see them: they hold what others were
+/// answered.
 pub const MEMORY_CLASS: &str = "H";
 
 fn check_length(field: &str, text: &str, bytes_max: usize) -> Result<(), FieldError> {
@@ -193,6 +194,11 @@ impl ItemName {
     /// The item's key; `None` for a singleton.
     pub fn key(&self) -> Option<&str> {
         (self.key_at > 0).then(|| &self.text[usize::from(self.key_at)..])
+    }
+
+    /// Whether it names what an operation remembers of itself.
+    pub fn is_memory(&self) -> bool {
+        self.class() == MEMORY_CLASS
     }
 
     /// Bytes of class and key.

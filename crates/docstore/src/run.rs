@@ -301,7 +301,8 @@ fn synchronise(request: &Request, documents: &dyn Documents) -> Vec<(DocName, Up
     let as_of = documents.known_through();
     let update = |it: &crate::SyncRequest| {
         let document = documents.get(&it.name);
-        (it.name.clone(), update_for(document.as_ref(), it.held.as_ref(), as_of))
+        let update = update_for(document.as_ref(), it.held.as_ref(), as_of);
+        (it.name.clone(), update.without_memories())
     };
     request.syncs.iter().map(update).collect()
 }

@@ -169,7 +169,8 @@ impl Store {
         self.high_water = self.high_water.max(Some(high_water));
     }
 
-    /// What to tell a cache that has `held` of a document. Refuses a version that cannot exist yet.
+    /// What to tell a cache that has `held` of a document, without memories of operations. Refuses a
+    /// version that cannot exist yet.
     pub fn sync(
         &self,
         name: &DocName,
@@ -179,7 +180,8 @@ impl Store {
         if let Some(held) = held {
             held.check_not_after(now.max(self.high_water()))?;
         }
-        Ok(update_for(self.documents.get(name), held, self.known_through()))
+        let update = update_for(self.documents.get(name), held, self.known_through());
+        Ok(update.without_memories())
     }
 
     /// Looks at up to `limit` documents from `from` on: forgets items that were destroyed, and

@@ -14,6 +14,9 @@
 //!                           has and nobody names is gone
 //! ```
 //!
+//! Memories of operations (class `H`) are no data of an application: its caches are told nothing of
+//! them ([`Update::without_memories`]), though the version moves when there is one more.
+//!
 //! A cache that was brought up to date serves as a source for others. Nothing ever lowers the
 //! version or the life of a copy.
 
@@ -214,6 +217,26 @@ impl Update {
             Update::Deleted { .. } => "deleted",
             Update::Absent { .. } => "absent",
             Update::SourceBehind { .. } => "source behind",
+        }
+    }
+
+    /// What an application's cache is told: the same without what operations remember (class `H`).
+    /// Only copies that may be written to have a use for that.
+    #[must_use]
+    pub fn without_memories(self) -> Self {
+        match self {
+            Update::Full(document) => {
+                Update::Full(document.without_memories().map_or(document, Arc::new))
+            }
+            Update::Changes(mut changes) => {
+                changes.items.retain(|it| !it.name.is_memory());
+                changes.unchanged.iter_mut().for_each(|it| it.retain(|name| !name.is_memory()));
+                Update::Changes(changes)
+            }
+            Update::Unchanged { .. }
+            | Update::Deleted { .. }
+            | Update::Absent { .. }
+            | Update::SourceBehind { .. } => self,
         }
     }
 }

@@ -112,6 +112,41 @@ fn a_repeated_dhop_is_known_to_the_next_owner() {
 }
 
 #[test]
+fn what_operations_remember_is_shown_to_no_client_and_kept_by_every_copy() {
+    let mut table = Table::serving();
+    let memories = |update: &Update| {
+        let Update::Full(it) = update else { panic!("not whole: {}", update.name()) };
+        it.items().iter().filter(|it| it.name().is_memory()).count()
+    };
+    let sync_request = SyncRequest { name: name("Cart", "c"), held: None };
+    let asked =
+        Request { dhop: Some(stamp(&table)), syncs: vec![sync_request.clone()], ..write("c", 1) };
+    let answer = operated(table.call(300, op(asked, "c"))).unwrap();
+    assert_eq!(memories(&answer.updates[0].1), 0);
+    for stale_ok in [false, true] {
+        assert_eq!(memories(&synced(table.call(600, sync(&["c"], None, stale_ok)))[0]), 0);
+    }
+    let which = |items| json!({"documents": [{"class": "Cart", "docid": "c", "items": items}]});
+    for items in [Value::Null, json!(["Ln", "H"])] {
+        let reading = request("document.read", &which(items));
+        let shown = body(&operated(table.call(600, op(reading, "c"))).unwrap());
+        let items = shown["documents"][0]["items"].as_array().unwrap();
+        assert!(items.len() == 1 && items[0]["class"] == "Ln", "{shown}");
+    }
+    // A manager that asks on its own account, as for an export of the namespace, gets all.
+    let slot = slot_of(&sync_request.name, M);
+    let whole = SyncOp { reader: None, slot, syncs: vec![sync_request], stale_ok: false };
+    let whole = synced(table.call(1000, Op::Documents(DocumentOp::Sync(whole))));
+    assert_eq!(memories(&whole[0]), 1);
+    table.pass(100);
+    for n in NUMBERS {
+        let (_, doc) =
+            table.disks[&n].docs.iter().find(|(key, _)| key.name.docid() == "c").unwrap();
+        assert_eq!(memories(&Update::Full(doc.document().clone())), 1, "manager {n}");
+    }
+}
+
+#[test]
 fn an_operation_without_dhop_is_not_carried_out_twice_when_its_owner_is_gone() {
     let mut table = Table::serving();
     let owner = owner_of(&table, "c");

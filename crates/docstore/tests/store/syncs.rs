@@ -327,6 +327,46 @@ fn a_copy_that_lacks_what_the_source_calls_unchanged_is_told_so() {
     assert_eq!(error.to_string(), "the copy lacks Ent[m], which the source calls unchanged");
 }
 
+fn memories(document: &Document) -> usize {
+    document.items().iter().filter(|it| it.name().is_memory()).count()
+}
+
+#[test]
+fn a_cache_is_told_nothing_of_what_operations_remember_but_its_version_moves() {
+    let (rules, operations, mut store) = (rules(), operations(), two_accounts());
+    let pay = |store: &mut Store, copy: &Copy, now: u64| {
+        let held = copy.as_deref().map(Held::of);
+        let syncs = vec![SyncRequest { name: account("a"), held }];
+        let request = Request { dhop: Some(at(now)), syncs, ..transfer("a", "b", 1) };
+        store.perform(&operations, &rules, request, at(now)).unwrap().updates.remove(0).1
+    };
+    // Each as if its balance were all that there is: whole, what changed, and what is left.
+    let mut copy = None;
+    for (now, message) in
+        [(100, "full"), (200, "case 1"), (700_000, "case 1"), (1_400_000, "case 1")]
+    {
+        let update = pay(&mut store, &copy, now);
+        let held = copy.as_deref().map(Held::of);
+        assert_eq!(store.sync(&account("a"), held.as_ref(), at(now)), Ok(update.clone()));
+        assert_eq!(update.name(), message);
+        copy = apply(&account("a"), copy.as_ref(), &update).unwrap();
+        let (here, there) = (copy.as_deref().unwrap(), store.peek(&account("a")).unwrap());
+        assert_eq!((here.version(), here.volumes()), (there.version(), there.volumes()));
+        assert_eq!((memories(here), here.items().len()), (0, 1));
+        assert!(memories(there) > 0);
+    }
+    let before = copy;
+    pay(&mut store, &before, 1_400_001);
+    purge(&mut store, 1_400_001);
+    let update = update(&store, &before);
+    assert_eq!(update.name(), "case 2");
+    let after = apply(&account("a"), before.as_ref(), &update).unwrap().unwrap();
+    assert_eq!(after.existing().count(), 1);
+    // Who keeps a copy that may be written to asks for all.
+    let whole = update_for(copy_of(&store).as_ref(), None, at(0));
+    assert_eq!(whole, Update::Full(copy_of(&store).unwrap()));
+}
+
 #[test]
 fn an_update_for_another_document_is_refused() {
     let (store, _) = three_entries();

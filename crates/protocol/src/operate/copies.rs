@@ -112,7 +112,11 @@ impl Partition {
             check_sync(env, op, slots, at, latest)?;
             let key = DocKey::new(slot_of(name, slots.m), name.clone());
             let document = get(&self.replica, &key).map(|doc| doc.document());
-            updates.push((name.clone(), update_for(document, held.as_ref(), known)));
+            let update = update_for(document, held.as_ref(), known);
+            // Managers ask for all of it on their own account: an export takes it along.
+            let is_client = op.reader.is_some();
+            let update = if is_client { update.without_memories() } else { update };
+            updates.push((name.clone(), update));
         }
         cut(&mut updates, env.config.sizes.message_bytes);
         Ok(updates)

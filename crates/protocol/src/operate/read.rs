@@ -5,8 +5,8 @@ use super::registry::{check_free, schema};
 use super::write;
 use rota_docstore::attempt::BODY_BYTES_MAX;
 use rota_docstore::{
-    Desk, DocName, Done, Draft, Exception, FieldError, Namespace, Operation, Stamp, Tolerance,
-    Wanted, codes,
+    Desk, DocName, Done, Draft, Exception, FieldError, ItemName, Namespace, Operation, Stamp,
+    Tolerance, Wanted, codes,
 };
 use serde::{Deserialize, Serialize};
 
@@ -21,7 +21,7 @@ struct Which {
     /// How stale it may be, in seconds; 0: the newest state, of the caller's own namespace only.
     #[serde(default)]
     tolerance_s: u32,
-    /// Items of these classes; all when it is not given.
+    /// Items of these classes; all when it is not given. What operations remember is never shown.
     items: Option<Vec<String>>,
 }
 
@@ -31,8 +31,9 @@ impl Which {
         name_at(&format!("documents[{number}]"), space, &self.class, &self.docid)
     }
 
-    fn shows(&self, class: &str) -> bool {
-        self.items.as_ref().is_none_or(|it| it.iter().any(|it| it == class))
+    fn shows(&self, item: &ItemName) -> bool {
+        let is_wanted = |it: &Vec<String>| it.iter().any(|class| class == item.class());
+        !item.is_memory() && self.items.as_ref().is_none_or(is_wanted)
     }
 }
 
@@ -89,7 +90,7 @@ impl Operation for DocumentRead {
                 Tolerance::NONE => &*desk.current(&name)?,
                 tolerance @ Tolerance(_) => desk.recent(&name, tolerance)?,
             };
-            let shown = draft.existing().filter(|(item, _)| which.shows(item.class()));
+            let shown = draft.existing().filter(|(item, _)| which.shows(item));
             bytes += shown.map(|(_, content)| content.volume()).sum::<u64>();
             // Before it is made: what was read may be many times as much.
             if bytes > BODY_BYTES_MAX as u64 {
@@ -104,7 +105,7 @@ impl Operation for DocumentRead {
 }
 
 fn show(which: &Which, draft: &Draft) -> Result<Shown, Exception> {
-    let shown = draft.existing().filter(|(item, _)| which.shows(item.class()));
+    let shown = draft.existing().filter(|(item, _)| which.shows(item));
     let items = shown.map(|(item, content)| ItemForm::of(item, content));
     Ok(Shown {
         class: which.class.clone(),

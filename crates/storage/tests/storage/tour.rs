@@ -13,7 +13,7 @@ fn the_tour_shows_each_step() {
         "1 open       0 documents",
         "2 run        1 at version ",
         "3 repeat     1 at version ",
-        "4 sync       full, 2 items; the cache has \"Welcome\"",
+        "4 sync       full, 1 items; the cache has \"Welcome\"",
         "5 sync       unchanged, 0 items; the cache has \"Welcome\"",
         "6 sync       case 1, 1 items; the cache has \"Hello\"",
         "7 put        15 bytes, New: ",
