@@ -73,7 +73,7 @@ pub struct Cache {
 
 impl Cache {
     /// An empty cache that keeps to about `bytes_max` of memory. A document that is larger alone is
-    /// not kept.
+    /// not kept: [`crate::Progress::fetched`] refuses an operation that needs it.
     pub fn new(schema: Arc<Schema>, bytes_max: u64) -> Self {
         let (entries, by_use) = (BTreeMap::new(), BTreeMap::new());
         Self { schema, bytes_max, bytes: 0, entries, by_use, uses: 0 }
@@ -82,6 +82,11 @@ impl Cache {
     /// Memory that it takes, about, in bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    /// Memory that it may take, about, in bytes.
+    pub fn bytes_max(&self) -> u64 {
+        self.bytes_max
     }
 
     /// Number of documents that it knows something of.
@@ -118,21 +123,21 @@ impl Cache {
     }
 
     /// Applies an update that a source sent. `as_of`: when the source was asked, by the clock of
-    /// this cache, or what another cache said with its update ([`Cache::serve`]). After an error
-    /// the copy is as it was, and not fresher.
+    /// this cache, or what another cache said with its update ([`Cache::serve`]). Says how many bytes
+    /// the copy takes, also when they are more than there may be. After an error it is as it was, and
+    /// not fresher.
     pub fn apply(
         &mut self,
         name: &DocName,
         update: &Update,
         as_of: Stamp,
-    ) -> Result<(), ApplyError> {
+    ) -> Result<u64, ApplyError> {
         self.check(name, update, as_of.plus_ms(CLOCKS_APART_MS_MAX))?;
         let known = match apply(name, self.peek(name), update)? {
             Some(document) => Known::Document(document),
             None => Known::Absent { through: self.absent_through(name, update) },
         };
-        self.put(name, known, as_of);
-        Ok(())
+        Ok(self.put(name, known, as_of))
     }
 
     /// Up to which version the source knows that there is no such document.
@@ -189,13 +194,14 @@ impl Cache {
         self.check_not_absent(name, life, version)
     }
 
-    fn put(&mut self, name: &DocName, known: Known, as_of: Stamp) {
+    /// Says how many bytes it takes.
+    fn put(&mut self, name: &DocName, known: Known, as_of: Stamp) -> u64 {
         let as_of = self.entries.get(name).map_or(as_of, |it| it.as_of.max(as_of));
         self.forget(name);
         let content = known.document().map_or(0, |it| it.memory_bytes());
         let bytes = ENTRY_BYTES + name.as_text().len() as u64 + content;
         if bytes > self.bytes_max {
-            return;
+            return bytes;
         }
         self.uses += 1;
         self.bytes += bytes;
@@ -207,6 +213,7 @@ impl Cache {
             };
             self.forget(&oldest.clone());
         }
+        bytes
     }
 
     fn touch(&mut self, name: &DocName) {

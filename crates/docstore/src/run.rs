@@ -21,8 +21,9 @@ use crate::request::Request;
 use crate::rules::Rules;
 use crate::store::{Documents, Store};
 use crate::sync::{Update, update_for};
-use rota_model::Stamp;
+use rota_model::{FieldError, Stamp};
 use std::any::Any;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -33,8 +34,8 @@ pub const ATTEMPTS_MAX: u8 = 3;
 /// way take a few milliseconds each, and a crowd of them some hundred.
 pub const PAUSES_MS: [u64; 2] = [20, 200];
 /// Most times that one request may send its driver for documents. Each time it can ask for all
-/// that it knows, so a second time is rare; more mean that the cache is too small, or that copies
-/// are stale before they arrive.
+/// that it knows, so a second time is rare; more mean that others crowd the cache, or that copies are
+/// stale before they arrive. (One that needs more than the cache holds is refused at once.)
 pub const FETCHES_MAX: u8 = 8;
 
 /// What to do next with a [`Run`].
@@ -102,13 +103,37 @@ impl fmt::Debug for Run {
 
 /// How far a run is that waits: for a pause to end, or for documents. With its request it is all
 /// that a driver must keep meanwhile.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Progress {
     attempts: u8,
     fetches: u8,
+    /// What was fetched for it, and the bytes that each takes in the cache.
+    fetched: BTreeMap<DocName, u64>,
     /// While documents are fetched: when the attempt asked for them. The one that goes on with them
     /// is not a new one.
     fetching: Option<Phase>,
+}
+
+impl Progress {
+    /// A document came for this request: it takes so many bytes of the cache, which may have up to
+    /// `limit`. A-LIMIT when all that came take more: some of it would be missing again each time.
+    pub fn fetched(&mut self, name: &DocName, bytes: u64, limit: u64) -> Result<(), Exception> {
+        self.fetched.insert(name.clone(), bytes);
+        let (count, all) = (self.fetched.len(), self.fetched.values().sum::<u64>());
+        if all <= limit {
+            return Ok(());
+        }
+        let what = if bytes > limit {
+            format!("{name} takes {bytes}")
+        } else {
+            format!("{count} documents, {name} with {bytes} among them, take {all}")
+        };
+        let problem = format!(
+            "of elsewhere do not fit: {what} bytes of memory; the limit is {limit}, what the cache \
+             for them may take"
+        );
+        Err(Exception::of_field(codes::LIMIT, FieldError::new("documents", problem)))
+    }
 }
 
 impl Run {
@@ -141,7 +166,12 @@ impl Run {
 
     /// How far it is.
     pub fn progress(&self) -> Progress {
-        self.progress
+        self.progress.clone()
+    }
+
+    /// See [`Progress::fetched`].
+    pub fn fetched(&mut self, name: &DocName, bytes: u64, limit: u64) -> Result<(), Exception> {
+        self.progress.fetched(name, bytes, limit)
     }
 
     /// The request.
@@ -173,6 +203,7 @@ impl Run {
         }
         if self.progress.fetching.take().is_none() {
             self.progress.attempts += 1;
+            self.progress.fetched.clear();
         }
         let request = &self.request;
         let made = match &self.make {

@@ -405,6 +405,28 @@ fn documents_of_other_owners_are_read_within_their_tolerance() {
 }
 
 #[test]
+fn a_document_of_another_owner_that_is_larger_than_the_cache_is_fetched_once_and_refused() {
+    let mut table = Table::laid();
+    table.documents.cache_bytes = 2_000;
+    NUMBERS.iter().for_each(|n| table.start(*n));
+    table.settle();
+    table.pass(500);
+    let (here, far) = (id_at(&table, 300, 0), id_at(&table, 600, 0));
+    let put = json!([{"class": "Ln", "key": "1", "json": "x".repeat(5_000)}]);
+    let change = json!({"class": "Cart", "docid": far, "life": "ensure", "put": put});
+    let large = request("document.write", &json!({"changes": [change]}));
+    operated(table.call(300, op(large, &far))).unwrap();
+    let which = json!([{"class": "Cart", "docid": far, "tolerance_s": 5}]);
+    let reading = request("document.read", &json!({"documents": which}));
+    let exception = operated(table.call(1000, op(reading, &here))).unwrap_err();
+    assert_eq!(*exception.code(), codes::LIMIT);
+    let text = exception.to_string();
+    assert!(text.contains(&format!("shop/Cart/{far} takes 5")), "{text}");
+    assert!(text.contains("the limit is 2000"), "{text}");
+    assert_eq!(table.count(Transition::DocumentsFetched), 1);
+}
+
+#[test]
 fn copies_are_brought_up_to_date_by_what_changed() {
     let mut table = Table::serving();
     let made = operated(table.call(300, op(write("c", 1), "c"))).unwrap();
@@ -445,7 +467,7 @@ fn a_document_is_above_the_absence_that_a_cache_was_told() {
     let mut ask = |table: &mut Table| {
         let as_of = stamp(table);
         let update = synced(table.call(600, sync(&["c"], None, false))).remove(0);
-        cache.apply(&name("Cart", "c"), &update, as_of).map(|()| update)
+        cache.apply(&name("Cart", "c"), &update, as_of).map(|_bytes| update)
     };
     assert!(matches!(ask(&mut table), Ok(Update::Absent { .. })));
     operated(table.call(300, op(write("c", 1), "c"))).unwrap();

@@ -70,7 +70,9 @@ fn a_document_larger_than_the_budget_does_not_push_the_others_out() {
         desk.current(&account("0002"))?.put_content(&name, large)
     };
     edit(&mut store, at(20), work).unwrap();
-    refresh(&mut cache, &store, "0002", at(30));
+    let update = store.sync(&account("0002"), None, at(30)).unwrap();
+    let bytes = cache.apply(&account("0002"), &update, at(30)).unwrap();
+    assert!((5_000..6_000).contains(&bytes), "it would take {bytes}");
     assert!(cache.held(&account("0002")).is_none());
     assert!(cache.held(&account("0001")).is_some());
 }

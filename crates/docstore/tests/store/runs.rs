@@ -295,6 +295,35 @@ fn documents_of_elsewhere_are_fetched_together_and_read_while_fresh() {
 }
 
 #[test]
+fn documents_that_do_not_fit_into_the_cache_are_fetched_once_and_refused_with_size_and_limit() {
+    let rules = Rules { territory: Arc::new(AccountsOnly), ..rules() };
+    let operations = Operations::new().with::<CopySums>();
+    let (store, source) = (Store::default(), sums(4, at(0)));
+    let one = Cache::new(Arc::clone(&rules.schema), 100_000)
+        .apply(&sum("x"), &source.sync(&sum("x"), None, at(0)).unwrap(), at(0))
+        .unwrap();
+    let told = |bytes_max: u64| {
+        let mut cache = Cache::new(Arc::clone(&rules.schema), bytes_max);
+        let mut run = Run::new(Request::new(space(), "copy-sums"));
+        let next = run.work(&operations, &rules, &store, Some(&mut cache), at(1));
+        let Next::Fetch(needs) = next else { panic!("nothing is cached") };
+        let fetched = needs.iter().try_for_each(|Need { name, .. }| {
+            let update = source.sync(name, None, at(1)).unwrap();
+            let bytes = cache.apply(name, &update, at(1)).unwrap();
+            run.fetched(name, bytes, cache.bytes_max())
+        });
+        let next = run.fetch_failed(fetched.expect_err("they do not fit")).unwrap_err();
+        assert_eq!((next.code(), next.phase()), (&codes::LIMIT, Phase::Before));
+        assert_eq!(next.details().fields[0].field, "documents");
+        next.details().message.clone()
+    };
+    let alone = format!("bank/Sum/x takes {one} bytes of memory; the limit is {}", one - 1);
+    assert!(told(one - 1).contains(&alone), "{}", told(one - 1));
+    let both = format!("2 documents, bank/Sum/y with {one} among them, take {} bytes", 2 * one);
+    assert!(told(2 * one - 1).contains(&both), "{}", told(2 * one - 1));
+}
+
+#[test]
 fn a_document_that_may_be_less_stale_than_before_is_looked_up_again() {
     let rules = Rules { territory: Arc::new(AccountsOnly), ..rules() };
     let (store, source) = (Store::default(), sums(40, at(0)));

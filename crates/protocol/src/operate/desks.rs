@@ -14,7 +14,8 @@ pub struct DocumentsConfig {
     /// The oldest build of clients that may run operations; a client that says none may. Default 0.
     pub client_build_min: u64,
     /// Memory for copies of documents that other managers own, in bytes. Default 64 MiB. Too low:
-    /// operations that read them fetch them again and again.
+    /// operations that read them fetch them again and again; those that read more than it holds are
+    /// refused (A-LIMIT).
     pub cache_bytes: u64,
     /// How long destroyed items of documents stay known, in milliseconds. Default 7 days. Too low:
     /// copies that were away longer get the list of all keys. Too high: documents grow.

@@ -56,7 +56,7 @@ impl Partition {
         let waiting = self.leading.as_mut().and_then(|it| it.runs.get_mut(&origin));
         let Some(waiting) = waiting else { return Progress::default() };
         (waiting.resume_ms, waiting.missing) = (None, Vec::new());
-        waiting.progress
+        waiting.progress.clone()
     }
 
     pub(super) fn pause_run(&mut self, env: &mut Env, origin: Origin, progress: Progress, ms: u64) {
@@ -124,11 +124,17 @@ impl Partition {
         };
         match fetched {
             Ok(updates) => {
-                for (name, update) in &updates {
-                    // What does not fit to the copy here is asked for anew, and whole.
-                    if env.desks.cache.apply(name, update, asked).is_err() {
-                        env.desks.cache.forget(name);
-                    }
+                let cache = &mut env.desks.cache;
+                let kept = updates.iter().try_for_each(|(name, update)| {
+                    let Ok(bytes) = cache.apply(name, update, asked) else {
+                        // What does not fit to the copy here is asked for anew, and whole.
+                        cache.forget(name);
+                        return Ok(());
+                    };
+                    waiting.progress.fetched(name, bytes, cache.bytes_max())
+                });
+                if let Err(exception) = kept {
+                    return self.fetch_failed(env, origin, exception);
                 }
             }
             Err(exception) => return self.fetch_failed(env, origin, exception),

@@ -86,7 +86,7 @@ pub struct Setup {
     /// The bodies of attachments.
     pub attachments: AttachmentSettings,
     /// Memory for copies of documents of elsewhere, in bytes. Default 64 MiB. Too low: they are
-    /// fetched again and again.
+    /// fetched again and again; operations that read more of them than it holds are refused (A-LIMIT).
     pub cache_bytes: u64,
     /// Where documents of elsewhere come from. Default: there are none.
     pub source: Option<Arc<dyn Source>>,

@@ -99,7 +99,7 @@ impl Shared {
             }
             Stage::Fetching(run, _) if Instant::now() > deadline => Err(late(&run).into()),
             Stage::Fetching(mut run, needs) => {
-                let Err(exception) = self.fetch(&needs) else {
+                let Err(exception) = self.fetch(&mut run, &needs) else {
                     return Ok(ControlFlow::Continue(run));
                 };
                 let next = match run.fetch_failed(exception) {
@@ -185,8 +185,8 @@ impl Shared {
         Ok(&mut **held.insert(books))
     }
 
-    /// Brings documents of elsewhere into the cache.
-    fn fetch(&self, needs: &[Need]) -> Result<(), Exception> {
+    /// Brings documents of elsewhere into the cache, for a run.
+    fn fetch(&self, run: &mut Run, needs: &[Need]) -> Result<(), Exception> {
         let Some(source) = &self.source else {
             let names: Vec<_> = needs.iter().map(|it| it.name.to_string()).collect();
             let message = format!("not here, and there is no source: {}", names.join(", "));
@@ -195,12 +195,14 @@ impl Shared {
         for need in needs {
             let as_of: Stamp = self.now();
             let update = source.update(&need.name, need.held.as_ref())?;
-            let applied = self.books().cache.apply(&need.name, &update, as_of);
-            if let Err(error) = applied {
+            let mut books = self.books();
+            let applied = books.cache.apply(&need.name, &update, as_of);
+            let bytes = applied.map_err(|error| {
                 let message =
                     format!("the copy of {} cannot be brought up to date: {error}", need.name);
-                return Err(Exception::new(codes::NOT_AT_HAND, message));
-            }
+                Exception::new(codes::NOT_AT_HAND, message)
+            })?;
+            run.fetched(&need.name, bytes, books.cache.bytes_max())?;
         }
         Ok(())
     }
