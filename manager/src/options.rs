@@ -19,6 +19,20 @@ const GRACE_MS_MIN: u64 = 10_000;
 /// A year: what nobody names for so long is kept by mistake.
 const GRACE_MS_MAX: u64 = 365 * 24 * 3_600_000;
 
+/// Every single document fits: 8 MiB of contents, 4 MiB of memories, names of what was destroyed, and
+/// what 32,768 items take around that.
+const CACHE_BYTES_MIN: u64 = 32 * 1024 * 1024;
+/// Two full documents.
+const DOCUMENTS_BYTES_MIN: u64 = 16 * 1024 * 1024;
+/// A TiB: what is more is a slip of the pen.
+const MEMORY_BYTES_MAX: u64 = 1 << 40;
+/// Below this a copy that missed a minute gets the list of all its items.
+const DESTROYED_MS_MIN: u64 = 60_000;
+/// An hour: as far apart as clocks may lie.
+const DELETED_MS_MIN: u64 = 3_600_000;
+/// Ten years.
+const REMEMBERED_MS_MAX: u64 = 10 * GRACE_MS_MAX;
+
 /// A manager of a Rota ring.
 #[derive(Parser, Debug)]
 #[command(name = "rota-manager", version, max_term_width = 100)]
@@ -102,6 +116,21 @@ pub struct Arguments {
     /// day].
     #[arg(long, value_name = "MS")]
     pub body_grace_ms: Option<String>,
+    /// Most bytes of applications' documents in all copies at this manager; the same at all managers
+    /// [default: 4 GiB].
+    #[arg(long, value_name = "BYTES")]
+    pub documents_bytes_max: Option<String>,
+    /// Memory for copies of documents that other managers own, in bytes [default: 64 MiB].
+    #[arg(long, value_name = "BYTES")]
+    pub documents_cache_bytes: Option<String>,
+    /// How long items of documents that were destroyed stay known to copies, in milliseconds
+    /// [default: a week].
+    #[arg(long, value_name = "MS")]
+    pub documents_destroyed_ms: Option<String>,
+    /// How long the ends of documents and of namespaces stay known, in milliseconds [default: a
+    /// week].
+    #[arg(long, value_name = "MS")]
+    pub documents_deleted_ms: Option<String>,
     /// Times of the protocol. Last, since their heading holds for all that follows.
     #[command(flatten)]
     pub timing: TimingArguments,
@@ -379,7 +408,29 @@ impl Arguments {
     }
 
     fn check_documents(&self, wrong: &mut Vec<FieldError>) -> DocumentsConfig {
+        let mut config = DocumentsConfig::default();
+        if let Some(text) = &self.documents_bytes_max {
+            let (low, high) = (DOCUMENTS_BYTES_MIN, MEMORY_BYTES_MAX);
+            config.bytes_max = number("--documents-bytes-max", text, low, high, wrong);
+        }
+        if let Some(text) = &self.documents_cache_bytes {
+            let (low, high) = (CACHE_BYTES_MIN, MEMORY_BYTES_MAX);
+            config.cache_bytes = number("--documents-cache-bytes", text, low, high, wrong);
+        }
+        if let Some(text) = &self.documents_destroyed_ms {
+            let (low, high) = (DESTROYED_MS_MIN, REMEMBERED_MS_MAX);
+            config.destroyed_ms = number("--documents-destroyed-ms", text, low, high, wrong);
+        }
+        if let Some(text) = &self.documents_deleted_ms {
+            let (low, high) = (DELETED_MS_MIN, REMEMBERED_MS_MAX);
+            config.deleted_ms = number("--documents-deleted-ms", text, low, high, wrong);
+        }
         let build = number("--client-build-min", &self.client_build_min, 0, u64::MAX, wrong);
+        let admin_key = self.check_admin_key(wrong);
+        DocumentsConfig { admin_key, client_build_min: build, ..config }
+    }
+
+    fn check_admin_key(&self, wrong: &mut Vec<FieldError>) -> AdminKey {
         let mut admin_key = AdminKey::default();
         if let Some(path) = &self.admin_key_file {
             match std::fs::read_to_string(path).map(|it| it.trim().to_owned()) {
@@ -400,7 +451,7 @@ impl Arguments {
                 }
             }
         }
-        DocumentsConfig { admin_key, client_build_min: build, ..DocumentsConfig::default() }
+        admin_key
     }
 
     fn check_bodies(&self, wrong: &mut Vec<FieldError>) -> AttachmentSettings {
@@ -460,136 +511,4 @@ impl Arguments {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn parse(more: &[&str]) -> Result<Options, Vec<FieldError>> {
-        let base = [
-            "rota-manager",
-            "--data",
-            "d",
-            "--number",
-            "100",
-            "--id",
-            "a",
-            "--config-store",
-            "127.0.0.1:7",
-            "--cluster",
-            "c",
-            "--ring",
-            "100=a,400=b",
-        ];
-        let all = base.iter().chain(more).copied();
-        Arguments::try_parse_from(all).expect("clap takes any text").check()
-    }
-
-    fn fields(result: Result<Options, Vec<FieldError>>) -> Vec<String> {
-        result.unwrap_err().into_iter().map(|it| it.field).collect()
-    }
-
-    #[test]
-    fn a_good_command_line_is_taken_with_its_defaults() {
-        let options = parse(&[]).unwrap();
-        assert_eq!(options.number, Some(ManagerNumber(100)));
-        assert_eq!(options.ring.m, 1024);
-        assert_eq!(options.ring.r, 2);
-        assert_eq!(options.ring.numbers.len(), 2);
-        assert_eq!(options.load_limit_permille, 800);
-        assert_eq!(options.timing, Timing::default());
-        assert!(options.grpc.ip().is_loopback());
-    }
-
-    #[test]
-    fn all_mistakes_are_listed_at_once() {
-        let wrong = parse(&[
-            "--slots",
-            "0",
-            "--grpc",
-            "x",
-            "--replicas",
-            "many",
-            "--load-limit",
-            "2",
-            "--log-format",
-            "xml",
-            "--suspect-ms",
-            "10",
-            "--pool-max",
-            "3",
-            "--config-store",
-            "consul://nowhere",
-        ]);
-        let fields = fields(wrong);
-        for field in [
-            "--slots",
-            "--number",
-            "--grpc",
-            "--replicas",
-            "--load-limit",
-            "--log-format",
-            "--heartbeat-ms",
-            "--resend-ms",
-            "--pool-max",
-            "--config-store",
-        ] {
-            assert!(fields.iter().any(|it| it == field), "{field} is missing in {fields:?}");
-        }
-    }
-
-    #[test]
-    fn listeners_outside_of_loopback_need_a_flag_that_says_insecure() {
-        let mistakes = parse(&["--grpc", "10.0.0.1:0"]).unwrap_err();
-        assert!(mistakes[0].problem.contains("--insecure-bind"), "{mistakes:?}");
-        assert!(parse(&["--grpc", "10.0.0.1:0", "--insecure-bind"]).is_ok());
-        assert_eq!(fields(parse(&["--grpc", "0.0.0.0:0", "--insecure-bind"])), ["--grpc"]);
-    }
-
-    #[test]
-    fn a_broken_ring_names_the_broken_item() {
-        let mistakes = parse(&["--ring", "100=a,x=b,7"]);
-        let problems: Vec<String> = mistakes.unwrap_err().iter().map(ToString::to_string).collect();
-        assert_eq!(problems.len(), 2);
-        assert!(problems[0].contains("\"x\"") && problems[1].contains("\"7\""), "{problems:?}");
-    }
-
-    #[test]
-    fn ended_sessions_are_kept_for_as_long_as_request_ids_are_promised_to_be_remembered() {
-        assert_eq!(parse(&["--tombstone-ms", "600000"]).unwrap().timing.tombstone_ms, 600_000);
-        let mistakes = parse(&["--tombstone-ms", "599999"]).unwrap_err();
-        assert_eq!(mistakes.len(), 1, "{mistakes:?}");
-        let text = mistakes[0].to_string();
-        assert!(text.contains("--tombstone-ms") && text.contains("at least 600000"), "{text}");
-    }
-
-    #[test]
-    fn a_pool_needs_all_its_options() {
-        assert_eq!(
-            fields(parse(&["--pool", "default"])),
-            ["--pool-max", "--pool-places", "--pool-agent", "--pool-data", "--pool-classes"]
-        );
-    }
-
-    #[test]
-    fn the_load_limit_is_kept_in_thousandths() {
-        for (text, permille) in [("0.8", 800), ("1", 1000), ("0.125", 125), ("0.0001", 1)] {
-            assert_eq!(parse(&["--load-limit", text]).unwrap().load_limit_permille, permille);
-        }
-    }
-
-    #[test]
-    fn what_is_decided_about_bodies_is_checked() {
-        assert_eq!(parse(&[]).unwrap().bodies, AttachmentSettings::default());
-        let given = ["--body-bytes-max", "1000", "--body-grace-ms", "60000"];
-        let bodies = parse(&given).unwrap().bodies;
-        assert_eq!((bodies.body_bytes_max, bodies.grace_ms), (1_000, 60_000));
-        let wrong = parse(&["--body-bytes-max", "0", "--body-grace-ms", "9999"]).unwrap_err();
-        let told: Vec<String> = wrong.iter().map(ToString::to_string).collect();
-        assert_eq!(
-            told,
-            [
-                "--body-bytes-max is 0; it must lie in [1, 68719476736]",
-                "--body-grace-ms is 9999; it must lie in [10000, 31536000000]",
-            ]
-        );
-    }
-}
+mod tests;

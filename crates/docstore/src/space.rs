@@ -320,12 +320,20 @@ impl Default for Spaces {
 
 /// How much each namespace holds. Only sums: it does not know which documents.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
-pub struct Usages(BTreeMap<String, Usage>);
+pub struct Usages {
+    spaces: BTreeMap<String, Usage>,
+    all: Usage,
+}
 
 impl Usages {
     /// What a namespace holds.
     pub fn get(&self, space: &str) -> Usage {
-        self.0.get(space).copied().unwrap_or_default()
+        self.spaces.get(space).copied().unwrap_or_default()
+    }
+
+    /// What all of them hold together.
+    pub fn all(&self) -> Usage {
+        self.all
     }
 
     /// Counts a change of one document.
@@ -334,10 +342,11 @@ impl Usages {
         if before == after {
             return;
         }
-        if let Some(usage) = self.0.get_mut(space) {
+        self.all = self.all.plus(after).minus(before);
+        if let Some(usage) = self.spaces.get_mut(space) {
             *usage = usage.plus(after).minus(before);
             return;
         }
-        self.0.insert(space.to_owned(), after);
+        self.spaces.insert(space.to_owned(), after);
     }
 }

@@ -470,6 +470,7 @@ impl Manager {
             part.flush(&mut self.env);
         }
         self.settle();
+        self.env.desks.filled = self.parts.values().map(|part| part.replica.filled()).sum();
         if !self.env.reads_wanted.is_empty() || self.env.refresh {
             let wanted = std::mem::take(&mut self.env.reads_wanted);
             let waiting: Vec<_> = (wanted.into_iter())

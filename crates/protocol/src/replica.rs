@@ -318,6 +318,6 @@ fn keep<'a>((key, doc): (&'a DocKey, &'a Arc<Doc>)) -> (&'a DocKey, Option<&'a A
 }
 
 /// What counts for the limits of a namespace: not sessions and pools, which have their own.
-fn of_application(doc: &Doc) -> Option<&Document> {
+pub(crate) fn of_application(doc: &Doc) -> Option<&Document> {
     (doc.brief().is_none() && doc.orders().is_none()).then(|| &**doc.document())
 }

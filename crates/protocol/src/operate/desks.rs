@@ -1,6 +1,7 @@
 //! What a manager needs to run operations, whatever the partition.
 
 use super::registry::{AdminKey, check_schema, operations, schema};
+use rota_docstore::rules::WEEK_MS;
 use rota_docstore::{
     Cache, Checker, Credentials, FieldError, Operations, Rules, Schema, Spaces, Territory,
 };
@@ -20,6 +21,14 @@ pub struct DocumentsConfig {
     /// How long destroyed items of documents stay known, in milliseconds. Default 7 days. Too low:
     /// copies that were away longer get the list of all keys. Too high: documents grow.
     pub destroyed_ms: u64,
+    /// How long ended lives of documents, and names of deleted namespaces, stay known, in milliseconds.
+    /// Default 7 days. Too low: an import brings back what was deleted elsewhere since. Too high: ends
+    /// of documents fill memory and disk.
+    pub deleted_ms: u64,
+    /// Most bytes of applications' documents in all copies at this manager: names and contents of items,
+    /// and [`DOCUMENT_BYTES`](super::DOCUMENT_BYTES) for each document. Default 4 GiB. Too low: what
+    /// makes them grow is refused (A-LIMIT). Too high: the process runs out of memory.
+    pub bytes_max: u64,
 }
 
 impl Default for DocumentsConfig {
@@ -28,7 +37,9 @@ impl Default for DocumentsConfig {
             admin_key: AdminKey::default(),
             client_build_min: 0,
             cache_bytes: 64 * 1024 * 1024,
-            destroyed_ms: 7 * 24 * 3_600_000,
+            destroyed_ms: WEEK_MS,
+            deleted_ms: WEEK_MS,
+            bytes_max: 4 * 1024 * 1024 * 1024,
         }
     }
 }
@@ -54,6 +65,9 @@ pub(crate) struct Desks {
     checker: Arc<Checkers>,
     build: u64,
     destroyed_ms: u64,
+    deleted_ms: u64,
+    /// What documents of applications fill at this manager.
+    pub filled: u64,
     /// Namespaces, as the follower learned them.
     pub spaces: Spaces,
     /// Whether it has learned them. Until then nobody here knows which are off, so nothing is
@@ -74,6 +88,8 @@ impl Desks {
             checker: Arc::new(Checkers { admin: config.admin_key.clone(), application: None }),
             build: config.client_build_min,
             destroyed_ms: config.destroyed_ms,
+            deleted_ms: config.deleted_ms,
+            filled: 0,
             spaces: Spaces::default(),
             knows_spaces: false,
             cache_bytes: config.cache_bytes,
@@ -101,7 +117,8 @@ impl Desks {
         rules.schema = Arc::clone(&self.schema);
         rules.territory = Arc::new(territory);
         rules.checker = self.checker.clone();
-        (rules.build, rules.destroyed_ms) = (self.build, self.destroyed_ms);
+        rules.build = self.build;
+        (rules.destroyed_ms, rules.deleted_ms) = (self.destroyed_ms, self.deleted_ms);
         rules
     }
 }

@@ -60,7 +60,7 @@ impl Following {
             return;
         }
         let wall = Stamp::from_epoch_ms(env.now.wall_ms);
-        env.desks.spaces.forget_deleted(wall.minus_ms(rota_docstore::rules::WEEK_MS));
+        env.desks.spaces.forget_deleted(wall.minus_ms(env.config.documents.deleted_ms));
         if now >= self.heard_ms + ANEW_MS {
             (self.since, self.beginning) = (Stamp::MIN, Some(Spaces::default()));
         }

@@ -59,6 +59,10 @@ impl Partition {
             let exception = exception.at(Phase::Validation);
             return self.reply(env, origin, imported(Err(exception)));
         }
+        if let Err(exception) = self.take_room(env, &writes) {
+            let exception = exception.at(Phase::Validation);
+            return self.reply(env, origin, imported(Err(exception)));
+        }
         let at = self.write(env, writes, None);
         self.promise(at, origin, imported(Ok(true)));
     }

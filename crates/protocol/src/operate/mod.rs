@@ -9,6 +9,7 @@
 //!   the operations; `form`: how their callers write items.
 //! * `owner`: an operation at the owner of its slot. `pending`: what waits there. `here`: which
 //!   documents it sees, and [`slot_of`] them.
+//! * `room`: how much documents may fill at one manager.
 //! * `copies`: updates of copies; pages and ends of whole namespaces; `importing`: documents of
 //!   exports.
 //! * `aging`: what time makes of documents.
@@ -26,6 +27,7 @@ mod owner;
 mod pending;
 mod read;
 pub mod registry;
+mod room;
 mod write;
 
 pub(crate) use desks::Desks;
@@ -34,6 +36,7 @@ pub(crate) use follow::Following;
 pub use here::{SPACES_DOCID, slot_of, slot_of_spaces};
 pub(crate) use pending::{Errand, Inner, Runs};
 pub use registry::AdminKey;
+pub use room::DOCUMENT_BYTES;
 
 use crate::api::DocumentOp;
 use rota_model::SlotId;

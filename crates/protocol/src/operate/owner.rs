@@ -214,6 +214,9 @@ impl Partition {
         if let Some(exception) = self.without_body(env, &writes) {
             return self.on_exception(env, origin, exception.at(Phase::Validation), confirmed);
         }
+        if let Err(exception) = self.take_room(env, &writes) {
+            return self.on_exception(env, origin, exception.at(Phase::Validation), confirmed);
+        }
         let at = self.write(env, writes, None);
         env.note(Transition::Operated, Some(self.number));
         let result = self.finish(env, run, &commit);

@@ -1,0 +1,53 @@
+//! How much documents of applications may fill at one manager, in all of its copies together: they are
+//! all in memory.
+//!
+//! The owner of a document refuses what would make it grow beyond that; what is there may stay, and
+//! shrink. A copy takes what its owner took: it could not refuse without falling behind. So the ceiling
+//! is the same at all managers. Documents of the namespace for configuration always have room: an
+//! operator must be able to switch off what fills it.
+
+use super::registry::CONFIGURATION;
+use crate::env::Env;
+use crate::message::Write;
+use crate::partition::Partition;
+use crate::replica::{Replica, of_application};
+use rota_docstore::{Exception, FieldError, Usage, codes};
+use std::sync::Arc;
+
+/// What a document takes beside the names and contents of its items, so that empty ones count, too.
+pub const DOCUMENT_BYTES: u64 = 512;
+
+fn bytes(usage: Usage) -> u64 {
+    usage.v1.saturating_add(usage.documents.saturating_mul(DOCUMENT_BYTES))
+}
+
+impl Replica {
+    /// What documents of applications fill here. What is not known to be committed counts whole.
+    pub fn filled(&self) -> u64 {
+        bytes(self.usages.all()).saturating_add(self.tail_bytes as u64)
+    }
+}
+
+impl Partition {
+    /// Makes room for what is about to be written, or says why there is none.
+    pub(super) fn take_room(&self, env: &mut Env, writes: &[Write]) -> Result<(), Exception> {
+        let (mut before, mut after) = (0_u64, 0_u64);
+        for Write { key, doc } in writes.iter().filter(|it| it.key.name.space() != CONFIGURATION) {
+            let of = |doc: Option<&_>| bytes(Usage::of(doc));
+            before += of(self.replica.get(key).and_then(|it| of_application(it)));
+            after += of(doc.as_ref().map(Arc::as_ref).and_then(of_application));
+        }
+        let Some(growth) = after.checked_sub(before).filter(|it| *it > 0) else { return Ok(()) };
+        let limit = env.config.documents.bytes_max;
+        let filled = env.desks.filled.saturating_add(growth);
+        if filled > limit {
+            let problem = format!(
+                "of all documents at manager {} would be {filled}; the limit is {limit}",
+                env.config.id
+            );
+            return Err(Exception::of_field(codes::LIMIT, FieldError::new("bytes", problem)));
+        }
+        env.desks.filled = filled;
+        Ok(())
+    }
+}

@@ -1,0 +1,90 @@
+//! How much documents of applications may fill at a manager.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot ask has failed")]
+
+mod table;
+
+use rota_docstore::*;
+use rota_protocol::api::ImportOp;
+use rota_protocol::operate::DOCUMENT_BYTES;
+use rota_protocol::{Answer, DocumentAnswer, DocumentOp, Op};
+use serde_json::json;
+use table::asking::*;
+use table::*;
+
+/// A table of managers that may hold so much.
+fn serving(bytes_max: u64) -> Table {
+    let mut table = Table::laid();
+    table.documents.bytes_max = bytes_max;
+    NUMBERS.iter().for_each(|n| table.start(*n));
+    table.settle();
+    table.pass(500);
+    table
+}
+
+/// A write of one item with so many bytes.
+fn fill(docid: &str, bytes: usize) -> Request {
+    let put = json!([{"class": "Ln", "key": "1", "json": "x".repeat(bytes)}]);
+    let change = json!({"class": "Cart", "docid": docid, "life": "ensure", "put": put});
+    request("document.write", &json!({"changes": [change]}))
+}
+
+fn refusal(result: Result<rota_docstore::Answer, Exception>) -> String {
+    let exception = result.unwrap_err();
+    assert_eq!((exception.code(), exception.phase()), (&codes::LIMIT, Phase::Validation));
+    assert_eq!(exception.details().fields[0].field, "bytes");
+    exception.details().message.clone()
+}
+
+#[test]
+fn what_all_copies_at_a_manager_hold_together_is_limited_whatever_the_namespace() {
+    let mut table = serving(4 * DOCUMENT_BYTES + 1_000);
+    // One in each partition: every manager holds them all.
+    let docids = NUMBERS.map(|n| id_at(&table, n, 0));
+    for docid in &docids {
+        operated(table.call(300, op(write(docid, 1), docid))).unwrap();
+    }
+    table.pass(200);
+    for (n, docid) in NUMBERS.into_iter().zip(&docids) {
+        let text = refusal(operated(table.call(300, op(fill(docid, 2_000), docid))));
+        assert!(text.starts_with(&format!("bytes of all documents at manager m{n} would be ")));
+        assert!(text.ends_with("; the limit is 3048"), "{text}");
+    }
+    // Another namespace has no room of its own; what is empty takes some, too.
+    let here = &docids[0];
+    let other = Request { space: space("other"), ..fill(here, 2_000) };
+    refusal(operated(table.call(300, op(other, here))));
+    operated(table.call(300, op(fill(here, 1_300), here))).unwrap();
+    let next = id_at(&table, NUMBERS[0], 1);
+    let touch = json!({"class": "Cart", "docid": next});
+    refusal(operated(table.call(300, op(request("document.touch", &touch), &next))));
+    // Configuration always has room, and what is there may change and shrink.
+    operated(table.call(300, configure("namespace.put", &json!({"name": "shop", "create": true}))))
+        .unwrap();
+    operated(table.call(300, op(fill(here, 1_299), here))).unwrap();
+    let end = json!({"changes": [{"class": "Cart", "docid": here, "life": "destroy"}]});
+    let end = Request { dhop: Some(stamp(&table)), ..request("document.write", &end) };
+    operated(table.call(300, op(end, here))).unwrap();
+    operated(table.call(300, op(request("document.touch", &touch), &next))).unwrap();
+}
+
+#[test]
+fn an_import_is_held_to_what_a_manager_may_hold() {
+    let mut table = serving(DOCUMENT_BYTES + 500);
+    let imported = |table: &mut Table, bytes: usize| {
+        let at = stamp(table).minus_ms(1_000);
+        let content = Content::json_of(&"x".repeat(bytes)).unwrap();
+        let item = Item::existing(ItemName::keyed("Ln", "1").unwrap(), at, at, content).unwrap();
+        let (name, items) = (name("Cart", "c"), vec![item]);
+        let parts =
+            DocumentParts { name, ctime: at, version: at, dtime: at, is_deleted: false, items };
+        let document = Document::from_parts(parts).unwrap().into();
+        match table.call(300, Op::Documents(DocumentOp::Import(ImportOp { document }))) {
+            Ok(Answer::Documents(DocumentAnswer::Imported(it))) => it,
+            other => panic!("not imported: {other:?}"),
+        }
+    };
+    let exception = imported(&mut table, 500).unwrap_err();
+    assert_eq!((exception.code(), exception.phase()), (&codes::LIMIT, Phase::Validation));
+    assert_eq!(imported(&mut table, 400), Ok(true));
+}

@@ -1,0 +1,159 @@
+//! Command lines that are taken, and those that are refused with every mistake in them.
+
+use super::*;
+
+fn parse(more: &[&str]) -> Result<Options, Vec<FieldError>> {
+    let base = [
+        "rota-manager",
+        "--data",
+        "d",
+        "--number",
+        "100",
+        "--id",
+        "a",
+        "--config-store",
+        "127.0.0.1:7",
+        "--cluster",
+        "c",
+        "--ring",
+        "100=a,400=b",
+    ];
+    let all = base.iter().chain(more).copied();
+    Arguments::try_parse_from(all).expect("clap takes any text").check()
+}
+
+fn fields(result: Result<Options, Vec<FieldError>>) -> Vec<String> {
+    result.unwrap_err().into_iter().map(|it| it.field).collect()
+}
+
+#[test]
+fn a_good_command_line_is_taken_with_its_defaults() {
+    let options = parse(&[]).unwrap();
+    assert_eq!(options.number, Some(ManagerNumber(100)));
+    assert_eq!(options.ring.m, 1024);
+    assert_eq!(options.ring.r, 2);
+    assert_eq!(options.ring.numbers.len(), 2);
+    assert_eq!(options.load_limit_permille, 800);
+    assert_eq!(options.timing, Timing::default());
+    assert!(options.grpc.ip().is_loopback());
+}
+
+#[test]
+fn all_mistakes_are_listed_at_once() {
+    let wrong = parse(&[
+        "--slots",
+        "0",
+        "--grpc",
+        "x",
+        "--replicas",
+        "many",
+        "--load-limit",
+        "2",
+        "--log-format",
+        "xml",
+        "--suspect-ms",
+        "10",
+        "--pool-max",
+        "3",
+        "--config-store",
+        "consul://nowhere",
+    ]);
+    let fields = fields(wrong);
+    for field in [
+        "--slots",
+        "--number",
+        "--grpc",
+        "--replicas",
+        "--load-limit",
+        "--log-format",
+        "--heartbeat-ms",
+        "--resend-ms",
+        "--pool-max",
+        "--config-store",
+    ] {
+        assert!(fields.iter().any(|it| it == field), "{field} is missing in {fields:?}");
+    }
+}
+
+#[test]
+fn listeners_outside_of_loopback_need_a_flag_that_says_insecure() {
+    let mistakes = parse(&["--grpc", "10.0.0.1:0"]).unwrap_err();
+    assert!(mistakes[0].problem.contains("--insecure-bind"), "{mistakes:?}");
+    assert!(parse(&["--grpc", "10.0.0.1:0", "--insecure-bind"]).is_ok());
+    assert_eq!(fields(parse(&["--grpc", "0.0.0.0:0", "--insecure-bind"])), ["--grpc"]);
+}
+
+#[test]
+fn a_broken_ring_names_the_broken_item() {
+    let mistakes = parse(&["--ring", "100=a,x=b,7"]);
+    let problems: Vec<String> = mistakes.unwrap_err().iter().map(ToString::to_string).collect();
+    assert_eq!(problems.len(), 2);
+    assert!(problems[0].contains("\"x\"") && problems[1].contains("\"7\""), "{problems:?}");
+}
+
+#[test]
+fn ended_sessions_are_kept_for_as_long_as_request_ids_are_promised_to_be_remembered() {
+    assert_eq!(parse(&["--tombstone-ms", "600000"]).unwrap().timing.tombstone_ms, 600_000);
+    let mistakes = parse(&["--tombstone-ms", "599999"]).unwrap_err();
+    assert_eq!(mistakes.len(), 1, "{mistakes:?}");
+    let text = mistakes[0].to_string();
+    assert!(text.contains("--tombstone-ms") && text.contains("at least 600000"), "{text}");
+}
+
+#[test]
+fn a_pool_needs_all_its_options() {
+    assert_eq!(
+        fields(parse(&["--pool", "default"])),
+        ["--pool-max", "--pool-places", "--pool-agent", "--pool-data", "--pool-classes"]
+    );
+}
+
+#[test]
+fn the_load_limit_is_kept_in_thousandths() {
+    for (text, permille) in [("0.8", 800), ("1", 1000), ("0.125", 125), ("0.0001", 1)] {
+        assert_eq!(parse(&["--load-limit", text]).unwrap().load_limit_permille, permille);
+    }
+}
+
+#[test]
+fn what_is_decided_about_bodies_is_checked() {
+    assert_eq!(parse(&[]).unwrap().bodies, AttachmentSettings::default());
+    let given = ["--body-bytes-max", "1000", "--body-grace-ms", "60000"];
+    let bodies = parse(&given).unwrap().bodies;
+    assert_eq!((bodies.body_bytes_max, bodies.grace_ms), (1_000, 60_000));
+    let wrong = parse(&["--body-bytes-max", "0", "--body-grace-ms", "9999"]).unwrap_err();
+    let told: Vec<String> = wrong.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        told,
+        [
+            "--body-bytes-max is 0; it must lie in [1, 68719476736]",
+            "--body-grace-ms is 9999; it must lie in [10000, 31536000000]",
+        ]
+    );
+}
+
+#[test]
+fn what_is_decided_about_documents_is_checked() {
+    assert_eq!(parse(&[]).unwrap().documents, DocumentsConfig::default());
+    let flags = [
+        ("--documents-bytes-max", "16777216"),
+        ("--documents-cache-bytes", "33554432"),
+        ("--documents-destroyed-ms", "60000"),
+        ("--documents-deleted-ms", "3600000"),
+    ];
+    let given: Vec<&str> = flags.iter().flat_map(|(flag, value)| [*flag, *value]).collect();
+    let DocumentsConfig { bytes_max, cache_bytes, destroyed_ms, deleted_ms, .. } =
+        parse(&given).unwrap().documents;
+    let taken = [bytes_max, cache_bytes, destroyed_ms, deleted_ms];
+    assert_eq!(taken, [16_777_216, 33_554_432, 60_000, 3_600_000]);
+    for (flag, value) in flags {
+        let low: u64 = value.parse().unwrap();
+        let told = parse(&[flag, &(low - 1).to_string()]).unwrap_err();
+        assert_eq!(told.len(), 1, "{told:?}");
+        let text = told[0].to_string();
+        let expected = format!("{flag} is {}; it must lie in [{low}, ", low - 1);
+        assert!(text.starts_with(&expected), "{text}");
+        let told = parse(&[flag, "much"]).unwrap_err();
+        assert_eq!(told[0].to_string(), format!("{flag} is \"much\", not a whole number"));
+    }
+}
