@@ -163,6 +163,14 @@ impl Bodies {
         let _ = self.shared.asked.try_send(Asked { slot, bodies, lasting: false });
     }
 
+    /// The file of a body is damaged: it is fetched again, if anybody has it. Without a word when too
+    /// much waits: whoever wants it next asks again.
+    fn mend(&self, sha256: Digest) {
+        // All managers are asked, whatever the slot.
+        let asked = Asked { slot: SlotId(0), bodies: vec![sha256], lasting: true };
+        let _ = self.shared.asked.try_send(asked);
+    }
+
     /// Whether a body is here.
     pub fn contains(&self, sha256: &Digest) -> bool {
         self.shared.attachments.contains(sha256)
@@ -214,6 +222,12 @@ impl Bodies {
 impl rota_protocol::Bodies for Bodies {
     fn hold(&self, sha256: &Digest) -> Option<u64> {
         self.shared.attachments.renew(sha256, self.now_ms())
+    }
+
+    fn damage(&self, sha256: &Digest) -> Option<String> {
+        let damage = self.shared.attachments.damage(sha256)?;
+        self.mend(*sha256);
+        Some(damage.to_string())
     }
 }
 

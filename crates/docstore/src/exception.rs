@@ -255,6 +255,9 @@ pub mod codes {
         PANIC = X "X-PANIC";
         /// A document of elsewhere is not at hand in a copy that is fresh enough.
         NOT_AT_HAND = X "X-NOT-AT-HAND";
+        /// The file of an attachment's body is not what was written. It is fetched again where another
+        /// copy has it, and may be put again.
+        DAMAGED = X "X-DAMAGED";
         /// Too much waits for the disk, or a document remembers too many operations; nothing was
         /// done.
         BUSY = X "X-BUSY";

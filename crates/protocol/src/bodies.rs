@@ -13,7 +13,8 @@
 //! log of the next one for ever.
 //!
 //! Only bodies count that a document did not name before. One that was lost later (a damaged file)
-//! is the driver's to mend, and keeps nobody from joining.
+//! is the driver's to mend, and keeps nobody from joining. An operation that names it meanwhile is told
+//! so (X-DAMAGED).
 
 use crate::documents::{Doc, DocKey};
 use crate::env::Env;
@@ -31,6 +32,12 @@ pub trait Bodies: fmt::Debug + Send + Sync {
     /// The size of this body in bytes, if it is durable here. Then it stays for a while, though
     /// nobody names it yet: long enough for a document that is about to be written.
     fn hold(&self, sha256: &Digest) -> Option<u64>;
+
+    /// What is wrong with the file of a body here, in words that name it, if that is why it is not
+    /// held. Who is asked sees to it that the body is fetched from elsewhere. Default: nothing ever is.
+    fn damage(&self, _sha256: &Digest) -> Option<String> {
+        None
+    }
 }
 
 /// None: for a manager without a place to keep them.
@@ -44,18 +51,25 @@ impl Bodies for NoBodies {
 }
 
 /// Why a document that names this attachment is not written; `held` is the size of its body here.
-fn refused(name: &DocName, attachment: &Attachment, held: Option<u64>) -> Exception {
+fn refused(
+    bodies: &dyn Bodies,
+    name: &DocName,
+    attachment: &Attachment,
+    held: Option<u64>,
+) -> Exception {
     let (sha256, size) = (attachment.sha256(), attachment.size());
-    match held {
-        None => {
-            let problem = format!("{sha256} that {name} names is not here; put it first");
-            Exception::of_field(codes::BODY, FieldError::new("body", problem))
-        }
-        Some(held) => {
-            let problem = format!("of {name} is {size}, but the body {sha256} has {held} bytes");
-            Exception::of_field(codes::INVALID, FieldError::new("size", problem))
-        }
+    if let Some(held) = held {
+        let problem = format!("of {name} is {size}, but the body {sha256} has {held} bytes");
+        return Exception::of_field(codes::INVALID, FieldError::new("size", problem));
     }
+    let (code, problem) = match bodies.damage(&sha256) {
+        None => (codes::BODY, format!("{sha256} that {name} names is not here; put it first")),
+        Some(damage) => {
+            let advice = "it is fetched from another copy, or put it again";
+            (codes::DAMAGED, format!("that {name} names: {damage}; {advice}"))
+        }
+    };
+    Exception::of_field(code, FieldError::new("body", problem))
 }
 
 /// Bodies that documents gain over what they were, and that are not held.
@@ -100,7 +114,8 @@ impl Partition {
                     return None;
                 }
                 let held = env.bodies.hold(&it.sha256());
-                (held != Some(it.size())).then(|| refused(&write.key.name, it, held))
+                let is_wrong = held != Some(it.size());
+                is_wrong.then(|| refused(&*env.bodies, &write.key.name, it, held))
             })
         })
     }

@@ -74,6 +74,14 @@ fn an_operation_that_names_a_body_which_its_owner_does_not_hold_is_refused_and_c
         assert!(text.contains(part), "{part} is missing in {text}");
     }
     assert_eq!(refused.details().fields[0].field, "body");
+    // One that is there and damaged is another matter: it may come again by itself.
+    table.shelves[&owner(&table)].damage(FIRST);
+    let damaged = operated(table.call(one, attach("k", FIRST))).unwrap_err();
+    assert_eq!((damaged.code(), damaged.phase()), (&codes::DAMAGED, Phase::Validation));
+    let text = damaged.to_string();
+    for part in ["body", "shop/Album/a", &format!("file {FIRST} ends early"), "another copy"] {
+        assert!(text.contains(part), "{part} is missing in {text}");
+    }
     let other_size = attach_sized("k", FIRST, 8);
     table.shelves[&owner(&table)].put(FIRST);
     let refused = operated(table.call(one, other_size)).unwrap_err();
@@ -92,7 +100,7 @@ fn an_operation_that_names_a_body_which_its_owner_does_not_hold_is_refused_and_c
     parts.name = DocName::new(&space, "Album", "a").unwrap();
     let document = Arc::new(Document::from_parts(parts).unwrap());
     let at = table.view().owner_of(slot_of(document.name(), 1024)).0;
-    table.shelves[&at].0.lock().unwrap().clear();
+    table.shelves[&at].clear();
     let import = Op::Documents(DocumentOp::Import(ImportOp { document }));
     match table.call(one, import) {
         Ok(rota_protocol::Answer::Documents(DocumentAnswer::Imported(Err(it)))) => {
@@ -208,7 +216,7 @@ fn a_body_that_a_document_named_before_is_not_asked_for_again() {
     table.fetches.clear();
     // Its file was damaged everywhere: that keeps nobody from working with the document.
     for n in NUMBERS {
-        table.shelves[&n].0.lock().unwrap().clear();
+        table.shelves[&n].clear();
         table.shelves[&n].put(SECOND);
     }
     operated(table.call(one, attach("other", SECOND))).unwrap();

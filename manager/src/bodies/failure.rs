@@ -8,6 +8,11 @@ use rota_storage::attachments::AttachmentError;
 use std::io::ErrorKind;
 use tonic::Status;
 
+/// Whether a status says that a body's file is damaged.
+pub(super) fn is_damage(status: &Status) -> bool {
+    documents::exception(status).is_some_and(|it| *it.code() == codes::DAMAGED)
+}
+
 /// The status of a failure.
 pub fn status_of(error: &AttachmentError) -> Status {
     let text = error.to_string();
@@ -22,7 +27,7 @@ pub fn status_of(error: &AttachmentError) -> Status {
         AttachmentError::Missing { .. } => in_field("sha256", codes::BODY),
         AttachmentError::Busy { .. } => refused(RefusalKind::Overloaded, text),
         // Another copy has it, or this one soon again.
-        AttachmentError::Damaged { .. } => refused(RefusalKind::NotServing, text),
+        AttachmentError::Damaged { .. } => documents::status(&Exception::new(codes::DAMAGED, text)),
         AttachmentError::Io { source, .. } if source.kind() == ErrorKind::StorageFull => {
             let text = format!("the disk of this manager is full: {text}");
             refusal::status(&Refusal::new(RefusalKind::Internal, Retry::Never, text))

@@ -1,5 +1,6 @@
 //! Bodies as streams of pieces: from this disk, or from another manager.
 
+use super::failure::is_damage;
 use super::{Bodies, STALL, refused, status_of};
 use bytes::{Bytes, BytesMut};
 use rota_docstore::Digest;
@@ -48,11 +49,17 @@ fn read(reader: &mut BodyReader) -> Result<Bytes, AttachmentError> {
 }
 
 /// Reads to the end, as fast as somebody takes it.
-async fn pump(mut reader: BodyReader, out: mpsc::Sender<Result<Bytes, Status>>) {
+async fn pump(
+    bodies: Bodies,
+    sha256: Digest,
+    mut reader: BodyReader,
+    out: mpsc::Sender<Result<Bytes, Status>>,
+) {
     loop {
+        let bodies = bodies.clone();
         let next = blocking(move || {
-            let piece = read(&mut reader).map_err(|it| status_of(&it));
-            (reader, piece)
+            let piece = read(&mut reader).inspect_err(|it| bodies.mend_if_damaged(sha256, it));
+            (reader, piece.map_err(|it| status_of(&it)))
         });
         let piece = match next.await {
             Ok((back, piece)) => {
@@ -116,14 +123,22 @@ impl Bodies {
     ) -> Result<(u64, Pieces), AttachmentError> {
         let attachments = self.shared.attachments.clone();
         let opened = blocking(move || {
-            let size = attachments.size(&sha256).ok_or(AttachmentError::Missing { sha256 })?;
+            let unreadable =
+                || attachments.damage(&sha256).unwrap_or(AttachmentError::Missing { sha256 });
+            let size = attachments.size(&sha256).ok_or_else(unreadable)?;
             Ok((size, attachments.read_range(&sha256, offset..size.max(offset))?))
         });
         let opened = opened.await.unwrap_or(Err(AttachmentError::Missing { sha256 }));
-        let (size, reader) = opened?;
+        let (size, reader) = opened.inspect_err(|it| self.mend_if_damaged(sha256, it))?;
         let (out, pieces) = mpsc::channel(AHEAD);
-        tokio::spawn(pump(reader, out));
+        tokio::spawn(pump(self.clone(), sha256, reader, out));
         Ok((size, Box::pin(ReceiverStream::new(pieces))))
+    }
+
+    fn mend_if_damaged(&self, sha256: Digest, error: &AttachmentError) {
+        if matches!(error, AttachmentError::Damaged { .. }) {
+            self.mend(sha256);
+        }
     }
 
     /// A body of another manager, from a byte on.
@@ -163,7 +178,7 @@ impl Bodies {
             Err(error) => return Err(status_of(&error)),
         };
         let view = self.view()?;
-        let mut unreached = None;
+        let (mut unreached, mut damaged) = (None, None);
         for peer in self.peers(&view, slot) {
             match self.remote(&peer, sha256, offset).await {
                 Ok(remote) => {
@@ -173,11 +188,12 @@ impl Bodies {
                 }
                 Err(status) if status.code() == Code::NotFound => {}
                 Err(status) if status.code() == Code::InvalidArgument => return Err(status),
+                Err(status) if is_damage(&status) => damaged = Some(status),
                 Err(status) => unreached = Some((peer.number, status)),
             }
         }
         match unreached {
-            None => Err(status_of(&missing)),
+            None => Err(damaged.unwrap_or_else(|| status_of(&missing))),
             Some((number, status)) => {
                 let text = format!("{missing}; manager {number} may have it: {}", status.message());
                 Err(refused(RefusalKind::NotServing, text))

@@ -111,12 +111,17 @@ async fn owner(cluster: &Cluster, docid: &str) -> usize {
     cluster.document.managers.iter().position(|it| it.number == owner).unwrap()
 }
 
-/// Files of bodies at each manager, whole ones and others.
-fn files(cluster: &Cluster, manager: usize) -> Vec<String> {
+/// Where a manager keeps bodies.
+fn attachments_of(cluster: &Cluster, manager: usize) -> PathBuf {
     let pid = cluster.document.managers[manager].pid;
     let line = process(pid).map(|it| it.line).unwrap_or_default();
     let data = line.iter().position(|it| it == "--data").map(|at| PathBuf::from(&line[at + 1]));
-    in_folder(&data.unwrap().join("attachments"))
+    data.unwrap().join("attachments")
+}
+
+/// Files of bodies at a manager, whole ones and others.
+fn files(cluster: &Cluster, manager: usize) -> Vec<String> {
+    in_folder(&attachments_of(cluster, manager))
 }
 
 fn in_folder(folder: &std::path::Path) -> Vec<String> {
@@ -390,6 +395,55 @@ async fn a_body_whose_file_was_lost_is_fetched_from_another_copy() {
     let documents = cluster.client_of(1).documents();
     assert_eq!(read(&documents, docid, &body).await.unwrap(), body);
     cluster.end_with(vec![back]).await;
+}
+
+/// The file of a body at a manager.
+fn file_of(cluster: &Cluster, manager: usize, body: &[u8]) -> PathBuf {
+    attachments_of(cluster, manager).join(digest(body).to_string())
+}
+
+/// Changes a byte of a body's file.
+fn alter(file: &std::path::Path) {
+    let mut bytes = std::fs::read(file).unwrap();
+    bytes[70_000] ^= 1;
+    std::fs::write(file, bytes).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_body_whose_file_was_altered_is_read_from_another_copy_and_fetched_again() {
+    let folder = TestFolder::new();
+    let cluster = Cluster::start(&folder, &[]).await;
+    let (docid, body) = ("album", body(12, 200_000));
+    let documents = cluster.client_of(1).documents();
+    put(&documents, docid, &body).await.unwrap();
+    attach(&documents, docid, &body).await.unwrap();
+    let altered: Vec<PathBuf> = (0..3).map(|it| file_of(&cluster, it, &body)).collect();
+    let whole = std::fs::read(&altered[0]).unwrap();
+    alter(&altered[1]);
+    assert_eq!(read(&documents, docid, &body).await.unwrap(), body);
+    eventually("the file is whole again", PATIENCE, async || {
+        let is_whole = std::fs::read(&altered[1]).unwrap() == whole;
+        if is_whole { Ok(()) } else { Err("it is still altered".to_owned()) }
+    })
+    .await;
+    // When nobody has it, it is told which file is damaged; a new put mends them all.
+    altered.iter().for_each(|it| alter(it));
+    let (space, docid_of) = (space(), docid.to_owned());
+    let (sha256, caller) = (digest(&body), Caller::default());
+    let get = GetBody { space, docid: docid_of, sha256, offset: 0, caller };
+    let mut reader = documents.get_body(get, Duration::from_secs(4));
+    let error = loop {
+        match reader.next().await {
+            Ok(piece) => assert!(piece.is_some(), "it is not whole"),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(error.reason(), "X-DAMAGED", "{error:?}");
+    let names_file = altered.iter().any(|it| error.to_string().contains(&*it.to_string_lossy()));
+    assert!(names_file && error.to_string().contains("has changed between bytes"), "{error}");
+    put(&documents, docid, &body).await.unwrap();
+    assert_eq!(read(&documents, docid, &body).await.unwrap(), body);
+    cluster.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -276,15 +276,8 @@ impl Attachments {
     ) -> Result<(Arc<dyn DiskFile>, PathBuf, u64), AttachmentError> {
         let sha256 = *sha256;
         let path = self.shared.file(&sha256);
-        {
-            let index = self.shared.index();
-            if let Some(what) = index.damage(&sha256) {
-                let what = what.to_owned();
-                return Err(AttachmentError::Damaged { sha256, file: path, what });
-            }
-            if index.size(&sha256).is_none() {
-                return Err(AttachmentError::Missing { sha256 });
-            }
+        if !self.contains(&sha256) {
+            return Err(self.why_unreadable(sha256));
         }
         let file = self.shared.disk.open(&path).map_err(|source| {
             if source.kind() != io::ErrorKind::NotFound {
@@ -355,15 +348,15 @@ impl Attachments {
         released.map_err(|sha256| AttachmentError::NotReferenced { sha256 })
     }
 
+    /// What is wrong with the file of a body, when it is known not to be what was written.
+    pub fn damage(&self, sha256: &Digest) -> Option<AttachmentError> {
+        let what = self.shared.index().damage(sha256)?.to_owned();
+        let (sha256, file) = (*sha256, self.shared.file(sha256));
+        Some(AttachmentError::Damaged { sha256, file, what })
+    }
+
     fn why_unreadable(&self, sha256: Digest) -> AttachmentError {
-        match self.shared.index().damage(&sha256) {
-            None => AttachmentError::Missing { sha256 },
-            Some(what) => AttachmentError::Damaged {
-                sha256,
-                file: self.shared.file(&sha256),
-                what: what.to_owned(),
-            },
-        }
+        self.damage(&sha256).unwrap_or(AttachmentError::Missing { sha256 })
     }
 
     /// Removes bodies that no item has named for the time of grace, at most `most` in one call, and

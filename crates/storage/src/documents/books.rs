@@ -301,8 +301,11 @@ fn bodies_changed(
 }
 
 fn no_body(error: &AttachmentError) -> Untaken {
-    let field = FieldError::new("body", format!("{error}; put it first"));
-    Exception::of_field(codes::BODY, field).into()
+    let is_damaged = matches!(error, AttachmentError::Damaged { .. });
+    let (code, advice) =
+        if is_damaged { (codes::DAMAGED, "put it again") } else { (codes::BODY, "put it first") };
+    let field = FieldError::new("body", format!("{error}; {advice}"));
+    Exception::of_field(code, field).into()
 }
 
 /// The store takes nothing more.

@@ -178,6 +178,15 @@ fn a_body_that_is_altered_or_gone_is_told_by_its_digest_and_mended_by_a_new_put(
         assert_eq!(store.missing_bodies(), [attachment.sha256()]);
         let error = store.read_body(&account("a"), "page").map(drop).expect_err("it is not whole");
         assert!(error.to_string().contains(&attachment.sha256().to_string()), "{error}");
+        let naming = Do(super::bodies::name_body("b", "page", Some(attachment.clone())));
+        let error = store.run_this(Request::new(space(), "do"), naming).expect_err("not whole");
+        let exception = error.exception().expect("an exception");
+        let text = exception.to_string();
+        let (code, part) = match is_gone {
+            true => (rota_docstore::codes::BODY, "put it first".to_owned()),
+            false => (rota_docstore::codes::DAMAGED, file.display().to_string()),
+        };
+        assert!(*exception.code() == code && text.contains(&part), "{text}");
         store.put_body(&attachment, bytes.as_slice()).expect("put");
         store.read_body(&account("a"), "page").expect("it is mended");
     }
