@@ -160,12 +160,12 @@ impl TakenBodies {
         }
     }
 
-    /// All bytes have come: true when a body has ended, and is durable.
-    pub async fn end(&mut self) -> Result<bool, Status> {
-        let Some((sender, taking)) = self.under_way.take() else { return Ok(false) };
+    /// All bytes have come: the body that was under way is durable then.
+    pub async fn end(&mut self) -> Result<(), Status> {
+        let Some((sender, taking)) = self.under_way.take() else { return Ok(()) };
         drop(sender);
         let taken = taking.await.map_err(|error| Status::internal(error.to_string()))?;
-        taken.map(|_known| true)
+        taken.map(|_known| ())
     }
 
     /// Hands the bodies of a document to its copies. Those that are not here must be there.

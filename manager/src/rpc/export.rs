@@ -5,7 +5,7 @@ use super::bodies::TakenBodies;
 use super::documents::{Failure, mixed_up, page, sync};
 use super::namespaces::{STEP, create_missing};
 use crate::mailbox::Begun;
-use rota_docstore::{DocName, Document, Exception, Namespace, SyncRequest, Update};
+use rota_docstore::{Digest, DocName, Document, Exception, Namespace, SyncRequest, Update};
 use rota_model::items::{POOL_CLASS, SESSION_CLASS};
 use rota_model::{Refusal, RefusalKind, Retry};
 use rota_proto::documents::NamespaceState;
@@ -98,8 +98,11 @@ struct Importing<'a> {
     shared: &'a Shared,
     admin: String,
     into: Option<Namespace>,
-    under_way: VecDeque<Begun>,
+    /// Documents, each with the bodies that it names.
+    under_way: VecDeque<(Begun, Vec<Digest>)>,
     bodies: TakenBodies,
+    /// Bodies of documents that were taken over.
+    gained: BTreeSet<Digest>,
     response: v1::ImportNamespaceResponse,
 }
 
@@ -111,8 +114,9 @@ pub(super) async fn read(
     deadline: Instant,
 ) -> Result<v1::ImportNamespaceResponse, Status> {
     let response = v1::ImportNamespaceResponse { documents: 0, kept: 0, bodies: 0 };
-    let (under_way, bodies) = (VecDeque::new(), TakenBodies::default());
-    let mut importing = Importing { shared, admin, into: None, under_way, bodies, response };
+    let (under_way, bodies, gained) = (VecDeque::new(), TakenBodies::default(), BTreeSet::new());
+    let mut importing =
+        Importing { shared, admin, into: None, under_way, bodies, gained, response };
     let mut order = Order::new();
     let mut is_first = true;
     while let Some(request) = next(&mut records).await? {
@@ -123,13 +127,14 @@ pub(super) async fn read(
         let part = order.take(record).map_err(|it| invalid("record", &it.to_string()))?;
         importing.take(part, deadline).await?;
         if order.is_body_whole() {
-            importing.response.bodies += u64::from(importing.bodies.end().await?);
+            importing.bodies.end().await?;
         }
     }
     if !order.is_complete() {
         return Err(invalid("record", "of the end is missing: the export was cut short"));
     }
     importing.wait_for(0).await?;
+    importing.response.bodies = importing.gained.len() as u64;
     Ok(importing.response)
 }
 
@@ -186,16 +191,17 @@ impl Importing<'_> {
         });
         let document = Arc::new(renamed.map_err(|it| invalid(&it.field, &it.problem))?);
         self.bodies.hand_over(self.shared, &document).await?;
+        let named = document.attachments().map(|(_, it)| it.sha256()).collect();
         let op = Op::Documents(DocumentOp::Import(ImportOp { document }));
         let within = deadline.max(Instant::now() + STEP);
-        self.under_way.push_back(self.shared.mailbox.begin(op, within));
+        self.under_way.push_back((self.shared.mailbox.begin(op, within), named));
         Ok(())
     }
 
     /// Waits until no more than so many are under way.
     async fn wait_for(&mut self, most: usize) -> Result<(), Status> {
         while self.under_way.len() > most {
-            let Some(begun) = self.under_way.pop_front() else { break };
+            let Some((begun, named)) = self.under_way.pop_front() else { break };
             let taken = match begun.answer().await {
                 Ok(Answer::Documents(DocumentAnswer::Imported(taken))) => {
                     taken.map_err(Failure::from)
@@ -204,7 +210,10 @@ impl Importing<'_> {
                 Err(refusal) => Err(refusal.into()),
             };
             match taken? {
-                true => self.response.documents += 1,
+                true => {
+                    self.response.documents += 1;
+                    self.gained.extend(named);
+                }
                 false => self.response.kept += 1,
             }
         }
