@@ -112,10 +112,11 @@ pub enum Phase {
     Validation,
     /// 3: in `after_work()`.
     AfterWork,
-    /// 4: in the synchronisation after the operation.
+    /// 4: in the synchronisation after the operation. What a caller can do wrong there is refused before
+    /// any work, so this is a failure of whatever holds the documents (X-PANIC).
     Synchronisation,
-    /// 5: while the result was sent. For servers that send it in parts; whoever answers in one
-    /// message has no failure to tell by then.
+    /// 5: while the result was sent. Raised by managers (X-LOST): the first answer did not arrive, the
+    /// request came again, and the result was too long to be kept for that.
     Sending,
 }
 
@@ -258,6 +259,8 @@ pub mod codes {
         /// The file of an attachment's body is not what was written. It is fetched again where another
         /// copy has it, and may be put again.
         DAMAGED = X "X-DAMAGED";
+        /// The operation was carried out, and its result was lost on the way to its caller.
+        LOST = X "X-LOST";
         /// Too much waits for the disk, or a document remembers too many operations; nothing was
         /// done.
         BUSY = X "X-BUSY";

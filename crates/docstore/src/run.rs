@@ -290,7 +290,8 @@ impl Run {
     }
 
     /// Calls `after_work()` and brings the caller's documents up to date. Call it right after the
-    /// commit was taken over; keep the answer until the commit is durable.
+    /// commit was taken over; keep the answer, or the exception of phase 3 or 4, until the commit is
+    /// durable.
     pub fn finish(self, documents: &dyn Documents, commit: &Commit) -> Result<Answer, Exception> {
         let version = commit.done_at.unwrap_or(commit.version);
         let mut body = commit.body.clone();
@@ -302,7 +303,10 @@ impl Run {
         }
         let updates = match &body {
             Body::Binary { .. } => Vec::new(),
-            Body::Nothing | Body::Json(_) => synchronise(&request, documents),
+            Body::Nothing | Body::Json(_) => {
+                let synchronised = || Ok(synchronise(&request, documents));
+                guard(Phase::Synchronisation, synchronised).map_err(named)?
+            }
         };
         Ok(Answer { version, body, updates })
     }
@@ -338,8 +342,8 @@ fn synchronise(request: &Request, documents: &dyn Documents) -> Vec<(DocName, Up
     request.syncs.iter().map(update).collect()
 }
 
-/// Runs code of the application: a panic becomes an X exception. Nothing that the code touched is
-/// looked at after it panicked.
+/// Runs code of the application, or of its container of documents: a panic becomes an X exception.
+/// Nothing that the code touched is looked at after it panicked.
 fn guard<T>(phase: Phase, code: impl FnOnce() -> Result<T, Exception>) -> Result<T, Exception> {
     let panicked = |cause: Box<dyn Any + Send>| {
         let text = cause.downcast_ref::<&str>().map(|it| (*it).to_owned());

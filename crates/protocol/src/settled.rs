@@ -16,7 +16,7 @@
 use crate::api::{Answer, DocumentAnswer, Op, OpResult};
 use crate::entry::Origin;
 use crate::env::Env;
-use rota_docstore::Body;
+use rota_docstore::{Body, Exception, Phase, codes};
 use rota_model::{MemberId, Refusal, RefusalKind, Retry};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -27,7 +27,8 @@ const SETTLED_MAX: usize = crate::leading::REQUESTS_MAX;
 /// for so long: its connections ended with it.
 const RUNS_MAX: usize = 4;
 
-/// Longest result of an operation that is kept, in bytes. Of a longer one only the fact is kept.
+/// Longest result of an operation that is kept, in bytes. Of a longer one only the fact is kept: who
+/// asks again is told X-LOST of phase 5, so that he knows that it was carried out.
 const RESULT_BYTES_MAX: usize = 1_024;
 
 /// What was answered, oldest first.
@@ -48,7 +49,7 @@ impl Settled {
         if !from_peer || !(op.is_once() || (op.changes() && is_final)) {
             return;
         }
-        let result = if is_small(result) { result.clone() } else { Err(lost_answer()) };
+        let result = kept(result);
         if self.until.len() >= SETTLED_MAX {
             self.forget_oldest();
         }
@@ -100,21 +101,29 @@ impl Settled {
     }
 }
 
-fn is_small(result: &OpResult) -> bool {
+/// What is kept of an answer. Updates are left out, as those that do not fit into a message: their caller
+/// asks for them by themselves.
+fn kept(result: &OpResult) -> OpResult {
     let Ok(Answer::Documents(DocumentAnswer::Operated(Ok(answer)))) = result else {
-        return true;
+        return result.clone();
     };
     let length = match &answer.body {
         Body::Nothing => 0,
         Body::Json(text) => text.as_str().len(),
         Body::Binary { bytes, .. } => bytes.len(),
     };
-    answer.updates.is_empty() && length <= RESULT_BYTES_MAX
-}
-
-fn lost_answer() -> Refusal {
-    let text = "the operation was carried out, and its answer was lost on the way";
-    Refusal::unknown_outcome(RefusalKind::DeadlineExceeded, Retry::Never, text)
+    let operated = if length <= RESULT_BYTES_MAX {
+        let (version, body) = (answer.version, answer.body.clone());
+        Ok(rota_docstore::Answer { version, body, updates: Vec::new() })
+    } else {
+        let text = format!(
+            "the operation was carried out at version {}, and its result of {length} bytes was lost on \
+             the way",
+            answer.version
+        );
+        Err(Exception::new(codes::LOST, text).at(Phase::Sending))
+    };
+    Ok(Answer::Documents(DocumentAnswer::Operated(operated)))
 }
 
 fn late_request() -> Refusal {

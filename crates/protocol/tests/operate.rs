@@ -200,6 +200,35 @@ fn an_answer_that_was_lost_is_given_again() {
 }
 
 #[test]
+fn a_result_that_was_lost_and_is_too_long_to_be_kept_is_told_as_carried_out() {
+    let mut table = Table::serving();
+    let owner = owner_of(&table, "c");
+    let entry = other_than(owner);
+    let put = json!([{"class": "Ln", "key": "1", "json": "x".repeat(2_000)}]);
+    let change = json!({"class": "Cart", "docid": "c", "life": "ensure", "put": put});
+    let large = request("document.write", &json!({"changes": [change]}));
+    operated(table.call(entry, op(large, "c"))).unwrap();
+    // Its answer is lost once: the manager that was asked asks again, under the same name.
+    let mut lost = |asked: Request| {
+        table.lose = Box::new(|it| matches!(it.message, Message::Answer { .. }));
+        let call = table.ask(entry, op(asked, "c"));
+        table.pass(100);
+        table.lose = Box::new(|_| false);
+        operated(table.wait_for(call, 2_000))
+    };
+    let exception = lost(read("c")).unwrap_err();
+    assert_eq!((exception.code(), exception.phase()), (&codes::LOST, Phase::Sending));
+    assert_eq!((exception.phase().number(), exception.phase().effect()), (5, Effect::Committed));
+    assert_eq!(exception.retry(), rota_model::Retry::Never);
+    assert!(exception.to_string().contains("was carried out at version"), "{exception}");
+    // Of a short one only the updates are left out: they can be asked for.
+    let syncs = vec![SyncRequest { name: name("Cart", "c"), held: None }];
+    let answer = lost(Request { syncs, ..write("c", 1) }).unwrap();
+    assert_eq!(answer.updates, []);
+    assert_eq!(table.count(Transition::Operated), 2);
+}
+
+#[test]
 fn an_operation_that_comes_again_when_its_answer_is_forgotten_is_not_carried_out() {
     let mut table = Table::serving();
     let owner = owner_of(&table, "c");

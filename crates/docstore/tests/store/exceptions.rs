@@ -182,3 +182,41 @@ fn memories_of_requests_that_are_too_old_are_forgotten() {
     // Both would now be refused. The second one may just have passed its check, and be waiting.
     assert_eq!(pay(at(660_100), at(660_100)), 2);
 }
+
+/// A container that fails when it is asked for a document.
+struct Failing<'a>(&'a Store);
+
+impl Documents for Failing<'_> {
+    fn get(&self, name: &DocName) -> Option<Arc<Document>> {
+        panic!("{name} cannot be read")
+    }
+    fn high_water(&self) -> Stamp {
+        self.0.high_water()
+    }
+    fn spaces(&self) -> &Spaces {
+        self.0.spaces()
+    }
+    fn usage(&self, space: &str) -> Usage {
+        self.0.usage(space)
+    }
+}
+
+#[test]
+fn a_failure_in_the_synchronisation_is_of_phase_4_and_says_that_the_operation_is_done() {
+    let (rules, operations, mut store) = (rules(), operations(), two_accounts());
+    let syncs = vec![SyncRequest { name: account("a"), held: None }];
+    let mut run = Run::new(Request { syncs, ..transfer("a", "b", 30) });
+    assert_eq!(run.work(&operations, &rules, &store, None, at(100)), Next::Validate);
+    let Validated::Valid(commit) = run.validate(&rules, &mut store, at(100)) else {
+        panic!("nothing was in the way")
+    };
+    let exception = run.finish(&Failing(&store), &commit).unwrap_err();
+    assert_eq!(seen(&exception), ("X-PANIC", 3, 4, Status::Unavailable));
+    assert!(exception.to_string().contains("bank/Acc/a cannot be read"), "{exception}");
+    assert_eq!(exception.details().operation, "transfer");
+    assert_eq!(
+        (exception.phase().effect(), exception.retry()),
+        (Effect::Committed, rota_model::Retry::Never)
+    );
+    assert_eq!(balance(&store, "b"), Some(30));
+}
