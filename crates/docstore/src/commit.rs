@@ -2,7 +2,7 @@
 //! them all.
 
 use crate::attempt::{Attempt, Body};
-use crate::content::{Attachment, Digest};
+use crate::content::{Digest, beyond};
 use crate::document::{Document, MEMORIES, STORED_BYTES_MAX, alive};
 use crate::exception::{Exception, Phase, codes};
 use crate::name::DocName;
@@ -48,21 +48,19 @@ pub struct Commit {
 impl Write {
     /// Attachments that the document names now and did not name before.
     pub fn bodies_gained(&self) -> BTreeSet<Digest> {
-        let before = digests(self.before.as_deref());
-        digests(self.after.as_deref()).difference(&before).copied().collect()
+        beyond(named(self.after.as_deref()), named(self.before.as_deref())).into_iter().collect()
     }
 
     /// Attachments that the document named before and does not name now. Other documents may
     /// still name them.
     pub fn bodies_lost(&self) -> BTreeSet<Digest> {
-        let after = digests(self.after.as_deref());
-        digests(self.before.as_deref()).difference(&after).copied().collect()
+        beyond(named(self.before.as_deref()), named(self.after.as_deref())).into_iter().collect()
     }
 }
 
-fn digests(document: Option<&Document>) -> BTreeSet<Digest> {
-    let attachments = document.into_iter().flat_map(Document::attachments);
-    attachments.map(|(_, it)| Attachment::sha256(it)).collect()
+/// Each body once.
+fn named(document: Option<&Document>) -> BTreeSet<Digest> {
+    document.into_iter().flat_map(Document::bodies).collect()
 }
 
 impl Commit {

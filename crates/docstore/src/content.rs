@@ -265,6 +265,29 @@ impl fmt::Debug for Content {
     }
 }
 
+/// What of `these` is not among `others`, in order; what stands there several times counts each time.
+/// Of what a document names after a change and before it: what it gains. The other way round: what it
+/// gives up.
+pub fn beyond<T: Ord>(
+    these: impl IntoIterator<Item = T>,
+    others: impl IntoIterator<Item = T>,
+) -> Vec<T> {
+    let mut these: Vec<T> = these.into_iter().collect();
+    if these.is_empty() {
+        // Nearly no document names an attachment.
+        return these;
+    }
+    let mut others: Vec<T> = others.into_iter().collect();
+    these.sort_unstable();
+    others.sort_unstable();
+    let mut others = others.into_iter().peekable();
+    these.retain(|it| {
+        while others.next_if(|other| other < it).is_some() {}
+        others.next_if(|other| other == it).is_none()
+    });
+    these
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -292,6 +315,14 @@ mod tests {
         let error = Content::raw(long).unwrap_err();
         assert_eq!(error.problem, "is 1048577 bytes long; the limit is 1048576");
         assert!(Content::json(&" ".repeat(CONTENT_BYTES_MAX + 1)).is_err());
+    }
+
+    #[test]
+    fn what_one_side_has_beyond_the_other_counts_each_time_that_it_stands_there_more_often() {
+        assert_eq!(beyond([3, 1, 2, 1], [2, 1, 4]), [1, 3]);
+        assert_eq!(beyond([2, 1, 4], [3, 1, 2, 1]), [4]);
+        assert_eq!(beyond([5, 5], []), [5, 5]);
+        assert!(beyond([], [5, 5]).is_empty() && beyond([1, 2, 3], [3, 2, 1]).is_empty());
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Documents and their items: values that never change. A change makes a new document, which
 //! shares the contents of all items that stayed the same.
 
-use crate::content::{Attachment, Content};
+use crate::content::{Attachment, Content, Digest};
 use crate::name::{ATTACHMENT_CLASS, CLASS_BYTES_MAX, DocName, ItemName, KEY_BYTES_MAX};
 use rota_model::{FieldError, Stamp};
 use std::sync::Arc;
@@ -339,6 +339,11 @@ impl Document {
     pub fn attachments(&self) -> impl Iterator<Item = (&str, &Attachment)> {
         let in_class = self.existing().filter(|(name, _)| name.class() == ATTACHMENT_CLASS);
         in_class.filter_map(|(name, content)| Some((name.key()?, content.as_attachment()?)))
+    }
+
+    /// Digests of the bodies of its attachments, each as often as an item names it.
+    pub fn bodies(&self) -> impl Iterator<Item = Digest> {
+        self.attachments().map(|(_, it)| it.sha256())
     }
 
     /// How much it fills.

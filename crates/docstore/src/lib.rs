@@ -76,7 +76,7 @@ pub mod sync;
 pub use attempt::{Attempt, Body, DOCUMENTS_MAX, Desk, Need, Tolerance, Wanted};
 pub use cache::{Cache, Lookup};
 pub use commit::{Commit, WRITTEN_BYTES_MAX, Write, validate};
-pub use content::{Attachment, Content, Digest, JsonText};
+pub use content::{Attachment, Content, Digest, JsonText, beyond};
 pub use document::{Document, DocumentParts, Item, Volumes};
 pub use draft::Draft;
 pub use encoding::Glance;

@@ -21,7 +21,7 @@ use crate::env::Env;
 use crate::io::Effect;
 use crate::message::{Entry, Message, Write};
 use crate::partition::Partition;
-use rota_docstore::{Attachment, Digest, DocName, Exception, FieldError, codes};
+use rota_docstore::{Attachment, Digest, DocName, Exception, FieldError, beyond, codes};
 use rota_model::LogPos;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -54,10 +54,9 @@ impl Bodies for NoBodies {
 fn refused(
     bodies: &dyn Bodies,
     name: &DocName,
-    attachment: &Attachment,
+    (sha256, size): (Digest, u64),
     held: Option<u64>,
 ) -> Exception {
-    let (sha256, size) = (attachment.sha256(), attachment.size());
     if let Some(held) = held {
         let problem = format!("of {name} is {size}, but the body {sha256} has {held} bytes");
         return Exception::of_field(codes::INVALID, FieldError::new("size", problem));
@@ -72,6 +71,20 @@ fn refused(
     Exception::of_field(code, FieldError::new("body", problem))
 }
 
+/// What a document says of its attachments now, and did not before: each once.
+fn gained<T: Ord>(
+    before: Option<&Doc>,
+    after: Option<&Doc>,
+    of: impl Fn(&Attachment) -> T,
+) -> Vec<T> {
+    let said = |doc: Option<&Doc>| -> BTreeSet<T> {
+        doc.into_iter().flat_map(Doc::attachments).map(&of).collect()
+    };
+    let after = said(after);
+    // Nearly no document names a body, and all pass here: of those before nothing is looked at.
+    if after.is_empty() { Vec::new() } else { beyond(after, said(before)) }
+}
+
 /// Bodies that documents gain over what they were, and that are not held.
 struct Gains<'a> {
     env: &'a Env,
@@ -81,18 +94,10 @@ struct Gains<'a> {
 impl Gains<'_> {
     /// Whether all bodies are held that `after` names and `before` does not.
     fn are_held(&mut self, before: Option<&Doc>, after: Option<&Doc>) -> bool {
-        let Some(after) = after else { return true };
-        let mut all = true;
-        let mut known = None;
-        for sha256 in after.bodies() {
-            // Made once, and for those few that name any.
-            let known: &BTreeSet<Digest> =
-                known.get_or_insert_with(|| before.into_iter().flat_map(Doc::bodies).collect());
-            if !known.contains(&sha256) && self.env.bodies.hold(&sha256).is_none() {
-                self.missing.insert(sha256);
-                all = false;
-            }
-        }
+        let mut gained = gained(before, after, Attachment::sha256);
+        gained.retain(|sha256| self.env.bodies.hold(sha256).is_none());
+        let all = gained.is_empty();
+        self.missing.extend(gained);
         all
     }
 }
@@ -103,19 +108,11 @@ impl Partition {
     pub fn without_body(&self, env: &Env, writes: &[Write]) -> Option<Exception> {
         writes.iter().find_map(|write| {
             let before = self.replica.get(&write.key).map(|it| &**it);
-            let of = |it: &Attachment| (it.sha256(), it.size());
-            let mut known = None;
-            let mut named = write.doc.iter().flat_map(|it| it.attachments());
-            named.find_map(|it| {
-                let known: &BTreeSet<(Digest, u64)> = known.get_or_insert_with(|| {
-                    before.into_iter().flat_map(Doc::attachments).map(of).collect()
-                });
-                if known.contains(&of(it)) {
-                    return None;
-                }
-                let held = env.bodies.hold(&it.sha256());
-                let is_wrong = held != Some(it.size());
-                is_wrong.then(|| refused(&*env.bodies, &write.key.name, it, held))
+            let gained = gained(before, write.doc.as_deref(), |it| (it.sha256(), it.size()));
+            gained.into_iter().find_map(|(sha256, size)| {
+                let held = env.bodies.hold(&sha256);
+                let refused = || refused(&*env.bodies, &write.key.name, (sha256, size), held);
+                (held != Some(size)).then(refused)
             })
         })
     }

@@ -2,7 +2,7 @@
 //! grace.
 
 use super::{Asked, Bodies};
-use rota_docstore::Digest;
+use rota_docstore::{Digest, beyond};
 use rota_model::SlotId;
 use rota_protocol::{DiskWrite, Doc, DocKey};
 use std::collections::{BTreeMap, VecDeque};
@@ -22,16 +22,6 @@ fn bodies_of(doc: Option<&Arc<Doc>>) -> Vec<Digest> {
     let mut bodies: Vec<Digest> = doc.into_iter().flat_map(|it| it.bodies()).collect();
     bodies.sort_unstable();
     bodies
-}
-
-/// What of `these` is not in `others`, both in order.
-fn beyond(these: &[Digest], others: &[Digest]) -> Vec<Digest> {
-    let mut others = others.iter().peekable();
-    let is_beyond = |it: &&Digest| {
-        while others.next_if(|other| *other < *it).is_some() {}
-        others.next_if_eq(it).is_none()
-    };
-    these.iter().filter(is_beyond).copied().collect()
 }
 
 impl Ledger {
@@ -86,7 +76,8 @@ impl Ledger {
                 self.named.insert(key.clone(), after.clone())
             };
             let before = before.unwrap_or_default();
-            let (gained, lost) = (beyond(&after, &before), beyond(&before, &after));
+            let (after, before) = (after.iter().copied(), before.iter().copied());
+            let (gained, lost) = (beyond(after.clone(), before.clone()), beyond(before, after));
             if gained.len() + lost.len() > 0 {
                 self.bodies.namers().change(&key.name, &gained, &lost, self.bodies.now_ms());
             }

@@ -191,7 +191,7 @@ impl Importing<'_> {
         });
         let document = Arc::new(renamed.map_err(|it| invalid(&it.field, &it.problem))?);
         self.bodies.hand_over(self.shared, &document).await?;
-        let named = document.attachments().map(|(_, it)| it.sha256()).collect();
+        let named = document.bodies().collect();
         let op = Op::Documents(DocumentOp::Import(ImportOp { document }));
         let within = deadline.max(Instant::now() + STEP);
         self.under_way.push_back((self.shared.mailbox.begin(op, within), named));

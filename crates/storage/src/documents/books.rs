@@ -6,7 +6,7 @@ use crate::engine::KvWrite;
 use crate::writer::{NotQueued, QUEUE_BYTES_MAX, Writer};
 use rota_docstore::{
     Attempt, Cache, Commit, DocName, Document, Documents as _, Exception, FieldError, Phase, Rules,
-    SlotId, Stamp, Store, WRITTEN_BYTES_MAX, Write, codes, validate,
+    SlotId, Stamp, Store, WRITTEN_BYTES_MAX, Write, beyond, codes, validate,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::{Deref, DerefMut};
@@ -278,10 +278,8 @@ fn bodies_changed(
 ) -> Result<(Vec<Digest>, Vec<Digest>), Exception> {
     let (mut gained, mut lost) = (Vec::new(), Vec::new());
     for write in writes {
-        let mut more = BTreeMap::<Digest, i64>::new();
         for (key, attachment) in write.after.iter().flat_map(|it| it.attachments()) {
             let sha256 = attachment.sha256();
-            *more.entry(sha256).or_default() += 1;
             if let Some(size) = attachments.size(&sha256).filter(|it| *it != attachment.size()) {
                 let (name, said) = (&write.name, attachment.size());
                 let key = key.escape_debug();
@@ -289,13 +287,10 @@ fn bodies_changed(
                 return Err(FieldError::new("size", problem).into());
             }
         }
-        for (_, attachment) in write.before.iter().flat_map(|it| it.attachments()) {
-            *more.entry(attachment.sha256()).or_default() -= 1;
-        }
-        for (sha256, count) in more {
-            let (list, times) = if count > 0 { (&mut gained, count) } else { (&mut lost, -count) };
-            list.extend((0..times).map(|_| sha256));
-        }
+        let before = || write.before.iter().flat_map(|it| it.bodies());
+        let after = || write.after.iter().flat_map(|it| it.bodies());
+        gained.extend(beyond(after(), before()));
+        lost.extend(beyond(before(), after()));
     }
     Ok((gained, lost))
 }
@@ -344,8 +339,8 @@ impl Loaded {
         }
         use rota_docstore::Documents as _;
         self.store.spaces().check_description(&document)?;
-        for (_, attachment) in document.attachments() {
-            *self.bodies.entry(attachment.sha256()).or_default() += 1;
+        for sha256 in document.bodies() {
+            *self.bodies.entry(sha256).or_default() += 1;
         }
         self.by_slot.entry(slot).or_default().insert(name.clone());
         self.store.set(&name, Some(Arc::new(document)));
