@@ -37,11 +37,14 @@ impl Ledger {
         for sha256 in named.values().flatten() {
             *counts.entry(*sha256).or_default() += 1;
         }
-        let missing = bodies.shared.attachments.set_references(&counts, bodies.now_ms());
-        let ledger = Self { bodies, named, given_up: VecDeque::new() };
-        for (key, named) in &ledger.named {
-            ledger.bodies.namers().change(&key.name, named, &[], ledger.bodies.now_ms());
+        let now_ms = bodies.now_ms();
+        let missing = bodies.shared.attachments.set_references(&counts, now_ms);
+        let mut namers = bodies.namers();
+        for (key, named) in &named {
+            namers.change(&key.name, named, &[], now_ms);
         }
+        drop(namers);
+        let ledger = Self { bodies, named, given_up: VecDeque::new() };
         if !missing.is_empty() {
             let count = missing.len();
             tracing::error!(count, "bodies of attachments are missing here and are fetched");
@@ -66,7 +69,7 @@ impl Ledger {
 
     /// These writes go to disk. The bodies that they name are here: the decisions saw to it.
     pub fn on_persist(&mut self, lsn: u64, writes: &[DiskWrite]) {
-        let mut given_up = Vec::new();
+        let (mut given_up, now_ms) = (Vec::new(), self.bodies.now_ms());
         for write in writes {
             let DiskWrite::Doc { key, doc } = write else { continue };
             let after = bodies_of(doc.as_ref());
@@ -79,12 +82,12 @@ impl Ledger {
             let (after, before) = (after.iter().copied(), before.iter().copied());
             let (gained, lost) = (beyond(after.clone(), before.clone()), beyond(before, after));
             if gained.len() + lost.len() > 0 {
-                self.bodies.namers().change(&key.name, &gained, &lost, self.bodies.now_ms());
+                self.bodies.namers().change(&key.name, &gained, &lost, now_ms);
             }
             given_up.extend(lost);
             if !gained.is_empty() {
                 let attachments = &self.bodies.shared.attachments;
-                let missing = attachments.refer_all(&gained, self.bodies.now_ms());
+                let missing = attachments.refer_all(&gained, now_ms);
                 // A file that was found damaged this very moment.
                 self.mend(key, missing);
             }

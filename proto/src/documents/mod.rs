@@ -34,7 +34,9 @@ pub use rota_protocol::DocumentCursor;
 pub const ADMIN_KEY_METADATA: &str = "rota-admin-key";
 /// Most bytes of one piece of a body.
 pub const PIECE_BYTES_MAX: usize = 1024 * 1024;
-/// Most bytes of updates in one response, unless the first one alone is larger.
+/// Most bytes of updates in one response, unless the first one alone is larger. Each owner sends far
+/// less ([`rota_protocol::Sizes`]: about half a MiB, or one document); a response to a client has those of
+/// all owners that it asked for.
 pub const UPDATES_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// Largest request of the service Documents: parameters or a piece, with names around them.
 pub const REQUEST_BYTES_MAX: usize = 2 * 1024 * 1024;
