@@ -23,7 +23,11 @@ fn pulled(result: OpResult) -> Pulled {
 /// An id of the partition that is polled.
 fn id_here(table: &Table, nth: usize) -> String {
     let home = |id: &String| table.view().home(rota_ring::slot_of_session(&key(id), 1024)).0;
-    (0..).map(|n| format!("s{n}")).filter(|id| home(id) == NUMBERS[0]).nth(nth).unwrap()
+    (0..)
+        .map(|n| format!("s{n}"))
+        .filter(|id| home(id) == NUMBERS[0])
+        .nth(nth)
+        .expect("there are enough")
 }
 
 #[test]
