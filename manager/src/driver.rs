@@ -285,14 +285,16 @@ impl Driver {
     }
 
     fn on_call(&mut self, now: Now, call: Call) {
+        let Call { op, deadline, entered, reply, held } = call;
+        drop(held);
         if !self.calls.has_room() {
-            let _ = call.reply.send(Err(overloaded(&call.op, WAITING_MAX)));
+            let _ = reply.send(Err(overloaded(&op, format_args!("{WAITING_MAX} calls"))));
             return;
         }
-        let deadline_mono_ms = self.clock.mono_ms(call.deadline);
-        let number = self.calls.op(CallKind::of(&call.op), call.entered, call.reply);
-        trace::entered(number, &call.op);
-        self.manager.handle(now, Input::Client { call: number, deadline_mono_ms, op: call.op });
+        let deadline_mono_ms = self.clock.mono_ms(deadline);
+        let call = self.calls.op(CallKind::of(&op), entered, reply);
+        trace::entered(call, &op);
+        self.manager.handle(now, Input::Client { call, deadline_mono_ms, op });
     }
 
     fn carry_out(&mut self, effect: Effect) {

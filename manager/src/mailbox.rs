@@ -9,6 +9,9 @@ use rota_proto::encoded::DocBytes;
 use rota_protocol::placements::{Placements, PlacementsAsk};
 use rota_protocol::{Envelope, Input, NodeOrdered, Op, OpResult, Order, Ordered, Stats};
 use rota_ring::NodeOrder;
+use std::fmt::Display;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout};
@@ -16,6 +19,9 @@ use tokio::time::{Instant, timeout};
 /// Client calls that may wait for the driver. It takes some 50,000 a second, so a full lane is
 /// already 80 ms behind; more would only make callers wait for what they then give up.
 pub const CALLS_MAX: usize = 4096;
+
+/// Most bytes of such calls: a thousand opens with the largest attributes.
+pub const CALL_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// Batches of peers and nodes, and other inputs, that may wait for the driver. Senders wait for
 /// room, which stops the reading of their streams; a few batches per peer and node suffice.
@@ -42,6 +48,29 @@ pub struct Call {
     pub entered: Instant,
     /// Where the answer goes.
     pub reply: oneshot::Sender<OpResult>,
+    /// What it holds of the lane.
+    pub held: Held,
+}
+
+/// Bytes of a call that waits for the driver. They are free again when the driver has taken it.
+pub struct Held {
+    bytes: usize,
+    all: Arc<AtomicUsize>,
+}
+
+impl Held {
+    /// `None`: there is no room for so many beside those that are held.
+    fn take(all: &Arc<AtomicUsize>, bytes: usize) -> Option<Self> {
+        let before = all.fetch_add(bytes, Ordering::Relaxed);
+        let held = Self { bytes, all: all.clone() };
+        (before == 0 || before + bytes <= CALL_BYTES_MAX).then_some(held)
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.all.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
 }
 
 /// What is taken before client calls.
@@ -70,6 +99,7 @@ pub enum Urgent {
 #[derive(Clone)]
 pub struct Mailbox {
     calls: mpsc::Sender<Call>,
+    call_bytes: Arc<AtomicUsize>,
     urgent: mpsc::Sender<Urgent>,
 }
 
@@ -85,7 +115,8 @@ pub struct Lanes {
 pub fn mailbox() -> (Mailbox, Lanes) {
     let (calls, call_lane) = mpsc::channel(CALLS_MAX);
     let (urgent, urgent_lane) = mpsc::channel(URGENT_MAX);
-    (Mailbox { calls, urgent }, Lanes { calls: call_lane, urgent: urgent_lane })
+    let call_bytes = Arc::default();
+    (Mailbox { calls, call_bytes, urgent }, Lanes { calls: call_lane, urgent: urgent_lane })
 }
 
 /// The driver has ended: the process is stopping.
@@ -118,10 +149,15 @@ impl Mailbox {
     /// Begins to carry out a request, without waiting for its answer.
     pub fn begin(&self, op: Op, deadline: Instant) -> Begun {
         let (reply, answer) = oneshot::channel();
-        let call = Call { op, deadline, entered: Instant::now(), reply };
+        let Some(held) = Held::take(&self.call_bytes, op.bytes()) else {
+            return Begun(Err(overloaded(&op, format_args!("{CALL_BYTES_MAX} bytes of calls"))));
+        };
+        let call = Call { op, deadline, entered: Instant::now(), reply, held };
         Begun(match self.calls.try_send(call) {
             Ok(()) => Ok(answer),
-            Err(mpsc::error::TrySendError::Full(call)) => Err(overloaded(&call.op, CALLS_MAX)),
+            Err(mpsc::error::TrySendError::Full(call)) => {
+                Err(overloaded(&call.op, format_args!("{CALLS_MAX} calls")))
+            }
             Err(mpsc::error::TrySendError::Closed(_)) => Err(Stopping.into()),
         })
     }
@@ -203,21 +239,50 @@ impl Mailbox {
 }
 
 /// The refusal of a call for which there is no room, which is counted.
-pub fn overloaded(op: &Op, limit: usize) -> Refusal {
+pub fn overloaded(op: &Op, limit: impl Display) -> Refusal {
     metrics::refused(CallKind::of(op), RefusalKind::Overloaded.as_str());
-    let text = format!("this manager has {limit} calls waiting, its limit; come again soon");
+    let text = format!("this manager has {limit} waiting, its limit; come again soon");
     Refusal::new(RefusalKind::Overloaded, Retry::AfterMs(OVERLOADED_RETRY_MS), text)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rota_model::{GetOp, Namespace, SessionId, SessionKey};
+    use rota_model::{
+        Attributes, Changed, ClassName, GetOp, Namespace, OpenOp, PoolName, RequestId, SessionId,
+        SessionKey, SessionSpec,
+    };
     use tokio_test::{assert_pending, assert_ready, task};
 
     fn get() -> Op {
         let id = SessionId::parse("x").unwrap();
         Op::Get(GetOp { key: SessionKey::new(Namespace::default_space(), id), stale_ok: false })
+    }
+
+    fn open(bytes: usize) -> Op {
+        let Op::Get(GetOp { key, .. }) = get() else { unreachable!("get gives a get") };
+        let attributes = Attributes::from([("a".to_owned(), "x".repeat(bytes))]);
+        let spec = SessionSpec {
+            class: ClassName::parse("builtin").unwrap(),
+            pool: PoolName::default_pool(),
+            attributes: Arc::new(attributes),
+        };
+        let request = RequestId::parse("r").unwrap();
+        Op::Open(OpenOp { key, spec, request, remember: true })
+    }
+
+    #[tokio::test]
+    async fn large_calls_that_wait_are_bounded_by_their_bytes() {
+        let (mailbox, mut lanes) = mailbox();
+        let (large, deadline) = (open(1024 * 1024), Instant::now());
+        let fit = CALL_BYTES_MAX / large.bytes();
+        let waiting: Vec<_> = (0..fit).map(|_| mailbox.begin(large.clone(), deadline)).collect();
+        assert!(waiting.iter().all(|it| it.0.is_ok()), "{fit}");
+        let refusal = mailbox.call(large.clone(), deadline).await.unwrap_err();
+        assert_eq!((refusal.kind, refusal.changed), (RefusalKind::Overloaded, Changed::No));
+        assert!(refusal.message.contains("67108864 bytes"), "{}", refusal.message);
+        drop(lanes.calls.recv().await);
+        assert!(mailbox.begin(large, deadline).0.is_ok());
     }
 
     #[tokio::test]

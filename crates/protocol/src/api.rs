@@ -211,6 +211,34 @@ impl Op {
         }
     }
 
+    /// About how many bytes it holds while it waits.
+    pub fn bytes(&self) -> usize {
+        /// Names, deadlines and the tables in which it stands.
+        const AROUND: usize = 512;
+        /// A document that is named.
+        const NAMED: usize = 256;
+        AROUND
+            + match self {
+                Op::Open(open) => {
+                    let attributes = open.spec.attributes.iter();
+                    attributes.map(|(name, value)| name.len() + value.len()).sum()
+                }
+                Op::Close(_) | Op::Get(_) | Op::List(_) | Op::Pull(_) | Op::Report(_) => 0,
+                Op::Documents(op) => match op {
+                    DocumentOp::Operate(operate) => {
+                        let parameters = operate.request.parameters.as_ref();
+                        parameters.map_or(0, |it| it.as_str().len())
+                            + NAMED * operate.request.syncs.len()
+                    }
+                    DocumentOp::Sync(sync) => NAMED * sync.syncs.len(),
+                    DocumentOp::Import(import) => {
+                        usize::try_from(import.document.content_bytes()).unwrap_or(usize::MAX / 2)
+                    }
+                    DocumentOp::Page(_) | DocumentOp::Clear(_) | DocumentOp::Follow(_) => 0,
+                },
+            }
+    }
+
     /// The namespace that it works in, if its callers must not when that is switched off. Nodes and
     /// operators go on.
     pub fn space(&self) -> Option<&Namespace> {

@@ -6,11 +6,11 @@ use crate::io::{Effect, Transition};
 use crate::message::Message;
 use crate::operate::registry::CONFIGURATION;
 use crate::operate::{Errand, Inner};
+use crate::requests::{OfRequest, Requests};
 use crate::settled::is_asked_again;
 use rota_docstore::Phase;
 use rota_model::{Changed, ManagerNumber, MemberId, Refusal, RefusalKind, Retry, SlotId};
 use rota_ring::slot_of_session;
-use std::collections::BTreeMap;
 
 /// Where a request came from: this manager's own clients, or a peer on behalf of its own.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -29,8 +29,8 @@ pub(crate) struct Asked {
     pub left_a_life: bool,
 }
 
-/// Most client requests that wait at one manager; more are told to come back. Each holds a few
-/// hundred bytes.
+/// Most client requests that wait at one manager; more are told to come back. Most hold a few hundred
+/// bytes; what large ones hold is bounded by [`crate::Sizes::request_bytes`].
 const REQUESTS_MAX: usize = 50_000;
 
 /// How long an owner may take before it is asked again, beside what it was told to wait. An owner
@@ -75,6 +75,12 @@ struct Waiting {
     sent: bool,
 }
 
+impl OfRequest for Waiting {
+    fn op(&self) -> &Op {
+        &self.op
+    }
+}
+
 impl Waiting {
     fn is_follow(&self) -> bool {
         self.caller == Caller::Inner(Inner::Follow)
@@ -113,7 +119,7 @@ impl Waiting {
 /// All requests of this manager's clients.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) struct Entrance {
-    waiting: BTreeMap<u64, Waiting>,
+    waiting: Requests<u64, Waiting>,
 }
 
 /// A request that this manager must carry out itself.
@@ -161,11 +167,8 @@ impl Entrance {
         deadline_ms: u64,
         op: Op,
     ) -> Option<ForHere> {
-        if self.waiting.len() >= REQUESTS_MAX {
-            let text = format!("{REQUESTS_MAX} requests wait at this manager already");
-            let retry = Retry::AfterMs(env.config.timing.retry_ms);
-            let result = Err(Refusal::new(RefusalKind::Overloaded, retry, text));
-            env.effects.push(Effect::Reply { call, result });
+        if let Some(refusal) = self.waiting.refuse(env, &op, REQUESTS_MAX, "manager") {
+            env.effects.push(Effect::Reply { call, result: Err(refusal) });
             return None;
         }
         if let Some(result) = refused_by_namespace(env, &op) {

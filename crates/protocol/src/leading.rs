@@ -19,6 +19,7 @@ use crate::message::{Entry, Write};
 use crate::operate::Runs;
 use crate::partition::Partition;
 use crate::reads::Reads;
+use crate::requests::Requests;
 use crate::scan::Scan;
 use crate::session::Work;
 use crate::sync::{Difference, SyncState};
@@ -31,7 +32,8 @@ use rota_ring::View;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Most requests that wait at one partition's owner. 64 callers per client and some hundred
-/// clients fit; beyond it callers are told to come back.
+/// clients fit; beyond it callers are told to come back. What they hold together is bounded by
+/// [`crate::Sizes::request_bytes`].
 pub(crate) const REQUESTS_MAX: usize = 20_000;
 
 /// How long an entry that nobody waits for may stay unsent. Low, and a lone client pays two
@@ -60,7 +62,7 @@ pub(crate) struct Leading {
     /// Who leaves the ring is a copy, or this owner, and enough others hold everything.
     pub lets_go: bool,
     /// Every request that waits here, with its operation and deadline.
-    pub live: BTreeMap<Origin, Asked>,
+    pub live: Requests<Origin, Asked>,
     /// Requests that wait until the partition serves, or until it has enough copies.
     pub queue: VecDeque<Origin>,
     /// Opens that wait for a node with room.
@@ -170,7 +172,7 @@ impl Partition {
         let (mut live, promised) = before
             .map(|before| before.give_up_renewals(env))
             .map_or_else(Default::default, |it| (it.live, it.promised));
-        live.append(&mut self.inherited);
+        live.extend(std::mem::take(&mut self.inherited));
         // Operations that were appended are not begun again: their entries are in this log, and
         // are committed with the first one of this epoch.
         let is_operation =

@@ -33,6 +33,7 @@ pub mod placements;
 mod pool;
 mod reads;
 pub mod replica;
+mod requests;
 mod scan;
 mod session;
 mod settled;

@@ -58,10 +58,10 @@ impl Partition {
         if leading.live.contains_key(&origin) {
             return;
         }
-        if leading.live.len() >= REQUESTS_MAX {
-            let retry = Retry::AfterMs(env.config.timing.retry_ms);
-            let text = format!("{REQUESTS_MAX} requests wait at this partition already");
-            return env.answer(origin, Err(Refusal::new(RefusalKind::Overloaded, retry, text)));
+        if let Some(refusal) = leading.live.refuse(env, &op, REQUESTS_MAX, "partition") {
+            let result = Err(refusal);
+            self.settled.insert(env, origin, &op, &result);
+            return env.answer(origin, result);
         }
         let deadline_ms = now + deadline_ms;
         let asked = Asked { op, deadline_ms, arrived_ms: now, left_a_life: false };

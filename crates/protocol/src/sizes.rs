@@ -18,6 +18,10 @@ pub struct Sizes {
     pub tail_entries: usize,
     /// Most bytes of such entries: what a link of 1 Gbit/s carries in half a second.
     pub tail_bytes: usize,
+    /// Most bytes of requests that wait at one manager for its clients, and at one partition's owner;
+    /// beyond it callers are told to come back. As many opens with the largest attributes as a
+    /// thousand clients send with four callers each.
+    pub request_bytes: usize,
     /// Bytes after which a Prepare, a chunk of a snapshot, a piece of a Sync or a page takes no
     /// further document. One document, or one operation, may be larger by itself.
     pub message_bytes: usize,
@@ -64,6 +68,7 @@ impl Default for Sizes {
             window_bytes: 64 * 1024 * 1024,
             tail_entries: crate::leading::REQUESTS_MAX,
             tail_bytes: 64 * 1024 * 1024,
+            request_bytes: 256 * 1024 * 1024,
             message_bytes: 512 * 1024,
             prepare_entries: 512,
             flight_entries: 8_192,
@@ -91,6 +96,7 @@ impl Sizes {
             ("window_bytes", number(self.window_bytes)),
             ("tail_entries", number(self.tail_entries)),
             ("tail_bytes", number(self.tail_bytes)),
+            ("request_bytes", number(self.request_bytes)),
             ("message_bytes", number(self.message_bytes)),
             ("prepare_entries", number(self.prepare_entries)),
             ("flight_entries", number(self.flight_entries)),

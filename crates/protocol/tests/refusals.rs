@@ -3,7 +3,7 @@
 mod table;
 
 use rota_model::{Changed, ClassName, Outcome, PoolName, RefusalKind, Retry};
-use rota_protocol::Op;
+use rota_protocol::{Op, Sizes};
 use std::sync::Arc;
 use table::*;
 
@@ -150,4 +150,39 @@ fn a_session_that_does_not_exist_may_be_opened_later() {
         let refusal = table.call(300, op).unwrap_err();
         assert_eq!((refusal.kind, refusal.retry), (RefusalKind::NotFound, Retry::WhenChanged));
     }
+}
+
+#[test]
+fn requests_that_wait_are_bounded_by_their_bytes_at_their_manager_and_at_the_owner() {
+    let mut table = Table::laid();
+    table.sizes = Sizes { request_bytes: 1024 * 1024, ..Sizes::default() };
+    NUMBERS.iter().for_each(|n| table.start(*n));
+    table.settle();
+    table.pass(500);
+    table.register("n1", 7);
+    table.silent.insert("n1".to_owned());
+    let owner = table.owner("a");
+    let [one, other] = NUMBERS.into_iter().filter(|it| *it != owner).collect::<Vec<_>>()[..] else {
+        panic!("of three managers one is the owner")
+    };
+    let here = (0..).map(|n| format!("s{n}")).filter(|id| table.owner(id) == owner);
+    let ids: Vec<String> = here.take(18).collect();
+    let large = |id: &str| open_large(id, "r1", 64 * 1024);
+    // Each holds some more than its attributes.
+    let waiting: Vec<u64> = ids[..15].iter().map(|id| table.ask(one, large(id))).collect();
+    assert!(waiting.iter().all(|it| !table.replies.contains_key(it)), "{:?}", table.replies);
+    for (through, place) in [(one, "manager"), (other, "partition")] {
+        let refusal = table.call(through, large(&ids[15])).expect_err("there is no room");
+        assert_eq!((refusal.kind, refusal.changed), (RefusalKind::Overloaded, Changed::No));
+        assert!(refusal.message.contains(place), "{}", refusal.message);
+        assert!(refusal.message.contains("1048576"), "{}", refusal.message);
+    }
+    assert_eq!(refused(table.call(other, get(&ids[15]))), RefusalKind::NotFound);
+    // What is small finds room; and what is large when the others have given up.
+    let small = table.ask(one, open(&ids[16], "r1"));
+    assert!(!table.replies.contains_key(&small));
+    table.pass(11_000);
+    assert!(waiting.iter().all(|it| table.replies.contains_key(it)));
+    let again = table.ask(other, large(&ids[17]));
+    assert!(!table.replies.contains_key(&again), "{:?}", table.replies[&again]);
 }

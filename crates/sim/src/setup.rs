@@ -211,6 +211,8 @@ fn draw_sizes(chance: &mut Chance) -> Sizes {
         window_bytes: count(1_000, 40_000),
         tail_entries: count(3, 60),
         tail_bytes: count(1_500, 60_000),
+        // Not drawn: clients here ask for little at a time.
+        request_bytes: Sizes::default().request_bytes,
         message_bytes: count(1, 1_500),
         flight_entries: count(1, 20),
         flight_bytes: count(400, 8_000),

@@ -8,8 +8,8 @@ use std::collections::HashMap;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-/// Calls that may be under way at once. Each holds its request in the decisions' tables, some
-/// kilobytes at most, and ends at its deadline.
+/// Calls that may be under way at once. Each ends at its deadline; what their requests hold, the
+/// decisions bound (`rota_protocol::Sizes::request_bytes`).
 pub const WAITING_MAX: usize = 65_536;
 
 enum Waiting {

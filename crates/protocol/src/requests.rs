@@ -1,0 +1,92 @@
+//! Requests that wait, and how many bytes they hold: bounded in number alone, a few thousand with
+//! large attributes would fill the memory.
+
+use crate::api::Op;
+use crate::entry::Asked;
+use crate::env::Env;
+use rota_model::{Refusal, RefusalKind, Retry};
+use std::collections::{BTreeMap, btree_map};
+use std::ops::Deref;
+
+/// Something that waits because of a request.
+pub(crate) trait OfRequest {
+    /// The request. Nothing changes how much it holds.
+    fn op(&self) -> &Op;
+}
+
+impl OfRequest for Asked {
+    fn op(&self) -> &Op {
+        &self.op
+    }
+}
+
+/// Requests that wait, by name. Reads like the map that it is.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Requests<K: Ord, V> {
+    by_name: BTreeMap<K, V>,
+    /// About how many bytes they hold.
+    bytes: usize,
+}
+
+impl<K: Ord, V> Default for Requests<K, V> {
+    fn default() -> Self {
+        Self { by_name: BTreeMap::new(), bytes: 0 }
+    }
+}
+
+impl<K: Ord, V: OfRequest> Requests<K, V> {
+    /// Why a further request may not wait here, if so. `most`: of them; `place`: where they wait.
+    pub fn refuse(&self, env: &Env, op: &Op, most: usize, place: &str) -> Option<Refusal> {
+        let (bytes, bytes_max) = (self.bytes + op.bytes(), env.config.sizes.request_bytes);
+        let text = if self.by_name.len() >= most {
+            format!("{most} requests wait at this {place} already")
+        } else if bytes > bytes_max && !self.by_name.is_empty() {
+            format!(
+                "requests of {} bytes wait at this {place} already, and the limit is {bytes_max}",
+                self.bytes
+            )
+        } else {
+            return None;
+        };
+        let retry = Retry::AfterMs(env.config.timing.retry_ms);
+        Some(Refusal::new(RefusalKind::Overloaded, retry, text))
+    }
+
+    pub fn insert(&mut self, name: K, request: V) {
+        self.bytes += request.op().bytes();
+        if let Some(before) = self.by_name.insert(name, request) {
+            self.bytes -= before.op().bytes();
+        }
+    }
+
+    pub fn remove(&mut self, name: &K) -> Option<V> {
+        let request = self.by_name.remove(name)?;
+        self.bytes -= request.op().bytes();
+        Some(request)
+    }
+
+    pub fn get_mut(&mut self, name: &K) -> Option<&mut V> {
+        self.by_name.get_mut(name)
+    }
+
+    pub fn extend(&mut self, others: impl IntoIterator<Item = (K, V)>) {
+        others.into_iter().for_each(|(name, request)| self.insert(name, request));
+    }
+}
+
+impl<K: Ord, V> Deref for Requests<K, V> {
+    type Target = BTreeMap<K, V>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.by_name
+    }
+}
+
+impl<K: Ord, V> IntoIterator for Requests<K, V> {
+    type Item = (K, V);
+    type IntoIter = btree_map::IntoIter<K, V>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.by_name.into_iter()
+    }
+}
