@@ -4,7 +4,7 @@
 
 use crate::metrics::{self, CallKind};
 use rota_model::node_msg::{FromNode, Register, Registered, Renew, Renewed};
-use rota_model::{NodeId, Refusal, RefusalKind, Retry};
+use rota_model::{Changed, NodeId, Refusal, RefusalKind, Retry};
 use rota_proto::encoded::DocBytes;
 use rota_protocol::placements::{Placements, PlacementsAsk};
 use rota_protocol::{Envelope, Input, NodeOrdered, Op, OpResult, Order, Ordered, Stats};
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout, timeout_at};
 
 /// Client calls that may wait for the driver. It takes some 50,000 a second, so a full lane is
 /// already 80 ms behind; more would only make callers wait for what they then give up.
@@ -37,6 +37,10 @@ const LOOK: Duration = Duration::from_secs(5);
 const RENEW: Duration = Duration::from_secs(3);
 const REGISTER: Duration = Duration::from_secs(10);
 const ORDER: Duration = Duration::from_secs(10);
+
+/// How long after its deadline a client's call is given up here. The decisions watch deadlines, and are
+/// later than this only when the driver does not turn, as while the disk is behind.
+const OVERDUE: Duration = Duration::from_secs(1);
 
 /// A client's call.
 pub struct Call {
@@ -131,17 +135,34 @@ impl From<Stopping> for Refusal {
 }
 
 /// A request that is being carried out.
-pub struct Begun(Result<oneshot::Receiver<OpResult>, Refusal>);
+pub struct Begun(Result<Awaited, Refusal>);
+
+struct Awaited {
+    answer: oneshot::Receiver<OpResult>,
+    until: Instant,
+    changes: bool,
+}
 
 impl Begun {
-    /// Its answer.
+    /// Its answer. Soon after the deadline, whatever the driver does.
     pub async fn answer(self) -> OpResult {
-        self.0?.await.unwrap_or_else(|_| Err(Stopping.into()))
+        let Awaited { answer, until, changes } = self.0?;
+        match timeout_at(until, answer).await {
+            Ok(answered) => answered.unwrap_or_else(|_| Err(Stopping.into())),
+            Err(_) => {
+                let text = "this manager is too busy to answer by the deadline";
+                let mut refusal = unanswered(text.to_owned());
+                if !changes {
+                    refusal.changed = Changed::No;
+                }
+                Err(refusal)
+            }
+        }
     }
 }
 
 impl Mailbox {
-    /// Carries out a request. Answers by its deadline, which the decisions watch.
+    /// Carries out a request. Answers by its deadline, which the decisions watch, or soon after.
     pub async fn call(&self, op: Op, deadline: Instant) -> OpResult {
         self.begin(op, deadline).answer().await
     }
@@ -152,9 +173,10 @@ impl Mailbox {
         let Some(held) = Held::take(&self.call_bytes, op.bytes()) else {
             return Begun(Err(overloaded(&op, format_args!("{CALL_BYTES_MAX} bytes of calls"))));
         };
+        let awaited = Awaited { answer, until: deadline + OVERDUE, changes: op.changes() };
         let call = Call { op, deadline, entered: Instant::now(), reply, held };
         Begun(match self.calls.try_send(call) {
-            Ok(()) => Ok(answer),
+            Ok(()) => Ok(awaited),
             Err(mpsc::error::TrySendError::Full(call)) => {
                 Err(overloaded(&call.op, format_args!("{CALLS_MAX} calls")))
             }
@@ -225,8 +247,7 @@ impl Mailbox {
             Ok(answered) => answered.map_err(Refusal::from),
             Err(_) => {
                 let text = format!("{what} was not answered within {} ms", most.as_millis());
-                let retry = Retry::AfterMs(OVERLOADED_RETRY_MS);
-                Err(Refusal::unknown_outcome(RefusalKind::DeadlineExceeded, retry, text))
+                Err(unanswered(text))
             }
         }
     }
@@ -236,6 +257,12 @@ impl Mailbox {
         let waiting = |capacity: usize, max: usize| max - capacity.min(max);
         (waiting(self.calls.capacity(), CALLS_MAX), waiting(self.urgent.capacity(), URGENT_MAX))
     }
+}
+
+/// The driver did not answer in time.
+fn unanswered(text: String) -> Refusal {
+    let retry = Retry::AfterMs(OVERLOADED_RETRY_MS);
+    Refusal::unknown_outcome(RefusalKind::DeadlineExceeded, retry, text)
 }
 
 /// The refusal of a call for which there is no room, which is counted.
@@ -249,7 +276,7 @@ pub fn overloaded(op: &Op, limit: impl Display) -> Refusal {
 mod tests {
     use super::*;
     use rota_model::{
-        Attributes, Changed, ClassName, GetOp, Namespace, OpenOp, PoolName, RequestId, SessionId,
+        Attributes, ClassName, GetOp, Namespace, OpenOp, PoolName, RequestId, SessionId,
         SessionKey, SessionSpec,
     };
     use tokio_test::{assert_pending, assert_ready, task};
@@ -313,6 +340,13 @@ mod tests {
         let renew = Renew { node, boot, load };
         assert_eq!(mailbox.renew(renew).await.unwrap_err().kind, RefusalKind::DeadlineExceeded);
         assert_eq!(began.elapsed(), LOOK + RENEW);
+        for (op, changed) in [(get(), Changed::No), (open(1), Changed::Unknown)] {
+            let wait = Duration::from_secs(10);
+            let began = Instant::now();
+            let refusal = mailbox.call(op, began + wait).await.unwrap_err();
+            assert_eq!((refusal.kind, refusal.changed), (RefusalKind::DeadlineExceeded, changed));
+            assert_eq!(began.elapsed(), wait + OVERDUE);
+        }
     }
 
     fn batch() -> Urgent {
