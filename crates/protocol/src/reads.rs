@@ -8,12 +8,14 @@ use crate::env::Env;
 use crate::io::Transition;
 use crate::judge::Renewal;
 use crate::partition::Partition;
+use crate::version::may_tell_early;
 use rota_model::{
     Filter, ListCursor, ListOp, LogPos, ManagerNumber, Page, PullOp, Pulled, Refusal, RefusalKind,
     Retry, SessionKey, SessionRecord, SessionState, SessionView, SlotId,
 };
 use rota_ring::slot_of_session;
-use std::collections::{BTreeSet, VecDeque};
+use std::cell::LazyCell;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 /// Reads that wait for a confirm round.
@@ -32,6 +34,9 @@ pub(crate) struct Reads {
     /// Long polls that wait for a change.
     pub pulls: VecDeque<Origin>,
 }
+
+/// READY records that are not committed, by session.
+type ReadyInTail<'a> = BTreeMap<&'a DocKey, Vec<&'a Arc<SessionRecord>>>;
 
 /// Most long polls that wait at one partition.
 const PULLS_MAX: usize = 4_096;
@@ -187,16 +192,50 @@ impl Partition {
     /// A session as it may be shown: committed, or READY over a committed PENDING or STARTING
     /// (which any later owner drives to the same instance, and whose open may be answered already).
     pub fn visible(&self, key: &DocKey) -> Option<&Arc<SessionRecord>> {
-        let committed = self.replica.docs.get(key).and_then(|doc| doc.session())?;
-        let begun = matches!(committed.state, SessionState::Pending | SessionState::Starting);
-        if !begun || !self.replica.latest.contains_key(key) {
-            return Some(committed);
+        let committed = self.replica.docs.get(key)?.session()?;
+        let Some(upto) = self.may_be_ready_by(key, committed) else { return Some(committed) };
+        let tail = self.replica.tail.iter().take_while(|entry| entry.at <= upto);
+        let writes = tail.flat_map(|entry| entry.writes.iter()).filter(|it| it.key == *key);
+        Some(shown(committed, writes.filter_map(|it| it.doc.as_ref()?.session())))
+    }
+
+    /// The same of one of many sessions: what of them the tail has as READY is looked up once.
+    fn visible_among<'a>(
+        &'a self,
+        key: &DocKey,
+        ready: &LazyCell<ReadyInTail<'a>, impl FnOnce() -> ReadyInTail<'a>>,
+    ) -> Option<&'a Arc<SessionRecord>> {
+        let committed = self.replica.docs.get(key)?.session()?;
+        match self.may_be_ready_by(key, committed) {
+            None => Some(committed),
+            Some(_) => Some(shown(committed, ready.get(key).into_iter().flatten().copied())),
         }
-        let writes = self.replica.tail.iter().flat_map(|entry| entry.writes.iter());
-        let records = writes.filter(|write| write.key == *key).filter_map(|it| it.doc.as_ref());
-        let mut records = records.filter_map(|doc| doc.session());
-        let ready = records.find(|it| crate::version::may_tell_early(committed, it));
-        Some(ready.unwrap_or(committed))
+    }
+
+    /// Up to where the tail may have a session as READY of which the committed record does not say so.
+    fn may_be_ready_by(&self, key: &DocKey, committed: &SessionRecord) -> Option<LogPos> {
+        let is_begun =
+            |it: SessionState| matches!(it, SessionState::Pending | SessionState::Starting);
+        let (at, latest) = self.replica.latest.get(key).filter(|_| is_begun(committed.state))?;
+        let latest = latest.as_ref().and_then(|doc| doc.session());
+        // No attempt goes back from READY.
+        let is_starting =
+            |it: &Arc<SessionRecord>| is_begun(it.state) && it.token() == committed.token();
+        (!latest.is_some_and(is_starting)).then_some(*at)
+    }
+
+    /// READY records of the tail, oldest first.
+    fn ready_in_tail(&self) -> ReadyInTail<'_> {
+        let mut ready = ReadyInTail::new();
+        for write in self.replica.tail.iter().flat_map(|entry| entry.writes.iter()) {
+            if let Some(doc) = &write.doc
+                && doc.brief().is_some_and(|it| it.state == SessionState::Ready)
+                && let Some(record) = doc.session()
+            {
+                ready.entry(&write.key).or_default().push(record);
+            }
+        }
+        ready
     }
 
     pub fn view_of(&self, env: &Env, record: impl Into<Arc<SessionRecord>>) -> SessionView {
@@ -245,6 +284,7 @@ impl Partition {
         };
         let docs = self.replica.docs.range((lower, Unbounded));
         let docs = docs.take_while(|(key, _)| key.slot <= last);
+        let ready = LazyCell::new(|| self.ready_in_tail());
         let (mut sessions, mut bytes, mut slot) = (Vec::new(), 0, from.slot);
         for (looked_at, (key, doc)) in (1..).zip(docs) {
             // A place between two documents of applications in one slot has no name, so this may stop
@@ -254,8 +294,8 @@ impl Partition {
             }
             slot = key.slot;
             let Some(brief) = doc.brief() else { continue };
-            let passing = (may_pass(filter, brief).then(|| self.visible(key)).flatten())
-                .filter(|record| filter.passes(record));
+            let shown = may_pass(filter, brief).then(|| self.visible_among(key, &ready)).flatten();
+            let passing = shown.filter(|record| filter.passes(record));
             if let Some(record) = passing {
                 bytes += record.bytes();
                 sessions.push(self.view_of(env, record.clone()));
@@ -383,6 +423,14 @@ impl Partition {
         let (events, snapshot_next) = self.look(env, &cursor, last, &pull.filter, pull.limit);
         Pulled { part: self.number, events, snapshot: true, upto, snapshot_next }
     }
+}
+
+/// What may be shown of a session: one of later records of it, oldest first, or the committed one.
+fn shown<'a>(
+    committed: &'a Arc<SessionRecord>,
+    mut later: impl Iterator<Item = &'a Arc<SessionRecord>>,
+) -> &'a Arc<SessionRecord> {
+    later.find(|it| may_tell_early(committed, it)).unwrap_or(committed)
 }
 
 /// Whether a record may pass a filter, as far as its brief tells: those that cannot need not be made

@@ -2,9 +2,10 @@
 
 mod table;
 
+use rota_model::node_msg::NodeAnswer;
 use rota_model::{Filter, ListCursor, ListOp, PullOp, SessionState, SlotId};
-use rota_protocol::{Answer, Op, Sizes};
-use std::collections::BTreeSet;
+use rota_protocol::{Answer, Message, Op, Sizes};
+use std::collections::{BTreeMap, BTreeSet};
 use table::*;
 
 const LOOKED_AT: usize = 2;
@@ -83,4 +84,35 @@ fn a_snapshot_of_a_watch_goes_on_after_a_page_without_a_session() {
         }
     }
     assert_eq!(shown, BTreeSet::from(["s4".to_owned()]));
+}
+
+#[test]
+fn a_list_shows_what_was_told_before_its_commit() {
+    let mut table = Table::serving();
+    table.manual_nodes = true;
+    let slot = table.view().parts.keys().next().copied().expect("three partitions");
+    let here = |table: &Table, id: &String| {
+        table.view().home(rota_ring::slot_of_session(&key(id), 1024)) == slot
+    };
+    let ids = (0..).map(|n| format!("t{n}")).filter(|id| here(&table, id));
+    let ids: Vec<String> = ids.take(3).collect();
+    let calls: Vec<u64> = ids.iter().map(|id| table.ask(300, open(id, "r1"))).collect();
+    let creates = std::mem::take(&mut table.node_calls);
+    // Nothing more is committed, and two of three run.
+    table.lose = Box::new(|it| matches!(it.message, Message::Prepare { .. }));
+    for (n, create) in &creates[..2] {
+        let answer = NodeAnswer::Running { address: "n1:1".to_owned(), ready: true };
+        table.node_says(*n, "n1", create.head().call, answer);
+        table.settle();
+    }
+    calls[..2].iter().for_each(|it| drop(opened(table.replies[it].clone())));
+    let from = ListCursor { slot: SlotId(0), after: None };
+    let op = ListOp { from, limit: 100, filter: Filter::default(), stale_ok: true };
+    let Ok(Answer::Listed(page)) = table.call(300, Op::List(op)) else { panic!("no page") };
+    let states = page.sessions.iter().map(|it| (it.record.key.id.to_string(), it.record.state));
+    let states: BTreeMap<String, SessionState> = states.collect();
+    let shown = ids.iter().map(|id| states[id]);
+    let (ready, pending) = (SessionState::Ready, SessionState::Pending);
+    assert_eq!(shown.collect::<Vec<_>>(), [ready, ready, pending]);
+    assert_eq!(got(table.call(300, get(&ids[0]))).record.state, ready);
 }

@@ -39,6 +39,13 @@ impl Gathering {
         (!full).then(|| ListOp { from, limit, ..self.op.clone() })
     }
 
+    /// What is given when nobody answers any more: a shorter page, which may be empty where the filter
+    /// passed nothing so far. `None`: nothing was looked at, so there is nothing to go on from.
+    fn so_far(self) -> Option<Page> {
+        let is_begun = self.page.next.as_ref() != Some(&self.op.from);
+        is_begun.then_some(self.page)
+    }
+
     /// Adds an owner's page, up to the page's size in bytes. `m` is the ring's number of slots.
     fn add(&mut self, page: Page, m: u32) {
         self.page.stale |= page.stale;
@@ -59,7 +66,7 @@ impl Gathering {
 }
 
 /// Gathers a page. When an owner refuses or the deadline comes first, what was gathered is a
-/// shorter page; only a page without any session is refused.
+/// shorter page.
 pub async fn gather(shared: &Shared, op: ListOp, deadline: Instant) -> Result<Page, Refusal> {
     let mut gathering = Gathering::new(op);
     while let Some(op) = gathering.next_op() {
@@ -73,8 +80,7 @@ pub async fn gather(shared: &Shared, op: ListOp, deadline: Instant) -> Result<Pa
                 let kind = rota_model::RefusalKind::Internal;
                 return Err(Refusal::new(kind, rota_model::Retry::Never, text));
             }
-            Err(refusal) if gathering.page.sessions.is_empty() => return Err(refusal),
-            Err(_) => break,
+            Err(refusal) => return gathering.so_far().ok_or(refusal),
         }
     }
     Ok(gathering.page)
@@ -153,6 +159,15 @@ pub(crate) mod tests {
         two_owners.add(Page { stale: true, ..page(&[], 1, Some(from_slot(500))) }, 1024);
         two_owners.add(page(&["b"], 1, None), 1024);
         assert!(two_owners.page.stale);
+    }
+
+    #[test]
+    fn a_page_that_found_nothing_so_far_tells_where_to_go_on() {
+        assert_eq!(gathering(10).so_far(), None);
+        let mut nothing_passed = gathering(10);
+        nothing_passed.add(page(&[], 1, Some(from_slot(101))), 1024);
+        let so_far = nothing_passed.so_far().unwrap();
+        assert_eq!((so_far.sessions.len(), so_far.next), (0, Some(from_slot(101))));
     }
 
     #[test]

@@ -108,6 +108,8 @@ struct Pollers {
 impl Pollers {
     /// Starts and ends pollers, so that there is one for each partition of the View.
     fn follow(&mut self, view: &View, merge: &mut Merge) {
+        // Those that have ended hold memory until they are asked for.
+        while self.tasks.try_join_next().is_some() {}
         let parts = parts_of(view, &self.filter);
         let slots: BTreeMap<ManagerNumber, SlotId> = parts.into_iter().collect();
         let new = merge.set_parts(slots.keys().copied());
