@@ -467,9 +467,10 @@ impl Manager {
         // A run that was stopped for a while has heard nobody: that is not their silence.
         let gap = now.saturating_sub(self.ticked_ms);
         if gap > timing.heartbeat_ms * 2 {
-            self.heard.values_mut().for_each(|(_, at)| *at += gap);
+            // Who was heard since it goes on was heard now, and not later than that.
+            self.heard.values_mut().for_each(|(_, at)| *at = now.min(*at + gap));
             let led = self.parts.values_mut().filter_map(|part| part.leading.as_mut());
-            led.for_each(|leading| leading.on_gap(gap));
+            led.for_each(|leading| leading.on_gap(gap, now));
         }
         self.ticked_ms = now;
         let peers = self.sharing(&view);

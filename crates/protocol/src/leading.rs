@@ -135,9 +135,9 @@ impl Leading {
     }
 
     /// This process was stopped for a while: that is nobody's silence.
-    pub fn on_gap(&mut self, gap_ms: u64) {
+    pub fn on_gap(&mut self, gap_ms: u64, now_ms: u64) {
         for copy in self.copies.values_mut() {
-            copy.behind_ms = copy.behind_ms.map(|since| since + gap_ms);
+            copy.behind_ms = copy.behind_ms.map(|since| now_ms.min(since + gap_ms));
         }
     }
 

@@ -4,8 +4,8 @@ mod table;
 
 use rota_model::node_msg::{DeadToken, NodeAnswer, ScanFate, ScanItem, ToNode};
 use rota_model::{
-    Exit, Incarnation, LogPos, ManagerNumber, Outcome, Reason, RefusalKind, Retry, SessionState,
-    Token,
+    Exit, Incarnation, LogPos, ManagerNumber, ManagerStatus, Outcome, Reason, RefusalKind, Retry,
+    SessionState, Token,
 };
 use rota_protocol::{Op, Timing, Transition};
 use rota_ring::{Change, Part, PartState};
@@ -164,6 +164,22 @@ fn a_falsely_suspected_manager_rejoins_and_nothing_is_lost() {
 }
 
 /// Has one manager told that another looks gone; gives both.
+#[test]
+fn a_peer_that_dies_after_everybody_stood_still_is_missed_as_soon_as_ever() {
+    let mut table = Table::serving();
+    opened(table.call(300, open("a", "r1")));
+    table.now_ms += 60_000;
+    // Everybody hears the others before its clock is looked at.
+    for number in NUMBERS {
+        let call = table.ask(number, get("a"));
+        got(table.wait_for(call, 1_000));
+    }
+    table.kill(600);
+    table.pass(Timing::default().suspect_ms + 500);
+    let member = &table.view().managers[&ManagerNumber(600)];
+    assert_eq!(member.status, ManagerStatus::Down);
+}
+
 fn signal(table: &mut Table) -> (u32, u32) {
     let (teller, gone) = (NUMBERS[0], NUMBERS[1]);
     let member =
