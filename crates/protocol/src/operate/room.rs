@@ -22,9 +22,11 @@ fn bytes(usage: Usage) -> u64 {
 }
 
 impl Replica {
-    /// What documents of applications fill here. What is not known to be committed counts whole.
+    /// What documents of applications fill here. What is not known to be committed (at a copy that is
+    /// the last entry, until the next one comes) counts whole, beside what it replaces.
     pub fn filled(&self) -> u64 {
-        bytes(self.usages.all()).saturating_add(self.tail_bytes as u64)
+        let tail = self.tail_bytes as u64 + self.latest.len() as u64 * DOCUMENT_BYTES;
+        bytes(self.usages.all()).saturating_add(tail)
     }
 }
 
