@@ -138,8 +138,12 @@ async fn web(State(pages): State<Arc<Pages>>, Path(path): Path<String>) -> Respo
 
 /// Scrapers, health checks and people with a browser. Who says nothing makes room soon, so that a
 /// flood of silent connections keeps nobody out for long.
-pub const LIMITS: HttpLimits =
-    HttpLimits { connections: 512, idle: Duration::from_secs(10), drain: Duration::from_secs(5) };
+pub const LIMITS: HttpLimits = HttpLimits {
+    connections: 512,
+    idle: Duration::from_secs(10),
+    lifetime: Some(Duration::from_secs(300)),
+    drain: Duration::from_secs(5),
+};
 
 /// Serves the pages until the process stops.
 pub async fn serve(listener: TcpListener, pages: Pages, stop: CancellationToken) {

@@ -64,10 +64,11 @@ pub struct Held {
 
 impl Held {
     /// `None`: there is no room for so many beside those that are held.
-    fn take(all: &Arc<AtomicUsize>, bytes: usize) -> Option<Self> {
+    fn take(all: &Arc<AtomicUsize>, op: &Op) -> Option<Self> {
+        let bytes = op.bytes();
         let before = all.fetch_add(bytes, Ordering::Relaxed);
         let held = Self { bytes, all: all.clone() };
-        (before == 0 || before + bytes <= CALL_BYTES_MAX).then_some(held)
+        (before == 0 || before + bytes <= CALL_BYTES_MAX || !op.is_large()).then_some(held)
     }
 }
 
@@ -170,7 +171,7 @@ impl Mailbox {
     /// Begins to carry out a request, without waiting for its answer.
     pub fn begin(&self, op: Op, deadline: Instant) -> Begun {
         let (reply, answer) = oneshot::channel();
-        let Some(held) = Held::take(&self.call_bytes, op.bytes()) else {
+        let Some(held) = Held::take(&self.call_bytes, &op) else {
             return Begun(Err(overloaded(&op, format_args!("{CALL_BYTES_MAX} bytes of calls"))));
         };
         let awaited = Awaited { answer, until: deadline + OVERDUE, changes: op.changes() };

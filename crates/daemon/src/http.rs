@@ -19,6 +19,8 @@ pub struct HttpLimits {
     pub connections: usize,
     /// How long a connection may take for a request's head, or stay idle.
     pub idle: Duration,
+    /// How long a connection may last, if that is bounded: who asks and does not read keeps it so long.
+    pub lifetime: Option<Duration>,
     /// How long open requests may take to end at a shutdown.
     pub drain: Duration,
 }
@@ -47,9 +49,12 @@ pub async fn serve_http(
         };
         let connection = builder.serve_connection(TokioIo::new(stream), service.clone());
         let connection = graceful.watch(connection.into_owned());
+        let lifetime = limits.lifetime.unwrap_or(Duration::MAX);
         tokio::spawn(async move {
-            if let Err(error) = connection.await {
-                tracing::debug!(error, "a connection broke");
+            match timeout(lifetime, connection).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => tracing::debug!(error, "a connection broke"),
+                Err(_) => tracing::debug!("a connection was cut off after {lifetime:?}"),
             }
             drop(permit);
         });
@@ -98,7 +103,8 @@ mod tests {
         let address = listener.local_addr().unwrap().to_string();
         let router = Router::new().route("/", get(async || "here"));
         let idle = Duration::from_millis(200);
-        let limits = HttpLimits { connections: 4, idle, drain: Duration::from_secs(5) };
+        let drain = Duration::from_secs(5);
+        let limits = HttpLimits { connections: 4, idle, lifetime: None, drain };
         let (stop, stopped) = oneshot::channel();
         let stopped = async { stopped.await.unwrap_or(()) };
         let served = tokio::spawn(serve_http(listener, router, limits, stopped));
@@ -112,6 +118,28 @@ mod tests {
         let mut left = Vec::new();
         let cut = timeout(within, silent[0].read_to_end(&mut left)).await;
         cut.expect("the first silent connection has ended").ok();
+        stop.send(()).unwrap();
+        timeout(within, served).await.expect("it stops").unwrap();
+    }
+
+    #[tokio::test]
+    async fn who_asks_and_does_not_read_is_cut_off_as_well() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let page = || async { vec![b'x'; 64 * 1024 * 1024] };
+        let router = Router::new().route("/", get(async || "here")).route("/large", get(page));
+        let (idle, drain) = (Duration::from_secs(60), Duration::from_secs(5));
+        let lifetime = Some(Duration::from_millis(300));
+        let limits = HttpLimits { connections: 1, idle, lifetime, drain };
+        let (stop, stopped) = oneshot::channel();
+        let served = tokio::spawn(serve_http(listener, router, limits, async {
+            stopped.await.unwrap_or(());
+        }));
+        let mut deaf = TcpStream::connect(&address).await.unwrap();
+        deaf.write_all(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+        let within = Duration::from_secs(20);
+        let text = timeout(within, ask(&address)).await.expect("an answer, when it is cut off");
+        assert!(text.ends_with("here"), "{text}");
         stop.send(()).unwrap();
         timeout(within, served).await.expect("it stops").unwrap();
     }

@@ -211,13 +211,19 @@ impl Op {
         }
     }
 
+    /// Names, deadlines and the tables in which a request stands, in bytes.
+    const AROUND: usize = 512;
+
+    /// Whether it holds more than every request does. Those that do not are bounded by their number.
+    pub fn is_large(&self) -> bool {
+        self.bytes() > Self::AROUND
+    }
+
     /// About how many bytes it holds while it waits.
     pub fn bytes(&self) -> usize {
-        /// Names, deadlines and the tables in which it stands.
-        const AROUND: usize = 512;
         /// A document that is named.
         const NAMED: usize = 256;
-        AROUND
+        Self::AROUND
             + match self {
                 Op::Open(open) => {
                     let attributes = open.spec.attributes.iter();

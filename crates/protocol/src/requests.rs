@@ -40,7 +40,7 @@ impl<K: Ord, V: OfRequest> Requests<K, V> {
         let (bytes, bytes_max) = (self.bytes + op.bytes(), env.config.sizes.request_bytes);
         let text = if self.by_name.len() >= most {
             format!("{most} requests wait at this {place} already")
-        } else if bytes > bytes_max && !self.by_name.is_empty() {
+        } else if bytes > bytes_max && op.is_large() && !self.by_name.is_empty() {
             format!(
                 "requests of {} bytes wait at this {place} already, and the limit is {bytes_max}",
                 self.bytes

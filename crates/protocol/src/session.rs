@@ -46,23 +46,23 @@ pub(crate) struct Work {
 const WAITERS_MAX: usize = 1_024;
 
 impl Partition {
-    /// A request arrives at the owner. A repetition of one that waits here is dropped.
+    /// A request arrives at the owner. A repetition of one that waits here is dropped, before all else.
     pub fn on_request(&mut self, env: &mut Env, origin: Origin, op: Op, deadline_ms: u64) {
-        let now = env.now.mono_ms;
+        if self.leading.as_ref().is_some_and(|it| it.live.contains_key(&origin)) {
+            return;
+        }
         if let Some(result) = self.settled.get(origin, &op) {
             return env.answer(origin, result);
         }
         let Some(leading) = &mut self.leading else {
             return self.refuse_not_owner(env, origin, &op);
         };
-        if leading.live.contains_key(&origin) {
-            return;
-        }
         if let Some(refusal) = leading.live.refuse(env, &op, REQUESTS_MAX, "partition") {
             let result = Err(refusal);
             self.settled.insert(env, origin, &op, &result);
             return env.answer(origin, result);
         }
+        let now = env.now.mono_ms;
         let deadline_ms = now + deadline_ms;
         let asked = Asked { op, deadline_ms, arrived_ms: now, left_a_life: false };
         leading.live.insert(origin, asked);

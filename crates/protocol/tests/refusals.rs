@@ -155,7 +155,10 @@ fn a_session_that_does_not_exist_may_be_opened_later() {
 #[test]
 fn requests_that_wait_are_bounded_by_their_bytes_at_their_manager_and_at_the_owner() {
     let mut table = Table::laid();
-    table.sizes = Sizes { request_bytes: 1024 * 1024, ..Sizes::default() };
+    let large = |id: &str| open_large(id, "r1", 64 * 1024);
+    // So many wait that there is room for nothing else.
+    let request_bytes = 15 * large("s").bytes();
+    table.sizes = Sizes { request_bytes, ..Sizes::default() };
     NUMBERS.iter().for_each(|n| table.start(*n));
     table.settle();
     table.pass(500);
@@ -167,22 +170,41 @@ fn requests_that_wait_are_bounded_by_their_bytes_at_their_manager_and_at_the_own
     };
     let here = (0..).map(|n| format!("s{n}")).filter(|id| table.owner(id) == owner);
     let ids: Vec<String> = here.take(18).collect();
-    let large = |id: &str| open_large(id, "r1", 64 * 1024);
-    // Each holds some more than its attributes.
     let waiting: Vec<u64> = ids[..15].iter().map(|id| table.ask(one, large(id))).collect();
     assert!(waiting.iter().all(|it| !table.replies.contains_key(it)), "{:?}", table.replies);
     for (through, place) in [(one, "manager"), (other, "partition")] {
         let refusal = table.call(through, large(&ids[15])).expect_err("there is no room");
         assert_eq!((refusal.kind, refusal.changed), (RefusalKind::Overloaded, Changed::No));
         assert!(refusal.message.contains(place), "{}", refusal.message);
-        assert!(refusal.message.contains("1048576"), "{}", refusal.message);
+        assert!(refusal.message.contains(&request_bytes.to_string()), "{}", refusal.message);
     }
+    // What is small is bounded by its number; what is large finds room when the others have given up.
     assert_eq!(refused(table.call(other, get(&ids[15]))), RefusalKind::NotFound);
-    // What is small finds room; and what is large when the others have given up.
+    assert_eq!(refused(table.call(one, close(&ids[15], "r2"))), RefusalKind::NotFound);
     let small = table.ask(one, open(&ids[16], "r1"));
     assert!(!table.replies.contains_key(&small));
     table.pass(11_000);
     assert!(waiting.iter().all(|it| table.replies.contains_key(it)));
     let again = table.ask(other, large(&ids[17]));
     assert!(!table.replies.contains_key(&again), "{:?}", table.replies[&again]);
+}
+
+#[test]
+fn a_request_that_waits_is_not_late_because_many_others_were_refused_meanwhile() {
+    let mut table = Table::serving();
+    table.silent.insert("n1".to_owned());
+    let owner = table.owner("a");
+    let entry = *NUMBERS.iter().find(|n| **n != owner).unwrap();
+    let call = table.ask_within(entry, open("a", "r1"), 60_000);
+    let here = (0..).map(|n| format!("s{n}")).find(|id| table.owner(id) == owner).unwrap();
+    // More than an owner remembers.
+    for number in 0..20_100 {
+        let refusal = table.call(entry, close(&here, &format!("c{number}")));
+        assert_eq!(refused(refusal), RefusalKind::NotFound);
+    }
+    // Its entry manager repeats it.
+    table.pass(1_200);
+    assert_eq!(table.replies.get(&call), None);
+    table.silent.clear();
+    opened(table.wait_for(call, 30_000));
 }

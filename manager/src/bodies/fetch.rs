@@ -111,7 +111,8 @@ impl Fetcher {
                 self.lasting.insert(sha256, asked.slot);
             }
             if self.waiting.len() < WAITING_MAX {
-                self.waiting.insert(sha256, asked.slot);
+                // Who waits for it already is told, and not who only found it damaged.
+                self.waiting.entry(sha256).or_insert(asked.slot);
             }
         }
     }

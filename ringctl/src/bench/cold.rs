@@ -3,7 +3,7 @@
 
 use super::compare::median;
 use super::load;
-use super::report::rounded;
+use super::report::{cores, rounded};
 use super::target;
 use crate::dev::{Cluster, Family, Settings, shipped_classes, with_cluster};
 use crate::output::{Format, Out, plain_table};
@@ -192,7 +192,7 @@ fn compared(it: &ColdArguments, pairs: &[Pair]) -> Cold {
         bare: Times::of(all(|pair| pair.bare)),
         added_ms: rounded(median(all(|pair| pair.session.1 - pair.bare)), 2),
         ratio: rounded(median(all(|pair| pair.session.1 / pair.bare)), 3),
-        cores: std::thread::available_parallelism().map_or(1, usize::from),
+        cores: cores(),
     }
 }
 

@@ -6,7 +6,7 @@
 use super::LoadArguments;
 use super::echo::EchoClient;
 use super::load::{self, Load, Measured, as_f64};
-use super::report::{Figures, rounded, show, tell_mistakes};
+use super::report::{Figures, cores, rounded, show, tell_mistakes};
 use super::{target, usage};
 use crate::dev::{Cluster, Settings, with_cluster};
 use crate::output::{Format, Out};
@@ -332,7 +332,7 @@ fn compared(
         get_p99_ms: ms(get, 0.99),
         echo_p50_ms: ms(echo, 0.5),
         echo_p99_ms: ms(echo, 0.99),
-        cores: std::thread::available_parallelism().map_or(1, usize::from),
+        cores: cores(),
         concurrency: it.load.concurrency,
         rounds: it.rounds,
         duration_s: rounded(it.load.duration.as_secs_f64(), 3),

@@ -1,7 +1,7 @@
 //! What an open costs as the ring grows: processor time of all processes together, so that it means the
 //! same on a machine with few cores.
 
-use super::report::rounded;
+use super::report::{cores, rounded};
 use super::target;
 use super::usage;
 use crate::dev::{Cluster, Ground, Settings};
@@ -90,7 +90,7 @@ pub async fn run(it: &GrowArguments, out: &mut Out) -> anyhow::Result<()> {
         concurrency: it.concurrency,
         class: it.class.clone(),
         routed: it.route,
-        cores: std::thread::available_parallelism().map_or(1, usize::from),
+        cores: cores(),
         rows,
     };
     if out.format() == Format::Json {

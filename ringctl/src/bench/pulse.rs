@@ -6,9 +6,10 @@ use super::report::rounded;
 use super::target;
 use rota_client::{CallError, Client, v1};
 use serde::Serialize;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 
@@ -43,7 +44,7 @@ pub struct Background {
 
 #[derive(Debug, Default)]
 struct Shared {
-    stops: AtomicBool,
+    stops: watch::Sender<bool>,
     opened: AtomicU64,
     read: AtomicU64,
     failed: AtomicU64,
@@ -148,7 +149,7 @@ impl Pulse {
     /// Lets each client end its request, and tells on stderr what went wrong, if anything did. Gives
     /// the ids of all sessions that were opened.
     pub async fn stop(mut self) -> Vec<String> {
-        self.shared.stops.store(true, Ordering::Relaxed);
+        self.shared.stops.send_replace(true);
         while self.clients.join_next().await.is_some() {}
         let mistakes = locked(&self.shared.mistakes);
         if !mistakes.is_empty() {
@@ -170,13 +171,17 @@ struct One {
 impl One {
     async fn run(self) {
         let period = f64::from(self.beat.clients) / f64::from(self.beat.per_second.max(1));
-        let mut ticks = tokio::time::interval(Duration::from_secs_f64(period));
+        let mut stops = self.shared.stops.subscribe();
+        // Not all at once.
+        let first = period * as_f64(self.index as u64) / f64::from(self.beat.clients.max(1));
+        let first = tokio::time::Instant::now() + Duration::from_secs_f64(first);
+        let mut ticks = tokio::time::interval_at(first, Duration::from_secs_f64(period));
         // After a pause they go on at the same rate and do not catch up.
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         for number in 0_usize.. {
-            ticks.tick().await;
-            if self.shared.stops.load(Ordering::Relaxed) {
-                return;
+            tokio::select! {
+                _ = ticks.tick() => {}
+                _ = stops.wait_for(|stops| *stops) => return,
             }
             locked(&self.shared.waits).begin(self.index, Instant::now());
             match self.ask(number).await {

@@ -19,6 +19,11 @@ pub struct Figures {
     pub max_ms: f64,
 }
 
+/// Cores that this process may use: figures mean little without them.
+pub fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
 /// Rounds to a number of decimals: figures are read, not computed with.
 pub fn rounded(value: f64, decimals: i32) -> f64 {
     let scale = 10_f64.powi(decimals);

@@ -127,7 +127,7 @@ async fn bench_failover_kills_or_stops_one_manager_after_the_other_and_loses_not
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn bench_failover_over_consul_needs_the_program_and_measures_the_same() {
+async fn bench_failover_over_consul_measures_the_same() {
     let folder = TestFolder::new();
     let line = [&["failover", "--consul"], &FEW[..]].concat();
     let document = own_cluster(&folder, &line).await;

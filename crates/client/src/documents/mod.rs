@@ -58,7 +58,7 @@ fn unreadable(problem: &WireError, endpoint: &str) -> CallError {
 impl Documents {
     /// Runs one operation. With a dhop it is sent again when its outcome is unknown, since the
     /// repetition is known as one; without, only when it is certain that it has changed nothing.
-    /// The answer may hold fewer updates than were asked for (those that fit into it, in order):
+    /// The answer may hold fewer updates than were asked for (those that fit into it, in order; none when the first answer was lost on its way):
     /// [`Documents::sync`] brings the rest.
     pub async fn operate(&self, operate: &Operate, wait: Duration) -> Result<Answer, CallError> {
         let answered = self.client.call(v1::OperateRequest::from(operate), wait).await?;

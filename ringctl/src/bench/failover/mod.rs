@@ -11,7 +11,7 @@ mod round;
 
 use super::load;
 use super::pulse::{Background, Beat, Pulse};
-use super::report::{ms, rounded};
+use super::report::{cores, ms, rounded};
 use super::target;
 use crate::dev::{Cluster, Settings, with_cluster};
 use crate::output::{Format, Out, counted, plain_table};
@@ -219,7 +219,7 @@ fn summed(it: &FailoverArguments, fault: Fault, rounds: &[round::Outcome]) -> Fa
         measured: opened.len() as u64,
         background: Background::default(),
         times: times.collect(),
-        cores: std::thread::available_parallelism().map_or(1, usize::from),
+        cores: cores(),
     }
 }
 

@@ -12,7 +12,7 @@ mod copied;
 
 use super::load::as_f64;
 use super::pulse::{Background, Beat, Pulse};
-use super::report::rounded;
+use super::report::{cores, rounded};
 use super::target;
 use super::usage;
 use crate::dev::{Cluster, ManagerProcess, Settings, with_cluster};
@@ -221,7 +221,7 @@ async fn measure(it: &JoinArguments, cluster: &mut Cluster) -> anyhow::Result<Jo
         ready_seconds,
         opened_per_s: rounded(opened_per_s, 1),
         managers_rss_bytes,
-        cores: std::thread::available_parallelism().map_or(1, usize::from),
+        cores: cores(),
     })
 }
 

@@ -23,6 +23,8 @@ const LIMITS: HttpLimits = HttpLimits {
     connections: 1024,
     // Clients keep idle connections for a shorter time.
     idle: Duration::from_secs(60),
+    // Cut off in the middle of a change, a manager would not know what became of it.
+    lifetime: None,
     drain: Duration::from_secs(5),
 };
 
