@@ -35,8 +35,10 @@ mod tests {
         let address = listener.local_addr().unwrap().to_string();
         tokio::spawn(async move {
             let (mut stream, _) = listener.accept().await.unwrap();
-            let mut request = [0; 64];
-            stream.read_exact(&mut request[..16]).await.unwrap();
+            let mut request = Vec::new();
+            while !request.ends_with(b"\r\n\r\n") {
+                request.push(stream.read_u8().await.unwrap());
+            }
             stream.write_all(answer.as_bytes()).await.unwrap();
         });
         address

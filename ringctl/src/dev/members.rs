@@ -78,7 +78,7 @@ impl Cluster {
         loop {
             let missing = match inspect::ask(&client, LOOK_WAIT).await {
                 Ok(answers) => readiness::missing(&answers, &own, &nodes)
-                    .or_else(|| readiness::not_at_home(&answers)),
+                    .or_else(|| readiness::not_at_rest(&answers, &own)),
                 Err(error) => Some(error.to_string()),
             };
             let Some(missing) = missing else { return Ok(()) };

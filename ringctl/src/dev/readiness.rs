@@ -3,6 +3,7 @@
 //! away, as long as nobody needs what they hold.
 
 use crate::inspect::{Answers, Manager, Ring, join, newest_view};
+use rota_model::ManagerNumber;
 use rota_ring::View;
 use std::collections::BTreeSet;
 
@@ -21,14 +22,21 @@ pub fn missing(answers: &Answers, own: &[u32], nodes: &[String]) -> Option<Strin
     not_serving(&ring).or_else(|| not_ready(answers, nodes))
 }
 
-/// What is not yet as it will be at rest, by the newest View: each partition owned by its home, or by the
-/// next one that is up, with every copy that is wanted in sync, and nobody who joins or leaves.
-pub fn not_at_home(answers: &Answers) -> Option<String> {
+/// What is not yet as it will be at rest, by the newest View: `own` managers up, each partition owned by its
+/// home, or by the next one that is up, with every copy that is wanted in sync, and nobody who joins or
+/// leaves.
+pub fn not_at_rest(answers: &Answers, own: &[u32]) -> Option<String> {
     let Some(view) = newest_view(answers) else { return Some("no manager has a View".to_owned()) };
-    let view = match View::try_from(view.clone()) {
-        Ok(view) => view,
-        Err(error) => return Some(format!("the View cannot be read: {error}")),
-    };
+    match View::try_from(view.clone()) {
+        Ok(view) => unrest(&view, own),
+        Err(error) => Some(format!("the View cannot be read: {error}")),
+    }
+}
+
+fn unrest(view: &View, own: &[u32]) -> Option<String> {
+    if let Some(number) = own.iter().find(|it| !view.is_up(ManagerNumber(**it))) {
+        return Some(format!("manager {number} is not up"));
+    }
     if let Some(under_way) = view.transition {
         return Some(format!("number {} joins or leaves", under_way.number()));
     }
@@ -95,6 +103,7 @@ fn not_ready(answers: &Answers, nodes: &[String]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ring_example::{claim, ring};
     use rota_client::v1;
 
     fn answers(role: &str, node_state: &str) -> Answers {
@@ -135,6 +144,18 @@ mod tests {
     fn a_cluster_whose_owners_serve_and_whose_nodes_are_ready_is_ready() {
         let nodes = ["n1".to_owned()];
         assert_eq!(missing(&answers("serving", "READY"), &[4, 9], &nodes), None);
+    }
+
+    #[test]
+    fn a_ring_is_at_rest_when_homes_own_and_every_wanted_copy_is_in_sync() {
+        let both = ring(0, &[(100, "a"), (400, "b")]);
+        assert_eq!(unrest(&both, &[100, 400]), None);
+        assert_eq!(unrest(&both, &[100, 250]).unwrap(), "manager 250 is not up");
+        let joining = both.joined(&claim(250, "new")).unwrap();
+        assert_eq!(unrest(&joining, &[]).unwrap(), "number 250 joins or leaves");
+        let split = joining.split(ManagerNumber(250)).unwrap().released().unwrap();
+        let told = unrest(&split, &[]).unwrap();
+        assert_eq!(told, "partition 250 is owned by 400 and has 0 of 1 copies in sync");
     }
 
     #[test]
