@@ -1,7 +1,7 @@
 //! Addresses that others are told: `host:port`.
 
+use core::net::Ipv6Addr;
 use std::fmt;
-use std::net::Ipv6Addr;
 
 /// Where something is reached: a name or an IP address, and a port. Written with an IPv6 address in
 /// brackets, and read so only.

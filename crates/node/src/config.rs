@@ -46,6 +46,16 @@ pub struct NodeTiming {
     pub report_resend_ms_max: u64,
 }
 
+/// A renewal that nobody granted is repeated after this part of the time between renewals.
+const UNANSWERED_PART: u64 = 3;
+
+impl NodeTiming {
+    /// How soon a renewal is repeated that nobody granted.
+    pub(crate) fn unanswered_ms(&self) -> u64 {
+        (self.renew_ms / UNANSWERED_PART).max(self.renew_retry_ms)
+    }
+}
+
 impl Default for NodeTiming {
     fn default() -> Self {
         Self {

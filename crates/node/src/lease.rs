@@ -56,7 +56,7 @@ impl Lease {
                     return false;
                 }
                 if sent_ms >= self.last_renew_ms {
-                    // Undoes an early repetition that some other manager advised.
+                    // Undoes the early repetition.
                     self.next_renew_ms = self.last_renew_ms + timing.renew_ms;
                 }
             }
@@ -101,13 +101,16 @@ impl Lease {
         self.state != before
     }
 
-    /// True when a renewal is due; then it counts as sent now.
+    /// True when a renewal is due; then it counts as sent now. Until somebody grants it, the next one
+    /// comes sooner: a judge may hang, and its successor is to be asked many times before the term.
     pub(crate) fn renew(&mut self, now: u64, timing: &NodeTiming) -> bool {
         if !self.renews() || now < self.next_renew_ms {
             return false;
         }
         self.last_renew_ms = now;
-        self.next_renew_ms = now + timing.renew_ms;
+        let is_granted = self.from_ms >= now;
+        self.next_renew_ms =
+            now + if is_granted { timing.renew_ms } else { timing.unanswered_ms() };
         true
     }
 

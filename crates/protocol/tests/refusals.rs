@@ -156,8 +156,8 @@ fn a_session_that_does_not_exist_may_be_opened_later() {
 fn requests_that_wait_are_bounded_by_their_bytes_at_their_manager_and_at_the_owner() {
     let mut table = Table::laid();
     let large = |id: &str| open_large(id, "r1", 64 * 1024);
-    // So many wait that there is room for nothing else.
-    let request_bytes = 15 * large("s").bytes();
+    // So many wait, beside the look at the namespaces, that there is room for nothing else.
+    let request_bytes = 15 * large("s").bytes() + get("s").bytes();
     table.sizes = Sizes { request_bytes, ..Sizes::default() };
     NUMBERS.iter().for_each(|n| table.start(*n));
     table.settle();

@@ -35,9 +35,13 @@ fn a_registration_starts_the_lease_and_the_renewals() {
 }
 
 #[test]
-fn renewals_go_out_at_every_interval_whoever_answers() {
+fn renewals_go_out_at_every_interval_and_sooner_while_nobody_grants_them() {
     let mut world = World::registered();
-    assert_eq!(renews(&world.pass(9_000, false)), [4_000, 7_000, 10_000]);
+    assert_eq!(renews(&world.pass(9_000, true)), [4_000, 7_000, 10_000]);
+    // The judge hangs.
+    assert_eq!(renews(&world.pass(5_500, false)), [13_000, 14_000, 15_000]);
+    world.grant(15_000);
+    assert_eq!(renews(&world.pass(5_500, true)), [18_000, 21_000]);
 }
 
 #[test]
@@ -152,7 +156,7 @@ fn a_judge_that_came_up_since_the_last_round_is_asked_at_once() {
     answered(&mut world, 4_000, elsewhere.clone());
     assert_eq!(renews(&world.pass(500, false)), [4_300], "a round without the judge counts little");
     answered(&mut world, 4_300, elsewhere);
-    assert_eq!(renews(&world.pass(2_999, false)), [7_300], "the judge was asked this time");
+    assert_eq!(renews(&world.pass(999, false)), [5_300], "the judge was asked this time");
 }
 
 #[test]
