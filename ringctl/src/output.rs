@@ -155,9 +155,13 @@ pub fn plain_table<const N: usize>(header: [&str; N]) -> Table {
     table
 }
 
-/// "1 node", "2 nodes".
+/// "1 node", "2 nodes", "3 copies".
 pub fn counted(count: u64, noun: &str) -> String {
-    if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
+    match noun.strip_suffix('y') {
+        _ if count == 1 => format!("1 {noun}"),
+        Some(stem) => format!("{count} {stem}ies"),
+        None => format!("{count} {noun}s"),
+    }
 }
 
 /// True when an error comes from a reader of stdout that went away.
@@ -197,6 +201,12 @@ impl Write for Written {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nouns_have_their_plural() {
+        assert_eq!(counted(1, "copy"), "1 copy");
+        assert_eq!([counted(0, "copy"), counted(2, "node")], ["0 copies", "2 nodes"]);
+    }
 
     #[test]
     fn a_document_is_one_line() {

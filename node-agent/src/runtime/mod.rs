@@ -214,8 +214,9 @@ fn final_state(key: SessionKey, token: Token, machine: &Machine) -> NodeInput {
 
 fn refused(error: &SendError) -> Refusal {
     match error {
-        SendError::UnknownEvent { known, .. } => {
-            let problem = format!("is none of the class's events: {}", known.join(", "));
+        SendError::UnknownEvent { event, known } => {
+            let known = known.join(", ");
+            let problem = format!("{event:?} is none of the class's events: {known}");
             FieldError::new("event", problem).into()
         }
         SendError::NoTransition { state, possible, .. } => {

@@ -59,8 +59,8 @@ pub fn silent(answers: &Answers, own: &[u32]) -> Option<String> {
     let names: Vec<String> = others.map(|it| format!("{} ({})", it.id, it.number)).collect();
     (!names.is_empty()).then(|| {
         format!(
-            "of the ring's managers that joined later, {} do not answer: start each with its own \
-             command line; it may hold the last copy of something",
+            "managers that joined later do not answer: {}. Start each with its own command line: it may \
+             hold the last copy of something, and then this waits for it",
             names.join(", ")
         )
     })

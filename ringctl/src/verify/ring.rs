@@ -126,7 +126,15 @@ fn copies(view: &View, part: &v1::Part, answers: &Answers, found: &mut Vec<Findi
         let role = stats_of(answers, manager, number).map_or("", |it| &it.role);
         let holds =
             part.isr.contains(&manager) || !matches!(role, "" | "idle" | "serving" | "wedged");
-        if holds {
+        // Who holds the last one is no surplus, whoever should hold it instead.
+        let is_last = part.isr.contains(&manager) && !part.isr.iter().any(|it| wanted.contains(it));
+        if is_last {
+            let text = format!(
+                "partition {number}: its only copy in sync is at manager {manager}, which must not be \
+                 lost before others hold it; if it is down, start it"
+            );
+            found.push(Finding::of_partition(Kind::MissingCopy, number, Some(manager), text));
+        } else if holds {
             let role = if role.is_empty() { "in sync" } else { role };
             let text =
                 format!("partition {number}: manager {manager} should hold nothing, and is {role}");
@@ -232,6 +240,20 @@ mod tests {
             stats(&mut surplus, manager, part).role = "former copy".to_owned();
         }
         assert_eq!(found(&surplus), [Kind::SurplusCopy, Kind::SurplusCopy]);
+    }
+
+    #[test]
+    fn who_holds_the_last_copy_is_never_called_surplus() {
+        let mut last = answers();
+        change(&mut last, |view| {
+            view.r = 0;
+            view.parts[0].isr = vec![300];
+        });
+        assert_eq!(found(&last), [Kind::MissingCopy, Kind::MissingCopy, Kind::SurplusCopy]);
+        let view = View::try_from(newest_view(&last).unwrap().clone()).unwrap();
+        let all = check(&view, &last, &Digests::default());
+        assert!(all[1].text.contains("only copy in sync is at manager 300"), "{}", all[1].text);
+        assert!(all[2].text.starts_with("partition 300: manager 100"), "{}", all[2].text);
     }
 
     #[test]
