@@ -247,8 +247,10 @@ mod tests {
         let mut last = answers();
         change(&mut last, |view| {
             view.r = 0;
-            view.parts[0].isr = vec![300];
+            (view.parts[0].owner, view.parts[0].isr) = (300, vec![300]);
         });
+        stats(&mut last, 100, 0).role = "idle".to_owned();
+        stats(&mut last, 300, 0).role = "serving".to_owned();
         assert_eq!(found(&last), [Kind::MissingCopy, Kind::MissingCopy, Kind::SurplusCopy]);
         let view = View::try_from(newest_view(&last).unwrap().clone()).unwrap();
         let all = check(&view, &last, &Digests::default());

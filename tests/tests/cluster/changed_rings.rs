@@ -60,7 +60,7 @@ async fn dev_comes_back_although_a_manager_that_had_joined_does_not_run() {
     cluster.end().await;
     let (numbers, said) = comes_back(&folder).await;
     assert_eq!(numbers.len(), 3);
-    assert!(said.contains(&format!("m4 ({number})")) && said.contains("start each"), "{said}");
+    assert!(said.contains(&format!("m4 ({number})")) && said.contains("Start each"), "{said}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
