@@ -266,8 +266,11 @@ impl Partition {
                 if wanted {
                     leading.next_wedge_ms = now + WEDGE_PAUSE_MS;
                 }
+                // What nodes answered meanwhile was not taken: they are asked once more.
+                leading.work.values_mut().for_each(|it| it.ask_ms = it.ask_ms.min(now));
                 // What the registry said meanwhile could not be written.
                 self.sweep_lost(env);
+                self.tick_work(env);
                 self.drain_queue(env);
             }
             Phase::Scan(_) | Phase::Sync(_) | Phase::Serving | Phase::Wedged { .. } => {}

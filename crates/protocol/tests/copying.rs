@@ -3,8 +3,9 @@
 mod table;
 
 use rota_docstore::{Document, DocumentParts};
-use rota_model::{ManagerNumber, Namespace, SlotId, Stamp};
-use rota_protocol::{Doc, DocKey, DocName, Transition};
+use rota_model::node_msg::{NodeAnswer, ToNode};
+use rota_model::{LogPos, ManagerNumber, Namespace, SlotId, Stamp};
+use rota_protocol::{Doc, DocKey, DocName, Envelope, Message, Transition};
 use std::sync::Arc;
 use table::*;
 
@@ -177,4 +178,50 @@ fn a_document_of_any_class_outlives_a_take_over_and_reaches_learners_and_their_d
     for n in NUMBERS {
         assert_eq!(table.disks[&n].docs.get(&key).map(|it| &**it), Some(&doc), "disk of M{n}");
     }
+}
+
+/// What a node says while its owner writes nothing is not taken, so the node is asked once more.
+#[test]
+fn a_node_that_answered_during_a_wedge_is_asked_at_once_when_the_wedge_is_given_up() {
+    let mut table = Table::laid_with(1);
+    NUMBERS.iter().for_each(|n| table.start(*n));
+    table.settle();
+    table.pass(500);
+    table.register("n1", 7);
+    let (owner, newcomer) = (300, 600);
+    let mut ids = (0..).map(|it| format!("s{it}")).filter(|it| table.owner(it) == owner);
+    let (id, other) = (ids.next().unwrap(), ids.next().unwrap());
+    drop(ids);
+    table.kill(newcomer);
+    table.pass(2_500);
+    table.manual_nodes = true;
+    let opening = table.ask(owner, open(&id, "r1"));
+    // The node is asked twice, and will be asked again two seconds after that.
+    table.pass(1_100);
+    // The newcomer gets everything, and its owner does not hear of the last entry.
+    let is_news = |it: &Envelope| it.from.number == ManagerNumber(600);
+    table.lose = Box::new(move |it| is_news(it) && !matches!(it.message, Message::Answer { .. }));
+    table.start(newcomer);
+    table.pass(40);
+    let held = table.disks[&newcomer].parts[&ManagerNumber(owner)].last;
+    table.ask(owner, open(&other, "r2"));
+    let wedged = table.count(Transition::Wedged);
+    table.lose = Box::new(move |it| {
+        is_news(it)
+            && matches!(it.message, Message::Ack { pe, seq, .. } if LogPos::new(pe, seq) > held)
+    });
+    let end = table.now_ms + 600;
+    while table.count(Transition::Wedged) == wedged {
+        assert!(table.now_ms < end, "no wedge began");
+        table.pass(20);
+    }
+    table.manual_nodes = false;
+    let of_it = |(_, call): &&(u32, ToNode)| matches!(call, ToNode::Create { key: asked, .. } if *asked == key(&id));
+    let (_, create) = table.node_calls.iter().rfind(of_it).unwrap();
+    let running = NodeAnswer::Running { address: "n1:2".into(), ready: true };
+    let call = create.head().call;
+    table.node_says(owner, "n1", call, running);
+    table.pass(100);
+    assert!(!table.replies.contains_key(&opening), "the wedge was not held");
+    opened(table.wait_for(opening, 1_000));
 }
