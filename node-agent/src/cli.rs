@@ -24,10 +24,10 @@ pub enum Command {
     Check(CheckArgs),
     /// Guard one program; started by a node, which gives the order on standard input.
     #[command(hide = true)]
-    Keeper,
+    Keeper(LogArguments),
     /// End what killed keepers leave when the node is killed too; started by a node.
     #[command(hide = true)]
-    Guardian,
+    Guardian(LogArguments),
     /// Become a program that dies with its keeper; started by a keeper.
     #[command(hide = true)]
     Exec(ExecArgs),

@@ -5,8 +5,8 @@
 //! DIR/lock         held while an agent runs
 //! DIR/boot         the last boots of this folder, a number a line
 //! DIR/lease        the node's lease, read by its keepers and its guardian
-//! DIR/guardian.log what the guardian died of, if it did
-//! DIR/sessions/    one folder per program session: output, working folder, pid file
+//! DIR/guardian.log what the guardian logs
+//! DIR/sessions/    one folder per program session: output, log of the keeper, working folder, pid file
 //! ```
 
 use anyhow::{Context, bail};

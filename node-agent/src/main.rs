@@ -35,7 +35,7 @@ use data_folder::DataFolder;
 use discovery::Discovery;
 use guardian::GuardianLink;
 use mailbox::{Event, Mailbox};
-use rota_daemon::{LogFormat, Stop, announce, raise_open_files, refuse, say_fatal};
+use rota_daemon::{LogArguments, LogFormat, Stop, announce, raise_open_files, refuse, say_fatal};
 use rota_model::address::join;
 use rota_node::NodeConfig;
 use runtime::{Keepers, ProgramSettings, Runtime};
@@ -50,9 +50,8 @@ const NAME: &str = "rota-node-agent";
 
 fn main() -> ExitCode {
     match Cli::parse().command {
-        // It has no log: what it says stands in the folder of its session.
-        Command::Keeper => report(keeper::run().map(|()| true), LogFormat::Text),
-        Command::Guardian => report(guardian::run().map(|()| true), LogFormat::Text),
+        Command::Keeper(log) => beside(&log, keeper::run),
+        Command::Guardian(log) => beside(&log, guardian::run),
         Command::Exec(args) => {
             ExitCode::from(keeper::become_program(args.keeper, args.open_files, &args.argv))
         }
@@ -73,6 +72,17 @@ fn main() -> ExitCode {
             }
             Err(mistakes) => refuse(NAME, LogFormat::Text, &mistakes),
         },
+    }
+}
+
+/// A process beside the node's own, with the log that the node handed on.
+fn beside(log: &LogArguments, run: fn() -> anyhow::Result<()>) -> ExitCode {
+    match log.check() {
+        Ok(log) => {
+            log.install();
+            report(run().map(|()| true), log.format())
+        }
+        Err(mistakes) => refuse(NAME, log.asked_format(), &mistakes),
     }
 }
 
@@ -106,7 +116,7 @@ fn run(settings: Settings) -> anyhow::Result<bool> {
     let open_files = raise_open_files();
     let gone = runtime.block_on(async {
         let keepers = Keepers::default();
-        let guardian = GuardianLink::start(folder.path(), &keepers)?;
+        let guardian = GuardianLink::start(folder.path(), &keepers, &settings.log)?;
         let gone = serve(settings, listener, &folder, open_files, keepers).await;
         guardian.leave().await;
         gone
@@ -136,6 +146,7 @@ async fn serve(
         lease_grace_ms: timing.lease_kill_ms - timing.lease_term_ms,
         open_files,
         keepers,
+        log: settings.log,
     };
     let (mailbox, events) = Mailbox::new();
     let mut boots = Boots::open(folder.path()).context("cannot read the count of boots")?;

@@ -93,7 +93,12 @@ impl Log {
     /// Makes it the log of this process. Panics when there is one already.
     pub fn install(&self) {
         let filter = filter_of(&self.filter).expect("it was checked when this was made");
-        let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+        // What the library says of a line that could not be written, it says to the same standard
+        // error, and panics when that fails too: a full disk behind a log must end nobody.
+        let log = tracing_subscriber::fmt()
+            .with_env_filter(filter)
+            .with_writer(std::io::stderr)
+            .log_internal_errors(false);
         match self.format {
             LogFormat::Text => log.with_ansi(std::io::stderr().is_terminal()).init(),
             LogFormat::Json => log.json().flatten_event(true).init(),

@@ -1,5 +1,6 @@
 //! Class files: those that ship, and every mistake that one can have.
 
+use core::net::IpAddr;
 use rota_model::{Attributes, ClassName, Namespace, SessionId, SessionKey};
 use rota_node::class::{Class, ClassKind, MachineClass, ReadyWhen, Values, parse_classes};
 use rota_node::machine::{Machine, SendError};
@@ -64,7 +65,8 @@ fn the_http_class_gives_a_whole_argument_list() {
     let ClassKind::Program(program) = &class.kind else { panic!("a program") };
     let key = SessionKey::new(Namespace::default_space(), SessionId::parse("web 1").unwrap());
     let attributes = Attributes::new();
-    let values = Values { key: &key, port: 8123, folder: "/srv/web 1", attributes: &attributes };
+    let (ip, attributes) = (IpAddr::from([10, 0, 0, 5]), &attributes);
+    let values = Values { key: &key, ip, port: 8123, folder: "/srv/web 1", attributes };
     let line = program.command(&class, &values).unwrap();
     let expected = [
         "python3",
@@ -73,7 +75,7 @@ fn the_http_class_gives_a_whole_argument_list() {
         "http.server",
         "8123",
         "--bind",
-        "127.0.0.1",
+        "10.0.0.5",
         "--directory",
         "/srv/web 1",
     ];
@@ -230,7 +232,7 @@ attributes = { x = 1 }
         "c.toml: attributes.x is a number; it must be a text",
         "c.toml: argv[3] is a number; it must be a text",
         "c.toml: argv[1] has an unknown placeholder {nonsense}; known are {session}, {namespace}, \
-         {port}, {folder} and {attr.NAME}; write {{ for a brace",
+         {ip}, {port}, {folder} and {attr.NAME}; write {{ for a brace",
         "c.toml: argv[2] has a { without a } after it; write {{ for a brace",
         "c.toml: argv[0] must not depend on what a client gives: it is the program",
         "c.toml: env.D is a number; it must be a text",

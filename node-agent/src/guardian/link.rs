@@ -3,6 +3,7 @@
 use crate::leftovers::DATA_VARIABLE;
 use crate::runtime::Keepers;
 use anyhow::Context;
+use rota_daemon::Log;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -27,10 +28,11 @@ pub struct GuardianLink {
 
 impl GuardianLink {
     /// Starts the first one.
-    pub fn start(data: &Path, keepers: &Keepers) -> anyhow::Result<Self> {
-        let first = Guardian::start(data, keepers)?;
+    pub fn start(data: &Path, keepers: &Keepers, log: &Log) -> anyhow::Result<Self> {
+        let place = Place { data: data.to_owned(), keepers: keepers.clone(), log: log.clone() };
+        let first = Guardian::start(&place)?;
         let (leave, leaves) = oneshot::channel();
-        let task = tokio::spawn(keep(data.to_owned(), keepers.clone(), first, leaves));
+        let task = tokio::spawn(keep(place, first, leaves));
         Ok(Self { leave, task })
     }
 
@@ -42,17 +44,24 @@ impl GuardianLink {
     }
 }
 
-async fn keep(data: PathBuf, keepers: Keepers, first: Guardian, leaves: oneshot::Receiver<()>) {
+/// What every guardian of an agent needs.
+struct Place {
+    data: PathBuf,
+    keepers: Keepers,
+    log: Log,
+}
+
+async fn keep(place: Place, first: Guardian, leaves: oneshot::Receiver<()>) {
     tokio::pin!(leaves);
     let (mut guardian, mut began) = (first, Instant::now());
     loop {
         tokio::select! {
-            () = guardian.reap(&keepers) => {
+            () = guardian.reap(&place.keepers) => {
                 tracing::warn!("the guardian was ended; another one is started");
             }
             _ = &mut leaves => {
                 drop(guardian.input.take());
-                return guardian.reap(&keepers).await;
+                return guardian.reap(&place.keepers).await;
             }
         }
         guardian = loop {
@@ -61,7 +70,7 @@ async fn keep(data: PathBuf, keepers: Keepers, first: Guardian, leaves: oneshot:
                 _ = &mut leaves => return,
             }
             began = Instant::now();
-            match Guardian::start(&data, &keepers) {
+            match Guardian::start(&place) {
                 Ok(next) => break next,
                 Err(error) => tracing::error!("{error:#}"),
             }
@@ -80,20 +89,22 @@ struct Guardian {
 impl Guardian {
     /// In a process group of its own, so that a terminal's Ctrl-C does not reach it, and without a
     /// pipe that somebody reads to its end.
-    fn start(data: &Path, keepers: &Keepers) -> anyhow::Result<Self> {
+    fn start(place: &Place) -> anyhow::Result<Self> {
+        let Place { data, keepers, log } = place;
         let start = || {
-            let log = File::create(data.join("guardian.log"))?;
+            let errors = File::create(data.join("guardian.log"))?;
             let mut command = Command::new("/proc/self/exe");
             command
                 .arg0("rota-node-agent")
                 .arg("guardian")
+                .args(log.options())
                 .env_clear()
                 .env(DATA_VARIABLE, data)
                 .current_dir("/")
                 .process_group(0)
                 .stdin(Stdio::piped())
                 .stdout(Stdio::null())
-                .stderr(log);
+                .stderr(errors);
             command.spawn()
         };
         let mut child = start().context("cannot start the guardian")?;

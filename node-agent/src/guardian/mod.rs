@@ -42,9 +42,12 @@ pub fn run() -> anyhow::Result<()> {
     let _ = rustix::thread::set_name(c"rota-guardian");
     let data = std::env::var_os(DATA_VARIABLE).context("no data folder in the environment")?;
     let data = PathBuf::from(data);
+    tracing::info!(data = %data.display(), "waiting for the end of the node's agent");
     // Nothing is ever written: the pipe's end is the agent's.
     io::copy(&mut io::stdin().lock(), &mut io::sink()).context("cannot read from the agent")?;
-    guard(&data)
+    guard(&data)?;
+    tracing::debug!("nothing is left to guard");
+    Ok(())
 }
 
 /// After the agent's end: looks after every session until none is left.
@@ -54,6 +57,14 @@ fn guard(data: &Path) -> anyhow::Result<()> {
     // Read once: a keeper that writes its file only now sees that its agent is gone, and ends.
     let folders = session_folders(data)?;
     let mut wards: Vec<Ward> = folders.into_iter().filter_map(Ward::of).collect();
+    if !wards.is_empty() {
+        let lease_ms = kill_at_ms.saturating_sub(boottime_ms());
+        tracing::warn!(
+            sessions = wards.len(),
+            lease_ms,
+            "the agent is gone, and its sessions are not"
+        );
+    }
     let mut round_ms = ROUND_MS.0;
     loop {
         let is_over = boottime_ms() >= kill_at_ms;

@@ -62,6 +62,8 @@ impl Ward {
     pub fn look(&mut self, is_over: bool) {
         if self.rounds.is_none() && (is_over || self.keeper.is_none()) {
             self.rounds = Some(0);
+            let (folder, keeper_gone) = (self.folder.display(), self.keeper.is_none());
+            tracing::warn!(%folder, keeper_gone, lease_over = is_over, "killing what is left of a session");
             // The program may have been written down only after the first look.
             if let Some(pids) = read(&self.folder) {
                 self.pids = pids;
@@ -94,6 +96,7 @@ impl Ward {
         }
         let gone = group_gone && strays.is_empty() && keeper_gone;
         if gone {
+            tracing::info!(folder = %self.folder.display(), rounds, "nothing is left of it");
             super::forget(&self.pid_file());
         }
         gone

@@ -24,7 +24,7 @@ use capture::Capture;
 use family::Family;
 use order::{Cause, Command, LINE_BYTES_MAX, News, Order, PIDS_FILE, Pids};
 use rota_daemon::processes::Process;
-use rota_model::Exit;
+use rota_model::{Exit, RequestId};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
@@ -54,7 +54,12 @@ pub fn run() -> anyhow::Result<()> {
     let _ = rustix::thread::set_name(c"rota-keeper");
     let mut input = Lines::default();
     let order: Order = input.first()?;
+    let request = order.request.as_ref().map_or("", RequestId::as_str);
+    let (session, token) = (&order.session, order.token);
+    let span = tracing::info_span!("keeper", %session, %token, request);
+    let _in_span = span.enter();
     if let Err(detail) = keep(&order, input) {
+        tracing::info!(%detail, "not started");
         tell(&News::Failed { detail });
     }
     drop(fs::remove_file(order.folder.join(PIDS_FILE)));
@@ -92,6 +97,7 @@ fn keep(order: &Order, input: Lines) -> Result<(), String> {
     // by its pid, and finds it by its environment instead.
     drop(pids.write(&order.folder));
     let pidfd = Pid::from_raw(pid).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+    tracing::info!(pid, "started");
     tell(&News::Started { pid });
     let mut watch = Watch {
         input: Some(input),
@@ -162,6 +168,7 @@ impl Lines {
 struct Ending {
     cause: Cause,
     kill_at_ms: u64,
+    killed: bool,
 }
 
 /// What may be read without waiting.
@@ -217,7 +224,7 @@ impl Watch {
             }
             let kill = ending.kill_at_ms <= boottime_ms();
             if kill {
-                self.family.signal_group(Signal::KILL);
+                self.kill();
             }
             self.family.end_strays(kill);
         }
@@ -233,6 +240,7 @@ impl Watch {
         let found_out = ready.out && take(&mut self.out);
         let found_err = ready.err && take(&mut self.err);
         if found_out || found_err {
+            tracing::debug!("the line that was waited for came");
             tell(&News::ReadyLine);
         }
     }
@@ -286,8 +294,19 @@ impl Watch {
         while let Some(Ok(Command::Stop { grace_ms })) = input.next() {
             self.end(Cause::Stop, grace_ms);
         }
-        // At its end the agent is gone, and the lease decides.
+        if !open {
+            tracing::warn!("the agent is gone, and the lease decides");
+        }
         self.input = open.then_some(input);
+    }
+
+    /// Once more in every round: the group may still grow.
+    fn kill(&mut self) {
+        if let Some(ending) = self.ending.as_mut().filter(|it| !it.killed) {
+            ending.killed = true;
+            tracing::warn!("the time to end is over, and what is left is killed");
+        }
+        self.family.signal_group(Signal::KILL);
     }
 
     /// Asks the whole group to end, now; it is killed after the grace.
@@ -296,7 +315,8 @@ impl Watch {
         match &mut self.ending {
             Some(ending) => ending.kill_at_ms = ending.kill_at_ms.min(kill_at_ms),
             None => {
-                self.ending = Some(Ending { cause, kill_at_ms });
+                tracing::info!(?cause, grace_ms, "asked to end");
+                self.ending = Some(Ending { cause, kill_at_ms, killed: false });
                 self.family.signal_group(Signal::TERM);
             }
         }
@@ -330,6 +350,7 @@ impl Watch {
                 break;
             }
         }
+        tracing::info!(%exit, ?cause, "nothing of it is left");
         tell(&News::Ended { exit, cause });
     }
 }

@@ -3,7 +3,7 @@
 //! its standard output.
 
 use rota_daemon::processes::{self, Process};
-use rota_model::Exit;
+use rota_model::{Exit, RequestId, SessionKey, Token};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,6 +19,12 @@ pub const PIDS_FILE: &str = "pids.json";
 /// What to run, and how.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Order {
+    /// Whose program it is, for the log.
+    pub session: SessionKey,
+    /// Which attempt, for the log.
+    pub token: Token,
+    /// The request that caused it, for the log.
+    pub request: Option<RequestId>,
     /// The session's folder: pid file and output stand there.
     pub folder: PathBuf,
     /// Program and arguments; never a shell string.

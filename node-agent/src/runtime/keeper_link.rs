@@ -1,13 +1,14 @@
 //! The agent's end of a keeper: starts it, talks to it, and clears up after one that was killed.
 
 use super::orphans::{self, Keepers};
+use super::program::ProgramSettings;
 use crate::keeper::order::{Command, News, Order, PIDS_FILE, Pids};
 use crate::leftovers::DATA_VARIABLE;
 use anyhow::Context;
 use rota_model::Exit;
 use serde::Serialize;
 use std::fs::{self, File};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
@@ -32,12 +33,14 @@ pub struct KeeperLink {
 impl KeeperLink {
     /// Starts a keeper, in a process group of its own so that a terminal's Ctrl-C does not reach
     /// it, and gives it the order.
-    pub async fn start(order: &Order, data: &Path, keepers: &Keepers) -> anyhow::Result<Self> {
+    pub async fn start(order: &Order, settings: &ProgramSettings) -> anyhow::Result<Self> {
+        let ProgramSettings { data, keepers, log, .. } = settings;
         let errors = File::create(order.folder.join("keeper.log"))?;
         let mut command = tokio::process::Command::new("/proc/self/exe");
         command
             .arg0("rota-node-agent")
             .arg("keeper")
+            .args(log.options())
             .env_clear()
             .env(DATA_VARIABLE, data)
             .current_dir("/")

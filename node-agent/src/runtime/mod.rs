@@ -109,8 +109,9 @@ impl Runtime {
                     mailbox: self.mailbox.clone(),
                     key: order.key,
                     token: order.token,
+                    request: order.request,
                 };
-                let request = order.request.as_ref().map_or("", RequestId::as_str);
+                let request = session.request.as_ref().map_or("", RequestId::as_str);
                 let span = tracing::info_span!("program", session = %key, %token, request);
                 let mailbox = self.mailbox.clone();
                 self.programs.insert((key.clone(), token), stop);

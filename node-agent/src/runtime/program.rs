@@ -8,8 +8,9 @@ use crate::lease::boottime_ms;
 use crate::leftovers::DATA_VARIABLE;
 use crate::mailbox::Mailbox;
 use crate::ports::Port;
+use rota_daemon::Log;
 use rota_model::address::join;
-use rota_model::{Attributes, Exit, Reason, SessionKey, Token};
+use rota_model::{Attributes, Exit, Reason, RequestId, SessionKey, Token};
 use rota_node::class::{Class, ProgramClass, ReadyWhen, Values};
 use rota_node::{NodeInput, StopHow};
 use std::collections::BTreeMap;
@@ -61,6 +62,8 @@ pub struct ProgramSettings {
     pub open_files: Option<u64>,
     /// Keepers that run.
     pub keepers: Keepers,
+    /// The node's log, which keepers share.
+    pub log: Log,
 }
 
 /// What to run.
@@ -75,6 +78,8 @@ pub struct ProgramSession {
     pub class: Arc<Class>,
     /// Its program.
     pub program: Arc<ProgramClass>,
+    /// The request that caused it, for traces.
+    pub request: Option<RequestId>,
     /// Attributes that the open gave.
     pub attributes: Arc<Attributes>,
     /// The session's folder; made here.
@@ -155,7 +160,7 @@ impl ProgramSession {
         let port = Port::choose(self.settings.ip).map_err(|error| format!("no port: {error}"))?;
         let order = self.order(port.number())?;
         make_folders(&order).map_err(|error| format!("no folder for it: {error}"))?;
-        let link = KeeperLink::start(&order, &self.settings.data, &self.settings.keepers)
+        let link = KeeperLink::start(&order, &self.settings)
             .await
             .map_err(|error| format!("{error:#}"))?;
         let ready_by = Instant::now() + Duration::from_millis(self.program.start_timeout_ms);
@@ -173,7 +178,8 @@ impl ProgramSession {
     fn order(&self, port: u16) -> Result<Order, String> {
         let work = self.folder.join("work");
         let folder = work.to_str().ok_or("the path of its folder is not UTF-8")?;
-        let values = Values { key: &self.key, port, folder, attributes: &self.attributes };
+        let (ip, attributes) = (self.settings.ip, &*self.attributes);
+        let values = Values { key: &self.key, ip, port, folder, attributes };
         let line = self.program.command(&self.class, &values).map_err(|error| error.to_string())?;
         let mut env = inherited();
         env.extend(line.env);
@@ -190,6 +196,9 @@ impl ProgramSession {
             ReadyWhen::Port => None,
         };
         Ok(Order {
+            session: self.key.clone(),
+            token: self.token,
+            request: self.request.clone(),
             folder: self.folder.clone(),
             argv: line.argv,
             env,

@@ -4,6 +4,7 @@ use crate::agent::{Agent, Home, keeper_of, kill, signal};
 use crate::manager::{Line, Manager, running};
 use crate::waiting::{numbers_in, runs, until_gone};
 use rustix::process::Signal;
+use std::fs;
 
 const SHORT: [&str; 6] = ["--renew", "200ms", "--lease-term", "1000ms", "--lease-kill", "2000ms"];
 
@@ -51,6 +52,10 @@ async fn when_an_agent_and_then_its_keepers_are_killed_nothing_of_their_programs
     assert!(scene.pids.iter().all(|it| runs(*it)), "keepers outlive their agent");
     scene.keepers.into_iter().for_each(kill);
     all_gone(&scene).await;
+    let log = fs::read_to_string(scene.home.data().join("guardian.log")).unwrap();
+    for told in ["the agent is gone", "keeper_gone=true", "nothing is left of it"] {
+        assert!(log.contains(told), "{told}: {log}");
+    }
 }
 
 #[tokio::test]

@@ -1,10 +1,11 @@
 //! A keeper alone, with the test as its agent.
 
 use crate::waiting::{LIMIT, numbers_in, runs, until, until_gone};
+use rota_model::{Epoch, LogPos, Namespace, Seq, SessionId, SessionKey, Token};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
-use std::fs;
+use std::fs::{self, File};
 use std::path::PathBuf;
 use std::process::Stdio;
 use tempfile::TempDir;
@@ -28,9 +29,23 @@ impl Keeper {
     /// Starts `sh -c script` under a keeper; `change` alters the order.
     async fn of(script: &str, change: impl FnOnce(&mut Value)) -> Self {
         let folder = TempDir::new().unwrap();
+        let log = File::create(folder.path().join("keeper.log")).unwrap();
+        Self::with_log(folder, log, script, change).await
+    }
+
+    /// The same with its log there.
+    async fn with_log(
+        folder: TempDir,
+        log: File,
+        script: &str,
+        change: impl FnOnce(&mut Value),
+    ) -> Self {
         let path = folder.path();
         write_lease(path.join("lease"), 60_000, 60_000);
+        let session = SessionKey::new(Namespace::default_space(), SessionId::parse("s").unwrap());
+        let token = Token(LogPos::new(Epoch(3), Seq(4)));
         let mut order = json!({
+            "session": session, "token": token, "request": "the-request-of-mine",
             "folder": path, "argv": ["sh", "-c", script], "cwd": path,
             "env": { "PATH": std::env::var("PATH").unwrap() },
             "grace_ms": 200, "lease": path.join("lease"), "output_bytes_max": 1_000_000,
@@ -38,10 +53,11 @@ impl Keeper {
         });
         change(&mut order);
         let mut child = Command::new(env!("CARGO_BIN_EXE_rota-node-agent"))
-            .arg("keeper")
+            .args(["keeper", "--log", "debug", "--log-format", "json"])
             .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
+            .stderr(log)
             .kill_on_drop(true)
             .spawn()
             .unwrap();
@@ -80,6 +96,20 @@ impl Keeper {
         assert!(!self.file("pids.json").exists(), "the pid file is removed");
         news["ended"].clone()
     }
+}
+
+/// What a keeper logged, each with the request that caused its session.
+fn logged(log: &str) -> Vec<Value> {
+    let line = |line: &str| -> Value {
+        let line: Value = serde_json::from_str(line).unwrap_or_else(|_| panic!("no JSON: {line}"));
+        let span = &line["span"];
+        assert_eq!(
+            (&span["request"], &span["session"]),
+            (&json!("the-request-of-mine"), &json!("default/s"))
+        );
+        line
+    };
+    log.lines().map(line).collect()
 }
 
 fn write_lease(path: PathBuf, term_in_ms: u64, kill_in_ms: u64) {
@@ -243,4 +273,43 @@ async fn a_killed_program_is_told_with_its_signal() {
     let pid = keeper.started().await;
     kill(pid);
     assert_eq!(keeper.ended().await, json!({ "exit": { "signal": 9 }, "cause": "own" }));
+}
+
+#[tokio::test]
+async fn a_keepers_log_tells_its_request_and_how_its_program_came_to_its_end() {
+    let mut keeper = Keeper::of("trap '' TERM; echo up; while :; do sleep 0.02; done", |order| {
+        write_lease(order["lease"].as_str().unwrap().into(), 500, 600);
+        order["ready_line"] = json!("up");
+    })
+    .await;
+    keeper.started().await;
+    assert_eq!(keeper.news().await, json!("ready_line"));
+    let file = keeper.file("keeper.log");
+    let Keeper { mut child, input, news, folder } = keeper;
+    // Nobody reads what it tells any more.
+    drop((input, news));
+    assert!(tokio::time::timeout(LIMIT, child.wait()).await.unwrap().unwrap().success());
+    let log = logged(&fs::read_to_string(file).unwrap());
+    let told: Vec<&str> = log.iter().map(|it| it["message"].as_str().unwrap()).collect();
+    let wanted = [
+        "started",
+        "the line that was waited for came",
+        "the agent is gone, and the lease decides",
+        "asked to end",
+        "the time to end is over, and what is left is killed",
+        "nothing of it is left",
+    ];
+    assert_eq!(told, wanted);
+    assert_eq!((&log[3]["cause"], &log[5]["exit"]), (&json!("Lease"), &json!("signal 9")));
+    drop(folder);
+}
+
+#[tokio::test]
+async fn a_keeper_whose_log_cannot_be_written_keeps_its_program() {
+    let full = File::options().write(true).open("/dev/full").unwrap();
+    let script = "while [ ! -e go ]; do sleep 0.01; done; exit 3";
+    let mut keeper = Keeper::with_log(TempDir::new().unwrap(), full, script, |_| {}).await;
+    keeper.started().await;
+    fs::write(keeper.file("go"), "").unwrap();
+    assert_eq!(keeper.ended().await, json!({ "exit": { "code": 3 }, "cause": "own" }));
 }

@@ -141,6 +141,7 @@ fn arguments(class: &ProgramClass, port: u16, folder: &Path) -> Vec<String> {
     let folder = folder.to_string_lossy();
     let fill = |it: &String| {
         let it = it.replace("{port}", &port.to_string()).replace("{session}", "bare");
+        let it = it.replace("{ip}", "127.0.0.1");
         it.replace("{folder}", &folder)
     };
     class.argv.iter().map(fill).collect()

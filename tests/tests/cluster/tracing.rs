@@ -2,17 +2,18 @@
 
 use rota_tests::{Cluster, PATIENCE, TestFolder, binary, eventually};
 use serde_json::Value;
+use std::fs;
 use std::process::Stdio;
 use tokio::process::Command;
 use tokio::time::timeout;
 
 const WANTED: &str = "info,rota_manager=debug,rota_node_agent=debug,rota_client=debug";
 
-/// Opens a session at the first manager with `ringctl`, under a request id. Gives its owner's
-/// number, and what the client logged, in the format (text or json).
+/// Opens a session with a program at the first manager with `ringctl`, under a request id. Gives its
+/// owner's number, and what the client logged, in the format (text or json).
 async fn opened(cluster: &Cluster, id: &str, request: &str, format: &str) -> (u64, String) {
     let mut command = Command::new(binary("ringctl"));
-    command.args(["session", "open", id, "--class", "counter", "--request-id", request]);
+    command.args(["session", "open", id, "--class", "http", "--request-id", request]);
     command.args(["-o", "json", "--endpoint", &cluster.document.managers[0].grpc]);
     command.env("ROTA_LOG", WANTED).env("ROTA_LOG_FORMAT", format);
     command.stdin(Stdio::null()).kill_on_drop(true);
@@ -24,7 +25,7 @@ async fn opened(cluster: &Cluster, id: &str, request: &str, format: &str) -> (u6
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_request_id_is_in_the_logs_of_client_entry_owner_copies_and_node() {
+async fn one_request_id_is_in_the_logs_of_client_entry_owner_copies_node_and_keeper() {
     let folder = TestFolder::new();
     let cluster = Cluster::start_in(&folder, &[], &[("ROTA_LOG", WANTED)]).await;
     let entry = u64::from(cluster.document.managers[0].number);
@@ -44,9 +45,21 @@ async fn one_request_id_is_in_the_logs_of_client_entry_owner_copies_and_node() {
             })
             .await;
         }
+        let keeper = keeper_log(&cluster, &format!("s{number}"));
+        assert!(keeper.contains(&request), "the keeper: {keeper}");
         break;
     }
     cluster.end().await;
+}
+
+/// What the keeper of a session's program logged on the cluster's first node.
+fn keeper_log(cluster: &Cluster, id: &str) -> String {
+    let sessions = fs::read_dir(cluster.document.data.join("nodes/n1/sessions")).unwrap().flatten();
+    let is_its =
+        |it: &fs::DirEntry| it.file_name().to_string_lossy().starts_with(&format!("{id}."));
+    let mut folders = sessions.filter(is_its);
+    let folder = folders.next().expect("a session's folder").path();
+    fs::read_to_string(folder.join("keeper.log")).unwrap()
 }
 
 /// Every line of a log; fails when one is no JSON object with a time, a level and a target. What a
@@ -90,5 +103,9 @@ async fn as_json_every_line_of_every_process_is_an_object_and_those_of_a_request
         .await;
     }
     assert!(!documents("store", &cluster.log("store")).is_empty());
+    let keeper = documents("keeper", &keeper_log(&cluster, "s"));
+    assert!(!keeper.is_empty() && keeper.iter().all(|it| is_of(it, request)), "{keeper:?}");
+    let guardian = cluster.document.data.join("nodes/n1/guardian.log");
+    assert!(!documents("guardian", &fs::read_to_string(guardian).unwrap()).is_empty());
     cluster.end().await;
 }

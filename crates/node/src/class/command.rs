@@ -1,6 +1,7 @@
 //! From a class's templates and a session's values to an argument list. Never a shell string.
 
 use super::{Class, ProgramClass};
+use core::net::IpAddr;
 use rota_model::{Attributes, SessionKey};
 use std::collections::BTreeMap;
 
@@ -21,6 +22,8 @@ pub enum Piece {
     Namespace,
     /// `{port}`: the free port that the node gives out.
     Port,
+    /// `{ip}`: the IP address that the node listens on.
+    Ip,
     /// `{folder}`: the session's working folder.
     Folder,
     /// `{attr.NAME}`: an attribute.
@@ -34,6 +37,8 @@ pub struct Values<'a> {
     pub key: &'a SessionKey,
     /// The port given out (any, when the class wants none).
     pub port: u16,
+    /// The IP address that the node listens on: what listens there is reached where the node is.
+    pub ip: IpAddr,
     /// The session's working folder, absolute.
     pub folder: &'a str,
     /// The attributes that the open gave.
@@ -129,6 +134,7 @@ impl Template {
                 Piece::Session => text.push_str(values.key.id.as_str()),
                 Piece::Namespace => text.push_str(values.key.namespace.as_str()),
                 Piece::Port => text.push_str(&values.port.to_string()),
+                Piece::Ip => text.push_str(&values.ip.to_string()),
                 Piece::Folder => text.push_str(values.folder),
                 Piece::Attribute(name) => {
                     let given = values.attributes.get(name).or_else(|| class.attributes.get(name));
@@ -154,6 +160,7 @@ impl Piece {
             "session" => Ok(Piece::Session),
             "namespace" => Ok(Piece::Namespace),
             "port" => Ok(Piece::Port),
+            "ip" => Ok(Piece::Ip),
             "folder" => Ok(Piece::Folder),
             other => match other.strip_prefix("attr.") {
                 Some(attribute) if !attribute.is_empty() => {
@@ -161,7 +168,7 @@ impl Piece {
                 }
                 Some(_) | None => Err(format!(
                     "has an unknown placeholder {{{other}}}; known are {{session}}, \
-                     {{namespace}}, {{port}}, {{folder}} and {{attr.NAME}}; write {{{{ for a brace"
+                     {{namespace}}, {{ip}}, {{port}}, {{folder}} and {{attr.NAME}}; write {{{{ for a brace"
                 )),
             },
         }
@@ -207,14 +214,16 @@ mod tests {
         );
         let attributes =
             attributes.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
-        let values = Values { key: &key, port: 4711, folder: "/tmp/s 1", attributes: &attributes };
+        let ip = IpAddr::from([10, 0, 0, 5]);
+        let (key, attributes) = (&key, &attributes);
+        let values = Values { key, ip, port: 4711, folder: "/tmp/s 1", attributes };
         program.command(&class, &values)
     }
 
     #[test]
     fn a_value_with_spaces_and_quotes_stays_one_argument() {
-        let line = run(&["echo", "{session}", "-p{port}"], &[]).unwrap();
-        assert_eq!(line.argv, ["echo", "a b\"; rm -rf $HOME '", "-p4711"]);
+        let line = run(&["echo", "{session}", "-p{port}", "{ip}"], &[]).unwrap();
+        assert_eq!(line.argv, ["echo", "a b\"; rm -rf $HOME '", "-p4711", "10.0.0.5"]);
         assert_eq!(line.env["WHERE"], "/tmp/s 1/x");
     }
 

@@ -26,8 +26,9 @@
 //! grace = "5s"                         # optional: 0s to 5m between TERM and KILL
 //! ```
 //!
-//! `argv` and the values of `env` may hold `{session}`, `{namespace}`, `{port}`, `{folder}` and
-//! `{attr.NAME}`; `{{` and `}}` are braces. A value becomes part of one argument, whatever
+//! `argv` and the values of `env` may hold `{session}`, `{namespace}`, `{ip}`, `{port}`,
+//! `{folder}` and `{attr.NAME}`; `{{` and `}}` are braces. What listens at `{ip}`, the node's own,
+//! is reached where the node is. A value becomes part of one argument, whatever
 //! characters it has.
 
 mod command;
