@@ -76,17 +76,18 @@ pub(crate) fn full_for_good(env: &Env, pool: &PoolName, full: NoNode) -> Option<
     }
     let permille = env.config.load_limit_permille;
     let limit = format!("(load limit {} of its places)", f64::from(permille) / 1000.0);
+    let out = "cordoned or drained (ringctl uncordon ends that)";
     let text = match nodes {
         0 => format!("pool {pool:?} has no node, and may not grow"),
         1 if cordoned == 1 => {
-            format!("the only node of pool {pool:?} is cordoned, and it may not grow")
+            format!("the only node of pool {pool:?} is {out}, and it may not grow")
         }
         more if cordoned == more => {
-            format!("each of the {more} nodes of pool {pool:?} is cordoned, and it may not grow")
+            format!("each of the {more} nodes of pool {pool:?} is {out}, and it may not grow")
         }
         more if cordoned > 0 => {
             format!(
-                "of the {more} nodes of pool {pool:?} {cordoned} are cordoned and the others full \
+                "of the {more} nodes of pool {pool:?} {cordoned} are {out} and the others full \
                  {limit}, and it may not grow"
             )
         }

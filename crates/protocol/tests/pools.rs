@@ -162,3 +162,28 @@ fn nodes_that_never_come_are_given_up_and_others_ordered() {
     table.pass(55_000);
     assert!(table.ordered.len() > 9, "{:?}", table.ordered);
 }
+
+#[test]
+fn an_open_goes_to_the_most_loaded_node_below_the_limit_and_to_none_at_it() {
+    let mut table = Table::laid();
+    NUMBERS.iter().for_each(|n| table.start(*n));
+    table.settle();
+    table.pass(500);
+    table.places = 10;
+    table.register("n1", 1);
+    let place = |table: &mut Table, id: &str| {
+        let owner = table.owner(id);
+        table.call(owner, open(id, id))
+    };
+    let node_of = |result| opened(result).1.record.placement.clone().unwrap().node.to_string();
+    for number in 0..7 {
+        assert_eq!(node_of(place(&mut table, &format!("a{number}"))), "n1");
+    }
+    table.register("n2", 2);
+    // T = 0.8: of ten places the eighth is the last.
+    assert_eq!(node_of(place(&mut table, "b")), "n1", "seven are used there, and none at n2");
+    for number in 0..8 {
+        assert_eq!(node_of(place(&mut table, &format!("c{number}"))), "n2");
+    }
+    assert_eq!(refused(place(&mut table, "d")), RefusalKind::NoCapacity);
+}

@@ -3,7 +3,7 @@
 
 use rota_tests::processes::of_folder;
 use rota_tests::sessions::listed;
-use rota_tests::{Cluster, Ran, TestFolder, ringctl, ringctl_in};
+use rota_tests::{Cluster, Ran, TestFolder, checkout, ringctl, ringctl_in};
 use serde_json::Value;
 
 /// The shortest load that has figures: enough calls in flight that some end in any moment.
@@ -188,4 +188,23 @@ async fn a_bench_that_cannot_be_is_told_with_its_exit_code() {
             assert!(ran.stderr.contains(wrong[0]), "{}", ran.stderr);
         }
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bench_memory_and_cold_tell_what_a_session_costs_and_how_soon_a_program_answers() {
+    let folder = TestFolder::new();
+    let memory = own_cluster(&folder, &["memory", "--sessions", "50"]).await;
+    assert_eq!(
+        (&memory["sessions"], memory["managers"].as_array().map(Vec::len)),
+        (&50.into(), Some(3))
+    );
+    for field in ["rss_max_mib", "disk_bytes_per_session"] {
+        assert!(memory[field].as_f64() > Some(0.0), "{field} in {memory}");
+    }
+    let classes = checkout().join("deploy/classes").display().to_string();
+    let cold = own_cluster(&folder, &["cold", "--runs", "2", "--classes", &classes]).await;
+    for time in [&cold["bare"]["p50_ms"], &cold["answered"]["p50_ms"], &cold["ratio"]] {
+        assert!(time.as_f64() > Some(0.0), "{cold}");
+    }
+    assert_eq!((&cold["class"], &cold["runs"]), (&"http".into(), &2.into()));
 }

@@ -2,8 +2,9 @@
 
 use rota_client::v1::SessionState;
 use rota_tests::busy::{Busy, all_are_there};
-use rota_tests::sessions::{CALL, close, opened, read};
-use rota_tests::{Cluster, TestFolder, http_get};
+use rota_tests::sessions::{CALL, close, get, open, opened, read};
+use rota_tests::{Cluster, PATIENCE, TestFolder, eventually, http_get};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 async fn killing_under_load(victim: usize) {
     let folder = TestFolder::new();
@@ -26,6 +27,40 @@ async fn a_manager_that_is_killed_under_load_loses_no_session_and_no_call() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_first_manager_that_is_killed_under_load_loses_no_session_and_no_call() {
     killing_under_load(0).await;
+}
+
+/// A client that never repeats a call, as a plain gRPC client is: managers do that for it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_repeats_nothing_sees_no_failure_while_another_manager_is_killed() {
+    let folder = TestFolder::new();
+    let cluster = Cluster::start(&folder, &["--places", "100000"]).await;
+    let (client, entry) = (cluster.client(), cluster.document.managers[0].grpc.clone());
+    let asked = AtomicUsize::new(0);
+    let ask = async |number: usize| {
+        let id = format!("s{number}");
+        let opened = client.open_at(&entry, open(&id, "builtin"), CALL).await;
+        let opened = opened.unwrap_or_else(|error| panic!("open {id}: {error}"));
+        let key = get(&id);
+        let got = client.get_at(&entry, key, CALL).await;
+        let got = got.unwrap_or_else(|error| panic!("get {id}: {error}")).session.unwrap();
+        assert_eq!(got.address, opened.session.unwrap().address, "{id}");
+        asked.store(number, Ordering::Relaxed);
+    };
+    let calls = async {
+        for number in 1..=300 {
+            ask(number).await;
+        }
+    };
+    let kill = async {
+        eventually("clients run", PATIENCE, async || {
+            let done = asked.load(Ordering::Relaxed);
+            if done >= 50 { Ok(()) } else { Err(format!("{done} calls")) }
+        })
+        .await;
+        cluster.kill_manager(1).await;
+    };
+    tokio::join!(calls, kill);
+    cluster.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -64,7 +64,8 @@ async fn metrics_count_opens_closes_sessions_and_commits() {
     }
     let sync = count("rota_commit_sync_seconds_sum", &[]);
     assert!(sync > 0.0 && sync < count("rota_commit_seconds_sum", &[]), "{all}");
-    assert!(all.contains("rota_replication_lag_entries"), "{all}");
+    let lags = all.lines().filter(|it| it.starts_with("rota_replication_lag_entries{"));
+    assert_eq!(lags.count(), 6, "each of three owners has two copies: {all}");
     cluster.end().await;
 }
 

@@ -54,6 +54,41 @@ async fn a_toolchain_that_is_too_old_is_told_with_the_version_that_is_needed() {
     assert!(stderr.contains(needed) && stderr.contains("1.63.0"), "{stderr}");
 }
 
+/// Asks for a package where `id` says that number. Gives the exit code, what was said on stderr, and
+/// how apt-get was called.
+async fn lacks_a_package(user: u32) -> (i32, String, String) {
+    let folder = TestFolder::new();
+    let called = folder.at("called");
+    let programs =
+        [("id", format!("echo {user}")), ("apt-get", format!("echo \"$@\" >> '{called}'"))];
+    for (name, text) in programs {
+        let program = folder.path().join(name);
+        std::fs::write(&program, format!("#!/bin/sh\n{text}\n")).unwrap();
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap());
+    let script = "set -euo pipefail; . deploy/machine.sh; needs no-such-program its-package; \
+                  needs sh dash; install_missing_packages";
+    let mut command = Command::new("bash");
+    command.args(["-c", script]).current_dir(checkout()).env("PATH", path);
+    let output = command.kill_on_drop(true).output().await.unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    let called = std::fs::read_to_string(called).unwrap_or_default();
+    (output.status.code().unwrap(), stderr, called)
+}
+
+#[tokio::test]
+async fn a_missing_package_is_installed_by_root_and_otherwise_told_with_the_command() {
+    let install = "install --yes --no-install-recommends its-package";
+    let (code, stderr, called) = lacks_a_package(0).await;
+    assert_eq!((code, called), (0, format!("update\n{install}\n")), "{stderr}");
+    assert_eq!(stderr, "installing its-package\n");
+    let (code, stderr, called) = lacks_a_package(1000).await;
+    assert_eq!((code, called.as_str()), (1, ""), "nothing is installed by anybody else");
+    assert!(stderr.starts_with("missing on this machine: its-package;"), "{stderr}");
+    assert!(stderr.contains(&format!("apt-get update && apt-get {install}\n")), "{stderr}");
+}
+
 const NOTHING: (&str, &str) = ("ROTA_LOG", "info");
 
 #[tokio::test]
