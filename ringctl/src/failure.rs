@@ -207,6 +207,12 @@ fn hint(addressee: Option<&Addressee>, call: &CallError) -> Option<String> {
         None if matches!(call, CallError::Broken { code: Code::Unavailable, .. }) => Some(
             "--endpoint or ROTA_ENDPOINT says where managers are; `ringctl dev` starts some".to_owned(),
         ),
+        // Another service of Rota, or of somebody else.
+        None if matches!(call, CallError::Broken { .. }) => Some(
+            "--endpoint and ROTA_ENDPOINT name where managers serve gRPC, as the column GRPC of `ringctl \
+             inspect` shows it; this address is something else's, or broke off"
+                .to_owned(),
+        ),
         None => None,
     }
 }

@@ -39,7 +39,7 @@ mod verify;
 use cli::{Cli, Command};
 use failure::UsageMistake;
 use output::{Format, Out};
-use rota_daemon::{Log, LogArguments};
+use rota_daemon::LogArguments;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
@@ -54,8 +54,15 @@ fn main() -> ExitCode {
     // Its own log is for finding out what it does: ROTA_LOG=rota_client=debug, for instance.
     let wanted = |name: &str, otherwise: &str| std::env::var(name).unwrap_or(otherwise.to_owned());
     let log = wanted("ROTA_LOG", "warn");
-    let log = LogArguments { log, log_format: wanted("ROTA_LOG_FORMAT", "text") }.check();
-    log.unwrap_or_else(|_| Log::text("warn").expect("one level is a filter")).install();
+    match (LogArguments { log, log_format: wanted("ROTA_LOG_FORMAT", "text") }).check() {
+        Ok(log) => log.install(),
+        Err(mistakes) => {
+            let text = mistakes.iter().map(|it| format!("{} {}", variable(&it.field), it.problem));
+            let text = text.collect::<Vec<_>>().join("; ");
+            failure::report(&UsageMistake(text).into(), cli.output);
+            return ExitCode::from(USAGE);
+        }
+    }
     let mut out = Out::stdout(cli.output);
     match run(&cli, &mut out) {
         Ok(()) => ExitCode::SUCCESS,
@@ -67,6 +74,11 @@ fn main() -> ExitCode {
             if failure::is_usage(&error) { ExitCode::from(USAGE) } else { ExitCode::FAILURE }
         }
     }
+}
+
+/// The environment variable in the place of which processes take that flag.
+fn variable(flag: &str) -> String {
+    format!("ROTA_{}", flag.trim_start_matches('-').replace('-', "_").to_uppercase())
 }
 
 /// A command line that cannot be read, or one that asked for help only.

@@ -99,7 +99,11 @@ fn causes(status: &Status) -> impl Iterator<Item = &(dyn Error + 'static)> {
 /// The status's text, and the error at the bottom of what caused it: "tcp connect error" alone
 /// does not tell a refused connection from a host that is away.
 fn what_broke(status: &Status) -> String {
-    let (text, bottom) = (status.message(), causes(status).last());
+    let text = match status.message() {
+        "" => status.code().description(),
+        said => said,
+    };
+    let bottom = causes(status).last();
     match bottom.map(ToString::to_string) {
         Some(cause) if !text.contains(&cause) => format!("{text}: {cause}"),
         Some(_) | None => text.to_owned(),

@@ -111,7 +111,7 @@ fn recorded(record: &Record, boot_id: &str) -> Vec<(String, u32)> {
 }
 
 /// Those that keep their data below the folder, by their command lines.
-fn found(folder: &Path) -> Vec<(String, u32)> {
+pub fn found(folder: &Path) -> Vec<(String, u32)> {
     let pids = processes::all().into_iter().filter_map(|it| u32::try_from(it.process.pid).ok());
     pids.filter_map(|pid| Some((works_in(folder, &command_line(pid))?, pid))).collect()
 }

@@ -43,6 +43,8 @@ impl fmt::Display for Ending {
 #[derive(Debug)]
 struct Member {
     name: String,
+    /// What starts it again.
+    line: String,
     ending: Option<Ending>,
 }
 
@@ -111,7 +113,11 @@ impl Family {
             let ending = ending(status);
             member.ending = Some(ending);
             if announce {
-                eprintln!("{} (pid {}) ended {ending}", member.name, number(pid));
+                let Member { name, line, .. } = member;
+                eprintln!(
+                    "{name} (pid {}) ended {ending}; this starts it again:\n  {line}",
+                    number(pid)
+                );
             }
         }
         drop(members);
@@ -157,11 +163,12 @@ impl Family {
     fn spawn(&self, name: &str, mut command: Command) -> anyhow::Result<Child> {
         use std::os::unix::process::CommandExt;
         let program = command.get_program().to_string_lossy().into_owned();
+        let line = shell_line(&command);
         command.stdin(Stdio::null()).process_group(0);
         let mut members = self.members();
         let child = command.spawn();
         let child = child.with_context(|| format!("cannot start {name} ({program})"))?;
-        let member = Member { name: name.to_owned(), ending: None };
+        let member = Member { name: name.to_owned(), line, ending: None };
         members.by_pid.insert(child.id(), member);
         Ok(child)
     }
@@ -224,6 +231,20 @@ impl Family {
     }
 }
 
+/// A command as it is typed.
+fn shell_line(command: &Command) -> String {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    words.map(|it| shell_word(&it.to_string_lossy())).collect::<Vec<_>>().join(" ")
+}
+
+fn shell_word(word: &str) -> String {
+    let is_plain = |it: char| it.is_ascii_alphanumeric() || "_-+./:=,@%".contains(it);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', "'\\''"))
+}
+
 fn number(pid: Pid) -> u32 {
     pid.as_raw_nonzero().get().unsigned_abs()
 }
@@ -255,5 +276,17 @@ async fn follow(stdout: ChildStdout, mut log: File, first: oneshot::Sender<serde
         if writeln!(log, "{line}").is_err() {
             tracing::debug!("a log cannot be written any more");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_is_told_so_that_a_shell_reads_it_again() {
+        let mut command = Command::new("/opt/x y/rota");
+        command.args(["--data=/tmp/a", "", "it's", "a;b"]);
+        assert_eq!(shell_line(&command), r"'/opt/x y/rota' --data=/tmp/a '' 'it'\''s' 'a;b'");
     }
 }

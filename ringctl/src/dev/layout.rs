@@ -1,5 +1,6 @@
 //! What kind of cluster is wanted, and what a data folder says that it is.
 
+use super::earlier;
 use super::family::Family;
 use crate::failure::UsageMistake;
 use crate::output::counted;
@@ -306,9 +307,19 @@ impl Settings {
         self.data.clone().unwrap_or_else(|| TEMPORARY.get_or_init(temporary).clone())
     }
 
-    /// Removes the temporary folder, unless a process below us still runs and could use it.
-    pub fn remove_temporary(&self, family: &Family) {
-        if self.data.is_some() || !family.is_gone() {
+    /// After the end: names who still works in the folder although nobody here started it, and removes
+    /// the folder if it is a temporary one that nobody uses.
+    pub fn leave_folder(&self, family: &Family) {
+        let others = earlier::found(&self.folder());
+        for (name, pid) in &others {
+            let folder = self.folder();
+            eprintln!(
+                "{name} (pid {pid}) was not started here and goes on in {}, which stays; `kill {pid}` \
+                 ends it",
+                folder.display()
+            );
+        }
+        if self.data.is_some() || !others.is_empty() || !family.is_gone() {
             return;
         }
         match std::fs::remove_dir_all(self.folder()) {

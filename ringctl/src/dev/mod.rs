@@ -134,7 +134,7 @@ impl Ground {
             _ = stop.wished() => Err(anyhow::anyhow!("stopped by a signal")),
         };
         let ended = ending::end(family, stop).await;
-        settings.remove_temporary(family);
+        settings.leave_folder(family);
         // What ended here is none of the next cluster's.
         family.forget_ended();
         ended.and(result)
@@ -165,7 +165,7 @@ pub async fn run(it: &DevArguments, out: &mut Out) -> anyhow::Result<()> {
         None => Err(anyhow::anyhow!("stopped before it was ready")),
     };
     let ended = ending::end(&family, &mut stop).await;
-    settings.remove_temporary(&family);
+    settings.leave_folder(&family);
     ended.and(done)
 }
 

@@ -3,6 +3,7 @@
 use super::layout::Layout;
 use crate::failure::UsageMistake;
 use anyhow::bail;
+use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 
 /// Free ports are looked for in here: below what the kernel hands out for outgoing connections,
@@ -82,14 +83,20 @@ impl Ports {
                 format!("--port-base {base} leaves too few ports: the cluster needs {count}");
             bail!(UsageMistake(text));
         }
-        let mut taken = Vec::new();
+        let mut taken: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for (port, purpose) in (base..).zip(&purposes) {
             if let Err(error) = bind(port) {
-                taken.push(format!("port {port} ({purpose}): {error}"));
+                taken.entry(error.to_string()).or_default().push(format!("{port} ({purpose})"));
             }
         }
         if !taken.is_empty() {
-            bail!("{}; choose another --port-base, or 0 for free ports", taken.join("; "));
+            let taken =
+                taken.iter().map(|(why, ports)| format!("port {}: {why}", ports.join(", ")));
+            let taken: Vec<String> = taken.collect();
+            bail!(
+                "{}; is another `ringctl dev` running? Choose another --port-base, or 0 for free ports",
+                taken.join("; ")
+            );
         }
         let ports: Vec<u16> = (base..).take(purposes.len()).collect();
         Ok(divide(layout, &ports, Vec::new()))

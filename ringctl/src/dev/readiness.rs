@@ -57,10 +57,16 @@ pub fn silent(answers: &Answers, own: &[u32]) -> Option<String> {
     let ring = join(answers)?;
     let others = away(&ring).filter(|it| !own.contains(&it.number));
     let names: Vec<String> = others.map(|it| format!("{} ({})", it.id, it.number)).collect();
+    let is_away = |owner: u32| away(&ring).any(|it| it.number == owner && !own.contains(&owner));
+    let theirs = ring.partitions.iter().filter(|it| is_away(it.owner));
+    let theirs: Vec<String> = theirs.map(|it| it.number.to_string()).collect();
+    let waits = match theirs.as_slice() {
+        [] => "they may hold the last copy of something, and then this waits for them".to_owned(),
+        some => format!("partition {} waits for them", some.join(", ")),
+    };
     (!names.is_empty()).then(|| {
         format!(
-            "managers that joined later do not answer: {}. Start each with its own command line: it may \
-             hold the last copy of something, and then this waits for it",
+            "managers that joined later do not answer: {}. Start each with its own command line: {waits}",
             names.join(", ")
         )
     })
@@ -68,7 +74,7 @@ pub fn silent(answers: &Answers, own: &[u32]) -> Option<String> {
 
 /// Members that do not answer; one that has left is none.
 fn away(ring: &Ring) -> impl Iterator<Item = &Manager> {
-    ring.managers.iter().filter(|it| !it.answers && it.status != "LEFT")
+    ring.managers.iter().filter(|it| !it.answers && !it.has_left())
 }
 
 /// The classes that any node offers.
@@ -158,11 +164,23 @@ mod tests {
         assert_eq!(told, "partition 250 is owned by 400 and has 0 of 1 copies in sync");
     }
 
+    /// The same ring, where that one owns the second partition.
+    fn owned_by(owner: u32) -> Answers {
+        let mut answers = answers("serving", "READY");
+        for answer in answers.values_mut().flatten() {
+            answer.view.as_mut().unwrap().parts[1].owner = owner;
+        }
+        answers
+    }
+
     #[test]
     fn members_of_others_that_do_not_answer_are_named_and_those_that_left_are_not() {
         let answers = answers("serving", "READY");
         let told = silent(&answers, &[4, 9]).unwrap();
         assert!(told.contains("m3 (5)") && !told.contains("m4"), "{told}");
+        assert!(told.contains("may hold the last copy"), "{told}");
+        let told = silent(&owned_by(5), &[4, 9]).unwrap();
+        assert!(told.ends_with("partition 9 waits for them"), "{told}");
         assert_eq!(silent(&answers, &[4, 5, 9]), None);
         assert!(missing(&answers, &[4, 5, 9], &[]).unwrap().contains("manager m3 (5) does not"));
         assert!(missing(&answers, &[4, 6, 9], &[]).unwrap().contains("6 is not in the ring"));

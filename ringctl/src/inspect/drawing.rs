@@ -181,7 +181,11 @@ fn legend(ring: &Ring, style: Style) -> Vec<String> {
         let mark = arc_mark(place, style).to_string().repeat(3);
         let mark = painted(&mark, Some(place), style);
         let (number, id, share) = (manager.number, &manager.id, share * 100.0);
-        let note = if manager.answers { "" } else { ", no answer" };
+        let note = match manager.answers {
+            _ if manager.has_left() => ", has left",
+            true => "",
+            false => ", no answer",
+        };
         format!("  {mark} {number} {id} owns {share:.1}%{note}\n")
     };
     ring.managers.iter().enumerate().map(line).collect()

@@ -1,7 +1,7 @@
 //! Joins what every manager said into one picture.
 
 use rota_client::v1;
-use rota_model::{ManagerNumber, NodeId, SlotId};
+use rota_model::{ManagerNumber, ManagerStatus, NodeId, SlotId};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -50,6 +50,13 @@ pub struct Manager {
     /// Epoch of its own View.
     pub epoch: Option<u64>,
     pub requests_waiting: Option<u64>,
+}
+
+impl Manager {
+    /// It is no part of the ring any more, and nobody expects it to answer.
+    pub fn has_left(&self) -> bool {
+        self.status == ManagerStatus::Left.as_str()
+    }
 }
 
 /// A partition.

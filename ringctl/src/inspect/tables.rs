@@ -6,7 +6,9 @@ use comfy_table::Table;
 
 /// The ring in one sentence.
 pub fn headline(ring: &Ring) -> String {
-    let answering = ring.managers.iter().filter(|it| it.answers).count();
+    let there = ring.managers.iter().filter(|it| !it.has_left());
+    let (answering, there) = there
+        .fold((0_u64, 0_u64), |(answering, all), it| (answering + u64::from(it.answers), all + 1));
     let live: u64 = ring.partitions.iter().filter_map(|it| it.sessions.get("READY")).sum();
     let under_way = ring.transition.as_ref().map_or(String::new(), |it| {
         format!("number {} is under way: {}, since epoch {}\n", it.number, it.kind, it.since)
@@ -17,7 +19,7 @@ pub fn headline(ring: &Ring) -> String {
         ring.epoch,
         counted(ring.slots.into(), "slot"),
         counted(ring.replicas.into(), "successor"),
-        counted(ring.managers.len() as u64, "manager"),
+        counted(there, "manager"),
         counted(ring.nodes.len() as u64, "node"),
         counted(live, "session"),
     )
@@ -28,7 +30,10 @@ pub fn managers(ring: &Ring) -> Table {
     let mut table =
         plain_table(["MANAGER", "ID", "STATUS", "RUN", "EPOCH", "GRPC", "HTTP", "NOTE"]);
     for it in &ring.managers {
-        let note = it.error.as_ref().map(|error| format!("no answer: {error}"));
+        let note = match &it.error {
+            _ if it.has_left() => Some("its number stays reserved".to_owned()),
+            error => error.as_ref().map(|error| format!("no answer: {error}")),
+        };
         table.add_row([
             it.number.to_string(),
             it.id.clone(),

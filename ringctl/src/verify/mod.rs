@@ -390,7 +390,11 @@ fn told(report: &Report) -> String {
             "not proved: {count}, which changed at each look or are on nodes that do not answer\n"
         ));
     }
-    let verdict = if report.ok { "everything holds" } else { "not everything holds" };
+    let verdict = match (report.ok, report.violations.is_empty()) {
+        (true, _) => "everything holds",
+        (false, true) => "nothing is violated, but not everything could be proved",
+        (false, false) => "not everything holds",
+    };
     text.push_str(&format!(
         "{verdict}: cluster {}, epoch {}, {} with one owner and equal copies, {} that {} exactly \
          once on {} ({}, {seconds:.1} s)\n",
@@ -451,5 +455,9 @@ mod tests {
             text.contains("10 more") && text.contains("manager 7 (DOWN) does not answer: refused")
         );
         assert!(text.contains("not everything holds"));
+        report.violations.clear();
+        assert!(
+            told(&report).contains("nothing is violated, but not everything could be proved: ")
+        );
     }
 }

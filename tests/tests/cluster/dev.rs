@@ -2,7 +2,7 @@
 
 use rota_tests::processes::{Process, of_folder, send};
 use rota_tests::sessions::opened;
-use rota_tests::{Cluster, PATIENCE, TestFolder, eventually, ringctl, run_to_end};
+use rota_tests::{Cluster, Launched, PATIENCE, TestFolder, eventually, ringctl, run_to_end};
 use rustix::process::Signal;
 use std::collections::BTreeSet;
 use std::net::TcpListener;
@@ -118,10 +118,20 @@ async fn nothing_is_restarted_by_itself_and_the_rest_goes_on() {
     assert_eq!(managers, 2);
     eventually("ringctl dev says which process ended", Duration::from_secs(10), async || {
         let log = std::fs::read_to_string(folder.at("dev.log")).unwrap_or_default();
-        if log.contains("m2") { Ok(()) } else { Err(log) }
+        if log.contains("m2 (pid ") { Ok(()) } else { Err(log) }
     })
     .await;
-    cluster.end().await;
+    // With the line that it told the manager is started again; dev names it at its end, and leaves it.
+    let log = || std::fs::read_to_string(folder.at("dev.log")).unwrap();
+    let told = log();
+    let line = told.lines().rfind(|it| it.contains("--id m2")).expect("a command line");
+    let line: Vec<String> = line.trim().split(' ').map(str::to_owned).collect();
+    let again = Launched::again(&folder, "m2-again", &line).await;
+    let pid = again.pid();
+    cluster.every_copy_is_in_sync().await;
+    cluster.end_with(vec![again]).await;
+    let goes_on = format!("rota-manager (pid {pid}) was not started here and goes on");
+    assert!(log().contains(&goes_on), "{}", log());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -164,5 +174,7 @@ async fn what_a_killed_dev_left_running_is_named_before_another_begins_in_its_fo
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port().to_string();
     let line = ["dev", "--data", &folder.at("data"), "--port-base", &port];
-    run_to_end("ringctl", &line).await.expect_refusal(1, &["choose another --port-base"]);
+    run_to_end("ringctl", &line)
+        .await
+        .expect_refusal(1, &["is another `ringctl dev` running", "--port-base"]);
 }

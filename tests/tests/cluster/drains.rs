@@ -185,7 +185,7 @@ async fn a_cordon_outlives_the_agent_and_what_cannot_be_ordered_is_told_why() {
     let refusal = client.open(rota_tests::sessions::open("new", "counter"), Duration::from_secs(3));
     let refusal = refusal.await.unwrap_err();
     assert_eq!(refusal.reason(), "NO_CAPACITY", "{refusal:?}");
-    assert!(refusal.to_string().contains("is cordoned"), "{refusal}");
+    assert!(refusal.to_string().contains("is cordoned or drained (ringctl uncordon"), "{refusal}");
     all_run_on(&client, &[running]).await;
     let victim = process(cluster.document.nodes[0].pid).unwrap();
     victim.signal(Signal::KILL);

@@ -1,8 +1,9 @@
 //! Wrong command lines of `ringctl`, and questions that have another answer than was hoped for.
 
 use rota_tests::sessions::opened;
-use rota_tests::{Cluster, Ran, TestFolder, ringctl};
+use rota_tests::{Cluster, Ran, TestFolder, binary, ringctl};
 use serde_json::Value;
+use tokio::process::Command;
 
 /// The error document of a wrong command line: exit code 2, and nothing else on stderr.
 fn usage(ran: &Ran) -> String {
@@ -18,6 +19,18 @@ async fn a_wrong_command_line_is_told_in_json_when_json_was_asked_for() {
     let ran = ringctl("127.0.0.1:1", &["session", "open", "a"]).await;
     assert_eq!(ran.code, 2);
     assert!(ran.stderr.starts_with("error: ") && ran.stderr.contains("Usage:"), "{}", ran.stderr);
+}
+
+#[tokio::test]
+async fn a_log_that_cannot_be_is_told_with_the_variable_that_asked_for_it() {
+    for (name, wrong) in [("ROTA_LOG", "=,="), ("ROTA_LOG_FORMAT", "xml")] {
+        let mut command = Command::new(binary("ringctl"));
+        command.args(["session", "get", "a"]).env(name, wrong).kill_on_drop(true);
+        let output = command.output().await.unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{stderr}");
+        assert!(stderr.starts_with(&format!("error: {name} is {wrong:?}")), "{stderr}");
+    }
 }
 
 #[tokio::test]
