@@ -81,6 +81,17 @@ pub fn open(
         .with_context(|| format!("folder {} cannot be used", folder.display()))
 }
 
+/// Removes the bodies in a data folder.
+pub fn remove(folder: &Path) -> Result<()> {
+    let folder = folder.join(FOLDER);
+    match std::fs::remove_dir_all(&folder) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("folder {} cannot be removed", folder.display()))
+        }
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
 /// Bodies to fetch, for documents of a slot.
 #[derive(Debug)]
 struct Asked {

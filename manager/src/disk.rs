@@ -2,6 +2,7 @@
 //!
 //! Keys begin with a letter: `d` documents, `p` partitions, `i` who the manager is.
 
+use crate::bodies;
 use crate::clock::Clock;
 use crate::metrics::Metrics;
 use anyhow::{Context, Result};
@@ -51,6 +52,13 @@ pub fn open(
         tracing::warn!("{text}");
     }
     Ok((engine, disk))
+}
+
+/// Makes a folder that was begun for a number nobody's again. Only for one that was new to this very
+/// run, whose number was refused: it holds nothing that anybody was promised.
+pub fn give_up(folder: &Path, label: &Label) -> Result<()> {
+    let given_up = bodies::remove(folder).and_then(|()| Ok(rota_storage::give_up(folder, label)?));
+    given_up.with_context(|| format!("data folder {} cannot be given up", folder.display()))
 }
 
 /// What to say of documents whose versions are far ahead of the clock. They are whole (their

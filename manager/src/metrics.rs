@@ -139,8 +139,8 @@ pub struct Exposition {
     handle: PrometheusHandle,
 }
 
-/// Installs the process's recorder and makes the handles. Call once.
-pub fn install() -> Result<(Metrics, Exposition)> {
+/// Installs the process's recorder. Call once, before any [`Metrics`] is made.
+pub fn install() -> Result<Exposition> {
     let counts = ["rota_commit_writes", "rota_commit_batch", "rota_turn_inputs"];
     let mut builder =
         PrometheusBuilder::new().set_buckets(SECONDS_BUCKETS).context("buckets of seconds")?;
@@ -151,7 +151,7 @@ pub fn install() -> Result<(Metrics, Exposition)> {
     }
     let handle = builder.install_recorder().context("the recorder of metrics")?;
     describe();
-    Ok((Metrics::new(), Exposition { handle }))
+    Ok(Exposition { handle })
 }
 
 fn describe() {

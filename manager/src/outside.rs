@@ -3,16 +3,14 @@
 //!
 //! ```text
 //!  Join ──▶ checks: contact, config store, View ──▶ told: the process begins to work
-//!   ▲          │ what speaks against it                       │ the View has it, or has not
-//!   └──────────┴──────────────────────────────────────────────┘
+//!   ▲          │ what speaks against it                       │ the View has it: inside
+//!   └──────────┴──────────────────────────────────────────────┘ or refuses it: outside as before
 //! ```
 //!
 //! The servers here go on until the process has its number, so that whoever asked gets the answer;
 //! then the manager's own ones take the same ports over.
 
 mod checks;
-
-pub use checks::refused as refused_claim;
 
 use crate::http::LIMITS;
 use crate::options::Options;
@@ -26,6 +24,7 @@ use rota_model::{ClusterName, ManagerId, ManagerNumber, MemberId, Refusal, Refus
 use rota_proto::operator::JoinAsk;
 use rota_proto::v1::operator_server::{Operator, OperatorServer};
 use rota_proto::{operator, refusal, v1};
+use rota_ring::ClaimRefused;
 use serde::Serialize;
 use std::time::Duration;
 use tokio::net::TcpListener;
@@ -61,6 +60,8 @@ struct Asked {
 /// What listens while nobody has told a number.
 pub struct Outside {
     asked: mpsc::Receiver<Asked>,
+    /// What is looked at once more before anything else.
+    again: Option<Asked>,
     stop: CancellationToken,
     servers: Vec<JoinHandle<()>>,
 }
@@ -69,7 +70,7 @@ pub struct Outside {
 pub struct Told {
     /// The number.
     pub number: ManagerNumber,
-    reply: oneshot::Sender<Answer>,
+    asked: Asked,
 }
 
 impl Told {
@@ -77,12 +78,13 @@ impl Told {
     pub fn joined(self, member: MemberId, epoch: u64) {
         let (number, incarnation) = (member.number.0, member.incarnation.0);
         // Whoever asked may have gone; the View shows it, too.
-        let _gone = self.reply.send(Ok(v1::JoinResponse { number, incarnation, epoch }));
+        let joined = v1::JoinResponse { number, incarnation, epoch };
+        let _gone = self.asked.reply.send(Ok(joined));
     }
 
     /// It came to nothing.
     pub fn refused(self, why: Refusal) {
-        let _gone = self.reply.send(Err(why));
+        let _gone = self.asked.reply.send(Err(why));
     }
 }
 
@@ -101,7 +103,7 @@ impl Outside {
             tokio::spawn(serve_grpc(grpc, Door { asks }, stop.clone())),
             tokio::spawn(serve_pages(http, health, stop.clone())),
         ];
-        Self { asked, stop, servers }
+        Self { asked, again: None, stop, servers }
     }
 
     /// Waits for a number that nothing speaks against. Every other one is refused, with the reason.
@@ -114,18 +116,33 @@ impl Outside {
         begun: Option<ManagerNumber>,
     ) -> Result<Told> {
         loop {
-            let Asked { ask, reply } =
-                self.asked.recv().await.context("the server outside ended")?;
-            match checks::number(&ask, options, store, addresses, begun).await {
+            let asked = match self.again.take() {
+                Some(asked) => asked,
+                None => self.asked.recv().await.context("the server outside ended")?,
+            };
+            let contact = &asked.ask.contact;
+            match checks::number(&asked.ask, options, store, addresses, begun).await {
                 Ok(number) => {
-                    tracing::info!(%number, contact = ask.contact, "told to join");
-                    return Ok(Told { number, reply });
+                    tracing::info!(%number, contact, "told to join");
+                    return Ok(Told { number, asked });
                 }
                 Err(why) => {
-                    tracing::info!(contact = ask.contact, %why, "a request to join is refused");
-                    let _gone = reply.send(Err(why));
+                    tracing::info!(contact, %why, "a request to join is refused");
+                    let _gone = asked.reply.send(Err(why));
                 }
             }
+        }
+    }
+
+    /// The View refused what [`Outside::told`] let pass: somebody else was quicker.
+    pub fn refused(&mut self, told: Told, why: &ClaimRefused) {
+        tracing::info!(number = %told.number, %why, "the View refuses the number");
+        let was_chosen = told.asked.ask.number.is_none();
+        if was_chosen && matches!(why, ClaimRefused::Taken { .. }) {
+            // Whoever asked named no number: there is another one, or a better word against it.
+            self.again = Some(told.asked);
+        } else {
+            told.refused(checks::refused(why));
         }
     }
 

@@ -1,5 +1,7 @@
 //! The process: everything put together at the start, and taken apart in order at the end.
 
+mod enter;
+
 use crate::application::Application;
 use crate::bodies::{self, Bodies, Ledger};
 use crate::clock::Clock;
@@ -9,24 +11,25 @@ use crate::disk::{self, DiskWriter};
 use crate::driver::{Driver, Ended, Rim, Seen};
 use crate::http::{self, Pages};
 use crate::mailbox::{Lanes, Mailbox, mailbox};
-use crate::metrics::{self, Exposition};
+use crate::metrics::{self, Exposition, Metrics};
 use crate::node_link::NodeLinks;
 use crate::options::Options;
-use crate::outside::{Addresses, Outside, Told, refused_claim};
+use crate::outside::{Addresses, Outside};
 use crate::peer::PeerLinks;
 use crate::provisioner::{self, NodeOptions, Provisioner};
 use crate::rpc::Shared;
 use crate::rpc::names::FreshNames;
 use crate::rpc::watch::WATCHES_MAX;
 use crate::server::{self, Services};
-use crate::start::{begun, claim_of, founded, listen, twice};
+use crate::start::{again, begun, claim_of, founded, listen};
 use anyhow::{Context, Result};
 use rota_daemon::{Stop, announce};
 use rota_membership::{ConfigStore, Watcher};
-use rota_model::{ManagerNumber, Refusal, RefusalKind, Retry};
+use rota_model::ManagerNumber;
 use rota_protocol::{Disk, Manager, ManagerConfig, Sizes};
+use rota_ring::ClaimRefused;
 use rota_storage::attachments::Attachments;
-use rota_storage::{Engine, is_unclaimed};
+use rota_storage::{Engine, Label, is_unclaimed};
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -56,16 +59,13 @@ struct Ready<'a> {
     pid: u32,
 }
 
-/// How long whoever told a number waits until the View has it: some writes to disk and to the config
-/// store.
-const JOIN_PATIENCE: Duration = Duration::from_secs(20);
-
 /// Where a manager listens and where its View is.
 struct Doors {
     grpc: TcpListener,
     http: TcpListener,
     addresses: Addresses,
     store: Arc<dyn ConfigStore>,
+    exposition: Exposition,
 }
 
 /// What was found and opened before anything runs.
@@ -100,8 +100,8 @@ struct Running {
     servers: Vec<Server>,
     /// Where Consul is the config store.
     discovery: Option<Discovery>,
-    /// The data folder, if it is new.
-    new_folder: Option<PathBuf>,
+    /// The data folder and whose it is, if it is new.
+    new_folder: Option<(PathBuf, Label)>,
     /// Tells everything but the driver to stop.
     stop: CancellationToken,
     /// Tells the driver to stop, once nobody waits for it any more.
@@ -119,20 +119,9 @@ pub async fn run(options: Options, application: Application) -> Result<()> {
     let (working, is_announced) = match started {
         Started::Inside(working) => (*working, false),
         Started::Outside(waiting) => {
-            let waiting = *waiting;
             announce_at(&waiting.doors.addresses);
-            let mut outside = waiting.outside;
-            let addresses = waiting.doors.addresses.clone();
-            let store = waiting.doors.store.clone();
-            let told = tokio::select! {
-                told = outside.told(&waiting.options, &*store, &addresses, waiting.begun) => told?,
-                _ = asked.wished() => {
-                    outside.end().await;
-                    return Ok(());
-                }
-            };
-            let wanted = (waiting.options, waiting.application);
-            (enter(wanted, waiting.doors, outside, told).await?, true)
+            let Some(working) = waiting.enter(&mut asked).await? else { return Ok(()) };
+            (working, true)
         }
     };
     let addresses = working.looks.addresses.clone();
@@ -150,7 +139,10 @@ pub async fn run(options: Options, application: Application) -> Result<()> {
             }
         }
     }
-    stop(running).await
+    match stop(running).await? {
+        Some(refused) => Err(refused).context("--number"),
+        None => Ok(()),
+    }
 }
 
 /// What a start came to.
@@ -184,34 +176,9 @@ async fn start(options: Options, application: Application) -> Result<Started> {
         let working = begin(open(options, number, doors, false).await?, application)?;
         return Ok(Started::Inside(Box::new(working)));
     }
-    let (grpc, outer_grpc) = twice(doors.grpc)?;
-    let (http, outer_http) = twice(doors.http)?;
-    let outside = Outside::start(&options, outer_grpc, outer_http);
-    let (doors, begun) = (Doors { grpc, http, ..doors }, begun.map(|it| it.0));
+    let outside = Outside::start(&options, again(&doors.grpc)?, again(&doors.http)?);
+    let begun = begun.map(|it| it.0);
     Ok(Started::Outside(Box::new(Waiting { options, application, doors, outside, begun })))
-}
-
-/// Takes the number that was told, and answers who told it.
-async fn enter(
-    (options, application): (Options, Application),
-    doors: Doors,
-    outside: Outside,
-    told: Told,
-) -> Result<Working> {
-    let opened = open(options, told.number, doors, true).await;
-    let opened = opened.and_then(|it| begin(it, application));
-    let mut working = match opened {
-        Ok(working) => working,
-        Err(error) => {
-            let text = format!("this manager cannot begin: {error:#}");
-            told.refused(Refusal::new(RefusalKind::Internal, Retry::Never, text));
-            outside.end().await;
-            return Err(error);
-        }
-    };
-    working.answer(told).await;
-    outside.end().await;
-    Ok(working)
 }
 
 impl Doors {
@@ -222,7 +189,19 @@ impl Doors {
         let store = options.config_store.open(cluster, CONFIG_STORE_DEADLINE);
         let store = store.context("--config-store")?;
         let addresses = Addresses { grpc: grpc_address, http: http_address };
-        Ok(Self { grpc, http, addresses, store })
+        let exposition = metrics::install()?;
+        Ok(Self { grpc, http, addresses, store, exposition })
+    }
+
+    /// The same doors once more.
+    fn again(&self) -> Result<Self> {
+        Ok(Self {
+            grpc: again(&self.grpc)?,
+            http: again(&self.http)?,
+            addresses: self.addresses.clone(),
+            store: self.store.clone(),
+            exposition: self.exposition.clone(),
+        })
     }
 }
 
@@ -255,6 +234,10 @@ async fn open(
     let settings = options.bodies;
     let attachments = bodies::open(&options.data, cluster, &options.id, number, settings)?;
     Ok(Opened { options, number, joins, doors, engine, disk, attachments, new_folder })
+}
+
+fn label(options: &Options, number: ManagerNumber) -> Label {
+    Label { cluster: options.ring.cluster.clone(), manager: options.id.clone(), number }
 }
 
 fn manager_config(
@@ -291,9 +274,9 @@ fn node_options(options: &Options) -> Option<NodeOptions> {
 /// Starts everything but the servers.
 fn begin(opened: Opened, application: Application) -> Result<Working> {
     let Opened { options, number, joins, doors, engine, disk, attachments, new_folder } = opened;
-    let Doors { grpc, http, addresses, store } = doors;
-    let new_folder = new_folder.then(|| options.data.clone());
-    let (metrics, exposition) = metrics::install()?;
+    let Doors { grpc, http, addresses, store, exposition } = doors;
+    let new_folder = new_folder.then(|| (options.data.clone(), label(&options, number)));
+    let metrics = Metrics::new();
     let (mailbox, lanes) = mailbox();
     let config = manager_config(&options, number, &addresses);
     let cluster = options.ring.cluster.clone();
@@ -371,38 +354,6 @@ struct Looks {
 }
 
 impl Working {
-    /// Waits until the View has this run, or refuses it, and says so.
-    async fn answer(&mut self, told: Told) {
-        let mut seen = self.looks.seen.clone();
-        let claimed = seen.wait_for(|it| it.member.is_some());
-        let claimed = tokio::time::timeout(JOIN_PATIENCE, claimed).await;
-        match claimed.map(|it| it.map(|seen| seen.clone())) {
-            Ok(Ok(Seen { view, member: Some(member), .. })) => {
-                told.joined(member, view.map_or(0, |it| it.epoch.0));
-            }
-            // The driver has ended.
-            Ok(_) => {
-                let ended = (&mut self.running.driver).await;
-                let refused = ended.as_ref().ok().and_then(|it| it.refused.as_ref());
-                let failed = || {
-                    let text = "this manager failed; its log says why";
-                    Refusal::new(RefusalKind::Internal, Retry::Never, text)
-                };
-                told.refused(refused.map_or_else(failed, refused_claim));
-                self.running.ended = Some(ended);
-            }
-            Err(_) => {
-                let waited = JOIN_PATIENCE.as_secs();
-                let text = format!(
-                    "the View does not have this manager after {waited} s; it goes on trying, and \
-                     `ringctl inspect` shows when it has"
-                );
-                let (kind, retry) = (RefusalKind::ConfigStoreAway, Retry::WhenChanged);
-                told.refused(Refusal::unknown_outcome(kind, retry, text));
-            }
-        }
-    }
-
     /// Lets everybody in, unless the driver has ended.
     fn serve(self) -> Running {
         let Self { options, number, listeners, looks, mut running } = self;
@@ -447,8 +398,10 @@ fn serve(
     ]
 }
 
-/// Listeners first, then calls under way, then the decisions, then the disk.
-async fn stop(running: Running) -> Result<()> {
+/// Listeners first, then calls under way, then the decisions, then the disk. Gives why the number was
+/// refused, if it was: somebody else took it since it was checked. A folder that was begun for it is
+/// nobody's again.
+async fn stop(running: Running) -> Result<Option<ClaimRefused>> {
     running.stop.cancel();
     let drained = async {
         if let Some(discovery) = running.discovery {
@@ -472,13 +425,8 @@ async fn stop(running: Running) -> Result<()> {
     };
     let Ended { disk, refused } = ended.context("the driver failed")?;
     disk.close(DISK_PATIENCE)?;
-    let Some(refused) = refused else { return Ok(()) };
-    // Somebody else took the number since it was checked.
-    let remove = running.new_folder.map(|it| {
-        let folder = it.display();
-        format!(
-            "; data folder {folder} was begun for it and holds nothing: remove it to take another"
-        )
-    });
-    Err(refused).context(format!("--number{}", remove.unwrap_or_default()))
+    if let (Some(_), Some((folder, label))) = (&refused, running.new_folder) {
+        disk::give_up(&folder, &label)?;
+    }
+    Ok(refused)
 }

@@ -10,6 +10,7 @@ use rota_protocol::Disk;
 use rota_ring::{Change, Claim, ConfigState, ManagerEntry, View};
 use rota_storage::{Label, owner_of};
 use std::net::SocketAddr;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
@@ -30,11 +31,10 @@ pub async fn listen(flag: &str, wanted: SocketAddr) -> Result<(TcpListener, Stri
     Ok((listener, address.to_string()))
 }
 
-/// The same listener twice: whoever accepts first, has the connection.
-pub fn twice(listener: TcpListener) -> Result<(TcpListener, TcpListener)> {
-    let first = listener.into_std().context("a listener can be taken out of the runtime")?;
-    let second = first.try_clone().context("a listener can be shared")?;
-    Ok((TcpListener::from_std(first)?, TcpListener::from_std(second)?))
+/// The same listener once more: whoever accepts first, has the connection.
+pub fn again(listener: &TcpListener) -> Result<TcpListener> {
+    let copy = listener.as_fd().try_clone_to_owned().context("a listener can be shared")?;
+    Ok(TcpListener::from_std(std::net::TcpListener::from(copy))?)
 }
 
 /// The config store's state, with a View that this manager may work under: the one that stands

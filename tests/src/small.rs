@@ -29,7 +29,7 @@ fn owned(line: &[&str]) -> Vec<String> {
     line.iter().map(|it| (*it).to_owned()).collect()
 }
 
-/// A config store, and one manager `a` with number 100 in a ring for two managers without copies.
+/// A config store, and one manager `a` with number 100 in a ring without copies.
 pub struct Small {
     /// The test's folder.
     pub folder: TestFolder,
@@ -37,31 +37,41 @@ pub struct Small {
     pub store: Launched,
     /// The first manager.
     pub first: Launched,
+    managers_max: u32,
 }
 
 impl Small {
-    /// Starts both.
+    /// Starts both, in a ring for three managers.
     pub async fn start() -> Self {
+        Self::for_managers(3).await
+    }
+
+    /// Starts both, in a ring for so many managers.
+    pub async fn for_managers(managers_max: u32) -> Self {
         let folder = TestFolder::new();
         let line = owned(&["--data", &folder.at("store"), "--cluster", "c"]);
         let store = Launched::start(&folder, "store", "rota-config-store", &line).await;
-        let line = Self::line(&folder, &store, "a", &["--number", "100", "--ring", "100=a"]);
+        let max = managers_max.to_string();
+        let first = ["--number", "100", "--ring", "100=a", "--managers-max", &max];
+        let line = Self::line(&folder, &store, "a", &first);
         let first = Launched::start(&folder, "a", "rota-manager", &line).await;
-        Self { folder, store, first }
+        Self { folder, store, first, managers_max }
     }
 
     fn line(folder: &TestFolder, store: &Launched, id: &str, more: &[&str]) -> Vec<String> {
         let mut line = owned(&["--data", &folder.at(id), "--id", id]);
         line.extend(owned(&["--config-store", store.told("address"), "--cluster", "c"]));
         // A newcomer that is stopped by the test stays in the View.
-        line.extend(owned(&["--replicas", "0", "--managers-max", "3", "--suspect-ms", "60000"]));
+        line.extend(owned(&["--replicas", "0", "--suspect-ms", "60000"]));
         line.extend(owned(more));
         line
     }
 
     /// A manager that waits outside; later options win.
     pub async fn waiting(&self, id: &str, more: &[&str]) -> Launched {
-        let line = Self::line(&self.folder, &self.store, id, &[&["--join"], more].concat());
+        let max = self.managers_max.to_string();
+        let more = [&["--join", "--managers-max", &max], more].concat();
+        let line = Self::line(&self.folder, &self.store, id, &more);
         Launched::start(&self.folder, id, "rota-manager", &line).await
     }
 

@@ -15,6 +15,7 @@
 use crate::change::{Claim, ClaimRefused};
 use crate::view::{ManagerEntry, Part, RingTransition, Split, VIEW_FORMAT_SPLIT, View};
 use rota_model::{Incarnation, ManagerNumber, ManagerStatus, SlotId};
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 impl View {
@@ -156,14 +157,20 @@ impl View {
         all
     }
 
-    /// The number that halves the widest arc, the first of several. `None` when every slot is a
-    /// number.
+    /// The number that halves the widest arc between two that are reserved, the first of several. `None`
+    /// when every slot is a number.
     pub fn halving_number(&self) -> Option<ManagerNumber> {
-        let arcs = self.parts.keys().map(|n| (self.range(*n).len(self.m), *n));
-        let (length, n) = arcs.max_by_key(|(length, n)| (*length, std::cmp::Reverse(*n)))?;
+        // A newcomer has no partition before its arc is cut out, nor has one that was taken out before.
+        let numbers: BTreeSet<ManagerNumber> =
+            self.managers.keys().chain(self.parts.keys()).copied().collect();
+        let before = numbers.last().into_iter().chain(&numbers);
+        let arcs = before.zip(&numbers).map(|(before, n)| {
+            let length = (n.0 + self.m - before.0) % self.m;
+            // A lone number's arc is the whole ring.
+            (if length == 0 { self.m } else { length }, Reverse(*n), *before)
+        });
+        let (length, _, before) = arcs.max()?;
         // The newcomer gets the first half of the arc.
-        let slots = (length / 2).checked_sub(1)?;
-        let at = (u64::from(self.range(n).first.0) + u64::from(slots)) % u64::from(self.m);
-        Some(ManagerNumber(u32::try_from(at).ok()?))
+        (length > 1).then(|| ManagerNumber((before.0 + length / 2) % self.m))
     }
 }

@@ -199,6 +199,16 @@ fn a_number_that_is_drawn_halves_the_widest_arc() {
     assert_eq!(full.halving_number(), None);
 }
 
+#[test]
+fn a_number_that_is_drawn_is_free_although_a_newcomer_or_one_that_was_taken_out_has_no_arc() {
+    let joined = three(1).joined(&claim(70)).unwrap();
+    let out = joined.without(&[joined.member(ManagerNumber(70)).unwrap()]).unwrap();
+    for view in [joined, out] {
+        assert!(!view.parts.contains_key(&ManagerNumber(70)));
+        assert_eq!(view.halving_number(), Some(ManagerNumber(90)));
+    }
+}
+
 fn rings() -> impl Strategy<Value = (u32, u32, BTreeSet<u32>)> {
     (2_u32..300).prop_flat_map(|m| {
         let count = 1..=(m as usize - 1).min(8);

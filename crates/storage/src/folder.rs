@@ -113,6 +113,24 @@ pub fn owner_of(folder: &Path) -> Result<Option<Label>, EngineError> {
     read_label(&mut fields).map(Some)
 }
 
+/// Makes a folder nobody's again: its records go, and whoever opens it next may be anybody. For one
+/// that was begun in vain. Cut short, it is still `label`'s, and made again by the next to open it.
+///
+/// # Errors
+/// It is in use or another's, or a file cannot be removed.
+pub fn give_up(folder: &Path, label: &Label) -> Result<(), EngineError> {
+    let disk: Arc<dyn Disk> = Arc::new(crate::RealDisk);
+    let folder = Folder::open(disk, folder, label, None, EngineKind::Log)?;
+    let (disk, path) = (&folder.disk, &folder.path);
+    folder.write_owner(State::New)?;
+    let names = disk.list(path).map_err(EngineError::io("list", path))?;
+    for name in names.into_iter().filter(|it| is_engine_file(it)).chain([OWNER.to_owned()]) {
+        let file = folder.file(&name);
+        disk.remove(&file).map_err(EngineError::io("remove", &file))?;
+    }
+    disk.sync_folder(path).map_err(EngineError::io("sync", path))
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum State {
     New,

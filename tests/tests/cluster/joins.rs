@@ -112,6 +112,57 @@ async fn a_join_ends_well_although_the_owner_of_the_arc_is_killed() {
     cluster.end_with(vec![newcomer, again]).await;
 }
 
+async fn nobody_joins(contact: &str) {
+    eventually("nobody joins", PATIENCE, async || {
+        let ring = ring(contact).await?;
+        if ring["transition"].is_null() { Ok(()) } else { Err(ring.to_string()) }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_two_that_join_at_once_one_is_refused_with_the_name_of_the_other_and_goes_on_waiting() {
+    let small = Small::for_managers(20).await;
+    let contact = small.waiting("b", &[]).await;
+    small.join(&contact, "500").await.json();
+    nobody_joins(contact.told("grpc")).await;
+    let mut all = vec![contact];
+    for round in 0..4 {
+        let contact = all[0].told("grpc");
+        // The owner of their arcs stands still: who is first, stays under way.
+        processes::send(small.first.pid(), Signal::STOP);
+        let names = [format!("c{round}"), format!("d{round}")];
+        let pair = [small.waiting(&names[0], &[]).await, small.waiting(&names[1], &[]).await];
+        // Numbers that they were told, and such that they choose.
+        let told = if round % 2 == 0 {
+            [(2 * round).to_string(), (2 * round + 1).to_string()]
+        } else {
+            ["auto".to_owned(), "auto".to_owned()]
+        };
+        let (one, two) = tokio::join!(
+            join(&pair[0], &told[0], contact, &[]),
+            join(&pair[1], &told[1], contact, &[])
+        );
+        let is_in = [&one, &two].map(|it| it.code == 0);
+        assert!(is_in[0] != is_in[1], "{one:?} {two:?}");
+        let (first, second) = if is_in[0] { (one, two) } else { (two, one) };
+        let number = first.json()["number"].as_u64().unwrap();
+        refused(second, &[&format!("the join of number {number}"), "one goes at a time"]);
+        let (mut loser, name) = if is_in[0] { (1, &names[1]) } else { (0, &names[0]) };
+        let folder = small.folder.path().join(name);
+        assert!(!folder.join("OWNER").exists(), "no folder is left begun: {name}");
+        processes::send(small.first.pid(), Signal::CONT);
+        nobody_joins(contact).await;
+        let pid = pair[loser].pid();
+        let joined = join(&pair[loser], &told[loser], contact, &["--wait"]).await.json();
+        assert_eq!(joined["state"], "finished");
+        all.extend(pair);
+        loser += all.len() - 2;
+        assert_eq!((all[loser].runs(), all[loser].pid()), (true, pid), "the same process");
+    }
+    small.end(all).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_cannot_join_is_told_why_and_goes_on_waiting() {
     let small = Small::start().await;
@@ -151,11 +202,7 @@ async fn one_joins_at_a_time_and_no_more_than_the_ring_has_room_for() {
     processes::send(one.pid(), Signal::STOP);
     refused(small.join(&two, "700").await, &["the join of number 500", "one goes at a time"]);
     processes::send(one.pid(), Signal::CONT);
-    eventually("nobody joins", PATIENCE, async || {
-        let ring = ring(contact).await?;
-        if ring["transition"].is_null() { Ok(()) } else { Err(ring.to_string()) }
-    })
-    .await;
+    nobody_joins(contact).await;
     let joined = join(&two, "auto", contact, &["--wait"]).await.json();
     assert_eq!(joined["number"], 812, "half of the arc from 501 to 100 across slot 0");
     refused(small.join(&three, "auto").await, &["3 managers, which is its limit"]);

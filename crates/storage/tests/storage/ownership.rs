@@ -3,7 +3,8 @@
 use crate::{ENGINES, label, open, settings};
 use rota_model::{ClusterName, ManagerId, ManagerNumber};
 use rota_storage::{
-    EngineError, EngineKind, KvWrite, Label, RealDisk, Settings, open as open_folder,
+    EngineError, EngineKind, KvWrite, Label, RealDisk, Settings, give_up, open as open_folder,
+    owner_of,
 };
 use std::collections::BTreeMap;
 use std::fs;
@@ -41,6 +42,24 @@ fn a_folder_of_another_cluster_is_refused_with_both_names() {
             if found.as_str() == "test" && wanted.as_str() == "prod"));
         let text = error.to_string();
         assert!(text.ends_with("belongs to cluster test, not to cluster prod"), "{text}");
+    }
+}
+
+#[test]
+fn a_folder_that_is_given_up_is_anybodys_and_holds_nothing() {
+    for kind in ENGINES {
+        let folder = made(kind);
+        let engine = open(Arc::new(RealDisk), folder.path(), kind).expect("opens");
+        let error = give_up(folder.path(), &label()).expect_err("it is in use");
+        assert!(matches!(error, EngineError::InUse { .. }), "{error}");
+        drop(engine);
+        let other = Label { number: ManagerNumber(8), ..label() };
+        let error = give_up(folder.path(), &other).expect_err("it is another's");
+        assert!(matches!(error, EngineError::OtherManager { .. }), "{error}");
+        give_up(folder.path(), &label()).expect("is given up");
+        assert_eq!(owner_of(folder.path()).expect("readable"), None);
+        let mut engine = open_folder(folder.path(), &other, &settings(kind)).expect("opens");
+        assert_eq!(engine.get(b"a").expect("reads"), None);
     }
 }
 
