@@ -29,6 +29,7 @@ mod join;
 mod leave;
 mod namespace;
 mod output;
+mod restore;
 #[cfg(test)]
 mod ring_example;
 mod session;

@@ -6,6 +6,7 @@
 
 use crate::cli::length_of_time;
 use crate::output::{Format, Out, plain_table};
+use crate::restore::{RestoreArguments, Restored, Restorer};
 use anyhow::{Context, bail};
 use clap::Args;
 use rota_client::{Client, v1};
@@ -17,6 +18,9 @@ use std::time::Duration;
 /// Most bytes on stdin: a hundred managers are about 200 KB.
 const STDIN_BYTES_MAX: u64 = 16 << 20;
 
+const NOT_A_WATCH: &str = "stdin is not what Consul gives to the handler of a watch of type \"service\" \
+    (a JSON list of instances with their checks)";
+
 /// `signal`.
 #[derive(Args, Debug)]
 pub struct SignalArguments {
@@ -27,6 +31,8 @@ pub struct SignalArguments {
     /// How long a manager may take to answer.
     #[arg(long, default_value = "2s", value_parser = length_of_time)]
     timeout: Duration,
+    #[command(flatten)]
+    restore: RestoreArguments,
 }
 
 /// One instance of the service, as Consul shows it.
@@ -54,12 +60,16 @@ struct Check {
 
 /// A manager, as it registered itself.
 #[derive(Serialize, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-struct Manager {
-    id: String,
-    number: u32,
-    incarnation: u64,
+pub struct Manager {
+    /// Its name.
+    pub id: String,
+    /// Its number.
+    pub number: u32,
+    /// Its run.
+    pub incarnation: u64,
+    /// Where it serves, or served.
     #[serde(skip)]
-    grpc: String,
+    pub grpc: String,
 }
 
 /// What one cluster's managers look like.
@@ -67,6 +77,15 @@ struct Manager {
 struct Sight {
     gone: BTreeSet<Manager>,
     others: BTreeSet<Manager>,
+}
+
+/// What stdin says.
+#[derive(PartialEq, Eq, Debug, Default)]
+struct Input {
+    /// By cluster.
+    sights: BTreeMap<String, Sight>,
+    /// What is wrong with instances that are no managers.
+    strays: Vec<String>,
 }
 
 /// What came of it.
@@ -78,6 +97,10 @@ struct Told {
     told: Vec<Answer>,
     /// Whom it could not be told.
     failed: Vec<Failure>,
+    /// Instances of which nothing is known, and why.
+    strays: Vec<String>,
+    /// What became of lost managers, where a restore command is configured.
+    restores: Vec<Restored>,
 }
 
 #[derive(Serialize, Debug)]
@@ -93,46 +116,69 @@ struct Failure {
     error: String,
 }
 
-/// Reads stdin and tells the managers.
+/// Reads stdin and tells the managers; then restores who is lost.
 pub async fn run(it: &SignalArguments, out: &mut Out) -> anyhow::Result<()> {
+    let mut restorer = Restorer::new(&it.restore)?;
     let mut text = Vec::new();
     std::io::stdin().take(STDIN_BYTES_MAX + 1).read_to_end(&mut text).context("stdin")?;
-    let mut all = Told::default();
-    for (cluster, sight) in sights(&text)? {
-        tell(&cluster, sight, it.timeout, &mut all).await;
+    let Input { sights, strays } = input(&text)?;
+    let mut all = Told { strays, ..Told::default() };
+    for (cluster, sight) in &sights {
+        tell(cluster, sight, it.timeout, &mut all).await;
     }
-    show(&all, out)?;
+    for it in &all.strays {
+        eprintln!("not looked at: {it}");
+    }
     for it in &all.failed {
         eprintln!("not told: {}: {}", it.grpc, it.error);
     }
+    if let Some(restorer) = &mut restorer {
+        for (cluster, sight) in &sights {
+            let others: Vec<String> = sight.others.iter().map(|it| it.grpc.clone()).collect();
+            let restored = restorer.restore(cluster, sight.gone.iter(), &others).await;
+            restored.iter().for_each(|it| eprintln!("{}", it.text()));
+            all.restores.extend(restored);
+        }
+    }
+    show(&all, out)?;
     if !all.gone.is_empty() && all.told.is_empty() {
         bail!("{} managers look gone, and no other manager could be told", all.gone.len());
     }
-    Ok(())
+    match all.restores.iter().find(|it| it.has_failed()) {
+        Some(failed) => bail!(failed.text()),
+        None => Ok(()),
+    }
 }
 
-/// What stdin says, by cluster. Nobody is told anything of an input with a mistake in it.
-fn sights(text: &[u8]) -> anyhow::Result<BTreeMap<String, Sight>> {
+/// What stdin says. An instance that is no manager's is left out; where there is nothing else, that is a
+/// mistake.
+fn input(text: &[u8]) -> anyhow::Result<Input> {
     if text.len() as u64 > STDIN_BYTES_MAX {
         bail!("stdin has more than {STDIN_BYTES_MAX} bytes");
     }
     // Consul writes null for a service that nobody has registered.
-    let entries: Option<Vec<Entry>> = serde_json::from_slice(text).context(
-        "stdin is not what Consul gives to the handler of a watch of type \"service\" (a JSON \
-         list of instances with their checks)",
-    )?;
-    let mut sights: BTreeMap<String, Sight> = BTreeMap::new();
+    let entries: Option<Vec<serde_json::Value>> =
+        serde_json::from_slice(text).context(NOT_A_WATCH)?;
+    let mut input = Input::default();
     for entry in entries.unwrap_or_default() {
-        let (cluster, manager) = manager(&entry)?;
-        let sight = sights.entry(cluster).or_default();
-        let mut checks = entry.checks.iter().flatten();
-        if checks.any(|it| it.status == "critical") {
-            sight.gone.insert(manager);
-        } else {
-            sight.others.insert(manager);
+        let entry = serde_json::from_value::<Entry>(entry).context(NOT_A_WATCH);
+        match entry.and_then(|it| Ok((manager(&it)?, it))) {
+            Ok(((cluster, manager), entry)) => {
+                let sight = input.sights.entry(cluster).or_default();
+                let mut checks = entry.checks.iter().flatten();
+                if checks.any(|it| it.status == "critical") {
+                    sight.gone.insert(manager);
+                } else {
+                    sight.others.insert(manager);
+                }
+            }
+            Err(error) => input.strays.push(format!("{error:#}")),
         }
     }
-    Ok(sights)
+    match input.strays.first() {
+        Some(first) if input.sights.is_empty() => bail!(first.clone()),
+        Some(_) | None => Ok(input),
+    }
 }
 
 fn manager(entry: &Entry) -> anyhow::Result<(String, Manager)> {
@@ -156,7 +202,7 @@ fn manager(entry: &Entry) -> anyhow::Result<(String, Manager)> {
     Ok((meta("cluster")?, manager))
 }
 
-async fn tell(cluster: &str, sight: Sight, wait: Duration, all: &mut Told) {
+async fn tell(cluster: &str, sight: &Sight, wait: Duration, all: &mut Told) {
     if sight.gone.is_empty() {
         return;
     }
@@ -164,7 +210,7 @@ async fn tell(cluster: &str, sight: Sight, wait: Duration, all: &mut Told) {
     let gone = gone.map(|it| v1::MemberId { number: it.number, incarnation: it.incarnation });
     let request = v1::SignalRequest { cluster: cluster.to_owned(), gone: gone.collect() };
     let mut asked = tokio::task::JoinSet::new();
-    for manager in sight.others {
+    for manager in sight.others.iter().cloned() {
         let request = request.clone();
         let client = match Client::connect(&manager.grpc) {
             Ok(client) => client,
@@ -186,7 +232,7 @@ async fn tell(cluster: &str, sight: Sight, wait: Duration, all: &mut Told) {
             Err(error) => all.failed.push(Failure { grpc, error: error.to_string() }),
         }
     }
-    all.gone.extend(sight.gone);
+    all.gone.extend(sight.gone.iter().cloned());
 }
 
 fn show(all: &Told, out: &mut Out) -> anyhow::Result<()> {
@@ -230,12 +276,25 @@ mod tests {
             entry("a", "9", "warning"),
             entry("b", "7", "passing"),
         );
-        let all = sights(text.as_bytes()).unwrap();
+        let all = input(text.as_bytes()).unwrap().sights;
         assert_eq!((numbers(&all["a"].gone), numbers(&all["a"].others)), (vec![7], vec![8, 9]));
         assert_eq!((numbers(&all["b"].gone), numbers(&all["b"].others)), (vec![], vec![7]));
         for nobody in ["[]", "null"] {
-            assert!(sights(nobody.as_bytes()).unwrap().is_empty());
+            assert_eq!(input(nobody.as_bytes()).unwrap(), Input::default());
         }
+    }
+
+    #[test]
+    fn an_instance_that_is_no_managers_does_not_silence_what_is_known_of_the_others() {
+        let stray = r#"{"Service":{"ID":"web-1","Meta":null},"Checks":[]}"#;
+        let broken = entry("a", "8", "critical").replace("\"8\"", "\"eight\"");
+        let good = [entry("a", "7", "critical"), entry("a", "9", "passing")];
+        let text = format!("[{stray},{},{broken},17,{}]", good[0], good[1]);
+        let input = input(text.as_bytes()).unwrap();
+        let sight = &input.sights["a"];
+        assert_eq!((numbers(&sight.gone), numbers(&sight.others)), (vec![7], vec![9]));
+        assert_eq!(input.strays.len(), 3, "{:?}", input.strays);
+        assert!(input.strays[0].contains("\"web-1\" has no metadata"), "{:?}", input.strays);
     }
 
     #[test]
@@ -250,7 +309,7 @@ mod tests {
             (not_ours, "\"web-1\" has no metadata"),
             (&format!("[{no_number}]"), "is no number"),
         ] {
-            let error = format!("{:#}", sights(text.as_bytes()).unwrap_err());
+            let error = format!("{:#}", input(text.as_bytes()).unwrap_err());
             assert!(error.contains(words), "{text}: {error}");
         }
     }

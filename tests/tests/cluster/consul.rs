@@ -13,7 +13,7 @@ use tokio::process::{Child, Command};
 use v1::SessionState;
 
 /// Asks the HTTP of the cluster's Consul.
-async fn consul(cluster: &Cluster, path: &str) -> Result<Value, String> {
+pub async fn consul(cluster: &Cluster, path: &str) -> Result<Value, String> {
     let address = &cluster.document.config_store.address;
     let authority = address.strip_prefix("consul://").and_then(|it| it.split('/').next());
     let page = http_get(authority.expect("it is a Consul's"), path).await?;
@@ -37,7 +37,7 @@ async fn instances(cluster: &Cluster, service: &str) -> Result<Vec<(String, bool
     Ok(instances)
 }
 
-async fn until_instances(cluster: &Cluster, service: &str, wanted: &[(&str, bool)]) {
+pub async fn until_instances(cluster: &Cluster, service: &str, wanted: &[(&str, bool)]) {
     eventually(&format!("{service} is {wanted:?}"), PATIENCE, async || {
         let there = instances(cluster, service).await?;
         let same = there.iter().map(|(name, passes)| (name.as_str(), *passes)).eq(wanted.to_vec());
@@ -180,14 +180,20 @@ async fn a_cluster_over_consul_comes_back_from_its_folder() {
     cluster.end().await;
 }
 
-/// A Consul agent without a server of its own, with the watch that ships.
-struct Watching {
+/// A Consul agent without a server of its own, with watches that ship.
+pub struct Watching {
     agent: Child,
 }
 
 impl Watching {
-    /// Joins it to the cluster's Consul. Its `ringctl` notes in `signals` what it says.
-    async fn start(folder: &TestFolder, cluster: &Cluster) -> Self {
+    /// Joins it to the cluster's Consul. Its `ringctl` notes in `signals` what it says. `more` are
+    /// variables of its environment.
+    pub async fn start(
+        folder: &TestFolder,
+        cluster: &Cluster,
+        watch: &str,
+        more: &[(&str, String)],
+    ) -> Self {
         let bin = folder.at("bin");
         std::fs::create_dir_all(&bin).unwrap();
         let script = format!(
@@ -205,24 +211,40 @@ impl Watching {
         let pid = std::process::id();
         let ip = format!("127.99.{}.{}", pid / 254 % 254 + 1, pid % 254 + 1);
         let log = std::fs::File::create(folder.at("watching.log")).unwrap();
-        let path = format!("{bin}:{}", std::env::var("PATH").unwrap());
+        let programs = binary("ringctl").parent().unwrap().display().to_string();
+        let ours = checkout().join("deploy/consul").display().to_string();
+        let path = format!("{bin}:{programs}:{ours}:{}", std::env::var("PATH").unwrap());
         let mut agent = Command::new("consul");
         agent.args(["agent", "-node", "watching", "-bind", &ip, "-join", &server]);
         agent.args(["-data-dir", &folder.at("watching")]);
         // The watch asks the agent's own HTTP.
         agent.args(["-client", &ip]);
         agent.args(["-dns-port", "-1", "-grpc-port", "-1"]);
-        agent.arg("-config-file").arg(checkout().join("deploy/consul/watch.hcl"));
+        agent.arg("-config-file").arg(checkout().join("deploy/consul").join(watch));
+        agent.envs(more.iter().map(|(name, value)| (name, value)));
         agent.env("PATH", path).env("ROTA_TEST_FOLDER", folder.path());
         agent.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log);
         let agent = agent.kill_on_drop(true).spawn().expect("run deploy/install-consul");
         Self { agent }
     }
 
-    async fn end(mut self) {
+    pub async fn end(mut self) {
         self.agent.start_kill().unwrap();
         self.agent.wait().await.unwrap();
     }
+}
+
+/// Waits until the handler of the watching agent has said that.
+pub async fn signalled(folder: &TestFolder, wanted: impl Fn(&Value) -> bool) -> Value {
+    eventually("the handler says it", PATIENCE, async || {
+        let text = std::fs::read_to_string(folder.at("signals")).unwrap_or_default();
+        let log = || std::fs::read_to_string(folder.at("watching.log")).unwrap_or_default();
+        let lines: Vec<Value> =
+            text.lines().filter_map(|it| serde_json::from_str(it).ok()).collect();
+        let found = lines.into_iter().find(|it| wanted(it));
+        found.ok_or_else(|| format!("{text}\n{}", log()))
+    })
+    .await
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -231,21 +253,10 @@ async fn the_watch_that_ships_tells_the_other_managers_who_looks_gone() {
     let cluster = Cluster::start(&folder, &["--consul"]).await;
     let all = [("1023", true), ("340", true), ("681", true)];
     until_instances(&cluster, "rota-manager", &all).await;
-    let watching = Watching::start(&folder, &cluster).await;
-    let signals = async |wanted: &dyn Fn(&Value) -> bool| {
-        eventually("the handler says it", PATIENCE, async || {
-            let text = std::fs::read_to_string(folder.at("signals")).unwrap_or_default();
-            let log = || std::fs::read_to_string(folder.at("watching.log")).unwrap_or_default();
-            let lines: Vec<Value> =
-                text.lines().filter_map(|it| serde_json::from_str(it).ok()).collect();
-            let found = lines.into_iter().find(|it| wanted(it));
-            found.ok_or_else(|| format!("{text}\n{}", log()))
-        })
-        .await
-    };
-    signals(&|it| it["gone"] == serde_json::json!([])).await;
+    let watching = Watching::start(&folder, &cluster, "watch.hcl", &[]).await;
+    signalled(&folder, |it| it["gone"] == serde_json::json!([])).await;
     cluster.kill_manager(1).await;
-    let told = signals(&|it| it["gone"][0]["number"] == 681).await;
+    let told = signalled(&folder, |it| it["gone"][0]["number"] == 681).await;
     assert_eq!(told["gone"].as_array().unwrap().len(), 1, "{told}");
     assert_eq!(told["told"].as_array().unwrap().len(), 2, "{told}");
     assert_eq!(told["failed"], serde_json::json!([]));
@@ -256,8 +267,13 @@ async fn the_watch_that_ships_tells_the_other_managers_who_looks_gone() {
 
 /// Runs `ringctl signal --from-consul` with this on stdin; gives exit code, stdout and stderr.
 async fn signal(text: &str) -> (Option<i32>, String, String) {
+    signal_with(text, &[]).await
+}
+
+/// The same with more options.
+pub async fn signal_with(text: &str, more: &[&str]) -> (Option<i32>, String, String) {
     let mut command = Command::new(binary("ringctl"));
-    command.args(["signal", "--from-consul", "-o", "json"]).kill_on_drop(true);
+    command.args(["signal", "--from-consul", "-o", "json"]).args(more).kill_on_drop(true);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     child.stdin.take().unwrap().write_all(text.as_bytes()).await.unwrap();
@@ -288,10 +304,15 @@ async fn a_signal_about_a_manager_that_is_heard_changes_nothing_and_rubbish_tell
         instance(&name, managers[1].number, 1, &managers[1].grpc, "critical"),
         instance(&name, managers[2].number, 1, &managers[2].grpc, "passing"),
     ]);
+    // An instance that is none of ours silences nothing.
+    let mut with_stray = lie.as_array().unwrap().clone();
+    with_stray.push(serde_json::json!({"Service": {"ID": "web-1"}, "Checks": []}));
+    let with_stray = Value::from(with_stray);
     for _ in 0..3 {
-        let (code, stdout, stderr) = signal(&lie.to_string()).await;
+        let (code, stdout, stderr) = signal(&with_stray.to_string()).await;
         assert_eq!(code, Some(0), "{stderr}");
         let told: Value = serde_json::from_str(&stdout).unwrap();
+        assert!(told["strays"][0].as_str().unwrap().contains("web-1"), "{stdout}");
         let told = told["told"].as_array().unwrap();
         assert_eq!(told.iter().filter(|it| it["suspected"] == 1).count(), 2, "{stdout}");
     }

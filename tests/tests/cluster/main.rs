@@ -59,6 +59,8 @@ mod programs;
 #[cfg(test)]
 mod restarts;
 #[cfg(test)]
+mod restores;
+#[cfg(test)]
 mod set_up;
 mod signals;
 #[cfg(test)]

@@ -44,7 +44,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "rota-node-agent",
         &["rota-node", "rota-proto", "rota-client", "rota-daemon", "rota-membership"],
     ),
-    ("ringctl", &["rota-client", "rota-proto", "rota-ring", "rota-daemon"]),
+    // Of membership it has the marks in Consul, by which a restore command is run once.
+    ("ringctl", &["rota-client", "rota-proto", "rota-ring", "rota-daemon", "rota-membership"]),
     ("rota-tests", &["rota-client", "rota-docstore", "rota-proto", "rota-ring"]),
 ];
 

@@ -70,10 +70,29 @@ impl ConsulAddress {
         format!("{}/state", self.prefix)
     }
 
+    /// The key of a mark; its parts may be any text.
+    pub(super) fn mark_key(&self, parts: &[&str]) -> String {
+        let parts: Vec<String> = parts.iter().map(|it| in_a_path(it)).collect();
+        format!("{}/{}", self.prefix, parts.join("/"))
+    }
+
     /// The name of a service of this cluster. Names of services go into DNS: no slashes.
     pub(super) fn service_name(&self, kind: &str) -> String {
         format!("{}-{kind}", self.prefix.replace('/', "-"))
     }
+}
+
+/// A text in characters that every path may hold. Different texts stay different.
+pub(super) fn in_a_path(text: &str) -> String {
+    let mut path = String::new();
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-_.".contains(&byte) {
+            path.push(char::from(byte));
+        } else {
+            path.push_str(&format!(":{byte:02x}"));
+        }
+    }
+    path
 }
 
 impl fmt::Display for ConsulAddress {

@@ -3,6 +3,7 @@
 //! ```text
 //!   ConsulStore ── one key: PREFIX/state ──── reads ?consistent, compare-and-set, blocking query
 //!   Registration ─ PREFIX-manager, PREFIX-node, each with a gRPC health check of one second
+//!   Marks ──────── keys of their own, by compare-and-set: what is to be done once
 //!   PeerHealth ─── blocking query of a service's health ──▶ managers that look gone: suspicions
 //! ```
 //!
@@ -21,11 +22,14 @@
 mod address;
 mod agent;
 mod health;
+mod key;
+mod marks;
 mod service;
 mod store;
 
 pub use address::ConsulAddress;
 pub use agent::Agent;
 pub use health::PeerHealth;
+pub use marks::{Mark, Marks};
 pub use service::{Registration, Service, ServiceKind};
 pub use store::{ConsulStore, VALUE_BYTES_MAX};

@@ -1,6 +1,6 @@
 //! Managers and node-agents as services of Consul: registered, kept registered, taken out.
 
-use super::address::ConsulAddress;
+use super::address::{ConsulAddress, in_a_path};
 use super::agent::{Agent, Failure};
 use crate::port::StoreError;
 use consulrs::api::ApiResponse;
@@ -77,15 +77,7 @@ pub struct Service {
 impl Service {
     /// Unique at the agent, and made of characters that every path may hold.
     fn service_id(&self, address: &ConsulAddress) -> String {
-        let mut id = format!("{}-", self.kind.name(address));
-        for byte in self.id.bytes() {
-            if byte.is_ascii_alphanumeric() || b"-_.".contains(&byte) {
-                id.push(char::from(byte));
-            } else {
-                id.push_str(&format!(":{byte:02x}"));
-            }
-        }
-        id
+        format!("{}-{}", self.kind.name(address), in_a_path(&self.id))
     }
 
     fn request(&self, address: &ConsulAddress) -> RegisterServiceRequest {

@@ -1,11 +1,11 @@
 //! The config store in one key of Consul.
 
 use super::address::ConsulAddress;
-use super::agent::{Agent, Failure, Until, consistent, index_of};
+use super::agent::{Agent, Failure, Until, index_of};
+use super::key;
 use crate::port::{CasReply, ConfigStore, StoreError, StoreFuture, WAIT_MAX, check_change};
 use crate::wire::{state_from_json, state_to_json};
 use consulrs::api::kv::common::KVPair;
-use consulrs::api::kv::requests::{ReadKeyRequest, SetKeyRequest};
 use rota_model::{ClusterName, FieldError};
 use rota_ring::{Change, ConfigState};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -75,11 +75,7 @@ impl ConsulStore {
     async fn fetch(&self, until: Option<Until>) -> Result<Read, StoreError> {
         // Whatever was seen before the request must show in its answer.
         let floor = self.seen().index;
-        let mut request = ReadKeyRequest::builder();
-        request.features(consistent(until));
-        let call = consulrs::kv::read(self.agent.consul(), &self.key, Some(&mut request));
-        let wait = until.map_or(Duration::ZERO, |it| it.wait);
-        let answer = match self.agent.within(wait, call).await {
+        let answer = match key::get(&self.agent, &self.key, until).await {
             Ok(answer) => answer,
             Err(Failure::Missing) if floor == 0 => {
                 return Ok(Read { state: ConfigState::default(), modify_index: 0 });
@@ -105,8 +101,7 @@ impl ConsulStore {
 
     fn state_of(&self, pair: KVPair, floor: u64) -> Result<ConfigState, StoreError> {
         let broken = |text: String| StoreError::Broken(format!("key {}: {text}", self.key));
-        let value: Result<Vec<u8>, _> = pair.value.unwrap_or_default().try_into();
-        let value = value.map_err(|error| broken(format!("its value is no base64: {error}")))?;
+        let value = key::value_of(pair).map_err(broken)?;
         let state = state_from_json(&self.cluster, &value).map_err(broken)?;
         if state.index < floor {
             return Err(broken(format!(
@@ -163,14 +158,7 @@ impl ConsulStore {
                  value is {VALUE_BYTES_MAX}"
             )));
         }
-        let request = SetKeyRequest {
-            key: self.key.clone(),
-            value: value.to_vec(),
-            cas: Some(modify_index),
-            ..SetKeyRequest::default()
-        };
-        let call = consulrs::api::exec_with_result(self.agent.consul(), request);
-        Ok(self.agent.within(Duration::ZERO, call).await?.response)
+        Ok(key::put(&self.agent, &self.key, value.to_vec(), modify_index).await?)
     }
 
     async fn follow(&self, after_index: u64, wait: Duration) -> Result<ConfigState, StoreError> {

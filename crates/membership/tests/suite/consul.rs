@@ -5,7 +5,7 @@ use crate::conformance::{
     only_node, refusal, revision,
 };
 use crate::consul_process::ConsulAgent;
-use rota_membership::consul::VALUE_BYTES_MAX;
+use rota_membership::consul::{Marks, VALUE_BYTES_MAX};
 use rota_membership::wire::state_to_json;
 use rota_membership::{CasReply, ConfigStore, ConsulStore, StoreError, Watcher};
 use rota_model::{ClusterName, ManagerId, ManagerNumber, NodeId, NodeState};
@@ -108,6 +108,27 @@ async fn two_clusters_live_in_one_consul_under_two_prefixes() {
     let stranger = Change::view(first_view(name("other")));
     let text = refusal(one.cas(stranger).await);
     assert!(text.contains("view.cluster"), "{text}");
+}
+
+#[tokio::test]
+async fn of_all_that_write_a_mark_at_once_one_does_and_the_next_must_have_read_that() {
+    let agent = rig().await;
+    let marks = Marks::new(&agent.address("a/b"), PATIENCE).unwrap();
+    let name = ["restores", "my cluster/1", "7"];
+    assert_eq!(marks.read(&name).await.unwrap(), None);
+    let mut writes = JoinSet::new();
+    for writer in 0..8_u8 {
+        let marks = marks.clone();
+        writes.spawn(async move { marks.write(&name, vec![writer], 0).await.unwrap() });
+    }
+    let won = writes.join_all().await.into_iter().filter(|it| *it).count();
+    let first = marks.read(&name).await.unwrap().unwrap();
+    assert_eq!((won, first.value.len()), (1, 1));
+    assert!(marks.write(&name, b"later".to_vec(), first.index).await.unwrap());
+    assert!(!marks.write(&name, b"too late".to_vec(), first.index).await.unwrap());
+    assert_eq!(marks.read(&name).await.unwrap().unwrap().value, b"later");
+    let keys = agent.json("/v1/kv/?keys").await;
+    assert_eq!(keys, serde_json::json!(["a/b/restores/my:20cluster:2f1/7"]));
 }
 
 /// A View of a hundred managers, and nodes until the value is full.
