@@ -152,9 +152,8 @@ macro_rules! timing_arguments {
                     let name = flag(stringify!($field));
                     timing.$field = number(&name, text, 1, u64::MAX / 4, mistakes);
                 })*
-                for mistake in timing.mistakes().into_iter().chain(forgets_early(&timing)) {
-                    mistakes.push(FieldError::new(flag(&mistake.field), mistake.problem));
-                }
+                mistakes.extend(timing.mistakes(&flag));
+                mistakes.extend(forgets_early(&timing));
                 timing
             }
         }
@@ -169,7 +168,7 @@ fn forgets_early(timing: &Timing) -> Option<FieldError> {
             "is {tombstone_ms}; it must be at least {REQUEST_MEMORY_MS}, for which time request ids \
              are remembered"
         );
-        FieldError::new("tombstone_ms", problem)
+        FieldError::new("--tombstone-ms", problem)
     })
 }
 
@@ -190,7 +189,8 @@ timing_arguments!(
     repair_ms,
     /// How long a manager keeps what was copied to it in vain.
     abandon_ms,
-    /// How long a join may go without any progress before another number may join.
+    /// How long a join or a leave may go without any progress before another number may; 600000 where
+    /// nothing is said.
     join_ms,
     /// Between renewals of a node's lease. The same at all managers, like the next three.
     renew_ms,

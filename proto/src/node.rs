@@ -293,6 +293,7 @@ pub fn register_request(cluster: &ClusterName, register: Register) -> v1::Regist
         lease_term_ms: register.lease.lease_term_ms,
         lease_kill_ms: register.lease.lease_kill_ms,
         ended_boots: register.ended_boots.iter().map(|it| it.0).collect(),
+        tombstone_ms: register.tombstone_ms,
     }
 }
 
@@ -329,6 +330,7 @@ pub fn register(cluster: &ClusterName, it: v1::RegisterRequest) -> Result<Regist
             lease_term_ms: it.lease_term_ms,
             lease_kill_ms: it.lease_kill_ms,
         },
+        tombstone_ms: it.tombstone_ms,
     })
 }
 

@@ -267,6 +267,8 @@ pub struct Register {
     pub state: NodeState,
     /// Its lease, by which managers know when nothing of it runs any more.
     pub lease: LeaseTimes,
+    /// How long it remembers what has ended, at least.
+    pub tombstone_ms: u64,
 }
 
 /// What a registering node learns: a View that was read consistently after its boot was written.

@@ -3,20 +3,49 @@
 use crate::refusal::FieldError;
 use serde::{Deserialize, Serialize};
 
-/// Checks that each limit, in milliseconds, is above 0 and below another. An entry is the name and
-/// the value (with its safety factor) of the lower one, then those of the higher one. Gives every
-/// entry that does not hold.
-pub fn times_out_of_order(order: &[(&str, u64, &str, u64)]) -> Vec<FieldError> {
-    let wrong = order.iter().filter(|(_, low, _, high)| *low == 0 || low >= high);
-    wrong
-        .map(|(low_name, low, high_name, high)| {
-            let problem = format!(
-                "is too long: {low} ms (with its safety factor) must be above 0 and below \
-                 {high_name} ({high} ms)"
-            );
-            FieldError::new(*low_name, problem)
-        })
-        .collect()
+/// Two times, in milliseconds, of which one must be the shorter, by a factor that leaves room for what
+/// clocks and schedulers do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TimeOrder<'a> {
+    /// Name and value of the one that must be above 0 and the shorter.
+    pub low: (&'a str, u64),
+    /// So many of it, as a fraction, must be below the other.
+    pub factor: (u64, u64),
+    /// Name and value of the other.
+    pub high: (&'a str, u64),
+}
+
+impl<'a> TimeOrder<'a> {
+    /// `low` must be above 0 and below `high`.
+    pub fn below(low: (&'a str, u64), high: (&'a str, u64)) -> Self {
+        Self { low, factor: (1, 1), high }
+    }
+
+    /// What is wrong, by the names that `named` gives.
+    fn mistake(&self, named: &dyn Fn(&str) -> String) -> Option<FieldError> {
+        let Self { low: (low_name, low), factor: (times, parts), high: (high_name, high) } = *self;
+        let wide = |value: u64, by: u64| u128::from(value) * u128::from(by);
+        if low > 0 && wide(low, times) < wide(high, parts) {
+            return None;
+        }
+        let it = match (times, parts) {
+            _ if low == 0 => "it must be above 0, and".to_owned(),
+            (1, 1) => "it must be".to_owned(),
+            (times, 1) => format!("{times} times that must be"),
+            (times, parts) => format!("{times}/{parts} of that must be"),
+        };
+        let high_name = named(high_name);
+        let problem = format!("is {low} ms; {it} below {high_name} ({high} ms)");
+        Some(FieldError::new(named(low_name), problem))
+    }
+}
+
+/// What is wrong with an order of times. `named` gives the names that its reader knows the times by.
+pub fn times_out_of_order(
+    order: &[TimeOrder<'_>],
+    named: &dyn Fn(&str) -> String,
+) -> Vec<FieldError> {
+    order.iter().filter_map(|it| it.mistake(named)).collect()
 }
 
 /// The times of a node's lease, in milliseconds.
@@ -31,17 +60,19 @@ pub struct LeaseTimes {
 }
 
 impl LeaseTimes {
-    /// Every rule of order that does not hold: among these times and, where it is given, with the
-    /// time (its name and value) after which managers declare a silent node lost. Empty when all is
-    /// well.
-    pub fn mistakes(self, lost: Option<(&str, u64)>) -> Vec<FieldError> {
+    /// The rules of order among these and, where it is given, with the time (its name and value) after
+    /// which managers declare a silent node lost. What is left between kill and lost is all the time
+    /// that a machine has to run the killing.
+    pub fn order<'a>(self, lost: Option<(&'a str, u64)>) -> Vec<TimeOrder<'a>> {
         let Self { renew_ms, lease_term_ms, lease_kill_ms } = self;
+        let term = ("lease_term_ms", lease_term_ms);
+        let kill = ("lease_kill_ms", lease_kill_ms);
         let mut order = vec![
-            ("renew_ms", renew_ms.saturating_mul(2), "lease_term_ms", lease_term_ms),
-            ("lease_term_ms", lease_term_ms, "lease_kill_ms", lease_kill_ms),
+            TimeOrder { low: ("renew_ms", renew_ms), factor: (2, 1), high: term },
+            TimeOrder { low: term, factor: (6, 5), high: kill },
         ];
-        order.extend(lost.map(|(name, ms)| ("lease_kill_ms", lease_kill_ms, name, ms)));
-        times_out_of_order(&order)
+        order.extend(lost.map(|high| TimeOrder { low: kill, factor: (5, 4), high }));
+        order
     }
 }
 
@@ -76,18 +107,25 @@ impl ClusterTimes {
 mod tests {
     use super::*;
 
+    fn mistakes(order: &[TimeOrder<'_>]) -> Vec<String> {
+        times_out_of_order(order, &|name| format!("--{name}"))
+            .iter()
+            .map(ToString::to_string)
+            .collect()
+    }
+
     #[test]
     fn a_lease_that_outlives_the_managers_patience_is_named_with_both_values() {
         let lease = LeaseTimes { renew_ms: 3_000, lease_term_ms: 8_000, lease_kill_ms: 12_000 };
-        assert_eq!(lease.mistakes(Some(("node_lost_ms", 20_000))), vec![]);
-        let late = LeaseTimes { lease_kill_ms: 200_000, ..lease };
-        assert_eq!(late.mistakes(None), vec![]);
-        let text = late.mistakes(Some(("node_lost_ms", 20_000)))[0].to_string();
-        for part in ["lease_kill_ms", "200000 ms", "node_lost_ms (20000 ms)"] {
-            assert!(text.contains(part), "{part} is not in {text}");
-        }
+        let lost = Some(("node_lost_ms", 20_000));
+        assert_eq!(mistakes(&lease.order(lost)), Vec::<String>::new());
+        let late = LeaseTimes { lease_kill_ms: 16_000, ..lease };
+        assert_eq!(mistakes(&late.order(None)), Vec::<String>::new());
+        let text =
+            "--lease_kill_ms is 16000 ms; 5/4 of that must be below --node_lost_ms (20000 ms)";
+        assert_eq!(mistakes(&late.order(lost)), [text]);
         let rare = LeaseTimes { renew_ms: u64::MAX, ..lease };
-        assert_eq!(rare.mistakes(None)[0].field, "renew_ms");
+        assert!(mistakes(&rare.order(None))[0].contains("2 times that must be below"));
     }
 
     #[test]
@@ -101,10 +139,12 @@ mod tests {
 
     #[test]
     fn zero_and_limits_that_do_not_grow_are_named() {
-        let order = [("a", 1, "b", 2), ("b", 2, "c", 2), ("d", 0, "e", 9)];
-        let mistakes = times_out_of_order(&order);
-        let fields: Vec<&str> = mistakes.iter().map(|it| it.field.as_str()).collect();
-        assert_eq!(fields, ["b", "d"]);
-        assert!(mistakes[0].problem.contains("below c (2 ms)"), "{mistakes:?}");
+        let [a, b, c] = [("a", 1), ("b", 2), ("c", 2)];
+        let order = [(a, b), (b, c), (("d", 0), ("e", 9))].map(|(l, h)| TimeOrder::below(l, h));
+        let wanted = [
+            "--b is 2 ms; it must be below --c (2 ms)",
+            "--d is 0 ms; it must be above 0, and below --e (9 ms)",
+        ];
+        assert_eq!(mistakes(&order), wanted);
     }
 }

@@ -1,6 +1,8 @@
 //! What a node is told about itself, and every time and bound of it in one place.
 
-use rota_model::{BootId, ClassName, FieldError, LeaseTimes, NodeId, times_out_of_order};
+use rota_model::{
+    BootId, ClassName, FieldError, LeaseTimes, NodeId, TimeOrder, times_out_of_order,
+};
 use std::collections::BTreeSet;
 
 /// What a node is told at its start.
@@ -125,19 +127,17 @@ impl NodeTiming {
     }
 
     fn mistakes(&self) -> Vec<FieldError> {
-        let order = [
-            ("lease_kill_ms", self.lease_kill_ms, "tombstone_ms", self.tombstone_ms),
-            ("renew_retry_ms", self.renew_retry_ms, "renew_ms", self.renew_ms),
-            (
-                "report_resend_ms",
-                self.report_resend_ms,
-                "report_resend_ms_max",
-                self.report_resend_ms_max,
-            ),
-        ];
-        let mut mistakes = self.lease().mistakes(None);
-        mistakes.extend(times_out_of_order(&order));
-        mistakes
+        let renew = ("renew_ms", self.renew_ms);
+        let retry = ("renew_retry_ms", self.renew_retry_ms);
+        let kill = ("lease_kill_ms", self.lease_kill_ms);
+        let resend = ("report_resend_ms", self.report_resend_ms);
+        let mut order = self.lease().order(None);
+        order.extend([
+            TimeOrder { low: kill, factor: (2, 1), high: ("tombstone_ms", self.tombstone_ms) },
+            TimeOrder::below(retry, renew),
+            TimeOrder::below(resend, ("report_resend_ms_max", self.report_resend_ms_max)),
+        ]);
+        times_out_of_order(&order, &str::to_owned)
     }
 }
 
@@ -171,7 +171,10 @@ mod tests {
         wrong.timing.lease_kill_ms = wrong.timing.lease_term_ms;
         let text: Vec<String> = wrong.mistakes().iter().map(ToString::to_string).collect();
         assert_eq!(text.len(), 3, "{text:?}");
-        assert!(text[0].starts_with("lease_term_ms is too long"));
+        assert_eq!(
+            text[0],
+            "lease_term_ms is 8000 ms; 6/5 of that must be below lease_kill_ms (8000 ms)"
+        );
         assert_eq!(text[1], "places is 0; it must be 1 to 1000000");
         assert_eq!(text[2], "load_limit_permille is 1001; it must be 1 to 1000");
     }

@@ -127,6 +127,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         classes: vec![ClassName::parse("builtin")?],
         state: NodeState::Ready,
         lease: LeaseTimes { renew_ms: 3_000, lease_term_ms: 8_000, lease_kill_ms: 12_000 },
+        tombstone_ms: 600_000,
     };
     crowd.give([Input::NodeRegister { call: 0, register }]);
     let deadline_mono_ms = crowd.now_ms + 500;

@@ -12,7 +12,8 @@ use crate::message::Message;
 use crate::partition::Partition;
 use rota_model::node_msg::{Register, Registered};
 use rota_model::{
-    LogPos, ManagerNumber, ManagerStatus, MemberId, NodeId, Refusal, RefusalKind, Retry,
+    LogPos, ManagerNumber, ManagerStatus, MemberId, NodeId, Refusal, RefusalKind, Retry, TimeOrder,
+    times_out_of_order,
 };
 use rota_ring::{
     Change, ConfigState, ManagerEntry, NodeChange, NodeReg, PartState, RingTransition, View,
@@ -366,9 +367,15 @@ impl Manager {
 
     /// Writes a node's new boot.
     pub(crate) fn register(&mut self, call: u64, register: Register, tries: u32) {
-        // A program that outlives the verdict over its node would run beside its successor.
-        let lost = ("the managers' node_lost_ms", self.env.config.timing.node_lost_ms);
-        let mistakes = register.lease.mistakes(Some(lost));
+        // A program that outlives the verdict over its node would run beside its successor, and a Create
+        // that outlives what the node remembers of its end would start it again.
+        let timing = &self.env.config.timing;
+        let lost = ("the managers' node_lost_ms", timing.node_lost_ms);
+        let mut order = register.lease.order(Some(lost));
+        let remembered = ("the node's tombstone_ms", register.tombstone_ms);
+        let create = ("the managers' create_deadline_ms", timing.create_deadline_ms);
+        order.push(TimeOrder::below(create, remembered));
+        let mistakes = times_out_of_order(&order, &str::to_owned);
         if !mistakes.is_empty() {
             return self.refuse_register(call, Refusal::invalid(mistakes));
         }

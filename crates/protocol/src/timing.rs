@@ -1,6 +1,6 @@
 //! Every time constant of a manager, in one place, and the order that they must keep.
 
-use rota_model::{ClusterTimes, FieldError, LeaseTimes, times_out_of_order};
+use rota_model::{ClusterTimes, FieldError, LeaseTimes, TimeOrder, times_out_of_order};
 
 /// Longest time that a caller's request may wait, in milliseconds.
 pub const REQUEST_MS: u64 = 60_000;
@@ -74,18 +74,52 @@ impl Default for Timing {
     }
 }
 
+/// A time by its name and its place.
+type Field = (&'static str, fn(&mut Timing) -> &mut u64);
+
+/// One rule of the order of times: so many of `low`, as a fraction, must be below `high`.
+struct Rule {
+    low: Field,
+    factor: (u64, u64),
+    high: Field,
+}
+
+macro_rules! rules {
+    ($($(#[$doc:meta])* $low:ident * $times:literal / $parts:literal < $high:ident;)*) => {
+        const RULES: &[Rule] = &[$(Rule {
+            low: (stringify!($low), |it| &mut it.$low),
+            factor: ($times, $parts),
+            high: (stringify!($high), |it| &mut it.$high),
+        },)*];
+    };
+}
+
+// The order of all times of a manager. Those of leases stand in `LeaseTimes::order`, since nodes have
+// them, too. `abandon_ms` and `copy_deadline_ms` have no place in it: they only say what is dearer.
+rules! {
+    // A lost heartbeat or two, or one lost message, are no silence.
+    heartbeat_ms * 3 / 1 < suspect_ms;
+    resend_ms * 2 / 1 < suspect_ms;
+    // Who is silent is out before others are copied to in its stead, and before a join or a leave is
+    // given up that it held up: suspicion, the wedge that it ends, and the Sync after it.
+    suspect_ms * 1 / 1 < repair_ms;
+    suspect_ms * 3 / 1 < join_ms;
+    // A lost Create is sent again before it is too old.
+    node_resend_ms * 2 / 1 < create_deadline_ms;
+    // What may still be on its way is remembered where it ended.
+    create_deadline_ms * 2 / 1 < tombstone_ms;
+    node_lost_ms * 2 / 1 < tombstone_ms;
+    // Who is told to come again soon does so before it gives up.
+    retry_ms * 2 / 1 < request_ms;
+    retry_ms * 2 / 1 < provision_ms;
+}
+
 impl Timing {
-    /// Every rule of order that does not hold. Empty when all is well.
-    pub fn mistakes(&self) -> Vec<FieldError> {
-        let order = [
-            ("heartbeat_ms", self.heartbeat_ms * 3, "suspect_ms", self.suspect_ms),
-            ("resend_ms", self.resend_ms, "suspect_ms", self.suspect_ms),
-            ("create_deadline_ms", self.create_deadline_ms, "tombstone_ms", self.tombstone_ms),
-            ("node_lost_ms", self.node_lost_ms, "tombstone_ms", self.tombstone_ms),
-        ];
-        let mut mistakes = self.lease().mistakes(Some(("node_lost_ms", self.node_lost_ms)));
-        mistakes.extend(times_out_of_order(&order));
-        mistakes
+    /// Every rule of order that does not hold, by the names that `named` gives. Empty when all is well.
+    pub fn mistakes(&self, named: &dyn Fn(&str) -> String) -> Vec<FieldError> {
+        let mut order = self.lease().order(Some(("node_lost_ms", self.node_lost_ms)));
+        order.extend(RULES.iter().map(|rule| rule.of(self)));
+        times_out_of_order(&order, named)
     }
 
     /// Those of nodes' leases, for nodes that are started from here.
@@ -114,19 +148,56 @@ impl Timing {
     }
 }
 
+impl Rule {
+    fn of(&self, timing: &Timing) -> TimeOrder<'static> {
+        let mut timing = timing.clone();
+        let mut value = |(name, place): Field| (name, *place(&mut timing));
+        TimeOrder { low: value(self.low), factor: self.factor, high: value(self.high) }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn mistakes(timing: &Timing) -> Vec<String> {
+        timing.mistakes(&str::to_owned).iter().map(ToString::to_string).collect()
+    }
+
     #[test]
     fn the_default_times_are_in_order() {
-        assert_eq!(Timing::default().mistakes(), vec![]);
+        assert_eq!(mistakes(&Timing::default()), Vec::<String>::new());
+    }
+
+    #[test]
+    fn each_rule_holds_to_its_factor_and_names_both_times_with_their_values() {
+        for rule in RULES {
+            let mut timing = Timing::default();
+            let (times, parts) = rule.factor;
+            // The shortest that is too short, and one more. A whole number of parts of the lower one.
+            let low = *(rule.low.1)(&mut timing) / parts * parts;
+            *(rule.low.1)(&mut timing) = low;
+            *(rule.high.1)(&mut timing) = low / parts * times;
+            let told = mistakes(&timing);
+            let (low_name, high_name) = (rule.low.0, rule.high.0);
+            let is_told = |text: &String| {
+                text.starts_with(&format!("{low_name} is {low} ms; "))
+                    && text.ends_with(&format!("{high_name} ({} ms)", low / parts * times))
+            };
+            assert!(told.iter().any(is_told), "{low_name} < {high_name}: {told:?}");
+            *(rule.high.1)(&mut timing) += 1;
+            let told = mistakes(&timing);
+            let is_told = |text: &String| text.starts_with(low_name) && text.contains(high_name);
+            assert!(!told.iter().any(is_told), "{low_name} < {high_name}: {told:?}");
+        }
     }
 
     #[test]
     fn a_node_that_is_lost_before_its_programs_are_dead_is_refused() {
-        let timing = Timing { node_lost_ms: 11_000, ..Timing::default() };
-        assert_eq!(timing.mistakes().len(), 1);
-        assert!(timing.mistakes()[0].to_string().contains("lease_kill_ms"));
+        for (lost_ms, is_wrong) in [(11_000, true), (15_000, true), (15_001, false)] {
+            let timing = Timing { node_lost_ms: lost_ms, ..Timing::default() };
+            let told = mistakes(&timing);
+            assert_eq!(told.iter().any(|it| it.contains("lease_kill_ms")), is_wrong, "{told:?}");
+        }
     }
 }

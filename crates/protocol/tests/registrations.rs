@@ -21,6 +21,7 @@ fn register(node: &str, boot: u64) -> Register {
         classes: Vec::new(),
         state: NodeState::Ready,
         lease: LEASE,
+        tombstone_ms: 600_000,
     }
 }
 
@@ -28,12 +29,12 @@ fn register(node: &str, boot: u64) -> Register {
 fn a_node_whose_lease_may_outlive_the_verdict_over_it_is_refused_with_both_values() {
     let mut table = Table::serving();
     for (lease, parts) in [
-        (LeaseTimes { lease_kill_ms: 20_000, ..LEASE }, ["lease_kill_ms", "20000", "node_lost_ms"]),
+        (LeaseTimes { lease_kill_ms: 16_000, ..LEASE }, ["lease_kill_ms", "16000", "node_lost_ms"]),
         (
             LeaseTimes { lease_term_ms: 12_000, ..LEASE },
             ["lease_term_ms", "12000", "lease_kill_ms"],
         ),
-        (LeaseTimes { renew_ms: 4_000, ..LEASE }, ["renew_ms", "8000", "lease_term_ms"]),
+        (LeaseTimes { renew_ms: 4_000, ..LEASE }, ["renew_ms", "4000", "lease_term_ms"]),
         (LeaseTimes { renew_ms: 0, ..LEASE }, ["renew_ms", "0 ms", "lease_term_ms"]),
         (LeaseTimes { renew_ms: u64::MAX, ..LEASE }, ["renew_ms", "8000", "lease_term_ms"]),
     ] {
@@ -43,8 +44,21 @@ fn a_node_whose_lease_may_outlive_the_verdict_over_it_is_refused_with_both_value
         assert!(parts.iter().all(|part| text.contains(part)), "{parts:?}: {text}");
     }
     assert!(!table.config.nodes.contains_key(&NodeId::parse("n2").unwrap()));
-    let lease = LeaseTimes { lease_kill_ms: 19_999, ..LEASE };
+    let lease = LeaseTimes { lease_kill_ms: 15_999, ..LEASE };
     assert!(table.registers(300, Register { lease, ..register("n2", 8) }).is_ok());
+}
+
+#[test]
+fn a_node_that_forgets_before_a_delayed_create_is_too_old_is_refused_with_both_values() {
+    let mut table = Table::serving();
+    let forgetful = Register { tombstone_ms: 5_000, ..register("n2", 8) };
+    let refused = table.registers(300, forgetful.clone()).unwrap_err();
+    assert_eq!((refused.kind, refused.retry), (RefusalKind::InvalidArgument, Retry::Never));
+    let text = refused.to_string();
+    for part in ["create_deadline_ms is 5000 ms", "tombstone_ms (5000 ms)"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    assert!(table.registers(300, Register { tombstone_ms: 5_001, ..forgetful }).is_ok());
 }
 
 /// The boot that is registered.

@@ -239,7 +239,7 @@ mod tests {
     fn every_drawn_cluster_keeps_the_order_of_its_times() {
         for seed in 0..200 {
             let setup = Setup::draw(&mut Chance::new(seed));
-            assert_eq!(setup.timing.mistakes(), vec![], "seed {seed}");
+            assert_eq!(setup.timing.mistakes(&str::to_owned), vec![], "seed {seed}");
             assert_eq!(setup.sizes.mistakes(), vec![], "seed {seed}");
             let node = NodeId::parse("n").unwrap();
             let config = setup.node_config(&node, rota_model::BootId(1));

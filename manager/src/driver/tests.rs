@@ -153,6 +153,7 @@ async fn a_node_registers_and_renews_and_a_class_that_it_lacks_is_refused() {
         classes: vec![ClassName::parse("other").unwrap()],
         state: NodeState::Ready,
         lease: LeaseTimes { renew_ms: 3_000, lease_term_ms: 8_000, lease_kill_ms: 12_000 },
+        tombstone_ms: 600_000,
     };
     let registered = one.mailbox.register(register).await.unwrap();
     assert_eq!(registered.m, 1024);

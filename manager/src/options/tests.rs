@@ -76,6 +76,20 @@ fn all_mistakes_are_listed_at_once() {
 }
 
 #[test]
+fn times_out_of_order_name_both_options_with_their_values() {
+    let wrong = parse(&["--join-ms", "3000", "--lease-kill-ms", "19999", "--tombstone-ms", "1000"]);
+    let told: Vec<String> = wrong.unwrap_err().iter().map(ToString::to_string).collect();
+    for wanted in [
+        "--suspect-ms is 1000 ms; 3 times that must be below --join-ms (3000 ms)",
+        "--lease-kill-ms is 19999 ms; 5/4 of that must be below --node-lost-ms (20000 ms)",
+        "--create-deadline-ms is 5000 ms; 2 times that must be below --tombstone-ms (1000 ms)",
+        "--tombstone-ms is 1000; it must be at least 600000",
+    ] {
+        assert!(told.iter().any(|it| it.starts_with(wanted)), "{wanted} is missing in {told:?}");
+    }
+}
+
+#[test]
 fn listeners_outside_of_loopback_need_a_flag_that_says_insecure() {
     let mistakes = parse(&["--grpc", "10.0.0.1:0"]).unwrap_err();
     assert!(mistakes[0].problem.contains("--insecure-bind"), "{mistakes:?}");

@@ -16,7 +16,7 @@ const MANAGER_TIMES: [&str; 8] = [
     "--lease-kill-ms",
     "5000",
     "--node-lost-ms",
-    "6000",
+    "7000",
 ];
 
 /// The same as a node is told them.

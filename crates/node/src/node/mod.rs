@@ -174,6 +174,7 @@ impl Node {
             classes: self.config.classes.iter().cloned().collect(),
             state,
             lease: self.config.timing.lease(),
+            tombstone_ms: self.config.timing.tombstone_ms,
         }
     }
 

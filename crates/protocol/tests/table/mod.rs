@@ -359,6 +359,7 @@ impl Table {
             classes: classes.iter().map(|it| ClassName::parse(it).unwrap()).collect(),
             state: NodeState::Ready,
             lease: LEASE,
+            tombstone_ms: 600_000,
         };
         let on_time = |n: &&u32| !self.late.contains(n);
         let n = *self.managers.keys().find(on_time).unwrap();

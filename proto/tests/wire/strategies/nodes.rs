@@ -92,9 +92,22 @@ pub fn register() -> Any<Register> {
         lease_term_ms,
         lease_kill_ms,
     });
-    (who, name(PoolName::parse), any::<u32>(), classes, state, lease)
-        .prop_map(|((node, (boot, ended_boots), address), pool, places, classes, state, lease)| {
-            Register { node, boot, ended_boots, address, pool, places, classes, state, lease }
+    let times = (lease, any::<u64>());
+    (who, name(PoolName::parse), any::<u32>(), classes, state, times)
+        .prop_map(|((node, (boot, ended_boots), address), pool, places, classes, state, times)| {
+            let (lease, tombstone_ms) = times;
+            Register {
+                node,
+                boot,
+                ended_boots,
+                address,
+                pool,
+                places,
+                classes,
+                state,
+                lease,
+                tombstone_ms,
+            }
         })
         .boxed()
 }
