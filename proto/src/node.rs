@@ -9,7 +9,7 @@ use crate::wire::{
 };
 use rota_model::address::Address;
 use rota_model::node_msg::{
-    Blame, DeadToken, ENDED_BOOTS_MAX, FromNode, NodeAnswer, NodeCall, NodeLoad, Register,
+    Alive, Blame, DeadToken, ENDED_BOOTS_MAX, FromNode, NodeAnswer, NodeCall, NodeLoad, Register,
     Registered, Renew, Renewed, ReportItem, ScanFate, ScanItem, SlotRange, ToNode,
 };
 use rota_model::{
@@ -174,13 +174,40 @@ impl TryFrom<v1::DeadToken> for DeadToken {
     }
 }
 
+impl From<Alive> for v1::Alive {
+    fn from(it: Alive) -> Self {
+        Self {
+            address: it.address,
+            ready: it.ready,
+            ends: reason_number(it.ends),
+            life: it.life.as_u64(),
+            spec: Some(it.spec.into()),
+            machine_state: it.machine_state,
+            machine_change: it.machine_change,
+        }
+    }
+}
+
+impl TryFrom<v1::Alive> for Alive {
+    type Error = WireError;
+    fn try_from(it: v1::Alive) -> Result<Self, WireError> {
+        Ok(Self {
+            address: short("Alive.address", it.address)?,
+            ready: it.ready,
+            ends: reason("Alive.ends", it.ends)?,
+            life: stamp("Alive.life", it.life)?,
+            spec: convert("Alive.spec", it.spec)?,
+            machine_state: short("Alive.machine_state", it.machine_state)?,
+            machine_change: it.machine_change,
+        })
+    }
+}
+
 impl From<ScanItem> for v1::ScanItem {
     fn from(item: ScanItem) -> Self {
         use v1::scan_item::Fate;
         let fate = match item.fate {
-            ScanFate::Live { address, ready } => {
-                Fate::Live(v1::node_answer::Running { address, ready })
-            }
+            ScanFate::Live(it) => Fate::Live((*it).into()),
             ScanFate::Dead(dead) => Fate::Dead(dead.into()),
         };
         let token = Some(item.token.into());
@@ -193,10 +220,7 @@ impl TryFrom<v1::ScanItem> for ScanItem {
     fn try_from(item: v1::ScanItem) -> Result<Self, WireError> {
         use v1::scan_item::Fate;
         let fate = match required("ScanItem.fate", item.fate)? {
-            Fate::Live(it) => {
-                let address = short("Running.address", it.address)?;
-                ScanFate::Live { address, ready: it.ready }
-            }
+            Fate::Live(it) => ScanFate::Live(Box::new(it.try_into()?)),
             Fate::Dead(it) => ScanFate::Dead(it.try_into()?),
         };
         let key = convert("ScanItem.key", item.key)?;
@@ -215,9 +239,9 @@ impl From<NodeAnswer> for v1::node_answer::Answer {
             NodeAnswer::Destroyed { exit } => {
                 Self::Destroyed(Destroyed { exit: exit.map(Into::into) })
             }
-            NodeAnswer::Scanned { items, more } => {
+            NodeAnswer::Scanned { items, more, highest } => {
                 let items = items.into_iter().map(Into::into).collect();
-                Self::Scanned(Scanned { items, more })
+                Self::Scanned(Scanned { items, more, highest: Some(highest.into()) })
             }
             NodeAnswer::Fenced { fence } => Self::Fenced(fence.0),
             NodeAnswer::WrongBoot => Self::WrongBoot(WrongBoot {}),
@@ -238,7 +262,10 @@ impl TryFrom<v1::node_answer::Answer> for NodeAnswer {
             Answer::Full(_) => NodeAnswer::Full,
             Answer::OtherLive(at) => NodeAnswer::OtherLive { token: Token::from(at) },
             Answer::Destroyed(it) => NodeAnswer::Destroyed { exit: optional(it.exit)? },
-            Answer::Scanned(it) => NodeAnswer::Scanned { items: each(it.items)?, more: it.more },
+            Answer::Scanned(it) => {
+                let highest = convert("Scanned.highest", it.highest)?;
+                NodeAnswer::Scanned { items: each(it.items)?, more: it.more, highest }
+            }
             Answer::Fenced(fence) => NodeAnswer::Fenced { fence: Epoch(fence) },
             Answer::WrongBoot(_) => NodeAnswer::WrongBoot,
         })

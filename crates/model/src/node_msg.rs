@@ -3,7 +3,7 @@
 //! Managers send [`ToNode`] over one batched stream per node and get a [`FromNode`] for each call.
 //! Nodes send [`Register`], [`Renew`] and reports to managers.
 
-use crate::epoch::{BootId, Epoch, Token};
+use crate::epoch::{BootId, Epoch, LogPos, Token};
 use crate::ids::{ClassName, ManagerNumber, NodeId, PoolName, RequestId, SessionKey, SlotId};
 use crate::session::SessionSpec;
 use crate::stamp::Stamp;
@@ -167,7 +167,7 @@ pub struct ScanItem {
     pub key: SessionKey,
     /// Which attempt.
     pub token: Token,
-    /// Alive, with its address and whether it is ready; or dead.
+    /// Alive or dead.
     pub fate: ScanFate,
 }
 
@@ -175,14 +175,38 @@ pub struct ScanItem {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum ScanFate {
     /// It lives.
-    Live {
-        /// Where it answers.
-        address: String,
-        /// Whether it answers already.
-        ready: bool,
-    },
+    Live(Box<Alive>),
     /// It is dead.
     Dead(DeadToken),
+}
+
+/// A session that lives, with all that a record of it needs: its managers may have lost theirs.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Alive {
+    /// Where it answers; empty while it starts.
+    pub address: String,
+    /// Whether it answers already.
+    pub ready: bool,
+    /// Why it is being ended, if it is: nothing undoes that.
+    pub ends: Option<Reason>,
+    /// The life that its Create gave it.
+    pub life: Stamp,
+    /// What it runs.
+    pub spec: SessionSpec,
+    /// The machine's state that was reported last, and the number of that change. Empty and 0 for a
+    /// program.
+    pub machine_state: String,
+    /// That number.
+    pub machine_change: u64,
+}
+
+impl Alive {
+    /// About how many bytes it takes in a message.
+    pub fn bytes(&self) -> usize {
+        let attributes = self.spec.attributes.iter();
+        let attributes: usize = attributes.map(|(name, value)| name.len() + value.len() + 8).sum();
+        96 + self.address.len() + self.machine_state.len() + attributes
+    }
 }
 
 /// A node's answer to a [`ToNode`].
@@ -230,6 +254,9 @@ pub enum NodeAnswer {
         items: Vec<ScanItem>,
         /// More follow after the last one.
         more: bool,
+        /// On the last page, the highest token of the scanned slots that this boot has seen: of what
+        /// lives, what is dead, and what is forgotten. The lowest of all on the other pages.
+        highest: Token,
     },
     /// The sender's epoch is below the fence.
     Fenced {
@@ -238,6 +265,13 @@ pub enum NodeAnswer {
     },
     /// Another boot runs now; nothing of the boot that was meant runs.
     WrongBoot,
+}
+
+impl NodeAnswer {
+    /// To a scan: nothing that was ever there, in the only page.
+    pub fn nothing_found() -> Self {
+        NodeAnswer::Scanned { items: Vec::new(), more: false, highest: Token(LogPos::ZERO) }
+    }
 }
 
 /// Most boots in [`Register::ended_boots`]. A node that started more often without ever getting in

@@ -3,7 +3,7 @@
 //! highest token that was forgotten, and no token up to it is started. (A manager may ask for one
 //! long after: its partition may have been without an owner for longer than tokens are kept.)
 
-use rota_model::node_msg::DeadToken;
+use rota_model::node_msg::{DeadToken, SlotRange};
 use rota_model::{LogPos, Seq, SessionKey, SlotId, Token};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
@@ -48,6 +48,14 @@ impl DeadTokens {
     pub(crate) fn highest(&self, key: &SessionKey) -> Option<Token> {
         let of_key = self.tokens.range((key.clone(), FIRST)..=(key.clone(), LAST));
         of_key.map(|((_, token), _)| *token).next_back()
+    }
+
+    /// The highest token of a range of slots, remembered as dead or forgotten.
+    pub(crate) fn highest_in(&self, range: SlotRange) -> Option<Token> {
+        let dead = self.tokens.iter().filter(|(_, dead)| range.contains(dead.slot));
+        let dead = dead.map(|((_, token), _)| *token).max();
+        let forgotten = self.forgotten.iter().filter(|(slot, _)| range.contains(**slot));
+        forgotten.map(|(_, token)| *token).max().max(dead)
     }
 
     /// Whether the token is so old that the node may have forgotten that it is dead.

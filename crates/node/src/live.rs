@@ -2,8 +2,8 @@
 
 use crate::io::StopHow;
 use crate::node::Phase;
-use rota_model::node_msg::Blame;
-use rota_model::{Epoch, Reason, SessionKey, SlotId, Token};
+use rota_model::node_msg::{Alive, Blame};
+use rota_model::{Epoch, Reason, SessionKey, SessionSpec, SlotId, Stamp, Token};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
 
@@ -16,8 +16,12 @@ pub(crate) struct Live {
     /// Empty until the runtime said it.
     pub(crate) address: String,
     pub(crate) ready: bool,
-    /// Number of the last machine state that was reported.
-    pub(crate) change: Option<u64>,
+    /// What it runs, and the life that it is: managers that lost their record ask for them.
+    pub(crate) spec: SessionSpec,
+    /// See `spec`.
+    pub(crate) life: Stamp,
+    /// The last machine state that was reported, and its number.
+    pub(crate) machine: Option<(String, u64)>,
     /// Highest epoch of a manager that asked to destroy it.
     pub(crate) destroyed_by: Option<Epoch>,
     /// Calls that wait for its start or its end.
@@ -105,6 +109,20 @@ impl Live {
         match self.stage {
             Stage::Stopping { cause, .. } => Some(cause),
             Stage::Starting { .. } | Stage::Running => None,
+        }
+    }
+
+    /// What managers are told of it that may have lost their record.
+    pub(crate) fn shown(&self) -> Alive {
+        let (machine_state, machine_change) = self.machine.clone().unwrap_or_default();
+        Alive {
+            address: self.address.clone(),
+            ready: self.ready,
+            ends: self.cause().map(StopCause::reason),
+            life: self.life,
+            spec: self.spec.clone(),
+            machine_state,
+            machine_change,
         }
     }
 

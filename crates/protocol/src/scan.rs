@@ -10,22 +10,32 @@ use crate::message::Write;
 use crate::partition::Partition;
 use crate::sync::SyncState;
 use rota_model::node_msg::{DeadToken, NodeAnswer, NodeCall, ScanFate, ScanItem, ToNode};
-use rota_model::{BootId, NodeId, SessionKey, SessionRecord, SessionState, Token};
+use rota_model::{BootId, LogPos, NodeId, Reason, SessionKey, SessionRecord, SessionState, Token};
 use rota_ring::{NodeReg, slot_of_session};
 use std::collections::BTreeMap;
+
+/// What became of a session of which its node knows nothing any more.
+const UNKNOWN_THERE: &str = "its node knows nothing of it any more: how it ended is not known";
 
 /// Progress of a scan.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Scan {
     nodes: BTreeMap<NodeId, ScanNode>,
-    /// What was found: session -> (token, node, boot, fate).
-    found: BTreeMap<(SessionKey, Token), (NodeId, BootId, ScanFate)>,
+    found: Found,
+    /// The highest token that any node has seen here.
+    highest: Token,
 }
+
+/// What was found: session and token -> where, and what became of it.
+type Found = BTreeMap<(SessionKey, Token), (NodeId, BootId, ScanFate)>;
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct ScanNode {
     boot: BootId,
     after: Option<SessionKey>,
+    /// It said everything, so what it did not name it does not know.
+    answered: bool,
+    /// Nothing more is to be heard of it: it answered, or that boot is over.
     done: bool,
     asked_ms: Option<u64>,
 }
@@ -35,10 +45,26 @@ impl Scan {
     pub fn new(reg: &BTreeMap<NodeId, NodeReg>) -> Self {
         let there = reg.values().filter(|it| !it.state.is_gone());
         let node = |it: &NodeReg| {
-            let asked = ScanNode { boot: it.boot, after: None, done: false, asked_ms: None };
-            (it.node.clone(), asked)
+            let boot = it.boot;
+            let (answered, done) = (false, false);
+            (it.node.clone(), ScanNode { boot, after: None, answered, done, asked_ms: None })
         };
-        Self { nodes: there.map(node).collect(), found: BTreeMap::new() }
+        let highest = Token(LogPos::ZERO);
+        Self { nodes: there.map(node).collect(), found: BTreeMap::new(), highest }
+    }
+
+    /// Something that a node knows, and that came after everything on a disk that ends there.
+    fn newer_than(&self, last: LogPos) -> Option<String> {
+        if let Some((key, token)) = self.found.keys().find(|(_, token)| token.0 > last) {
+            return Some(format!("attempt {token} of session {key}"));
+        }
+        let forgotten = self.highest;
+        (forgotten.0 > last).then(|| format!("an attempt {forgotten} that has long ended"))
+    }
+
+    /// Whether that boot said all that it knows.
+    fn has_answered(&self, node: &NodeId, boot: BootId) -> bool {
+        self.nodes.get(node).is_some_and(|it| it.boot == boot && it.answered)
     }
 }
 
@@ -97,7 +123,8 @@ impl Partition {
             return;
         };
         match answer {
-            NodeAnswer::Scanned { items, more } => {
+            NodeAnswer::Scanned { items, more, highest } => {
+                scan.highest = scan.highest.max(highest);
                 let last = items.last().map(|item| item.key.clone());
                 let m = env.view().m;
                 let here = |item: &ScanItem| range.contains(slot_of_session(&item.key, m));
@@ -105,7 +132,7 @@ impl Partition {
                     scan.found.insert((key, token), (node.clone(), boot, fate));
                 }
                 if !more {
-                    state.done = true;
+                    (state.answered, state.done) = (true, true);
                 } else if last > state.after {
                     state.after = last;
                     state.asked_ms = None;
@@ -132,19 +159,20 @@ impl Partition {
         let Phase::Scan(scan) = &mut leading.phase else {
             return;
         };
-        let found = std::mem::take(&mut scan.found);
+        let empty = Scan { nodes: BTreeMap::new(), found: Found::new(), highest: scan.highest };
+        let scan = std::mem::replace(scan, empty);
         let last = self.replica.last;
-        if let Some((key, token)) = found.keys().find(|(_, token)| token.0 > last) {
+        if let Some(what) = scan.newer_than(last) {
             let text = format!(
-                "partition {}: a node knows attempt {token} of session {key}, which is newer than \
-                 anything on this disk (last entry {last}): the disk was rolled back, and no other \
-                 copy is left",
+                "partition {}: a node knows {what}, which is newer than anything on this disk (last \
+                 entry {last}): the disk was rolled back, and no other copy is left",
                 self.number
             );
             self.halt(env, text);
             return;
         }
-        let writes = self.reconcile(env, &found);
+        let writes = self.reconcile(env, &scan);
+        let found = scan.found;
         env.note(Transition::ScanDone, Some(self.number));
         if let Some(leading) = &mut self.leading {
             leading.phase = Phase::Sync(SyncState { found: writes, ..SyncState::default() });
@@ -160,50 +188,57 @@ impl Partition {
         self.step_down(env);
     }
 
-    /// Records whose token a node reports dead are closed.
-    fn reconcile(
-        &self,
-        env: &mut Env,
-        found: &BTreeMap<(SessionKey, Token), (NodeId, BootId, ScanFate)>,
-    ) -> Vec<Write> {
-        let mut writes = Vec::new();
-        for ((session, token), (_, _, fate)) in found {
-            let ScanFate::Dead(DeadToken::Ended { reason, exit, detail }) = fate else {
-                continue;
-            };
-            let key = Self::key_of(env, session);
-            let record = self.replica.session(&key).filter(|it| it.token() == Some(*token));
-            let Some(record) = record.filter(|it| !it.state.is_ended()) else {
-                continue;
-            };
-            let mut ended = record.clone();
-            let closing = record.state == SessionState::Closing;
-            ended.version = self.version_after(env, record);
-            ended.state = SessionState::Closed;
-            if !closing {
-                ended.reason = Some(*reason);
-            }
-            ended.exit.clone_from(exit);
-            ended.detail.clone_from(detail);
-            fail_opens(&mut ended);
+    /// What by the records runs, and does not any more, is written off.
+    fn reconcile(&self, env: &mut Env, scan: &Scan) -> Vec<Write> {
+        let ended: Vec<SessionRecord> = {
+            let records = self.replica.sessions().filter(|(_, brief)| !brief.state.is_ended());
+            let records = records.filter_map(|(key, _)| self.replica.session(key));
+            records.filter_map(|record| self.ended_by(env, scan, record)).collect()
+        };
+        let write = |record: SessionRecord| {
             env.note(Transition::Ended, Some(self.number));
-            writes.push(self.session_write(&key, ended));
+            self.session_write(&Self::key_of(env, &record.key), record)
+        };
+        ended.into_iter().map(write).collect()
+    }
+
+    /// The end of a session of which its node says that it ended, or that it knows nothing of it
+    /// although it ran there.
+    fn ended_by(&self, env: &Env, scan: &Scan, record: &SessionRecord) -> Option<SessionRecord> {
+        let at = record.placement.as_ref()?;
+        let fate = scan.found.get(&(record.key.clone(), at.token)).map(|(_, _, fate)| fate);
+        let ran = matches!(record.state, SessionState::Starting | SessionState::Ready);
+        let (reason, exit, detail) = match fate {
+            Some(ScanFate::Live(_)) => return None,
+            Some(ScanFate::Dead(DeadToken::Ended { reason, exit, detail })) => {
+                (*reason, exit.clone(), detail.clone())
+            }
+            Some(ScanFate::Dead(DeadToken::NeverStarted { .. })) | None
+                if ran && scan.has_answered(&at.node, at.boot) =>
+            {
+                (Reason::Internal, None, UNKNOWN_THERE.to_owned())
+            }
+            Some(ScanFate::Dead(DeadToken::NeverStarted { .. })) | None => return None,
+        };
+        let mut ended = record.clone();
+        ended.version = self.version_after(env, record);
+        ended.state = SessionState::Closed;
+        if record.state != SessionState::Closing {
+            ended.reason = Some(reason);
         }
-        writes
+        (ended.exit, ended.detail) = (exit, detail);
+        fail_opens(&mut ended);
+        Some(ended)
     }
 
     /// What runs, and by the records should not, is ended.
-    fn end_strays(
-        &mut self,
-        env: &mut Env,
-        found: &BTreeMap<(SessionKey, Token), (NodeId, BootId, ScanFate)>,
-    ) {
+    fn end_strays(&mut self, env: &mut Env, found: &Found) {
         let (part, range) = (self.number, self.range);
         let Some(pe) = self.leading.as_ref().map(|it| it.pe) else {
             return;
         };
         for ((session, token), (node, boot, fate)) in found {
-            let ScanFate::Live { .. } = fate else {
+            let ScanFate::Live(_) = fate else {
                 continue;
             };
             let key = Self::key_of(env, session);

@@ -4,8 +4,8 @@ mod table;
 
 use rota_model::node_msg::{DeadToken, NodeAnswer, ScanFate, ScanItem, ToNode};
 use rota_model::{
-    Exit, Incarnation, LogPos, ManagerNumber, ManagerStatus, Outcome, Reason, RefusalKind, Retry,
-    SessionState, Token,
+    Epoch, Exit, Incarnation, LogPos, ManagerNumber, ManagerStatus, Outcome, Reason, RefusalKind,
+    Retry, SessionState, Token,
 };
 use rota_protocol::{Op, Timing, Transition};
 use rota_ring::{Change, Part, PartState};
@@ -136,7 +136,7 @@ fn after_a_restart_of_everything_nobody_is_answered_before_the_nodes_are_asked()
     let item = ScanItem { key: key("a"), token: placed.token, fate: ScanFate::Dead(ended) };
     for (n, scan) in std::mem::take(&mut table.node_calls) {
         assert!(matches!(scan, ToNode::Scan { .. }), "nothing else is asked before: {scan:?}");
-        let answer = NodeAnswer::Scanned { items: vec![item.clone()], more: false };
+        let answer = scanned(vec![item.clone()]);
         table.node_says(n, "n1", scan.head().call, answer);
     }
     table.settle();
@@ -391,6 +391,10 @@ fn a_manager_outside_the_isr_says_that_it_is_a_former_copy() {
     assert!(roles.contains(&"former copy"), "{roles:?}");
 }
 
+fn scanned(items: Vec<ScanItem>) -> NodeAnswer {
+    NodeAnswer::Scanned { items, more: false, highest: Token(LogPos::ZERO) }
+}
+
 /// An open at the owner of "a", whose node says that it runs another attempt; nodes do not answer
 /// by themselves any more. Gives the call.
 fn open_where_another_runs(table: &mut Table, other: impl Fn(&mut Token)) -> u64 {
@@ -466,14 +470,14 @@ fn what_a_scan_saw_end_is_not_lost_with_its_boot_as_well() {
     let (first, rest): (Vec<_>, Vec<_>) =
         scans.into_iter().map(|it| it.1).partition(|it| it.head().boot == placed.boot);
     for scan in first {
-        let answer = NodeAnswer::Scanned { items: vec![item.clone()], more: false };
+        let answer = scanned(vec![item.clone()]);
         table.node_says(owner, placed.node.as_str(), scan.head().call, answer);
     }
     table.settle();
     // Before the other node has answered, the boot that told it is over.
     table.register(placed.node.as_str(), 9);
     for scan in rest {
-        let answer = NodeAnswer::Scanned { items: Vec::new(), more: false };
+        let answer = NodeAnswer::nothing_found();
         table.node_says(owner, "n2", scan.head().call, answer);
     }
     table.settle();
@@ -504,4 +508,48 @@ fn a_run_that_is_taken_out_before_it_hears_of_its_claim_takes_over_from_its_disk
     assert!(table.view().parts.values().all(state), "{:?}", table.view());
     let call = table.ask(300, get("a"));
     got(table.wait_for(call, 3_000));
+}
+
+/// The manager of "a" as the only copy, which ends and starts again from its disk.
+fn restart_alone(table: &mut Table) -> u32 {
+    let owner = table.owner("a");
+    for other in NUMBERS.into_iter().filter(|it| *it != owner) {
+        table.kill(other);
+        table.pass(1_500);
+    }
+    table.kill(owner);
+    table.start(owner);
+    owner
+}
+
+#[test]
+fn what_a_lone_disk_has_as_ready_and_its_node_knows_nothing_of_is_closed() {
+    let mut table = Table::serving();
+    opened(table.call(300, open("a", "r1")));
+    opened(table.call(300, open("b", "r2")));
+    // It ended so long ago that its node has forgotten it, and this disk missed that.
+    table.live.remove(&key("a"));
+    let owner = restart_alone(&mut table);
+    table.pass(1_000);
+    let shown = got(table.call(owner, get("a"))).record.clone();
+    assert_eq!((shown.state, shown.reason), (SessionState::Closed, Some(Reason::Internal)));
+    assert!(shown.detail.contains("its node knows nothing of it"), "{}", shown.detail);
+    let (outcome, again) = opened(table.call(owner, open("a", "r3")));
+    assert!(outcome == Outcome::Created && again.record.life > shown.life);
+}
+
+#[test]
+fn a_token_that_a_node_saw_and_forgot_proves_that_a_lone_disk_is_older() {
+    let mut table = Table::serving();
+    let (_, session) = opened(table.call(300, open("a", "r1")));
+    let mut token = session.record.token().unwrap();
+    // Of the epoch in which the others are gone.
+    (token.0.pe, token.0.seq.0) = (Epoch(table.view().epoch.0 + 2), 1_000);
+    table.seen.insert(("n1".into(), rota_ring::slot_of_session(&key("a"), 1024)), token);
+    let owner = restart_alone(&mut table);
+    table.pass(200);
+    let call = table.ask(owner, get("a"));
+    table.pass(200);
+    let refused = table.replies.remove(&call).map(refused);
+    assert!(refused.is_none_or(|it| it == RefusalKind::Recovering), "{refused:?}");
 }

@@ -255,9 +255,7 @@ impl World {
             (Some(Bug::DestroyAssumed), ToNode::Destroy { .. }) => {
                 (NodeAnswer::Destroyed { exit: None }, 500)
             }
-            (Some(Bug::ScanSkipped), ToNode::Scan { .. }) => {
-                (NodeAnswer::Scanned { items: Vec::new(), more: false }, 0)
-            }
+            (Some(Bug::ScanSkipped), ToNode::Scan { .. }) => (NodeAnswer::nothing_found(), 0),
             _ => return false,
         };
         let (call, boot, load) = (message.head().call, message.head().boot, Default::default());

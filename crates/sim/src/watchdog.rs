@@ -473,7 +473,7 @@ impl Watchdog {
         let definite = match &answer.answer {
             NodeAnswer::Fenced { .. } | NodeAnswer::WrongBoot => return,
             NodeAnswer::Running { .. } => false,
-            NodeAnswer::Scanned { items, more } => {
+            NodeAnswer::Scanned { items, more, .. } => {
                 self.obeys.raise(boot, asked.slots, self.m, asked.head.pe);
                 let page = Page { after: asked.after.as_ref(), items, more: *more };
                 self.settled.on_scanned(boot, asked.slots, self.m, &page);

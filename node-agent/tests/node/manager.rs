@@ -307,7 +307,7 @@ impl Line {
     pub async fn scan(&mut self) -> Vec<ScanItem> {
         let head = self.head();
         let answer = self.ask(ToNode::Scan { head, after: None, limit: 100 }).await;
-        let NodeAnswer::Scanned { items, more: false } = answer else { panic!("{answer:?}") };
+        let NodeAnswer::Scanned { items, more: false, .. } = answer else { panic!("{answer:?}") };
         items
     }
 

@@ -39,8 +39,11 @@ async fn a_program_answers_at_its_address_until_it_is_destroyed() {
     assert_eq!(other, NodeAnswer::OtherLive { token: token(1) });
     let scanned = line.scan().await;
     assert_eq!(scanned.len(), 2, "{scanned:?}");
-    let live = ScanFate::Live { address: address.clone(), ready: true };
-    assert!(scanned.iter().any(|it| it.key == key("web") && it.fate == live), "{scanned:?}");
+    let is_there = |it: &rota_model::node_msg::ScanItem| {
+        let at = matches!(&it.fate, ScanFate::Live(it) if it.address == address && it.ready);
+        it.key == key("web") && at
+    };
+    assert!(scanned.iter().any(is_there), "{scanned:?}");
 
     let destroyed = line.destroy("web", 1).await;
     assert!(matches!(destroyed, NodeAnswer::Destroyed { exit: Some(_) }), "{destroyed:?}");

@@ -6,7 +6,7 @@ use crate::io::{NodeEffect, StopHow};
 use crate::lease::LeaseState;
 use crate::live::{Live, Stage, StopCause, Waiter, Wants};
 use rota_model::node_msg::{Blame, DeadToken, FromNode, NodeAnswer, NodeCall, SlotRange, ToNode};
-use rota_model::{Epoch, Exit, SessionKey, SessionSpec, SlotId, Token};
+use rota_model::{Epoch, Exit, SessionKey, SessionSpec, SlotId, Stamp, Token};
 use std::collections::VecDeque;
 
 /// One attempt of one session, as a call names it.
@@ -28,10 +28,10 @@ impl Node {
         }
         let waiter = |wants| Waiter { stream, call: head.call, wants };
         let answer = match &message {
-            ToNode::Create { key, slot, token, deadline_ms, spec, .. } => {
+            ToNode::Create { key, slot, token, deadline_ms, spec, life, .. } => {
                 let attempt = Attempt { key, slot: *slot, token: *token };
                 let not_after_ms = now.saturating_add(*deadline_ms);
-                let answer = self.on_create(now, &attempt, not_after_ms, spec);
+                let answer = self.on_create(now, &attempt, not_after_ms, (*life, spec));
                 answer.or_else(|| self.wait(&attempt, waiter(Wants::Create)))
             }
             ToNode::Destroy { key, slot, token, .. } => {
@@ -75,7 +75,7 @@ impl Node {
         now: u64,
         attempt: &Attempt<'_>,
         not_after_ms: u64,
-        spec: &SessionSpec,
+        (life, spec): (Stamp, &SessionSpec),
     ) -> Option<NodeAnswer> {
         let Attempt { key, slot, token } = *attempt;
         let known = self.live.get(key).map(|it| (it.token, it.stage));
@@ -102,7 +102,9 @@ impl Node {
                 stage: Stage::Starting { not_after_ms },
                 address: String::new(),
                 ready: false,
-                change: None,
+                spec: spec.clone(),
+                life,
+                machine: None,
                 destroyed_by: None,
                 waiters: VecDeque::new(),
             },

@@ -105,9 +105,10 @@ impl Node {
 
     fn on_machine_state(&mut self, key: &SessionKey, token: Token, state: String, change: u64) {
         let is_news = self.live.change(key, token, |live| {
-            let wanted = live.destroyed_by.is_none() && live.change.is_none_or(|it| it < change);
+            let is_later = live.machine.as_ref().is_none_or(|(_, it)| *it < change);
+            let wanted = live.destroyed_by.is_none() && is_later;
             if wanted {
-                live.change = Some(change);
+                live.machine = Some((state.clone(), change));
             }
             wanted
         });

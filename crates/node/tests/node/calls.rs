@@ -1,7 +1,7 @@
 //! Create, Destroy, Scan, fences and tokens.
 
 use crate::world::*;
-use rota_model::node_msg::{Blame, DeadToken, NodeAnswer, ReportEvent, ScanFate};
+use rota_model::node_msg::{Blame, DeadToken, NodeAnswer, ReportEvent, ScanFate, ScanItem};
 use rota_model::{BootId, Epoch, Exit, Reason, SlotId};
 use rota_node::{NodeEffect, NodeInput, Phase, StopHow};
 
@@ -378,11 +378,28 @@ fn a_scan_shows_only_the_slots_of_its_sender() {
     let mut head = world.head(1);
     head.range = rota_model::node_msg::SlotRange { first: slot(&key("b")), last: slot(&key("b")) };
     let effects = world.call(rota_model::node_msg::ToNode::Scan { head, after: None, limit: 100 });
-    let NodeAnswer::Scanned { items, more: false } = answer(&effects) else {
+    let NodeAnswer::Scanned { items, more: false, .. } = answer(&effects) else {
         panic!("{effects:?}");
     };
     assert_eq!(items.len(), 1);
     assert_eq!(items[0].key, key("b"));
+}
+
+#[test]
+fn a_scan_tells_what_a_record_needs_of_what_lives_and_the_highest_token_even_if_forgotten() {
+    let mut world = World::registered();
+    world.run("a", token(1, 1));
+    let (items, _) = world.scan(1, None, 10);
+    let [ScanItem { fate: ScanFate::Live(alive), .. }] = &items[..] else { panic!("{items:?}") };
+    assert_eq!((alive.ready, alive.ends, alive.spec.class.as_str()), (true, None, "builtin"));
+    assert!(!alive.address.is_empty(), "{alive:?}");
+    world.destroy("b", token(1, 9));
+    world.destroy("a", token(1, 1));
+    let (items, _) = world.scan(1, None, 10);
+    let ScanFate::Live(alive) = &items[0].fate else { panic!("{items:?}") };
+    assert_eq!(alive.ends, Some(Reason::ClosedByClient), "something of it may run");
+    world.pass(world.node.config().timing.tombstone_ms, true);
+    assert_eq!(world.highest(), token(1, 9), "b is forgotten, and its token is not");
 }
 
 #[test]

@@ -177,7 +177,17 @@ impl World {
         let (head, after) = (self.head(pe), after.map(key));
         let effects = self.call(ToNode::Scan { head, after, limit });
         match &answers(&effects)[..] {
-            [NodeAnswer::Scanned { items, more }] => (items.clone(), *more),
+            [NodeAnswer::Scanned { items, more, .. }] => (items.clone(), *more),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// The highest token that a scan tells of.
+    pub fn highest(&mut self) -> Token {
+        let head = self.head(1);
+        let effects = self.call(ToNode::Scan { head, after: None, limit: 10 });
+        match &answers(&effects)[..] {
+            [NodeAnswer::Scanned { highest, more: false, .. }] => *highest,
             other => panic!("{other:?}"),
         }
     }

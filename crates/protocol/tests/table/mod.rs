@@ -8,7 +8,8 @@ pub mod asking;
 
 use rota_docstore::{Checker, Digest, Operations, Schema};
 use rota_model::node_msg::{
-    FromNode, NodeAnswer, NodeLoad, Register, Registered, ReportEvent, ReportItem, ToNode,
+    Alive, FromNode, NodeAnswer, NodeLoad, Register, Registered, ReportEvent, ReportItem, ScanFate,
+    ScanItem, SlotRange, ToNode,
 };
 use rota_model::*;
 use rota_protocol::{
@@ -124,7 +125,10 @@ pub struct Table {
     calls: u64,
     /// Nodes that get calls and never answer.
     pub silent: BTreeSet<String>,
-    live: BTreeMap<SessionKey, (String, Token)>,
+    /// What runs, where, under which token.
+    pub live: BTreeMap<SessionKey, (String, Token, Alive)>,
+    /// The highest token of each slot that a node has seen.
+    pub seen: BTreeMap<(String, SlotId), Token>,
 }
 
 /// The lease of every node here.
@@ -278,6 +282,7 @@ impl Table {
             calls: 0,
             silent: BTreeSet::new(),
             live: BTreeMap::new(),
+            seen: BTreeMap::new(),
         }
     }
 
@@ -363,7 +368,8 @@ impl Table {
         };
         let on_time = |n: &&u32| !self.late.contains(n);
         let n = *self.managers.keys().find(on_time).unwrap();
-        self.live.retain(|_, (at, _)| at != node);
+        self.live.retain(|_, (at, ..)| at != node);
+        self.seen.retain(|(at, _), _| at != node);
         self.input(n, Input::NodeRegister { call: 1, register });
     }
 
@@ -543,21 +549,47 @@ impl Table {
     /// A node that runs everything, at once.
     fn answer_node(&mut self, n: u32, node: &str, message: &ToNode) {
         let answer = match message {
-            ToNode::Create { key, token, .. } => {
-                self.live.insert(key.clone(), (node.to_string(), *token));
-                NodeAnswer::Running { address: format!("{node}:{token}"), ready: true }
+            ToNode::Create { key, slot, token, life, spec, .. } => {
+                let address = format!("{node}:{token}");
+                let alive = Alive {
+                    address: address.clone(),
+                    ready: true,
+                    ends: None,
+                    life: *life,
+                    spec: spec.clone(),
+                    machine_state: String::new(),
+                    machine_change: 0,
+                };
+                self.live.insert(key.clone(), (node.to_string(), *token, alive));
+                let seen = self.seen.entry((node.to_string(), *slot)).or_insert(*token);
+                *seen = (*seen).max(*token);
+                NodeAnswer::Running { address, ready: true }
             }
             ToNode::Destroy { key, .. } => {
                 self.live.remove(key);
                 NodeAnswer::Destroyed { exit: None }
             }
-            ToNode::Scan { .. } => NodeAnswer::Scanned { items: Vec::new(), more: false },
+            ToNode::Scan { .. } => self.scanned(node, message.head().range),
         };
         self.node_says(n, node, message.head().call, answer);
     }
 
+    /// Everything that a node knows, in one page; it forgets at once what ended.
+    fn scanned(&self, node: &str, range: SlotRange) -> NodeAnswer {
+        let is_here = |key: &SessionKey| range.contains(rota_ring::slot_of_session(key, 1024));
+        let here = self.live.iter().filter(|(key, (at, ..))| at == node && is_here(key));
+        let item = |(key, (_, token, alive)): (&SessionKey, &(String, Token, Alive))| ScanItem {
+            key: key.clone(),
+            token: *token,
+            fate: ScanFate::Live(Box::new(alive.clone())),
+        };
+        let seen = self.seen.iter().filter(|((at, slot), _)| at == node && range.contains(*slot));
+        let highest = seen.map(|(_, token)| *token).max().unwrap_or(Token(LogPos::ZERO));
+        NodeAnswer::Scanned { items: here.map(item).collect(), more: false, highest }
+    }
+
     pub fn node_says(&mut self, n: u32, node: &str, call: u64, answer: NodeAnswer) {
-        let here = self.live.values().filter(|(at, _)| at == node);
+        let here = self.live.values().filter(|(at, ..)| at == node);
         let used = u32::try_from(here.count()).unwrap();
         let load = NodeLoad { used, places: self.places };
         let node = NodeId::parse(node).unwrap();

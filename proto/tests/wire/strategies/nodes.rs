@@ -53,9 +53,24 @@ pub fn dead() -> Any<DeadToken> {
     .boxed()
 }
 
+pub fn alive() -> Any<Alive> {
+    let machine = ("[a-z]{0,6}", any::<u64>());
+    (address(), any::<bool>(), of(reason()), stamp(), spec(), machine)
+        .prop_map(|(address, ready, ends, life, spec, (machine_state, machine_change))| Alive {
+            address,
+            ready,
+            ends,
+            life,
+            spec,
+            machine_state,
+            machine_change,
+        })
+        .boxed()
+}
+
 pub fn from_node() -> Any<FromNode> {
     let fate = prop_oneof![
-        (address(), any::<bool>()).prop_map(|(address, ready)| ScanFate::Live { address, ready }),
+        alive().prop_map(|it| ScanFate::Live(Box::new(it))),
         dead().prop_map(ScanFate::Dead),
     ];
     let item = (key(), token(), fate).prop_map(|(key, token, fate)| ScanItem { key, token, fate });
@@ -66,8 +81,8 @@ pub fn from_node() -> Any<FromNode> {
         Just(NodeAnswer::Full),
         token().prop_map(|token| NodeAnswer::OtherLive { token }),
         of(exit()).prop_map(|exit| NodeAnswer::Destroyed { exit }),
-        (vec(item, 0..3), any::<bool>())
-            .prop_map(|(items, more)| NodeAnswer::Scanned { items, more }),
+        (vec(item, 0..3), any::<bool>(), token())
+            .prop_map(|(items, more, highest)| NodeAnswer::Scanned { items, more, highest }),
         epoch().prop_map(|fence| NodeAnswer::Fenced { fence }),
         Just(NodeAnswer::WrongBoot),
     ];

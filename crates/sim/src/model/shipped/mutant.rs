@@ -185,9 +185,7 @@ fn forged(bug: Bug, envelope: &Envelope) -> Vec<Out> {
 fn assumed(bug: Bug, node: usize, message: &ToNode) -> Option<FromNode> {
     let answer = match (bug, message) {
         (Bug::DestroyAssumed, ToNode::Destroy { .. }) => NodeAnswer::Destroyed { exit: None },
-        (Bug::ScanSkipped, ToNode::Scan { .. }) => {
-            NodeAnswer::Scanned { items: Vec::new(), more: false }
-        }
+        (Bug::ScanSkipped, ToNode::Scan { .. }) => NodeAnswer::nothing_found(),
         (_, _) => return None,
     };
     let head = message.head();
