@@ -80,7 +80,7 @@ pub fn check(args: &RunArgs) -> Result<Settings, Vec<String>> {
         timing,
         bounds: NodeBounds::default(),
     };
-    mistakes.0.extend(config.mistakes().iter().map(ToString::to_string));
+    mistakes.0.extend(config.mistakes_as(&flag).iter().map(ToString::to_string));
     match (cluster, pool, host, log) {
         (Some(cluster), Some(pool), Some(host), Some(log)) if mistakes.0.is_empty() => {
             Ok(Settings {
@@ -99,6 +99,16 @@ pub fn check(args: &RunArgs) -> Result<Settings, Vec<String>> {
             })
         }
         _ => Err(mistakes.0),
+    }
+}
+
+/// The flag of a field that has one.
+fn flag(field: &str) -> String {
+    match field {
+        "places" | "renew_ms" | "lease_term_ms" | "lease_kill_ms" => {
+            format!("--{}", field.trim_end_matches("_ms").replace('_', "-"))
+        }
+        other => other.to_owned(),
     }
 }
 

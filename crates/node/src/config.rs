@@ -99,11 +99,16 @@ pub const PLACES_MAX: u32 = 1_000_000;
 impl NodeConfig {
     /// Every rule that does not hold. Empty when all is well.
     pub fn mistakes(&self) -> Vec<FieldError> {
-        let mut mistakes = self.timing.mistakes();
+        self.mistakes_as(&str::to_owned)
+    }
+
+    /// The same by the names that `named` gives to fields.
+    pub fn mistakes_as(&self, named: &dyn Fn(&str) -> String) -> Vec<FieldError> {
+        let mut mistakes = self.timing.mistakes(named);
         let mut within = |field: &str, value: u64, max: u64| {
             if !(1..=max).contains(&value) {
                 let problem = format!("is {value}; it must be 1 to {max}");
-                mistakes.push(FieldError::new(field, problem));
+                mistakes.push(FieldError::new(named(field), problem));
             }
         };
         within("places", u64::from(self.places), u64::from(PLACES_MAX));
@@ -126,7 +131,7 @@ impl NodeTiming {
         }
     }
 
-    fn mistakes(&self) -> Vec<FieldError> {
+    fn mistakes(&self, named: &dyn Fn(&str) -> String) -> Vec<FieldError> {
         let renew = ("renew_ms", self.renew_ms);
         let retry = ("renew_retry_ms", self.renew_retry_ms);
         let kill = ("lease_kill_ms", self.lease_kill_ms);
@@ -137,7 +142,7 @@ impl NodeTiming {
             TimeOrder::below(retry, renew),
             TimeOrder::below(resend, ("report_resend_ms_max", self.report_resend_ms_max)),
         ]);
-        times_out_of_order(&order, &str::to_owned)
+        times_out_of_order(&order, named)
     }
 }
 

@@ -78,7 +78,7 @@ async fn wrong_flags_are_all_listed_and_end_with_code_2() {
     run_to_end("rota-manager", &line).await.expect_refusal(2, &parts);
     let mut line = agent_line(&folder.at("n"), "\n", "c");
     line.extend(owned(&["--places", "0", "--lease-kill", "1s", "--load-limit", "7"]));
-    let parts = ["--id", "places", "lease_kill_ms", "load_limit"];
+    let parts = ["--id", "--places", "below --lease-kill (1000 ms)", "--load-limit"];
     run_to_end("rota-node-agent", &line).await.expect_refusal(2, &parts);
     let line = owned(&["--data", &folder.at("s"), "--listen", "nowhere"]);
     run_to_end("rota-config-store", &line).await.expect_refusal(2, &["--listen", "nowhere"]);
