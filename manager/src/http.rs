@@ -10,6 +10,7 @@ use axum::routing::get;
 use axum::{Json, Router};
 use rota_daemon::{HttpLimits, serve_http};
 use rota_model::{ClusterName, ManagerId, ManagerNumber};
+use rota_ring::{PartState, View};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -49,7 +50,33 @@ struct Health {
     config_store: ConfigStoreHealth,
     /// Partitions here, by role.
     partitions: BTreeMap<&'static str, u32>,
+    /// Partitions owned here of which the last copy was lost, and what became of each.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    lost_copies: Vec<LostCopy>,
     requests_waiting: usize,
+}
+
+#[derive(Serialize)]
+struct LostCopy {
+    partition: ManagerNumber,
+    what: String,
+}
+
+/// What is to be told of partitions that this manager owns and that lost their last copy.
+fn lost_copies(view: &View, owner: ManagerNumber) -> Vec<LostCopy> {
+    let owned = view.parts.iter().filter(|(_, part)| part.owner == owner);
+    let lost = owned.filter_map(|(partition, part)| {
+        let what = match (part.state, part.recovered) {
+            (PartState::Recovering, _) => {
+                "its last copy is lost: it is being found again from the \
+                                           nodes, and nobody is answered before"
+                    .to_owned()
+            }
+            (PartState::Active, recovered) => recovered?.to_string(),
+        };
+        Some(LostCopy { partition: *partition, what })
+    });
+    lost.collect()
 }
 
 #[derive(Serialize)]
@@ -102,6 +129,7 @@ async fn healthz(State(pages): State<Arc<Pages>>) -> Response {
     for part in &look.stats.parts {
         *partitions.entry(part.role).or_default() += 1;
     }
+    let view = pages.shared.seen.borrow().view.clone();
     let health = Health {
         cluster: pages.cluster.clone(),
         number: pages.number,
@@ -111,6 +139,7 @@ async fn healthz(State(pages): State<Arc<Pages>>) -> Response {
         epoch: look.epoch,
         config_store: pages.config_store(),
         partitions,
+        lost_copies: view.map(|view| lost_copies(&view, pages.number)).unwrap_or_default(),
         requests_waiting: look.stats.requests_waiting,
     };
     let code = match member {

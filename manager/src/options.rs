@@ -192,6 +192,9 @@ timing_arguments!(
     /// How long a join or a leave may go without any progress before another number may; 600000 where
     /// nothing is said.
     join_ms,
+    /// How long a partition whose last copy is gone waits for somebody who holds more, before it is found
+    /// again from the nodes.
+    recover_after_ms,
     /// Between renewals of a node's lease. The same at all managers, like the next three.
     renew_ms,
     /// Without a renewal for this long, a node ends its programs politely.

@@ -5,7 +5,7 @@
 use rota_model::node_msg::ToNode;
 use rota_model::{NodeId, RequestId};
 use rota_protocol::{DocumentOp, Entry, Envelope, Message, Note, Op, Transition};
-use tracing::{Level, debug, enabled, info, trace};
+use tracing::{Level, debug, enabled, info, trace, warn};
 
 fn request_of(op: &Op) -> Option<&RequestId> {
     match op {
@@ -100,14 +100,28 @@ pub fn noted(note: &Note) {
     let step = note.transition.as_str();
     let part = note.part.map(|it| it.0);
     let text = note.text.as_str();
-    if is_news(note.transition) {
+    if is_loss(note.transition) {
+        warn!(step, part, "{text}");
+    } else if is_news(note.transition) {
         info!(step, part, "{text}");
     } else {
         debug!(step, part, "{text}");
     }
 }
 
+/// What was acknowledged is gone, or may be.
+fn is_loss(step: Transition) -> bool {
+    matches!(
+        step,
+        Transition::LastCopyLost
+            | Transition::GivenUp
+            | Transition::RecoveryHandedOn
+            | Transition::Recovered
+    )
+}
+
 /// What belongs to single sessions is for debugging; what belongs to the ring is news.
+#[allow(clippy::too_many_lines, reason = "it is a list")]
 fn is_news(step: Transition) -> bool {
     match step {
         Transition::Claimed
@@ -117,6 +131,10 @@ fn is_news(step: Transition) -> bool {
         | Transition::SteppedDown
         | Transition::LoneTakeOver
         | Transition::ScanDone
+        | Transition::LastCopyLost
+        | Transition::GivenUp
+        | Transition::RecoveryHandedOn
+        | Transition::Recovered
         | Transition::LearnStarted
         | Transition::LearnRestarted
         | Transition::Wedged

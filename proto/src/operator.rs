@@ -12,7 +12,7 @@ use rota_protocol::{NodeOrdered, Ordered, PartStats, Stats};
 use rota_ring::view::{VIEW_FORMAT, VIEW_FORMAT_SPLIT};
 use rota_ring::{
     DRAIN_MS_MAX, DrainTime, IsrMember, ManagerEntry, NodeOrder, NodeReg, NodeWish, Part,
-    PartState, RingTransition, View,
+    PartState, Recovered, RingTransition, View,
 };
 use std::collections::BTreeMap;
 
@@ -95,6 +95,11 @@ impl From<&View> for v1::View {
             owner: it.owner.0,
             isr: it.isr.iter().map(|member| member.number.0).collect(),
             state: part_state_text(it.state).into(),
+            recovered: it.recovered.map(|it| v1::Recovered {
+                epoch: it.epoch.0,
+                sessions: it.sessions,
+                held: Some(it.held.into()),
+            }),
         };
         Self {
             cluster: view.cluster.as_str().into(),
@@ -124,6 +129,11 @@ fn manager_from(it: v1::ManagerEntry) -> Result<(ManagerNumber, ManagerEntry), W
     Ok((ManagerNumber(it.number), entry))
 }
 
+fn recovered_from(it: v1::Recovered) -> Result<Recovered, WireError> {
+    let held = convert("Recovered.held", it.held)?;
+    Ok(Recovered { epoch: Epoch(it.epoch), sessions: it.sessions, held })
+}
+
 fn part_from(it: v1::Part) -> Result<(ManagerNumber, Part), WireError> {
     let states = [PartState::Active, PartState::Recovering];
     let state = states.into_iter().find(|state| part_state_text(*state) == it.state);
@@ -135,6 +145,7 @@ fn part_from(it: v1::Part) -> Result<(ManagerNumber, Part), WireError> {
         base_pe: Epoch(0),
         state: state
             .ok_or_else(|| WireError::new("Part.state", format!("{:?} is not known", it.state)))?,
+        recovered: it.recovered.map(recovered_from).transpose()?,
     };
     Ok((ManagerNumber(it.number), part))
 }

@@ -165,20 +165,21 @@ impl Manager {
             let led = part.leading.as_ref().map(|it| it.pe);
             let known = part.replica.pe;
             part.learn_epoch(&mut self.env, entry.pe);
-            if entry.state == PartState::Recovering && entry.owner == me {
-                part.halted = Some(format!(
-                    "partition {number} lost its last copy: this manager's disk is older than \
-                     what was acknowledged"
-                ));
-            } else if entry.owner == me {
+            if entry.owner == me {
                 if led == Some(entry.pe) {
                     part.on_first_starts(view);
-                } else if part.halted.is_none() {
+                } else if entry.state == PartState::Recovering {
+                    part.recover(&mut self.env, entry.pe);
+                } else if part.halted.is_some() {
+                    part.stay_halted(&mut self.env, entry.pe);
+                } else {
                     part.replica.whole = true;
                     part.lead(&mut self.env, entry.pe);
                 }
                 continue;
             }
+            // Whatever this copy lacks, its owner gives it.
+            part.halted = None;
             if led.is_some() {
                 part.step_down(&mut self.env);
             }
@@ -267,7 +268,12 @@ impl Manager {
                     *accused = (accused.0 + 1, now);
                 }
             }
-            Purpose::Part(number, step) => self.env.note(step, Some(number)),
+            Purpose::Part(number, step) => {
+                let account = state.view.as_ref().filter(|_| step == Transition::Recovered);
+                let account = account.and_then(|view| view.parts.get(&number)?.recovered);
+                let text = account.map(|it| it.to_string()).unwrap_or_default();
+                self.env.note_text(step, Some(number), text);
+            }
             Purpose::Release(step) => self.env.note(step, None),
             Purpose::Order(waiting, answer) => self.on_order_written(&waiting, answer),
             Purpose::NodeOrder(waiting, reg) => self.on_node_order_written(&waiting, *reg),
@@ -329,7 +335,8 @@ impl Manager {
         if self.drive_orders(&view) {
             return;
         }
-        let wish = self.parts.values().find_map(|part| Some((part.number, part.desire()?)));
+        let me = self.env.me;
+        let wish = self.parts.values().find_map(|part| Some((part.number, part.desire(me)?)));
         let Some((number, desire)) = wish else { return self.drive_release(&view) };
         let (next, step) = match desire {
             Desire::Add(members) => (view.with_members(number, &members), Transition::MemberAdded),
@@ -337,6 +344,13 @@ impl Manager {
             Desire::LetGo => (view.with_members(number, &[]), Transition::LeaverLetGo),
             Desire::Bump => (view.bumped(number), Transition::EpochRenewed),
             Desire::Split(newcomer) => (view.split(newcomer), Transition::ArcSplit),
+            Desire::GiveUp(owner) => (view.given_up(number, owner), Transition::GivenUp),
+            Desire::HandRecovery(owner) => {
+                (view.given_up(number, owner), Transition::RecoveryHandedOn)
+            }
+            Desire::Recovered(owner, sessions, held) => {
+                (view.recovered(number, owner, sessions, held), Transition::Recovered)
+            }
         };
         match next {
             Some(next) => self.ask_view(Purpose::Part(number, step), Change::view(next)),

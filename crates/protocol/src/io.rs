@@ -350,6 +350,14 @@ transitions!(
     LoneTakeOver = "lone_take_over",
     /// That scan ended.
     ScanDone = "scan_done",
+    /// Acknowledged writes of a partition are lost: its owner finds again what runs.
+    LastCopyLost = "last_copy_lost",
+    /// The View says that a partition is to be found again, since its owner saw that its disk is old.
+    GivenUp = "given_up",
+    /// A manager that holds more of a partition is to find it again.
+    RecoveryHandedOn = "recovery_handed_on",
+    /// A partition was found again from the nodes, and is about to serve.
+    Recovered = "recovered",
     /// Copying to a learner began.
     LearnStarted = "learn_started",
     /// A learner fell behind what the owner keeps: copying to it began anew.

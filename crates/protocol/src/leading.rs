@@ -19,6 +19,7 @@ use crate::message::{Entry, Write};
 use crate::operate::Runs;
 use crate::partition::Partition;
 use crate::reads::Reads;
+use crate::recover::Recovery;
 use crate::requests::Requests;
 use crate::scan::Scan;
 use crate::session::Work;
@@ -100,6 +101,8 @@ pub(crate) struct Leading {
 pub(crate) enum Phase {
     /// After a take-over from a lone disk: what do the nodes run?
     Scan(Scan),
+    /// No copy is known to be complete: what do the nodes run?
+    Recover(Box<Recovery>),
     /// Collecting reports, then waiting for everybody to take the difference.
     Sync(SyncState),
     Serving,
@@ -108,6 +111,17 @@ pub(crate) enum Phase {
         since_ms: u64,
         asked: bool,
     },
+}
+
+impl Phase {
+    /// The scan that is under way.
+    pub fn scan(&mut self) -> Option<&mut Scan> {
+        match self {
+            Phase::Scan(scan) => Some(scan),
+            Phase::Recover(recovery) => recovery.scan(),
+            Phase::Sync(_) | Phase::Serving | Phase::Wedged { .. } => None,
+        }
+    }
 }
 
 /// Another member of the ISR, as the owner sees it.
@@ -123,7 +137,55 @@ pub(crate) struct CopyState {
     pub too_old: bool,
 }
 
+impl CopyState {
+    /// One of which nothing is known yet.
+    pub fn new(member: MemberId, now_ms: u64) -> Self {
+        let flow = Flow::new(LogPos::ZERO, now_ms);
+        Self { member, flow, behind_ms: None, difference: None, too_old: false }
+    }
+}
+
 impl Leading {
+    /// It begins, and nobody has asked for anything.
+    pub fn new(
+        pe: Epoch,
+        phase: Phase,
+        copies: BTreeMap<ManagerNumber, CopyState>,
+        now_ms: u64,
+    ) -> Self {
+        Self {
+            pe,
+            phase,
+            since_ms: now_ms,
+            copies,
+            learners: BTreeMap::new(),
+            missing: BTreeMap::new(),
+            begun: BTreeMap::new(),
+            drops_abandoned: false,
+            to_split: None,
+            lets_go: false,
+            queue: VecDeque::new(),
+            live: Requests::default(),
+            room: VecDeque::new(),
+            work: BTreeMap::new(),
+            promised: VecDeque::new(),
+            reads: Reads::default(),
+            runs: Runs::new(),
+            follows: VecDeque::new(),
+            told: Stamp::MAX,
+            judged: BTreeMap::new(),
+            ordering: BTreeMap::new(),
+            dirty: false,
+            unhurried_ms: None,
+            room_news: 0,
+            next_wedge_ms: now_ms,
+            next_purge_ms: now_ms,
+            purge_after: None,
+            next_room_ms: now_ms,
+            drain: Draining::default(),
+        }
+    }
+
     /// Nodes whose renewals wait for a round that will never end ask again at once.
     fn give_up_renewals(mut self: Box<Self>, env: &mut Env) -> Box<Self> {
         let now = std::mem::take(&mut self.reads.renewals_now);
@@ -155,18 +217,8 @@ impl Partition {
     /// The View says that this manager owns the partition under `pe`.
     pub fn lead(&mut self, env: &mut Env, pe: Epoch) {
         let Some(part) = self.entry(env) else { return };
-        let (lone_take_over, isr) =
-            (part.base_pe == pe && part.is_lone(env.me.number), part.isr.clone());
-        let now = env.now.mono_ms;
-        let copy = |number: ManagerNumber| {
-            let member = env.view().member(number)?;
-            let flow = Flow::new(LogPos::ZERO, now);
-            let state =
-                CopyState { member, flow, behind_ms: None, difference: None, too_old: false };
-            Some((number, state))
-        };
-        let others = isr.iter().map(|it| it.number).filter(|it| *it != env.me.number);
-        let copies: BTreeMap<_, _> = others.filter_map(copy).collect();
+        let lone_take_over = part.base_pe == pe && part.is_lone(env.me.number);
+        let copies = self.other_copies(env);
         let before = self.leading.take();
         // Requests stay; everything that was known about the ring or the nodes may be outdated.
         let (mut live, promised) = before
@@ -188,35 +240,10 @@ impl Partition {
             Phase::Sync(SyncState::default())
         };
         self.leading = Some(Box::new(Leading {
-            pe,
-            phase,
-            since_ms: now,
-            copies,
-            learners: BTreeMap::new(),
-            missing: BTreeMap::new(),
-            begun: BTreeMap::new(),
-            drops_abandoned: false,
-            to_split: None,
-            lets_go: false,
             queue: live.keys().filter(|it| !kept.contains(it)).copied().collect(),
             live,
-            room: VecDeque::new(),
-            work: BTreeMap::new(),
             promised,
-            reads: Reads::default(),
-            runs: Runs::new(),
-            follows: VecDeque::new(),
-            told: Stamp::MAX,
-            judged: BTreeMap::new(),
-            ordering: BTreeMap::new(),
-            dirty: false,
-            unhurried_ms: None,
-            room_news: 0,
-            next_wedge_ms: now,
-            next_purge_ms: now,
-            purge_after: None,
-            next_room_ms: now,
-            drain: Draining::default(),
+            ..Leading::new(pe, phase, copies, env.now.mono_ms)
         }));
         self.drive_scan(env);
         self.drive_sync(env);
@@ -272,6 +299,10 @@ impl Partition {
             return;
         }
         let done = self.replica.commit_to(at, &env.config.sizes);
+        // What is found again is acted on when the View says that it is all.
+        if let Phase::Recover(_) = leading.phase {
+            return;
+        }
         while leading.promised.front().is_some_and(|(pos, ..)| *pos <= at) {
             let Some((_, origin, result)) = leading.promised.pop_front() else {
                 break;

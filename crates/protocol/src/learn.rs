@@ -66,6 +66,12 @@ pub(crate) enum Desire {
     Split(ManagerNumber),
     /// Who leaves the ring goes: enough others hold everything.
     LetGo,
+    /// Acknowledged writes are lost: that manager is to find again what it can.
+    GiveUp(MemberId),
+    /// That one holds more, and is to do it.
+    HandRecovery(MemberId),
+    /// That one has found so many sessions, beside what its disk held through there.
+    Recovered(MemberId, u64, LogPos),
 }
 
 impl Partition {
@@ -273,13 +279,20 @@ impl Partition {
                 self.tick_work(env);
                 self.drain_queue(env);
             }
-            Phase::Scan(_) | Phase::Sync(_) | Phase::Serving | Phase::Wedged { .. } => {}
+            Phase::Scan(_)
+            | Phase::Recover(_)
+            | Phase::Sync(_)
+            | Phase::Serving
+            | Phase::Wedged { .. } => {}
         }
     }
 
     /// What the owner wants changed in the View now.
-    pub fn desire(&self) -> Option<Desire> {
+    pub fn desire(&self, me: MemberId) -> Option<Desire> {
         let leading = self.leading.as_ref()?;
+        if let Phase::Recover(recovery) = &leading.phase {
+            return recovery.desire(me, self.replica.committed);
+        }
         if let Some(copy) = leading.copies.values().find(|it| it.too_old) {
             return Some(Desire::Shrink(copy.member));
         }

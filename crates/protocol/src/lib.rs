@@ -32,6 +32,7 @@ mod partition;
 pub mod placements;
 mod pool;
 mod reads;
+mod recover;
 pub mod replica;
 mod requests;
 mod scan;

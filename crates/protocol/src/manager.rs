@@ -565,10 +565,10 @@ fn part_stats(env: &Env, part: &Partition) -> PartStats {
     let lag = part.leading.iter().flat_map(|it| it.copies.iter());
     let role = match part.leading.as_ref().map(|it| &it.phase) {
         Some(Phase::Scan(_)) => "scanning",
+        Some(Phase::Recover(_)) => "recovering",
         Some(Phase::Sync(_)) => "syncing",
         Some(Phase::Serving) => "serving",
         Some(Phase::Wedged { .. }) => "wedged",
-        None if part.halted.is_some() => "recovering",
         None if part.learning.is_some() => "learning",
         None if member => "copy",
         None if !part.replica.docs.is_empty() => "former copy",

@@ -40,19 +40,27 @@ pub(crate) fn earlier_life(
     }
 }
 
-/// The first record of a new life. It keeps what is remembered of requests to earlier lives.
-pub(crate) fn new_life(env: &Env, old: Option<&SessionRecord>, op: &OpenOp) -> SessionRecord {
-    let before = old.map_or(env.forgotten, |it| it.version);
-    let stamp = Stamp::from_epoch_ms(env.now.wall_ms).max(before.next());
+/// What is remembered of requests to lives before one that runs this.
+pub(crate) fn earlier_requests(
+    old: Option<&SessionRecord>,
+    spec: &SessionSpec,
+) -> Vec<RequestEntry> {
     let mut requests = old.map(|it| it.requests.clone()).unwrap_or_default();
     requests.retain(|it| it.fate != RequestFate::Opening);
-    if let Some(ran) = old.map(|it| &it.spec).filter(|it| **it != op.spec) {
+    if let Some(ran) = old.map(|it| &it.spec).filter(|it| *it != spec) {
         let ran = EarlierSpec { class: ran.class.clone(), pool: ran.pool.clone() };
         let ran = Arc::new(ran);
         for entry in requests.iter_mut().filter(|it| it.ran.is_none()) {
             entry.ran = Some(ran.clone());
         }
     }
+    requests
+}
+
+/// The first record of a new life. It keeps what is remembered of requests to earlier lives.
+pub(crate) fn new_life(env: &Env, old: Option<&SessionRecord>, op: &OpenOp) -> SessionRecord {
+    let before = old.map_or(env.forgotten, |it| it.version);
+    let stamp = Stamp::from_epoch_ms(env.now.wall_ms).max(before.next());
     SessionRecord {
         key: op.key.clone(),
         spec: op.spec.clone(),
@@ -65,7 +73,17 @@ pub(crate) fn new_life(env: &Env, old: Option<&SessionRecord>, op: &OpenOp) -> S
         placement: None,
         machine_state: String::new(),
         machine_change: 0,
-        requests,
+        requests: earlier_requests(old, &op.spec),
+    }
+}
+
+/// The life that its open asked for is found to run: a repetition finds that it was created.
+pub(crate) fn succeed_opens(record: &mut SessionRecord) {
+    let (life, version) = (record.life, record.version);
+    let Some(placement) = record.placement.clone() else { return };
+    for entry in record.requests.iter_mut().filter(|it| it.fate == RequestFate::Opening) {
+        let (outcome, placement) = (Outcome::Created, placement.clone());
+        entry.fate = RequestFate::Opened { outcome, life, version, placement };
     }
 }
 

@@ -35,7 +35,7 @@ pub(crate) struct Partition {
     pub inherited: BTreeMap<Origin, Asked>,
     /// Refusals that were given, for repetitions that are still under way.
     pub settled: Settled,
-    /// Why the partition cannot be served from this disk, if so.
+    /// Why the partition cannot be served from this disk, though the View does not say so yet.
     pub halted: Option<String>,
 }
 

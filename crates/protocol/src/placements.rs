@@ -68,7 +68,7 @@ impl Partition {
         let leading = self.leading.as_ref()?;
         let pe = match leading.phase {
             Phase::Serving | Phase::Wedged { .. } => leading.pe,
-            Phase::Scan(_) | Phase::Sync(_) => return None,
+            Phase::Scan(_) | Phase::Recover(_) | Phase::Sync(_) => return None,
         };
         let (mut sessions, mut next) = (Vec::new(), None);
         match which {

@@ -10,12 +10,15 @@ use crate::message::Write;
 use crate::partition::Partition;
 use crate::sync::SyncState;
 use rota_model::node_msg::{DeadToken, NodeAnswer, NodeCall, ScanFate, ScanItem, ToNode};
-use rota_model::{BootId, LogPos, NodeId, Reason, SessionKey, SessionRecord, SessionState, Token};
+use rota_model::{
+    BootId, Exit, LogPos, NodeId, Reason, SessionKey, SessionRecord, SessionState, Token,
+};
 use rota_ring::{NodeReg, slot_of_session};
 use std::collections::BTreeMap;
 
 /// What became of a session of which its node knows nothing any more.
-const UNKNOWN_THERE: &str = "its node knows nothing of it any more: how it ended is not known";
+pub(crate) const UNKNOWN_THERE: &str =
+    "its node knows nothing of it any more: how it ended is not known";
 
 /// Progress of a scan.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -27,7 +30,7 @@ pub(crate) struct Scan {
 }
 
 /// What was found: session and token -> where, and what became of it.
-type Found = BTreeMap<(SessionKey, Token), (NodeId, BootId, ScanFate)>;
+pub(crate) type Found = BTreeMap<(SessionKey, Token), (NodeId, BootId, ScanFate)>;
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct ScanNode {
@@ -53,6 +56,21 @@ impl Scan {
         Self { nodes: there.map(node).collect(), found: BTreeMap::new(), highest }
     }
 
+    /// Everybody has said all, or is gone.
+    pub fn is_done(&self) -> bool {
+        self.nodes.values().all(|node| node.done)
+    }
+
+    pub fn found(&self) -> &Found {
+        &self.found
+    }
+
+    /// Takes it out of a phase that ends.
+    pub fn take(&mut self) -> Scan {
+        let empty = Scan { nodes: BTreeMap::new(), found: Found::new(), highest: self.highest };
+        std::mem::replace(self, empty)
+    }
+
     /// Something that a node knows, and that came after everything on a disk that ends there.
     fn newer_than(&self, last: LogPos) -> Option<String> {
         if let Some((key, token)) = self.found.keys().find(|(_, token)| token.0 > last) {
@@ -76,7 +94,7 @@ impl Partition {
             return;
         };
         let pe = leading.pe;
-        let Phase::Scan(scan) = &mut leading.phase else {
+        let Some(scan) = leading.phase.scan() else {
             return;
         };
         let resend = env.config.timing.node_resend_ms;
@@ -105,7 +123,10 @@ impl Partition {
                 ToNode::Scan { head, after, limit }
             });
         }
-        if scan.nodes.values().all(|node| node.done) {
+        let is_done = scan.is_done();
+        if matches!(leading.phase, Phase::Recover(_)) {
+            self.drive_recovery(env);
+        } else if is_done {
             self.finish_scan(env);
         }
     }
@@ -116,7 +137,7 @@ impl Partition {
         let Some(leading) = &mut self.leading else {
             return;
         };
-        let Phase::Scan(scan) = &mut leading.phase else {
+        let Some(scan) = leading.phase.scan() else {
             return;
         };
         let Some(state) = scan.nodes.get_mut(node).filter(|it| it.boot == boot) else {
@@ -159,8 +180,7 @@ impl Partition {
         let Phase::Scan(scan) = &mut leading.phase else {
             return;
         };
-        let empty = Scan { nodes: BTreeMap::new(), found: Found::new(), highest: scan.highest };
-        let scan = std::mem::replace(scan, empty);
+        let scan = scan.take();
         let last = self.replica.last;
         if let Some(what) = scan.newer_than(last) {
             let text = format!(
@@ -181,13 +201,6 @@ impl Partition {
         self.drive_sync(env);
     }
 
-    /// R3: what is here is not all that was acknowledged. Nobody is answered from it.
-    pub fn halt(&mut self, env: &mut Env, text: String) {
-        env.note_text(Transition::ScanDone, Some(self.number), text.clone());
-        self.halted = Some(text);
-        self.step_down(env);
-    }
-
     /// What by the records runs, and does not any more, is written off.
     fn reconcile(&self, env: &mut Env, scan: &Scan) -> Vec<Write> {
         let ended: Vec<SessionRecord> = {
@@ -195,6 +208,11 @@ impl Partition {
             let records = records.filter_map(|(key, _)| self.replica.session(key));
             records.filter_map(|record| self.ended_by(env, scan, record)).collect()
         };
+        self.write_ends(env, ended)
+    }
+
+    /// The writes of records that have ended.
+    pub fn write_ends(&self, env: &mut Env, ended: Vec<SessionRecord>) -> Vec<Write> {
         let write = |record: SessionRecord| {
             env.note(Transition::Ended, Some(self.number));
             self.session_write(&Self::key_of(env, &record.key), record)
@@ -204,7 +222,12 @@ impl Partition {
 
     /// The end of a session of which its node says that it ended, or that it knows nothing of it
     /// although it ran there.
-    fn ended_by(&self, env: &Env, scan: &Scan, record: &SessionRecord) -> Option<SessionRecord> {
+    pub fn ended_by(
+        &self,
+        env: &Env,
+        scan: &Scan,
+        record: &SessionRecord,
+    ) -> Option<SessionRecord> {
         let at = record.placement.as_ref()?;
         let fate = scan.found.get(&(record.key.clone(), at.token)).map(|(_, _, fate)| fate);
         let ran = matches!(record.state, SessionState::Starting | SessionState::Ready);
@@ -220,15 +243,27 @@ impl Partition {
             }
             Some(ScanFate::Dead(DeadToken::NeverStarted { .. })) | None => return None,
         };
+        Some(self.ended_as(env, record, reason, exit, &detail))
+    }
+
+    /// A record of a life that is over.
+    pub fn ended_as(
+        &self,
+        env: &Env,
+        record: &SessionRecord,
+        reason: Reason,
+        exit: Option<Exit>,
+        detail: &str,
+    ) -> SessionRecord {
         let mut ended = record.clone();
         ended.version = self.version_after(env, record);
         ended.state = SessionState::Closed;
         if record.state != SessionState::Closing {
             ended.reason = Some(reason);
         }
-        (ended.exit, ended.detail) = (exit, detail);
+        (ended.exit, ended.detail) = (exit, detail.to_owned());
         fail_opens(&mut ended);
-        Some(ended)
+        ended
     }
 
     /// What runs, and by the records should not, is ended.

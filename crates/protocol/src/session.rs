@@ -54,13 +54,21 @@ impl Partition {
         if let Some(result) = self.settled.get(origin, &op) {
             return env.answer(origin, result);
         }
+        let recovering = self.why_recovering().map(|why| {
+            let text = format!("{why}; sessions are being found again from the nodes");
+            Refusal::new(RefusalKind::Recovering, Retry::AfterMs(1_000), text)
+        });
+        if let Some(refusal) = recovering {
+            return self.refuse_at_once(env, origin, &op, refusal);
+        }
         let Some(leading) = &mut self.leading else {
-            return self.refuse_not_owner(env, origin, &op);
+            let text = format!("this manager does not own partition {}", self.number);
+            let retry = Retry::AtOwner(env.epoch());
+            let refusal = Refusal::new(RefusalKind::NotOwner, retry, text);
+            return self.refuse_at_once(env, origin, &op, refusal);
         };
         if let Some(refusal) = leading.live.refuse(env, &op, REQUESTS_MAX, "partition") {
-            let result = Err(refusal);
-            self.settled.insert(env, origin, &op, &result);
-            return env.answer(origin, result);
+            return self.refuse_at_once(env, origin, &op, refusal);
         }
         let now = env.now.mono_ms;
         let deadline_ms = now + deadline_ms;
@@ -69,15 +77,8 @@ impl Partition {
         self.run(env, origin);
     }
 
-    fn refuse_not_owner(&mut self, env: &mut Env, origin: Origin, op: &Op) {
-        let (kind, retry, text) = match &self.halted {
-            Some(why) => (RefusalKind::Recovering, Retry::AfterMs(1_000), why.clone()),
-            None => {
-                let text = format!("this manager does not own partition {}", self.number);
-                (RefusalKind::NotOwner, Retry::AtOwner(env.epoch()), text)
-            }
-        };
-        let result = Err(Refusal::new(kind, retry, text));
+    fn refuse_at_once(&mut self, env: &mut Env, origin: Origin, op: &Op, refusal: Refusal) {
+        let result = Err(refusal);
         self.settled.insert(env, origin, op, &result);
         env.answer(origin, result);
     }

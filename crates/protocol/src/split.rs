@@ -85,7 +85,6 @@ impl Partition {
         taken.replica = replica;
         taken.durable_due = self.durable_due.clone();
         taken.settled = self.settled.clone();
-        taken.halted = self.halted.clone();
         taken
     }
 }

@@ -15,6 +15,7 @@ use crate::message::{Entry, Message, Write};
 use crate::partition::Partition;
 use crate::sizes::Sizes;
 use rota_model::{Epoch, LogPos, ManagerNumber, MemberId, Seq};
+use rota_ring::PartState;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -201,6 +202,10 @@ impl Partition {
         if pe > self.replica.pe {
             env.refresh = true;
         }
+        let is_mine = self.leading.as_ref().is_some_and(|it| it.pe == pe);
+        if is_mine && self.on_copy_offered(from, &report) {
+            return;
+        }
         let Some(leading) = self.leading.as_mut().filter(|it| it.pe == pe) else {
             return;
         };
@@ -221,7 +226,10 @@ impl Partition {
     pub fn send_sync_report(&self, env: &mut Env) {
         let Some(part) = self.entry(env) else { return };
         let (owner, pe) = (part.owner, part.pe);
-        if !part.has(env.me.number) || owner == env.me.number || pe != self.replica.pe {
+        // While a partition is found again, whoever was a copy may hold more than who looks.
+        let was_copy = self.replica.whole && self.replica.last > LogPos::ZERO;
+        let is_asked = part.has(env.me.number) || part.state == PartState::Recovering && was_copy;
+        if !is_asked || owner == env.me.number || pe != self.replica.pe {
             return;
         }
         let report = Message::SyncReport {

@@ -29,6 +29,10 @@ pub struct Timing {
     pub abandon_ms: u64,
     /// How long a join or a leave may go without any change of the View before others get their turn.
     pub join_ms: u64,
+    /// How long a partition whose last copy is gone waits for somebody with more than its owner has,
+    /// before it is found again from the nodes. Low: a manager that was about to come back is passed
+    /// over, with what its disk holds; high: nobody is answered for longer.
+    pub recover_after_ms: u64,
     /// Between renewals of a node's lease.
     pub renew_ms: u64,
     /// Without a renewal for this long, a node ends its programs politely.
@@ -62,6 +66,7 @@ impl Default for Timing {
             repair_ms: 30_000,
             abandon_ms: 10_000,
             join_ms: 600_000,
+            recover_after_ms: 10_000,
             renew_ms: 3_000,
             lease_term_ms: 8_000,
             lease_kill_ms: 12_000,
@@ -104,6 +109,8 @@ rules! {
     // given up that it held up: suspicion, the wedge that it ends, and the Sync after it.
     suspect_ms * 1 / 1 < repair_ms;
     suspect_ms * 3 / 1 < join_ms;
+    // Whoever holds more has come back, or is known to be gone, before a partition is found again.
+    suspect_ms * 1 / 1 < recover_after_ms;
     // A lost Create is sent again before it is too old.
     node_resend_ms * 2 / 1 < create_deadline_ms;
     // What may still be on its way is remembered where it ended.

@@ -1,9 +1,9 @@
 //! The only ways a View changes. Each function gives the next View: epoch one higher, and `pe` of
 //! every partition whose owner, ISR, state or range changed set to it.
 
-use crate::view::{IsrMember, ManagerEntry, Part, PartState, VIEW_FORMAT, View};
+use crate::view::{IsrMember, ManagerEntry, Part, PartState, Recovered, VIEW_FORMAT, View};
 use rota_model::{
-    ClusterName, ClusterTimes, Epoch, FieldError, Incarnation, ManagerId, ManagerNumber,
+    ClusterName, ClusterTimes, Epoch, FieldError, Incarnation, LogPos, ManagerId, ManagerNumber,
     ManagerStatus, MemberId, Nonce,
 };
 use std::collections::BTreeMap;
@@ -155,7 +155,8 @@ impl View {
             let isr = view.ring_from(*n).take(r as usize + 1);
             let isr = isr.map(|number| IsrMember { number, since: epoch }).collect();
             let state = PartState::Active;
-            view.parts.insert(*n, Part { pe: epoch, owner: *n, isr, base_pe: epoch, state });
+            let part = Part { pe: epoch, owner: *n, isr, base_pe: epoch, state, recovered: None };
+            view.parts.insert(*n, part);
         }
         Ok(view)
     }
@@ -373,6 +374,50 @@ impl View {
         let mut next = self.clone();
         next.epoch = self.epoch.next();
         next.parts.get_mut(&n)?.pe = next.epoch;
+        Some(next)
+    }
+}
+
+impl View {
+    /// No copy of a partition is known to be complete: it is to be found again from the nodes, by
+    /// `owner`, from what its disk holds. `None` when that run does not serve, or recovers it already.
+    pub fn given_up(&self, n: ManagerNumber, owner: MemberId) -> Option<View> {
+        let mut next = self.clone();
+        next.epoch = self.epoch.next();
+        let part = next.parts.get_mut(&n)?;
+        let serves = self.managers.get(&owner.number).is_some_and(ManagerEntry::serves);
+        let is_done = part.state == PartState::Recovering && part.owner == owner.number;
+        if !serves || is_done || self.member(owner.number) != Some(owner) {
+            return None;
+        }
+        part.isr = vec![IsrMember { number: owner.number, since: next.epoch }];
+        part.owner = owner.number;
+        (part.pe, part.base_pe) = (next.epoch, next.epoch);
+        part.state = PartState::Recovering;
+        Some(next)
+    }
+
+    /// The owner of a partition that was recovering has all of it on its disk that could be found.
+    /// `None` when it is not that run which recovers it.
+    pub fn recovered(
+        &self,
+        n: ManagerNumber,
+        owner: MemberId,
+        sessions: u64,
+        held: LogPos,
+    ) -> Option<View> {
+        let mut next = self.clone();
+        next.epoch = self.epoch.next();
+        let part = next.parts.get_mut(&n)?;
+        let is_lone = part.is_lone(owner.number) && self.member(owner.number) == Some(owner);
+        if part.state != PartState::Recovering || !is_lone {
+            return None;
+        }
+        // Its disk is exact from the epoch on under which it found everything.
+        part.isr = vec![IsrMember { number: owner.number, since: part.pe }];
+        (part.pe, part.base_pe) = (next.epoch, next.epoch);
+        part.state = PartState::Active;
+        part.recovered = Some(Recovered { epoch: next.epoch, sessions, held });
         Some(next)
     }
 }

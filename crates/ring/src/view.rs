@@ -2,7 +2,7 @@
 
 use crate::place;
 use rota_model::{
-    ClusterName, ClusterTimes, Epoch, Incarnation, ManagerId, ManagerNumber, ManagerStatus,
+    ClusterName, ClusterTimes, Epoch, Incarnation, LogPos, ManagerId, ManagerNumber, ManagerStatus,
     MemberId, Nonce, SlotId, node_msg::SlotRange,
 };
 use serde::{Deserialize, Serialize};
@@ -166,6 +166,36 @@ pub struct Part {
     pub base_pe: Epoch,
     /// State.
     pub state: PartState,
+    /// What became of it when its last copy was lost, the newest time that this happened.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recovered: Option<Recovered>,
+}
+
+/// A partition that was found again from the nodes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub struct Recovered {
+    /// Epoch of the View that says so.
+    pub epoch: Epoch,
+    /// Sessions that ran, and were found.
+    pub sessions: u64,
+    /// Through where the disk that it began from held what was acknowledged, at best. Zero for an
+    /// empty one.
+    pub held: LogPos,
+}
+
+impl std::fmt::Display for Recovered {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Recovered { epoch, sessions, held } = self;
+        write!(
+            f,
+            "its last copy was lost, and it was found again at epoch {epoch}: {sessions} sessions were \
+             found running; documents, records of ended sessions and request ids from before are gone"
+        )?;
+        if *held > LogPos::ZERO {
+            write!(f, ", but for what one disk held: everything up to {held} at best")?;
+        }
+        Ok(())
+    }
 }
 
 impl Part {

@@ -182,6 +182,7 @@ fn draw_timing(chance: &mut Chance) -> (Timing, (u64, u64), bool) {
         repair_ms: 1_200,
         abandon_ms: 600,
         join_ms: 1_500,
+        recover_after_ms: 800,
         renew_ms: 500,
         lease_term_ms: 1_300,
         lease_kill_ms: 1_900,
@@ -192,7 +193,11 @@ fn draw_timing(chance: &mut Chance) -> (Timing, (u64, u64), bool) {
         ..Timing::default()
     };
     match chance.within(0, 9) {
-        0 => (Timing { join_ms: 20_000, ..Timing::default() }, (6_000, 4_000), true),
+        0 => (
+            Timing { join_ms: 20_000, recover_after_ms: 3_000, ..Timing::default() },
+            (6_000, 4_000),
+            true,
+        ),
         1..=3 => (Timing { tombstone_ms: 9_000, ..quick }, (2_500, 700), false),
         _ => (quick, (4_500, 900), true),
     }

@@ -66,6 +66,8 @@ pub struct Partition {
     pub last_slot: u32,
     /// active or recovering.
     pub state: String,
+    /// What became of it when its last copy was lost, if that ever happened.
+    pub recovered: Option<String>,
     /// Epoch of the change that last touched its owner, copies or range.
     pub epoch: u64,
 }
@@ -136,7 +138,8 @@ fn key_of(it: &ExplainArguments) -> Result<SessionKey, UsageMistake> {
 impl Explained {
     /// For people: a fact a line, its reason below.
     fn text(&self) -> String {
-        let Partition { home, home_status, first_slot, last_slot, state, epoch } = &self.partition;
+        let Partition { home, home_status, first_slot, last_slot, state, recovered, epoch } =
+            &self.partition;
         let mut lines = vec![format!("{}/{}", self.namespace, self.id)];
         let mut say = |what: &str, fact: String, why: &str| {
             lines.push(format!("  {what:<10}{fact}"));
@@ -156,6 +159,9 @@ impl Explained {
             format!("{home} ({slots})"),
             "its number is the first at or after the slot",
         );
+        if let Some(account) = recovered {
+            say("", account.clone(), "");
+        }
         say("home", format!("manager {home}, {home_status}"), "");
         let Owner { number, grpc, role, why } = &self.owner;
         let role = role.as_deref().unwrap_or("silent");

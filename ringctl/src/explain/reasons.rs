@@ -20,9 +20,14 @@ pub fn explain(
     let session_why = match &session {
         Ok(Some(shown)) => why_in_state(shown),
         Ok(None) => {
-            "no session of that id is known: it was never opened, or ended so long ago that \
-                     its record is gone"
-                .to_owned()
+            let lost = match part.recovered {
+                Some(_) => ", or ended before the partition's last copy was lost",
+                None => "",
+            };
+            format!(
+                "no session of that id is known: it was never opened, or ended so long ago that its \
+                 record is gone{lost}"
+            )
         }
         Err(error) => format!("nobody could say: {error}"),
     };
@@ -41,13 +46,14 @@ pub fn explain(
             first_slot: range.first.0,
             last_slot: range.last.0,
             state: if part.state == PartState::Active { "active" } else { "recovering" }.to_owned(),
+            recovered: part.recovered.map(|it| it.to_string()),
             epoch: part.pe.0,
         },
         owner: Owner {
             number: part.owner.0,
             grpc: view.managers.get(&part.owner).map(|it| it.grpc.clone()).unwrap_or_default(),
             role: seen.and_then(|it| role_of(it, part.owner)),
-            why: why_owner(view, home),
+            why: why_owner(view, home, seen.and_then(|it| role_of(it, part.owner)).as_deref()),
         },
         copies: copies(view, home, seen),
         node: session.as_ref().and_then(|it| node(it, ring)),
@@ -60,11 +66,16 @@ fn role_of(seen: &Seen, number: ManagerNumber) -> Option<String> {
     seen.copies.iter().find(|it| it.number == number.0)?.role.clone()
 }
 
-fn why_owner(view: &View, home: ManagerNumber) -> String {
+fn why_owner(view: &View, home: ManagerNumber, role: Option<&str>) -> String {
     let (_, part) = view.part_of(rota_model::SlotId(home.0));
     if part.state == PartState::Recovering {
         return "no copy is known to be complete: sessions are found again from the nodes, and nobody \
                 is answered before"
+            .to_owned();
+    }
+    if role == Some("recovering") {
+        return "it has seen that its disk lacks what was acknowledged, and answers nobody: it asks for \
+                the partition to be found again from the nodes"
             .to_owned();
     }
     if part.owner == home {
@@ -174,7 +185,7 @@ fn node(session: &Shown, ring: &Ring) -> Option<Node> {
 mod tests {
     use super::*;
     use crate::ring_example::ring;
-    use rota_model::{Namespace, SessionId};
+    use rota_model::{LogPos, Namespace, SessionId};
 
     /// Three managers, r = 1, all in sync where they should be.
     fn view() -> View {
@@ -223,6 +234,27 @@ mod tests {
         assert_eq!(copies, [(900, true), (100, false)]);
         assert!(told.copies[1].why.contains("nothing was copied yet"), "{told:?}");
         assert!(told.session_why.contains("too late"));
+    }
+
+    #[test]
+    fn a_partition_that_lost_its_last_copy_is_told_as_such_while_it_recovers_and_after() {
+        let view = view();
+        let me = view.member(ManagerNumber(400)).unwrap();
+        let during = view.given_up(ManagerNumber(400), me).unwrap();
+        let told = explain(&key(&view), &during, &Ring::default(), Ok(None));
+        assert!(told.owner.why.contains("found again from the nodes"), "{told:?}");
+        let after = during.recovered(ManagerNumber(400), me, 12, LogPos::ZERO).unwrap();
+        let told = explain(&key(&view), &after, &Ring::default(), Ok(None));
+        assert!(told.owner.why.starts_with("it is the home"), "{told:?}");
+        assert!(told.text().contains("12 sessions were found running"), "{}", told.text());
+        assert!(told.session_why.contains("before the partition's last copy was lost"), "{told:?}");
+    }
+
+    #[test]
+    fn an_owner_that_has_halted_is_not_said_to_hold_everything() {
+        let view = view();
+        let why = why_owner(&view, ManagerNumber(400), Some("recovering"));
+        assert!(why.contains("lacks what was acknowledged"), "{why}");
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! Joins what every manager said into one picture.
 
 use rota_client::v1;
-use rota_model::{ManagerNumber, ManagerStatus, NodeId, SlotId};
+use rota_model::{Epoch, LogPos, ManagerNumber, ManagerStatus, NodeId, Seq, SlotId};
+use rota_ring::Recovered;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -73,6 +74,8 @@ pub struct Partition {
     pub owner: u32,
     /// active or recovering.
     pub state: String,
+    /// What became of it when its last copy was lost, if that ever happened.
+    pub recovered: Option<String>,
     pub pe: u64,
     /// The in-sync set, and whoever else knows of the partition.
     pub copies: Vec<Copy>,
@@ -198,10 +201,18 @@ fn partition(part: &v1::Part, view: &v1::View, answers: &Answers) -> Partition {
         home: part.number,
         owner: part.owner,
         state: part.state.clone(),
+        recovered: part.recovered.as_ref().map(account),
         pe: part.pe,
         copies: part.isr.iter().copied().chain(others).map(copy).collect(),
         sessions: owner.map(|it| it.sessions.clone()).unwrap_or_default(),
     }
+}
+
+/// What was found when the last copy was lost.
+fn account(it: &v1::Recovered) -> String {
+    let held = it.held.unwrap_or_default();
+    let held = LogPos::new(Epoch(held.pe), Seq(held.seq));
+    Recovered { epoch: Epoch(it.epoch), sessions: it.sessions, held }.to_string()
 }
 
 fn copy(number: u32, part: &v1::Part, owner: Option<&v1::PartStats>, answers: &Answers) -> Copy {
@@ -278,6 +289,7 @@ pub(super) mod tests {
             isr: isr.to_vec(),
             state: "active".to_owned(),
             pe: 4,
+            recovered: None,
         };
         let view = |epoch| v1::View {
             cluster: "dev".to_owned(),

@@ -13,8 +13,20 @@ pub fn headline(ring: &Ring) -> String {
     let under_way = ring.transition.as_ref().map_or(String::new(), |it| {
         format!("number {} is under way: {}, since epoch {}\n", it.number, it.kind, it.since)
     });
+    let told = ring.partitions.iter().filter_map(|it| {
+        let what = match (&it.recovered, it.state.as_str()) {
+            (_, "recovering") => {
+                "its last copy is lost: it is being found again from the nodes, and nobody is \
+                 answered before"
+            }
+            (account, _) => account.as_deref()?,
+        };
+        Some(format!("partition {}: {what}\n", it.number))
+    });
+    let told: String = told.collect();
     format!(
-        "cluster {}, epoch {}: {}, {} with copies; {answering} of {} answer, {}, {} READY\n{under_way}",
+        "cluster {}, epoch {}: {}, {} with copies; {answering} of {} answer, {}, {} \
+         READY\n{under_way}{told}",
         ring.cluster,
         ring.epoch,
         counted(ring.slots.into(), "slot"),

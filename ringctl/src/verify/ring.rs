@@ -164,6 +164,7 @@ mod tests {
             owner: number,
             isr: vec![number, 400 - number],
             state: "active".to_owned(),
+            recovered: None,
         };
         let view = v1::View {
             cluster: "c".to_owned(),

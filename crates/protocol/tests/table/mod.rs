@@ -8,8 +8,8 @@ pub mod asking;
 
 use rota_docstore::{Checker, Digest, Operations, Schema};
 use rota_model::node_msg::{
-    Alive, FromNode, NodeAnswer, NodeLoad, Register, Registered, ReportEvent, ReportItem, ScanFate,
-    ScanItem, SlotRange, ToNode,
+    Alive, FromNode, NodeAnswer, NodeLoad, Register, Registered, Renew, Renewed, ReportEvent,
+    ReportItem, ScanFate, ScanItem, SlotRange, ToNode,
 };
 use rota_model::*;
 use rota_protocol::{
@@ -78,8 +78,12 @@ pub struct Table {
     pub wall_step_ms: i64,
     pub replies: BTreeMap<u64, OpResult>,
     pub notes: Vec<(u32, Transition)>,
+    /// What was said beside them, where something was.
+    pub said: Vec<(Transition, String)>,
     /// The newest answer to a registration.
     registered: Option<Result<Registered, Refusal>>,
+    /// The newest answer to a renewal.
+    renewed: Option<Renewed>,
     /// The newest answer to an order.
     ordered_as: Option<Result<Ordered, Refusal>>,
     /// The newest answer to an order about a node.
@@ -255,7 +259,9 @@ impl Table {
             wall_step_ms: 0,
             replies: BTreeMap::new(),
             notes: Vec::new(),
+            said: Vec::new(),
             registered: None,
+            renewed: None,
             ordered_as: None,
             node_ordered_as: None,
             node_calls: Vec::new(),
@@ -378,6 +384,22 @@ impl Table {
         self.registered = None;
         self.input(n, Input::NodeRegister { call: 1, register });
         self.registered.take().expect("no answer yet")
+    }
+
+    /// A node renews its lease through a manager. Gives the answer, once there is one.
+    pub fn renews(&mut self, n: u32, node: &str) -> Option<Renewed> {
+        self.renewed = None;
+        let node = NodeId::parse(node).unwrap();
+        let boot = self.config.nodes[&node].boot;
+        let load = NodeLoad { used: 0, places: self.places };
+        self.input(n, Input::NodeRenew { call: 3, renew: Renew { node, boot, load } });
+        self.renewed.take()
+    }
+
+    /// A manager's machine is gone, with its disk.
+    pub fn lose_machine(&mut self, n: u32) {
+        self.kill(n);
+        self.disks.remove(&n);
     }
 
     /// An operator orders something through a manager. Gives the answer.
@@ -522,7 +544,10 @@ impl Table {
                 self.queue.push_back((n, Input::CasDone { cas, outcome }));
             }
             Effect::FetchBodies { part, bodies } => self.fetch(n, part, bodies),
-            Effect::Note(note) => self.notes.push((n, note.transition)),
+            Effect::Note(note) => {
+                self.notes.push((n, note.transition));
+                self.said.push((note.transition, note.text));
+            }
             Effect::Provision { order, nodes, .. } => {
                 self.ordered.extend(nodes);
                 self.orders.push((n, order));
@@ -530,7 +555,7 @@ impl Table {
             Effect::ReplyRegister { result, .. } => self.registered = Some(result),
             Effect::ReplyOrder { result, .. } => self.ordered_as = Some(result),
             Effect::ReplyNodeOrder { result, .. } => self.node_ordered_as = Some(result),
-            Effect::ReplyRenew { .. } => {}
+            Effect::ReplyRenew { result, .. } => self.renewed = Some(result),
         }
     }
 

@@ -11,7 +11,7 @@ use rota_model::*;
 use rota_protocol::{PartStats, Stats};
 use rota_ring::view::{VIEW_FORMAT, VIEW_FORMAT_SPLIT};
 use rota_ring::{
-    IsrMember, ManagerEntry, NodeReg, NodeWish, Part, PartState, RingTransition, View,
+    IsrMember, ManagerEntry, NodeReg, NodeWish, Part, PartState, Recovered, RingTransition, View,
 };
 use std::collections::BTreeMap;
 
@@ -42,7 +42,12 @@ pub fn ring_view() -> Any<View> {
                     isr.map(|it| IsrMember { number: *it, since: Epoch(0) }).collect();
                 let state = if *active { PartState::Active } else { PartState::Recovering };
                 let owner = isr[0].number;
-                Part { pe: Epoch(*pe), owner, isr, base_pe: Epoch(0), state }
+                let recovered = active.then_some(Recovered {
+                    epoch: Epoch(*pe),
+                    sessions: *pe,
+                    held: LogPos::new(Epoch(*pe), Seq(7)),
+                });
+                Part { pe: Epoch(*pe), owner, isr, base_pe: Epoch(0), state, recovered }
             };
             let parts = pes.iter().enumerate().map(part);
             let parts: BTreeMap<_, _> = numbers.iter().copied().zip(parts).collect();

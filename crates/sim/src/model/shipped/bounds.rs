@@ -115,6 +115,7 @@ impl Bounds {
             repair_ms: NEVER_MS,
             abandon_ms: NEVER_MS,
             join_ms: NEVER_MS,
+            recover_after_ms: STEP_MS,
             renew_ms: NEVER_MS,
             lease_term_ms: 3 * NEVER_MS,
             lease_kill_ms: 4 * NEVER_MS,

@@ -1,0 +1,322 @@
+//! A partition of which no copy is known to be complete (R3): its last copy is gone, or older than what
+//! the nodes have seen. It is found again from what really runs.
+//!
+//! ```text
+//!  giving up ──CAS──▶ looking: nodes are scanned, managers asked ──▶ writing ──CAS──▶ Scan ──▶ Serving
+//!                        ▲                        │
+//!                        └── CAS: somebody has a newer copy: that one looks
+//! ```
+//! Nobody is answered before that ends; nodes are judged all the while, or those whose slot lies here
+//! would lose their lease. What the owner's disk holds stays, as old as it is: documents, ended sessions
+//! and the requests that they remember. Of sessions it is only the base: what runs on no node is over,
+//! and what runs is taken from its node, with its token, so every later owner finds the same instance.
+//! Gone is what came after that disk's last entry and runs nowhere; the View says so for good
+//! ([`rota_ring::Recovered`]).
+
+use crate::documents::Doc;
+use crate::env::Env;
+use crate::io::Transition;
+use crate::leading::{CopyState, Leading, Phase};
+use crate::learn::Desire;
+use crate::memory::{earlier_requests, succeed_opens};
+use crate::message::{Entry, Message, Write};
+use crate::partition::Partition;
+use crate::scan::{Found, Scan, UNKNOWN_THERE};
+use crate::sync::Report;
+use rota_model::node_msg::{Alive, ScanFate};
+use rota_model::{
+    BootId, Epoch, LogPos, ManagerNumber, MemberId, NodeId, Placement, Reason, SessionKey,
+    SessionRecord, SessionState, Stamp, Token,
+};
+use rota_ring::ManagerEntry;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// How a partition is found again, at its owner.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Recovery {
+    /// What is known to be lost, for people.
+    pub why: String,
+    step: Step,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+enum Step {
+    /// The View does not say so yet.
+    GivingUp,
+    /// Nodes are asked what they run, and managers whether they hold more.
+    Looking(Looking),
+    /// What was found is being written; through there it is all of it.
+    Writing { at: LogPos, sessions: u64, held: LogPos },
+}
+
+/// What is heard of nodes and managers.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct Looking {
+    scan: Scan,
+    /// Until then somebody with more than this manager has may say so.
+    until_ms: u64,
+    /// When the managers were asked last.
+    asked_ms: Option<u64>,
+    /// Who holds the most, and through where.
+    better: Option<(LogPos, MemberId)>,
+    /// The time is over.
+    has_waited: bool,
+}
+
+impl Recovery {
+    /// The scan that is under way.
+    pub fn scan(&mut self) -> Option<&mut Scan> {
+        match &mut self.step {
+            Step::Looking(it) => Some(&mut it.scan),
+            Step::GivingUp | Step::Writing { .. } => None,
+        }
+    }
+
+    /// What is wanted of the View.
+    pub fn desire(&self, me: MemberId, committed: LogPos) -> Option<Desire> {
+        match &self.step {
+            Step::GivingUp => Some(Desire::GiveUp(me)),
+            Step::Looking(it) => {
+                it.better.filter(|_| it.has_waited).map(|(_, member)| Desire::HandRecovery(member))
+            }
+            Step::Writing { at, sessions, held } if committed >= *at => {
+                Some(Desire::Recovered(me, *sessions, *held))
+            }
+            Step::Writing { .. } => None,
+        }
+    }
+}
+
+impl Partition {
+    /// The View says that this manager finds the partition again, under `pe`.
+    pub fn recover(&mut self, env: &mut Env, pe: Epoch) {
+        let why = self.halted.take().unwrap_or_else(|| {
+            format!(
+                "partition {} lost its last copy: the disk of manager {} lacks what was acknowledged",
+                self.number, env.me.number
+            )
+        });
+        let text = format!("{why}; sessions are found again from the nodes");
+        env.note_text(Transition::LastCopyLost, Some(self.number), text);
+        let until_ms = env.now.mono_ms + env.config.timing.recover_after_ms;
+        let scan = Scan::new(&env.nodes.reg);
+        let looking = Looking { scan, until_ms, asked_ms: None, better: None, has_waited: false };
+        self.lead_recovery(env, pe, Recovery { why, step: Step::Looking(looking) });
+        self.drive_scan(env);
+    }
+
+    /// What is here is not all that was acknowledged. Nobody is answered from it any more.
+    pub fn halt(&mut self, env: &mut Env, text: String) {
+        env.note_text(Transition::LastCopyLost, Some(self.number), text.clone());
+        self.halted = Some(text);
+        self.stay_halted(env, self.replica.pe);
+    }
+
+    /// The same under a later epoch, as long as the View does not say that it is given up.
+    pub fn stay_halted(&mut self, env: &mut Env, pe: Epoch) {
+        let Some(why) = self.halted.clone() else { return };
+        self.lead_recovery(env, pe, Recovery { why, step: Step::GivingUp });
+    }
+
+    fn lead_recovery(&mut self, env: &mut Env, pe: Epoch, recovery: Recovery) {
+        self.step_down(env);
+        let copies = self.other_copies(env);
+        let phase = Phase::Recover(Box::new(recovery));
+        self.leading = Some(Box::new(Leading::new(pe, phase, copies, env.now.mono_ms)));
+    }
+
+    /// The other members of the ISR, of which nothing is known yet.
+    pub fn other_copies(&self, env: &Env) -> BTreeMap<ManagerNumber, CopyState> {
+        let isr = self.entry(env).map(|part| part.isr.clone()).unwrap_or_default();
+        let others = isr.iter().map(|it| it.number).filter(|it| *it != env.me.number);
+        let member = |it| Some((it, CopyState::new(env.view().member(it)?, env.now.mono_ms)));
+        others.filter_map(member).collect()
+    }
+
+    /// Why nobody is answered, if the partition is being found again.
+    pub fn why_recovering(&self) -> Option<&str> {
+        match &self.leading.as_ref()?.phase {
+            Phase::Recover(recovery) => Some(&recovery.why),
+            Phase::Scan(_) | Phase::Sync(_) | Phase::Serving | Phase::Wedged { .. } => None,
+        }
+    }
+
+    fn recovery(&mut self) -> Option<&mut Recovery> {
+        match &mut self.leading.as_mut()?.phase {
+            Phase::Recover(recovery) => Some(recovery),
+            Phase::Scan(_) | Phase::Sync(_) | Phase::Serving | Phase::Wedged { .. } => None,
+        }
+    }
+
+    /// Goes on with finding it again: asks the managers, and takes what the nodes said when everybody had
+    /// the time to answer.
+    pub fn drive_recovery(&mut self, env: &mut Env) {
+        let (part, now, resend_ms) =
+            (self.number, env.now.mono_ms, env.config.timing.resend_ms * 4);
+        let (Some(view), Some(pe)) = (env.view.clone(), self.leading.as_ref().map(|it| it.pe))
+        else {
+            return;
+        };
+        let Some(Recovery { step: Step::Looking(looking), .. }) = self.recovery() else { return };
+        let serves = |it: &MemberId| {
+            let entry = view.managers.get(&it.number);
+            view.member(it.number) == Some(*it) && entry.is_some_and(ManagerEntry::serves)
+        };
+        looking.better = looking.better.filter(|(_, member)| serves(member));
+        looking.has_waited = now >= looking.until_ms;
+        if !looking.has_waited {
+            if looking.asked_ms.is_none_or(|at| now >= at + resend_ms) {
+                looking.asked_ms = Some(now);
+                let me = env.me.number;
+                for other in view.managers.keys().filter(|it| **it != me) {
+                    env.send(*other, Message::SyncAsk { part, pe });
+                }
+            }
+            return;
+        }
+        // Who holds more is to look instead.
+        if looking.better.is_none() && looking.scan.is_done() {
+            let scan = looking.scan.take();
+            self.write_what_was_found(env, &scan);
+        }
+    }
+
+    /// A manager says what it holds. True when that was asked for a recovery.
+    pub fn on_copy_offered(&mut self, from: MemberId, report: &Report) -> bool {
+        let last = self.replica.last;
+        let Some(recovery) = self.recovery() else { return false };
+        if let Step::Looking(looking) = &mut recovery.step
+            && report.last > last.max(looking.better.map_or(LogPos::ZERO, |it| it.0))
+        {
+            looking.better = Some((report.last, from));
+        }
+        true
+    }
+
+    /// Writes what the nodes run, and the end of everything else.
+    fn write_what_was_found(&mut self, env: &mut Env, scan: &Scan) {
+        let Some(pe) = self.leading.as_ref().map(|it| it.pe) else { return };
+        let held = self.replica.last;
+        // Positions of before mean nothing in this log: whoever watches begins with a snapshot.
+        self.replica.restart_at(LogPos::new(pe, held.seq));
+        self.replica.whole = true;
+        let alive = living(env, scan.found());
+        let mut sessions = 0;
+        let mut writes = Vec::new();
+        for (session, (token, node, boot, alive)) in &alive {
+            let key = Self::key_of(env, session);
+            let before = self.replica.record(&key);
+            match before.as_deref().filter(|it| it.token() >= Some(*token)) {
+                // As this disk has it; or it stands in the way of what is newer, and is ended later.
+                Some(known) => sessions += u64::from(is_at(known, *token)),
+                None => {
+                    sessions += 1;
+                    let at = (node.clone(), *boot, *token);
+                    let record = found_again(env, session, before.as_deref(), at, alive);
+                    let before = self.replica.get(&key).map(|it| &**it);
+                    writes.push(Write::of(key.slot, Doc::session_after(before, Arc::new(record))));
+                }
+            }
+        }
+        writes.extend(self.end_the_rest(env, scan, &alive));
+        let lost = self.write_off_lost(env, &writes);
+        writes.extend(lost);
+        let most = env.config.sizes.chunk_docs.max(1);
+        let mut writes = writes.into_iter().peekable();
+        // One entry at least: this disk is to know the new position.
+        loop {
+            let some: Vec<Write> = writes.by_ref().take(most).collect();
+            let at = self.replica.next_pos(pe);
+            self.append(env, Entry::new(at, some, None));
+            if writes.peek().is_none() {
+                break;
+            }
+        }
+        let at = self.replica.last;
+        env.note(Transition::ScanDone, Some(self.number));
+        if let Some(recovery) = self.recovery() {
+            recovery.step = Step::Writing { at, sessions, held };
+        }
+    }
+
+    /// The end of each session that has not ended by this disk, and runs on no node. (What was lost with
+    /// its node is written off elsewhere.)
+    fn end_the_rest(&self, env: &mut Env, scan: &Scan, alive: &Living<'_>) -> Vec<Write> {
+        let open = self.replica.sessions().filter(|(_, brief)| {
+            let over = |(node, boot): &(NodeId, BootId)| env.nodes.is_over(node, *boot);
+            !brief.state.is_ended() && !brief.at.as_ref().is_some_and(over)
+        });
+        let open = open.filter_map(|(key, _)| self.replica.session(key));
+        let over = open.filter(|record| {
+            let found = alive.get(&record.key).map(|it| it.0);
+            // A newer attempt is written instead of this one.
+            found.is_none_or(|token| Some(token) < record.token())
+        });
+        let unknown = |record| self.ended_as(env, record, Reason::Internal, None, UNKNOWN_THERE);
+        let ended: Vec<SessionRecord> =
+            over.map(|it| self.ended_by(env, scan, it).unwrap_or_else(|| unknown(it))).collect();
+        self.write_ends(env, ended)
+    }
+}
+
+/// What lives of each session: its newest attempt, where, and what is known of it there.
+type Living<'a> = BTreeMap<SessionKey, (Token, NodeId, BootId, &'a Alive)>;
+
+fn living<'a>(env: &Env, found: &'a Found) -> Living<'a> {
+    let mut living = Living::new();
+    // In order of token, so the newest comes last.
+    for ((session, token), (node, boot, fate)) in found {
+        if let ScanFate::Live(alive) = fate
+            && !env.nodes.is_over(node, *boot)
+        {
+            living.insert(session.clone(), (*token, node.clone(), *boot, alive));
+        }
+    }
+    living
+}
+
+fn is_at(record: &SessionRecord, token: Token) -> bool {
+    !record.state.is_ended() && record.token() == Some(token)
+}
+
+/// The record of a session that runs, and of which this disk has an earlier attempt at most.
+fn found_again(
+    env: &Env,
+    session: &SessionKey,
+    before: Option<&SessionRecord>,
+    (node, boot, token): (NodeId, BootId, Token),
+    alive: &Alive,
+) -> SessionRecord {
+    let state = match (alive.ends, alive.ready) {
+        (Some(_), _) => SessionState::Closing,
+        (None, true) => SessionState::Ready,
+        // Its owner asks for it again, and hears where it answers.
+        (None, false) => SessionState::Pending,
+    };
+    let told = before.map_or(alive.life, |it| it.version.max(alive.life));
+    let mut record = SessionRecord {
+        key: session.clone(),
+        spec: alive.spec.clone(),
+        life: alive.life,
+        version: Stamp::from_epoch_ms(env.now.wall_ms).max(told.next()),
+        state,
+        reason: alive.ends,
+        detail: String::new(),
+        exit: None,
+        placement: Some(Placement { node, boot, token, address: alive.address.clone() }),
+        machine_state: alive.machine_state.clone(),
+        machine_change: alive.machine_change,
+        requests: Vec::new(),
+    };
+    match before {
+        Some(before) if before.life == alive.life => {
+            record.requests.clone_from(&before.requests);
+            if state == SessionState::Ready {
+                succeed_opens(&mut record);
+            }
+        }
+        _ => record.requests = earlier_requests(before, &record.spec),
+    }
+    record
+}

@@ -1,0 +1,229 @@
+//! What is left when the last copy of a partition is gone: what runs on the nodes.
+
+mod table;
+
+use rota_model::node_msg::{Renewed, ToNode};
+use rota_model::{LogPos, Outcome, Reason, RefusalKind, SessionState, SessionView, Token};
+use rota_protocol::{Timing, Transition};
+use rota_ring::{Change, PartState};
+use table::*;
+
+const SESSIONS: usize = 30;
+
+fn after_ms() -> u64 {
+    Timing::default().recover_after_ms
+}
+
+/// Three managers with copies of everything (r = 2), and sessions all over the ring.
+fn filled() -> (Table, Vec<SessionView>) {
+    let mut table = Table::serving();
+    let open = |index| open(&format!("s{index}"), &format!("r{index}"));
+    let sessions = (0..SESSIONS).map(|index| opened(table.call(300, open(index))).1).collect();
+    (table, sessions)
+}
+
+/// Every manager is killed, and written DOWN; 1000 is the last member of every ISR. These lose their
+/// disks. Then all start.
+fn lose(table: &mut Table, disks: &[u32]) {
+    for n in NUMBERS {
+        table.kill(n);
+    }
+    write_all_down(table);
+    for n in disks {
+        table.disks.remove(n);
+    }
+    for n in NUMBERS {
+        table.start(n);
+    }
+    while !table.managers.values().all(|it| it.is_claimed()) {
+        table.pass(20);
+    }
+}
+
+fn write_all_down(table: &mut Table) {
+    let members = table.view().managers.keys().filter_map(|it| table.view().member(*it));
+    let gone = table.view().without(&members.collect::<Vec<_>>()).expect("they were active");
+    table.config = Change::view(gone).apply(&table.config).expect("the View is the newest");
+}
+
+fn id(session: &SessionView) -> String {
+    session.record.key.id.to_string()
+}
+
+fn recovering(table: &Table) -> usize {
+    table.view().parts.values().filter(|it| it.state == PartState::Recovering).count()
+}
+
+/// Who has just started does not know yet which namespaces are switched off: that is found again, too.
+fn assert_unanswered(kind: RefusalKind) {
+    assert!(matches!(kind, RefusalKind::Recovering | RefusalKind::NotServing), "{kind:?}");
+}
+
+/// Every session runs as it did, and is found again under the token that it had.
+fn assert_as_before(table: &mut Table, sessions: &[SessionView]) {
+    for before in sessions {
+        for n in NUMBERS {
+            let call = table.ask(n, get(&id(before)));
+            let now = got(table.wait_for(call, 5_000)).record.clone();
+            assert_eq!((now.state, now.life), (SessionState::Ready, before.record.life));
+            assert_eq!(now.placement, before.record.placement);
+            assert_eq!(now.spec, before.record.spec);
+        }
+    }
+}
+
+#[test]
+fn every_live_session_is_found_again_under_its_token_after_the_loss_of_every_disk() {
+    let (mut table, mut sessions) = filled();
+    let over = sessions.pop().unwrap();
+    closed(table.call(300, close(&id(&over), "c")));
+    lose(&mut table, &NUMBERS);
+    assert_eq!(recovering(&table), 3, "{:?}", table.view());
+    let early = table.ask_within(300, get("s0"), 400);
+    assert_unanswered(refused(table.wait_for(early, 2_000)));
+    table.pass(after_ms() + 3_000);
+    assert_eq!(recovering(&table), 0, "{:?}", table.view());
+    assert_as_before(&mut table, &sessions);
+    let call = table.ask(600, get(&id(&over)));
+    assert_eq!(refused(table.wait_for(call, 1_000)), RefusalKind::NotFound, "its end is forgotten");
+    // Everybody has copies again, and the sessions obey as ever.
+    table.pass(3_000);
+    assert!(table.view().parts.values().all(|it| it.isr.len() == 3), "{:?}", table.view());
+    let (outcome, again) = opened(table.call(300, open(&id(&over), "r-again")));
+    assert!(outcome == Outcome::Created && again.record.life > over.record.life);
+    let (outcome, _) = opened(table.call(300, open("s0", "another")));
+    assert_eq!(outcome, Outcome::Existed);
+    closed(table.call(300, close("s0", "c0")));
+    assert!(!table.live.contains_key(&key("s0")));
+}
+
+#[test]
+fn what_was_found_again_is_said_in_the_view_and_in_a_note() {
+    let (mut table, sessions) = filled();
+    lose(&mut table, &NUMBERS);
+    table.pass(after_ms() + 3_000);
+    let account = table.view().parts.values().map(|it| it.recovered.expect("it was"));
+    let (sum, held): (u64, Vec<LogPos>) = account.fold((0, Vec::new()), |(sum, mut held), it| {
+        held.push(it.held);
+        (sum + it.sessions, held)
+    });
+    assert_eq!(sum, sessions.len() as u64);
+    assert!(held.iter().all(|it| *it == LogPos::ZERO), "the disks were empty: {held:?}");
+    let said = table.said.iter().filter(|(it, _)| *it == Transition::Recovered);
+    let said: Vec<&String> = said.map(|(_, text)| text).collect();
+    assert_eq!(said.len(), 3);
+    assert!(said.iter().all(|it| it.contains("found running") && it.contains("gone")), "{said:?}");
+}
+
+#[test]
+fn nobody_is_answered_until_a_silent_node_is_lost_and_others_keep_their_leases() {
+    let (mut table, sessions) = filled();
+    table.register("n2", 8);
+    table.silent.insert("n1".into());
+    lose(&mut table, &NUMBERS);
+    let lost_ms = Timing::default().node_lost_ms;
+    let (began_ms, mut passed) = (table.now_ms, 0);
+    while passed < lost_ms + 2_000 && recovering(&table) > 0 {
+        // Its judge recovers as well.
+        let granted =
+            NUMBERS.iter().any(|n| matches!(table.renews(*n, "n2"), Some(Renewed::Granted { .. })));
+        assert!(granted || passed == 0, "after {passed} ms");
+        let call = table.ask_within(300, get("s1"), 400);
+        assert_unanswered(refused(table.wait_for(call, 500)));
+        table.pass(2_000);
+        passed = table.now_ms - began_ms;
+    }
+    assert!(passed >= lost_ms, "after {passed} ms");
+    table.pass(2_000);
+    assert_eq!(table.count(Transition::NodeLost), 3, "each manager saw the verdict");
+    for session in &sessions {
+        let call = table.ask(300, get(&id(session)));
+        assert_eq!(refused(table.wait_for(call, 2_000)), RefusalKind::NotFound);
+    }
+}
+
+#[test]
+fn who_holds_a_newer_copy_finds_the_partition_again_and_then_nothing_is_lost() {
+    let (mut table, mut sessions) = filled();
+    let over = sessions.pop().unwrap();
+    closed(table.call(300, close(&id(&over), "c")));
+    lose(&mut table, &[1000]);
+    table.pass(2 * after_ms() + 3_000);
+    assert_eq!(recovering(&table), 0, "{:?}", table.view());
+    assert_eq!(table.count(Transition::RecoveryHandedOn), 3);
+    assert_as_before(&mut table, &sessions);
+    let call = table.ask(600, get(&id(&over)));
+    let end = got(table.wait_for(call, 1_000)).record.clone();
+    assert_eq!((end.state, end.reason), (SessionState::Closed, Some(Reason::ClosedByClient)));
+    let (outcome, _) = opened(table.call(300, open("s3", "r3")));
+    assert_eq!(outcome, Outcome::Created, "its request is remembered");
+}
+
+#[test]
+fn what_is_being_ended_stays_closing() {
+    let (mut table, _) = filled();
+    let (_, _, alive) = table.live.get_mut(&key("s2")).unwrap();
+    alive.ends = Some(Reason::ClosedByClient);
+    lose(&mut table, &NUMBERS);
+    table.pass(after_ms() + 1_000);
+    let call = table.ask(300, get("s2"));
+    let ended = got(table.wait_for(call, 5_000)).record.clone();
+    assert_eq!((ended.state, ended.reason), (SessionState::Closed, Some(Reason::ClosedByClient)));
+    assert!(!table.live.contains_key(&key("s2")), "the node was asked once more");
+}
+
+#[test]
+fn a_disk_that_was_rolled_back_is_the_base_and_what_came_after_it_is_found_on_the_nodes() {
+    let (mut table, sessions) = filled();
+    let old = table.disks.clone();
+    let (_, late) = opened(table.call(300, open("late", "r-late")));
+    closed(table.call(300, close("s4", "c4")));
+    lose(&mut table, &NUMBERS);
+    for n in NUMBERS {
+        table.kill(n);
+    }
+    // 1000 comes back with its old contents under the identity that it had last.
+    let identity = table.disks[&1000].identity.clone();
+    table.disks = old;
+    table.disks.get_mut(&1000).unwrap().identity = identity;
+    for n in NUMBERS.into_iter().filter(|it| *it != 1000) {
+        table.disks.remove(&n);
+    }
+    write_all_down(&mut table);
+    for n in NUMBERS {
+        table.start(n);
+    }
+    table.settle();
+    table.pass(after_ms() + 3_000);
+    assert_eq!(recovering(&table), 0, "{:?}", table.view());
+    let rest: Vec<SessionView> = sessions.into_iter().filter(|it| id(it) != "s4").collect();
+    assert_as_before(&mut table, &rest);
+    assert_as_before(&mut table, &[late]);
+    let call = table.ask(300, get("s4"));
+    let ended = got(table.wait_for(call, 1_000)).record.clone();
+    assert_eq!((ended.state, ended.reason), (SessionState::Closed, Some(Reason::Internal)));
+}
+
+#[test]
+fn an_owner_that_sees_that_writes_were_lost_gives_the_partition_up_and_finds_it_again() {
+    let mut table = Table::serving();
+    opened(table.call(300, open("a", "r1")));
+    let owner = table.owner("a");
+    table.manual_nodes = true;
+    let call = table.ask(owner, open("b", "r2"));
+    let b_owner = table.owner("b");
+    let (_, create) = table.node_calls.pop().expect("PENDING is committed");
+    let ToNode::Create { mut token, .. } = create.clone() else { panic!("{create:?}") };
+    token.0.seq.0 += 7;
+    let answer = rota_model::node_msg::NodeAnswer::OtherLive { token: Token(token.0) };
+    table.node_says(b_owner, "n1", create.head().call, answer);
+    table.settle();
+    table.manual_nodes = false;
+    assert_eq!(table.count(Transition::GivenUp), 1);
+    let _ = table.wait_for(call, 12_000);
+    table.pass(after_ms() + 3_000);
+    assert_eq!(recovering(&table), 0, "{:?}", table.view());
+    assert_eq!(table.count(Transition::Recovered), 1);
+    got(table.call(300, get("a")));
+    assert!(table.view().parts.values().all(|it| it.isr.len() == 3), "{:?}", table.view());
+}
