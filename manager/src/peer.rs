@@ -81,7 +81,8 @@ impl Keeper {
                         error = %failed.text, "no connection to a peer");
                     // What waits is older than the peer's next run, if there is one.
                     self.outbox.clear();
-                    let refused = Input::PeerRefused { number: self.number };
+                    let (number, address) = (self.number, self.address.clone());
+                    let refused = Input::PeerRefused { number, address };
                     if failed.refused && self.mailbox.input(refused).await.is_err() {
                         return;
                     }
@@ -303,12 +304,12 @@ mod tests {
         let (address, mut lanes, stopping) = serve("c").await;
         let (mailbox, mut mine) = mailbox();
         let mut links = PeerLinks::new(cluster("c"), mailbox, Counter::noop(), Copied::noop());
-        links.send(address, heartbeat(1), &mut DocBytes::default());
+        links.send(address.clone(), heartbeat(1), &mut DocBytes::default());
         received(&mut lanes).await;
         stopping.cancel();
         let Urgent::Input(input) = next(&mut mine).await else { panic!("another message") };
-        let Input::PeerRefused { number } = *input else { panic!("another input") };
-        assert_eq!(number, ManagerNumber(2));
+        let Input::PeerRefused { number, address: refused } = *input else { panic!("another") };
+        assert_eq!((number, refused), (ManagerNumber(2), address));
     }
 
     #[tokio::test]

@@ -15,9 +15,7 @@ use rota_model::{
     LogPos, ManagerNumber, ManagerStatus, MemberId, NodeId, Refusal, RefusalKind, Retry, TimeOrder,
     times_out_of_order,
 };
-use rota_ring::{
-    Change, ConfigState, ManagerEntry, NodeChange, NodeReg, PartState, RingTransition, View,
-};
+use rota_ring::{Change, ConfigState, NodeChange, NodeReg, PartState, RingTransition, View};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -547,14 +545,14 @@ impl Manager {
         view.neighbours(self.env.me.number)
     }
 
-    /// A peer's process is gone: its port refuses.
-    pub(crate) fn on_peer_refused(&mut self, number: ManagerNumber) {
+    /// A peer's process is gone: its port refuses. That of an earlier run says nothing of this one.
+    pub(crate) fn on_peer_refused(&mut self, number: ManagerNumber, address: &str) {
         let Some(view) = &self.env.view else { return };
-        let Some(member) = view.member(number) else {
+        let (Some(member), Some(entry)) = (view.member(number), view.managers.get(&number)) else {
             return;
         };
         let shares = self.standing == Standing::Inside && self.sharing(view).contains(&number);
-        if shares && view.managers.get(&number).is_some_and(ManagerEntry::serves) {
+        if shares && entry.serves() && entry.grpc == address {
             self.env.suspect(member);
         }
     }

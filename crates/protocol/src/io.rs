@@ -99,6 +99,8 @@ pub enum Input {
     PeerRefused {
         /// The peer.
         number: ManagerNumber,
+        /// Where it was looked for. Its next run may serve elsewhere.
+        address: String,
     },
     /// Somebody outside (a health check, an operator's script) says that this run of a peer looks
     /// gone. A suspicion at most: a peer that is heard stays.

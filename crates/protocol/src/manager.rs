@@ -132,7 +132,7 @@ impl Manager {
             }
             Input::ConfigRead { read, state } => self.on_config_read(read, state),
             Input::CasDone { cas, outcome } => self.on_cas_done(cas, outcome),
-            Input::PeerRefused { number } => self.on_peer_refused(number),
+            Input::PeerRefused { number, address } => self.on_peer_refused(number, &address),
             Input::Signal { member } => self.on_signal(member),
             Input::NodeConnected { node } => {
                 for part in self.parts.values_mut() {

@@ -154,7 +154,11 @@ fn a_falsely_suspected_manager_rejoins_and_nothing_is_lost() {
     let owner = table.owner("a");
     let other = *NUMBERS.iter().find(|n| **n != owner).unwrap();
     let number = rota_model::ManagerNumber(owner);
-    table.input(other, rota_protocol::Input::PeerRefused { number });
+    let refused = |address| rota_protocol::Input::PeerRefused { number, address };
+    table.input(other, refused("its-port-of-before:1".to_owned()));
+    table.pass(3_000);
+    assert_eq!(table.count(Transition::TakenOut), 0, "an old port says nothing of this run");
+    table.input(other, refused(format!("m{owner}:1")));
     table.pass(3_000);
     assert_eq!(table.count(Transition::TakenOut), 1);
     assert!(table.count(Transition::Claimed) >= 4);
@@ -384,7 +388,8 @@ fn a_manager_outside_the_isr_says_that_it_is_a_former_copy() {
     // It is taken out and cannot come back: its claims are not heard.
     table.lose = Box::new(|it| it.from.number.0 == 600 || it.to.number.0 == 600);
     let number = rota_model::ManagerNumber(600);
-    table.input(300, rota_protocol::Input::PeerRefused { number });
+    let address = "m600:1".to_owned();
+    table.input(300, rota_protocol::Input::PeerRefused { number, address });
     table.pass(500);
     let roles = roles(&table, 600);
     assert!(!roles.contains(&"copy"), "{roles:?}");

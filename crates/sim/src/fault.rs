@@ -4,6 +4,7 @@
 use crate::counters::Fault;
 use crate::manager_host::ManagerHost;
 use crate::network::{Disturbance, Place, Weather};
+use crate::setup::manager_address;
 use crate::world::{Event, Phase, World};
 use rota_model::ManagerNumber;
 use rota_protocol::Input;
@@ -177,7 +178,8 @@ impl World {
         if accuser != accused && self.is_there(Place::Manager(accuser)) {
             self.took_effect(fault);
             self.tell_later(accuser, 0, Input::Signal { member });
-            self.tell_later(accuser, 0, Input::PeerRefused { number: accused });
+            let (number, address) = (accused, manager_address(accused));
+            self.tell_later(accuser, 0, Input::PeerRefused { number, address });
         }
     }
 

@@ -8,6 +8,7 @@ use crate::invariant::deadlines::GRACE_MS;
 use crate::network::Place;
 use crate::parcel::Parcel;
 use crate::plant::Altered;
+use crate::setup::manager_address;
 use crate::shelf::Shelf;
 use crate::world::{Event, StoreCall, WALL_START_MS, World};
 use rota_model::{BootId, ManagerNumber, NodeId, Now};
@@ -182,7 +183,8 @@ impl World {
             let cut = self.network.is_cut(Place::Manager(other), Place::Manager(number));
             if other != number && !cut && self.chance.permille(700) {
                 let delay_us = self.chance.within(1_000, 60_000);
-                self.tell_later(other, delay_us, Input::PeerRefused { number });
+                let address = manager_address(number);
+                self.tell_later(other, delay_us, Input::PeerRefused { number, address });
             }
         }
     }
@@ -304,7 +306,7 @@ impl World {
             Effect::Persist { lsn, writes } => self.persist(number, lsn, writes),
             Effect::Send { address, envelope } => {
                 let to = envelope.to.number;
-                if address == crate::setup::manager_address(to) {
+                if address == manager_address(to) {
                     self.send(me, Place::Manager(to), None, Parcel::Peer(envelope));
                 }
             }

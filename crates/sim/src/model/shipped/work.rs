@@ -7,6 +7,7 @@ use super::mutant;
 use super::room::{Receiver, Room, Stepped};
 use super::seen::wide;
 use super::state::State;
+use crate::setup::manager_address;
 use rota_model::node_msg::{Renewed, ToNode};
 use rota_model::{ManagerNumber, MemberId, SessionKey, Token};
 use rota_node::NodeInput;
@@ -157,7 +158,10 @@ impl Room {
                 Input::CasDone { cas: *cas, outcome }
             }
             Told::Watch => Input::Config(seen()),
-            Told::Refused(number) => Input::PeerRefused { number: *number },
+            Told::Refused(number) => {
+                let (number, address) = (*number, manager_address(*number));
+                Input::PeerRefused { number, address }
+            }
             Told::Clock(clock_ms) => {
                 host.clock_ms = *clock_ms;
                 Input::Tick
