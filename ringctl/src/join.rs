@@ -36,8 +36,8 @@ pub struct JoinArguments {
     /// Where the manager serves gRPC that was started with --join.
     #[arg(long, value_name = "HOST:PORT")]
     target: String,
-    /// Its number: one that nobody has, its own one that is DOWN, or auto, which halves the widest
-    /// arc.
+    /// Its number: one that nobody has, one that has left, its own one that is DOWN, or auto: one that
+    /// has left where that gives as much, else the one that halves the widest arc.
     #[arg(long, value_name = "N|auto", value_parser = wanted)]
     number: Wanted,
     /// Any manager of the ring.

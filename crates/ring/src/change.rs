@@ -73,6 +73,16 @@ pub enum ClaimRefused {
         /// The limit.
         limit: u32,
     },
+    /// No further number is reserved, but one that has left may be taken.
+    #[error(
+        "this ring has {limit} numbers, which is its limit; number {left} has left and may be taken"
+    )]
+    NumbersFull {
+        /// The limit.
+        limit: u32,
+        /// The one of the widest arc that has left.
+        left: ManagerNumber,
+    },
     /// The ring changes in another way just now.
     #[error("number {number} cannot join now: {under_way} is under way, and one goes at a time")]
     InTransition {
@@ -218,13 +228,13 @@ impl View {
         Ok(entry)
     }
 
-    /// The entry of a number that is reserved for that manager.
+    /// The entry of a number that is reserved for that manager, or that has left and is nobody's.
     pub(crate) fn check_owner(&self, claim: &Claim) -> Result<&ManagerEntry, ClaimRefused> {
         let Some(entry) = self.managers.get(&claim.number) else {
             let list: Vec<String> = self.managers.keys().map(ToString::to_string).collect();
             return Err(ClaimRefused::NotReserved(claim.number, list.join(", ")));
         };
-        if entry.id != claim.id {
+        if entry.id != claim.id && entry.status != ManagerStatus::Left {
             return Err(ClaimRefused::Taken {
                 number: claim.number,
                 id: entry.id.clone(),

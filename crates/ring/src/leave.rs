@@ -196,14 +196,20 @@ impl View {
         }
     }
 
-    /// A number that has left comes into the ring again: the transition is a join from now on.
+    /// A number that has left comes into the ring again, with the manager that had it or with another
+    /// one: the transition is a join from now on.
     ///
     /// # Errors
-    /// The number has not left, or belongs to another manager; the times are not the cluster's, the disk
-    /// is another's, or another transition is under way.
+    /// The number has not left; that manager has another number, the ring is full, the times are not the
+    /// cluster's, the disk is another's, or another transition is under way.
     pub fn returned(&self, claim: &Claim) -> Result<View, ClaimRefused> {
         let number = claim.number;
         let entry = self.check_owner(claim)?;
+        let mut others = self.managers.iter().filter(|(other, _)| **other != number);
+        if let Some((other, _)) = others.find(|(_, it)| it.id == claim.id) {
+            return Err(ClaimRefused::NameTaken { id: claim.id.clone(), number: *other });
+        }
+        self.check_room()?;
         self.check_disk(entry, claim)?;
         if let Some(under_way) = self.transition {
             return Err(ClaimRefused::InTransition { number, under_way });

@@ -234,12 +234,56 @@ fn a_number_that_has_left_comes_back_as_a_newcomer_and_only_when_it_may_join() {
         let back = settled(back);
         assert!(back.has_arrived(LEAVER));
     }
-    let taken = left.claimed_or_joined(&Claim { id: claim(30).id, ..claim(20) });
-    assert!(matches!(taken, Err(ClaimRefused::Taken { .. })));
+    let named = left.claimed_or_joined(&Claim { id: claim(30).id, ..claim(20) });
+    assert!(matches!(named, Err(ClaimRefused::NameTaken { .. })));
     let other = left.leaving(ManagerNumber(30)).unwrap().claimed_or_joined(&claim(20));
     assert!(matches!(other, Err(ClaimRefused::InTransition { .. })));
     let stranger = Claim { held: vec![(Incarnation(1), Nonce(9))], ..claim(20) };
     assert!(matches!(left.claimed_or_joined(&stranger), Err(ClaimRefused::NotThisDisk { .. })));
+}
+
+#[test]
+fn a_number_that_has_left_may_be_taken_by_another_manager_as_a_new_run_on_an_empty_folder() {
+    let left = settled(four(1).leaving(LEAVER).unwrap()).left().unwrap();
+    let other = Claim { id: ManagerId::parse("another").unwrap(), ..claim(20) };
+    let taken = left.claimed_or_joined(&other).unwrap();
+    let entry = &taken.managers[&LEAVER];
+    assert_eq!((&entry.id, entry.incarnation), (&other.id, Incarnation(2)));
+    assert!(settled(taken.clone()).has_arrived(LEAVER));
+    // It is that one's now.
+    let old = taken.claimed_or_joined(&claim(20));
+    assert!(matches!(old, Err(ClaimRefused::Taken { .. })));
+    let old = Claim { id: other.id, ..again(20) };
+    assert!(left.claimed_or_joined(&old).is_ok(), "the very disk that it had");
+    let used = Claim { held: vec![(Incarnation(1), Nonce(9))], ..old };
+    assert!(matches!(left.claimed_or_joined(&used), Err(ClaimRefused::NotThisDisk { .. })));
+}
+
+#[test]
+fn managers_that_come_and_go_never_use_the_numbers_up() {
+    let mut view = View { managers_max: 5, ..four(1) };
+    for index in 0..10 {
+        let id = ManagerId::parse(&format!("fresh-{index}")).unwrap();
+        let number = view.free_number().unwrap();
+        let fresh = Claim { id, ..claim(number.0) };
+        view = settled(view.claimed_or_joined(&fresh).unwrap());
+        assert_eq!(view.check(), Ok(()));
+        let next = Claim { id: ManagerId::parse("too-many").unwrap(), ..claim(99) };
+        let full = view.claimed_or_joined(&next);
+        assert!(
+            matches!(
+                full,
+                Err(ClaimRefused::InTransition { .. } | ClaimRefused::RingFull { limit: 5 })
+            ),
+            "{full:?}"
+        );
+        view = view.released().unwrap_or(view);
+        view = settled(view.leaving(number).unwrap()).left().unwrap();
+        // No sixth number: one that has left is there.
+        let full = view.claimed_or_joined(&next);
+        assert_eq!(full, Err(ClaimRefused::NumbersFull { limit: 5, left: number }));
+    }
+    assert_eq!(view.managers.len(), 5);
 }
 
 #[test]

@@ -63,7 +63,7 @@ fn chosen(
             Err(FieldError::new("number", problem).into())
         }
         (Some(number), _) | (None, Some(number)) => Ok(number),
-        (None, None) => view.halving_number().ok_or_else(|| {
+        (None, None) => view.free_number().ok_or_else(|| {
             let problem = format!("cannot be chosen: each of the {} slots is a number", view.m);
             FieldError::new("number", problem).into()
         }),
@@ -82,6 +82,7 @@ pub fn refused(why: &ClaimRefused) -> Refusal {
         | ClaimRefused::OutsideRing { .. }
         | ClaimRefused::NameTaken { .. }
         | ClaimRefused::RingFull { .. }
+        | ClaimRefused::NumbersFull { .. }
         | ClaimRefused::OtherTimes(..)
         | ClaimRefused::NotThisDisk { .. }
         | ClaimRefused::StoreIsOlder { .. } => {

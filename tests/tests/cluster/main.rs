@@ -31,6 +31,8 @@ mod filtered_watches;
 #[cfg(test)]
 mod foreign;
 #[cfg(test)]
+mod fresh_numbers;
+#[cfg(test)]
 mod inspection;
 #[cfg(test)]
 mod joins;
