@@ -11,6 +11,7 @@
 //! then the manager's own ones take the same ports over.
 
 mod checks;
+mod lost;
 
 use crate::http::LIMITS;
 use crate::options::Options;
@@ -120,7 +121,7 @@ impl Outside {
                 Some(asked) => asked,
                 None => self.asked.recv().await.context("the server outside ended")?,
             };
-            let contact = &asked.ask.contact;
+            let contact = asked.ask.contact.as_deref();
             match checks::number(&asked.ask, options, store, addresses, begun).await {
                 Ok(number) => {
                     tracing::info!(%number, contact, "told to join");

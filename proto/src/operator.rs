@@ -322,20 +322,27 @@ impl TryFrom<v1::InspectResponse> for Inspected {
 pub struct JoinAsk {
     /// Its number; `None` halves the widest arc.
     pub number: Option<ManagerNumber>,
-    /// `host:port` of a manager of the ring.
-    pub contact: String,
+    /// `host:port` of a manager of the ring; `None` where none may be left.
+    pub contact: Option<String>,
+    /// The manager that has the number is lost, though the ring has it as active.
+    pub force_lost: bool,
 }
 
 /// A request to join, checked.
 ///
 /// # Errors
-/// A refusal that names the contact when it is no address.
+/// A refusal that names the contact when it is no address, or the number that is not given.
 pub fn join(request: v1::JoinRequest) -> Result<JoinAsk, Refusal> {
-    let v1::JoinRequest { number, contact } = request;
-    if Address::parse(&contact).is_none() {
+    let v1::JoinRequest { number, contact, force_lost } = request;
+    if force_lost && number.is_none() {
+        let problem = "must be given with force_lost: that of the lost manager";
+        return Err(FieldError::new("number", problem).into());
+    }
+    let contact = Some(contact).filter(|it| !(force_lost && it.is_empty()));
+    if let Some(contact) = contact.as_ref().filter(|it| Address::parse(it).is_none()) {
         return Err(FieldError::new("contact", format!("is {contact:?}, not host:port")).into());
     }
-    Ok(JoinAsk { number: number.map(ManagerNumber), contact })
+    Ok(JoinAsk { number: number.map(ManagerNumber), contact, force_lost })
 }
 
 /// A number leaves, or began to before.

@@ -5,7 +5,7 @@
 //! ```
 
 use crate::cli::length_of_time;
-use crate::failure::{Addressee, Unknown};
+use crate::failure::{Addressee, Unknown, UsageMistake};
 use crate::follow::{Follower, LOOK_EVERY, Progress, one_address};
 use crate::output::{Format, Out, counted};
 use clap::Args;
@@ -41,8 +41,13 @@ pub struct JoinArguments {
     #[arg(long, value_name = "N|auto", value_parser = wanted)]
     number: Wanted,
     /// Any manager of the ring.
-    #[arg(long, value_name = "HOST:PORT")]
-    contact: String,
+    #[arg(long, value_name = "HOST:PORT", required_unless_present = "force_lost")]
+    contact: Option<String>,
+    /// The machine and the disk of that number's manager are gone, although the ring has it as ACTIVE.
+    /// It is taken out first, unless within --node-lost-ms it, or a manager that would miss it, answers.
+    /// What only its disk held is lost.
+    #[arg(long)]
+    force_lost: bool,
     /// Wait until it holds all that it should, and show progress.
     #[arg(long)]
     wait: bool,
@@ -144,7 +149,15 @@ pub async fn tell(
     contact: &str,
     wait: Duration,
 ) -> anyhow::Result<v1::JoinResponse> {
-    let request = v1::JoinRequest { number, contact: contact.to_owned() };
+    let request = v1::JoinRequest { number, contact: contact.to_owned(), force_lost: false };
+    send(target, request, wait).await
+}
+
+async fn send(
+    target: &str,
+    request: v1::JoinRequest,
+    wait: Duration,
+) -> anyhow::Result<v1::JoinResponse> {
     let answer = Client::connect(target)?.join_at(target, request, wait).await;
     answer.map_err(|error| {
         Addressee::Target(target.to_owned()).unless_answered(Unknown::Join.unless_refused(error))
@@ -154,9 +167,21 @@ pub async fn tell(
 /// Tells the target, and waits if that is wished.
 pub async fn run(it: &JoinArguments, out: &mut Out) -> anyhow::Result<()> {
     let target = one_address("--target", &it.target)?;
-    let contact = one_address("--contact", &it.contact)?;
+    let contact = it.contact.as_deref().map(|it| one_address("--contact", it)).transpose()?;
+    if it.force_lost && it.number.0.is_none() {
+        let text = "--number: must be that of the lost manager with --force-lost";
+        return Err(UsageMistake(text.to_owned()).into());
+    }
     let began = Instant::now();
-    let answer = tell(&target, it.number.0, &contact, JOIN_WAIT.min(it.timeout)).await?;
+    let request = v1::JoinRequest {
+        number: it.number.0,
+        contact: contact.clone().unwrap_or_default(),
+        force_lost: it.force_lost,
+    };
+    let wait = if it.force_lost { it.timeout } else { JOIN_WAIT.min(it.timeout) };
+    let answer = send(&target, request, wait).await?;
+    // Where nobody else may be left, the target shows the ring.
+    let contact = contact.unwrap_or(target);
     let mut joined = Joined {
         number: answer.number,
         incarnation: answer.incarnation,

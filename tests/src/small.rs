@@ -37,7 +37,7 @@ pub struct Small {
     pub store: Launched,
     /// The first manager.
     pub first: Launched,
-    managers_max: u32,
+    more: Vec<String>,
 }
 
 impl Small {
@@ -48,14 +48,18 @@ impl Small {
 
     /// Starts both, in a ring for so many managers.
     pub async fn for_managers(managers_max: u32) -> Self {
+        Self::with(&["--managers-max", &managers_max.to_string()]).await
+    }
+
+    /// Starts both; these options are the same at all managers.
+    pub async fn with(more: &[&str]) -> Self {
         let folder = TestFolder::new();
         let line = owned(&["--data", &folder.at("store"), "--cluster", "c"]);
         let store = Launched::start(&folder, "store", "rota-config-store", &line).await;
-        let max = managers_max.to_string();
-        let first = ["--number", "100", "--ring", "100=a", "--managers-max", &max];
-        let line = Self::line(&folder, &store, "a", &first);
+        let line = ["--number", "100", "--ring", "100=a"];
+        let line = Self::line(&folder, &store, "a", &[&line, more].concat());
         let first = Launched::start(&folder, "a", "rota-manager", &line).await;
-        Self { folder, store, first, managers_max }
+        Self { folder, store, first, more: owned(more) }
     }
 
     fn line(folder: &TestFolder, store: &Launched, id: &str, more: &[&str]) -> Vec<String> {
@@ -70,8 +74,8 @@ impl Small {
 
     /// A manager that waits outside; later options win.
     pub async fn waiting(&self, id: &str, more: &[&str]) -> Launched {
-        let max = self.managers_max.to_string();
-        let more = [&["--join", "--managers-max", &max], more].concat();
+        let same: Vec<&str> = self.more.iter().map(String::as_str).collect();
+        let more = [&["--join"], &same[..], more].concat();
         let line = Self::line(&self.folder, &self.store, id, &more);
         Launched::start(&self.folder, id, "rota-manager", &line).await
     }

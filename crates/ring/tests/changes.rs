@@ -108,6 +108,22 @@ fn a_suspect_goes_out_everywhere_except_where_it_is_the_last_copy() {
 }
 
 #[test]
+fn the_last_manager_may_be_given_up_and_an_empty_folder_takes_its_number_to_recover_from_nodes() {
+    let lost = member(10, 1);
+    let empty = claim(10, &[], 9, &[]);
+    assert!(matches!(started().claimed(&empty), Err(ClaimRefused::NotThisDisk { .. })));
+    let alone = started().without(&[member(20, 1), member(30, 1)]).unwrap();
+    let given_up = alone.without(&[lost]).unwrap();
+    assert_eq!(given_up.check(), Ok(()));
+    assert_eq!(given_up.managers[&ManagerNumber(10)].status, ManagerStatus::Down);
+    let taken = given_up.claimed(&empty).unwrap();
+    assert_eq!(taken.member(ManagerNumber(10)), Some(member(10, 2)));
+    let part = &taken.parts[&ManagerNumber(10)];
+    assert_eq!((part.owner, part.state), (ManagerNumber(10), PartState::Recovering));
+    assert!(alone.without(&[member(10, 2)]).is_none(), "another run is not given up");
+}
+
+#[test]
 fn an_earlier_run_cannot_be_taken_out_any_more() {
     let view = started();
     assert_eq!(view.without(&[member(10, 0)]), None);

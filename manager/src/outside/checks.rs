@@ -1,7 +1,7 @@
 //! What speaks against a number before anything is begun for it. The decisions ask again, and the
 //! compare-and-set of the View decides.
 
-use super::Addresses;
+use super::{Addresses, lost};
 use crate::link::{self, MESSAGE_BYTES_MAX};
 use crate::options::Options;
 use crate::start::{claim_of, differences};
@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// How long the contact may take to answer.
-const CONTACT: Duration = Duration::from_secs(3);
+pub(super) const CONTACT: Duration = Duration::from_secs(3);
 
 /// Advice to whoever comes while another number joins, in milliseconds.
 const NEXT_MS: u64 = 1_000;
@@ -32,12 +32,18 @@ pub async fn number(
     addresses: &Addresses,
     begun: Option<ManagerNumber>,
 ) -> Result<ManagerNumber, Refusal> {
-    let contact = asked(&ask.contact).await?;
-    let view = kept(store).await?;
-    same_ring(&contact, &view, &ask.contact)?;
+    let mut view = kept(store).await?;
+    if let Some(address) = &ask.contact {
+        same_ring(&asked(address).await?, &view, address)?;
+    }
     let mistakes = differences(&view, &options.ring);
     if !mistakes.is_empty() {
         return Err(Refusal::invalid(mistakes));
+    }
+    if let Some(number) = ask.number.filter(|_| ask.force_lost) {
+        let claim = claim_of(options, number, addresses, &Disk::default());
+        lost::take_out(&claim, begun, store, &view).await?;
+        view = kept(store).await?;
     }
     let number = chosen(ask.number, begun, &view, options)?;
     let claim = claim_of(options, number, addresses, &Disk::default());
@@ -93,18 +99,22 @@ pub fn refused(why: &ClaimRefused) -> Refusal {
     }
 }
 
-/// The contact's View.
-async fn asked(contact: &str) -> Result<Inspected, Refusal> {
+/// A manager's View, or why there is none.
+pub(super) async fn inspected(address: &str) -> Result<Inspected, String> {
     let ask = async {
-        let channel = link::connect(contact).await.map_err(|it| it.text)?;
+        let channel = link::connect(address).await.map_err(|it| it.text)?;
         let mut client = OperatorClient::new(channel).max_decoding_message_size(MESSAGE_BYTES_MAX);
         let answer = client.inspect(v1::InspectRequest {}).await;
         let answer = answer.map_err(|status| status.message().to_owned())?;
         Inspected::try_from(answer.into_inner()).map_err(|error| error.to_string())
     };
     let late = || Err(format!("it did not answer within {} s", CONTACT.as_secs()));
-    let answer = tokio::time::timeout(CONTACT, ask).await.unwrap_or_else(|_| late());
-    answer.map_err(|why| {
+    tokio::time::timeout(CONTACT, ask).await.unwrap_or_else(|_| late())
+}
+
+/// The contact's View.
+async fn asked(contact: &str) -> Result<Inspected, Refusal> {
+    inspected(contact).await.map_err(|why| {
         let field = FieldError::new("contact", format!("{contact} cannot be asked: {why}"));
         let (kind, retry) = (RefusalKind::NotServing, Retry::WhenChanged);
         Refusal { fields: vec![field.clone()], ..Refusal::new(kind, retry, field.to_string()) }
@@ -112,7 +122,7 @@ async fn asked(contact: &str) -> Result<Inspected, Refusal> {
 }
 
 /// The View that the config store holds.
-async fn kept(store: &dyn ConfigStore) -> Result<Arc<View>, Refusal> {
+pub(super) async fn kept(store: &dyn ConfigStore) -> Result<Arc<View>, Refusal> {
     let away = |text: String| {
         let (kind, retry) = (RefusalKind::ConfigStoreAway, Retry::AfterMs(NEXT_MS));
         Refusal::new(kind, retry, format!("--config-store of this manager: {text}"))

@@ -1,7 +1,8 @@
-//! Numbers that are taken anew: those that have left, by managers of any name.
+//! Numbers that are taken anew: those that have left, by managers of any name, and those of managers
+//! that are lost with nobody left to say so.
 
-use rota_tests::ringctl;
-use rota_tests::small::{Small, join, manager, ring};
+use rota_tests::small::{Small, join, manager, refused, ring};
+use rota_tests::{PATIENCE, eventually, ringctl};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn ten_managers_come_and_go_in_a_ring_for_three_and_the_next_still_finds_room() {
@@ -23,4 +24,58 @@ async fn ten_managers_come_and_go_in_a_ring_for_three_and_the_next_still_finds_r
         assert_eq!(newcomer.ended().await, Some(0));
     }
     small.end(vec![]).await;
+}
+
+/// Short, so that silence is found out soon.
+const TIMES: [&str; 8] = [
+    "--renew-ms",
+    "200",
+    "--lease-term-ms",
+    "1000",
+    "--lease-kill-ms",
+    "1300",
+    "--node-lost-ms",
+    "2000",
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_number_of_a_lost_manager_that_nobody_is_left_to_miss_is_taken_when_an_operator_says_so()
+ {
+    let small = Small::with(&TIMES).await;
+    // The same name on another machine.
+    let again = small.waiting("a2", &["--id", "a"]).await;
+    let contact = small.first.told("grpc").to_owned();
+    let target = again.told("grpc").to_owned();
+    let forced = async |more: &[&str]| {
+        let line = ["join", "--target", &target, "--force-lost", "-o", "json"];
+        ringctl("", &[&line, more].concat()).await
+    };
+    let mine = ["--number", "100"];
+    refused(forced(&mine).await, &["it is not lost", "accepts connections", &contact]);
+    refused(forced(&["--number", "7"]).await, &["number", "nobody has"]);
+    assert_eq!(forced(&["--number", "auto"]).await.code, 2);
+    // A process that stands still may go on.
+    rota_tests::processes::send(small.first.pid(), rustix::process::Signal::STOP);
+    refused(forced(&mine).await, &["it is not lost", "accepts connections"]);
+    rota_tests::processes::send(small.first.pid(), rustix::process::Signal::CONT);
+    let stranger = small.waiting("b", &[]).await;
+    let line = ["join", "--target", stranger.told("grpc"), "--force-lost", "--number", "100"];
+    let ran = ringctl("", &[&line[..], &["-o", "json"]].concat()).await;
+    refused(ran, &["belongs to manager", "a"]);
+
+    let Small { folder, store, first, .. } = small;
+    first.kill().await;
+    std::fs::remove_dir_all(folder.path().join("a")).unwrap();
+    let joined = forced(&mine).await.json();
+    assert_eq!((&joined["number"], &joined["incarnation"]), (&100.into(), &2.into()));
+    eventually("it serves as that number", PATIENCE, async || {
+        let ring = ring(&target).await?;
+        let shown = manager(&ring, 100);
+        let is_in = shown["status"] == "ACTIVE" && shown["incarnation"] == 2;
+        if is_in { Ok(()) } else { Err(ring.to_string()) }
+    })
+    .await;
+    for launched in [stranger, again, store] {
+        assert_eq!(launched.end().await, Some(0));
+    }
 }
