@@ -50,6 +50,11 @@ enum Step {
     Writing { at: LogPos, sessions: u64, held: LogPos },
 }
 
+/// How much a manager holds of a partition: a whole copy through there (zero when it is none), and its
+/// last entry. Of what is no whole copy, as when one was being made, some documents are as old as what
+/// was here before.
+type Holding = (LogPos, LogPos);
+
 /// What is heard of nodes and managers.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct Looking {
@@ -58,8 +63,8 @@ struct Looking {
     until_ms: u64,
     /// When the managers were asked last.
     asked_ms: Option<u64>,
-    /// Who holds the most, and through where.
-    better: Option<(LogPos, MemberId)>,
+    /// Who holds the most, and how much.
+    better: Option<(Holding, MemberId)>,
     /// The time is over.
     has_waited: bool,
 }
@@ -184,14 +189,26 @@ impl Partition {
 
     /// A manager says what it holds. True when that was asked for a recovery.
     pub fn on_copy_offered(&mut self, from: MemberId, report: &Report) -> bool {
-        let last = self.replica.last;
+        let (mine, theirs) = (self.holding(), (report.committed, report.last));
         let Some(recovery) = self.recovery() else { return false };
         if let Step::Looking(looking) = &mut recovery.step
-            && report.last > last.max(looking.better.map_or(LogPos::ZERO, |it| it.0))
+            && theirs > looking.better.map_or(mine, |it| it.0.max(mine))
         {
-            looking.better = Some((report.last, from));
+            looking.better = Some((theirs, from));
         }
         true
+    }
+
+    fn holding(&self) -> Holding {
+        let last = self.replica.last;
+        (if self.replica.whole { last } else { LogPos::ZERO }, last)
+    }
+
+    /// What a manager that looks for more is told, if there is anything.
+    pub fn offer(&self) -> Option<Report> {
+        let (committed, last) = self.holding();
+        let is_empty = self.replica.docs.is_empty() && self.replica.latest.is_empty();
+        (!is_empty).then_some(Report { last, committed, touched: Vec::new() })
     }
 
     /// Writes what the nodes run, and the end of everything else.

@@ -226,19 +226,19 @@ impl Partition {
     pub fn send_sync_report(&self, env: &mut Env) {
         let Some(part) = self.entry(env) else { return };
         let (owner, pe) = (part.owner, part.pe);
-        // While a partition is found again, whoever was a copy may hold more than who looks.
-        let was_copy = self.replica.whole && self.replica.last > LogPos::ZERO;
-        let is_asked = part.has(env.me.number) || part.state == PartState::Recovering && was_copy;
-        if !is_asked || owner == env.me.number || pe != self.replica.pe {
+        if owner == env.me.number || pe != self.replica.pe {
             return;
         }
-        let report = Message::SyncReport {
-            part: self.number,
-            pe,
-            last: self.replica.last,
-            committed: self.replica.committed,
-            touched: self.replica.touched(),
+        let report = if part.has(env.me.number) {
+            let (last, committed) = (self.replica.last, self.replica.committed);
+            Some(Report { last, committed, touched: self.replica.touched() })
+        } else {
+            // While a partition is found again, whoever was a copy may hold more than who looks.
+            self.offer().filter(|_| part.state == PartState::Recovering)
         };
+        let Some(Report { last, committed, touched }) = report else { return };
+        let part = self.number;
+        let report = Message::SyncReport { part, pe, last, committed, touched };
         env.send(owner, report);
     }
 

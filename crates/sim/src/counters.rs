@@ -60,6 +60,8 @@ faults!(
     OrderRefused = "order_refused",
     /// All managers died at once.
     ClusterCrash = "cluster_crash",
+    /// A manager's machine was lost with its disk, some with their neighbours'.
+    MachinesLost = "machines_lost",
     /// Writes that were not synced were lost with a crash.
     LostWrites = "lost_writes",
     /// A manager received nothing for a while.
@@ -263,7 +265,9 @@ impl Counters {
     pub fn missing(&self) -> Vec<&'static str> {
         let count = |it: &Fault| self.faults.get(it).copied().unwrap_or_default();
         let faults = Fault::ALL.iter().filter(|it| count(it) == 0).map(|it| it.as_str());
-        let steps = Transition::ALL.iter().filter(|it| !self.transitions.contains_key(it));
+        // Only a disk that went back makes an owner give up what the View says is served.
+        let steps = Transition::ALL.iter().filter(|it| **it != Transition::GivenUp);
+        let steps = steps.filter(|it| !self.transitions.contains_key(it));
         let corners = Corner::ALL.iter().filter(|it| !self.corners.contains_key(it));
         let corners = corners.map(|it| it.as_str());
         faults.chain(steps.map(|it| it.as_str())).chain(corners).collect()

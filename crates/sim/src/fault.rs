@@ -17,6 +17,7 @@ type Begin = fn(&mut World, Fault);
 const MENU: &[(u64, Fault, Begin)] = &[
     (12, Fault::ManagerCrash, World::crash_one),
     (2, Fault::ClusterCrash, World::crash_all),
+    (3, Fault::MachinesLost, World::lose_machines),
     (9, Fault::ManagerJoins, World::start_newcomer),
     (11, Fault::ManagerLeaves, World::order_leave),
     (4, Fault::TransitionCancelled, World::order_cancel),

@@ -2,13 +2,13 @@
 //! what stood on which disk, what the config store held, what clients asked and were told.
 
 use crate::life::LifeFacts;
-use crate::writing::{SeenDocument, Written};
+use crate::writing::{SPACE, SeenDocument, Written};
 use rota_model::{
-    BootId, Epoch, LogPos, ManagerNumber, NodeId, RequestId, SessionKey, SessionRecord,
-    SessionState, SessionView, Stamp, Token,
+    BootId, Epoch, LogPos, ManagerNumber, Namespace, NodeId, RequestId, SessionKey, SessionRecord,
+    SessionState, SessionView, SlotId, Stamp, Token,
 };
 use rota_protocol::{DiskWrite, OpResult};
-use rota_ring::{ConfigState, NodeReg, NodeWish, View};
+use rota_ring::{ConfigState, NodeReg, NodeWish, View, slot_of_document, slot_of_session};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -160,6 +160,10 @@ pub struct Ledger {
     pub last_on: BTreeMap<(ManagerNumber, ManagerNumber), LogPos>,
     /// Every View that the config store ever held.
     pub views: BTreeMap<Epoch, Arc<View>>,
+    /// When each manager's disk was lost last.
+    pub disks_lost: BTreeMap<ManagerNumber, u64>,
+    /// Slots of partitions that were given up: what had ended there, requests and documents may be gone.
+    pub lost: BTreeSet<SlotId>,
     /// Boots, by the registry.
     pub boots: BTreeMap<(NodeId, BootId), BootFacts>,
 }
@@ -202,6 +206,34 @@ impl Ledger {
         let counts = |to: Option<u64>| to.is_none_or(|to| to + DRAIN_NEWS_US > instance.from_us);
         let first = times.iter().find(|(_, to)| counts(*to))?;
         Some(first.0.max(instance.from_us))
+    }
+
+    /// A manager's disk is gone. What stood there did so once, and was announced rightly.
+    pub fn on_disk_lost(&mut self, now_us: u64, manager: ManagerNumber) {
+        self.disks_lost.insert(manager, now_us);
+    }
+
+    /// Whether a document may have been forgotten.
+    pub fn is_lost(&self, docid: &str, m: u32) -> bool {
+        let space = Namespace::parse(SPACE).expect("a short name");
+        self.lost.contains(&slot_of_document(&space, docid, m))
+    }
+
+    /// The same book without the histories of what may have been forgotten.
+    pub fn kept(&self, m: u32) -> Ledger {
+        let session = |key: &SessionKey| !self.lost.contains(&slot_of_session(key, m));
+        let document = |id: &str| !self.is_lost(id, m);
+        let asked = self.asked.iter().filter(|it| session(&it.key));
+        let listed = self.listed.iter().filter(|it| session(&it.record.key));
+        let written = self.written.iter().filter(|it| it.docids.iter().all(|it| document(it)));
+        let seen = self.seen.iter().filter(|it| document(it.name.docid()));
+        Ledger {
+            asked: asked.cloned().collect(),
+            listed: listed.cloned().collect(),
+            written: written.cloned().collect(),
+            seen: seen.cloned().collect(),
+            ..self.clone()
+        }
     }
 
     /// A manager gave writes to its disk.

@@ -23,6 +23,7 @@ pub mod folders;
 pub mod invariant;
 pub mod ledger;
 pub mod life;
+pub mod losses;
 pub mod manager_host;
 pub mod model;
 pub mod network;

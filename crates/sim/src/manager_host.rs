@@ -58,6 +58,8 @@ pub struct ManagerHost {
     pub wall_ahead_ms: u64,
     /// An older copy of its disk, for a planted bug.
     pub old_disk: Option<rota_protocol::Disk>,
+    /// What its disk held when it was lost.
+    pub lost_disk: Option<rota_protocol::Disk>,
     mono_ahead_ms: u64,
     callers: BTreeMap<u64, Caller>,
     store_calls: BTreeSet<StoreCall>,
@@ -83,6 +85,7 @@ impl ManagerHost {
             slow_disk_felt: false,
             wall_ahead_ms: 100_000,
             old_disk: None,
+            lost_disk: None,
             mono_ahead_ms: 0,
             callers: BTreeMap::new(),
             store_calls: BTreeSet::new(),
@@ -90,6 +93,13 @@ impl ManagerHost {
             flush_due: false,
             tick_at_us: None,
         }
+    }
+
+    /// The disk that acknowledged what was acknowledged last: of a machine that was lost, its own, until
+    /// its number is taken by another one.
+    pub fn disk_as_acked(&self) -> &rota_protocol::Disk {
+        let is_taken = self.process.as_ref().is_some_and(Manager::is_claimed);
+        self.lost_disk.as_ref().filter(|_| !is_taken).unwrap_or_else(|| self.disk.durable())
     }
 
     /// What waits in its process, unless that has just been paused and may be late.
@@ -161,7 +171,9 @@ impl World {
     pub fn end_process(&mut self, number: ManagerNumber) {
         let now_us = self.now_us();
         let Some(host) = self.managers.get_mut(&number) else { return };
-        host.process = None;
+        if host.process.take().is_some_and(|it| it.is_claimed()) {
+            host.lost_disk = None;
+        }
         let run = host.run;
         let (kept, lost) = host.disk.crash(&mut self.chance);
         host.callers.clear();

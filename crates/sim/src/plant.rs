@@ -46,6 +46,8 @@ bugs!(
     /// A lone copy takes over from a disk that is older than its membership. Disks lose what they
     /// held of such partitions since the crash before, and nobody compares epochs.
     WrongR2 = "wrong_r2",
+    /// A lone copy that takes over from its disk finds it too old, whatever it holds.
+    GivenUpEarly = "given_up_early",
     /// A lone copy that takes over from its disk asks no node what it runs.
     ScanSkipped = "scan_skipped",
     /// A new owner does not drive what its predecessor began.
@@ -382,7 +384,11 @@ impl World {
                 Input::ConfigRead { read, state: Some(state) }
             }
             (Some(Bug::WrongR2), Input::ConfigRead { read, state: Some(mut state) }) => {
-                self.hide_since(number, &mut state);
+                self.alter_since(number, &mut state, Epoch(0));
+                Input::ConfigRead { read, state: Some(state) }
+            }
+            (Some(Bug::GivenUpEarly), Input::ConfigRead { read, state: Some(mut state) }) => {
+                self.alter_since(number, &mut state, Epoch(u64::MAX));
                 Input::ConfigRead { read, state: Some(state) }
             }
             (_, input) => input,
@@ -486,9 +492,9 @@ impl World {
         host.disk.replace(back);
     }
 
-    /// A manager that is about to claim its number finds every disk new enough: the View that it
-    /// compares its disk with says that it has been a member since ever.
-    fn hide_since(&self, number: ManagerNumber, state: &mut ConfigState) {
+    /// A manager that is about to claim its number compares its disk with a View that says that it has
+    /// been a member since then: since ever, and every disk is new enough; or since never, and none is.
+    fn alter_since(&self, number: ManagerNumber, state: &mut ConfigState, since: Epoch) {
         let claims = self.managers.get(&number).and_then(|it| it.process.as_ref());
         let Some(view) = state.view.as_mut().filter(|_| claims.is_some_and(|it| !it.is_claimed()))
         else {
@@ -497,7 +503,7 @@ impl World {
         let ran = view.managers.get(&number).is_some_and(|it| it.incarnation.0 > 0);
         for part in Arc::make_mut(view).parts.values_mut().filter(|_| ran) {
             for member in part.isr.iter_mut().filter(|it| it.number == number) {
-                member.since = Epoch(0);
+                member.since = since;
             }
         }
     }

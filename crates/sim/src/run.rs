@@ -378,7 +378,9 @@ impl World {
 
     /// Rules over the whole history.
     fn look_back(&mut self) -> Verdict {
-        let ledger = &self.dog.ledger;
+        let all = &self.dog.ledger;
+        let kept = (!all.lost.is_empty()).then(|| all.kept(self.setup.m));
+        let ledger = kept.as_ref().unwrap_or(all);
         let tombstone_us = self.setup.timing.tombstone_ms * 1000;
         let memory_us = tombstone_us.saturating_sub(2_000_000);
         let repeats = same_answer::check(ledger, memory_us);
@@ -386,7 +388,9 @@ impl World {
             *self.counters.answers.entry("(forgotten_created)").or_default() += forgotten;
         }
         let verdicts = [
-            one_instance::check(&ledger.instances),
+            one_instance::check(&all.instances),
+            // With the highest stamp that was given out, a clock that stepped back may give it again.
+            closed_stays::ran_on(if self.setup.clocks_step { ledger } else { all }),
             closed_stays::check(ledger),
             shown_forward::check(ledger),
             unchanged::check(ledger, &self.remembered()),

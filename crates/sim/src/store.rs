@@ -105,7 +105,7 @@ impl World {
         self.trace.line(now_us, Place::Store, line);
         self.trace.mark((now_us, "cas", author, written));
         if written {
-            let disks = self.managers.iter().map(|(n, host)| (*n, host.disk.durable())).collect();
+            let disks = self.managers.iter().map(|(n, host)| (*n, host.disk_as_acked())).collect();
             self.dog.on_config(now_us, author, (&before, self.store.state()), &disks);
             self.forget_told();
             for part in new_parts(&before, self.store.state()) {

@@ -10,11 +10,12 @@ use crate::invariant::placement_settled::{Page, PlacementSettled};
 use crate::invariant::split_at_rest::Moment;
 use crate::invariant::synced_first::SyncedFirst;
 use crate::invariant::{
-    Verdict, Violation, committed_everywhere, cordon_kept, intent_first, let_go, lost_is_dead,
-    member_added, one_owner, one_transition, registered_first, shown_running, split_at_rest,
-    view_order,
+    Verdict, Violation, committed_everywhere, cordon_kept, given_up, intent_first, let_go,
+    lost_is_dead, member_added, one_owner, one_transition, registered_first, shown_running,
+    split_at_rest, view_order,
 };
 use crate::ledger::{Ledger, session_of};
+use crate::network::STRAGGLER_US_MAX;
 use rota_model::node_msg::{FromNode, NodeAnswer, NodeCall, ReportEvent, SlotRange, ToNode};
 use rota_model::{Epoch, LogPos, ManagerNumber, NodeId, SessionKey, SessionView, SlotId, Token};
 use rota_node::NodeEffect;
@@ -388,6 +389,14 @@ impl Watchdog {
         }
         self.landed_us.insert(view.epoch, now_us);
         self.judge(now_us, view_order::check(was, view));
+        let (lost, landed) = (&self.ledger.disks_lost, &self.landed_us);
+        let given_up = given_up::check(was, view, lost, landed, STRAGGLER_US_MAX);
+        self.judge(now_us, given_up);
+        for part in given_up::newly(was, view) {
+            let slots = view.range(part).intervals(self.m).into_iter();
+            let slots = slots.flat_map(|(first, last)| first.0..=last.0);
+            self.ledger.lost.extend(slots.map(SlotId));
+        }
         let since_us = self.landed_us.get(&was.epoch).copied().unwrap_or_default();
         let (author_number, owner_last) = (author.0, &self.owner_last);
         let is_stale = now_us >= since_us + self.join_us;

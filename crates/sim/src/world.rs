@@ -327,6 +327,7 @@ impl World {
             }
         }
         self.try_joins_again();
+        self.try_empty_machines_again();
         self.queue.after(250_000, Event::Audit);
     }
 

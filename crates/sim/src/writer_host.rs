@@ -327,6 +327,12 @@ impl World {
             let applied = match apply(name, copy.as_ref(), update) {
                 Ok(applied) => applied,
                 Err(_) if stale_ok => continue,
+                // What it has a copy of is gone.
+                Err(_) if self.dog.ledger.is_lost(name.docid(), self.setup.m) => {
+                    writer.copies.remove(name);
+                    writer.held.remove(name);
+                    continue;
+                }
                 Err(error) => {
                     let text = format!("a copy of {name} cannot take {update:?}: {error}");
                     return self.dog.judge(came_us, Err(Violation::new("documents", text)));

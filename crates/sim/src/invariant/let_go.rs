@@ -6,7 +6,7 @@
 use super::split_at_rest::Moment;
 use super::{Verdict, Violation};
 use rota_model::ManagerNumber;
-use rota_ring::{Part, View};
+use rota_ring::{Part, PartState, View};
 
 /// Checks one write of the View.
 ///
@@ -21,6 +21,10 @@ pub fn check(before: &View, after: &View, moment: &Moment<'_>) -> Verdict {
     }
     for (number, was) in before.parts.iter().filter(|(_, part)| part.has(leaver)) {
         let Some(part) = after.parts.get(number).filter(|it| !it.has(leaver)) else { continue };
+        // Somebody holds more of what is found again.
+        if was.state == PartState::Recovering {
+            continue;
+        }
         if is_too_old(*number, was, leaver, moment) {
             continue;
         }

@@ -4,7 +4,7 @@
 use super::{Verdict, Violation};
 use rota_model::{LogPos, ManagerNumber};
 use rota_protocol::PartMeta;
-use rota_ring::View;
+use rota_ring::{PartState, View};
 
 /// What the observer knows of an addition at the moment of its compare-and-set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -26,6 +26,10 @@ pub fn newcomers(before: &View, after: &View) -> Vec<(ManagerNumber, ManagerNumb
     let mut list = Vec::new();
     for (number, part) in &after.parts {
         let Some(was) = before.parts.get(number) else { continue };
+        // Who is to find it again holds what it holds.
+        if part.state == PartState::Recovering {
+            continue;
+        }
         let new = part.isr.iter().filter(|it| !was.has(it.number));
         list.extend(new.map(|it| (*number, it.number)));
     }

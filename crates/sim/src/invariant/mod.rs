@@ -43,6 +43,7 @@ pub mod converged;
 pub mod cordon_kept;
 pub mod deadlines;
 pub mod fresh_run;
+pub mod given_up;
 pub mod intent_first;
 pub mod let_go;
 pub mod linear;

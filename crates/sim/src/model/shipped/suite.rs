@@ -256,6 +256,7 @@ pub fn bounds_for(bug: Bug) -> Option<Bounds> {
         Bug::JoinHidden => of(TWO_JOINS, Left { joins: 2, ticks: 2, ..n }),
         Bug::HandedToStranger => of(LEAVE, Left { leaves: 1, ticks: 4, ..n }),
         Bug::ScanSkipped
+        | Bug::GivenUpEarly
         | Bug::WrongR2
         | Bug::RequestForgotten
         | Bug::MemoryForgotten

@@ -1,0 +1,66 @@
+//! Managers' machines that are lost with their disks. Their numbers are taken by empty machines, once the
+//! others have written them DOWN. When these were all that held a partition, it is found again from the
+//! nodes: what had ended, requests and documents are gone then, and only then.
+
+use crate::counters::Fault;
+use crate::disk::SimDisk;
+use crate::manager_host::ManagerHost;
+use crate::shelf::Shelf;
+use crate::world::{Event, World};
+use rota_model::ManagerNumber;
+use rota_protocol::Manager;
+use rota_ring::ClaimRefused;
+
+impl World {
+    /// Some neighbours in the ring die, r + 1 at most and never all, and some of them with their disks.
+    pub fn lose_machines(&mut self, fault: Fault) {
+        let Some(view) = self.store.state().view.clone() else { return };
+        let first = self.some_manager();
+        let is_in = |number: &ManagerNumber| {
+            let process = self.managers.get(number).and_then(|it| it.process.as_ref());
+            process.is_some_and(Manager::is_claimed)
+        };
+        // With no copies nobody misses anybody, and the number stays active for ever.
+        let running = view.managers.keys().filter(|it| is_in(it)).count();
+        // Somebody must be left who writes the others DOWN.
+        let most = (view.r as usize + 1).min(running.saturating_sub(1));
+        let group: Vec<ManagerNumber> = view.ring_from(first).filter(is_in).take(most).collect();
+        if view.r == 0 || group.is_empty() {
+            return;
+        }
+        let all = self.chance.permille(600);
+        for number in group {
+            let is_lost = all || self.chance.permille(500);
+            self.crash_manager(number);
+            let now_us = self.now_us();
+            let Some(host) = self.managers.get_mut(&number).filter(|_| is_lost) else {
+                self.queue
+                    .after(self.chance.within(20_000, 2_000_000), Event::StartManager(number));
+                continue;
+            };
+            host.lost_disk = Some(host.disk.durable().clone());
+            host.disk = SimDisk::default();
+            host.shelf = Shelf::default();
+            self.dog.ledger.on_disk_lost(now_us, number);
+            self.took_effect(fault);
+            let away_us = self.chance.within(200_000, 3_000_000);
+            self.queue.after(away_us, Event::StartManager(number));
+        }
+    }
+
+    /// An empty machine was refused since the others do not know yet that the one before is gone: it
+    /// tries again.
+    pub fn try_empty_machines_again(&mut self) {
+        let is_early = |host: &ManagerHost| {
+            let refused = host.process.as_ref().and_then(|it| it.refused());
+            matches!(refused, Some(ClaimRefused::NotThisDisk { .. }))
+        };
+        let early = self.managers.iter().filter(|(number, host)| {
+            is_early(host) && self.dog.ledger.disks_lost.contains_key(number)
+        });
+        for number in early.map(|(number, _)| *number).collect::<Vec<_>>() {
+            self.crash_manager(number);
+            self.queue.after(200_000, Event::StartManager(number));
+        }
+    }
+}
