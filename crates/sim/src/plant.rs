@@ -119,7 +119,7 @@ impl Bug {
     pub fn is_proved_by(self, rule: &str) -> bool {
         // Its disks lose writes, so sound managers stop the partition (R2) and say nothing wrong.
         // Only a wrong answer shows that they do not.
-        let stands_still = matches!(rule, "converged" | "progress" | "served");
+        let stands_still = matches!(rule, "converged" | "progress" | "served" | "given up");
         self != Bug::WrongR2 || !stands_still
     }
 }

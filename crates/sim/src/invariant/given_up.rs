@@ -38,7 +38,7 @@ pub fn check(
                  {before:?}",
                 after.owner
             );
-            return Err(Violation::new("S2", text));
+            return Err(Violation::new("given up", text));
         }
     }
     Ok(())
@@ -60,7 +60,7 @@ mod tests {
         let after = given_up.unwrap_or(after);
         let landed = BTreeMap::from([(Epoch(1), 500)]);
         let check = |lost: &BTreeMap<_, _>| check(&was, &after, lost, &landed, 0);
-        assert_eq!(check(&BTreeMap::new()).unwrap_err().rule, "S2");
+        assert_eq!(check(&BTreeMap::new()).unwrap_err().rule, "given up");
         assert!(check(&BTreeMap::from([(number, 400)])).is_err(), "it was learned again since");
         assert_eq!(check(&BTreeMap::from([(number, 600)])), Ok(()));
     }

@@ -7,14 +7,14 @@ use super::room::Room;
 use super::state::State;
 use crate::invariant::split_at_rest::Moment;
 use crate::invariant::{
-    Verdict, Violation, let_go, lost_is_dead, member_added, one_owner, one_transition,
+    Verdict, Violation, given_up, let_go, lost_is_dead, member_added, one_owner, one_transition,
     split_at_rest, view_order,
 };
 use crate::ledger::Instance;
 use rota_model::node_msg::ToNode;
 use rota_model::{Epoch, LogPos, ManagerNumber, SessionKey, SessionRecord, SessionState, Token};
 use rota_protocol::{Answer, Chunk, DiskWrite, Message, OpResult};
-use rota_ring::{ConfigState, PartState};
+use rota_ring::{ConfigState, PartState, View};
 use std::collections::BTreeMap;
 
 /// S1, S2, S3 in a state.
@@ -230,13 +230,25 @@ pub fn written(room: &Room, state: &State, author: ManagerNumber, after: &Config
     }
     view_order::check(was, view)?;
     one_transition::check(was, view, false, false)?;
+    for number in given_up::newly(was, view) {
+        rightly_given_up(room, state, was, view, number)?;
+    }
     let hosts = (0..state.managers.len()).map(|it| room.manager(state, it));
     let disks: BTreeMap<_, _> = hosts.map(|it| (it.number, &it.disk)).collect();
     let owner_last = lasts_of(room, state, author);
     let moment = Moment { author, owner_last: &owner_last, disks: &disks };
     split_at_rest::check(was, view, &moment)?;
     let_go::check(was, view, &moment)?;
-    for (part, newcomer) in member_added::newcomers(was, view) {
+    // What a disk acknowledged that is lost since was acknowledged.
+    let is_gone = |it: &ManagerNumber| {
+        let at = room.place_of(state, *it);
+        at.is_some_and(|at| {
+            let host = room.manager(state, at);
+            host.process.is_none() && host.disk.parts.is_empty()
+        })
+    };
+    let newcomers = member_added::newcomers(was, view).into_iter();
+    for (part, newcomer) in newcomers.filter(|it| !is_gone(&it.1)) {
         let addition = member_added::Addition {
             author,
             part,
@@ -245,6 +257,28 @@ pub fn written(room: &Room, state: &State, author: ManagerNumber, after: &Config
             newcomer_meta: disks.get(&newcomer).and_then(|it| it.parts.get(&part)).copied(),
         };
         member_added::check(was, &addition)?;
+    }
+    Ok(())
+}
+
+/// A partition is given up only by its last copy, if that one's disk is not what it was.
+fn rightly_given_up(
+    room: &Room,
+    state: &State,
+    was: &View,
+    view: &View,
+    number: ManagerNumber,
+) -> Verdict {
+    let (Some(before), Some(after)) = (was.parts.get(&number), view.parts.get(&number)) else {
+        return Ok(());
+    };
+    let since = before.isr.iter().find(|it| it.number == after.owner).map(|it| it.since);
+    let at = room.place_of(state, after.owner);
+    let meta = at.and_then(|it| room.manager(state, it).disk.parts.get(&number).copied());
+    let is_exact = since.zip(meta).is_some_and(|(since, meta)| meta.whole && meta.pe >= since);
+    if is_exact || since.is_none() {
+        let text = format!("partition {number} is given up, and {before:?} is on a disk: {meta:?}");
+        return Err(Violation::new("given up", text));
     }
     Ok(())
 }

@@ -14,7 +14,6 @@ use crate::invariant::converged::{self, Moment};
 use crate::invariant::{Verdict, Violation};
 use rota_model::{ManagerNumber, RefusalKind, SessionState};
 use rota_protocol::{Answer, Manager, OpResult};
-use rota_ring::PartState;
 use std::collections::BTreeMap;
 
 /// Steps of the clocks after which a healed cluster must have converged.
@@ -66,9 +65,6 @@ impl Fair {
                 break;
             }
             way.push(self.room.hash(&state));
-            if is_given_up(&self.room, &state) {
-                return Ok(());
-            }
             if missing(&self.room, &state).is_ok() {
                 serve(&mut self.room, &mut state.clone())?;
                 self.know(&way);
@@ -180,14 +176,6 @@ fn has_more(room: &Room, state: &State, at: usize) -> bool {
     let (host, index) = (room.manager(state, at), room.store(state).state.index);
     let process = host.process.as_ref();
     process.is_some_and(|it| it.config_index() < index) || !host.unsynced.is_empty()
-}
-
-/// Whether the last copy of something is gone, so that nobody may be answered (R3).
-fn is_given_up(room: &Room, state: &State) -> bool {
-    let recovers = |view: &std::sync::Arc<rota_ring::View>| {
-        view.parts.values().any(|part| part.state == PartState::Recovering)
-    };
-    room.view(state).is_some_and(recovers)
 }
 
 /// What a converged cluster still lacks.

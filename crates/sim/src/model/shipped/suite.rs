@@ -142,6 +142,11 @@ fn ci_further() -> Vec<Bounds> {
             Left { opens: 1, crashes: 1, wipes: 1, starts: 1, ticks: 1, ..n },
         ),
         of(
+            "n=3 r=1: 2 crashes with disks: a last copy is lost",
+            Bounds { opened: 1, doors: &[10], ..THREE },
+            Left { crashes: 2, wipes: 2, starts: 2, ticks: 1, ..n },
+        ),
+        of(
             "n=3 r=1: open, close, tombstones",
             Bounds { times: Times::Tombstone, opened: 1, doors: &[10], ..THREE },
             Left { opens: 1, closes: 1, ticks: 6, ..n },
