@@ -1,5 +1,6 @@
 //! The smallest ring, for what is refused and for what must stand still; and the ring as a document.
 
+use crate::condition::{PATIENCE, eventually};
 use crate::folder::TestFolder;
 use crate::launched::Launched;
 use crate::processes;
@@ -59,6 +60,11 @@ impl Small {
         let line = ["--number", "100", "--ring", "100=a"];
         let line = Self::line(&folder, &store, "a", &[&line, more].concat());
         let first = Launched::start(&folder, "a", "rota-manager", &line).await;
+        // It listens before it has seen a View.
+        eventually("the first manager shows the ring", PATIENCE, async || {
+            ring(first.told("grpc")).await.map(drop)
+        })
+        .await;
         Self { folder, store, first, more: owned(more) }
     }
 
