@@ -2,8 +2,11 @@
 
 use rota_client::v1::SessionState;
 use rota_tests::busy::{Busy, all_are_there};
+use rota_tests::processes::{Process, process};
 use rota_tests::sessions::{CALL, close, get, open, opened, read};
-use rota_tests::{Cluster, PATIENCE, TestFolder, eventually, http_get};
+use rota_tests::small::{join, manager, ring};
+use rota_tests::{Cluster, Launched, PATIENCE, TestFolder, eventually, http_get};
+use rustix::process::Signal;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 async fn killing_under_load(victim: usize) {
@@ -105,4 +108,61 @@ async fn a_killed_manager_comes_back_with_its_folder_as_a_copy_and_then_all_othe
     all_are_there(&kept, std::slice::from_ref(&last)).await;
     opened(&last, "afterwards", "counter").await;
     cluster.end_with(vec![again]).await;
+}
+
+/// Two machines with their disks, which is one more than the copies beside the owner: of some sessions
+/// nobody holds a record any more, and they run on.
+#[tokio::test(flavor = "multi_thread")]
+async fn sessions_of_which_every_copy_is_lost_are_found_again_where_they_run() {
+    let folder = TestFolder::new();
+    let cluster = Cluster::start(&folder, &["--replicas", "1"]).await;
+    let (client, contact) = (cluster.client(), cluster.document.managers[2].grpc.clone());
+    let mut before = Vec::new();
+    for number in 0..30 {
+        let class = if number == 0 { "http" } else { "counter" };
+        before.push(opened(&client, &format!("s{number}"), class).await);
+    }
+    assert!(client.close(close("s29"), CALL).await.unwrap().finished);
+    let victims: Vec<Process> = [0, 1]
+        .map(|it| process(cluster.document.managers[it].pid).expect("it runs"))
+        .into_iter()
+        .collect();
+    victims.iter().for_each(|it| it.signal(Signal::KILL));
+    for victim in [0, 1] {
+        cluster.kill_manager(victim).await;
+    }
+    let mut again = Vec::new();
+    for victim in &victims {
+        let [id, data, number] =
+            ["--id", "--data", "--number"].map(|it| victim.option(it).unwrap());
+        eventually("it is missed", PATIENCE, async || {
+            let is_down =
+                manager(&ring(&contact).await?, number.parse().unwrap())["status"] == "DOWN";
+            if is_down { Ok(()) } else { Err(format!("{id} is not DOWN")) }
+        })
+        .await;
+        std::fs::remove_dir_all(data).unwrap();
+        let at = victim.line.iter().position(|it| it == "--number").unwrap();
+        let mut line = victim.line.clone();
+        // Number and ring are what it is told from outside.
+        line.splice(at..at + 4, ["--join", "--recover-after-ms", "2000"].map(str::to_owned));
+        let target = Launched::again(&folder, &format!("{id}-again"), &line).await;
+        join(&target, number, &contact, &[]).await.expect_success();
+        again.push(target);
+    }
+    for was in &before[..29] {
+        let now = eventually("it is found again", PATIENCE, async || {
+            read(&client, &was.id).await.map_err(|error| error.to_string())
+        })
+        .await;
+        assert_eq!((now.state(), &now.address), (SessionState::Ready, &was.address), "{}", was.id);
+        assert_eq!(now.life, was.life, "{}", was.id);
+    }
+    assert_eq!(http_get(&before[0].address, "/").await.unwrap().code, 200);
+    // What is lost is told.
+    let told = cluster.ringctl(&["inspect"]).await.expect_success().stdout;
+    assert!(told.contains("its last copy was lost, and it was found again"), "{told}");
+    let other = opened(&client, "s29", "counter").await;
+    assert!(other.life > before[29].life);
+    cluster.end_with(again).await;
 }
