@@ -25,8 +25,8 @@ use crate::scan::{Found, Scan, UNKNOWN_THERE};
 use crate::sync::Report;
 use rota_model::node_msg::{Alive, ScanFate};
 use rota_model::{
-    BootId, Epoch, LogPos, ManagerNumber, MemberId, NodeId, Placement, Reason, SessionKey,
-    SessionRecord, SessionState, Stamp, Token,
+    BootId, Epoch, LogPos, ManagerNumber, MemberId, NodeId, Placement, Reason, Refusal,
+    RefusalKind, Retry, SessionKey, SessionRecord, SessionState, Stamp, Token,
 };
 use rota_ring::ManagerEntry;
 use std::collections::BTreeMap;
@@ -36,7 +36,7 @@ use std::sync::Arc;
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Recovery {
     /// What is known to be lost, for people.
-    pub why: String,
+    why: String,
     step: Step,
 }
 
@@ -139,12 +139,14 @@ impl Partition {
         others.filter_map(member).collect()
     }
 
-    /// Why nobody is answered, if the partition is being found again.
-    pub fn why_recovering(&self) -> Option<&str> {
-        match &self.leading.as_ref()?.phase {
-            Phase::Recover(recovery) => Some(&recovery.why),
-            Phase::Scan(_) | Phase::Sync(_) | Phase::Serving | Phase::Wedged { .. } => None,
-        }
+    /// What everybody is told while the partition is being found again.
+    pub fn recovering(&self) -> Option<Refusal> {
+        let why = match &self.leading.as_ref()?.phase {
+            Phase::Recover(recovery) => &recovery.why,
+            Phase::Scan(_) | Phase::Sync(_) | Phase::Serving | Phase::Wedged { .. } => return None,
+        };
+        let text = format!("{why}; sessions are being found again from the nodes");
+        Some(Refusal::new(RefusalKind::Recovering, Retry::AfterMs(1_000), text))
     }
 
     fn recovery(&mut self) -> Option<&mut Recovery> {

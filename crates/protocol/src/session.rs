@@ -54,11 +54,7 @@ impl Partition {
         if let Some(result) = self.settled.get(origin, &op) {
             return env.answer(origin, result);
         }
-        let recovering = self.why_recovering().map(|why| {
-            let text = format!("{why}; sessions are being found again from the nodes");
-            Refusal::new(RefusalKind::Recovering, Retry::AfterMs(1_000), text)
-        });
-        if let Some(refusal) = recovering {
+        if let Some(refusal) = self.recovering() {
             return self.refuse_at_once(env, origin, &op, refusal);
         }
         let Some(leading) = &mut self.leading else {

@@ -5,12 +5,10 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot set its table has failed")]
 
 pub mod asking;
+mod nodes;
 
 use rota_docstore::{Checker, Digest, Operations, Schema};
-use rota_model::node_msg::{
-    Alive, FromNode, NodeAnswer, NodeLoad, Register, Registered, Renew, Renewed, ReportEvent,
-    ReportItem, ScanFate, ScanItem, SlotRange, ToNode,
-};
+use rota_model::node_msg::{Alive, Register, Registered, Renewed, ReportEvent, ReportItem, ToNode};
 use rota_model::*;
 use rota_protocol::{
     Answer, CasOutcome, Disk, DocumentsConfig, Effect, Entry, Envelope, Input, Manager,
@@ -386,22 +384,6 @@ impl Table {
         self.registered.take().expect("no answer yet")
     }
 
-    /// A node renews its lease through a manager. Gives the answer, once there is one.
-    pub fn renews(&mut self, n: u32, node: &str) -> Option<Renewed> {
-        self.renewed = None;
-        let node = NodeId::parse(node).unwrap();
-        let boot = self.config.nodes[&node].boot;
-        let load = NodeLoad { used: 0, places: self.places };
-        self.input(n, Input::NodeRenew { call: 3, renew: Renew { node, boot, load } });
-        self.renewed.take()
-    }
-
-    /// A manager's machine is gone, with its disk.
-    pub fn lose_machine(&mut self, n: u32) {
-        self.kill(n);
-        self.disks.remove(&n);
-    }
-
     /// An operator orders something through a manager. Gives the answer.
     pub fn order(&mut self, n: u32, order: Order) -> Result<Ordered, Refusal> {
         self.ordered_as = None;
@@ -569,57 +551,6 @@ impl Table {
                 self.queue.push_back((n, Input::BodiesFetched { part }));
             }
         }
-    }
-
-    /// A node that runs everything, at once.
-    fn answer_node(&mut self, n: u32, node: &str, message: &ToNode) {
-        let answer = match message {
-            ToNode::Create { key, slot, token, life, spec, .. } => {
-                let address = format!("{node}:{token}");
-                let alive = Alive {
-                    address: address.clone(),
-                    ready: true,
-                    ends: None,
-                    life: *life,
-                    spec: spec.clone(),
-                    machine_state: String::new(),
-                    machine_change: 0,
-                };
-                self.live.insert(key.clone(), (node.to_string(), *token, alive));
-                let seen = self.seen.entry((node.to_string(), *slot)).or_insert(*token);
-                *seen = (*seen).max(*token);
-                NodeAnswer::Running { address, ready: true }
-            }
-            ToNode::Destroy { key, .. } => {
-                self.live.remove(key);
-                NodeAnswer::Destroyed { exit: None }
-            }
-            ToNode::Scan { .. } => self.scanned(node, message.head().range),
-        };
-        self.node_says(n, node, message.head().call, answer);
-    }
-
-    /// Everything that a node knows, in one page; it forgets at once what ended.
-    fn scanned(&self, node: &str, range: SlotRange) -> NodeAnswer {
-        let is_here = |key: &SessionKey| range.contains(rota_ring::slot_of_session(key, 1024));
-        let here = self.live.iter().filter(|(key, (at, ..))| at == node && is_here(key));
-        let item = |(key, (_, token, alive)): (&SessionKey, &(String, Token, Alive))| ScanItem {
-            key: key.clone(),
-            token: *token,
-            fate: ScanFate::Live(Box::new(alive.clone())),
-        };
-        let seen = self.seen.iter().filter(|((at, slot), _)| at == node && range.contains(*slot));
-        let highest = seen.map(|(_, token)| *token).max().unwrap_or(Token(LogPos::ZERO));
-        NodeAnswer::Scanned { items: here.map(item).collect(), more: false, highest }
-    }
-
-    pub fn node_says(&mut self, n: u32, node: &str, call: u64, answer: NodeAnswer) {
-        let here = self.live.values().filter(|(at, ..)| at == node);
-        let used = u32::try_from(here.count()).unwrap();
-        let load = NodeLoad { used, places: self.places };
-        let node = NodeId::parse(node).unwrap();
-        let boot = self.config.nodes[&node].boot;
-        self.queue.push_back((n, Input::Node(FromNode { call, node, boot, load, answer })));
     }
 }
 
