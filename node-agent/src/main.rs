@@ -75,11 +75,12 @@ fn main() -> ExitCode {
     }
 }
 
-/// A process beside the node's own, with the log that the node handed on.
+/// A process beside the node's own, with the log that the node handed on. Programs are ended in time
+/// whatever the disk does on which that log is.
 fn beside(log: &LogArguments, run: fn() -> anyhow::Result<()>) -> ExitCode {
     match log.check() {
         Ok(log) => {
-            log.install();
+            let _last_lines = log.install_without_waiting();
             report(run().map(|()| true), log.format())
         }
         Err(mistakes) => refuse(NAME, log.asked_format(), &mistakes),

@@ -3,7 +3,12 @@
 use clap::Args;
 use rota_model::FieldError;
 use std::io::IsTerminal;
+use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::MakeWriter;
+
+/// Lines that may wait for [`Log::install_without_waiting`]'s thread.
+const LINES_WAITING_MAX: usize = 1_000;
 
 /// The options of the log. Any text is taken, so that a process can list these mistakes with all
 /// the others of its command line.
@@ -92,15 +97,32 @@ impl Log {
 
     /// Makes it the log of this process. Panics when there is one already.
     pub fn install(&self) {
+        self.write_to(std::io::stderr, std::io::stderr().is_terminal());
+    }
+
+    /// The same for a process that must not wait for a log's disk: a thread of its own writes the lines,
+    /// and those that it cannot take are lost. When what is given back is dropped, the last ones have a
+    /// second to be written.
+    pub fn install_without_waiting(&self) -> WorkerGuard {
+        let lines = NonBlockingBuilder::default().buffered_lines_limit(LINES_WAITING_MAX);
+        let (writer, guard) = lines.lossy(true).finish(std::io::stderr());
+        self.write_to(writer, false);
+        guard
+    }
+
+    fn write_to<W>(&self, writer: W, ansi: bool)
+    where
+        W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
+    {
         let filter = filter_of(&self.filter).expect("it was checked when this was made");
         // What the library says of a line that could not be written, it says to the same standard
         // error, and panics when that fails too: a full disk behind a log must end nobody.
         let log = tracing_subscriber::fmt()
             .with_env_filter(filter)
-            .with_writer(std::io::stderr)
+            .with_writer(writer)
             .log_internal_errors(false);
         match self.format {
-            LogFormat::Text => log.with_ansi(std::io::stderr().is_terminal()).init(),
+            LogFormat::Text => log.with_ansi(ansi).init(),
             LogFormat::Json => log.json().flatten_event(true).init(),
         }
     }

@@ -6,11 +6,16 @@ use rustix::process::{Pid, Signal, kill_process};
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
 use std::fs::{self, File};
+use std::io::Write;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::process::Stdio;
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+
+/// What a pipe holds, as the kernel makes it.
+const PIPE_BYTES: usize = 64 * 1024;
 
 fn boottime_ms() -> u64 {
     let now = clock_gettime(ClockId::Boottime);
@@ -312,4 +317,19 @@ async fn a_keeper_whose_log_cannot_be_written_keeps_its_program() {
     keeper.started().await;
     fs::write(keeper.file("go"), "").unwrap();
     assert_eq!(keeper.ended().await, json!({ "exit": { "code": 3 }, "cause": "own" }));
+}
+
+#[tokio::test]
+async fn a_keeper_whose_log_takes_no_more_ends_its_program_all_the_same() {
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    writer.write_all(&[0; PIPE_BYTES]).unwrap();
+    let stands_still = File::from(OwnedFd::from(writer));
+    let script = "trap '' TERM; echo up; while :; do sleep 0.02; done";
+    let up = |order: &mut Value| order["ready_line"] = json!("up");
+    let mut keeper = Keeper::with_log(TempDir::new().unwrap(), stands_still, script, up).await;
+    keeper.started().await;
+    assert_eq!(keeper.news().await, json!("ready_line"));
+    keeper.stop(100).await;
+    assert_eq!(keeper.ended().await, json!({ "exit": { "signal": 9 }, "cause": "stop" }));
+    drop(reader);
 }
