@@ -129,7 +129,8 @@ impl View {
         rest.pe = next.epoch;
         let arc = rest.clone();
         let owner = crate::change::first_in_ring(&next.managers, n, &arc.isr);
-        next.parts.insert(n, Part { owner, ..arc });
+        // What was found again was counted in both halves, and is told once.
+        next.parts.insert(n, Part { owner, recovered: None, ..arc });
         next.splits.insert(n, Split { from, epoch: next.epoch });
         Some(next)
     }

@@ -6,10 +6,10 @@
 use proptest::collection::btree_set;
 use proptest::prelude::*;
 use rota_model::{
-    ClusterName, ClusterTimes, Incarnation, ManagerId, ManagerNumber, ManagerStatus, MemberId,
-    Nonce, SlotId,
+    ClusterName, ClusterTimes, Incarnation, LogPos, ManagerId, ManagerNumber, ManagerStatus,
+    MemberId, Nonce, SlotId,
 };
-use rota_ring::{Claim, ClaimRefused, RingTransition, View};
+use rota_ring::{Claim, ClaimRefused, Recovered, RingTransition, View};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The times of every manager here.
@@ -122,6 +122,16 @@ fn a_split_leaves_both_halves_with_owner_and_copies_under_a_new_epoch() {
     assert_eq!((view.splits[&arc].from, view.splits[&arc].epoch), (rest, view.epoch));
     assert_eq!(view.split(arc), None);
     assert_eq!(view.split(ManagerNumber(17)), None, "nobody has that number");
+}
+
+#[test]
+fn what_was_found_again_is_told_of_one_half_only() {
+    let mut joined = three(1).joined(&claim(15)).unwrap();
+    let (arc, rest) = (ManagerNumber(15), ManagerNumber(20));
+    let told = Some(Recovered { epoch: joined.epoch, sessions: 7, held: LogPos::ZERO });
+    joined.parts.get_mut(&rest).unwrap().recovered = told;
+    let view = joined.split(arc).unwrap();
+    assert_eq!((view.parts[&rest].recovered, view.parts[&arc].recovered), (told, None));
 }
 
 #[test]
