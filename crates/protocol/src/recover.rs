@@ -59,7 +59,7 @@ type Holding = (LogPos, LogPos);
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct Looking {
     scan: Scan,
-    /// Until then somebody with more than this manager has may say so.
+    /// Until then, at least, somebody with more than this manager has may say so.
     until_ms: u64,
     /// When the managers were asked last.
     asked_ms: Option<u64>,
@@ -172,18 +172,16 @@ impl Partition {
         };
         looking.better = looking.better.filter(|(_, member)| serves(member));
         looking.has_waited = now >= looking.until_ms;
-        if !looking.has_waited {
-            if looking.asked_ms.is_none_or(|at| now >= at + resend_ms) {
-                looking.asked_ms = Some(now);
-                let me = env.me.number;
-                for other in view.managers.keys().filter(|it| **it != me) {
-                    env.send(*other, Message::SyncAsk { part, pe });
-                }
+        // Nodes may be waited for much longer than that: who comes back meanwhile is still asked.
+        if looking.asked_ms.is_none_or(|at| now >= at + resend_ms) {
+            looking.asked_ms = Some(now);
+            let me = env.me.number;
+            for other in view.managers.keys().filter(|it| **it != me) {
+                env.send(*other, Message::SyncAsk { part, pe });
             }
-            return;
         }
         // Who holds more is to look instead.
-        if looking.better.is_none() && looking.scan.is_done() {
+        if looking.has_waited && looking.better.is_none() && looking.scan.is_done() {
             let scan = looking.scan.take();
             self.write_what_was_found(env, &scan);
         }

@@ -160,6 +160,30 @@ fn who_holds_a_newer_copy_finds_the_partition_again_and_then_nothing_is_lost() {
 }
 
 #[test]
+fn a_newer_copy_that_returns_late_is_taken_as_long_as_the_nodes_are_waited_for() {
+    let (mut table, mut sessions) = filled();
+    let over = sessions.pop().unwrap();
+    closed(table.call(300, close(&id(&over), "c")));
+    table.silent.insert("n1".into());
+    lose(&mut table, &[1000]);
+    table.kill(300);
+    table.kill(600);
+    table.pass(after_ms() + 1_000);
+    assert_eq!(recovering(&table), 3, "{:?}", table.view());
+    table.start(600);
+    table.start(300);
+    table.pass(1_000);
+    assert_eq!(table.count(Transition::RecoveryHandedOn), 3);
+    table.silent.clear();
+    table.pass(after_ms() + 3_000);
+    assert_eq!(recovering(&table), 0, "{:?}", table.view());
+    assert_as_before(&mut table, &sessions);
+    let call = table.ask(600, get(&id(&over)));
+    let end = got(table.wait_for(call, 1_000)).record.clone();
+    assert_eq!((end.state, end.reason), (SessionState::Closed, Some(Reason::ClosedByClient)));
+}
+
+#[test]
 fn what_is_being_ended_stays_closing() {
     let (mut table, _) = filled();
     let (_, _, alive) = table.live.get_mut(&key("s2")).unwrap();
