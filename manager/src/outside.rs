@@ -75,6 +75,11 @@ pub struct Told {
 }
 
 impl Told {
+    /// Whether the disk that the number had is said to be gone for good.
+    pub fn force_lost(&self) -> bool {
+        self.asked.ask.force_lost
+    }
+
     /// The View has this run now.
     pub fn joined(self, member: MemberId, epoch: u64) {
         let (number, incarnation) = (member.number.0, member.incarnation.0);

@@ -27,7 +27,7 @@ use rota_daemon::{Stop, announce};
 use rota_membership::{ConfigStore, Watcher};
 use rota_model::ManagerNumber;
 use rota_protocol::{Disk, Manager, ManagerConfig, Sizes};
-use rota_ring::ClaimRefused;
+use rota_ring::{Claim, ClaimRefused};
 use rota_storage::attachments::Attachments;
 use rota_storage::{Engine, Label, is_unclaimed};
 use serde::Serialize;
@@ -68,12 +68,19 @@ struct Doors {
     exposition: Exposition,
 }
 
+/// What an operator said with a number: the manager may come into the ring with it, for the first time or
+/// again.
+#[derive(Clone, Copy)]
+struct Said {
+    /// The disk that the number had is gone for good.
+    force_lost: bool,
+}
+
 /// What was found and opened before anything runs.
 struct Opened {
     options: Options,
     number: ManagerNumber,
-    /// It may come into the ring, for the first time or again.
-    joins: bool,
+    said: Option<Said>,
     doors: Doors,
     engine: Box<dyn Engine>,
     disk: Disk,
@@ -173,7 +180,7 @@ async fn start(options: Options, application: Application) -> Result<Started> {
         None => begun(&*doors.store, &options).await?,
     };
     if let Some((number, true)) = begun {
-        let working = begin(open(options, number, doors, false).await?, application)?;
+        let working = begin(open(options, number, doors, None).await?, application)?;
         return Ok(Started::Inside(Box::new(working)));
     }
     let outside = Outside::start(&options, again(&doors.grpc)?, again(&doors.http)?);
@@ -210,12 +217,12 @@ fn announce_at(addresses: &Addresses) {
     announce(&Ready { ready: true, grpc, http, pid: std::process::id() });
 }
 
-/// `joins`: it was told the number just now, and may come into the ring with it.
+/// `said`: it was told the number just now.
 async fn open(
     options: Options,
     number: ManagerNumber,
     doors: Doors,
-    joins: bool,
+    said: Option<Said>,
 ) -> Result<Opened> {
     let cluster = &options.ring.cluster;
     let open_disk = || disk::open(&options.data, cluster, &options.id, number);
@@ -228,12 +235,15 @@ async fn open(
     let empty = Disk::default();
     let disk = known.as_ref().map_or(&empty, |(_, disk)| disk);
     let claim = claim_of(&options, number, &doors.addresses, disk);
-    let claimed = if joins { view.claimed_or_joined(&claim) } else { view.claimed(&claim) };
+    let claimed = match said {
+        Some(Said { force_lost }) => view.claimed_or_joined(&Claim { force_lost, ..claim }),
+        None => view.claimed(&claim),
+    };
     claimed.context("--number")?;
     let (engine, disk) = known.map_or_else(open_disk, Ok)?;
     let settings = options.bodies;
     let attachments = bodies::open(&options.data, cluster, &options.id, number, settings)?;
-    Ok(Opened { options, number, joins, doors, engine, disk, attachments, new_folder })
+    Ok(Opened { options, number, said, doors, engine, disk, attachments, new_folder })
 }
 
 fn label(options: &Options, number: ManagerNumber) -> Label {
@@ -273,7 +283,7 @@ fn node_options(options: &Options) -> Option<NodeOptions> {
 
 /// Starts everything but the servers.
 fn begin(opened: Opened, application: Application) -> Result<Working> {
-    let Opened { options, number, joins, doors, engine, disk, attachments, new_folder } = opened;
+    let Opened { options, number, said, doors, engine, disk, attachments, new_folder } = opened;
     let Doors { grpc, http, addresses, store, exposition } = doors;
     let new_folder = new_folder.then(|| (options.data.clone(), label(&options, number)));
     let metrics = Metrics::new();
@@ -305,8 +315,11 @@ fn begin(opened: Opened, application: Application) -> Result<Working> {
     let clock = Clock::start();
     let mut manager = Manager::new(config, disk, seed, clock.now());
     application.embed(&mut manager).context("what the application offers")?;
-    if joins {
+    if let Some(Said { force_lost }) = said {
         manager.may_join();
+        if force_lost {
+            manager.force_lost();
+        }
     }
     let (driver, seen) = start_driver(manager, clock, lanes, rim, stop_driver.clone());
     bodies.follow(seen.clone());

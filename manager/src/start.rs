@@ -162,6 +162,7 @@ pub fn claim_of(
             .filter(|(_, meta)| meta.whole)
             .map(|(part, meta)| (*part, meta.pe))
             .collect(),
+        force_lost: false,
         times: options.ring.times,
     }
 }

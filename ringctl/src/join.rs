@@ -43,9 +43,9 @@ pub struct JoinArguments {
     /// Any manager of the ring.
     #[arg(long, value_name = "HOST:PORT", required_unless_present = "force_lost")]
     contact: Option<String>,
-    /// The machine and the disk of that number's manager are gone, although the ring has it as ACTIVE.
-    /// It is taken out first, unless within --node-lost-ms it, or a manager that would miss it, answers.
-    /// What only its disk held is lost.
+    /// The machine and the disk of that number's manager are gone for good: what only its disk held is
+    /// lost. Needed where it held a last copy. Where the ring has it as ACTIVE it is taken out first, unless
+    /// within --node-lost-ms it, or a manager that would miss it, answers.
     #[arg(long)]
     force_lost: bool,
     /// Wait until it holds all that it should, and show progress.
@@ -142,7 +142,8 @@ pub fn progress(view: &View, number: ManagerNumber) -> Progress {
     }
 }
 
-/// Tells the target its number, or to halve the widest arc. Resolves when the View has it.
+/// Tells the target its number, or to choose one: one that has left where that gives as much, else the one
+/// that halves the widest arc. Resolves when the View has it.
 pub async fn tell(
     target: &str,
     number: Option<u32>,

@@ -20,7 +20,7 @@ use rota_daemon::processes::signal_group;
 use rota_membership::ConsulAddress;
 use rota_membership::consul::Marks;
 use rota_model::{Incarnation, ManagerNumber, ManagerStatus};
-use rota_ring::View;
+use rota_ring::{ClaimRefused, View};
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 use std::os::fd::AsFd;
@@ -92,7 +92,8 @@ pub enum Outcome {
     UnderWay,
     /// The manager is not lost.
     NotLost { why: String },
-    /// It was not run, since something did not answer.
+    /// It was not run, since something did not answer, or an operator must say first that a last copy
+    /// is gone for good.
     NotRun { why: String },
 }
 
@@ -165,7 +166,8 @@ fn attempt(note: Option<&Note>, now_ms: u64) -> Result<u32, Outcome> {
 /// What a View says of a manager that looks gone.
 #[derive(PartialEq, Eq, Debug)]
 enum Verdict {
-    Down,
+    /// It is DOWN. Why an empty folder may not take its place, if so.
+    Down(Option<ClaimRefused>),
     /// It is not said yet.
     Open,
     NotLost(String),
@@ -184,7 +186,11 @@ fn verdict(view: &View, gone: &Manager) -> Verdict {
         return Verdict::Open;
     }
     match status {
-        ManagerStatus::Down => Verdict::Down,
+        ManagerStatus::Down => {
+            let parts = view.last_copies(number);
+            let last = (!parts.is_empty()).then_some(ClaimRefused::LastCopy { number, parts });
+            Verdict::Down(last)
+        }
         ManagerStatus::Left => Verdict::NotLost("it has left the ring".to_owned()),
         ManagerStatus::Joining
         | ManagerStatus::Syncing
@@ -269,10 +275,13 @@ impl<'a> Restorer<'a> {
             for other in loss.others {
                 let Some(view) = view_of(other).await else { continue };
                 match verdict(&view, loss.gone) {
-                    Verdict::Down => {
+                    Verdict::Down(last) => {
                         let since = *since.get_or_insert_with(Instant::now);
                         if since.elapsed() >= self.options.restore_after {
-                            return Ok(other.clone());
+                            return match last {
+                                None => Ok(other.clone()),
+                                Some(why) => Err(Outcome::NotRun { why: why.to_string() }),
+                            };
                         }
                     }
                     Verdict::Open => {}
@@ -434,10 +443,14 @@ mod tests {
         };
         let entry = view.managers.get_mut(&ManagerNumber(100)).unwrap();
         (entry.incarnation, entry.status) = (Incarnation(3), ManagerStatus::Down);
-        assert_eq!(verdict(&view, &gone("a", 3)), Verdict::Down);
+        assert_eq!(verdict(&view, &gone("a", 3)), Verdict::Down(None));
         assert_eq!(verdict(&view, &gone("a", 4)), Verdict::Open, "that View is older");
         assert!(matches!(verdict(&view, &gone("a", 2)), Verdict::NotLost(_)));
         assert!(matches!(verdict(&view, &gone("b", 3)), Verdict::NotLost(_)));
+        // The other one has left every group since: what only the lost one has, no empty folder may replace.
+        view.parts.values_mut().for_each(|it| it.isr.retain(|it| it.number == ManagerNumber(100)));
+        let Verdict::Down(Some(why)) = verdict(&view, &gone("a", 3)) else { panic!("{view:?}") };
+        assert!(why.to_string().contains("partitions 100, 400: start it again"), "{why}");
         view.managers.get_mut(&ManagerNumber(100)).unwrap().status = ManagerStatus::Active;
         assert_eq!(verdict(&view, &gone("a", 3)), Verdict::Open);
         view.managers.get_mut(&ManagerNumber(100)).unwrap().status = ManagerStatus::Left;

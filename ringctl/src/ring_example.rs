@@ -15,6 +15,7 @@ pub fn claim(number: u32, id: &str) -> Claim {
         taken: None,
         nonce: Nonce(1),
         disk: BTreeMap::new(),
+        force_lost: false,
         times: ClusterTimes { renew_ms: 1, lease_term_ms: 2, lease_kill_ms: 3, node_lost_ms: 4 },
     }
 }

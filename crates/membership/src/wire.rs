@@ -193,6 +193,7 @@ mod tests {
             taken: None,
             nonce: Nonce(7),
             disk: BTreeMap::new(),
+            force_lost: false,
             times: TIMES,
         };
         let joined = before.view.as_ref().unwrap().joined(&claim).unwrap();

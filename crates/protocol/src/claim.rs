@@ -146,6 +146,7 @@ impl Manager {
             taken: self.identity.taken.map(|(incarnation, _)| incarnation),
             nonce,
             disk,
+            force_lost: self.force_lost,
             times: config.timing.of_cluster(),
         }
     }
@@ -169,6 +170,7 @@ impl Manager {
         self.claiming = None;
         // The View keeps the number from now on; should that leave, coming back is another order.
         self.joins = false;
+        self.force_lost = false;
         self.identity = Identity { taken: Some((incarnation, nonce)), intended: None };
         self.env.persist_identity(self.identity.clone());
         self.env.me = MemberId { number: self.env.config.number, incarnation };

@@ -33,6 +33,7 @@ impl Manager {
             orders,
             node_orders,
             joins,
+            force_lost,
             view_ms,
             arrived,
             ticked_ms,
@@ -42,7 +43,7 @@ impl Manager {
         env.fingerprint(into);
         (parts, entrance, standing, identity, claiming).hash(into);
         (asked, next_change_ms, doubted, reads, index, heard, accused, signalled).hash(into);
-        (following, orders, node_orders, joins, view_ms, arrived).hash(into);
+        (following, orders, node_orders, joins, force_lost, view_ms, arrived).hash(into);
         (ticked_ms, beat_ms, next_tick_ms).hash(into);
     }
 

@@ -62,6 +62,8 @@ pub struct Manager {
     pub(crate) node_orders: VecDeque<WaitingNode>,
     /// Whether it may come into a ring in which nobody reserved its number.
     pub(crate) joins: bool,
+    /// An operator says that the disk which its number had is gone for good.
+    pub(crate) force_lost: bool,
     /// When a new View was adopted last.
     pub(crate) view_ms: u64,
     /// The newest epoch in which this manager, as a newcomer, held all that it should.
@@ -96,6 +98,7 @@ impl Manager {
             orders: VecDeque::new(),
             node_orders: VecDeque::new(),
             joins: false,
+            force_lost: false,
             view_ms: now.mono_ms,
             arrived: Epoch(0),
             ticked_ms: now.mono_ms,
@@ -222,6 +225,13 @@ impl Manager {
     /// without it such a number is refused. Before the first input.
     pub fn may_join(&mut self) {
         self.joins = true;
+    }
+
+    /// Lets this manager take its number with an empty disk, though the one that the number had may
+    /// hold the last copy of a partition: an operator says that it is gone for good. Before the first
+    /// input.
+    pub fn force_lost(&mut self) {
+        self.force_lost = true;
     }
 
     /// Says where bodies of attachments are kept; without it none is held. Before the first input.

@@ -5,7 +5,7 @@ mod table;
 use rota_model::node_msg::{Renewed, ToNode};
 use rota_model::{LogPos, Outcome, Reason, RefusalKind, SessionState, SessionView, Token};
 use rota_protocol::{Timing, Transition};
-use rota_ring::{Change, PartState};
+use rota_ring::{Change, ClaimRefused, PartState};
 use table::*;
 
 const SESSIONS: usize = 30;
@@ -23,17 +23,14 @@ fn filled() -> (Table, Vec<SessionView>) {
 }
 
 /// Every manager is killed, and written DOWN; 1000 is the last member of every ISR. These lose their
-/// disks. Then all start.
+/// disks, and an operator says so. Then all start.
 fn lose(table: &mut Table, disks: &[u32]) {
     for n in NUMBERS {
         table.kill(n);
     }
     write_all_down(table);
-    for n in disks {
-        table.disks.remove(n);
-    }
     for n in NUMBERS {
-        table.start(n);
+        if disks.contains(&n) { table.start_lost(n) } else { table.start(n) }
     }
     while !table.managers.values().all(|it| it.is_claimed()) {
         table.pass(20);
@@ -194,6 +191,29 @@ fn what_is_being_ended_stays_closing() {
     let ended = got(table.wait_for(call, 5_000)).record.clone();
     assert_eq!((ended.state, ended.reason), (SessionState::Closed, Some(Reason::ClosedByClient)));
     assert!(!table.live.contains_key(&key("s2")), "the node was asked once more");
+}
+
+#[test]
+fn an_empty_disk_is_refused_in_the_place_of_a_last_copy_and_the_old_one_loses_nothing() {
+    let (mut table, sessions) = filled();
+    let disk = table.disks[&1000].clone();
+    for n in NUMBERS {
+        table.kill(n);
+    }
+    write_all_down(&mut table);
+    table.disks.remove(&1000);
+    table.start(1000);
+    table.pass(200);
+    let refused = table.managers[&1000].refused();
+    assert!(matches!(refused, Some(ClaimRefused::LastCopy { .. })), "{refused:?}");
+    table.kill(1000);
+    table.disks.insert(1000, disk);
+    for n in NUMBERS {
+        table.start(n);
+    }
+    table.pass(3_000);
+    assert_eq!(recovering(&table), 0, "{:?}", table.view());
+    assert_as_before(&mut table, &sessions);
 }
 
 #[test]

@@ -8,6 +8,9 @@ use rota_model::{
 };
 use std::collections::BTreeMap;
 
+/// How many partitions a refusal names.
+const NAMED_MAX: usize = 5;
+
 /// A manager that wants its number: at its first start, after a restart, or after it was taken out.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Claim {
@@ -28,6 +31,8 @@ pub struct Claim {
     pub nonce: Nonce,
     /// Partitions on its disk, with the newest epoch that each saw.
     pub disk: BTreeMap<ManagerNumber, Epoch>,
+    /// An operator says that the disk which this number had is gone for good.
+    pub force_lost: bool,
     /// Times by which it judges nodes.
     pub times: ClusterTimes,
 }
@@ -110,6 +115,19 @@ pub enum ClaimRefused {
         status: ManagerStatus,
         /// Its incarnation.
         incarnation: Incarnation,
+    },
+    /// The disk that this number had may hold the last copy of a partition, and this one is empty.
+    #[error(
+        "the manager that had number {number} held the last copy of {}: start it again with the data \
+         folder that it had. If that is gone for good, tell an empty one to take the number with \
+         `ringctl join --force-lost`: what only that folder held is lost then",
+        named(.parts)
+    )]
+    LastCopy {
+        /// The number.
+        number: ManagerNumber,
+        /// The partitions.
+        parts: Vec<ManagerNumber>,
     },
     /// The disk ran that number later than the View knows of.
     #[error(
@@ -271,7 +289,22 @@ impl View {
                 incarnation: entry.incarnation,
             });
         }
+        let parts = self.last_copies(claim.number);
+        if !held && !claim.force_lost && entry.status == ManagerStatus::Down && !parts.is_empty() {
+            return Err(ClaimRefused::LastCopy { number: claim.number, parts });
+        }
         Ok(())
+    }
+
+    /// The partitions of which nobody else that ran has a copy that is known to be complete. One that is
+    /// being found again anyway is none of them.
+    pub fn last_copies(&self, number: ManagerNumber) -> Vec<ManagerNumber> {
+        let is_last = |part: &Part| {
+            part.state == PartState::Active
+                && part.has(number)
+                && !may_leave(&self.managers, part, number)
+        };
+        self.parts.iter().filter(|(_, part)| is_last(part)).map(|(n, _)| *n).collect()
     }
 
     /// Whoever judges a node must wait as long as every other, or a verdict might come before the
@@ -455,6 +488,14 @@ fn may_leave(
 ) -> bool {
     let ran = |number| managers.get(&number).is_some_and(|it| it.incarnation > Incarnation(0));
     part.isr.iter().any(|it| it.number != leaver && ran(it.number))
+}
+
+/// Partitions, as a refusal names them: all, or the first ones.
+fn named(parts: &[ManagerNumber]) -> String {
+    let list: Vec<String> = parts.iter().take(NAMED_MAX).map(ToString::to_string).collect();
+    let (list, more) = (list.join(", "), parts.len().saturating_sub(NAMED_MAX));
+    let word = if parts.len() == 1 { "partition" } else { "partitions" };
+    if more == 0 { format!("{word} {list}") } else { format!("{word} {list} and {more} more") }
 }
 
 fn is_down(managers: &BTreeMap<ManagerNumber, ManagerEntry>, number: ManagerNumber) -> bool {

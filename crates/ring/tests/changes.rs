@@ -29,6 +29,7 @@ fn claim(n: u32, held: &[(u64, u64)], nonce: u64, disk: &[(u32, u64)]) -> Claim 
         held: held.iter().map(|(i, n)| (Incarnation(*i), Nonce(*n))).collect(),
         nonce: Nonce(nonce),
         disk: disk.iter().map(|(n, pe)| (ManagerNumber(*n), Epoch(*pe))).collect(),
+        force_lost: false,
         times: TIMES,
     }
 }
@@ -116,11 +117,43 @@ fn the_last_manager_may_be_given_up_and_an_empty_folder_takes_its_number_to_reco
     let given_up = alone.without(&[lost]).unwrap();
     assert_eq!(given_up.check(), Ok(()));
     assert_eq!(given_up.managers[&ManagerNumber(10)].status, ManagerStatus::Down);
-    let taken = given_up.claimed(&empty).unwrap();
+    let refused = given_up.claimed(&empty).unwrap_err();
+    let parts = [10, 20, 30].map(ManagerNumber).to_vec();
+    assert_eq!(refused, ClaimRefused::LastCopy { number: ManagerNumber(10), parts });
+    let told = Claim { force_lost: true, ..empty };
+    let taken = given_up.claimed(&told).unwrap();
     assert_eq!(taken.member(ManagerNumber(10)), Some(member(10, 2)));
     let part = &taken.parts[&ManagerNumber(10)];
     assert_eq!((part.owner, part.state), (ManagerNumber(10), PartState::Recovering));
     assert!(alone.without(&[member(10, 2)]).is_none(), "another run is not given up");
+}
+
+#[test]
+fn an_empty_folder_takes_the_number_of_a_last_copy_only_when_an_operator_says_that_it_is_lost() {
+    let down = started().without(&[member(20, 1), member(30, 1)]).unwrap();
+    let down = down.without(&[member(10, 1)]).unwrap();
+    let refused = down.claimed(&claim(10, &[], 9, &[])).unwrap_err().to_string();
+    for part in ["partitions 10, 20, 30:", "start it again", "--force-lost"] {
+        assert!(refused.contains(part), "{refused}");
+    }
+    // A folder that only meant to take it is as empty as that one.
+    assert!(matches!(
+        down.claimed(&claim(10, &[(2, 9)], 9, &[])),
+        Err(ClaimRefused::LastCopy { .. })
+    ));
+    let disk = [(10, 8), (20, 8), (30, 8)];
+    let own = down.claimed(&claim(10, &[(1, 10)], 11, &disk)).unwrap();
+    assert!(own.parts.values().all(|it| it.state == PartState::Active), "its own disk may");
+    assert_eq!(down.last_copies(ManagerNumber(20)), vec![]);
+    let learns = down.claimed(&claim(20, &[], 21, &[])).unwrap();
+    assert_eq!(learns.parts, down.parts, "one that holds no last copy may be empty");
+    // What is being found again anyway needs no word.
+    let told = Claim { force_lost: true, ..claim(10, &[], 9, &[]) };
+    let recovers = down.claimed(&told).unwrap().without(&[member(10, 2)]).unwrap();
+    assert_eq!(recovers.last_copies(ManagerNumber(10)), vec![]);
+    assert!(recovers.claimed(&claim(10, &[], 12, &[])).is_ok());
+    // The word is about a number that is DOWN, and makes nothing else right.
+    assert!(matches!(started().claimed(&told), Err(ClaimRefused::NotThisDisk { .. })));
 }
 
 #[test]

@@ -28,6 +28,7 @@ fn claim(n: u32) -> Claim {
         held: Vec::new(),
         nonce: Nonce(u64::from(n) + 1),
         disk: BTreeMap::new(),
+        force_lost: false,
         times: TIMES,
     }
 }

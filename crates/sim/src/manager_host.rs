@@ -148,6 +148,10 @@ impl World {
         if may_join {
             manager.may_join();
         }
+        if host.lost_disk.is_some() {
+            // An operator's word: the machine before is gone for good.
+            manager.force_lost();
+        }
         host.process = Some(manager);
         if run > 1 {
             self.counters.fault(Fault::ManagerRestart);

@@ -11,7 +11,7 @@ use rota_proto::operator::{Inspected, JoinAsk};
 use rota_proto::v1;
 use rota_proto::v1::operator_client::OperatorClient;
 use rota_protocol::Disk;
-use rota_ring::{ClaimRefused, View};
+use rota_ring::{Claim, ClaimRefused, View};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -40,14 +40,16 @@ pub async fn number(
     if !mistakes.is_empty() {
         return Err(Refusal::invalid(mistakes));
     }
-    if let Some(number) = ask.number.filter(|_| ask.force_lost) {
+    let claim_to = |number| {
         let claim = claim_of(options, number, addresses, &Disk::default());
-        lost::take_out(&claim, begun, store, &view).await?;
+        Claim { force_lost: ask.force_lost, ..claim }
+    };
+    if let Some(number) = ask.number.filter(|_| ask.force_lost) {
+        lost::take_out(&claim_to(number), begun, store, &view).await?;
         view = kept(store).await?;
     }
     let number = chosen(ask.number, begun, &view, options)?;
-    let claim = claim_of(options, number, addresses, &Disk::default());
-    match view.claimed_or_joined(&claim) {
+    match view.claimed_or_joined(&claim_to(number)) {
         Ok(_) => Ok(number),
         Err(why) => Err(refused(&why)),
     }
@@ -91,6 +93,7 @@ pub fn refused(why: &ClaimRefused) -> Refusal {
         | ClaimRefused::NumbersFull { .. }
         | ClaimRefused::OtherTimes(..)
         | ClaimRefused::NotThisDisk { .. }
+        | ClaimRefused::LastCopy { .. }
         | ClaimRefused::StoreIsOlder { .. } => {
             let field = FieldError::new("number", why.to_string());
             let (kind, retry) = (RefusalKind::InvalidArgument, Retry::WhenChanged);

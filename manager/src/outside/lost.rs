@@ -1,12 +1,13 @@
-//! A number that the ring has as active although its machine and its disk are gone, and nobody is left
-//! who would miss it: after a loss of all, in a ring of one, or without copies. An operator says that it
-//! is lost; then it is taken out as by any peer, unless it shows that it lives, or somebody answers who
-//! would take it out if it were silent.
+//! An operator's word that a number's machine and disk are gone for good. It lets an empty folder take the
+//! place of a last copy. And a number that the ring has as active, with nobody left who would miss it (after
+//! a loss of all, in a ring of one, or without copies), is taken out as by any peer, unless it shows that it
+//! lives, or somebody answers who would take it out if it were silent.
 //!
 //! ```text
-//!  --force-lost ──▶ for as long as a silent node is waited for:
+//!  --force-lost ──▶ DOWN: its address accepts a connection ──▶ refused, else nothing to do
+//!               ──▶ for as long as a silent node is waited for:
 //!                   its address accepts a connection, or one of its neighbours answers ──▶ refused
-//!                   the View has it as DOWN ──▶ nothing to do
+//!                   the View has it as DOWN ──▶ nothing more to do
 //!               ──▶ compare-and-set: DOWN, as after a suspicion ──▶ an empty folder may take the number
 //! ```
 
@@ -24,7 +25,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// How often the View may change in between before this is given up.
 const TRIES: usize = 5;
 
-/// Takes the manager out that has the claimed number.
+/// Takes the manager out that has the claimed number, unless it is out already.
 ///
 /// # Errors
 /// It, or somebody who would miss it, lives; it is no manager of this name; an empty folder could not
@@ -44,7 +45,9 @@ pub async fn take_out(
         let problem = format!("is {}, which nobody has in this ring", claim.number);
         return Err(FieldError::new("number", problem).into());
     };
-    let Some(lost) = view.member(claim.number).filter(|_| entry.serves()) else { return Ok(()) };
+    let Some(lost) = view.member(claim.number).filter(|_| entry.serves()) else {
+        return not_at_its_address(view, claim).await;
+    };
     without(view, lost, claim)?;
     let patience = Duration::from_millis(claim.times.node_lost_ms);
     tracing::warn!(manager = %lost, ?patience, "told that a manager is lost; looking whether it is");
@@ -75,33 +78,38 @@ fn lives(why: String) -> Refusal {
     Refusal { fields: vec![field], ..Refusal::new(kind, retry, text) }
 }
 
+/// Refuses when somebody accepts connections where it was.
+async fn not_at_its_address(view: &View, claim: &Claim) -> Result<(), Refusal> {
+    let number = claim.number;
+    let address = view.managers.get(&number).map(|it| &it.grpc);
+    // A newcomer may have been given the address of the one that was.
+    let Some(own) = address.filter(|it| **it != claim.grpc) else { return Ok(()) };
+    let answers = inspected(own).await;
+    let other = |it: &rota_proto::operator::Inspected| {
+        it.number != number || it.view.cluster != view.cluster
+    };
+    let accepts = match &answers {
+        Ok(answer) => !other(answer),
+        // Whoever accepts and does not answer may be a process that stands still.
+        Err(_) => timeout(CONTACT, TcpStream::connect(own)).await.is_ok_and(|it| it.is_ok()),
+    };
+    if accepts {
+        return Err(lives(format!("a process accepts connections at {own}, its address")));
+    }
+    Ok(())
+}
+
 /// Refuses what shows that it may live.
 async fn may_not_live(view: &View, claim: &Claim) -> Result<(), Refusal> {
-    let number = claim.number;
-    let address = |n: ManagerNumber| view.managers.get(&n).map(|it| it.grpc.clone());
-    // A newcomer may have been given the address of the one that was.
-    if let Some(own) = address(number).filter(|it| *it != claim.grpc) {
-        let answers = inspected(&own).await;
-        let other = |it: &rota_proto::operator::Inspected| {
-            it.number != number || it.view.cluster != view.cluster
-        };
-        let accepts = match &answers {
-            Ok(answer) => !other(answer),
-            // Whoever accepts and does not answer may be a process that stands still.
-            Err(_) => timeout(CONTACT, TcpStream::connect(&own)).await.is_ok_and(|it| it.is_ok()),
-        };
-        if accepts {
-            return Err(lives(format!("a process accepts connections at {own}, its address")));
-        }
-    }
-    for peer in view.neighbours(number) {
+    not_at_its_address(view, claim).await?;
+    for peer in view.neighbours(claim.number) {
         let Some(entry) = view.managers.get(&peer).filter(|it| it.serves()) else { continue };
         let answer = inspected(&entry.grpc).await;
         let is_there = answer.is_ok_and(|it| it.number == peer && it.view.cluster == view.cluster);
         if is_there {
             return Err(lives(format!(
                 "manager {peer} at {} shares partitions with it and takes it out by itself when it \
-                 is silent; then the number is DOWN, and can be taken as it is",
+                 is silent; then the number is DOWN, and can be taken",
                 entry.grpc
             )));
         }
@@ -147,7 +155,7 @@ mod tests {
     use super::*;
     use rota_membership::{FakeStore, Outage};
     use rota_model::{ClusterName, ClusterTimes, ManagerId, ManagerStatus, Nonce};
-    use rota_ring::ConfigState;
+    use rota_ring::{ClaimRefused, ConfigState};
     use std::collections::BTreeMap;
     use tokio::net::TcpListener;
 
@@ -163,6 +171,7 @@ mod tests {
             taken: None,
             nonce: Nonce(1),
             disk: BTreeMap::new(),
+            force_lost: true,
             times: ClusterTimes {
                 renew_ms: 1,
                 lease_term_ms: 3,
@@ -204,6 +213,13 @@ mod tests {
         let view = kept(&store).await.unwrap();
         take_out(&again, None, &store, &view).await.expect("it is out already");
         assert!(view.claimed(&again).is_ok());
+        // One that is DOWN may live, too.
+        let listener = TcpListener::bind(&there).await.unwrap();
+        let refused = take_out(&again, None, &store, &view).await.unwrap_err();
+        assert!(refused.to_string().contains("accepts connections"), "{refused}");
+        drop(listener);
+        let unsaid = Claim { force_lost: false, ..again };
+        assert!(matches!(view.claimed(&unsaid), Err(ClaimRefused::LastCopy { .. })));
     }
 
     #[tokio::test]

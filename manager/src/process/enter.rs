@@ -1,7 +1,7 @@
 //! From outside of the ring into it: a number that was told is tried, and whoever told it hears what
 //! became of it. A refused one leaves everything as it was before.
 
-use super::{Doors, Waiting, Working, begin, open, stop};
+use super::{Doors, Said, Waiting, Working, begin, open, stop};
 use crate::application::Application;
 use crate::driver::Seen;
 use crate::options::Options;
@@ -38,7 +38,8 @@ impl Waiting {
                 }
             };
             let wanted = (self.options.clone(), self.application.clone());
-            let working = match tried(wanted, self.doors.again()?, told.number).await {
+            let said = Said { force_lost: told.force_lost() };
+            let working = match tried(wanted, self.doors.again()?, told.number, said).await {
                 Ok(Tried::Joined(working, member, epoch)) => {
                     told.joined(member, epoch);
                     working
@@ -69,8 +70,9 @@ async fn tried(
     (options, application): (Options, Application),
     doors: Doors,
     number: ManagerNumber,
+    said: Said,
 ) -> Result<Tried> {
-    let opened = match open(options, number, doors, true).await {
+    let opened = match open(options, number, doors, Some(said)).await {
         Ok(opened) => opened,
         Err(error) => return Ok(Tried::Refused(error.downcast::<ClaimRefused>()?)),
     };

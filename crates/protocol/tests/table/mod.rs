@@ -297,17 +297,23 @@ impl Table {
 
     /// Starts a manager from its disk.
     pub fn start(&mut self, n: u32) {
-        self.start_as(n, false);
+        self.start_as(n, false, false);
+    }
+
+    /// The same with an empty disk, and with the operator's word that the one before is gone for good.
+    pub fn start_lost(&mut self, n: u32) {
+        self.disks.remove(&n);
+        self.start_as(n, false, true);
     }
 
     /// The same; one that may join when nobody reserved its number.
     pub fn start_newcomer(&mut self, n: u32) {
         self.shelves.entry(n).or_default();
-        self.start_as(n, true);
+        self.start_as(n, true, false);
         self.settle();
     }
 
-    fn start_as(&mut self, n: u32, joins: bool) {
+    fn start_as(&mut self, n: u32, joins: bool, lost: bool) {
         let disk = self.disks.entry(n).or_default().clone();
         let seed = 77 + u64::from(n) * 1_000_003 + self.now_ms * 65_536;
         let (documents, pools) = (self.documents.clone(), self.pools.clone());
@@ -323,6 +329,9 @@ impl Table {
         manager.keep_bodies(self.shelves[&n].clone());
         if joins {
             manager.may_join();
+        }
+        if lost {
+            manager.force_lost();
         }
         self.managers.insert(n, manager);
         self.dead.remove(&n);

@@ -92,6 +92,7 @@ mod tests {
             taken: None,
             nonce: Nonce(7),
             disk: BTreeMap::new(),
+            force_lost: false,
             times: rota_protocol::Timing::default().of_cluster(),
         };
         view().joined(&claim).unwrap()

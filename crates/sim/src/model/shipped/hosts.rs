@@ -39,6 +39,8 @@ pub struct ManagerHost {
     pub clock_ms: u64,
     /// Its disk.
     pub disk: Disk,
+    /// Its disk was lost, and its number is not taken since: an operator says so at each start.
+    pub lost: bool,
     /// Writes that are not on it yet.
     pub unsynced: VecDeque<(u64, Vec<DiskWrite>)>,
     /// Who waits for answers, beside clients.
@@ -54,6 +56,7 @@ impl ManagerHost {
             run: 0,
             clock_ms: START_MS,
             disk: Disk::default(),
+            lost: false,
             unsynced: VecDeque::new(),
             callers: BTreeMap::new(),
         }
@@ -64,7 +67,7 @@ impl ManagerHost {
         let canon = wide_of(|into| {
             (self.number, self.run, self.clock_ms, &self.callers).hash(into);
             (&self.disk, self.unsynced.iter().map(|it| &it.1).collect::<Vec<_>>()).hash(into);
-            self.process.is_some().hash(into);
+            (self.lost, self.process.is_some()).hash(into);
             if let Some(process) = &self.process {
                 process.fingerprint(into);
             }
@@ -97,17 +100,22 @@ impl ManagerHost {
         if bounds.newcomers.contains(&self.number.0) {
             process.may_join();
         }
+        if self.lost {
+            process.force_lost();
+        }
         self.process = Some(process);
         self.give(bounds, Input::Tick, out, bug);
     }
 
     /// Its process dies, and what it had not synced is lost.
     pub fn crash(&mut self, wiped: bool) {
+        self.lost &= self.process.as_ref().is_none_or(|it| !it.is_claimed());
         self.process = None;
         self.unsynced.clear();
         self.callers.clear();
         if wiped {
             self.disk = Disk::default();
+            self.lost = true;
         }
     }
 
