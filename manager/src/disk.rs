@@ -246,6 +246,7 @@ mod tests {
             last: LogPos::new(Epoch(4), Seq(2)),
             whole: true,
             forgotten: Stamp::MIN,
+            found_from: None,
         };
         let identity = Identity { taken: Some((Incarnation(2), Nonce(11))), intended: None };
         vec![

@@ -12,7 +12,7 @@ use crate::record::forgotten_stamp;
 use crate::v1;
 use crate::wire::{WireError, convert, named};
 use prost::Message;
-use rota_model::{Epoch, Incarnation, ManagerNumber, Nonce, SlotId};
+use rota_model::{Epoch, Incarnation, LogPos, ManagerNumber, Nonce, SlotId};
 use rota_protocol::{Doc, DocKey, DocName, Identity, PartMeta};
 
 /// Bytes of a document's key.
@@ -73,8 +73,9 @@ pub fn decode_part_key(bytes: &[u8]) -> Result<ManagerNumber, WireError> {
 
 /// Bytes of what a manager knows of a partition.
 pub fn encode_part_meta(meta: PartMeta) -> Vec<u8> {
-    let PartMeta { pe, last, whole, forgotten } = meta;
-    v1::PartMeta { pe: pe.0, last: Some(last.into()), whole, forgotten: forgotten.as_u64() }
+    let PartMeta { pe, last, whole, forgotten, found_from } = meta;
+    let (last, found_from) = (Some(last.into()), found_from.map(Into::into));
+    v1::PartMeta { pe: pe.0, last, whole, forgotten: forgotten.as_u64(), found_from }
         .encode_to_vec()
 }
 
@@ -83,7 +84,8 @@ pub fn decode_part_meta(bytes: &[u8]) -> Result<PartMeta, WireError> {
     let meta: v1::PartMeta = decode("PartMeta", bytes)?;
     let last = convert("PartMeta.last", meta.last)?;
     let forgotten = forgotten_stamp("PartMeta.forgotten", meta.forgotten)?;
-    Ok(PartMeta { pe: Epoch(meta.pe), last, whole: meta.whole, forgotten })
+    let found_from = meta.found_from.map(LogPos::from);
+    Ok(PartMeta { pe: Epoch(meta.pe), last, whole: meta.whole, forgotten, found_from })
 }
 
 /// Bytes of who a manager is.

@@ -109,6 +109,7 @@ impl Manager {
                     last: LogPos::ZERO,
                     whole: true,
                     forgotten: self.env.forgotten,
+                    found_from: None,
                 };
                 self.env.persist_part(*number, meta);
                 if let Some(part) = self.parts.get_mut(number) {

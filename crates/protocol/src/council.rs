@@ -163,6 +163,9 @@ impl Manager {
             let led = part.leading.as_ref().map(|it| it.pe);
             let known = part.replica.pe;
             part.learn_epoch(&mut self.env, entry.pe);
+            if entry.state == PartState::Active && entry.has(me) {
+                part.forget_base(&mut self.env);
+            }
             if entry.owner == me {
                 if led == Some(entry.pe) {
                     part.on_first_starts(view);

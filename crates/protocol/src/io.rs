@@ -173,6 +173,9 @@ pub struct PartMeta {
     pub whole: bool,
     /// Highest version of a document that was removed: new lives are above it, whatever the clock says.
     pub forgotten: Stamp,
+    /// While the partition is found again: how much this disk held before anything was written that was
+    /// found. The last entry is no measure of that.
+    pub found_from: Option<LogPos>,
 }
 
 /// Who a manager is, on its disk.

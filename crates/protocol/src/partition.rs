@@ -73,7 +73,8 @@ impl Partition {
 
     pub fn meta(&self, env: &Env) -> PartMeta {
         let (pe, last, whole) = (self.replica.pe, self.replica.last, self.replica.whole);
-        PartMeta { pe, last, whole, forgotten: env.forgotten }
+        let found_from = self.replica.found_from;
+        PartMeta { pe, last, whole, forgotten: env.forgotten, found_from }
     }
 
     /// Persists the meta data with this batch; the batch makes everything through `last` durable.
@@ -251,6 +252,7 @@ impl Partition {
             replica.restart_at(start);
         }
         replica.whole = false;
+        replica.found_from = None;
         self.learning = Some(Learning { learn, next_chunk: 0, touched });
     }
 

@@ -199,9 +199,18 @@ impl Partition {
         true
     }
 
+    /// What an interrupted recovery wrote here says nothing of what was acknowledged.
     fn holding(&self) -> Holding {
         let last = self.replica.last;
-        (if self.replica.whole { last } else { LogPos::ZERO }, last)
+        let whole = if self.replica.whole { last } else { LogPos::ZERO };
+        self.replica.found_from.map_or((whole, last), |from| (from, from))
+    }
+
+    /// The View says that the partition is served, and that this copy is one: it counts as it stands.
+    pub fn forget_base(&mut self, env: &mut Env) {
+        if self.replica.found_from.take().is_some() {
+            self.persist_meta(env);
+        }
     }
 
     /// What a manager that looks for more is told, if there is anything.
@@ -214,9 +223,10 @@ impl Partition {
     /// Writes what the nodes run, and the end of everything else.
     fn write_what_was_found(&mut self, env: &mut Env, scan: &Scan) {
         let Some(pe) = self.leading.as_ref().map(|it| it.pe) else { return };
-        let held = self.replica.last;
+        let (held, _) = self.holding();
+        self.replica.found_from = Some(held);
         // Positions of before mean nothing in this log: whoever watches begins with a snapshot.
-        self.replica.restart_at(LogPos::new(pe, held.seq));
+        self.replica.restart_at(LogPos::new(pe, self.replica.last.seq));
         self.replica.whole = true;
         let alive = living(env, scan.found());
         let mut sessions = 0;

@@ -62,6 +62,9 @@ pub struct Replica {
     pub durable: LogPos,
     /// False while a snapshot is being received.
     pub whole: bool,
+    /// While the partition is found again and something of that is written: a whole copy through there
+    /// was here before, zero for none.
+    pub found_from: Option<LogPos>,
 }
 
 impl Replica {

@@ -180,6 +180,50 @@ fn a_newer_copy_that_returns_late_is_taken_as_long_as_the_nodes_are_waited_for()
     assert_eq!((end.state, end.reason), (SessionState::Closed, Some(Reason::ClosedByClient)));
 }
 
+/// These lose their disks; 1000 is stopped after it wrote what it found, and before the View could say so.
+fn stop_before_it_is_said(table: &mut Table, disks: &[u32]) {
+    lose(table, disks);
+    table.kill(300);
+    table.kill(600);
+    table.pass(after_ms() - 1_000);
+    table.store_away = true;
+    table.pass(2_000);
+    assert!(table.disks[&1000].docs.len() >= SESSIONS - 1, "what was found is on its disk");
+    assert_eq!(recovering(table), 3, "{:?}", table.view());
+    table.kill(1000);
+    table.store_away = false;
+}
+
+#[test]
+fn who_holds_a_newer_copy_than_the_base_is_taken_though_an_owner_wrote_what_it_found() {
+    let (mut table, mut sessions) = filled();
+    let over = sessions.pop().unwrap();
+    closed(table.call(300, close(&id(&over), "c")));
+    stop_before_it_is_said(&mut table, &[1000]);
+    for n in NUMBERS {
+        table.start(n);
+    }
+    table.pass(2 * after_ms() + 3_000);
+    assert_eq!(recovering(&table), 0, "{:?}", table.view());
+    assert_eq!(table.count(Transition::RecoveryHandedOn), 3);
+    assert_as_before(&mut table, &sessions);
+    let call = table.ask(600, get(&id(&over)));
+    let end = got(table.wait_for(call, 1_000)).record.clone();
+    assert_eq!((end.state, end.reason), (SessionState::Closed, Some(Reason::ClosedByClient)));
+}
+
+#[test]
+fn an_account_after_an_interruption_tells_what_the_disk_held_before_it() {
+    let (mut table, sessions) = filled();
+    stop_before_it_is_said(&mut table, &NUMBERS);
+    table.start(1000);
+    table.pass(after_ms() + 3_000);
+    let account: Vec<_> = table.view().parts.values().map(|it| it.recovered.unwrap()).collect();
+    assert_eq!(account.iter().map(|it| it.sessions).sum::<u64>(), sessions.len() as u64);
+    assert!(account.iter().all(|it| it.held == LogPos::ZERO), "{account:?}");
+    assert!(table.disks[&1000].parts.values().all(|it| it.last > LogPos::ZERO));
+}
+
 #[test]
 fn what_is_being_ended_stays_closing() {
     let (mut table, _) = filled();

@@ -96,12 +96,12 @@ impl SimDisk {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rota_model::{Epoch, LogPos, ManagerNumber, Seq, Stamp};
+    use rota_model::{Epoch, LogPos, ManagerNumber, Seq};
     use rota_protocol::PartMeta;
 
     fn entry(seq: u64) -> Vec<DiskWrite> {
         let last = LogPos::new(Epoch(1), Seq(seq));
-        let meta = PartMeta { pe: Epoch(1), last, whole: true, forgotten: Stamp::MIN };
+        let meta = PartMeta { pe: Epoch(1), last, whole: true, ..PartMeta::default() };
         vec![DiskWrite::Part { part: ManagerNumber(1), meta }]
     }
 

@@ -53,7 +53,7 @@ pub fn check(before: &View, addition: &Addition) -> Verdict {
 mod tests {
     use super::*;
     use crate::invariant::example::view;
-    use rota_model::{Epoch, Seq, Stamp};
+    use rota_model::{Epoch, Seq};
 
     #[test]
     fn a_newcomer_that_lacks_the_last_entry_is_found() {
@@ -68,7 +68,7 @@ mod tests {
                 pe: Epoch(1),
                 last,
                 whole: true,
-                forgotten: Stamp::MIN,
+                ..PartMeta::default()
             }),
         };
         assert_eq!(check(&before, &addition), Ok(()));
@@ -76,7 +76,7 @@ mod tests {
         assert_eq!(check(&before, &addition).unwrap_err().rule, "I3");
         addition.owner_last.seq = Seq(7);
         addition.newcomer_meta =
-            Some(PartMeta { pe: Epoch(1), last, whole: false, forgotten: Stamp::MIN });
+            Some(PartMeta { pe: Epoch(1), last, whole: false, ..PartMeta::default() });
         assert!(check(&before, &addition).is_err());
     }
 
@@ -84,7 +84,7 @@ mod tests {
     fn an_addition_by_another_than_the_owner_is_found() {
         let last = LogPos::ZERO;
         let newcomer_meta =
-            Some(PartMeta { pe: Epoch(1), last, whole: true, forgotten: Stamp::MIN });
+            Some(PartMeta { pe: Epoch(1), last, whole: true, ..PartMeta::default() });
         let (author, part) = (ManagerNumber(20), ManagerNumber(10));
         let addition = Addition { author, part, newcomer: author, owner_last: last, newcomer_meta };
         assert!(check(&view(), &addition).is_err());

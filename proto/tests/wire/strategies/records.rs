@@ -146,8 +146,14 @@ pub fn entry() -> Any<Entry> {
 }
 
 pub fn part_meta() -> Any<PartMeta> {
-    (epoch(), at(), any::<bool>(), stamp())
-        .prop_map(|(pe, last, whole, forgotten)| PartMeta { pe, last, whole, forgotten })
+    (epoch(), at(), any::<bool>(), stamp(), of(at()))
+        .prop_map(|(pe, last, whole, forgotten, found_from)| PartMeta {
+            pe,
+            last,
+            whole,
+            forgotten,
+            found_from,
+        })
         .boxed()
 }
 
