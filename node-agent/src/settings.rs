@@ -264,9 +264,9 @@ mod tests {
         ]);
         for part in [
             "nonsense",
-            "places is 0",
+            "--places is 0",
             "load_limit is 1.5",
-            "lease_term_ms",
+            "--lease-term is",
             "--log",
             "a.toml",
             "b.toml",

@@ -73,7 +73,7 @@ impl Small {
         line.extend(owned(&["--config-store", store.told("address"), "--cluster", "c"]));
         // A newcomer that is stopped by the test stays in the View.
         line.extend(owned(&["--replicas", "0", "--suspect-ms", "60000"]));
-        line.extend(owned(&["--repair-ms", "120000"]));
+        line.extend(owned(&["--repair-ms", "120000", "--recover-after-ms", "120000"]));
         line.extend(owned(more));
         line
     }

@@ -103,7 +103,6 @@ impl CallError {
         match self {
             CallError::Refused { refusal, .. } => refusal.retry,
             CallError::Raised { exception, .. } => exception.retry(),
-            CallError::Broken { code: Code::Unimplemented, .. } => Retry::Never,
             CallError::Broken { .. } | CallError::TimedOut { .. } => Retry::Now,
             CallError::Incomplete { .. }
             | CallError::Unreadable { .. }

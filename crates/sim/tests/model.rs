@@ -47,6 +47,7 @@ searches! {
     a_node_is_cut_off_until_it_is_lost: "n=3 r=1: node cut off, lease", 100;
     a_number_leaves: "n=3 r=1: leave", 20_000;
     two_numbers_join_one_after_the_other: "n=2 r=0: 2 joins", 10_000;
+    a_last_copy_is_lost: "n=3 r=1: 2 crashes with disks: a last copy is lost", 50_000;
     a_disk_is_lost: "n=3 r=1: open, crash with disk", 50_000;
     tombstones_are_forgotten: "n=3 r=1: open, close, tombstones", 1_000;
     a_copy_that_cannot_be_made_is_waited_for_no_longer: "n=3 r=1: open, suspicion, loss, copy_deadline", 300_000;
