@@ -68,9 +68,8 @@ fn lost_copies(view: &View, owner: ManagerNumber) -> Vec<LostCopy> {
     let lost = owned.filter_map(|(partition, part)| {
         let what = match (part.state, part.recovered) {
             (PartState::Recovering, _) => {
-                "its last copy is lost: it is being found again from the \
-                                           nodes, and nobody is answered before"
-                    .to_owned()
+                let lost = "its last copy is lost: it is being found again from the nodes";
+                format!("{lost}, and nobody is answered before")
             }
             (PartState::Active, recovered) => recovered?.to_string(),
         };

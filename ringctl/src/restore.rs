@@ -214,6 +214,15 @@ struct Loss<'a> {
     others: &'a [String],
 }
 
+impl Loss<'_> {
+    /// The name of its mark.
+    fn mark(&self) -> [String; 4] {
+        let Manager { number, incarnation, .. } = self.gone;
+        let (number, incarnation) = (number.to_string(), incarnation.to_string());
+        ["restores".to_owned(), self.cluster.to_owned(), number, incarnation]
+    }
+}
+
 impl<'a> Restorer<'a> {
     /// `None`: no command is configured.
     pub fn new(options: &'a RestoreArguments) -> anyhow::Result<Option<Self>> {
@@ -329,19 +338,16 @@ impl<'a> Restorer<'a> {
     }
 
     async fn noted(&self, loss: &Loss<'_>) -> anyhow::Result<Option<(Note, u64)>> {
-        let Manager { number, incarnation, .. } = loss.gone;
-        let (number, incarnation) = (number.to_string(), incarnation.to_string());
-        let mark = self.marks.read(&["restores", loss.cluster, &number, &incarnation]).await;
+        let mark = self.marks.read(&loss.mark().each_ref().map(String::as_str)).await;
         let Some(mark) = mark.context("Consul")? else { return Ok(None) };
         let note = serde_json::from_slice(&mark.value);
         Ok(Some((note.context("what Consul holds of this loss")?, mark.index)))
     }
 
     async fn write(&self, loss: &Loss<'_>, note: &Note, index: u64) -> anyhow::Result<bool> {
-        let Manager { number, incarnation, .. } = loss.gone;
-        let (number, incarnation) = (number.to_string(), incarnation.to_string());
-        let name = ["restores", loss.cluster, &number, &incarnation];
         let value = serde_json::to_vec(note)?;
+        let name = loss.mark();
+        let name = name.each_ref().map(String::as_str);
         self.marks.write(&name, value, index).await.context("Consul")
     }
 

@@ -69,11 +69,23 @@ fn assert_as_before(table: &mut Table, sessions: &[SessionView]) {
     }
 }
 
+/// The same, and of one more a client was told that it is closed.
+fn filled_and_one_closed() -> (Table, Vec<SessionView>, SessionView) {
+    let (mut table, mut sessions) = filled();
+    let over = sessions.pop().expect("there are some");
+    closed(table.call(300, close(&id(&over), "c")));
+    (table, sessions, over)
+}
+
+fn assert_closed_by_client(table: &mut Table, over: &SessionView) {
+    let call = table.ask(600, get(&id(over)));
+    let end = got(table.wait_for(call, 1_000)).record.clone();
+    assert_eq!((end.state, end.reason), (SessionState::Closed, Some(Reason::ClosedByClient)));
+}
+
 #[test]
 fn every_live_session_is_found_again_under_its_token_after_the_loss_of_every_disk() {
-    let (mut table, mut sessions) = filled();
-    let over = sessions.pop().unwrap();
-    closed(table.call(300, close(&id(&over), "c")));
+    let (mut table, sessions, over) = filled_and_one_closed();
     lose(&mut table, &NUMBERS);
     assert_eq!(recovering(&table), 3, "{:?}", table.view());
     let early = table.ask_within(300, get("s0"), 400);
@@ -141,26 +153,20 @@ fn nobody_is_answered_until_a_silent_node_is_lost_and_others_keep_their_leases()
 
 #[test]
 fn who_holds_a_newer_copy_finds_the_partition_again_and_then_nothing_is_lost() {
-    let (mut table, mut sessions) = filled();
-    let over = sessions.pop().unwrap();
-    closed(table.call(300, close(&id(&over), "c")));
+    let (mut table, sessions, over) = filled_and_one_closed();
     lose(&mut table, &[1000]);
     table.pass(2 * after_ms() + 3_000);
     assert_eq!(recovering(&table), 0, "{:?}", table.view());
     assert_eq!(table.count(Transition::RecoveryHandedOn), 3);
     assert_as_before(&mut table, &sessions);
-    let call = table.ask(600, get(&id(&over)));
-    let end = got(table.wait_for(call, 1_000)).record.clone();
-    assert_eq!((end.state, end.reason), (SessionState::Closed, Some(Reason::ClosedByClient)));
+    assert_closed_by_client(&mut table, &over);
     let (outcome, _) = opened(table.call(300, open("s3", "r3")));
     assert_eq!(outcome, Outcome::Created, "its request is remembered");
 }
 
 #[test]
 fn a_newer_copy_that_returns_late_is_taken_as_long_as_the_nodes_are_waited_for() {
-    let (mut table, mut sessions) = filled();
-    let over = sessions.pop().unwrap();
-    closed(table.call(300, close(&id(&over), "c")));
+    let (mut table, sessions, over) = filled_and_one_closed();
     table.silent.insert("n1".into());
     lose(&mut table, &[1000]);
     table.kill(300);
@@ -175,9 +181,7 @@ fn a_newer_copy_that_returns_late_is_taken_as_long_as_the_nodes_are_waited_for()
     table.pass(after_ms() + 3_000);
     assert_eq!(recovering(&table), 0, "{:?}", table.view());
     assert_as_before(&mut table, &sessions);
-    let call = table.ask(600, get(&id(&over)));
-    let end = got(table.wait_for(call, 1_000)).record.clone();
-    assert_eq!((end.state, end.reason), (SessionState::Closed, Some(Reason::ClosedByClient)));
+    assert_closed_by_client(&mut table, &over);
 }
 
 /// These lose their disks; 1000 is stopped after it wrote what it found, and before the View could say so.
@@ -196,9 +200,7 @@ fn stop_before_it_is_said(table: &mut Table, disks: &[u32]) {
 
 #[test]
 fn who_holds_a_newer_copy_than_the_base_is_taken_though_an_owner_wrote_what_it_found() {
-    let (mut table, mut sessions) = filled();
-    let over = sessions.pop().unwrap();
-    closed(table.call(300, close(&id(&over), "c")));
+    let (mut table, sessions, over) = filled_and_one_closed();
     stop_before_it_is_said(&mut table, &[1000]);
     for n in NUMBERS {
         table.start(n);
@@ -207,9 +209,7 @@ fn who_holds_a_newer_copy_than_the_base_is_taken_though_an_owner_wrote_what_it_f
     assert_eq!(recovering(&table), 0, "{:?}", table.view());
     assert_eq!(table.count(Transition::RecoveryHandedOn), 3);
     assert_as_before(&mut table, &sessions);
-    let call = table.ask(600, get(&id(&over)));
-    let end = got(table.wait_for(call, 1_000)).record.clone();
-    assert_eq!((end.state, end.reason), (SessionState::Closed, Some(Reason::ClosedByClient)));
+    assert_closed_by_client(&mut table, &over);
 }
 
 #[test]

@@ -6,9 +6,8 @@ use comfy_table::Table;
 
 /// The ring in one sentence.
 pub fn headline(ring: &Ring) -> String {
-    let there = ring.managers.iter().filter(|it| !it.has_left());
-    let (answering, there) = there
-        .fold((0_u64, 0_u64), |(answering, all), it| (answering + u64::from(it.answers), all + 1));
+    let there: Vec<_> = ring.managers.iter().filter(|it| !it.has_left()).collect();
+    let answering = there.iter().filter(|it| it.answers).count();
     let live: u64 = ring.partitions.iter().filter_map(|it| it.sessions.get("READY")).sum();
     let under_way = ring.transition.as_ref().map_or(String::new(), |it| {
         format!("number {} is under way: {}, since epoch {}\n", it.number, it.kind, it.since)
@@ -31,7 +30,7 @@ pub fn headline(ring: &Ring) -> String {
         ring.epoch,
         counted(ring.slots.into(), "slot"),
         counted(ring.replicas.into(), "successor"),
-        counted(there, "manager"),
+        counted(there.len() as u64, "manager"),
         counted(ring.nodes.len() as u64, "node"),
         counted(live, "session"),
     )

@@ -123,10 +123,8 @@ async fn sessions_of_which_every_copy_is_lost_are_found_again_where_they_run() {
         before.push(opened(&client, &format!("s{number}"), class).await);
     }
     assert!(client.close(close("s29"), CALL).await.unwrap().finished);
-    let victims: Vec<Process> = [0, 1]
-        .map(|it| process(cluster.document.managers[it].pid).expect("it runs"))
-        .into_iter()
-        .collect();
+    let victims: [Process; 2] =
+        [0, 1].map(|it| process(cluster.document.managers[it].pid).expect("it runs"));
     victims.iter().for_each(|it| it.signal(Signal::KILL));
     for victim in [0, 1] {
         cluster.kill_manager(victim).await;

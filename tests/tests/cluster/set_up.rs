@@ -7,6 +7,15 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use tokio::process::Command;
 
+/// Makes a program of that name in the folder. Gives the PATH on which it is found first.
+fn fake(folder: &TestFolder, name: &str, script: &str) -> String {
+    let program = folder.path().join(name);
+    std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).expect("it can be written");
+    let mode = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(&program, mode).expect("it is ours");
+    format!("{}:{}", folder.path().display(), std::env::var("PATH").expect("there is one"))
+}
+
 /// Runs a script of `deploy` where every cargo only leaves a file behind, and fails. Gives its exit
 /// code and what it said on stderr.
 async fn run(
@@ -15,11 +24,7 @@ async fn run(
     line: &[&str],
     variable: (&str, &str),
 ) -> (i32, String) {
-    let cargo = folder.path().join("cargo");
-    let text = format!("#!/bin/sh\necho \"$@\" > '{}'\nexit 1\n", folder.at("built"));
-    std::fs::write(&cargo, text).unwrap();
-    std::fs::set_permissions(&cargo, std::fs::Permissions::from_mode(0o755)).unwrap();
-    let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap());
+    let path = fake(folder, "cargo", &format!("echo \"$@\" > '{}'\nexit 1", folder.at("built")));
     let mut command = Command::new(checkout().join("deploy").join(script));
     command.args(line).env("PATH", path).env_remove("ROTA_PROGRAMS").env(variable.0, variable.1);
     let output = command.kill_on_drop(true).output().await.unwrap();
@@ -40,10 +45,7 @@ async fn refuses(script: &str, line: &[&str], variable: (&str, &str), part: &str
 #[tokio::test]
 async fn a_toolchain_that_is_too_old_is_told_with_the_version_that_is_needed() {
     let folder = TestFolder::new();
-    let cargo = folder.path().join("cargo");
-    std::fs::write(&cargo, "#!/bin/sh\necho 'cargo 1.63.0 (fd9c4297c 2022-07-01)'\n").unwrap();
-    std::fs::set_permissions(&cargo, std::fs::Permissions::from_mode(0o755)).unwrap();
-    let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap());
+    let path = fake(&folder, "cargo", "echo 'cargo 1.63.0 (fd9c4297c 2022-07-01)'");
     let script = ". deploy/machine.sh; find_cargo; echo found";
     let mut command = Command::new("bash");
     command.args(["-c", script]).current_dir(checkout()).env("PATH", path);
@@ -59,14 +61,8 @@ async fn a_toolchain_that_is_too_old_is_told_with_the_version_that_is_needed() {
 async fn lacks_a_package(user: u32) -> (i32, String, String) {
     let folder = TestFolder::new();
     let called = folder.at("called");
-    let programs =
-        [("id", format!("echo {user}")), ("apt-get", format!("echo \"$@\" >> '{called}'"))];
-    for (name, text) in programs {
-        let program = folder.path().join(name);
-        std::fs::write(&program, format!("#!/bin/sh\n{text}\n")).unwrap();
-        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
-    }
-    let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap());
+    fake(&folder, "id", &format!("echo {user}"));
+    let path = fake(&folder, "apt-get", &format!("echo \"$@\" >> '{called}'"));
     let script = "set -euo pipefail; . deploy/machine.sh; needs no-such-program its-package; \
                   needs sh dash; install_missing_packages";
     let mut command = Command::new("bash");
