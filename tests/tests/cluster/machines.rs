@@ -110,11 +110,13 @@ async fn a_close_that_its_silent_node_keeps_waiting_is_told_and_ends_with_1() {
     opened(&cluster.client(), "slow", "counter").await;
     let agent = process(cluster.document.nodes[0].pid).unwrap();
     agent.signal(Signal::STOP);
-    let ran = cluster.ringctl(&["session", "close", "slow", "-o", "json"]).await;
+    // Both end long before the node is LOST, and the session CLOSED with it.
+    let line = ["session", "close", "slow", "--timeout", "2s"];
+    let ran = cluster.ringctl(&[&line[..], &["-o", "json"]].concat()).await;
     assert_eq!((ran.code, ran.stderr.as_str()), (1, ""), "{}", ran.stdout);
     let closed: Value = serde_json::from_str(&ran.stdout).unwrap();
     assert_eq!((&closed["finished"], &closed["state"]), (&false.into(), &"CLOSING".into()));
-    let ran = cluster.ringctl(&["session", "close", "slow"]).await;
+    let ran = cluster.ringctl(&line).await;
     assert_eq!(ran.code, 1, "{}", ran.stdout);
     assert!(ran.stderr.contains("its owner keeps at it"), "{}", ran.stderr);
     agent.signal(Signal::CONT);
