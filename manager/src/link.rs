@@ -52,7 +52,7 @@ fn is_refused(error: &(dyn Error + 'static)) -> bool {
 }
 
 /// Text of an error and of everything below it.
-fn with_sources(error: &(dyn Error + 'static)) -> String {
+pub fn with_sources(error: &(dyn Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut next = error.source();
     while let Some(error) = next {

@@ -67,6 +67,9 @@ fn main() -> ExitCode {
         }
         Command::Check(args) => match settings::check_classes(&args.classes) {
             Ok(classes) => {
+                if classes.is_empty() {
+                    eprintln!("no class files (*.toml) in {}", args.classes.display());
+                }
                 classes.iter().for_each(|class| println!("{class}"));
                 ExitCode::SUCCESS
             }

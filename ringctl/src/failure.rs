@@ -159,8 +159,14 @@ pub fn report(error: &anyhow::Error, format: Format) {
     let _told = std::io::stderr().write_all(text.as_bytes());
 }
 
-fn advice(retry: Retry) -> String {
-    match retry {
+fn advice(call: &CallError) -> String {
+    match call.retry() {
+        // The request is remembered for a while, and each command is another one.
+        Retry::Never if call.reason() == RefusalKind::StartFailed.as_str() => {
+            "the same request id will be refused again; another, as each command without --request-id has \
+             one, starts it anew"
+                .to_owned()
+        }
         Retry::Never => "the same request will be refused again".to_owned(),
         Retry::WhenChanged => "refused as things stand; repeat it once that has changed".to_owned(),
         Retry::Now => "repeat it".to_owned(),
@@ -179,7 +185,7 @@ fn as_text(error: &anyhow::Error) -> String {
     } else if call.has_changed() {
         text.push_str("  advice: it has happened and stays; do not repeat it\n");
     } else {
-        text.push_str(&format!("  advice: {}\n", advice(call.retry())));
+        text.push_str(&format!("  advice: {}\n", advice(call)));
     }
     // One mistake is the message already.
     for field in call.fields().iter().filter(|_| call.fields().len() > 1) {
@@ -326,7 +332,7 @@ mod tests {
         let refused = CallError::Refused { refusal, endpoint: "a:1".to_owned(), attempts: 1 };
         let told = as_text(&Unknown::Request("r7".to_owned()).unless_refused(refused));
         assert!(told.contains(text) && !told.contains("unknown"), "{told}");
-        assert!(!told.contains("--request-id"), "{told}");
+        assert!(!told.contains("repeat it with") && told.contains("starts it anew"), "{told}");
     }
 
     #[test]
@@ -336,7 +342,7 @@ mod tests {
             message: "refused".to_owned(),
             endpoint: "a:1".to_owned(),
             attempts: 2,
-            is_unsent: false,
+            changed: Changed::Unknown,
         };
         let error = Unknown::Request("r7".to_owned()).unless_refused(broken.clone());
         let text = as_text(&error);
@@ -357,7 +363,7 @@ mod tests {
             message: "refused".to_owned(),
             endpoint: "a:1".to_owned(),
             attempts: 1,
-            is_unsent: false,
+            changed: Changed::Unknown,
         };
         let at = Addressee::Node { node: "n1".to_owned(), session: "s".to_owned() };
         let error = at.clone().unless_answered(Unknown::Event.unless_refused(broken));
@@ -375,6 +381,7 @@ mod tests {
             endpoint: "a:1".to_owned(),
             waited: std::time::Duration::from_secs(1),
             attempts: 1,
+            changed: Changed::Unknown,
         };
         let target = Addressee::Target("a:1".to_owned());
         let error = target.unless_answered(Unknown::Join.unless_refused(silent));

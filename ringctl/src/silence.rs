@@ -109,7 +109,7 @@ fn overdue(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rota_model::{Refusal, RefusalKind, Retry};
+    use rota_model::{Changed, Refusal, RefusalKind, Retry};
 
     fn full() -> CallError {
         let retry = Retry::AfterMs(500);
@@ -128,7 +128,8 @@ mod tests {
     fn a_log_is_told_that_nobody_is_there_and_a_parser_nothing() {
         let endpoint = "a:1".to_owned();
         let waited = Duration::from_secs(1);
-        let silent = CallError::TimedOut { endpoint, waited, attempts: 1 };
+        let silent =
+            CallError::TimedOut { endpoint, waited, attempts: 1, changed: Changed::Unknown };
         let gone = why_gone(&silent);
         assert!(gone.is_some() && why_gone(&full()).is_none());
         let text = overdue(Audience::Log, Some("a:1"), false, gone.clone()).unwrap();

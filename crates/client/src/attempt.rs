@@ -25,6 +25,11 @@ pub(crate) trait Call: Clone + Send + Sync + 'static {
         ""
     }
 
+    /// Whether it changes anything when it succeeds.
+    fn may_change(&self) -> bool {
+        true
+    }
+
     /// Whether it does no harm to send it again when it may have happened already.
     fn may_repeat(&self) -> bool {
         true
@@ -106,6 +111,10 @@ impl Call for v1::GetRequest {
     type Answer = v1::GetResponse;
     const NAME: &'static str = "get";
 
+    fn may_change(&self) -> bool {
+        false
+    }
+
     async fn send(
         request: Request<Self>,
         channel: Channel,
@@ -120,10 +129,14 @@ impl Call for v1::GetRequest {
 
 /// Calls that concern no single slot and may be repeated: each only reads, or its service says so.
 macro_rules! calls_of_no_slot {
-    ($($request:ident, $answer:ident, $name:literal, $client:ident.$method:ident;)*) => {
+    (may_change: $may_change:literal; $($request:ident, $answer:ident, $name:literal, $client:ident.$method:ident;)*) => {
         $(impl Call for v1::$request {
             type Answer = v1::$answer;
             const NAME: &'static str = $name;
+
+            fn may_change(&self) -> bool {
+                $may_change
+            }
 
             async fn send(
                 request: Request<Self>,
@@ -137,14 +150,19 @@ macro_rules! calls_of_no_slot {
 pub(crate) use calls_of_no_slot;
 
 calls_of_no_slot! {
+    may_change: false;
     ListRequest, ListResponse, "list", sessions.list;
     InspectRequest, InspectResponse, "inspect", operator.inspect;
+    PlacementsRequest, PlacementsResponse, "placements", operator.placements;
+    LiveRequest, LiveResponse, "live", node_operator.live;
+}
+
+calls_of_no_slot! {
+    may_change: true;
     SignalRequest, SignalResponse, "signal", operator.signal;
     JoinRequest, JoinResponse, "join", operator.join;
     LeaveRequest, LeaveResponse, "leave", operator.leave;
     OrderNodeRequest, OrderNodeResponse, "order_node", operator.order_node;
-    PlacementsRequest, PlacementsResponse, "placements", operator.placements;
-    LiveRequest, LiveResponse, "live", node_operator.live;
 }
 
 impl Call for v1::CancelRequest {

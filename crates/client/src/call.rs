@@ -2,7 +2,7 @@
 
 use crate::attempt::Call;
 use crate::error::CallError;
-use crate::retry::{self, Failure, Step, is_cut_off};
+use crate::retry::{self, Attempts, Failure, Step, is_cut_off};
 use crate::routing::Routes;
 use crate::session::{Client, OnWait};
 use rota_model::{Changed, SlotId};
@@ -41,13 +41,14 @@ struct Progress {
     entry: usize,
     /// False once the owner of the View was tried in vain: entries know newer Views.
     may_route: bool,
+    failed: Attempts,
     last: Option<CallError>,
     /// The reason that the caller was told last while it waits.
     told: String,
 }
 
 impl Progress {
-    fn new(entry: usize, wait: Duration) -> Self {
+    fn new(entry: usize, wait: Duration, may_change: bool) -> Self {
         let began = Instant::now();
         let deadline = began + wait;
         Self {
@@ -56,6 +57,7 @@ impl Progress {
             attempts: 0,
             entry,
             may_route: true,
+            failed: Attempts::new(may_change),
             last: None,
             told: String::new(),
         }
@@ -68,13 +70,14 @@ impl Progress {
         }
     }
 
-    /// The error at the deadline: the last one that says more than "time is up", unless it says
-    /// that nothing has changed when the attempt that was cut off may have.
-    fn out_of_time(self, endpoint: &str, may_repeat: bool) -> CallError {
-        let waited = self.deadline - self.began;
-        let attempts = self.attempts;
-        let nothing = || CallError::TimedOut { endpoint: endpoint.to_owned(), waited, attempts };
-        self.last.filter(|_| may_repeat).unwrap_or_else(nothing)
+    /// The error at the deadline: the last one that says more than "time is up". What that knew of its
+    /// own attempt does not count when another may have changed something.
+    fn out_of_time(self, endpoint: &str) -> CallError {
+        let (waited, attempts, changed) =
+            (self.deadline - self.began, self.attempts, self.failed.changed());
+        let endpoint = endpoint.to_owned();
+        let nothing = || CallError::TimedOut { endpoint, waited, attempts, changed };
+        self.last.and_then(|it| it.of_attempts(changed)).unwrap_or_else(nothing)
     }
 }
 
@@ -110,13 +113,19 @@ fn what_broke(status: &Status) -> String {
     }
 }
 
-pub(crate) fn error(failure: Failure, endpoint: &str, attempts: u32) -> CallError {
+/// `changed`: of all attempts, when it is no server of Rota that says it of the last.
+pub(crate) fn error(
+    failure: Failure,
+    endpoint: &str,
+    attempts: u32,
+    changed: Changed,
+) -> CallError {
     let endpoint = endpoint.to_owned();
     match failure {
         Failure::Refused(refusal) => CallError::Refused { refusal, endpoint, attempts },
         Failure::Raised(exception) => CallError::Raised { exception, endpoint, attempts },
-        Failure::Broken { code, message, is_unsent } => {
-            CallError::Broken { code, message, endpoint, attempts, is_unsent }
+        Failure::Broken { code, message, is_unsent: _ } => {
+            CallError::Broken { code, message, endpoint, attempts, changed }
         }
     }
 }
@@ -138,7 +147,7 @@ impl Client {
         request: C,
         wait: Duration,
     ) -> Result<Answered<C::Answer>, CallError> {
-        let mut progress = Progress::new(self.next_entry(), wait);
+        let mut progress = Progress::new(self.next_entry(), wait, request.may_change());
         loop {
             let slot = |m| request.slot(m);
             let route = Route { entry: progress.entry, may_route: progress.may_route };
@@ -146,13 +155,17 @@ impl Client {
             progress.attempts += 1;
             let sent = self.attempt(&endpoint, request.clone(), progress.deadline).await?;
             let failure = match sent {
-                None => return Err(self.out_of_time(progress, &endpoint, request.may_repeat())),
+                None => {
+                    progress.failed.add(Changed::Unknown);
+                    return Err(self.out_of_time(progress, &endpoint));
+                }
                 Some(Ok(answer)) => {
                     tracing::debug!(%endpoint, attempts = progress.attempts, "answered");
                     return Ok(Answered { answer, endpoint });
                 }
                 Some(Err(failure)) => failure,
             };
+            progress.failed.add(failure.changed());
             let step = match failure.changed() {
                 Changed::Unknown if !request.may_repeat() => Step::Stop,
                 Changed::Unknown | Changed::No => {
@@ -162,9 +175,10 @@ impl Client {
             let at_deadline = Instant::now() >= progress.deadline;
             let timer = at_deadline && matches!(failure, Failure::Broken { .. });
             if timer {
-                return Err(self.out_of_time(progress, &endpoint, request.may_repeat()));
+                return Err(self.out_of_time(progress, &endpoint));
             }
-            let failed = error(failure, &endpoint, progress.attempts);
+            let changed = progress.failed.changed();
+            let failed = error(failure, &endpoint, progress.attempts, changed);
             let Step::Again { pause, elsewhere, refresh } = step else {
                 return Err(self.given_up(failed, progress.entry));
             };
@@ -189,9 +203,9 @@ impl Client {
     }
 
     /// Nobody answered in time. The next call begins elsewhere.
-    fn out_of_time(&self, progress: Progress, endpoint: &str, may_repeat: bool) -> CallError {
+    fn out_of_time(&self, progress: Progress, endpoint: &str) -> CallError {
         self.leave_entry(progress.entry);
-        progress.out_of_time(endpoint, may_repeat)
+        progress.out_of_time(endpoint)
     }
 
     /// The caller gets this failure. If it is of a manager that may be cut off, the next call begins

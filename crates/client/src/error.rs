@@ -41,8 +41,8 @@ pub enum CallError {
         endpoint: String,
         /// How often the call was sent.
         attempts: u32,
-        /// There was no connection at the last attempt, so nobody has got it.
-        is_unsent: bool,
+        /// Whether one of the attempts may have changed something.
+        changed: Changed,
     },
     /// Nothing at all was heard before the deadline.
     #[error("no answer from {endpoint} within {waited:?}")]
@@ -53,6 +53,8 @@ pub enum CallError {
         waited: Duration,
         /// How often the call was sent.
         attempts: u32,
+        /// Whether one of the attempts may have changed something.
+        changed: Changed,
     },
     /// The answer was not what the protocol says.
     #[error("{endpoint} answered without its {missing}")]
@@ -118,13 +120,27 @@ impl CallError {
             CallError::Refused { refusal, .. } => refusal.changed,
             CallError::Raised { .. } if self.has_changed() => Changed::Unknown,
             CallError::Raised { .. } | CallError::Address(_) => Changed::No,
-            CallError::Broken { is_unsent: true, attempts: 1, .. } => Changed::No,
-            CallError::Broken { .. }
-            | CallError::TimedOut { .. }
+            CallError::Broken { changed, .. } | CallError::TimedOut { changed, .. } => *changed,
+            CallError::Incomplete { .. } | CallError::Unreadable { .. } | CallError::Source(_) => {
+                Changed::Unknown
+            }
+        }
+    }
+
+    /// The same error where this is known of all attempts together; `None` when it cannot say so.
+    pub(crate) fn of_attempts(mut self, known: Changed) -> Option<Self> {
+        match &mut self {
+            CallError::Refused { refusal, .. } => refusal.changed = known,
+            CallError::Broken { changed, .. } | CallError::TimedOut { changed, .. } => {
+                *changed = known;
+            }
+            CallError::Raised { .. }
             | CallError::Incomplete { .. }
             | CallError::Unreadable { .. }
-            | CallError::Source(_) => Changed::Unknown,
+            | CallError::Source(_)
+            | CallError::Address(_) => {}
         }
+        (self.changed() == known).then_some(self)
     }
 
     /// Whether it is known that the operation is done and will stay, although it failed later.

@@ -3,7 +3,7 @@
 
 use crate::call::{self, Route};
 use crate::error::CallError;
-use crate::retry::{self, Failure, Step};
+use crate::retry::{self, Attempts, Failure, Step};
 use crate::session::Client;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,6 +19,7 @@ pub(crate) struct Resume {
     patience: Duration,
     entry: usize,
     failures: u32,
+    failed: Attempts,
     broken_since: Option<Instant>,
     /// The reason that the caller was told last during this break.
     told: String,
@@ -31,12 +32,22 @@ pub(crate) fn ended() -> Failure {
 }
 
 impl Resume {
-    /// `patience`: how long no endpoint may serve the stream.
-    pub(crate) fn new(client: &Client, patience: Duration) -> Self {
+    /// A stream that only reads. `patience`: how long no endpoint may serve it.
+    pub(crate) fn reading(client: &Client, patience: Duration) -> Self {
+        Self::new(client, patience, false)
+    }
+
+    /// The same for one that changes something.
+    pub(crate) fn changing(client: &Client, patience: Duration) -> Self {
+        Self::new(client, patience, true)
+    }
+
+    fn new(client: &Client, patience: Duration, may_change: bool) -> Self {
         Self {
             patience,
             entry: client.next_entry(),
             failures: 0,
+            failed: Attempts::new(may_change),
             broken_since: None,
             told: String::new(),
         }
@@ -74,7 +85,8 @@ impl Resume {
         self.failures += 1;
         let since = *self.broken_since.get_or_insert_with(Instant::now);
         let step = retry::after(&failure, self.failures, client.endpoints().len());
-        let failed = call::error(failure, endpoint, self.failures);
+        self.failed.add(failure.changed());
+        let failed = call::error(failure, endpoint, self.failures, self.failed.changed());
         let Step::Again { pause, elsewhere, refresh } = step else {
             return Err(failed);
         };

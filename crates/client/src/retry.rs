@@ -36,6 +36,32 @@ impl Failure {
     }
 }
 
+/// What is known of all attempts of a call together.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Attempts {
+    may_change: bool,
+    changed: Changed,
+}
+
+impl Attempts {
+    /// None yet. `may_change`: whether the call changes anything when it succeeds.
+    pub(crate) fn new(may_change: bool) -> Self {
+        Self { may_change, changed: Changed::No }
+    }
+
+    /// One more failed, of which this is known by itself.
+    pub(crate) fn add(&mut self, changed: Changed) {
+        if self.may_change && changed == Changed::Unknown {
+            self.changed = Changed::Unknown;
+        }
+    }
+
+    /// Whether one of them may have changed something.
+    pub(crate) fn changed(self) -> Changed {
+        self.changed
+    }
+}
+
 /// The next step of a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Step {

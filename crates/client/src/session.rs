@@ -4,8 +4,10 @@ use crate::attempt::Call;
 use crate::call;
 use crate::connections::{Borrowed, CONNECTIONS_DEFAULT, Connections, EndpointsError};
 use crate::error::CallError;
+use crate::retry::Attempts;
 use crate::routing::RouteCache;
 use crate::watch::{Watch, WatchOptions};
+use rota_model::Changed;
 use rota_proto::v1;
 use rota_proto::v1::machines_client::MachinesClient;
 use std::sync::Arc;
@@ -329,11 +331,12 @@ impl Client {
         wait: Duration,
     ) -> Result<C::Answer, CallError> {
         let span = tracing::debug_span!("call", kind = C::NAME, request = request.request_id());
+        let attempt = Attempts::new(request.may_change());
         let borrowed = self.connect_to(address)?;
         let mut request = Request::new(request);
         request.set_timeout(wait);
         let sent = C::send(request, borrowed.channel.clone());
-        self.within(address, wait, sent).instrument(span).await
+        within(address, wait, attempt, sent).instrument(span).await
     }
 
     /// Gives one event to a session's machine at the session's address. Never sent twice: an
@@ -348,21 +351,28 @@ impl Client {
         let mut request = Request::new(event);
         request.set_timeout(wait);
         let mut machines = MachinesClient::new(borrowed.channel.clone());
-        self.within(address, wait, machines.send(request)).await
+        within(address, wait, Attempts::new(true), machines.send(request)).await
     }
+}
 
-    async fn within<A>(
-        &self,
-        address: &str,
-        wait: Duration,
-        sent: impl Future<Output = Result<tonic::Response<A>, tonic::Status>>,
-    ) -> Result<A, CallError> {
-        match timeout_at(Instant::now() + wait, sent).await {
-            Ok(Ok(response)) => Ok(response.into_inner()),
-            Ok(Err(status)) => Err(call::error(call::failure(&status), address, 1)),
-            Err(_elapsed) => {
-                Err(CallError::TimedOut { endpoint: address.to_owned(), waited: wait, attempts: 1 })
-            }
+/// Waits so long for the answer to the only attempt.
+async fn within<A>(
+    address: &str,
+    waited: Duration,
+    mut attempt: Attempts,
+    sent: impl Future<Output = Result<tonic::Response<A>, tonic::Status>>,
+) -> Result<A, CallError> {
+    match timeout_at(Instant::now() + waited, sent).await {
+        Ok(Ok(response)) => Ok(response.into_inner()),
+        Ok(Err(status)) => {
+            let failure = call::failure(&status);
+            attempt.add(failure.changed());
+            Err(call::error(failure, address, 1, attempt.changed()))
+        }
+        Err(_elapsed) => {
+            attempt.add(Changed::Unknown);
+            let (endpoint, changed) = (address.to_owned(), attempt.changed());
+            Err(CallError::TimedOut { endpoint, waited, attempts: 1, changed })
         }
     }
 }

@@ -36,7 +36,7 @@ pub struct Watch {
 
 impl Watch {
     pub(crate) fn new(client: Client, request: v1::WatchRequest, options: WatchOptions) -> Self {
-        let resume = Resume::new(&client, options.patience);
+        let resume = Resume::reading(&client, options.patience);
         Self { client, request, stream: None, resume }
     }
 

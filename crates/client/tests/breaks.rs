@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use rota_client::{CallError, Client, OnWait, Options, WatchOptions, v1};
-use rota_model::{Refusal, RefusalKind, Retry};
+use rota_model::{Changed, Epoch, Refusal, RefusalKind, Retry};
 use rota_proto::refusal::status;
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -249,6 +249,43 @@ async fn a_manager_that_does_not_answer_in_time_is_left_for_the_next_call() {
     assert!(matches!(error, CallError::TimedOut { .. }), "{error:?}");
     let opened = client.open(open("b"), WAIT).await.unwrap();
     assert_eq!(opened.session.unwrap().detail, "second");
+}
+
+/// Where nobody listens.
+async fn closed_address() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    listener.local_addr().unwrap().to_string()
+}
+
+#[tokio::test]
+async fn a_call_that_reached_nobody_in_any_attempt_has_changed_nothing() {
+    let endpoints = [closed_address().await, closed_address().await].join(",");
+    let client = Client::connect(&endpoints).unwrap();
+    let error = client.open(open("a"), Duration::from_millis(200)).await.unwrap_err();
+    let CallError::Broken { attempts, .. } = &error else { panic!("{error:?}") };
+    assert!(*attempts > 2, "{error}");
+    assert_eq!(error.changed(), Changed::No);
+}
+
+#[tokio::test]
+async fn a_call_of_which_one_attempt_may_have_arrived_may_have_changed_something() {
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let silent = silent.local_addr().map(|it| (silent, it.to_string())).unwrap();
+    let wait = Duration::from_millis(200);
+    // Cut off after one that reached nobody, and after a refusal.
+    let manager = start("only").await;
+    let moved = refused(RefusalKind::NotServing, Retry::AtOwner(Epoch(2)));
+    manager.script.refusals.lock().unwrap().push_back(moved);
+    let closed = closed_address().await;
+    for first in [&closed, &manager.address] {
+        let client = Client::connect(&[&**first, &*silent.1].join(",")).unwrap();
+        let error = client.open(open("a"), wait).await.unwrap_err();
+        assert_eq!(error.changed(), Changed::Unknown, "{error:?}");
+    }
+    let client = Client::connect(&[&*closed, &*silent.1].join(",")).unwrap();
+    let get = v1::GetRequest { id: "a".into(), ..Default::default() };
+    let error = client.get(get, wait).await.unwrap_err();
+    assert_eq!(error.changed(), Changed::No, "it only reads: {error:?}");
 }
 
 /// Told by a client that waits.

@@ -5,6 +5,7 @@ use rota_model::FieldError;
 use std::io::IsTerminal;
 use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::fmt::MakeWriter;
 
 /// Lines that may wait for [`Log::install_without_waiting`]'s thread.
@@ -49,8 +50,25 @@ pub struct Log {
 }
 
 fn filter_of(text: &str) -> Result<EnvFilter, FieldError> {
-    EnvFilter::try_new(text)
-        .map_err(|error| FieldError::new("--log", format!("is {text:?}, no filter: {error}")))
+    let mistake = |why: String| FieldError::new("--log", format!("is {text:?}, no filter: {why}"));
+    // A mistyped level would be taken for a target, and switch everything else off.
+    let words = text.split(',').map(str::trim);
+    if let Some(word) = words.into_iter().find(|it| is_bare(it) && !is_level(it)) {
+        return Err(mistake(format!(
+            "{word:?} is no level (off, error, warn, info, debug, trace); a part of the program has one, \
+             as in {word}=debug"
+        )));
+    }
+    EnvFilter::try_new(text).map_err(|error| mistake(error.to_string()))
+}
+
+/// Neither a target with its level nor a span.
+fn is_bare(word: &str) -> bool {
+    !word.is_empty() && !word.contains(['=', '[', ']', '{', '}'])
+}
+
+fn is_level(word: &str) -> bool {
+    word.parse::<LevelFilter>().is_ok()
 }
 
 impl LogArguments {
@@ -149,6 +167,19 @@ mod tests {
         let fields: Vec<&str> = mistakes.iter().map(|it| it.field.as_str()).collect();
         assert_eq!(fields, ["--log", "--log-format"]);
         assert!(mistakes[1].problem.contains("xml"), "{mistakes:?}");
+    }
+
+    #[test]
+    fn a_word_that_is_no_level_is_refused_and_levels_of_parts_and_spans_are_taken() {
+        for wrong in ["nonsense", "info,debgu", "rota_manager", "info, h2"] {
+            let mistakes = check(wrong, "text").unwrap_err();
+            assert!(mistakes[0].problem.contains("no level (off, error"), "{mistakes:?}");
+        }
+        for right in
+            ["off", "DEBUG", "3", "info,h2=off", "[call{kind=open}]=trace", "warn,a::b=debug"]
+        {
+            assert!(check(right, "text").is_ok(), "{right}");
+        }
     }
 
     #[test]

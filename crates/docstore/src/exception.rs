@@ -78,8 +78,8 @@ const fn row(
 
 /// What each letter means outside.
 pub const TABLE: [Row; 8] = [
-    row(Letter::A, 1, Status::FailedPrecondition, 400, false, Retry::Never),
-    row(Letter::N, 1, Status::NotFound, 404, false, Retry::Never),
+    row(Letter::A, 1, Status::FailedPrecondition, 400, false, Retry::WhenChanged),
+    row(Letter::N, 1, Status::NotFound, 404, false, Retry::WhenChanged),
     row(Letter::B, 2, Status::Internal, 400, false, Retry::Never),
     row(Letter::X, 3, Status::Unavailable, 400, true, Retry::AfterMs(1_000)),
     row(Letter::D, 4, Status::FailedPrecondition, 400, false, Retry::Never),
@@ -281,6 +281,9 @@ pub mod codes {
         /// Documents of that class are read by operations and never changed by them.
         CLASS = S "S-CLASS";
     }
+
+    /// What is wrong with the request itself: it will be refused whatever else changes.
+    pub const OF_THE_REQUEST: [Code; 3] = [INVALID, SLOT, DHOP];
 }
 
 /// An exception. Small to move; details on the heap.
@@ -400,9 +403,11 @@ impl Exception {
         self.letter().row().is_retried && self.phase().effect() == Effect::Nothing
     }
 
-    /// What the caller should do. After the commit: never the same again, since it has happened.
+    /// What the caller should do. After the commit: never the same again, since it has happened. The
+    /// same holds for what is wrong with the request itself ([`codes::OF_THE_REQUEST`]).
     pub fn retry(&self) -> Retry {
         match self.phase().effect() {
+            Effect::Nothing if codes::OF_THE_REQUEST.contains(self.code()) => Retry::Never,
             Effect::Nothing => self.letter().row().retry,
             Effect::Committed => Retry::Never,
         }

@@ -4,7 +4,7 @@
 //! clones are free, and its bytes order and look the same in memory and as a key on disk. Names of
 //! singletons are nearly always so short that they are not allocated at all.
 
-use rota_model::{FieldError, Namespace};
+use rota_model::{FieldError, Namespace, no_slash};
 use smol_str::{SmolStr, SmolStrBuilder};
 use std::cmp::Ordering;
 use std::fmt;
@@ -49,9 +49,11 @@ pub(crate) fn check_word(field: &str, text: &str, bytes_max: usize) -> Result<()
     }
 }
 
-/// A class name: 1 to [`CLASS_BYTES_MAX`] bytes, no control characters.
+/// A class name: 1 to [`CLASS_BYTES_MAX`] bytes, no control characters, and no slash: that parts it
+/// from the id in the name of a document.
 pub(crate) fn check_class(field: &str, text: &str) -> Result<(), FieldError> {
-    check_word(field, text, CLASS_BYTES_MAX)
+    check_word(field, text, CLASS_BYTES_MAX)?;
+    no_slash(field, text)
 }
 
 /// A key: at most [`KEY_BYTES_MAX`] bytes, no NUL. It may be empty.
@@ -261,6 +263,9 @@ mod tests {
         assert_eq!(ItemName::singleton("L\0").unwrap_err().field, "class");
         assert_eq!(DocName::new(&space(), "C\0", "d").unwrap_err().field, "class");
         assert_eq!(DocName::new(&space(), "C", "d\0").unwrap_err().field, "docid");
+        let slash = DocName::new(&space(), "C/D", "d").unwrap_err();
+        assert_eq!(slash.to_string(), "class has a slash at byte 1");
+        assert!(DocName::new(&space(), "C", "d/e").is_ok());
     }
 
     #[test]

@@ -32,17 +32,27 @@ fn check_name(field: &'static str, text: &str) -> Result<(), FieldError> {
     Ok(())
 }
 
+/// A slash parts a namespace from what follows in the name of a document.
+pub fn no_slash(field: &str, text: &str) -> Result<(), FieldError> {
+    match text.find('/') {
+        Some(at) => Err(FieldError::new(field, format!("has a slash at byte {at}"))),
+        None => Ok(()),
+    }
+}
+
 macro_rules! name {
-    ($(#[$doc:meta])* $type:ident, $field:literal) => {
+    ($(#[$doc:meta])* $type:ident, $field:literal $(, $rule:ident)?) => {
         $(#[$doc])*
         #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[serde(try_from = "SmolStr", into = "SmolStr")]
         pub struct $type(SmolStr);
 
         impl $type {
-            /// 1 to 255 bytes, no control characters.
+            /// 1 to 255 bytes, no control characters; in a namespace no slash either.
             pub fn check(text: &str) -> Result<(), FieldError> {
-                check_name($field, text)
+                check_name($field, text)?;
+                $($rule($field, text)?;)?
+                Ok(())
             }
             /// Checks the text as [`Self::check`] does.
             pub fn parse(text: &str) -> Result<Self, FieldError> {
@@ -89,7 +99,7 @@ const GIVEN: char = '~';
 
 name!(
     /// A separate space of session ids. `default` where a caller names none.
-    Namespace, "namespace"
+    Namespace, "namespace", no_slash
 );
 name!(
     /// A session's id, unique inside its namespace.
@@ -237,6 +247,13 @@ mod tests {
         assert!(SessionId::parse("a\nb").is_err());
         assert!(SessionId::parse("a\0b").is_err());
         assert_eq!(SessionId::parse(&"x".repeat(255)).unwrap().as_str().len(), 255);
+    }
+
+    #[test]
+    fn a_namespace_has_no_slash_and_an_id_may_have_some() {
+        let error = Namespace::parse("a b/c").unwrap_err();
+        assert_eq!(error.to_string(), "namespace has a slash at byte 3");
+        assert!(SessionId::parse("a b/c").is_ok());
     }
 
     #[test]

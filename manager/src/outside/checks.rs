@@ -2,18 +2,20 @@
 //! compare-and-set of the View decides.
 
 use super::{Addresses, lost};
-use crate::link::{self, MESSAGE_BYTES_MAX};
+use crate::link::{self, MESSAGE_BYTES_MAX, with_sources};
 use crate::options::Options;
 use crate::start::{claim_of, differences};
-use rota_membership::ConfigStore;
+use rota_membership::{ConfigStore, StoreError};
 use rota_model::{FieldError, ManagerNumber, Refusal, RefusalKind, Retry};
 use rota_proto::operator::{Inspected, JoinAsk};
 use rota_proto::v1;
 use rota_proto::v1::operator_client::OperatorClient;
 use rota_protocol::Disk;
 use rota_ring::{Claim, ClaimRefused, View};
+use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
+use tonic::{Code, Status};
 
 /// How long the contact may take to answer.
 pub(super) const CONTACT: Duration = Duration::from_secs(3);
@@ -108,17 +110,33 @@ pub(super) async fn inspected(address: &str) -> Result<Inspected, String> {
         let channel = link::connect(address).await.map_err(|it| it.text)?;
         let mut client = OperatorClient::new(channel).max_decoding_message_size(MESSAGE_BYTES_MAX);
         let answer = client.inspect(v1::InspectRequest {}).await;
-        let answer = answer.map_err(|status| status.message().to_owned())?;
+        let answer = answer.map_err(|status| why(&status))?;
         Inspected::try_from(answer.into_inner()).map_err(|error| error.to_string())
     };
     let late = || Err(format!("it did not answer within {} s", CONTACT.as_secs()));
     tokio::time::timeout(CONTACT, ask).await.unwrap_or_else(|_| late())
 }
 
+/// Why a call failed, for people.
+fn why(status: &Status) -> String {
+    if status.code() == Code::Unimplemented {
+        return "what answers there is no manager".to_owned();
+    }
+    match (status.source(), status.message()) {
+        (Some(cause), _) => with_sources(cause),
+        (None, "") => status.code().description().to_owned(),
+        (None, said) => said.to_owned(),
+    }
+}
+
 /// The contact's View.
 async fn asked(contact: &str) -> Result<Inspected, Refusal> {
     inspected(contact).await.map_err(|why| {
-        let field = FieldError::new("contact", format!("{contact} cannot be asked: {why}"));
+        let problem = format!(
+            "{contact} cannot be asked: {why}; a contact is where a manager serves gRPC, as the column \
+             GRPC of `ringctl inspect` shows it"
+        );
+        let field = FieldError::new("contact", problem);
         let (kind, retry) = (RefusalKind::NotServing, Retry::WhenChanged);
         Refusal { fields: vec![field.clone()], ..Refusal::new(kind, retry, field.to_string()) }
     })
@@ -126,13 +144,20 @@ async fn asked(contact: &str) -> Result<Inspected, Refusal> {
 
 /// The View that the config store holds.
 pub(super) async fn kept(store: &dyn ConfigStore) -> Result<Arc<View>, Refusal> {
-    let away = |text: String| {
-        let (kind, retry) = (RefusalKind::ConfigStoreAway, Retry::AfterMs(NEXT_MS));
-        Refusal::new(kind, retry, format!("--config-store of this manager: {text}"))
+    let away = |retry, text: String| {
+        let text = format!("--config-store of this manager: {text}");
+        Refusal::new(RefusalKind::ConfigStoreAway, retry, text)
     };
-    let state = store.read().await.map_err(|error| away(error.to_string()))?;
-    let view = state.view.ok_or_else(|| away("it holds no View".to_owned()))?;
-    view.check().map_err(|error| away(error.to_string()))?;
+    let state = store.read().await.map_err(|error| {
+        let retry = match error {
+            StoreError::Unreachable(_) | StoreError::Timeout(_) => Retry::AfterMs(NEXT_MS),
+            // It is another cluster's, or holds rubbish.
+            StoreError::Broken(_) | StoreError::Refused(_) => Retry::WhenChanged,
+        };
+        away(retry, error.to_string())
+    })?;
+    let view = state.view.ok_or_else(|| away(Retry::WhenChanged, "it holds no View".to_owned()))?;
+    view.check().map_err(|error| away(Retry::WhenChanged, error.to_string()))?;
     Ok(view)
 }
 

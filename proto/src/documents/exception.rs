@@ -3,7 +3,7 @@
 //!
 //! A status carries google.rpc details: `ErrorInfo` with domain `rota.documents`, the exception's
 //! code as its reason and the metadata `major`, `phase`, `operation`, `attempts`, `retry` (never,
-//! after), `retry_ms` and `changed` (no, yes); `RetryInfo` when a wait is advised; `BadRequest`
+//! when_changed, after), `retry_ms` and `changed` (no, yes); `RetryInfo` when a wait is advised; `BadRequest`
 //! when fields are wrong. The message stands without the code.
 
 use crate::refusal::{MESSAGE_BYTES_MAX, PROBLEM_BYTES_MAX};

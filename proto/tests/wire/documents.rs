@@ -85,7 +85,10 @@ proptest! {
         let changed = if given.phase().number() > 2 { "yes" } else { "no" };
         prop_assert_eq!(&info.metadata["changed"], changed);
         prop_assert_eq!(info.metadata["retry"] == "never", given.retry() == Retry::Never);
-        prop_assert_eq!(details.retry_info().is_some(), given.retry() != Retry::Never);
+        prop_assert_eq!(
+            details.retry_info().is_some(),
+            matches!(given.retry(), Retry::AfterMs(_))
+        );
     }
 
     #[test]

@@ -88,7 +88,8 @@ impl Cluster {
             let Some(told) = starting.seated(process, seat).await? else { continue };
             let grpc = text(&told, "grpc", &seat.id)?;
             let http = text(&told, "http", &seat.id)?;
-            document.managers.push(ManagerProcess { number: seat.number, grpc, http, pid });
+            let (number, id) = (seat.number, seat.id.clone());
+            document.managers.push(ManagerProcess { number, id, grpc, http, pid });
         }
         for (process, id) in nodes.into_iter().zip(&folder.layout.nodes) {
             let pid = process.pid;

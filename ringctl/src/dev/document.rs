@@ -21,6 +21,8 @@ pub struct Document {
 #[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug, Default)]
 pub struct ManagerProcess {
     pub number: u32,
+    /// As in its log's file name.
+    pub id: String,
     pub grpc: String,
     pub http: String,
     pub pid: u32,
@@ -59,6 +61,7 @@ mod tests {
             ready: true,
             managers: vec![ManagerProcess {
                 number: 340,
+                id: "m1".to_owned(),
                 grpc: "127.0.0.1:1".to_owned(),
                 http: "127.0.0.1:2".to_owned(),
                 pid: 3,
@@ -73,7 +76,7 @@ mod tests {
         };
         assert_eq!(
             serde_json::to_string(&document).unwrap(),
-            "{\"ready\":true,\"managers\":[{\"number\":340,\"grpc\":\"127.0.0.1:1\",\
+            "{\"ready\":true,\"managers\":[{\"number\":340,\"id\":\"m1\",\"grpc\":\"127.0.0.1:1\",\
              \"http\":\"127.0.0.1:2\",\"pid\":3}],\"nodes\":[{\"id\":\"n1\",\
              \"address\":\"127.0.0.1:4\",\"pid\":5}],\"config_store\":\
              {\"address\":\"127.0.0.1:6\",\"pid\":7},\"data\":\"/d\"}"

@@ -75,8 +75,7 @@ pub fn refuse_running(folder: &Path) -> anyhow::Result<()> {
     let is_node = |pid: &u32| is_agent(&command_line(*pid));
     let (nodes, others): (Vec<u32>, Vec<u32>) = running.iter().map(|it| it.1).partition(is_node);
     bail!(
-        "--data {}: processes of an earlier `ringctl dev`, which was killed, still run there: {}; \
-         {}",
+        "--data {}: processes that no `ringctl dev` looks after still run there: {}; {}",
         folder.display(),
         named.join(", "),
         how_to_end(&nodes, &others)

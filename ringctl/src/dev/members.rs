@@ -99,6 +99,7 @@ impl Cluster {
         let pid = process.pid;
         let told = starting.ready(process).await?;
         let [grpc, http] = [text(&told, "grpc", member.id)?, text(&told, "http", member.id)?];
-        Ok(ManagerProcess { number: member.number.unwrap_or(0), grpc, http, pid })
+        let (number, id) = (member.number.unwrap_or(0), member.id.to_owned());
+        Ok(ManagerProcess { number, id, grpc, http, pid })
     }
 }

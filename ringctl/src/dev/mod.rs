@@ -181,7 +181,7 @@ fn show(
     }
     let mut table = plain_table(["PROCESS", "GRPC", "HTTP", "PID"]);
     for it in &document.managers {
-        let name = format!("manager {}", it.number);
+        let name = format!("manager {} ({})", it.number, it.id);
         table.add_row([name, it.grpc.clone(), it.http.clone(), it.pid.to_string()]);
     }
     for it in &document.nodes {

@@ -2,7 +2,7 @@
 
 use super::body::measure;
 use super::show::Shown;
-use super::{CallerArguments, document_name};
+use super::{CallerArguments, absent, document_name};
 use crate::cli::length_of_time;
 use crate::output::{Format, Out, counted};
 use anyhow::{Context, bail};
@@ -165,6 +165,6 @@ async fn fetch(
             writing.finish().await?;
         }
     }
-    let document = document.with_context(|| format!("{} does not exist", it.name))?;
+    let document = document.ok_or_else(|| absent(format!("{} does not exist", it.name)))?;
     Ok((document, export.bodies(), bytes))
 }

@@ -14,10 +14,11 @@ use anyhow::Context;
 use clap::{Args, Subcommand};
 use parameters::Parameters;
 use rota_client::docstore::{
-    Caller, Credentials, DocName, Namespace, Request, Stamp, SyncRequest, Update, apply,
+    Caller, Credentials, DocName, Exception, Namespace, Request, Stamp, SyncRequest, Update, apply,
+    codes,
 };
 use rota_client::documents::request::{Operate, Sync};
-use rota_client::{Client, v1};
+use rota_client::{CallError, Client, v1};
 use show::{Answered, Listed, Shown, ShownHead};
 use std::time::Duration;
 
@@ -184,6 +185,13 @@ pub async fn run(command: &DocumentCommand, endpoint: &str, out: &mut Out) -> an
     }
 }
 
+/// What `sync` says by an update, in the words of whoever would refuse it.
+fn absent(text: String) -> CallError {
+    let exception = Box::new(Exception::new(codes::DOCUMENT, text));
+    // It was answered, and nobody else has said it.
+    CallError::Raised { exception, endpoint: String::new(), attempts: 0 }
+}
+
 async fn get(client: &Client, it: &GetArguments, out: &mut Out) -> anyhow::Result<()> {
     let space = Namespace::parse(it.name.space()).expect("a part of a name");
     let documents = vec![SyncRequest { name: it.name.clone(), held: None }];
@@ -191,10 +199,10 @@ async fn get(client: &Client, it: &GetArguments, out: &mut Out) -> anyhow::Resul
     let updates = client.documents().sync(&sync, it.timeout).await?;
     let (_, update) = updates.first().context("the answer has no update")?;
     if let Update::Deleted { version, .. } = update {
-        anyhow::bail!("{} was destroyed at {version}", it.name);
+        return Err(absent(format!("{} was destroyed at {version}", it.name)).into());
     }
     let document = apply(&it.name, None, update).context("the update does not fit")?;
-    let document = document.with_context(|| format!("{} does not exist", it.name))?;
+    let document = document.ok_or_else(|| absent(format!("{} does not exist", it.name)))?;
     let shown = Shown::of(&document, it.destroyed);
     match out.format() {
         Format::Json => out.json(&shown)?,
@@ -228,6 +236,7 @@ async fn list(client: &Client, it: &ListArguments, out: &mut Out) -> anyhow::Res
         }
         request.page_token = page.next_page_token;
     }
+    documents.sort_by(|one, other| (&one.class, &one.docid).cmp(&(&other.class, &other.docid)));
     match out.format() {
         Format::Json => out.json(&Listed { documents })?,
         Format::Table => out.table(&show::many(&documents))?,

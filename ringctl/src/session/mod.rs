@@ -304,7 +304,8 @@ async fn list(client: &Client, it: &ListArguments, out: &mut Out) -> anyhow::Res
         stale_ok: it.stale_ok,
     };
     let all = client.list_all(request, it.timeout).await?;
-    let sessions: Vec<Shown> = all.sessions.iter().map(Shown::of).collect();
+    let mut sessions: Vec<Shown> = all.sessions.iter().map(Shown::of).collect();
+    sessions.sort_by(|one, other| (&one.namespace, &one.id).cmp(&(&other.namespace, &other.id)));
     match out.format() {
         Format::Json => out.json(&Listed { sessions, stale: all.stale })?,
         Format::Table => out.table(&show::many(&sessions))?,

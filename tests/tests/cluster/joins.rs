@@ -177,6 +177,10 @@ async fn what_cannot_join_is_told_why_and_goes_on_waiting() {
     refused(small.join(&good, "100").await, &["number", "belongs to manager", "a"]);
     refused(small.join(&good, "1024").await, &["outside [0, 1024)"]);
     refused(join(&good, "7", "127.0.0.1:1", &[]).await, &["contact", "127.0.0.1:1"]);
+    // What answers there is no manager's gRPC.
+    for other in [small.store.told("address"), small.first.told("http")] {
+        refused(join(&good, "7", other, &[]).await, &["contact", other, "the column GRPC"]);
+    }
     let of_waiting = other_shape.told("grpc");
     refused(join(&good, "7", of_waiting, &[]).await, &["contact", "waits outside"]);
     let inspected = ringctl(good.told("grpc"), &["inspect", "-o", "json"]).await;

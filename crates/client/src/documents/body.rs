@@ -51,7 +51,7 @@ pub(super) async fn put<R>(
 where
     R: AsyncRead + AsyncSeek + Unpin + Send,
 {
-    let mut resume = Resume::new(client, patience);
+    let mut resume = Resume::changing(client, patience);
     loop {
         let (space, docid) = (put.space.as_str(), &put.docid);
         let endpoint = owner(client, &resume, space, docid).await;
@@ -90,7 +90,7 @@ pub struct BodyReader {
 
 impl BodyReader {
     pub(super) fn new(client: Client, get: GetBody, patience: Duration) -> Self {
-        let resume = Resume::new(&client, patience);
+        let resume = Resume::reading(&client, patience);
         let digesting = (get.offset == 0).then(Sha256::new);
         Self { client, get, stream: None, resume, digesting, is_over: false }
     }

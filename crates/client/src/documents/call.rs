@@ -38,6 +38,10 @@ impl<C: Call> Call for Keyed<C> {
         self.call.request_id()
     }
 
+    fn may_change(&self) -> bool {
+        self.call.may_change()
+    }
+
     fn may_repeat(&self) -> bool {
         self.call.may_repeat()
     }
@@ -98,6 +102,10 @@ impl Call for v1::SyncRequest {
     type Answer = v1::SyncResponse;
     const NAME: &'static str = "sync";
 
+    fn may_change(&self) -> bool {
+        false
+    }
+
     async fn send(
         request: Request<Self>,
         channel: Channel,
@@ -116,10 +124,15 @@ impl Call for v1::SyncRequest {
 }
 
 calls_of_no_slot! {
+    may_change: false;
     ListDocumentsRequest, ListDocumentsResponse, "list documents", documents.list_documents;
-    CreateNamespaceRequest, NamespaceInfo, "create namespace", namespaces.create_namespace;
     ListNamespacesRequest, ListNamespacesResponse, "list namespaces", namespaces.list_namespaces;
     GetNamespaceRequest, NamespaceInfo, "get namespace", namespaces.get_namespace;
+}
+
+calls_of_no_slot! {
+    may_change: true;
+    CreateNamespaceRequest, NamespaceInfo, "create namespace", namespaces.create_namespace;
     SetNamespaceRequest, NamespaceInfo, "set namespace", namespaces.set_namespace;
     SwitchNamespaceRequest, NamespaceInfo, "switch namespace", namespaces.switch_namespace;
 }

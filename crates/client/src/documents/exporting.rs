@@ -9,6 +9,7 @@ use crate::error::CallError;
 use crate::resume::{BEGIN_WAIT, Resume, ended};
 use crate::session::Client;
 use rota_docstore::{Attachment, Digest};
+use rota_model::Changed;
 use rota_proto::documents::document_export::{Order, Part};
 use rota_proto::documents::request::ExportDocument;
 use rota_proto::v1;
@@ -35,7 +36,7 @@ pub(super) async fn begin(
     export: &ExportDocument,
     patience: Duration,
 ) -> Result<DocumentExport, CallError> {
-    let mut resume = Resume::new(client, patience);
+    let mut resume = Resume::reading(client, patience);
     loop {
         let (space, docid) = (export.name.space(), export.name.docid());
         let endpoint = owner(client, &resume, space, docid).await;
@@ -72,7 +73,7 @@ impl DocumentExport {
             Ok(Err(status)) => call::failure(&status),
             Err(_elapsed) => silent(),
         };
-        Err(call::error(failure, &self.endpoint, 1))
+        Err(call::error(failure, &self.endpoint, 1, Changed::No))
     }
 
     /// Bodies that have begun so far.

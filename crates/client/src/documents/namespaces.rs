@@ -7,7 +7,7 @@ use crate::call;
 use crate::error::CallError;
 use crate::resume::{BEGIN_WAIT, Resume, ended};
 use crate::session::Client;
-use rota_model::{FieldError, Namespace};
+use rota_model::{Changed, FieldError, Namespace};
 use rota_proto::documents::NamespaceState;
 use rota_proto::documents::export::{Order, Part};
 use rota_proto::documents::request::{Create, Set, Switch};
@@ -135,7 +135,7 @@ impl Namespaces {
         mut progress: impl FnMut(u64),
     ) -> Result<u64, CallError> {
         let request = v1::DeleteNamespaceRequest { name: name.as_str().into() };
-        let mut resume = Resume::new(&self.client, patience);
+        let mut resume = Resume::changing(&self.client, patience);
         // Before the last break, and since.
         let (mut before, mut since) = (0, 0);
         loop {
@@ -174,7 +174,7 @@ impl Namespaces {
     /// Begins an export. `patience`: the longest time without a record.
     pub async fn export(&self, name: &Namespace, patience: Duration) -> Result<Export, CallError> {
         let request = v1::ExportNamespaceRequest { name: name.as_str().into() };
-        let mut resume = Resume::new(&self.client, patience);
+        let mut resume = Resume::reading(&self.client, patience);
         loop {
             let endpoint = resume.entry(&self.client);
             let borrowed = self.client.connect_to(&endpoint)?;
@@ -216,7 +216,10 @@ impl Namespaces {
                 Ok(Imported { documents, kept, bodies })
             }
             Err(Stopped::Local(error)) => Err(error),
-            Err(Stopped::Failed(failure)) => Err(call::error(failure, &endpoint, 1)),
+            Err(Stopped::Failed(failure)) => {
+                let changed = failure.changed();
+                Err(call::error(failure, &endpoint, 1, changed))
+            }
         }
     }
 }
@@ -244,7 +247,7 @@ impl Export {
             Ok(Err(status)) => call::failure(&status),
             Err(_elapsed) => silent(),
         };
-        Err(call::error(failure, &self.endpoint, 1))
+        Err(call::error(failure, &self.endpoint, 1, Changed::No))
     }
 
     /// Documents and bodies so far.

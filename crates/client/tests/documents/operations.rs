@@ -65,7 +65,7 @@ async fn an_exception_comes_with_everything_and_is_not_repeated_unless_advised()
     let error = documents.operate(&add("a", -1), WAIT).await.unwrap_err();
     assert_eq!(
         (error.reason(), error.retry(), error.changed()),
-        ("A-POOR", Retry::Never, Changed::No)
+        ("A-POOR", Retry::WhenChanged, Changed::No)
     );
     let exception = error.exception().unwrap().details();
     assert_eq!((exception.operation.as_str(), exception.attempts), ("add", 1));

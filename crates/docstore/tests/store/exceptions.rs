@@ -2,6 +2,7 @@
 
 use crate::bank::*;
 use rota_docstore::*;
+use rota_model::Retry;
 use std::sync::Arc;
 
 fn refused(rules: &Rules, request: Request) -> Exception {
@@ -202,6 +203,18 @@ impl Documents for Failing<'_> {
 }
 
 #[test]
+fn what_is_wrong_with_the_request_itself_is_refused_for_ever_and_all_else_as_things_stand() {
+    let retry = |code: Code| Exception::new(code, "no").retry();
+    for code in [codes::INVALID, codes::SLOT, codes::DHOP] {
+        assert_eq!(retry(code.clone()), Retry::Never, "{code}");
+    }
+    for code in [codes::LIMIT, codes::EXISTS, codes::DOCUMENT, codes::NAMESPACE] {
+        assert_eq!(retry(code.clone()), Retry::WhenChanged, "{code}");
+    }
+    assert_eq!(Exception::business("ON", "no").retry(), Retry::WhenChanged);
+}
+
+#[test]
 fn a_failure_in_the_synchronisation_is_of_phase_4_and_says_that_the_operation_is_done() {
     let (rules, operations, mut store) = (rules(), operations(), two_accounts());
     let syncs = vec![SyncRequest { name: account("a"), held: None }];
@@ -214,9 +227,6 @@ fn a_failure_in_the_synchronisation_is_of_phase_4_and_says_that_the_operation_is
     assert_eq!(seen(&exception), ("X-PANIC", 3, 4, Status::Unavailable));
     assert!(exception.to_string().contains("bank/Acc/a cannot be read"), "{exception}");
     assert_eq!(exception.details().operation, "transfer");
-    assert_eq!(
-        (exception.phase().effect(), exception.retry()),
-        (Effect::Committed, rota_model::Retry::Never)
-    );
+    assert_eq!((exception.phase().effect(), exception.retry()), (Effect::Committed, Retry::Never));
     assert_eq!(balance(&store, "b"), Some(30));
 }

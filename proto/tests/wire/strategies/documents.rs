@@ -1,7 +1,7 @@
 //! Documents, updates, requests for them, exceptions.
 
 use super::Any;
-use super::names::{name, stamp, text};
+use super::names::{namespace, stamp, text};
 use proptest::collection::{btree_map, btree_set, vec};
 use proptest::option::of;
 use proptest::prelude::*;
@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 pub fn space() -> Any<Namespace> {
-    prop_oneof![Just(Namespace::default_space()), name(Namespace::parse)].boxed()
+    prop_oneof![Just(Namespace::default_space()), namespace()].boxed()
 }
 
 fn docid() -> Any<String> {
@@ -294,7 +294,7 @@ pub fn exception() -> Any<Exception> {
 fn description() -> Any<Description> {
     let limits = (of(any::<u64>()), of(any::<u64>()), of(any::<u64>()))
         .prop_map(|(documents, v1, v2)| Limits { documents, v1, v2 });
-    ("[a-z ]{0,9}", of("[a-z ]{0,9}"), limits, vec(name(Namespace::parse), 0..3))
+    ("[a-z ]{0,9}", of("[a-z ]{0,9}"), limits, vec(namespace(), 0..3))
         .prop_map(|(description, off, limits, readers)| Description {
             description,
             off,
@@ -310,7 +310,7 @@ pub fn namespace_state() -> Any<NamespaceState> {
         v1,
         v2,
     });
-    (name(Namespace::parse), description(), usage, of(stamp()))
+    (namespace(), description(), usage, of(stamp()))
         .prop_map(|(name, description, usage, version)| NamespaceState {
             name,
             description,
@@ -321,7 +321,7 @@ pub fn namespace_state() -> Any<NamespaceState> {
 }
 
 pub fn create() -> Any<Create> {
-    (name(Namespace::parse), description())
+    (namespace(), description())
         .prop_map(|(name, it)| Create { name, description: Description { off: None, ..it } })
         .boxed()
 }
@@ -334,7 +334,7 @@ pub fn set() -> Any<Set> {
         vec(named.prop_map(move |it| Namespace::parse(&format!("{prefix}{it}")).unwrap()), 0..3)
     };
     let described = "[a-z ]{0,9}".prop_map(Some);
-    (name(Namespace::parse), described, (most(), most(), most()), readers("a"), readers("b"))
+    (namespace(), described, (most(), most(), most()), readers("a"), readers("b"))
         .prop_map(|(name, description, (documents, v1, v2), add_readers, remove_readers)| Set {
             name,
             description,
@@ -348,7 +348,7 @@ pub fn set() -> Any<Set> {
 }
 
 pub fn switch() -> Any<Switch> {
-    (name(Namespace::parse), of("[a-z ]{0,9}")).prop_map(|(name, off)| Switch { name, off }).boxed()
+    (namespace(), of("[a-z ]{0,9}")).prop_map(|(name, off)| Switch { name, off }).boxed()
 }
 
 /// A whole export: every body in two pieces at most.

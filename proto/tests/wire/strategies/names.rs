@@ -18,8 +18,13 @@ pub fn name<T: std::fmt::Debug + 'static>(parse: fn(&str) -> Result<T, FieldErro
     text.prop_map(move |it| parse(&it).expect("the strategies make valid names")).boxed()
 }
 
+/// A namespace that was given: it has no slash.
+pub fn namespace() -> Any<Namespace> {
+    name(|text| Namespace::parse(&text.replace('/', "-")))
+}
+
 pub fn key() -> Any<SessionKey> {
-    let namespace = prop_oneof![Just(Namespace::default_space()), name(Namespace::parse)];
+    let namespace = prop_oneof![Just(Namespace::default_space()), namespace()];
     (namespace, name(SessionId::parse))
         .prop_map(|(namespace, id)| SessionKey::new(namespace, id))
         .boxed()

@@ -34,7 +34,7 @@ pub fn get_op() -> Any<GetOp> {
 /// Filters as a client can write them: without a key.
 pub fn client_filter() -> Any<Filter> {
     let class = of(name(ClassName::parse));
-    (vec(state(), 0..3), of(name(NodeId::parse)), class, of(name(Namespace::parse)))
+    (vec(state(), 0..3), of(name(NodeId::parse)), class, of(namespace()))
         .prop_map(|(states, node, class, namespace)| Filter {
             states,
             node,
