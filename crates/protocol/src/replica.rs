@@ -10,6 +10,7 @@
 
 use crate::documents::{Brief, Doc, DocKey};
 use crate::message::{Entry, Write};
+use crate::operate::room;
 use crate::sizes::Sizes;
 use rota_docstore::space::Usages;
 use rota_docstore::{Document, Usage};
@@ -40,6 +41,8 @@ pub struct Replica {
     pub marks: VecDeque<(LogPos, u64)>,
     /// How much committed documents of applications fill, by namespace.
     pub usages: Usages,
+    /// What is kept beside that of applications: ends of documents, and memories of operations.
+    pub beside: u64,
     /// Highest version of a document that was ever here, of those that were removed too.
     pub high_water: Stamp,
     /// The window holds every entry after this position.
@@ -52,6 +55,8 @@ pub struct Replica {
     pub tail: VecDeque<Entry>,
     /// About how many bytes the tail holds.
     pub tail_bytes: usize,
+    /// How much of that is of applications' documents.
+    pub tail_fills: u64,
     /// What the tail wrote last to each document.
     pub latest: BTreeMap<DocKey, (LogPos, Option<Arc<Doc>>)>,
     /// Last entry here.
@@ -102,6 +107,8 @@ impl Replica {
         };
         let documents = [&before, &after].map(|it| it.as_deref().and_then(of_application));
         self.usages.count(key.name.space(), documents[0], documents[1]);
+        let [gone, come] = [&before, &after].map(|it| it.as_deref().map_or(0, room::beside));
+        self.beside = self.beside.saturating_sub(gone).saturating_add(come);
         let nodes = [&before, &after].map(|it| it.as_deref().and_then(Doc::runs_on));
         // Most writes move nothing from node to node.
         if nodes[0] != nodes[1] {
@@ -146,13 +153,14 @@ impl Replica {
         }
         self.last = entry.at;
         self.tail_bytes += entry.bytes();
+        self.tail_fills += room::fills(&entry);
         self.tail.push_back(entry);
     }
 
     /// Lets go of everything that is not known to be committed.
     pub fn drop_tail(&mut self) {
         self.tail.clear();
-        self.tail_bytes = 0;
+        (self.tail_bytes, self.tail_fills) = (0, 0);
         self.latest.clear();
     }
 
@@ -164,6 +172,7 @@ impl Replica {
                 break;
             };
             self.tail_bytes = self.tail_bytes.saturating_sub(entry.bytes());
+            self.tail_fills = self.tail_fills.saturating_sub(room::fills(&entry));
             for write in entry.writes.iter() {
                 self.set(&write.key, write.doc.clone());
                 if self.latest.get(&write.key).is_some_and(|(pos, _)| *pos == entry.at) {

@@ -17,6 +17,7 @@ use crate::documents::DocKey;
 use crate::entry::slot_of;
 use crate::manager::Manager;
 use crate::message::{Entry, Write};
+use crate::operate::room::fills;
 use crate::partition::Partition;
 use crate::replica::Replica;
 use rota_model::node_msg::SlotRange;
@@ -46,6 +47,8 @@ impl Replica {
         let (tail, tail_bytes) = cut_entries(&mut self.tail, arc);
         self.window_bytes = self.window.iter().map(Entry::bytes).sum();
         self.tail_bytes = self.tail.iter().map(Entry::bytes).sum();
+        self.tail_fills = self.tail.iter().map(fills).sum();
+        let tail_fills = tail.iter().map(fills).sum();
         let mut taken = Replica {
             pe: self.pe,
             high_water: self.high_water,
@@ -54,6 +57,7 @@ impl Replica {
             window_bytes,
             tail,
             tail_bytes,
+            tail_fills,
             last: self.last,
             committed: self.committed,
             durable: self.durable,

@@ -5,7 +5,7 @@
 mod table;
 
 use rota_docstore::*;
-use rota_model::{Changed, Filter, PullOp, RefusalKind, SlotId};
+use rota_model::{Changed, Filter, ManagerNumber, PullOp, RefusalKind, SlotId};
 use rota_protocol::api::{ClearOp, ImportOp, PageOp, Reader, Service, SyncOp};
 use rota_protocol::operate::{AdminKey, SPACES_DOCID, slot_of, slot_of_spaces};
 use rota_protocol::{DocumentAnswer, DocumentCursor, DocumentOp, Message, Op};
@@ -98,10 +98,6 @@ fn a_manager_that_has_just_started_serves_nobody_before_it_knows_what_is_off() {
     operated(table.call(z, off)).unwrap();
     table.kill(fresh);
     table.pass(1_500);
-    let is_followed = |message: &Message| {
-        let Message::Answer { result, .. } = message else { return false };
-        format!("{result:?}").contains("Followed")
-    };
     table.lose = Box::new(move |it| it.to.number.0 == fresh && is_followed(&it.message));
     table.start(fresh);
     table.pass(1_000);
@@ -314,11 +310,13 @@ fn a_namespace_is_listed_exported_cleared_and_imported() {
         let update = synced(table.call(1000, Op::Documents(DocumentOp::Sync(asked)))).remove(0);
         exported.push(apply(name, None, &update).unwrap().unwrap());
     }
+    switch_off(&mut table);
     let (mut deleted, mut from) = (0, Some(DocumentCursor::default()));
     while let Some(next) = from {
         let (some, next) = cleared(table.call(600, clear(next)));
         (deleted, from) = (deleted + some, next);
     }
+    switch_on(&mut table);
     assert_eq!((deleted, all(&mut table, None)), (60, Vec::new()));
     assert_eq!(got(table.call(300, get("s"))).record.state, rota_model::SessionState::Ready);
     let import = |document: &Arc<Document>| {
@@ -334,6 +332,44 @@ fn a_namespace_is_listed_exported_cleared_and_imported() {
         }
         assert_eq!(all(place, None), names);
     }
+}
+
+/// Describes the namespace of carts, and switches it off.
+fn switch_off(table: &mut Table) {
+    let put = configure("namespace.put", &json!({"name": "shop", "create": true}));
+    operated(table.call(600, put)).unwrap();
+    let off = configure("namespace.switch", &json!({"name": "shop", "off": "Back at noon"}));
+    operated(table.call(600, off)).unwrap();
+}
+
+fn switch_on(table: &mut Table) {
+    operated(table.call(600, configure("namespace.switch", &json!({"name": "shop"})))).unwrap();
+    table.pass(500);
+}
+
+#[test]
+fn an_owner_that_has_not_heard_that_a_namespace_is_off_deletes_nothing_of_it() {
+    let mut table = Table::serving();
+    let z = table.view().owner_of(slot_of_spaces(M)).0;
+    let deaf = other_than(z);
+    let docid = (0..).map(|n| format!("{{d{n}}}")).find(|it| owner_of(&table, it) == deaf).unwrap();
+    operated(table.call(z, op(write(&docid, 1), &docid))).unwrap();
+    table.lose = Box::new(move |it| it.to.number.0 == deaf && is_followed(&it.message));
+    switch_off(&mut table);
+    let from = DocumentCursor { slot: slot_of(&name("Cart", &docid), M), after: None };
+    let clearing = table.ask(z, clear(from));
+    // What comes through this manager is taken still, and so must not be missed.
+    operated(table.call(deaf, op(write(&docid, 2), &docid))).unwrap();
+    assert!(!table.replies.contains_key(&clearing));
+    table.lose = Box::new(|_| false);
+    assert_eq!(cleared(table.wait_for(clearing, 5_000)).0, 1);
+    let exception = operated(table.call(deaf, op(write(&docid, 3), &docid))).unwrap_err();
+    assert_eq!(*exception.code(), codes::OFF);
+}
+
+fn is_followed(message: &Message) -> bool {
+    let Message::Answer { result, .. } = message else { return false };
+    format!("{result:?}").contains("Followed")
 }
 
 fn clear(from: DocumentCursor) -> Op {
@@ -356,11 +392,14 @@ fn a_document_that_is_not_committed_yet_is_deleted_with_its_namespace() {
     let owner = owner_of(&table, "{c}");
     operated(table.call(owner, op(write("{c}2", 1), "{c}2"))).unwrap();
     // No copy hears of these for a while: one is new, and one ends.
-    table.lose = Box::new(|it| matches!(it.message, Message::Prepare { .. }));
+    let is_its = move |part: ManagerNumber| part.0 == owner;
+    table.lose =
+        Box::new(move |it| matches!(it.message, Message::Prepare { part, .. } if is_its(part)));
     let end = json!({"changes": [{"class": "Cart", "docid": "{c}2", "life": "destroy"}]});
     let first = table.ask(owner, op(write("{c}1", 1), "{c}1"));
     let ending = table.ask(owner, op(request("document.write", &end), "{c}2"));
     let last = table.ask(owner, op(write("{c}3", 1), "{c}3"));
+    switch_off(&mut table);
     let from = DocumentCursor { slot: slot_of(&name("Cart", "{c}"), M), after: None };
     let clearing = table.ask(owner, clear(from));
     let waiting = [first, ending, last, clearing];
@@ -370,6 +409,7 @@ fn a_document_that_is_not_committed_yet_is_deleted_with_its_namespace() {
         operated(table.wait_for(writing, 5_000)).unwrap();
     }
     assert_eq!(cleared(table.wait_for(clearing, 5_000)).0, 2);
+    switch_on(&mut table);
     for docid in ["{c}1", "{c}2", "{c}3"] {
         let found = refreshed(&mut table, &mut cache(), docid);
         assert!(found.is_none_or(|it| it.is_deleted()), "{docid} was left behind");

@@ -69,6 +69,27 @@ fn what_all_copies_at_a_manager_hold_together_is_limited_whatever_the_namespace(
 }
 
 #[test]
+fn the_ends_of_documents_and_memories_of_operations_fill_room_too_and_always_have_some() {
+    let mut table = serving(20 * DOCUMENT_BYTES);
+    let touch = |docid: &str| request("document.touch", &json!({"class": "Cart", "docid": docid}));
+    let mut ended = 0;
+    // Few live at any time, and yet there is no end of them.
+    let refused = loop {
+        let docid = id_at(&table, NUMBERS[0], ended);
+        match operated(table.call(300, op(touch(&docid), &docid))) {
+            Ok(_) => ended += 1,
+            Err(exception) => break refusal(Err(exception)),
+        }
+        assert!(ended < 20, "what has ended fills nothing");
+        let end = json!({"changes": [{"class": "Cart", "docid": docid, "life": "destroy"}]});
+        let end = Request { dhop: Some(stamp(&table)), ..request("document.write", &end) };
+        operated(table.call(300, op(end, &docid))).unwrap();
+    };
+    assert!(refused.ends_with("; the limit is 10240"), "{refused}");
+    assert!(ended > 5, "{ended} documents with their memories are {refused}");
+}
+
+#[test]
 fn an_import_is_held_to_what_a_manager_may_hold() {
     let mut table = serving(DOCUMENT_BYTES + 500);
     let imported = |table: &mut Table, bytes: usize| {

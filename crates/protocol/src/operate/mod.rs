@@ -27,7 +27,7 @@ mod owner;
 mod pending;
 mod read;
 pub mod registry;
-mod room;
+pub(crate) mod room;
 mod write;
 
 pub(crate) use desks::Desks;

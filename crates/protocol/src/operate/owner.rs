@@ -12,7 +12,7 @@
 use super::copies::synced;
 use super::here::{AtSlot, Here, Slots};
 use super::registry::CONFIGURATION;
-use crate::api::{Answer, DocumentAnswer, DocumentOp, OpResult, OperateOp};
+use crate::api::{Answer, ClearOp, DocumentAnswer, DocumentOp, OpResult, OperateOp};
 use crate::documents::{Doc, DocKey};
 use crate::entry::Origin;
 use crate::env::Env;
@@ -43,12 +43,31 @@ fn needs_spaces(op: &DocumentOp) -> bool {
     }
 }
 
+/// What this manager must hear of namespaces first.
+fn unheard(env: &Env, op: &DocumentOp) -> Option<String> {
+    if !env.desks.knows_spaces && needs_spaces(op) {
+        let text = "the owner has just started, and does not know the namespaces yet";
+        return Some(text.to_owned());
+    }
+    match op {
+        // It would go on taking writes behind what it deletes.
+        DocumentOp::Clear(ClearOp { space, .. }) if env.desks.spaces.check_open(space).is_ok() => {
+            Some(format!("the owner has not heard yet that namespace {space} is off"))
+        }
+        DocumentOp::Clear(_)
+        | DocumentOp::Operate(_)
+        | DocumentOp::Sync(_)
+        | DocumentOp::Import(_)
+        | DocumentOp::Page(_)
+        | DocumentOp::Follow(_) => None,
+    }
+}
+
 impl Partition {
     /// A request about documents, while the partition serves.
     pub fn on_documents(&mut self, env: &mut Env, origin: Origin, op: &DocumentOp) {
-        if !env.desks.knows_spaces && needs_spaces(op) {
+        if let Some(text) = unheard(env, op) {
             let retry = Retry::AfterMs(env.config.timing.retry_ms);
-            let text = "the owner has just started, and does not know the namespaces yet";
             let refusal = Refusal::new(RefusalKind::NotServing, retry, text);
             return self.reply(env, origin, Err(refusal));
         }

@@ -7,11 +7,12 @@
 //! operator must be able to switch off what fills it.
 
 use super::registry::CONFIGURATION;
+use crate::documents::Doc;
 use crate::env::Env;
-use crate::message::Write;
+use crate::message::{Entry, Write};
 use crate::partition::Partition;
 use crate::replica::{Replica, of_application};
-use rota_docstore::{Exception, FieldError, Usage, codes};
+use rota_docstore::{Document, Exception, FieldError, Usage, codes};
 use std::sync::Arc;
 
 /// What a document takes beside the names and contents of its items, so that empty ones count, too.
@@ -21,17 +22,34 @@ fn bytes(usage: Usage) -> u64 {
     usage.v1.saturating_add(usage.documents.saturating_mul(DOCUMENT_BYTES))
 }
 
+/// What a document fills that counts for no namespace: the end of one, or memories of operations.
+pub(crate) fn beside(doc: &Doc) -> u64 {
+    let counts = |it: &Document| Usage::of(Some(it)).documents > 0;
+    match of_application(doc) {
+        Some(document) if !counts(document) => DOCUMENT_BYTES + doc.bytes() as u64,
+        Some(_) | None => 0,
+    }
+}
+
+/// What an entry fills until it is committed.
+pub(crate) fn fills(entry: &Entry) -> u64 {
+    let docs = entry.writes.iter().filter_map(|it| it.doc.as_deref());
+    let of_applications = docs.filter(|it| of_application(it).is_some());
+    of_applications.map(|it| DOCUMENT_BYTES + it.bytes() as u64).sum()
+}
+
 impl Replica {
     /// What documents of applications fill here. What is not known to be committed (at a copy that is
     /// the last entry, until the next one comes) counts whole, beside what it replaces.
     pub fn filled(&self) -> u64 {
-        let tail = self.tail_bytes as u64 + self.latest.len() as u64 * DOCUMENT_BYTES;
-        bytes(self.usages.all()).saturating_add(tail)
+        let committed = bytes(self.usages.all()).saturating_add(self.beside);
+        committed.saturating_add(self.tail_fills)
     }
 }
 
 impl Partition {
-    /// Makes room for what is about to be written, or says why there is none.
+    /// Makes room for what is about to be written, or says why there is none. What ends a document always
+    /// has room, and so has what remembers an operation.
     pub(super) fn take_room(&self, env: &mut Env, writes: &[Write]) -> Result<(), Exception> {
         let (mut before, mut after) = (0_u64, 0_u64);
         for Write { key, doc } in writes.iter().filter(|it| it.key.name.space() != CONFIGURATION) {
