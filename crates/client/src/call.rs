@@ -180,10 +180,10 @@ impl Client {
             let changed = progress.failed.changed();
             let failed = error(failure, &endpoint, progress.attempts, changed);
             let Step::Again { pause, elsewhere, refresh } = step else {
-                return Err(self.given_up(failed, progress.entry));
+                return Err(self.given_up(failed, &progress));
             };
             if Instant::now() + pause >= progress.deadline {
-                return Err(self.given_up(failed, progress.entry));
+                return Err(self.given_up(failed, &progress));
             }
             tracing::debug!(reason = failed.reason(), %endpoint, ?pause, "sending again: {failed}");
             if let Some(on_wait) = self.on_wait().filter(|_| !pause.is_zero()) {
@@ -210,11 +210,11 @@ impl Client {
 
     /// The caller gets this failure. If it is of a manager that may be cut off, the next call begins
     /// elsewhere.
-    fn given_up(&self, failed: CallError, entry: usize) -> CallError {
+    fn given_up(&self, failed: CallError, progress: &Progress) -> CallError {
         if matches!(&failed, CallError::Refused { refusal, .. } if is_cut_off(refusal.kind)) {
-            self.leave_entry(entry);
+            self.leave_entry(progress.entry);
         }
-        failed
+        failed.after(progress.failed)
     }
 
     /// Sends once. `None`: the deadline passed first.

@@ -1,5 +1,6 @@
 //! What a call comes to when it does not succeed.
 
+use crate::retry::Attempts;
 use rota_docstore::{Effect, Exception};
 use rota_model::{Changed, FieldError, Refusal, RefusalKind, Retry};
 use std::time::Duration;
@@ -125,6 +126,19 @@ impl CallError {
                 Changed::Unknown
             }
         }
+    }
+
+    /// The same error as the last of these attempts: an earlier one may have changed something, although a
+    /// refusal of the last has not.
+    pub(crate) fn after(mut self, attempts: Attempts) -> Self {
+        if let CallError::Refused { refusal, .. } = &mut self
+            // One that was carried out would stand where something else stands.
+            && refusal.kind != RefusalKind::RequestIdReused
+            && attempts.changed() == Changed::Unknown
+        {
+            refusal.changed = Changed::Unknown;
+        }
+        self
     }
 
     /// The same error where this is known of all attempts together; `None` when it cannot say so.

@@ -282,6 +282,18 @@ async fn a_call_of_which_one_attempt_may_have_arrived_may_have_changed_something
         let error = client.open(open("a"), wait).await.unwrap_err();
         assert_eq!(error.changed(), Changed::Unknown, "{error:?}");
     }
+    // Refused for good, after one that broke off.
+    manager.script.refusals.lock().unwrap().extend([
+        Status::unavailable("it broke off"),
+        refused(RefusalKind::InvalidArgument, Retry::Never),
+        Status::unavailable("it broke off"),
+        refused(RefusalKind::RequestIdReused, Retry::Never),
+    ]);
+    let client = Client::connect(&manager.address).unwrap();
+    let error = client.open(open("a"), WAIT).await.unwrap_err();
+    assert_eq!((error.reason(), error.changed()), ("INVALID_ARGUMENT", Changed::Unknown));
+    let error = client.open(open("a"), WAIT).await.unwrap_err();
+    assert_eq!((error.reason(), error.changed()), ("REQUEST_ID_REUSED", Changed::No));
     let client = Client::connect(&[&*closed, &*silent.1].join(",")).unwrap();
     let get = v1::GetRequest { id: "a".into(), ..Default::default() };
     let error = client.get(get, wait).await.unwrap_err();

@@ -207,8 +207,9 @@ impl View {
                 continue;
             }
             if first_run {
-                if part.isr.iter().any(|it| is_down(&self.managers, it.number)) {
-                    part.isr.retain(|it| !is_down(&self.managers, it.number));
+                let goes = |number| number != claim.number && is_down(&self.managers, number);
+                if part.isr.iter().any(|it| goes(it.number)) {
+                    part.isr.retain(|it| !goes(it.number));
                     part.owner = first_in_ring(&next.managers, *n, &part.isr);
                     part.pe = next.epoch;
                 }
@@ -297,10 +298,11 @@ impl View {
     }
 
     /// The partitions of which nobody else that ran has a copy that is known to be complete. One that is
-    /// being found again anyway is none of them.
+    /// being found again anyway is none of them, and a manager that never ran has no copy of any.
     pub fn last_copies(&self, number: ManagerNumber) -> Vec<ManagerNumber> {
+        let ran = self.managers.get(&number).is_some_and(|it| it.incarnation > Incarnation(0));
         let is_last = |part: &Part| {
-            part.state == PartState::Active
+            ran && part.state == PartState::Active
                 && part.has(number)
                 && !may_leave(&self.managers, part, number)
         };

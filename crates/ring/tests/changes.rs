@@ -310,3 +310,27 @@ fn a_suspect_stays_where_only_members_that_never_ran_are_left() {
     }
     assert_eq!(first.check(), Ok(()));
 }
+
+/// Every order of three numbers.
+const ORDERS: [[u32; 3]; 6] =
+    [[10, 30, 40], [10, 40, 30], [30, 10, 40], [30, 40, 10], [40, 10, 30], [40, 30, 10]];
+
+#[test]
+fn managers_that_were_given_up_before_they_ever_ran_take_their_numbers_in_any_order() {
+    for (r, order) in [0, 1, 2].into_iter().flat_map(|r| ORDERS.map(|order| (r, order))) {
+        let numbers: Vec<_> = [10, 20, 30, 40].map(|n| (ManagerNumber(n), id(n))).to_vec();
+        let cluster = ClusterName::parse("test").unwrap();
+        let mut view = View::found(cluster, 100, r, 100, &numbers).unwrap();
+        view = view.claimed(&claim(20, &[], 20, &[])).unwrap();
+        view = view.without(&[10, 30, 40].map(|n| member(n, 0))).unwrap();
+        for n in order {
+            assert_eq!(view.last_copies(ManagerNumber(n)), [], "it never had one");
+            view = view.claimed(&claim(n, &[], u64::from(n), &[])).unwrap();
+            view.check().unwrap();
+        }
+        for part in view.parts.values() {
+            assert_eq!(part.state, PartState::Active);
+            assert!(!part.isr.is_empty(), "r {r}, order {order:?}: {view:?}");
+        }
+    }
+}
