@@ -1,8 +1,8 @@
 //! Numbers that are taken anew: those that have left, by managers of any name, and those of managers
-//! that are lost with nobody left to say so.
+//! that are lost with nobody left to say so. And those that are taken late for the first time.
 
 use rota_tests::small::{Small, join, manager, refused, ring};
-use rota_tests::{PATIENCE, eventually, ringctl};
+use rota_tests::{Launched, PATIENCE, TestFolder, eventually, ringctl};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn ten_managers_come_and_go_in_a_ring_for_three_and_the_next_still_finds_room() {
@@ -76,6 +76,37 @@ async fn the_number_of_a_lost_manager_that_nobody_is_left_to_miss_is_taken_when_
     })
     .await;
     for launched in [stranger, again, store] {
+        assert_eq!(launched.end().await, Some(0));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn managers_of_a_founded_ring_that_were_given_up_before_they_ever_ran_come_late() {
+    let folder = TestFolder::new();
+    let line = ["--data", &folder.at("store"), "--cluster", "c"];
+    let store = Launched::start(&folder, "store", "rota-config-store", &line).await;
+    let start = async |id: &str, number: &str| {
+        let data = folder.at(id);
+        let mut line = vec!["--data", &data, "--id", id, "--number", number, "--cluster", "c"];
+        line.extend(["--ring", "100=a,300=b,600=c,900=d", "--config-store", store.told("address")]);
+        line.extend(["--suspect-ms", "250", "--heartbeat-ms", "50"]);
+        Launched::start(&folder, id, "rota-manager", &line).await
+    };
+    let second = start("b", "300").await;
+    let contact = second.told("grpc").to_owned();
+    eventually("the others are given up", PATIENCE, async || {
+        let ring = ring(&contact).await?;
+        let is_down = |number| manager(&ring, number)["status"] == "DOWN";
+        if [100, 600, 900].into_iter().all(is_down) { Ok(()) } else { Err(ring.to_string()) }
+    })
+    .await;
+    let late = [start("c", "600").await, start("a", "100").await, start("d", "900").await];
+    eventually("every copy is in sync", PATIENCE, async || {
+        let ran = ringctl(&contact, &["verify", "-o", "json"]).await;
+        if ran.code == 0 { Ok(()) } else { Err(format!("{}{}", ran.stdout, ran.stderr)) }
+    })
+    .await;
+    for launched in late.into_iter().chain([second, store]) {
         assert_eq!(launched.end().await, Some(0));
     }
 }
