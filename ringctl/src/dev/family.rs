@@ -114,8 +114,10 @@ impl Family {
             member.ending = Some(ending);
             if announce {
                 let Member { name, line, .. } = member;
+                let left =
+                    if ending == Ending::Code(0) { "unless it has left the ring, " } else { "" };
                 eprintln!(
-                    "{name} (pid {}) ended {ending}; this starts it again:\n  {line}",
+                    "{name} (pid {}) ended {ending}; {left}this starts it again:\n  {line}",
                     number(pid)
                 );
             }
@@ -124,6 +126,11 @@ impl Family {
         if any {
             self.shared.ended.notify_waiters();
         }
+    }
+
+    /// Whether nothing was started here.
+    pub fn is_unused(&self) -> bool {
+        self.members().by_pid.is_empty()
     }
 
     /// From now on the end of a process that was started here is told on stderr.

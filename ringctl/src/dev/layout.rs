@@ -308,9 +308,13 @@ impl Settings {
     }
 
     /// After the end: names who still works in the folder although nobody here started it, and removes
-    /// the folder if it is a temporary one that nobody uses.
+    /// the folder if it is a temporary one that nobody uses. Whoever is met by a start that is refused is
+    /// named by the refusal.
     pub fn leave_folder(&self, family: &Family) {
         let others = earlier::found(&self.folder());
+        if family.is_unused() && !others.is_empty() {
+            return;
+        }
         for (name, pid) in &others {
             let folder = self.folder();
             eprintln!(
