@@ -71,6 +71,8 @@ fn message(way: &str, peer: &str, message: &Message) {
         | Message::SnapshotChunk { .. }
         | Message::SnapshotAck { .. }
         | Message::Heartbeat { .. }
+        | Message::Probe { .. }
+        | Message::Probed { .. }
         | Message::NodeWanted { .. }
         | Message::NodesFailed { .. } => {}
     }
@@ -125,6 +127,7 @@ fn is_loss(step: Transition) -> bool {
 fn is_news(step: Transition) -> bool {
     match step {
         Transition::Claimed
+        | Transition::OthersGone
         | Transition::ViewAdopted
         | Transition::SyncStarted
         | Transition::Serving

@@ -7,7 +7,7 @@ use crate::record::{
 };
 use crate::v1;
 use crate::wire::{WireError, check_cluster, convert, each, named, optional, required};
-use rota_model::{ClusterName, Epoch, LogPos, ManagerNumber, PoolName, Seq};
+use rota_model::{ClusterName, Epoch, Incarnation, LogPos, ManagerNumber, PoolName, Seq};
 use rota_protocol::{Chunk, Doc, DocKey, Entry, Envelope, Message, Write};
 use std::sync::Arc;
 
@@ -153,6 +153,10 @@ fn message_to_wire(message: Message, docs: &mut DocBytes) -> v1::envelope::Messa
         Message::Heartbeat { committed: parts } => {
             Wire::Heartbeat(v1::Heartbeat { committed: committed(parts) })
         }
+        Message::Probe { reply_to } => Wire::Probe(v1::Probe { reply_to }),
+        Message::Probed { incarnation, runs } => {
+            Wire::Probed(v1::Probed { incarnation: incarnation.0, runs })
+        }
         Message::NodeWanted { pool, waiting, index } => {
             Wire::NodeWanted(v1::NodeWanted { pool: pool.as_str().into(), waiting, index })
         }
@@ -236,6 +240,10 @@ fn message_from_wire(
             Message::SnapshotAck { part: ManagerNumber(part), pe: Epoch(pe), learn, chunk }
         }
         Wire::Heartbeat(it) => Message::Heartbeat { committed: committed_from(it.committed)? },
+        Wire::Probe(v1::Probe { reply_to }) => Message::Probe { reply_to },
+        Wire::Probed(v1::Probed { incarnation, runs }) => {
+            Message::Probed { incarnation: Incarnation(incarnation), runs }
+        }
         Wire::NodeWanted(it) => Message::NodeWanted {
             pool: named("NodeWanted.pool", PoolName::parse(&it.pool))?,
             waiting: it.waiting,

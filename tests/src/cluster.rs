@@ -177,6 +177,19 @@ impl Cluster {
         kill(self.document.managers[manager].pid).await;
     }
 
+    /// Kills all managers at once, so that nobody misses anybody, and waits until they are gone; gives the
+    /// command lines that they had.
+    pub async fn kill_managers(&self) -> Vec<Vec<String>> {
+        let pids = self.document.managers.iter().map(|it| it.pid);
+        let running: Vec<_> =
+            pids.map(|it| processes::process(it).expect("it ran until now")).collect();
+        running.iter().for_each(|it| it.signal(Signal::KILL));
+        for process in &running {
+            kill(process.pid).await;
+        }
+        running.into_iter().map(|it| it.line).collect()
+    }
+
     /// Kills a manager and starts it again with its own command line, so with its own folder. It
     /// is no child of `ringctl dev` any more: the test ends it.
     pub async fn restart_manager(&self, folder: &TestFolder, manager: usize) -> Launched {

@@ -155,6 +155,8 @@ impl Partition {
             | Message::Confirmed { .. }
             | Message::SnapshotAck { .. }
             | Message::Heartbeat { .. }
+            | Message::Probe { .. }
+            | Message::Probed { .. }
             | Message::NodeWanted { .. }
             | Message::NodesFailed { .. } => true,
         };

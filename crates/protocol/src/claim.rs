@@ -3,10 +3,11 @@
 //! serves nobody before.
 
 use crate::env::{Env, NameOf};
-use crate::io::{Effect, Identity, PartMeta};
+use crate::io::{Effect, Identity, PartMeta, Transition};
 use crate::manager::Manager;
+use crate::probe::Probes;
 use rota_model::{Epoch, Incarnation, LogPos, ManagerNumber, ManagerStatus, MemberId, Nonce};
-use rota_ring::{Change, Claim, ClaimRefused, View};
+use rota_ring::{Change, Claim, ClaimRefused, Others, View};
 use std::collections::BTreeMap;
 
 /// Where a manager stands with its number.
@@ -14,6 +15,8 @@ use std::collections::BTreeMap;
 pub(crate) enum Standing {
     /// It must read the config store.
     Outside { read: Option<u64>, again_ms: u64 },
+    /// It has asked others whether they run, since its copies would be left to them.
+    Probing { view: Box<View>, asked: Vec<MemberId>, since_ms: u64, until_ms: u64 },
     /// The intent is being written to disk.
     Intending { lsn: u64, next: Box<View>, to: (Incarnation, Nonce) },
     /// The compare-and-set is on its way.
@@ -35,6 +38,7 @@ impl Standing {
 impl Manager {
     /// Goes on with the claim: asks for a consistent read when none is under way.
     pub(crate) fn drive_claim(&mut self) {
+        self.drive_probes();
         let now = self.env.now.mono_ms;
         let retry_ms = self.env.config.timing.retry_ms;
         if let Standing::Outside { read, again_ms } = &mut self.standing
@@ -70,8 +74,17 @@ impl Manager {
             return self.go_out(view);
         }
         let claim = self.claim(nonce);
-        let claimed =
-            if self.joins { view.claimed_or_joined(&claim) } else { view.claimed(&claim) };
+        let (now, timing) = (self.env.now.mono_ms, &self.env.config.timing);
+        let gone = match view.others(&claim, &|it| self.probes.runs(it, now, timing)) {
+            Others::Gone(gone) => gone,
+            Others::Ask(asked) => return self.probe(view, asked),
+        };
+        let claimed = match view.claimed_beside(&claim, &gone) {
+            Err(ClaimRefused::NotReserved(..) | ClaimRefused::HasLeft(_)) if self.joins => {
+                view.claimed_or_joined(&claim)
+            }
+            claimed => claimed,
+        };
         let next = match claimed {
             Ok(next) => next,
             Err(refused) => {
@@ -79,6 +92,11 @@ impl Manager {
                 return;
             }
         };
+        if !gone.is_empty() {
+            let names: Vec<String> = gone.iter().map(ToString::to_string).collect();
+            let text = format!("managers {}", names.join(", "));
+            self.env.note_text(Transition::OthersGone, None, text);
+        }
         let to = (target, nonce);
         self.claiming = Some(to);
         // What an earlier run meant to take and did take must not be forgotten for the new intent.
@@ -175,8 +193,9 @@ impl Manager {
         self.identity = Identity { taken: Some((incarnation, nonce)), intended: None };
         self.env.persist_identity(self.identity.clone());
         self.env.me = MemberId { number: self.env.config.number, incarnation };
-        self.env.note(crate::io::Transition::Claimed, None);
+        self.env.note(Transition::Claimed, None);
         self.heard.clear();
+        self.probes = Probes::default();
     }
 
     /// The View says that this run is out: it lets go of everything.

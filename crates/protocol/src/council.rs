@@ -550,6 +550,7 @@ impl Manager {
 
     /// A peer's process is gone: its port refuses. That of an earlier run says nothing of this one.
     pub(crate) fn on_peer_refused(&mut self, number: ManagerNumber, address: &str) {
+        self.on_probe_refused(number, address);
         let Some(view) = &self.env.view else { return };
         let (Some(member), Some(entry)) = (view.member(number), view.managers.get(&number)) else {
             return;

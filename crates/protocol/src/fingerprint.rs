@@ -21,6 +21,7 @@ impl Manager {
             standing,
             identity,
             claiming,
+            probes,
             asked,
             next_change_ms,
             doubted,
@@ -41,7 +42,7 @@ impl Manager {
             next_tick_ms,
         } = self;
         env.fingerprint(into);
-        (parts, entrance, standing, identity, claiming).hash(into);
+        (parts, entrance, standing, identity, claiming, probes).hash(into);
         (asked, next_change_ms, doubted, reads, index, heard, accused, signalled).hash(into);
         (following, orders, node_orders, joins, force_lost, view_ms, arrived).hash(into);
         (ticked_ms, beat_ms, next_tick_ms).hash(into);

@@ -228,7 +228,7 @@ pub enum Effect {
     },
     /// Send to a peer. Loss is allowed.
     Send {
-        /// Where the View says that the receiver serves.
+        /// Where the View says that the receiver serves, or where a claimer says that it does.
         address: String,
         /// What.
         envelope: Envelope,
@@ -339,6 +339,9 @@ macro_rules! transitions {
 transitions!(
     /// A number was claimed.
     Claimed = "claimed",
+    /// A manager that took its number wrote down who did not answer it, since its copies would have been
+    /// left to them.
+    OthersGone = "others_gone",
     /// A new View was adopted.
     ViewAdopted = "view_adopted",
     /// A partition began to synchronise under a new epoch.

@@ -43,7 +43,7 @@ pub(crate) struct Learner {
 
 impl Learner {
     /// Little enough is missing, in entries and in bytes, to wait for it with a wedge.
-    fn is_close(&self, last: LogPos, sizes: &Sizes) -> bool {
+    pub fn is_close(&self, last: LogPos, sizes: &Sizes) -> bool {
         self.all_sent
             && self.in_flight.is_empty()
             && self.flow.has_room(sizes)

@@ -31,6 +31,7 @@ pub mod operate;
 mod partition;
 pub mod placements;
 mod pool;
+mod probe;
 mod reads;
 mod recover;
 pub mod replica;

@@ -9,12 +9,12 @@ use crate::entry::{Entrance, ForHere, Origin};
 use crate::env::{CallWhat, Env, NameOf, NodesWanted};
 use crate::io::{Disk, Effect, Identity, Input};
 use crate::judge::Renewal;
-use crate::leading::Phase;
 use crate::leave::Waiting;
 use crate::message::{Envelope, Message};
 use crate::operate::{Following, Inner};
 use crate::partition::Partition;
-use crate::stats::{PartStats, Stats};
+use crate::probe::Probes;
+use crate::stats::{self, Stats};
 use crate::upkeep;
 use crate::{ManagerConfig, Transition};
 use rota_docstore::{Checker, FieldError, Operations, Schema, Spaces};
@@ -38,6 +38,8 @@ pub struct Manager {
     pub(crate) identity: Identity,
     /// What this run means to take, or has asked for.
     pub(crate) claiming: Option<(Incarnation, Nonce)>,
+    /// Who runs, as far as a claim must know it.
+    pub(crate) probes: Probes,
     /// Compare-and-sets that are under way.
     pub(crate) asked: BTreeMap<u64, Purpose>,
     /// No change of the View is asked for before this: the outcome of one is unknown, and a config
@@ -86,6 +88,7 @@ impl Manager {
             standing: Standing::outside(),
             identity: disk.identity,
             claiming: None,
+            probes: Probes::default(),
             asked: BTreeMap::new(),
             next_change_ms: now.mono_ms,
             doubted: Epoch(0),
@@ -275,6 +278,9 @@ impl Manager {
     }
 
     fn on_peer(&mut self, envelope: Envelope) {
+        if self.on_probing(&envelope) {
+            return;
+        }
         let Envelope { from, to, epoch, message } = envelope;
         if epoch > self.env.epoch() {
             self.env.refresh = true;
@@ -307,6 +313,7 @@ impl Manager {
                 self.env.wanted.push(NodesWanted { pool, waiting, index, from: from.number });
             }
             Message::NodesFailed { pool, why } => self.env.on_order_failed(&pool, &why),
+            Message::Probe { .. } | Message::Probed { .. } => {}
             Message::Prepare { part, .. }
             | Message::Ack { part, .. }
             | Message::Missing { part, .. }
@@ -535,6 +542,7 @@ impl Manager {
         match &self.standing {
             Standing::Refused(why) => Some(why),
             Standing::Outside { .. }
+            | Standing::Probing { .. }
             | Standing::Intending { .. }
             | Standing::Asking { .. }
             | Standing::Inside
@@ -559,40 +567,9 @@ impl Manager {
             (reg.clone(), NodeLoad { used, places: reg.places })
         });
         Stats {
-            parts: self.parts.values().map(|part| part_stats(&self.env, part)).collect(),
+            parts: self.parts.values().map(|part| stats::of_part(&self.env, part)).collect(),
             nodes: nodes.collect(),
             requests_waiting: self.entrance.len(),
         }
-    }
-}
-
-fn part_stats(env: &Env, part: &Partition) -> PartStats {
-    let view = env.view.as_ref();
-    let member =
-        view.and_then(|it| it.parts.get(&part.number)).is_some_and(|it| it.has(env.me.number));
-    let last = part.replica.last;
-    let behind = |acked: rota_model::LogPos| last.seq.0.saturating_sub(acked.seq.0);
-    let lag = part.leading.iter().flat_map(|it| it.copies.iter());
-    let role = match part.leading.as_ref().map(|it| &it.phase) {
-        Some(Phase::Scan(_)) => "scanning",
-        Some(Phase::Recover(_)) => "recovering",
-        Some(Phase::Sync(_)) => "syncing",
-        Some(Phase::Serving) => "serving",
-        Some(Phase::Wedged { .. }) => "wedged",
-        None if part.learning.is_some() => "learning",
-        None if member => "copy",
-        None if !part.replica.docs.is_empty() => "former copy",
-        None => "idle",
-    };
-    PartStats {
-        part: part.number,
-        role,
-        last,
-        committed: part.replica.committed,
-        sessions: part.replica.sessions_by_state.clone(),
-        lag: lag.map(|(number, copy)| (*number, behind(copy.flow.acked))).collect(),
-        digest: part.replica.digest,
-        marks: part.replica.marks.iter().copied().collect(),
-        on_nodes: part.sessions_on_nodes(),
     }
 }

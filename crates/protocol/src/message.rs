@@ -6,7 +6,9 @@
 use crate::api::{Op, OpResult};
 use crate::documents::{Doc, DocKey};
 use rota_docstore::DocName;
-use rota_model::{Epoch, LogPos, ManagerNumber, MemberId, PoolName, RequestId, Seq, SlotId, Stamp};
+use rota_model::{
+    Epoch, Incarnation, LogPos, ManagerNumber, MemberId, PoolName, RequestId, Seq, SlotId, Stamp,
+};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
@@ -247,6 +249,19 @@ pub enum Message {
         /// Partition, epoch, committed position.
         committed: Vec<(ManagerNumber, LogPos)>,
     },
+    /// Claimer -> a manager that the View calls running: does the run that this is for still run? Asked
+    /// by who has no number yet, so it is answered whoever asks.
+    Probe {
+        /// Where the claimer serves; the View may name where its last run did.
+        reply_to: String,
+    },
+    /// The answer.
+    Probed {
+        /// Which run was asked for.
+        incarnation: Incarnation,
+        /// Whether it has its number. If not, it never does anything as that run again.
+        runs: bool,
+    },
     /// Session owner -> pool owner: `waiting` opens found no node with room.
     NodeWanted {
         /// The pool.
@@ -284,6 +299,8 @@ impl Message {
             Message::SnapshotChunk { .. } => "snapshot_chunk",
             Message::SnapshotAck { .. } => "snapshot_ack",
             Message::Heartbeat { .. } => "heartbeat",
+            Message::Probe { .. } => "probe",
+            Message::Probed { .. } => "probed",
             Message::NodeWanted { .. } => "node_wanted",
             Message::NodesFailed { .. } => "nodes_failed",
         }

@@ -160,6 +160,8 @@ impl Partition {
             | Message::Confirm { .. }
             | Message::Confirmed { .. }
             | Message::Heartbeat { .. }
+            | Message::Probe { .. }
+            | Message::Probed { .. }
             | Message::NodeWanted { .. }
             | Message::NodesFailed { .. } => {}
         }

@@ -190,9 +190,10 @@ impl View {
     }
 
     /// A manager takes its number with the next incarnation. It leaves every ISR that has another
-    /// member that ran (its disk may lack what the others committed meanwhile); where there is none,
-    /// its disk must be new enough, else the partition is to be recovered. Members that never ran go
-    /// then: nothing was committed without them, and they come back by learning.
+    /// member that runs (its disk may lack what the others committed meanwhile). Where there is none,
+    /// and its disk is new enough, it takes over: members that are DOWN go, and come back by learning,
+    /// and so do those that never ran, since nothing was committed without them. If its disk is not, it
+    /// leaves the ISR to those that are DOWN; where there are none, the partition is to be recovered.
     ///
     /// A first run changes no ISR, except that members that are DOWN, which stayed only because
     /// nobody else had run, go.
@@ -216,13 +217,14 @@ impl View {
                 continue;
             }
             part.pe = next.epoch;
-            if may_leave(&self.managers, part, claim.number) {
+            let mine = part.isr.iter().find(|it| it.number == claim.number);
+            let since = mine.map_or(Epoch(0), |it| it.since);
+            let on_disk = claim.disk.get(n).is_some_and(|pe| *pe >= since);
+            let may_leave = may_leave(&self.managers, part, claim.number);
+            if may_leave && !(on_disk && is_left_to(&self.managers, part, &[claim.number])) {
                 part.isr.retain(|it| it.number != claim.number);
                 part.owner = first_in_ring(&next.managers, *n, &part.isr);
             } else {
-                let mine = part.isr.iter().find(|it| it.number == claim.number);
-                let since = mine.map_or(Epoch(0), |it| it.since);
-                let on_disk = claim.disk.get(n).is_some_and(|pe| *pe >= since);
                 part.isr = vec![IsrMember { number: claim.number, since: next.epoch }];
                 part.owner = claim.number;
                 part.base_pe = next.epoch;
@@ -238,7 +240,7 @@ impl View {
         Ok(next)
     }
 
-    fn check_claim(&self, claim: &Claim) -> Result<&ManagerEntry, ClaimRefused> {
+    pub(crate) fn check_claim(&self, claim: &Claim) -> Result<&ManagerEntry, ClaimRefused> {
         let entry = self.check_owner(claim)?;
         if entry.status == ManagerStatus::Left {
             return Err(ClaimRefused::HasLeft(claim.number));
@@ -321,7 +323,9 @@ impl View {
         Err(ClaimRefused::OtherTimes(list.join("; ")))
     }
 
-    /// Takes suspects out: DOWN, and out of every ISR in which they are not the last that ran.
+    /// Takes suspects out: DOWN, and out of every ISR that keeps another member that runs. An ISR of
+    /// which nobody is left stays as it is: each of its disks may hold all that was committed, and who
+    /// comes back first takes over ([`View::claimed`]).
     /// A newcomer among them gives the transition back ([`crate::join`]), and so does who was leaving:
     /// it is LEFT when nothing needs it, and else stays ([`crate::leave`]). `None` when none of them
     /// serves under that incarnation any more.
@@ -329,6 +333,8 @@ impl View {
         let mut next = self.clone();
         next.epoch = self.epoch.next();
         let mut any = false;
+        let going: Vec<ManagerNumber> =
+            suspects.iter().filter(|it| self.may_run(**it)).map(|it| it.number).collect();
         for suspect in suspects {
             if !next.may_run(*suspect) {
                 continue;
@@ -341,7 +347,7 @@ impl View {
             entry.status = ManagerStatus::Down;
             next.transition = next.transition.filter(|it| it.number() != suspect.number);
             for (n, part) in &mut next.parts {
-                if part.has(suspect.number) && may_leave(&self.managers, part, suspect.number) {
+                if part.has(suspect.number) && !is_left_to(&self.managers, part, &going) {
                     part.isr.retain(|it| it.number != suspect.number);
                     part.owner = first_in_ring(&next.managers, *n, &part.isr);
                     part.pe = next.epoch;
@@ -490,6 +496,17 @@ fn may_leave(
 ) -> bool {
     let ran = |number| managers.get(&number).is_some_and(|it| it.incarnation > Incarnation(0));
     part.isr.iter().any(|it| it.number != leaver && ran(it.number))
+}
+
+/// Whether all of an ISR that ran are these or DOWN.
+fn is_left_to(
+    managers: &BTreeMap<ManagerNumber, ManagerEntry>,
+    part: &Part,
+    going: &[ManagerNumber],
+) -> bool {
+    let is_out = |number: ManagerNumber| going.contains(&number) || is_down(managers, number);
+    let ran = |number| managers.get(&number).is_some_and(|it| it.incarnation > Incarnation(0));
+    part.isr.iter().all(|it| is_out(it.number) || !ran(it.number))
 }
 
 /// Partitions, as a refusal names them: all, or the first ones.

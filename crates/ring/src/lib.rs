@@ -13,11 +13,13 @@
 //! * [`place`]: hashing and the arithmetic of the ring.
 //! * [`view`]: the View, one value under one key of the config store.
 //! * [`change`]: the only ways a View changes, each a pure function to the next View.
+//! * [`absent`]: who goes out with a claim, since nobody else is there to write it.
 //! * [`join`]: the changes by which a new number comes into the ring.
 //! * [`leave`]: those by which one leaves it, and comes back.
 //! * [`node_order`]: what operators want of nodes.
 //! * [`config`]: everything in the config store, and a compare-and-set on it.
 
+pub mod absent;
 pub mod change;
 pub mod config;
 pub mod join;
@@ -26,6 +28,7 @@ pub mod node_order;
 pub mod place;
 pub mod view;
 
+pub use absent::Others;
 pub use change::{Claim, ClaimRefused};
 pub use config::{Change, ConfigState, NodeChange, NodeReg};
 pub use leave::{CancelRefused, LeaveRefused};

@@ -60,6 +60,8 @@ faults!(
     OrderRefused = "order_refused",
     /// All managers died at once.
     ClusterCrash = "cluster_crash",
+    /// All managers died at once, and one of them stayed away until all was served without it.
+    OneStaysAway = "one_stays_away",
     /// A manager's machine was lost with its disk, some with their neighbours'.
     MachinesLost = "machines_lost",
     /// Writes that were not synced were lost with a crash.
@@ -184,6 +186,8 @@ impl Corner {
                 | Message::Confirmed { .. }
                 | Message::SnapshotAck { .. }
                 | Message::Heartbeat { .. }
+                | Message::Probe { .. }
+                | Message::Probed { .. }
                 | Message::NodeWanted { .. }
                 | Message::NodesFailed { .. } => None,
             },

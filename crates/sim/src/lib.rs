@@ -30,6 +30,7 @@ pub mod network;
 pub mod node_host;
 pub mod node_orders;
 pub mod orders;
+pub mod outage;
 pub mod parcel;
 pub mod plant;
 mod plant_joins;

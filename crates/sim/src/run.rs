@@ -1,4 +1,4 @@
-//! One seed from start to end: chaos, heal, converge, serve, durability scan, checks.
+//! One seed from start to end: chaos, heal, converge, serve, a power cut, durability scan, checks.
 
 use crate::client_host::CallFor;
 use crate::counters::{Counters, Fault};
@@ -71,6 +71,8 @@ pub fn run(seed: u64, keep_trace: bool, bug: Option<Bug>) -> Outcome {
         World::converge,
         World::serve,
         World::converge,
+        World::restart_without_one,
+        World::converge,
         World::scan,
         World::look_back,
     ];
@@ -126,7 +128,7 @@ impl World {
     }
 
     /// The longest that a healed cluster may take to settle.
-    fn patience_us(&self) -> u64 {
+    pub fn patience_us(&self) -> u64 {
         let timing = &self.setup.timing;
         let joins_ms = timing.join_ms * 2 + timing.abandon_ms * 3;
         (timing.node_lost_ms * 2

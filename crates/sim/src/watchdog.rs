@@ -141,6 +141,8 @@ impl Watchdog {
                 | Message::SnapshotChunk { .. }
                 | Message::SnapshotAck { .. }
                 | Message::Heartbeat { .. }
+                | Message::Probe { .. }
+                | Message::Probed { .. }
                 | Message::NodeWanted { .. }
                 | Message::NodesFailed { .. } => {}
             },
@@ -240,6 +242,8 @@ impl Watchdog {
             Message::Answer { result, .. } => self.on_result(now_us, run, result),
             Message::Request { .. }
             | Message::Heartbeat { .. }
+            | Message::Probe { .. }
+            | Message::Probed { .. }
             | Message::NodeWanted { .. }
             | Message::NodesFailed { .. } => {}
         }

@@ -3,7 +3,7 @@
 use rota_client::{Client, v1};
 use rota_tests::processes::Process;
 use rota_tests::sessions::{CALL, close, listed, open, opened, read};
-use rota_tests::{Cluster, TestFolder, http_get};
+use rota_tests::{Cluster, Launched, TestFolder, http_get};
 use std::collections::BTreeMap;
 use v1::{Outcome, SessionState};
 
@@ -123,4 +123,39 @@ async fn nodes_that_managers_started_come_back_too_or_their_sessions_are_lost() 
     let cluster = Cluster::start(&folder, &[]).await;
     check(&cluster, &before).await;
     cluster.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn after_a_power_cut_the_ring_serves_without_the_manager_that_stays_away() {
+    let folder = TestFolder::new();
+    let cluster = Cluster::start(&folder, &[]).await;
+    let client = cluster.client();
+    let mut before = Before::new();
+    for number in 0..9 {
+        let id = format!("machine {number}");
+        before.insert(id.clone(), opened(&client, &id, "counter").await);
+    }
+    cluster.every_copy_is_in_sync().await;
+    let lines = cluster.kill_managers().await;
+    let mut again = Vec::new();
+    for (index, line) in lines.iter().enumerate().take(2) {
+        again.push(Launched::again(&folder, &format!("manager-{index}-again"), line).await);
+    }
+    for index in 0..2 {
+        let client = cluster.client_of(index);
+        for (id, old) in &before {
+            let session = read(&client, id).await.unwrap();
+            assert_eq!((session.state(), &session.address), (SessionState::Ready, &old.address));
+        }
+        opened(&client, &format!("new {index}"), "counter").await;
+    }
+    // It comes back after all.
+    again.push(Launched::again(&folder, "manager-2-again", &lines[2]).await);
+    cluster.every_copy_is_in_sync().await;
+    let client = cluster.client_of(2);
+    for (id, old) in &before {
+        let session = read(&client, id).await.unwrap();
+        assert_eq!((session.state(), session.life), (SessionState::Ready, old.life), "{id}");
+    }
+    cluster.end_with(again).await;
 }

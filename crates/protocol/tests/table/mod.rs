@@ -180,6 +180,8 @@ fn bytes_of(message: &Message) -> usize {
         | Message::Confirmed { .. }
         | Message::SnapshotAck { .. }
         | Message::Heartbeat { .. }
+        | Message::Probe { .. }
+        | Message::Probed { .. }
         | Message::NodeWanted { .. }
         | Message::NodesFailed { .. } => 0,
     }

@@ -76,6 +76,9 @@ pub fn message() -> Any<Message> {
         1 => (any::<u64>(), part_epochs())
             .prop_map(|(round, parts)| Message::Confirmed { round, parts }),
         1 => vec((number(), at()), 0..4).prop_map(|committed| Message::Heartbeat { committed }),
+        1 => "[a-z0-9.:]{0,20}".prop_map(|reply_to| Message::Probe { reply_to }),
+        1 => (any::<u64>().prop_map(Incarnation), any::<bool>())
+            .prop_map(|(incarnation, runs)| Message::Probed { incarnation, runs }),
         1 => (name(PoolName::parse), any::<u32>(), any::<u64>())
             .prop_map(|(pool, waiting, index)| Message::NodeWanted { pool, waiting, index }),
         1 => (name(PoolName::parse), ".{0,40}")

@@ -103,7 +103,8 @@ impl Room {
         if left.early > 0 && host.clock_ms == self.clock_ms(state) {
             list.push(Action::TickManager(at));
         }
-        for other in (0..state.managers.len()).filter(|it| *it != at && process.is_claimed()) {
+        let looks = process.is_claimed() || process.asks_others();
+        for other in (0..state.managers.len()).filter(|it| *it != at && looks) {
             let peer = self.manager(state, other);
             if apart || self.bystanders.contains(&peer.number) {
                 continue;

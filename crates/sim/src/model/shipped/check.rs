@@ -129,6 +129,8 @@ pub fn sent(room: &Room, state: &State, message: &Flying) -> Verdict {
                 | Message::Confirmed { .. }
                 | Message::SnapshotAck { .. }
                 | Message::Heartbeat { .. }
+                | Message::Probe { .. }
+                | Message::Probed { .. }
                 | Message::NodeWanted { .. }
                 | Message::NodesFailed { .. } => Ok(()),
             }

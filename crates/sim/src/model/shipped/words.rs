@@ -130,9 +130,11 @@ fn said(message: &Message) -> String {
         Message::Confirm { round, .. } | Message::Confirmed { round, .. } => {
             format!("{name} of round {}", round % (1 << 20))
         }
-        Message::Heartbeat { .. } | Message::NodeWanted { .. } | Message::NodesFailed { .. } => {
-            name.into()
-        }
+        Message::Heartbeat { .. }
+        | Message::Probe { .. }
+        | Message::Probed { .. }
+        | Message::NodeWanted { .. }
+        | Message::NodesFailed { .. } => name.into(),
     }
 }
 

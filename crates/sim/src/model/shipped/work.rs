@@ -11,7 +11,9 @@ use crate::setup::manager_address;
 use rota_model::node_msg::{Renewed, ToNode};
 use rota_model::{ManagerNumber, MemberId, SessionKey, Token};
 use rota_node::NodeInput;
-use rota_protocol::{Answer, CasOutcome, DocumentAnswer, DocumentOp, Input, Message, Op, Order};
+use rota_protocol::{
+    Answer, CasOutcome, DocumentAnswer, DocumentOp, Envelope, Input, Message, Op, Order,
+};
 use rota_ring::Change;
 use std::sync::Arc;
 
@@ -245,6 +247,12 @@ impl Room {
             there.then_some(Receiver::Node(node))
         };
         match message {
+            // Whoever has the number answers that, as what it is.
+            Flying::Peer(Envelope { to, message: Message::Probe { .. }, .. }) => {
+                let at = self.place_of(state, to.number);
+                let there = at.filter(|at| self.manager(state, *at).process.is_some());
+                there.map(Receiver::Manager)
+            }
             Flying::Peer(envelope) => self.run_of(state, envelope.to).map(Receiver::Manager),
             Flying::ToNode { node, .. } => heard(*node).then_some(Receiver::Node(*node)),
             Flying::FromNode { to, node, .. }
@@ -324,6 +332,8 @@ impl Room {
                     matches!(&**result, Ok(Answer::Documents(DocumentAnswer::Followed(_))))
                 }
                 Message::Heartbeat { .. }
+                | Message::Probe { .. }
+                | Message::Probed { .. }
                 | Message::NodeWanted { .. }
                 | Message::NodesFailed { .. } => true,
                 Message::Confirm { parts, .. } | Message::Confirmed { parts, .. } => {

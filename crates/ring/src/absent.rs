@@ -1,0 +1,108 @@
+//! Which others a manager that takes its number again has to write DOWN itself.
+//!
+//! A claim leaves every ISR in which the View calls another member running. After a power cut the View
+//! says that of everybody, because nobody was left to write otherwise: the last machine of each ISR would
+//! be waited for, although complete copies lie on the disks of those that came back. So a claimer whose
+//! disk is good asks the others first ([`View::others`]), and who is gone goes out in the same
+//! compare-and-set ([`View::claimed_beside`]). That is [`View::without`] as any living manager may write
+//! it, and [`View::claimed`] right after it: nobody sees the View in between.
+
+use crate::change::{Claim, ClaimRefused};
+use crate::view::{ManagerEntry, Part, PartState, View};
+use rota_model::{Incarnation, ManagerNumber, MemberId};
+use std::collections::BTreeSet;
+
+/// What a claim needs to know of the others, or what it comes to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Others {
+    /// These are to be asked first whether they run.
+    Ask(Vec<MemberId>),
+    /// These are gone, and go out with the claim; nobody when no partition needs it.
+    Gone(Vec<MemberId>),
+}
+
+impl View {
+    /// Who is to go out with a claim. `runs` says what is known of a run: that it runs, that it is gone,
+    /// or nothing yet.
+    ///
+    /// Nobody goes out unless a partition of which the claimer's disk holds a complete copy would be left
+    /// to members that are all gone. Then whoever shares an ISR with one of these goes out as well, if
+    /// nobody of that ISR runs: so it stays whole ([`View::without`]), for whoever comes back first.
+    pub fn others(&self, claim: &Claim, runs: &dyn Fn(MemberId) -> Option<bool>) -> Others {
+        let mut gone: BTreeSet<MemberId> = BTreeSet::new();
+        let is_inside = |it: &ManagerEntry| it.serves() && has_run(it.incarnation);
+        if !self.check_claim(claim).is_ok_and(is_inside) {
+            return Others::Gone(Vec::new());
+        }
+        let held = self.parts.iter().filter(|(n, part)| holds(claim, **n, part));
+        for part in held.map(|(_, part)| part) {
+            match self.left_to(part, claim.number, runs) {
+                Some(others) => gone.extend(others),
+                None => return self.ask(claim.number, runs),
+            }
+        }
+        loop {
+            let before = gone.len();
+            for part in self.parts.values().filter(|it| it.state == PartState::Active) {
+                if !gone.iter().any(|it| part.has(it.number)) {
+                    continue;
+                }
+                match self.left_to(part, claim.number, runs) {
+                    Some(others) => gone.extend(others),
+                    None => return self.ask(claim.number, runs),
+                }
+            }
+            if gone.len() == before {
+                return Others::Gone(gone.into_iter().collect());
+            }
+        }
+    }
+
+    /// Takes the number back, and these out, which are gone.
+    ///
+    /// # Errors
+    /// As those of [`View::claimed`].
+    pub fn claimed_beside(&self, claim: &Claim, gone: &[MemberId]) -> Result<View, ClaimRefused> {
+        let without = self.without(gone).map(|next| View { epoch: self.epoch, ..next });
+        without.as_ref().unwrap_or(self).claimed(claim)
+    }
+
+    /// The members of a partition that are gone, if nobody but `me` is there; nobody, if one runs.
+    /// `None` while that is unknown.
+    fn left_to(
+        &self,
+        part: &Part,
+        me: ManagerNumber,
+        runs: &dyn Fn(MemberId) -> Option<bool>,
+    ) -> Option<Vec<MemberId>> {
+        let others: Vec<MemberId> =
+            part.isr.iter().filter_map(|it| self.running(it.number, me)).collect();
+        if others.iter().any(|it| runs(*it) == Some(true)) {
+            return Some(Vec::new());
+        }
+        others.iter().all(|it| runs(*it) == Some(false)).then_some(others)
+    }
+
+    /// Everybody of whom nothing is known: one round of questions is enough then.
+    fn ask(&self, me: ManagerNumber, runs: &dyn Fn(MemberId) -> Option<bool>) -> Others {
+        let all = self.managers.keys().filter_map(|it| self.running(*it, me));
+        Others::Ask(all.filter(|it| runs(*it).is_none()).collect())
+    }
+
+    /// The run of another manager that the View calls running.
+    fn running(&self, number: ManagerNumber, me: ManagerNumber) -> Option<MemberId> {
+        let entry = self.managers.get(&number).filter(|_| number != me)?;
+        (entry.serves() && has_run(entry.incarnation)).then_some(self.member(number)?)
+    }
+}
+
+fn has_run(incarnation: Incarnation) -> bool {
+    incarnation > Incarnation(0)
+}
+
+/// Whether the claimer's disk holds all that this partition's ISR holds.
+fn holds(claim: &Claim, n: ManagerNumber, part: &Part) -> bool {
+    let mine = part.isr.iter().find(|it| it.number == claim.number);
+    let is_exact = mine.is_some_and(|mine| claim.disk.get(&n).is_some_and(|pe| *pe >= mine.since));
+    part.state == PartState::Active && is_exact
+}

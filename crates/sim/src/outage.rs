@@ -1,0 +1,69 @@
+//! The power is cut, and one machine does not come back: whoever holds a complete copy goes on with it.
+
+use crate::counters::Fault;
+use crate::invariant::{Verdict, Violation};
+use crate::world::{Event, Phase, World};
+use rota_model::ManagerNumber;
+use rota_protocol::Manager;
+use rota_ring::PartState;
+
+/// Of this many seeds.
+const PERMILLE: u64 = 400;
+
+/// The longest between the first start and the last.
+const STARTS_US: u64 = 1_500_000;
+
+impl World {
+    /// A settled cluster loses all its managers at once. All but one start again, in any order, and
+    /// everything must be served without that one. It comes back at the next
+    /// [`heal`](World::heal).
+    ///
+    /// # Errors
+    /// A partition is not served in time.
+    pub fn restart_without_one(&mut self) -> Verdict {
+        let claimed = |number: &ManagerNumber| {
+            let process = self.managers.get(number).and_then(|it| it.process.as_ref());
+            process.is_some_and(Manager::is_claimed)
+        };
+        let all: Vec<ManagerNumber> = self.managers.keys().copied().filter(claimed).collect();
+        let r = self.store.state().view.as_ref().map_or(0, |view| view.r);
+        // With one copy only, somebody is always the last.
+        if r == 0 || all.len() < 2 || !self.chance.permille(PERMILLE) {
+            return Ok(());
+        }
+        self.phase = Phase::Quiet;
+        let away = all[self.chance.index(all.len())];
+        self.took_effect(Fault::OneStaysAway);
+        for number in &all {
+            self.crash_manager(*number);
+        }
+        let at_once = self.chance.permille(300);
+        for number in all.into_iter().filter(|it| *it != away) {
+            let delay_us = self.chance.within(1_000, if at_once { 20_000 } else { STARTS_US });
+            self.queue.after(delay_us, Event::StartManager(number));
+        }
+        let until_us = self.now_us() + self.patience_us();
+        loop {
+            self.run_until(self.now_us() + 100_000);
+            let verdict = self.served_without(away);
+            let is_over = self.now_us() > until_us || !self.dog.violations.is_empty();
+            if is_over || verdict.is_ok() {
+                return verdict;
+            }
+        }
+    }
+
+    fn served_without(&self, away: ManagerNumber) -> Verdict {
+        let waits = |text: String| Err(Violation::new("served without one", text));
+        let Some(view) = &self.store.state().view else { return Ok(()) };
+        for (number, part) in &view.parts {
+            let process = self.managers.get(&part.owner).and_then(|it| it.process.as_ref());
+            let stats = process.map(Manager::stats).unwrap_or_default();
+            let serves = stats.parts.iter().any(|it| it.part == *number && it.role == "serving");
+            if part.state != PartState::Active || part.owner == away || !serves {
+                return waits(format!("M{away} is away, and partition {number} is {part:?}"));
+            }
+        }
+        Ok(())
+    }
+}
