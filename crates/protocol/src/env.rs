@@ -42,6 +42,15 @@ impl NameOf {
     const COUNT: usize = NameOf::Order as usize + 1;
 }
 
+/// What a partition waits for a consistent read of the config store for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum ReadFor {
+    /// A lone owner confirms what was asked before the read began.
+    Round,
+    /// A wedge ends by a compare-and-set only, so the config store must be there.
+    Wedge,
+}
+
 /// What a call to a node was for.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct CallFor {
@@ -122,8 +131,8 @@ pub(crate) struct Env {
     /// The config store was not reached when it was asked last.
     pub store_away: bool,
     pub suspects: Suspects,
-    /// Partitions that wait for a consistent read of the config store.
-    pub reads_wanted: Vec<ManagerNumber>,
+    /// Partitions that wait for a consistent read of the config store, and what for.
+    pub reads_wanted: Vec<(ManagerNumber, ReadFor)>,
     /// Pools that need nodes: told to a pool owner that is this manager.
     pub wanted: Vec<NodesWanted>,
     /// Orders of nodes that a provisioner carries out, one for each pool at most.

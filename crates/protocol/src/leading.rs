@@ -23,6 +23,7 @@ use crate::recover::Recovery;
 use crate::requests::Requests;
 use crate::scan::Scan;
 use crate::session::Work;
+use crate::sizes::Sizes;
 use crate::sync::{Difference, SyncState};
 use rota_model::node_msg::Renewed;
 use rota_model::{
@@ -89,6 +90,8 @@ pub(crate) struct Leading {
     pub room_news: u64,
     /// No wedge begins before this.
     pub next_wedge_ms: u64,
+    /// One begins when the config store has answered.
+    pub asks_to_wedge: bool,
     pub next_purge_ms: u64,
     /// The document after which looking for what is old goes on.
     pub purge_after: Option<DocKey>,
@@ -179,6 +182,7 @@ impl Leading {
             unhurried_ms: None,
             room_news: 0,
             next_wedge_ms: now_ms,
+            asks_to_wedge: false,
             next_purge_ms: now_ms,
             purge_after: None,
             next_room_ms: now_ms,
@@ -205,6 +209,17 @@ impl Leading {
 
     pub fn is_open(&self) -> bool {
         matches!(self.phase, Phase::Serving)
+    }
+
+    /// Whether somebody who learns is so close that the rest can be sent at rest.
+    pub fn has_close_learner(&self, last: LogPos, sizes: &Sizes) -> bool {
+        self.learners.values().any(|it| it.is_close(last, sizes))
+    }
+
+    /// Whether the log should come to rest: a newcomer's arc is cut out then, too, and who leaves hands on
+    /// what is at rest.
+    pub fn wants_wedge(&self, last: LogPos, sizes: &Sizes) -> bool {
+        self.has_close_learner(last, sizes) || self.to_split.is_some() || self.lets_go
     }
 
     /// Whether reads may be answered.

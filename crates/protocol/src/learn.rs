@@ -7,7 +7,7 @@
 //! never writes again under this epoch.
 
 use crate::documents::DocKey;
-use crate::env::{Env, NameOf};
+use crate::env::{Env, NameOf, ReadFor};
 use crate::flow::{Flow, Pieces};
 use crate::io::Transition;
 use crate::leading::Phase;
@@ -248,19 +248,37 @@ impl Partition {
         self.drive_wedge(env);
     }
 
+    /// The config store was asked for, or did not answer, before a wedge: only a compare-and-set ends one
+    /// well, and with the store away all writes would wait for that.
+    pub fn on_wedge_read(&mut self, env: &mut Env, reached: bool) {
+        let (now, last) = (env.now.mono_ms, self.replica.last);
+        let Some(leading) = &mut self.leading else {
+            return;
+        };
+        if !std::mem::take(&mut leading.asks_to_wedge) {
+            return;
+        }
+        if !reached {
+            leading.next_wedge_ms = now + WEDGE_PAUSE_MS;
+        } else if leading.phase == Phase::Serving && leading.wants_wedge(last, &env.config.sizes) {
+            leading.phase = Phase::Wedged { since_ms: now, asked: false };
+            env.note(Transition::Wedged, Some(self.number));
+        }
+    }
+
     /// Wedges when a learner is close; gives a wedge up that leads nowhere.
     pub fn drive_wedge(&mut self, env: &mut Env) {
         let (number, now, last) = (self.number, env.now.mono_ms, self.replica.last);
         let Some(leading) = &mut self.leading else {
             return;
         };
-        let close = leading.learners.values().any(|it| it.is_close(last, &env.config.sizes));
-        // A newcomer's arc is cut out at rest too, and who leaves hands on what is at rest.
-        let wanted = close || leading.to_split.is_some() || leading.lets_go;
+        let close = leading.has_close_learner(last, &env.config.sizes);
+        let wanted = leading.wants_wedge(last, &env.config.sizes);
         match leading.phase {
             Phase::Serving if wanted && now >= leading.next_wedge_ms => {
-                leading.phase = Phase::Wedged { since_ms: now, asked: false };
-                env.note(Transition::Wedged, Some(number));
+                if !std::mem::replace(&mut leading.asks_to_wedge, true) {
+                    env.reads_wanted.push((number, ReadFor::Wedge));
+                }
             }
             Phase::Wedged { since_ms, asked: false } if !wanted || now > since_ms + WEDGE_MS => {
                 leading.phase = Phase::Serving;

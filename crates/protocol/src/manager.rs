@@ -6,7 +6,7 @@ use crate::claim::Standing;
 use crate::cordon::WaitingNode;
 use crate::council::Purpose;
 use crate::entry::{Entrance, ForHere, Origin};
-use crate::env::{CallWhat, Env, NameOf, NodesWanted};
+use crate::env::{CallWhat, Env, NameOf, NodesWanted, ReadFor};
 use crate::io::{Disk, Effect, Identity, Input};
 use crate::judge::Renewal;
 use crate::leave::Waiting;
@@ -48,7 +48,7 @@ pub struct Manager {
     /// The View in which a partition's wish came to nothing, and which was read anew for that.
     pub(crate) doubted: Epoch,
     /// Consistent reads that are under way, and the partitions that wait for them.
-    pub(crate) reads: BTreeMap<u64, Vec<(ManagerNumber, Epoch)>>,
+    pub(crate) reads: BTreeMap<u64, Vec<(ManagerNumber, Epoch, ReadFor)>>,
     /// Index of the newest state of the config store that was adopted.
     pub(crate) index: u64,
     /// When each peer was heard last, and which run of it.
@@ -420,12 +420,13 @@ impl Manager {
         }
         self.on_order_read(read, state.is_some());
         self.on_node_order_read(read, state.is_some());
-        for (number, pe) in waiting {
-            let Some(part) = self.parts.get_mut(&number) else {
-                continue;
-            };
-            if part.leading.as_ref().is_some_and(|it| it.pe == pe) {
-                part.on_config_read(&mut self.env, state.is_some());
+        for (number, pe, what) in waiting {
+            let part = self.parts.get_mut(&number);
+            let leads = |part: &&mut Partition| part.leading.as_ref().is_some_and(|it| it.pe == pe);
+            let Some(part) = part.filter(leads) else { continue };
+            match what {
+                ReadFor::Round => part.on_config_read(&mut self.env, state.is_some()),
+                ReadFor::Wedge => part.on_wedge_read(&mut self.env, state.is_some()),
             }
         }
         let Standing::Outside { read: mine, .. } = &mut self.standing else {
@@ -491,7 +492,9 @@ impl Manager {
         if !self.env.reads_wanted.is_empty() || self.env.refresh {
             let wanted = std::mem::take(&mut self.env.reads_wanted);
             let waiting: Vec<_> = (wanted.into_iter())
-                .filter_map(|it| Some((it, self.parts.get(&it)?.leading.as_ref()?.pe)))
+                .filter_map(|(it, what)| {
+                    Some((it, self.parts.get(&it)?.leading.as_ref()?.pe, what))
+                })
                 .collect();
             // One refresh at a time is enough; a partition's confirmation needs a read of its own.
             if !waiting.is_empty() || self.reads.is_empty() {

@@ -4,7 +4,7 @@
 use crate::api::{Answer, Op, OpResult};
 use crate::documents::{Brief, DocKey, session_name, session_of};
 use crate::entry::Origin;
-use crate::env::Env;
+use crate::env::{Env, ReadFor};
 use crate::io::Transition;
 use crate::judge::Renewal;
 use crate::partition::Partition;
@@ -90,7 +90,7 @@ impl Partition {
         leading.reads.renewals_now = std::mem::take(&mut leading.reads.renewals_next);
         leading.reads.sent_ms = now;
         if peers.is_empty() {
-            env.reads_wanted.push(number);
+            env.reads_wanted.push((number, ReadFor::Round));
         }
         let asked = peers.iter().copied().collect();
         leading.reads.round = Some((round, peers));

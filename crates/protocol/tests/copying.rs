@@ -225,3 +225,35 @@ fn a_node_that_answered_during_a_wedge_is_asked_at_once_when_the_wedge_is_given_
     assert!(!table.replies.contains_key(&opening), "the wedge was not held");
     opened(table.wait_for(opening, 1_000));
 }
+
+#[test]
+fn with_the_config_store_away_nobody_wedges_to_add_a_copy() {
+    let mut table = Table::serving();
+    for index in 0..20 {
+        opened(table.call(300, open(&format!("s{index}"), &format!("r{index}"))));
+    }
+    table.kill(600);
+    table.pass(1_500);
+    // 600 is about to learn the last of it when the config store goes.
+    table.lose = Box::new(|it| matches!(it.message, Message::SnapshotChunk { .. }));
+    table.start(600);
+    // New opens wait for it no longer.
+    table.pass(6_000);
+    table.store_away = true;
+    table.lose = Box::new(|_| false);
+    let before = table.count(Transition::Wedged);
+    for round in 0..60 {
+        table.pass(1_000);
+        for n in [300, 1000] {
+            let id = format!("{n} {round}");
+            let call = table.ask(n, open(&id, "r"));
+            opened(table.wait_for(call, 200));
+            let call = table.ask(n, close(&id, "c"));
+            closed(table.wait_for(call, 200));
+        }
+    }
+    assert_eq!(table.count(Transition::Wedged), before);
+    table.store_away = false;
+    table.pass(5_000);
+    assert_whole(&table);
+}

@@ -85,14 +85,14 @@ fn an_operation_that_comes_to_write_after_its_confirm_round_waits_while_a_copy_i
     table.start(newcomer);
     table.settle();
     let (wedged, written) = (table.count(Transition::Wedged), table.count(Transition::Operated));
-    table.store_away = true;
+    table.cas_unknown = true;
     table.pass(200);
     assert!(table.count(Transition::Wedged) > wedged);
     table.lose = Box::new(|_| false);
     table.pass(200);
     assert_eq!(table.count(Transition::Operated), written);
     assert!(!table.replies.contains_key(&creating));
-    table.store_away = false;
+    table.cas_unknown = false;
     operated(table.wait_for(creating, 10_000)).unwrap();
     assert_eq!(table.count(Transition::Operated), written + 1);
 }

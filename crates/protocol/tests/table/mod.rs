@@ -123,6 +123,8 @@ pub struct Table {
     under_way: BTreeMap<(u32, u32), usize>,
     /// Reads of the config store fail, and nobody knows what became of a compare-and-set.
     pub store_away: bool,
+    /// Reads are answered, and nobody knows what became of a compare-and-set.
+    pub cas_unknown: bool,
     queue: VecDeque<(u32, Input)>,
     calls: u64,
     /// Nodes that get calls and never answer.
@@ -284,6 +286,7 @@ impl Table {
             under_way_max: 0,
             under_way: BTreeMap::new(),
             store_away: false,
+            cas_unknown: false,
             queue: VecDeque::new(),
             calls: 0,
             silent: BTreeSet::new(),
@@ -513,7 +516,7 @@ impl Table {
                 let state = (!away).then(|| self.config.clone());
                 self.queue.push_back((n, Input::ConfigRead { read, state }));
             }
-            Effect::Cas { cas, .. } if self.store_away => {
+            Effect::Cas { cas, .. } if self.store_away || self.cas_unknown => {
                 self.queue.push_back((n, Input::CasDone { cas, outcome: CasOutcome::Unknown }));
             }
             Effect::Cas { cas, change } if self.unheard.remove(&n) => {
