@@ -90,6 +90,7 @@ fn committed_from(
     parts.into_iter().map(from_wire).collect()
 }
 
+#[allow(clippy::too_many_lines, reason = "it is a list")]
 fn message_to_wire(message: Message, docs: &mut DocBytes) -> v1::envelope::Message {
     use v1::envelope::Message as Wire;
     match message {
@@ -179,6 +180,7 @@ fn writes_from(writes: Vec<v1::Write>, docs: &mut DocBytes) -> Result<Vec<Write>
     writes.into_iter().map(|it| write_from_wire(it, docs)).collect()
 }
 
+#[allow(clippy::too_many_lines, reason = "it is a list")]
 fn message_from_wire(
     message: v1::envelope::Message,
     docs: &mut DocBytes,
