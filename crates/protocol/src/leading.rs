@@ -316,7 +316,7 @@ impl Partition {
         let done = self.replica.commit_to(at, &env.config.sizes);
         // What is found again is acted on when the View says that it is all.
         if let Phase::Recover(_) = leading.phase {
-            return;
+            return self.write_more(env);
         }
         while leading.promised.front().is_some_and(|(pos, ..)| *pos <= at) {
             let Some((_, origin, result)) = leading.promised.pop_front() else {

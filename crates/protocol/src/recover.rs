@@ -22,14 +22,14 @@ use crate::memory::{earlier_requests, succeed_opens};
 use crate::message::{Entry, Message, Write};
 use crate::partition::Partition;
 use crate::scan::{Found, Scan, UNKNOWN_THERE};
-use crate::sync::Report;
+use crate::sync::{Report, split};
 use rota_model::node_msg::{Alive, ScanFate};
 use rota_model::{
     BootId, Epoch, LogPos, ManagerNumber, MemberId, NodeId, Placement, Reason, Refusal,
     RefusalKind, Retry, SessionKey, SessionRecord, SessionState, Stamp, Token,
 };
 use rota_ring::ManagerEntry;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 /// How a partition is found again, at its owner.
@@ -46,8 +46,8 @@ enum Step {
     GivingUp,
     /// Nodes are asked what they run, and managers whether they hold more.
     Looking(Looking),
-    /// What was found is being written; through there it is all of it.
-    Writing { at: LogPos, sessions: u64, held: LogPos },
+    /// What was found is being written.
+    Writing(Writing),
 }
 
 /// How much a manager holds of a partition: a whole copy through there (zero when it is none), and its
@@ -69,12 +69,23 @@ struct Looking {
     has_waited: bool,
 }
 
+/// What was found, and how much of it is written.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct Writing {
+    /// The entries that are not written yet.
+    rest: VecDeque<Vec<Write>>,
+    /// Where the last one stands that is.
+    at: LogPos,
+    sessions: u64,
+    held: LogPos,
+}
+
 impl Recovery {
     /// The scan that is under way.
     pub fn scan(&mut self) -> Option<&mut Scan> {
         match &mut self.step {
             Step::Looking(it) => Some(&mut it.scan),
-            Step::GivingUp | Step::Writing { .. } => None,
+            Step::GivingUp | Step::Writing(_) => None,
         }
     }
 
@@ -85,10 +96,10 @@ impl Recovery {
             Step::Looking(it) => {
                 it.better.filter(|_| it.has_waited).map(|(_, member)| Desire::HandRecovery(member))
             }
-            Step::Writing { at, sessions, held } if committed >= *at => {
-                Some(Desire::Recovered(me, *sessions, *held))
+            Step::Writing(it) if it.rest.is_empty() && committed >= it.at => {
+                Some(Desire::Recovered(me, it.sessions, it.held))
             }
-            Step::Writing { .. } => None,
+            Step::Writing(_) => None,
         }
     }
 }
@@ -249,21 +260,28 @@ impl Partition {
         writes.extend(self.end_the_rest(env, scan, &alive));
         let lost = self.write_off_lost(env, &writes);
         writes.extend(lost);
-        let most = env.config.sizes.chunk_docs.max(1);
-        let mut writes = writes.into_iter().peekable();
-        // One entry at least: this disk is to know the new position.
-        loop {
-            let some: Vec<Write> = writes.by_ref().take(most).collect();
-            let at = self.replica.next_pos(pe);
-            self.append(env, Entry::new(at, some, None));
-            if writes.peek().is_none() {
-                break;
-            }
-        }
-        let at = self.replica.last;
         env.note(Transition::ScanDone, Some(self.number));
+        // One entry at least: this disk is to know the new position.
+        let rest = split(writes, &env.config.sizes).into();
+        let at = self.replica.last;
         if let Some(recovery) = self.recovery() {
-            recovery.step = Step::Writing { at, sessions, held };
+            recovery.step = Step::Writing(Writing { rest, at, sessions, held });
+        }
+        self.write_more(env);
+    }
+
+    /// Writes the next entry of what was found, when the one before is on the disk: a batch for the disk
+    /// has a limit, and partitions share it.
+    pub fn write_more(&mut self, env: &mut Env) {
+        let (last, committed) = (self.replica.last, self.replica.committed);
+        let Some(pe) = self.leading.as_ref().map(|it| it.pe).filter(|_| committed >= last) else {
+            return;
+        };
+        let at = self.replica.next_pos(pe);
+        let Some(Recovery { step: Step::Writing(writing), .. }) = self.recovery() else { return };
+        if let Some(writes) = writing.rest.pop_front() {
+            writing.at = at;
+            self.append(env, Entry::new(at, writes, None));
         }
     }
 

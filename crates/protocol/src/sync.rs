@@ -62,18 +62,18 @@ pub(crate) struct SyncPiece {
     pub writes: Arc<Vec<Write>>,
 }
 
-/// Splits a difference into pieces that fit into a message each; one at least.
-fn split(writes: Vec<Write>, sizes: &Sizes) -> Vec<Arc<Vec<Write>>> {
+/// Splits writes into pieces that fit into a message each; one at least.
+pub(crate) fn split(writes: Vec<Write>, sizes: &Sizes) -> Vec<Vec<Write>> {
     let (mut pieces, mut piece, mut bytes) = (Vec::new(), Vec::new(), 0);
     for write in writes {
         if piece.len() >= sizes.chunk_docs || bytes >= sizes.message_bytes {
-            pieces.push(Arc::new(std::mem::take(&mut piece)));
+            pieces.push(std::mem::take(&mut piece));
             bytes = 0;
         }
         bytes += write.bytes();
         piece.push(write);
     }
-    pieces.push(Arc::new(piece));
+    pieces.push(piece);
     pieces
 }
 
@@ -131,7 +131,8 @@ impl Partition {
         state.behind_ms.get_or_insert(now);
         match difference {
             Some(writes) => {
-                let (contents, progress) = (split(writes, &sizes), Pieces::new(now));
+                let contents = split(writes, &sizes).into_iter().map(Arc::new).collect();
+                let progress = Pieces::new(now);
                 state.difference = Some(Difference { contents, progress });
                 self.send_pieces(env, copy, sizes.chunks_in_flight);
             }

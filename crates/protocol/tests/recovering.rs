@@ -4,7 +4,7 @@ mod table;
 
 use rota_model::node_msg::{Renewed, ToNode};
 use rota_model::{LogPos, Outcome, Reason, RefusalKind, SessionState, SessionView, Token};
-use rota_protocol::{Timing, Transition};
+use rota_protocol::{Sizes, Timing, Transition};
 use rota_ring::{Change, ClaimRefused, PartState};
 use table::*;
 
@@ -224,6 +224,55 @@ fn an_account_after_an_interruption_tells_what_the_disk_held_before_it() {
     assert_eq!(account.iter().map(|it| it.sessions).sum::<u64>(), sessions.len() as u64);
     assert!(account.iter().all(|it| it.held == LogPos::ZERO), "{account:?}");
     assert!(table.disks[&1000].parts.values().all(|it| it.last > LogPos::ZERO));
+}
+
+const MESSAGE_BYTES: usize = 3_000;
+
+/// The same with sessions of which a message takes two.
+fn filled_with_large() -> (Table, Vec<SessionView>) {
+    let mut table = Table::serving();
+    let large = |index| open_large(&format!("s{index}"), &format!("r{index}"), 2_000);
+    let sessions = (0..SESSIONS).map(|index| opened(table.call(300, large(index))).1).collect();
+    table.sizes = Sizes { message_bytes: MESSAGE_BYTES, ..Sizes::default() };
+    table.batch_max = 0;
+    (table, sessions)
+}
+
+#[test]
+fn what_is_found_goes_to_the_disk_in_bounded_steps() {
+    let (mut table, sessions) = filled_with_large();
+    lose(&mut table, &NUMBERS);
+    table.pass(after_ms() + 1_000);
+    assert_eq!(recovering(&table), 0, "{:?}", table.view());
+    // One owner finds three partitions again. The last document of an entry may be large.
+    let most = 3 * (MESSAGE_BYTES + 3_000);
+    assert!(table.batch_max <= most, "{} bytes in a batch, not {most}", table.batch_max);
+    let account = table.view().parts.values().map(|it| it.recovered.expect("it was").sessions);
+    assert_eq!(account.sum::<u64>(), sessions.len() as u64);
+    assert_as_before(&mut table, &sessions);
+}
+
+#[test]
+fn an_owner_that_is_stopped_between_two_of_these_steps_loses_nothing_that_runs() {
+    let (mut table, sessions) = filled_with_large();
+    lose(&mut table, &NUMBERS);
+    table.kill(300);
+    table.kill(600);
+    table.pass(after_ms() - 1_000);
+    table.disks_stop_after = Some(table.persisted + 3);
+    table.pass(2_000);
+    let written = table.disks[&1000].docs.len();
+    assert!((1..SESSIONS).contains(&written), "{written} documents");
+    table.kill(1000);
+    table.disks_stop_after = None;
+    for n in NUMBERS {
+        table.start(n);
+    }
+    table.pass(after_ms() + 3_000);
+    assert_eq!(recovering(&table), 0, "{:?}", table.view());
+    let account: Vec<_> = table.view().parts.values().map(|it| it.recovered.unwrap()).collect();
+    assert!(account.iter().all(|it| it.held == LogPos::ZERO), "{account:?}");
+    assert_as_before(&mut table, &sessions);
 }
 
 #[test]

@@ -5,15 +5,17 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot set its table has failed")]
 
 pub mod asking;
+mod bytes;
 mod nodes;
 
+use bytes::{bytes_of, bytes_written};
 use rota_docstore::{Checker, Digest, Operations, Schema};
 use rota_model::node_msg::{Alive, Register, Registered, Renewed, ReportEvent, ReportItem, ToNode};
 use rota_model::*;
 use rota_protocol::{
-    Answer, CasOutcome, Disk, DocumentsConfig, Effect, Entry, Envelope, Input, Manager,
-    ManagerConfig, Message, NodeOrdered, Op, OpResult, Order, Ordered, PoolConfig, Sizes, Timing,
-    Transition, Write,
+    Answer, CasOutcome, Disk, DiskWrite, DocumentsConfig, Effect, Envelope, Input, Manager,
+    ManagerConfig, NodeOrdered, Op, OpResult, Order, Ordered, PoolConfig, Sizes, Timing,
+    Transition,
 };
 use rota_ring::{ConfigState, View};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -114,6 +116,10 @@ pub struct Table {
     pub unheard: BTreeSet<u32>,
     /// Batches that were written to disks.
     pub persisted: usize,
+    /// The most bytes of documents in one of them.
+    pub batch_max: usize,
+    /// After so many of them no disk writes any more.
+    pub disks_stop_after: Option<usize>,
     /// How often the config store was read.
     pub config_reads: usize,
     /// The largest message so far, in bytes of log and documents.
@@ -161,32 +167,6 @@ pub fn open_large(id: &str, request: &str, bytes: usize) -> Op {
     let Op::Open(mut op) = open(id, request) else { unreachable!("open gives an open") };
     op.spec.attributes = Arc::new(Attributes::from([("a".to_owned(), "x".repeat(bytes))]));
     Op::Open(op)
-}
-
-/// Bytes of log and documents in a message.
-fn bytes_of(message: &Message) -> usize {
-    match message {
-        Message::Prepare { entries, .. } => entries.iter().map(Entry::bytes).sum(),
-        Message::SyncData { writes, .. } => writes.iter().map(Write::bytes).sum(),
-        Message::SnapshotChunk { chunk, .. } => {
-            chunk.docs.iter().map(|(key, doc)| key.bytes() + doc.bytes()).sum()
-        }
-        Message::Request { .. }
-        | Message::Answer { .. }
-        | Message::Ack { .. }
-        | Message::Missing { .. }
-        | Message::SyncAsk { .. }
-        | Message::SyncReport { .. }
-        | Message::SyncTaken { .. }
-        | Message::Confirm { .. }
-        | Message::Confirmed { .. }
-        | Message::SnapshotAck { .. }
-        | Message::Heartbeat { .. }
-        | Message::Probe { .. }
-        | Message::Probed { .. }
-        | Message::NodeWanted { .. }
-        | Message::NodesFailed { .. } => 0,
-    }
 }
 
 pub fn close(id: &str, request: &str) -> Op {
@@ -281,6 +261,8 @@ impl Table {
             late: BTreeSet::new(),
             unheard: BTreeSet::new(),
             persisted: 0,
+            batch_max: 0,
+            disks_stop_after: None,
             config_reads: 0,
             message_max: 0,
             under_way_max: 0,
@@ -483,14 +465,20 @@ impl Table {
         panic!("the managers never come to rest");
     }
 
+    fn persist(&mut self, n: u32, lsn: u64, writes: &[DiskWrite]) {
+        if self.disks_stop_after.is_some_and(|it| self.persisted >= it) {
+            return;
+        }
+        self.persisted += 1;
+        self.batch_max = self.batch_max.max(writes.iter().map(bytes_written).sum());
+        let disk = self.disks.entry(n).or_default();
+        writes.iter().for_each(|write| disk.apply(write));
+        self.queue.push_back((n, Input::Persisted { lsn }));
+    }
+
     fn carry_out(&mut self, n: u32, effect: Effect) {
         match effect {
-            Effect::Persist { lsn, writes } => {
-                self.persisted += 1;
-                let disk = self.disks.entry(n).or_default();
-                writes.iter().for_each(|write| disk.apply(write));
-                self.queue.push_back((n, Input::Persisted { lsn }));
-            }
+            Effect::Persist { lsn, writes } => self.persist(n, lsn, &writes),
             Effect::Send { envelope, .. } => {
                 let bytes = bytes_of(&envelope.message);
                 self.message_max = self.message_max.max(bytes);
