@@ -10,7 +10,7 @@ use axum::routing::get;
 use axum::{Json, Router};
 use rota_daemon::{HttpLimits, serve_http};
 use rota_model::{ClusterName, ManagerId, ManagerNumber};
-use rota_ring::{PartState, View};
+use rota_ring::View;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -50,7 +50,7 @@ struct Health {
     config_store: ConfigStoreHealth,
     /// Partitions here, by role.
     partitions: BTreeMap<&'static str, u32>,
-    /// Partitions owned here of which the last copy was lost, and what became of each.
+    /// Partitions owned here of which no copy was known to be complete, and what became of each.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     lost_copies: Vec<LostCopy>,
     requests_waiting: usize,
@@ -62,17 +62,11 @@ struct LostCopy {
     what: String,
 }
 
-/// What is to be told of partitions that this manager owns and that lost their last copy.
+/// What is to be told of partitions that this manager owns and that no copy was known to hold completely.
 fn lost_copies(view: &View, owner: ManagerNumber) -> Vec<LostCopy> {
     let owned = view.parts.iter().filter(|(_, part)| part.owner == owner);
     let lost = owned.filter_map(|(partition, part)| {
-        let what = match (part.state, part.recovered) {
-            (PartState::Recovering, _) => {
-                let lost = "its last copy is lost: it is being found again from the nodes";
-                format!("{lost}, and nobody is answered before")
-            }
-            (PartState::Active, recovered) => recovered?.to_string(),
-        };
+        let what = part.account()?;
         Some(LostCopy { partition: *partition, what })
     });
     lost.collect()

@@ -11,7 +11,7 @@ use rota_model::{
 use rota_protocol::{NodeOrdered, Ordered, PartStats, Stats};
 use rota_ring::view::{VIEW_FORMAT, VIEW_FORMAT_SPLIT};
 use rota_ring::{
-    DRAIN_MS_MAX, DrainTime, IsrMember, ManagerEntry, NodeOrder, NodeReg, NodeWish, Part,
+    DRAIN_MS_MAX, DrainTime, IsrMember, Loss, ManagerEntry, NodeOrder, NodeReg, NodeWish, Part,
     PartState, Recovered, RingTransition, View,
 };
 use std::collections::BTreeMap;
@@ -99,7 +99,9 @@ impl From<&View> for v1::View {
                 epoch: it.epoch.0,
                 sessions: it.sessions,
                 held: Some(it.held.into()),
+                loss: it.loss.as_str().into(),
             }),
+            loss: it.loss.map(|it| it.as_str().into()),
         };
         Self {
             cluster: view.cluster.as_str().into(),
@@ -131,23 +133,42 @@ fn manager_from(it: v1::ManagerEntry) -> Result<(ManagerNumber, ManagerEntry), W
 
 fn recovered_from(it: v1::Recovered) -> Result<Recovered, WireError> {
     let held = convert("Recovered.held", it.held)?;
-    Ok(Recovered { epoch: Epoch(it.epoch), sessions: it.sessions, held })
+    let loss = loss_from("Recovered.loss", &it.loss)?;
+    Ok(Recovered { epoch: Epoch(it.epoch), sessions: it.sessions, held, loss })
+}
+
+/// Empty where the sender's build told none.
+fn loss_from(field: &'static str, name: &str) -> Result<Loss, WireError> {
+    if name.is_empty() {
+        return Ok(Loss::default());
+    }
+    let known = Loss::ALL.into_iter().find(|it| it.as_str() == name);
+    known.ok_or_else(|| WireError::new(field, format!("{name:?} is not known")))
 }
 
 fn part_from(it: v1::Part) -> Result<(ManagerNumber, Part), WireError> {
-    let states = [PartState::Active, PartState::Recovering];
-    let state = states.into_iter().find(|state| part_state_text(*state) == it.state);
-    let member = |number| IsrMember { number: ManagerNumber(number), since: Epoch(0) };
-    let part = Part {
-        pe: Epoch(it.pe),
-        owner: ManagerNumber(it.owner),
-        isr: it.isr.into_iter().map(member).collect(),
-        base_pe: Epoch(0),
-        state: state
-            .ok_or_else(|| WireError::new("Part.state", format!("{:?} is not known", it.state)))?,
-        recovered: it.recovered.map(recovered_from).transpose()?,
-    };
-    Ok((ManagerNumber(it.number), part))
+    Ok((ManagerNumber(it.number), it.try_into()?))
+}
+
+/// A partition for showing and routing, as in a View.
+impl TryFrom<v1::Part> for Part {
+    type Error = WireError;
+    fn try_from(it: v1::Part) -> Result<Self, WireError> {
+        let states = [PartState::Active, PartState::Recovering];
+        let state = states.into_iter().find(|state| part_state_text(*state) == it.state);
+        let member = |number| IsrMember { number: ManagerNumber(number), since: Epoch(0) };
+        Ok(Part {
+            pe: Epoch(it.pe),
+            owner: ManagerNumber(it.owner),
+            isr: it.isr.into_iter().map(member).collect(),
+            base_pe: Epoch(0),
+            state: state.ok_or_else(|| {
+                WireError::new("Part.state", format!("{:?} is not known", it.state))
+            })?,
+            loss: it.loss.map(|it| loss_from("Part.loss", &it)).transpose()?,
+            recovered: it.recovered.map(recovered_from).transpose()?,
+        })
+    }
 }
 
 /// A View for showing and routing; see [`Inspected`] for what it leaves out. Refuses one that

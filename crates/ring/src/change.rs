@@ -1,7 +1,7 @@
 //! The only ways a View changes. Each function gives the next View: epoch one higher, and `pe` of
 //! every partition whose owner, ISR, state or range changed set to it.
 
-use crate::view::{IsrMember, ManagerEntry, Part, PartState, Recovered, VIEW_FORMAT, View};
+use crate::view::{IsrMember, Loss, ManagerEntry, Part, PartState, Recovered, VIEW_FORMAT, View};
 use rota_model::{
     ClusterName, ClusterTimes, Epoch, FieldError, Incarnation, LogPos, ManagerId, ManagerNumber,
     ManagerStatus, MemberId, Nonce,
@@ -183,7 +183,8 @@ impl View {
             let isr = view.ring_from(*n).take(r as usize + 1);
             let isr = isr.map(|number| IsrMember { number, since: epoch }).collect();
             let state = PartState::Active;
-            let part = Part { pe: epoch, owner: *n, isr, base_pe: epoch, state, recovered: None };
+            let (owner, loss, recovered) = (*n, None, None);
+            let part = Part { pe: epoch, owner, isr, base_pe: epoch, state, loss, recovered };
             view.parts.insert(*n, part);
         }
         Ok(view)
@@ -219,17 +220,18 @@ impl View {
             part.pe = next.epoch;
             let mine = part.isr.iter().find(|it| it.number == claim.number);
             let since = mine.map_or(Epoch(0), |it| it.since);
-            let on_disk = claim.disk.get(n).is_some_and(|pe| *pe >= since);
+            let on_disk = claim.disk.get(n);
+            let is_exact = on_disk.is_some_and(|pe| *pe >= since);
             let may_leave = may_leave(&self.managers, part, claim.number);
-            if may_leave && !(on_disk && is_left_to(&self.managers, part, &[claim.number])) {
+            if may_leave && !(is_exact && is_left_to(&self.managers, part, &[claim.number])) {
                 part.isr.retain(|it| it.number != claim.number);
                 part.owner = first_in_ring(&next.managers, *n, &part.isr);
             } else {
                 part.isr = vec![IsrMember { number: claim.number, since: next.epoch }];
                 part.owner = claim.number;
                 part.base_pe = next.epoch;
-                if !on_disk {
-                    part.state = PartState::Recovering;
+                if !is_exact {
+                    part.lose(if on_disk.is_none() { Loss::Gone } else { Loss::Behind });
                 }
             }
         }
@@ -427,11 +429,10 @@ impl View {
         next.parts.get_mut(&n)?.pe = next.epoch;
         Some(next)
     }
-}
 
-impl View {
-    /// No copy of a partition is known to be complete: it is to be found again from the nodes, by
-    /// `owner`, from what its disk holds. `None` when that run does not serve, or recovers it already.
+    /// A node knows of more than the only owner that there may be: the partition is to be found again from
+    /// the nodes, by `owner`, from what its disk holds. Or that is under way already, and `owner` holds more.
+    /// `None` when that run does not serve, or recovers it already.
     pub fn given_up(&self, n: ManagerNumber, owner: MemberId) -> Option<View> {
         let mut next = self.clone();
         next.epoch = self.epoch.next();
@@ -444,7 +445,7 @@ impl View {
         part.isr = vec![IsrMember { number: owner.number, since: next.epoch }];
         part.owner = owner.number;
         (part.pe, part.base_pe) = (next.epoch, next.epoch);
-        part.state = PartState::Recovering;
+        part.lose(Loss::NodeKnewMore);
         Some(next)
     }
 
@@ -468,8 +469,18 @@ impl View {
         part.isr = vec![IsrMember { number: owner.number, since: part.pe }];
         (part.pe, part.base_pe) = (next.epoch, next.epoch);
         part.state = PartState::Active;
-        part.recovered = Some(Recovered { epoch: next.epoch, sessions, held });
+        let loss = part.loss.take().unwrap_or_default();
+        part.recovered = Some(Recovered { epoch: next.epoch, sessions, held, loss });
         Some(next)
+    }
+}
+
+impl Part {
+    /// It is to be found again; when it is already, why it was lost at first counts.
+    fn lose(&mut self, loss: Loss) {
+        if self.state == PartState::Active {
+            (self.state, self.loss) = (PartState::Recovering, Some(loss));
+        }
     }
 }
 

@@ -166,9 +166,50 @@ pub struct Part {
     pub base_pe: Epoch,
     /// State.
     pub state: PartState,
-    /// What became of it when its last copy was lost, the newest time that this happened.
+    /// While it is being found again: why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loss: Option<Loss>,
+    /// What was found the newest time that this happened.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recovered: Option<Recovered>,
+}
+
+/// Why no copy of a partition is known to be complete.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
+pub enum Loss {
+    /// A disk without it came in the place of its last copy.
+    #[default]
+    Gone,
+    /// The disk of its last copy saw less than was acknowledged.
+    Behind,
+    /// A node knew of a later attempt than its owner, whose disk went back.
+    NodeKnewMore,
+}
+
+impl Loss {
+    /// Every one.
+    pub const ALL: [Loss; 3] = [Loss::Gone, Loss::Behind, Loss::NodeKnewMore];
+
+    /// Its name in messages.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Loss::Gone => "gone",
+            Loss::Behind => "behind",
+            Loss::NodeKnewMore => "node knew more",
+        }
+    }
+}
+
+impl std::fmt::Display for Loss {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Loss::Gone => "its last copy was lost",
+            Loss::Behind => "its last copy was older than what had been acknowledged",
+            Loss::NodeKnewMore => {
+                "a node knew of a later attempt than its owner, whose disk had gone back"
+            }
+        })
+    }
 }
 
 /// A partition that was found again from the nodes.
@@ -181,24 +222,42 @@ pub struct Recovered {
     /// Through where the disk that it began from held what was acknowledged, at best. Zero for an
     /// empty one.
     pub held: LogPos,
+    /// Why that was necessary.
+    #[serde(default)]
+    pub loss: Loss,
 }
 
 impl std::fmt::Display for Recovered {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Recovered { epoch, sessions, held } = self;
+        let Recovered { epoch, sessions, held, loss } = self;
         write!(
             f,
-            "its last copy was lost, and it was found again at epoch {epoch}: {sessions} sessions were \
-             found running; documents, records of ended sessions and request ids from before are gone"
+            "{loss}, and it was found again at epoch {epoch}: {sessions} sessions were found running; "
         )?;
-        if *held > LogPos::ZERO {
-            write!(f, ", but for what one disk held: everything up to {held} at best")?;
+        let what = "documents, records of ended sessions and request ids";
+        match *held {
+            LogPos::ZERO => write!(f, "{what} from before are gone"),
+            held => write!(
+                f,
+                "one disk held everything up to {held} at best; {what} that came after it, if there \
+                 were any, are gone"
+            ),
         }
-        Ok(())
     }
 }
 
 impl Part {
+    /// What people are to be told of it: that it is being found again, or what was found.
+    pub fn account(&self) -> Option<String> {
+        match self.state {
+            PartState::Active => self.recovered.map(|it| it.to_string()),
+            PartState::Recovering => Some(format!(
+                "{}: it is being found again from the nodes, and nobody is answered before",
+                self.loss.unwrap_or_default()
+            )),
+        }
+    }
+
     /// Whether `number` is in the ISR.
     pub fn has(&self, number: ManagerNumber) -> bool {
         self.isr.iter().any(|it| it.number == number)

@@ -9,7 +9,7 @@ use rota_model::{
     ClusterName, ClusterTimes, Incarnation, LogPos, ManagerId, ManagerNumber, ManagerStatus,
     MemberId, Nonce, SlotId,
 };
-use rota_ring::{Claim, ClaimRefused, Recovered, RingTransition, View};
+use rota_ring::{Claim, ClaimRefused, Loss, Recovered, RingTransition, View};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The times of every manager here.
@@ -129,7 +129,8 @@ fn a_split_leaves_both_halves_with_owner_and_copies_under_a_new_epoch() {
 fn what_was_found_again_is_told_of_one_half_only() {
     let mut joined = three(1).joined(&claim(15)).unwrap();
     let (arc, rest) = (ManagerNumber(15), ManagerNumber(20));
-    let told = Some(Recovered { epoch: joined.epoch, sessions: 7, held: LogPos::ZERO });
+    let told =
+        Some(Recovered { epoch: joined.epoch, sessions: 7, held: LogPos::ZERO, loss: Loss::Gone });
     joined.parts.get_mut(&rest).unwrap().recovered = told;
     let view = joined.split(arc).unwrap();
     assert_eq!((view.parts[&rest].recovered, view.parts[&arc].recovered), (told, None));

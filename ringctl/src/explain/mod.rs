@@ -66,7 +66,7 @@ pub struct Partition {
     pub last_slot: u32,
     /// active or recovering.
     pub state: String,
-    /// What became of it when its last copy was lost, if that ever happened.
+    /// What was found when no copy was known to be complete, if that ever happened.
     pub recovered: Option<String>,
     /// Epoch of the change that last touched its owner, copies or range.
     pub epoch: u64,

@@ -21,7 +21,7 @@ pub fn explain(
         Ok(Some(shown)) => why_in_state(shown),
         Ok(None) => {
             let lost = match part.recovered {
-                Some(_) => ", or ended before the partition's last copy was lost",
+                Some(_) => ", or ended before the partition was found again from the nodes",
                 None => "",
             };
             format!(
@@ -69,9 +69,7 @@ fn role_of(seen: &Seen, number: ManagerNumber) -> Option<String> {
 fn why_owner(view: &View, home: ManagerNumber, role: Option<&str>) -> String {
     let (_, part) = view.part_of(rota_model::SlotId(home.0));
     if part.state == PartState::Recovering {
-        return "no copy is known to be complete: sessions are found again from the nodes, and nobody \
-                is answered before"
-            .to_owned();
+        return part.account().unwrap_or_default();
     }
     if role == Some("recovering") {
         return "it has seen that its disk lacks what was acknowledged, and answers nobody: it asks for \
@@ -237,17 +235,18 @@ mod tests {
     }
 
     #[test]
-    fn a_partition_that_lost_its_last_copy_is_told_as_such_while_it_recovers_and_after() {
+    fn a_partition_that_is_found_again_is_told_with_the_cause_while_it_recovers_and_after() {
         let view = view();
         let me = view.member(ManagerNumber(400)).unwrap();
         let during = view.given_up(ManagerNumber(400), me).unwrap();
         let told = explain(&key(&view), &during, &Ring::default(), Ok(None));
+        assert!(told.owner.why.starts_with("a node knew of a later attempt"), "{told:?}");
         assert!(told.owner.why.contains("found again from the nodes"), "{told:?}");
         let after = during.recovered(ManagerNumber(400), me, 12, LogPos::ZERO).unwrap();
         let told = explain(&key(&view), &after, &Ring::default(), Ok(None));
         assert!(told.owner.why.starts_with("it is the home"), "{told:?}");
         assert!(told.text().contains("12 sessions were found running"), "{}", told.text());
-        assert!(told.session_why.contains("before the partition's last copy was lost"), "{told:?}");
+        assert!(told.session_why.contains("before the partition was found again"), "{told:?}");
     }
 
     #[test]

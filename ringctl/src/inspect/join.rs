@@ -1,8 +1,8 @@
 //! Joins what every manager said into one picture.
 
 use rota_client::v1;
-use rota_model::{Epoch, LogPos, ManagerNumber, ManagerStatus, NodeId, Seq, SlotId};
-use rota_ring::Recovered;
+use rota_model::{ManagerNumber, ManagerStatus, NodeId, SlotId};
+use rota_ring::Part;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -74,7 +74,9 @@ pub struct Partition {
     pub owner: u32,
     /// active or recovering.
     pub state: String,
-    /// What became of it when its last copy was lost, if that ever happened.
+    /// While it is being found again, since no copy is known to be complete: why.
+    pub loss: Option<String>,
+    /// What was found when that happened last, if it ever did.
     pub recovered: Option<String>,
     pub pe: u64,
     /// The in-sync set, and whoever else knows of the partition.
@@ -192,6 +194,8 @@ fn partition(part: &v1::Part, view: &v1::View, answers: &Answers) -> Partition {
         !part.isr.contains(number) && !matches!(role, None | Some("idle" | ""))
     });
     let copy = |number: u32| copy(number, part, owner, answers);
+    let told = Part::try_from(part.clone()).ok().and_then(|it| it.account());
+    let is_recovering = part.state == "recovering";
     Partition {
         number: part.number,
         first_slot: part.first_slot,
@@ -201,18 +205,12 @@ fn partition(part: &v1::Part, view: &v1::View, answers: &Answers) -> Partition {
         home: part.number,
         owner: part.owner,
         state: part.state.clone(),
-        recovered: part.recovered.as_ref().map(account),
+        loss: told.clone().filter(|_| is_recovering),
+        recovered: told.filter(|_| !is_recovering),
         pe: part.pe,
         copies: part.isr.iter().copied().chain(others).map(copy).collect(),
         sessions: owner.map(|it| it.sessions.clone()).unwrap_or_default(),
     }
-}
-
-/// What was found when the last copy was lost.
-fn account(it: &v1::Recovered) -> String {
-    let held = it.held.unwrap_or_default();
-    let held = LogPos::new(Epoch(held.pe), Seq(held.seq));
-    Recovered { epoch: Epoch(it.epoch), sessions: it.sessions, held }.to_string()
 }
 
 fn copy(number: u32, part: &v1::Part, owner: Option<&v1::PartStats>, answers: &Answers) -> Copy {
@@ -290,6 +288,7 @@ pub(super) mod tests {
             state: "active".to_owned(),
             pe: 4,
             recovered: None,
+            loss: None,
         };
         let view = |epoch| v1::View {
             cluster: "dev".to_owned(),

@@ -13,13 +13,7 @@ pub fn headline(ring: &Ring) -> String {
         format!("number {} is under way: {}, since epoch {}\n", it.number, it.kind, it.since)
     });
     let told = ring.partitions.iter().filter_map(|it| {
-        let what = match (&it.recovered, it.state.as_str()) {
-            (_, "recovering") => {
-                "its last copy is lost: it is being found again from the nodes, and nobody is \
-                 answered before"
-            }
-            (account, _) => account.as_deref()?,
-        };
+        let what = it.loss.as_ref().or(it.recovered.as_ref())?;
         Some(format!("partition {}: {what}\n", it.number))
     });
     let told: String = told.collect();

@@ -12,7 +12,7 @@ pub enum Kind {
     NoOwner,
     /// More than one manager serves a partition.
     TwoOwners,
-    /// A partition waits for its last copy, which is lost.
+    /// No copy of a partition is known to be complete: it is being found again.
     Recovering,
     /// A manager should hold a copy in sync, and does not.
     MissingCopy,

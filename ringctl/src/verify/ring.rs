@@ -5,7 +5,7 @@ use super::finding::{Finding, Kind};
 use crate::inspect::{Answers, newest_view, serves, stats_of};
 use rota_client::v1;
 use rota_model::ManagerNumber;
-use rota_ring::View;
+use rota_ring::{Part, View};
 use std::collections::BTreeMap;
 
 /// A position in the log of a partition.
@@ -90,7 +90,8 @@ pub fn check(view: &View, answers: &Answers, digests: &Digests) -> Vec<Finding> 
 fn owner(part: &v1::Part, answers: &Answers, found: &mut Vec<Finding>) {
     let number = part.number;
     if part.state == "recovering" {
-        let text = format!("partition {number} lost its last copy, and is not served");
+        let why = Part::try_from(part.clone()).ok().and_then(|it| it.account());
+        let text = format!("partition {number}: {}", why.unwrap_or_default());
         found.push(Finding::of_partition(Kind::Recovering, number, Some(part.owner), text));
     }
     if let Some(stats) = stats_of(answers, part.owner, number).filter(|it| !serves(it)) {
@@ -165,6 +166,7 @@ mod tests {
             isr: vec![number, 400 - number],
             state: "active".to_owned(),
             recovered: None,
+            loss: None,
         };
         let view = v1::View {
             cluster: "c".to_owned(),

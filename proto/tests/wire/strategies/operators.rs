@@ -11,7 +11,8 @@ use rota_model::*;
 use rota_protocol::{PartStats, Stats};
 use rota_ring::view::{VIEW_FORMAT, VIEW_FORMAT_SPLIT};
 use rota_ring::{
-    IsrMember, ManagerEntry, NodeReg, NodeWish, Part, PartState, Recovered, RingTransition, View,
+    IsrMember, Loss, ManagerEntry, NodeReg, NodeWish, Part, PartState, Recovered, RingTransition,
+    View,
 };
 use std::collections::BTreeMap;
 
@@ -46,8 +47,10 @@ pub fn ring_view() -> Any<View> {
                     epoch: Epoch(*pe),
                     sessions: *pe,
                     held: LogPos::new(Epoch(*pe), Seq(7)),
+                    loss: Loss::ALL[index % 3],
                 });
-                Part { pe: Epoch(*pe), owner, isr, base_pe: Epoch(0), state, recovered }
+                let loss = (!active).then_some(Loss::ALL[index % 3]);
+                Part { pe: Epoch(*pe), owner, isr, base_pe: Epoch(0), state, loss, recovered }
             };
             let parts = pes.iter().enumerate().map(part);
             let parts: BTreeMap<_, _> = numbers.iter().copied().zip(parts).collect();
