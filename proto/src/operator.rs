@@ -341,11 +341,11 @@ impl TryFrom<v1::InspectResponse> for Inspected {
 /// What a manager outside of the ring is told.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct JoinAsk {
-    /// Its number; `None` halves the widest arc.
+    /// Its number; `None`: it is chosen.
     pub number: Option<ManagerNumber>,
     /// `host:port` of a manager of the ring; `None` where none may be left.
     pub contact: Option<String>,
-    /// The manager that has the number is lost, though the ring has it as active.
+    /// The manager that has the number is lost with its disk, for good.
     pub force_lost: bool,
 }
 
