@@ -36,6 +36,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// How long Consul may take to answer.
 const CONSUL_WAIT: Duration = Duration::from_secs(5);
 
+/// For how long Consul is asked again that does not answer: longer than it takes to elect a leader.
+const CONSUL_PATIENCE: Duration = Duration::from_secs(10);
+
 /// How long a command that was told to end may take for it.
 const GRACE: Duration = Duration::from_secs(5);
 
@@ -305,14 +308,22 @@ impl<'a> Restorer<'a> {
             }
             [_, ..] => format!("no manager says within {wait:?} that it is DOWN"),
         };
-        Err(Outcome::NotLost { why })
+        Err(unsaid(loss.gone, answers(loss.gone).await, why))
     }
 
     /// Takes the mark of a loss.
     async fn begin(&self, loss: &Loss<'_>) -> anyhow::Result<Result<Note, Outcome>> {
         let by = uuid::Uuid::new_v4().to_string();
+        let until = Instant::now() + CONSUL_PATIENCE;
         loop {
-            let (now, there) = (now_ms(), self.noted(loss).await?);
+            let now = now_ms();
+            let there = match self.noted(loss).await {
+                Ok(there) => there,
+                Err(error) => {
+                    again_before(until, error).await?;
+                    continue;
+                }
+            };
             if let Some((note, _)) = there.as_ref().filter(|(note, _)| note.by == by) {
                 // An attempt to write it of which nobody knew whether it was written.
                 return Ok(Ok(note.clone()));
@@ -325,15 +336,25 @@ impl<'a> Restorer<'a> {
             let (state, by, why) = (State::Running, by.clone(), None);
             let note = Note { state, attempt, by, lapses_ms, why };
             // Whether or not it is known to be written: what stands there then, decides.
-            let _written = self.write(loss, &note, there.map_or(0, |it| it.1)).await?;
+            if let Err(error) = self.write(loss, &note, there.map_or(0, |it| it.1)).await {
+                again_before(until, error).await?;
+            }
         }
     }
 
     /// Says how it ended, unless another handler has taken this one for ended.
     async fn end(&self, loss: &Loss<'_>, note: Note) -> anyhow::Result<()> {
+        let until = Instant::now() + CONSUL_PATIENCE;
+        while let Err(error) = self.end_once(loss, &note).await {
+            again_before(until, error).await?;
+        }
+        Ok(())
+    }
+
+    async fn end_once(&self, loss: &Loss<'_>, note: &Note) -> anyhow::Result<()> {
         let there = self.noted(loss).await?;
         let Some((_, index)) = there.filter(|(it, _)| it.by == note.by) else { return Ok(()) };
-        self.write(loss, &note, index).await?;
+        self.write(loss, note, index).await?;
         Ok(())
     }
 
@@ -394,6 +415,32 @@ impl<'a> Restorer<'a> {
     }
 }
 
+/// Consul did not answer: time for another try, or the error when it was asked for long enough. A mark of
+/// which nobody knows then whether it was written holds others off until it lapses.
+async fn again_before(until: Instant, error: anyhow::Error) -> anyhow::Result<()> {
+    if Instant::now() >= until {
+        return Err(error);
+    }
+    sleep(LOOK_EVERY).await;
+    Ok(())
+}
+
+/// What becomes of who looks gone when nobody says in time that it is: Consul calls its handlers when
+/// something changes, so a loss that is said later would be nobody's business.
+fn unsaid(gone: &Manager, answers: bool, why: String) -> Outcome {
+    match answers {
+        true => Outcome::NotLost { why: format!("{why}, and it answers at {}", gone.grpc) },
+        false => Outcome::NotRun { why: format!("{why}, and it does not answer either") },
+    }
+}
+
+/// Whether that manager is heard at its address.
+async fn answers(gone: &Manager) -> bool {
+    let Ok(client) = Client::connect(&gone.grpc) else { return false };
+    let answer = client.inspect_at(&gone.grpc, CONSUL_WAIT).await;
+    answer.is_ok_and(|it: v1::InspectResponse| it.number == gone.number)
+}
+
 fn judged(ended: std::io::Result<ExitStatus>) -> Result<(), (Option<i32>, String)> {
     match ended {
         Ok(status) if status.success() => Ok(()),
@@ -436,6 +483,27 @@ mod tests {
         ] {
             assert_eq!(attempt(there.as_ref(), 1_000), wanted, "{there:?}");
         }
+    }
+
+    #[test]
+    fn a_loss_that_nobody_says_in_time_is_not_dropped_unless_the_manager_itself_answers() {
+        let grpc = "127.0.0.1:1".to_owned();
+        let gone = Manager { id: "a".to_owned(), number: 100, incarnation: 1, grpc };
+        let said = |answers| unsaid(&gone, answers, "no manager says it".to_owned());
+        assert!(matches!(said(true), Outcome::NotLost { .. }));
+        let restored = Restored { manager: gone.clone(), outcome: said(false) };
+        assert!(restored.has_failed(), "{restored:?}");
+        assert!(restored.text().contains("tries again"), "{}", restored.text());
+    }
+
+    #[tokio::test]
+    async fn consul_is_asked_again_until_the_time_is_over() {
+        let begun = Instant::now();
+        let (until, mut asked) = (begun + 2 * LOOK_EVERY, 0);
+        while again_before(until, anyhow::anyhow!("it is away")).await.is_ok() {
+            asked += 1;
+        }
+        assert!(asked >= 1 && begun.elapsed() >= 2 * LOOK_EVERY, "{asked}");
     }
 
     #[test]
