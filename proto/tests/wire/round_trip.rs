@@ -191,7 +191,7 @@ fn the_strategies_reach_every_message_request_and_answer() {
     let of = |outer: &str| names.iter().filter(|(it, _)| it == outer).count();
     assert_eq!(of("Request"), 12, "{names:?}");
     assert_eq!(of("Answer"), 14, "{names:?}");
-    assert_eq!(names.len(), 14 + 12 + 14, "{names:?}");
+    assert_eq!(names.len(), 16 + 12 + 14, "{names:?}");
 }
 
 #[test]
