@@ -45,7 +45,8 @@ impl Partition {
             return false;
         };
         // Who was taken out comes back within moments, and needs less of what is the same.
-        let enough = part.isr.len() > view.r as usize && view.is_up(me.number);
+        let serving = part.isr.iter().filter(|it| view.is_up(it.number)).count();
+        let enough = serving > view.r as usize && view.is_up(me.number);
         let outside = self.leading.is_none() && self.learning.is_none() && !part.has(me.number);
         let settled = self.replica.pe == part.pe && self.replica.last.pe < part.pe;
         enough && outside && settled && !view.wanted(self.number).contains(&me.number)

@@ -19,7 +19,7 @@ use rota_ring::View;
 use std::collections::BTreeMap;
 
 /// More questions without an answer than suspicion has heartbeats: whoever runs, and only cannot be
-/// reached from here, misses this manager first, and then it is DOWN and accuses nobody.
+/// reached from here, mostly misses this manager first, and then it is DOWN and accuses nobody.
 const SPARE: u64 = 2;
 
 /// What is known of one run.

@@ -4,8 +4,9 @@
 //! says that of everybody, because nobody was left to write otherwise: the last machine of each ISR would
 //! be waited for, although complete copies lie on the disks of those that came back. So a claimer whose
 //! disk is good asks the others first ([`View::others`]), and who is gone goes out in the same
-//! compare-and-set ([`View::claimed_beside`]). That is [`View::without`] as any living manager may write
-//! it, and [`View::claimed`] right after it: nobody sees the View in between.
+//! compare-and-set ([`View::claimed_beside`]). That is [`View::without`] of all of them and of the claimer's
+//! earlier run, as any living manager may write it, and [`View::claimed`] right after it: nobody sees the
+//! View in between.
 
 use crate::change::{Claim, ClaimRefused};
 use crate::view::{ManagerEntry, Part, PartState, View};
@@ -63,8 +64,14 @@ impl View {
     /// # Errors
     /// As those of [`View::claimed`].
     pub fn claimed_beside(&self, claim: &Claim, gone: &[MemberId]) -> Result<View, ClaimRefused> {
-        let without = self.without(gone).map(|next| View { epoch: self.epoch, ..next });
-        without.as_ref().unwrap_or(self).claimed(claim)
+        let without = self.without_beside(gone, Some(claim.number));
+        let without = without.map(|next| View { epoch: self.epoch, ..next });
+        let mut next = without.as_ref().unwrap_or(self).claimed(claim)?;
+        let is_gone = |it: &ManagerNumber| gone.iter().any(|run| run.number == *it);
+        if let Some(leaver) = self.leaver().filter(is_gone).filter(|it| !next.is_up(*it)) {
+            next.out_while_leaving(leaver);
+        }
+        Ok(next)
     }
 
     /// The members of a partition that are gone, if nobody but `me` is there; nobody, if one runs.

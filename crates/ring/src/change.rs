@@ -301,14 +301,15 @@ impl View {
         Ok(())
     }
 
-    /// The partitions of which nobody else that ran has a copy that is known to be complete. One that is
-    /// being found again anyway is none of them, and a manager that never ran has no copy of any.
+    /// The partitions of which this number's disk may hold the last copy: everybody else of the ISR that
+    /// ran is DOWN, and may be as lost. One that is being found again anyway is none of them, and a manager
+    /// that never ran has no copy of any.
     pub fn last_copies(&self, number: ManagerNumber) -> Vec<ManagerNumber> {
         let ran = self.managers.get(&number).is_some_and(|it| it.incarnation > Incarnation(0));
         let is_last = |part: &Part| {
             ran && part.state == PartState::Active
                 && part.has(number)
-                && !may_leave(&self.managers, part, number)
+                && is_left_to(&self.managers, part, &[number])
         };
         self.parts.iter().filter(|(_, part)| is_last(part)).map(|(n, _)| *n).collect()
     }
@@ -332,11 +333,20 @@ impl View {
     /// it is LEFT when nothing needs it, and else stays ([`crate::leave`]). `None` when none of them
     /// serves under that incarnation any more.
     pub fn without(&self, suspects: &[MemberId]) -> Option<View> {
+        self.without_beside(suspects, None)
+    }
+
+    /// As [`View::without`], where `claimer` does not run either: it is only about to.
+    pub(crate) fn without_beside(
+        &self,
+        suspects: &[MemberId],
+        claimer: Option<ManagerNumber>,
+    ) -> Option<View> {
         let mut next = self.clone();
         next.epoch = self.epoch.next();
         let mut any = false;
-        let going: Vec<ManagerNumber> =
-            suspects.iter().filter(|it| self.may_run(**it)).map(|it| it.number).collect();
+        let suspected = suspects.iter().filter(|it| self.may_run(**it)).map(|it| it.number);
+        let going: Vec<ManagerNumber> = suspected.chain(claimer).collect();
         for suspect in suspects {
             if !next.may_run(*suspect) {
                 continue;
@@ -355,14 +365,19 @@ impl View {
                     part.pe = next.epoch;
                 }
             }
-            let is_free = !next.parts.values().any(|part| part.has(suspect.number));
-            if let (true, true, Some(entry)) =
-                (leaves, is_free, next.managers.get_mut(&suspect.number))
-            {
-                entry.status = ManagerStatus::Left;
+            if leaves {
+                next.out_while_leaving(suspect.number);
             }
         }
         any.then_some(next)
+    }
+
+    /// Who was leaving when it went out has left, if nothing needs its disk.
+    pub(crate) fn out_while_leaving(&mut self, leaver: ManagerNumber) {
+        let is_needed = self.parts.values().any(|part| part.has(leaver));
+        if let Some(entry) = self.managers.get_mut(&leaver).filter(|_| !is_needed) {
+            entry.status = ManagerStatus::Left;
+        }
     }
 
     /// Adds caught-up members to a partition's ISR and settles it: the first member in ring order

@@ -100,6 +100,13 @@ fn nobody_goes_out_for_a_disk_that_is_no_complete_copy() {
     let lone = claim(30, 1, &[30]);
     assert_eq!(others(&view, &lone, &[]), vec![10, 20, 40, 50, 60]);
     assert_eq!(others(&view, &lone, &[20, 60]), vec![40, 50]);
+    // Where its own disk is no copy, those that are gone stay: one of their disks may be good.
+    let next = view.claimed_beside(&lone, &[10, 20, 40, 50, 60].map(run)).unwrap();
+    assert_eq!(
+        (isr(&next, 30), isr(&next, 20), isr(&next, 10)),
+        (vec![30], vec![20, 40], vec![10, 20])
+    );
+    assert!(next.parts.values().all(|it| it.state == PartState::Active), "{next:?}");
     let next = view.claimed_beside(&lone, &[run(40), run(50)]).unwrap();
     assert_eq!((isr(&next, 30), isr(&next, 20)), (vec![30], vec![20]));
     assert_eq!((isr(&next, 40), isr(&next, 50)), (vec![60], vec![60, 10]));
@@ -131,8 +138,28 @@ fn an_isr_of_which_all_are_down_is_taken_over_by_whoever_holds_it() {
         let part = &back.parts[&ManagerNumber(n)];
         assert_eq!((isr(&back, n), part.base_pe), (vec![60], back.epoch));
     }
+    // Each of them may be the last: none is replaced by an empty disk unless an operator says so.
+    for n in [40, 50, 60] {
+        assert_eq!(down.last_copies(ManagerNumber(n)).len(), 3, "{n}");
+    }
     // The last one's disk is not what it was: then it is found again from the nodes.
     let last = empty.claimed(&claim(60, 1, &[])).unwrap();
     let last = last.claimed(&claim(40, 1, &[])).unwrap();
     assert_eq!(last.parts[&ManagerNumber(40)].state, PartState::Recovering);
+}
+
+#[test]
+fn who_dies_while_it_leaves_has_left_when_the_claimer_holds_all_of_it() {
+    let leaves = six().leaving(ManagerNumber(40)).unwrap();
+    let all: Vec<MemberId> = SIX.into_iter().filter(|it| *it != 30).map(run).collect();
+    let status = |view: &View| view.managers[&ManagerNumber(40)].status;
+    let held = claim(30, 1, &SIX);
+    let next = leaves.claimed_beside(&held, &all).unwrap();
+    // Partitions 40 and 50 are no copies of the claimer's: its disk may be needed.
+    assert_eq!((status(&next), next.transition), (ManagerStatus::Down, None));
+    // Only number 60 runs, and holds the others: partition 30 is the claimer's alone.
+    let beside: Vec<MemberId> = [10, 20, 40, 50].map(run).to_vec();
+    let next = leaves.claimed_beside(&held, &beside).unwrap();
+    assert_eq!((status(&next), next.transition), (ManagerStatus::Left, None));
+    assert_eq!((isr(&next, 40), isr(&next, 30)), (vec![60], vec![30]));
 }

@@ -266,13 +266,15 @@ impl World {
                 break;
             }
         }
-        // One more round of the watcher's pulls; and if the cluster forgot something meanwhile, and
-        // the watcher's position is too old for the short tails here, its snapshot to the end.
-        self.run_until(self.now_us() + 400_000);
+        // One more round of the watcher's pulls, also of those that went to a manager which was just
+        // starting; and if the cluster forgot something meanwhile, and the watcher's position is too old
+        // for the short tails here, its snapshot to the end.
+        let quiet_us = self.now_us();
+        self.run_until(quiet_us + 400_000);
         let until_us = self.now_us() + 3_000_000;
         while self.dog.violations.is_empty()
             && self.now_us() < until_us
-            && self.watcher.parts.values().any(|it| it.watched.is_in_snapshot())
+            && !self.watcher.has_caught_up(quiet_us)
         {
             self.run_until(self.now_us() + 10_000);
         }

@@ -33,6 +33,18 @@ pub struct Following {
     pub from: Option<LogPos>,
     /// The end of a snapshot's page.
     snapshot_after: Option<ListCursor>,
+    /// When the last pull was asked for.
+    asked_us: u64,
+    /// What was committed before this has been shown, or is being shown.
+    fresh_us: u64,
+}
+
+impl Watcher {
+    /// Whether every partition has answered a pull that was asked for after that moment, to the end.
+    pub fn has_caught_up(&self, since_us: u64) -> bool {
+        let is_fresh = |it: &Following| it.fresh_us > since_us && !it.watched.is_in_snapshot();
+        self.parts.values().all(is_fresh)
+    }
 }
 
 /// A list in the making.
@@ -57,7 +69,9 @@ impl World {
     pub fn on_pull_due(&mut self, part: ManagerNumber) {
         let through = self.chance.index(self.setup.numbers.len());
         let through = self.setup.numbers[through].0;
+        let now_us = self.now_us();
         let following = self.watcher.parts.entry(part).or_default();
+        following.asked_us = now_us;
         let op = Op::Pull(PullOp {
             slot: SlotId(part.0),
             from: following.from,
@@ -82,6 +96,7 @@ impl World {
                 self.counters.corner(Corner::SplitWatch);
             }
             following.watched.on_pulled(&pulled);
+            following.fresh_us = following.asked_us;
             following.from = Some(pulled.upto);
             following.snapshot_after = pulled.snapshot_next;
             pause_us = 1_000;
