@@ -35,6 +35,7 @@ pub mod parcel;
 pub mod plant;
 mod plant_joins;
 mod plant_leaves;
+mod plant_peers;
 pub mod program_host;
 pub mod queue;
 pub mod run;

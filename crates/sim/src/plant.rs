@@ -2,14 +2,13 @@
 //! the processes and the simulated world. The shipped code knows nothing of it. Each bug must be
 //! caught by some seed, else the net has a hole.
 
+use crate::plant_peers::leave_one;
 use crate::world::World;
 use rota_docstore::Document;
 use rota_model::node_msg::{FromNode, NodeAnswer, ReportEvent, ReportItem, ToNode};
 use rota_model::{BootId, Changed, Epoch, ManagerNumber, NodeId, SessionRecord};
 use rota_node::NodeEffect;
-use rota_protocol::{
-    Answer, CasOutcome, Doc, Effect, Entry, Envelope, Input, Message, OpResult, Write,
-};
+use rota_protocol::{Answer, CasOutcome, Doc, Effect, Entry, Input, Message, OpResult, Write};
 use rota_ring::{Change, ConfigState};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -112,6 +111,10 @@ bugs!(
     CordonForgotten = "cordon_forgotten",
     /// Managers see of a drain only that nothing more is to be placed there.
     DrainHidden = "drain_hidden",
+    /// Who takes its number again finds everybody running.
+    LeftToTheGone = "left_to_the_gone",
+    /// Of copies that are all gone only one may take over.
+    OneMayReturn = "one_may_return",
 );
 
 impl Bug {
@@ -195,6 +198,14 @@ impl World {
                 self.learned_at_once(number, &envelope);
                 Altered::Kept(Effect::Send { address, envelope })
             }
+            (Some(Bug::LeftToTheGone), Effect::Send { address, envelope }) => {
+                self.runs_at_once(number, &envelope);
+                Altered::Kept(Effect::Send { address, envelope })
+            }
+            (Some(Bug::OneMayReturn), Effect::Cas { cas, mut change }) => {
+                leave_one(&mut change);
+                Altered::Kept(Effect::Cas { cas, change })
+            }
             (Some(bug), Effect::Reply { call, mut result }) => {
                 spoil_reply(bug, call, &mut result);
                 Altered::Kept(Effect::Reply { call, result })
@@ -269,41 +280,6 @@ impl World {
     /// Whether programs outlive their lease.
     pub fn plant_ignores_lease(&self) -> bool {
         self.bug() == Some(Bug::LeaseIgnored)
-    }
-
-    /// A confirmation that the peer might have given earlier comes before the peer is asked.
-    fn confirm_at_once(&mut self, number: ManagerNumber, run: u64, envelope: &Envelope) {
-        let Message::Confirm { round, parts } = &envelope.message else { return };
-        let message = Message::Confirmed { round: *round, parts: parts.clone() };
-        let (from, to) = (envelope.to, envelope.from);
-        let forged = Envelope { from, to, epoch: envelope.epoch, message };
-        let event = crate::world::Event::Tell(number, run, Box::new(Input::Peer(forged)));
-        self.queue.after(10, event);
-    }
-
-    /// Acknowledgements in the name of a learner, before it got anything.
-    fn learned_at_once(&mut self, number: ManagerNumber, envelope: &Envelope) {
-        let Message::SnapshotChunk { part, chunk } = &envelope.message else { return };
-        let (part, pe, learn) = (*part, chunk.pe, chunk.learn);
-        let acks = [
-            Message::SnapshotAck { part, pe, learn, chunk: chunk.number },
-            Message::Ack { part, pe, seq: chunk.upto.seq },
-        ];
-        for message in acks {
-            let (from, to) = (envelope.to, envelope.from);
-            let forged = Envelope { from, to, epoch: envelope.epoch, message };
-            self.tell_later(number, 100, Input::Peer(forged));
-        }
-    }
-
-    /// An acknowledgement in the name of a copy, some time after the entries were sent to it.
-    fn ack_for_the_silent(&mut self, number: ManagerNumber, envelope: &Envelope) {
-        let Message::Prepare { part, pe, entries, .. } = &envelope.message else { return };
-        let Some(last) = entries.last() else { return };
-        let message = Message::Ack { part: *part, pe: *pe, seq: last.at.seq };
-        let (from, to) = (envelope.to, envelope.from);
-        let forged = Envelope { from, to, epoch: envelope.epoch, message };
-        self.tell_later(number, 30_000, Input::Peer(forged));
     }
 
     /// Whether that news never reaches the manager, which acknowledges it all the same.

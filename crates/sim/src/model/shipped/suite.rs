@@ -277,6 +277,8 @@ pub fn bounds_for(bug: Bug) -> Option<Bounds> {
         | Bug::LeftEarly
         | Bug::LetGoUnwedged
         | Bug::CordonForgotten
-        | Bug::DrainHidden => None,
+        | Bug::DrainHidden
+        | Bug::LeftToTheGone
+        | Bug::OneMayReturn => None,
     }
 }
