@@ -395,6 +395,7 @@ mod tests {
     fn an_exception_is_told_with_its_code_and_whether_it_has_happened() {
         use rota_client::docstore::{Exception, FieldError, Phase};
         let raised = |it: Exception| CallError::Raised {
+            changed: if it.phase() == Phase::Sending { Changed::Unknown } else { Changed::No },
             exception: Box::new(it),
             endpoint: "a:1".to_owned(),
             attempts: 1,

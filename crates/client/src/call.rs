@@ -70,14 +70,13 @@ impl Progress {
         }
     }
 
-    /// The error at the deadline: the last one that says more than "time is up". What that knew of its
-    /// own attempt does not count when another may have changed something.
+    /// The error at the deadline: the last one that says more than "time is up".
     fn out_of_time(self, endpoint: &str) -> CallError {
         let (waited, attempts, changed) =
             (self.deadline - self.began, self.attempts, self.failed.changed());
         let endpoint = endpoint.to_owned();
         let nothing = || CallError::TimedOut { endpoint, waited, attempts, changed };
-        self.last.and_then(|it| it.of_attempts(changed)).unwrap_or_else(nothing)
+        self.last.map_or_else(nothing, |it| it.with_changed(changed))
     }
 }
 
@@ -113,7 +112,7 @@ fn what_broke(status: &Status) -> String {
     }
 }
 
-/// `changed`: of all attempts, when it is no server of Rota that says it of the last.
+/// `changed`: what is known of all attempts.
 pub(crate) fn error(
     failure: Failure,
     endpoint: &str,
@@ -121,13 +120,14 @@ pub(crate) fn error(
     changed: Changed,
 ) -> CallError {
     let endpoint = endpoint.to_owned();
-    match failure {
+    let error = match failure {
         Failure::Refused(refusal) => CallError::Refused { refusal, endpoint, attempts },
-        Failure::Raised(exception) => CallError::Raised { exception, endpoint, attempts },
+        Failure::Raised(exception) => CallError::Raised { exception, endpoint, attempts, changed },
         Failure::Broken { code, message, is_unsent: _ } => {
             CallError::Broken { code, message, endpoint, attempts, changed }
         }
-    }
+    };
+    error.with_changed(changed)
 }
 
 impl Client {
@@ -180,10 +180,10 @@ impl Client {
             let changed = progress.failed.changed();
             let failed = error(failure, &endpoint, progress.attempts, changed);
             let Step::Again { pause, elsewhere, refresh } = step else {
-                return Err(self.given_up(failed, &progress));
+                return Err(self.given_up(failed, progress.entry));
             };
             if Instant::now() + pause >= progress.deadline {
-                return Err(self.given_up(failed, &progress));
+                return Err(self.given_up(failed, progress.entry));
             }
             tracing::debug!(reason = failed.reason(), %endpoint, ?pause, "sending again: {failed}");
             if let Some(on_wait) = self.on_wait().filter(|_| !pause.is_zero()) {
@@ -210,11 +210,11 @@ impl Client {
 
     /// The caller gets this failure. If it is of a manager that may be cut off, the next call begins
     /// elsewhere.
-    fn given_up(&self, failed: CallError, progress: &Progress) -> CallError {
+    fn given_up(&self, failed: CallError, entry: usize) -> CallError {
         if matches!(&failed, CallError::Refused { refusal, .. } if is_cut_off(refusal.kind)) {
-            self.leave_entry(progress.entry);
+            self.leave_entry(entry);
         }
-        failed.after(progress.failed)
+        failed
     }
 
     /// Sends once. `None`: the deadline passed first.

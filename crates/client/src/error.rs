@@ -1,6 +1,5 @@
 //! What a call comes to when it does not succeed.
 
-use crate::retry::Attempts;
 use rota_docstore::{Effect, Exception};
 use rota_model::{Changed, FieldError, Refusal, RefusalKind, Retry};
 use std::time::Duration;
@@ -21,7 +20,7 @@ pub enum CallError {
         attempts: u32,
     },
     /// An operation, or a store of documents, said no. Its advice was followed as long as the
-    /// deadline allowed. Whether it changed something: `exception.phase().effect()`.
+    /// deadline allowed. Whether that attempt changed something: `exception.phase().effect()`.
     #[error("{}", .exception.details().message)]
     Raised {
         /// The exception.
@@ -30,6 +29,8 @@ pub enum CallError {
         endpoint: String,
         /// How often the call was sent.
         attempts: u32,
+        /// Whether one of the attempts may have changed something.
+        changed: Changed,
     },
     /// No answer of Rota came: a connection failed or broke, or the server is something else.
     #[error("{endpoint}: {message} ({code:?}{})", after(*attempts))]
@@ -119,42 +120,32 @@ impl CallError {
     pub fn changed(&self) -> Changed {
         match self {
             CallError::Refused { refusal, .. } => refusal.changed,
-            CallError::Raised { .. } if self.has_changed() => Changed::Unknown,
-            CallError::Raised { .. } | CallError::Address(_) => Changed::No,
-            CallError::Broken { changed, .. } | CallError::TimedOut { changed, .. } => *changed,
+            CallError::Raised { changed, .. }
+            | CallError::Broken { changed, .. }
+            | CallError::TimedOut { changed, .. } => *changed,
+            CallError::Address(_) => Changed::No,
             CallError::Incomplete { .. } | CallError::Unreadable { .. } | CallError::Source(_) => {
                 Changed::Unknown
             }
         }
     }
 
-    /// The same error as the last of these attempts: an earlier one may have changed something, although a
-    /// refusal of the last has not.
-    pub(crate) fn after(mut self, attempts: Attempts) -> Self {
-        if let CallError::Refused { refusal, .. } = &mut self
-            // One that was carried out would stand where something else stands.
-            && refusal.kind != RefusalKind::RequestIdReused
-            && attempts.changed() == Changed::Unknown
-        {
-            refusal.changed = Changed::Unknown;
-        }
-        self
-    }
-
-    /// The same error where this is known of all attempts together; `None` when it cannot say so.
-    pub(crate) fn of_attempts(mut self, known: Changed) -> Option<Self> {
+    /// The same error, where this is known of all attempts together: an earlier one may have changed
+    /// something, although the last was refused.
+    pub(crate) fn with_changed(mut self, known: Changed) -> Self {
         match &mut self {
+            // One that was carried out would stand where something else stands.
+            CallError::Refused { refusal, .. } if refusal.kind == RefusalKind::RequestIdReused => {}
             CallError::Refused { refusal, .. } => refusal.changed = known,
-            CallError::Broken { changed, .. } | CallError::TimedOut { changed, .. } => {
-                *changed = known;
-            }
-            CallError::Raised { .. }
-            | CallError::Incomplete { .. }
+            CallError::Raised { changed, .. }
+            | CallError::Broken { changed, .. }
+            | CallError::TimedOut { changed, .. } => *changed = known,
+            CallError::Incomplete { .. }
             | CallError::Unreadable { .. }
             | CallError::Source(_)
             | CallError::Address(_) => {}
         }
-        (self.changed() == known).then_some(self)
+        self
     }
 
     /// Whether it is known that the operation is done and will stay, although it failed later.

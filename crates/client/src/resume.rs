@@ -87,7 +87,6 @@ impl Resume {
         let step = retry::after(&failure, self.failures, client.endpoints().len());
         self.failed.add(failure.changed());
         let failed = call::error(failure, endpoint, self.failures, self.failed.changed());
-        let failed = failed.after(self.failed);
         let Step::Again { pause, elsewhere, refresh } = step else {
             return Err(failed);
         };

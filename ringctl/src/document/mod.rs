@@ -19,6 +19,7 @@ use rota_client::docstore::{
 };
 use rota_client::documents::request::{Operate, Sync};
 use rota_client::{CallError, Client, v1};
+use rota_model::Changed;
 use show::{Answered, Listed, Shown, ShownHead};
 use std::time::Duration;
 
@@ -189,7 +190,8 @@ pub async fn run(command: &DocumentCommand, endpoint: &str, out: &mut Out) -> an
 fn absent(text: String) -> CallError {
     let exception = Box::new(Exception::new(codes::DOCUMENT, text));
     // It was answered, and nobody else has said it.
-    CallError::Raised { exception, endpoint: String::new(), attempts: 0 }
+    let (endpoint, changed) = (String::new(), Changed::No);
+    CallError::Raised { exception, endpoint, attempts: 0, changed }
 }
 
 async fn get(client: &Client, it: &GetArguments, out: &mut Out) -> anyhow::Result<()> {

@@ -114,6 +114,13 @@ async fn a_lost_answer_is_asked_for_again_only_with_a_dhop() {
     let operate = with_dhop(add("a", 1), &ring);
     documents.operate(&operate, WAIT).await.unwrap();
     assert_eq!((balance(&ring, "a"), second.calls()), (Some(2), 1));
+    // The next attempt is refused: what is known of it is not known of the lost one.
+    lose();
+    let documents = Client::connect(&endpoints).unwrap().documents();
+    let off = Exception::new(codes::OFF, "namespace default is off: back at noon");
+    second.script.refusals.lock().unwrap().push_back(status(&off.at(Phase::Before)));
+    let error = documents.operate(&with_dhop(add("a", 1), &ring), WAIT).await.unwrap_err();
+    assert_eq!((error.reason(), error.changed()), ("O-OFF", Changed::Unknown));
 }
 
 #[tokio::test]
