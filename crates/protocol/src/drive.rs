@@ -296,7 +296,7 @@ impl Partition {
             match outcome {
                 Outcome::Created if early => self.reply(env, origin, result),
                 // Its request id is remembered by the READY entry only; or the version is too high.
-                Outcome::Created | Outcome::Existed => self.promise(at, origin, result),
+                Outcome::Created | Outcome::Existed => self.promise_fenced(at, origin, result),
             }
         }
         if early {

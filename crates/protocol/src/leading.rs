@@ -3,7 +3,7 @@
 //! ```text
 //!  Idle ──▶ (Scan ──▶) Sync ──▶ Serving ──▶ Wedged ──▶ Sync (under a new epoch, with the newcomer)
 //! ```
-//! Everything that an answer promises is committed first; [`Partition::advance_commit`] is the one
+//! Everything that an answer promises is committed first; [`Partition::keep_promises`] is the one
 //! place where that is decided.
 
 use crate::api::{Op, OpResult};
@@ -18,6 +18,7 @@ use crate::learn::Learner;
 use crate::message::{Entry, Write};
 use crate::operate::Runs;
 use crate::partition::Partition;
+use crate::promised::Promised;
 use crate::reads::Reads;
 use crate::recover::Recovery;
 use crate::requests::Requests;
@@ -72,7 +73,7 @@ pub(crate) struct Leading {
     /// Ids in progress.
     pub work: BTreeMap<SessionKey, Work>,
     /// Answers that wait for a commit.
-    pub promised: VecDeque<(LogPos, Origin, OpResult)>,
+    pub promised: VecDeque<Promised>,
     pub reads: Reads,
     /// Operations that wait.
     pub runs: Runs,
@@ -245,8 +246,8 @@ impl Partition {
         let is_operation =
             |origin: &Origin| live.get(origin).is_some_and(|it| matches!(it.op, Op::Documents(_)));
         let promised: VecDeque<_> =
-            promised.into_iter().filter(|(_, origin, _)| is_operation(origin)).collect();
-        let kept: BTreeSet<Origin> = promised.iter().map(|it| it.1).collect();
+            promised.into_iter().filter(|it| is_operation(&it.origin)).collect();
+        let kept: BTreeSet<Origin> = promised.iter().map(|it| it.origin).collect();
         let phase = if lone_take_over && pe.0 > 1 {
             env.note(Transition::LoneTakeOver, Some(self.number));
             Phase::Scan(Scan::new(&env.nodes.reg))
@@ -284,7 +285,7 @@ impl Partition {
         env.persist_now = true;
         let leading = leading.give_up_renewals(env);
         let epoch = env.epoch();
-        let appended: BTreeSet<Origin> = leading.promised.iter().map(|it| it.1).collect();
+        let appended: BTreeSet<Origin> = leading.promised.iter().map(|it| it.origin).collect();
         for (origin, asked) in leading.live {
             let text = format!("partition {} has another owner now", self.number);
             let (kind, retry) = (RefusalKind::NotOwner, Retry::AtOwner(epoch));
@@ -301,7 +302,7 @@ impl Partition {
     }
 
     /// Commits what the whole ISR, this manager's disk included, has acknowledged; then answers
-    /// what was promised for it. The only place where an answer to a write is let go.
+    /// what was promised for it.
     pub fn advance_commit(&mut self, env: &mut Env) {
         let Some(leading) = &mut self.leading else {
             return;
@@ -318,16 +319,8 @@ impl Partition {
         if let Phase::Recover(_) = leading.phase {
             return self.write_more(env);
         }
-        while leading.promised.front().is_some_and(|(pos, ..)| *pos <= at) {
-            let Some((_, origin, result)) = leading.promised.pop_front() else {
-                break;
-            };
-            if let Some(asked) = leading.live.remove(&origin) {
-                leading.runs.remove(&origin);
-                self.settled.insert(env, origin, &asked.op, &result);
-                env.answer(origin, result);
-            }
-        }
+        self.keep_promises(env, at);
+        let Some(leading) = &mut self.leading else { return };
         let synced =
             matches!(&leading.phase, Phase::Sync(sync) if sync.at.is_some_and(|it| it <= at));
         if synced {
@@ -415,14 +408,6 @@ impl Partition {
             leading.unhurried_ms.get_or_insert(env.now.mono_ms + UNHURRIED_MS);
         }
         at
-    }
-
-    /// Keeps an answer until `at` is committed. Now somebody waits for everything up to there.
-    pub fn promise(&mut self, at: LogPos, origin: Origin, result: OpResult) {
-        if let Some(leading) = &mut self.leading {
-            leading.promised.push_back((at, origin, result));
-            leading.dirty = true;
-        }
     }
 
     /// Answers a request that waits here.

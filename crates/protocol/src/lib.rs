@@ -32,6 +32,7 @@ mod partition;
 pub mod placements;
 mod pool;
 mod probe;
+mod promised;
 mod reads;
 mod recover;
 pub mod replica;

@@ -28,6 +28,8 @@ pub(crate) struct Reads {
     /// That round, and who has not answered. Empty for a read of the config store.
     pub round: Option<(u64, BTreeSet<ManagerNumber>)>,
     pub sent_ms: u64,
+    /// What was committed when it began.
+    pub proves: LogPos,
     /// Renewals of nodes that wait for the next round, and for the one under way.
     pub renewals_next: Vec<Renewal>,
     pub renewals_now: Vec<Renewal>,
@@ -81,10 +83,12 @@ impl Partition {
         let Some(leading) = &mut self.leading else {
             return Vec::new();
         };
+        let committed = self.replica.committed;
         let nobody = leading.reads.next.is_empty() && leading.reads.renewals_next.is_empty();
-        if leading.reads.round.is_some() || nobody {
+        if leading.reads.round.is_some() || nobody && !leading.has_unproven(committed) {
             return Vec::new();
         }
+        leading.reads.proves = committed;
         let peers: BTreeSet<ManagerNumber> = leading.copies.keys().copied().collect();
         leading.reads.now = std::mem::take(&mut leading.reads.next);
         leading.reads.renewals_now = std::mem::take(&mut leading.reads.renewals_next);
@@ -125,8 +129,10 @@ impl Partition {
             return;
         }
         leading.reads.round = None;
+        let proves = leading.reads.proves;
         let renewals = std::mem::take(&mut leading.reads.renewals_now);
         let now = std::mem::take(&mut leading.reads.now);
+        self.refuse_unproven(env, proves);
         for renewal in renewals {
             crate::judge::not_judge(env, renewal.call, &renewal.renew.node);
         }
@@ -143,9 +149,10 @@ impl Partition {
             return;
         };
         leading.reads.round = None;
-        let reads = leading.reads();
+        let (reads, proves) = (leading.reads(), leading.reads.proves);
         let renewals = std::mem::take(&mut leading.reads.renewals_now);
         let now = std::mem::take(&mut leading.reads.now);
+        self.keep_proven(env, proves);
         for renewal in renewals {
             self.on_renewal_confirmed(env, renewal);
         }

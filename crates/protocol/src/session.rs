@@ -237,10 +237,11 @@ impl Partition {
         origin: Origin,
         result: OpResult,
     ) {
-        match self.replica.latest.get(key) {
+        if self.replica.latest.contains_key(key) || self.has_no_copies() {
             // Promises are kept in order of position: wait for everything that was appended.
-            Some(_) => self.promise(self.replica.last, origin, result),
-            None => self.reply(env, origin, result),
+            self.promise(self.replica.last, origin, result);
+        } else {
+            self.reply(env, origin, result);
         }
     }
 

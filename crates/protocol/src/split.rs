@@ -13,8 +13,9 @@
 //! change of owner. The owner asks for the split while its log is at rest (as when members are
 //! added), so no entry is ever committed in one half and lost in the other.
 
+use crate::api::Op;
 use crate::documents::DocKey;
-use crate::entry::slot_of;
+use crate::entry::{Asked, Origin, slot_of};
 use crate::manager::Manager;
 use crate::message::{Entry, Write};
 use crate::operate::room::fills;
@@ -127,12 +128,16 @@ impl Manager {
         let mut moved = Vec::new();
         for part in self.parts.values_mut() {
             let Some(leading) = &mut part.leading else { continue };
-            // What was appended is committed with this log.
-            let appended: BTreeSet<_> = leading.promised.iter().map(|it| it.1).collect();
-            let home = |asked: &crate::entry::Asked| view.home(slot_of(&asked.op, view.m));
+            // An operation that was appended is committed with this log. What was written for a session is
+            // remembered with its request id, and is found again in the arc.
+            let promised: BTreeSet<_> = leading.promised.iter().map(|it| it.origin).collect();
+            let is_appended = |origin: &Origin, asked: &Asked| {
+                matches!(asked.op, Op::Documents(_)) && promised.contains(origin)
+            };
+            let home = |asked: &Asked| view.home(slot_of(&asked.op, view.m));
             let gone = leading.live.iter().filter(|(origin, asked)| {
                 let home = home(asked);
-                home != part.number && leads(&home) && !appended.contains(origin)
+                home != part.number && leads(&home) && !is_appended(origin, asked)
             });
             let gone: Vec<_> = gone.map(|(origin, asked)| (*origin, home(asked))).collect();
             for (origin, home) in gone {

@@ -54,6 +54,7 @@ impl Partition {
     pub fn wants_round(&self) -> bool {
         self.leading.as_ref().is_some_and(|it| {
             let waits = !it.reads.next.is_empty() || !it.reads.renewals_next.is_empty();
+            let waits = waits || it.has_unproven(self.replica.committed);
             waits && it.reads.round.is_none()
         })
     }
@@ -135,7 +136,7 @@ impl Partition {
         if !late.is_empty() {
             leading.queue.retain(is_there);
             leading.room.retain(is_there);
-            leading.promised.retain(|it| is_there(&it.1));
+            leading.promised.retain(|it| is_there(&it.origin));
             leading.runs.retain(|it, _| is_there(it));
             leading.follows.retain(is_there);
             for work in leading.work.values_mut() {
@@ -200,7 +201,7 @@ impl Partition {
                     None => late(format!("session {} is not closed yet", close.key)),
                 }
             }
-            Op::Documents(_) if !leading.promised.iter().any(|it| it.1 == origin) => {
+            Op::Documents(_) if !leading.promised.iter().any(|it| it.origin == origin) => {
                 let text = "the operation could not be finished in time, and has changed nothing";
                 let (kind, retry) = (RefusalKind::DeadlineExceeded, Retry::AfterMs(retry_ms));
                 Err(Refusal::new(kind, retry, text))

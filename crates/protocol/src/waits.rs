@@ -64,7 +64,7 @@ impl Partition {
         };
         waits.push(nowhere("queue", leading.queue.iter().collect()));
         waits.push(nowhere("room", leading.room.iter().collect()));
-        waits.push(nowhere("promises", leading.promised.iter().map(|it| &it.1).collect()));
+        waits.push(nowhere("promises", leading.promised.iter().map(|it| &it.origin).collect()));
         let reads = &leading.reads;
         waits.push(nowhere("reads", reads.next.iter().chain(&reads.now).collect()));
         waits.push(nowhere("pulls", reads.pulls.iter().collect()));

@@ -1,0 +1,57 @@
+//! An owner without copies, and without the config store: it answers what a node's fence decides, and
+//! nothing else. Somebody else may own the partition by now.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot ask has failed")]
+
+mod table;
+
+use rota_model::{Changed, Outcome, RefusalKind, Retry};
+use rota_protocol::Op;
+use table::asking::*;
+use table::*;
+
+/// Three managers, each of them alone with what it owns.
+fn without_copies() -> Table {
+    let mut table = Table::laid_with(0);
+    NUMBERS.iter().for_each(|n| table.start(*n));
+    table.settle();
+    table.pass(500);
+    table.register("n1", 7);
+    table
+}
+
+fn assert_refused_in_doubt(table: &mut Table, owner: u32, op: Op) {
+    let what = format!("{op:?}");
+    let refusal = table.call(owner, op).expect_err(&what);
+    assert_eq!(refusal.kind, RefusalKind::ConfigStoreAway, "{what}: {refusal}");
+    assert!(matches!(refusal.retry, Retry::AfterMs(_)), "{refusal:?}");
+    assert_eq!(refusal.changed, Changed::Unknown, "{what}: {refusal}");
+}
+
+#[test]
+fn a_lone_owner_without_the_config_store_answers_only_what_a_node_decides() {
+    let mut table = without_copies();
+    let (owner, keeper) = (table.owner("a"), owner_of(&table, "c"));
+    let (outcome, _) = opened(table.call(owner, open("a", "r1")));
+    assert_eq!(outcome, Outcome::Created);
+    operated(table.call(keeper, op(write("c", 1), "c"))).unwrap();
+    table.store_away = true;
+    let other = (0..).map(|it| format!("b{it}")).find(|it| table.owner(it) == owner).unwrap();
+    let (outcome, _) = opened(table.call(owner, open(&other, "r1")));
+    assert_eq!(outcome, Outcome::Created);
+    closed(table.call(owner, close(&other, "c1")));
+    for existing in [open("a", "r2"), open("a", "r2"), open("a", "r1")] {
+        assert_refused_in_doubt(&mut table, owner, existing);
+    }
+    assert_refused_in_doubt(&mut table, keeper, op(write("c", 2), "c"));
+    let refusal = table.call(owner, get("a")).expect_err("it may be closed elsewhere");
+    assert_eq!((refusal.kind, refusal.changed), (RefusalKind::ConfigStoreAway, Changed::No));
+    table.store_away = false;
+    // What it wrote stands, and is told now.
+    for (request, then) in [("r1", Outcome::Created), ("r2", Outcome::Existed)] {
+        let (outcome, session) = opened(table.call(owner, open("a", request)));
+        assert_eq!((outcome, session.record.key.clone()), (then, key("a")), "{request}");
+    }
+    let shown = body(&operated(table.call(keeper, op(read("c"), "c"))).unwrap());
+    assert_eq!(shown["documents"][0]["items"][0]["json"]["n"], 2, "{shown}");
+}
