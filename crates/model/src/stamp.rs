@@ -9,6 +9,11 @@ use std::str::FromStr;
 
 const MS_PER_DAY: u64 = 86_400_000;
 const DAYS_1970_TO_2000: u64 = 10_957;
+/// From 1 March 1996 to 2000. Years that begin in March end with their leap day, so every four of
+/// them from there on have this many days, and each has the same pattern of months.
+const DAYS_MARCH_1996_TO_2000: u64 = 1_401;
+const DAYS_OF_FOUR_YEARS: u64 = 1_461;
+const LAST_DAY: u64 = 36_524;
 const DAYS_PER_MONTH: [u64; 12] = [31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
 
 /// A moment of the 21st century (UTC), readable as decimal digits. Orders as time does.
@@ -34,22 +39,18 @@ impl Stamp {
         let Some(ms) = epoch_ms.checked_sub(DAYS_1970_TO_2000 * MS_PER_DAY) else {
             return Self::MIN;
         };
-        let (mut days, ms) = (ms / MS_PER_DAY, ms % MS_PER_DAY);
-        let mut year = days / 1461 * 4;
-        days %= 1461;
-        while days >= 365 + u64::from(year.is_multiple_of(4)) {
-            days -= 365 + u64::from(year.is_multiple_of(4));
-            year += 1;
-        }
-        if year > 99 {
+        let (days, ms) = (ms / MS_PER_DAY, ms % MS_PER_DAY);
+        if days > LAST_DAY {
             return Self::MAX;
         }
-        let mut month = 1;
-        while days >= days_in_month(year, month) {
-            days -= days_in_month(year, month);
-            month += 1;
-        }
-        let date = (year * 100 + month) * 100 + days + 1;
+        let days = days + DAYS_MARCH_1996_TO_2000;
+        let year = (4 * days + 3) / DAYS_OF_FOUR_YEARS;
+        let day = days - year * DAYS_OF_FOUR_YEARS / 4;
+        // Five months from March or August on have 153 days.
+        let month = (5 * day + 2) / 153;
+        let day = day - (153 * month + 2) / 5;
+        let (year, month) = if month < 10 { (year, month + 3) } else { (year + 1, month - 9) };
+        let date = ((year - 4) * 100 + month) * 100 + day + 1;
         let (hour, minute) = (ms / 3_600_000, ms / 60_000 % 60);
         let clock = (hour * 100 + minute) * 100_000 + ms % 60_000;
         Self(date * 1_000_000_000 + clock)
@@ -70,8 +71,9 @@ impl Stamp {
     pub fn to_epoch_ms(self) -> u64 {
         let (date, clock) = (self.0 / 1_000_000_000, self.0 % 1_000_000_000);
         let (year, month, day) = (date / 10_000, date / 100 % 100, date % 100);
-        let months: u64 = (1..month).map(|it| days_in_month(year, it)).sum();
-        let days = DAYS_1970_TO_2000 + year * 365 + year.div_ceil(4) + months + day - 1;
+        let (year, month) = if month > 2 { (year + 4, month - 3) } else { (year + 3, month + 9) };
+        let days = year * DAYS_OF_FOUR_YEARS / 4 + (153 * month + 2) / 5 + day - 1;
+        let days = DAYS_1970_TO_2000 + days - DAYS_MARCH_1996_TO_2000;
         let (hour, minute) = (clock / 10_000_000, clock / 100_000 % 100);
         days * MS_PER_DAY + hour * 3_600_000 + minute * 60_000 + clock % 100_000
     }
@@ -182,11 +184,14 @@ mod tests {
 
     #[test]
     fn every_day_of_the_century_comes_back() {
-        for day in 0..36_525_u64 {
+        let mut before = None;
+        for day in 0..=LAST_DAY {
             let ms = (DAYS_1970_TO_2000 + day) * MS_PER_DAY + day * 1_009 % MS_PER_DAY;
             let stamp = Stamp::from_epoch_ms(ms);
             assert_eq!(stamp.to_epoch_ms(), ms);
             assert_eq!(Stamp::parse(stamp.as_u64()), Ok(stamp));
+            assert!(before < Some(stamp), "{stamp}");
+            before = Some(stamp);
         }
     }
 
