@@ -85,7 +85,8 @@ pub struct Answer {
 pub struct Run {
     request: Arc<Request>,
     progress: Progress,
-    ready: Option<(Box<dyn Running>, Attempt)>,
+    /// An operation that has worked; its attempt, until that is validated.
+    ready: Option<(Box<dyn Running>, Option<Attempt>)>,
     /// Makes the operation of each attempt; `None`: it is looked up by its name.
     make: Option<Make>,
 }
@@ -146,7 +147,10 @@ impl Run {
     /// attempt begins with a clone of it. The request gets the operation's name, and its parameters
     /// are not looked at.
     pub fn of<T: Operation + Clone>(request: Request, operation: T) -> Self {
-        let request = Request { operation: T::NAME.to_owned(), ..request };
+        let mut request = request;
+        if request.operation != T::NAME {
+            request.operation = T::NAME.to_owned();
+        }
         let make = move || -> Box<dyn Running> { Box::new(operation.clone()) };
         Self { make: Some(Box::new(make)), ..Self::new(request) }
     }
@@ -229,7 +233,7 @@ impl Run {
                 self.fetch(needs, phase)
             }
             Ok(()) => {
-                self.ready = Some((operation, attempt));
+                self.ready = Some((operation, Some(attempt)));
                 Next::Validate
             }
             Err(exception) => match self.pause(&exception) {
@@ -271,15 +275,13 @@ impl Run {
         &mut self,
         commit: impl FnOnce(Attempt) -> Result<Commit, Exception>,
     ) -> Validated {
-        let Some((operation, attempt)) = self.ready.take() else {
+        let Some((operation, Some(attempt))) = self.ready.take() else {
             let exception = Exception::new(codes::MISUSE, "validated before it has worked");
             return Validated::Failed(self.named(exception.at(Phase::Validation)));
         };
-        // What was changed stands in the commit; of the attempt only this is still needed.
-        let shell = Attempt::at(Arc::clone(&self.request), Stamp::MIN);
         match commit(attempt) {
             Ok(commit) => {
-                self.ready = Some((operation, shell));
+                self.ready = Some((operation, None));
                 Validated::Valid(commit)
             }
             Err(exception) => match self.pause(&exception) {
@@ -333,6 +335,9 @@ fn open(operation: &dyn Running, desk: &mut Desk<'_>) -> Result<(), Exception> {
 }
 
 fn synchronise(request: &Request, documents: &dyn Documents) -> Vec<(DocName, Update)> {
+    if request.syncs.is_empty() {
+        return Vec::new();
+    }
     let as_of = documents.known_through();
     let update = |it: &crate::SyncRequest| {
         let document = documents.get(&it.name);
