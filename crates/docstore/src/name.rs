@@ -108,14 +108,6 @@ impl DocName {
         Ok(Self::of_checked(text.into(), space, class))
     }
 
-    /// Comes before every name of a namespace, and after all of the namespaces before it. It is
-    /// no name: its class and id are empty.
-    pub(crate) fn before_all_of(space: &Namespace) -> Self {
-        let text = format!("{}\0\0", space.as_str());
-        let class_at = u16::try_from(text.len() - 1).expect("a namespace is at most 255 bytes");
-        Self { text: text.into(), class_at, id_at: class_at + 1 }
-    }
-
     /// Namespace, class and id with a NUL between them: fit for a key on disk.
     pub fn as_text(&self) -> &str {
         &self.text

@@ -12,6 +12,7 @@ use rota_model::{FieldError, Namespace, Stamp};
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
+use xxhash_rust::xxh3::xxh3_64;
 
 /// Documents as an operation sees them. [`Store`] is one; whoever keeps documents in another way
 /// can be one, too.
@@ -34,11 +35,26 @@ pub trait Documents {
     fn usage(&self, space: &str) -> Usage;
 }
 
+/// Which document, in a store.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+struct Key {
+    /// Of the name, and before it: names lie elsewhere in memory, and a map of many documents finds
+    /// one without a look at those of others.
+    hash: u64,
+    name: DocName,
+}
+
+impl Key {
+    fn of(name: &DocName) -> Self {
+        Self { hash: xxh3_64(name.as_text().as_bytes()), name: name.clone() }
+    }
+}
+
 /// The reference copy of a set of documents: a value in memory. Its driver makes durable what it
 /// says, and loads it again.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Store {
-    documents: BTreeMap<DocName, Arc<Document>>,
+    documents: BTreeMap<Key, Arc<Document>>,
     high_water: Option<Stamp>,
     spaces: Spaces,
     usages: Usages,
@@ -70,28 +86,31 @@ impl Store {
         self.documents.is_empty()
     }
 
-    /// All documents in order of their names, traces of ended lives included.
+    /// All documents, traces of ended lives included, in an order that means nothing and is always
+    /// the same.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Document>> {
         self.documents.values()
     }
 
-    /// All documents of a namespace in order of their names, traces of ended lives included.
+    /// All documents of a namespace in order of their names, traces of ended lives included. Looks
+    /// at the documents of all namespaces.
     pub fn in_space(&self, space: &Namespace) -> impl Iterator<Item = &Arc<Document>> {
-        let rest = self.documents.range(DocName::before_all_of(space)..);
-        let is_inside = move |it: &(&DocName, _)| it.0.space() == space.as_str();
-        rest.take_while(is_inside).map(|(_, document)| document)
+        let is_inside = |it: &&Arc<Document>| it.name().space() == space.as_str();
+        let mut inside: Vec<_> = self.iter().filter(is_inside).collect();
+        inside.sort_unstable_by_key(|it| it.name());
+        inside.into_iter()
     }
 
-    /// All documents from a name on (`None`: from the first), in order of their names, traces of
-    /// ended lives included.
+    /// All documents from one on (`None`: from the first), in the order of [`Store::iter`], traces of
+    /// ended lives included. It need not be there any more.
     pub fn starting_at(&self, from: Option<&DocName>) -> impl Iterator<Item = &Arc<Document>> {
-        let from = from.map_or(Bound::Unbounded, Bound::Included);
-        self.documents.range::<DocName, _>((from, Bound::Unbounded)).map(|(_, document)| document)
+        let from = from.map(Key::of).map_or(Bound::Unbounded, Bound::Included);
+        self.documents.range((from, Bound::Unbounded)).map(|(_, document)| document)
     }
 
     /// A document without its count of owners going up.
     pub fn peek(&self, name: &DocName) -> Option<&Arc<Document>> {
-        self.documents.get(name)
+        self.documents.get(&Key::of(name))
     }
 
     /// Namespaces, to tell it of descriptions that are kept elsewhere.
@@ -154,8 +173,8 @@ impl Store {
             None => self.spaces.forget(name),
         }
         let before = match &document {
-            Some(it) => self.documents.insert(name.clone(), Arc::clone(it)),
-            None => self.documents.remove(name),
+            Some(it) => self.documents.insert(Key::of(name), Arc::clone(it)),
+            None => self.documents.remove(&Key::of(name)),
         };
         if let (Some(gone), None) = (&before, &document) {
             // Whoever is told that there is no such document is told so for after its last version.
@@ -180,11 +199,11 @@ impl Store {
         if let Some(held) = held {
             held.check_not_after(now.max(self.high_water()))?;
         }
-        let update = update_for(self.documents.get(name), held, self.known_through());
+        let update = update_for(self.peek(name), held, self.known_through());
         Ok(update.without_memories())
     }
 
-    /// Looks at up to `limit` documents from `from` on: forgets items that were destroyed, and
+    /// Looks at up to `limit` documents from `from` on, as [`Store::starting_at`] does: forgets items that were destroyed, and
     /// lives that ended, longer ago than the rules keep them. Versions do not change.
     pub fn purge(
         &mut self,
@@ -193,19 +212,19 @@ impl Store {
         from: Option<&DocName>,
         limit: usize,
     ) -> Purged {
-        let from = from.map_or(Bound::Unbounded, Bound::Included);
-        let mut rest = self.documents.range::<DocName, _>((from, Bound::Unbounded));
+        let mut rest = self.starting_at(from);
         let mut writes = Vec::new();
-        for (name, document) in rest.by_ref().take(limit) {
+        for document in rest.by_ref().take(limit) {
             let after = match rules.aged(document, now) {
                 Aged::Same => continue,
                 Aged::Shortened(after) => Some(Arc::new(after)),
                 Aged::Gone => None,
             };
             let before = Some(Arc::clone(document));
-            writes.push(Write { name: name.clone(), before, after });
+            writes.push(Write { name: document.name().clone(), before, after });
         }
-        let next = rest.next().map(|(name, _)| name.clone());
+        let next = rest.next().map(|it| it.name().clone());
+        drop(rest);
         let high_water = self.high_water();
         self.apply(&writes, high_water);
         Purged { writes, next }
@@ -214,7 +233,7 @@ impl Store {
 
 impl Documents for Store {
     fn get(&self, name: &DocName) -> Option<Arc<Document>> {
-        self.documents.get(name).cloned()
+        self.peek(name).cloned()
     }
 
     fn high_water(&self) -> Stamp {
