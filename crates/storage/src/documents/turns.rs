@@ -61,7 +61,7 @@ pub(super) struct Turns {
     // A lock, because callers come on many threads. It is held to move seats.
     seats: Mutex<Seats>,
     // A lock, because callers sleep and the writer's thread wakes them. In order of positions.
-    sleepers: Mutex<VecDeque<(u64, Thread)>>,
+    sleepers: Mutex<VecDeque<(u64, Arc<Seat>)>>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -81,21 +81,22 @@ impl Turns {
         let ready = sleepers.partition_point(|(it, _)| *it <= position);
         let awake: Vec<_> = sleepers.drain(..ready).collect();
         drop(sleepers);
-        awake.into_iter().for_each(|(_, thread)| thread.unpark());
+        awake.into_iter().for_each(|(_, seat)| seat.thread.unpark());
     }
 
     /// Puts what came of a seat's attempt where its owner finds it. The writes of the attempt are
     /// not on their way yet.
-    fn settle(&self, seat: &Seat, stage: Stage) {
+    fn settle(&self, seat: Arc<Seat>, stage: Stage) {
         let position = stage.position();
         lock(&seat.state).settled = Some(stage);
-        let is_awaited = |it: &u64| self.durable.position() < *it;
-        // Looked at again: the disk may get there while this is noted.
-        if let Some(position) = position.filter(is_awaited) {
-            lock(&self.sleepers).push_back((position, seat.thread.clone()));
-        }
-        if !position.as_ref().is_some_and(is_awaited) {
-            seat.thread.unpark();
+        let mut sleepers = lock(&self.sleepers);
+        // The disk may get there meanwhile; it is told before the sleepers are looked through.
+        match position.filter(|it| self.durable.position() < *it) {
+            Some(position) => sleepers.push_back((position, seat)),
+            None => {
+                drop(sleepers);
+                seat.thread.unpark();
+            }
         }
     }
 }
@@ -166,8 +167,9 @@ impl Shared {
         let seat = Arc::new(Seat { thread: thread::current(), deadline, state });
         self.ask_for_service(&seat);
         loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let is_over = left.is_zero();
             let mut state = lock(&seat.state);
-            let is_over = deadline <= Instant::now();
             // Who is about to be late waits on: it is known what it waits for.
             if let Some(stage) = state.settled.take_if(|it| is_over || self.is_ready(it)) {
                 return Ok(stage);
@@ -180,7 +182,6 @@ impl Shared {
             }
             drop(state);
             // Past the deadline only while the server is at this very operation.
-            let left = deadline.saturating_duration_since(Instant::now());
             thread::park_timeout(left.max(SERVED_SOON));
         }
     }
@@ -191,10 +192,9 @@ impl Shared {
 
     /// Takes a seat, and works on it at once when nobody else does and no commit is on its way.
     fn ask_for_service(&self, seat: &Arc<Seat>) {
-        let is_at_rest = lock(&self.turns.sleepers).is_empty();
         let mut seats = lock(&self.turns.seats);
         let is_served = std::mem::replace(&mut seats.is_served, true);
-        if is_served || !is_at_rest {
+        if is_served || !lock(&self.turns.sleepers).is_empty() {
             seats.waiting.push(Arc::clone(seat));
             let server = seats.server.clone().filter(|_| !is_served);
             drop(seats);
@@ -205,12 +205,12 @@ impl Shared {
         }
         drop(seats);
         let service = Service(&self.turns);
-        self.serve([seat]);
+        self.serve([Arc::clone(seat)]);
         drop(service);
     }
 
     /// Makes an attempt for each of these, and hands their writes to the disk together.
-    fn serve<'a>(&self, waiting: impl IntoIterator<Item = &'a Arc<Seat>>) {
+    fn serve(&self, waiting: impl IntoIterator<Item = Arc<Seat>>) {
         let mut held = None;
         for seat in waiting {
             let run = lock(&seat.state).run.take();
@@ -237,8 +237,7 @@ impl Shared {
                 thread::park();
             } else {
                 drop(seats);
-                self.serve(&waiting);
-                waiting.clear();
+                self.serve(waiting.drain(..));
             }
         }
     }
