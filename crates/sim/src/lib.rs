@@ -8,7 +8,8 @@
 //! * [`world`]: the event loop; the hosts are in [`manager_host`], [`node_host`],
 //!   [`program_host`], [`client_host`], [`watcher`].
 //! * [`fault`]: what goes wrong; [`orders`]: what operators want.
-//! * [`watchdog`] and [`invariant`]: what must hold.
+//! * [`watchdog`] and [`invariant`]: what must hold; [`history`]: what clients saw, checked for real
+//!   processes too.
 //! * [`plant`]: bugs that are planted to prove that they would be caught.
 //!
 //! Beside that, [`model`] searches every order of events within bounds, with the code that ships, and
@@ -20,6 +21,7 @@ pub mod counters;
 pub mod disk;
 pub mod fault;
 pub mod folders;
+pub mod history;
 pub mod invariant;
 pub mod ledger;
 pub mod life;

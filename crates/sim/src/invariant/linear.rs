@@ -1,118 +1,24 @@
-//! Per-id linearizability of what clients saw.
+//! Per-id linearizability of what clients saw ([`crate::history`]), by the observer's book.
 //!
-//! The lives of one id follow each other, and each goes one way: absent, opening, live, ended. So
-//! the states of an id form a line, and a linearization is nothing but the moments at which it
-//! steps from one state to the next. The usual search over orders of operations therefore needs no
-//! backtracking: place every step as early as the facts allow, then look whether every
-//! observation still finds a moment inside its own interval. That is complete.
-//!
-//! Earliest moments are known from the observer's book: a life is not before its first record, not
+//! Earliest moments are known from there: a life is not before its first record, not
 //! live before its program ran, and a life that was seen live does not end before a close was sent,
-//! its node was drained, or the program ended without a manager's asking. Requests of unknown outcome stay open: they
-//! only make steps possible, never necessary.
+//! its node was drained, or the program ended without a manager's asking.
 
 use super::{Verdict, Violation};
+use crate::history::{Bounds, History, Observation, Seen};
 use crate::ledger::{Asked, EndCause, Instance, Ledger, Wish};
-use rota_model::{RefusalKind, SessionKey, SessionRecord, SessionState, Stamp};
+use rota_model::{RefusalKind, SessionKey, SessionRecord, Stamp};
 use rota_protocol::Answer;
 use std::collections::{BTreeMap, BTreeSet};
-
-/// What one observation says.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Seen {
-    /// Nothing of that id, not even a tombstone.
-    Absent,
-    /// That life was being opened.
-    Opening(Stamp),
-    /// That life was being opened or live.
-    Begun(Stamp),
-    /// That life was live.
-    Live(Stamp),
-    /// That life was being closed, or had ended.
-    Ended(Stamp),
-}
-
-/// One observation of an id: at some moment of the interval it was so.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Observation {
-    /// When it was asked.
-    pub sent_us: u64,
-    /// When it was answered.
-    pub came_us: u64,
-    /// What was seen.
-    pub seen: Seen,
-}
-
-/// What bounds the steps of one life.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Bounds {
-    /// Not opening before.
-    pub opening_us: u64,
-    /// Not live before.
-    pub live_us: u64,
-    /// Not ended before, if it was seen live; `None`: nothing could end it.
-    pub ended_us: Option<u64>,
-}
-
-/// Checks one id.
-///
-/// # Errors
-/// An observation for which there is no moment.
-pub fn check_id(
-    lives: &BTreeMap<Stamp, Bounds>,
-    observations: &[Observation],
-) -> Result<(), String> {
-    let place = |life: Stamp| lives.keys().take_while(|it| **it < life).count() * 3;
-    let range = |seen: Seen| match seen {
-        Seen::Absent => (0, 0),
-        Seen::Opening(life) => (place(life) + 1, place(life) + 1),
-        Seen::Begun(life) => (place(life) + 1, place(life) + 2),
-        Seen::Live(life) => (place(life) + 2, place(life) + 2),
-        Seen::Ended(life) => (place(life) + 3, place(life) + 3),
-    };
-    let steps = lives.len() * 3 + 1;
-    let mut earliest = vec![(0, String::from("the start")); steps + 1];
-    for (index, (life, bounds)) in lives.iter().enumerate() {
-        let was_live = observations.iter().any(|it| it.seen == Seen::Live(*life));
-        earliest[index * 3 + 1] = (bounds.opening_us, format!("first record of life {life}"));
-        if was_live {
-            earliest[index * 3 + 2] = (bounds.live_us, format!("first run of life {life}"));
-            let ended_us = bounds.ended_us.unwrap_or(u64::MAX);
-            earliest[index * 3 + 3] = (ended_us, format!("first cause to end life {life}"));
-        }
-    }
-    for it in observations {
-        let after = &mut earliest[range(it.seen).1 + 1];
-        if after.0 < it.sent_us {
-            *after = (it.sent_us, format!("{it:?}"));
-        }
-    }
-    for step in 1..earliest.len() {
-        if earliest[step].0 < earliest[step - 1].0 {
-            earliest[step] = earliest[step - 1].clone();
-        }
-    }
-    for it in observations {
-        let (at_us, why) = &earliest[range(it.seen).0];
-        if *at_us > it.came_us {
-            return Err(format!("no moment fits {it:?}: not before {at_us} us, because of {why}"));
-        }
-    }
-    Ok(())
-}
 
 /// Checks every id of a run. `tombstone_us` is how long an ended life is remembered at least.
 ///
 /// # Errors
 /// An id whose history has no linearization.
 pub fn check(ledger: &Ledger, tombstone_us: u64) -> Verdict {
-    for (key, mut observations) in observations(ledger) {
+    for (key, observations) in observations(ledger) {
         let lives = bounds(ledger, &key, &observations);
-        let purged_us = lives.values().map(|it| it.opening_us.saturating_add(tombstone_us)).min();
-        observations.retain(|it| {
-            it.seen != Seen::Absent || purged_us.is_none_or(|purged_us| it.came_us < purged_us)
-        });
-        if let Err(text) = check_id(&lives, &observations) {
+        if let Err(text) = (History { observations, lives }).check(tombstone_us) {
             return Err(Violation::new("linear", format!("{key}: {text}")));
         }
     }
@@ -138,14 +44,7 @@ fn observations(ledger: &Ledger) -> BTreeMap<SessionKey, Vec<Observation>> {
 }
 
 fn of_record(record: &SessionRecord) -> Seen {
-    match record.state {
-        SessionState::Pending | SessionState::Starting => Seen::Opening(record.life),
-        SessionState::Ready => Seen::Live(record.life),
-        SessionState::Closing
-        | SessionState::Closed
-        | SessionState::Failed
-        | SessionState::Lost => Seen::Ended(record.life),
-    }
+    Seen::of(record.life, record.state)
 }
 
 /// The observations in one request: the first answer of an open or close speaks for all tries up
@@ -186,13 +85,7 @@ fn bounds(
     key: &SessionKey,
     observations: &[Observation],
 ) -> BTreeMap<Stamp, Bounds> {
-    let life = |it: &Observation| match it.seen {
-        Seen::Absent => None,
-        Seen::Opening(life) | Seen::Begun(life) | Seen::Live(life) | Seen::Ended(life) => {
-            Some(life)
-        }
-    };
-    let observed: BTreeSet<Stamp> = observations.iter().filter_map(life).collect();
+    let observed: BTreeSet<Stamp> = observations.iter().filter_map(|it| it.seen.life()).collect();
     observed.into_iter().map(|life| (life, bounds_of(ledger, key, life))).collect()
 }
 
@@ -234,50 +127,6 @@ mod tests {
     use crate::invariant::example::{asked, instance, key, life, opened, token};
     use crate::life::LifeFacts;
     use rota_model::Outcome;
-
-    fn seen(sent_us: u64, came_us: u64, seen: Seen) -> Observation {
-        Observation { sent_us, came_us, seen }
-    }
-
-    fn lives(ended_us: Option<u64>) -> BTreeMap<Stamp, Bounds> {
-        BTreeMap::from([(life(1), Bounds { opening_us: 10, live_us: 20, ended_us })])
-    }
-
-    #[test]
-    fn a_read_that_misses_an_acknowledged_open_has_no_moment() {
-        let history = [seen(0, 30, Seen::Live(life(1))), seen(40, 50, Seen::Absent)];
-        let error = check_id(&lives(None), &history).unwrap_err();
-        assert!(error.contains("no moment fits"), "{error}");
-    }
-
-    #[test]
-    fn a_session_that_ends_without_a_cause_has_no_moment() {
-        let history = [seen(0, 30, Seen::Live(life(1))), seen(40, 50, Seen::Ended(life(1)))];
-        assert!(check_id(&lives(None), &history).is_err());
-        assert!(check_id(&lives(Some(60)), &history).is_err());
-        assert_eq!(check_id(&lives(Some(45)), &history), Ok(()));
-    }
-
-    #[test]
-    fn a_read_that_shows_a_closed_life_live_again_has_no_moment() {
-        let history = [
-            seen(0, 30, Seen::Live(life(1))),
-            seen(40, 50, Seen::Ended(life(1))),
-            seen(60, 70, Seen::Live(life(1))),
-        ];
-        assert!(check_id(&lives(Some(35)), &history).is_err());
-    }
-
-    #[test]
-    fn overlapping_operations_may_take_effect_in_either_order() {
-        let history = [
-            seen(0, 100, Seen::Live(life(1))),
-            seen(30, 90, Seen::Ended(life(1))),
-            seen(20, 80, Seen::Live(life(1))),
-            seen(5, 95, Seen::Absent),
-        ];
-        assert_eq!(check_id(&lives(Some(30)), &history), Ok(()));
-    }
 
     #[test]
     fn a_life_that_nobody_wrote_is_found() {
