@@ -7,6 +7,7 @@ use crate::looking;
 use crate::mailbox::{Event, Mailbox};
 use crate::managers::{self, Channels, Report, Reporter};
 use crate::runtime::{Runtime, StartOrder};
+use crate::session_log;
 use rota_model::node_msg::{FromNode, Register, ToNode};
 use rota_model::{
     BootId, ClusterName, NodeState, PoolName, Refusal, RefusalKind, RequestId, Retry, SessionKey,
@@ -172,6 +173,7 @@ impl Agent {
     }
 
     fn decide(&mut self, input: NodeInput) {
+        session_log::over(self.node.config().boot, self.node.lease(), &input);
         self.node.handle(boottime_ms(), input);
     }
 
@@ -308,6 +310,7 @@ impl Agent {
                     return;
                 };
                 let Taken { life, request } = taken;
+                session_log::begins(self.node.config().boot, &key, token, life);
                 let not_after_ms = not_after_mono_ms;
                 let order = StartOrder { key, token, life, spec, not_after_ms, request };
                 self.parts.runtime.start(order, news);

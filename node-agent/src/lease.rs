@@ -10,10 +10,15 @@ use std::path::Path;
 
 /// Milliseconds of `CLOCK_BOOTTIME`: it never steps and counts while the machine is suspended.
 pub fn boottime_ms() -> u64 {
+    boottime_us() / 1000
+}
+
+/// The same clock in microseconds.
+pub fn boottime_us() -> u64 {
     let now = clock_gettime(ClockId::Boottime);
     let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
     let nanos = u64::try_from(now.tv_nsec).unwrap_or(0);
-    seconds * 1000 + nanos / 1_000_000
+    seconds * 1_000_000 + nanos / 1000
 }
 
 /// Two deadlines on [`boottime_ms`].

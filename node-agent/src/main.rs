@@ -24,6 +24,7 @@ mod managers;
 mod ports;
 mod rpc;
 mod runtime;
+mod session_log;
 mod settings;
 
 use agent::{Agent, Parts};

@@ -143,7 +143,18 @@ impl Home {
     }
 
     pub async fn start(&self, managers: &str, flags: &[&str]) -> Agent {
-        let mut child = self.command(managers, flags).spawn().unwrap();
+        Self::started(self.command(managers, flags)).await
+    }
+
+    /// The same with what it logs in a file, a document a line.
+    pub async fn start_logging_to(&self, managers: &str, log: &Path) -> Agent {
+        let mut command = self.command(managers, &["--log-format", "json"]);
+        command.stderr(fs::File::create(log).unwrap());
+        Self::started(command).await
+    }
+
+    async fn started(mut command: Command) -> Agent {
+        let mut child = command.spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let ready = next(&mut lines).await;
         assert_eq!(ready["ready"], true);

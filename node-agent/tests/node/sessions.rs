@@ -6,7 +6,9 @@ use crate::waiting::{numbers_in, runs};
 use rota_model::node_msg::{DeadToken, NodeAnswer, ScanFate};
 use rota_model::{Exit, Reason, RefusalKind};
 use rota_proto::refusal::refusal;
+use serde_json::Value;
 use std::fs;
+use std::path::Path;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -218,5 +220,46 @@ async fn health_and_reflection_are_served() {
         ["grpc.health.v1.Health", "rota.v1.Machines", "rota.v1.NodeAgent", "rota.v1.NodeOperator"];
     assert_eq!(listed_by!(v1, &address), served);
     assert_eq!(listed_by!(v1alpha, &address), served);
+    assert!(agent.leave().await.success());
+}
+
+/// What a log says of the sessions of its node: session, token, what, why.
+fn of_sessions(log: &Path) -> Vec<Value> {
+    let text = fs::read_to_string(log).unwrap();
+    let lines = text.lines().filter_map(|it| serde_json::from_str::<Value>(it).ok());
+    lines.filter(|it| it["target"] == "sessions").collect()
+}
+
+#[tokio::test]
+async fn the_log_tells_when_each_session_began_and_when_nothing_of_it_ran_any_more() {
+    let (home, manager) = (Home::new(), Manager::start().await);
+    let log = home.data().with_file_name("log");
+    let agent = home.start_logging_to(&manager.address, &log).await;
+    let mut line = Line::to(&manager.registration(1).await).await;
+    running(&line.create("e", "door", 1).await);
+    assert_eq!(line.destroy("e", 1).await, NodeAnswer::Destroyed { exit: None });
+    running(&line.create("b", "brief", 2).await);
+    manager.ready("b").await;
+    fs::write(home.work("b").join("stop"), "").unwrap();
+    manager.end_of("b").await;
+    never_started(&line.create("m", "missing", 3).await);
+    let told = of_sessions(&log);
+    let words = |it: &Value| {
+        let text = |name: &str| it[name].as_str().unwrap_or_default().to_owned();
+        [text("session"), text("message"), text("why")].join(" ")
+    };
+    let expected = [
+        "default/e begins ",
+        "default/e over STOPPED",
+        "default/b begins ",
+        "default/b over EXITED",
+        "default/m begins ",
+        "default/m over NOT_STARTED",
+    ];
+    assert_eq!(told.iter().map(words).collect::<Vec<_>>(), expected);
+    let times: Vec<u64> = told.iter().map(|it| it["at_us"].as_u64().unwrap()).collect();
+    assert!(times.is_sorted(), "{times:?}");
+    assert!(told.iter().all(|it| it["boot"].is_u64() && it["token"].is_string()), "{told:?}");
+    assert!(told.iter().filter(|it| it["message"] == "begins").all(|it| it["life"].is_u64()));
     assert!(agent.leave().await.success());
 }
