@@ -5,6 +5,7 @@ use crate::folder::TestFolder;
 use crate::launched::Launched;
 use crate::processes::{self, Process};
 use crate::ringctl::{Ran, ringctl};
+use crate::small::every_copy_is_in_sync;
 use rota_client::{Client, Entry, Options};
 use rustix::process::Signal;
 use serde::Deserialize;
@@ -209,19 +210,7 @@ impl Cluster {
 
     /// Waits until each of three partitions has three copies in its in-sync set.
     pub async fn every_copy_is_in_sync(&self) {
-        eventually("every partition has three copies in sync", PATIENCE, async || {
-            let ring = self.ringctl(&["inspect", "-o", "json"]).await;
-            let ring: serde_json::Value =
-                serde_json::from_str(&ring.stdout).map_err(|_| ring.stderr.clone())?;
-            let partitions = ring["partitions"].as_array().cloned().unwrap_or_default();
-            let in_sync = |partition: &serde_json::Value| {
-                let copies = partition["copies"].as_array().cloned().unwrap_or_default();
-                copies.iter().filter(|it| it["in_sync"] == true).count()
-            };
-            let whole = partitions.len() == 3 && partitions.iter().all(|it| in_sync(it) == 3);
-            if whole { Ok(()) } else { Err(ring["partitions"].to_string()) }
-        })
-        .await;
+        every_copy_is_in_sync(&self.endpoints()).await;
     }
 
     /// The log of one of its processes, by name: `store`, `m1`, `n1`, ...

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!  TestFolder ──▶ Cluster (`ringctl dev`) ──▶ managers, node-agents, config store
+//!      │     ├──▶ Assembled: Consul, managers and nodes, each started by the test
 //!      │     └──▶ Launched: one process alone
 //!      └── processes::of_folder: whatever still runs for this test, found by the folder's name
 //! ```
@@ -11,6 +12,7 @@
 //! * A test that fails ends its processes and keeps its folder, and prints where it is.
 //! * Nothing sleeps for a while and hopes: [`eventually`] waits for a condition, with a deadline.
 
+mod assembled;
 mod binaries;
 pub mod busy;
 mod classes;
@@ -22,11 +24,14 @@ mod http;
 mod launched;
 pub mod processes;
 pub mod programs;
+pub mod recorded;
 mod ringctl;
+mod servers;
 pub mod sessions;
 mod skipped;
 pub mod small;
 
+pub use assembled::{Assembled, Places};
 pub use binaries::{binary, checkout};
 pub use classes::shipped_classes_and;
 pub use cluster::{Cluster, Document, Manager, Node, Store};
@@ -36,4 +41,5 @@ pub use following::Following;
 pub use http::{Page, http_get};
 pub use launched::{Ended, Launched, run_to_end};
 pub use ringctl::{Ran, ringctl, ringctl_in};
+pub use servers::ConsulServer;
 pub use skipped::skipped;

@@ -2,12 +2,12 @@
 //! ports can be Consul's usual ones and nobody takes them between two runs.
 
 use crate::conformance::{PATIENCE, name};
+use crate::consul_command::{own_loopback, server};
 use crate::process::Folder;
 use rota_membership::{ConfigStore, ConsulAddress, ConsulStore};
 use rustix::process::{Pid, Signal, kill_process};
 use std::net::Ipv4Addr;
 use std::process::Stdio;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 use tokio::process::{Child, Command};
 use tokio::time::{Instant, sleep, timeout};
@@ -20,16 +20,6 @@ const END_WAIT: Duration = Duration::from_secs(5);
 
 /// Consul's own words are worth a look when an agent does not start.
 const LOG: &str = "consul.log";
-
-fn own_loopback() -> Ipv4Addr {
-    static COUNT: AtomicU32 = AtomicU32::new(0);
-    // 16 agents for each of the 2^18 processes that ran last; no byte is 0 or 255, for a network's
-    // own address and its broadcast are looked at with suspicion.
-    let mine = std::process::id() * 16 + COUNT.fetch_add(1, Ordering::Relaxed) % 16;
-    let byte = |it: u32| u8::try_from(it % 254 + 1).expect("it is at most 254");
-    let [high, middle, low] = [mine / (254 * 254) % 64, mine / 254, mine];
-    Ipv4Addr::new(127, 100 + byte(high), byte(middle), byte(low))
-}
 
 /// A server with its folder; killed when dropped.
 pub struct ConsulAgent {
@@ -71,21 +61,10 @@ impl ConsulAgent {
     }
 
     fn spawn(&mut self) {
-        let ip = self.ip.to_string();
         let log = self.folder.path().join(LOG);
         let log = std::fs::File::options().create(true).append(true).open(log).unwrap();
-        let mut command = Command::new("consul");
-        command.args(["agent", "-server", "-node", &format!("n{ip}"), "-log-level", "info"]);
-        command.args(["-bind", &ip, "-advertise", &ip, "-client", &ip, "-serf-wan-port", "-1"]);
-        command.args(["-dns-port", "-1", "-grpc-port", "-1"]);
-        command.args(["-bootstrap-expect", &self.servers.len().to_string()]);
-        // Elections within a second or two, not ten.
-        command.args(["-hcl", "performance { raft_multiplier = 1 }"]);
-        command.args(["-hcl", "disable_update_check = true"]);
-        command.arg("-data-dir").arg(self.folder.path().join("data"));
-        for other in self.servers.iter().filter(|it| **it != self.ip) {
-            command.args(["-retry-join", &other.to_string(), "-retry-interval", "1s"]);
-        }
+        let data = self.folder.path().join("data");
+        let mut command = Command::from(server(self.ip, &self.servers, &data));
         command.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log);
         let child = command.kill_on_drop(true).spawn();
         self.child = Some(child.expect("`consul` is not installed; run deploy/install-consul"));

@@ -6,6 +6,7 @@
 mod clients;
 mod conformance;
 mod consul;
+mod consul_command;
 mod consul_process;
 mod crash;
 mod process;

@@ -1,0 +1,248 @@
+//! A cluster that a test puts together itself, over real Consul: so each process can be hit by itself,
+//! and stand in a network of its own.
+
+use crate::binaries::{binary, checkout};
+use crate::condition::{PATIENCE, eventually};
+use crate::folder::TestFolder;
+use crate::launched::Launched;
+use crate::processes::{self, Process};
+use crate::recorded::{Execution, executions};
+use crate::ringctl::{Ran, ringctl};
+use crate::servers::{ConsulServer, own_loopback};
+use crate::small::{every_copy_is_in_sync, manager, ring};
+use rota_client::{Client, Entry, Options};
+use rustix::process::Signal;
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+
+/// The managers' numbers.
+const NUMBERS: [u64; 3] = [340, 681, 1023];
+/// The nodes' names. Each has room for so few that both are used.
+const NODES: [&str; 2] = ["n1", "n2"];
+const PLACES: &str = "10";
+
+/// Where the processes stand.
+#[derive(Clone, Debug)]
+pub struct Places {
+    /// Consul's servers. A manager asks the one of its own index, as far as there are so many.
+    pub servers: Vec<Ipv4Addr>,
+    /// The nodes, and whoever else has no place of its own.
+    pub nodes: Ipv4Addr,
+    /// The managers.
+    pub managers: [Ipv4Addr; 3],
+    /// What the command line of each begins with: how it gets to its place.
+    pub through: [Vec<String>; 3],
+}
+
+impl Places {
+    /// Everybody on loopback, with so many servers of Consul.
+    pub fn loopback(servers: usize) -> Self {
+        let servers = (0..servers).map(|_| own_loopback()).collect();
+        let managers = [own_loopback(), own_loopback(), own_loopback()];
+        Self { servers, nodes: own_loopback(), managers, through: Default::default() }
+    }
+}
+
+/// A manager, and how it was started.
+#[derive(Debug)]
+struct Member {
+    id: String,
+    number: u64,
+    line: Vec<String>,
+    grpc: String,
+    runs: Option<Launched>,
+}
+
+/// The cluster: Consul, three managers with two copies beside each owner, two nodes.
+#[derive(Debug)]
+pub struct Assembled {
+    /// Where everything is.
+    pub folder: TestFolder,
+    /// Consul's servers.
+    pub servers: Vec<ConsulServer>,
+    members: Vec<Member>,
+    nodes: Vec<Launched>,
+}
+
+fn owned(words: &[&str]) -> Vec<String> {
+    words.iter().map(|it| (*it).to_owned()).collect()
+}
+
+fn program(name: &str) -> String {
+    binary(name).to_str().expect("the path is UTF-8").to_owned()
+}
+
+fn member(folder: &TestFolder, places: &Places, at: usize) -> Member {
+    let (number, id, ip) = (NUMBERS[at], format!("m{}", at + 1), places.managers[at]);
+    let ring: Vec<String> =
+        NUMBERS.iter().zip(1..).map(|(number, name)| format!("{number}=m{name}")).collect();
+    let server = places.servers.get(at).unwrap_or(&places.servers[0]);
+    let grpc = format!("{ip}:7400");
+    let mut line = places.through[at].clone();
+    line.push(program("rota-manager"));
+    line.extend(owned(&["--data", &folder.at(&id), "--id", &id, "--number", &number.to_string()]));
+    line.extend(owned(&["--ring", &ring.join(","), "--cluster", "c", "--grpc", &grpc]));
+    line.extend(owned(&["--http", &format!("{ip}:7401"), "--insecure-bind"]));
+    line.extend(owned(&["--config-store", &format!("consul://{server}:8500/rota")]));
+    Member { id, number, line, grpc, runs: None }
+}
+
+fn node_line(folder: &TestFolder, places: &Places, at: usize, managers: &str) -> Vec<String> {
+    let (listen, id) = (format!("{}:{}", places.nodes, 7410 + at), NODES[at]);
+    let classes = checkout().join("deploy/classes");
+    let mut line = owned(&["run", "--id", id, "--data", &folder.at(id), "--listen", &listen]);
+    line.extend(owned(&["--insecure-bind", "--managers", managers, "--cluster", "c"]));
+    line.extend(owned(&["--places", PLACES, "--classes", classes.to_str().expect("UTF-8")]));
+    line.extend(owned(&["--consul", &format!("consul://{}:8500/rota", places.servers[0])]));
+    line.extend(owned(&["--log", "info,sessions=debug", "--log-format", "json"]));
+    line
+}
+
+impl Assembled {
+    /// Starts everything, and waits until every copy is in sync and both nodes are there.
+    pub async fn start(places: &Places) -> Self {
+        let folder = TestFolder::new();
+        let servers = ConsulServer::start(&folder, &places.servers).await;
+        let members = (0..NUMBERS.len()).map(|at| member(&folder, places, at)).collect();
+        let mut cluster = Self { folder, servers, members, nodes: Vec::new() };
+        for at in 0..NUMBERS.len() {
+            cluster.start_manager(at).await;
+        }
+        let managers = cluster.endpoints();
+        for (at, id) in NODES.into_iter().enumerate() {
+            let line = node_line(&cluster.folder, places, at, &managers);
+            let node = Launched::start(&cluster.folder, id, "rota-node-agent", &line).await;
+            cluster.nodes.push(node);
+        }
+        cluster.is_whole().await;
+        cluster
+    }
+
+    /// How many managers it has.
+    pub fn managers(&self) -> usize {
+        self.members.len()
+    }
+
+    /// Every manager's address, comma-separated.
+    pub fn endpoints(&self) -> String {
+        let all: Vec<&str> = self.members.iter().map(|it| it.grpc.as_str()).collect();
+        all.join(",")
+    }
+
+    /// A client that knows every manager.
+    pub fn client(&self, entry: Entry) -> Client {
+        let options = Options { entry, ..Options::default() };
+        Client::with_options(&self.endpoints(), options).expect("the addresses are good")
+    }
+
+    /// A client of one manager only.
+    pub fn client_of(&self, at: usize) -> Client {
+        Client::connect(&self.members[at].grpc).expect("the address is good")
+    }
+
+    /// Where a manager keeps its records.
+    pub fn data_of(&self, at: usize) -> PathBuf {
+        self.folder.path().join(&self.members[at].id)
+    }
+
+    /// What a manager said on stderr, in all its runs.
+    pub fn log_of(&self, at: usize) -> String {
+        let log = self.folder.path().join(format!("{}.log", self.members[at].id));
+        std::fs::read_to_string(log).unwrap_or_default()
+    }
+
+    /// A manager's process.
+    pub fn process(&self, at: usize) -> Process {
+        let pid = self.members[at].runs.as_ref().expect("it runs").pid();
+        processes::process(pid).expect("it runs")
+    }
+
+    /// Kills a manager and waits until it is gone.
+    pub async fn kill(&mut self, at: usize) {
+        self.members[at].runs.take().expect("it runs").kill().await;
+    }
+
+    /// Waits until a manager has ended by itself, and gives its exit code.
+    pub async fn ended(&mut self, at: usize) -> Option<i32> {
+        self.members[at].runs.take().expect("it runs").ended().await
+    }
+
+    /// Starts a manager with its own command line, so with its own folder; waits until it is ready.
+    pub async fn start_manager(&mut self, at: usize) {
+        let it = &mut self.members[at];
+        it.runs = Some(Launched::again(&self.folder, &it.id, &it.line).await);
+    }
+
+    /// The options of a manager that runs through nothing.
+    pub fn options_of(&self, at: usize) -> &[String] {
+        let (_program, options) = self.members[at].line.split_first().expect("it has a program");
+        options
+    }
+
+    /// Waits until another manager says that this one is DOWN.
+    pub async fn is_missed(&self, at: usize) {
+        let other = &self.members[(at + 1) % self.members.len()].grpc;
+        let it = &self.members[at];
+        eventually(&format!("{} is missed", it.id), PATIENCE, async || {
+            let shown = manager(&ring(other).await?, it.number);
+            if shown["status"] == "DOWN" { Ok(()) } else { Err(shown.to_string()) }
+        })
+        .await;
+    }
+
+    /// Waits until every copy is in sync and every node is READY.
+    pub async fn is_whole(&self) {
+        every_copy_is_in_sync(&self.endpoints()).await;
+        eventually("every node is READY", PATIENCE, async || {
+            let shown = ring(&self.endpoints()).await?;
+            let nodes = shown["nodes"].as_array().cloned().unwrap_or_default();
+            let ready = nodes.iter().filter(|it| it["state"] == "READY").count();
+            if ready == NODES.len() { Ok(()) } else { Err(shown["nodes"].to_string()) }
+        })
+        .await;
+    }
+
+    /// Waits until `ringctl verify` proves everything. Nobody may be at work.
+    pub async fn verifies(&self) {
+        eventually("everything holds", PATIENCE, async || {
+            let ran: Ran = ringctl(&self.endpoints(), &["verify", "-o", "json"]).await;
+            if ran.code == 0 { Ok(()) } else { Err(format!("{ran:?}")) }
+        })
+        .await;
+    }
+
+    /// What the nodes logged of all that ran.
+    pub fn executions(&self) -> Vec<Execution> {
+        let of = |it: &Launched| {
+            executions(it.log.file_stem().and_then(|it| it.to_str()).expect("a name"), &it.log)
+        };
+        self.nodes.iter().flat_map(of).collect()
+    }
+
+    /// Ends everything; fails unless all of it ends well.
+    pub async fn end(mut self) {
+        let managers = self.members.drain(..).map(|it| it.runs.expect("it runs"));
+        for launched in std::mem::take(&mut self.nodes).into_iter().chain(managers) {
+            assert_eq!(launched.end().await, Some(0));
+        }
+        for server in self.servers.drain(..) {
+            server.end().await;
+        }
+        eventually("nothing is left", PATIENCE, async || {
+            let left = processes::of_folder(self.folder.path());
+            if left.is_empty() { Ok(()) } else { Err(format!("{left:?}")) }
+        })
+        .await;
+    }
+}
+
+impl Drop for Assembled {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            // A process that is stopped ends only when it goes on.
+            let left = processes::of_folder(self.folder.path());
+            left.iter().for_each(|it| it.signal(Signal::CONT));
+            processes::kill_all_of(self.folder.path());
+        }
+    }
+}

@@ -1,0 +1,18 @@
+//! A load whose history is recorded, and the checks of that history.
+//!
+//! ```text
+//!  Load: clients ── each call's begin and end ──▶ Book ──▶ history.jsonl in the test's folder
+//!                                                   │
+//!  nodes' logs ── executions ──▶ judge ◀────────────┘
+//!                                  └── rota_sim: history, one_instance
+//! ```
+
+mod book;
+mod executions;
+mod load;
+mod verdict;
+
+pub use book::{Book, Recorded, Shown, Told, Wish, now_us};
+pub use executions::{Execution, executions, key_of};
+pub use load::{Load, Recording};
+pub use verdict::judge;

@@ -1,0 +1,6 @@
+//! Faults of real processes over real Consul, again and again, while a recorded load runs.
+
+#[cfg(test)]
+mod killed;
+#[cfg(test)]
+mod rounds;
