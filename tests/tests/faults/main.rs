@@ -4,3 +4,5 @@
 mod killed;
 #[cfg(test)]
 mod rounds;
+#[cfg(test)]
+mod stopped;
