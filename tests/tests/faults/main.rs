@@ -5,4 +5,6 @@ mod killed;
 #[cfg(test)]
 mod rounds;
 #[cfg(test)]
+mod stale_disk;
+#[cfg(test)]
 mod stopped;
