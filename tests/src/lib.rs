@@ -22,6 +22,7 @@ mod folder;
 mod following;
 mod http;
 mod launched;
+pub mod namespaces;
 pub mod processes;
 pub mod programs;
 pub mod recorded;
