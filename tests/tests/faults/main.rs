@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod consul_leader;
 #[cfg(test)]
+mod cut_off;
+#[cfg(test)]
 mod full_disk;
 #[cfg(test)]
 mod killed;
