@@ -83,6 +83,7 @@ pub struct Book(Arc<Mutex<Pages>>);
 #[derive(Debug)]
 struct Pages {
     calls: Vec<Recorded>,
+    ended: usize,
     lines: BufWriter<File>,
     /// Calls that failed although their client followed every advice, or was given none to follow.
     failures: Vec<String>,
@@ -98,8 +99,9 @@ impl Book {
     /// An empty one, with its file in the folder.
     pub fn new(folder: &Path) -> Self {
         let file = File::create(folder.join(FILE)).expect("the history's file can be made");
-        let (calls, failures) = (Vec::new(), Vec::new());
-        Self(Arc::new(Mutex::new(Pages { calls, lines: BufWriter::new(file), failures })))
+        let (calls, lines) = (Vec::new(), BufWriter::new(file));
+        let pages = Pages { calls, ended: 0, lines, failures: Vec::new() };
+        Self(Arc::new(Mutex::new(pages)))
     }
 
     fn pages(&self) -> MutexGuard<'_, Pages> {
@@ -123,6 +125,7 @@ impl Book {
         let mut pages = self.pages();
         pages.write(&json!({"call": call, "at_us": came_us, "end": told}));
         pages.calls[call].end = Some((came_us, told));
+        pages.ended += 1;
     }
 
     /// A client that did what it was advised to was told an error all the same.
@@ -139,7 +142,7 @@ impl Book {
 
     /// How many calls have ended.
     pub fn ended(&self) -> usize {
-        self.pages().calls.iter().filter(|it| it.end.is_some()).count()
+        self.pages().ended
     }
 
     /// Every call so far.

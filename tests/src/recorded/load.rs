@@ -21,6 +21,9 @@ use tokio::time::{MissedTickBehavior, interval};
 
 /// Sessions that contenders share.
 const SHARED: usize = 5;
+/// After so many calls of all clients they share others: an owner remembers at most 1,024 requests for a
+/// session.
+const GENERATION: usize = 2_000;
 /// Contenders with patience, and without.
 const CONTENDERS: [usize; 2] = [5, 3];
 /// Clients with sessions of their own.
@@ -115,11 +118,20 @@ impl Recording {
     async fn contend(self, stop: Arc<AtomicBool>) {
         let mut chance = Chance::new(self.number as u64);
         let mut lives = [None; SHARED];
-        let mut pace = pace();
+        let (mut pace, mut generation) = (pace(), 0);
         while !stop.load(Ordering::Relaxed) {
+            let now = self.book.ended() / GENERATION;
+            if now != generation {
+                // Whoever goes last leaves nothing open.
+                for which in 0..SHARED {
+                    pace.tick().await;
+                    self.close(&shared(generation, which), None).await;
+                }
+                (generation, lives) = (now, [None; SHARED]);
+            }
             pace.tick().await;
             let which = chance.index(SHARED);
-            let id = shared(which);
+            let id = shared(generation, which);
             let life = match chance.within(0, 99) {
                 0..40 => self.open(&id).await,
                 40..70 => self.get(&id).await,
@@ -155,8 +167,8 @@ fn pace() -> tokio::time::Interval {
     pace
 }
 
-fn shared(which: usize) -> String {
-    format!("shared {which}")
+fn shared(generation: usize, which: usize) -> String {
+    format!("shared {generation}.{which}")
 }
 
 fn shown(session: Option<v1::Session>, created: bool) -> Shown {

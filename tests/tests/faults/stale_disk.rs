@@ -30,6 +30,9 @@ async fn managers_refuse_a_disk_that_went_back_and_break_no_promise() {
         cluster.is_whole().await;
         load.more(100).await;
         cluster.kill(victim).await;
+        if round % 2 == 1 {
+            cluster.is_missed(victim).await;
+        }
         fs::rename(&data, &newer).expect("the folder is free");
         fs::rename(&older, &data).expect("the folder is free");
         let ended = run_to_end("rota-manager", cluster.options_of(victim)).await;
