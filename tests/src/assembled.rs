@@ -19,7 +19,7 @@ use std::path::PathBuf;
 const NUMBERS: [u64; 3] = [340, 681, 1023];
 /// The nodes' names. Each has room for so few that both are used.
 const NODES: [&str; 2] = ["n1", "n2"];
-const PLACES: &str = "10";
+const PLACES: &str = "16";
 
 /// Where the processes stand.
 #[derive(Clone, Debug)]

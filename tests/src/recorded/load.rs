@@ -27,11 +27,11 @@ const GENERATION: usize = 2_000;
 /// Contenders with patience, and without.
 const CONTENDERS: [usize; 2] = [5, 3];
 /// Clients with sessions of their own.
-const ORDERLY: usize = 4;
+const ORDERLY: usize = 10;
 /// How long the impatient wait.
 const IMPATIENT: Duration = Duration::from_millis(150);
 /// Between two calls of a client, if the first took less.
-const PACE: Duration = Duration::from_millis(30);
+const PACE: Duration = Duration::from_millis(40);
 
 /// A client that writes down what it asks and is told.
 #[derive(Clone, Debug)]
@@ -191,10 +191,12 @@ impl Load {
     /// Starts them; each gets a client of its own from `client`.
     pub fn start(book: Book, client: impl Fn(Entry) -> Client) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
-        // Those that go to one manager for long, and those that go to each in turn.
-        let entry = |number| if number % 2 == 0 { Entry::Sticky } else { Entry::RoundRobin };
-        let recording = |number| Recording::new(client(entry(number)), number, &book);
         let [patient, impatient] = CONTENDERS;
+        // Half of the contenders go to each manager in turn. Whoever stays with one loses less time when
+        // another one is silent.
+        let in_turn = |number| number < patient + impatient && number % 2 == 1;
+        let entry = |number| if in_turn(number) { Entry::RoundRobin } else { Entry::Sticky };
+        let recording = |number| Recording::new(client(entry(number)), number, &book);
         let contenders = (0..patient + impatient).map(|number| {
             let wait = if number < patient { CALL } else { IMPATIENT };
             tokio::spawn(Recording { wait, ..recording(number) }.contend(stop.clone()))
