@@ -4,6 +4,7 @@
 use crate::binaries::{binary, checkout};
 use crate::condition::{PATIENCE, eventually};
 use crate::folder::TestFolder;
+use crate::http::http_get;
 use crate::launched::Launched;
 use crate::processes::{self, Process};
 use crate::recorded::{Execution, executions};
@@ -12,6 +13,7 @@ use crate::servers::{ConsulServer, own_loopback};
 use crate::small::{every_copy_is_in_sync, manager, ring};
 use rota_client::{Client, Entry, Options};
 use rustix::process::Signal;
+use serde_json::Value;
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
@@ -50,6 +52,7 @@ struct Member {
     number: u64,
     line: Vec<String>,
     grpc: String,
+    http: String,
     runs: Option<Launched>,
 }
 
@@ -77,14 +80,14 @@ fn member(folder: &TestFolder, places: &Places, at: usize) -> Member {
     let ring: Vec<String> =
         NUMBERS.iter().zip(1..).map(|(number, name)| format!("{number}=m{name}")).collect();
     let server = places.servers.get(at).unwrap_or(&places.servers[0]);
-    let grpc = format!("{ip}:7400");
+    let (grpc, http) = (format!("{ip}:7400"), format!("{ip}:7401"));
     let mut line = places.through[at].clone();
     line.push(program("rota-manager"));
     line.extend(owned(&["--data", &folder.at(&id), "--id", &id, "--number", &number.to_string()]));
     line.extend(owned(&["--ring", &ring.join(","), "--cluster", "c", "--grpc", &grpc]));
-    line.extend(owned(&["--http", &format!("{ip}:7401"), "--insecure-bind"]));
+    line.extend(owned(&["--http", &http, "--insecure-bind"]));
     line.extend(owned(&["--config-store", &format!("consul://{server}:8500/rota")]));
-    Member { id, number, line, grpc, runs: None }
+    Member { id, number, line, grpc, http, runs: None }
 }
 
 fn node_line(folder: &TestFolder, places: &Places, at: usize, managers: &str) -> Vec<String> {
@@ -188,6 +191,19 @@ impl Assembled {
             if shown["status"] == "DOWN" { Ok(()) } else { Err(shown.to_string()) }
         })
         .await;
+    }
+
+    /// Waits until every manager says that Consul answers it.
+    pub async fn sees_consul(&self) {
+        for it in &self.members {
+            eventually(&format!("{} sees Consul", it.id), PATIENCE, async || {
+                let page = http_get(&it.http, "/healthz").await?;
+                let health: Value = serde_json::from_str(&page.body).unwrap_or_default();
+                let reachable = health["config_store"]["reachable"] == true;
+                if reachable { Ok(()) } else { Err(page.body) }
+            })
+            .await;
+        }
     }
 
     /// Waits until every copy is in sync and every node is READY.
