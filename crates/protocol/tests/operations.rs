@@ -353,6 +353,8 @@ fn an_old_build_and_a_wrong_key_are_refused_before_any_work() {
     let mut right = describe;
     right.who.admin = "secret".to_owned();
     assert!(desk.perform(right).is_ok());
+    let stranger = desk.perform(request("z", "document.write", &ensure("c"))).unwrap_err();
+    assert_eq!((stranger.code(), stranger.phase()), (&codes::REFUSED, Phase::Before));
 }
 
 #[test]

@@ -90,6 +90,26 @@ fn the_ends_of_documents_and_memories_of_operations_fill_room_too_and_always_hav
 }
 
 #[test]
+fn only_descriptions_of_namespaces_always_have_room() {
+    let mut table = serving(2 * DOCUMENT_BYTES);
+    let in_z = |request: Request| Request { space: space("z"), ..request };
+    // A class of an application's own, and what is served over HTTP, fill like everything else.
+    refusal(operated(table.call(300, op(in_z(fill("c", 2_000)), "c"))));
+    let page = json!({"path": "c", "mime": "text/html", "body": "A".repeat(2_000)});
+    let put = Request::new(space("z"), "web.put").with(&page).unwrap();
+    refusal(operated(table.call(300, op(put, "c"))));
+    let page = json!({"path": "c", "mime": "text/html", "body": "AAAA"});
+    let put = Request::new(space("z"), "web.put").with(&page).unwrap();
+    operated(table.call(300, op(put, "c"))).unwrap();
+    for n in 0..3 {
+        let create = json!({"name": format!("shop{n}"), "create": true});
+        operated(table.call(300, configure("namespace.put", &create))).unwrap();
+    }
+    let off = json!({"name": "shop1", "off": "later"});
+    operated(table.call(300, configure("namespace.switch", &off))).unwrap();
+}
+
+#[test]
 fn an_import_is_held_to_what_a_manager_may_hold() {
     let mut table = serving(DOCUMENT_BYTES + 500);
     let imported = |table: &mut Table, bytes: usize| {

@@ -8,7 +8,9 @@ use super::read::{DocumentRead, DocumentTouch};
 use super::write::DocumentWrite;
 use rota_docstore::name::MEMORY_CLASS;
 use rota_docstore::space::{SPACE_CLASS, WEB_CLASS};
-use rota_docstore::{Checker, Credentials, Exception, FieldError, Operations, Schema, codes};
+use rota_docstore::{
+    Checker, Credentials, Exception, FieldError, Operation, Operations, Schema, codes,
+};
 use rota_model::items::{POOL_CLASS, SESSION_CLASS};
 use std::fmt;
 use std::hint::black_box;
@@ -104,11 +106,14 @@ fn is_same(one: &[u8], two: &[u8]) -> bool {
     one.len() == two.len() && black_box(differences) == 0
 }
 
-/// Operations of administrators need their key; and who gives one must give the right one.
+/// Operations of administrators need their key, and so does whatever else writes into the namespace for
+/// configuration; and who gives one must give the right one.
 impl Checker for AdminKey {
-    fn check(&self, who: &Credentials, _: &str, operation: &str) -> Result<(), String> {
-        let is_administration =
-            operation.starts_with("namespace.") || operation.starts_with("web.");
+    fn check(&self, who: &Credentials, space: &str, operation: &str) -> Result<(), String> {
+        let writes = [DocumentWrite::NAME, DocumentTouch::NAME].contains(&operation);
+        let is_administration = operation.starts_with("namespace.")
+            || operation.starts_with("web.")
+            || (writes && space == CONFIGURATION);
         if is_administration || !who.admin.is_empty() { self.check(&who.admin) } else { Ok(()) }
     }
 }
@@ -117,9 +122,13 @@ impl Checker for AdminKey {
 mod tests {
     use super::*;
 
-    fn check(key: &str, given: &str, operation: &str) -> Result<(), String> {
+    fn check_in(space: &str, key: &str, given: &str, operation: &str) -> Result<(), String> {
         let who = Credentials { admin: given.to_owned(), ..Credentials::default() };
-        Checker::check(&AdminKey::new(key), &who, "z", operation)
+        Checker::check(&AdminKey::new(key), &who, space, operation)
+    }
+
+    fn check(key: &str, given: &str, operation: &str) -> Result<(), String> {
+        check_in("shop", key, given, operation)
     }
 
     #[test]
@@ -145,6 +154,19 @@ mod tests {
         let missing = Err("the administrator's key is missing".to_owned());
         assert_eq!(check("secret", "", "web.put"), missing);
         assert_eq!(check("secret", "", "document.write"), Ok(()));
+    }
+
+    #[test]
+    fn whatever_writes_into_the_namespace_for_configuration_needs_the_key() {
+        let missing = Err("the administrator's key is missing".to_owned());
+        for operation in ["document.write", "document.touch"] {
+            assert_eq!(check_in("z", "secret", "", operation), missing, "{operation}");
+            assert_eq!(check_in("z", "secret", "secret", operation), Ok(()), "{operation}");
+            assert_eq!(check_in("z", "", "", operation), Ok(()), "{operation}");
+        }
+        for operation in ["document.read", "document.sync"] {
+            assert_eq!(check_in("z", "secret", "", operation), Ok(()), "{operation}");
+        }
     }
 
     #[test]

@@ -3,15 +3,16 @@
 //!
 //! The owner of a document refuses what would make it grow beyond that; what is there may stay, and
 //! shrink. A copy takes what its owner took: it could not refuse without falling behind. So the ceiling
-//! is the same at all managers. Documents of the namespace for configuration always have room: an
-//! operator must be able to switch off what fills it.
+//! is the same at all managers. Descriptions of namespaces always have room, with what remembers their
+//! changes: an operator must be able to switch off what fills it.
 
 use super::registry::CONFIGURATION;
-use crate::documents::Doc;
+use crate::documents::{Doc, DocKey};
 use crate::env::Env;
 use crate::message::{Entry, Write};
 use crate::partition::Partition;
 use crate::replica::{Replica, of_application};
+use rota_docstore::space::SPACE_CLASS;
 use rota_docstore::{Document, Exception, FieldError, Usage, codes};
 use std::sync::Arc;
 
@@ -29,6 +30,10 @@ pub(crate) fn beside(doc: &Doc) -> u64 {
         Some(document) if !counts(document) => DOCUMENT_BYTES + doc.bytes() as u64,
         Some(_) | None => 0,
     }
+}
+
+fn is_description(DocKey { name, .. }: &DocKey) -> bool {
+    name.space() == CONFIGURATION && name.class() == SPACE_CLASS
 }
 
 /// What an entry fills until it is committed.
@@ -51,8 +56,11 @@ impl Partition {
     /// Makes room for what is about to be written, or says why there is none. What ends a document always
     /// has room, and so has what remembers an operation.
     pub(super) fn take_room(&self, env: &mut Env, writes: &[Write]) -> Result<(), Exception> {
+        if writes.iter().any(|it| is_description(&it.key)) {
+            return Ok(());
+        }
         let (mut before, mut after) = (0_u64, 0_u64);
-        for Write { key, doc } in writes.iter().filter(|it| it.key.name.space() != CONFIGURATION) {
+        for Write { key, doc } in writes {
             let of = |doc: Option<&_>| bytes(Usage::of(doc));
             before += of(self.replica.get(key).and_then(|it| of_application(it)));
             after += of(doc.as_ref().map(Arc::as_ref).and_then(of_application));
