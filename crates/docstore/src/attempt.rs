@@ -30,10 +30,6 @@ pub const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
 /// second of 11 minutes; each of them writes the document with all that it remembers.
 pub const MEMORIES_MAX: usize = 4_096;
 
-/// How much longer than their age allows requests are remembered, in milliseconds: one may pass its
-/// check in time and then wait for its next attempt.
-const MEMORY_MARGIN_MS: u64 = 60_000;
-
 /// How stale a document may be that an operation asks for, in milliseconds. 0: not at all; only
 /// then it may be changed, and is validated.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -407,7 +403,7 @@ impl<'a> Desk<'a> {
         let Some(key) = self.memory_key() else {
             return Ok(());
         };
-        let oldest = self.oldest_memory();
+        let oldest = self.rules.oldest_memory(self.now());
         let draft = self.current(name)?;
         if forget_memories(draft, &oldest)? >= MEMORIES_MAX {
             return Err(too_many_memories(name));
@@ -420,7 +416,7 @@ impl<'a> Desk<'a> {
     /// Lets another document, which is created for it, take over what this one remembers, because
     /// its life is about to end. X-BUSY as for [`Desk::remember`].
     pub fn hand_over_memories(&mut self, from: &DocName, to: &DocName) -> Result<(), Exception> {
-        let oldest = self.oldest_memory();
+        let oldest = self.rules.oldest_memory(self.now());
         let draft = self.current(from)?;
         let taken = |(item, content): (&ItemName, &Content)| {
             let is_one = item.class() == MEMORY_CLASS && item.key() >= Some(oldest.as_str());
@@ -440,13 +436,6 @@ impl<'a> Desk<'a> {
             draft.put_copy(&item, content, vop)?;
         }
         Ok(())
-    }
-
-    /// Keys of memories begin with the dhop, so they are in order of time: those below this are of
-    /// requests that would by now be refused for their age.
-    fn oldest_memory(&self) -> String {
-        let age_ms_max = self.rules.dhop_age_ms_max.saturating_add(MEMORY_MARGIN_MS);
-        self.now().minus_ms(age_ms_max).to_string()
     }
 
     fn memory_key(&self) -> Option<String> {

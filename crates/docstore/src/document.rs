@@ -320,7 +320,7 @@ impl Document {
     }
 
     /// Items that exist, in order of their names.
-    pub fn existing(&self) -> impl Iterator<Item = (&ItemName, &Content)> {
+    pub fn existing(&self) -> impl DoubleEndedIterator<Item = (&ItemName, &Content)> {
         self.items.iter().filter_map(|it| Some((&it.name, it.content()?)))
     }
 
@@ -373,6 +373,20 @@ impl Document {
         let items = self.items.iter().filter(|it| !it.name.is_memory()).cloned().collect();
         let stamps = [self.ctime, self.version, self.dtime];
         Some(Self::assemble(self.name.clone(), stamps, self.is_deleted, items))
+    }
+
+    /// The key of the memory that was made last: keys begin with the dhop. `None` when there is none.
+    pub(crate) fn newest_memory(&self) -> Option<&str> {
+        if self.memories.items == 0 {
+            return None;
+        }
+        let mut existing = self.existing().map(|(name, _)| name).filter(|it| it.is_memory());
+        existing.next_back()?.key()
+    }
+
+    /// Bytes of what operations remember here: names and contents.
+    pub fn memories_bytes(&self) -> u64 {
+        self.memories.bytes
     }
 
     /// Whether two copies say the same: same life and version, same existing items. They may know

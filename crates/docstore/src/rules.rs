@@ -1,7 +1,7 @@
 //! What an application and its administrator decide once: classes, builds, times, who may do what.
 
 use crate::document::Document;
-use crate::name::DocName;
+use crate::name::{DocName, MEMORY_CLASS};
 use crate::request::{Anyone, Checker};
 use crate::schema::Schema;
 use rota_model::{SlotId, Stamp};
@@ -66,6 +66,10 @@ pub struct Rules {
     pub deleted_ms: u64,
 }
 
+/// How much longer than their age allows requests are remembered, in milliseconds: one may pass its
+/// check in time and then wait for its next attempt.
+const MEMORY_MARGIN_MS: u64 = 60_000;
+
 /// 7 days, in milliseconds: for how long ends of lives are remembered, unless rules say otherwise.
 pub const WEEK_MS: u64 = 7 * 24 * 3_600 * 1_000;
 
@@ -89,8 +93,8 @@ impl Rules {
 pub enum Aged {
     /// Nothing.
     Same,
-    /// The same document at the same version, without items that were destroyed long ago; its dtime
-    /// has moved on.
+    /// The same document at the same version: without items that were destroyed long ago, and then its
+    /// dtime has moved on; without memories of operations, when all are too old to be asked for.
     Shortened(Document),
     /// Its life ended long ago: nothing is left of it.
     Gone,
@@ -98,15 +102,27 @@ pub enum Aged {
 
 impl Rules {
     /// What is left of a document now: items that were destroyed, and lives that ended, longer ago
-    /// than these rules keep them are forgotten. Nobody's work, so the version stays: it is the
-    /// moment of the last operation that changed the document.
+    /// than these rules keep them are forgotten, and what operations remember that nobody may repeat any
+    /// more. Nobody's work, so the version stays: it is the moment of the last operation that changed the
+    /// document.
     pub fn aged(&self, document: &Document, now: Stamp) -> Aged {
         if document.is_deleted() {
             let is_old = document.version() < now.minus_ms(self.deleted_ms);
             return if is_old { Aged::Gone } else { Aged::Same };
         }
         let shortened = document.forget_before(now.minus_ms(self.destroyed_ms));
-        shortened.map_or(Aged::Same, Aged::Shortened)
+        let left = shortened.as_ref().unwrap_or(document);
+        // A busy document forgets with each new memory. One that remembers for others goes as a whole.
+        let newest = left.newest_memory().filter(|_| left.name().class() != MEMORY_CLASS);
+        let is_quiet = newest.is_some_and(|it| it < self.oldest_memory(now).as_str());
+        let without = if is_quiet { left.without_memories() } else { None };
+        without.or(shortened).map_or(Aged::Same, Aged::Shortened)
+    }
+
+    /// Keys of memories begin with the dhop, so they are in order of time: those below this are of
+    /// requests that would by now be refused for their age.
+    pub(crate) fn oldest_memory(&self, now: Stamp) -> String {
+        now.minus_ms(self.dhop_age_ms_max.saturating_add(MEMORY_MARGIN_MS)).to_string()
     }
 }
 

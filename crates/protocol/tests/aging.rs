@@ -4,7 +4,7 @@
 
 mod table;
 
-use rota_docstore::{Document, Held, Update};
+use rota_docstore::{Document, Held, Letter, Request, Update};
 use rota_protocol::Transition;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -69,6 +69,33 @@ fn items_destroyed_long_ago_are_forgotten_at_every_copy_though_nobody_writes() {
     assert_eq!(updates[0].name(), "case 2");
     table.pass(30_000);
     assert_eq!(table.count(Transition::ItemsForgotten), 1, "there is nothing left to forget");
+}
+
+#[test]
+fn what_nobody_may_repeat_any_more_is_forgotten_though_nobody_writes() {
+    let mut table = Table::serving();
+    let add = json!({"put": [{"class": "Ln", "key": "x", "json": {"n": 1}}]});
+    let asked = Request { dhop: Some(stamp(&table)), ..change("c", &add) };
+    let answer = operated(table.call(300, op(asked.clone(), "c"))).unwrap();
+    table.pass(500);
+    let before = on_disk(&table, 300, "c");
+    assert!(before.memories_bytes() > 0);
+    table.wall_step_ms = 9 * 60_000;
+    table.pass(21_000);
+    assert_eq!(on_disk(&table, 300, "c"), before, "it may still be asked again");
+    assert_eq!(operated(table.call(300, op(asked.clone(), "c"))).unwrap(), answer);
+    table.wall_step_ms = 12 * 60_000;
+    table.pass(21_000);
+    for n in NUMBERS {
+        let after = on_disk(&table, n, "c");
+        assert_eq!((after.memories_bytes(), after.version()), (0, before.version()), "at {n}");
+        assert_eq!((after.dtime(), after.volumes()), (before.dtime(), before.volumes()));
+    }
+    let late = operated(table.call(300, op(asked, "c"))).unwrap_err();
+    assert_eq!((late.letter(), late.details().fields[0].field.as_str()), (Letter::A, "dhop"));
+    // A copy of before hears of nothing.
+    let updates = synced(table.call(600, sync(&["c"], Some(Held::of(&before)), false)));
+    assert!(matches!(updates[0], Update::Unchanged { .. }), "{updates:?}");
 }
 
 #[test]

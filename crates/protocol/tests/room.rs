@@ -89,6 +89,64 @@ fn the_ends_of_documents_and_memories_of_operations_fill_room_too_and_always_hav
     assert!(ended > 5, "{ended} documents with their memories are {refused}");
 }
 
+fn remembered(table: &Table, request: Request) -> Request {
+    Request { dhop: Some(stamp(table)), ..request }
+}
+
+fn busy(result: Result<rota_docstore::Answer, Exception>) -> String {
+    let exception = result.unwrap_err();
+    assert_eq!((exception.code(), exception.phase()), (&codes::BUSY, Phase::Validation));
+    assert_eq!(exception.details().fields[0].field, "dhop");
+    exception.details().message.clone()
+}
+
+#[test]
+fn what_remembers_operations_on_documents_that_are_not_there_is_limited() {
+    let mut table = serving(16 * DOCUMENT_BYTES);
+    let docid = id_at(&table, NUMBERS[0], 0);
+    operated(table.call(300, op(fill(&docid, 100), &docid))).unwrap();
+    let end = |docid: &str| {
+        let change = json!({"class": "Cart", "docid": docid, "life": "destroy"});
+        request("document.write", &json!({"changes": [change]}))
+    };
+    let mut done = 0;
+    let refused = loop {
+        let absent = id_at(&table, NUMBERS[0], 1 + done);
+        let asked = remembered(&table, end(&absent));
+        match operated(table.call(300, op(asked, &absent))) {
+            Ok(_) => done += 1,
+            Err(exception) => break busy(Err(exception)),
+        }
+        assert!(done < 20, "memories fill nothing");
+    };
+    assert!(refused.ends_with("; the limit is 9216"), "{refused}");
+    assert!(refused.contains("at manager m") && done > 5, "{refused} after {done}");
+    // What asks for no memory, and whatever ends a document, has room.
+    operated(table.call(300, op(end("absent"), "absent"))).unwrap();
+    let asked = remembered(&table, end(&docid));
+    operated(table.call(300, op(asked, &docid))).unwrap();
+}
+
+#[test]
+fn what_living_documents_remember_is_limited_too() {
+    let mut table = serving(4 * DOCUMENT_BYTES);
+    let docid = id_at(&table, NUMBERS[0], 0);
+    let mut done = 0;
+    let refused = loop {
+        let asked = remembered(&table, write(&docid, 1));
+        match operated(table.call(300, op(asked, &docid))) {
+            Ok(_) => done += 1,
+            Err(exception) => break busy(Err(exception)),
+        }
+        assert!(done < 50, "memories fill nothing");
+        table.pass(1);
+    };
+    assert!(refused.ends_with("; the limit is 2304"), "{refused}");
+    operated(table.call(300, op(write(&docid, 2), &docid))).unwrap();
+    // Another document would have had room without the memories.
+    refusal(operated(table.call(300, op(fill("other", 1_000), "other"))));
+}
+
 #[test]
 fn only_descriptions_of_namespaces_always_have_room() {
     let mut table = serving(2 * DOCUMENT_BYTES);

@@ -1,5 +1,5 @@
-//! What time makes of documents: what is remembered of destroyed items, of ended lives and of
-//! ended sessions is forgotten once nobody can need it.
+//! What time makes of documents: what is remembered of destroyed items, of ended lives, of ended
+//! sessions and of operations is forgotten once nobody can need it.
 //!
 //! The owner looks at a bounded part of its documents in each step, one round after the other, and
 //! writes what it finds like any other change: copies, disks and new owners have what it has. No

@@ -2,7 +2,8 @@
 //! all in memory.
 //!
 //! The owner of a document refuses what would make it grow beyond that; what is there may stay, and
-//! shrink. A copy takes what its owner took: it could not refuse without falling behind. So the ceiling
+//! shrink. Memories of operations count, and may go an eighth beyond it: they go by themselves. What ends
+//! a document is never refused, with what that leaves: there are no more of these than documents. A copy takes what its owner took: it could not refuse without falling behind. So the ceiling
 //! is the same at all managers. Descriptions of namespaces always have room, with what remembers their
 //! changes: an operator must be able to switch off what fills it.
 
@@ -19,16 +20,43 @@ use std::sync::Arc;
 /// What a document takes beside the names and contents of its items, so that empty ones count, too.
 pub const DOCUMENT_BYTES: u64 = 512;
 
+/// How much more there is room for when an operation only has to be remembered: a part of what
+/// documents may fill. Full documents are to get smaller with a dhop, too.
+const MEMORIES_SHARE: u64 = 8;
+
 fn bytes(usage: Usage) -> u64 {
     usage.v1.saturating_add(usage.documents.saturating_mul(DOCUMENT_BYTES))
 }
 
 /// What a document fills that counts for no namespace: the end of one, or memories of operations.
 pub(crate) fn beside(doc: &Doc) -> u64 {
-    let counts = |it: &Document| Usage::of(Some(it)).documents > 0;
     match of_application(doc) {
-        Some(document) if !counts(document) => DOCUMENT_BYTES + doc.bytes() as u64,
-        Some(_) | None => 0,
+        Some(document) if counts(document) => document.memories_bytes(),
+        Some(_) => DOCUMENT_BYTES + doc.bytes() as u64,
+        None => 0,
+    }
+}
+
+fn counts(document: &Document) -> bool {
+    Usage::of(Some(document)).documents > 0
+}
+
+/// What documents fill: by what counts for their namespaces, and beside that.
+#[derive(Clone, Copy, Default)]
+struct Filling {
+    documents: u64,
+    beside: u64,
+}
+
+impl Filling {
+    fn add(&mut self, doc: Option<&Arc<Doc>>) {
+        let document = doc.and_then(|it| of_application(it));
+        self.documents = self.documents.saturating_add(bytes(Usage::of(document)));
+        self.beside = self.beside.saturating_add(doc.map_or(0, |it| beside(it)));
+    }
+
+    fn all(self) -> u64 {
+        self.documents.saturating_add(self.beside)
     }
 }
 
@@ -54,26 +82,37 @@ impl Replica {
 
 impl Partition {
     /// Makes room for what is about to be written, or says why there is none. What ends a document always
-    /// has room, and so has what remembers an operation.
+    /// has room; what only remembers operations has [`MEMORIES_SHARE`] more.
     pub(super) fn take_room(&self, env: &mut Env, writes: &[Write]) -> Result<(), Exception> {
         if writes.iter().any(|it| is_description(&it.key)) {
             return Ok(());
         }
-        let (mut before, mut after) = (0_u64, 0_u64);
+        let (mut before, mut after, mut ends) = (Filling::default(), Filling::default(), false);
         for Write { key, doc } in writes {
-            let of = |doc: Option<&_>| bytes(Usage::of(doc));
-            before += of(self.replica.get(key).and_then(|it| of_application(it)));
-            after += of(doc.as_ref().map(Arc::as_ref).and_then(of_application));
+            let found = self.replica.get(key);
+            before.add(found);
+            after.add(doc.as_ref());
+            let is_there =
+                |doc: Option<&Arc<Doc>>| doc.and_then(|it| of_application(it)).is_some_and(counts);
+            ends |= is_there(found) && !is_there(doc.as_ref());
         }
-        let Some(growth) = after.checked_sub(before).filter(|it| *it > 0) else { return Ok(()) };
-        let limit = env.config.documents.bytes_max;
-        let filled = env.desks.filled.saturating_add(growth);
-        if filled > limit {
+        let (manager, limit) = (&env.config.id, env.config.documents.bytes_max);
+        let filled = env.desks.filled.saturating_add(after.all().saturating_sub(before.all()));
+        let growth = after.documents.saturating_sub(before.documents);
+        let grown = env.desks.filled.saturating_add(growth);
+        if growth > 0 && grown > limit {
             let problem = format!(
-                "of all documents at manager {} would be {filled}; the limit is {limit}",
-                env.config.id
+                "of all documents at manager {manager} would be {grown}; the limit is {limit}"
             );
             return Err(Exception::of_field(codes::LIMIT, FieldError::new("bytes", problem)));
+        }
+        let limit = limit.saturating_add(limit / MEMORIES_SHARE);
+        if after.beside > before.beside && filled > limit && !ends {
+            let problem = format!(
+                "cannot be remembered: bytes of all documents and memories of operations at manager \
+                 {manager} would be {filled}; the limit is {limit}"
+            );
+            return Err(Exception::of_field(codes::BUSY, FieldError::new("dhop", problem)));
         }
         env.desks.filled = filled;
         Ok(())
