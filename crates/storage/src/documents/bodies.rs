@@ -51,7 +51,8 @@ impl DocumentStore {
     }
 
     /// Writes the attachments of a document at one version, without those that the receiver has,
-    /// and returns that very document. Operations go on meanwhile.
+    /// and returns that very document, without what operations remember in it. Operations go on
+    /// meanwhile.
     pub fn export(
         &self,
         name: &DocName,
@@ -66,7 +67,9 @@ impl DocumentStore {
             let version = document.version().as_u64();
             let export = Export { version, attachments: &attachments, receiver_has };
             match self.shared.attachments.export(&export, &mut into) {
-                Ok(exported) => return Ok((document, exported)),
+                Ok(exported) => {
+                    return Ok((document.without_memories().map_or(document, Arc::new), exported));
+                }
                 // Nothing was written. The document that named it may be an old one by now.
                 Err(AttachmentError::Missing { .. }) if attempt < EXPORT_ATTEMPTS => attempt += 1,
                 Err(error) => return Err(error.into()),
@@ -77,7 +80,8 @@ impl DocumentStore {
     /// Takes over what [`DocumentStore::export`] gave: stores the bodies that came, then makes the
     /// document's items those of the exported one. It is a change like any other, and safe to repeat:
     /// the document is created if there is none, its version is that of this change, and items that
-    /// are the same already stay as they are. Refuses an export of another version (A-INVALID), and,
+    /// are the same already stay as they are. So does what operations remember: a repetition is known
+    /// where it was done, and nowhere else. Refuses an export of another version (A-INVALID), and,
     /// by the rules of every change, a document whose bodies are not all here (N-BODY).
     pub fn import(&self, document: &Arc<Document>, from: impl Read) -> Result<Answer, Unanswered> {
         let (name, version) = (document.name(), document.version());
@@ -102,18 +106,20 @@ impl DocumentStore {
     }
 }
 
-/// Gives a draft the items of a document; an ended one ends it.
+/// Gives a draft the items of a document, memories of operations aside; an ended one ends it.
 fn become_like(draft: &mut Draft, document: &Document) -> Result<(), Exception> {
     if document.is_deleted() {
         draft.destroy();
         return Ok(());
     }
     draft.ensure();
-    let is_gone = |it: &&ItemName| document.content(it.class(), it.key()).is_none();
+    let is_gone =
+        |it: &&ItemName| !it.is_memory() && document.content(it.class(), it.key()).is_none();
     let gone: Vec<ItemName> =
         draft.existing().map(|(item, _)| item).filter(is_gone).cloned().collect();
     for item in gone {
         draft.remove(item.class(), item.key())?;
     }
-    document.existing().try_for_each(|(item, content)| draft.put_content(item, content.clone()))
+    let mut items = document.existing().filter(|(item, _)| !item.is_memory());
+    items.try_for_each(|(item, content)| draft.put_content(item, content.clone()))
 }
