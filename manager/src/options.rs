@@ -22,6 +22,10 @@ const GRACE_MS_MAX: u64 = 365 * 24 * 3_600_000;
 /// Every single document fits: 8 MiB of contents, 4 MiB of memories, names of what was destroyed, and
 /// what 32,768 items take around that.
 const CACHE_BYTES_MIN: u64 = 32 * 1024 * 1024;
+/// A PiB: what is more is a slip of the pen.
+const DISK_BYTES_MAX: u64 = 1 << 50;
+/// A GiB: room for a log that is folded while the disk is being emptied.
+const BODY_RESERVE_BYTES: u64 = 1 << 30;
 /// Two full documents.
 const DOCUMENTS_BYTES_MIN: u64 = 16 * 1024 * 1024;
 /// A TiB: what is more is a slip of the pen.
@@ -116,6 +120,12 @@ pub struct Arguments {
     /// day].
     #[arg(long, value_name = "MS")]
     pub body_grace_ms: Option<String>,
+    /// Most bytes of bodies at this manager that no item names (yet, or any more) [default: 64 GiB].
+    #[arg(long, value_name = "BYTES")]
+    pub body_free_bytes_max: Option<String>,
+    /// Bytes of the data folder's disk that bodies leave to everything else [default: 1 GiB].
+    #[arg(long, value_name = "BYTES")]
+    pub body_reserve_bytes: Option<String>,
     /// Most bytes of applications' documents in all copies at this manager; the same at all managers
     /// [default: 4 GiB].
     #[arg(long, value_name = "BYTES")]
@@ -458,12 +468,21 @@ impl Arguments {
     }
 
     fn check_bodies(&self, wrong: &mut Vec<FieldError>) -> AttachmentSettings {
-        let mut bodies = AttachmentSettings::default();
+        let mut bodies = AttachmentSettings {
+            reserve_bytes: BODY_RESERVE_BYTES,
+            ..AttachmentSettings::default()
+        };
         if let Some(text) = &self.body_bytes_max {
             bodies.body_bytes_max = number("--body-bytes-max", text, 1, BODY_BYTES_MAX, wrong);
         }
         if let Some(text) = &self.body_grace_ms {
             bodies.grace_ms = number("--body-grace-ms", text, GRACE_MS_MIN, GRACE_MS_MAX, wrong);
+        }
+        if let Some(text) = &self.body_free_bytes_max {
+            bodies.free_bytes_max = number("--body-free-bytes-max", text, 1, DISK_BYTES_MAX, wrong);
+        }
+        if let Some(text) = &self.body_reserve_bytes {
+            bodies.reserve_bytes = number("--body-reserve-bytes", text, 0, DISK_BYTES_MAX, wrong);
         }
         bodies
     }

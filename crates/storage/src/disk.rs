@@ -51,6 +51,11 @@ pub trait Disk: fmt::Debug + Send + Sync {
     /// Locks a file, made when it is not there. [`io::ErrorKind::WouldBlock`] when someone else
     /// has it.
     fn lock(&self, file: &Path) -> io::Result<Lock>;
+    /// Bytes that may still be written where a folder is. Default: as many as there are.
+    fn free_bytes(&self, folder: &Path) -> io::Result<u64> {
+        let _ = folder;
+        Ok(u64::MAX)
+    }
 }
 
 /// The operating system's files.
@@ -129,6 +134,11 @@ impl Disk for RealDisk {
             Err(TryLockError::WouldBlock) => Err(io::ErrorKind::WouldBlock.into()),
             Err(TryLockError::Error(error)) => Err(error),
         }
+    }
+
+    fn free_bytes(&self, folder: &Path) -> io::Result<u64> {
+        let disk = rustix::fs::statvfs(folder)?;
+        Ok(disk.f_bavail.saturating_mul(disk.f_frsize))
     }
 }
 

@@ -23,7 +23,9 @@ pub fn status_of(error: &AttachmentError) -> Status {
         AttachmentError::WrongSize { .. } => in_field("size", codes::INVALID),
         AttachmentError::WrongDigest { .. } => in_field("sha256", codes::INVALID),
         AttachmentError::OutOfRange { .. } => in_field("offset", codes::INVALID),
-        AttachmentError::TooLarge { .. } => in_field("size", codes::LIMIT),
+        AttachmentError::TooLarge { .. } | AttachmentError::NoRoom { .. } => {
+            in_field("size", codes::LIMIT)
+        }
         AttachmentError::Missing { .. } => in_field("sha256", codes::BODY),
         AttachmentError::Busy { .. } => refused(RefusalKind::Overloaded, text),
         // Another copy has it, or this one soon again.

@@ -8,7 +8,7 @@ use rota_docstore::{Digest, Exception, FieldError};
 use rota_model::{ManagerNumber, RefusalKind, SlotId};
 use rota_proto::bodies::{Keep, keep_piece_request, keep_request};
 use rota_proto::{documents, v1};
-use rota_storage::attachments::{AttachmentError, Incoming, Stored};
+use rota_storage::attachments::{AttachmentError, Attachments, Incoming, Stored};
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -168,7 +168,7 @@ impl Bodies {
                 let read = self.local(sha256, 0).await.map_err(|it| status_of(&it))?;
                 (Here::Not, read.1)
             }
-            None => (self.begin(sha256, size).await?, pieces),
+            None => (self.begin(move |it| it.begin(sha256, size)).await?, pieces),
         };
         let only_here = Keep { slot: None, ..keep };
         let handings = others.into_iter().map(|it| Handing::begin(self, it, only_here)).collect();
@@ -193,17 +193,21 @@ impl Bodies {
     }
 
     /// Begins to write a body here.
-    async fn begin(&self, sha256: Digest, size: u64) -> Result<Here, Status> {
+    async fn begin(
+        &self,
+        begin: impl FnOnce(&Attachments) -> Result<Incoming, AttachmentError> + Send + 'static,
+    ) -> Result<Here, Status> {
         let place = self.shared.places.take().await?;
         let attachments = self.shared.attachments.clone();
-        let begun = blocking(move || attachments.begin(sha256, size).map(|it| (it, place))).await?;
+        let begun = blocking(move || begin(&attachments).map(|it| (it, place))).await?;
         let (incoming, place) = begun.map_err(|it| status_of(&it))?;
         Ok(Here::Into(Box::new(Intake { incoming, place })))
     }
 
-    /// Writes a body of another manager here.
+    /// Writes a body of another manager here: documents name it.
     pub(super) async fn take(&self, mut remote: Remote, sha256: Digest) -> Result<Stored, Status> {
-        let mut here = self.begin(sha256, remote.size).await?;
+        let size = remote.size;
+        let mut here = self.begin(move |it| it.begin_wanted(sha256, size)).await?;
         while let Some(bytes) = here.next_of(&mut remote).await? {
             here = here.write(&bytes).await?;
         }
@@ -248,6 +252,10 @@ async fn ended(handings: Vec<Handing>, owner: Option<ManagerNumber>) -> Result<(
         }
     }
     failed.map_or(Ok(()), |status| {
+        if documents::exception(&status).is_some() {
+            // It would not take it later either.
+            return Err(status);
+        }
         let text = format!("the owner did not take the body: {}", status.message());
         Err(refused(RefusalKind::NotServing, text))
     })

@@ -131,17 +131,25 @@ fn the_load_limit_is_kept_in_thousandths() {
 
 #[test]
 fn what_is_decided_about_bodies_is_checked() {
-    assert_eq!(parse(&[]).unwrap().bodies, AttachmentSettings::default());
+    let default = AttachmentSettings { reserve_bytes: 1 << 30, ..AttachmentSettings::default() };
+    assert_eq!(parse(&[]).unwrap().bodies, default);
     let given = ["--body-bytes-max", "1000", "--body-grace-ms", "60000"];
     let bodies = parse(&given).unwrap().bodies;
     assert_eq!((bodies.body_bytes_max, bodies.grace_ms), (1_000, 60_000));
-    let wrong = parse(&["--body-bytes-max", "0", "--body-grace-ms", "9999"]).unwrap_err();
+    let given = ["--body-free-bytes-max", "5000", "--body-reserve-bytes", "0"];
+    let bodies = parse(&given).unwrap().bodies;
+    assert_eq!((bodies.free_bytes_max, bodies.reserve_bytes), (5_000, 0));
+    let mut given = vec!["--body-bytes-max", "0", "--body-grace-ms", "9999"];
+    given.extend(["--body-free-bytes-max", "0", "--body-reserve-bytes", "1125899906842625"]);
+    let wrong = parse(&given).unwrap_err();
     let told: Vec<String> = wrong.iter().map(ToString::to_string).collect();
     assert_eq!(
         told,
         [
             "--body-bytes-max is 0; it must lie in [1, 68719476736]",
             "--body-grace-ms is 9999; it must lie in [10000, 31536000000]",
+            "--body-free-bytes-max is 0; it must lie in [1, 1125899906842624]",
+            "--body-reserve-bytes is 1125899906842625; it must lie in [0, 1125899906842624]",
         ]
     );
 }

@@ -53,7 +53,7 @@ pub async fn put(documents: &Documents, docid: &str, body: &[u8]) -> Result<bool
 }
 
 /// Makes a body the attachment `a` of a document.
-async fn attach(documents: &Documents, docid: &str, body: &[u8]) -> Result<(), CallError> {
+pub async fn attach(documents: &Documents, docid: &str, body: &[u8]) -> Result<(), CallError> {
     attach_in(documents, &space(), docid, body).await
 }
 
@@ -90,7 +90,7 @@ async fn read_from(
     Ok(all)
 }
 
-async fn read(documents: &Documents, docid: &str, body: &[u8]) -> Result<Vec<u8>, CallError> {
+pub async fn read(documents: &Documents, docid: &str, body: &[u8]) -> Result<Vec<u8>, CallError> {
     read_from(documents, docid, digest(body), 0).await
 }
 
@@ -124,7 +124,7 @@ fn files(cluster: &Cluster, manager: usize) -> Vec<String> {
     in_folder(&attachments_of(cluster, manager))
 }
 
-fn in_folder(folder: &std::path::Path) -> Vec<String> {
+pub fn in_folder(folder: &std::path::Path) -> Vec<String> {
     let all = std::fs::read_dir(folder).unwrap().map(|it| it.unwrap().file_name());
     let all = all.map(|it| it.into_string().unwrap());
     all.filter(|it| it != "OWNER" && it != "LOCK").collect()

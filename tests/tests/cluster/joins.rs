@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 
 /// Waits until that number is ACTIVE, nobody joins, and each of four partitions is copied by three
 /// managers that are in sync, and held by nobody else. Gives the ring.
-async fn settles(endpoints: &str, number: u64) -> Value {
+pub async fn settles(endpoints: &str, number: u64) -> Value {
     eventually("the ring settles", PATIENCE, async || {
         let ring = ring(endpoints).await?;
         let parts = ring["partitions"].as_array().cloned().unwrap_or_default();

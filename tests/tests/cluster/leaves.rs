@@ -21,7 +21,7 @@ async fn cancel(endpoints: &str, more: &[&str]) -> Ran {
 }
 
 /// Waits until that number has left and nothing is under way, and each partition has so many copies.
-async fn has_left(endpoints: &str, number: u64, copies: usize) {
+pub async fn has_left(endpoints: &str, number: u64, copies: usize) {
     eventually("the number has left", PATIENCE, async || {
         let ring = ring(endpoints).await?;
         let parts = ring["partitions"].as_array().cloned().unwrap_or_default();

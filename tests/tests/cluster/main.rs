@@ -11,6 +11,8 @@ mod benches;
 #[cfg(test)]
 mod bodies;
 #[cfg(test)]
+mod body_moves;
+#[cfg(test)]
 mod cached_sessions;
 #[cfg(test)]
 mod changed_rings;

@@ -65,6 +65,20 @@ pub enum AttachmentError {
         /// The most that is accepted.
         limit: u64,
     },
+    /// With this one and those on their way in, the disk would have too little left for other things.
+    /// Nothing was done.
+    #[error(
+        "an attachment of {size} bytes would leave too little of the disk, where {free} bytes are free: \
+         {reserve} must be left, and what is being put already"
+    )]
+    NoRoom {
+        /// The attachment's size in bytes.
+        size: u64,
+        /// Free bytes.
+        free: u64,
+        /// How many must be left.
+        reserve: u64,
+    },
     /// So many puts are under way already. Nothing was done.
     #[error("{limit} attachments are being put already, the limit; come again soon")]
     Busy {

@@ -24,6 +24,8 @@ pub struct Incoming {
     new: PathBuf,
     sha256: Digest,
     size: u64,
+    /// It is counted among those on their way in.
+    counted: bool,
     /// There is a file `new`.
     made: bool,
 }
@@ -33,6 +35,7 @@ impl Incoming {
         shared: &Arc<Shared>,
         sha256: Digest,
         size: u64,
+        free_bytes_max: u64,
     ) -> Result<Self, AttachmentError> {
         shared.usable()?;
         let limit = shared.settings.body_bytes_max;
@@ -44,16 +47,38 @@ impl Incoming {
         let puts = shared.puts.fetch_add(1, Relaxed) + 1;
         let new = shared.path.join(format!("{:016x}{NEW}", shared.next_new.fetch_add(1, Relaxed)));
         // Before anything can fail: its drop counts down.
-        let mut incoming =
-            Self { shared: shared.clone(), writer: None, new, sha256, size, made: false };
+        let shared = shared.clone();
+        let (writer, counted, made) = (None, false, false);
+        let mut incoming = Self { shared, writer, new, sha256, size, counted, made };
         if puts > limit {
             return Err(AttachmentError::Busy { limit });
         }
+        incoming.take_room(free_bytes_max)?;
+        let shared = &incoming.shared;
         let file = shared.disk.create(&incoming.new);
         let file = file.map_err(AttachmentError::io("make", &incoming.new))?;
         incoming.made = true;
         incoming.writer = Some(BodyWriter::new(file, incoming.new.clone(), sha256, size));
         Ok(incoming)
+    }
+
+    fn take_room(&mut self, free_bytes_max: u64) -> Result<(), AttachmentError> {
+        let (shared, reserve) = (&self.shared, self.shared.settings.reserve_bytes);
+        let free = shared.disk.free_bytes(&shared.path);
+        let free = free.map_err(AttachmentError::io("look at the disk of", &shared.path))?;
+        let mut index = shared.index();
+        let needed = index.coming_bytes().saturating_add(self.size).saturating_add(reserve);
+        if reserve > 0 && needed > free {
+            return Err(AttachmentError::NoRoom { size: self.size, free, reserve });
+        }
+        let counted = index.coming(&self.sha256, self.size, free_bytes_max);
+        counted.map_err(|found| AttachmentError::TooLarge {
+            what: "the size of all attachments that no item names, with this one, in bytes",
+            found,
+            limit: free_bytes_max,
+        })?;
+        self.counted = true;
+        Ok(())
     }
 
     /// Appends bytes of the body, in pieces of any size. After an error the put is over.
@@ -100,6 +125,9 @@ impl Incoming {
 impl Drop for Incoming {
     fn drop(&mut self) {
         self.shared.puts.fetch_sub(1, Relaxed);
+        if self.counted {
+            self.shared.index().over(self.size);
+        }
         self.writer = None;
         if self.made
             && let Err(error) = self.shared.disk.remove(&self.new)

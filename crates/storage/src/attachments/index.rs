@@ -25,6 +25,16 @@ struct Entry {
     free_since_ms: u64,
 }
 
+impl Entry {
+    /// Bytes of a whole body that no item names.
+    fn free_bytes(&self) -> u64 {
+        match self.state {
+            State::Whole { size } if self.references == 0 => size,
+            State::Whole { .. } | State::Absent | State::Damaged { .. } => 0,
+        }
+    }
+}
+
 /// How much there is.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Volumes {
@@ -58,12 +68,47 @@ pub struct Collected {
 pub(super) struct Index {
     entries: BTreeMap<Digest, Entry>,
     references_known: bool,
+    /// Bytes of whole bodies that no item names.
+    free_bytes: u64,
+    /// Bytes of the bodies that are on their way in.
+    coming_bytes: u64,
 }
 
 impl Index {
     fn entry(&mut self, sha256: Digest, now_ms: u64) -> &mut Entry {
         let new = Entry { state: State::Absent, references: 0, pins: 0, free_since_ms: now_ms };
         self.entries.entry(sha256).or_insert(new)
+    }
+
+    /// Changes what is known of a body, and keeps the sum.
+    fn change(&mut self, sha256: &Digest, change: impl FnOnce(&mut Entry)) {
+        if let Some(entry) = self.entries.get_mut(sha256) {
+            let before = entry.free_bytes();
+            change(entry);
+            self.free_bytes = self.free_bytes.saturating_sub(before) + entry.free_bytes();
+        }
+    }
+
+    /// A body is on its way in, until [`Index::over`]. `Err`: no item names so many bytes then, and
+    /// that is above the limit.
+    pub fn coming(&mut self, sha256: &Digest, size: u64, limit: u64) -> Result<(), u64> {
+        let is_new = self.size(sha256).is_none();
+        let free = self.free_bytes.saturating_add(self.coming_bytes).saturating_add(size);
+        if is_new && free > limit {
+            return Err(free);
+        }
+        self.coming_bytes = self.coming_bytes.saturating_add(size);
+        Ok(())
+    }
+
+    /// Ends what [`Index::coming`] began.
+    pub fn over(&mut self, size: u64) {
+        self.coming_bytes = self.coming_bytes.saturating_sub(size);
+    }
+
+    /// Bytes of the bodies that are on their way in.
+    pub fn coming_bytes(&self) -> u64 {
+        self.coming_bytes
     }
 
     fn forget_if_empty(&mut self, sha256: &Digest) {
@@ -94,22 +139,23 @@ impl Index {
     /// A whole body is there. Its time of grace begins anew, so that whoever just put it has time
     /// to name it.
     pub fn stored(&mut self, sha256: Digest, size: u64, now_ms: u64) {
-        let entry = self.entry(sha256, now_ms);
-        entry.state = State::Whole { size };
-        entry.free_since_ms = now_ms;
+        self.entry(sha256, now_ms);
+        self.change(&sha256, |entry| {
+            entry.state = State::Whole { size };
+            entry.free_since_ms = now_ms;
+        });
     }
 
     /// A body's file is there and is not what was written.
     pub fn damaged(&mut self, sha256: Digest, what: String, now_ms: u64) {
-        self.entry(sha256, now_ms).state = State::Damaged { what };
+        self.entry(sha256, now_ms);
+        self.change(&sha256, |entry| entry.state = State::Damaged { what });
     }
 
     /// Marks a whole body as damaged. One that was taken away meanwhile stays away.
     pub fn found_damaged(&mut self, sha256: &Digest, what: &str) {
-        if let Some(entry) = self.entries.get_mut(sha256)
-            && matches!(entry.state, State::Whole { .. })
-        {
-            entry.state = State::Damaged { what: what.to_owned() };
+        if self.size(sha256).is_some() {
+            self.change(sha256, |entry| entry.state = State::Damaged { what: what.to_owned() });
         }
     }
 
@@ -134,6 +180,7 @@ impl Index {
             entry.state != State::Absent || entry.references > 0 || entry.pins > 0
         });
         self.references_known = true;
+        self.free_bytes = self.entries.values().map(Entry::free_bytes).sum();
         counts.keys().filter(|sha256| self.is_named_and_unreadable(sha256)).copied().collect()
     }
 
@@ -148,9 +195,7 @@ impl Index {
             return Err(*missing);
         }
         for sha256 in names {
-            if let Some(entry) = self.entries.get_mut(sha256) {
-                entry.references = entry.references.saturating_add(1);
-            }
+            self.change(sha256, |entry| entry.references = entry.references.saturating_add(1));
         }
         Ok(())
     }
@@ -159,8 +204,8 @@ impl Index {
     /// are not.
     pub fn refer_all(&mut self, names: &[Digest], now_ms: u64) -> Vec<Digest> {
         for &sha256 in names {
-            let entry = self.entry(sha256, now_ms);
-            entry.references = entry.references.saturating_add(1);
+            self.entry(sha256, now_ms);
+            self.change(&sha256, |entry| entry.references = entry.references.saturating_add(1));
         }
         names.iter().filter(|sha256| self.size(sha256).is_none()).copied().collect()
     }
@@ -184,10 +229,10 @@ impl Index {
             return Err(*few);
         }
         for (sha256, count) in counts {
-            if let Some(entry) = self.entries.get_mut(&sha256) {
+            self.change(&sha256, |entry| {
                 entry.references -= count;
                 entry.free_since_ms = now_ms;
-            }
+            });
             self.forget_if_empty(&sha256);
         }
         Ok(())
@@ -237,8 +282,9 @@ impl Index {
         let taken: Vec<_> = expired
             .map(|(&sha256, _)| Collected { sha256, size: self.size(&sha256).unwrap_or(0) })
             .collect();
-        for Collected { sha256, .. } in &taken {
+        for Collected { sha256, size } in &taken {
             self.entries.remove(sha256);
+            self.free_bytes = self.free_bytes.saturating_sub(*size);
         }
         Some(taken)
     }

@@ -74,12 +74,26 @@ pub struct AttachmentSettings {
     /// Most puts at a time. Too low: callers are refused and come again; too high: the process
     /// runs out of open files.
     pub puts_max: usize,
+    /// Most bytes of bodies that no item names, those on their way in included. Too low: what many
+    /// callers are about to name is refused, and so is what comes while much was given up; too high:
+    /// whoever puts bodies and names none fills the disk. Bodies that items name already
+    /// ([`Attachments::begin_wanted`]) are always taken.
+    pub free_bytes_max: u64,
+    /// Bytes that every body leaves free on the disk, for whatever else is written there. Too low: a
+    /// log on the same disk finds none; too high: attachments are refused early. Default 0.
+    pub reserve_bytes: u64,
 }
 
 impl Default for AttachmentSettings {
     fn default() -> Self {
-        let day_ms = 24 * 60 * 60 * 1000;
-        Self { grace_ms: day_ms, body_bytes_max: 4 * 1024 * 1024 * 1024, puts_max: 64 }
+        let (day_ms, gib) = (24 * 60 * 60 * 1000, 1024 * 1024 * 1024);
+        Self {
+            grace_ms: day_ms,
+            body_bytes_max: 4 * gib,
+            puts_max: 64,
+            free_bytes_max: 64 * gib,
+            reserve_bytes: 0,
+        }
     }
 }
 
@@ -215,7 +229,13 @@ impl Attachments {
     /// Begins to put a body. It is needed also where the body is already here: then its bytes are
     /// checked and left out. (Ask [`Attachments::contains`] first to save the way.)
     pub fn begin(&self, sha256: Digest, size: u64) -> Result<Incoming, AttachmentError> {
-        Incoming::begin(&self.shared, sha256, size)
+        Incoming::begin(&self.shared, sha256, size, self.shared.settings.free_bytes_max)
+    }
+
+    /// Begins to put a body that an item names already, or is about to: it is taken however many
+    /// others no item names.
+    pub fn begin_wanted(&self, sha256: Digest, size: u64) -> Result<Incoming, AttachmentError> {
+        Incoming::begin(&self.shared, sha256, size, u64::MAX)
     }
 
     /// Puts a body as a whole from a reader.

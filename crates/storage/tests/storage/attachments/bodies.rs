@@ -1,14 +1,18 @@
 //! Putting, reading, listing.
 
-use super::{Trickle, bodies_on_disk, body, open, put, read, settings, sha};
+use super::{GRACE_MS, Trickle, bodies_on_disk, body, open, put, read, settings, sha};
 use crate::label;
 use rota_model::ManagerNumber;
-use rota_storage::attachments::{AttachmentError, Attachments, PIECE_BYTES, Stored, digest_of};
-use rota_storage::{EngineError, Label, RealDisk};
+use rota_storage::attachments::{
+    AttachmentError, AttachmentSettings, Attachments, PIECE_BYTES, Stored, digest_of,
+};
+use rota_storage::{Disk, EngineError, Label, RealDisk};
+use std::collections::BTreeMap;
 use std::io::{Read, Seek, SeekFrom, Write};
+use std::path::Path;
 use std::sync::Arc;
 
-fn real(folder: &std::path::Path) -> Attachments {
+fn real(folder: &Path) -> Attachments {
     open(Arc::new(RealDisk), folder).expect("opens")
 }
 
@@ -214,4 +218,52 @@ fn a_large_body_passes_through_in_pieces() {
         longest = longest.max(piece.len());
     }
     assert_eq!(longest, PIECE_BYTES);
+}
+
+fn with(folder: &Path, settings: AttachmentSettings) -> Attachments {
+    Attachments::open(Arc::new(RealDisk), folder, &label(), settings, 0).expect("opens")
+}
+
+#[test]
+fn bodies_that_no_item_names_fill_no_more_than_their_limit() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = with(folder.path(), AttachmentSettings { free_bytes_max: 10, ..settings() });
+    store.set_references(&BTreeMap::new(), 0);
+    put(&store, b"four", 0).expect("stored");
+    let under_way = store.begin(digest_of(b"five5"), 5).expect("begins");
+    let text = put(&store, b"ab", 0).expect_err("there is no room").to_string();
+    let what = "the size of all attachments that no item names, with this one, in bytes";
+    assert_eq!(text, format!("{what} is 11; the limit is 10"));
+    assert_eq!(put(&store, b"four", 0).expect("it is here"), Stored::Known);
+    drop(under_way);
+    put(&store, b"ab", 0).expect("stored");
+    // What an item names needs no room, neither before nor after.
+    let mut wanted = store.begin_wanted(digest_of(b"wanted"), 6).expect("begins");
+    wanted.write(b"wanted").expect("writes");
+    wanted.finish(0).expect("stored");
+    store.refer(&[digest_of(b"wanted"), digest_of(b"four")]).expect("they are here");
+    put(&store, b"eight8_8", 0).expect("stored");
+    store.release(&[digest_of(b"four")], 0).expect("it was named");
+    put(&store, b"c", 0).expect_err("there is no room");
+    assert_eq!(store.volumes().free_bytes, 14);
+    // What goes makes room.
+    store.collect(GRACE_MS, 100).expect("collects");
+    put(&store, b"ten_ten_10", GRACE_MS).expect("stored");
+    assert_eq!(store.volumes().free_bytes, 10);
+}
+
+#[test]
+fn a_body_leaves_the_reserve_of_the_disk_to_other_things() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let all = RealDisk.free_bytes(folder.path()).expect("reads");
+    assert!(all > 0);
+    let store = with(folder.path(), AttachmentSettings { reserve_bytes: all * 2, ..settings() });
+    for begun in [store.begin(sha(1), 9), store.begin_wanted(sha(1), 9)] {
+        let text = begun.expect_err("there is no room").to_string();
+        assert!(text.starts_with("an attachment of 9 bytes would leave too little"), "{text}");
+        assert!(text.contains(&format!("{} must be left", all * 2)), "{text}");
+    }
+    drop(store);
+    let store = with(folder.path(), AttachmentSettings { reserve_bytes: 1, ..settings() });
+    put(&store, &body(1), 0).expect("stored");
 }

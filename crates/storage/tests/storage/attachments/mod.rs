@@ -21,7 +21,12 @@ use std::sync::Arc;
 const GRACE_MS: u64 = 1000;
 
 pub fn settings() -> AttachmentSettings {
-    AttachmentSettings { grace_ms: GRACE_MS, body_bytes_max: 1024 * 1024, puts_max: 4 }
+    AttachmentSettings {
+        grace_ms: GRACE_MS,
+        body_bytes_max: 1024 * 1024,
+        puts_max: 4,
+        ..AttachmentSettings::default()
+    }
 }
 
 pub fn open(disk: Arc<dyn Disk>, folder: &Path) -> Result<Attachments, AttachmentError> {
