@@ -80,15 +80,60 @@ pub(super) async fn get(
     Ok(Response::new(Box::pin(stream)))
 }
 
-/// Writes the bodies of a document into an export, each once. False: its reader is gone.
+/// What was met lately, so that it is not dealt with again. When it is full it begins anew: what is
+/// forgotten is dealt with once more.
+#[derive(Debug)]
+pub(super) struct Recent<T> {
+    met: BTreeSet<T>,
+    most: usize,
+    count: u64,
+}
+
+impl<T: Ord> Recent<T> {
+    fn of(most: usize) -> Self {
+        Self { met: BTreeSet::new(), most, count: 0 }
+    }
+
+    /// Whether it was met lately.
+    fn has(&self, it: &T) -> bool {
+        self.met.contains(it)
+    }
+
+    /// Meets it; false when it was met lately.
+    pub fn meet(&mut self, it: T) -> bool {
+        if self.met.contains(&it) {
+            return false;
+        }
+        if self.met.len() >= self.most {
+            self.met.clear();
+        }
+        self.met.insert(it);
+        self.count += 1;
+        true
+    }
+
+    /// How often something was met that was not met lately.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+}
+
+impl<T: Ord> Default for Recent<T> {
+    fn default() -> Self {
+        Self::of(RECENT_MAX)
+    }
+}
+
+/// Writes the bodies of a document into an export, each once unless so many others came between that it
+/// is forgotten. False: its reader is gone.
 pub(super) async fn write(
     shared: &Shared,
     document: &Document,
-    written: &mut BTreeSet<Digest>,
+    written: &mut Recent<Digest>,
     out: &mpsc::Sender<Result<v1::NamespaceRecord, Status>>,
 ) -> Result<bool, Status> {
     for (_, attachment) in document.attachments() {
-        if !written.insert(attachment.sha256()) {
+        if !written.meet(attachment.sha256()) {
             continue;
         }
         let begin = (&Part::Body(attachment.clone())).into();
@@ -126,9 +171,9 @@ pub(super) async fn write_one<R>(
 /// Pieces of a body of an import that wait for the disk.
 const AHEAD: usize = 2;
 
-/// What is remembered of bodies that were handed over; what is forgotten costs a question to each
-/// copy once more.
-const HANDED_MAX: usize = 65_536;
+/// What is remembered of bodies in exports and imports: some 5 MB. One that is forgotten is written
+/// again, or costs a question to each copy once more.
+const RECENT_MAX: usize = 65_536;
 
 /// The bodies of an import: each is taken in here first, and handed to the copies of each document
 /// that names it before the document is.
@@ -136,7 +181,7 @@ const HANDED_MAX: usize = 65_536;
 pub(super) struct TakenBodies {
     under_way: Option<(mpsc::Sender<Result<Bytes, Status>>, Taking)>,
     /// Partitions, and bodies that their copies hold.
-    handed: BTreeSet<(ManagerNumber, Digest)>,
+    handed: Recent<(ManagerNumber, Digest)>,
 }
 
 type Taking = JoinHandle<Result<bool, Status>>;
@@ -175,15 +220,26 @@ impl TakenBodies {
             let view = view_of(shared)?;
             let slot = operate::slot_of(document.name(), view.m);
             let handed = (view.home(slot), sha256);
-            if self.handed.contains(&handed) || !shared.bodies.contains(&sha256) {
+            if self.handed.has(&handed) || !shared.bodies.contains(&sha256) {
                 continue;
             }
             shared.bodies.hand_over(slot, sha256).await?;
-            if self.handed.len() >= HANDED_MAX {
-                self.handed.clear();
-            }
-            self.handed.insert(handed);
+            self.handed.meet(handed);
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_met_is_bounded_and_what_is_forgotten_is_met_again() {
+        let mut recent = Recent::of(2);
+        let met = [1, 2, 1, 3, 3, 1, 4].map(|it| recent.meet(it));
+        assert_eq!(met, [true, true, false, true, false, true, true]);
+        assert_eq!((recent.count(), recent.met.len()), (5, 1));
+        assert!(recent.has(&4) && !recent.has(&3));
     }
 }

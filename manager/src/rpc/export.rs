@@ -1,7 +1,7 @@
 //! Exports of namespaces, and imports: streams of documents, a few at a time in memory.
 
 use super::Shared;
-use super::bodies::TakenBodies;
+use super::bodies::{Recent, TakenBodies};
 use super::documents::{Failure, mixed_up, page, sync};
 use super::namespaces::{STEP, create_missing};
 use crate::mailbox::Begun;
@@ -14,7 +14,7 @@ use rota_proto::v1;
 use rota_protocol::api::{ImportOp, PageOp};
 use rota_protocol::operate::registry::CONFIGURATION;
 use rota_protocol::{Answer, DocumentAnswer, DocumentCursor, DocumentOp, Op};
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
@@ -52,7 +52,7 @@ async fn write_documents(
     out: &Out,
 ) -> Result<Option<(u64, u64)>, Status> {
     let (mut count, mut next) = (0, Some(DocumentCursor::default()));
-    let mut written = BTreeSet::new();
+    let mut written = Recent::default();
     while let Some(from) = next {
         let (limit, space) = (STEP_DOCUMENTS, space.clone());
         let op = PageOp { from, limit, space, class: None, by_operator: true };
@@ -90,7 +90,7 @@ async fn write_documents(
             }
         }
     }
-    Ok(Some((count, written.len() as u64)))
+    Ok(Some((count, written.count())))
 }
 
 /// An import that is under way.
@@ -102,7 +102,7 @@ struct Importing<'a> {
     under_way: VecDeque<(Begun, Vec<Digest>)>,
     bodies: TakenBodies,
     /// Bodies of documents that were taken over.
-    gained: BTreeSet<Digest>,
+    gained: Recent<Digest>,
     response: v1::ImportNamespaceResponse,
 }
 
@@ -114,7 +114,7 @@ pub(super) async fn read(
     deadline: Instant,
 ) -> Result<v1::ImportNamespaceResponse, Status> {
     let response = v1::ImportNamespaceResponse { documents: 0, kept: 0, bodies: 0 };
-    let (under_way, bodies, gained) = (VecDeque::new(), TakenBodies::default(), BTreeSet::new());
+    let (under_way, bodies, gained) = (VecDeque::new(), TakenBodies::default(), Recent::default());
     let mut importing =
         Importing { shared, admin, into: None, under_way, bodies, gained, response };
     let mut order = Order::new();
@@ -134,7 +134,7 @@ pub(super) async fn read(
         return Err(invalid("record", "of the end is missing: the export was cut short"));
     }
     importing.wait_for(0).await?;
-    importing.response.bodies = importing.gained.len() as u64;
+    importing.response.bodies = importing.gained.count();
     Ok(importing.response)
 }
 
@@ -212,7 +212,9 @@ impl Importing<'_> {
             match taken? {
                 true => {
                     self.response.documents += 1;
-                    self.gained.extend(named);
+                    for sha256 in named {
+                        self.gained.meet(sha256);
+                    }
                 }
                 false => self.response.kept += 1,
             }
