@@ -96,8 +96,8 @@ pub enum Body {
 
 impl Body {
     /// A JSON value without null fields; `null` itself gives [`Body::Nothing`]. At most
-    /// [`BODY_BYTES_MAX`].
-    pub fn json<T: Serialize + ?Sized>(value: &T) -> Result<Self, FieldError> {
+    /// [`BODY_BYTES_MAX`]: A-LIMIT.
+    pub fn json<T: Serialize + ?Sized>(value: &T) -> Result<Self, Exception> {
         let wrong = |it| FieldError::new("result", format!("cannot be written: {it}"));
         let text = to_json(value).map_err(wrong)?;
         if text == "null" {
@@ -107,8 +107,8 @@ impl Body {
         Ok(Self::Json(JsonText::parse(&text)?))
     }
 
-    /// Bytes with a mime type. At most [`BODY_BYTES_MAX`].
-    pub fn binary(mime: &str, bytes: impl Into<Arc<[u8]>>) -> Result<Self, FieldError> {
+    /// Bytes with a mime type. At most [`BODY_BYTES_MAX`]: A-LIMIT.
+    pub fn binary(mime: &str, bytes: impl Into<Arc<[u8]>>) -> Result<Self, Exception> {
         let bytes = bytes.into();
         check_mime(mime)?;
         check_body(bytes.len())?;
@@ -116,10 +116,10 @@ impl Body {
     }
 }
 
-fn check_body(length: usize) -> Result<(), FieldError> {
+fn check_body(length: usize) -> Result<(), Exception> {
     if length > BODY_BYTES_MAX {
         let problem = format!("is {length} bytes long; the limit is {BODY_BYTES_MAX}");
-        return Err(FieldError::new("result", problem));
+        return Err(Exception::of_field(codes::LIMIT, FieldError::new("result", problem)));
     }
     Ok(())
 }

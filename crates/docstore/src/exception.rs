@@ -227,11 +227,11 @@ pub mod codes {
     use super::{Code, Letter};
 
     codes! {
-        /// A parameter, name or content is not valid, or too long; the fields say which, and the
-        /// limit.
-        INVALID = A "A-INVALID";
-        /// Too many documents, or a namespace or document would become too large; the field says
+        /// A parameter, name or content is not valid, or too long by itself; the fields say which, and
         /// the limit.
+        INVALID = A "A-INVALID";
+        /// Too many or too much together: documents, a namespace, a document or a result would become
+        /// too large; the field says the limit.
         LIMIT = A "A-LIMIT";
         /// Tolerance-0 documents of one operation, or those to bring up to date after it, lie in
         /// different slots.

@@ -8,7 +8,7 @@ use crate::v1;
 use crate::wire::{WireError, convert, each, named};
 use bytes::Bytes;
 use prost::Message;
-use rota_docstore::{Answer, Body, DocName, JsonText, Update, Volumes};
+use rota_docstore::{Answer, Body, DocName, Exception, FieldError, JsonText, Update, Volumes};
 
 impl From<&Head> for v1::DocumentHead {
     fn from(head: &Head) -> Self {
@@ -77,7 +77,9 @@ pub fn operated(response: v1::OperateResponse) -> Result<Answer, WireError> {
             Body::Json(named("OperateResponse.json", JsonText::parse(&text))?)
         }
         Some(Wire::Binary(it)) => {
-            named("OperateResponse.binary", Body::binary(&it.mime, &it.bytes[..]))?
+            let wrong = |it: Exception| FieldError::new("binary", it.details().message.clone());
+            let body = Body::binary(&it.mime, &it.bytes[..]).map_err(wrong);
+            named("OperateResponse.binary", body)?
         }
     };
     let version = stamp("OperateResponse.version", response.version)?;

@@ -10,6 +10,7 @@ mod exceptions;
 mod histories;
 mod limits;
 mod lives;
+mod readme;
 mod runs;
 mod spaces;
 mod syncs;

@@ -264,7 +264,7 @@ fn an_item_created_and_destroyed_in_between_does_no_harm() {
 #[test]
 fn a_chain_of_caches_equals_a_direct_sync() {
     let (mut store, old) = three_entries();
-    let (mut near, mut far) = (old.clone(), old);
+    let (mut near, mut far) = (old.clone(), old.clone());
     follow(&store, &mut near, "case 1");
     change(&mut store, &[("m", None)], 40);
     follow(&store, &mut near, "case 1");
@@ -278,9 +278,18 @@ fn a_chain_of_caches_equals_a_direct_sync() {
     follow(&store, &mut far, "case 1");
     assert_eq!(chained, far);
     // Also when the cache in between has forgotten what was destroyed.
-    let less = near.as_ref().unwrap().forget_before(at(40)).unwrap();
-    let update = update_for(Some(&less.into()), None, at(40));
-    assert_eq!(update.name(), "full");
+    let less = near.as_ref().unwrap().forget_before(at(40)).unwrap().into();
+    let held = Held::of(old.as_ref().unwrap());
+    let update = update_for(Some(&less), Some(&held), at(40));
+    assert_eq!(update.name(), "case 2");
+    let mut chained = apply(&account("a"), old.as_ref(), &update).unwrap();
+    assert!(chained.as_ref().unwrap().says_the_same(far.as_ref().unwrap()));
+    let mut nothing = apply(&account("a"), None, &update_for(Some(&less), None, at(40))).unwrap();
+    assert!(nothing.as_ref().unwrap().says_the_same(far.as_ref().unwrap()));
+    // What came through it goes on from the source itself.
+    change(&mut store, &[("l", None), ("o", Some(1))], 50);
+    follow(&store, &mut chained, "case 1");
+    follow(&store, &mut nothing, "case 1");
 }
 
 #[test]
