@@ -1,9 +1,9 @@
-//! `ringctl bench` as a command: what it prints and how it ends. How fast anything is is told by
-//! the bench, not by a test.
+//! `ringctl bench` as a command, and the bench of the storage: what they print and how they end. How fast
+//! anything is is told by the bench, not by a test.
 
 use rota_tests::processes::of_folder;
 use rota_tests::sessions::listed;
-use rota_tests::{Cluster, Ran, TestFolder, checkout, ringctl, ringctl_in};
+use rota_tests::{Cluster, Ran, TestFolder, checkout, ringctl, ringctl_in, run_to_end};
 use serde_json::Value;
 
 /// The shortest load that has figures: enough calls in flight that some end in any moment.
@@ -207,4 +207,37 @@ async fn bench_memory_and_cold_tell_what_a_session_costs_and_how_soon_a_program_
         assert!(time.as_f64() > Some(0.0), "{cold}");
     }
     assert_eq!((&cold["class"], &cold["runs"]), (&"http".into(), &2.into()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_bench_of_the_storage_tells_each_figure_by_its_name() {
+    let folder = TestFolder::new();
+    let place = folder.at("data");
+    std::fs::create_dir_all(&place).unwrap();
+    let small = ["-o", "json", "--rounds", "1", "--millis", "200", "--before", "256"];
+    let line = [&small[..], &["--documents", "300", "--folder", &place]].concat();
+    let ended = run_to_end("examples/bench", &line).await;
+    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+    let figures: Value = serde_json::from_str(&ended.stdout).unwrap();
+    let figures = figures.as_object().unwrap();
+    let mut names: Vec<&str> = figures.keys().map(String::as_str).collect();
+    names.sort_unstable();
+    let mut expected = vec!["by_hand_per_s", "bytes_per_document", "memory_per_document"];
+    expected.extend(["open_after_kill_ms", "ops_per_s", "ratio_256", "raw_append_per_s"]);
+    expected.extend(["scan_30000_ms", "sync_unchanged_us"]);
+    assert_eq!(names, expected);
+    for (name, figure) in figures {
+        let by_callers = ["by_hand_per_s", "ops_per_s"].contains(&name.as_str());
+        let of = |it: &Value| it.as_f64().unwrap_or_else(|| panic!("{name}: {it}"));
+        if by_callers {
+            let callers: Vec<&String> = figure.as_object().unwrap().keys().collect();
+            assert_eq!(callers, ["1", "16", "256"], "{name}");
+            assert!(
+                figure.as_object().unwrap().values().all(|it| of(it) > 0.0),
+                "{name}: {figure}"
+            );
+        } else {
+            assert!(of(figure) >= 0.0, "{name}: {figure}");
+        }
+    }
 }

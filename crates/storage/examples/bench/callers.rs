@@ -245,15 +245,18 @@ impl Run {
     pub fn of(mut latencies: Vec<Duration>, took: Duration, commits: u64, cpu_s: f64) -> Self {
         latencies.sort();
         let count = latencies.len() as f64;
-        let at = |part: usize| latencies[(latencies.len() - 1) * part / 100].as_secs_f64() * 1e3;
+        // Nothing was answered in a run that was too short for the disk.
+        let last = latencies.len().saturating_sub(1);
+        let at =
+            |part: usize| latencies.get(last * part / 100).map_or(0.0, Duration::as_secs_f64) * 1e3;
         Self {
             count,
             per_s: count / took.as_secs_f64(),
             p50_ms: at(50),
             p99_ms: at(99),
             max_ms: at(100),
-            batch: count / commits as f64,
-            cpu_us: cpu_s * 1e6 / count,
+            batch: count / commits.max(1) as f64,
+            cpu_us: cpu_s * 1e6 / count.max(1.0),
         }
     }
 }

@@ -121,8 +121,13 @@ impl ForgetfulDisk {
 
     /// The disk as the next start finds it, with power that lasts. This one is of no more use.
     pub fn restart(&self) -> Self {
+        self.state().calls_left = 0;
+        self.after_a_cut()
+    }
+
+    /// The disk as a start would find it if the power went out now. This one goes on.
+    pub fn after_a_cut(&self) -> Self {
         let mut state = self.state();
-        state.calls_left = 0;
         let state = &mut *state;
         let random = &mut state.random;
         let mut names = state.durable_names.clone();

@@ -5,6 +5,7 @@ mod contention;
 mod damage;
 mod elsewhere;
 pub mod kills;
+mod power_cut;
 mod restarts;
 mod waiting;
 
