@@ -199,12 +199,12 @@ impl Driver {
             Next::Call(call) => self.on_call(now, call),
             Next::Wake | Next::Stop => {}
         }
-        while taken < TURN_INPUTS_MAX {
+        while taken < TURN_INPUTS_MAX && !self.manager.is_batch_full() {
             let Ok(urgent) = self.lanes.urgent.try_recv() else { break };
             taken += 1;
             self.on_urgent(now, urgent);
         }
-        while taken < TURN_INPUTS_MAX {
+        while taken < TURN_INPUTS_MAX && !self.manager.is_batch_full() {
             let Ok(call) = self.lanes.calls.try_recv() else { break };
             taken += 1;
             self.on_call(now, call);

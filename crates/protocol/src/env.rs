@@ -115,6 +115,8 @@ pub(crate) struct Env {
     pub effects: Vec<Effect>,
     /// Writes of the batch that is persisted next, as `lsn`.
     writes: Vec<DiskWrite>,
+    /// About how many bytes the documents of that batch have.
+    unwritten_bytes: usize,
     /// Meta data of that batch: only the newest of each partition matters.
     metas: BTreeMap<ManagerNumber, PartMeta>,
     /// Something waits for that batch: the next flush persists it.
@@ -159,6 +161,7 @@ impl Env {
             forgotten: Stamp::MIN,
             effects: Vec::new(),
             writes: Vec::new(),
+            unwritten_bytes: 0,
             metas: BTreeMap::new(),
             persist_now: false,
             lsn: 1,
@@ -211,6 +214,7 @@ impl Env {
     }
 
     pub fn persist_doc(&mut self, key: DocKey, doc: Option<Arc<Doc>>) {
+        self.unwritten_bytes += key.bytes() + doc.as_ref().map_or(0, |it| it.bytes());
         self.writes.push(DiskWrite::Doc { key, doc });
         self.persist_now = true;
     }
@@ -228,6 +232,11 @@ impl Env {
         self.lsn
     }
 
+    /// Whether so much is about to go to the disk that it should, before more comes.
+    pub fn is_batch_full(&self) -> bool {
+        self.unwritten_bytes >= self.config.sizes.batch_bytes
+    }
+
     pub fn has_writes(&self) -> bool {
         !self.writes.is_empty() || !self.metas.is_empty()
     }
@@ -236,6 +245,7 @@ impl Env {
     pub fn take_writes(&mut self) -> Vec<DiskWrite> {
         let mut writes = std::mem::take(&mut self.writes);
         let metas = std::mem::take(&mut self.metas);
+        self.unwritten_bytes = 0;
         writes.extend(metas.into_iter().map(|(part, meta)| DiskWrite::Part { part, meta }));
         writes
     }

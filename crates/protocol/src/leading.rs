@@ -447,10 +447,12 @@ impl Partition {
         })
     }
 
-    /// Whether a new operation may be written: this partition serves, and is not wedged. Who was
-    /// read for before a wedge, and is to be written for now, waits until the wedge is over.
+    /// Whether a new operation may be written: this partition serves, and is not wedged, and not too
+    /// much is about to go to the disk. Who was read for before that, and is to be written for now, waits
+    /// until it is over.
     pub fn may_begin(&self, env: &Env) -> bool {
-        self.leading.as_ref().is_some_and(|it| it.is_open()) && self.has_copies(env)
+        let is_open = self.leading.as_ref().is_some_and(|it| it.is_open());
+        is_open && self.has_copies(env) && !env.is_batch_full()
     }
 
     /// Whether enough Up managers hold a copy for a new operation.

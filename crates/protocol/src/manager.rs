@@ -480,6 +480,11 @@ impl Manager {
         self.next_tick_ms = now + if busy { TICK_BUSY_MS } else { TICK_IDLE_MS };
     }
 
+    /// Whether so much is to be written that [`Manager::flush`] should come before the next input.
+    pub fn is_batch_full(&self) -> bool {
+        self.env.is_batch_full()
+    }
+
     /// Gives everything that is to be done since the last call.
     pub fn flush(&mut self, now: Now) -> Vec<Effect> {
         self.env.now = now;

@@ -18,6 +18,10 @@ pub struct Sizes {
     pub tail_entries: usize,
     /// Most bytes of such entries: what a link of 1 Gbit/s carries in half a second.
     pub tail_bytes: usize,
+    /// Bytes that are about to go to the disk together, after which one manager begins nothing more and
+    /// takes no further input: they are committed at once, and an engine takes 256 MiB. The last input
+    /// comes on top: an operation, or what one partition's commit lets go of.
+    pub batch_bytes: usize,
     /// Most bytes of requests that wait at one manager for its clients, and at one partition's owner;
     /// beyond it callers are told to come back. As many opens with the largest attributes as a
     /// thousand clients send with four callers each.
@@ -68,6 +72,7 @@ impl Default for Sizes {
             window_bytes: 64 * 1024 * 1024,
             tail_entries: crate::leading::REQUESTS_MAX,
             tail_bytes: 64 * 1024 * 1024,
+            batch_bytes: 64 * 1024 * 1024,
             request_bytes: 256 * 1024 * 1024,
             message_bytes: 512 * 1024,
             prepare_entries: 512,
@@ -96,6 +101,7 @@ impl Sizes {
             ("window_bytes", number(self.window_bytes)),
             ("tail_entries", number(self.tail_entries)),
             ("tail_bytes", number(self.tail_bytes)),
+            ("batch_bytes", number(self.batch_bytes)),
             ("request_bytes", number(self.request_bytes)),
             ("message_bytes", number(self.message_bytes)),
             ("prepare_entries", number(self.prepare_entries)),

@@ -7,7 +7,7 @@ mod table;
 use rota_docstore::*;
 use rota_protocol::api::ImportOp;
 use rota_protocol::operate::DOCUMENT_BYTES;
-use rota_protocol::{Answer, DocumentAnswer, DocumentOp, Op};
+use rota_protocol::{Answer, DiskWrite, DocumentAnswer, DocumentOp, Effect, Input, Op};
 use serde_json::json;
 use table::asking::*;
 use table::*;
@@ -186,4 +186,37 @@ fn an_import_is_held_to_what_a_manager_may_hold() {
     let exception = imported(&mut table, 500).unwrap_err();
     assert_eq!((exception.code(), exception.phase()), (&codes::LIMIT, Phase::Validation));
     assert_eq!(imported(&mut table, 400), Ok(true));
+}
+
+#[test]
+fn what_goes_to_the_disk_together_is_bounded_and_the_rest_follows_by_itself() {
+    let mut table = Table::laid();
+    table.sizes.batch_bytes = 10_000;
+    NUMBERS.iter().for_each(|n| table.start(*n));
+    table.settle();
+    table.pass(500);
+    let owner = NUMBERS[0];
+    let docids: Vec<String> = (0..8).map(|nth| id_at(&table, owner, nth)).collect();
+    // By itself, so that several inputs come before it gives what it wrote.
+    let (mut manager, mut now) = (table.managers[&owner].clone(), table.now());
+    for (docid, call) in docids.iter().zip(1_000..) {
+        let (op, deadline_mono_ms) = (op(fill(docid, 4_000), docid), now.mono_ms + 10_000);
+        manager.handle(now, Input::Client { call, deadline_mono_ms, op });
+    }
+    assert!(manager.is_batch_full());
+    let (mut batches, mut written) = (Vec::new(), 0);
+    while written < docids.len() {
+        let mut docs = 0;
+        for effect in manager.flush(now) {
+            let Effect::Persist { writes, .. } = effect else { continue };
+            docs += writes.iter().filter(|it| matches!(it, DiskWrite::Doc { .. })).count();
+        }
+        assert!(docs <= 3, "{docs} documents of 4,000 bytes at once");
+        written += docs;
+        batches.push(docs);
+        assert!(batches.len() < 40, "{batches:?}: the rest waits for ever");
+        now = Now { mono_ms: now.mono_ms + 20, wall_ms: now.wall_ms + 20 };
+        manager.handle(now, Input::Tick);
+    }
+    assert_eq!(batches[0], 3, "{batches:?}");
 }

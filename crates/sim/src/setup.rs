@@ -217,6 +217,7 @@ fn draw_sizes(chance: &mut Chance) -> Sizes {
         tail_entries: count(3, 60),
         tail_bytes: count(1_500, 60_000),
         // Not drawn: clients here ask for little at a time.
+        batch_bytes: Sizes::default().batch_bytes,
         request_bytes: Sizes::default().request_bytes,
         message_bytes: count(1, 1_500),
         flight_entries: count(1, 20),
