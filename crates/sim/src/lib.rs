@@ -38,6 +38,7 @@ pub mod plant;
 mod plant_joins;
 mod plant_leaves;
 mod plant_peers;
+mod plant_rules;
 pub mod program_host;
 pub mod queue;
 pub mod run;

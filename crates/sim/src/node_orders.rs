@@ -1,11 +1,10 @@
 //! What operators order about nodes: cordon, drain, uncordon.
 
 use crate::counters::Fault;
-use crate::plant::Bug;
 use crate::world::World;
-use rota_model::{NodeId, NodeState};
+use rota_model::NodeId;
 use rota_protocol::Input;
-use rota_ring::{Change, ConfigState, DrainTime, NodeOrder, NodeWish};
+use rota_ring::{DrainTime, NodeOrder};
 
 impl World {
     /// Somebody orders that nothing more is placed on some node.
@@ -57,26 +56,5 @@ impl World {
         let wall_ms = walls.min().unwrap_or_default();
         let nodes = self.store.state().nodes.values().filter(|it| it.is_to_close(wall_ms));
         nodes.map(|it| it.node.clone()).collect()
-    }
-
-    /// With a planted bug a node's next boot is not cordoned any more.
-    pub(crate) fn forget_cordon(&self, change: &mut Change) {
-        let Some(node) = &mut change.node else { return };
-        let before = self.store.state().nodes.get(&node.to.node);
-        if before.is_some_and(|it| it.boot != node.to.boot) && !node.to.state.is_gone() {
-            (node.to.wish, node.to.state) = (NodeWish::Serves, NodeState::Ready);
-        }
-    }
-
-    /// With a planted bug managers see of a drain only that nothing more is to be placed there.
-    pub(crate) fn hide_drains(&self, state: &mut ConfigState) {
-        if self.bug() != Some(Bug::DrainHidden) {
-            return;
-        }
-        for reg in state.nodes.values_mut() {
-            if let NodeWish::Drained { closes_at_ms } = &mut reg.wish {
-                *closes_at_ms = None;
-            }
-        }
     }
 }

@@ -2,7 +2,7 @@
 //! the processes and the simulated world. The shipped code knows nothing of it. Each bug must be
 //! caught by some seed, else the net has a hole.
 
-use crate::plant_peers::leave_one;
+use crate::plant_rules::{hide_cordons, hide_drains};
 use crate::world::World;
 use rota_docstore::Document;
 use rota_model::node_msg::{FromNode, NodeAnswer, ReportEvent, ReportItem, ToNode};
@@ -115,6 +115,10 @@ bugs!(
     LeftToTheGone = "left_to_the_gone",
     /// Of copies that are all gone only one may take over.
     OneMayReturn = "one_may_return",
+    /// A manager that takes its number again stays a copy of what it was a copy of.
+    ClaimStays = "claim_stays",
+    /// Managers do not see that nothing more is to be placed on a node.
+    CordonUnseen = "cordon_unseen",
 );
 
 impl Bug {
@@ -202,33 +206,17 @@ impl World {
                 self.runs_at_once(number, &envelope);
                 Altered::Kept(Effect::Send { address, envelope })
             }
-            (Some(Bug::OneMayReturn), Effect::Cas { cas, mut change }) => {
-                leave_one(&mut change);
+            (Some(bug), Effect::Cas { cas, mut change }) => {
+                self.plant_on_cas(bug, number, &mut change);
                 Altered::Kept(Effect::Cas { cas, change })
             }
             (Some(bug), Effect::Reply { call, mut result }) => {
                 spoil_reply(bug, call, &mut result);
                 Altered::Kept(Effect::Reply { call, result })
             }
-            (Some(Bug::JudgeNotAnew), Effect::Cas { cas, mut change }) => {
-                self.expect_newest(&mut change);
-                Altered::Kept(Effect::Cas { cas, change })
-            }
             (Some(Bug::AckBeforeDisk), Effect::Persist { lsn, writes }) => {
                 self.tell_later(number, 0, Input::Persisted { lsn });
                 Altered::Kept(Effect::Persist { lsn, writes })
-            }
-            (Some(Bug::SplitUnfenced | Bug::EarlyHandOver), Effect::Cas { cas, mut change }) => {
-                self.spoil_split(&mut change);
-                Altered::Kept(Effect::Cas { cas, change })
-            }
-            (Some(Bug::CordonForgotten), Effect::Cas { cas, mut change }) => {
-                self.forget_cordon(&mut change);
-                Altered::Kept(Effect::Cas { cas, change })
-            }
-            (Some(Bug::HandedToStranger), Effect::Cas { cas, mut change }) => {
-                self.hand_to_stranger(&mut change);
-                Altered::Kept(Effect::Cas { cas, change })
             }
             (Some(Bug::LeftEarly | Bug::LetGoUnwedged), Effect::Persist { lsn, writes }) => {
                 self.let_go_early(number, run, &writes);
@@ -289,7 +277,7 @@ impl World {
     }
 
     /// A change of an entry whose later revisions nobody was shown expects the newest.
-    fn expect_newest(&self, change: &mut Change) {
+    pub(crate) fn expect_newest(&self, change: &mut Change) {
         let Some(node) = &mut change.node else { return };
         let Some(now) = self.store.state().nodes.get(&node.to.node) else { return };
         let name = (now.node.clone(), now.boot);
@@ -334,7 +322,7 @@ impl World {
                 self.plant_on_message(bug, number, &mut envelope.message);
                 Input::Peer(envelope)
             }
-            (Some(Bug::JudgeNotAnew | Bug::DrainHidden), mut input) => {
+            (Some(Bug::JudgeNotAnew | Bug::DrainHidden | Bug::CordonUnseen), mut input) => {
                 if let Input::Config(state)
                 | Input::ConfigRead { state: Some(state), .. }
                 | Input::CasDone {
@@ -343,7 +331,11 @@ impl World {
                 } = &mut input
                 {
                     self.first_revisions(state);
-                    self.hide_drains(state);
+                    match self.bug() {
+                        Some(Bug::DrainHidden) => hide_drains(state),
+                        Some(Bug::CordonUnseen) => hide_cordons(state),
+                        _ => {}
+                    }
                 }
                 input
             }

@@ -45,8 +45,13 @@ searches! {
     two_ids_share_what_place_there_is: "n=3 r=1: 2 ids, 2 opens, 1 place", 100;
     a_node_boots_anew: "n=3 r=1: open, node boots anew", 500;
     a_node_is_cut_off_until_it_is_lost: "n=3 r=1: node cut off, lease", 100;
+    a_node_is_reached_again: "n=3 r=1: node cut off and reached again, lease", 7_000;
     a_number_leaves: "n=3 r=1: leave", 20_000;
     two_numbers_join_one_after_the_other: "n=2 r=0: 2 joins", 10_000;
+    two_numbers_join_a_ring_of_three: "n=3 r=1: 2 joins", 300_000;
+    a_node_is_drained: "n=3 r=1: open, drain", 400;
+    a_drained_node_boots_anew: "n=3 r=1: drain, node boots anew", 3_000;
+    a_node_is_drained_in_the_midst_of_a_crash_and_a_suspicion: "n=3 r=1: drain, crash for good, suspicion", 100_000;
     a_last_copy_is_lost: "n=3 r=1: 2 crashes with disks: a last copy is lost", 50_000;
     a_disk_is_lost: "n=3 r=1: open, crash with disk", 50_000;
     tombstones_are_forgotten: "n=3 r=1: open, close, tombstones", 1_000;
@@ -91,6 +96,21 @@ fn a_member_that_is_added_too_early_is_found() {
 #[test]
 fn a_split_under_the_old_epoch_is_found() {
     is_found(Bug::SplitUnfenced, "I1", 6);
+}
+
+#[test]
+fn an_owner_that_places_on_a_node_that_it_knows_to_be_drained_is_found() {
+    is_found(Bug::CordonUnseen, "cordon", 3);
+}
+
+#[test]
+fn a_boot_that_takes_its_nodes_cordon_away_is_found() {
+    is_found(Bug::CordonForgotten, "cordon", 5);
+}
+
+#[test]
+fn a_drained_node_that_never_gets_empty_is_found() {
+    is_found(Bug::DrainHidden, "converged", 3);
 }
 
 /// Two suspect each other while one is copied to: its owner read the config store as fast as that

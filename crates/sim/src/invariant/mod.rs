@@ -32,6 +32,9 @@
 //! | converged | [`converged`] | after healing |
 //! | list | [`complete_list`] | after healing, while nothing moves |
 //! | watch | [`watch_gaps`] | after healing |
+//!
+//! Which of them hold in every order of events, within which bounds, and in how many states: `MODEL.md` beside
+//! this crate's sources.
 
 pub mod ack_floor;
 pub mod acknowledged_open;

@@ -123,6 +123,22 @@ impl Room {
         if left.leaves > 0 && process.is_claimed() && !is_leaver {
             list.push(Action::Leave(at));
         }
+        self.drains(state, at, list);
+    }
+
+    /// Operators use the doors of clients.
+    fn drains(&self, state: &State, at: usize, list: &mut Vec<Action>) {
+        let host = self.manager(state, at);
+        let claimed = host.process.as_ref().is_some_and(Manager::is_claimed);
+        if state.left.drains > 0 && claimed && self.bounds.doors.contains(&host.number.0) {
+            let nodes = &self.store(state).state.nodes;
+            let serves = |it: &usize| {
+                let reg = nodes.get(&super::hosts::node_id(*it));
+                reg.is_some_and(|it| it.wish.is_none() && !it.state.is_gone())
+            };
+            let serving = (0..state.nodes.len()).filter(serves);
+            list.extend(serving.map(|node| Action::Drain(at, node)));
+        }
     }
 
     fn of_nodes(&self, state: &State, list: &mut Vec<Action>) {
@@ -138,6 +154,9 @@ impl Room {
             }
             if left.silences > 0 && !host.silent {
                 list.push(Action::Silence(at));
+            }
+            if left.returns > 0 && host.silent {
+                list.push(Action::Heard(at));
             }
             if left.ends > 0 {
                 list.extend((0..host.programs.len()).map(|it| Action::End(at, it)));
@@ -232,9 +251,11 @@ impl Room {
             | Action::AskAgain(..)
             | Action::Join(_)
             | Action::Leave(_)
+            | Action::Drain(..)
             | Action::Boot(_)
             | Action::End(..)
-            | Action::Silence(_) => self.act_outside(state, action),
+            | Action::Silence(_)
+            | Action::Heard(_) => self.act_outside(state, action),
         }
     }
 
@@ -265,6 +286,11 @@ impl Room {
                 let number = ManagerNumber(self.bounds.leaver);
                 self.work(state, Work::Manager(at, Told::Leave(number)))
             }
+            Action::Drain(at, node) => {
+                state.left.drains -= 1;
+                self.may_end_on(state, node);
+                self.work(state, Work::Manager(at, Told::Drain(node)))
+            }
             Action::Boot(at) => {
                 state.left.boots -= 1;
                 self.may_end(state);
@@ -286,6 +312,10 @@ impl Room {
                     Some(change) => self.write(state, ManagerNumber(0), &change).map(drop),
                     None => Ok(()),
                 }
+            }
+            Action::Heard(at) => {
+                state.left.returns -= 1;
+                self.work(state, Work::Node(at, Told::Silence(false), false))
             }
             Action::Arrive(_)
             | Action::ArriveTwice(_)
@@ -332,6 +362,21 @@ impl Room {
     pub fn may_end(&mut self, state: &mut State) {
         let mut clients = self.clients_of(state).clone();
         (0..self.keys.len()).for_each(|id| clients.may_end(id));
+        state.clients = self.keep_clients(clients);
+    }
+
+    /// What runs on that node may end, and what runs nowhere may be about to run there.
+    fn may_end_on(&mut self, state: &mut State, node: usize) {
+        let mut clients = self.clients_of(state).clone();
+        for id in 0..self.keys.len() {
+            let runs = |at: &usize| {
+                let programs = self.node(state, *at).programs.keys();
+                programs.into_iter().any(|(key, _)| *key == self.keys[id])
+            };
+            if !(0..state.nodes.len()).filter(|it| *it != node).any(|it| runs(&it)) {
+                clients.may_end(id);
+            }
+        }
         state.clients = self.keep_clients(clients);
     }
 

@@ -36,12 +36,16 @@ pub struct Left {
     pub joins: u8,
     /// Numbers that an operator orders to leave.
     pub leaves: u8,
+    /// Nodes of which an operator orders that they become empty, and that nothing more is placed there.
+    pub drains: u8,
     /// Node-agents that die with what they run, and boot anew.
     pub boots: u8,
     /// Programs that end by themselves.
     pub ends: u8,
-    /// Node-agents that go silent for good while their programs run on.
+    /// Node-agents that go silent while their programs run on.
     pub silences: u8,
+    /// Silent node-agents that are heard again; the others stay silent for good.
+    pub returns: u8,
 }
 
 /// One search.

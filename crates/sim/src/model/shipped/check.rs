@@ -7,8 +7,8 @@ use super::room::Room;
 use super::state::State;
 use crate::invariant::split_at_rest::Moment;
 use crate::invariant::{
-    Verdict, Violation, given_up, let_go, lost_is_dead, member_added, one_owner, one_transition,
-    split_at_rest, view_order,
+    Verdict, Violation, cordon_kept, given_up, let_go, lost_is_dead, member_added, one_owner,
+    one_transition, split_at_rest, view_order,
 };
 use crate::ledger::Instance;
 use rota_model::node_msg::ToNode;
@@ -226,6 +226,7 @@ pub fn answered(room: &Room, state: &State, result: &OpResult) -> Verdict {
 pub fn written(room: &Room, state: &State, author: ManagerNumber, after: &ConfigState) -> Verdict {
     let before = &room.store(state).state;
     lost_is_dead::check(before, after, &instances(room, state))?;
+    cordon_kept::check_written(before, after)?;
     let (Some(was), Some(view)) = (&before.view, &after.view) else { return Ok(()) };
     if was.epoch == view.epoch {
         return Ok(());

@@ -194,8 +194,8 @@ pub fn missing(room: &Room, state: &State) -> Verdict {
     let disks = hosts.iter().filter(|it| managers.contains_key(&it.number));
     let disks = disks.map(|it| (it.number, &it.disk)).collect();
     let instances = super::check::instances(room, state);
-    // Nobody drains here.
-    let drained = Vec::new();
+    let nodes = room.store(state).state.nodes.values();
+    let drained = nodes.filter(|it| it.is_to_close(u64::MAX)).map(|it| it.node.clone()).collect();
     converged::check(&Moment { view, managers, disks, instances: &instances, drained })
 }
 

@@ -139,8 +139,8 @@ pub enum Out {
     ForgedNode(Box<FromNode>),
     /// A node ends what it runs, since its lease is over.
     LeaseOver,
-    /// A node starts a program that it may not start.
-    Broken(String),
+    /// A process breaks a rule by itself: which, and how.
+    Broken(&'static str, String),
 }
 
 /// What a node says to whichever manager it reaches.

@@ -9,7 +9,7 @@ use crate::setup::{manager_address, node_address};
 use rota_model::node_msg::{NodeAnswer, ToNode};
 use rota_model::{
     BootId, ClassName, ManagerId, ManagerNumber, NodeId, NodeState, Now, PoolName, SessionKey,
-    Stamp, Token,
+    SessionState, Stamp, Token,
 };
 use rota_node::{Node, NodeBounds, NodeConfig, NodeEffect, NodeInput, NodeTiming, StopHow};
 use rota_protocol::{Disk, DiskWrite, Effect, Input, Manager, ManagerConfig};
@@ -45,6 +45,10 @@ pub struct ManagerHost {
     pub unsynced: VecDeque<(u64, Vec<DiskWrite>)>,
     /// Who waits for answers, beside clients.
     pub callers: BTreeMap<u64, Caller>,
+    /// Nodes of which its process knows that nothing more is to be placed there.
+    pub closed: BTreeSet<NodeId>,
+    /// What the input that comes next tells of the config store: its index, and such nodes.
+    pub hears: Option<(u64, BTreeSet<NodeId>)>,
 }
 
 impl ManagerHost {
@@ -59,6 +63,8 @@ impl ManagerHost {
             lost: false,
             unsynced: VecDeque::new(),
             callers: BTreeMap::new(),
+            closed: BTreeSet::new(),
+            hears: None,
         }
     }
 
@@ -67,7 +73,7 @@ impl ManagerHost {
         let canon = wide_of(|into| {
             (self.number, self.run, self.clock_ms, &self.callers).hash(into);
             (&self.disk, self.unsynced.iter().map(|it| &it.1).collect::<Vec<_>>()).hash(into);
-            (self.lost, self.process.is_some()).hash(into);
+            (self.lost, self.process.is_some(), &self.closed).hash(into);
             if let Some(process) = &self.process {
                 process.fingerprint(into);
             }
@@ -113,6 +119,7 @@ impl ManagerHost {
         self.process = None;
         self.unsynced.clear();
         self.callers.clear();
+        self.closed.clear();
         if wiped {
             self.disk = Disk::default();
             self.lost = true;
@@ -124,6 +131,11 @@ impl ManagerHost {
         let now = self.now();
         let Some(process) = &mut self.process else { return };
         process.handle(now, input);
+        if let Some((index, closed)) = self.hears.take()
+            && process.config_index() == index
+        {
+            self.closed = closed;
+        }
         self.flush(bounds, out, bug);
         // Who may not have its number ends, and is started again later.
         if self.process.as_ref().is_some_and(|it| it.refused().is_some()) {
@@ -145,6 +157,7 @@ impl ManagerHost {
                     if let Some(process) = &self.process {
                         mutant::writes(bug, process, self.number.0, &mut writes);
                     }
+                    out.extend(writes.iter().find_map(|it| self.placed_on_closed(it)));
                     if bug == Some(Bug::AckBeforeDisk) || !bounds.disk_apart {
                         done = Some(lsn);
                     }
@@ -162,6 +175,30 @@ impl ManagerHost {
                 process.handle(now, Input::Persisted { lsn });
             }
         }
+    }
+
+    /// An owner gives the first record of an attempt to its disk, on a node that it knows to take
+    /// nothing.
+    fn placed_on_closed(&self, write: &DiskWrite) -> Option<Out> {
+        let DiskWrite::Doc { key, doc: Some(doc) } = write else { return None };
+        let record = doc.session().filter(|it| it.state == SessionState::Pending)?;
+        let at = record.placement.as_ref().filter(|it| self.closed.contains(&it.node))?;
+        let part = self.process.as_ref()?.view()?.part_of(key.slot).1.clone();
+        let known = |write: &DiskWrite| {
+            matches!(write, DiskWrite::Doc { doc: Some(doc), .. }
+                if doc.session().is_some_and(|it| it.token() == Some(at.token)))
+        };
+        let on_disk = self.disk.docs.get(key).and_then(|it| it.session()?.token());
+        let begun =
+            on_disk == Some(at.token) || self.unsynced.iter().flat_map(|it| &it.1).any(known);
+        if part.owner != self.number || part.pe != at.token.0.pe || begun {
+            return None;
+        }
+        let text = format!(
+            "M{} begins {} on {}, and knows that nothing more is to be placed there",
+            self.number, record.key, at.node
+        );
+        Some(Out::Broken("cordon", text))
     }
 
     /// Everything that was written is on the disk.
@@ -206,8 +243,8 @@ impl ManagerHost {
             Effect::Cas { cas, change } => {
                 out.push(Out::Fly(Flying::Cas { from: self.name(), cas, change }));
             }
-            // Nothing grows here, nobody orders anything of nodes, no body is named, and notes need
-            // nothing done.
+            // Nothing grows here, an order is as good as carried out when the config store has it, no
+            // body is named, and notes need nothing done.
             Effect::Persist { .. }
             | Effect::ReplyNodeOrder { .. }
             | Effect::Provision { .. }
@@ -215,6 +252,12 @@ impl ManagerHost {
             | Effect::Note(_) => {}
         }
     }
+}
+
+/// Nodes on which nothing more is to be placed.
+pub fn closed_nodes(state: &ConfigState) -> BTreeSet<NodeId> {
+    let closed = state.nodes.values().filter(|it| !it.wish.is_none());
+    closed.map(|it| it.node.clone()).collect()
 }
 
 fn manager_config(bounds: &Bounds, number: ManagerNumber) -> ManagerConfig {
@@ -332,7 +375,7 @@ impl NodeHost {
         };
         if (late || other) && out[first..].iter().any(obeys) {
             let text = format!("node {} obeys pe {} for boot {}", self.index, head.pe, head.boot);
-            out.push(Out::Broken(text));
+            out.push(Out::Broken("I7", text));
         }
     }
 
@@ -387,7 +430,7 @@ impl NodeHost {
                 let life = self.lives.get(&token).copied().unwrap_or(Stamp::MIN);
                 if !self.ran.insert((key.clone(), token)) {
                     let text = format!("node {} starts token {token} a second time", self.index);
-                    out.push(Out::Broken(text));
+                    out.push(Out::Broken("I7", text));
                 }
                 self.programs.insert((key.clone(), token), life);
                 let address = format!("node-{}/{token}", self.index);

@@ -27,8 +27,24 @@
 //! | `empty_arc` | S2 | 21 |
 //! | `former_kept` | converged | 4, fair |
 //! | `handed_to_stranger` | leave | 9 |
+//! | `cordon_forgotten` | cordon | 5 |
+//! | `cordon_unseen` | cordon | 3 |
+//! | `drain_hidden` | converged | 3, fair |
 //!
-//! The others need what a model leaves out, and the simulator finds them.
+//! The others need what a model leaves out, or bounds too wide to be searched, and the simulator finds them
+//! (`rota-sim planted`). Where the rules of the disk and of joins have their bugs:
+//!
+//! | rule | removed | found by |
+//! |---|---|---|
+//! | R1: who takes its number again is no copy until it has caught up | `claim_stays` | seed |
+//! | R2: a disk older than its membership takes nothing over | `wrong_r2` | seed |
+//! | one join or leave at a time | `join_hidden` | search |
+//! | a member is added by a compare-and-set that lands under its View or never | `careless_store` | search |
+//!
+//! Two rules have no bug. An owner does not go on under its epoch while the outcome of adding a member is
+//! unknown: told "conflict" instead, it asks again at once and stays wedged meanwhile. And a verdict about a
+//! node lands only under the View that it was given under: without that, a seed in hundreds breaks `lease`,
+//! too few to ask for one, and a search of 1.5 million states nothing.
 
 use super::bounds::Bounds;
 use super::flying::{Flying, Out};
@@ -38,8 +54,9 @@ use super::state::State;
 use crate::plant::{Bug, forget_requests, head_mut, is_redrive, raise_epoch};
 use crate::plant_joins::spoil_split;
 use crate::plant_leaves::hand_to_stranger;
-use rota_model::NodeState;
+use crate::plant_rules::{forget_cordon, hide_cordons, hide_drains};
 use rota_model::node_msg::{FromNode, NodeAnswer, ToNode};
+use rota_model::{ManagerNumber, NodeState};
 use rota_node::Node;
 use rota_protocol::{DiskWrite, Envelope, Input, Manager, Message};
 use rota_ring::{Change, ConfigState, NodeChange};
@@ -69,6 +86,12 @@ pub fn shown(
     host: &ManagerHost,
     mut state: ConfigState,
 ) -> ConfigState {
+    if bug == Some(Bug::CordonUnseen) {
+        hide_cordons(&mut state);
+    }
+    if bug == Some(Bug::DrainHidden) {
+        hide_drains(&mut state);
+    }
     let claimed = host.process.as_ref().is_some_and(Manager::is_claimed);
     let hides = bug == Some(Bug::JoinHidden) && bounds.newcomers.contains(&host.number.0);
     if let Some(view) = state.view.as_mut().filter(|_| hides && !claimed) {
@@ -117,9 +140,7 @@ pub fn call(bug: Option<Bug>, host: &NodeHost, mut message: ToNode) -> ToNode {
 pub fn writes(bug: Option<Bug>, process: &Manager, number: u32, writes: &mut Vec<DiskWrite>) {
     let (Some(Bug::FormerKept), Some(view)) = (bug, process.view()) else { return };
     writes.retain(|write| match write {
-        DiskWrite::Doc { key, doc: None } => {
-            view.part_of(key.slot).1.has(rota_model::ManagerNumber(number))
-        }
+        DiskWrite::Doc { key, doc: None } => view.part_of(key.slot).1.has(ManagerNumber(number)),
         DiskWrite::Doc { .. } | DiskWrite::Part { .. } | DiskWrite::Identity(_) => true,
     });
 }
@@ -141,18 +162,24 @@ pub fn alter(room: &Room, state: &State, out: &mut Vec<Out>) {
                 continue;
             }
         }
-        if let Out::Fly(Flying::Cas { change, .. }) = &mut it
-            && let (Some(before), Some(view)) = (room.view(state), &mut change.view)
-        {
-            if matches!(bug, Bug::SplitUnfenced | Bug::EarlyHandOver) {
-                spoil_split(Some(bug), before, view);
-            } else if bug == Bug::HandedToStranger {
-                hand_to_stranger(before, view);
-            }
+        if let Out::Fly(Flying::Cas { change, .. }) = &mut it {
+            alter_change(room, state, bug, change);
         }
         altered.push(it);
     }
     *out = altered;
+}
+
+/// A compare-and-set on its way.
+fn alter_change(room: &Room, state: &State, bug: Bug, change: &mut Change) {
+    match (bug, room.view(state), &mut change.view) {
+        (Bug::CordonForgotten, ..) => forget_cordon(&room.store(state).state, change),
+        (Bug::SplitUnfenced | Bug::EarlyHandOver, Some(before), Some(view)) => {
+            spoil_split(Some(bug), before, view);
+        }
+        (Bug::HandedToStranger, Some(before), Some(view)) => hand_to_stranger(before, view),
+        (_, _, _) => {}
+    }
 }
 
 /// What a peer seems to answer before it was asked.

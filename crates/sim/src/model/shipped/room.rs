@@ -279,7 +279,7 @@ impl Room {
             }
             Out::LeaseOver => self.may_end(state),
             Out::Ordered(_) => {}
-            Out::Broken(text) => return Err(Violation::new("I7", text.clone())),
+            Out::Broken(rule, text) => return Err(Violation::new(rule, text.clone())),
         }
         Ok(())
     }

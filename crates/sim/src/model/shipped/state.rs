@@ -63,12 +63,16 @@ pub enum Action {
     Join(usize),
     /// An operator orders, through a manager, that a number leaves.
     Leave(usize),
+    /// An operator orders, through a manager, that a node becomes empty: at once.
+    Drain(usize, usize),
     /// A node dies with what it runs, and boots anew.
     Boot(usize),
     /// A program ends by itself.
     End(usize, usize),
-    /// A node is cut off for good; its programs run on.
+    /// A node is cut off; its programs run on.
     Silence(usize),
+    /// It is reached again.
+    Heard(usize),
 }
 
 impl State {

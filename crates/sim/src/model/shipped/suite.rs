@@ -19,9 +19,11 @@ const NOTHING: Left = Left {
     early: 0,
     joins: 0,
     leaves: 0,
+    drains: 0,
     boots: 0,
     ends: 0,
     silences: 0,
+    returns: 0,
 };
 
 const THREE: Bounds = Bounds {
@@ -62,6 +64,16 @@ const TWO_JOINS: Bounds = Bounds {
     opened: 1,
     ..THREE
 };
+/// Two numbers come, into one arc of a ring of three.
+const THREE_TWO_JOINS: Bounds = Bounds {
+    numbers: &[10, 30, 60],
+    newcomers: &[40, 50],
+    ids: &[(60, 40)],
+    doors: &[60],
+    ..TWO_JOINS
+};
+/// A node is drained on which a session may run.
+const DRAIN: Bounds = Bounds { opened: 1, doors: &[10], ..THREE };
 /// Leases end.
 const LEASE: Bounds = Bounds { times: Times::Lease, doors: &[10], opened: 1, nodes: 1, ..THREE };
 
@@ -134,7 +146,20 @@ fn ci_further() -> Vec<Bounds> {
             Left { opens: 1, boots: 1, ticks: 1, ..n },
         ),
         of("n=3 r=1: node cut off, lease", LEASE, Left { silences: 1, ticks: 7, ..n }),
+        of(
+            "n=3 r=1: node cut off and reached again, lease",
+            LEASE,
+            Left { silences: 1, returns: 1, ticks: 7, ..n },
+        ),
         of("n=3 r=1: leave", LEAVE, Left { leaves: 1, ticks: 4, ..n }),
+        of("n=3 r=1: open, drain", DRAIN, Left { opens: 1, drains: 1, ticks: 4, ..n }),
+        of("n=3 r=1: drain, node boots anew", DRAIN, Left { drains: 1, boots: 1, ticks: 2, ..n }),
+        of(
+            "n=3 r=1: drain, crash for good, suspicion",
+            DRAIN,
+            Left { drains: 1, crashes: 1, suspicions: 1, starts: 0, ticks: 2, ..n },
+        ),
+        of("n=3 r=1: 2 joins", THREE_TWO_JOINS, Left { joins: 2, ticks: 4, ..n }),
         of("n=2 r=0: 2 joins", Bounds { r: 0, ..TWO_JOINS }, Left { joins: 2, ticks: 10, ..n }),
         of(
             "n=3 r=1: open, crash with disk",
@@ -168,7 +193,7 @@ fn ci_further() -> Vec<Bounds> {
 pub fn nightly() -> Vec<Bounds> {
     let of = |name, bounds: Bounds, left| Bounds { name, left, states_max: 40_000_000, ..bounds };
     let n = NOTHING;
-    vec![
+    let mut all = vec![
         of(
             "n=1 r=0: 2 opens, close, 2 crashes, unknown outcome, loss",
             ONE,
@@ -221,6 +246,52 @@ pub fn nightly() -> Vec<Bounds> {
             LEASE,
             Left { opens: 1, silences: 1, early: 1, ticks: 7, ..n },
         ),
+    ];
+    all.extend(nightly_drains_and_joins());
+    all
+}
+
+fn nightly_drains_and_joins() -> Vec<Bounds> {
+    let of = |name, bounds: Bounds, left| Bounds { name, left, states_max: 40_000_000, ..bounds };
+    let n = NOTHING;
+    vec![
+        of(
+            "n=3 r=1: open, drain, suspicion",
+            DRAIN,
+            Left { opens: 1, drains: 1, suspicions: 1, ticks: 2, ..n },
+        ),
+        of(
+            "n=3 r=1: first open, drain, suspicion",
+            Bounds { opened: 0, ..DRAIN },
+            Left { opens: 1, drains: 1, suspicions: 1, ticks: 1, ..n },
+        ),
+        of(
+            "n=3 r=1: open, drain, node boots anew",
+            DRAIN,
+            Left { opens: 1, drains: 1, boots: 1, ticks: 3, ..n },
+        ),
+        of(
+            "n=3 r=1: drain, crash",
+            DRAIN,
+            Left { drains: 1, crashes: 1, starts: 1, ticks: 2, ..n },
+        ),
+        of(
+            "n=3 r=1: first open, drain, crash",
+            Bounds { opened: 0, ..DRAIN },
+            Left { opens: 1, drains: 1, crashes: 1, ticks: 2, ..n },
+        ),
+        of(
+            "n=3 r=1: open, drain, node cut off, lease",
+            Bounds { nodes: 2, ..LEASE },
+            Left { opens: 1, drains: 1, silences: 1, ticks: 7, ..n },
+        ),
+        of("n=3 r=1: 2 joins, late clocks", THREE_TWO_JOINS, Left { joins: 2, ticks: 10, ..n }),
+        of("n=3 r=1: open, 2 joins", THREE_TWO_JOINS, Left { opens: 1, joins: 2, ticks: 4, ..n }),
+        of(
+            "n=3 r=1: suspicion, 2 joins",
+            THREE_TWO_JOINS,
+            Left { suspicions: 1, joins: 2, ticks: 4, ..n },
+        ),
     ]
 }
 
@@ -230,8 +301,10 @@ pub fn bounds_for(bug: Bug) -> Option<Bounds> {
     let n = NOTHING;
     let rejoin = Left { suspicions: 1, ticks: 3, ..n };
     // Where something is never done that should be, only a fair run shows it.
-    let lives =
-        matches!(bug, Bug::NoRedrive | Bug::HiddenTail | Bug::FormerKept | Bug::LeaseIgnored);
+    let lives = matches!(
+        bug,
+        Bug::NoRedrive | Bug::HiddenTail | Bug::FormerKept | Bug::LeaseIgnored | Bug::DrainHidden
+    );
     let of = |bounds: Bounds, left| Some(Bounds { name: bug.as_str(), lives, left, ..bounds });
     match bug {
         Bug::FullForgotten => of(
@@ -259,6 +332,9 @@ pub fn bounds_for(bug: Bug) -> Option<Bounds> {
             of(JOIN, Left { joins: 1, ticks: 6, ..n })
         }
         Bug::JoinHidden => of(TWO_JOINS, Left { joins: 2, ticks: 2, ..n }),
+        Bug::CordonForgotten => of(DRAIN, Left { drains: 1, boots: 1, ..n }),
+        Bug::CordonUnseen => of(Bounds { opened: 0, ..DRAIN }, Left { opens: 1, drains: 2, ..n }),
+        Bug::DrainHidden => of(DRAIN, Left { drains: 1, ..n }),
         Bug::HandedToStranger => of(LEAVE, Left { leaves: 1, ticks: 4, ..n }),
         Bug::ScanSkipped
         | Bug::GivenUpEarly
@@ -276,8 +352,7 @@ pub fn bounds_for(bug: Bug) -> Option<Bounds> {
         | Bug::WatchMisses
         | Bug::LeftEarly
         | Bug::LetGoUnwedged
-        | Bug::CordonForgotten
-        | Bug::DrainHidden
+        | Bug::ClaimStays
         | Bug::LeftToTheGone
         | Bug::OneMayReturn => None,
     }

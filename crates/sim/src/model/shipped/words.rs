@@ -44,9 +44,13 @@ pub fn of(room: &Room, state: &State, action: Action) -> String {
         Action::Leave(at) => {
             format!("an operator tells {}: M{} leaves", manager(at), room.bounds.leaver)
         }
+        Action::Drain(at, node) => {
+            format!("an operator tells {}: node {node} is drained", manager(at))
+        }
         Action::Boot(at) => format!("node {at} dies with what it runs, and boots anew"),
         Action::End(at, _) => format!("a program on node {at} ends by itself"),
         Action::Silence(at) => format!("node {at} is cut off"),
+        Action::Heard(at) => format!("node {at} is reached again"),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::clients;
 use super::flying::{Caller, Flying, Out, ToAny};
-use super::hosts::{ManagerHost, NodeHost, stream_of};
+use super::hosts::{ManagerHost, NodeHost, closed_nodes, node_id, stream_of};
 use super::mutant;
 use super::room::{Receiver, Room, Stepped};
 use super::seen::wide;
@@ -14,7 +14,7 @@ use rota_node::NodeInput;
 use rota_protocol::{
     Answer, CasOutcome, DocumentAnswer, DocumentOp, Envelope, Input, Message, Op, Order,
 };
-use rota_ring::Change;
+use rota_ring::{Change, DrainTime, NodeOrder};
 use std::sync::Arc;
 
 /// What a process is told.
@@ -42,6 +42,8 @@ pub enum Told {
     Synced,
     /// An operator's order: that number leaves.
     Leave(ManagerNumber),
+    /// An operator's order: that node becomes empty.
+    Drain(usize),
     /// Node: it dies, and boots anew.
     Boot,
     /// Node: a program ends by itself.
@@ -141,7 +143,11 @@ impl Room {
         out: &mut Vec<Out>,
     ) {
         let (bounds, bug) = (&self.bounds, self.bug);
-        let seen = || mutant::shown(bug, bounds, host, self.store(state).state.clone());
+        let held = &self.store(state).state;
+        let seen = || mutant::shown(bug, bounds, host, held.clone());
+        let news =
+            matches!(told, Told::Read(_) | Told::Cas(_, Fate::Done | Fate::Conflict) | Told::Watch);
+        let hears = news.then(|| (held.index, closed_nodes(held)));
         let input = match told {
             Told::Start => return host.start(bounds, out, bug),
             Told::Crash(wiped) => return host.crash(*wiped),
@@ -175,8 +181,13 @@ impl Room {
                 Input::Client { call: *call as u64, deadline_mono_ms, op }
             }
             Told::Leave(number) => Input::Order { call: 1, order: Order::Leave(*number) },
+            Told::Drain(node) => {
+                let order = NodeOrder::Drain(DrainTime::AsBefore);
+                Input::NodeOrder { call: 1, node: node_id(*node), order }
+            }
             Told::Boot | Told::End(..) | Told::Silence(_) => return,
         };
+        host.hears = hears;
         host.give(bounds, input, out, bug);
     }
 
@@ -234,7 +245,8 @@ impl Room {
             | Told::Call(_)
             | Told::Crash(_)
             | Told::Synced
-            | Told::Leave(_) => return,
+            | Told::Leave(_)
+            | Told::Drain(_) => return,
         };
         host.give(bounds, input, out, bug);
     }

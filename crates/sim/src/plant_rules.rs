@@ -1,0 +1,68 @@
+//! Planted bugs of single rules: what a claim does to memberships, and what managers see
+//! and keep of what operators want of a node.
+
+use crate::plant::Bug;
+use crate::plant_peers::leave_one;
+use crate::world::World;
+use rota_model::{ManagerNumber, NodeState};
+use rota_ring::{Change, ConfigState, NodeWish, View};
+
+impl World {
+    /// A compare-and-set on its way to the config store.
+    pub(crate) fn plant_on_cas(&self, bug: Bug, number: ManagerNumber, change: &mut Change) {
+        match (bug, change) {
+            (Bug::OneMayReturn, change) => leave_one(change),
+            (Bug::JudgeNotAnew, change) => self.expect_newest(change),
+            (Bug::SplitUnfenced | Bug::EarlyHandOver, change) => self.spoil_split(change),
+            (Bug::HandedToStranger, change) => self.hand_to_stranger(change),
+            (Bug::ClaimStays, change) => self.keep_memberships(number, change),
+            (Bug::CordonForgotten, change) => forget_cordon(self.store.state(), change),
+            (_, _) => {}
+        }
+    }
+
+    /// A claim that leaves its number a copy of what it was a copy of.
+    fn keep_memberships(&self, number: ManagerNumber, change: &mut Change) {
+        if let Some((before, view)) = self.store.state().view.as_ref().zip(change.view.as_mut()) {
+            keep_memberships(number, before, view);
+        }
+    }
+}
+
+/// In a View by which a manager takes its number again, it is a member wherever it was one.
+pub(crate) fn keep_memberships(number: ManagerNumber, before: &View, view: &mut View) {
+    let incarnation = |view: &View| view.managers.get(&number).map(|it| it.incarnation);
+    if incarnation(before) >= incarnation(view) {
+        return;
+    }
+    for (part, was) in before.parts.iter().filter(|(_, was)| was.has(number)) {
+        if let Some(part) = view.parts.get_mut(part).filter(|it| !it.has(number)) {
+            *part = was.clone();
+        }
+    }
+}
+
+/// A registry in which every node that is there takes sessions.
+pub(crate) fn hide_cordons(state: &mut ConfigState) {
+    for reg in state.nodes.values_mut().filter(|it| !it.state.is_gone()) {
+        (reg.wish, reg.state) = (NodeWish::Serves, NodeState::Ready);
+    }
+}
+
+/// Managers see of a drain only that nothing more is to be placed there.
+pub(crate) fn hide_drains(state: &mut ConfigState) {
+    for reg in state.nodes.values_mut() {
+        if let NodeWish::Drained { closes_at_ms } = &mut reg.wish {
+            *closes_at_ms = None;
+        }
+    }
+}
+
+/// A boot that takes another one's place takes sessions, whatever is wished of its node.
+pub(crate) fn forget_cordon(before: &ConfigState, change: &mut Change) {
+    let Some(node) = &mut change.node else { return };
+    let before = before.nodes.get(&node.to.node);
+    if before.is_some_and(|it| it.boot != node.to.boot) && !node.to.state.is_gone() {
+        (node.to.wish, node.to.state) = (NodeWish::Serves, NodeState::Ready);
+    }
+}
