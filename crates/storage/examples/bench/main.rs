@@ -6,8 +6,9 @@
 //! `ops_per_s`: operations of `DocumentStore`; callers are threads, each of which waits for its answer.
 //! `by_hand_per_s`: records of the same keys and lengths in the same engine, through a group commit
 //! of a few lines, for the same threads. They are copies of one that is ready: what it takes to encode a
-//! note is an operation's alone, a quarter of the instructions of its work. The table shows both also with one loop that stands for all
-//! callers: without the threads' switching, what the document store itself costs shows most.
+//! note is an operation's alone, a quarter of the instructions of its work. The table shows both also
+//! with one loop that stands for all callers: without the threads' switching, what the document store
+//! itself costs shows most.
 //!
 //! `cargo run --release -p rota-storage --example bench -- [-o json] [--help]`
 
