@@ -5,6 +5,7 @@
 mod table;
 
 use rota_docstore::*;
+use rota_model::Now;
 use rota_protocol::api::ImportOp;
 use rota_protocol::operate::DOCUMENT_BYTES;
 use rota_protocol::{Answer, DiskWrite, DocumentAnswer, DocumentOp, Effect, Input, Op};
