@@ -14,7 +14,7 @@ use crate::leading::Phase;
 use crate::message::{Entry, Message, Write};
 use crate::partition::Partition;
 use crate::sizes::Sizes;
-use rota_model::{Epoch, LogPos, ManagerNumber, MemberId, Seq};
+use rota_model::{Epoch, Incarnation, LogPos, ManagerNumber, MemberId, Seq};
 use rota_ring::PartState;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -94,6 +94,13 @@ impl Partition {
             leading.copies.keys().filter(|it| !sync.reports.contains_key(it)).copied().collect();
         if !asking.is_empty() {
             let now = env.now.mono_ms;
+            // Who is heard and does not report cannot: it may reach no config store, and know nothing of
+            // this epoch. So it is behind from the first question on. One that never ran is waited for.
+            for copy in asking.iter().filter_map(|it| leading.copies.get_mut(it)) {
+                if copy.member.incarnation > Incarnation(0) {
+                    copy.behind_ms.get_or_insert(now);
+                }
+            }
             if now >= sync.asked_ms + env.config.timing.resend_ms || sync.asked_ms == 0 {
                 sync.asked_ms = now.max(1);
                 for copy in asking {
@@ -128,7 +135,7 @@ impl Partition {
             return;
         };
         state.flow.sent = at;
-        state.behind_ms.get_or_insert(now);
+        state.behind_ms = Some(now);
         match difference {
             Some(writes) => {
                 let contents = split(writes, &sizes).into_iter().map(Arc::new).collect();

@@ -43,7 +43,6 @@ async fn leaders_of_consul_that_are_killed_and_come_back_break_no_promise() {
 /// The server of one manager stays away, and another manager dies: the third sees Consul, and can do
 /// without both.
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "untrue: whoever sees Consul waits for the one that does not, as long as that is heard"]
 async fn a_manager_whose_own_server_of_consul_is_away_holds_nobody_up() {
     let mut cluster = Assembled::start(&Places::loopback(3)).await;
     opened(&cluster.client(Entry::Sticky), "before", "counter").await;

@@ -129,6 +129,8 @@ pub struct Table {
     under_way: BTreeMap<(u32, u32), usize>,
     /// Reads of the config store fail, and nobody knows what became of a compare-and-set.
     pub store_away: bool,
+    /// The same for one manager alone.
+    pub blind: Option<u32>,
     /// Reads are answered, and nobody knows what became of a compare-and-set.
     pub cas_unknown: bool,
     queue: VecDeque<(u32, Input)>,
@@ -268,6 +270,7 @@ impl Table {
             under_way_max: 0,
             under_way: BTreeMap::new(),
             store_away: false,
+            blind: None,
             cas_unknown: false,
             queue: VecDeque::new(),
             calls: 0,
@@ -500,11 +503,11 @@ impl Table {
             }
             Effect::ReadConfig { read } => {
                 self.config_reads += 1;
-                let away = self.store_away || self.late.contains(&n);
+                let away = self.is_away(n) || self.late.contains(&n);
                 let state = (!away).then(|| self.config.clone());
                 self.queue.push_back((n, Input::ConfigRead { read, state }));
             }
-            Effect::Cas { cas, .. } if self.store_away || self.cas_unknown => {
+            Effect::Cas { cas, .. } if self.is_away(n) || self.cas_unknown => {
                 self.queue.push_back((n, Input::CasDone { cas, outcome: CasOutcome::Unknown }));
             }
             Effect::Cas { cas, change } if self.unheard.remove(&n) => {
@@ -516,7 +519,7 @@ impl Table {
                 let outcome = match change.apply(&self.config) {
                     Some(state) => {
                         self.config = state.clone();
-                        let on_time = |n: &u32| !self.late.contains(n);
+                        let on_time = |n: &u32| !self.late.contains(n) && !self.is_away(*n);
                         let all = self.managers.keys().copied().filter(on_time);
                         for other in all.collect::<Vec<_>>() {
                             self.queue.push_back((other, Input::Config(state.clone())));
@@ -541,6 +544,11 @@ impl Table {
             Effect::ReplyNodeOrder { result, .. } => self.node_ordered_as = Some(result),
             Effect::ReplyRenew { result, .. } => self.renewed = Some(result),
         }
+    }
+
+    /// Whether that manager reaches no config store.
+    fn is_away(&self, n: u32) -> bool {
+        self.store_away || self.blind == Some(n)
     }
 
     fn fetch(&mut self, n: u32, part: ManagerNumber, bodies: Vec<Digest>) {
