@@ -183,6 +183,11 @@ impl Client {
                 return Err(self.given_up(failed, progress.entry));
             };
             if Instant::now() + pause >= progress.deadline {
+                // That the time is up says less than what stood in the way before.
+                let is_late = failed.reason() == RefusalKind::DeadlineExceeded.as_str();
+                if is_late && progress.last.is_some() {
+                    return Err(self.out_of_time(progress, &endpoint));
+                }
                 return Err(self.given_up(failed, progress.entry));
             }
             tracing::debug!(reason = failed.reason(), %endpoint, ?pause, "sending again: {failed}");

@@ -8,7 +8,7 @@ use rota_model::{Refusal, RefusalKind, Retry};
 
 /// A silent copy is suspected after `suspect_ms` and taken out at once, unless the config store is
 /// away. After this many times that long the partition has lost it and cannot say so.
-const LOST_AFTER: u64 = 2;
+pub(crate) const LOST_AFTER: u64 = 2;
 
 impl Partition {
     /// Why a request cannot be taken now, if so: it would wait behind a commit that may not come.

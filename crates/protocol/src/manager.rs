@@ -524,7 +524,8 @@ impl Manager {
 
     fn begin_rounds(&mut self) {
         let mut asked: BTreeMap<ManagerNumber, Vec<(ManagerNumber, Epoch)>> = BTreeMap::new();
-        let wants = self.parts.values().any(Partition::wants_round);
+        let now_ms = self.env.now.mono_ms;
+        let wants = self.parts.values().any(|it| it.wants_round(now_ms));
         if !wants {
             return;
         }

@@ -6,6 +6,7 @@
 //! cannot reach the store therefore opens and closes sessions, and refuses the rest as CONFIG_STORE_AWAY.
 
 use crate::api::OpResult;
+use crate::backlog::LOST_AFTER;
 use crate::entry::Origin;
 use crate::env::Env;
 use crate::leading::Leading;
@@ -29,6 +30,13 @@ impl Leading {
     /// Whether answers are committed and wait for the config store.
     pub fn has_unproven(&self, committed: LogPos) -> bool {
         self.copies.is_empty() && self.promised.front().is_some_and(|it| it.at <= committed)
+    }
+
+    /// Whether somebody waits for a confirm round, or for another read of the config store.
+    pub fn wants_round(&self, committed: LogPos, now_ms: u64) -> bool {
+        !self.reads.next.is_empty()
+            || !self.reads.renewals_next.is_empty()
+            || self.has_unproven(committed) && now_ms >= self.reads.again_ms
     }
 
     /// Takes the answers that may be let go when everything up to `at` is committed.
@@ -82,10 +90,20 @@ impl Partition {
         }
     }
 
-    /// The config store could not be read.
-    pub fn refuse_unproven(&mut self, env: &mut Env, upto: LogPos) {
-        for mut promised in self.take_unproven(upto) {
-            let retry = Retry::AfterMs(env.config.timing.retry_ms);
+    /// The config store could not be read. It may be back in a moment, so answers wait a little: for as
+    /// long as new work does where a copy is lost.
+    pub fn on_unread(&mut self, env: &mut Env) {
+        let (now, timing) = (env.now.mono_ms, &env.config.timing);
+        let (retry_ms, patience_ms) = (timing.retry_ms, timing.suspect_ms * LOST_AFTER);
+        let Some(leading) = &mut self.leading else { return };
+        leading.reads.again_ms = now + retry_ms;
+        let since = *leading.reads.unread_since_ms.get_or_insert(now);
+        let proves = leading.reads.proves;
+        if now < since + patience_ms {
+            return;
+        }
+        for mut promised in self.take_unproven(proves) {
+            let retry = Retry::AfterMs(retry_ms);
             let text = "it is written, but the only copy must read the config store before it says so, and \
                         cannot reach it";
             let refusal = Refusal::new(RefusalKind::ConfigStoreAway, retry, text);

@@ -30,6 +30,10 @@ pub(crate) struct Reads {
     pub sent_ms: u64,
     /// What was committed when it began.
     pub proves: LogPos,
+    /// Since when the config store could not be read for answers that wait for it.
+    pub unread_since_ms: Option<u64>,
+    /// Not before this it is read for them again.
+    pub again_ms: u64,
     /// Renewals of nodes that wait for the next round, and for the one under way.
     pub renewals_next: Vec<Renewal>,
     pub renewals_now: Vec<Renewal>,
@@ -84,11 +88,11 @@ impl Partition {
             return Vec::new();
         };
         let committed = self.replica.committed;
-        let nobody = leading.reads.next.is_empty() && leading.reads.renewals_next.is_empty();
-        if leading.reads.round.is_some() || nobody && !leading.has_unproven(committed) {
+        if leading.reads.round.is_some() || !leading.wants_round(committed, now) {
             return Vec::new();
         }
         leading.reads.proves = committed;
+        leading.reads.unread_since_ms.take_if(|_| !env.store_away);
         let peers: BTreeSet<ManagerNumber> = leading.copies.keys().copied().collect();
         leading.reads.now = std::mem::take(&mut leading.reads.next);
         leading.reads.renewals_now = std::mem::take(&mut leading.reads.renewals_next);
@@ -129,10 +133,9 @@ impl Partition {
             return;
         }
         leading.reads.round = None;
-        let proves = leading.reads.proves;
         let renewals = std::mem::take(&mut leading.reads.renewals_now);
         let now = std::mem::take(&mut leading.reads.now);
-        self.refuse_unproven(env, proves);
+        self.on_unread(env);
         for renewal in renewals {
             crate::judge::not_judge(env, renewal.call, &renewal.renew.node);
         }

@@ -19,8 +19,8 @@ pub struct Sizes {
     /// Most bytes of such entries: what a link of 1 Gbit/s carries in half a second.
     pub tail_bytes: usize,
     /// Bytes that are about to go to the disk together, after which one manager begins nothing more and
-    /// takes no further input: they are committed at once, and an engine takes 256 MiB. The last input
-    /// comes on top: an operation, or what one partition's commit lets go of.
+    /// takes no further input: they are committed at once, and an engine takes 256 MiB. What the
+    /// last input comes to is on top: an operation, or what a commit or a change of the View lets go of.
     pub batch_bytes: usize,
     /// Most bytes of requests that wait at one manager for its clients, and at one partition's owner;
     /// beyond it callers are told to come back. As many opens with the largest attributes as a

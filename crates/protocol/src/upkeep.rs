@@ -51,11 +51,9 @@ struct Waits {
 
 impl Partition {
     /// Whether a confirm round should begin.
-    pub fn wants_round(&self) -> bool {
+    pub fn wants_round(&self, now_ms: u64) -> bool {
         self.leading.as_ref().is_some_and(|it| {
-            let waits = !it.reads.next.is_empty() || !it.reads.renewals_next.is_empty();
-            let waits = waits || it.has_unproven(self.replica.committed);
-            waits && it.reads.round.is_none()
+            it.reads.round.is_none() && it.wants_round(self.replica.committed, now_ms)
         })
     }
 
@@ -193,7 +191,8 @@ impl Partition {
                         matches!(fate, Some(RequestFate::Closed { life }) if *life == it.life);
                     it.state == SessionState::Closing && mine
                 });
-                match record {
+                // Alone it does not know whether it is the owner still.
+                match record.filter(|_| !self.has_no_copies()) {
                     Some(record) => {
                         let session = self.view_of(env, record.clone());
                         Ok(Answer::Closed { finished: false, session })

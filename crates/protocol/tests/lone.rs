@@ -22,7 +22,8 @@ fn without_copies() -> Table {
 
 fn assert_refused_in_doubt(table: &mut Table, owner: u32, op: Op) {
     let what = format!("{op:?}");
-    let refusal = table.call(owner, op).expect_err(&what);
+    let waits = table.ask(owner, op);
+    let refusal = table.wait_for(waits, 5_000).expect_err(&what);
     assert_eq!(refusal.kind, RefusalKind::ConfigStoreAway, "{what}: {refusal}");
     assert!(matches!(refusal.retry, Retry::AfterMs(_)), "{refusal:?}");
     assert_eq!(refusal.changed, Changed::Unknown, "{what}: {refusal}");
@@ -47,11 +48,19 @@ fn a_lone_owner_without_the_config_store_answers_only_what_a_node_decides() {
     let refusal = table.call(owner, get("a")).expect_err("it may be closed elsewhere");
     assert_eq!((refusal.kind, refusal.changed), (RefusalKind::ConfigStoreAway, Changed::No));
     table.store_away = false;
+    table.pass(1_000);
+    // A moment without the store costs nothing but that moment.
+    table.store_away = true;
+    let waits = table.ask(keeper, op(write("c", 3), "c"));
+    table.pass(500);
+    assert!(!table.replies.contains_key(&waits));
+    table.store_away = false;
+    operated(table.wait_for(waits, 2_000)).unwrap();
     // What it wrote stands, and is told now.
     for (request, then) in [("r1", Outcome::Created), ("r2", Outcome::Existed)] {
         let (outcome, session) = opened(table.call(owner, open("a", request)));
         assert_eq!((outcome, session.record.key.clone()), (then, key("a")), "{request}");
     }
     let shown = body(&operated(table.call(keeper, op(read("c"), "c"))).unwrap());
-    assert_eq!(shown["documents"][0]["items"][0]["json"]["n"], 2, "{shown}");
+    assert_eq!(shown["documents"][0]["items"][0]["json"]["n"], 3, "{shown}");
 }

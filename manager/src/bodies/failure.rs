@@ -27,7 +27,9 @@ pub fn status_of(error: &AttachmentError) -> Status {
             in_field("size", codes::LIMIT)
         }
         AttachmentError::Missing { .. } => in_field("sha256", codes::BODY),
-        AttachmentError::Busy { .. } => refused(RefusalKind::Overloaded, text),
+        AttachmentError::Busy { .. } | AttachmentError::Crowded { .. } => {
+            refused(RefusalKind::Overloaded, text)
+        }
         // Another copy has it, or this one soon again.
         AttachmentError::Damaged { .. } => documents::status(&Exception::new(codes::DAMAGED, text)),
         AttachmentError::Io { source, .. } if source.kind() == ErrorKind::StorageFull => {

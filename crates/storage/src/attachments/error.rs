@@ -79,6 +79,17 @@ pub enum AttachmentError {
         /// How many must be left.
         reserve: u64,
     },
+    /// With those that are being put already no item would name too many bytes. Nothing was done.
+    #[error(
+        "all attachments that no item names, with this one and those that are being put already, would have \
+         {found} bytes; the limit is {limit}; come again soon"
+    )]
+    Crowded {
+        /// How many.
+        found: u64,
+        /// The most that is accepted.
+        limit: u64,
+    },
     /// So many puts are under way already. Nothing was done.
     #[error("{limit} attachments are being put already, the limit; come again soon")]
     Busy {

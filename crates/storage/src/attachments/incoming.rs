@@ -1,6 +1,7 @@
 //! A body on its way in.
 
 use super::body::BodyWriter;
+use super::index::TooMany;
 use super::{AttachmentError, Digest, NEW, Shared};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -24,6 +25,8 @@ pub struct Incoming {
     new: PathBuf,
     sha256: Digest,
     size: u64,
+    /// How much of it is not written yet.
+    unwritten: u64,
     /// It is counted among those on their way in.
     counted: bool,
     /// There is a file `new`.
@@ -49,7 +52,7 @@ impl Incoming {
         // Before anything can fail: its drop counts down.
         let shared = shared.clone();
         let (writer, counted, made) = (None, false, false);
-        let mut incoming = Self { shared, writer, new, sha256, size, counted, made };
+        let mut incoming = Self { shared, writer, new, sha256, size, unwritten: 0, counted, made };
         if puts > limit {
             return Err(AttachmentError::Busy { limit });
         }
@@ -67,17 +70,24 @@ impl Incoming {
         let free = shared.disk.free_bytes(&shared.path);
         let free = free.map_err(AttachmentError::io("look at the disk of", &shared.path))?;
         let mut index = shared.index();
-        let needed = index.coming_bytes().saturating_add(self.size).saturating_add(reserve);
+        // What is only announced takes no room from what an item names.
+        let is_wanted = free_bytes_max == u64::MAX;
+        let announced = if is_wanted { 0 } else { index.unwritten_bytes() };
+        let needed = announced.saturating_add(self.size).saturating_add(reserve);
         if reserve > 0 && needed > free {
             return Err(AttachmentError::NoRoom { size: self.size, free, reserve });
         }
         let counted = index.coming(&self.sha256, self.size, free_bytes_max);
-        counted.map_err(|found| AttachmentError::TooLarge {
-            what: "the size of all attachments that no item names, with this one, in bytes",
-            found,
-            limit: free_bytes_max,
+        let limit = free_bytes_max;
+        counted.map_err(|why| match why {
+            TooMany::Free(found) => {
+                let what =
+                    "the size of all attachments that no item names, with this one, in bytes";
+                AttachmentError::TooLarge { what, found, limit }
+            }
+            TooMany::Coming(found) => AttachmentError::Crowded { found, limit },
         })?;
-        self.counted = true;
+        (self.counted, self.unwritten) = (true, self.size);
         Ok(())
     }
 
@@ -85,6 +95,9 @@ impl Incoming {
     pub fn write(&mut self, bytes: &[u8]) -> Result<(), AttachmentError> {
         let Some(mut writer) = self.writer.take() else { return Err(self.over()) };
         writer.write(bytes)?;
+        let written = self.unwritten.min(bytes.len() as u64);
+        self.unwritten -= written;
+        self.shared.index().written(written);
         self.writer = Some(writer);
         Ok(())
     }
@@ -126,7 +139,7 @@ impl Drop for Incoming {
     fn drop(&mut self) {
         self.shared.puts.fetch_sub(1, Relaxed);
         if self.counted {
-            self.shared.index().over(self.size);
+            self.shared.index().over(self.size, self.unwritten);
         }
         self.writer = None;
         if self.made

@@ -72,6 +72,17 @@ pub(super) struct Index {
     free_bytes: u64,
     /// Bytes of the bodies that are on their way in.
     coming_bytes: u64,
+    /// How many of these are not written yet.
+    unwritten_bytes: u64,
+}
+
+/// Why a body may not come in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TooMany {
+    /// No item names so many bytes then.
+    Free(u64),
+    /// The same, if all that is on its way in becomes whole.
+    Coming(u64),
 }
 
 impl Index {
@@ -89,26 +100,36 @@ impl Index {
         }
     }
 
-    /// A body is on its way in, until [`Index::over`]. `Err`: no item names so many bytes then, and
-    /// that is above the limit.
-    pub fn coming(&mut self, sha256: &Digest, size: u64, limit: u64) -> Result<(), u64> {
+    /// A body is on its way in, until [`Index::over`], unless that is above the limit.
+    pub fn coming(&mut self, sha256: &Digest, size: u64, limit: u64) -> Result<(), TooMany> {
         let is_new = self.size(sha256).is_none();
-        let free = self.free_bytes.saturating_add(self.coming_bytes).saturating_add(size);
+        let free = self.free_bytes.saturating_add(size);
+        let coming = free.saturating_add(self.coming_bytes);
         if is_new && free > limit {
-            return Err(free);
+            return Err(TooMany::Free(free));
+        }
+        if is_new && coming > limit {
+            return Err(TooMany::Coming(coming));
         }
         self.coming_bytes = self.coming_bytes.saturating_add(size);
+        self.unwritten_bytes = self.unwritten_bytes.saturating_add(size);
         Ok(())
     }
 
-    /// Ends what [`Index::coming`] began.
-    pub fn over(&mut self, size: u64) {
-        self.coming_bytes = self.coming_bytes.saturating_sub(size);
+    /// So many bytes of a body that is on its way in are written: the disk counts them.
+    pub fn written(&mut self, bytes: u64) {
+        self.unwritten_bytes = self.unwritten_bytes.saturating_sub(bytes);
     }
 
-    /// Bytes of the bodies that are on their way in.
-    pub fn coming_bytes(&self) -> u64 {
-        self.coming_bytes
+    /// Ends what [`Index::coming`] began, of which so much is not written.
+    pub fn over(&mut self, size: u64, unwritten: u64) {
+        self.coming_bytes = self.coming_bytes.saturating_sub(size);
+        self.written(unwritten);
+    }
+
+    /// Bytes of the bodies that are on their way in and not written yet.
+    pub fn unwritten_bytes(&self) -> u64 {
+        self.unwritten_bytes
     }
 
     fn forget_if_empty(&mut self, sha256: &Digest) {
