@@ -5,7 +5,7 @@ use crate::error::CallError;
 use crate::retry::{self, Attempts, Failure, Step, is_cut_off};
 use crate::routing::Routes;
 use crate::session::{Client, OnWait};
-use rota_model::{Changed, SlotId};
+use rota_model::{Changed, RefusalKind, SlotId};
 use rota_proto::v1;
 use std::error::Error;
 use std::sync::Arc;

@@ -96,6 +96,9 @@ impl Partition {
         let (now, timing) = (env.now.mono_ms, &env.config.timing);
         let (retry_ms, patience_ms) = (timing.retry_ms, timing.suspect_ms * LOST_AFTER);
         let Some(leading) = &mut self.leading else { return };
+        // Where nothing was asked of it for so long, it may have been back in between.
+        let is_over = now >= leading.reads.again_ms + patience_ms;
+        leading.reads.unread_since_ms.take_if(|_| is_over);
         leading.reads.again_ms = now + retry_ms;
         let since = *leading.reads.unread_since_ms.get_or_insert(now);
         let proves = leading.reads.proves;

@@ -96,8 +96,8 @@ impl Partition {
             let now = env.now.mono_ms;
             // Who is heard and does not report cannot: it may reach no config store, and know nothing of
             // this epoch. So it is behind from the first question on. One that never ran is waited for.
-            for copy in asking.iter().filter_map(|it| leading.copies.get_mut(it)) {
-                if copy.member.incarnation > Incarnation(0) {
+            for (number, copy) in &mut leading.copies {
+                if asking.contains(number) && copy.member.incarnation > Incarnation(0) {
                     copy.behind_ms.get_or_insert(now);
                 }
             }

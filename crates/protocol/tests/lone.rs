@@ -48,7 +48,7 @@ fn a_lone_owner_without_the_config_store_answers_only_what_a_node_decides() {
     let refusal = table.call(owner, get("a")).expect_err("it may be closed elsewhere");
     assert_eq!((refusal.kind, refusal.changed), (RefusalKind::ConfigStoreAway, Changed::No));
     table.store_away = false;
-    table.pass(1_000);
+    table.pass(3_000);
     // A moment without the store costs nothing but that moment.
     table.store_away = true;
     let waits = table.ask(keeper, op(write("c", 3), "c"));

@@ -106,8 +106,9 @@ fn is_same(one: &[u8], two: &[u8]) -> bool {
     one.len() == two.len() && black_box(differences) == 0
 }
 
-/// Operations of administrators need their key, and so does whatever else writes into the namespace for
-/// configuration; and who gives one must give the right one.
+/// Operations of administrators need their key, and so do the built-in ones that write documents, in the
+/// namespace for configuration; and who gives one must give the right one. (What an application registers
+/// it checks itself.)
 impl Checker for AdminKey {
     fn check(&self, who: &Credentials, space: &str, operation: &str) -> Result<(), String> {
         let writes = [DocumentWrite::NAME, DocumentTouch::NAME].contains(&operation);
