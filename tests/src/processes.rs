@@ -1,5 +1,6 @@
 //! Processes of this machine that work for a test, as `/proc` tells of them.
 
+use crate::condition::{PATIENCE, eventually};
 use rustix::process::{Pid, Signal, kill_process};
 use std::path::Path;
 
@@ -63,6 +64,15 @@ pub fn of_folder(folder: &Path) -> Vec<Process> {
             .any(|file| texts(*pid, file).iter().any(|text| text.contains(folder)))
     };
     pids.filter(|pid| *pid != me).filter(names).filter_map(process).collect()
+}
+
+/// Waits until none of them runs: what they listened on is free then.
+pub async fn gone(what: &str, processes: &[Process]) {
+    eventually(what, PATIENCE, async || {
+        let left: Vec<u32> = processes.iter().filter(|it| it.runs()).map(|it| it.pid).collect();
+        if left.is_empty() { Ok(()) } else { Err(format!("{left:?} run")) }
+    })
+    .await;
 }
 
 impl Process {

@@ -2,7 +2,7 @@
 
 use rota_client::{Client, v1};
 use rota_tests::busy::Busy;
-use rota_tests::processes::process;
+use rota_tests::processes::{gone, process};
 use rota_tests::sessions::{CALL, becomes, close, opened, read};
 use rota_tests::small::{refused, ring};
 use rota_tests::{
@@ -189,6 +189,7 @@ async fn a_cordon_outlives_the_agent_and_what_cannot_be_ordered_is_told_why() {
     all_run_on(&client, &[running]).await;
     let victim = process(cluster.document.nodes[0].pid).unwrap();
     victim.signal(Signal::KILL);
+    gone("the agent is gone", std::slice::from_ref(&victim)).await;
     let agent = Launched::again(&folder, "n1-again", &victim.line).await;
     becomes(&client, "runs on", SessionState::Lost).await;
     let shown = node(&ring(&cluster.endpoints()).await.unwrap(), id);

@@ -1,19 +1,11 @@
 //! Keepers and node-agents that are killed.
 
 use rota_client::{Client, v1};
-use rota_tests::processes::{Process, process};
+use rota_tests::processes::{Process, gone, process};
 use rota_tests::sessions::{CALL, becomes, close, open, opened, read};
 use rota_tests::{Cluster, Launched, PATIENCE, TestFolder, eventually, http_get};
 use rustix::process::Signal;
 use v1::{Outcome, SessionState};
-
-async fn gone(what: &str, processes: &[Process]) {
-    eventually(what, PATIENCE, async || {
-        let left: Vec<u32> = processes.iter().filter(|it| it.runs()).map(|it| it.pid).collect();
-        if left.is_empty() { Ok(()) } else { Err(format!("{left:?} run")) }
-    })
-    .await;
-}
 
 fn agent(cluster: &Cluster, node: usize) -> Process {
     process(cluster.document.nodes[node].pid).expect("the agent runs")
