@@ -10,7 +10,7 @@
 
 use crate::change::{Claim, ClaimRefused};
 use crate::view::{ManagerEntry, Part, PartState, View};
-use rota_model::{Incarnation, ManagerNumber, MemberId};
+use rota_model::{ManagerNumber, MemberId};
 use std::collections::BTreeSet;
 
 /// What a claim needs to know of the others, or what it comes to.
@@ -31,7 +31,7 @@ impl View {
     /// nobody of that ISR runs: so it stays whole ([`View::without`]), for whoever comes back first.
     pub fn others(&self, claim: &Claim, runs: &dyn Fn(MemberId) -> Option<bool>) -> Others {
         let mut gone: BTreeSet<MemberId> = BTreeSet::new();
-        let is_inside = |it: &ManagerEntry| it.serves() && has_run(it.incarnation);
+        let is_inside = |it: &ManagerEntry| it.serves() && it.has_run();
         if !self.check_claim(claim).is_ok_and(is_inside) {
             return Others::Gone(Vec::new());
         }
@@ -99,17 +99,11 @@ impl View {
     /// The run of another manager that the View calls running.
     fn running(&self, number: ManagerNumber, me: ManagerNumber) -> Option<MemberId> {
         let entry = self.managers.get(&number).filter(|_| number != me)?;
-        (entry.serves() && has_run(entry.incarnation)).then_some(self.member(number)?)
+        (entry.serves() && entry.has_run()).then_some(self.member(number)?)
     }
-}
-
-fn has_run(incarnation: Incarnation) -> bool {
-    incarnation > Incarnation(0)
 }
 
 /// Whether the claimer's disk holds all that this partition's ISR holds.
 fn holds(claim: &Claim, n: ManagerNumber, part: &Part) -> bool {
-    let mine = part.isr.iter().find(|it| it.number == claim.number);
-    let is_exact = mine.is_some_and(|mine| claim.disk.get(&n).is_some_and(|pe| *pe >= mine.since));
-    part.state == PartState::Active && is_exact
+    part.state == PartState::Active && claim.is_exact(n, part)
 }

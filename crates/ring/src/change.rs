@@ -218,10 +218,7 @@ impl View {
                 continue;
             }
             part.pe = next.epoch;
-            let mine = part.isr.iter().find(|it| it.number == claim.number);
-            let since = mine.map_or(Epoch(0), |it| it.since);
-            let on_disk = claim.disk.get(n);
-            let is_exact = on_disk.is_some_and(|pe| *pe >= since);
+            let is_exact = claim.is_exact(*n, part);
             let may_leave = may_leave(&self.managers, part, claim.number);
             if may_leave && !(is_exact && is_left_to(&self.managers, part, &[claim.number])) {
                 part.isr.retain(|it| it.number != claim.number);
@@ -231,7 +228,7 @@ impl View {
                 part.owner = claim.number;
                 part.base_pe = next.epoch;
                 if !is_exact {
-                    part.lose(if on_disk.is_none() { Loss::Gone } else { Loss::Behind });
+                    part.lose(if claim.disk.contains_key(n) { Loss::Behind } else { Loss::Gone });
                 }
             }
         }
@@ -305,7 +302,7 @@ impl View {
     /// ran is DOWN, and may be as lost. One that is being found again anyway is none of them, and a manager
     /// that never ran has no copy of any.
     pub fn last_copies(&self, number: ManagerNumber) -> Vec<ManagerNumber> {
-        let ran = self.managers.get(&number).is_some_and(|it| it.incarnation > Incarnation(0));
+        let ran = self.managers.get(&number).is_some_and(ManagerEntry::has_run);
         let is_last = |part: &Part| {
             ran && part.state == PartState::Active
                 && part.has(number)
@@ -499,6 +496,14 @@ impl Part {
     }
 }
 
+impl Claim {
+    /// Whether its disk holds all that this partition's ISR holds (R2).
+    pub(crate) fn is_exact(&self, n: ManagerNumber, part: &Part) -> bool {
+        let mine = part.isr.iter().find(|it| it.number == self.number);
+        mine.is_some_and(|mine| self.disk.get(&n).is_some_and(|pe| *pe >= mine.since))
+    }
+}
+
 impl ManagerEntry {
     /// The entry of the next run.
     pub(crate) fn taken_by(&self, claim: &Claim, status: ManagerStatus) -> ManagerEntry {
@@ -520,7 +525,7 @@ fn may_leave(
     part: &Part,
     leaver: ManagerNumber,
 ) -> bool {
-    let ran = |number| managers.get(&number).is_some_and(|it| it.incarnation > Incarnation(0));
+    let ran = |number| managers.get(&number).is_some_and(ManagerEntry::has_run);
     part.isr.iter().any(|it| it.number != leaver && ran(it.number))
 }
 
@@ -531,7 +536,7 @@ fn is_left_to(
     going: &[ManagerNumber],
 ) -> bool {
     let is_out = |number: ManagerNumber| going.contains(&number) || is_down(managers, number);
-    let ran = |number| managers.get(&number).is_some_and(|it| it.incarnation > Incarnation(0));
+    let ran = |number| managers.get(&number).is_some_and(ManagerEntry::has_run);
     part.isr.iter().all(|it| is_out(it.number) || !ran(it.number))
 }
 

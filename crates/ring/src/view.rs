@@ -132,6 +132,11 @@ impl ManagerEntry {
     pub fn serves(&self) -> bool {
         matches!(self.status, ManagerStatus::Active | ManagerStatus::Leaving)
     }
+
+    /// Whether the number was ever taken. Who never ran has acknowledged nothing.
+    pub(crate) fn has_run(&self) -> bool {
+        self.incarnation > Incarnation(0)
+    }
 }
 
 /// A member of a partition's ISR: a manager that certainly holds every committed write.
