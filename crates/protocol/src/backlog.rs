@@ -10,6 +10,11 @@ use rota_model::{Refusal, RefusalKind, Retry};
 /// away. After this many times that long the partition has lost it and cannot say so.
 pub(crate) const LOST_AFTER: u64 = 2;
 
+/// What nodes tell of sessions is refused at this many times the entries of other requests, whatever
+/// their bytes: there is not more of it than sessions, an open waits for it, and a node whose news is
+/// refused tells it again after a second.
+const NEWS_ENTRIES: usize = 2;
+
 impl Partition {
     /// Why a request cannot be taken now, if so: it would wait behind a commit that may not come.
     pub fn refuses_backlog(&self, env: &Env, op: &Op) -> Option<Refusal> {
@@ -33,8 +38,13 @@ impl Partition {
                 if env.store_away { RefusalKind::ConfigStoreAway } else { RefusalKind::NotServing };
             return Some(Refusal::new(kind, retry, text));
         }
-        let full = self.backlog(env).filter(|_| writes);
+        let full = self.backlog(env).filter(|_| writes && !self.has_room_for_news(env, op));
         full.map(|text| Refusal::new(RefusalKind::Overloaded, retry, text))
+    }
+
+    fn has_room_for_news(&self, env: &Env, op: &Op) -> bool {
+        let most = env.config.sizes.tail_entries.saturating_mul(NEWS_ENTRIES);
+        matches!(op, Op::Report(_)) && self.replica.tail.len() < most
     }
 
     /// Why nothing more is written now, if so: too much is not committed.

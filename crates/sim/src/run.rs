@@ -248,7 +248,7 @@ impl World {
     /// the watcher catches up.
     fn scan(&mut self) -> Verdict {
         let keys = self.setup.keys.clone();
-        let before = self.dog.ledger.asked.len();
+        let (before, from_us) = (self.dog.ledger.asked.len(), self.now_us());
         for key in &keys {
             for (number, _) in self.setup.numbers.clone() {
                 self.read(number, key.clone());
@@ -282,7 +282,7 @@ impl World {
             return Ok(());
         }
         let found = self.found(before)?;
-        acknowledged_open::check(&self.dog.ledger, &found)?;
+        acknowledged_open::check(&self.dog.ledger, &found, from_us)?;
         self.check_lists(&found)?;
         for (part, following) in &self.watcher.parts {
             let filter = crate::watcher::filter_of(*part);
