@@ -128,4 +128,17 @@ impl World {
             hosts.filter(|(_, host)| !host.agent.as_ref().is_some_and(Node::is_registered));
         out.next().map(|(_, host)| format!("{} {:?} is not registered", host.id, host.boot))
     }
+
+    /// The first machine that is still ending something, or has news that no manager acknowledged.
+    /// What is ending is rightly said to be live until it has ended.
+    pub fn restless(&self) -> Option<String> {
+        self.nodes.iter().find_map(|host| {
+            let agent = host.agent.as_ref()?;
+            if let Some(ending) = agent.live().find(|it| it.phase == rota_node::Phase::Stopping) {
+                return Some(format!("{} is ending {}", host.id, ending.key));
+            }
+            let news = agent.outbox_sessions();
+            (news > 0).then(|| format!("{} has news of {news} sessions", host.id))
+        })
+    }
 }

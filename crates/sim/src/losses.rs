@@ -20,11 +20,11 @@ impl World {
             let process = self.managers.get(number).and_then(|it| it.process.as_ref());
             process.is_some_and(Manager::is_claimed)
         };
-        // With no copies nobody misses anybody, and the number stays active for ever.
-        let running = view.managers.keys().filter(|it| is_in(it)).count();
-        // Somebody must be left who writes the others DOWN.
-        let most = (view.r as usize + 1).min(running.saturating_sub(1));
+        // Somebody must be left who writes the others DOWN, and who leaves may have left by then.
+        let staying = view.managers.keys().filter(|it| view.is_up(**it) && is_in(it)).count();
+        let most = (view.r as usize + 1).min(staying.saturating_sub(1));
         let group: Vec<ManagerNumber> = view.ring_from(first).filter(is_in).take(most).collect();
+        // With no copies nobody misses anybody, and the number stays active for ever.
         if view.r == 0 || group.is_empty() {
             return;
         }

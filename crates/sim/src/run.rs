@@ -176,6 +176,9 @@ impl World {
         if self.has_orders() {
             return Err(Violation::new("converged", "an order waits"));
         }
+        if let Some(text) = self.restless() {
+            return Err(Violation::new("converged", text));
+        }
         // Who has left keeps what it likes.
         let is_in = |number| self.setup.numbers.iter().any(|it| it.0 == number);
         let managers = self.managers.iter().filter(|it| is_in(*it.0));
@@ -248,7 +251,7 @@ impl World {
     /// the watcher catches up.
     fn scan(&mut self) -> Verdict {
         let keys = self.setup.keys.clone();
-        let (before, from_us) = (self.dog.ledger.asked.len(), self.now_us());
+        let before = self.dog.ledger.asked.len();
         for key in &keys {
             for (number, _) in self.setup.numbers.clone() {
                 self.read(number, key.clone());
@@ -282,7 +285,7 @@ impl World {
             return Ok(());
         }
         let found = self.found(before)?;
-        acknowledged_open::check(&self.dog.ledger, &found, from_us)?;
+        acknowledged_open::check(&self.dog.ledger, &found)?;
         self.check_lists(&found)?;
         for (part, following) in &self.watcher.parts {
             let filter = crate::watcher::filter_of(*part);

@@ -11,12 +11,11 @@ use std::sync::Arc;
 /// What the durability scan found of every id.
 pub type Found = BTreeMap<SessionKey, Option<Arc<SessionRecord>>>;
 
-/// Checks a run against its durability scan, whose reads began at `from_us`.
+/// Checks a run against its durability scan.
 ///
 /// # Errors
-/// An acknowledged life that is gone without a cause, or an address where nothing ran any more when
-/// the scan began.
-pub fn check(ledger: &Ledger, found: &Found, from_us: u64) -> Verdict {
+/// An acknowledged life that is gone without a cause, or an address where nothing runs.
+pub fn check(ledger: &Ledger, found: &Found) -> Verdict {
     for asked in &ledger.asked {
         for attempt in &asked.attempts {
             let Some((came_us, Ok(Answer::Opened { session, .. }))) = &attempt.answer else {
@@ -40,7 +39,7 @@ pub fn check(ledger: &Ledger, found: &Found, from_us: u64) -> Verdict {
             }
         }
     }
-    found.values().flatten().filter(|it| it.is_live()).try_for_each(|it| ran(ledger, it, from_us))
+    found.values().flatten().filter(|it| it.is_live()).try_for_each(|it| runs(ledger, it))
 }
 
 /// Whether anything explains that a life is over.
@@ -59,9 +58,8 @@ fn has_cause(ledger: &Ledger, key: &SessionKey, life: Stamp) -> bool {
     closed || ended
 }
 
-/// An address is only told where something runs. It may end between the read and the last of the
-/// scan: what a lapsed lease ends has its grace time.
-fn ran(ledger: &Ledger, record: &SessionRecord, from_us: u64) -> Verdict {
+/// An address is only told where something runs.
+fn runs(ledger: &Ledger, record: &SessionRecord) -> Verdict {
     let Some(placement) = &record.placement else {
         return Err(Violation::new("S2", format!("{} is live nowhere", record.key)));
     };
@@ -69,7 +67,7 @@ fn ran(ledger: &Ledger, record: &SessionRecord, from_us: u64) -> Verdict {
         it.key == record.key
             && (&it.node, it.boot, it.token) == (&placement.node, placement.boot, placement.token)
             && it.address == placement.address
-            && it.to.is_none_or(|(at_us, _)| at_us >= from_us)
+            && it.to.is_none()
     });
     if there {
         return Ok(());
@@ -91,9 +89,9 @@ mod tests {
             asked("y", Wish::Open, "r", &[(0, 10, opened("y", life(1), Outcome::Created))]);
         let mut ledger = Ledger { asked: vec![request], ..Ledger::default() };
         let gone = Found::from([(key("y"), None)]);
-        assert_eq!(check(&ledger, &gone, 0).unwrap_err().rule, "S2");
+        assert_eq!(check(&ledger, &gone).unwrap_err().rule, "S2");
         ledger.asked.push(asked("y", Wish::Close(None), "q", &[]));
-        assert_eq!(check(&ledger, &gone, 0), Ok(()));
+        assert_eq!(check(&ledger, &gone), Ok(()));
     }
 
     #[test]
@@ -110,11 +108,11 @@ mod tests {
         facts.tokens.insert(run);
         ledger.lives.entry(key("y")).or_default().insert(life(1), facts);
         let gone = Found::from([(key("y"), None)]);
-        assert_eq!(check(&ledger, &gone, 0).unwrap_err().rule, "S2", "nobody asked for its end");
+        assert_eq!(check(&ledger, &gone).unwrap_err().rule, "S2", "nobody asked for its end");
         ledger.drains.insert(node.clone(), vec![(95, None)]);
-        assert!(check(&ledger, &gone, 0).is_err(), "it had ended before");
+        assert!(check(&ledger, &gone).is_err(), "it had ended before");
         ledger.drains.insert(node, vec![(50, None)]);
-        assert_eq!(check(&ledger, &gone, 0), Ok(()));
+        assert_eq!(check(&ledger, &gone), Ok(()));
     }
 
     #[test]
@@ -123,13 +121,10 @@ mod tests {
         let attempt = live.token().unwrap();
         let found = Found::from([(key("y"), Some(Arc::new(live)))]);
         let mut ledger = Ledger::default();
-        assert_eq!(check(&ledger, &found, 100).unwrap_err().rule, "S2");
+        assert_eq!(check(&ledger, &found).unwrap_err().rule, "S2");
         ledger.instances.push(instance("y", "n0", token(9, 9), 1, None));
-        assert!(check(&ledger, &found, 100).is_err());
-        ledger.instances.push(instance("y", "n0", attempt, 1, Some(99)));
-        assert!(check(&ledger, &found, 100).is_err(), "it ended before it was read");
-        assert_eq!(check(&ledger, &found, 99), Ok(()));
+        assert!(check(&ledger, &found).is_err());
         ledger.instances.push(instance("y", "n0", attempt, 1, None));
-        assert_eq!(check(&ledger, &found, 100), Ok(()));
+        assert_eq!(check(&ledger, &found), Ok(()));
     }
 }
