@@ -58,6 +58,9 @@ pub(crate) struct Leading {
     /// Managers to which copying was begun, and since when nobody wants that any more. They keep what
     /// they have as long as this epoch lasts, since they might have been added.
     pub begun: BTreeMap<ManagerNumber, Option<u64>>,
+    /// Who may be a copy already: a compare-and-set that adds them was asked for, and it is not known that
+    /// it failed. One of them may own the partition by now, and take out all that this owner knows of.
+    pub adding: BTreeMap<ManagerNumber, MemberId>,
     /// That is long enough ago for one of them: a new epoch is due.
     pub drops_abandoned: bool,
     /// A newcomer whose arc is to be cut out of this partition.
@@ -165,6 +168,7 @@ impl Leading {
             learners: BTreeMap::new(),
             missing: BTreeMap::new(),
             begun: BTreeMap::new(),
+            adding: BTreeMap::new(),
             drops_abandoned: false,
             to_split: None,
             lets_go: false,
@@ -221,6 +225,12 @@ impl Leading {
     /// what is at rest.
     pub fn wants_wedge(&self, last: LogPos, sizes: &Sizes) -> bool {
         self.has_close_learner(last, sizes) || self.to_split.is_some() || self.lets_go
+    }
+
+    /// Whether that is a copy, or may be one by now.
+    pub fn has_or_adds(&self, member: MemberId) -> bool {
+        let copy = self.copies.get(&member.number).map(|it| it.member);
+        copy.or_else(|| self.adding.get(&member.number).copied()) == Some(member)
     }
 
     /// Whether reads may be answered.

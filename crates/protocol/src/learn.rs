@@ -341,11 +341,13 @@ impl Partition {
     /// newcomer keeps no entries from before its snapshot, and if it is the next owner, a copy that
     /// knew of less could only be dropped and copied anew.
     pub fn on_desire_asked(&mut self, env: &mut Env) {
-        let told = (self.number, self.replica.committed);
+        let (told, last) = ((self.number, self.replica.committed), self.replica.last);
         if let Some(leading) = &mut self.leading
             && let Phase::Wedged { since_ms, .. } = leading.phase
         {
             leading.phase = Phase::Wedged { since_ms, asked: true };
+            let added = leading.learners.iter().filter(|(_, it)| it.is_complete(last));
+            leading.adding.extend(added.map(|(number, it)| (*number, it.member)));
             for to in leading.copies.keys().chain(leading.learners.keys()) {
                 env.send(*to, Message::Heartbeat { committed: vec![told] });
             }
@@ -359,7 +361,9 @@ impl Partition {
             && matches!(leading.phase, Phase::Wedged { asked: true, .. })
         {
             leading.phase = Phase::Wedged { since_ms: now, asked: false };
+            leading.adding.clear();
         }
+        self.on_nobody_added(env);
         self.drive_wedge(env);
     }
 }

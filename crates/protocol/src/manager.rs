@@ -362,9 +362,8 @@ impl Manager {
             let Some(part) = self.parts.get_mut(number) else {
                 continue;
             };
-            let copy = part.leading.as_ref().filter(|it| it.pe == *pe);
-            let member = copy.and_then(|it| it.copies.get(&from.number)).map(|it| it.member);
-            if member == Some(from) {
+            let leading = part.leading.as_ref().filter(|it| it.pe == *pe);
+            if leading.is_some_and(|it| it.has_or_adds(from)) {
                 part.on_confirmed(&mut self.env, from.number, round);
             }
         }

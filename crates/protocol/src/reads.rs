@@ -93,7 +93,11 @@ impl Partition {
         }
         leading.reads.proves = committed;
         leading.reads.unread_since_ms.take_if(|_| !env.store_away);
-        let peers: BTreeSet<ManagerNumber> = leading.copies.keys().copied().collect();
+        let mut peers: BTreeSet<ManagerNumber> = leading.copies.keys().copied().collect();
+        // Without copies the config store is read, which names whoever was added.
+        if !peers.is_empty() {
+            peers.extend(leading.adding.keys());
+        }
         leading.reads.now = std::mem::take(&mut leading.reads.next);
         leading.reads.renewals_now = std::mem::take(&mut leading.reads.renewals_next);
         leading.reads.sent_ms = now;
@@ -144,6 +148,17 @@ impl Partition {
             let text = "the only copy must read the config store first, and cannot reach it";
             let refusal = Refusal::new(RefusalKind::ConfigStoreAway, retry, text);
             self.reply(env, origin, Err(refusal));
+        }
+    }
+
+    /// Who was to be added was not: a round needs no word of theirs any more.
+    pub fn on_nobody_added(&mut self, env: &mut Env) {
+        let Some(leading) = &mut self.leading else { return };
+        let Some((_, missing)) = &mut leading.reads.round else { return };
+        let waited = !missing.is_empty();
+        missing.retain(|it| leading.copies.contains_key(it));
+        if waited && missing.is_empty() {
+            self.finish_round(env);
         }
     }
 

@@ -507,7 +507,9 @@ impl Table {
                 let state = (!away).then(|| self.config.clone());
                 self.queue.push_back((n, Input::ConfigRead { read, state }));
             }
-            Effect::Cas { cas, .. } if self.is_away(n) || self.cas_unknown => {
+            Effect::Cas { cas, .. }
+                if self.is_away(n) || self.cas_unknown || self.late.contains(&n) =>
+            {
                 self.queue.push_back((n, Input::CasDone { cas, outcome: CasOutcome::Unknown }));
             }
             Effect::Cas { cas, change } if self.unheard.remove(&n) => {

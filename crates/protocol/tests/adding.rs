@@ -1,0 +1,67 @@
+//! Who is added to the copies of a partition, and an owner that does not hear that it was.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot ask has failed")]
+
+mod table;
+
+use rota_model::node_msg::Renewed;
+use rota_model::{ManagerNumber, NodeId, RefusalKind, SessionState, SlotId};
+use rota_protocol::Input;
+use rota_ring::{slot_of_node, slot_of_session};
+use table::*;
+
+/// So many that some lie in each partition.
+const MANY: std::ops::Range<usize> = 2..14;
+
+/// Whether a manager was just added to the partition of that slot.
+fn was_added(table: &Table, newcomer: u32, slot: SlotId) -> bool {
+    let part = &table.view().parts[&table.view().home(slot)];
+    part.pe == table.view().epoch && part.has(ManagerNumber(newcomer))
+}
+
+/// Lets time pass until that holds.
+fn pass_until(table: &mut Table, holds: impl Fn(&Table) -> bool) {
+    let patience = table.now_ms + 5_000;
+    while !holds(table) {
+        assert!(table.now_ms < patience, "it never came to that: {:?}", table.view());
+        table.pass(20);
+    }
+}
+
+#[test]
+fn an_owner_that_may_have_added_a_copy_reads_and_renews_only_with_its_word() {
+    let mut table = Table::serving();
+    MANY.for_each(|n| table.register(&format!("n{n}"), 7));
+    for n in MANY {
+        opened(table.call(300, open(&format!("s{n}"), "r1")));
+    }
+    let [owner, copy, newcomer] = NUMBERS;
+    table.kill(newcomer);
+    table.pass(4_000);
+    assert!(!table.view().is_up(ManagerNumber(newcomer)));
+    // It comes back and learns; it is added, and neither the owner nor the other copy hears of that.
+    table.late.insert(copy);
+    table.unheard.insert(owner);
+    table.start(newcomer);
+    pass_until(&mut table, |it| it.late.contains(&owner));
+    let added = |slot| was_added(&table, newcomer, slot);
+    let mut ids = MANY.map(|n| format!("s{n}"));
+    let id = ids.find(|it| added(slot_of_session(&key(it), 1024))).unwrap();
+    let mut nodes = MANY.map(|n| format!("n{n}"));
+    let node = nodes.find(|it| added(slot_of_node(&NodeId::parse(it).unwrap(), 1024))).unwrap();
+    table.lose = Box::new(move |it| [it.from.number.0, it.to.number.0].contains(&newcomer));
+    table.input(newcomer, Input::Config(table.config.clone()));
+    // The newcomer misses both, takes them out, and goes on alone.
+    pass_until(&mut table, |it| it.owner(&id) == newcomer);
+    let close = table.ask(newcomer, close(&id, "c1"));
+    closed(table.wait_for(close, 5_000));
+    let read = table.ask(owner, get(&id));
+    let refusal = table.wait_for(read, 12_000).expect_err("it is closed elsewhere");
+    assert_eq!(refusal.kind, RefusalKind::DeadlineExceeded, "{refusal}");
+    let renewed = table.renews(owner, &node);
+    assert!(!matches!(renewed, Some(Renewed::Granted { .. })), "{renewed:?}");
+    table.late.clear();
+    table.lose = Box::new(|_| false);
+    table.pass(5_000);
+    assert_eq!(got(table.call(owner, get(&id))).record.state, SessionState::Closed);
+}
