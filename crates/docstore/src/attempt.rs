@@ -5,30 +5,29 @@
 //! around, and its validation finds out. A [`Desk`] is an attempt at work: it joins the attempt
 //! with the documents of this moment.
 
+pub(crate) mod memory;
+
+pub use memory::MEMORIES_MAX;
+
 use crate::cache::{Cache, Lookup};
-use crate::content::{Content, JsonText, check_mime};
+use crate::content::{JsonText, check_mime};
 use crate::document::Document;
 use crate::draft::Draft;
 use crate::exception::{Exception, codes};
 use crate::json::to_json;
-use crate::name::{DocName, ItemName, MEMORY_CLASS};
+use crate::name::DocName;
 use crate::request::Request;
 use crate::rules::{Rules, unserved};
 use crate::store::Documents;
 use crate::sync::Held;
 use rota_model::{FieldError, Namespace, SlotId, Stamp};
 use serde::Serialize;
-use serde::de::DeserializeOwned;
 use std::sync::Arc;
 
 /// Most documents that one operation may ask for.
 pub const DOCUMENTS_MAX: usize = 32;
 /// Most bytes of a result: it travels in one message.
 pub const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
-
-/// Most requests that one document remembers: a quarter of its items. By default that is 6 in every
-/// second of 11 minutes; each of them writes the document with all that it remembers.
-pub const MEMORIES_MAX: usize = 4_096;
 
 /// How stale a document may be that an operation asks for, in milliseconds. 0: not at all; only
 /// then it may be changed, and is validated.
@@ -363,115 +362,6 @@ impl<'a> Desk<'a> {
         self.attempt.body = Body::binary(mime, bytes)?;
         Ok(())
     }
-
-    /// What this very request (operation, account, parameters, dhop) answered when it was done before, as
-    /// [`Desk::remember`] wrote it into that document. `None` when it was not done, or has no dhop.
-    /// An operation that gets something here changes nothing and answers it again.
-    pub fn repeated<T: DeserializeOwned>(
-        &mut self,
-        name: &DocName,
-    ) -> Result<Option<T>, Exception> {
-        let Some(key) = self.memory_key() else {
-            return Ok(None);
-        };
-        let draft = self.current(name)?;
-        let stored = draft.found().and_then(|it| it.item(MEMORY_CLASS, Some(&key)).cloned());
-        let Some(item) = stored else {
-            return Ok(None);
-        };
-        let Some(Content::Json(text)) = item.content() else {
-            return Ok(None);
-        };
-        let (answer,) = text.read::<(T,)>().map_err(|it| {
-            Exception::new(codes::STORED, format!("{name}, {}: {it}", item.name())).with_field(it)
-        })?;
-        // Not its version: memories may have been copied here from a document whose life ended.
-        self.attempt.done_at = item.vop();
-        Ok(Some(answer))
-    }
-
-    /// Remembers in a document what this request answers, so that its repetition gets the same.
-    /// Forgets memories of requests that would by now be refused for their age. X-BUSY when it
-    /// remembers [`MEMORIES_MAX`] younger ones. Does nothing for a request without dhop. Choose a
-    /// document whose life goes on: memories end with it, unless another one takes them over
-    /// ([`Desk::hand_over_memories`]).
-    pub fn remember<T: Serialize + ?Sized>(
-        &mut self,
-        name: &DocName,
-        answer: &T,
-    ) -> Result<(), Exception> {
-        let Some(key) = self.memory_key() else {
-            return Ok(());
-        };
-        let oldest = self.rules.oldest_memory(self.now());
-        let draft = self.current(name)?;
-        if forget_memories(draft, &oldest)? >= MEMORIES_MAX {
-            return Err(too_many_memories(name));
-        }
-        // A list of one, since the answer may be null.
-        let item = ItemName::keyed(MEMORY_CLASS, &key)?;
-        draft.put_content(&item, Content::json_of(&(answer,))?)
-    }
-
-    /// Lets another document, which is created for it, take over what this one remembers, because
-    /// its life is about to end. X-BUSY as for [`Desk::remember`].
-    pub fn hand_over_memories(&mut self, from: &DocName, to: &DocName) -> Result<(), Exception> {
-        let oldest = self.rules.oldest_memory(self.now());
-        let draft = self.current(from)?;
-        let taken = |(item, content): (&ItemName, &Content)| {
-            let is_one = item.class() == MEMORY_CLASS && item.key() >= Some(oldest.as_str());
-            let vop = draft.vop(item.class(), item.key()).filter(|_| is_one)?;
-            Some((item.clone(), content.clone(), vop))
-        };
-        let remembered: Vec<_> = draft.existing().filter_map(taken).collect();
-        if remembered.is_empty() {
-            return Ok(());
-        }
-        let draft = self.current(to)?;
-        draft.ensure();
-        if forget_memories(draft, &oldest)? + remembered.len() > MEMORIES_MAX {
-            return Err(too_many_memories(to));
-        }
-        for (item, content, vop) in remembered {
-            draft.put_copy(&item, content, vop)?;
-        }
-        Ok(())
-    }
-
-    fn memory_key(&self) -> Option<String> {
-        let request = self.request()?;
-        let dhop = request.dhop?;
-        // Callers that name no account may ask for different things in one millisecond.
-        let asked = digest(request.parameters.as_ref().map_or("", JsonText::as_str));
-        Some(format!("{dhop}/{}/{}/{asked:016x}", request.operation, request.who.account))
-    }
-}
-
-/// Forgets the memories below that key, and says how many are left.
-fn forget_memories(draft: &mut Draft, oldest: &str) -> Result<usize, Exception> {
-    let mut left = 0;
-    let mut old = Vec::new();
-    for key in draft.keys(MEMORY_CLASS) {
-        if key < oldest { old.push(key.to_owned()) } else { left += 1 }
-    }
-    for key in &old {
-        draft.remove(MEMORY_CLASS, Some(key))?;
-    }
-    Ok(left)
-}
-
-fn too_many_memories(name: &DocName) -> Exception {
-    let problem = format!(
-        "cannot be remembered: {name} remembers as many operations as it may; the limit is \
-         {MEMORIES_MAX}"
-    );
-    Exception::of_field(codes::BUSY, FieldError::new("dhop", problem))
-}
-
-/// FNV-1a: it tells the requests of a moment apart, and guards nothing.
-fn digest(text: &str) -> u64 {
-    let mix = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-    text.bytes().fold(0xcbf2_9ce4_8422_2325, mix)
 }
 
 fn too_many(count: usize) -> Exception {

@@ -375,15 +375,6 @@ impl Document {
         Some(Self::assemble(self.name.clone(), stamps, self.is_deleted, items))
     }
 
-    /// The key of the memory that was made last: keys begin with the dhop. `None` when there is none.
-    pub(crate) fn newest_memory(&self) -> Option<&str> {
-        if self.memories.items == 0 {
-            return None;
-        }
-        let mut existing = self.existing().map(|(name, _)| name).filter(|it| it.is_memory());
-        existing.next_back()?.key()
-    }
-
     /// Bytes of what operations remember here: names and contents.
     pub fn memories_bytes(&self) -> u64 {
         self.memories.bytes

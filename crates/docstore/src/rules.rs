@@ -1,7 +1,9 @@
 //! What an application and its administrator decide once: classes, builds, times, who may do what.
 
+use crate::attempt::memory::without_old_memories;
+use crate::cache::CLOCKS_APART_MS_MAX;
 use crate::document::Document;
-use crate::name::{DocName, MEMORY_CLASS};
+use crate::name::DocName;
 use crate::request::{Anyone, Checker};
 use crate::schema::Schema;
 use rota_model::{SlotId, Stamp};
@@ -112,10 +114,7 @@ impl Rules {
         }
         let shortened = document.forget_before(now.minus_ms(self.destroyed_ms));
         let left = shortened.as_ref().unwrap_or(document);
-        // A busy document forgets with each new memory. One that remembers for others goes as a whole.
-        let newest = left.newest_memory().filter(|_| left.name().class() != MEMORY_CLASS);
-        let is_quiet = newest.is_some_and(|it| it < self.oldest_memory(now).as_str());
-        let without = if is_quiet { left.without_memories() } else { None };
+        let without = without_old_memories(left, self, now);
         without.or(shortened).map_or(Aged::Same, Aged::Shortened)
     }
 
@@ -123,6 +122,12 @@ impl Rules {
     /// requests that would by now be refused for their age.
     pub(crate) fn oldest_memory(&self, now: Stamp) -> String {
         now.minus_ms(self.dhop_age_ms_max.saturating_add(MEMORY_MARGIN_MS)).to_string()
+    }
+
+    /// Whether a request of that time would be refused for its age also if this clock were put back, as
+    /// far as clocks may be apart.
+    pub(crate) fn is_past_any_clock(&self, dhop: Stamp, now: Stamp) -> bool {
+        dhop < now.minus_ms(CLOCKS_APART_MS_MAX).minus_ms(self.dhop_age_ms_max)
     }
 }
 

@@ -2,10 +2,12 @@
 
 mod table;
 
+use rota_docstore::Update;
 use rota_model::{ManagerNumber, ManagerStatus};
 use rota_protocol::Transition;
 use rota_ring::View;
 use std::collections::BTreeSet;
+use table::asking::*;
 use table::*;
 
 const NEW: u32 = 450;
@@ -219,4 +221,21 @@ fn a_copy_that_stays_missing_is_made_at_the_next_manager_and_goes_when_it_comes_
     table.pass(30_000);
     assert_settled(&table);
     assert_all_found(&mut table);
+}
+
+#[test]
+fn copies_that_lie_beyond_an_arc_that_was_cut_are_left_for_the_next_question() {
+    let mut table = Table::serving();
+    let (near, far) = (id_at(&table, 300, 0), id_at(&table, 600, 0));
+    for docid in [&near, &far] {
+        operated(table.call(300, op(write(docid, 1), docid))).expect("it is written");
+    }
+    // Put together by a manager that knew of one partition for both.
+    for (asked, first) in
+        [([near.as_str(), &far, &near], &near), ([far.as_str(), &near, &far], &far)]
+    {
+        let updates = synced(table.call(1000, sync(&asked, None, false)));
+        let [Update::Full(document)] = &updates[..] else { panic!("{updates:?}") };
+        assert_eq!(document.name().docid(), first);
+    }
 }

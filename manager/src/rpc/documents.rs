@@ -13,6 +13,7 @@ use rota_protocol::operate::{registry, slot_of};
 use rota_protocol::{
     Answer, DocumentAnswer, DocumentCursor, DocumentHead, DocumentOp, DocumentPage, Op,
 };
+use rota_ring::View;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::time::Instant;
@@ -107,6 +108,17 @@ pub(super) async fn page(
     Ok(page)
 }
 
+/// The View, or the first one that this manager sees.
+async fn some_view(shared: &Shared, deadline: Instant) -> Result<Arc<View>, Failure> {
+    let mut seen = shared.seen.clone();
+    let first = tokio::time::timeout_at(deadline, seen.wait_for(|it| it.view.is_some())).await;
+    let view = first.ok().and_then(|it| it.ok()?.view.clone());
+    view.ok_or_else(|| {
+        let text = "this manager has not seen a View yet";
+        Failure::Refused(Refusal::new(RefusalKind::NotServing, Retry::AfterMs(200), text))
+    })
+}
+
 /// Updates in the order of the request: from each owner at the same time. When one of them sends
 /// only the first ones, the rest of the request is left out.
 pub(super) async fn sync(
@@ -116,14 +128,12 @@ pub(super) async fn sync(
     stale_ok: bool,
     deadline: Instant,
 ) -> Result<Vec<(DocName, Update)>, Failure> {
-    let view = shared.seen.borrow().view.clone();
+    let view = some_view(shared, deadline).await?;
     let reader = reader.map(Arc::new);
     let mut parts: BTreeMap<ManagerNumber, (SlotId, Vec<usize>)> = BTreeMap::new();
     for (at, sync) in syncs.iter().enumerate() {
-        // Without a View there is one question, which waits for one.
-        let slot = view.as_ref().map_or(SlotId(0), |view| slot_of(&sync.name, view.m));
-        let part = view.as_ref().map_or(ManagerNumber(0), |view| view.part_of(slot).0);
-        parts.entry(part).or_insert((slot, Vec::new())).1.push(at);
+        let slot = slot_of(&sync.name, view.m);
+        parts.entry(view.part_of(slot).0).or_insert((slot, Vec::new())).1.push(at);
     }
     let begun: Vec<_> = parts
         .into_values()

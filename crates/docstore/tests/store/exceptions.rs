@@ -180,8 +180,27 @@ fn memories_of_requests_that_are_too_old_are_forgotten() {
     };
     assert_eq!(pay(at(0), at(10)), 1);
     assert_eq!(pay(at(100), at(110)), 2);
-    // Both would now be refused. The second one may just have passed its check, and be waiting.
-    assert_eq!(pay(at(660_100), at(660_100)), 2);
+    // Both would now be refused. The second one may just have passed its check, and be waiting. How much
+    // was forgotten is known.
+    assert_eq!(pay(at(660_100), at(660_100)), 2 + 1);
+}
+
+#[test]
+fn what_was_forgotten_by_a_clock_that_was_wrong_is_refused_and_not_done_again() {
+    let (rules, operations, mut store) = (rules(), operations(), two_accounts());
+    let request = |dhop| Request { dhop: Some(dhop), ..transfer("a", "b", 1) };
+    let mut pay = |dhop, now| store.perform(&operations, &rules, request(dhop), now);
+    pay(at(1_000), at(1_010)).unwrap();
+    pay(at(2_000), at(2_010)).unwrap();
+    // The clock is half an hour ahead, and is put back.
+    pay(at(1_800_000), at(1_800_000)).unwrap();
+    for dhop in [1_000, 1_500, 2_000] {
+        let refused = pay(at(dhop), at(3_000)).unwrap_err();
+        assert_eq!(*refused.code(), codes::DHOP, "{refused}");
+        assert!(refused.to_string().contains("it may be done"), "{refused}");
+    }
+    pay(at(2_500), at(3_000)).unwrap();
+    assert_eq!(balance(&store, "a"), Some(100 - 4));
 }
 
 /// A container that fails when it is asked for a document.

@@ -12,6 +12,7 @@ use crate::env::Env;
 use crate::io::Transition;
 use crate::message::Write;
 use crate::partition::Partition;
+use rota_docstore::cache::CLOCKS_APART_MS_MAX;
 use rota_docstore::name::MEMORY_CLASS;
 use rota_docstore::{Aged, Document, Rules};
 use rota_model::Stamp;
@@ -26,8 +27,8 @@ const STEP_MS: u64 = 200;
 const LOOKED_AT_MAX: usize = 10_000;
 
 /// How long a document is kept that remembers operations which ended lives: requests that are half
-/// as old are refused.
-const MEMORIES_MS: u64 = 20 * 60_000;
+/// as old are refused, also by a clock that is put back.
+const MEMORIES_MS: u64 = 20 * 60_000 + CLOCKS_APART_MS_MAX;
 
 /// By when what was made is old.
 struct Ages {

@@ -147,7 +147,9 @@ fn changed(here: &Document, offered: &Document) -> Result<Arc<Document>, FieldEr
     let mut items: BTreeMap<ItemName, Item> = BTreeMap::new();
     for item in here.items() {
         let name = item.name();
-        let stays = offered.content(name.class(), name.key()).is_some() || item.is_destroyed();
+        // What operations here remember is nobody's else: no export has it.
+        let is_own = name.is_memory() || item.is_destroyed();
+        let stays = is_own || offered.content(name.class(), name.key()).is_some();
         let item = if stays { item.clone() } else { Item::destroyed(name.clone(), at) };
         items.insert(name.clone(), item);
     }

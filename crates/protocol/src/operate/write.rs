@@ -242,11 +242,13 @@ pub(super) fn repeated<'a, T: DeserializeOwned>(
     desk: &mut Desk<'_>,
     names: impl IntoIterator<Item = &'a DocName>,
 ) -> Result<Option<T>, Exception> {
-    for name in names {
+    let names: Vec<_> = names.into_iter().collect();
+    for name in &names {
         if let Some(answer) = desk.repeated(name)? {
             return Ok(Some(answer));
         }
     }
+    names.into_iter().try_for_each(|it| desk.check_not_forgotten(it))?;
     Ok(None)
 }
 

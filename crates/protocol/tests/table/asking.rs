@@ -1,7 +1,9 @@
 //! What clients ask about documents, and what they are told.
 
 use super::*;
-use rota_docstore::{Body, DocName, Exception, Held, Request, SyncRequest, Update};
+use rota_docstore::{
+    Body, Cache, DocName, Document, Exception, Held, Request, SyncRequest, Update,
+};
 use rota_protocol::api::{OperateOp, Reader, SyncOp};
 use rota_protocol::operate::{SPACES_DOCID, slot_of};
 use rota_protocol::{DocumentAnswer, DocumentOp};
@@ -88,4 +90,17 @@ pub fn synced(result: OpResult) -> Vec<Update> {
         }
         other => panic!("not synced: {other:?}"),
     }
+}
+
+/// What a cart says after it was brought up to date from a manager.
+pub fn refreshed(table: &mut Table, cache: &mut Cache, docid: &str) -> Option<Arc<Document>> {
+    let cart = name("Cart", docid);
+    let as_of = stamp(table);
+    let update = synced(table.call(600, sync(&[docid], cache.held(&cart), false))).remove(0);
+    cache.apply(&cart, &update, as_of).unwrap();
+    cache.peek(&cart).cloned()
+}
+
+pub fn cache() -> Cache {
+    Cache::new(Arc::new(rota_protocol::operate::registry::schema()), 1 << 20)
 }
