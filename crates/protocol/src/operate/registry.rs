@@ -6,6 +6,7 @@ use super::administer::{
 };
 use super::read::{DocumentRead, DocumentTouch};
 use super::write::DocumentWrite;
+use crate::api::Service;
 use rota_docstore::name::MEMORY_CLASS;
 use rota_docstore::space::{SPACE_CLASS, WEB_CLASS};
 use rota_docstore::{
@@ -106,17 +107,25 @@ fn is_same(one: &[u8], two: &[u8]) -> bool {
     one.len() == two.len() && black_box(differences) == 0
 }
 
-/// Operations of administrators need their key, and so do the built-in ones that write documents, in the
-/// namespace for configuration; and who gives one must give the right one. (What an application registers
-/// it checks itself.)
+/// Operations of administrators need their key, and so does whatever may write in the namespace for
+/// configuration, an application's own operations included; and who gives one must give the right one.
 impl Checker for AdminKey {
     fn check(&self, who: &Credentials, space: &str, operation: &str) -> Result<(), String> {
-        let writes = [DocumentWrite::NAME, DocumentTouch::NAME].contains(&operation);
         let is_administration = operation.starts_with("namespace.")
             || operation.starts_with("web.")
-            || (writes && space == CONFIGURATION);
+            || (space == CONFIGURATION && !only_reads(operation));
         if is_administration || !who.admin.is_empty() { self.check(&who.admin) } else { Ok(()) }
     }
+}
+
+/// Of what an application registers nobody knows that.
+fn only_reads(operation: &str) -> bool {
+    let is_read = |it: &Service| match it {
+        Service::Sync | Service::List | Service::Export | Service::GetBody => true,
+        Service::PutBody => false,
+    };
+    let mut reads = Service::ALL.into_iter().filter(is_read).map(Service::as_str);
+    operation == DocumentRead::NAME || reads.any(|it| it == operation)
 }
 
 #[cfg(test)]
@@ -160,12 +169,12 @@ mod tests {
     #[test]
     fn whatever_writes_into_the_namespace_for_configuration_needs_the_key() {
         let missing = Err("the administrator's key is missing".to_owned());
-        for operation in ["document.write", "document.touch"] {
+        for operation in ["document.write", "document.touch", "body.put", "bank.transfer"] {
             assert_eq!(check_in("z", "secret", "", operation), missing, "{operation}");
             assert_eq!(check_in("z", "secret", "secret", operation), Ok(()), "{operation}");
             assert_eq!(check_in("z", "", "", operation), Ok(()), "{operation}");
         }
-        for operation in ["document.read", "document.sync"] {
+        for operation in ["document.read", "document.sync", "document.list", "body.get"] {
             assert_eq!(check_in("z", "secret", "", operation), Ok(()), "{operation}");
         }
     }
