@@ -25,7 +25,8 @@ const WAITING_MAX: usize = 65_536;
 /// Between attempts at bodies that documents here name.
 const MEND_EVERY: Duration = Duration::from_secs(1);
 
-/// Between looks for bodies that nobody names any more; their time of grace is a day.
+/// Most time between looks for bodies that nobody names any more; they stay at most a quarter of their
+/// time of grace longer.
 const COLLECT_EVERY: Duration = Duration::from_secs(60);
 
 /// Bodies that are removed at a time.
@@ -64,7 +65,8 @@ impl Fetcher {
     pub async fn run(mut self, missing: BTreeMap<Digest, SlotId>, stop: CancellationToken) {
         self.lasting = missing;
         let mut mend = interval(MEND_EVERY);
-        let mut collect = interval(COLLECT_EVERY);
+        let grace = Duration::from_millis(self.bodies.shared.attachments.grace_ms());
+        let mut collect = interval(COLLECT_EVERY.min(grace / 4));
         mend.set_missed_tick_behavior(MissedTickBehavior::Delay);
         collect.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
