@@ -157,6 +157,8 @@ corners!(
     BootBehind = "boot_behind",
     /// A request that was refused because too much is not committed.
     FullTail = "full_tail",
+    /// A batch for the disk that was full: its manager took nothing more before it was given.
+    FullBatch = "full_batch",
 );
 
 impl Corner {

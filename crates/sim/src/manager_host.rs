@@ -253,9 +253,13 @@ impl World {
             }
         }
         process.handle(now, input);
-        if !host.flush_due {
-            // Mostly at once; sometimes the driver gathers more first.
-            if self.chance.permille(750) {
+        let is_full = process.is_batch_full();
+        if is_full {
+            self.counters.corner(Corner::FullBatch);
+        }
+        if is_full || !host.flush_due {
+            // Mostly at once; sometimes the driver gathers more first, while there is room.
+            if is_full || self.chance.permille(750) {
                 self.flush_manager(number);
             } else {
                 host.flush_due = true;

@@ -18,6 +18,10 @@ pub const CLIENT_DEADLINE_MS_MAX: u64 = 2_500;
 /// How long destroyed items stay known: writers' copies are often away for longer.
 const DESTROYED_MS: u64 = 1_000;
 
+/// How many managers there are at the start, one drawn for each seed: mostly few, in which everything
+/// happens sooner, and which take less time to run.
+const MANAGERS: [usize; 20] = [3, 3, 3, 3, 3, 3, 4, 4, 4, 4, 4, 4, 5, 5, 5, 5, 6, 7, 8, 9];
+
 /// A cluster's shape.
 #[derive(Clone, Debug)]
 pub struct Setup {
@@ -63,9 +67,9 @@ impl Setup {
     /// What a seed decides.
     pub fn draw(chance: &mut Chance) -> Self {
         let m = 64;
-        let count = chance.within(3, 5);
+        let count = *chance.pick(&MANAGERS);
         let mut numbers = BTreeMap::new();
-        while numbers.len() < usize::try_from(count).unwrap_or(3) {
+        while numbers.len() < count {
             numbers.extend([draw_manager(chance, m)]);
         }
         let (timing, (fault_ms_max, calm_ms_max), clocks_step) = draw_timing(chance);
@@ -208,6 +212,7 @@ fn draw_sizes(chance: &mut Chance) -> Sizes {
     if chance.permille(200) {
         return Sizes::default();
     }
+    let is_batch_small = chance.permille(400);
     let mut count = |low, high| usize::try_from(chance.within(low, high)).unwrap_or(1);
     let window_entries = count(4, 40);
     Sizes {
@@ -216,8 +221,9 @@ fn draw_sizes(chance: &mut Chance) -> Sizes {
         window_bytes: count(1_000, 40_000),
         tail_entries: count(3, 60),
         tail_bytes: count(1_500, 60_000),
+        // A record or two fill the small ones, so that the next one waits for the disk to be given them.
+        batch_bytes: if is_batch_small { count(1, 2_000) } else { Sizes::default().batch_bytes },
         // Not drawn: clients here ask for little at a time.
-        batch_bytes: Sizes::default().batch_bytes,
         request_bytes: Sizes::default().request_bytes,
         message_bytes: count(1, 1_500),
         flight_entries: count(1, 20),
@@ -240,6 +246,17 @@ fn draw_sizes(chance: &mut Chance) -> Sizes {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_first_seeds_have_clusters_of_three_to_nine_managers_and_some_with_small_batches() {
+        let drawn: Vec<Setup> = (1..500).map(|seed| Setup::draw(&mut Chance::new(seed))).collect();
+        for managers in 3..=9 {
+            let of_that_size = drawn.iter().filter(|it| it.numbers.len() == managers).count();
+            assert!(of_that_size >= 10, "{of_that_size} clusters of {managers}");
+        }
+        let small = drawn.iter().filter(|it| it.sizes.batch_bytes <= 2_000).count();
+        assert!((100..300).contains(&small), "{small} with small batches");
+    }
 
     #[test]
     fn every_drawn_cluster_keeps_the_order_of_its_times() {
