@@ -36,8 +36,12 @@ faults!(
     OneWayPartition = "one_way_partition",
     /// A manager was cut off the other managers and the config store, not off clients and nodes.
     ManagerIsolated = "manager_isolated",
-    /// A manager could not reach the config store.
+    /// A manager reached its peers and not the config store.
     StoreAway = "store_away",
+    /// A manager reached the config store, and heard nothing of what it wrote or read there.
+    StoreUnheard = "store_unheard",
+    /// A manager reached the config store and not its peers, or was not reached by them.
+    PeersAway = "peers_away",
     /// Nobody could reach the config store.
     StoreDown = "store_down",
     /// A node could reach no manager.

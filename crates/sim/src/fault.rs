@@ -32,6 +32,8 @@ const MENU: &[(u64, Fault, Begin)] = &[
     (9, Fault::ManagerIsolated, World::isolate_manager),
     (6, Fault::BadWeather, World::spoil_weather),
     (4, Fault::StoreAway, World::hide_store_from_one),
+    (3, Fault::StoreUnheard, World::hide_one_from_store),
+    (4, Fault::PeersAway, World::hide_peers_from_one),
     (2, Fault::StoreDown, World::hide_store),
     (4, Fault::NodeIsolated, World::isolate_node),
     (5, Fault::NodeRestart, World::restart_node),
@@ -105,6 +107,22 @@ impl World {
         let both = self.chance.permille(700);
         let managers = BTreeSet::from([Place::Manager(number)]);
         self.cut(fault, managers, BTreeSet::from([Place::Store]), both);
+    }
+
+    /// What it writes is written, and it does not hear so.
+    fn hide_one_from_store(&mut self, fault: Fault) {
+        let managers = BTreeSet::from([Place::Manager(self.some_manager())]);
+        self.cut(fault, BTreeSet::from([Place::Store]), managers, false);
+    }
+
+    /// Not at all, or only in one direction.
+    fn hide_peers_from_one(&mut self, fault: Fault) {
+        let me = Place::Manager(self.some_manager());
+        let (both, hears) = (self.chance.permille(500), self.chance.permille(500));
+        let (mut peers, me) = (self.manager_places(), BTreeSet::from([me]));
+        peers.retain(|it| !me.contains(it));
+        let (from, to) = if hears { (me, peers) } else { (peers, me) };
+        self.cut(fault, from, to, both);
     }
 
     fn isolate_manager(&mut self, fault: Fault) {
