@@ -1,5 +1,6 @@
 //! What happened in a run, counted: faults, protocol steps, and limits that were met, by kind.
 
+use crate::disk::Crashed;
 use rota_model::RefusalKind;
 use rota_model::node_msg::ToNode;
 use rota_protocol::{Effect, Message, Transition};
@@ -70,6 +71,10 @@ faults!(
     MachinesLost = "machines_lost",
     /// Writes that were not synced were lost with a crash.
     LostWrites = "lost_writes",
+    /// A manager died while its disk wrote a batch, which was not there when it came back.
+    TornBatch = "torn_batch",
+    /// A manager died when batches were on its disk, and had not heard of it.
+    UnheardWrites = "unheard_writes",
     /// A manager received nothing for a while.
     ManagerPause = "manager_pause",
     /// A manager was called gone although it was not.
@@ -238,6 +243,16 @@ impl Counters {
     /// Counts a fault.
     pub fn fault(&mut self, fault: Fault) {
         *self.faults.entry(fault).or_default() += 1;
+    }
+
+    /// Counts what a crash did to writes that were under way.
+    pub fn crashed(&mut self, crashed: &Crashed) {
+        let kinds = [
+            (crashed.lost > 0, Fault::LostWrites),
+            (crashed.is_torn, Fault::TornBatch),
+            (!crashed.kept.is_empty(), Fault::UnheardWrites),
+        ];
+        kinds.iter().filter(|it| it.0).for_each(|it| self.fault(it.1));
     }
 
     /// Counts a limit that was met.

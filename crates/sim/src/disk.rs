@@ -1,5 +1,10 @@
 //! A manager's disk: writes become durable in order, some time after they were given; a crash
 //! keeps a prefix of what was not yet durable.
+//!
+//! A batch that a crash tears equals one that is lost: an engine commits a batch whole or not at all, and
+//! finds it so when it opens (`crates/storage/tests` tears the last one in many places). A crash comes
+//! therefore between any two batches, or in the middle of one, which is then not there, and whose end nobody
+//! was told.
 
 use crate::chance::Chance;
 use rota_protocol::{Disk, DiskWrite, Doc};
@@ -13,6 +18,17 @@ pub struct SimDisk {
     waiting: VecDeque<(u64, Vec<DiskWrite>)>,
     newest: u64,
     syncing: Option<u64>,
+}
+
+/// What a crash did to the batches that were not durable yet.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Crashed {
+    /// What reached the disk. The process did not hear of it.
+    pub kept: Vec<DiskWrite>,
+    /// Batches that did not.
+    pub lost: usize,
+    /// The first of those was being written.
+    pub is_torn: bool,
 }
 
 /// A write number that does not follow the one before.
@@ -77,19 +93,20 @@ impl SimDisk {
         Some((upto, done))
     }
 
-    /// The process dies: a prefix of what waits reaches the disk. Gives that prefix, and how many
-    /// batches were lost.
-    pub fn crash(&mut self, chance: &mut Chance) -> (Vec<DiskWrite>, usize) {
-        let kept = if self.waiting.is_empty() { 0 } else { chance.index(self.waiting.len() + 1) };
-        let lost = self.waiting.len() - kept;
-        let done: Vec<DiskWrite> = self.waiting.drain(..kept).flat_map(|it| it.1).collect();
-        for write in &done {
+    /// The process dies: a prefix of what waits reaches the disk.
+    pub fn crash(&mut self, chance: &mut Chance) -> Crashed {
+        let count = if self.waiting.is_empty() { 0 } else { chance.index(self.waiting.len() + 1) };
+        let kept: Vec<DiskWrite> = self.waiting.drain(..count).flat_map(|it| it.1).collect();
+        for write in &kept {
             self.durable.apply(write);
         }
+        let first_lost = self.waiting.front().map(|(lsn, _)| *lsn);
+        let is_torn = first_lost.is_some_and(|lsn| self.syncing.is_some_and(|upto| lsn <= upto));
+        let lost = self.waiting.len();
         self.waiting.clear();
         self.syncing = None;
         self.newest = 0;
-        (done, lost)
+        Crashed { kept, lost, is_torn }
     }
 }
 
@@ -124,6 +141,22 @@ mod tests {
             seen.insert(last_seq(&disk));
         }
         assert_eq!(seen, std::collections::BTreeSet::from([1, 2, 3]));
+    }
+
+    #[test]
+    fn a_crash_comes_between_two_batches_or_in_the_middle_of_one_that_is_being_written() {
+        let mut seen = std::collections::BTreeSet::new();
+        for seed in 0..64 {
+            let mut disk = SimDisk::default();
+            assert_eq!(disk.write(1, entry(1)), Ok(true));
+            assert_eq!(disk.write(2, entry(2)), Ok(true));
+            disk.begin_sync();
+            assert_eq!(disk.write(3, entry(3)), Ok(false));
+            let crashed = disk.crash(&mut Chance::new(seed));
+            seen.insert((crashed.kept.len(), crashed.lost, crashed.is_torn));
+        }
+        let expected = [(0, 3, true), (1, 2, true), (2, 1, false), (3, 0, false)];
+        assert_eq!(seen, std::collections::BTreeSet::from(expected));
     }
 
     #[test]

@@ -179,20 +179,19 @@ impl World {
             host.lost_disk = None;
         }
         let run = host.run;
-        let (kept, lost) = host.disk.crash(&mut self.chance);
+        let crashed = host.disk.crash(&mut self.chance);
         host.callers.clear();
         host.store_calls.clear();
         host.watched = None;
         host.flush_due = false;
         host.tick_at_us = None;
         host.paused_until_us = 0;
-        self.dog.ledger.on_durable(number, &kept);
+        self.dog.ledger.on_durable(number, &crashed.kept);
         self.dog.deadlines.on_gone(number, run);
-        if lost > 0 {
-            self.counters.fault(Fault::LostWrites);
-        }
-        self.trace.mark((now_us, "crash", number, lost));
-        let line = || format!("dies, run {run}; {lost} batches lost");
+        self.counters.crashed(&crashed);
+        self.trace.mark((now_us, "crash", number, crashed.lost));
+        let torn = if crashed.is_torn { ", the first in the middle of it" } else { "" };
+        let line = || format!("dies, run {run}; {} batches lost{torn}", crashed.lost);
         self.trace.line(now_us, Place::Manager(number), line);
         self.plant_on_crash(number);
         for other in self.managers.keys().copied().collect::<Vec<_>>() {
