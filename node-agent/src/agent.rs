@@ -394,6 +394,7 @@ impl Agent {
     }
 
     fn register(&mut self) {
+        session_log::boots(self.node.config().boot);
         let request = self.registration_of(NodeState::Ready);
         let managers = self.managers_to_try();
         let (channels, mailbox) = (self.channels.clone(), self.parts.mailbox.clone());

@@ -3,11 +3,18 @@
 //!
 //! Both times are those of `CLOCK_BOOTTIME`, which all nodes of one machine share. The first is taken
 //! before anything runs, the second after the last of it is gone and before a manager hears of that;
-//! so executions of one id that never overlap never seem to.
+//! so executions of one id that never overlap never seem to. A line of each boot, before it registers,
+//! says that nothing of an earlier boot of the same folder runs: of an agent that was killed, nobody else
+//! tells the end.
 
 use crate::lease::boottime_us;
 use rota_model::{BootId, SessionKey, Stamp, Token};
 use rota_node::{LeaseState, NodeInput};
+
+/// A boot begins: nothing of an earlier one in the same folder runs any more.
+pub fn boots(boot: BootId) {
+    tracing::debug!(target: "sessions", at_us = boottime_us(), boot = boot.0, "boots");
+}
 
 /// An execution begins.
 pub fn begins(boot: BootId, key: &SessionKey, token: Token, life: Stamp) {

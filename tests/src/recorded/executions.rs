@@ -35,6 +35,14 @@ fn of_text(node: &str, text: &str) -> Vec<Execution> {
         let number = |name: &str| field(&line, name).as_u64().expect("it is a number");
         let text = |name: &str| field(&line, name).as_str().expect("it is text").to_owned();
         let (boot, at_us) = (number("boot"), number("at_us"));
+        if text("message") == "boots" {
+            // An agent that was killed says nothing of an end; the next one says this.
+            let earlier = found.range_mut(..(boot, String::new(), String::new()));
+            earlier.for_each(|(_, it)| {
+                it.instance.to.get_or_insert((at_us, EndCause::BootDied));
+            });
+            continue;
+        }
         let (session, token) = (text("session"), text("token"));
         let it = (boot, session.clone(), token.clone());
         match text("message").as_str() {
@@ -110,8 +118,28 @@ mod tests {
             line(9, "2:4", "begins", life),
             line(9, "7:7", "over", r#""why":"STOPPED""#),
         ];
-        let found = of_text("n1", &text.join("\n"));
-        let times: Vec<_> = found.iter().map(|it| (it.instance.from_us, it.instance.to)).collect();
-        assert_eq!(times, [(5, Some((7, EndCause::Destroyed))), (9, None)]);
+        assert_eq!(times(&text), [(5, Some((7, EndCause::Destroyed))), (9, None)]);
+    }
+
+    fn times(lines: &[String]) -> Vec<(u64, Option<(u64, EndCause)>)> {
+        let found = of_text("n1", &lines.join("\n"));
+        found.iter().map(|it| (it.instance.from_us, it.instance.to)).collect()
+    }
+
+    #[test]
+    fn what_an_agent_that_was_killed_had_running_is_over_when_the_next_one_boots() {
+        let life = r#""life":261121152849820"#;
+        let boots = |boot: u64, at_us: u64| {
+            format!(r#"{{"at_us":{at_us},"boot":{boot},"message":"boots","target":"sessions"}}"#)
+        };
+        let text = [
+            boots(1, 3),
+            line(5, "1:1", "begins", life),
+            line(6, "1:2", "begins", life),
+            line(7, "1:1", "over", r#""why":"STOPPED""#),
+            boots(2, 9),
+        ];
+        let died = Some((9, EndCause::BootDied));
+        assert_eq!(times(&text), [(5, Some((7, EndCause::Destroyed))), (6, died)]);
     }
 }
