@@ -7,7 +7,7 @@ use crate::folder::TestFolder;
 use crate::http::http_get;
 use crate::launched::Launched;
 use crate::processes::{self, Process};
-use crate::recorded::{Execution, executions};
+use crate::recorded::{Clients, Execution, executions};
 use crate::ringctl::{Ran, ringctl};
 use crate::servers::{ConsulServer, own_loopback};
 use crate::small::{every_copy_is_in_sync, manager, ring};
@@ -16,12 +16,13 @@ use rustix::process::Signal;
 use serde_json::Value;
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// The managers' numbers.
 const NUMBERS: [u64; 3] = [340, 681, 1023];
 /// The nodes' names. Each has room for so few that both are used.
 const NODES: [&str; 2] = ["n1", "n2"];
-const PLACES: &str = "16";
+const PLACES: &str = "20";
 
 /// Where the processes stand.
 #[derive(Clone, Debug)]
@@ -132,10 +133,20 @@ impl Assembled {
         all.join(",")
     }
 
+    /// Makes clients that know every manager.
+    pub fn clients(&self) -> Clients {
+        let all: Vec<String> = self.members.iter().map(|it| it.grpc.clone()).collect();
+        Arc::new(move |entry, first| {
+            let mut all = all.clone();
+            all.rotate_left(first % NUMBERS.len());
+            let options = Options { entry, ..Options::default() };
+            Client::with_options(&all.join(","), options).expect("the addresses are good")
+        })
+    }
+
     /// A client that knows every manager.
     pub fn client(&self, entry: Entry) -> Client {
-        let options = Options { entry, ..Options::default() };
-        Client::with_options(&self.endpoints(), options).expect("the addresses are good")
+        self.clients()(entry, 0)
     }
 
     /// A client of one manager only.

@@ -155,6 +155,18 @@ impl Book {
         self.pages().failures.clone()
     }
 
+    /// How many calls were answered between the first and the last, and in how many ms.
+    pub fn answered(&self) -> (usize, u64) {
+        let pages = self.pages();
+        let answers = pages.calls.iter().filter_map(|it| it.end.as_ref());
+        let is_answer =
+            |told: &Told| matches!(told, Told::Shown(_) | Told::Absent | Told::Overtaken);
+        let answered = answers.clone().filter(|(_, told)| is_answer(told)).count();
+        let first_us = pages.calls.first().map_or(0, |it| it.sent_us);
+        let last_us = answers.map(|(came_us, _)| *came_us).max().unwrap_or(first_us);
+        (answered, (last_us - first_us) / 1000)
+    }
+
     /// How many calls ended in which way, for people.
     pub fn tally(&self) -> BTreeMap<String, usize> {
         let mut tally = BTreeMap::new();

@@ -2,7 +2,9 @@
 //!
 //! * *Contenders* open, read and close a few sessions that they share, so that the order of calls means
 //!   something. Some of them wait only for a moment: what they asked for stays open for ever.
-//! * *Keepers of order* have sessions of their own: open, read, close, read, and the next id.
+//! * *Keepers of order* have sessions of their own: open, read, close, read, and the next id. Each begins
+//!   with a manager of its own, again and again, so that a third of them meet any manager that is silent,
+//!   and the others go on.
 //!
 //! Whoever is patient repeats by the advice that comes with a refusal, and must be told no error.
 
@@ -27,11 +29,16 @@ const GENERATION: usize = 2_000;
 /// Contenders with patience, and without.
 const CONTENDERS: [usize; 2] = [5, 3];
 /// Clients with sessions of their own.
-const ORDERLY: usize = 10;
+const ORDERLY: usize = 24;
+/// After so many sessions each of them is a new client, at the manager that it began with.
+const SESSIONS: usize = 25;
 /// How long the impatient wait.
 const IMPATIENT: Duration = Duration::from_millis(150);
 /// Between two calls of a client, if the first took less.
 const PACE: Duration = Duration::from_millis(40);
+
+/// Makes clients: of this kind, beginning with the manager of this index.
+pub type Clients = Arc<dyn Fn(Entry, usize) -> Client + Send + Sync>;
 
 /// A client that writes down what it asks and is told.
 #[derive(Clone, Debug)]
@@ -142,11 +149,14 @@ impl Recording {
         }
     }
 
-    async fn keep_order(self, stop: Arc<AtomicBool>) {
+    async fn keep_order(mut self, clients: Clients, stop: Arc<AtomicBool>) {
         let mut pace = pace();
         for round in 0.. {
             if stop.load(Ordering::Relaxed) {
                 break;
+            }
+            if round % SESSIONS == 0 {
+                self.client = clients(Entry::Sticky, self.number);
             }
             let id = format!("client {} session {round}", self.number);
             pace.tick().await;
@@ -188,21 +198,22 @@ pub struct Load {
 }
 
 impl Load {
-    /// Starts them; each gets a client of its own from `client`.
-    pub fn start(book: Book, client: impl Fn(Entry) -> Client) -> Self {
+    /// Starts them.
+    pub fn start(book: Book, clients: &Clients) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let [patient, impatient] = CONTENDERS;
         // Half of the contenders go to each manager in turn. Whoever stays with one loses less time when
         // another one is silent.
-        let in_turn = |number| number < patient + impatient && number % 2 == 1;
-        let entry = |number| if in_turn(number) { Entry::RoundRobin } else { Entry::Sticky };
-        let recording = |number| Recording::new(client(entry(number)), number, &book);
+        let entry = |number| if number % 2 == 1 { Entry::RoundRobin } else { Entry::Sticky };
         let contenders = (0..patient + impatient).map(|number| {
             let wait = if number < patient { CALL } else { IMPATIENT };
-            tokio::spawn(Recording { wait, ..recording(number) }.contend(stop.clone()))
+            let recording = Recording::new(clients(entry(number), number / 2), number, &book);
+            tokio::spawn(Recording { wait, ..recording }.contend(stop.clone()))
         });
-        let orderly = (patient + impatient..patient + impatient + ORDERLY)
-            .map(|number| tokio::spawn(recording(number).keep_order(stop.clone())));
+        let orderly = (patient + impatient..patient + impatient + ORDERLY).map(|number| {
+            let recording = Recording::new(clients(Entry::Sticky, number), number, &book);
+            tokio::spawn(recording.keep_order(clients.clone(), stop.clone()))
+        });
         let clients = contenders.chain(orderly).collect();
         Self { book, clients, stop }
     }

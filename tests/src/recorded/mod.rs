@@ -14,5 +14,5 @@ mod verdict;
 
 pub use book::{Book, Recorded, Shown, Told, Wish, now_us};
 pub use executions::{Execution, executions, key_of};
-pub use load::{Load, Recording};
+pub use load::{Clients, Load, Recording};
 pub use verdict::judge;

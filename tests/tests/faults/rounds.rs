@@ -14,7 +14,7 @@ fn wanted() -> usize {
 /// Starts a cluster and the load, makes the fault in each round and mends it, and checks everything.
 pub async fn rounds(places: &Places, mut fault: impl AsyncFnMut(&mut Assembled, &Load, usize)) {
     let mut cluster = Assembled::start(places).await;
-    let load = Load::start(Book::new(cluster.folder.path()), |entry| cluster.client(entry));
+    let load = Load::start(Book::new(cluster.folder.path()), &cluster.clients());
     load.more(100).await;
     for round in 0..wanted() {
         load.book.note(&format!("round {round} begins"));
@@ -26,6 +26,8 @@ pub async fn rounds(places: &Places, mut fault: impl AsyncFnMut(&mut Assembled, 
     }
     load.more(100).await;
     let book = load.stop().await;
+    let (answered, ms) = book.answered();
+    eprintln!("under load {answered} calls were answered in {ms} ms");
     proves(&cluster, &book).await;
     cluster.end().await;
 }
