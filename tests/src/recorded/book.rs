@@ -1,5 +1,6 @@
 //! What clients asked and were told, as it happened: in memory, and a line of JSON for each moment.
 
+use super::outage::Outage;
 use rota_model::SessionState;
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
@@ -39,6 +40,8 @@ pub struct Shown {
     pub life: u64,
     /// Its state.
     pub state: SessionState,
+    /// Why it is in it.
+    pub reason: String,
     /// Where it answers.
     pub address: String,
     /// Whether this call created that life.
@@ -85,6 +88,7 @@ struct Pages {
     calls: Vec<Recorded>,
     ended: usize,
     lines: BufWriter<File>,
+    outages: Vec<Outage>,
     /// Calls that failed although their client followed every advice, or was given none to follow.
     failures: Vec<String>,
 }
@@ -100,7 +104,8 @@ impl Book {
     pub fn new(folder: &Path) -> Self {
         let file = File::create(folder.join(FILE)).expect("the history's file can be made");
         let (calls, lines) = (Vec::new(), BufWriter::new(file));
-        let pages = Pages { calls, ended: 0, lines, failures: Vec::new() };
+        let (outages, failures) = (Vec::new(), Vec::new());
+        let pages = Pages { calls, ended: 0, lines, outages, failures };
         Self(Arc::new(Mutex::new(pages)))
     }
 
@@ -133,6 +138,18 @@ impl Book {
         let mut pages = self.pages();
         pages.write(&json!({"at_us": now_us(), "failure": failure}));
         pages.failures.push(failure);
+    }
+
+    /// A node's agent was killed, or stood still, and serves again.
+    pub fn outage(&self, outage: Outage) {
+        let mut pages = self.pages();
+        pages.write(&json!({"outage": outage}));
+        pages.outages.push(outage);
+    }
+
+    /// All of them.
+    pub fn outages(&self) -> Vec<Outage> {
+        self.pages().outages.clone()
     }
 
     /// A word about the test itself, for who reads the file.

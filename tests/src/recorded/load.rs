@@ -55,9 +55,9 @@ impl Recording {
         Self { client, number, book: book.clone(), wait: CALL }
     }
 
-    /// Opens a session; gives the life that it lives.
-    pub async fn open(&self, id: &str) -> Option<u64> {
-        let call = self.client.open(open(id, "counter"), self.wait);
+    /// Opens a session of that class; gives the life that it lives.
+    pub async fn open(&self, id: &str, class: &str) -> Option<u64> {
+        let call = self.client.open(open(id, class), self.wait);
         let shown = |answer: v1::OpenResponse| {
             let created = answer.outcome() == v1::Outcome::Created;
             shown(answer.session, created)
@@ -122,7 +122,7 @@ impl Recording {
         }
     }
 
-    async fn contend(self, stop: Arc<AtomicBool>) {
+    async fn contend(self, classes: Classes, stop: Arc<AtomicBool>) {
         let mut chance = Chance::new(self.number as u64);
         let mut lives = [None; SHARED];
         let (mut pace, mut generation) = (pace(), 0);
@@ -140,7 +140,7 @@ impl Recording {
             let which = chance.index(SHARED);
             let id = shared(generation, which);
             let life = match chance.within(0, 99) {
-                0..40 => self.open(&id).await,
+                0..40 => self.open(&id, classes.of(which)).await,
                 40..70 => self.get(&id).await,
                 70..85 => self.close(&id, None).await,
                 _ => self.close(&id, lives[which]).await,
@@ -149,7 +149,7 @@ impl Recording {
         }
     }
 
-    async fn keep_order(mut self, clients: Clients, stop: Arc<AtomicBool>) {
+    async fn keep_order(mut self, clients: Clients, classes: Classes, stop: Arc<AtomicBool>) {
         let mut pace = pace();
         for round in 0.. {
             if stop.load(Ordering::Relaxed) {
@@ -160,7 +160,7 @@ impl Recording {
             }
             let id = format!("client {} session {round}", self.number);
             pace.tick().await;
-            let life = self.open(&id).await;
+            let life = self.open(&id, classes.of(self.number)).await;
             pace.tick().await;
             self.get(&id).await;
             pace.tick().await;
@@ -183,9 +183,28 @@ fn shared(generation: usize, which: usize) -> String {
 
 fn shown(session: Option<v1::Session>, created: bool) -> Shown {
     let session = session.expect("the client checks it");
+    let reason = session.reason().as_str_name().to_owned();
     let is_its = |it: &&SessionState| v1::SessionState::from(**it) == session.state();
     let state = *SessionState::ALL.iter().find(is_its).expect("the client checks it");
-    Shown { life: session.life, state, address: session.address, created }
+    Shown { life: session.life, state, reason, address: session.address, created }
+}
+
+/// What the sessions of a load are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Classes {
+    /// Machines, which live in their node's agent.
+    Machines,
+    /// Every fourth is a program under a keeper.
+    AlsoPrograms,
+}
+
+impl Classes {
+    fn of(self, number: usize) -> &'static str {
+        match self {
+            Classes::AlsoPrograms if number.is_multiple_of(4) => "sleeper",
+            Classes::Machines | Classes::AlsoPrograms => "counter",
+        }
+    }
 }
 
 /// The clients at work.
@@ -199,7 +218,7 @@ pub struct Load {
 
 impl Load {
     /// Starts them.
-    pub fn start(book: Book, clients: &Clients) -> Self {
+    pub fn start(book: Book, clients: &Clients, classes: Classes) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let [patient, impatient] = CONTENDERS;
         // Half of the contenders go to each manager in turn. Whoever stays with one loses less time when
@@ -208,11 +227,11 @@ impl Load {
         let contenders = (0..patient + impatient).map(|number| {
             let wait = if number < patient { CALL } else { IMPATIENT };
             let recording = Recording::new(clients(entry(number), number / 2), number, &book);
-            tokio::spawn(Recording { wait, ..recording }.contend(stop.clone()))
+            tokio::spawn(Recording { wait, ..recording }.contend(classes, stop.clone()))
         });
         let orderly = (patient + impatient..patient + impatient + ORDERLY).map(|number| {
             let recording = Recording::new(clients(Entry::Sticky, number), number, &book);
-            tokio::spawn(recording.keep_order(clients.clone(), stop.clone()))
+            tokio::spawn(recording.keep_order(clients.clone(), classes, stop.clone()))
         });
         let clients = contenders.chain(orderly).collect();
         Self { book, clients, stop }

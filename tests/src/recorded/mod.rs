@@ -10,9 +10,11 @@
 mod book;
 mod executions;
 mod load;
+mod outage;
 mod verdict;
 
 pub use book::{Book, Recorded, Shown, Told, Wish, now_us};
 pub use executions::{Execution, executions, key_of};
-pub use load::{Clients, Load, Recording};
+pub use load::{Classes, Clients, Load, Recording};
+pub use outage::Outage;
 pub use verdict::judge;

@@ -3,6 +3,8 @@
 
 use super::book::{Recorded, Shown, Told, Wish};
 use super::executions::{Execution, key_of};
+use super::outage::Outage;
+use rota_client::v1::Reason;
 use rota_model::Stamp;
 use rota_sim::history::{Bounds, History, Observation, Seen};
 use rota_sim::invariant::one_instance;
@@ -13,11 +15,18 @@ use std::collections::{BTreeMap, BTreeSet};
 const TOMBSTONE_US: u64 = 600_000_000;
 
 /// Checks a run: every id's history is linearizable, each life was created by one open and has one
-/// address, no two executions of an id overlap, and nothing ended that nobody closed.
+/// address, no two executions of an id overlap, and nothing ended that nobody closed; or its node was lost
+/// in an outage, and whoever saw the end was told so.
 ///
 /// # Errors
 /// What cannot be.
-pub fn judge(calls: &[Recorded], executions: &[Execution]) -> Result<(), String> {
+pub fn judge(
+    calls: &[Recorded],
+    executions: &[Execution],
+    outages: &[Outage],
+) -> Result<(), String> {
+    let mut executions = executions.to_vec();
+    executions.iter_mut().for_each(|it| outages.iter().for_each(|outage| outage.correct(it)));
     let instances: Vec<Instance> = executions.iter().map(|it| it.instance.clone()).collect();
     one_instance::check(&instances).map_err(|it| it.text)?;
     let mut by_id: BTreeMap<&str, Vec<&Recorded>> = BTreeMap::new();
@@ -25,31 +34,38 @@ pub fn judge(calls: &[Recorded], executions: &[Execution]) -> Result<(), String>
         by_id.entry(&call.id).or_default().push(call);
     }
     let mut by_key: BTreeMap<_, Vec<&Execution>> = BTreeMap::new();
-    for it in executions {
+    for it in &executions {
         by_key.entry(&it.instance.key).or_default().push(it);
     }
     for (id, calls) in by_id {
         let of_id = by_key.get(&key_of(id)).map_or(&[][..], Vec::as_slice);
-        of_one(&calls, of_id).map_err(|text| format!("{id}: {text}"))?;
+        of_one(&calls, of_id, outages).map_err(|text| format!("{id}: {text}"))?;
     }
-    let by_itself =
-        |it: &&Execution| it.instance.to.is_some_and(|(_, why)| why != EndCause::Destroyed);
+    let by_itself = |it: &&Execution| {
+        it.instance.to.is_some_and(|(_, why)| why != EndCause::Destroyed)
+            && !outages.iter().any(|outage| outage.explains(it))
+    };
     match executions.iter().find(by_itself) {
         Some(it) => Err(format!("it ended, and nobody closed it: {:?}", it.instance)),
         None => Ok(()),
     }
 }
 
-fn of_one(calls: &[&Recorded], executions: &[&Execution]) -> Result<(), String> {
+fn of_one(
+    calls: &[&Recorded],
+    executions: &[&Execution],
+    outages: &[Outage],
+) -> Result<(), String> {
     one_address_each(calls)?;
     overtaken_by_some(calls)?;
     let observations: Vec<Observation> = calls.iter().filter_map(|it| observation(it)).collect();
     let seen: BTreeSet<Stamp> = observations.iter().filter_map(|it| it.seen.life()).collect();
     let mut lives = BTreeMap::new();
     for life in seen {
-        lives.insert(life, bounds(life, calls, executions)?);
+        lives.insert(life, bounds(life, calls, executions, outages)?);
     }
-    History { observations, lives }.check(TOMBSTONE_US)
+    History { observations, lives }.check(TOMBSTONE_US)?;
+    lost_with_their_nodes(calls, executions, outages)
 }
 
 fn shown(call: &Recorded) -> Option<&Shown> {
@@ -103,6 +119,64 @@ fn overtaken_by_some(calls: &[&Recorded]) -> Result<(), String> {
     Ok(())
 }
 
+/// Whether an open may have begun that life, which was lost with its node before it was told, and then the
+/// one that it tells.
+fn may_have_lost(open: &Recorded, life: Stamp, ran: &[&&Execution], outages: &[Outage]) -> bool {
+    let Some((came_us, Told::Shown(shown))) = &open.end else { return false };
+    let lost = |it: &Outage| {
+        let meanwhile = it.from_us < *came_us && open.sent_us < it.until_us;
+        meanwhile && (ran.is_empty() || ran.iter().any(|run| it.befell(run)))
+    };
+    shown.created && stamp(shown.life) > life && outages.iter().any(lost)
+}
+
+fn is_lost(shown: &Shown) -> bool {
+    shown.reason == Reason::NodeLost.as_str_name()
+}
+
+/// Whoever is told that a session's node was lost, had it on a node that was, and either it ran there until
+/// then or the news of its close was lost with the node; and what ended for another reason was closed by
+/// somebody.
+fn lost_with_their_nodes(
+    calls: &[&Recorded],
+    executions: &[&Execution],
+    outages: &[Outage],
+) -> Result<(), String> {
+    for (call, came_us, shown) in calls.iter().filter_map(|it| ended(it)) {
+        let life = stamp(shown.life);
+        let is_lost = is_lost(shown);
+        let ran: Vec<&&Execution> = executions.iter().filter(|it| it.life == life).collect();
+        let closed = closes(life, calls).any(|it| it.sent_us < came_us);
+        let told = |it: &Outage, run: &Execution| it.befell(run) || (closed && it.followed(run));
+        let befell = |it: &Outage| ran.is_empty() || ran.iter().any(|run| told(it, run));
+        if is_lost && !outages.iter().any(|it| it.from_us < came_us && befell(it)) {
+            return Err(format!("no node was lost, and it is said so: {call:?}"));
+        }
+        if !is_lost && !ran.is_empty() && !closed {
+            return Err(format!("nobody closed it, and no node was lost: {call:?}"));
+        }
+    }
+    Ok(())
+}
+
+/// A call that was shown a life that had ended, and when it was.
+fn ended<'a>(call: &'a &Recorded) -> Option<(&'a Recorded, u64, &'a Shown)> {
+    let (came_us, _) = call.end.as_ref()?;
+    let shown = shown(call).filter(|it| it.state.is_ended())?;
+    Some((call, *came_us, shown))
+}
+
+/// The closes that may have ended a life.
+fn closes<'a>(life: Stamp, calls: &'a [&Recorded]) -> impl Iterator<Item = &'a &'a Recorded> {
+    calls.iter().filter(move |it| match it.wish {
+        Wish::Close(named) => {
+            named.is_none_or(|named| stamp(named) == life)
+                && (may_have_happened(it) || shown(it).is_some_and(|it| stamp(it.life) == life))
+        }
+        Wish::Open | Wish::Get => false,
+    })
+}
+
 /// Whether it may have done what it wanted at any time since, although nobody was told so.
 fn may_have_happened(call: &Recorded) -> bool {
     match &call.end {
@@ -111,28 +185,30 @@ fn may_have_happened(call: &Recorded) -> bool {
     }
 }
 
-fn bounds(life: Stamp, calls: &[&Recorded], executions: &[&Execution]) -> Result<Bounds, String> {
+fn bounds(
+    life: Stamp,
+    calls: &[&Recorded],
+    executions: &[&Execution],
+    outages: &[Outage],
+) -> Result<Bounds, String> {
     let is_its = |it: &Shown| stamp(it.life) == life;
     let creates = |it: &&&Recorded| shown(it).is_some_and(|it| it.created && is_its(it));
     let creators: Vec<u64> = calls.iter().filter(creates).map(|it| it.sent_us).collect();
     if creators.len() > 1 {
         return Err(format!("life {life} was created by {} opens", creators.len()));
     }
-    let unknown = calls.iter().filter(|it| it.wish == Wish::Open && may_have_happened(it));
-    let opening_us = creators.first().copied().or_else(|| unknown.map(|it| it.sent_us).min());
     let ran: Vec<&&Execution> = executions.iter().filter(|it| it.life == life).collect();
-    let closes = calls.iter().filter(|it| match it.wish {
-        Wish::Close(named) => {
-            named.is_none_or(|named| stamp(named) == life)
-                && (may_have_happened(it) || shown(it).is_some_and(is_its))
-        }
-        Wish::Open | Wish::Get => false,
+    let unknown = calls.iter().filter(|it| {
+        it.wish == Wish::Open && (may_have_happened(it) || may_have_lost(it, life, &ran, outages))
     });
+    let opening_us = creators.first().copied().or_else(|| unknown.map(|it| it.sent_us).min());
+    let lost = outages.iter().filter(|outage| ran.iter().any(|it| outage.befell(it)));
+    let closed = closes(life, calls).map(|it| it.sent_us);
     Ok(Bounds {
         // Nobody asked for it, or it never ran: no moment fits.
         opening_us: opening_us.unwrap_or(u64::MAX),
         live_us: ran.iter().map(|it| it.instance.from_us).min().unwrap_or(u64::MAX),
-        ended_us: closes.map(|it| it.sent_us).min(),
+        ended_us: closed.chain(lost.map(|it| it.from_us)).min(),
     })
 }
 
@@ -150,7 +226,13 @@ mod tests {
 
     fn told(state: SessionState, created: bool) -> Told {
         let address = if state == Ready { "here:1" } else { "" };
-        Told::Shown(Shown { life: LIFE, state, address: address.to_owned(), created })
+        let reason = if state == Closed { Reason::ClosedByClient } else { Reason::Unspecified };
+        shown_as(state, reason, address, created)
+    }
+
+    fn shown_as(state: SessionState, reason: Reason, address: &str, created: bool) -> Told {
+        let (reason, address) = (reason.as_str_name().to_owned(), address.to_owned());
+        Told::Shown(Shown { life: LIFE, state, reason, address, created })
     }
 
     fn ran(seq: u64, from_us: u64, to_us: Option<u64>) -> Execution {
@@ -167,8 +249,12 @@ mod tests {
         Execution { instance, life: stamp(LIFE) }
     }
 
+    fn judged(calls: &[Recorded], executions: &[Execution]) -> Result<(), String> {
+        judge(calls, executions, &[])
+    }
+
     fn error(calls: &[Recorded], executions: &[Execution]) -> String {
-        judge(calls, executions).unwrap_err()
+        judged(calls, executions).unwrap_err()
     }
 
     #[test]
@@ -179,7 +265,7 @@ mod tests {
             call(Wish::Close(None), 50, 60, told(Closed, false)),
             call(Wish::Get, 70, 80, told(Closed, false)),
         ];
-        assert_eq!(judge(&calls, &[ran(1, 10, Some(55))]), Ok(()));
+        assert_eq!(judged(&calls, &[ran(1, 10, Some(55))]), Ok(()));
     }
 
     #[test]
@@ -192,6 +278,92 @@ mod tests {
         }
     }
 
+    fn outage(still_us: u64, is_empty: bool) -> Outage {
+        Outage { node: "n1".to_owned(), from_us: 25, still_us, is_empty, until_us: 200 }
+    }
+
+    fn ended_as(seq: u64, from_us: u64, to_us: u64, why: EndCause) -> Execution {
+        let mut it = ran(seq, from_us, None);
+        it.instance.to = Some((to_us, why));
+        it
+    }
+
+    #[test]
+    fn what_is_lost_with_its_node_ends_in_an_outage_of_that_node_and_never_otherwise() {
+        let open = call(Wish::Open, 0, 20, told(Ready, true));
+        let lost = shown_as(SessionState::Lost, Reason::NodeLost, "", false);
+        let read = call(Wish::Get, 50, 60, lost);
+        let calls = [open.clone(), read.clone()];
+        let runs = [ended_as(1, 10, 90, EndCause::Lease)];
+        let of = |outages: &[Outage]| judge(&calls, &runs, outages);
+        assert_eq!(of(&[outage(30, false)]), Ok(()));
+        let elsewhere = Outage { node: "n2".to_owned(), ..outage(30, false) };
+        let later = Outage { from_us: 70, ..outage(75, false) };
+        let over = Outage { until_us: 80, ..outage(30, false) };
+        for other in [vec![], vec![elsewhere], vec![later]] {
+            assert!(of(&other).unwrap_err().contains("no moment fits"));
+        }
+        assert!(of(&[over]).unwrap_err().contains("nobody closed it"));
+        let by_itself = [ended_as(1, 10, 90, EndCause::Own)];
+        let text = judge(&calls, &by_itself, &[outage(30, false)]).unwrap_err();
+        assert!(text.contains("nobody closed it"), "{text}");
+        let other = shown_as(Closed, Reason::Exited, "", false);
+        let calls = [open, call(Wish::Get, 50, 60, other)];
+        let text = judge(&calls, &runs, &[outage(30, false)]).unwrap_err();
+        assert!(text.contains("and no node was lost"), "{text}");
+    }
+
+    #[test]
+    fn the_news_of_a_close_may_be_lost_with_the_node_and_only_then() {
+        let close = shown_as(Closed, Reason::NodeLost, "", false);
+        let open = call(Wish::Open, 0, 20, told(Ready, true));
+        let runs = [ran(1, 10, Some(23))];
+        let closed = [open.clone(), call(Wish::Close(None), 21, 60, close.clone())];
+        assert_eq!(judge(&closed, &runs, &[outage(30, false)]), Ok(()));
+        assert!(error(&closed, &runs).contains("no node was lost"));
+        let read = [open, call(Wish::Get, 21, 60, close)];
+        let text = judge(&read, &runs, &[outage(30, false)]).unwrap_err();
+        assert!(text.contains("no moment fits"), "{text}");
+    }
+
+    #[test]
+    fn an_open_may_begin_a_life_that_is_lost_with_its_node_before_the_one_that_it_tells() {
+        let first = |state, reason| {
+            let mut told = shown_as(state, reason, "", false);
+            if let Told::Shown(shown) = &mut told {
+                shown.life = LIFE - 1;
+            }
+            told
+        };
+        let lost = first(SessionState::Lost, Reason::NodeLost);
+        let open = call(Wish::Open, 10, 100, told(Ready, true));
+        let runs = [ran(1, 60, None)];
+        for seen in [first(SessionState::Pending, Reason::Unspecified), lost.clone()] {
+            let calls = [call(Wish::Get, 40, 50, seen), open.clone()];
+            assert_eq!(judge(&calls, &runs, &[outage(30, false)]), Ok(()));
+            assert!(error(&calls, &runs).contains("no moment fits"));
+            let later = Outage { from_us: 120, ..outage(130, false) };
+            assert!(judge(&calls, &runs, &[later]).unwrap_err().contains("no moment fits"));
+        }
+        let early = [call(Wish::Get, 1, 5, lost), open];
+        let outages = [Outage { from_us: 0, ..outage(2, false) }];
+        assert!(judge(&early, &runs, &outages).unwrap_err().contains("no moment fits"));
+    }
+
+    #[test]
+    fn an_agent_that_stood_still_may_log_late_that_it_is_empty_and_one_that_did_not_may_not() {
+        let again = ran(2, 60, None);
+        let late = ended_as(1, 10, 90, EndCause::Lease);
+        let of = |outage: Outage| judge(&[], &[late.clone(), again.clone()], &[outage]);
+        assert_eq!(of(outage(50, true)), Ok(()));
+        assert!(of(outage(50, false)).unwrap_err().contains("two instances at once"));
+        assert!(of(outage(70, true)).unwrap_err().contains("two instances at once"));
+        // It never said that it was over.
+        let runs = [ran(1, 10, None), again.clone()];
+        let text = judge(&[], &runs, &[outage(50, true)]).unwrap_err();
+        assert!(text.contains("two instances at once"), "{text}");
+    }
+
     #[test]
     fn a_close_of_unknown_outcome_may_happen_at_any_time_and_one_that_changed_nothing_never() {
         let open = call(Wish::Open, 0, 20, told(Ready, true));
@@ -199,7 +371,7 @@ mod tests {
         let why = || "TIMED_OUT".to_owned();
         let unknown = call(Wish::Close(None), 30, 40, Told::Unknown(why()));
         let runs = [ran(1, 10, Some(800))];
-        assert_eq!(judge(&[open.clone(), unknown, late.clone()], &runs), Ok(()));
+        assert_eq!(judged(&[open.clone(), unknown, late.clone()], &runs), Ok(()));
         let unchanged = call(Wish::Close(None), 30, 40, Told::Unchanged(why()));
         assert!(error(&[open, unchanged, late], &runs).contains("no moment fits"));
     }
@@ -230,9 +402,9 @@ mod tests {
         let text = error(&[open.clone(), early.clone()], &[]);
         assert!(text.contains("no close could overtake"), "{text}");
         let meanwhile = call(Wish::Close(None), 15, 25, told(Closed, false));
-        assert_eq!(judge(&[open.clone(), early, meanwhile], &[]), Ok(()));
+        assert_eq!(judged(&[open.clone(), early, meanwhile], &[]), Ok(()));
         let unknown = call(Wish::Close(None), 0, 5, Told::Unknown("TIMED_OUT".to_owned()));
-        assert_eq!(judge(&[open, unknown], &[]), Ok(()));
+        assert_eq!(judged(&[open, unknown], &[]), Ok(()));
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! Each manager is a computer of its own, and its cable is cut; or works one way only.
 
 use crate::rounds::rounds;
-use rota_tests::Places;
+
 use rota_tests::namespaces::{Network, own_namespaces};
+use rota_tests::{Leases, Places};
 
 /// What is done to a cable, and what undoes it.
 type Cut = (fn(&Network, usize), fn(&Network, usize));
@@ -17,6 +18,7 @@ async fn cutting(test: &str, (cut, mend): Cut) {
         nodes: Network::HERE,
         managers: [0, 1, 2].map(|it| network.ip(it)),
         through: [0, 1, 2].map(|it| network.through(it)),
+        leases: Leases::Usual,
     };
     rounds(&places, async |cluster, load, round| {
         let victim = round % cluster.managers();

@@ -1,6 +1,8 @@
 //! Faults of real processes over real Consul, again and again, while a recorded load runs.
 
 #[cfg(test)]
+mod agents;
+#[cfg(test)]
 mod consul_leader;
 #[cfg(test)]
 mod cut_off;

@@ -1,7 +1,8 @@
 //! Rounds of one fault: before, during and after them some hundred calls a second are recorded; at the
 //! end everything must have been linearizable, and nothing may have run twice.
 
-use rota_tests::recorded::{Book, Load, Recording, judge, now_us};
+use rota_sim::ledger::EndCause;
+use rota_tests::recorded::{Book, Classes, Load, Recording, judge, now_us};
 use rota_tests::{Assembled, Places};
 
 /// How many rounds each fault gets: ROTA_FAULT_ROUNDS, else one.
@@ -12,9 +13,18 @@ fn wanted() -> usize {
 }
 
 /// Starts a cluster and the load, makes the fault in each round and mends it, and checks everything.
-pub async fn rounds(places: &Places, mut fault: impl AsyncFnMut(&mut Assembled, &Load, usize)) {
+pub async fn rounds(places: &Places, fault: impl AsyncFnMut(&mut Assembled, &Load, usize)) {
+    rounds_of(Classes::Machines, places, fault).await;
+}
+
+/// The same with sessions of these classes.
+pub async fn rounds_of(
+    classes: Classes,
+    places: &Places,
+    mut fault: impl AsyncFnMut(&mut Assembled, &Load, usize),
+) {
     let mut cluster = Assembled::start(places).await;
-    let load = Load::start(Book::new(cluster.folder.path()), &cluster.clients());
+    let load = Load::start(Book::new(cluster.folder.path()), &cluster.clients(), classes);
     load.more(100).await;
     for round in 0..wanted() {
         load.book.note(&format!("round {round} begins"));
@@ -46,16 +56,21 @@ async fn proves(cluster: &Assembled, book: &Book) {
         }
     }
     let (calls, executions) = (book.calls(), cluster.executions());
+    let outages = book.outages();
+    let is_lost = |why| matches!(why, EndCause::Lease | EndCause::BootDied);
+    let lost = executions.iter().filter(|it| it.instance.to.is_some_and(|(_, why)| is_lost(why)));
+    let lost = lost.count();
     let us = calls.last().map_or(0, |it| it.sent_us) - calls.first().map_or(0, |it| it.sent_us);
     eprintln!(
-        "{} calls on {} sessions in {} s, {} executions: {:?}",
+        "{} calls on {} sessions in {} s, {} executions, {lost} lost in {} outages: {:?}",
         calls.len(),
         ids.len(),
         us / 1_000_000,
         executions.len(),
+        outages.len(),
         book.tally()
     );
-    let (failures, judged) = (book.failures(), judge(&calls, &executions));
+    let (failures, judged) = (book.failures(), judge(&calls, &executions, &outages));
     assert!(
         judged.is_ok() && failures.is_empty(),
         "{judged:?}; who followed the advice: {failures:#?}"

@@ -1,16 +1,19 @@
 //! A cluster that a test puts together itself, over real Consul: so each process can be hit by itself,
 //! and stand in a network of its own.
 
-use crate::binaries::{binary, checkout};
+mod nodes;
+
+use crate::binaries::binary;
 use crate::condition::{PATIENCE, eventually};
 use crate::folder::TestFolder;
 use crate::http::http_get;
 use crate::launched::Launched;
 use crate::processes::{self, Process};
-use crate::recorded::{Clients, Execution, executions};
+use crate::recorded::Clients;
 use crate::ringctl::{Ran, ringctl};
 use crate::servers::{ConsulServer, own_loopback};
 use crate::small::{every_copy_is_in_sync, manager, ring};
+use nodes::Host;
 use rota_client::{Client, Entry, Options};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -20,11 +23,17 @@ use std::sync::Arc;
 
 /// The managers' numbers.
 const NUMBERS: [u64; 3] = [340, 681, 1023];
-/// The nodes' names. Each has room for so few that both are used.
-const NODES: [&str; 2] = ["n1", "n2"];
-const PLACES: &str = "20";
 
-/// Where the processes stand.
+/// How long a node's lease lasts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Leases {
+    /// As where nothing is said.
+    Usual,
+    /// Less than half as long: a silent node is LOST after 9 s.
+    Short,
+}
+
+/// Where the processes stand, and how long nodes may be silent.
 #[derive(Clone, Debug)]
 pub struct Places {
     /// Consul's servers. A manager asks the one of its own index, as far as there are so many.
@@ -35,6 +44,8 @@ pub struct Places {
     pub managers: [Ipv4Addr; 3],
     /// What the command line of each begins with: how it gets to its place.
     pub through: [Vec<String>; 3],
+    /// Everybody's.
+    pub leases: Leases,
 }
 
 impl Places {
@@ -42,7 +53,8 @@ impl Places {
     pub fn loopback(servers: usize) -> Self {
         let servers = (0..servers).map(|_| own_loopback()).collect();
         let managers = [own_loopback(), own_loopback(), own_loopback()];
-        Self { servers, nodes: own_loopback(), managers, through: Default::default() }
+        let (through, leases) = (Default::default(), Leases::Usual);
+        Self { servers, nodes: own_loopback(), managers, through, leases }
     }
 }
 
@@ -57,7 +69,7 @@ struct Member {
     runs: Option<Launched>,
 }
 
-/// The cluster: Consul, three managers with two copies beside each owner, two nodes.
+/// The cluster: Consul, three managers with two copies beside each owner, three nodes.
 #[derive(Debug)]
 pub struct Assembled {
     /// Where everything is.
@@ -65,7 +77,7 @@ pub struct Assembled {
     /// Consul's servers.
     pub servers: Vec<ConsulServer>,
     members: Vec<Member>,
-    nodes: Vec<Launched>,
+    hosts: Vec<Host>,
 }
 
 fn owned(words: &[&str]) -> Vec<String> {
@@ -88,35 +100,27 @@ fn member(folder: &TestFolder, places: &Places, at: usize) -> Member {
     line.extend(owned(&["--ring", &ring.join(","), "--cluster", "c", "--grpc", &grpc]));
     line.extend(owned(&["--http", &http, "--insecure-bind"]));
     line.extend(owned(&["--config-store", &format!("consul://{server}:8500/rota")]));
+    if let Leases::Short = places.leases {
+        line.extend(owned(&["--renew-ms", "1000", "--lease-term-ms", "4000"]));
+        line.extend(owned(&["--lease-kill-ms", "6000", "--node-lost-ms", "9000"]));
+    }
     Member { id, number, line, grpc, http, runs: None }
 }
 
-fn node_line(folder: &TestFolder, places: &Places, at: usize, managers: &str) -> Vec<String> {
-    let (listen, id) = (format!("{}:{}", places.nodes, 7410 + at), NODES[at]);
-    let classes = checkout().join("deploy/classes");
-    let mut line = owned(&["run", "--id", id, "--data", &folder.at(id), "--listen", &listen]);
-    line.extend(owned(&["--insecure-bind", "--managers", managers, "--cluster", "c"]));
-    line.extend(owned(&["--places", PLACES, "--classes", classes.to_str().expect("UTF-8")]));
-    line.extend(owned(&["--consul", &format!("consul://{}:8500/rota", places.servers[0])]));
-    line.extend(owned(&["--log", "info,sessions=debug", "--log-format", "json"]));
-    line
-}
-
 impl Assembled {
-    /// Starts everything, and waits until every copy is in sync and both nodes are there.
+    /// Starts everything, and waits until every copy is in sync and every node is there.
     pub async fn start(places: &Places) -> Self {
         let folder = TestFolder::new();
         let servers = ConsulServer::start(&folder, &places.servers).await;
         let members = (0..NUMBERS.len()).map(|at| member(&folder, places, at)).collect();
-        let mut cluster = Self { folder, servers, members, nodes: Vec::new() };
+        let mut cluster = Self { folder, servers, members, hosts: Vec::new() };
         for at in 0..NUMBERS.len() {
             cluster.start_manager(at).await;
         }
         let managers = cluster.endpoints();
-        for (at, id) in NODES.into_iter().enumerate() {
-            let line = node_line(&cluster.folder, places, at, &managers);
-            let node = Launched::start(&cluster.folder, id, "rota-node-agent", &line).await;
-            cluster.nodes.push(node);
+        cluster.hosts = nodes::hosts(&cluster.folder, places, &managers);
+        for at in 0..cluster.hosts.len() {
+            cluster.start_agent(at).await;
         }
         cluster.is_whole().await;
         cluster
@@ -220,13 +224,7 @@ impl Assembled {
     /// Waits until every copy is in sync and every node is READY.
     pub async fn is_whole(&self) {
         every_copy_is_in_sync(&self.endpoints()).await;
-        eventually("every node is READY", PATIENCE, async || {
-            let shown = ring(&self.endpoints()).await?;
-            let nodes = shown["nodes"].as_array().cloned().unwrap_or_default();
-            let ready = nodes.iter().filter(|it| it["state"] == "READY").count();
-            if ready == NODES.len() { Ok(()) } else { Err(shown["nodes"].to_string()) }
-        })
-        .await;
+        self.every_node_is_ready().await;
     }
 
     /// Waits until `ringctl verify` proves everything. Nobody may be at work.
@@ -238,18 +236,13 @@ impl Assembled {
         .await;
     }
 
-    /// What the nodes logged of all that ran.
-    pub fn executions(&self) -> Vec<Execution> {
-        let of = |it: &Launched| {
-            executions(it.log.file_stem().and_then(|it| it.to_str()).expect("a name"), &it.log)
-        };
-        self.nodes.iter().flat_map(of).collect()
-    }
-
     /// Ends everything; fails unless all of it ends well.
     pub async fn end(mut self) {
         let managers = self.members.drain(..).map(|it| it.runs.expect("it runs"));
-        for launched in std::mem::take(&mut self.nodes).into_iter().chain(managers) {
+        for host in std::mem::take(&mut self.hosts) {
+            assert_eq!(host.end().await, Some(0));
+        }
+        for launched in managers {
             assert_eq!(launched.end().await, Some(0));
         }
         for server in self.servers.drain(..) {

@@ -1,0 +1,54 @@
+//! What befell a node's agent, and what that excuses: that what ran there ended although nobody closed it.
+
+use super::executions::Execution;
+use rota_sim::ledger::EndCause;
+use serde::Serialize;
+
+/// A node's agent was killed, or stood still until its node was LOST.
+#[derive(Clone, PartialEq, Eq, Serialize, Debug)]
+pub struct Outage {
+    /// Which node.
+    pub node: String,
+    /// It worked until then.
+    pub from_us: u64,
+    /// By then it was gone, or stood still.
+    pub still_us: u64,
+    /// Whether no program of it ran by then either.
+    pub is_empty: bool,
+    /// By then the node served again.
+    pub until_us: u64,
+}
+
+impl Outage {
+    /// Whether it befell the node of this execution after that had begun.
+    pub fn followed(&self, it: &Execution) -> bool {
+        it.instance.node.as_str() == self.node && it.instance.from_us <= self.still_us
+    }
+
+    /// Whether it befell this execution.
+    pub fn befell(&self, it: &Execution) -> bool {
+        self.followed(it) && it.instance.to.is_none_or(|(to_us, _)| to_us >= self.from_us)
+    }
+
+    /// Whether it explains how this execution ended.
+    pub fn explains(&self, it: &Execution) -> bool {
+        self.befell(it)
+            && it.instance.to.is_some_and(|(to_us, why)| match why {
+                EndCause::Lease | EndCause::BootDied => to_us <= self.until_us,
+                EndCause::Own
+                | EndCause::StartTimeout
+                | EndCause::Destroyed
+                | EndCause::Drained => false,
+            })
+    }
+
+    /// What the log of an agent that could not write says too late: when its executions were over.
+    pub fn correct(&self, it: &mut Execution) {
+        if self.is_empty
+            && self.befell(it)
+            && let Some((to_us, _)) = &mut it.instance.to
+        {
+            *to_us = self.still_us.min(*to_us);
+        }
+    }
+}
