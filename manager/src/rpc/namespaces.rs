@@ -1,12 +1,13 @@
 //! What operators do with namespaces.
 
-use super::documents::{Failure, mixed_up, operate, page, sync};
+use super::documents::{Failure, mixed_up, operate, sync};
 use super::{Shared, export, list};
+use crate::mailbox::Begun;
 use crate::rpc::deadline::deadline_of;
 use rota_docstore::space::SPACE_CLASS;
 use rota_docstore::{
-    Description, DocName, Exception, FieldError, Namespace, Stamp, SyncRequest, Update, Usage,
-    codes,
+    Description, DocName, Exception, FieldError, Namespace, Phase, Stamp, SyncRequest, Update,
+    Usage, codes,
 };
 use rota_model::{Filter, ListCursor, ListOp, SessionKey, SessionState, SlotId};
 use rota_proto::documents::{
@@ -28,6 +29,10 @@ use tonic::{Request, Response, Status, Streaming};
 
 /// How long one step of a stream may take.
 pub(super) const STEP: Duration = Duration::from_secs(10);
+
+/// How long an answer waits for what namespaces hold. The partitions are asked at the same time, and whoever
+/// has them answers within milliseconds.
+const USAGE_WAIT: Duration = Duration::from_secs(2);
 
 /// Messages of a stream that wait for its reader.
 pub(super) const STREAM_MESSAGES_MAX: usize = 4;
@@ -62,18 +67,46 @@ fn admin_key(metadata: &MetadataMap) -> String {
     given.unwrap_or_default().to_owned()
 }
 
-/// Runs one of the operations on descriptions.
+/// Runs one of the operations on descriptions. Tells what it made of this one, in the same answer: what was
+/// done is not told as a failure because of a later question.
 async fn configure(
     shared: &Shared,
     operation: &str,
+    name: &Namespace,
     parameters: &Value,
     admin: String,
-) -> Result<(), Failure> {
+) -> Result<Described, Failure> {
     let request = rota_docstore::Request::new(configuration(), operation);
     let mut request = request.with(parameters).map_err(Exception::from)?;
     request.who.admin = admin;
+    request.syncs = vec![description_of(name)?];
     let op = OperateOp { request: Arc::new(request), docid: SPACES_DOCID.to_owned() };
-    operate(shared, op, Instant::now() + STEP).await.map(|_| ())
+    let answer = operate(shared, op, Instant::now() + STEP).await?;
+    let described = read(answer.updates.into_iter().next().map(|it| it.1));
+    Ok(described.map_err(|it| it.at(Phase::Synchronisation))?)
+}
+
+fn description_of(name: &Namespace) -> Result<SyncRequest, Exception> {
+    let name = DocName::new(&configuration(), SPACE_CLASS, name.as_str())?;
+    Ok(SyncRequest { name, held: None })
+}
+
+/// The description in the answer to a question for all of it.
+fn read(update: Option<Update>) -> Result<Described, Exception> {
+    Ok(match update {
+        Some(Update::Full(document)) if !document.is_deleted() => {
+            let description = document.one::<Description>()?;
+            Described::Yes(Box::new(description.unwrap_or_default()), document.version())
+        }
+        Some(Update::Full(_) | Update::Deleted { .. }) => Described::Ended,
+        Some(
+            Update::Unchanged { .. }
+            | Update::Changes(_)
+            | Update::Absent { .. }
+            | Update::SourceBehind { .. },
+        )
+        | None => Described::Never,
+    })
 }
 
 /// Creates a namespace that is on.
@@ -82,13 +115,13 @@ async fn create(
     name: &Namespace,
     description: &Description,
     admin: String,
-) -> Result<(), Failure> {
+) -> Result<Described, Failure> {
     let readers: Vec<&str> = description.readers.iter().map(Namespace::as_str).collect();
     let parameters = json!({
         "name": name.as_str(), "create": true, "description": description.description,
         "limits": description.limits, "readers": readers,
     });
-    configure(shared, "namespace.put", &parameters, admin).await
+    configure(shared, "namespace.put", name, &parameters, admin).await
 }
 
 /// Creates a namespace as it is described, also switched off, unless it exists.
@@ -104,76 +137,92 @@ pub(super) async fn create_missing(
     match create(shared, name, description, admin.to_owned()).await {
         // Somebody else was faster.
         Err(Failure::Raised(it)) if *it.code() == codes::EXISTS => return Ok(()),
-        created => created?,
+        created => {
+            created?;
+        }
     }
     if description.off.is_some() {
         let parameters = json!({"name": name.as_str(), "off": description.off});
-        configure(shared, "namespace.switch", &parameters, admin.to_owned()).await?;
+        configure(shared, "namespace.switch", name, &parameters, admin.to_owned()).await?;
     }
     Ok(())
 }
 
 async fn described(shared: &Shared, name: &Namespace) -> Result<Described, Failure> {
-    let document = DocName::new(&configuration(), SPACE_CLASS, name.as_str());
-    let syncs = vec![SyncRequest { name: document.map_err(Exception::from)?, held: None }];
+    let syncs = vec![description_of(name)?];
     let updates = sync(shared, None, syncs, false, Instant::now() + STEP).await?;
-    Ok(match updates.into_iter().next().map(|it| it.1) {
-        Some(Update::Full(document)) if !document.is_deleted() => {
-            let description = document.one::<Description>().map_err(Exception::from)?;
-            Described::Yes(Box::new(description.unwrap_or_default()), document.version())
-        }
-        Some(Update::Full(_) | Update::Deleted { .. }) => Described::Ended,
-        Some(
-            Update::Unchanged { .. }
-            | Update::Changes(_)
-            | Update::Absent { .. }
-            | Update::SourceBehind { .. },
-        )
-        | None => Described::Never,
-    })
+    Ok(read(updates.into_iter().next().map(|it| it.1))?)
+}
+
+/// Until when an answer waits for what namespaces hold, so that it comes before its caller gives up.
+fn usage_until(deadline: Instant) -> Instant {
+    let now = Instant::now();
+    now + (deadline.saturating_duration_since(now) / 2).min(USAGE_WAIT)
 }
 
 /// What a namespace holds, all owners together.
-pub(super) async fn usage(shared: &Shared, space: &Namespace) -> Result<Usage, Failure> {
+async fn usage(shared: &Shared, space: &Namespace, until: Instant) -> Result<Usage, Failure> {
     let view = shared.seen.borrow().view.clone();
+    let numbers = view.iter().flat_map(|view| view.parts.keys());
+    let begun: Vec<Begun> = numbers
+        .map(|number| {
+            // The last slot of its partition: little is looked at, and the sum is of the partition.
+            let from = DocumentCursor { slot: SlotId(number.0), after: None };
+            let space = space.clone();
+            let op = PageOp { from, limit: 1, space, class: None, by_operator: true };
+            shared.mailbox.begin(Op::Documents(DocumentOp::Page(op)), until)
+        })
+        .collect();
     let mut all = Usage::default();
-    for number in view.iter().flat_map(|view| view.parts.keys()) {
-        // The last slot of its partition: little is looked at, and the sum is of the partition.
-        let from = DocumentCursor { slot: SlotId(number.0), after: None };
-        let op = PageOp { from, limit: 1, space: space.clone(), class: None, by_operator: true };
-        all = all.plus(page(shared, op, Instant::now() + STEP).await?.usage);
+    for begun in begun {
+        match begun.answer().await? {
+            Answer::Documents(DocumentAnswer::Page(page)) => all = all.plus(page.usage),
+            other => return Err(mixed_up(&other)),
+        }
     }
     Ok(all)
 }
 
-pub(super) async fn state(shared: &Shared, name: &Namespace) -> Result<NamespaceState, Failure> {
-    let Described::Yes(description, version) = described(shared, name).await? else {
-        return Err(missing(name));
-    };
-    let usage = usage(shared, name).await?;
-    Ok(NamespaceState {
-        name: name.clone(),
-        description: *description,
-        usage,
-        version: Some(version),
-    })
+/// Why it is not known what a namespace holds.
+fn unknown(failure: Failure) -> String {
+    Status::from(failure).message().to_owned()
+}
+
+/// A namespace that is described, with what it holds if that can be had.
+async fn state_of(
+    shared: &Shared,
+    name: &Namespace,
+    described: Described,
+    deadline: Instant,
+) -> Result<NamespaceState, Failure> {
+    let Described::Yes(description, version) = described else { return Err(missing(name)) };
+    let usage = usage(shared, name, usage_until(deadline)).await.map_err(unknown);
+    let (name, version) = (name.clone(), Some(version));
+    Ok(NamespaceState { name, description: *description, usage, version })
 }
 
 /// The same, also of one that nobody described: `default` in any case, others while something is in
 /// them. They are on, without limits.
-async fn shown(shared: &Shared, name: &Namespace) -> Result<NamespaceState, Failure> {
-    match state(shared, name).await {
-        Err(Failure::Raised(it)) if *it.code() == codes::NAMESPACE => {
-            let (name, usage) = (name.clone(), usage(shared, name).await?);
-            let is_used = name == Namespace::default_space() || usage.documents > 0;
-            if !is_used && live_session(shared, &name).await?.is_none() {
-                return Err(Failure::Raised(it));
-            }
-            let description = Description::default();
-            Ok(NamespaceState { name, description, usage, version: None })
-        }
-        state => state,
+async fn shown(
+    shared: &Shared,
+    name: &Namespace,
+    deadline: Instant,
+) -> Result<NamespaceState, Failure> {
+    let described = described(shared, name).await?;
+    if matches!(described, Described::Yes(..)) {
+        return state_of(shared, name, described, deadline).await;
     }
+    let usage = usage(shared, name, usage_until(deadline)).await;
+    if *name != Namespace::default_space() {
+        // What it holds decides whether there is such a namespace.
+        let documents = usage.as_ref().map_or(0, |it| it.documents);
+        if documents == 0 && live_session(shared, name).await?.is_none() {
+            usage?;
+            return Err(missing(name));
+        }
+    }
+    let (name, usage, description) = (name.clone(), usage.map_err(unknown), Description::default());
+    Ok(NamespaceState { name, description, usage, version: None })
 }
 
 /// Any session of a namespace that has not ended.
@@ -253,8 +302,8 @@ async fn delete(
         }
     }
     let removed =
-        configure(&shared, "namespace.remove", &json!({"name": name.as_str()}), admin).await;
-    let last = removed.map(|()| v1::DeleteNamespaceResponse { deleted, done: true });
+        configure(&shared, "namespace.remove", &name, &json!({"name": name.as_str()}), admin).await;
+    let last = removed.map(|_| v1::DeleteNamespaceResponse { deleted, done: true });
     let _ = out.send(last.map_err(Status::from)).await;
 }
 
@@ -283,7 +332,13 @@ impl NamespacesService {
         Ok(key)
     }
 
-    async fn all(&self) -> Result<Vec<NamespaceState>, Failure> {
+    /// The administrator's key, and when the caller gives up.
+    fn admitted(&self, metadata: &MetadataMap) -> Result<(String, Instant), Status> {
+        let key = self.check_admin(metadata)?;
+        Ok((key, deadline_of(metadata)))
+    }
+
+    async fn all(&self, deadline: Instant) -> Result<Vec<NamespaceState>, Failure> {
         let (mut since, mut documents) = (Stamp::MIN, BTreeMap::new());
         loop {
             let op = Op::Documents(DocumentOp::Follow(FollowOp { since, wait_ms: 0 }));
@@ -296,11 +351,16 @@ impl NamespacesService {
             since = latest;
             documents.extend(news.into_iter().map(|it| (it.name().clone(), it)));
         }
-        let mut states = Vec::new();
+        let (mut states, mut missed) = (Vec::new(), None);
         for document in documents.values().filter(|it| !it.is_deleted()) {
             let name = Namespace::parse(document.name().docid()).map_err(Exception::from)?;
             let description = document.one::<Description>().map_err(Exception::from)?;
-            let usage = usage(&self.shared, &name).await?;
+            // Who could not be asked of one namespace is not waited for again.
+            let usage = match &missed {
+                None => usage(&self.shared, &name, usage_until(deadline)).await.map_err(unknown),
+                Some(why) => Err(String::clone(why)),
+            };
+            missed = usage.as_ref().err().cloned();
             let (description, version) =
                 (description.unwrap_or_default(), Some(document.version()));
             states.push(NamespaceState { name, description, usage, version });
@@ -322,18 +382,19 @@ impl v1::namespaces_server::Namespaces for NamespacesService {
         &self,
         request: Request<v1::CreateNamespaceRequest>,
     ) -> Result<Response<v1::NamespaceInfo>, Status> {
-        let admin = self.check_admin(request.metadata())?;
+        let (admin, deadline) = self.admitted(request.metadata())?;
         let request::Create { name, description } =
             request::create(request.into_inner()).map_err(|it| exception_status(&it))?;
-        create(&self.shared, &name, &description, admin).await?;
-        Ok(Response::new((&state(&self.shared, &name).await?).into()))
+        let created = create(&self.shared, &name, &description, admin).await?;
+        Ok(Response::new((&state_of(&self.shared, &name, created, deadline).await?).into()))
     }
 
     async fn list_namespaces(
         &self,
-        _: Request<v1::ListNamespacesRequest>,
+        request: Request<v1::ListNamespacesRequest>,
     ) -> Result<Response<v1::ListNamespacesResponse>, Status> {
-        let namespaces = self.all().await?.iter().map(Into::into).collect();
+        let deadline = deadline_of(request.metadata());
+        let namespaces = self.all(deadline).await?.iter().map(Into::into).collect();
         Ok(Response::new(v1::ListNamespacesResponse { namespaces }))
     }
 
@@ -341,30 +402,33 @@ impl v1::namespaces_server::Namespaces for NamespacesService {
         &self,
         request: Request<v1::GetNamespaceRequest>,
     ) -> Result<Response<v1::NamespaceInfo>, Status> {
+        let deadline = deadline_of(request.metadata());
         let name = request::name(&request.get_ref().name).map_err(|it| exception_status(&it))?;
-        Ok(Response::new((&shown(&self.shared, &name).await?).into()))
+        Ok(Response::new((&shown(&self.shared, &name, deadline).await?).into()))
     }
 
     async fn switch_namespace(
         &self,
         request: Request<v1::SwitchNamespaceRequest>,
     ) -> Result<Response<v1::NamespaceInfo>, Status> {
-        let admin = self.check_admin(request.metadata())?;
+        let (admin, deadline) = self.admitted(request.metadata())?;
         let request::Switch { name, off } =
             request::switch(request.into_inner()).map_err(|it| exception_status(&it))?;
         let parameters = json!({"name": name.as_str(), "off": off});
-        configure(&self.shared, "namespace.switch", &parameters, admin).await?;
-        Ok(Response::new((&state(&self.shared, &name).await?).into()))
+        let switched = configure(&self.shared, "namespace.switch", &name, &parameters, admin);
+        let switched = switched.await?;
+        Ok(Response::new((&state_of(&self.shared, &name, switched, deadline).await?).into()))
     }
 
     async fn set_namespace(
         &self,
         request: Request<v1::SetNamespaceRequest>,
     ) -> Result<Response<v1::NamespaceInfo>, Status> {
-        let admin = self.check_admin(request.metadata())?;
+        let (admin, deadline) = self.admitted(request.metadata())?;
         let set = request::set(request.into_inner()).map_err(|it| exception_status(&it))?;
-        configure(&self.shared, "namespace.set", &setting(&set), admin).await?;
-        Ok(Response::new((&state(&self.shared, &set.name).await?).into()))
+        let (name, parameters) = (&set.name, setting(&set));
+        let changed = configure(&self.shared, "namespace.set", name, &parameters, admin).await?;
+        Ok(Response::new((&state_of(&self.shared, name, changed, deadline).await?).into()))
     }
 
     async fn delete_namespace(
@@ -389,7 +453,9 @@ impl v1::namespaces_server::Namespaces for NamespacesService {
     ) -> Result<Response<Exporting>, Status> {
         self.check_admin(request.metadata())?;
         let name = request::name(&request.get_ref().name).map_err(|it| exception_status(&it))?;
-        let state = state(&self.shared, &name).await?;
+        let described = described(&self.shared, &name).await?;
+        let deadline = Instant::now() + STEP;
+        let state = state_of(&self.shared, &name, described, deadline).await?;
         let (out, stream) = mpsc::channel(STREAM_MESSAGES_MAX);
         tokio::spawn(export::write(self.shared.clone(), state, out));
         Ok(Response::new(ReceiverStream::new(stream)))

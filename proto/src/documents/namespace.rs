@@ -13,8 +13,8 @@ pub struct NamespaceState {
     pub name: Namespace,
     /// What the space for configuration says of it.
     pub description: Description,
-    /// What it holds, all owners together.
-    pub usage: Usage,
+    /// What it holds, all owners together; or why that is not known, which changes nothing of the rest.
+    pub usage: Result<Usage, String>,
     /// Version of its description; `None`: nobody has described it.
     pub version: Option<Stamp>,
 }
@@ -28,16 +28,18 @@ impl From<Limits> for v1::NamespaceLimits {
 impl From<&NamespaceState> for v1::NamespaceInfo {
     fn from(it: &NamespaceState) -> Self {
         let Description { description, off, limits, readers } = &it.description;
+        let usage = it.usage.as_ref().copied().unwrap_or_default();
         Self {
             name: it.name.as_str().into(),
             description: description.clone(),
             off: off.clone(),
             limits: Some((*limits).into()),
             readers: readers.iter().map(|it| it.as_str().into()).collect(),
-            documents: it.usage.documents,
-            v1: it.usage.v1,
-            v2: it.usage.v2,
+            documents: usage.documents,
+            v1: usage.v1,
+            v2: usage.v2,
             version: it.version.map_or(0, Stamp::as_u64),
+            usage_unknown: it.usage.as_ref().err().cloned(),
         }
     }
 }
@@ -61,7 +63,10 @@ impl TryFrom<v1::NamespaceInfo> for NamespaceState {
         Ok(Self {
             name: named("NamespaceInfo.name", Namespace::parse(&it.name))?,
             description,
-            usage: Usage { documents: it.documents, v1: it.v1, v2: it.v2 },
+            usage: match it.usage_unknown {
+                Some(why) => Err(why),
+                None => Ok(Usage { documents: it.documents, v1: it.v1, v2: it.v2 }),
+            },
             version,
         })
     }

@@ -336,7 +336,7 @@ fn exports_that_are_cut_or_mixed_up_are_refused_with_what_came() {
     let state = NamespaceState {
         name: Namespace::default_space(),
         description: rota_docstore::Description::default(),
-        usage: rota_docstore::Usage::default(),
+        usage: Ok(rota_docstore::Usage::default()),
         version: None,
     };
     let header = || v1::NamespaceRecord::from(&Part::Header(state.clone()));

@@ -130,7 +130,7 @@ mod tests {
             is_deleted: false,
             items: Vec::new(),
         });
-        let (description, usage) = (Description::default(), Usage::default());
+        let (description, usage) = (Description::default(), Ok(Usage::default()));
         vec![
             Part::Header(NamespaceState { name: space, description, usage, version: None }),
             Part::Body(Attachment::new("", 3, Digest([1; 32])).unwrap()),

@@ -240,7 +240,15 @@ fn changes(it: &SetArguments) -> Set {
     }
 }
 
+/// Says on stderr why it is not shown what namespaces hold.
+fn note_unknown<'a>(mut states: impl Iterator<Item = &'a NamespaceState>) {
+    if let Some(why) = states.find_map(|it| it.usage.as_ref().err()) {
+        eprintln!("what namespaces hold is not known, as not every owner answers: {why}");
+    }
+}
+
 fn show_one(state: &NamespaceState, out: &mut Out) -> anyhow::Result<()> {
+    note_unknown(std::iter::once(state));
     let shown = Shown::of(state);
     match out.format() {
         Format::Json => out.json(&shown)?,
@@ -251,6 +259,7 @@ fn show_one(state: &NamespaceState, out: &mut Out) -> anyhow::Result<()> {
 
 async fn list(namespaces: &Namespaces, it: &CallArguments, out: &mut Out) -> anyhow::Result<()> {
     let states = namespaces.list(it.timeout).await?;
+    note_unknown(states.iter());
     let all: Vec<Shown> = states.iter().map(Shown::of).collect();
     match out.format() {
         Format::Json => out.json(&ShownAll { namespaces: all })?,

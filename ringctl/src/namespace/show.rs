@@ -21,11 +21,12 @@ pub struct Shown {
     pub description: String,
     /// What its clients are told while it is off; none while it is on.
     pub off: Option<String>,
-    pub documents: u64,
+    /// How many it holds; none, as the next two, when not every owner could be asked.
+    pub documents: Option<u64>,
     /// Bytes of documents.
-    pub v1: u64,
+    pub v1: Option<u64>,
     /// Bytes of attachments.
-    pub v2: u64,
+    pub v2: Option<u64>,
     pub limits: ShownLimits,
     pub readers: Vec<String>,
     /// Of its description; none when nobody described it.
@@ -36,13 +37,14 @@ impl Shown {
     /// Of a namespace.
     pub fn of(state: &NamespaceState) -> Self {
         let it = &state.description;
+        let usage = state.usage.as_ref().ok();
         Self {
             name: state.name.as_str().to_owned(),
             description: it.description.clone(),
             off: it.off.clone(),
-            documents: state.usage.documents,
-            v1: state.usage.v1,
-            v2: state.usage.v2,
+            documents: usage.map(|it| it.documents),
+            v1: usage.map(|it| it.v1),
+            v2: usage.map(|it| it.v2),
             limits: ShownLimits {
                 documents: it.limits.documents,
                 v1: it.limits.v1,
@@ -94,8 +96,9 @@ pub struct Imported {
     pub bodies: u64,
 }
 
-fn of_limit(holds: u64, limit: Option<u64>) -> String {
-    limit.map_or_else(|| holds.to_string(), |limit| format!("{holds} of {limit}"))
+fn of_limit(holds: Option<u64>, limit: Option<u64>) -> String {
+    let holds = holds.map_or_else(|| "-".to_owned(), |it| it.to_string());
+    limit.map_or_else(|| holds.clone(), |limit| format!("{holds} of {limit}"))
 }
 
 fn state(it: &Shown) -> &'static str {
@@ -146,15 +149,28 @@ mod tests {
     use super::*;
     use rota_client::docstore::{Description, Limits, Namespace, Usage};
 
-    fn shop() -> Shown {
+    fn shop_with(usage: Result<Usage, String>) -> Shown {
         let limits = Limits { documents: Some(100), ..Limits::default() };
         let off = Some("moving".to_owned());
         Shown::of(&NamespaceState {
             name: Namespace::parse("shop").unwrap(),
             description: Description { limits, off, ..Description::default() },
-            usage: Usage { documents: 3, v1: 900, v2: 0 },
+            usage,
             version: None,
         })
+    }
+
+    fn shop() -> Shown {
+        shop_with(Ok(Usage { documents: 3, v1: 900, v2: 0 }))
+    }
+
+    #[test]
+    fn what_is_not_known_is_null_and_a_dash() {
+        let shown = shop_with(Err("not every owner answers".to_owned()));
+        let text = serde_json::to_string(&shown).unwrap();
+        assert!(text.contains("\"documents\":null,\"v1\":null,\"v2\":null"), "{text}");
+        let text = one(&shown).to_string();
+        assert!(text.contains("- of 100"), "{text}");
     }
 
     #[test]

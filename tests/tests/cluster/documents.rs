@@ -108,8 +108,8 @@ async fn a_namespace_is_switched_off_everywhere_exported_and_deleted() {
     }
     let state = managers[1].namespaces().get(&shop(), CALL).await.unwrap();
     assert_eq!(
-        (state.usage.documents, state.description.off.as_deref()),
-        (30, Some("Back at noon"))
+        (state.usage.map(|it| it.documents), state.description.off.as_deref()),
+        (Ok(30), Some("Back at noon"))
     );
     for manager in &managers {
         eventually("the manager refuses its clients", PATIENCE, async || {

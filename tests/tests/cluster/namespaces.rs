@@ -506,3 +506,45 @@ async fn administration_needs_the_key_of_a_manager_that_has_one_and_old_builds_a
     assert_eq!(nobody.error()["reason"], "N-NAMESPACE");
     cluster.end_with(vec![again]).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn namespaces_are_described_and_shown_while_a_partition_has_no_owner() {
+    let folder = TestFolder::new();
+    let cluster = Cluster::start(&folder, &["--replicas", "0"]).await;
+    json_of(&cluster, &["namespace", "create", "shop", "--max-documents", "9"]).await;
+    write(&cluster, "shop/c1", &line("c1", "tea")).await;
+    let shown = json_of(&cluster, &["namespace", "show", "shop"]).await;
+    assert_eq!(shown["documents"], 1);
+    // Descriptions lie where a document `spaces` of z would.
+    let told = json_of(&cluster, &["explain", "spaces", "--namespace", "z"]).await;
+    let mut managers = cluster.document.managers.iter();
+    let other = managers.position(|it| told["owner"]["number"] != it.number).expect("there are 3");
+    cluster.kill_manager(other).await;
+    let unknown = |shown: &Value| {
+        let counts = ["documents", "v1", "v2"].map(|it| shown[it].clone());
+        assert_eq!(counts, [Value::Null, Value::Null, Value::Null], "{shown}");
+    };
+    let off = ["namespace", "off", "shop", "-m", "Back at noon"];
+    let changed = json_of(&cluster, &off).await;
+    assert_eq!(changed["off"], "Back at noon");
+    unknown(&changed);
+    let changed = json_of(&cluster, &["namespace", "on", "shop", "--timeout", "2s"]).await;
+    assert_eq!(changed["off"], Value::Null);
+    let changed = json_of(&cluster, &["namespace", "set", "shop", "--max-documents", "5"]).await;
+    assert_eq!(changed["limits"]["documents"], 5);
+    unknown(&json_of(&cluster, &["namespace", "create", "other"]).await);
+    unknown(&json_of(&cluster, &["namespace", "show", "shop"]).await);
+    unknown(&json_of(&cluster, &["namespace", "show", "default"]).await);
+    let listed = json_of(&cluster, &["namespace", "list"]).await;
+    let names: Vec<_> =
+        listed["namespaces"].as_array().unwrap().iter().map(|it| &it["name"]).collect();
+    assert_eq!(names, ["other", "shop"]);
+    listed["namespaces"].as_array().unwrap().iter().for_each(unknown);
+    let ran = cluster.ringctl(&["namespace", "list"]).await.expect_success();
+    assert!(ran.stdout.contains("- of 5"), "{}", ran.stdout);
+    assert!(ran.stderr.contains("what namespaces hold is not known"), "{}", ran.stderr);
+    // Whether somebody uses a name that nobody described cannot be told now.
+    let error = error_of(&cluster, &["namespace", "show", "nobody", "--timeout", "5s"]).await;
+    assert_eq!(error["changed"], "no", "{error}");
+    cluster.end().await;
+}

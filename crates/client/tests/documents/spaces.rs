@@ -30,7 +30,7 @@ impl Manager {
         let missing = || raised(Exception::new(codes::NAMESPACE, format!("{name} does not exist")));
         let description = state.store.spaces().get(name.as_str()).ok_or_else(missing)?;
         let version = state.store.peek(&description_of(name)).map(|it| it.version());
-        let (description, usage) = (description.clone(), state.store.usage(name.as_str()));
+        let (description, usage) = (description.clone(), Ok(state.store.usage(name.as_str())));
         Ok(NamespaceState { name: name.clone(), description, usage, version })
     }
 

@@ -310,6 +310,7 @@ pub fn namespace_state() -> Any<NamespaceState> {
         v1,
         v2,
     });
+    let usage = prop_oneof![usage.prop_map(Ok), "[a-z ]{0,9}".prop_map(Err)];
     (namespace(), description(), usage, of(stamp()))
         .prop_map(|(name, description, usage, version)| NamespaceState {
             name,
