@@ -91,7 +91,7 @@ fn cause(why: &str) -> EndCause {
     match why {
         "STOPPED" => EndCause::Destroyed,
         "LEASE" | "NODE_LOST" => EndCause::Lease,
-        "START_TIMEOUT" => EndCause::StartTimeout,
+        "START_TIMEOUT" | "NOT_STARTED" => EndCause::StartTimeout,
         "DRAINED" => EndCause::Drained,
         _ => EndCause::Own,
     }

@@ -44,6 +44,7 @@ pub fn judge(
     let by_itself = |it: &&Execution| {
         it.instance.to.is_some_and(|(_, why)| why != EndCause::Destroyed)
             && !outages.iter().any(|outage| outage.explains(it))
+            && !was_closed_before_it_started(it, calls)
     };
     match executions.iter().find(by_itself) {
         Some(it) => Err(format!("it ended, and nobody closed it: {:?}", it.instance)),
@@ -175,6 +176,14 @@ fn closes<'a>(life: Stamp, calls: &'a [&Recorded]) -> impl Iterator<Item = &'a &
         }
         Wish::Open | Wish::Get => false,
     })
+}
+
+/// A program that was closed while its node was about to start it.
+fn was_closed_before_it_started(it: &Execution, calls: &[Recorded]) -> bool {
+    let Some((to_us, EndCause::StartTimeout)) = it.instance.to else { return false };
+    let of_id: Vec<&Recorded> =
+        calls.iter().filter(|call| key_of(&call.id) == it.instance.key).collect();
+    closes(it.life, &of_id).any(|close| close.sent_us < to_us)
 }
 
 /// Whether it may have done what it wanted at any time since, although nobody was told so.
@@ -393,6 +402,16 @@ mod tests {
         let mut ended = ran(1, 10, None);
         ended.instance.to = Some((40, EndCause::Lease));
         assert!(error(&[], &[ended]).contains("nobody closed it"));
+    }
+
+    #[test]
+    fn a_program_that_is_not_started_was_closed_before() {
+        let runs = [ended_as(1, 10, 30, EndCause::StartTimeout)];
+        let open = call(Wish::Open, 5, 45, Told::Overtaken);
+        let close = |at_us| [open.clone(), call(Wish::Close(None), at_us, 50, told(Closed, false))];
+        assert_eq!(judged(&close(20), &runs), Ok(()));
+        assert!(error(&close(40), &runs).contains("nobody closed it"));
+        assert!(error(&close(20), &[ended_as(1, 10, 30, EndCause::Own)]).contains("nobody closed"));
     }
 
     #[test]
