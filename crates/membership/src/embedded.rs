@@ -1,7 +1,7 @@
 //! Client of the embedded config store's process: HTTP/1.1 and JSON, a deadline on every request.
 
 use crate::port::{CasReply, ConfigStore, StoreError, StoreFuture, WAIT_MAX};
-use crate::wire::{ANSWER_BYTES_MAX, CasBody, REQUEST_BYTES_MAX, state_from_json};
+use crate::wire::{ANSWER_BYTES_MAX, CasBody, REQUEST_BYTES_MAX, state_from_json, went_back};
 use bytes::Bytes;
 use http::{Method, Request, StatusCode, Uri, header};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
@@ -10,6 +10,8 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use rota_model::address::Address;
 use rota_model::{ClusterName, FieldError};
 use rota_ring::{Change, ConfigState};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// How long an idle connection is kept, in ms: shorter than the store keeps it (60 s), so that a
@@ -19,13 +21,16 @@ const IDLE_MS: u64 = 20_000;
 /// Idle connections kept: one for the blocking query, the others for reads and writes beside it.
 const IDLE_CONNECTIONS_MAX: usize = 4;
 
-/// A client; clones share its connections.
+/// A client; clones share its connections and what it saw.
 #[derive(Clone, Debug)]
 pub struct EmbeddedStore {
     address: String,
     cluster: ClusterName,
     deadline: Duration,
     http: Client<HttpConnector, Full<Bytes>>,
+    /// The highest index that this client saw: a state below it is older than something that was
+    /// acknowledged.
+    seen: Arc<AtomicU64>,
 }
 
 impl EmbeddedStore {
@@ -50,7 +55,8 @@ impl EmbeddedStore {
             .pool_idle_timeout(Duration::from_millis(IDLE_MS))
             .pool_max_idle_per_host(IDLE_CONNECTIONS_MAX)
             .build(connector);
-        Ok(Self { address: address.to_owned(), cluster, deadline, http })
+        let seen = Arc::default();
+        Ok(Self { address: address.to_owned(), cluster, deadline, http, seen })
     }
 
     /// Where the store is, `host:port`.
@@ -92,14 +98,25 @@ impl EmbeddedStore {
     }
 
     async fn state(&self, path: &str, deadline: Duration) -> Result<ConfigState, StoreError> {
+        let floor = self.floor();
         match self.call(Method::GET, path, Bytes::new(), deadline).await? {
-            (StatusCode::OK, body) => self.parse(&body),
+            (StatusCode::OK, body) => self.parse(&body, floor),
             (status, body) => Err(refused(status, &body)),
         }
     }
 
-    fn parse(&self, body: &[u8]) -> Result<ConfigState, StoreError> {
-        state_from_json(&self.cluster, body).map_err(StoreError::Broken)
+    /// Whatever was seen before a request must show in its answer.
+    fn floor(&self) -> u64 {
+        self.seen.load(Ordering::Relaxed)
+    }
+
+    fn parse(&self, body: &[u8], floor: u64) -> Result<ConfigState, StoreError> {
+        let state = state_from_json(&self.cluster, body).map_err(StoreError::Broken)?;
+        if state.index < floor {
+            return Err(StoreError::Broken(went_back(floor, state.index)));
+        }
+        self.seen.fetch_max(state.index, Ordering::Relaxed);
+        Ok(state)
     }
 
     async fn write(&self, change: Change) -> Result<CasReply, StoreError> {
@@ -111,9 +128,10 @@ impl EmbeddedStore {
                 "the change is {length} bytes long; the limit is {REQUEST_BYTES_MAX}"
             )));
         }
+        let floor = self.floor();
         match self.call(Method::POST, "/v1/cas", Bytes::from(json), self.deadline).await? {
-            (StatusCode::OK, body) => Ok(CasReply::Done(self.parse(&body)?)),
-            (StatusCode::CONFLICT, body) => Ok(CasReply::Conflict(self.parse(&body)?)),
+            (StatusCode::OK, body) => Ok(CasReply::Done(self.parse(&body, floor)?)),
+            (StatusCode::CONFLICT, body) => Ok(CasReply::Conflict(self.parse(&body, floor)?)),
             (status, body) => Err(refused(status, &body)),
         }
     }

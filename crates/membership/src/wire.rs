@@ -118,6 +118,14 @@ fn foreign(json: &[u8], error: &serde_json::Error) -> String {
     }
 }
 
+/// What is wrong with a store that answers with less than it had acknowledged.
+pub(crate) fn went_back(from: u64, to: u64) -> String {
+    format!(
+        "its state went back from index {from} to {to}: it was restored from a backup, or written by \
+         hand"
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -8,7 +8,7 @@
 //! earlier run, as any living manager may write it, and [`View::claimed`] right after it: nobody sees the
 //! View in between.
 
-use crate::change::{Claim, ClaimRefused};
+use crate::claim::{Claim, ClaimRefused};
 use crate::view::{ManagerEntry, Part, PartState, View};
 use rota_model::{ManagerNumber, MemberId};
 use std::collections::BTreeSet;

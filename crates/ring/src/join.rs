@@ -12,7 +12,7 @@
 //!   newcomer is taken out: its number stays reserved and is DOWN, its arc stays with the owners, and
 //!   it may come back like any other manager.
 
-use crate::change::{Claim, ClaimRefused};
+use crate::claim::{Claim, ClaimRefused};
 use crate::view::{ManagerEntry, Part, RingTransition, Split, VIEW_FORMAT_SPLIT, View};
 use rota_model::{Incarnation, ManagerNumber, ManagerStatus, SlotId};
 use std::cmp::Reverse;

@@ -15,7 +15,7 @@
 //!   one way out of the ring.
 //! * [`View::returned`] lets a number that has left come into the ring again, as a newcomer.
 
-use crate::change::{Claim, ClaimRefused};
+use crate::claim::{Claim, ClaimRefused};
 use crate::view::{Part, RingTransition, VIEW_FORMAT_SPLIT, View};
 use rota_model::{ManagerNumber, ManagerStatus};
 

@@ -21,6 +21,7 @@
 
 pub mod absent;
 pub mod change;
+pub mod claim;
 pub mod config;
 pub mod join;
 pub mod leave;
@@ -29,7 +30,7 @@ pub mod place;
 pub mod view;
 
 pub use absent::Others;
-pub use change::{Claim, ClaimRefused};
+pub use claim::{Claim, ClaimRefused};
 pub use config::{Change, ConfigState, NodeChange, NodeReg};
 pub use leave::{CancelRefused, LeaveRefused};
 pub use node_order::{DRAIN_MS_MAX, DrainTime, NodeOrder, NodeOrderRefused, NodeWish};

@@ -143,7 +143,7 @@ fn an_empty_folder_takes_the_number_of_a_last_copy_only_when_an_operator_says_th
         down.claimed(&claim(10, &[(2, 9)], 9, &[])),
         Err(ClaimRefused::LastCopy { .. })
     ));
-    let disk = [(10, 8), (20, 8), (30, 8)];
+    let disk = [(10, 6), (20, 6), (30, 6)];
     let own = down.claimed(&claim(10, &[(1, 10)], 11, &disk)).unwrap();
     assert!(own.parts.values().all(|it| it.state == PartState::Active), "its own disk may");
     assert_eq!(down.last_copies(ManagerNumber(20)), vec![]);
@@ -228,6 +228,13 @@ fn a_number_is_refused_to_a_stranger_to_an_old_disk_and_outside_the_ring() {
     let refused = view.claimed(&later).unwrap_err();
     assert!(matches!(refused, ClaimRefused::StoreIsOlder { .. }), "{refused}");
     assert!(refused.to_string().contains("the config store is new"), "{refused}");
+    let next = view.epoch.next();
+    let ahead = claim(10, &[(1, 10)], 99, &[(10, next.0 + 1)]);
+    let refused = view.claimed(&ahead).unwrap_err();
+    assert!(matches!(refused, ClaimRefused::StoreIsBehind { .. }), "{refused}");
+    let text = format!("partition 10 stands at epoch {}", next.next());
+    assert!(refused.to_string().contains(&text), "{refused}");
+    assert!(view.claimed(&claim(10, &[(1, 10)], 99, &[(10, next.0)])).is_ok(), "it was meant only");
     let outside = claim(11, &[], 99, &[]);
     let refused = view.claimed(&outside).unwrap_err().to_string();
     assert!(refused.contains("11") && refused.contains("10, 20, 30"), "{refused}");

@@ -96,7 +96,8 @@ pub fn refused(why: &ClaimRefused) -> Refusal {
         | ClaimRefused::OtherTimes(..)
         | ClaimRefused::NotThisDisk { .. }
         | ClaimRefused::LastCopy { .. }
-        | ClaimRefused::StoreIsOlder { .. } => {
+        | ClaimRefused::StoreIsOlder { .. }
+        | ClaimRefused::StoreIsBehind { .. } => {
             let field = FieldError::new("number", why.to_string());
             let (kind, retry) = (RefusalKind::InvalidArgument, Retry::WhenChanged);
             Refusal { fields: vec![field], ..Refusal::new(kind, retry, why.to_string()) }

@@ -4,7 +4,7 @@ use super::address::ConsulAddress;
 use super::agent::{Agent, Failure, Until, index_of};
 use super::key;
 use crate::port::{CasReply, ConfigStore, StoreError, StoreFuture, WAIT_MAX, check_change};
-use crate::wire::{state_from_json, state_to_json};
+use crate::wire::{state_from_json, state_to_json, went_back};
 use consulrs::api::kv::common::KVPair;
 use rota_model::{ClusterName, FieldError};
 use rota_ring::{Change, ConfigState};
@@ -104,11 +104,7 @@ impl ConsulStore {
         let value = key::value_of(pair).map_err(broken)?;
         let state = state_from_json(&self.cluster, &value).map_err(broken)?;
         if state.index < floor {
-            return Err(broken(format!(
-                "its state went back from index {floor} to {}: it was restored from a backup, or \
-                 written by hand",
-                state.index
-            )));
+            return Err(broken(went_back(floor, state.index)));
         }
         Ok(state)
     }

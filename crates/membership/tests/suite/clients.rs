@@ -6,6 +6,7 @@ use rota_membership::wire::state_to_json;
 use rota_membership::{CasReply, ConfigStore, EmbeddedStore, StoreError, Watcher};
 use rota_ring::{Change, ConfigState};
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::time::timeout;
@@ -120,4 +121,37 @@ async fn a_watcher_and_its_client_follow_the_store_over_a_kill_and_a_restart() {
     let seen = states.wait_for(|it| it.as_ref().is_some_and(|it| it.index >= expected.index));
     let seen = timeout(PATIENCE, seen).await.expect("it follows").unwrap().clone();
     assert_eq!(seen.as_deref(), Some(&expected));
+}
+
+#[tokio::test]
+async fn a_store_that_went_back_is_refused_by_who_saw_more() {
+    let folder = Folder::new();
+    let process = StoreProcess::start(&folder, &["--listen", &own_loopback()]).await;
+    let store = process.client();
+    let first = done(store.cas(Change::view(first_view(name("suite")))).await);
+    let next = Change::view(next_view(first.view.as_ref().unwrap(), 1));
+    let second = done(store.cas(next.clone()).await);
+    let address = process.address.clone();
+    process.kill().await;
+    // Another folder, which never had any of it, under the same address.
+    let empty = Folder::new();
+    let _process = StoreProcess::start(&empty, &["--listen", &address]).await;
+    let broken = |error: StoreError| {
+        let StoreError::Broken(text) = error else { panic!("{error:?}") };
+        text
+    };
+    // The first call may find a connection that died.
+    let read = match store.read().await {
+        Err(StoreError::Unreachable(_)) => store.read().await,
+        other => other,
+    };
+    let text = broken(read.unwrap_err());
+    assert!(text.contains(&format!("went back from index {} to 0", second.index)), "{text}");
+    assert!(broken(store.next(0, Duration::ZERO).await.unwrap_err()).contains("went back"));
+    let reply = store.cas(next).await;
+    let CasReply::Unknown(error) = reply else { panic!("{reply:?}") };
+    assert!(broken(error).contains("went back"));
+    // Who never saw more believes it.
+    let new = EmbeddedStore::new(&address, name("suite"), PATIENCE).unwrap();
+    assert_eq!(new.read().await.unwrap(), ConfigState::default());
 }
