@@ -1,4 +1,4 @@
-//! What a record remembers: requests, and lives before the one that it holds.
+//! What a record remembers: requests, lives before the one that it holds, and where its machine was last.
 
 use crate::env::Env;
 use rota_model::{
@@ -7,6 +7,20 @@ use rota_model::{
     SessionState, Stamp,
 };
 use std::sync::Arc;
+
+/// A machine changed. Reports travel through any manager and repeat, so old ones come late. Gives whether
+/// this is news.
+pub(crate) fn hear_of_machine(record: &mut SessionRecord, state: &str, change: u64) -> bool {
+    use SessionState::{Pending, Ready, Starting};
+    let is_first = record.machine_state.is_empty() && !state.is_empty();
+    let is_news = is_first || change > record.machine_change;
+    if !is_news || !matches!(record.state, Pending | Starting | Ready) {
+        return false;
+    }
+    record.machine_state = state.to_string();
+    record.machine_change = change;
+    true
+}
 
 /// What ran when a remembered request was answered. Attributes of earlier lives are not kept.
 pub(crate) fn spec_then(record: &SessionRecord, entry: &RequestEntry) -> SessionSpec {

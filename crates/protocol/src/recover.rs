@@ -9,7 +9,8 @@
 //! Nobody is answered before that ends; nodes are judged all the while, or those whose slot lies here
 //! would lose their lease. What the owner's disk holds stays, as old as it is: documents, ended sessions
 //! and the requests that they remember. Of sessions it is only the base: what runs on no node is over,
-//! and what runs is taken from its node, with its token, so every later owner finds the same instance.
+//! and what runs is taken from its node, with its token and where its machine is, so every later owner finds
+//! the same instance.
 //! Gone is what came after that disk's last entry and runs nowhere; the View says so for good
 //! ([`rota_ring::Recovered`]).
 
@@ -18,7 +19,7 @@ use crate::env::Env;
 use crate::io::Transition;
 use crate::leading::{CopyState, Leading, Phase};
 use crate::learn::Desire;
-use crate::memory::{earlier_requests, succeed_opens};
+use crate::memory::{earlier_requests, hear_of_machine, succeed_opens};
 use crate::message::{Entry, Message, Write};
 use crate::partition::Partition;
 use crate::scan::{Found, Scan, UNKNOWN_THERE};
@@ -245,16 +246,21 @@ impl Partition {
         for (session, (token, node, boot, alive)) in &alive {
             let key = Self::key_of(env, session);
             let before = self.replica.record(&key);
-            match before.as_deref().filter(|it| it.token() >= Some(*token)) {
+            let record = match before.as_deref().filter(|it| it.token() >= Some(*token)) {
                 // As this disk has it; or it stands in the way of what is newer, and is ended later.
-                Some(known) => sessions += u64::from(is_at(known, *token)),
+                Some(known) => {
+                    sessions += u64::from(is_at(known, *token));
+                    self.with_later_news(env, known, *token, alive)
+                }
                 None => {
                     sessions += 1;
                     let at = (node.clone(), *boot, *token);
-                    let record = found_again(env, session, before.as_deref(), at, alive);
-                    let before = self.replica.get(&key).map(|it| &**it);
-                    writes.push(Write::of(key.slot, Doc::session_after(before, Arc::new(record))));
+                    Some(found_again(env, session, before.as_deref(), at, alive))
                 }
+            };
+            if let Some(record) = record {
+                let before = self.replica.get(&key).map(|it| &**it);
+                writes.push(Write::of(key.slot, Doc::session_after(before, Arc::new(record))));
             }
         }
         writes.extend(self.end_the_rest(env, scan, &alive));
@@ -268,6 +274,22 @@ impl Partition {
             recovery.step = Step::Writing(Writing { rest, at, sessions, held });
         }
         self.write_more(env);
+    }
+
+    /// The record of a session that runs as this disk has it, and whose machine has gone on: the owner that
+    /// acknowledged that may be gone with its disk, and its node tells it no more.
+    fn with_later_news(
+        &self,
+        env: &Env,
+        known: &SessionRecord,
+        token: Token,
+        alive: &Alive,
+    ) -> Option<SessionRecord> {
+        let mut record = known.clone();
+        let is_news = is_at(known, token)
+            && hear_of_machine(&mut record, &alive.machine_state, alive.machine_change);
+        record.version = self.version_after(env, known);
+        is_news.then_some(record)
     }
 
     /// Writes the next entry of what was found, when the one before is on the disk: a batch for the disk

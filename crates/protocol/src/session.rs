@@ -11,7 +11,8 @@ use crate::env::Env;
 use crate::io::Transition;
 use crate::leading::REQUESTS_MAX;
 use crate::memory::{
-    asked_before, earlier_life, fail_opens, is_memory_full, new_life, remember, reused, spec_then,
+    asked_before, earlier_life, fail_opens, hear_of_machine, is_memory_full, new_life, remember,
+    reused, spec_then,
 };
 use crate::message::Write;
 use crate::nodes::{Chosen, NoNode};
@@ -544,7 +545,6 @@ impl Partition {
         }
     }
 
-    /// A machine changed. Reports travel through any manager and repeat, so old ones come late.
     fn on_machine_state(
         &mut self,
         env: &mut Env,
@@ -553,14 +553,9 @@ impl Partition {
         state: &str,
         change: u64,
     ) {
-        use SessionState::{Pending, Ready, Starting};
-        let first = record.machine_state.is_empty();
-        let is_news = first || change > record.machine_change;
-        if !is_news || !matches!(record.state, Pending | Starting | Ready) {
+        if !hear_of_machine(&mut record, state, change) {
             return;
         }
-        record.machine_state = state.to_string();
-        record.machine_change = change;
         record.version = self.version_after(env, &record);
         self.write_session(env, key, record, None);
     }

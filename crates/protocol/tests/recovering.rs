@@ -2,10 +2,11 @@
 
 mod table;
 
-use rota_model::node_msg::{Renewed, ToNode};
+use rota_model::node_msg::{Renewed, ReportEvent, ToNode};
 use rota_model::{LogPos, Outcome, Reason, RefusalKind, SessionState, SessionView, Token};
-use rota_protocol::{Sizes, Timing, Transition};
+use rota_protocol::{Answer, Disk, Sizes, Timing, Transition};
 use rota_ring::{Change, ClaimRefused, PartState};
+use std::collections::BTreeMap;
 use table::*;
 
 const SESSIONS: usize = 30;
@@ -311,30 +312,59 @@ fn an_empty_disk_is_refused_in_the_place_of_a_last_copy_and_the_old_one_loses_no
     assert_as_before(&mut table, &sessions);
 }
 
+/// Every disk is lost but that of 1000, which comes back with old contents under the identity that it had
+/// last; and everything is found again.
+fn roll_back(table: &mut Table, old: BTreeMap<u32, Disk>) {
+    lose(table, &NUMBERS);
+    for n in NUMBERS {
+        table.kill(n);
+    }
+    let identity = table.disks[&1000].identity.clone();
+    table.disks = old;
+    table.disks.get_mut(&1000).expect("1000 had a disk").identity = identity;
+    for n in NUMBERS.into_iter().filter(|it| *it != 1000) {
+        table.disks.remove(&n);
+    }
+    write_all_down(table);
+    for n in NUMBERS {
+        table.start(n);
+    }
+    table.settle();
+    table.pass(after_ms() + 3_000);
+    assert_eq!(recovering(table), 0, "{:?}", table.view());
+}
+
+#[test]
+fn news_of_a_machine_that_was_lost_with_the_last_copy_is_found_on_its_node() {
+    let (mut table, sessions) = filled();
+    let old = table.disks.clone();
+    let (amber, green) = (&sessions[0], &sessions[1]);
+    for (session, state) in [(amber, "amber"), (green, "green")] {
+        let placement = session.record.placement.clone().unwrap();
+        let event = ReportEvent::MachineState { state: state.into(), change: 2 };
+        assert_eq!(table.call(300, report(&id(session), &placement, event)), Ok(Answer::Reported));
+        let (_, _, alive) = table.live.get_mut(&session.record.key).unwrap();
+        (alive.machine_state, alive.machine_change) = (state.into(), 2);
+    }
+    roll_back(&mut table, old);
+    assert_as_before(&mut table, &sessions);
+    for (session, state, change) in
+        [(amber, "amber", 2), (green, "green", 2), (&sessions[2], "", 0)]
+    {
+        let call = table.ask(300, get(&id(session)));
+        let now = got(table.wait_for(call, 1_000)).record.clone();
+        assert_eq!((now.machine_state.as_str(), now.machine_change), (state, change));
+        assert_eq!(now.version > session.record.version, change > 0, "{now:?}");
+    }
+}
+
 #[test]
 fn a_disk_that_was_rolled_back_is_the_base_and_what_came_after_it_is_found_on_the_nodes() {
     let (mut table, sessions) = filled();
     let old = table.disks.clone();
     let (_, late) = opened(table.call(300, open("late", "r-late")));
     closed(table.call(300, close("s4", "c4")));
-    lose(&mut table, &NUMBERS);
-    for n in NUMBERS {
-        table.kill(n);
-    }
-    // 1000 comes back with its old contents under the identity that it had last.
-    let identity = table.disks[&1000].identity.clone();
-    table.disks = old;
-    table.disks.get_mut(&1000).unwrap().identity = identity;
-    for n in NUMBERS.into_iter().filter(|it| *it != 1000) {
-        table.disks.remove(&n);
-    }
-    write_all_down(&mut table);
-    for n in NUMBERS {
-        table.start(n);
-    }
-    table.settle();
-    table.pass(after_ms() + 3_000);
-    assert_eq!(recovering(&table), 0, "{:?}", table.view());
+    roll_back(&mut table, old);
     let rest: Vec<SessionView> = sessions.into_iter().filter(|it| id(it) != "s4").collect();
     assert_as_before(&mut table, &rest);
     assert_as_before(&mut table, &[late]);
