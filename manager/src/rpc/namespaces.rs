@@ -175,10 +175,11 @@ async fn usage(shared: &Shared, space: &Namespace, until: Instant) -> Result<Usa
         .collect();
     let mut all = Usage::default();
     for begun in begun {
-        match begun.answer().await? {
-            Answer::Documents(DocumentAnswer::Page(page)) => all = all.plus(page.usage),
-            other => return Err(mixed_up(&other)),
-        }
+        let answer = begun.answer().await?;
+        let Answer::Documents(DocumentAnswer::Page(page)) = answer else {
+            return Err(mixed_up(&answer));
+        };
+        all = all.plus(page.usage);
     }
     Ok(all)
 }
