@@ -107,13 +107,17 @@ fn is_same(one: &[u8], two: &[u8]) -> bool {
     one.len() == two.len() && black_box(differences) == 0
 }
 
+/// Whether it is an operation of administrators.
+pub(super) fn administers(operation: &str) -> bool {
+    operation.starts_with("namespace.") || operation.starts_with("web.")
+}
+
 /// Operations of administrators need their key, and so does whatever may write in the namespace for
 /// configuration, an application's own operations included; and who gives one must give the right one.
 impl Checker for AdminKey {
     fn check(&self, who: &Credentials, space: &str, operation: &str) -> Result<(), String> {
-        let is_administration = operation.starts_with("namespace.")
-            || operation.starts_with("web.")
-            || (space == CONFIGURATION && !only_reads(operation));
+        let writes = space == CONFIGURATION && !only_reads(operation);
+        let is_administration = administers(operation) || writes;
         if is_administration || !who.admin.is_empty() { self.check(&who.admin) } else { Ok(()) }
     }
 }
