@@ -32,7 +32,7 @@ pub enum Letter {
 /// Names of gRPC status codes, as far as exceptions use them. Plain data: this crate knows no gRPC.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Status {
-    /// INVALID_ARGUMENT: used when an exception names fields.
+    /// INVALID_ARGUMENT: of business exceptions that name fields.
     InvalidArgument,
     /// FAILED_PRECONDITION.
     FailedPrecondition,
@@ -57,12 +57,16 @@ pub struct Row {
     pub major: u8,
     /// The gRPC status.
     pub status: Status,
+    /// The gRPC status of one that names fields.
+    pub status_of_fields: Status,
     /// The HTTP status: 404 for what does not exist, else 400.
     pub http: u16,
     /// Whether the engine starts a new attempt by itself (before the commit only).
     pub is_retried: bool,
     /// What the caller should do once the engine has given up.
     pub retry: Retry,
+    /// Codes with which it should never do the same again, whatever `retry` says.
+    pub never: &'static [Code],
 }
 
 const fn row(
@@ -73,12 +77,17 @@ const fn row(
     is_retried: bool,
     retry: Retry,
 ) -> Row {
-    Row { letter, major, status, http, is_retried, retry }
+    let (status_of_fields, never) = (status, &[]);
+    Row { letter, major, status, status_of_fields, http, is_retried, retry, never }
 }
 
 /// What each letter means outside.
 pub const TABLE: [Row; 8] = [
-    row(Letter::A, 1, Status::FailedPrecondition, 400, false, Retry::WhenChanged),
+    Row {
+        status_of_fields: Status::InvalidArgument,
+        never: codes::OF_THE_REQUEST,
+        ..row(Letter::A, 1, Status::FailedPrecondition, 400, false, Retry::WhenChanged)
+    },
     row(Letter::N, 1, Status::NotFound, 404, false, Retry::WhenChanged),
     row(Letter::B, 2, Status::Internal, 400, false, Retry::Never),
     row(Letter::X, 3, Status::Unavailable, 400, true, Retry::AfterMs(1_000)),
@@ -283,7 +292,7 @@ pub mod codes {
     }
 
     /// What is wrong with the request itself: it will be refused whatever else changes.
-    pub const OF_THE_REQUEST: [Code; 3] = [INVALID, SLOT, DHOP];
+    pub const OF_THE_REQUEST: &[Code] = &[INVALID, SLOT, DHOP];
 }
 
 /// An exception. Small to move; details on the heap.
@@ -391,10 +400,10 @@ impl Exception {
         self.0.phase
     }
 
-    /// The gRPC status: the letter's, or INVALID_ARGUMENT when a business exception names fields.
+    /// The gRPC status, by [`TABLE`]: of some letters another one when fields are named.
     pub fn status(&self) -> Status {
-        let names_fields = self.letter() == Letter::A && !self.0.fields.is_empty();
-        if names_fields { Status::InvalidArgument } else { self.letter().row().status }
+        let row = self.letter().row();
+        if self.0.fields.is_empty() { row.status } else { row.status_of_fields }
     }
 
     /// Whether the engine may start a new attempt: the letter allows it, and nothing has been
@@ -403,12 +412,13 @@ impl Exception {
         self.letter().row().is_retried && self.phase().effect() == Effect::Nothing
     }
 
-    /// What the caller should do. After the commit: never the same again, since it has happened. The
-    /// same holds for what is wrong with the request itself ([`codes::OF_THE_REQUEST`]).
+    /// What the caller should do, by [`TABLE`]. After the commit: never the same again, since it has
+    /// happened.
     pub fn retry(&self) -> Retry {
+        let row = self.letter().row();
         match self.phase().effect() {
-            Effect::Nothing if codes::OF_THE_REQUEST.contains(self.code()) => Retry::Never,
-            Effect::Nothing => self.letter().row().retry,
+            Effect::Nothing if row.never.contains(self.code()) => Retry::Never,
+            Effect::Nothing => row.retry,
             Effect::Committed => Retry::Never,
         }
     }
@@ -454,6 +464,35 @@ mod tests {
             (Letter::S, 7),
         ];
         assert_eq!(letters, expected);
+    }
+
+    /// One with fields differs for business only, and what is wrong with a request stays so.
+    #[test]
+    fn the_table_says_the_status_of_exceptions_with_fields_and_what_is_never_repeated() {
+        let text = |it: &Row| {
+            let never: Vec<&str> = it.never.iter().map(Code::as_str).collect();
+            let never = never.join(" ");
+            format!("{:?} {:?} {:?} {never}", it.letter, it.status, it.status_of_fields)
+        };
+        let expected = [
+            "A FailedPrecondition InvalidArgument A-INVALID A-SLOT A-DHOP",
+            "N NotFound NotFound ",
+            "B Internal Internal ",
+            "X Unavailable Unavailable ",
+            "D FailedPrecondition FailedPrecondition ",
+            "C Aborted Aborted ",
+            "O Unavailable Unavailable ",
+            "S PermissionDenied PermissionDenied ",
+        ];
+        assert_eq!(TABLE.iter().map(text).collect::<Vec<_>>(), expected);
+        for code in codes::ALL {
+            let row = code.letter().row();
+            let bare = Exception::new(code.clone(), "it failed");
+            let retry = if row.never.contains(code) { Retry::Never } else { row.retry };
+            assert_eq!((bare.status(), bare.retry()), (row.status, retry), "{code}");
+            let named = bare.with_field(FieldError::new("key", "is wrong"));
+            assert_eq!((named.status(), named.retry()), (row.status_of_fields, retry), "{code}");
+        }
     }
 
     #[test]

@@ -249,6 +249,9 @@ fn codes_of_statuses_are_those_of_the_one_table() {
         let given = Exception::new(rota_docstore::Code::parse(&name).unwrap(), "no");
         let code = format!("{:?}", status(&given).code());
         assert_eq!(code, format!("{:?}", row.status));
+        let with_field = given.clone().with_field(FieldError::new("key", "is wrong"));
+        let code = format!("{:?}", status(&with_field).code());
+        assert_eq!(code, format!("{:?}", row.status_of_fields));
         let info = status(&given).get_error_details().error_info().unwrap().clone();
         assert_eq!((&*info.domain, &*info.reason), ("rota.documents", &*name));
         assert_eq!(info.metadata["major"], row.major.to_string());
