@@ -12,7 +12,9 @@ use crate::rpc::{REQUEST_BYTES_MAX, RESPONSE_BYTES_MAX, SessionsService, Shared}
 use anyhow::{Context, Result};
 use rota_model::{ClusterName, ManagerNumber};
 use rota_proto::bounded::Bounded;
-use rota_proto::documents::MESSAGE_BYTES_MAX as DOCUMENT_BYTES_MAX;
+use rota_proto::documents::{
+    MESSAGE_BYTES_MAX as DOCUMENT_BYTES_MAX, REQUEST_BYTES_MAX as DOCUMENT_REQUEST_BYTES_MAX,
+};
 use rota_proto::reflection;
 use rota_proto::v1::documents_server::DocumentsServer;
 use rota_proto::v1::namespaces_server::NamespacesServer;
@@ -71,9 +73,9 @@ fn operator(services: &Services) -> Bounded<OperatorServer<OperatorService>> {
 
 fn documents(services: &Services) -> Bounded<DocumentsServer<DocumentsService>> {
     let server = DocumentsServer::new(DocumentsService::new(services.shared.clone()))
-        .max_decoding_message_size(DOCUMENT_BYTES_MAX)
+        .max_decoding_message_size(DOCUMENT_REQUEST_BYTES_MAX)
         .max_encoding_message_size(DOCUMENT_BYTES_MAX);
-    Bounded::new(server, DOCUMENT_BYTES_MAX)
+    Bounded::new(server, DOCUMENT_REQUEST_BYTES_MAX)
 }
 
 fn namespaces(services: &Services) -> Bounded<NamespacesServer<NamespacesService>> {

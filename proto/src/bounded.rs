@@ -1,8 +1,10 @@
 //! Services whose requests have a limit. gRPC refuses a larger message, and one that cannot be
 //! decoded, before any of our code sees it, with a bare status; here that becomes the refusal that
-//! every other mistake gets.
+//! every other mistake gets, or the exception where a service tells mistakes as such.
 
+use crate::documents;
 use crate::refusal::status;
+use crate::v1::{documents_server, namespaces_server};
 use rota_model::{FieldError, Refusal};
 use std::convert::Infallible;
 use std::future::Future;
@@ -119,10 +121,17 @@ fn problem(status: &Status, bytes_max: usize) -> Option<String> {
     }
 }
 
+/// Services that tell mistakes as exceptions.
+const RAISING: [&str; 2] = [documents_server::SERVICE_NAME, namespaces_server::SERVICE_NAME];
+
 /// The refusal of a request to `/package.Service/Method`. The method's message is named after it.
 fn refused(path: &str, problem: String) -> Status {
-    let method = path.rsplit('/').next().unwrap_or(path);
-    status(&Refusal::from(FieldError::new(format!("{method}Request"), problem)))
+    let (service, method) = path.rsplit_once('/').unwrap_or(("", path));
+    let field = FieldError::new(format!("{method}Request"), problem);
+    if RAISING.contains(&service.trim_start_matches('/')) {
+        return documents::status(&documents::exception::invalid(vec![field]));
+    }
+    status(&Refusal::from(field))
 }
 
 #[cfg(test)]
@@ -132,6 +141,7 @@ mod tests {
     use crate::v1;
     use crate::v1::machines_server::{Machines, MachinesServer};
     use http_body_util::Full;
+    use rota_docstore::{Phase, codes};
     use rota_model::{Changed, RefusalKind, Retry};
     use std::task::Waker;
     use tonic::{Request, Response};
@@ -182,6 +192,25 @@ mod tests {
         let problem = "is larger than 100 bytes, the limit of this message";
         assert_eq!(refusal.fields, [FieldError::new("SendRequest", problem)]);
     }
+
+    #[test]
+    fn services_that_tell_mistakes_as_exceptions_do_so_here_too() {
+        for (path, name) in [
+            ("/rota.v1.Documents/Operate", "OperateRequest"),
+            ("/rota.v1.Namespaces/SetNamespace", "SetNamespaceRequest"),
+        ] {
+            let status = refused(path, "is larger than 100 bytes".to_owned());
+            let exception = documents::exception(&status).expect("it carries one");
+            assert_eq!(*exception.code(), codes::INVALID);
+            assert_eq!((exception.phase(), exception.retry()), (Phase::Before, Retry::Never));
+            let field = FieldError::new(name, "is larger than 100 bytes");
+            assert_eq!(exception.details().fields, [field]);
+            assert_eq!(status.code(), Code::InvalidArgument);
+        }
+        let status = refused("/rota.v1.Sessions/Open", "is larger than 100 bytes".to_owned());
+        assert_eq!(documents::exception(&status), None);
+    }
+
     #[test]
     fn a_message_that_cannot_be_decoded_is_refused_by_name() {
         let refusal = refusal(&said_to(20, 0xff).unwrap());

@@ -181,6 +181,51 @@ async fn a_message_over_the_limit_is_refused_by_its_name_and_limit_and_the_manag
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_message_about_documents_over_the_limit_is_an_exception_with_its_name_and_limit() {
+    use rota_proto::documents::{MESSAGE_BYTES_MAX, REQUEST_BYTES_MAX, exception};
+    let folder = TestFolder::new();
+    let cluster = Cluster::start(&folder, &["--managers", "1", "--replicas", "0"]).await;
+    let address = format!("http://{}", cluster.document.managers[0].grpc);
+    let channel = tonic::transport::Endpoint::from_shared(address).unwrap().connect_lazy();
+    let mut documents = v1::documents_client::DocumentsClient::new(channel.clone());
+    let mut namespaces = v1::namespaces_client::NamespacesClient::new(channel);
+    let operate = |bytes: usize| v1::OperateRequest {
+        docid: "a".to_owned(),
+        operation: "document.read".to_owned(),
+        parameters: " ".repeat(bytes),
+        ..Default::default()
+    };
+    let put = v1::PutBodyRequest {
+        part: Some(v1::put_body_request::Part::Bytes(vec![0; REQUEST_BYTES_MAX].into())),
+    };
+    let description = "x".repeat(MESSAGE_BYTES_MAX);
+    let set = v1::SetNamespaceRequest { description: Some(description), ..Default::default() };
+    for (status, field, limit) in [
+        (
+            documents.operate(operate(REQUEST_BYTES_MAX)).await.unwrap_err(),
+            "OperateRequest",
+            "2097152",
+        ),
+        (documents.operate(operate(1024 * 1024 + 1)).await.unwrap_err(), "parameters", "1048576"),
+        (
+            documents.put_body(tonic::codegen::tokio_stream::once(put)).await.unwrap_err(),
+            "PutBodyRequest",
+            "2097152",
+        ),
+        (namespaces.set_namespace(set).await.unwrap_err(), "SetNamespaceRequest", "50331648"),
+    ] {
+        let raised = exception(&status).unwrap_or_else(|| panic!("no exception: {status:?}"));
+        assert_eq!(raised.code().as_str(), "A-INVALID", "{raised:?}");
+        assert_eq!(raised.phase(), rota_docstore::Phase::Before);
+        assert_eq!(raised.retry(), rota_model::Retry::Never);
+        let [named] = raised.details().fields.as_slice() else { panic!("one mistake: {raised:?}") };
+        assert_eq!(named.field, field);
+        assert!(named.problem.contains(limit), "{named}");
+    }
+    cluster.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn ringctl_tells_a_message_over_the_limit_as_every_other_mistake() {
     let folder = TestFolder::new();
     let cluster = Cluster::start(&folder, &[]).await;
