@@ -40,14 +40,17 @@ use namers::Namers;
 use places::Places;
 use rota_docstore::Digest;
 use rota_model::{ClusterName, ManagerId, ManagerNumber, Refusal, RefusalKind, Retry, SlotId};
+use rota_proto::refusal;
 use rota_ring::View;
 use rota_storage::attachments::{AttachmentSettings, Attachments};
 use rota_storage::{Label, RealDisk};
+use std::future::Future;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
-use tonic::Status;
+use tokio::time::timeout;
+use tonic::{Status, Streaming};
 
 /// Below the data folder.
 const FOLDER: &str = "attachments";
@@ -251,6 +254,32 @@ pub fn of_test(folder: &Path, cluster: &ClusterName, me: ManagerNumber) -> (Bodi
 }
 
 /// A refusal of something that may work a little later.
-fn refused(kind: RefusalKind, text: impl Into<String>) -> Status {
-    rota_proto::refusal::status(&Refusal::new(kind, Retry::AfterMs(RETRY_MS), text))
+pub fn refused(kind: RefusalKind, text: impl Into<String>) -> Status {
+    refusal::status(&Refusal::new(kind, Retry::AfterMs(RETRY_MS), text))
+}
+
+/// The same of something that may have happened.
+fn undecided(kind: RefusalKind, text: impl Into<String>) -> Status {
+    refusal::status(&Refusal::unknown_outcome(kind, Retry::AfterMs(RETRY_MS), text))
+}
+
+/// Waits for what a caller sends; refuses one that does not send it in time.
+pub async fn in_time<T>(
+    what: &str,
+    patience: Duration,
+    next: impl Future<Output = T>,
+) -> Result<T, Refusal> {
+    timeout(patience, next).await.map_err(|_| {
+        let text = format!("{what} did not come within {} s", patience.as_secs());
+        Refusal::new(RefusalKind::DeadlineExceeded, Retry::AfterMs(RETRY_MS), text)
+    })
+}
+
+/// The first message of a stream that brings a body.
+pub async fn announced<T>(
+    messages: &mut Streaming<T>,
+    patience: Duration,
+) -> Result<Option<T>, Status> {
+    let first = in_time("the announcement of a body", patience, messages.message()).await;
+    first.map_err(|it| refusal::status(&it))?
 }

@@ -1,12 +1,12 @@
 //! Bodies as streams of pieces: from this disk, or from another manager.
 
 use super::failure::is_damage;
-use super::{Bodies, STALL, refused, status_of};
+use super::{Bodies, STALL, in_time, refused, status_of};
 use bytes::{Bytes, BytesMut};
 use rota_docstore::Digest;
 use rota_model::{RefusalKind, SlotId};
 use rota_proto::bodies::{Send as Wanted, read_piece, read_size, send_request};
-use rota_proto::v1;
+use rota_proto::{WireError, refusal, v1};
 use rota_storage::attachments::{AttachmentError, BodyReader, PIECE_BYTES};
 use std::pin::Pin;
 use std::time::Duration;
@@ -82,6 +82,11 @@ async fn pump(
     }
 }
 
+/// Another manager sends what this build cannot read.
+fn unreadable(error: WireError) -> Status {
+    refused(RefusalKind::Internal, error.to_string())
+}
+
 /// The pieces of a body of another manager.
 pub(super) struct Remote {
     /// Bytes of the whole body.
@@ -93,8 +98,15 @@ impl Remote {
     /// The next piece.
     pub async fn next(&mut self) -> Result<Option<Bytes>, Status> {
         let next = timeout(STALL, self.stream.message()).await;
-        let next = next.map_err(|_| Status::unavailable("a manager stopped sending a body"))?;
-        let unreadable = |it: rota_proto::WireError| Status::internal(it.to_string());
+        let next =
+            next.unwrap_or_else(|_| Err(Status::unavailable("it is silent"))).map_err(|it| {
+                // What it says itself, or why nothing is heard of it.
+                if !it.details().is_empty() {
+                    return it;
+                }
+                let text = format!("a manager stopped sending a body: {}", it.message());
+                refused(RefusalKind::NotServing, text)
+            });
         next?.map(|it| read_piece(it).map_err(unreadable)).transpose()
     }
 
@@ -154,11 +166,12 @@ impl Bodies {
             let request = send_request(&self.shared.cluster, wanted);
             let mut stream = client.send_body(request).await?.into_inner();
             let size = read_size(stream.message().await?);
-            let size = size.map_err(|it| Status::internal(it.to_string()))?;
+            let size = size.map_err(unreadable)?;
             Ok(Remote { size, stream })
         };
         let begun = timeout(STALL, begun).await;
-        let begun = begun.unwrap_or_else(|_| Err(Status::unavailable("a manager is silent")));
+        let silent = |_| Err(refused(RefusalKind::NotServing, "a manager is silent"));
+        let begun = begun.unwrap_or_else(silent);
         if let Err(status) = &begun
             && status.code() == Code::Unavailable
         {
@@ -207,10 +220,6 @@ pub(super) async fn next_piece(
     pieces: &mut Pieces,
     patience: Duration,
 ) -> Result<Option<Bytes>, Status> {
-    let next = timeout(patience, pieces.next()).await;
-    let late = |_| {
-        let text = format!("the next piece did not come within {} s", patience.as_secs());
-        refused(RefusalKind::DeadlineExceeded, text)
-    };
-    next.map_err(late)?.transpose()
+    let next = in_time("the next piece", patience, pieces.next()).await;
+    next.map_err(|it| refusal::status(&it))?.transpose()
 }

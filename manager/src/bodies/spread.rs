@@ -2,7 +2,7 @@
 
 use super::pieces::{Pieces, Remote, blocking, next_piece};
 use super::places::Place;
-use super::{Bodies, Peer, STALL, refused, status_of};
+use super::{Bodies, Peer, STALL, refused, status_of, undecided};
 use bytes::Bytes;
 use rota_docstore::{Digest, Exception, FieldError};
 use rota_model::{ManagerNumber, RefusalKind, SlotId};
@@ -59,10 +59,14 @@ impl Handing {
     /// Whether it was there already.
     async fn end(mut self, patience: Duration) -> Result<bool, Status> {
         self.pieces = None;
-        let answer = timeout(patience, self.answer).await;
-        let silent = |_| Status::unavailable("no answer in time");
-        let failed = |it: tokio::task::JoinError| Status::internal(it.to_string());
-        answer.map_err(silent)?.map_err(failed)?
+        let text = match timeout(patience, self.answer).await {
+            Ok(Ok(Err(status))) if status.details().is_empty() => status.message().to_owned(),
+            Ok(Ok(answer)) => return answer,
+            Ok(Err(failed)) => failed.to_string(),
+            Err(_elapsed) => format!("no answer within {} s", patience.as_secs()),
+        };
+        let text = format!("manager {} did not take a body: {text}", self.peer.number);
+        Err(undecided(RefusalKind::NotServing, text))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::Shared;
 use super::documents::admit;
-use crate::bodies::Pieces;
+use crate::bodies::{Pieces, announced, refused};
 use bytes::Bytes;
 use rota_docstore::{Attachment, Digest, DocName, Document};
 use rota_model::{ManagerNumber, Refusal, RefusalKind, Retry, SlotId};
@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_stream::{Stream, StreamExt};
 use tonic::{Request, Response, Status, Streaming};
@@ -55,8 +55,7 @@ pub(super) async fn put(
     request: Request<Streaming<v1::PutBodyRequest>>,
 ) -> Result<Response<v1::PutBodyResponse>, Status> {
     let mut messages = request.into_inner();
-    let first = timeout(BEGIN_PATIENCE, messages.message()).await;
-    let first = first.map_err(|_| Status::deadline_exceeded("no body was announced"))??;
+    let first = announced(&mut messages, BEGIN_PATIENCE).await?;
     let asked = request::put_body(first).map_err(|it| exception_status(&it))?;
     let reader = Reader { space: asked.space, service: Service::PutBody, caller: asked.caller };
     let slot = slot_of(shared, reader, &asked.docid).await?;
@@ -209,7 +208,8 @@ impl TakenBodies {
     pub async fn end(&mut self) -> Result<(), Status> {
         let Some((sender, taking)) = self.under_way.take() else { return Ok(()) };
         drop(sender);
-        let taken = taking.await.map_err(|error| Status::internal(error.to_string()))?;
+        let failed = |it| refused(RefusalKind::Internal, format!("taking a body in: {it}"));
+        let taken = taking.await.map_err(failed)?;
         taken.map(|_known| ())
     }
 

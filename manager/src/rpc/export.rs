@@ -4,10 +4,11 @@ use super::Shared;
 use super::bodies::{Recent, TakenBodies};
 use super::documents::{Failure, mixed_up, page, sync};
 use super::namespaces::{STEP, create_missing};
+use crate::bodies::in_time;
 use crate::mailbox::Begun;
 use rota_docstore::{Digest, DocName, Document, Exception, Namespace, SyncRequest, Update};
 use rota_model::items::{POOL_CLASS, SESSION_CLASS};
-use rota_model::{Refusal, RefusalKind, Retry};
+use rota_model::{Changed, Refusal, RefusalKind, Retry};
 use rota_proto::documents::NamespaceState;
 use rota_proto::documents::export::{Order, Part};
 use rota_proto::v1;
@@ -17,7 +18,7 @@ use rota_protocol::{Answer, DocumentAnswer, DocumentCursor, DocumentOp, Op};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use tokio::sync::mpsc;
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 use tokio_stream::StreamExt;
 use tonic::{Status, Streaming};
 
@@ -154,8 +155,9 @@ fn into(name: &str) -> Result<Option<Namespace>, Status> {
 async fn next(
     records: &mut Streaming<v1::ImportNamespaceRequest>,
 ) -> Result<Option<v1::ImportNamespaceRequest>, Status> {
-    let record = timeout(STEP, records.next()).await;
-    let silent = |_| Status::deadline_exceeded("the next record did not come within 10 s");
+    let record = in_time("the next record", STEP, records.next()).await;
+    // What came before it stays.
+    let silent = |it| super::status(Refusal { changed: Changed::Unknown, ..it });
     record.map_err(silent)?.transpose()
 }
 

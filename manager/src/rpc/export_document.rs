@@ -2,9 +2,11 @@
 
 use super::documents::sync;
 use super::{Shared, bodies};
+use crate::bodies::refused;
 use rota_docstore::{
     Attachment, Digest, DocName, Namespace, Stamp, SyncRequest, Update, update_for,
 };
+use rota_model::RefusalKind;
 use rota_proto::documents::document_export::Part;
 use rota_proto::documents::request::ExportDocument;
 use rota_proto::v1;
@@ -35,7 +37,8 @@ pub(super) async fn begin(
     let reader = Some(Reader { space, service: Service::Export, caller });
     let whole = vec![SyncRequest { name: name.clone(), held: None }];
     let found = sync(shared, reader, whole, false, deadline).await?.pop();
-    let (_, found) = found.ok_or_else(|| Status::internal("the owner sent no update"))?;
+    let none = || refused(RefusalKind::Internal, "the owner sent no update");
+    let (_, found) = found.ok_or_else(none)?;
     let (update, missing) = if let Update::Full(document) = &found {
         let named = document.attachments().map(|(_, it)| (it.sha256(), it.clone()));
         let missing = named.filter(|(sha256, _)| !has.contains(sha256)).collect();
