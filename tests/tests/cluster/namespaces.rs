@@ -451,7 +451,7 @@ async fn every_service_checks_its_callers(cluster: &Cluster, folder: &TestFolder
     assert_eq!(cluster.ringctl(&to_stdout).await.expect_success().stdout, "tea");
     std::fs::write(&source, "milk").unwrap();
     let limit = "the size of an attachment in bytes is 4; the limit is 3";
-    refused_everywhere(cluster, services[2], "A-LIMIT", limit).await;
+    refused_everywhere(cluster, services[2], "A-INVALID", limit).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -65,6 +65,17 @@ pub enum AttachmentError {
         /// The most that is accepted.
         limit: u64,
     },
+    /// With this one no item would name too many bytes. Nothing was done.
+    #[error(
+        "the size of all attachments that no item names, with this one, in bytes is {found}; the limit is \
+         {limit}"
+    )]
+    Unnamed {
+        /// How many.
+        found: u64,
+        /// The most that is accepted.
+        limit: u64,
+    },
     /// With this one and those on their way in, the disk would have too little left for other things.
     /// Nothing was done.
     #[error(

@@ -80,11 +80,7 @@ impl Incoming {
         let counted = index.coming(&self.sha256, self.size, free_bytes_max);
         let limit = free_bytes_max;
         counted.map_err(|why| match why {
-            TooMany::Free(found) => {
-                let what =
-                    "the size of all attachments that no item names, with this one, in bytes";
-                AttachmentError::TooLarge { what, found, limit }
-            }
+            TooMany::Free(found) => AttachmentError::Unnamed { found, limit },
             TooMany::Coming(found) => AttachmentError::Crowded { found, limit },
         })?;
         (self.counted, self.unwritten) = (true, self.size);
