@@ -12,8 +12,19 @@ const WAIT: Duration = Duration::from_secs(10);
 pub struct Page {
     /// Status code.
     pub code: u16,
+    /// First line and headers.
+    pub head: String,
     /// Body.
     pub body: String,
+}
+
+impl Page {
+    /// A header, by its name in whatever case.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        let headers = self.head.lines().skip(1).filter_map(|it| it.split_once(':'));
+        let mut named = headers.filter(|(it, _)| it.eq_ignore_ascii_case(name));
+        named.next().map(|(_, value)| value.trim())
+    }
 }
 
 /// Asks for a page at `host:port`. An error says what failed.
@@ -27,7 +38,7 @@ pub async fn http_get(address: &str, path: &str) -> Result<Page, String> {
     let text = String::from_utf8_lossy(&bytes);
     let parts = text.split_once("\r\n\r\n").and_then(|(head, body)| {
         let code = head.split_ascii_whitespace().nth(1)?.parse().ok()?;
-        Some(Page { code, body: body.to_owned() })
+        Some(Page { code, head: head.to_owned(), body: body.to_owned() })
     });
     parts.ok_or_else(|| format!("this is no HTTP: {text}"))
 }

@@ -2,6 +2,7 @@
 
 use rota_client::v1;
 use rota_docstore::{Caller, Held, Namespace, Request, Stamp, SyncRequest, Update, apply};
+use rota_model::Changed;
 use rota_proto::documents::request::{Create, Operate, Switch, Sync};
 use rota_tests::sessions::{CALL, open, read};
 use rota_tests::{Cluster, PATIENCE, TestFolder, eventually, http_get};
@@ -157,7 +158,72 @@ async fn a_web_resource_is_served_by_every_manager() {
     for manager in &cluster.document.managers {
         let page = http_get(&manager.http, "/web/a/hello.txt").await.unwrap();
         assert_eq!((page.code, page.body.as_str()), (200, "hello"));
+        assert_eq!(page.header("content-type"), Some("text/x-greeting"));
+        assert_eq!(page.header("x-content-type-options"), Some("nosniff"));
         assert_eq!(http_get(&manager.http, "/web/other").await.unwrap().code, 404);
     }
+    cluster.end().await;
+}
+
+/// Waits until every manager says this of a resource: copies are served, so one may be behind.
+async fn served_everywhere(cluster: &Cluster, path: &str, expected: (u16, &str, Option<&str>)) {
+    for manager in &cluster.document.managers {
+        eventually("the resource is served as it is now", PATIENCE, async || {
+            let page = http_get(&manager.http, path).await?;
+            let told = (page.code, page.header("content-type"));
+            let is_it = told == (expected.0, Some(expected.1))
+                && expected.2.is_none_or(|body| page.body == body);
+            if is_it { Ok(()) } else { Err(page.head) }
+        })
+        .await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_web_resource_is_replaced_and_removed_everywhere_and_one_too_large_changes_nothing() {
+    let folder = TestFolder::new();
+    let cluster = Cluster::start(&folder, &[]).await;
+    let documents = cluster.clients()[0].documents();
+    let put = |mime: &str, base64: &str| {
+        let put = json!({"path": "page", "mime": mime, "body": base64});
+        operate_in("z", "page", "web.put", &put)
+    };
+    let text = "text/plain; charset=utf-8";
+    documents.operate(&put("text/x-greeting", "aGVsbG8="), CALL).await.unwrap();
+    served_everywhere(&cluster, "/web/page", (200, "text/x-greeting", Some("hello"))).await;
+    documents.operate(&put("text/html", "PGI+"), CALL).await.unwrap();
+    served_everywhere(&cluster, "/web/page", (200, "text/html", Some("<b>"))).await;
+    // Parameters have at most 1 MiB, and four characters of base64 are three bytes.
+    let large = "x".repeat(780_000);
+    documents.operate(&put("text/x-large", &"eHh4".repeat(260_000)), CALL).await.unwrap();
+    served_everywhere(&cluster, "/web/page", (200, "text/x-large", Some(&large))).await;
+    let long = "p".repeat(256);
+    let body = json!({"path": long, "mime": "text/html", "body": ""});
+    let far = operate_in("z", "page", "web.put", &body);
+    let wrong = json!({"path": "page", "mime": "a\nb", "body": ""});
+    let wrong = operate_in("z", "page", "web.put", &wrong);
+    for (operate, field, limit) in [(far, "path", "255"), (wrong, "mime", "255")] {
+        let error = documents.operate(&operate, CALL).await.unwrap_err();
+        assert_eq!((error.reason(), error.changed()), ("A-INVALID", Changed::No), "{error:?}");
+        let [named] = error.fields() else { panic!("one mistake: {error:?}") };
+        assert!(named.field == field && named.problem.contains(limit), "{named}");
+    }
+    let mut too_large = v1::OperateRequest::from(&put("text/html", "BODY"));
+    too_large.parameters = too_large.parameters.replace("BODY", &"eHh4".repeat(263_000));
+    // Our own client would not send it.
+    let address = format!("http://{}", cluster.document.managers[0].grpc);
+    let channel = tonic::transport::Endpoint::from_shared(address).unwrap().connect_lazy();
+    let mut service = v1::documents_client::DocumentsClient::new(channel);
+    let status = service.operate(too_large).await.unwrap_err();
+    let raised = rota_proto::documents::exception(&status).expect("an exception");
+    let field = &raised.details().fields[0];
+    assert_eq!((raised.code().as_str(), field.field.as_str()), ("A-INVALID", "parameters"));
+    assert!(field.problem.contains("1048576"), "{field}");
+    served_everywhere(&cluster, "/web/page", (200, "text/x-large", Some(&large))).await;
+    let remove = operate_in("z", "page", "web.remove", &json!({"path": "page"}));
+    documents.operate(&remove, CALL).await.unwrap();
+    served_everywhere(&cluster, "/web/page", (404, text, None)).await;
+    documents.operate(&put("text/x-again", "aGVsbG8="), CALL).await.unwrap();
+    served_everywhere(&cluster, "/web/page", (200, "text/x-again", Some("hello"))).await;
     cluster.end().await;
 }

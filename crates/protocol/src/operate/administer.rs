@@ -16,13 +16,20 @@ use serde::{Deserialize, Deserializer, Serialize};
 /// Most namespaces that may read one's documents: every operation that reads looks through them.
 const READERS_MAX: usize = 64;
 
-/// The document of the namespace for configuration, if that is where the operation works.
-fn configured(space: &Namespace, class: &str, docid: &str) -> Result<Vec<Wanted>, Exception> {
+/// The document of the namespace for configuration, if that is where the operation works. `field`: the
+/// parameter that says which.
+fn configured(
+    space: &Namespace,
+    class: &str,
+    (field, docid): (&str, &str),
+) -> Result<Vec<Wanted>, Exception> {
     if space.as_str() != CONFIGURATION {
         let problem = format!("is {space}; this operation works in {CONFIGURATION:?} only");
         return Err(Exception::of_field(codes::SPACE, FieldError::new("namespace", problem)));
     }
-    Ok(vec![Wanted::current(DocName::new(space, class, docid)?)])
+    let document = DocName::new(space, class, docid);
+    let document = document.map_err(|it| FieldError::new(field, it.problem))?;
+    Ok(vec![Wanted::current(document)])
 }
 
 fn check_name(name: &Namespace) -> Result<(), Exception> {
@@ -100,7 +107,7 @@ impl Operation for NamespacePut {
     }
 
     fn documents(&self, space: &Namespace) -> Result<Vec<Wanted>, Exception> {
-        configured(space, SPACE_CLASS, self.0.name.as_str())
+        configured(space, SPACE_CLASS, ("name", self.0.name.as_str()))
     }
 
     fn work(&mut self, desk: &mut Desk<'_>) -> Result<(), Exception> {
@@ -195,7 +202,7 @@ impl Operation for NamespaceSet {
     }
 
     fn documents(&self, space: &Namespace) -> Result<Vec<Wanted>, Exception> {
-        configured(space, SPACE_CLASS, self.0.name.as_str())
+        configured(space, SPACE_CLASS, ("name", self.0.name.as_str()))
     }
 
     fn work(&mut self, desk: &mut Desk<'_>) -> Result<(), Exception> {
@@ -240,7 +247,7 @@ impl Operation for NamespaceSwitch {
     }
 
     fn documents(&self, space: &Namespace) -> Result<Vec<Wanted>, Exception> {
-        configured(space, SPACE_CLASS, self.0.name.as_str())
+        configured(space, SPACE_CLASS, ("name", self.0.name.as_str()))
     }
 
     fn work(&mut self, desk: &mut Desk<'_>) -> Result<(), Exception> {
@@ -278,7 +285,7 @@ impl Operation for NamespaceRemove {
     }
 
     fn documents(&self, space: &Namespace) -> Result<Vec<Wanted>, Exception> {
-        configured(space, SPACE_CLASS, self.0.name.as_str())
+        configured(space, SPACE_CLASS, ("name", self.0.name.as_str()))
     }
 
     fn work(&mut self, desk: &mut Desk<'_>) -> Result<(), Exception> {
@@ -330,7 +337,7 @@ impl Operation for WebPut {
     }
 
     fn documents(&self, space: &Namespace) -> Result<Vec<Wanted>, Exception> {
-        configured(space, WEB_CLASS, &self.path)
+        configured(space, WEB_CLASS, ("path", &self.path))
     }
 
     fn work(&mut self, desk: &mut Desk<'_>) -> Result<(), Exception> {
@@ -365,7 +372,7 @@ impl Operation for WebRemove {
     }
 
     fn documents(&self, space: &Namespace) -> Result<Vec<Wanted>, Exception> {
-        configured(space, WEB_CLASS, &self.0.path)
+        configured(space, WEB_CLASS, ("path", &self.0.path))
     }
 
     fn work(&mut self, desk: &mut Desk<'_>) -> Result<(), Exception> {
