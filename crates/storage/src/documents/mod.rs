@@ -334,7 +334,15 @@ impl DocumentStore {
         let books = self.shared.books();
         books.store.spaces().check_open_named(name.space()).map_err(at)?;
         let update = books.store.sync(name, held, now).map_err(|it| at(it.into()))?;
-        let position = books.position_of(books.store.peek(name));
+        let position = match &update {
+            // It speaks of every version that was given out, also of those that are on their way.
+            Update::Absent { .. } => books.position,
+            Update::Unchanged { .. }
+            | Update::Full(_)
+            | Update::Changes(_)
+            | Update::Deleted { .. }
+            | Update::SourceBehind { .. } => books.position_of(books.store.peek(name)),
+        };
         drop(books);
         if self.shared.durable.position() < position {
             self.shared.await_disk(position, self.shared.deadline())?;

@@ -80,6 +80,23 @@ fn a_caller_does_not_wait_for_ever_for_a_disk_that_hangs() {
 }
 
 #[test]
+fn that_there_is_no_document_is_told_when_every_version_that_it_speaks_of_is_on_the_disk() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let patience = Duration::from_millis(30);
+    let (disk, store) = gated(folder.path(), Setup { patience, ..setup() });
+    disk.gate().shut();
+    let first = store.begin(Run::new(create("a")), Instant::now() + PATIENCE);
+    // If power fails now, and the clock is put back, other documents get the versions that it speaks of.
+    let told = store.update_for(&account("b"), None);
+    assert!(matches!(told, Err(Unanswered::Undecided { .. })), "{told:?}");
+    disk.gate().open();
+    let version = first.wait().expect("it was created").version;
+    let told = store.update_for(&account("b"), None).expect("it is on the disk");
+    let Update::Absent { as_of } = told else { panic!("{told:?}") };
+    assert!(as_of < version, "what has that version is newer");
+}
+
+#[test]
 fn closing_gives_up_on_a_disk_that_hangs() {
     let folder = tempfile::tempdir().expect("a folder");
     let (disk, store) = gated(folder.path(), setup());
