@@ -37,8 +37,9 @@ pub struct Fetcher {
     bodies: Bodies,
     mailbox: Mailbox,
     asks: mpsc::Receiver<Asked>,
-    waiting: BTreeMap<Digest, SlotId>,
-    under_way: BTreeMap<Digest, SlotId>,
+    /// Each with the slots of whoever waits for it, as the next one.
+    waiting: BTreeMap<Digest, BTreeSet<SlotId>>,
+    under_way: BTreeMap<Digest, BTreeSet<SlotId>>,
     fetches: JoinSet<(Digest, Result<(), Status>)>,
     /// Slots for which something came since the decisions were told.
     fetched: BTreeSet<SlotId>,
@@ -99,7 +100,7 @@ impl Fetcher {
     /// Tells the decisions of slots for which everything has come.
     async fn tell(&mut self) -> Result<(), Stopping> {
         let busy: BTreeSet<SlotId> =
-            self.under_way.values().chain(self.waiting.values()).copied().collect();
+            self.under_way.values().chain(self.waiting.values()).flatten().copied().collect();
         for slot in self.fetched.extract_if(.., |slot| !busy.contains(slot)) {
             let part = ManagerNumber(slot.0);
             self.mailbox.input(Input::BodiesFetched { part }).await?;
@@ -113,8 +114,8 @@ impl Fetcher {
                 self.lasting.insert(sha256, asked.slot);
             }
             if self.waiting.len() < WAITING_MAX {
-                // Who waits for it already is told, and not who only found it damaged.
-                self.waiting.entry(sha256).or_insert(asked.slot);
+                // Who waits for it already is told, too.
+                self.waiting.entry(sha256).or_default().insert(asked.slot);
             }
         }
     }
@@ -125,35 +126,37 @@ impl Fetcher {
             |sha256: &Digest| attachments.references(sha256) > 0 && !attachments.contains(sha256);
         self.lasting.retain(|sha256, _| is_missing(sha256));
         for (sha256, slot) in &self.lasting {
-            self.waiting.insert(*sha256, *slot);
+            self.waiting.entry(*sha256).or_default().insert(*slot);
         }
     }
 
     fn begin_some(&mut self) {
         while self.under_way.len() < UNDER_WAY_MAX {
-            let Some((sha256, slot)) = self.waiting.pop_first() else { return };
+            let Some((sha256, slots)) = self.waiting.pop_first() else { return };
             // One that is under way is asked for again if it fails.
-            if self.under_way.contains_key(&sha256) {
+            if let Some(others) = self.under_way.get_mut(&sha256) {
+                others.extend(slots);
                 continue;
             }
             if self.bodies.shared.attachments.contains(&sha256) {
-                self.fetched.insert(slot);
+                self.fetched.extend(slots);
                 continue;
             }
-            self.under_way.insert(sha256, slot);
+            let Some(&slot) = slots.first() else { continue };
+            self.under_way.insert(sha256, slots);
             let bodies = self.bodies.clone();
             self.fetches.spawn(async move { (sha256, bodies.fetch_now(slot, sha256).await) });
         }
     }
 
     fn on_ended(&mut self, sha256: Digest, result: Result<(), Status>) {
-        let slot = self.under_way.remove(&sha256).unwrap_or_default();
+        let slots = self.under_way.remove(&sha256).unwrap_or_default();
         let outcome = if result.is_ok() { "ok" } else { "failed" };
         counter!("rota_bodies_fetched_total", "result" => outcome).increment(1);
         match result {
             Ok(()) => {
                 tracing::debug!(%sha256, "a body was fetched");
-                self.fetched.insert(slot);
+                self.fetched.extend(slots);
             }
             Err(status) => {
                 let error = status.message();
@@ -205,5 +208,33 @@ async fn collect_bodies(bodies: &Bodies) -> usize {
             tracing::error!(%error, "the removal of bodies failed");
             0
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rota_model::ClusterName;
+
+    #[tokio::test]
+    async fn every_partition_that_misses_a_body_is_told_when_it_has_come() {
+        let folder = tempfile::tempdir().unwrap();
+        let cluster = ClusterName::parse("c").unwrap();
+        let (_bodies, mut fetcher) =
+            crate::bodies::of_test(folder.path(), &cluster, ManagerNumber(9));
+        let sha256 = Digest([1; 32]);
+        let ask = |fetcher: &mut Fetcher, slot| {
+            let (bodies, lasting) = (vec![sha256], false);
+            fetcher.on_asked(Asked { slot: SlotId(slot), bodies, lasting });
+        };
+        ask(&mut fetcher, 7);
+        ask(&mut fetcher, 3);
+        fetcher.begin_some();
+        assert_eq!(fetcher.under_way.len(), 1, "it is fetched once");
+        ask(&mut fetcher, 5);
+        fetcher.begin_some();
+        fetcher.on_ended(sha256, Ok(()));
+        let told: Vec<u32> = fetcher.fetched.iter().map(|it| it.0).collect();
+        assert_eq!(told, [3, 5, 7]);
     }
 }
