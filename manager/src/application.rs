@@ -42,9 +42,9 @@ impl Application {
 
     /// Asks, beside the administrator's key, whether who asks may: accounts and their keys. It hears
     /// the names of operations, and `document.sync`, `document.list`, `document.export`, `body.put`,
-    /// `body.get`. It is not asked about `namespace.*` and `web.*` in the namespace for configuration: the
-    /// administrator's key decides alone there, since operators have no account with it. Without such
-    /// a key (`--admin-key-file`) everybody may administer.
+    /// `body.get`. Where there is an administrator's key (`--admin-key-file`), it is not asked about
+    /// `namespace.*` and `web.*` in the namespace for configuration: the key decides alone there, since
+    /// operators have no account with it.
     #[must_use]
     pub fn checked_by(self, checker: Arc<dyn Checker>) -> Self {
         Self { checker: Some(checker), ..self }

@@ -61,3 +61,18 @@ fn the_administrators_key_decides_alone_about_administration_whatever_an_applica
     writing.who.admin = "wrong".to_owned();
     assert_eq!(written(&writing).unwrap_err().letter(), Letter::S);
 }
+
+#[test]
+fn without_an_administrators_key_the_application_decides_about_administration_too() {
+    let mut table = Table::laid();
+    table.checker = Some(Arc::new(NoStrangers));
+    NUMBERS.iter().for_each(|n| table.start(*n));
+    table.settle();
+    table.pass(500);
+    let put = json!({"name": "stall", "create": true});
+    let mut asked = Request::new(space("z"), "namespace.put").with(&put).unwrap();
+    let refused = operated(table.call(300, op(asked.clone(), SPACES_DOCID))).unwrap_err();
+    assert_eq!(refused.details().message, "no account is named");
+    asked.who.account = "ann".to_owned();
+    operated(table.call(300, op(asked, SPACES_DOCID))).unwrap();
+}

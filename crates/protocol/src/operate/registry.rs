@@ -84,6 +84,11 @@ impl AdminKey {
         Self((!key.is_empty()).then(|| key.to_owned()))
     }
 
+    /// Whether one is needed.
+    pub fn is_set(&self) -> bool {
+        self.0.is_some()
+    }
+
     /// Whether somebody may do what needs the administrator's key: `Err` says why not.
     pub fn check(&self, given: &str) -> Result<(), String> {
         match &self.0 {
@@ -97,7 +102,7 @@ impl AdminKey {
 
 impl fmt::Debug for AdminKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0.is_some() { "AdminKey(set)" } else { "AdminKey(none)" })
+        f.write_str(if self.is_set() { "AdminKey(set)" } else { "AdminKey(none)" })
     }
 }
 
