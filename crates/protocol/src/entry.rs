@@ -8,7 +8,7 @@ use crate::operate::registry::CONFIGURATION;
 use crate::operate::{Errand, Inner};
 use crate::requests::{OfRequest, Requests};
 use crate::settled::is_asked_again;
-use rota_docstore::{Exception, Phase, codes};
+use rota_docstore::Phase;
 use rota_model::{Changed, ManagerNumber, MemberId, Refusal, RefusalKind, Retry, SlotId};
 use rota_ring::slot_of_session;
 
@@ -398,22 +398,11 @@ fn refused_by_namespace(env: &Env, op: &Op) -> Option<OpResult> {
         | Op::Get(_)
         | Op::List(_)
         | Op::Pull(_)
-        | Op::Report(_) => Err(namespace_off(&exception)),
+        | Op::Report(_) => {
+            let message = exception.details().message.clone();
+            Err(Refusal::new(RefusalKind::NamespaceOff, exception.retry(), message))
+        }
     })
-}
-
-/// Why an owner refuses what a manager let pass that has not heard that the namespace is off. Of
-/// documents it refuses with their own words; and one that it has not heard of may be new.
-pub(crate) fn space_is_off(env: &Env, op: &Op) -> Option<Refusal> {
-    let space = op.space().filter(|_| !matches!(op, Op::Documents(_)))?;
-    let exception = env.desks.spaces.check_open(space).err()?;
-    let is_off = *exception.code() == codes::OFF;
-    is_off.then(|| namespace_off(&exception))
-}
-
-fn namespace_off(exception: &Exception) -> Refusal {
-    let message = exception.details().message.clone();
-    Refusal::new(RefusalKind::NamespaceOff, exception.retry(), message)
 }
 
 fn too_late(env: &Env, waiting: Waiting) -> (Caller, Refusal) {

@@ -6,7 +6,7 @@
 use crate::api::{Answer, Op, OpResult};
 use crate::documents::{Doc, DocKey};
 use crate::drive::start_failed;
-use crate::entry::{Asked, Origin, space_is_off};
+use crate::entry::{Asked, Origin};
 use crate::env::Env;
 use crate::io::Transition;
 use crate::leading::REQUESTS_MAX;
@@ -55,7 +55,7 @@ impl Partition {
         if let Some(result) = self.settled.get(origin, &op) {
             return env.answer(origin, result);
         }
-        if let Some(refusal) = self.recovering().or_else(|| space_is_off(env, &op)) {
+        if let Some(refusal) = self.recovering() {
             return self.refuse_at_once(env, origin, &op, refusal);
         }
         let Some(leading) = &mut self.leading else {

@@ -85,30 +85,6 @@ fn a_namespace_that_is_switched_off_refuses_its_clients_everywhere() {
 }
 
 #[test]
-fn an_owner_refuses_what_a_manager_let_pass_that_has_not_heard_that_the_namespace_is_off() {
-    let mut table = Table::serving();
-    let [entry, owner] = {
-        let z = table.view().owner_of(slot_of_spaces(M)).0;
-        let entry = other_than(z);
-        [entry, NUMBERS.into_iter().find(|it| ![z, entry].contains(it)).unwrap()]
-    };
-    let id = (0..).map(|n| format!("s{n}")).find(|id| table.owner(id) == owner).unwrap();
-    opened(table.call(entry, open(&id, "r1")));
-    table.lose = Box::new(move |it| it.to.number.0 == entry && is_followed(&it.message));
-    let put = configure("namespace.put", &json!({"name": "default", "create": true}));
-    operated(table.call(owner, put)).unwrap();
-    let off = json!({"name": "default", "off": "Back at noon"});
-    operated(table.call(owner, configure("namespace.switch", &off))).unwrap();
-    table.pass(40);
-    let asked = [open(&id, "r2"), close(&id, "r3"), get(&id)];
-    for op in asked {
-        let refusal = table.call(entry, op).unwrap_err();
-        assert_eq!((refusal.kind, refusal.changed), (RefusalKind::NamespaceOff, Changed::No));
-        assert_eq!(refusal.message, "namespace default is off: Back at noon");
-    }
-}
-
-#[test]
 fn a_manager_that_has_just_started_serves_nobody_before_it_knows_what_is_off() {
     let mut table = Table::serving();
     let z = table.view().owner_of(slot_of_spaces(M)).0;
