@@ -2,8 +2,9 @@
 
 mod table;
 
+use rota_model::node_msg::ReportEvent;
 use rota_model::{Changed, ClassName, Outcome, PoolName, RefusalKind, Retry};
-use rota_protocol::{Op, Sizes};
+use rota_protocol::{Answer, Message, Op, Sizes};
 use std::sync::Arc;
 use table::*;
 
@@ -207,4 +208,35 @@ fn a_request_that_waits_is_not_late_because_many_others_were_refused_meanwhile()
     assert_eq!(table.replies.get(&call), None);
     table.silent.clear();
     opened(table.wait_for(call, 30_000));
+}
+
+#[test]
+fn news_of_nodes_are_taken_when_large_documents_wait_for_their_commit_and_bounded_by_number() {
+    let mut table = Table::laid();
+    table.sizes = Sizes { tail_bytes: 1_000, tail_entries: 3, ..Sizes::default() };
+    NUMBERS.iter().for_each(|n| table.start(*n));
+    table.settle();
+    table.pass(500);
+    table.register("n1", 7);
+    let owner = table.owner("a");
+    let placement = opened(table.call(owner, open("a", "r1"))).1.record.placement.clone().unwrap();
+    table.pass(200);
+    table.lose = Box::new(|it| matches!(it.message, Message::Prepare { .. }));
+    let here = (0..).map(|n| format!("s{n}")).filter(|id| table.owner(id) == owner);
+    let others: Vec<String> = here.take(2).collect();
+    let large = table.ask(owner, open_large(&others[0], "r1", 4_096));
+    assert!(!table.replies.contains_key(&large));
+    assert_eq!(refused(table.call(owner, open(&others[1], "r1"))), RefusalKind::Overloaded);
+    let news = |change| {
+        let event = ReportEvent::MachineState { state: format!("s{change}"), change };
+        report("a", &placement, event)
+    };
+    let told: Vec<u64> = (1..6).map(|change| table.ask(owner, news(change))).collect();
+    assert!(told.iter().all(|it| !table.replies.contains_key(it)), "{:?}", table.replies);
+    assert_eq!(refused(table.call(owner, news(6))), RefusalKind::Overloaded);
+    table.lose = Box::new(|_| false);
+    for call in told {
+        assert_eq!(table.wait_for(call, 3_000), Ok(Answer::Reported));
+    }
+    opened(table.wait_for(large, 3_000));
 }

@@ -45,7 +45,7 @@ impl Outage {
     /// What the log of an agent that could not write says too late: when its executions were over.
     pub fn correct(&self, it: &mut Execution) {
         if self.is_empty
-            && self.befell(it)
+            && self.explains(it)
             && let Some((to_us, _)) = &mut it.instance.to
         {
             *to_us = self.still_us.min(*to_us);

@@ -112,7 +112,7 @@ async fn owner(cluster: &Cluster, docid: &str) -> usize {
 }
 
 /// Where a manager keeps bodies.
-fn attachments_of(cluster: &Cluster, manager: usize) -> PathBuf {
+pub fn attachments_of(cluster: &Cluster, manager: usize) -> PathBuf {
     let pid = cluster.document.managers[manager].pid;
     let line = process(pid).map(|it| it.line).unwrap_or_default();
     let data = line.iter().position(|it| it == "--data").map(|at| PathBuf::from(&line[at + 1]));
@@ -260,39 +260,6 @@ async fn an_operation_that_names_an_unknown_body_is_refused_and_an_old_body_stay
         assert_eq!(read(&documents, "album", &old).await.unwrap(), old);
         assert_eq!(read(&documents, "album", &new).await.unwrap(), new);
     }
-    cluster.end().await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_body_that_nobody_names_is_gone_from_every_disk_when_its_time_of_grace_ends() {
-    let folder = TestFolder::new();
-    let cluster = Cluster::start(&folder, &["--body-grace-ms", "10000"]).await;
-    let documents = cluster.client().documents();
-    let (old, new) = (body(7, 50_000), body(8, 60_000));
-    for body in [&old, &new] {
-        put(&documents, "album", body).await.unwrap();
-        attach(&documents, "album", body).await.unwrap();
-    }
-    assert_eq!(
-        read(&documents, "album", &old).await.unwrap(),
-        old,
-        "it is asked for by its digest"
-    );
-    for manager in 0..3 {
-        eventually("only the named one is left", PATIENCE, async || {
-            let left = files(&cluster, manager);
-            let is_named = left.iter().all(|it| it.ends_with(&digest(&new).to_string()));
-            if left.len() == 1 && is_named { Ok(()) } else { Err(format!("{left:?}")) }
-        })
-        .await;
-    }
-    let gone = read(&documents, "album", &old).await.unwrap_err();
-    assert_eq!(gone.reason(), "N-BODY", "{gone:?}");
-    assert_eq!(read(&documents, "album", &new).await.unwrap(), new);
-    // It may come back.
-    assert!(put(&documents, "album", &old).await.unwrap());
-    attach(&documents, "album", &old).await.unwrap();
-    assert_eq!(read(&documents, "album", &old).await.unwrap(), old);
     cluster.end().await;
 }
 

@@ -1,6 +1,6 @@
 //! Bodies of attachments go where their documents go, and leave room for everything else.
 
-use crate::bodies::{attach, body, digest, in_folder, put, read};
+use crate::bodies::{attach, attachments_of, body, digest, in_folder, put, read};
 use crate::joins::settles;
 use crate::leaves::has_left;
 use rota_client::CallError;
@@ -137,5 +137,35 @@ async fn bodies_that_nobody_names_fill_no_disk_and_operations_go_on() {
     let text = limit_of_size(&put(&documents, "b", &third).await.unwrap_err());
     assert!(text.contains("an attachment of 60000 bytes would leave too little"), "{text}");
     attach(&documents, "b", &second).await.unwrap();
+    cluster.end_with(vec![again]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_body_that_nobody_names_is_gone_when_its_time_of_grace_ends() {
+    let folder = TestFolder::new();
+    let cluster = Cluster::start(&folder, &["--managers", "1", "--replicas", "0"]).await;
+    let manager = process(cluster.document.managers[0].pid).unwrap();
+    cluster.kill_manager(0).await;
+    let more = ["--body-grace-ms", "10000"].map(str::to_owned);
+    let again = Launched::again(&folder, "short", &[&manager.line[..], &more].concat()).await;
+    let documents = cluster.client().documents();
+    let (old, new) = (body(7, 50_000), body(8, 60_000));
+    for body in [&old, &new] {
+        put(&documents, "album", body).await.unwrap();
+        attach(&documents, "album", body).await.unwrap();
+    }
+    assert_eq!(read(&documents, "album", &old).await.unwrap(), old, "asked for by its digest");
+    let attachments = attachments_of(&cluster, 0);
+    eventually("only the named one is left", PATIENCE, async || {
+        let left = in_folder(&attachments);
+        if left == [digest(&new).to_string()] { Ok(()) } else { Err(format!("{left:?}")) }
+    })
+    .await;
+    assert_eq!(read(&documents, "album", &old).await.unwrap_err().reason(), "N-BODY");
+    assert_eq!(read(&documents, "album", &new).await.unwrap(), new);
+    // It may come back.
+    assert!(put(&documents, "album", &old).await.unwrap());
+    attach(&documents, "album", &old).await.unwrap();
+    assert_eq!(read(&documents, "album", &old).await.unwrap(), old);
     cluster.end_with(vec![again]).await;
 }

@@ -7,6 +7,7 @@
 //! may be among it, instead of doing it again.
 
 use super::Desk;
+use crate::cache::CLOCKS_APART_MS_MAX;
 use crate::content::{Content, JsonText};
 use crate::document::{Document, Existing, Item};
 use crate::draft::Draft;
@@ -59,8 +60,11 @@ impl Desk<'_> {
         let Some(dhop) = self.request().and_then(|it| it.dhop) else {
             return Ok(());
         };
+        // One that is further ahead is of a clock that was more wrong than clocks may be.
+        let latest = self.now().plus_ms(CLOCKS_APART_MS_MAX);
         let forgotten = self.current(name)?.content(MEMORY_CLASS, Some(FORGOTTEN_KEY));
-        let Some(upto) = forgotten_upto(forgotten).filter(|upto| dhop <= *upto) else {
+        let is_meant = |upto: &Stamp| (dhop..=latest).contains(upto);
+        let Some(upto) = forgotten_upto(forgotten).filter(is_meant) else {
             return Ok(());
         };
         let problem = format!(
@@ -173,13 +177,13 @@ fn note_forgotten(draft: &mut Draft, upto: Stamp) -> Result<(), Exception> {
 
 /// What is left of a document that nobody writes when nothing that it remembers may be asked for any
 /// more: how much it has forgotten, and later not even that. `None` while all stays. One that changes
-/// forgets with each new memory, and one that remembers for others goes as a whole.
+/// forgets with each new memory.
 pub(crate) fn without_old_memories(
     document: &Document,
     rules: &Rules,
     now: Stamp,
 ) -> Option<Document> {
-    if document.memories_bytes() == 0 || document.name().class() == MEMORY_CLASS {
+    if document.memories_bytes() == 0 {
         return None;
     }
     let newest =
@@ -190,7 +194,9 @@ pub(crate) fn without_old_memories(
         return if is_over { document.without_memories() } else { None };
     }
     let key = newest.name().key().filter(|it| *it < rules.oldest_memory(now).as_str())?;
-    let content = Content::json_of(&dhop_of(key)?.as_u64()).ok()?;
+    let before = forgotten_upto(document.content(MEMORY_CLASS, Some(FORGOTTEN_KEY)));
+    let upto = before.max(dhop_of(key))?;
+    let content = Content::json_of(&upto.as_u64()).ok()?;
     let name = ItemName::keyed(MEMORY_CLASS, FORGOTTEN_KEY).ok()?;
     let existing = Some(Existing { vop: newest.version(), content });
     let marker = Item { name, version: newest.version(), existing };

@@ -147,7 +147,7 @@ fn changed(here: &Document, offered: &Document) -> Result<Arc<Document>, FieldEr
     let mut items: BTreeMap<ItemName, Item> = BTreeMap::new();
     for item in here.items() {
         let name = item.name();
-        // What operations here remember is nobody's else: no export has it.
+        // What operations here remember is forgotten here, when it is old.
         let is_own = name.is_memory() || item.is_destroyed();
         let stays = is_own || offered.content(name.class(), name.key()).is_some();
         let item = if stays { item.clone() } else { Item::destroyed(name.clone(), at) };
@@ -155,7 +155,10 @@ fn changed(here: &Document, offered: &Document) -> Result<Arc<Document>, FieldEr
     }
     for item in offered.items().iter().filter(|it| !it.is_destroyed()) {
         let found = items.get(item.name());
-        if !found.is_some_and(|it| it.content() == item.content() && it.vop() == item.vop()) {
+        let is_same = |it: &Item| {
+            item.name().is_memory() || (it.content() == item.content() && it.vop() == item.vop())
+        };
+        if !found.is_some_and(is_same) {
             items.insert(item.name().clone(), moved(item, at)?);
         }
     }
