@@ -528,3 +528,29 @@ fn what_is_brought_up_to_date_after_an_operation_shares_its_slot_whatever_the_la
     let touched = operated(table.call(300, op(read("{c}1"), "{c}1"))).unwrap();
     assert_eq!(body(&touched)["documents"][0]["version"], json!(answer.version.as_u64()));
 }
+
+#[test]
+fn limits_of_the_built_in_operations_are_told_by_code_and_field_and_what_just_fits_is_done() {
+    let mut table = Table::serving();
+    let changes = |count: usize| {
+        let change = |n| json!({"class": "Cart", "docid": format!("{{c}}{n}"), "life": "ensure"});
+        json!({"changes": (0..count).map(change).collect::<Vec<_>>()})
+    };
+    let readers = |count: usize| {
+        let readers: Vec<_> = (0..count).map(|n| format!("reader{n}")).collect();
+        json!({"name": "stall", "create": true, "readers": readers})
+    };
+    let write = |count| op(request("document.write", &changes(count)), "c");
+    let put = |count| configure("namespace.put", &readers(count));
+    for (fits, one_more, field, problem) in [
+        (write(16), write(17), "changes", "are 17; there must be 1 to 16"),
+        (write(1), write(0), "changes", "are 0; there must be 1 to 16"),
+        (put(64), put(65), "readers", "are 65; the limit is 64"),
+    ] {
+        operated(table.call(300, fits)).unwrap();
+        let refused = operated(table.call(300, one_more)).unwrap_err();
+        let told = &refused.details().fields[0];
+        assert_eq!((refused.code(), told.field.as_str()), (&codes::LIMIT, field), "{refused}");
+        assert_eq!((told.problem.as_str(), refused.phase()), (problem, Phase::Before));
+    }
+}

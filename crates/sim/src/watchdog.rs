@@ -403,7 +403,8 @@ impl Watchdog {
         }
         let since_us = self.landed_us.get(&was.epoch).copied().unwrap_or_default();
         let (author_number, owner_last) = (author.0, &self.owner_last);
-        let is_stale = now_us >= since_us + self.join_us;
+        // Managers count whole milliseconds.
+        let is_stale = now_us + 1_000 > since_us + self.join_us;
         let moment = Moment { author: author_number, owner_last, disks };
         let is_cancelled = now_us <= self.cancel_until_us;
         let verdicts = [
