@@ -19,7 +19,7 @@ use crate::metrics::{self, CallKind};
 use deadline::deadline_of;
 use names::FreshNames;
 use rota_membership::Trouble;
-use rota_model::{ClusterName, NodeId, Refusal};
+use rota_model::{ClusterName, NodeId, Refusal, RefusalKind, Retry};
 use rota_proto::{refusal, request, session, v1};
 use rota_protocol::Op;
 use rota_protocol::operate::AdminKey;
@@ -77,6 +77,14 @@ impl Shared {
 
 fn status(refused: Refusal) -> Status {
     refusal::status(&refused)
+}
+
+/// Who asks before the first View has come should ask again, after so many milliseconds.
+const NO_VIEW_RETRY_MS: u64 = 200;
+
+fn no_view() -> Refusal {
+    let text = "this manager has not seen a View yet";
+    Refusal::new(RefusalKind::NotServing, Retry::AfterMs(NO_VIEW_RETRY_MS), text)
 }
 
 /// The status of a call that is refused before the decisions hear of it, which is counted.

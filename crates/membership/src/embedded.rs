@@ -1,7 +1,7 @@
 //! Client of the embedded config store's process: HTTP/1.1 and JSON, a deadline on every request.
 
 use crate::port::{CasReply, ConfigStore, StoreError, StoreFuture, WAIT_MAX};
-use crate::wire::{ANSWER_BYTES_MAX, CasBody, REQUEST_BYTES_MAX, state_from_json, went_back};
+use crate::wire::{ANSWER_BYTES_MAX, CasBody, REQUEST_BYTES_MAX, not_older, state_from_json};
 use bytes::Bytes;
 use http::{Method, Request, StatusCode, Uri, header};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
@@ -111,10 +111,8 @@ impl EmbeddedStore {
     }
 
     fn parse(&self, body: &[u8], floor: u64) -> Result<ConfigState, StoreError> {
-        let state = state_from_json(&self.cluster, body).map_err(StoreError::Broken)?;
-        if state.index < floor {
-            return Err(StoreError::Broken(went_back(floor, state.index)));
-        }
+        let state = state_from_json(&self.cluster, body);
+        let state = state.and_then(|it| not_older(it, floor)).map_err(StoreError::Broken)?;
         self.seen.fetch_max(state.index, Ordering::Relaxed);
         Ok(state)
     }

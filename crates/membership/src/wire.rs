@@ -118,12 +118,16 @@ fn foreign(json: &[u8], error: &serde_json::Error) -> String {
     }
 }
 
-/// What is wrong with a store that answers with less than it had acknowledged.
-pub(crate) fn went_back(from: u64, to: u64) -> String {
-    format!(
-        "its state went back from index {from} to {to}: it was restored from a backup, or written by \
-         hand"
-    )
+/// Refuses a state of a store that has acknowledged a later one, of index `floor`.
+pub(crate) fn not_older(state: ConfigState, floor: u64) -> Result<ConfigState, String> {
+    let index = state.index;
+    if index >= floor {
+        return Ok(state);
+    }
+    Err(format!(
+        "its state went back from index {floor} to {index}: it was restored from a backup, or written \
+         by hand"
+    ))
 }
 
 #[cfg(test)]

@@ -361,9 +361,8 @@ impl Partition {
             && matches!(leading.phase, Phase::Wedged { asked: true, .. })
         {
             leading.phase = Phase::Wedged { since_ms: now, asked: false };
-            leading.adding.clear();
+            self.on_nobody_added(env);
         }
-        self.on_nobody_added(env);
         self.drive_wedge(env);
     }
 }

@@ -154,6 +154,7 @@ impl Partition {
     /// Who was to be added was not: a round needs no word of theirs any more.
     pub fn on_nobody_added(&mut self, env: &mut Env) {
         let Some(leading) = &mut self.leading else { return };
+        leading.adding.clear();
         let Some((_, missing)) = &mut leading.reads.round else { return };
         let waited = !missing.is_empty();
         missing.retain(|it| leading.copies.contains_key(it));

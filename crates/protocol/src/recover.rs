@@ -285,11 +285,15 @@ impl Partition {
         token: Token,
         alive: &Alive,
     ) -> Option<SessionRecord> {
+        if !is_at(known, token) {
+            return None;
+        }
         let mut record = known.clone();
-        let is_news = is_at(known, token)
-            && hear_of_machine(&mut record, &alive.machine_state, alive.machine_change);
+        if !hear_of_machine(&mut record, &alive.machine_state, alive.machine_change) {
+            return None;
+        }
         record.version = self.version_after(env, known);
-        is_news.then_some(record)
+        Some(record)
     }
 
     /// Writes the next entry of what was found, when the one before is on the disk: a batch for the disk

@@ -31,9 +31,7 @@ fn the_administrators_key_decides_alone_about_administration_whatever_an_applica
     let mut table = Table::laid();
     table.documents.admin_key = AdminKey::new("secret");
     table.checker = Some(Arc::new(NoStrangers));
-    NUMBERS.iter().for_each(|n| table.start(*n));
-    table.settle();
-    table.pass(500);
+    table.start_all();
     let page = json!({"path": "a.txt", "mime": "text/plain", "body": "YQ=="});
     for (operation, parameters, docid) in [
         ("namespace.put", json!({"name": "stall", "create": true}), SPACES_DOCID),
@@ -66,9 +64,7 @@ fn the_administrators_key_decides_alone_about_administration_whatever_an_applica
 fn without_an_administrators_key_the_application_decides_about_administration_too() {
     let mut table = Table::laid();
     table.checker = Some(Arc::new(NoStrangers));
-    NUMBERS.iter().for_each(|n| table.start(*n));
-    table.settle();
-    table.pass(500);
+    table.start_all();
     let put = json!({"name": "stall", "create": true});
     let mut asked = Request::new(space("z"), "namespace.put").with(&put).unwrap();
     let refused = operated(table.call(300, op(asked.clone(), SPACES_DOCID))).unwrap_err();

@@ -184,9 +184,7 @@ fn a_document_of_any_class_outlives_a_take_over_and_reaches_learners_and_their_d
 #[test]
 fn a_node_that_answered_during_a_wedge_is_asked_at_once_when_the_wedge_is_given_up() {
     let mut table = Table::laid_with(1);
-    NUMBERS.iter().for_each(|n| table.start(*n));
-    table.settle();
-    table.pass(500);
+    table.start_all();
     table.register("n1", 7);
     let (owner, newcomer) = (300, 600);
     let mut ids = (0..).map(|it| format!("s{it}")).filter(|it| table.owner(it) == owner);

@@ -13,9 +13,7 @@ use table::*;
 /// Three managers, each of them alone with what it owns.
 fn without_copies() -> Table {
     let mut table = Table::laid_with(0);
-    NUMBERS.iter().for_each(|n| table.start(*n));
-    table.settle();
-    table.pass(500);
+    table.start_all();
     table.register("n1", 7);
     table
 }

@@ -167,9 +167,7 @@ fn limits_builds_and_keys_are_refused_by_the_owner() {
     let mut table = Table::laid();
     table.documents.admin_key = AdminKey::new("secret");
     table.documents.client_build_min = 5;
-    NUMBERS.iter().for_each(|n| table.start(*n));
-    table.settle();
-    table.pass(500);
+    table.start_all();
     let limits = json!({"documents": 1});
     let put = json!({"name": "shop", "create": true, "limits": limits});
     let exception = operated(table.call(300, configure("namespace.put", &put))).unwrap_err();
@@ -206,9 +204,7 @@ fn an_applications_checker_sees_the_account_its_key_and_what_it_asks_for() {
     let mut table = Table::laid();
     table.documents.admin_key = AdminKey::new("secret");
     table.checker = Some(Arc::new(Accounts));
-    NUMBERS.iter().for_each(|n| table.start(*n));
-    table.settle();
-    table.pass(500);
+    table.start_all();
     let refused = |table: &mut Table, asked: Request| {
         let exception = operated(table.call(300, op(asked, "c"))).unwrap_err();
         assert_eq!((exception.letter(), exception.phase()), (Letter::S, Phase::Before));
@@ -235,9 +231,7 @@ fn whoever_asks_for_copies_or_bodies_is_checked_like_whoever_runs_operations() {
     let mut table = Table::laid();
     table.documents.client_build_min = 5;
     table.checker = Some(Arc::new(Accounts));
-    NUMBERS.iter().for_each(|n| table.start(*n));
-    table.settle();
-    table.pass(500);
+    table.start_all();
     let asked = |service, build, key: &str, stale_ok| {
         let who = Credentials { account: "ann".into(), key: key.into(), ..Default::default() };
         let caller = Caller { build, who };

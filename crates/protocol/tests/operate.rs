@@ -65,9 +65,7 @@ fn what_an_operation_read_is_confirmed_by_the_copies_after_it_came() {
 fn an_operation_that_comes_to_write_after_its_confirm_round_waits_while_a_copy_is_added() {
     // With one successor a partition has enough copies while it gets another.
     let mut table = Table::laid_with(1);
-    NUMBERS.iter().for_each(|n| table.start(*n));
-    table.settle();
-    table.pass(500);
+    table.start_all();
     let (owner, newcomer) = (300, 600);
     let id = id_at(&table, owner, 0);
     operated(table.call(owner, op(write(&id, 1), &id))).unwrap();
@@ -391,9 +389,7 @@ impl Operation for Flaky {
 fn an_unexpected_failure_pauses_and_is_tried_three_times() {
     let mut table = Table::laid();
     table.offer = Some((operations().with::<Flaky>(), schema()));
-    NUMBERS.iter().for_each(|n| table.start(*n));
-    table.settle();
-    table.pass(500);
+    table.start_all();
     let call = table.ask(300, op(request("flaky", &json!({})), "c"));
     assert!(!table.replies.contains_key(&call));
     table.pass(60);
@@ -442,9 +438,7 @@ fn documents_of_other_owners_are_read_within_their_tolerance() {
 fn a_document_of_another_owner_that_is_larger_than_the_cache_is_fetched_once_and_refused() {
     let mut table = Table::laid();
     table.documents.cache_bytes = 2_000;
-    NUMBERS.iter().for_each(|n| table.start(*n));
-    table.settle();
-    table.pass(500);
+    table.start_all();
     let (here, far) = (id_at(&table, 300, 0), id_at(&table, 600, 0));
     let put = json!([{"class": "Ln", "key": "1", "json": "x".repeat(5_000)}]);
     let change = json!({"class": "Cart", "docid": far, "life": "ensure", "put": put});

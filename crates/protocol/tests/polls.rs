@@ -115,9 +115,7 @@ fn a_poll_is_sent_again_at_once_to_an_owner_that_runs_anew() {
 fn with_a_small_window() -> Table {
     let mut table = Table::laid();
     table.sizes = Sizes { window_entries: 4, close_entries: 4, ..Sizes::default() };
-    NUMBERS.iter().for_each(|n| table.start(*n));
-    table.settle();
-    table.pass(500);
+    table.start_all();
     table.register("n1", 7);
     table
 }

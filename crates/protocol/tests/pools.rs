@@ -167,9 +167,7 @@ fn nodes_that_never_come_are_given_up_and_others_ordered() {
 #[test]
 fn an_open_goes_to_the_most_loaded_node_below_the_limit_and_to_none_at_it() {
     let mut table = Table::laid();
-    NUMBERS.iter().for_each(|n| table.start(*n));
-    table.settle();
-    table.pass(500);
+    table.start_all();
     table.places = 10;
     table.register("n1", 1);
     // All at one owner: each manager hears of a node's load when it asks the node something.

@@ -160,9 +160,7 @@ fn requests_that_wait_are_bounded_by_their_bytes_at_their_manager_and_at_the_own
     // So many wait, beside the look at the namespaces, that there is room for nothing else.
     let request_bytes = 15 * large("s").bytes() + get("s").bytes();
     table.sizes = Sizes { request_bytes, ..Sizes::default() };
-    NUMBERS.iter().for_each(|n| table.start(*n));
-    table.settle();
-    table.pass(500);
+    table.start_all();
     table.register("n1", 7);
     table.silent.insert("n1".to_owned());
     let owner = table.owner("a");
@@ -214,9 +212,7 @@ fn a_request_that_waits_is_not_late_because_many_others_were_refused_meanwhile()
 fn news_of_nodes_are_taken_when_large_documents_wait_for_their_commit_and_bounded_by_number() {
     let mut table = Table::laid();
     table.sizes = Sizes { tail_bytes: 1_000, tail_entries: 3, ..Sizes::default() };
-    NUMBERS.iter().for_each(|n| table.start(*n));
-    table.settle();
-    table.pass(500);
+    table.start_all();
     table.register("n1", 7);
     let owner = table.owner("a");
     let placement = opened(table.call(owner, open("a", "r1"))).1.record.placement.clone().unwrap();

@@ -17,9 +17,7 @@ use table::*;
 fn serving(bytes_max: u64) -> Table {
     let mut table = Table::laid();
     table.documents.bytes_max = bytes_max;
-    NUMBERS.iter().for_each(|n| table.start(*n));
-    table.settle();
-    table.pass(500);
+    table.start_all();
     table
 }
 
@@ -193,9 +191,7 @@ fn an_import_is_held_to_what_a_manager_may_hold() {
 fn what_goes_to_the_disk_together_is_bounded_and_the_rest_follows_by_itself() {
     let mut table = Table::laid();
     table.sizes.batch_bytes = 10_000;
-    NUMBERS.iter().for_each(|n| table.start(*n));
-    table.settle();
-    table.pass(500);
+    table.start_all();
     let owner = NUMBERS[0];
     let docids: Vec<String> = (0..8).map(|nth| id_at(&table, owner, nth)).collect();
     // By itself, so that several inputs come before it gives what it wrote.

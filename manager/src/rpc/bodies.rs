@@ -5,11 +5,11 @@ use super::documents::admit;
 use crate::bodies::{Pieces, announced, refused};
 use bytes::Bytes;
 use rota_docstore::{Attachment, Digest, DocName, Document};
-use rota_model::{ManagerNumber, Refusal, RefusalKind, Retry, SlotId};
+use rota_model::{ManagerNumber, RefusalKind, SlotId};
 use rota_proto::bodies::{Keep, Names};
 use rota_proto::documents::export::Part;
 use rota_proto::documents::{request, status as exception_status};
-use rota_proto::{refusal, v1};
+use rota_proto::v1;
 use rota_protocol::api::{Reader, Service};
 use rota_protocol::operate;
 use rota_ring::{View, slot_of_document};
@@ -31,10 +31,8 @@ pub(super) type Bodies = Pin<Box<dyn Stream<Item = Result<v1::GetBodyResponse, S
 const BEGIN_PATIENCE: Duration = Duration::from_secs(10);
 
 fn view_of(shared: &Shared) -> Result<Arc<View>, Status> {
-    shared.seen.borrow().view.clone().ok_or_else(|| {
-        let text = "this manager has no View yet";
-        refusal::status(&Refusal::new(RefusalKind::NotServing, Retry::AfterMs(200), text))
-    })
+    let view = shared.seen.borrow().view.clone();
+    view.ok_or_else(|| refused(RefusalKind::NotServing, "this manager has no View yet"))
 }
 
 /// The slot of a document, once its owner has said that it serves, and this caller: so the namespace

@@ -1,6 +1,6 @@
 //! Operations on documents, copies, and lists of names.
 
-use super::{Shared, bodies, export_document, status};
+use super::{Shared, bodies, export_document, no_view, status};
 use crate::rpc::deadline::deadline_of;
 use metrics::counter;
 use rota_docstore::space::{WEB_BODY_CLASS, WEB_CLASS, WebHead};
@@ -113,10 +113,7 @@ async fn some_view(shared: &Shared, deadline: Instant) -> Result<Arc<View>, Fail
     let mut seen = shared.seen.clone();
     let first = tokio::time::timeout_at(deadline, seen.wait_for(|it| it.view.is_some())).await;
     let view = first.ok().and_then(|it| it.ok()?.view.clone());
-    view.ok_or_else(|| {
-        let text = "this manager has not seen a View yet";
-        Failure::Refused(Refusal::new(RefusalKind::NotServing, Retry::AfterMs(200), text))
-    })
+    view.ok_or_else(|| Failure::Refused(no_view()))
 }
 
 /// Updates in the order of the request: from each owner at the same time. When one of them sends

@@ -1,15 +1,12 @@
 //! What operators see of this manager.
 
-use super::{Shared, status};
+use super::{Shared, no_view, status};
 use rota_model::{ClusterName, FieldError, ManagerNumber, Refusal, RefusalKind, Retry};
 use rota_proto::{operator, running, v1};
 use rota_protocol::{Input, Order};
 use rota_ring::View;
 use std::sync::Arc;
 use tonic::{Request, Response, Status};
-
-/// Advice to an operator who asks before the first View has come, in milliseconds.
-const NO_VIEW_RETRY_MS: u64 = 200;
 
 /// The service of operators.
 pub struct OperatorService {
@@ -23,11 +20,7 @@ pub struct OperatorService {
 
 impl OperatorService {
     fn view(&self) -> Result<Arc<View>, Status> {
-        self.shared.seen.borrow().view.clone().ok_or_else(|| {
-            let retry = Retry::AfterMs(NO_VIEW_RETRY_MS);
-            let text = "this manager has not seen a View yet";
-            status(Refusal::new(RefusalKind::NotServing, retry, text))
-        })
+        self.shared.seen.borrow().view.clone().ok_or_else(|| status(no_view()))
     }
 }
 

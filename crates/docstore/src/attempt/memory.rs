@@ -9,7 +9,7 @@
 use super::Desk;
 use crate::cache::CLOCKS_APART_MS_MAX;
 use crate::content::{Content, JsonText};
-use crate::document::{Document, Existing, Item};
+use crate::document::{Document, Item};
 use crate::draft::Draft;
 use crate::exception::{Exception, codes};
 use crate::name::{DocName, ItemName, MEMORY_CLASS};
@@ -62,9 +62,8 @@ impl Desk<'_> {
         };
         // One that is further ahead is of a clock that was more wrong than clocks may be.
         let latest = self.now().plus_ms(CLOCKS_APART_MS_MAX);
-        let forgotten = self.current(name)?.content(MEMORY_CLASS, Some(FORGOTTEN_KEY));
         let is_meant = |upto: &Stamp| (dhop..=latest).contains(upto);
-        let Some(upto) = forgotten_upto(forgotten).filter(is_meant) else {
+        let Some(upto) = forgotten_by(self.current(name)?).filter(is_meant) else {
             return Ok(());
         };
         let problem = format!(
@@ -105,8 +104,7 @@ impl Desk<'_> {
         let oldest = rules.oldest_memory(now);
         let draft = self.current(from)?;
         forget_memories(draft, &oldest)?;
-        let forgotten = forgotten_upto(draft.content(MEMORY_CLASS, Some(FORGOTTEN_KEY)))
-            .filter(|it| !rules.is_past_any_clock(*it, now));
+        let forgotten = forgotten_by(draft).filter(|it| !rules.is_past_any_clock(*it, now));
         let taken = |(item, content): (&ItemName, &Content)| {
             let is_one = item.is_memory() && item.key() != Some(FORGOTTEN_KEY);
             let vop = draft.vop(item.class(), item.key()).filter(|_| is_one)?;
@@ -146,33 +144,44 @@ fn remembered(draft: &Draft) -> impl Iterator<Item = &str> {
 
 /// Forgets the memories below that key, and says how many are left.
 fn forget_memories(draft: &mut Draft, oldest: &str) -> Result<usize, Exception> {
-    let (old, left): (Vec<_>, Vec<_>) = remembered(draft).partition(|it| *it < oldest);
-    let (old, left): (Vec<String>, _) = (old.into_iter().map(str::to_owned).collect(), left.len());
+    let keys: Vec<&str> = remembered(draft).collect();
+    let (old, left) = keys.split_at(keys.partition_point(|it| *it < oldest));
+    let (old, left): (Vec<String>, usize) =
+        (old.iter().map(ToString::to_string).collect(), left.len());
     for key in &old {
         draft.remove(MEMORY_CLASS, Some(key))?;
     }
-    match old.last().and_then(|it| dhop_of(it)) {
-        Some(upto) => note_forgotten(draft, upto).map(|()| left),
-        None => Ok(left),
+    if let Some(upto) = old.last().and_then(|it| dhop_of(it)) {
+        note_forgotten(draft, upto)?;
     }
+    Ok(left)
 }
 
 fn dhop_of(key: &str) -> Option<Stamp> {
     Stamp::parse(key.split('/').next()?.parse().ok()?).ok()
 }
 
-/// The caller's time of the latest request that a document has forgotten.
+/// The caller's time of the latest request that was forgotten, as its item says.
 fn forgotten_upto(content: Option<&Content>) -> Option<Stamp> {
     let Some(Content::Json(text)) = content else { return None };
     Stamp::parse(text.read().ok()?).ok()
 }
 
+fn forgotten_by(draft: &Draft) -> Option<Stamp> {
+    forgotten_upto(draft.content(MEMORY_CLASS, Some(FORGOTTEN_KEY)))
+}
+
+/// That item, which is to say so.
+fn marker(upto: Stamp) -> Result<(ItemName, Content), FieldError> {
+    Ok((ItemName::keyed(MEMORY_CLASS, FORGOTTEN_KEY)?, Content::json_of(&upto.as_u64())?))
+}
+
 fn note_forgotten(draft: &mut Draft, upto: Stamp) -> Result<(), Exception> {
-    if forgotten_upto(draft.content(MEMORY_CLASS, Some(FORGOTTEN_KEY))) >= Some(upto) {
+    if forgotten_by(draft) >= Some(upto) {
         return Ok(());
     }
-    let item = ItemName::keyed(MEMORY_CLASS, FORGOTTEN_KEY)?;
-    draft.put_content(&item, Content::json_of(&upto.as_u64())?)
+    let (name, content) = marker(upto)?;
+    draft.put_content(&name, content)
 }
 
 /// What is left of a document that nobody writes when nothing that it remembers may be asked for any
@@ -195,11 +204,8 @@ pub(crate) fn without_old_memories(
     }
     let key = newest.name().key().filter(|it| *it < rules.oldest_memory(now).as_str())?;
     let before = forgotten_upto(document.content(MEMORY_CLASS, Some(FORGOTTEN_KEY)));
-    let upto = before.max(dhop_of(key))?;
-    let content = Content::json_of(&upto.as_u64()).ok()?;
-    let name = ItemName::keyed(MEMORY_CLASS, FORGOTTEN_KEY).ok()?;
-    let existing = Some(Existing { vop: newest.version(), content });
-    let marker = Item { name, version: newest.version(), existing };
+    let (name, content) = marker(before.max(dhop_of(key))?).ok()?;
+    let marker = Item::existing(name, newest.version(), newest.version(), content).ok()?;
     let mut parts = document.without_memories()?.into_parts();
     let at = parts.items.partition_point(|it| it.name() < marker.name());
     parts.items.insert(at, marker);

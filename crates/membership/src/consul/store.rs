@@ -4,7 +4,7 @@ use super::address::ConsulAddress;
 use super::agent::{Agent, Failure, Until, index_of};
 use super::key;
 use crate::port::{CasReply, ConfigStore, StoreError, StoreFuture, WAIT_MAX, check_change};
-use crate::wire::{state_from_json, state_to_json, went_back};
+use crate::wire::{not_older, state_from_json, state_to_json};
 use consulrs::api::kv::common::KVPair;
 use rota_model::{ClusterName, FieldError};
 use rota_ring::{Change, ConfigState};
@@ -102,11 +102,8 @@ impl ConsulStore {
     fn state_of(&self, pair: KVPair, floor: u64) -> Result<ConfigState, StoreError> {
         let broken = |text: String| StoreError::Broken(format!("key {}: {text}", self.key));
         let value = key::value_of(pair).map_err(broken)?;
-        let state = state_from_json(&self.cluster, &value).map_err(broken)?;
-        if state.index < floor {
-            return Err(broken(went_back(floor, state.index)));
-        }
-        Ok(state)
+        let state = state_from_json(&self.cluster, &value);
+        state.and_then(|it| not_older(it, floor)).map_err(broken)
     }
 
     async fn write(&self, change: &Change) -> CasReply {

@@ -213,11 +213,7 @@ impl Table {
     /// Three managers with r = 2, started and serving, and one node with 100 places.
     pub fn serving() -> Self {
         let mut table = Self::laid();
-        for n in NUMBERS {
-            table.start(n);
-        }
-        table.settle();
-        table.pass(500);
+        table.start_all();
         table.register("n1", 7);
         table
     }
@@ -283,6 +279,13 @@ impl Table {
     pub fn now(&self) -> Now {
         let wall_ms = (1_800_000_000_000 + self.now_ms).saturating_add_signed(self.wall_step_ms);
         Now { mono_ms: self.now_ms, wall_ms }
+    }
+
+    /// Starts every manager, and waits until they serve.
+    pub fn start_all(&mut self) {
+        NUMBERS.iter().for_each(|n| self.start(*n));
+        self.settle();
+        self.pass(500);
     }
 
     /// Starts a manager from its disk.
