@@ -195,6 +195,11 @@ impl Spaces {
         self.known.iter().map(|(name, it)| (name.as_str(), it))
     }
 
+    /// Those with a limit.
+    pub fn limited(&self) -> impl Iterator<Item = &str> {
+        self.iter().filter(|(_, it)| it.limits != Limits::default()).map(|(name, _)| name)
+    }
+
     /// Takes over what a document says, if it describes a namespace: `Ok(true)`. An ended life
     /// takes the description away, and closes the namespace until it is described again or that end is
     /// forgotten. A description that does not read as one changes nothing; it is

@@ -6,9 +6,10 @@ use rota_docstore::{
 };
 use rota_model::node_msg::ReportItem;
 use rota_model::{
-    CloseOp, GetOp, ListOp, Namespace, OpenOp, Outcome, Page, PullOp, Pulled, Refusal, SessionView,
-    SlotId, Stamp,
+    CloseOp, Epoch, GetOp, ListOp, Namespace, OpenOp, Outcome, Page, PullOp, Pulled, Refusal,
+    SessionView, SlotId, Stamp,
 };
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Run an operation.
@@ -130,6 +131,15 @@ pub struct ImportOp {
     pub document: Arc<Document>,
 }
 
+/// What partitions hold of namespaces with limits.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Holdings {
+    /// Of the View in which they were counted: another one gives partitions to other owners.
+    pub epoch: Epoch,
+    /// By namespace. One that is not there holds nothing.
+    pub usages: BTreeMap<String, Usage>,
+}
+
 /// Wait for news of the descriptions of namespaces (a long poll).
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct FollowOp {
@@ -137,6 +147,8 @@ pub struct FollowOp {
     pub since: Stamp,
     /// Answer with no news after this time.
     pub wait_ms: u64,
+    /// What the partitions hold that the asker owns; `None` when it knows of no limits.
+    pub held: Option<Holdings>,
 }
 
 /// A request to the owner of a slot.
@@ -357,8 +369,13 @@ pub enum DocumentAnswer {
     },
     /// To an import: whether it was taken over. It is not when one as new lives here.
     Imported(Result<bool, Exception>),
-    /// To a follow: documents that describe namespaces, and ends of their lives, by version.
-    Followed(Vec<Arc<Document>>),
+    /// To a follow.
+    Followed {
+        /// Documents that describe namespaces, and ends of their lives, by version.
+        documents: Vec<Arc<Document>>,
+        /// What all owners said that they hold, the asker too, if it said anything.
+        held: Option<Holdings>,
+    },
 }
 
 /// What a request comes to.

@@ -19,6 +19,16 @@ pub(crate) enum Origin {
     Peer { from: MemberId, rid: u64 },
 }
 
+impl Origin {
+    /// The manager that waits.
+    pub fn manager(&self, env: &Env) -> ManagerNumber {
+        match self {
+            Self::Here { .. } => env.me.number,
+            Self::Peer { from, .. } => from.number,
+        }
+    }
+}
+
 /// A request at the owner.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Asked {

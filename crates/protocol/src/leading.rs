@@ -6,7 +6,7 @@
 //! Everything that an answer promises is committed first; [`Partition::keep_promises`] is the one
 //! place where that is decided.
 
-use crate::api::{Op, OpResult};
+use crate::api::{Holdings, Op, OpResult};
 use crate::documents::DocKey;
 use crate::drain::Draining;
 use crate::entry::{Asked, Origin};
@@ -82,6 +82,8 @@ pub(crate) struct Leading {
     pub runs: Runs,
     /// Managers that wait for news of namespaces.
     pub follows: VecDeque<Origin>,
+    /// What they said that their partitions hold of namespaces with limits.
+    pub holdings: BTreeMap<ManagerNumber, Holdings>,
     /// Nobody was told of anything later that it does not exist.
     pub told: Stamp,
     pub judged: BTreeMap<NodeId, Judged>,
@@ -180,6 +182,7 @@ impl Leading {
             reads: Reads::default(),
             runs: Runs::new(),
             follows: VecDeque::new(),
+            holdings: BTreeMap::new(),
             told: Stamp::MAX,
             judged: BTreeMap::new(),
             ordering: BTreeMap::new(),

@@ -173,7 +173,7 @@ impl Manager {
     /// Asks for what this manager needs on its own account, and takes what was answered.
     fn run_errands(&mut self) {
         if self.standing == Standing::Inside {
-            self.following.drive(&mut self.env);
+            self.following.drive(&mut self.env, &self.parts);
         }
         loop {
             if let Some(errand) = self.env.errands.pop() {
@@ -198,7 +198,7 @@ impl Manager {
                     here.into_iter().for_each(|here| self.carry_out(here));
                 } else if !self.env.desks.knows_spaces {
                     // Clients wait for the rest.
-                    self.following.drive(&mut self.env);
+                    self.following.drive(&mut self.env, &self.parts);
                 }
             }
             Inner::Fetch { part, origin, name, asked } => {

@@ -149,7 +149,7 @@ impl Partition {
             Message::SyncTaken { pe, taken, .. } => self.on_sync_taken(env, from, pe, taken),
             Message::SnapshotChunk { chunk, .. } => {
                 env.forgotten = env.forgotten.max(chunk.forgotten);
-                self.replica.high_water = self.replica.high_water.max(chunk.forgotten);
+                self.replica.raise_water(chunk.forgotten);
                 self.on_chunk(env, from, chunk);
             }
             Message::SnapshotAck { pe, learn, chunk, .. } => {

@@ -45,6 +45,8 @@ pub struct Replica {
     pub beside: u64,
     /// Highest version of a document that was ever here, of those that were removed too.
     pub high_water: Stamp,
+    /// The same of committed ones only: no later owner lacks these.
+    pub settled_water: Stamp,
     /// The window holds every entry after this position.
     pub base: LogPos,
     /// Committed entries, oldest first.
@@ -81,6 +83,12 @@ impl Replica {
         }
     }
 
+    /// A version was committed here, or elsewhere and forgotten since.
+    pub fn raise_water(&mut self, version: Stamp) {
+        self.high_water = self.high_water.max(version);
+        self.settled_water = self.settled_water.max(version);
+    }
+
     /// A session's record with everything that was appended.
     pub fn session(&self, key: &DocKey) -> Option<&SessionRecord> {
         self.get(key)?.session().map(|record| &**record)
@@ -95,7 +103,7 @@ impl Replica {
     pub fn set(&mut self, key: &DocKey, doc: Option<Arc<Doc>>) {
         if let Some(doc) = &doc {
             self.digest = self.digest.wrapping_add(doc.digest(key));
-            self.high_water = self.high_water.max(doc.version());
+            self.raise_water(doc.version());
             if let Some(brief) = doc.brief() {
                 *self.sessions_by_state.entry(brief.state).or_default() += 1;
             }

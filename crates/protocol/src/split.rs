@@ -53,6 +53,7 @@ impl Replica {
         let mut taken = Replica {
             pe: self.pe,
             high_water: self.high_water,
+            settled_water: self.settled_water,
             base: self.base,
             window,
             window_bytes,

@@ -27,7 +27,7 @@ pub(crate) fn parts_of(env: &mut Env, disk: &Disk) -> BTreeMap<ManagerNumber, Pa
         part.replica.base = meta.last;
         part.replica.whole = meta.whole;
         part.replica.found_from = meta.found_from;
-        part.replica.high_water = meta.forgotten;
+        part.replica.raise_water(meta.forgotten);
         env.forgotten = env.forgotten.max(meta.forgotten);
         parts.insert(*number, part);
     }

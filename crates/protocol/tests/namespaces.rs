@@ -186,6 +186,42 @@ fn limits_builds_and_keys_are_refused_by_the_owner() {
     assert_eq!(operated(table.call(300, op(old, "c"))).unwrap_err().letter(), Letter::D);
 }
 
+#[test]
+fn a_limit_holds_for_all_partitions_together_also_when_one_gets_another_owner() {
+    let mut table = Table::serving();
+    let put = json!({"name": "shop", "create": true, "limits": {"documents": 9}});
+    operated(table.call(300, configure("namespace.put", &put))).unwrap();
+    table.pass(1_000);
+    let ids = NUMBERS.map(|n| (0..16).map(|nth| id_at(&table, n, nth)).collect::<Vec<_>>());
+    let mut written = 0;
+    let mut more = |table: &mut Table, partition: u32| {
+        written += 1;
+        let at = NUMBERS.iter().position(|it| *it == partition).unwrap();
+        let id = ids[at][written - 1].clone();
+        let done = operated(table.call(1000, op(write(&id, 1), &id)));
+        // As long as it may take until all have heard of it.
+        table.pass(1_000);
+        done.map(|_| ()).map_err(|it| it.details().message.clone())
+    };
+    for owner in [300, 300, 300, 300, 300, 300, 600, 1000] {
+        assert_eq!(more(&mut table, owner), Ok(()), "at {owner}");
+    }
+    // What the partition of 300 holds counts once, whoever owns it.
+    table.kill(300);
+    table.pass(3_000);
+    assert_eq!(more(&mut table, 1000), Ok(()));
+    let full = "documents of the namespace would be 10; the limit is 9";
+    for partition in [300, 600, 1000] {
+        assert_eq!(more(&mut table, partition), Err(full.to_owned()), "at {partition}");
+    }
+    // What is above may shrink, and that makes room elsewhere.
+    let end = json!({"changes": [{"class": "Cart", "docid": ids[0][0], "life": "destroy"}]});
+    operated(table.call(600, op(request("document.write", &end), &ids[0][0]))).unwrap();
+    table.pass(1_000);
+    assert_eq!(more(&mut table, 600), Ok(()));
+    assert_eq!(more(&mut table, 600), Err(full.to_owned()));
+}
+
 /// Each account's key is its name backwards, and nobody writes in the namespace `closed`.
 struct Accounts;
 

@@ -110,6 +110,28 @@ fn a_repeated_dhop_is_known_to_the_next_owner() {
 }
 
 #[test]
+fn that_there_is_none_is_told_only_up_to_what_no_later_owner_lacks() {
+    let mut table = Table::serving();
+    let [waiting, asked] = [0, 1].map(|nth| id_at(&table, 300, nth));
+    // What waits for its commit is only at its owner, whose clock is ahead.
+    table.wall_step_ms = 10_000;
+    table.lose = Box::new(|it| matches!(it.message, Message::Prepare { .. }));
+    table.ask(300, op(write(&waiting, 1), &waiting));
+    let mut cache = cache();
+    let cart = name("Cart", &asked);
+    let as_of = stamp(&table);
+    let none = synced(table.call(300, sync(&[&asked], None, true))).remove(0);
+    assert!(matches!(none, Update::Absent { .. }), "{none:?}");
+    cache.apply(&cart, &none, as_of).unwrap();
+    table.kill(300);
+    table.lose = Box::new(|_| false);
+    table.wall_step_ms = 0;
+    table.pass(3_000);
+    operated(table.call(600, op(write(&asked, 1), &asked))).unwrap();
+    assert!(refreshed(&mut table, &mut cache, &asked).is_some());
+}
+
+#[test]
 fn what_operations_remember_is_shown_to_no_client_and_kept_by_every_copy() {
     let mut table = Table::serving();
     let memories = |update: &Update| {

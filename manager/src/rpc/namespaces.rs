@@ -342,9 +342,9 @@ impl NamespacesService {
     async fn all(&self, deadline: Instant) -> Result<Vec<NamespaceState>, Failure> {
         let (mut since, mut documents) = (Stamp::MIN, BTreeMap::new());
         loop {
-            let op = Op::Documents(DocumentOp::Follow(FollowOp { since, wait_ms: 0 }));
+            let op = Op::Documents(DocumentOp::Follow(FollowOp { since, wait_ms: 0, held: None }));
             let answer = self.shared.mailbox.call(op, Instant::now() + STEP).await?;
-            let Answer::Documents(DocumentAnswer::Followed(news)) = answer else {
+            let Answer::Documents(DocumentAnswer::Followed { documents: news, .. }) = answer else {
                 return Err(mixed_up(&answer));
             };
             // As many as go into one message; the rest is newer.

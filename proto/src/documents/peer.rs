@@ -11,8 +11,10 @@ use rota_docstore::{
     Caller, Code, Credentials, Details, DocName, Document, Exception, JsonText, Phase, Request,
     Stamp, SyncRequest, Usage,
 };
-use rota_model::{Namespace, SlotId};
-use rota_protocol::api::{ClearOp, FollowOp, ImportOp, OperateOp, PageOp, Reader, Service, SyncOp};
+use rota_model::{Epoch, Namespace, SlotId};
+use rota_protocol::api::{
+    ClearOp, FollowOp, Holdings, ImportOp, OperateOp, PageOp, Reader, Service, SyncOp,
+};
 use rota_protocol::{DocumentAnswer, DocumentOp, DocumentPage};
 use std::sync::Arc;
 
@@ -141,7 +143,8 @@ impl TryFrom<v1::ClearOp> for ClearOp {
 
 impl From<&FollowOp> for v1::FollowOp {
     fn from(op: &FollowOp) -> Self {
-        Self { since: op.since.as_u64(), wait_ms: op.wait_ms }
+        let held = op.held.as_ref().map(Into::into);
+        Self { since: op.since.as_u64(), wait_ms: op.wait_ms, held }
     }
 }
 
@@ -149,7 +152,29 @@ impl TryFrom<v1::FollowOp> for FollowOp {
     type Error = WireError;
     fn try_from(op: v1::FollowOp) -> Result<Self, WireError> {
         let since = named("FollowOp.since", Stamp::parse(op.since))?;
-        Ok(Self { since, wait_ms: op.wait_ms })
+        Ok(Self { since, wait_ms: op.wait_ms, held: optional(op.held)? })
+    }
+}
+
+impl From<&Holdings> for v1::Holdings {
+    fn from(it: &Holdings) -> Self {
+        let held = |(namespace, usage): (&String, &Usage)| {
+            let Usage { documents, v1, v2 } = *usage;
+            v1::holdings::Held { namespace: namespace.clone(), documents, v1, v2 }
+        };
+        Self { epoch: it.epoch.0, held: it.usages.iter().map(held).collect() }
+    }
+}
+
+impl TryFrom<v1::Holdings> for Holdings {
+    type Error = WireError;
+    fn try_from(it: v1::Holdings) -> Result<Self, WireError> {
+        let held = |it: v1::holdings::Held| {
+            named("Holdings.held.namespace", Namespace::parse(&it.namespace))?;
+            Ok((it.namespace, Usage { documents: it.documents, v1: it.v1, v2: it.v2 }))
+        };
+        let usages = it.held.into_iter().map(held).collect::<Result<_, WireError>>()?;
+        Ok(Self { epoch: Epoch(it.epoch), usages })
     }
 }
 
@@ -203,7 +228,10 @@ pub(crate) fn document_answer(answer: DocumentAnswer) -> peer_answer::Result {
         }
         Imported(Ok(taken)) => Wire::Imported(peer_answer::Imported { taken }),
         Imported(Err(it)) => Wire::Exception(exception(Of::Import, &it)),
-        Followed(it) => Wire::Followed(peer_answer::Followed { documents: documents(it) }),
+        Followed { documents: it, held } => Wire::Followed(peer_answer::Followed {
+            documents: documents(it),
+            held: held.as_ref().map(Into::into),
+        }),
     }
 }
 
@@ -222,7 +250,8 @@ pub(crate) fn document_answer_from(
         Wire::Imported(it) => DocumentAnswer::Imported(Ok(it.taken)),
         Wire::Followed(it) => {
             let documents = it.documents.iter().map(|it| document_of(it));
-            DocumentAnswer::Followed(documents.collect::<Result<_, _>>()?)
+            let documents = documents.collect::<Result<_, _>>()?;
+            DocumentAnswer::Followed { documents, held: optional(it.held)? }
         }
         Wire::Exception(it) => it.try_into()?,
         Wire::Opened(_)

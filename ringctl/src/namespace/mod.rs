@@ -87,8 +87,8 @@ pub struct CreateArguments {
     /// A sentence for people.
     #[arg(long, default_value = "", hide_default_value = true)]
     description: String,
-    /// Most documents; without it, as many as there is room for. Each partition holds its own
-    /// documents to this and the next two limits: N partitions may hold up to N times as much.
+    /// Most documents; without it, as many as there is room for. This and the next two limits may be
+    /// exceeded by what is written within a second.
     #[arg(long, value_name = "COUNT")]
     max_documents: Option<u64>,
     /// Most bytes of documents.

@@ -330,8 +330,7 @@ async fn an_export_brings_its_bodies_into_another_cluster_and_v2_is_limited() {
         records.push_back(record);
     }
     assert_eq!(export.so_far(), (2, 2));
-    // A body counts as often as it is named. The limit holds in each partition, from when its owner
-    // heard of it.
+    // A body counts as often as it is named. The limit holds from when an owner heard of it.
     let mut more = 0;
     eventually("the limit is refused", PATIENCE, async || {
         more += 1;

@@ -88,11 +88,12 @@ impl Partition {
 
     /// Updates of what is committed, though another manager may own the partition by now.
     pub(super) fn sync_stale(&mut self, env: &mut Env, origin: Origin, op: &SyncOp) {
-        // Of a document that is not committed yet, nobody must hear that there will be none.
+        // Of a document that is not committed yet, nobody must hear that there will be none; nor of
+        // what only an owner above this one could have written.
         let appended = self.replica.tail.iter().flat_map(|entry| entry.writes.iter());
         let versions = appended.filter_map(|it| Some(it.doc.as_ref()?.version()));
         let known = versions.map(|it| it.minus_ms(1)).min().unwrap_or(Stamp::MAX);
-        let known = known.min(self.replica.high_water);
+        let known = known.min(self.replica.settled_water);
         let result = self.updates(env, op, known, |replica, key| replica.docs.get(key));
         self.note_told(result.iter().flatten().map(|(_, update)| update));
         self.reply(env, origin, synced(result));

@@ -1,5 +1,6 @@
 //! What a manager needs to run operations, whatever the partition.
 
+use super::holdings::Counted;
 use super::registry::{AdminKey, CONFIGURATION, administers, check_schema, operations, schema};
 use rota_docstore::rules::WEEK_MS;
 use rota_docstore::{
@@ -77,6 +78,8 @@ pub(crate) struct Desks {
     /// Whether it has learned them. Until then nobody here knows which are off, so nothing is
     /// served that depends on it.
     pub knows_spaces: bool,
+    /// What those with limits hold in all partitions.
+    pub counted: Counted,
     /// Copies of documents that other managers own.
     pub cache: Cache,
     cache_bytes: u64,
@@ -96,6 +99,7 @@ impl Desks {
             filled: 0,
             spaces: Spaces::default(),
             knows_spaces: false,
+            counted: Counted::default(),
             cache_bytes: config.cache_bytes,
         }
     }

@@ -2,9 +2,10 @@
 //! is newer than what it knows, and the owner answers when there is something.
 
 use super::here::slot_of_spaces;
+use super::holdings::{Own, own, together};
 use super::pending::{Errand, Inner};
 use super::registry::CONFIGURATION;
-use crate::api::{Answer, DocumentAnswer, DocumentOp, FollowOp, Op, OpResult};
+use crate::api::{Answer, DocumentAnswer, DocumentOp, FollowOp, Holdings, Op, OpResult};
 use crate::documents::DocKey;
 use crate::entry::Origin;
 use crate::env::Env;
@@ -12,7 +13,8 @@ use crate::io::Transition;
 use crate::partition::Partition;
 use rota_docstore::space::SPACE_CLASS;
 use rota_docstore::{Document, Spaces};
-use rota_model::{Refusal, RefusalKind, Retry, Stamp};
+use rota_model::{Epoch, ManagerNumber, Refusal, RefusalKind, Retry, Stamp};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// How long the owner keeps a question without news: less than what counts as its silence, so that
@@ -38,6 +40,8 @@ pub(crate) struct Following {
     /// that are off.
     beginning: Option<Spaces>,
     heard_ms: u64,
+    /// What it said of its own partitions in what it asks now, and in which View.
+    said: Option<(Epoch, Own)>,
     is_asking: bool,
     next_ms: u64,
 }
@@ -48,13 +52,14 @@ impl Following {
             since: Stamp::MIN,
             beginning: Some(Spaces::default()),
             heard_ms: now_ms,
+            said: None,
             is_asking: false,
             next_ms: now_ms,
         }
     }
 
     /// Asks, if it is time to.
-    pub fn drive(&mut self, env: &mut Env) {
+    pub fn drive(&mut self, env: &mut Env, parts: &BTreeMap<ManagerNumber, Partition>) {
         let now = env.now.mono_ms;
         if self.is_asking || now < self.next_ms || env.view.is_none() {
             return;
@@ -66,7 +71,12 @@ impl Following {
         }
         self.is_asking = true;
         let wait_ms = if self.beginning.is_some() { 0 } else { WAIT_MS };
-        let op = FollowOp { since: self.since, wait_ms };
+        self.said = own(env, parts).map(|own| (env.epoch(), own));
+        let held = self
+            .said
+            .as_ref()
+            .map(|(epoch, own)| Holdings { epoch: *epoch, usages: together(own.values()) });
+        let op = FollowOp { since: self.since, wait_ms, held };
         let op = Op::Documents(DocumentOp::Follow(op));
         let deadline_ms = now + DEADLINE_MS;
         env.errands.push(Errand { inner: Inner::Follow, op, deadline_ms });
@@ -76,11 +86,17 @@ impl Following {
     pub fn on_answer(&mut self, env: &mut Env, result: &OpResult) -> bool {
         let now = env.now.mono_ms;
         (self.is_asking, self.next_ms) = (false, now);
-        let Ok(Answer::Documents(DocumentAnswer::Followed(documents))) = result else {
+        let said = self.said.take();
+        let Ok(Answer::Documents(DocumentAnswer::Followed { documents, held })) = result else {
             self.next_ms = now + AGAIN_MS;
             return false;
         };
         self.heard_ms = now;
+        if let (Some(held), Some((epoch, own))) = (held, said)
+            && held.epoch == epoch
+        {
+            env.desks.counted.learn(held.clone(), own);
+        }
         let spaces = self.beginning.as_mut().unwrap_or(&mut env.desks.spaces);
         for document in documents {
             // One that does not read as a description leaves what was known.
@@ -115,10 +131,15 @@ impl Partition {
     pub(super) fn serve_follow(&mut self, env: &mut Env, origin: Origin, op: &FollowOp) {
         let Some(leading) = &mut self.leading else { return };
         let Some(asked) = leading.live.get(&origin) else { return };
+        let asker = origin.manager(env);
+        if let Some(held) = op.held.as_ref().filter(|it| leading.holdings.get(&asker) != Some(it)) {
+            leading.holdings.insert(asker, held.clone());
+        }
         let is_over = env.now.mono_ms >= asked.arrived_ms + op.wait_ms;
         let news = descriptions(&self.replica, env, op.since);
         if !news.is_empty() || is_over {
-            let answer = DocumentAnswer::Followed(news);
+            let held = op.held.as_ref().map(|_| counted(&leading.holdings, env.epoch()));
+            let answer = DocumentAnswer::Followed { documents: news, held };
             return self.reply(env, origin, Ok(Answer::Documents(answer)));
         }
         if leading.follows.len() < FOLLOWERS_MAX {
@@ -129,6 +150,12 @@ impl Partition {
         let text = format!("{FOLLOWERS_MAX} followers wait at this partition already");
         self.reply(env, origin, Err(Refusal::new(RefusalKind::Overloaded, retry, text)));
     }
+}
+
+/// What all said of the same View.
+fn counted(holdings: &BTreeMap<ManagerNumber, Holdings>, epoch: Epoch) -> Holdings {
+    let of_now = holdings.values().filter(|it| it.epoch == epoch);
+    Holdings { epoch, usages: together(of_now.map(|it| &it.usages)) }
 }
 
 /// Committed descriptions, and ends of their lives, that are newer: by version, as far as one

@@ -1,5 +1,6 @@
 //! The documents of one partition, as an operation sees them at its owner.
 
+use super::holdings::Beside;
 use super::registry::CONFIGURATION;
 use crate::documents::DocKey;
 use crate::replica::Replica;
@@ -79,6 +80,8 @@ impl Territory for AtSlot {
 pub(crate) struct Here<'a> {
     pub replica: &'a Replica,
     pub spaces: &'a Spaces,
+    /// What other partitions hold.
+    pub beside: Beside<'a>,
     pub m: u32,
     /// No version below this is given out.
     pub floor: Stamp,
@@ -99,7 +102,7 @@ impl Documents for Here<'_> {
     }
 
     fn usage(&self, space: &str) -> Usage {
-        self.replica.usage(space)
+        self.replica.usage(space).plus(self.beside.usage(space))
     }
 }
 

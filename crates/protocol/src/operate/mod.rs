@@ -22,6 +22,7 @@ mod desks;
 mod follow;
 mod form;
 mod here;
+mod holdings;
 mod importing;
 mod owner;
 mod pending;

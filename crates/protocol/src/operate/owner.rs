@@ -149,8 +149,10 @@ impl Partition {
         let rules = env.desks.rules(AtSlot { slots, slot });
         let floor = self.floor(env, op.request.space.as_str());
         let (replica, high_water) = (&self.replica, self.replica.high_water.max(floor));
+        let epoch = env.epoch();
         let desks = &mut env.desks;
-        let here = |floor| Here { replica, spaces: &desks.spaces, m: slots.m, floor };
+        let (spaces, beside) = (&desks.spaces, desks.counted.beside(self.number, epoch));
+        let here = |floor| Here { replica, spaces, beside, m: slots.m, floor };
         let mut run = Run::resume(Arc::clone(&op.request), progress);
         let cache = Some(&mut desks.cache);
         let next = run.work(&desks.operations, &rules, &here(high_water), cache, now);
@@ -249,7 +251,8 @@ impl Partition {
         commit: &Commit,
     ) -> Result<rota_docstore::Answer, Exception> {
         let (replica, floor) = (&self.replica, self.replica.high_water);
-        let here = Here { replica, spaces: &env.desks.spaces, m: env.view().m, floor };
+        let beside = env.desks.counted.beside(self.number, env.epoch());
+        let here = Here { replica, spaces: &env.desks.spaces, beside, m: env.view().m, floor };
         let mut answer = run.finish(&here, commit)?;
         super::copies::cut(&mut answer.updates, env.config.sizes.message_bytes);
         self.note_told(answer.updates.iter().map(|(_, update)| update));

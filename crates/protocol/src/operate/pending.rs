@@ -153,7 +153,8 @@ impl Partition {
         let mut run = Run::resume(op.request, self.progress_of(origin));
         match run.fetch_failed(exception) {
             Ok(ms) => self.pause_run(env, origin, run.progress(), ms),
-            Err(exception) => self.reply(env, origin, super::owner::operated(Err(exception))),
+            // What it asked for leans on what it read here.
+            Err(exception) => self.answer_read(env, origin, super::owner::operated(Err(exception))),
         }
     }
 

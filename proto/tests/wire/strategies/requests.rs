@@ -11,7 +11,9 @@ use rota_docstore::Usage;
 use rota_model::node_msg::{ReportEvent, ReportItem};
 use rota_model::*;
 use rota_proto::{Position, SendEvent, Watch, v1};
-use rota_protocol::api::{ClearOp, FollowOp, ImportOp, OperateOp, PageOp, Reader, Service, SyncOp};
+use rota_protocol::api::{
+    ClearOp, FollowOp, Holdings, ImportOp, OperateOp, PageOp, Reader, Service, SyncOp,
+};
 use rota_protocol::{Answer, DocumentAnswer, DocumentOp, DocumentPage, Op};
 use std::sync::Arc;
 
@@ -128,18 +130,28 @@ fn document_op() -> Any<DocumentOp> {
         .prop_map(|(from, space)| DocumentOp::Clear(ClearOp { from, space }));
     let import = documents::document()
         .prop_map(|it| DocumentOp::Import(ImportOp { document: Arc::new(it) }));
-    let follow = (any::<u64>(), any::<u64>()).prop_map(|(ms, wait_ms)| {
-        DocumentOp::Follow(FollowOp { since: Stamp::from_epoch_ms(ms), wait_ms })
+    let follow = (any::<u64>(), any::<u64>(), of(holdings())).prop_map(|(ms, wait_ms, held)| {
+        DocumentOp::Follow(FollowOp { since: Stamp::from_epoch_ms(ms), wait_ms, held })
     });
     prop_oneof![operate, sync, page, clear, import, follow].boxed()
+}
+
+fn usage() -> Any<Usage> {
+    any::<[u64; 3]>().prop_map(|[documents, v1, v2]| Usage { documents, v1, v2 }).boxed()
+}
+
+fn holdings() -> Any<Holdings> {
+    let space = documents::space().prop_map(|it| it.as_str().to_owned());
+    (any::<u64>(), btree_map(space, usage(), 0..3))
+        .prop_map(|(epoch, usages)| Holdings { epoch: Epoch(epoch), usages })
+        .boxed()
 }
 
 fn document_answer() -> Any<DocumentAnswer> {
     let cursor = || of(documents::document_cursor());
     let operated = documents::answer_of_operation().prop_map(Ok);
     let synced = documents::answer_of_operation().prop_map(|it| Ok(it.updates));
-    let usage = any::<[u64; 3]>().prop_map(|[documents, v1, v2]| Usage { documents, v1, v2 });
-    let page = (vec(documents::head(), 0..4), cursor(), usage)
+    let page = (vec(documents::head(), 0..4), cursor(), usage())
         .prop_map(|(documents, next, usage)| DocumentPage { documents, next, usage });
     prop_oneof![
         prop_oneof![operated, documents::exception().prop_map(Err)]
@@ -150,7 +162,8 @@ fn document_answer() -> Any<DocumentAnswer> {
             .prop_map(|(deleted, next)| DocumentAnswer::Cleared { deleted, next }),
         prop_oneof![any::<bool>().prop_map(Ok), documents::exception().prop_map(Err)]
             .prop_map(DocumentAnswer::Imported),
-        vec(documents::document().prop_map(Arc::new), 0..4).prop_map(DocumentAnswer::Followed),
+        (vec(documents::document().prop_map(Arc::new), 0..4), of(holdings()))
+            .prop_map(|(documents, held)| DocumentAnswer::Followed { documents, held }),
     ]
     .boxed()
 }

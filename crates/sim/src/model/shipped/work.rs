@@ -341,7 +341,7 @@ impl Room {
                     matches!(&**op, Op::Documents(DocumentOp::Follow(_)))
                 }
                 Message::Answer { result, .. } => {
-                    matches!(&**result, Ok(Answer::Documents(DocumentAnswer::Followed(_))))
+                    matches!(&**result, Ok(Answer::Documents(DocumentAnswer::Followed { .. })))
                 }
                 Message::Heartbeat { .. }
                 | Message::Probe { .. }

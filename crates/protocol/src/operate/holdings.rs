@@ -1,0 +1,71 @@
+//! What namespaces with limits hold in all partitions together. Every owner says what its partitions
+//! hold when it asks for news of descriptions ([`super::follow`]), and is told what all have said.
+//!
+//! Nobody waits for this, so a limit is exceeded by as much as other partitions take meanwhile, which is
+//! within a second or so. Another View gives partitions to other owners, so what was counted before
+//! counts no more: until an owner has been told again, it holds its partition to the limit by itself.
+
+use crate::api::Holdings;
+use crate::env::Env;
+use crate::partition::Partition;
+use rota_docstore::Usage;
+use rota_model::{Epoch, ManagerNumber};
+use std::collections::BTreeMap;
+
+/// What one partition holds, by namespace. One that is not there holds nothing.
+type Usages = BTreeMap<String, Usage>;
+
+/// What this manager's own partitions held when it said so.
+pub(crate) type Own = BTreeMap<ManagerNumber, Usages>;
+
+/// Counts what this manager's partitions hold of namespaces with limits; `None` when it knows of none.
+pub(super) fn own(env: &Env, parts: &BTreeMap<ManagerNumber, Partition>) -> Option<Own> {
+    let limited: Vec<&str> = env.desks.spaces.limited().collect();
+    let leading = parts.values().filter(|part| part.leading.is_some());
+    let holds = |part: &Partition| {
+        let usages = limited.iter().map(|it| ((*it).to_owned(), part.replica.usage(it)));
+        (part.number, usages.filter(|(_, usage)| *usage != Usage::default()).collect())
+    };
+    (!limited.is_empty()).then(|| leading.map(holds).collect())
+}
+
+/// All of it together.
+pub(super) fn together<'a>(usages: impl Iterator<Item = &'a Usages>) -> Usages {
+    let mut sum = Usages::new();
+    for (space, usage) in usages.flatten() {
+        let held = sum.entry(space.clone()).or_default();
+        *held = held.plus(*usage);
+    }
+    sum
+}
+
+/// What was told last of all partitions, and what this manager had said of its own then.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct Counted {
+    told: Option<(Holdings, Own)>,
+}
+
+impl Counted {
+    pub fn learn(&mut self, all: Holdings, own: Own) {
+        self.told = Some((all, own));
+    }
+
+    /// What others hold than this partition.
+    pub fn beside(&self, part: ManagerNumber, epoch: Epoch) -> Beside<'_> {
+        let told = self.told.as_ref().filter(|(all, _)| all.epoch == epoch);
+        Beside(told.map(|(all, own)| (&all.usages, own.get(&part))))
+    }
+}
+
+/// What other partitions hold than one of this manager's.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Beside<'a>(Option<(&'a Usages, Option<&'a Usages>)>);
+
+impl Beside<'_> {
+    pub fn usage(&self, space: &str) -> Usage {
+        let held = |usages: &Usages| usages.get(space).copied().unwrap_or_default();
+        self.0.map_or_else(Usage::default, |(all, own)| {
+            held(all).minus(own.map(held).unwrap_or_default())
+        })
+    }
+}
