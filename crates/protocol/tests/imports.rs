@@ -170,14 +170,19 @@ fn an_import_goes_beyond_limits_and_what_is_above_them_may_only_shrink() {
 
 #[test]
 fn an_import_leaves_what_operations_remember_and_they_are_not_done_again() {
-    let mut table = Table::serving();
-    let asked = Request { dhop: Some(stamp(&table)), ..write("c", 1) };
-    let answer = operated(table.call(300, op(asked.clone(), "c"))).unwrap();
-    let before = refreshed(&mut table, &mut cache(), "c").unwrap();
-    let later = cart("c", before.ctime(), before.version().plus_ms(5_000), &[("1", 2)]);
-    assert_eq!(imported(&mut table, &later), Ok(true));
-    let again = operated(table.call(600, op(asked, "c"))).unwrap();
-    assert_eq!((again.version, again.body), (answer.version, answer.body));
-    let here = refreshed(&mut table, &mut cache(), "c").unwrap();
-    assert_eq!(lines(&here), lines(&later));
+    // Of a later version, and of a later life.
+    for life_ms in [0, 3_000] {
+        let mut table = Table::serving();
+        let asked = Request { dhop: Some(stamp(&table)), ..write("c", 1) };
+        let answer = operated(table.call(300, op(asked.clone(), "c"))).unwrap();
+        let before = refreshed(&mut table, &mut cache(), "c").unwrap();
+        let [ctime, version] = [before.ctime().plus_ms(life_ms), before.version().plus_ms(5_000)];
+        let later = cart("c", ctime, version, &[("1", 2)]);
+        assert_eq!(imported(&mut table, &later), Ok(true));
+        assert_eq!(imported(&mut table, &later), Ok(false), "repeated");
+        let again = operated(table.call(600, op(asked, "c"))).unwrap();
+        assert_eq!((again.version, again.body), (answer.version, answer.body));
+        let here = refreshed(&mut table, &mut cache(), "c").unwrap();
+        assert_eq!((here.ctime(), lines(&here)), (ctime, lines(&later)));
+    }
 }

@@ -91,6 +91,7 @@ impl Partition {
 /// * What is here has ended, and what is offered lives: it begins a new life, whichever ended later.
 ///   Who deletes a namespace and imports it again wants its documents, and a repetition finds that life.
 /// * Somebody may hold a life of it that is later: it begins a new one.
+/// * A later life of what lives here: it comes as it is, and what operations here remember goes on in it.
 /// * A later version of the same life: what differs gets that version, since a copy that has what
 ///   is here asks for what is newer only. The export may have changed it on another way.
 fn brought_in(
@@ -112,7 +113,7 @@ fn brought_in(
         return Ok(None);
     }
     let document = if ctime > here.ctime() {
-        raised(offered, here.version().next())
+        raised(offered, here.version().next()).and_then(|it| remembering(it, here))
     } else if here.is_deleted() || offered.is_deleted() {
         new_life(offered, moment, here.version())
     } else {
@@ -128,6 +129,22 @@ fn raised(offered: &Arc<Document>, least: Stamp) -> Result<Arc<Document>, FieldE
     }
     let parts = Document::clone(offered).into_parts();
     Document::from_parts(DocumentParts { version: least, ..parts }).map(Arc::new)
+}
+
+/// The same, with what operations did to what lives here: they may be repeated.
+fn remembering(document: Arc<Document>, here: &Document) -> Result<Arc<Document>, FieldError> {
+    if document.is_deleted() || here.memories_bytes() == 0 {
+        return Ok(document);
+    }
+    let parts = Document::clone(&document).into_parts();
+    let mut items: BTreeMap<ItemName, Item> =
+        parts.items.into_iter().map(|it| (it.name().clone(), it)).collect();
+    let remembered = here.items().iter().filter(|it| it.name().is_memory() && !it.is_destroyed());
+    for item in remembered {
+        items.insert(item.name().clone(), moved(item, parts.version)?);
+    }
+    let items = items.into_values().collect();
+    Document::from_parts(DocumentParts { items, ..parts }).map(Arc::new)
 }
 
 /// A life that begins now with what exists in it.
