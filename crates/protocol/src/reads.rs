@@ -7,6 +7,7 @@ use crate::entry::Origin;
 use crate::env::{Env, ReadFor};
 use crate::io::Transition;
 use crate::judge::Renewal;
+use crate::leading::Phase;
 use crate::partition::Partition;
 use crate::version::may_tell_early;
 use rota_model::{
@@ -94,6 +95,10 @@ impl Partition {
         leading.reads.proves = committed;
         leading.reads.unread_since_ms.take_if(|_| !env.store_away);
         let mut peers: BTreeSet<ManagerNumber> = leading.copies.keys().copied().collect();
+        // Whoever gives a partition up may be out already, and its copies with it.
+        if matches!(leading.phase, Phase::Recover(_)) {
+            peers.clear();
+        }
         // Without copies the config store is read, which names whoever was added.
         if !peers.is_empty() {
             peers.extend(leading.adding.keys());

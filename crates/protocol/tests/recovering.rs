@@ -3,7 +3,7 @@
 mod table;
 
 use rota_model::node_msg::{Renewed, ReportEvent, ToNode};
-use rota_model::{LogPos, Outcome, Reason, RefusalKind, SessionState, SessionView, Token};
+use rota_model::{LogPos, NodeId, Outcome, Reason, RefusalKind, SessionState, SessionView, Token};
 use rota_protocol::{Answer, Disk, Sizes, Timing, Transition};
 use rota_ring::{Change, ClaimRefused, PartState};
 use std::collections::BTreeMap;
@@ -395,4 +395,29 @@ fn an_owner_that_sees_that_writes_were_lost_gives_the_partition_up_and_finds_it_
     assert_eq!(table.count(Transition::Recovered), 1);
     got(table.call(300, get("a")));
     assert!(table.view().parts.values().all(|it| it.isr.len() == 3), "{:?}", table.view());
+}
+
+#[test]
+fn an_owner_that_gives_a_partition_up_renews_no_lease_by_the_word_of_its_copies() {
+    let mut table = Table::serving();
+    let node = NodeId::parse("n1").expect("a name");
+    let judge = table.view().owner_of(rota_ring::slot_of_node(&node, 1024)).0;
+    let id = (0..).map(|n| format!("b{n}")).find(|it| table.owner(it) == judge);
+    let granted =
+        |table: &mut Table| matches!(table.renews(judge, "n1"), Some(Renewed::Granted { .. }));
+    assert!(granted(&mut table));
+    table.manual_nodes = true;
+    table.ask(judge, open(&id.expect("one is there"), "r1"));
+    let (_, create) = table.node_calls.pop().expect("PENDING is committed");
+    let ToNode::Create { mut token, .. } = create.clone() else { panic!("{create:?}") };
+    token.0.seq.0 += 7;
+    // Whether it is given up cannot be heard: another may have that number by now, and nobody else.
+    table.store_away = true;
+    let answer = rota_model::node_msg::NodeAnswer::OtherLive { token };
+    table.node_says(judge, "n1", create.head().call, answer);
+    table.settle();
+    assert!(!granted(&mut table));
+    (table.store_away, table.manual_nodes) = (false, false);
+    table.pass(1_000);
+    assert!(granted(&mut table), "who finds it again judges, too");
 }
