@@ -58,7 +58,6 @@ pub struct Store {
     high_water: Option<Stamp>,
     spaces: Spaces,
     usages: Usages,
-    elsewhere: BTreeMap<String, Usage>,
 }
 
 /// What [`Store::purge`] did.
@@ -116,11 +115,6 @@ impl Store {
     /// Namespaces, to tell it of descriptions that are kept elsewhere.
     pub fn spaces_mut(&mut self) -> &mut Spaces {
         &mut self.spaces
-    }
-
-    /// Says how much a namespace holds in other stores; its limits count both.
-    pub fn note_usage_elsewhere(&mut self, space: &str, usage: Usage) {
-        self.elsewhere.insert(space.to_owned(), usage);
     }
 
     /// Validates an attempt and takes over its changes at once, so that the next operation sees
@@ -245,6 +239,6 @@ impl Documents for Store {
     }
 
     fn usage(&self, space: &str) -> Usage {
-        self.usages.get(space).plus(self.elsewhere.get(space).copied().unwrap_or_default())
+        self.usages.get(space)
     }
 }

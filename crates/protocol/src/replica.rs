@@ -167,6 +167,8 @@ impl Replica {
 
     /// Lets go of everything that is not known to be committed.
     pub fn drop_tail(&mut self) {
+        // Nobody was told of these versions.
+        self.high_water = self.settled_water;
         self.tail.clear();
         (self.tail_bytes, self.tail_fills) = (0, 0);
         self.latest.clear();
@@ -305,9 +307,11 @@ impl Replica {
     /// Begins the log anew at `start`. What is here stays as the base of a snapshot, which
     /// replaces it range by range.
     pub fn restart_at(&mut self, start: LogPos) {
+        let settled = self.settled_water;
         for (key, (_, doc)) in std::mem::take(&mut self.latest) {
             self.set(&key, doc);
         }
+        self.settled_water = settled;
         self.drop_tail();
         self.window.clear();
         self.window_bytes = 0;

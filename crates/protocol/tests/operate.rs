@@ -468,12 +468,22 @@ fn a_document_of_another_owner_that_is_larger_than_the_cache_is_fetched_once_and
     operated(table.call(300, op(large, &far))).unwrap();
     let which = json!([{"class": "Cart", "docid": far, "tolerance_s": 5}]);
     let reading = request("document.read", &json!({"documents": which}));
-    let exception = operated(table.call(1000, op(reading, &here))).unwrap_err();
+    let exception = operated(table.call(1000, op(reading.clone(), &here))).unwrap_err();
     assert_eq!(*exception.code(), codes::LIMIT);
     let text = exception.to_string();
     assert!(text.contains(&format!("shop/Cart/{far} takes 5")), "{text}");
     assert!(text.contains("the limit is 2000"), "{text}");
     assert_eq!(table.count(Transition::DocumentsFetched), 1);
+    // Which document it asks for leans on what is here, so the answer waits for what is not committed.
+    table.lose = Box::new(|it| matches!(it.message, Message::Prepare { .. }));
+    let uncommitted = id_at(&table, 300, 1);
+    table.ask(300, op(write(&uncommitted, 1), &uncommitted));
+    let call = table.ask(1000, op(reading, &here));
+    table.pass(100);
+    assert_eq!(table.count(Transition::DocumentsFetched), 2);
+    assert!(!table.replies.contains_key(&call));
+    table.lose = Box::new(|_| false);
+    assert_eq!(*operated(table.wait_for(call, 2_000)).unwrap_err().code(), codes::LIMIT);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Bodies of attachments, as clients put and get them.
 
-use super::Shared;
 use super::documents::admit;
+use super::{Shared, no_view, status};
 use crate::bodies::{Pieces, announced, refused};
 use bytes::Bytes;
 use rota_docstore::{Attachment, Digest, DocName, Document};
@@ -32,7 +32,7 @@ const BEGIN_PATIENCE: Duration = Duration::from_secs(10);
 
 fn view_of(shared: &Shared) -> Result<Arc<View>, Status> {
     let view = shared.seen.borrow().view.clone();
-    view.ok_or_else(|| refused(RefusalKind::NotServing, "this manager has no View yet"))
+    view.ok_or_else(|| status(no_view()))
 }
 
 /// The slot of a document, once its owner has said that it serves, and this caller: so the namespace

@@ -88,7 +88,7 @@ pub struct CreateArguments {
     #[arg(long, default_value = "", hide_default_value = true)]
     description: String,
     /// Most documents; without it, as many as there is room for. This and the next two limits may be
-    /// exceeded by what is written within a second.
+    /// exceeded by what is written until all owners have heard of it, about a second.
     #[arg(long, value_name = "COUNT")]
     max_documents: Option<u64>,
     /// Most bytes of documents.

@@ -87,15 +87,16 @@ fn limits_stop_growth_and_nothing_else() {
     assert_eq!(long.field, "v1");
     set_balance(&mut store, "a", 999, at(6));
     assert_eq!(balance(&store, "a"), Some(999));
-    // What another store holds of the namespace counts, too; shrinking is always allowed.
-    store.note_usage_elsewhere("bank", Usage { documents: 5, v1: 1_000, v2: 0 });
+    // Shrinking is always allowed.
+    let limits = Limits { documents: Some(1), v1: Some(1), v2: Some(0) };
+    describe(&mut store, "bank", &Description { limits, ..Description::default() }, at(6));
     set_balance(&mut store, "a", 9, at(7));
     let work = |desk: &mut Desk<'_>| {
         desk.current(&account("a"))?.destroy();
         Ok(())
     };
     edit(&mut store, at(8), work).unwrap();
-    assert_eq!(store.usage("bank").documents, 6);
+    assert_eq!(store.usage("bank").documents, 1);
 }
 
 #[test]

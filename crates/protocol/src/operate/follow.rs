@@ -120,21 +120,24 @@ impl Partition {
             return;
         }
         for origin in std::mem::take(&mut leading.follows) {
-            let asked = self.leading.as_ref().and_then(|it| it.live.get(&origin));
-            if let Some(Op::Documents(DocumentOp::Follow(op))) = asked.map(|it| &it.op) {
-                let op = op.clone();
-                self.serve_follow(env, origin, &op);
-            }
+            self.serve_follow(env, origin);
         }
     }
 
-    pub(super) fn serve_follow(&mut self, env: &mut Env, origin: Origin, op: &FollowOp) {
+    /// A manager asks, and says what its partitions hold.
+    pub(super) fn on_follow(&mut self, env: &mut Env, origin: Origin, op: &FollowOp) {
+        if let (Some(leading), Some(held)) = (&mut self.leading, &op.held) {
+            let view = env.view();
+            leading.holdings.retain(|number, _| view.managers.contains_key(number));
+            leading.holdings.insert(origin.manager(env), held.clone());
+        }
+        self.serve_follow(env, origin);
+    }
+
+    fn serve_follow(&mut self, env: &mut Env, origin: Origin) {
         let Some(leading) = &mut self.leading else { return };
         let Some(asked) = leading.live.get(&origin) else { return };
-        let asker = origin.manager(env);
-        if let Some(held) = op.held.as_ref().filter(|it| leading.holdings.get(&asker) != Some(it)) {
-            leading.holdings.insert(asker, held.clone());
-        }
+        let Op::Documents(DocumentOp::Follow(op)) = &asked.op else { return };
         let is_over = env.now.mono_ms >= asked.arrived_ms + op.wait_ms;
         let news = descriptions(&self.replica, env, op.since);
         if !news.is_empty() || is_over {

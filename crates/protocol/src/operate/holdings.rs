@@ -1,9 +1,10 @@
 //! What namespaces with limits hold in all partitions together. Every owner says what its partitions
 //! hold when it asks for news of descriptions ([`super::follow`]), and is told what all have said.
 //!
-//! Nobody waits for this, so a limit is exceeded by as much as other partitions take meanwhile, which is
-//! within a second or so. Another View gives partitions to other owners, so what was counted before
-//! counts no more: until an owner has been told again, it holds its partition to the limit by itself.
+//! Nobody waits for this, so a limit is exceeded by as much as other partitions take until their owners
+//! have said so and been told: a second, unless the partition of the descriptions is not served.
+//! Another View may give partitions to other owners, so what was counted before counts no more: until an
+//! owner has been told again, it holds its partition to the limit by itself.
 
 use crate::api::Holdings;
 use crate::env::Env;
@@ -23,7 +24,7 @@ pub(super) fn own(env: &Env, parts: &BTreeMap<ManagerNumber, Partition>) -> Opti
     let limited: Vec<&str> = env.desks.spaces.limited().collect();
     let leading = parts.values().filter(|part| part.leading.is_some());
     let holds = |part: &Partition| {
-        let usages = limited.iter().map(|it| ((*it).to_owned(), part.replica.usage(it)));
+        let usages = limited.iter().map(|it| ((*it).to_owned(), part.replica.usages.get(it)));
         (part.number, usages.filter(|(_, usage)| *usage != Usage::default()).collect())
     };
     (!limited.is_empty()).then(|| leading.map(holds).collect())
@@ -58,7 +59,7 @@ impl Counted {
 }
 
 /// What other partitions hold than one of this manager's.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Beside<'a>(Option<(&'a Usages, Option<&'a Usages>)>);
 
 impl Beside<'_> {

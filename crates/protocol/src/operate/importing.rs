@@ -144,7 +144,7 @@ fn remembering(document: Arc<Document>, here: &Document) -> Result<Arc<Document>
         items.insert(item.name().clone(), moved(item, parts.version)?);
     }
     let items = items.into_values().collect();
-    Document::from_parts(DocumentParts { items, ..parts }).map(Arc::new)
+    Document::from_parts(DocumentParts { items, ..parts }.fitted()).map(Arc::new)
 }
 
 /// A life that begins now with what exists in it.

@@ -11,6 +11,7 @@
 
 use super::copies::synced;
 use super::here::{AtSlot, Here, Slots};
+use super::holdings::Beside;
 use super::registry::CONFIGURATION;
 use crate::api::{Answer, ClearOp, DocumentAnswer, DocumentOp, OpResult, OperateOp};
 use crate::documents::{Doc, DocKey};
@@ -82,7 +83,7 @@ impl Partition {
                 self.operate(env, origin, op, progress, false);
             }
             DocumentOp::Sync(op) if op.stale_ok => self.sync_stale(env, origin, op),
-            DocumentOp::Follow(op) => self.serve_follow(env, origin, op),
+            DocumentOp::Follow(op) => self.on_follow(env, origin, op),
             DocumentOp::Import(op) => self.import(env, origin, op, false),
             DocumentOp::Sync(_) | DocumentOp::Page(_) | DocumentOp::Clear(_) => {
                 self.confirm_then(origin);
@@ -251,8 +252,9 @@ impl Partition {
         commit: &Commit,
     ) -> Result<rota_docstore::Answer, Exception> {
         let (replica, floor) = (&self.replica, self.replica.high_water);
-        let beside = env.desks.counted.beside(self.number, env.epoch());
-        let here = Here { replica, spaces: &env.desks.spaces, beside, m: env.view().m, floor };
+        // Nothing is written any more, so what others hold limits nothing.
+        let (spaces, beside) = (&env.desks.spaces, Beside::default());
+        let here = Here { replica, spaces, beside, m: env.view().m, floor };
         let mut answer = run.finish(&here, commit)?;
         super::copies::cut(&mut answer.updates, env.config.sizes.message_bytes);
         self.note_told(answer.updates.iter().map(|(_, update)| update));

@@ -153,7 +153,7 @@ impl Partition {
         let mut run = Run::resume(op.request, self.progress_of(origin));
         match run.fetch_failed(exception) {
             Ok(ms) => self.pause_run(env, origin, run.progress(), ms),
-            // What it asked for leans on what it read here.
+            // Which document it asked for leans on what it read here, and that must be committed.
             Err(exception) => self.answer_read(env, origin, super::owner::operated(Err(exception))),
         }
     }
