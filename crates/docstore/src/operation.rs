@@ -90,6 +90,9 @@ impl<T: Operation> Running for T {
 
 type Make = fn(Option<&JsonText>) -> Result<Box<dyn Running>, Exception>;
 
+/// So many are named to whoever asks for one that does not exist.
+const NAMED_MAX: usize = 10;
+
 /// The operations that callers may ask for, by name. Made once at start.
 #[derive(Clone, Default)]
 pub struct Operations(BTreeMap<&'static str, Make>);
@@ -123,8 +126,9 @@ impl Operations {
         parameters: Option<&JsonText>,
     ) -> Result<Box<dyn Running>, Exception> {
         let unknown = || {
-            let field = FieldError::new("operation", format!("{name:?} does not exist"));
-            Exception::of_field(codes::OPERATION, field)
+            let names: Vec<&str> = self.names().take(NAMED_MAX).collect();
+            let problem = format!("{name:?} does not exist; there are {}", names.join(", "));
+            Exception::of_field(codes::OPERATION, FieldError::new("operation", problem))
         };
         self.0.get(name).ok_or_else(unknown)?(parameters)
     }

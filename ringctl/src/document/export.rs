@@ -13,6 +13,7 @@ use rota_client::documents::document_export::Part;
 use rota_client::documents::request::{BODIES_HELD_MAX, ExportDocument};
 use serde::Serialize;
 use std::collections::BTreeSet;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -81,7 +82,10 @@ impl Drop for Writing {
 /// The bodies that a folder has: a file that was cut or changed is fetched anew.
 async fn held(folder: &Path) -> std::io::Result<BTreeSet<Digest>> {
     let mut held = BTreeSet::new();
-    let mut files = fs::read_dir(folder).await?;
+    let mut files = match fs::read_dir(folder).await {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(held),
+        files => files?,
+    };
     while let Some(file) = files.next_entry().await? {
         let named = file.file_name().to_str().and_then(|it| it.parse::<Digest>().ok());
         let Some(sha256) = named else { continue };
@@ -96,7 +100,6 @@ async fn held(folder: &Path) -> std::io::Result<BTreeSet<Digest>> {
 /// Writes a document and its attachments.
 pub async fn export(client: &Client, it: &ExportArguments, out: &mut Out) -> anyhow::Result<()> {
     let told = || it.folder.display().to_string();
-    fs::create_dir_all(&it.folder).await.with_context(told)?;
     let held = held(&it.folder).await.with_context(told)?;
     let (name, caller) = (it.name.clone(), it.caller.caller());
     // Of more than can be named, some come again.
@@ -106,6 +109,8 @@ pub async fn export(client: &Client, it: &ExportArguments, out: &mut Out) -> any
     let shown = serde_json::to_vec_pretty(&Shown::of(&document, true))?;
     let (file, new) = (it.folder.join(DOCUMENT), it.folder.join("document.new"));
     let written = async {
+        // Not before there is something to write.
+        fs::create_dir_all(&it.folder).await?;
         let mut file = File::create(&new).await?;
         file.write_all(&shown).await?;
         file.sync_all().await
@@ -150,6 +155,7 @@ async fn fetch(
                 document = copy.filter(|it| !it.is_deleted());
             }
             Part::Body(attachment) => {
+                fs::create_dir_all(&it.folder).await?;
                 writing = Some(Writing::begin(&it.folder, &attachment).await?);
                 bytes += attachment.size();
             }

@@ -81,7 +81,7 @@ pub struct OneArguments {
 /// `namespace create`.
 #[derive(Args, Debug)]
 pub struct CreateArguments {
-    /// Its name: 1 to 255 bytes, no control characters.
+    /// Its name: 1 to 255 bytes, no slash, no control characters.
     #[arg(value_parser = namespace)]
     name: Namespace,
     /// A sentence for people.
@@ -280,11 +280,13 @@ async fn delete(
              (`ringctl namespace export {name} FILE` keeps a copy)"
         )));
     }
+    // One that is gone is deleted again, to no effect: a mistaken name must not look like success.
+    let was_there = namespaces.get(&it.name, it.patience).await.is_ok();
     let progress = spinner();
     let tell = |so_far| progress.set_message(format!("{} deleted", counted(so_far, "document")));
     let deleted = namespaces.delete(&it.name, it.patience, tell).await;
     progress.finish_and_clear();
-    let deleted = Deleted { name: it.name.as_str().to_owned(), documents: deleted? };
+    let deleted = Deleted { name: it.name.as_str().to_owned(), documents: deleted?, was_there };
     match out.format() {
         Format::Json => out.json(&deleted)?,
         Format::Table => {

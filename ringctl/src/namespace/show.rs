@@ -67,15 +67,19 @@ pub struct ShownAll {
 pub struct Deleted {
     pub name: String,
     pub documents: u64,
+    /// False: it was deleted before.
+    pub was_there: bool,
 }
 
 /// What was deleted, for a person, and what stays.
 pub fn deleted(it: &Deleted) -> String {
     let (name, documents) = (&it.name, counted(it.documents, "document"));
-    format!(
-        "deleted {name} with {documents}; records of its ended sessions stay until 10 minutes after \
-         each ended\n"
-    )
+    let done = if it.was_there {
+        format!("deleted {name} with {documents}")
+    } else {
+        format!("{name} was deleted before")
+    };
+    format!("{done}; records of its ended sessions stay until 10 minutes after each ended\n")
 }
 
 /// `namespace export`.

@@ -162,7 +162,9 @@ pub async fn import(
 
 /// Reads all of a file, so that a damaged one is found before anything is sent.
 async fn check(file: &Path) -> anyhow::Result<()> {
-    let mut reader = Reader::begin(BufReader::new(File::open(file).await?)).await?;
+    let opened = File::open(file).await?;
+    anyhow::ensure!(!opened.metadata().await?.is_dir(), "is a folder, not the file of an export");
+    let mut reader = Reader::begin(BufReader::new(opened)).await?;
     while reader.next().await?.is_some() {}
     Ok(())
 }

@@ -112,7 +112,9 @@ async fn into_a_folder(cluster: &Cluster, folder: &TestFolder, large: &[u8], new
     let named: Vec<_> = items.filter(|it| it["class"] == "P").collect();
     let digests = named.iter().map(|it| it["attachment"]["sha256"].clone());
     assert_eq!(digests.collect::<Vec<_>>(), [large, new].map(|it| json!(digest(it).to_string())));
-    let nobody = ["document", "export", "default/Album/none", &to, "-o", "json"];
+    let nowhere = folder.at("nowhere");
+    let nobody = ["document", "export", "default/Album/none", &nowhere, "-o", "json"];
     let error = cluster.ringctl(&nobody).await.error();
     assert!(error["message"].as_str().unwrap().contains("does not exist"), "{error}");
+    assert!(!std::path::Path::new(&nowhere).exists());
 }

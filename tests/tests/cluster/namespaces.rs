@@ -272,6 +272,9 @@ async fn a_namespace_that_was_deleted_comes_back_from_its_export_under_the_same_
         if ran.code == 0 { Ok(()) } else { Err(ran.stderr) }
     })
     .await;
+    let again = ["namespace", "delete", "vault", "--yes"];
+    let told = json_of(&cluster, &again).await;
+    assert_eq!(told, json!({"name": "vault", "documents": 0, "was_there": false}));
     let import = ["namespace", "import", &file];
     assert_eq!(json_of(&cluster, &import).await, json!({"documents": 3, "kept": 0, "bodies": 0}));
     done_everywhere(&cluster, &["document", "list", "vault"]).await;
@@ -320,6 +323,27 @@ async fn damaged_files_are_refused(cluster: &Cluster, file: &str) {
         assert!(message.contains(file) && message.contains("record "), "{refused}");
         assert_eq!(carts(cluster, "third").await, Vec::<Value>::new());
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_limit_counts_what_all_owners_hold() {
+    let folder = TestFolder::new();
+    let cluster = Cluster::start(&folder, &[]).await;
+    json_of(&cluster, &["namespace", "create", "wide", "--max-documents", "60"]).await;
+    // So many in a row that some would go to each owner.
+    let (mut count, mut refused) = (0, 0);
+    eventually("the namespace is full for every owner", PATIENCE, async || {
+        count += 1;
+        // Three owners, each by itself, would take 180.
+        assert!(count - refused <= 150, "each owner counts by itself");
+        let (place, parameters) = (format!("wide/w{count}"), line(&format!("w{count}"), "tea"));
+        let command = ["document", "operate", &*place, "document.write", &parameters];
+        let ran = cluster.ringctl(&command).await;
+        refused = if ran.stderr.contains("the limit is 60") { refused + 1 } else { 0 };
+        if refused > 9 { Ok(()) } else { Err(format!("of {count}: {}", ran.stderr)) }
+    })
+    .await;
+    cluster.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -54,6 +54,11 @@ fn missing(name: &Namespace) -> Exception {
     Exception::of_field(codes::NAMESPACE, field)
 }
 
+fn exists(name: &Namespace) -> Exception {
+    let problem = format!("{name} exists, described in another way; namespace.set changes that");
+    Exception::of_field(codes::EXISTS, FieldError::new("name", problem))
+}
+
 /// The docid of what remembers for a description that was removed: in the slot of descriptions.
 fn memories_of(name: &Namespace) -> String {
     format!("{{{SPACES_DOCID}}}{name}")
@@ -125,10 +130,11 @@ impl Operation for NamespacePut {
             // Somebody asks again.
             return desk.remember(&document, &());
         }
-        if create {
-            draft.create()?;
-        } else if !draft.exists() {
-            return Err(missing(&name));
+        match (create, draft.exists()) {
+            (true, true) => return Err(exists(&name)),
+            (true, false) => draft.create()?,
+            (false, true) => {}
+            (false, false) => return Err(missing(&name)),
         }
         draft.put_one(&described)?;
         desk.remember(&document, &())

@@ -92,7 +92,8 @@ impl Operation for DocumentWrite {
         let limit = DOCUMENTS_MAX / 2;
         if changes.is_empty() || changes.len() > limit {
             let problem = format!("are {}; there must be 1 to {limit}", changes.len());
-            return Err(Exception::of_field(codes::LIMIT, FieldError::new("changes", problem)));
+            let code = if changes.is_empty() { codes::INVALID } else { codes::LIMIT };
+            return Err(Exception::of_field(code, FieldError::new("changes", problem)));
         }
         let schema = schema();
         let mut contents = Vec::with_capacity(changes.len());
