@@ -152,7 +152,7 @@ impl Manager {
     fn claim(&self, nonce: Nonce) -> Claim {
         let config = &self.env.config;
         let held = [self.identity.taken, self.identity.intended].into_iter().flatten().collect();
-        let disk: BTreeMap<ManagerNumber, Epoch> = (self.parts.values())
+        let disk: BTreeMap<ManagerNumber, Epoch> = (self.parts.all())
             .filter(|it| it.replica.whole)
             .map(|it| (it.number, it.replica.pe))
             .collect();
@@ -200,7 +200,7 @@ impl Manager {
 
     /// The View says that this run is out: it lets go of everything.
     pub(crate) fn let_go(&mut self) {
-        for part in self.parts.values_mut() {
+        for part in self.parts.awake_mut() {
             part.step_down(&mut self.env);
             part.learning = None;
             part.syncing = None;

@@ -87,6 +87,7 @@ impl Manager {
         }
         self.env.view = Some(view.clone());
         self.view_ms = self.env.now.mono_ms;
+        self.sharing = Arc::new(view.neighbours(self.env.config.number));
         if view.transition.is_some() && view.has_arrived(self.env.config.number) {
             self.arrived = view.epoch;
         }
@@ -96,7 +97,7 @@ impl Manager {
         self.cut_arcs(view);
         for number in view.parts.keys() {
             let range = view.range(*number);
-            let part = self.parts.entry(*number).or_insert_with(|| Partition::new(*number, range));
+            let part = self.parts.get_or_insert_with(*number, || Partition::new(*number, range));
             part.range = range;
         }
         if self.standing == Standing::Inside {
@@ -131,7 +132,7 @@ impl Manager {
         }
         self.env.nodes.seen.retain(|node, _| state.nodes.contains_key(node));
         if state.epoch() <= self.env.epoch() {
-            for part in self.parts.values_mut() {
+            for part in self.parts.awake_mut() {
                 part.sweep_lost(&mut self.env);
                 part.drive_scan(&mut self.env);
             }
@@ -189,7 +190,7 @@ impl Manager {
                 part.send_sync_report(&mut self.env);
             }
         }
-        for part in self.parts.values_mut() {
+        for part in self.parts.awake_mut() {
             part.sweep_lost(&mut self.env);
         }
     }
@@ -305,7 +306,7 @@ impl Manager {
                 self.register(call, register, tries + 1);
             }
             Purpose::Verdict(node) => {
-                for part in self.parts.values_mut() {
+                for part in self.parts.awake_mut() {
                     part.on_verdict_failed(&node);
                 }
             }
@@ -337,7 +338,7 @@ impl Manager {
             return;
         }
         let me = self.env.me;
-        let wish = self.parts.values().find_map(|part| Some((part.number, part.desire(me)?)));
+        let wish = self.parts.awake().find_map(|part| Some((part.number, part.desire(me)?)));
         let Some((number, desire)) = wish else { return self.drive_release(&view) };
         let (next, step) = match desire {
             Desire::Add(members) => (view.with_members(number, &members), Transition::MemberAdded),
@@ -373,7 +374,7 @@ impl Manager {
             return;
         }
         let env = &self.env;
-        let verdict = self.parts.values_mut().find_map(|part| part.verdict(env));
+        let verdict = self.parts.awake_mut().find_map(|part| part.verdict(env));
         let node = verdict.as_ref().and_then(|it| it.node.as_ref()).map(|it| it.to.node.clone());
         if let (Some(change), Some(node)) = (verdict, node) {
             self.ask_view(Purpose::Verdict(node), change);
@@ -491,12 +492,12 @@ impl Manager {
         if gap > timing.heartbeat_ms * 2 {
             // Who was heard since it goes on was heard now, and not later than that.
             self.heard.values_mut().for_each(|(_, at)| *at = now.min(*at + gap));
-            let led = self.parts.values_mut().filter_map(|part| part.leading.as_mut());
+            let led = self.parts.awake_mut().filter_map(|part| part.leading.as_mut());
             led.for_each(|leading| leading.on_gap(gap, now));
         }
         self.ticked_ms = now;
-        let peers = self.sharing(&view);
-        for number in &peers {
+        let peers = self.sharing.clone();
+        for number in &*peers {
             let Some(member) = view.member(*number) else {
                 continue;
             };
@@ -526,7 +527,7 @@ impl Manager {
 
     fn beat(&mut self, view: &View, peers: &BTreeSet<ManagerNumber>) {
         let mut committed: BTreeMap<ManagerNumber, Vec<(ManagerNumber, LogPos)>> = BTreeMap::new();
-        for part in self.parts.values() {
+        for part in self.parts.awake() {
             let Some(leading) = &part.leading else {
                 continue;
             };
@@ -542,12 +543,6 @@ impl Manager {
         }
     }
 
-    /// Managers that copy, or should copy, a partition together with this one: who is still to be
-    /// copied to, a newcomer for one, must be missed too.
-    fn sharing(&self, view: &View) -> BTreeSet<ManagerNumber> {
-        view.neighbours(self.env.me.number)
-    }
-
     /// A peer's process is gone: its port refuses. That of an earlier run says nothing of this one.
     pub(crate) fn on_peer_refused(&mut self, number: ManagerNumber, address: &str) {
         self.on_probe_refused(number, address);
@@ -555,7 +550,7 @@ impl Manager {
         let (Some(member), Some(entry)) = (view.member(number), view.managers.get(&number)) else {
             return;
         };
-        let shares = self.standing == Standing::Inside && self.sharing(view).contains(&number);
+        let shares = self.standing == Standing::Inside && self.sharing.contains(&number);
         if shares && entry.serves() && entry.grpc == address {
             self.env.suspect(member);
         }

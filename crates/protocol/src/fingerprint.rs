@@ -9,7 +9,8 @@ impl Manager {
     /// Feeds everything that decides what this manager does next. Between a
     /// [`flush`](Manager::flush) and the next input only: what waits to be flushed is no part of it.
     ///
-    /// Left out are the configuration, which never changes, and what only makes names: two managers
+    /// Left out are the configuration, which never changes, what follows from the View, and what only
+    /// makes names: two managers
     /// whose outstanding names are equal go on alike, whatever their next name is. Namespaces and
     /// cached copies of documents are not in it beyond whether they are known, so a search must not
     /// change them.
@@ -29,6 +30,7 @@ impl Manager {
             index,
             heard,
             accused,
+            sharing: _,
             signalled,
             following,
             orders,

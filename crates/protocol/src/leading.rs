@@ -473,11 +473,14 @@ impl Partition {
         let Some(leading) = &self.leading else {
             return false;
         };
+        let view = env.view();
+        let (copies, wanted) = (leading.copies.len() + 1, view.r as usize + 1);
+        if copies >= wanted {
+            return true;
+        }
         let overdue = leading.missing.values();
         let deadline = env.config.timing.copy_deadline_ms;
         let overdue = overdue.filter(|since| env.now.mono_ms >= **since + deadline).count();
-        let view = env.view();
-        let up = view.up_count().saturating_sub(overdue);
-        leading.copies.len() + 1 >= (view.r as usize + 1).min(up)
+        copies >= wanted.min(view.up_count().saturating_sub(overdue))
     }
 }

@@ -29,6 +29,7 @@ pub mod message;
 mod nodes;
 pub mod operate;
 mod partition;
+mod parts;
 pub mod placements;
 mod pool;
 mod probe;

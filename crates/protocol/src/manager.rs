@@ -13,6 +13,7 @@ use crate::leave::Waiting;
 use crate::message::{Envelope, Message};
 use crate::operate::{Following, Inner};
 use crate::partition::Partition;
+use crate::parts::Parts;
 use crate::probe::Probes;
 use crate::stats::{self, Stats};
 use crate::upkeep;
@@ -21,7 +22,7 @@ use rota_docstore::{Checker, FieldError, Operations, Schema, Spaces};
 use rota_model::node_msg::{FromNode, NodeLoad, Renew};
 use rota_model::{Epoch, Incarnation, ManagerNumber, MemberId, Nonce, Now};
 use rota_ring::{ClaimRefused, slot_of_node};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 /// Between ticks while something waits, and while nothing does.
@@ -32,7 +33,7 @@ const TICK_IDLE_MS: u64 = 100;
 #[derive(Clone)]
 pub struct Manager {
     pub(crate) env: Env,
-    pub(crate) parts: BTreeMap<ManagerNumber, Partition>,
+    pub(crate) parts: Parts,
     pub(crate) entrance: Entrance,
     pub(crate) standing: Standing,
     pub(crate) identity: Identity,
@@ -55,6 +56,9 @@ pub struct Manager {
     pub(crate) heard: BTreeMap<ManagerNumber, (MemberId, u64)>,
     /// How often each peer was taken out, and when last.
     pub(crate) accused: BTreeMap<ManagerNumber, (u32, u64)>,
+    /// Managers that copy, or should copy, a partition together with this one, by the newest View: who is
+    /// still to be copied to, a newcomer for one, must be missed too.
+    pub(crate) sharing: Arc<BTreeSet<ManagerNumber>>,
     /// Peers that look gone to somebody outside, and when that was said last.
     pub(crate) signalled: BTreeMap<MemberId, u64>,
     pub(crate) following: Following,
@@ -96,6 +100,7 @@ impl Manager {
             index: 0,
             heard: BTreeMap::new(),
             accused: BTreeMap::new(),
+            sharing: Arc::default(),
             signalled: BTreeMap::new(),
             following: Following::new(now.mono_ms),
             orders: VecDeque::new(),
@@ -128,7 +133,7 @@ impl Manager {
             Input::NodeOrder { call, node, order } => self.on_node_order(call, node, order),
             Input::Persisted { lsn } => {
                 self.on_intent_persisted(lsn);
-                for part in self.parts.values_mut() {
+                for part in self.parts.awake_mut() {
                     part.on_persisted(&mut self.env, lsn);
                 }
             }
@@ -141,7 +146,7 @@ impl Manager {
             Input::PeerRefused { number, address } => self.on_peer_refused(number, &address),
             Input::Signal { member } => self.on_signal(member),
             Input::NodeConnected { node } => {
-                for part in self.parts.values_mut() {
+                for part in self.parts.awake_mut() {
                     part.on_node_connected(&self.env, &node);
                 }
             }
@@ -461,10 +466,10 @@ impl Manager {
         self.env.nodes.on_tick(now);
         self.env.calls.retain(|_, call| call.until_ms > now);
         self.tick_peers();
-        for part in self.parts.values_mut() {
+        for part in self.parts.awake_mut() {
             part.tick(&mut self.env);
         }
-        let again: Vec<_> = (self.parts.values_mut())
+        let again: Vec<_> = (self.parts.awake_mut())
             .filter_map(|part| Some((part.repeat_round(&self.env)?, part.number, part.replica.pe)))
             .collect();
         for ((round, peers), number, pe) in again {
@@ -475,7 +480,7 @@ impl Manager {
         self.drive_verdicts();
         let busy = self.entrance.is_busy()
             || self.standing != Standing::Inside
-            || self.parts.values().any(Partition::is_busy);
+            || self.parts.awake().any(Partition::is_busy);
         self.next_tick_ms = now + if busy { TICK_BUSY_MS } else { TICK_IDLE_MS };
     }
 
@@ -488,11 +493,11 @@ impl Manager {
     pub fn flush(&mut self, now: Now) -> Vec<Effect> {
         self.env.now = now;
         self.begin_rounds();
-        for part in self.parts.values_mut() {
+        for part in self.parts.awake_mut() {
             part.flush(&mut self.env);
         }
         self.settle();
-        self.env.desks.filled = self.parts.values().map(|part| part.replica.filled()).sum();
+        self.env.desks.filled = self.parts.awake().map(|part| part.replica.filled()).sum();
         if !self.env.reads_wanted.is_empty() || self.env.refresh {
             let wanted = std::mem::take(&mut self.env.reads_wanted);
             let waiting: Vec<_> = (wanted.into_iter())
@@ -515,21 +520,22 @@ impl Manager {
             effects.push(Effect::Persist { lsn: self.env.lsn, writes });
             self.env.lsn += 1;
         }
-        if self.parts.values().any(Partition::is_busy) || self.entrance.is_busy() {
+        if self.parts.awake().any(Partition::is_busy) || self.entrance.is_busy() {
             self.next_tick_ms = self.next_tick_ms.min(now.mono_ms + TICK_BUSY_MS);
         }
+        self.parts.rest();
         effects
     }
 
     fn begin_rounds(&mut self) {
         let mut asked: BTreeMap<ManagerNumber, Vec<(ManagerNumber, Epoch)>> = BTreeMap::new();
         let now_ms = self.env.now.mono_ms;
-        let wants = self.parts.values().any(|it| it.wants_round(now_ms));
+        let wants = self.parts.awake().any(|it| it.wants_round(now_ms));
         if !wants {
             return;
         }
         let round = self.env.next_id(NameOf::Round);
-        for part in self.parts.values_mut() {
+        for part in self.parts.awake_mut() {
             for peer in part.begin_round(&mut self.env, round) {
                 asked.entry(peer).or_default().push((part.number, part.replica.pe));
             }
@@ -541,7 +547,7 @@ impl Manager {
 
     /// When the next [`Input::Tick`] is due, on the monotonic clock.
     pub fn wake_at(&self) -> Option<u64> {
-        let unhurried = self.parts.values().filter_map(|it| it.leading.as_ref()?.unhurried_ms);
+        let unhurried = self.parts.awake().filter_map(|it| it.leading.as_ref()?.unhurried_ms);
         unhurried.chain([self.next_tick_ms]).min()
     }
 
@@ -574,10 +580,9 @@ impl Manager {
             let used = self.env.nodes.used(&reg.node);
             (reg.clone(), NodeLoad { used, places: reg.places })
         });
-        Stats {
-            parts: self.parts.values().map(|part| stats::of_part(&self.env, part)).collect(),
-            nodes: nodes.collect(),
-            requests_waiting: self.entrance.len(),
-        }
+        let mut parts: Vec<_> =
+            self.parts.all().map(|part| stats::of_part(&self.env, part)).collect();
+        parts.sort_by_key(|it| it.part);
+        Stats { parts, nodes: nodes.collect(), requests_waiting: self.entrance.len() }
     }
 }

@@ -71,6 +71,10 @@ impl Settled {
         (is_late && op.changes()).then(|| Err(late_request()))
     }
 
+    pub fn is_empty(&self) -> bool {
+        self.until.is_empty()
+    }
+
     /// When each is forgotten.
     pub fn deadlines(&self) -> impl Iterator<Item = u64> {
         self.until.iter().map(|it| it.0)

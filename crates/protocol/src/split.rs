@@ -99,7 +99,7 @@ impl Manager {
     /// Cuts out the partitions that a View has and this manager has not, where it holds what they
     /// come from. Before anything of that View is taken up.
     pub(crate) fn cut_arcs(&mut self, view: &View) {
-        let known: BTreeSet<ManagerNumber> = self.parts.keys().copied().collect();
+        let known: BTreeSet<ManagerNumber> = self.parts.all().map(|it| it.number).collect();
         for number in view.splits.keys().filter(|it| !known.contains(it)) {
             let Some((from, epoch)) = held_in(view, *number, &known) else { continue };
             let Some(part) = self.parts.get_mut(&from) else { continue };
@@ -111,7 +111,7 @@ impl Manager {
             let mut taken = part.cut(*number, view.range(*number));
             taken.persist_meta(&mut self.env);
             part.persist_meta(&mut self.env);
-            self.parts.insert(*number, taken);
+            self.parts.insert(taken);
             self.env.note(crate::Transition::ArcCut, Some(*number));
         }
     }
@@ -120,14 +120,14 @@ impl Manager {
     /// this manager is about to lead that.
     pub(crate) fn hand_requests_over(&mut self, view: &View) {
         let me = self.env.me.number;
-        let halted = self.parts.values().filter(|it| it.halted.is_some()).map(|it| it.number);
+        let halted = self.parts.all().filter(|it| it.halted.is_some()).map(|it| it.number);
         let halted: BTreeSet<ManagerNumber> = halted.collect();
         let leads = |number: &ManagerNumber| {
             let part = view.parts.get(number).filter(|_| !halted.contains(number));
             part.is_some_and(|it| it.owner == me && it.state == PartState::Active)
         };
         let mut moved = Vec::new();
-        for part in self.parts.values_mut() {
+        for part in self.parts.awake_mut() {
             let Some(leading) = &mut part.leading else { continue };
             // An operation that was appended is committed with this log. What was written for a session is
             // remembered with its request id, and is found again in the arc.

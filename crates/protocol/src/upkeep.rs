@@ -6,13 +6,14 @@ use crate::env::Env;
 use crate::io::Disk;
 use crate::leading::Phase;
 use crate::partition::Partition;
+use crate::parts::Parts;
 use crate::pool::no_room_yet;
 use rota_model::node_msg::{Renewed, SlotRange};
-use rota_model::{ManagerNumber, Refusal, RefusalKind, RequestFate, Retry, SessionState, SlotId};
+use rota_model::{Refusal, RefusalKind, RequestFate, Retry, SessionState, SlotId};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The partitions on a disk. Slots belong to the first partition at or after them.
-pub(crate) fn parts_of(env: &mut Env, disk: &Disk) -> BTreeMap<ManagerNumber, Partition> {
+pub(crate) fn parts_of(env: &mut Env, disk: &Disk) -> Parts {
     let mut parts = BTreeMap::new();
     for (number, meta) in &disk.parts {
         // The range follows from the View; until then only the number counts.
@@ -38,7 +39,7 @@ pub(crate) fn parts_of(env: &mut Env, disk: &Disk) -> BTreeMap<ManagerNumber, Pa
             part.replica.set(key, Some(doc.clone()));
         }
     }
-    parts
+    parts.into_values().collect()
 }
 
 /// What the requests that are too late wait for.

@@ -38,7 +38,7 @@ impl Manager {
             Wait::new("calls to nodes", now_ms, self.env.calls.values().map(|it| it.until_ms)),
             Wait::new("places asked for", now_ms, self.env.nodes.asked_until()),
         ];
-        for part in self.parts.values() {
+        for part in self.parts.awake() {
             waits.extend(part.waits(&self.env, now_ms));
         }
         waits

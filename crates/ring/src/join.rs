@@ -14,6 +14,7 @@
 
 use crate::claim::{Claim, ClaimRefused};
 use crate::view::{ManagerEntry, Part, RingTransition, Split, VIEW_FORMAT_SPLIT, View};
+use rota_model::node_msg::SlotRange;
 use rota_model::{Incarnation, ManagerNumber, ManagerStatus, SlotId};
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -109,7 +110,15 @@ impl View {
 
     /// The first Up manager that has no partition yet and whose arc lies in partition `n`.
     pub fn unsplit(&self, n: ManagerNumber) -> Option<ManagerNumber> {
-        self.without_part().find(|it| self.home(SlotId(it.0)) == n)
+        self.parts.get(&n)?;
+        let SlotRange { first, last } = self.range(n);
+        let (first, last) = (ManagerNumber(first.0), ManagerNumber(last.0));
+        let (low, high) = match first <= last {
+            true => (self.managers.range(first..=last), None),
+            false => (self.managers.range(..=last), Some(self.managers.range(first..))),
+        };
+        let mut others = low.chain(high.into_iter().flatten()).filter(|(it, _)| **it != n);
+        others.find(|(_, entry)| entry.is_up()).map(|(number, _)| *number)
     }
 
     /// Cuts the arc of number `n` out of the partition that holds it. `None` when it is a partition

@@ -203,6 +203,18 @@ fn a_newcomer_and_whoever_will_copy_with_it_hear_of_each_other() {
 }
 
 #[test]
+#[test]
+fn a_manager_hears_of_as_many_others_in_a_large_ring_as_in_a_small_one() {
+    for (managers, r) in [(10, 1), (10, 3), (30, 3), (100, 2), (100, 3)] {
+        let numbers = (1..=managers).map(|it| it * 1_024 / managers - 1).collect();
+        let view = ring(1_024, r, &numbers);
+        for n in &numbers {
+            // Those whose copies it has, and those who have copies of its own.
+            assert_eq!(view.neighbours(ManagerNumber(*n)).len(), 2 * r as usize, "{managers}, {r}");
+        }
+    }
+}
+
 fn a_number_that_is_drawn_halves_the_widest_arc() {
     let view = three(1);
     // The arc of 10 goes from 31 to 10 and has 80 slots.
@@ -240,7 +252,9 @@ proptest! {
         let before = ring(m, r, &numbers);
         let joined = before.joined(&claim(newcomer)).unwrap();
         let from = joined.home(SlotId(newcomer));
-        prop_assert_eq!(joined.unsplit(from), Some(number));
+        for n in joined.parts.keys() {
+            prop_assert_eq!(joined.unsplit(*n), (*n == from).then_some(number));
+        }
         let split = joined.split(number).unwrap();
         prop_assert_eq!(split.check(), Ok(()));
         let arc = split.range(number);

@@ -11,6 +11,7 @@ use crate::entry::Origin;
 use crate::env::Env;
 use crate::io::Transition;
 use crate::partition::Partition;
+use crate::parts::Parts;
 use rota_docstore::space::SPACE_CLASS;
 use rota_docstore::{Document, Spaces};
 use rota_model::{Epoch, ManagerNumber, Refusal, RefusalKind, Retry, Stamp};
@@ -59,7 +60,7 @@ impl Following {
     }
 
     /// Asks, if it is time to.
-    pub fn drive(&mut self, env: &mut Env, parts: &BTreeMap<ManagerNumber, Partition>) {
+    pub fn drive(&mut self, env: &mut Env, parts: &Parts) {
         let now = env.now.mono_ms;
         if self.is_asking || now < self.next_ms || env.view.is_none() {
             return;

@@ -9,6 +9,7 @@
 use crate::api::Holdings;
 use crate::env::Env;
 use crate::partition::Partition;
+use crate::parts::Parts;
 use rota_docstore::Usage;
 use rota_model::{Epoch, ManagerNumber};
 use std::collections::BTreeMap;
@@ -20,9 +21,9 @@ type Usages = BTreeMap<String, Usage>;
 pub(crate) type Own = BTreeMap<ManagerNumber, Usages>;
 
 /// Counts what this manager's partitions hold of namespaces with limits; `None` when it knows of none.
-pub(super) fn own(env: &Env, parts: &BTreeMap<ManagerNumber, Partition>) -> Option<Own> {
+pub(super) fn own(env: &Env, parts: &Parts) -> Option<Own> {
     let limited: Vec<&str> = env.desks.spaces.limited().collect();
-    let leading = parts.values().filter(|part| part.leading.is_some());
+    let leading = parts.awake().filter(|part| part.leading.is_some());
     let holds = |part: &Partition| {
         let usages = limited.iter().map(|it| ((*it).to_owned(), part.replica.usages.get(it)));
         (part.number, usages.filter(|(_, usage)| *usage != Usage::default()).collect())

@@ -135,6 +135,8 @@ pub struct Table {
     pub cas_unknown: bool,
     queue: VecDeque<(u32, Input)>,
     calls: u64,
+    /// Inputs that managers took, each followed by a flush.
+    pub turns: u64,
     /// Nodes that get calls and never answer.
     pub silent: BTreeSet<String>,
     /// What runs, where, under which token.
@@ -225,13 +227,19 @@ impl Table {
 
     /// The same with that many copies beside the owner.
     pub fn laid_with(r: u32) -> Self {
-        let numbers: Vec<_> = NUMBERS.map(|n| (ManagerNumber(n), manager_id(n))).to_vec();
+        Self::laid_among(&NUMBERS, r)
+    }
+
+    /// The same with these numbers of a ring of 1,024 slots.
+    pub fn laid_among(numbers: &[u32], r: u32) -> Self {
+        let shelves = numbers.iter().map(|n| (*n, Arc::default())).collect();
+        let numbers: Vec<_> = numbers.iter().map(|n| (ManagerNumber(*n), manager_id(*n))).collect();
         let cluster = ClusterName::parse("test").unwrap();
         let view = View::found(cluster, 1024, r, 100, &numbers).unwrap();
         Self {
             managers: BTreeMap::new(),
             disks: BTreeMap::new(),
-            shelves: NUMBERS.map(|n| (n, Arc::default())).into(),
+            shelves,
             bodies_come: true,
             fetches: Vec::new(),
             config: ConfigState { index: 1, view: Some(Arc::new(view)), nodes: BTreeMap::new() },
@@ -270,6 +278,7 @@ impl Table {
             cas_unknown: false,
             queue: VecDeque::new(),
             calls: 0,
+            turns: 0,
             silent: BTreeSet::new(),
             live: BTreeMap::new(),
             seen: BTreeMap::new(),
@@ -283,7 +292,8 @@ impl Table {
 
     /// Starts every manager, and waits until they serve.
     pub fn start_all(&mut self) {
-        NUMBERS.iter().for_each(|n| self.start(*n));
+        let numbers: Vec<u32> = self.view().managers.keys().map(|it| it.0).collect();
+        numbers.iter().for_each(|n| self.start(*n));
         self.settle();
         self.pass(500);
     }
@@ -462,6 +472,7 @@ impl Table {
                 self.under_way.entry(way).and_modify(|it| *it -= bytes_of(&envelope.message));
             }
             let Some(manager) = self.managers.get_mut(&n) else { continue };
+            self.turns += 1;
             manager.handle(now, input);
             let effects = manager.flush(now);
             for effect in effects {
