@@ -164,6 +164,7 @@ pub fn claim_of(
             .collect(),
         force_lost: false,
         times: options.ring.times,
+        peer_times: options.timing.of_peers(),
     }
 }
 

@@ -111,11 +111,12 @@ pub fn noted(note: &Note) {
     }
 }
 
-/// What was acknowledged is gone, or may be.
+/// What was acknowledged is gone, or may be; or the config store holds what cannot be obeyed.
 fn is_loss(step: Transition) -> bool {
     matches!(
         step,
-        Transition::LastCopyLost
+        Transition::ViewRefused
+            | Transition::LastCopyLost
             | Transition::GivenUp
             | Transition::RecoveryHandedOn
             | Transition::Recovered
@@ -129,6 +130,7 @@ fn is_news(step: Transition) -> bool {
         Transition::Claimed
         | Transition::OthersGone
         | Transition::ViewAdopted
+        | Transition::ViewRefused
         | Transition::SyncStarted
         | Transition::Serving
         | Transition::SteppedDown

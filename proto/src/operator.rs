@@ -6,7 +6,7 @@ use rota_model::address::Address;
 use rota_model::node_msg::NodeLoad;
 use rota_model::{
     BootId, ClassName, ClusterName, Epoch, FieldError, Incarnation, ManagerId, ManagerNumber,
-    ManagerStatus, MemberId, NodeId, NodeState, Nonce, PoolName, Refusal, SessionState,
+    ManagerStatus, MemberId, NodeId, NodeState, Nonce, PeerTimes, PoolName, Refusal, SessionState,
 };
 use rota_protocol::{NodeOrdered, Ordered, PartStats, Stats};
 use rota_ring::view::{VIEW_FORMAT, VIEW_FORMAT_SPLIT};
@@ -87,6 +87,8 @@ impl From<&View> for v1::View {
             http: it.http.clone(),
             incarnation: it.incarnation.0,
             status: it.status.as_str().into(),
+            heartbeat_ms: it.peer_times.map(|it| it.heartbeat_ms),
+            suspect_ms: it.peer_times.map(|it| it.suspect_ms),
         };
         let part = |(number, it): (&ManagerNumber, &Part)| v1::Part {
             number: number.0,
@@ -127,6 +129,9 @@ fn manager_from(it: v1::ManagerEntry) -> Result<(ManagerNumber, ManagerEntry), W
         incarnation: Incarnation(it.incarnation),
         nonce: Nonce(0),
         status,
+        // Neither without the other.
+        peer_times: (it.heartbeat_ms.zip(it.suspect_ms))
+            .map(|(heartbeat_ms, suspect_ms)| PeerTimes { heartbeat_ms, suspect_ms }),
     };
     Ok((ManagerNumber(it.number), entry))
 }

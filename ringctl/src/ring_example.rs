@@ -17,6 +17,7 @@ pub fn claim(number: u32, id: &str) -> Claim {
         disk: BTreeMap::new(),
         force_lost: false,
         times: ClusterTimes { renew_ms: 1, lease_term_ms: 2, lease_kill_ms: 3, node_lost_ms: 4 },
+        peer_times: rota_model::PeerTimes { heartbeat_ms: 1, suspect_ms: 4 },
     }
 }
 

@@ -207,6 +207,7 @@ mod tests {
             disk: BTreeMap::new(),
             force_lost: false,
             times: TIMES,
+            peer_times: rota_model::PeerTimes { heartbeat_ms: 1, suspect_ms: 4 },
         };
         let joined = before.view.as_ref().unwrap().joined(&claim).unwrap();
         let split = joined.split(ManagerNumber(15)).unwrap();

@@ -76,6 +76,25 @@ impl LeaseTimes {
     }
 }
 
+/// How often a manager says that it is there, and how long it is patient with others, in milliseconds.
+/// Managers of a cluster may differ in them, as long as each is heard in time by each.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub struct PeerTimes {
+    /// Between heartbeats to a peer.
+    pub heartbeat_ms: u64,
+    /// Silence after which a peer is suspected.
+    pub suspect_ms: u64,
+}
+
+impl PeerTimes {
+    /// The rule that one is heard in time by another, with the names of both times. A lost heartbeat or
+    /// two are no silence.
+    pub fn heard_by<'a>(self, other: Self, [low, high]: [&'a str; 2]) -> TimeOrder<'a> {
+        let (low, high) = ((low, self.heartbeat_ms), (high, other.suspect_ms));
+        TimeOrder { low, factor: (3, 1), high }
+    }
+}
+
 /// Times that all managers of a cluster share, in milliseconds: a node that one of them lets in is
 /// judged by whichever owns its slot.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
@@ -126,6 +145,17 @@ mod tests {
         assert_eq!(mistakes(&late.order(lost)), [text]);
         let rare = LeaseTimes { renew_ms: u64::MAX, ..lease };
         assert!(mistakes(&rare.order(None))[0].contains("2 times that must be below"));
+    }
+
+    #[test]
+    fn a_heartbeat_that_is_too_rare_for_a_peer_is_named_with_both_values() {
+        let slow = PeerTimes { heartbeat_ms: 900, suspect_ms: 3_000 };
+        let usual = PeerTimes { heartbeat_ms: 200, suspect_ms: 1_000 };
+        let told = |from: PeerTimes, to| mistakes(&[from.heard_by(to, ["here", "there"])]);
+        assert_eq!(told(slow, slow), Vec::<String>::new());
+        assert_eq!(told(usual, slow), Vec::<String>::new());
+        let text = "--here is 900 ms; 3 times that must be below --there (1000 ms)";
+        assert_eq!(told(slow, usual), [text]);
     }
 
     #[test]

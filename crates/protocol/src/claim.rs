@@ -167,6 +167,7 @@ impl Manager {
             disk,
             force_lost: self.force_lost,
             times: config.timing.of_cluster(),
+            peer_times: config.timing.of_peers(),
         }
     }
 

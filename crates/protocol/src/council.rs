@@ -81,13 +81,14 @@ impl Manager {
         let Some(view) = state.view.as_ref().filter(|view| view.epoch > self.env.epoch()) else {
             return;
         };
-        if let Err(error) = view.check() {
-            let text = format!("a View of the config store is refused: {error}");
-            return self.env.note_text(Transition::ViewAdopted, None, text);
+        let known = self.env.view.as_deref();
+        if let Err(error) = known.map_or_else(|| view.check(), |known| view.check_after(known)) {
+            let text = format!("the config store's View of epoch {}: {error}", view.epoch);
+            return self.env.note_text(Transition::ViewRefused, None, text);
         }
         self.env.view = Some(view.clone());
-        self.view_ms = self.env.now.mono_ms;
         self.sharing = Arc::new(view.neighbours(self.env.config.number));
+        self.view_ms = self.env.now.mono_ms;
         if view.transition.is_some() && view.has_arrived(self.env.config.number) {
             self.arrived = view.epoch;
         }

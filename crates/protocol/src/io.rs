@@ -344,6 +344,8 @@ transitions!(
     OthersGone = "others_gone",
     /// A new View was adopted.
     ViewAdopted = "view_adopted",
+    /// The config store's View breaks a rule, or is of another ring: the one before stays.
+    ViewRefused = "view_refused",
     /// A partition began to synchronise under a new epoch.
     SyncStarted = "sync_started",
     /// A partition serves.

@@ -1,6 +1,6 @@
 //! Every time constant of a manager, in one place, and the order that they must keep.
 
-use rota_model::{ClusterTimes, FieldError, LeaseTimes, TimeOrder, times_out_of_order};
+use rota_model::{ClusterTimes, FieldError, LeaseTimes, PeerTimes, TimeOrder, times_out_of_order};
 
 /// Longest time that a caller's request may wait, in milliseconds.
 pub const REQUEST_MS: u64 = 60_000;
@@ -100,10 +100,9 @@ macro_rules! rules {
 }
 
 // The order of all times of a manager. Those of leases stand in `LeaseTimes::order`, since nodes have
-// them, too. `abandon_ms` and `copy_deadline_ms` have no place in it: they only say what is dearer.
+// them, too, and that of heartbeats in `PeerTimes::heard_by`, since it holds among managers. `abandon_ms` and `copy_deadline_ms` have no place in it: they only say what is dearer.
 rules! {
-    // A lost heartbeat or two, or one lost message, are no silence.
-    heartbeat_ms * 3 / 1 < suspect_ms;
+    // One lost message is no silence.
     resend_ms * 2 / 1 < suspect_ms;
     // Who is silent is out before others are copied to in its stead, and before a join or a leave is
     // given up that it held up: suspicion, the wedge that it ends, and the Sync after it.
@@ -125,6 +124,8 @@ impl Timing {
     /// Every rule of order that does not hold, by the names that `named` gives. Empty when all is well.
     pub fn mistakes(&self, named: &dyn Fn(&str) -> String) -> Vec<FieldError> {
         let mut order = self.lease().order(Some(("node_lost_ms", self.node_lost_ms)));
+        let peers = self.of_peers();
+        order.push(peers.heard_by(peers, ["heartbeat_ms", "suspect_ms"]));
         order.extend(RULES.iter().map(|rule| rule.of(self)));
         times_out_of_order(&order, named)
     }
@@ -142,6 +143,11 @@ impl Timing {
     /// entry manager, and some more, since clocks do not run equally fast.
     pub fn answers_ms(&self) -> u64 {
         self.request_ms * 11 / 10
+    }
+
+    /// Those that a manager has towards the others.
+    pub fn of_peers(&self) -> PeerTimes {
+        PeerTimes { heartbeat_ms: self.heartbeat_ms, suspect_ms: self.suspect_ms }
     }
 
     /// Those that all managers of a cluster share.

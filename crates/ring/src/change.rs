@@ -5,7 +5,7 @@ use crate::claim::{Claim, ClaimRefused};
 use crate::view::{IsrMember, Loss, ManagerEntry, Part, PartState, Recovered, VIEW_FORMAT, View};
 use rota_model::{
     ClusterName, Epoch, FieldError, Incarnation, LogPos, ManagerId, ManagerNumber, ManagerStatus,
-    MemberId, Nonce,
+    MemberId, Nonce, times_out_of_order,
 };
 use std::collections::BTreeMap;
 
@@ -27,6 +27,7 @@ impl View {
             incarnation: Incarnation(0),
             nonce: Nonce(0),
             status: ManagerStatus::Joining,
+            peer_times: None,
         };
         let epoch = Epoch(1);
         let managers: BTreeMap<_, _> = numbers.iter().map(|(n, id)| (*n, entry(id))).collect();
@@ -182,15 +183,29 @@ impl View {
     }
 
     /// Whoever judges a node must wait as long as every other, or a verdict might come before the
-    /// node has ended what it runs.
+    /// node has ended what it runs. And who says too rarely that it is there is taken out again and again
+    /// by those that are less patient.
     pub(crate) fn check_times(&self, claim: &Claim) -> Result<(), ClaimRefused> {
         let differences = self.times.map(|it| claim.times.differences(&it)).unwrap_or_default();
-        if differences.is_empty() {
-            return Ok(());
-        }
         let text = |(name, here, there)| format!("{name} is {here}, but the View has {there}");
-        let list: Vec<String> = differences.into_iter().map(text).collect();
-        Err(ClaimRefused::OtherTimes(list.join("; ")))
+        let mut list: Vec<String> = differences.into_iter().map(text).collect();
+        list.extend(self.unheard(claim));
+        if list.is_empty() { Ok(()) } else { Err(ClaimRefused::OtherTimes(list.join("; "))) }
+    }
+
+    /// The first of the other managers that would not hear the claimer in time, or whom it would not.
+    fn unheard(&self, claim: &Claim) -> Option<String> {
+        let others = self.managers.iter().filter(|(n, it)| **n != claim.number && it.serves());
+        let mut mistakes = others.filter_map(|(n, other)| {
+            let (mine, times) = (claim.peer_times, other.peer_times?);
+            let names = ["heartbeat_ms", "suspect_ms"].map(|it| format!("manager {n}'s {it}"));
+            let order = [
+                mine.heard_by(times, ["heartbeat_ms", &names[1]]),
+                times.heard_by(mine, [&names[0], "suspect_ms"]),
+            ];
+            times_out_of_order(&order, &str::to_owned).into_iter().next()
+        });
+        mistakes.next().map(|it| it.to_string())
     }
 
     /// Takes suspects out: DOWN, and out of every ISR that keeps another member that runs. An ISR of
@@ -376,6 +391,7 @@ impl ManagerEntry {
             incarnation: self.incarnation.next(),
             nonce: claim.nonce,
             status,
+            peer_times: Some(claim.peer_times),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::view::Part;
 use rota_model::{
-    ClusterTimes, Epoch, Incarnation, ManagerId, ManagerNumber, ManagerStatus, Nonce,
+    ClusterTimes, Epoch, Incarnation, ManagerId, ManagerNumber, ManagerStatus, Nonce, PeerTimes,
 };
 use std::collections::BTreeMap;
 
@@ -33,6 +33,8 @@ pub struct Claim {
     pub force_lost: bool,
     /// Times by which it judges nodes.
     pub times: ClusterTimes,
+    /// How often it says that it is there, and how patient it is with others.
+    pub peer_times: PeerTimes,
 }
 
 /// Why a claim is refused.

@@ -39,6 +39,7 @@ impl View {
             incarnation: Incarnation(0).next(),
             nonce: claim.nonce,
             status: ManagerStatus::Active,
+            peer_times: Some(claim.peer_times),
         };
         next.managers.insert(claim.number, entry);
         next.times = Some(claim.times);

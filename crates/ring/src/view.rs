@@ -3,7 +3,7 @@
 use crate::place;
 use rota_model::{
     ClusterName, ClusterTimes, Epoch, Incarnation, LogPos, ManagerId, ManagerNumber, ManagerStatus,
-    MemberId, Nonce, SlotId, node_msg::SlotRange,
+    MemberId, Nonce, PeerTimes, SlotId, node_msg::SlotRange,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -120,6 +120,10 @@ pub struct ManagerEntry {
     pub nonce: Nonce,
     /// State.
     pub status: ManagerStatus,
+    /// How often its newest run says that it is there, and how patient that is. `None` before its first
+    /// run, and of a build that did not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peer_times: Option<PeerTimes>,
 }
 
 impl ManagerEntry {
@@ -362,9 +366,12 @@ impl View {
         if self.managers.len() > self.managers_max as usize {
             return broken(format!("it has more than {} managers", self.managers_max));
         }
+        if let Some(n) = self.managers.keys().find(|n| n.0 >= self.m) {
+            return broken(format!("number {n} lies outside [0, {})", self.m));
+        }
         for (n, part) in &self.parts {
-            if n.0 >= self.m {
-                return broken(format!("partition {n} lies outside [0, {})", self.m));
+            if !self.managers.contains_key(n) {
+                return broken(format!("nobody reserved the number of partition {n}"));
             }
             if part.pe > self.epoch || part.base_pe > part.pe {
                 return broken(format!("partition {n} is newer than its View"));
@@ -377,9 +384,25 @@ impl View {
                 if twice || !self.managers.contains_key(&member.number) {
                     return broken(format!("copy {} of partition {n}", member.number));
                 }
+                if member.since > part.pe {
+                    let (number, since) = (member.number, member.since);
+                    return broken(format!("copy {number} of partition {n} is of epoch {since}"));
+                }
             }
         }
         self.check_steps()
+    }
+
+    /// Checks that this may follow a View: a ring keeps its shape. A View from outside is refused when this
+    /// fails, as with [`View::check`].
+    pub fn check_after(&self, before: &View) -> Result<(), ViewError> {
+        self.check()?;
+        let shape = |view: &View| format!("{:?}, m = {}, r = {}", view.cluster, view.m, view.r);
+        if shape(self) != shape(before) {
+            let (now, then) = (shape(self), shape(before));
+            return Err(ViewError::Broken(format!("it is of another ring: {now}, and not {then}")));
+        }
+        Ok(())
     }
 
     /// What several steps left behind: splits, and who comes or goes.
@@ -389,6 +412,9 @@ impl View {
             && !self.managers.contains_key(&it.number())
         {
             return broken(format!("{it} is under way, and nobody has that number"));
+        }
+        if let Some(it) = self.transition.filter(|it| it.since() > self.epoch) {
+            return broken(format!("{it} is newer than its View"));
         }
         for (n, entry) in &self.managers {
             let leaves = entry.status == ManagerStatus::Leaving;

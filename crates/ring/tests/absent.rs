@@ -27,6 +27,7 @@ fn claim(n: u32, run: u64, disk: &[u32]) -> Claim {
         disk: disk.iter().map(|it| (ManagerNumber(*it), Epoch(1))).collect(),
         force_lost: false,
         times: ClusterTimes { renew_ms: 1, lease_term_ms: 3, lease_kill_ms: 4, node_lost_ms: 5 },
+        peer_times: rota_model::PeerTimes { heartbeat_ms: 1, suspect_ms: 4 },
     }
 }
 

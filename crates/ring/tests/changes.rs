@@ -5,9 +5,9 @@
 
 use rota_model::{
     ClusterName, ClusterTimes, Epoch, Incarnation, ManagerId, ManagerNumber, ManagerStatus,
-    MemberId, Nonce,
+    MemberId, Nonce, PeerTimes,
 };
-use rota_ring::{Change, Claim, ClaimRefused, ConfigState, PartState, View};
+use rota_ring::{Change, Claim, ClaimRefused, ConfigState, PartState, RingTransition, View};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -31,6 +31,7 @@ fn claim(n: u32, held: &[(u64, u64)], nonce: u64, disk: &[(u32, u64)]) -> Claim 
         disk: disk.iter().map(|(n, pe)| (ManagerNumber(*n), Epoch(*pe))).collect(),
         force_lost: false,
         times: TIMES,
+        peer_times: PeerTimes { heartbeat_ms: 1, suspect_ms: 4 },
     }
 }
 
@@ -213,6 +214,40 @@ fn the_first_claim_says_by_what_times_nodes_are_judged_and_others_are_refused() 
 }
 
 #[test]
+fn who_would_not_be_heard_in_time_by_another_manager_or_would_not_hear_it_is_refused() {
+    let view = started();
+    let claim_with = |heartbeat_ms, suspect_ms| {
+        let peer_times = PeerTimes { heartbeat_ms, suspect_ms };
+        Claim { peer_times, ..claim(10, &[(1, 10)], 99, &[]) }
+    };
+    // Each by itself is in order; the others say 1 and 4.
+    let refused = |heartbeat_ms, suspect_ms| {
+        view.claimed(&claim_with(heartbeat_ms, suspect_ms)).unwrap_err().to_string()
+    };
+    let text = "heartbeat_ms is 2 ms; 3 times that must be below manager 20's suspect_ms (4 ms)";
+    assert!(refused(2, 9).contains(text), "{}", refused(2, 9));
+    let text = "manager 20's heartbeat_ms is 1 ms; 3 times that must be below suspect_ms (3 ms)";
+    assert!(refused(1, 3).contains(text), "{}", refused(1, 3));
+    let newcomer = Claim { number: ManagerNumber(15), id: id(15), ..claim_with(2, 9) };
+    let newcomer = Claim { held: Vec::new(), taken: None, ..newcomer };
+    assert!(matches!(view.joined(&newcomer), Err(ClaimRefused::OtherTimes(_))));
+    // One step after the other: first all are more patient, then they are heard less often.
+    let patient = [10, 20, 30].iter().fold(view.clone(), |view, n| {
+        let peer_times = PeerTimes { heartbeat_ms: 1, suspect_ms: 9 };
+        view.claimed(&Claim { peer_times, ..claim(*n, &[(1, u64::from(*n))], 98, &[]) }).unwrap()
+    });
+    assert!(
+        patient
+            .claimed(&Claim { held: vec![(Incarnation(2), Nonce(98))], ..claim_with(2, 9) })
+            .is_ok()
+    );
+    // Who is down says nothing.
+    let others = [20, 30].map(|n| member(n, 1));
+    let alone = view.without(&others).unwrap();
+    assert!(alone.claimed(&claim_with(2, 9)).is_ok());
+}
+
+#[test]
 fn a_number_is_refused_to_a_stranger_to_an_old_disk_and_outside_the_ring() {
     let view = started();
     let mut stranger = claim(10, &[], 99, &[]);
@@ -276,6 +311,47 @@ fn a_broken_view_is_refused_with_what_is_wrong() {
     let mut view = started();
     view.format = 9;
     assert!(view.check().unwrap_err().to_string().contains("format 9"));
+    // Some of what no function of this crate writes.
+    let join = RingTransition::Join { number: ManagerNumber(10), since: Epoch(99) };
+    type Breaks = fn(&mut View);
+    let cases: [(Breaks, &str); 5] = [
+        (|it| it.m = 25, "number 30 lies outside [0, 25)"),
+        (|it| drop(it.managers.remove(&ManagerNumber(20))), "copy 20 of partition 10"),
+        (
+            |it| drop(it.parts.insert(ManagerNumber(15), it.parts[&ManagerNumber(10)].clone())),
+            "nobody reserved the number of partition 15",
+        ),
+        (
+            |it| it.parts.get_mut(&ManagerNumber(10)).unwrap().isr[0].since = Epoch(2),
+            "copy 10 of partition 10 is of epoch 2",
+        ),
+        (|it| it.managers_max = 2, "more than 2 managers"),
+    ];
+    for (breaks, text) in cases {
+        let mut view = started();
+        breaks(&mut view);
+        let told = view.check().unwrap_err().to_string();
+        assert!(told.contains(text), "{told}");
+    }
+    let view = View { format: 2, transition: Some(join), ..started() };
+    let told = view.check().unwrap_err().to_string();
+    assert!(told.contains("(since epoch 99) is newer than its View"), "{told}");
+}
+
+#[test]
+fn a_view_of_another_ring_may_not_follow() {
+    let view = started();
+    assert_eq!(view.bumped(ManagerNumber(10)).unwrap().check_after(&view), Ok(()));
+    let cluster = ClusterName::parse("another").unwrap();
+    for other in [
+        View { m: 101, ..view.clone() },
+        View { r: 1, ..view.clone() },
+        View { cluster, ..view.clone() },
+    ] {
+        assert_eq!(other.check(), Ok(()));
+        let told = other.check_after(&view).unwrap_err().to_string();
+        assert!(told.contains("it is of another ring"), "{told}");
+    }
 }
 
 /// Managers 10, 20 and 30 with r = 2; 30 never started.

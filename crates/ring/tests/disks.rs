@@ -207,6 +207,7 @@ impl World {
                 lease_kill_ms: 4,
                 node_lost_ms: 5,
             },
+            peer_times: rota_model::PeerTimes { heartbeat_ms: 1, suspect_ms: 4 },
         };
         let to = (entry.incarnation.next(), claim.nonce);
         let hears = |it: MemberId| !silent.iter().any(|index| number(*index) == it.number);

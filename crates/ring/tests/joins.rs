@@ -28,6 +28,7 @@ fn claim(n: u32) -> Claim {
         disk: BTreeMap::new(),
         force_lost: false,
         times: TIMES,
+        peer_times: rota_model::PeerTimes { heartbeat_ms: 1, suspect_ms: 4 },
     }
 }
 
@@ -203,7 +204,6 @@ fn a_newcomer_and_whoever_will_copy_with_it_hear_of_each_other() {
 }
 
 #[test]
-#[test]
 fn a_manager_hears_of_as_many_others_in_a_large_ring_as_in_a_small_one() {
     for (managers, r) in [(10, 1), (10, 3), (30, 3), (100, 2), (100, 3)] {
         let numbers = (1..=managers).map(|it| it * 1_024 / managers - 1).collect();
@@ -215,6 +215,7 @@ fn a_manager_hears_of_as_many_others_in_a_large_ring_as_in_a_small_one() {
     }
 }
 
+#[test]
 fn a_number_that_is_drawn_halves_the_widest_arc() {
     let view = three(1);
     // The arc of 10 goes from 31 to 10 and has 80 slots.

@@ -30,6 +30,7 @@ fn claim(n: u32) -> Claim {
         disk: BTreeMap::new(),
         force_lost: false,
         times: TIMES,
+        peer_times: rota_model::PeerTimes { heartbeat_ms: 1, suspect_ms: 4 },
     }
 }
 

@@ -290,8 +290,10 @@ impl Counters {
     pub fn missing(&self) -> Vec<&'static str> {
         let count = |it: &Fault| self.faults.get(it).copied().unwrap_or_default();
         let faults = Fault::ALL.iter().filter(|it| count(it) == 0).map(|it| it.as_str());
-        // Only a disk that went back makes an owner give up what the View says is served.
-        let steps = Transition::ALL.iter().filter(|it| **it != Transition::GivenUp);
+        // Only a disk that went back makes an owner give up what the View says is served, and the config
+        // store keeps the rules of Views.
+        let elsewhere = [Transition::GivenUp, Transition::ViewRefused];
+        let steps = Transition::ALL.iter().filter(|it| !elsewhere.contains(it));
         let steps = steps.filter(|it| !self.transitions.contains_key(it));
         let corners = Corner::ALL.iter().filter(|it| !self.corners.contains_key(it));
         let corners = corners.map(|it| it.as_str());

@@ -183,6 +183,7 @@ mod tests {
                 // So short that only the look which is always made is sure.
                 node_lost_ms: 0,
             },
+            peer_times: rota_model::PeerTimes { heartbeat_ms: 1, suspect_ms: 4 },
         }
     }
 

@@ -94,6 +94,7 @@ mod tests {
             disk: BTreeMap::new(),
             force_lost: false,
             times: rota_protocol::Timing::default().of_cluster(),
+            peer_times: rota_protocol::Timing::default().of_peers(),
         };
         view().joined(&claim).unwrap()
     }

@@ -16,9 +16,8 @@ use rota_ring::{
 };
 use std::collections::BTreeMap;
 
-/// Views that keep every rule of a View, with zeroes where the wire has nothing.
-pub fn ring_view() -> Any<View> {
-    let manager = (name(ManagerId::parse), address(), address(), any::<u64>()).prop_flat_map(
+fn manager() -> impl Strategy<Value = ManagerEntry> {
+    (name(ManagerId::parse), address(), address(), any::<u64>()).prop_flat_map(
         |(id, grpc, http, incarnation)| {
             select(ManagerStatus::ALL).prop_map(move |status| ManagerEntry {
                 id: id.clone(),
@@ -27,10 +26,16 @@ pub fn ring_view() -> Any<View> {
                 incarnation: Incarnation(incarnation),
                 nonce: Nonce(0),
                 status,
+                peer_times: (incarnation > 0)
+                    .then_some(PeerTimes { heartbeat_ms: incarnation, suspect_ms: 7 }),
             })
         },
-    );
-    let managers = btree_map((0..1024_u32).prop_map(ManagerNumber), manager, 1..6);
+    )
+}
+
+/// Views that keep every rule of a View, with zeroes where the wire has nothing.
+pub fn ring_view() -> Any<View> {
+    let managers = btree_map((0..1024_u32).prop_map(ManagerNumber), manager(), 1..6);
     let pes = vec((0..100_u64, any::<bool>()), 6);
     let changes = proptest::option::of((0..100_u64, any::<bool>()));
     (managers, pes, name(ClusterName::parse), 0..4_u32, changes)
