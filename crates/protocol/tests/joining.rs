@@ -164,20 +164,28 @@ fn a_newcomer_that_dies_is_taken_out_and_comes_back_at_any_step() {
 }
 
 #[test]
-fn the_owner_of_the_arc_may_die_and_the_join_goes_on() {
-    for step in [Transition::JoinStarted, Transition::ArcSplit, Transition::MemberAdded] {
+fn each_owner_that_the_newcomer_copies_from_may_die_at_any_step_and_the_join_goes_on() {
+    let steps = [
+        Transition::JoinStarted,
+        Transition::ArcSplit,
+        Transition::LearnStarted,
+        Transition::Wedged,
+        Transition::MemberAdded,
+        Transition::JoinFinished,
+    ];
+    for (owner, step) in NUMBERS.into_iter().flat_map(|owner| steps.map(|step| (owner, step))) {
         let mut table = filled();
         let before = table.count(step);
         table.start_newcomer(NEW);
         while table.count(step) == before {
             table.pass(20);
         }
-        table.kill(600);
+        table.kill(owner);
         table.pass(6_000);
         let view = table.view();
-        assert!(view.has_arrived(ManagerNumber(NEW)), "{step:?}: {view:?}");
-        assert_eq!(view.transition, None);
-        table.start(600);
+        assert!(view.has_arrived(ManagerNumber(NEW)), "{owner} at {step:?}: {view:?}");
+        assert_eq!(view.transition, None, "{owner} at {step:?}");
+        table.start(owner);
         table.pass(15_000);
         assert_settled(&table);
         assert_all_found(&mut table);

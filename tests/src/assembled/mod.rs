@@ -197,6 +197,11 @@ impl Assembled {
         options
     }
 
+    /// The number of a manager.
+    pub fn number_of(&self, at: usize) -> u64 {
+        self.members[at].number
+    }
+
     /// Waits until another manager says that this one is DOWN.
     pub async fn is_missed(&self, at: usize) {
         let other = &self.members[(at + 1) % self.members.len()].grpc;

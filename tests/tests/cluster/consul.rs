@@ -3,6 +3,7 @@
 use rota_client::{CallError, v1};
 use rota_tests::processes::{self, Process};
 use rota_tests::sessions::{CALL, close, get, open, opened, read};
+use rota_tests::small::{join, ring};
 use rota_tests::{Cluster, PATIENCE, TestFolder, binary, checkout, eventually, http_get, ringctl};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -163,6 +164,75 @@ async fn while_consul_hangs_a_complete_ring_serves_and_nobody_takes_over() {
         assert!(seen.state() != SessionState::Ready || seen.address == before.address, "{seen:?}");
         opened(&client, &format!("after {manager}"), "counter").await;
     }
+    cluster.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_consul_hangs_nobody_joins_or_leaves_and_no_node_is_started() {
+    let folder = TestFolder::new();
+    // At a load limit of 0.8, a node of two places takes both.
+    let options = ["--consul", "--places", "2", "--max-nodes", "2"];
+    let cluster = Cluster::start(&folder, &options).await;
+    let client = cluster.client();
+    opened(&client, "one", "counter").await;
+    opened(&client, "two", "counter").await;
+    let newcomer = cluster.newcomer(&folder, "m4").await;
+    let [contact, leaver, _] = &cluster.document.managers[..] else { panic!("three managers") };
+    let store = cluster.document.config_store.pid;
+    processes::send(store, Signal::STOP);
+    for manager in 0..3 {
+        until_reachable(&cluster, manager, false).await;
+    }
+    let leave = ["leave", "--number", &leaver.number.to_string(), "-o", "json"];
+    let (joined, left, opening) = tokio::join!(
+        join(&newcomer, "auto", &contact.grpc, &[]),
+        cluster.ringctl(&leave),
+        client.open(open("three", "counter"), Duration::from_secs(3)),
+    );
+    for ran in [joined, left] {
+        let error = ran.error();
+        assert_eq!(error["reason"], "CONFIG_STORE_AWAY", "{error}");
+    }
+    let full = opening.expect_err("there is no room, and no node can be registered");
+    assert!(
+        ["NO_CAPACITY", "PROVISIONING", "DEADLINE_EXCEEDED"].contains(&full.reason()),
+        "{full:?}"
+    );
+    let ring = ring(&contact.grpc).await.unwrap();
+    assert!(ring["transition"].is_null(), "{ring}");
+    assert_eq!(ring["managers"].as_array().map(Vec::len), Some(3), "{ring}");
+    processes::send(store, Signal::CONT);
+    opened(&client, "three", "counter").await;
+    // What was asked of Consul last may have been done when it went on.
+    eventually("nobody leaves", PATIENCE, async || {
+        let ring = rota_tests::small::ring(&contact.grpc).await?;
+        if ring["transition"].is_null() { Ok(()) } else { Err(ring.to_string()) }
+    })
+    .await;
+    let joined = join(&newcomer, "auto", &contact.grpc, &["--wait"]).await.json();
+    assert_eq!(joined["state"], "finished");
+    cluster.end_with(vec![newcomer]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_consul_hangs_a_lone_manager_shows_only_what_may_be_stale_and_opens_what_is_new() {
+    let folder = TestFolder::new();
+    let cluster = Cluster::start(&folder, &["--consul", "--managers", "1"]).await;
+    let client = cluster.client();
+    let life = opened(&client, "a", "counter").await.life;
+    let store = cluster.document.config_store.pid;
+    processes::send(store, Signal::STOP);
+    // Whether it is the owner still, its node's fence decides; as long as the node has its lease.
+    assert_eq!(open_outcome(&client, "b").await, v1::Outcome::Created);
+    until_reachable(&cluster, 0, false).await;
+    let short = Duration::from_secs(2);
+    assert!(refused(client.get(get("a"), short).await));
+    let stale = v1::GetRequest { stale_ok: true, ..get("a") };
+    let seen = client.get(stale, CALL).await.unwrap();
+    assert_eq!((seen.stale, seen.session.unwrap().life), (true, life));
+    processes::send(store, Signal::CONT);
+    until_reachable(&cluster, 0, true).await;
+    assert_eq!(read(&client, "a").await.unwrap().life, life);
     cluster.end().await;
 }
 

@@ -112,6 +112,40 @@ async fn a_join_ends_well_although_the_owner_of_the_arc_is_killed() {
     cluster.end_with(vec![newcomer, again]).await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_join_ends_well_although_ringctl_and_then_the_contact_are_killed() {
+    let small = Small::for_managers(20).await;
+    let contact = small.waiting("b", &[]).await;
+    small.join(&contact, "500").await.json();
+    let first = small.first.told("grpc");
+    nobody_joins(first).await;
+    let newcomer = small.waiting("c", &[]).await;
+    // The owner of its arc stands still, so the join stays under way.
+    processes::send(small.first.pid(), Signal::STOP);
+    let begun = eventually("the View has the number", PATIENCE, async || {
+        let ring = ring(contact.told("grpc")).await?;
+        if manager(&ring, 50).is_null() { Err(ring.to_string()) } else { Ok(()) }
+    });
+    tokio::select! {
+        // A command that is not waited for any more is killed.
+        () = begun => {}
+        ran = join(&newcomer, "50", contact.told("grpc"), &["--wait"]) => {
+            panic!("nobody cut its arc out: {ran:?}")
+        }
+    }
+    contact.kill().await;
+    processes::send(small.first.pid(), Signal::CONT);
+    let ring = eventually("it owns its arc, and nobody joins", PATIENCE, async || {
+        let ring = ring(first).await?;
+        let parts = ring["partitions"].as_array().cloned().unwrap_or_default();
+        let owns = parts.iter().any(|it| it["number"] == 50 && it["owner"] == 50);
+        if owns && ring["transition"].is_null() { Ok(ring) } else { Err(ring.to_string()) }
+    })
+    .await;
+    assert_eq!(manager(&ring, 50)["status"], "ACTIVE", "{ring}");
+    small.end(vec![newcomer]).await;
+}
+
 async fn nobody_joins(contact: &str) {
     eventually("nobody joins", PATIENCE, async || {
         let ring = ring(contact).await?;
