@@ -57,7 +57,7 @@ impl Follower {
         contact: &str,
         progress: impl Fn(&View) -> Progress,
     ) -> anyhow::Result<View> {
-        let mut client = Client::connect(contact)?;
+        let (mut client, mut endpoints) = (Client::connect(contact)?, contact.to_owned());
         let mut known: Option<String> = None;
         loop {
             if Instant::now() >= self.until {
@@ -70,7 +70,11 @@ impl Follower {
             if let Some(view) = look(&client).await?.filter(|view| view.epoch.0 >= self.since) {
                 let all: Vec<&str> = view.managers.values().map(|it| it.grpc.as_str()).collect();
                 let all: Vec<&str> = all.into_iter().filter(|it| !it.is_empty()).collect();
-                client = Client::connect(&all.join(",")).context("the addresses in the View")?;
+                let all = all.join(",");
+                if all != endpoints {
+                    client = Client::connect(&all).context("the addresses in the View")?;
+                    endpoints = all;
+                }
                 let (text, is_done) = match progress(&view) {
                     Progress::On(text) => (text, false),
                     Progress::Done(text) => (text, true),

@@ -17,7 +17,7 @@ use serde::Serialize;
 use std::time::{Duration, Instant};
 
 /// How long a manager may take to answer. It gives up before.
-const ORDER_WAIT: Duration = Duration::from_secs(15);
+pub const ORDER_WAIT: Duration = Duration::from_secs(15);
 
 /// `leave`.
 #[derive(Args, Debug)]
@@ -80,7 +80,7 @@ struct Cancelled {
 }
 
 /// How far a number is on its way out.
-fn leaving(view: &View, number: ManagerNumber) -> Progress {
+pub fn leaving(view: &View, number: ManagerNumber) -> Progress {
     let status = view.managers.get(&number).map(|it| it.status);
     match status {
         Some(ManagerStatus::Left) => Progress::Done(format!("number {number} has left")),
@@ -125,6 +125,12 @@ async fn number_at(target: &str) -> anyhow::Result<u32> {
     Ok(answer.context("--target cannot be asked which number it has")?.number)
 }
 
+/// Tells a number to leave. Resolves when the View has it.
+pub async fn tell(number: u32, contact: &str, wait: Duration) -> anyhow::Result<v1::LeaveResponse> {
+    let answer = Client::connect(contact)?.leave(v1::LeaveRequest { number }, wait).await;
+    answer.map_err(|error| Unknown::Leave.unless_refused(error))
+}
+
 /// Tells a number to leave, and waits if that is wished.
 /// `endpoints` are looked at only without --target.
 pub async fn run(
@@ -141,10 +147,7 @@ pub async fn run(
         (None, None) => bail!("--target or --number is missing"),
     };
     let began = Instant::now();
-    let client = Client::connect(&contact)?;
-    let request = v1::LeaveRequest { number };
-    let answer = client.leave(request, ORDER_WAIT.min(it.timeout)).await;
-    let answer = answer.map_err(|error| Unknown::Leave.unless_refused(error))?;
+    let answer = tell(number, &contact, ORDER_WAIT.min(it.timeout)).await?;
     let v1::LeaveResponse { number, epoch, copies, copies_wanted, left } = answer;
     if copies < copies_wanted && out.format() == Format::Table {
         eprintln!(

@@ -4,17 +4,16 @@
 //! which forwards most of them, as gets always do.
 
 use super::LoadArguments;
-use super::echo::EchoClient;
+use super::echo::{self, EchoClient};
 use super::load::{self, Load, Measured, as_f64};
 use super::report::{Figures, cores, rounded, show, tell_mistakes};
 use super::{target, usage};
 use crate::dev::{Cluster, Settings, with_cluster};
 use crate::output::{Format, Out};
-use anyhow::{Context, bail};
+use anyhow::bail;
 use clap::Args;
 use rota_client::Client;
 use serde::Serialize;
-use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -231,22 +230,11 @@ pub async fn run(it: &CompareArguments, out: &mut Out) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Starts the echo beside the cluster; it ends with the cluster.
-async fn start_echo(cluster: &Cluster) -> anyhow::Result<(String, u32)> {
-    let mut command = Command::new(std::env::current_exe()?);
-    command.args(["bench-echo", "--listen", "127.0.0.1:0"]);
-    let process = cluster.family.start("echo", command, &cluster.log("echo"))?;
-    let told = tokio::time::timeout(Duration::from_secs(10), process.first_line).await;
-    let told = told.context("the echo was not ready in time")?.context("the echo ended")?;
-    let address = told.get("address").and_then(|it| it.as_str()).context("no address")?;
-    Ok((address.to_owned(), process.pid))
-}
-
 async fn measure(
     it: &CompareArguments,
     cluster: &mut Cluster,
 ) -> anyhow::Result<(Compared, [Measured; 4])> {
-    let (echo_address, echo_pid) = start_echo(cluster).await?;
+    let (echo_address, echo_pid) = echo::start(cluster).await?;
     let echo = EchoClient::new(&echo_address, ECHO_CONNECTIONS, it.payload as usize)?;
     let document = cluster.document();
     let parties = Parties {

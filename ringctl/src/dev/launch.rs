@@ -135,6 +135,9 @@ pub fn manager(folder: &Folder, ports: &Ports, programs: &Programs, it: &Member<
     if let Some(most) = layout.managers_max {
         command.arg("--managers-max").arg(most.to_string());
     }
+    if let Some(patience) = layout.suspect_ms {
+        command.arg("--suspect-ms").arg(patience.to_string());
+    }
     if layout.max_nodes > 0 {
         command.arg("--pool").arg("default");
         command.arg("--pool-max").arg(layout.max_nodes.to_string());

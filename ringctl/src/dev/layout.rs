@@ -23,6 +23,9 @@ const NODES: u32 = 1;
 const SLOTS: u32 = 1024;
 const PLACES: u32 = 1000;
 const PORT_BASE: u16 = 7400;
+/// From so many managers on one machine on they are more patient with each other, in a bench.
+const CROWD: u32 = 30;
+const CROWD_SUSPECT_MS: u32 = 5_000;
 
 /// What was asked for; `None` leaves it to the data folder, or to the default of a new one.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -49,6 +52,8 @@ pub struct Settings {
     pub consul: bool,
     /// Most managers of the ring; `None` leaves it to them.
     pub managers_max: Option<u32>,
+    /// How long managers are patient with each other's silence, in ms; `None` leaves it to them.
+    pub suspect_ms: Option<u32>,
 }
 
 /// A manager's place in the ring.
@@ -85,6 +90,9 @@ pub struct Layout {
     /// Most managers of the ring; `None` leaves it to them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub managers_max: Option<u32>,
+    /// How long managers are patient with each other's silence, in ms; `None` leaves it to them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub suspect_ms: Option<u32>,
     /// First port; 0: free ones.
     pub port_base: u16,
     /// Folder of class files.
@@ -131,6 +139,7 @@ impl Layout {
             max_nodes: 0,
             consul: settings.consul,
             managers_max: settings.managers_max,
+            suspect_ms: settings.suspect_ms,
             port_base: PORT_BASE,
             classes: None,
         };
@@ -285,13 +294,15 @@ fn locked(file: File, path: &Path) -> anyhow::Result<File> {
 }
 
 impl Settings {
-    /// A cluster at free ports whose node is never full.
+    /// A cluster at free ports whose node is never full. Many managers on one machine wait for its cores
+    /// together: that silence is not to be taken for their end.
     pub fn roomy(managers: u32, replicas: u32) -> Self {
         Self {
             managers: Some(managers),
             replicas: Some(replicas),
             port_base: Some(0),
             places: Some(1_000_000),
+            suspect_ms: (managers >= CROWD).then_some(CROWD_SUSPECT_MS),
             ..Self::default()
         }
     }

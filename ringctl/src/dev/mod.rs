@@ -92,6 +92,7 @@ impl From<&DevArguments> for Settings {
             max_nodes: it.max_nodes,
             consul: it.consul,
             managers_max: None,
+            suspect_ms: None,
         }
     }
 }

@@ -136,14 +136,14 @@ async fn bench_failover_over_consul_measures_the_same() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn bench_join_measures_a_join_and_a_restore_and_no_request_fails() {
+async fn bench_join_measures_a_join_a_restore_and_a_leave_and_no_request_fails() {
     let folder = TestFolder::new();
     let line = ["join", "--managers", "4", "--sessions", "200", "--replicas", "2"];
     let document = own_cluster(&folder, &[&line[..], &["--rate", "50"]].concat()).await;
     for (field, value) in [("managers", 4), ("sessions", 200), ("replicas", 2)] {
         assert_eq!(document[field], value, "{field} in {document}");
     }
-    for kind in ["", "restore_"] {
+    for kind in ["", "restore_", "leave_"] {
         let figure = |it: &str| document[format!("{kind}{it}")].as_f64().unwrap();
         assert!(figure("seconds") > 0.0 && figure("longest_gap_ms") > 0.0, "{document}");
         assert!((figure("failed_requests")).abs() < 0.5, "{document}");
@@ -154,6 +154,10 @@ async fn bench_join_measures_a_join_and_a_restore_and_no_request_fails() {
         assert!(figure("bytes_moved") > figure("bytes_minimum") * 0.9, "{document}");
     }
     assert_ne!(document["number"], document["restore_number"], "{document}");
+    assert_eq!(document["number"], document["leave_number"], "{document}");
+    for field in ["stream_seconds", "restore_to_stream"] {
+        assert!(document[field].as_f64() > Some(0.0), "{field} in {document}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,14 +1,19 @@
 //! What managers sent of the state of partitions, by their own metrics.
 
+use super::Who;
+use crate::dev::{Cluster, ManagerProcess};
 use crate::http;
 use anyhow::{Context, bail};
 use std::ops::{AddAssign, Sub};
 use std::time::Duration;
-use tokio::task::JoinSet;
+use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::timeout;
 
 /// How long one manager may take to show its metrics.
 const PAGE_WAIT: Duration = Duration::from_secs(10);
+
+/// Between two looks at one that is about to end.
+const ASK_EVERY: Duration = Duration::from_millis(20);
 
 /// Sums over managers, since their starts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -78,6 +83,54 @@ impl Copied {
         let each = bytes.checked_div(u128::from(self.documents)).unwrap_or(0);
         u64::try_from(each).unwrap_or(u64::MAX)
     }
+}
+
+/// What all managers send from a moment on.
+pub struct Sent {
+    before: Copied,
+    /// Who is asked at the end.
+    https: Vec<String>,
+    /// Whose process ends meanwhile: it is asked until then.
+    leaver: Option<JoinHandle<Copied>>,
+}
+
+impl Sent {
+    /// From now on.
+    pub async fn before(cluster: &Cluster, who: Who<'_>) -> anyhow::Result<Self> {
+        let http = |it: &ManagerProcess| it.http.clone();
+        let mut https: Vec<String> = cluster.document().managers.iter().map(http).collect();
+        let before = Copied::ask(https.clone()).await?;
+        let leaver = match who {
+            Who::Comes(newcomer) => {
+                https.push(http(newcomer));
+                None
+            }
+            Who::Goes(leaver) => {
+                https.retain(|it| *it != leaver.http);
+                Some(tokio::spawn(last_words(leaver.http.clone())))
+            }
+        };
+        Ok(Self { before, https, leaver })
+    }
+
+    /// What that came to.
+    pub async fn since(self) -> anyhow::Result<Copied> {
+        let mut after = Copied::ask(self.https).await?;
+        if let Some(leaver) = self.leaver {
+            after += leaver.await?;
+        }
+        Ok(after - self.before)
+    }
+}
+
+/// What a manager says last of what it sent.
+async fn last_words(http: String) -> Copied {
+    let mut last = Copied::default();
+    while let Ok(copied) = Copied::ask([http.clone()]).await {
+        last = copied;
+        tokio::time::sleep(ASK_EVERY).await;
+    }
+    last
 }
 
 #[cfg(test)]
