@@ -2,13 +2,14 @@
 //! the processes and the simulated world. The shipped code knows nothing of it. Each bug must be
 //! caught by some seed, else the net has a hole.
 
+use crate::plant_contents::{alter_documents, forget_requests, without_memories};
+use crate::plant_recoveries::lower_epoch;
 use crate::plant_rules::{hide_cordons, hide_drains};
 use crate::world::World;
-use rota_docstore::Document;
 use rota_model::node_msg::{FromNode, NodeAnswer, ReportEvent, ReportItem, ToNode};
-use rota_model::{BootId, Changed, Epoch, ManagerNumber, NodeId, SessionRecord};
+use rota_model::{BootId, Changed, Epoch, ManagerNumber, NodeId};
 use rota_node::NodeEffect;
-use rota_protocol::{Answer, CasOutcome, Doc, Effect, Entry, Input, Message, OpResult, Write};
+use rota_protocol::{Answer, CasOutcome, Effect, Input, Message, OpResult};
 use rota_ring::{Change, ConfigState};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -49,6 +50,10 @@ bugs!(
     GivenUpEarly = "given_up_early",
     /// A lone copy that takes over from its disk asks no node what it runs.
     ScanSkipped = "scan_skipped",
+    /// A partition of which no copy is complete is served before it is found again.
+    RecoverySkipped = "recovery_skipped",
+    /// A node that is scanned still obeys earlier epochs.
+    ScanUnfenced = "scan_unfenced",
     /// A new owner does not drive what its predecessor began.
     NoRedrive = "no_redrive",
     /// An owner counts a copy that is silent as having acknowledged.
@@ -399,6 +404,9 @@ impl World {
             let fence = agent.fence(slot);
             raise_epoch(&mut message, fence);
         }
+        if plant.bug == Bug::ScanUnfenced && matches!(message, ToNode::Scan { .. }) {
+            lower_epoch(&mut message, self.setup.m, |slot| agent.fence(slot));
+        }
         if plant.bug == Bug::BootIgnored {
             let head = head_mut(&mut message);
             if head.boot != boot {
@@ -513,42 +521,6 @@ pub(crate) fn is_redrive(message: &ToNode) -> bool {
         }
         ToNode::Scan { .. } => false,
     }
-}
-
-pub(crate) fn forget_requests(message: &mut Message) {
-    let Message::Prepare { entries, .. } = message else { return };
-    for entry in entries.iter_mut() {
-        let writes = entry.writes.iter().map(|write| {
-            let mut write = write.clone();
-            if let Some(record) = write.doc.as_ref().and_then(|doc| doc.session()) {
-                let record = SessionRecord { requests: Vec::new(), ..(**record).clone() };
-                write.doc = Some(Arc::new(Doc::session_after(None, record)));
-            }
-            write
-        });
-        *entry = Entry::new(entry.at, writes.collect(), entry.request.clone());
-    }
-}
-
-/// Changes documents of applications in entries of the log, or leaves them out.
-fn alter_documents(message: &mut Message, alter: impl Fn(&Doc) -> Option<Doc>) {
-    let Message::Prepare { entries, .. } = message else { return };
-    for entry in entries.iter_mut() {
-        let writes = entry.writes.iter().filter_map(|write| {
-            let plain =
-                write.doc.as_ref().filter(|it| it.brief().is_none() && it.orders().is_none());
-            let Some(doc) = plain else { return Some(write.clone()) };
-            Some(Write { key: write.key.clone(), doc: Some(Arc::new(alter(doc)?)) })
-        });
-        *entry = Entry::new(entry.at, writes.collect(), entry.request.clone());
-    }
-}
-
-fn without_memories(doc: &Doc) -> Doc {
-    let mut parts = Document::clone(doc.document()).into_parts();
-    parts.items.retain(|it| it.name().class() != "H");
-    let document = Document::from_parts(parts).expect("it only holds less");
-    Doc::new(Arc::new(document)).expect("it is no session")
 }
 
 #[cfg(test)]

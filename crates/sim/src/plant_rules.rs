@@ -15,6 +15,7 @@ impl World {
             (Bug::JudgeNotAnew, change) => self.expect_newest(change),
             (Bug::SplitUnfenced | Bug::EarlyHandOver, change) => self.spoil_split(change),
             (Bug::HandedToStranger, change) => self.hand_to_stranger(change),
+            (Bug::RecoverySkipped, change) => self.skip_recovery(change),
             (Bug::ClaimStays, change) => self.keep_memberships(number, change),
             (Bug::CordonForgotten, change) => forget_cordon(self.store.state(), change),
             (_, _) => {}

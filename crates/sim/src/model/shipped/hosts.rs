@@ -366,7 +366,7 @@ impl NodeHost {
             ToNode::Scan { head, .. } => head.range.last,
         };
         let late = head.pe < self.agent.fence(slot);
-        let message = mutant::call(bug, self, sent.clone());
+        let message = mutant::call(bug, bounds, self, sent.clone());
         let other = head.boot != self.boot;
         self.give(bounds, NodeInput::Call { stream, message }, out, bug);
         let obeys = |it: &Out| {

@@ -30,6 +30,7 @@
 //! | `cordon_forgotten` | cordon | 5 |
 //! | `cordon_unseen` | cordon | 3 |
 //! | `drain_hidden` | converged | 3, fair |
+//! | `recovery_skipped` | S2 | 8 |
 //!
 //! The others need what a model leaves out, or bounds too wide to be searched, and the simulator finds them
 //! (`rota-sim planted`). Where the rules of the disk and of joins have their bugs:
@@ -38,6 +39,8 @@
 //! |---|---|---|
 //! | R1: who takes its number again is no copy until it has caught up | `claim_stays` | seed |
 //! | R2: a disk older than its membership takes nothing over | `wrong_r2` | seed |
+//! | R3: a partition of which no copy is complete is served when it is found again | `recovery_skipped` | search |
+//! | R3: a scan raises the fence | `scan_unfenced` | seed |
 //! | one join or leave at a time | `join_hidden` | search |
 //! | a member is added by a compare-and-set that lands under its View or never | `careless_store` | search |
 //!
@@ -54,9 +57,11 @@ use super::flying::{Flying, Out};
 use super::hosts::{ManagerHost, NodeHost};
 use super::room::Room;
 use super::state::State;
-use crate::plant::{Bug, forget_requests, head_mut, is_redrive, raise_epoch};
+use crate::plant::{Bug, head_mut, is_redrive, raise_epoch};
+use crate::plant_contents::forget_requests;
 use crate::plant_joins::spoil_split;
 use crate::plant_leaves::hand_to_stranger;
+use crate::plant_recoveries::{lower_epoch, skip_recovery};
 use crate::plant_rules::{forget_cordon, hide_cordons, hide_drains};
 use rota_model::node_msg::{FromNode, NodeAnswer, ToNode};
 use rota_model::{ManagerNumber, NodeState};
@@ -125,13 +130,16 @@ pub fn input(bug: Option<Bug>, bounds: &Bounds, host: &ManagerHost, mut input: I
 }
 
 /// A call on its way into a node.
-pub fn call(bug: Option<Bug>, host: &NodeHost, mut message: ToNode) -> ToNode {
+pub fn call(bug: Option<Bug>, bounds: &Bounds, host: &NodeHost, mut message: ToNode) -> ToNode {
     if bug == Some(Bug::NoFence) {
         let slot = match &message {
             ToNode::Create { slot, .. } | ToNode::Destroy { slot, .. } => *slot,
             ToNode::Scan { .. } => return message,
         };
         raise_epoch(&mut message, host.agent.fence(slot));
+    }
+    if bug == Some(Bug::ScanUnfenced) && matches!(message, ToNode::Scan { .. }) {
+        lower_epoch(&mut message, bounds.slots(), |slot| host.agent.fence(slot));
     }
     if bug == Some(Bug::BootIgnored) {
         head_mut(&mut message).boot = host.boot;
@@ -181,6 +189,7 @@ fn alter_change(room: &Room, state: &State, bug: Bug, change: &mut Change) {
             spoil_split(Some(bug), before, view);
         }
         (Bug::HandedToStranger, Some(before), Some(view)) => hand_to_stranger(before, view),
+        (Bug::RecoverySkipped, Some(before), Some(view)) => skip_recovery(before, view),
         (_, _, _) => {}
     }
 }

@@ -336,7 +336,12 @@ pub fn bounds_for(bug: Bug) -> Option<Bounds> {
         Bug::CordonUnseen => of(Bounds { opened: 0, ..DRAIN }, Left { opens: 1, drains: 2, ..n }),
         Bug::DrainHidden => of(DRAIN, Left { drains: 1, ..n }),
         Bug::HandedToStranger => of(LEAVE, Left { leaves: 1, ticks: 4, ..n }),
+        Bug::RecoverySkipped => of(
+            Bounds { opened: 1, doors: &[10], ..THREE },
+            Left { crashes: 2, wipes: 2, starts: 2, ticks: 1, ..n },
+        ),
         Bug::ScanSkipped
+        | Bug::ScanUnfenced
         | Bug::GivenUpEarly
         | Bug::WrongR2
         | Bug::RequestForgotten
