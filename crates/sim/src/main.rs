@@ -269,7 +269,8 @@ fn caught_by(bug: Bug, from: u64, seeds: u64) -> Option<(u64, &'static str)> {
 
 fn planted(options: &PlantedOptions) -> std::io::Result<bool> {
     let mut rows = Vec::new();
-    for bug in Bug::ALL.iter().filter(|it| options.bug.is_none_or(|only| only == **it)) {
+    let wanted = |it: &&Bug| options.bug.map_or(!it.is_for_searches(), |only| only == **it);
+    for bug in Bug::ALL.iter().filter(wanted) {
         let caught = caught_by(*bug, options.from, options.seeds);
         match caught {
             Some((seed, rule)) => eprintln!("{}: caught by seed {seed} ({rule})", bug.as_str()),

@@ -41,6 +41,8 @@ bugs!(
     BootIgnored = "boot_ignored",
     /// An owner counts confirmations that were given before it asked.
     StaleConfirm = "stale_confirm",
+    /// An owner that may have added a copy, and does not know, reads without its word.
+    AddedUnasked = "added_unasked",
     /// A copy keeps its uncommitted entries instead of what the new owner sends.
     SuffixKept = "suffix_kept",
     /// A lone copy takes over from a disk that is older than its membership. Disks lose what they
@@ -127,6 +129,11 @@ bugs!(
 );
 
 impl Bug {
+    /// Whether only a search plants it: seeds hardly ever come where it matters.
+    pub fn is_for_searches(self) -> bool {
+        self == Bug::AddedUnasked
+    }
+
     /// Whether a broken rule proves that this bug was noticed.
     pub fn is_proved_by(self, rule: &str) -> bool {
         // Its disks lose writes, so sound managers stop the partition (R2) and say nothing wrong.

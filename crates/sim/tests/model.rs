@@ -57,6 +57,12 @@ searches! {
     tombstones_are_forgotten: "n=3 r=1: open, close, tombstones", 1_000;
     a_copy_that_cannot_be_made_is_waited_for_no_longer: "n=3 r=1: open, suspicion, loss, copy_deadline", 300_000;
     somebody_else_stands_in_for_a_copy: "n=4 r=1: suspicion, loss, repair_after", 50_000;
+    a_session_is_read_twice_while_it_closes: "n=3 r=1: close, 2 reads", 5_000;
+    a_read_while_somebody_is_suspected_and_returns: "n=3 r=1: read, suspicion, return", 20_000;
+    a_read_of_what_closes_while_somebody_is_suspected: "n=3 r=1: close, read, suspicion", 100_000;
+    a_read_of_what_closes_while_a_manager_dies: "n=3 r=1: close, read, crash for good", 50_000;
+    a_read_by_an_owner_that_does_not_know_whom_it_added:
+        "n=3 r=1: close, read, suspicion, added unheard and cut off", 50_000;
 }
 
 /// A rule is removed: the search finds it, by a way of at most so many steps.
@@ -81,6 +87,16 @@ fn an_owner_that_assumes_a_destroy_is_found() {
 #[test]
 fn an_owner_that_counts_old_confirmations_is_found() {
     is_found(Bug::StaleConfirm, "S3", 6);
+}
+
+#[test]
+fn an_owner_that_reads_without_whom_it_may_have_added_is_found() {
+    is_found(Bug::AddedUnasked, "S3", 10);
+}
+
+#[test]
+fn a_partition_that_is_served_before_it_is_found_again_is_found() {
+    is_found(Bug::RecoverySkipped, "S2", 8);
 }
 
 #[test]

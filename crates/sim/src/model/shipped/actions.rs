@@ -9,6 +9,7 @@ use super::work::{Fate, Told, Work};
 use crate::invariant::Verdict;
 use rota_model::ManagerNumber;
 use rota_protocol::Manager;
+use std::collections::VecDeque;
 
 impl Room {
     /// Everything that may happen.
@@ -61,6 +62,12 @@ impl Room {
                 if state.left.unknowns > 0 {
                     list.push(Action::Unknown(*number));
                 }
+                if state.left.unheard > 0 {
+                    list.push(Action::Land(*number));
+                }
+                continue;
+            }
+            if matches!(message, Flying::Outcome { .. }) {
                 continue;
             }
             let streamed = matches!(
@@ -103,6 +110,7 @@ impl Room {
         if left.early > 0 && host.clock_ms == self.clock_ms(state) {
             list.push(Action::TickManager(at));
         }
+        let accuses = [host.number.0, u32::MAX].contains(&self.bounds.accuser);
         let looks = process.is_claimed() || process.asks_others();
         for other in (0..state.managers.len()).filter(|it| *it != at && looks) {
             let peer = self.manager(state, other);
@@ -115,13 +123,17 @@ impl Room {
             }
             match &peer.process {
                 None => list.push(Action::Notice(at, other)),
-                Some(_) if left.suspicions > 0 => list.push(Action::Suspect(at, other)),
+                Some(_) if left.suspicions > 0 && accuses => list.push(Action::Suspect(at, other)),
                 Some(_) => {}
             }
         }
         let is_leaver = host.number.0 == self.bounds.leaver;
         if left.leaves > 0 && process.is_claimed() && !is_leaver {
             list.push(Action::Leave(at));
+        }
+        let under_way = process.view().is_some_and(|it| it.transition.is_some());
+        if left.cancels > 0 && process.is_claimed() && under_way {
+            list.push(Action::Cancel(at));
         }
         self.drains(state, at, list);
     }
@@ -174,9 +186,7 @@ impl Room {
         let doors = self.bounds.doors.iter().map(|it| ManagerNumber(*it));
         for door in doors.filter(claimed) {
             for id in 0..self.keys.len() {
-                for (wish, left) in
-                    [(Wish::Open, left.opens), (Wish::Close, left.closes), (Wish::Get, left.gets)]
-                {
+                for (wish, left) in [(Wish::Open, left.opens), (Wish::Close, left.closes)] {
                     if left > 0 {
                         list.push(Action::Ask(wish, id, door));
                     }
@@ -187,6 +197,10 @@ impl Room {
                 left.repeats > 0 && it.of == *call && it.before.is_some() && it.door != door
             });
             list.extend(again.map(|(call, _)| Action::AskAgain(call, door)));
+        }
+        let readers = self.bounds.readers.iter().map(|it| ManagerNumber(*it));
+        for reader in readers.filter(|it| left.gets > 0 && claimed(it)) {
+            list.extend((0..self.keys.len()).map(|id| Action::Ask(Wish::Get, id, reader)));
         }
     }
 
@@ -233,6 +247,10 @@ impl Room {
                 state.left.unknowns -= 1;
                 self.unknown(state, number)
             }
+            Action::Land(number) => {
+                state.left.unheard -= 1;
+                self.land(state, number)
+            }
             Action::Tick => {
                 state.left.ticks -= 1;
                 self.tick(state)
@@ -251,6 +269,7 @@ impl Room {
             | Action::AskAgain(..)
             | Action::Join(_)
             | Action::Leave(_)
+            | Action::Cancel(_)
             | Action::Drain(..)
             | Action::Boot(_)
             | Action::End(..)
@@ -286,6 +305,10 @@ impl Room {
                 let number = ManagerNumber(self.bounds.leaver);
                 self.work(state, Work::Manager(at, Told::Leave(number)))
             }
+            Action::Cancel(at) => {
+                state.left.cancels -= 1;
+                self.work(state, Work::Manager(at, Told::Cancel))
+            }
             Action::Drain(at, node) => {
                 state.left.drains -= 1;
                 self.may_end_on(state, node);
@@ -305,13 +328,7 @@ impl Room {
             }
             Action::Silence(at) => {
                 state.left.silences -= 1;
-                self.may_end(state);
-                self.work(state, Work::Node(at, Told::Silence(true), false))?;
-                let held = &self.store(state).state;
-                match super::mutant::early_verdict(self.bug, at, held) {
-                    Some(change) => self.write(state, ManagerNumber(0), &change).map(drop),
-                    None => Ok(()),
-                }
+                self.silence(state, at)
             }
             Action::Heard(at) => {
                 state.left.returns -= 1;
@@ -326,10 +343,21 @@ impl Room {
             | Action::Suspect(..)
             | Action::Watch(_)
             | Action::Unknown(_)
+            | Action::Land(_)
             | Action::Synced(_)
             | Action::Tick
             | Action::TickManager(_)
             | Action::TickNode(_) => Ok(()),
+        }
+    }
+
+    fn silence(&mut self, state: &mut State, at: usize) -> Verdict {
+        self.may_end(state);
+        self.work(state, Work::Node(at, Told::Silence(true), false))?;
+        let held = &self.store(state).state;
+        match super::mutant::early_verdict(self.bug, at, held) {
+            Some(change) => self.write(state, ManagerNumber(0), &change).map(drop),
+            None => Ok(()),
         }
     }
 
@@ -399,6 +427,7 @@ impl Room {
             Flying::Peer(_)
             | Flying::ToNode { .. }
             | Flying::FromNode { .. }
+            | Flying::Outcome { .. }
             | Flying::Register { .. }
             | Flying::Registered { .. }
             | Flying::Renew { .. }
@@ -427,6 +456,22 @@ impl Room {
             Some(at) => self.work(state, Work::Manager(at, Told::Cas(cas, Fate::Unknown))),
             None => Ok(()),
         }
+    }
+
+    /// A compare-and-set is done, and its manager is told later.
+    ///
+    /// # Errors
+    /// What it writes must not be written.
+    pub fn land(&mut self, state: &mut State, number: u32) -> Verdict {
+        let Flying::Cas { from, cas, change } = self.flying.get(number).clone() else {
+            return Ok(());
+        };
+        state.land(number);
+        let done = self.write(state, from.0, &change)?;
+        let held = Box::new(self.store(state).state.clone());
+        let outcome = self.keep_flying(Flying::Outcome { to: from, cas, done, held });
+        state.fly(outcome);
+        self.work_all(state, VecDeque::new())
     }
 
     /// All clocks go on by a step; whoever was ahead is level again.

@@ -28,6 +28,8 @@ pub struct Left {
     pub suspicions: u8,
     /// A manager hears that the outcome of its compare-and-set is unknown; it may be written later.
     pub unknowns: u8,
+    /// A compare-and-set is done, and its manager hears of that later.
+    pub unheard: u8,
     /// The clocks of all go on by one step when nothing is under way.
     pub ticks: u8,
     /// One process is a step ahead of the others' clocks, whatever is under way.
@@ -36,6 +38,8 @@ pub struct Left {
     pub joins: u8,
     /// Numbers that an operator orders to leave.
     pub leaves: u8,
+    /// Joins and leaves that an operator takes back.
+    pub cancels: u8,
     /// Nodes of which an operator orders that they become empty, and that nothing more is placed there.
     pub drains: u8,
     /// Node-agents that die with what they run, and boot anew.
@@ -70,6 +74,15 @@ pub struct Bounds {
     pub opened: usize,
     /// Managers that clients ask.
     pub doors: &'static [u32],
+    /// Managers that are asked for reads.
+    pub readers: &'static [u32],
+    /// The only manager that takes others for gone that run, if it is one.
+    pub accuser: u32,
+    /// Where the search begins.
+    pub from: From,
+    /// From there on nothing passes between that manager and others. The config store, nodes and clients
+    /// it reaches.
+    pub cut: u32,
     /// What may happen.
     pub left: Left,
     /// Which number is ordered to leave, if one is.
@@ -82,6 +95,19 @@ pub struct Bounds {
     pub lives: bool,
     /// Most states: a search that reaches them says that it did not exhaust its bounds.
     pub states_max: usize,
+}
+
+/// Where a search begins.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum From {
+    /// At rest.
+    Rest,
+    /// The first number of [`Bounds::newcomers`] has joined so far that a compare-and-set is under way
+    /// which adds it to the copies of a partition in which something of the model lies. Whatever led
+    /// there came in a fair order.
+    Adding,
+    /// The same, and that is done. The owner that asked for it has not heard.
+    Added,
 }
 
 /// Which times matter. A step of the clocks is [`STEP_MS`]: whatever waits for less than that is due

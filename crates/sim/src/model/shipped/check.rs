@@ -147,6 +147,7 @@ pub fn sent(room: &Room, state: &State, message: &Flying) -> Verdict {
         Flying::FromNode { .. }
         | Flying::Cas { .. }
         | Flying::Orphan { .. }
+        | Flying::Outcome { .. }
         | Flying::Register { .. }
         | Flying::Registered { .. }
         | Flying::Renew { .. }

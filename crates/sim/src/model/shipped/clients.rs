@@ -1,4 +1,6 @@
-//! What clients asked, what they were told, and whether they may have been told that.
+//! What clients asked, what they were told, and whether they may have been told that. The states of an
+//! id form a line, as in [`crate::history`], and each answer must stand where the ones before it was asked
+//! for left off, or further on: that is linearizability, of reads too.
 
 use super::bounds::Bounds;
 use super::hosts::CLASS;
@@ -45,12 +47,47 @@ pub struct Facts {
     pub opened: BTreeSet<Stamp>,
     /// Lives whose close was acknowledged as finished.
     pub closed: BTreeSet<Stamp>,
+    /// How far reads have shown it: the latest life, and how far that one.
+    pub seen: Option<(Stamp, Phase)>,
     /// Somebody asked for a close, or the session may have ended otherwise: from then on nobody can
     /// say that it must live.
     pub may_end: bool,
 }
 
+/// How far a life has come: each goes one way.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Phase {
+    /// It is being opened.
+    Opening,
+    /// It runs.
+    Live,
+    /// It is being closed, or is over.
+    Ended,
+}
+
+impl Phase {
+    /// That of a record.
+    fn of(state: SessionState) -> Self {
+        match state {
+            SessionState::Pending | SessionState::Starting => Phase::Opening,
+            SessionState::Ready => Phase::Live,
+            SessionState::Closing
+            | SessionState::Closed
+            | SessionState::Failed
+            | SessionState::Lost => Phase::Ended,
+        }
+    }
+}
+
 impl Facts {
+    /// How far the id had come, as answers show: whatever is asked from now on finds it so far at
+    /// least.
+    fn shown(&self) -> Option<(Stamp, Phase)> {
+        let live = self.opened.last().map(|it| (*it, Phase::Live));
+        let ended = self.closed.last().map(|it| (*it, Phase::Ended));
+        self.seen.max(live).max(ended)
+    }
+
     /// The life that must be found, whatever failed.
     pub fn owed(&self) -> Option<Stamp> {
         self.opened.last().copied().filter(|_| !self.may_end)
@@ -115,16 +152,29 @@ impl Clients {
                     return Err(Violation::new("S2", text));
                 }
                 open_again(&before, record)?;
+                not_back(&before, record)?;
                 self.facts[id].opened.insert(record.life);
             }
             Ok(Answer::Closed { finished: true, session }) => {
                 self.facts[id].closed.insert(session.record.life);
             }
-            Ok(Answer::Got { session, .. }) => shown(&before, &session.record)?,
+            Ok(Answer::Got { session, .. }) => {
+                let record = &session.record;
+                shown(&before, record)?;
+                not_back(&before, record)?;
+                let seen = &mut self.facts[id].seen;
+                *seen = (*seen).max(Some((record.life, Phase::of(record.state))));
+            }
             Err(refusal) if refusal.kind == RefusalKind::NotFound => {
                 if let (Some(owed), Wish::Get) = (before.owed(), self.asked[call].wish) {
                     let text = format!("life {owed} was acknowledged, and is not found");
                     return Err(Violation::new("S2", text));
+                }
+                // What has ended is forgotten some day.
+                let gone = before.shown().filter(|it| it.1 != Phase::Ended);
+                if let (Some((life, phase)), Wish::Get) = (gone, self.asked[call].wish) {
+                    let text = format!("life {life} was shown {phase:?}, and is not found");
+                    return Err(Violation::new("linear", text));
                 }
             }
             Ok(
@@ -168,6 +218,20 @@ fn shown(before: &Facts, record: &SessionRecord) -> Verdict {
             record.life, record.state
         );
         return Err(Violation::new("S2", text));
+    }
+    Ok(())
+}
+
+/// Linearizability of answers: the lives of an id follow each other, each goes one way, and no answer
+/// is older than one that came before it was asked for.
+fn not_back(before: &Facts, record: &SessionRecord) -> Verdict {
+    let now = (record.life, Phase::of(record.state));
+    if let Some((life, phase)) = before.shown().filter(|it| *it > now) {
+        let text = format!(
+            "life {life} was shown {phase:?}, and a later answer shows life {} as {}",
+            record.life, record.state
+        );
+        return Err(Violation::new("linear", text));
     }
     Ok(())
 }

@@ -2,9 +2,10 @@
 //! states that were seen only hashes of 128 bits are kept, and how each was reached first; a way is
 //! told by walking it again.
 
-use super::bounds::Bounds;
+use super::bounds::{Bounds, From};
 use super::clients::Wish;
 use super::fair::{self, Fair};
+use super::flying::Flying;
 use super::room::Room;
 use super::seen::Seen;
 use super::state::{Action, State};
@@ -75,12 +76,12 @@ pub fn explore_telling(
     bug: Option<Bug>,
     mut tell: impl FnMut(Progress),
 ) -> Explored {
-    let mut room = Room::new(bounds, None);
+    let mut room = Room::new(&Bounds { cut: u32::MAX, ..bounds.clone() }, None);
     let start = settled(&mut room).expect("an undisturbed ring settles");
     let (mut room, start) = replanted(room, &start, bug);
     let fair = bounds.lives.then(|| Fair::new(&room));
     let hash = room.hash(&start);
-    room.bug = bug;
+    (room.bug, room.bounds.cut) = (bug, bounds.cut);
     let mut search = Search { room, fair, seen: Seen::default(), before: vec![(0, 0)], steps: 0 };
     search.seen.insert(hash, 0);
     let found = search.run(&start, &mut tell);
@@ -204,7 +205,9 @@ pub fn settled(room: &mut Room) -> Result<State, Violation> {
         room.work(&mut state, Work::Node(at, Told::Start, false))?;
         fair::deliver(room, &mut state)?;
     }
-    let door = ManagerNumber(room.bounds.doors[0]);
+    let (doors, numbers) = (room.bounds.doors, room.bounds.numbers);
+    let door = doors.iter().find(|it| numbers.contains(it)).unwrap_or(&numbers[0]);
+    let door = ManagerNumber(*door);
     for id in 0..room.bounds.opened {
         room.ask(&mut state, Wish::Open, id, door)?;
         fair::deliver(room, &mut state)?;
@@ -213,11 +216,55 @@ pub fn settled(room: &mut Room) -> Result<State, Violation> {
         room.tick(&mut state)?;
         fair::deliver(room, &mut state)?;
         if fair::missing(room, &state).is_ok() {
-            return Ok(at_zero(room, state));
+            return began(room, state);
         }
     }
     fair::missing(room, &state)?;
     Ok(state)
+}
+
+/// From rest to where the bounds begin.
+fn began(room: &mut Room, mut state: State) -> Result<State, Violation> {
+    match room.bounds.from {
+        From::Rest => {}
+        From::Adding => drop(adding(room, &mut state)?),
+        From::Added => {
+            let number = adding(room, &mut state)?;
+            room.land(&mut state, number)?;
+        }
+    }
+    Ok(at_zero(room, state))
+}
+
+/// The newcomer joins, until a compare-and-set is under way that adds it: this one.
+fn adding(room: &mut Room, state: &mut State) -> Result<u32, Violation> {
+    let newcomer = ManagerNumber(room.bounds.newcomers[0]);
+    let at = room.place_of(state, newcomer).expect("a host of its own for each");
+    room.work(state, Work::Manager(at, Told::Start))?;
+    for _ in 0..10 {
+        fair::deliver_until(room, state, |room, state| adds(room, state, newcomer).is_some())?;
+        if let Some(number) = adds(room, state, newcomer) {
+            return Ok(number);
+        }
+        room.tick(state)?;
+    }
+    Err(Violation::new("progress", format!("nobody adds {newcomer}")))
+}
+
+/// A compare-and-set that is under way and makes that one a copy of a partition in which something lies.
+fn adds(room: &Room, state: &State, newcomer: ManagerNumber) -> Option<u32> {
+    let now = room.view(state)?;
+    let lacks = |part: &ManagerNumber| now.parts.get(part).is_some_and(|it| !it.has(newcomer));
+    let tracked: Vec<_> = room.tracked.iter().filter(|it| lacks(it)).collect();
+    state.net.iter().copied().find(|number| {
+        let Flying::Cas { change, .. } = room.flying.get(*number) else { return false };
+        let next = change.view.as_ref();
+        let has = |part: &ManagerNumber| {
+            let part = next.and_then(|view| view.parts.get(part));
+            part.is_some_and(|it| it.has(newcomer))
+        };
+        tracked.iter().any(|it| has(it))
+    })
 }
 
 /// The steps of the clocks that it took do not count.
@@ -235,7 +282,11 @@ fn replanted(room: Room, start: &State, bug: Option<Bug>) -> (Room, State) {
     let nodes = start.nodes.iter().map(|it| fresh.keep_node(room.nodes.get(*it).clone())).collect();
     let store = fresh.keep_store(room.store(start).clone());
     let clients = fresh.keep_clients(room.clients_of(start).clone());
-    let state = State { managers, nodes, store, clients, net: Vec::new(), ..start.clone() };
+    let mut state = State { managers, nodes, store, clients, net: Vec::new(), ..start.clone() };
+    for number in &start.net {
+        let message = fresh.keep_flying(room.flying.get(*number).clone());
+        state.fly(message);
+    }
     (fresh, state)
 }
 

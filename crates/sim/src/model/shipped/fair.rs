@@ -4,6 +4,7 @@
 //! is reached again; then the clocks go on, and so forth. It is one run and not all: the search before
 //! it takes every order, up to the quiet state where this begins.
 
+use super::bounds::Bounds;
 use super::clients::Wish;
 use super::flying::Flying;
 use super::room::Room;
@@ -40,7 +41,7 @@ pub struct Fair {
 impl Fair {
     /// An empty room.
     pub fn new(room: &Room) -> Self {
-        let room = Room::new(&room.bounds, room.bug);
+        let room = healed(room);
         Self { room, alive: Seen::default(), runs: 0 }
     }
 
@@ -50,7 +51,7 @@ impl Fair {
     /// It does not, or something that must never happen does.
     pub fn check(&mut self, room: &Room, state: &State) -> Verdict {
         if self.room.managers.len() + self.room.steps.len() > PARTS_MAX {
-            self.room = Room::new(&room.bounds, room.bug);
+            self.room = healed(room);
         }
         let mut state = self.bring(room, state);
         if self.is_known(&state) {
@@ -119,6 +120,11 @@ impl Fair {
     }
 }
 
+/// A room in which whoever was cut off is reached again.
+fn healed(room: &Room) -> Room {
+    Room::new(&Bounds { cut: u32::MAX, ..room.bounds.clone() }, room.bug)
+}
+
 /// Ends what keeps processes down or apart. Who is down is found gone first: an empty machine gets
 /// its number only then.
 fn heal(room: &mut Room, state: &mut State) -> Verdict {
@@ -155,7 +161,22 @@ fn heal(room: &mut Room, state: &mut State) -> Verdict {
 /// # Errors
 /// Something that must never happen.
 pub fn deliver(room: &mut Room, state: &mut State) -> Verdict {
+    deliver_until(room, state, |_, _| false)
+}
+
+/// The same, until it has come to that.
+///
+/// # Errors
+/// Something that must never happen.
+pub fn deliver_until(
+    room: &mut Room,
+    state: &mut State,
+    there: impl Fn(&Room, &State) -> bool,
+) -> Verdict {
     for _ in 0..MESSAGES_MAX {
+        if there(room, state) {
+            return Ok(());
+        }
         let under_way = |it: &&u32| room.receiver(state, room.flying.get(**it)).is_some();
         if let Some(number) = state.net.iter().find(under_way) {
             room.act(state, Action::Arrive(*number))?;

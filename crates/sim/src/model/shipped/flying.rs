@@ -4,7 +4,7 @@ use rota_model::node_msg::{FromNode, Register, Registered, Renew, Renewed, Repor
 use rota_model::{BootId, ManagerNumber, Refusal};
 use rota_node::ReportId;
 use rota_protocol::{Envelope, OpResult, Ordered};
-use rota_ring::Change;
+use rota_ring::{Change, ConfigState};
 
 /// One run of a manager's process.
 pub type Run = (ManagerNumber, u64);
@@ -48,6 +48,17 @@ pub enum Flying {
         from: ManagerNumber,
         /// The change.
         change: Box<Change>,
+    },
+    /// What became of a compare-and-set, and what the config store held then.
+    Outcome {
+        /// Whose.
+        to: Run,
+        /// Its name there.
+        cas: u64,
+        /// Whether it was written.
+        done: bool,
+        /// What the config store held.
+        held: Box<ConfigState>,
     },
     /// Node to manager: a boot.
     Register {

@@ -10,6 +10,7 @@
 //! | `no_fence` | I7 | 7 |
 //! | `boot_ignored` | I7 | 8 |
 //! | `stale_confirm` | S3 | 6 |
+//! | `added_unasked` | S3 | 10, from an addition under way |
 //! | `suffix_kept` | I5 | 7 |
 //! | `no_redrive` | served | 2, fair |
 //! | `timeout_then_proceed` | I5 | 1 |
@@ -42,15 +43,13 @@
 //! | R3: a partition of which no copy is complete is served when it is found again | `recovery_skipped` | search |
 //! | R3: a scan raises the fence | `scan_unfenced` | seed |
 //! | one join or leave at a time | `join_hidden` | search |
+//! | an owner that may have added a copy reads only with its word | `added_unasked` | search |
 //! | a member is added by a compare-and-set that lands under its View or never | `careless_store` | search |
 //!
-//! Three rules have no bug. An owner does not go on under its epoch while the outcome of adding a member is
-//! unknown: told "conflict" instead, it asks again at once and stays wedged meanwhile. A verdict about a
+//! Two rules have no bug. An owner does not go on under its epoch while the outcome of adding a member is
+//! unknown: told "conflict" instead, it asks again at once and stays wedged meanwhile. And a verdict about a
 //! node lands only under the View that it was given under: without that, a seed in hundreds breaks `lease`,
-//! too few to ask for one, and a search of 1.5 million states nothing. And an owner that may have added a copy
-//! reads only with its word: with that word forged, the 1.1 million states of n=3 r=2 (one that comes back, an
-//! unknown outcome, two suspicions, a read, no clocks) hold, and with a step of the clocks a search of a
-//! minute finds nothing; `rota_protocol`'s `tests/adding.rs` walks the way there.
+//! too few to ask for one, and a search of 1.5 million states nothing.
 
 use super::bounds::Bounds;
 use super::flying::{Flying, Out};
@@ -163,6 +162,7 @@ pub fn alter(room: &Room, state: &State, out: &mut Vec<Out>) {
     for mut it in out.drain(..) {
         if let Out::Fly(Flying::Peer(envelope)) = &it {
             altered.extend(forged(bug, envelope));
+            altered.extend(added_unasked(room, state, bug, envelope));
         }
         if let Out::Fly(Flying::ToNode { node, message, .. }) = &it {
             if bug == Bug::NoRedrive && is_redrive(message) {
@@ -218,6 +218,19 @@ fn forged(bug: Bug, envelope: &Envelope) -> Vec<Out> {
     let (from, to, epoch) = (envelope.to, envelope.from, envelope.epoch);
     let forge = |message| Out::Forged(Box::new(Envelope { from, to, epoch, message }));
     answers.into_iter().map(forge).collect()
+}
+
+/// Whoever is no copy as far as the owner knows, and may have been added, seems to confirm at once.
+fn added_unasked(room: &Room, state: &State, bug: Bug, envelope: &Envelope) -> Option<Out> {
+    let Message::Confirm { round, parts } = &envelope.message else { return None };
+    let at = room.place_of(state, envelope.from.number).filter(|_| bug == Bug::AddedUnasked)?;
+    let view = room.manager(state, at).process.as_ref()?.view()?;
+    let is_added =
+        |part: &ManagerNumber| view.parts.get(part).is_some_and(|it| !it.has(envelope.to.number));
+    let parts: Vec<_> = parts.iter().filter(|it| is_added(&it.0)).copied().collect();
+    let message = Message::Confirmed { round: *round, parts };
+    let (from, to, epoch) = (envelope.to, envelope.from, envelope.epoch);
+    Some(Out::Forged(Box::new(Envelope { from, to, epoch, message })))
 }
 
 /// What a node seems to answer to a call that never reaches it.

@@ -202,7 +202,14 @@ impl Room {
     /// # Errors
     /// Something that must never happen.
     pub fn work(&mut self, state: &mut State, first: Work) -> Verdict {
-        let mut queue = VecDeque::from([first]);
+        self.work_all(state, VecDeque::from([first]))
+    }
+
+    /// The same of what is to be done in that order.
+    ///
+    /// # Errors
+    /// Something that must never happen.
+    pub fn work_all(&mut self, state: &mut State, mut queue: VecDeque<Work>) -> Verdict {
         let mut count = 0;
         while let Some(work) = queue.pop_front().or_else(|| self.news_of_bystanders(state)) {
             count += 1;
@@ -291,6 +298,11 @@ impl Room {
         chore: bool,
         queue: &mut VecDeque<Work>,
     ) {
+        if let Flying::Peer(envelope) = &message
+            && [envelope.from, envelope.to].iter().any(|it| it.number.0 == self.bounds.cut)
+        {
+            return;
+        }
         let chore = chore || self.is_chore(state, &message);
         if !chore {
             let number = self.keep_flying(message);

@@ -47,6 +47,8 @@ pub enum Action {
     Watch(usize),
     /// A manager hears that nobody knows what became of its compare-and-set.
     Unknown(u32),
+    /// A compare-and-set is done, and its manager has not heard of it yet.
+    Land(u32),
     /// A manager's disk has written everything.
     Synced(usize),
     /// All clocks go on.
@@ -63,6 +65,8 @@ pub enum Action {
     Join(usize),
     /// An operator orders, through a manager, that a number leaves.
     Leave(usize),
+    /// An operator takes back, through a manager, what is under way.
+    Cancel(usize),
     /// An operator orders, through a manager, that a node becomes empty: at once.
     Drain(usize, usize),
     /// A node dies with what it runs, and boots anew.

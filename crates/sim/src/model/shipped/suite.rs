@@ -1,6 +1,6 @@
 //! The searches.
 
-use super::bounds::{Bounds, Left, Times};
+use super::bounds::{Bounds, From, Left, Times};
 use crate::plant::Bug;
 
 const NOTHING: Left = Left {
@@ -15,10 +15,12 @@ const NOTHING: Left = Left {
     starts: 2,
     suspicions: 0,
     unknowns: 0,
+    unheard: 0,
     ticks: 0,
     early: 0,
     joins: 0,
     leaves: 0,
+    cancels: 0,
     drains: 0,
     boots: 0,
     ends: 0,
@@ -36,6 +38,10 @@ const THREE: Bounds = Bounds {
     ids: &[(10, 10)],
     opened: 0,
     doors: &[10, 30],
+    readers: &[10, 30],
+    accuser: u32::MAX,
+    from: From::Rest,
+    cut: u32::MAX,
     left: Left { opens: 1, closes: 1, ..NOTHING },
     leaver: u32::MAX,
     disk_apart: false,
@@ -53,8 +59,14 @@ const JOIN: Bounds =
     Bounds { newcomers: &[20], ids: &[(30, 20)], doors: &[30], opened: 1, ..THREE };
 /// Every manager holds everything.
 const WIDE: Bounds = Bounds { r: 2, doors: &[10], ..THREE };
+/// One id lives.
+const OPENED: Bounds = Bounds { opened: 1, ..THREE };
 /// The owner of the id leaves.
 const LEAVE: Bounds = Bounds { opened: 1, leaver: 10, doors: &[30], ..THREE };
+/// The same, and the number is added: nobody hears of that but the newcomer, and it is cut off from all
+/// others.
+const UNHEARD: Bounds =
+    Bounds { from: From::Added, cut: 20, accuser: 20, doors: &[20], readers: &[20, 30], ..JOIN };
 /// Two numbers come, into one arc.
 const TWO_JOINS: Bounds = Bounds {
     numbers: &[10, 50],
@@ -121,7 +133,37 @@ pub fn ci() -> Vec<Bounds> {
         ),
     ];
     all.extend(ci_further());
+    all.extend(ci_reads());
     all
+}
+
+/// Reads amid faults: what they show is linearizable.
+fn ci_reads() -> Vec<Bounds> {
+    let of = |name, bounds: Bounds, left| Bounds { name, left, ..bounds };
+    let n = NOTHING;
+    vec![
+        of("n=3 r=1: close, 2 reads", OPENED, Left { closes: 1, gets: 2, ..n }),
+        of(
+            "n=3 r=1: read, suspicion, return",
+            OPENED,
+            Left { gets: 1, suspicions: 1, ticks: 3, ..n },
+        ),
+        of(
+            "n=3 r=1: close, read, suspicion",
+            OPENED,
+            Left { closes: 1, gets: 1, suspicions: 1, ..n },
+        ),
+        of(
+            "n=3 r=1: close, read, crash for good",
+            OPENED,
+            Left { closes: 1, gets: 1, crashes: 1, starts: 0, ticks: 1, ..n },
+        ),
+        of(
+            "n=3 r=1: close, read, suspicion, added unheard and cut off",
+            Bounds { from: From::Adding, ..UNHEARD },
+            Left { closes: 1, gets: 1, suspicions: 1, unheard: 1, ..n },
+        ),
+    ]
 }
 
 fn ci_further() -> Vec<Bounds> {
@@ -248,7 +290,41 @@ pub fn nightly() -> Vec<Bounds> {
         ),
     ];
     all.extend(nightly_drains_and_joins());
+    all.extend(nightly_reads());
     all
+}
+
+fn nightly_reads() -> Vec<Bounds> {
+    let of = |name, bounds: Bounds, left| Bounds { name, left, states_max: 40_000_000, ..bounds };
+    let n = NOTHING;
+    vec![
+        of("n=3 r=1: read, join", JOIN, Left { gets: 1, joins: 1, ticks: 6, ..n }),
+        of(
+            "n=3 r=1: close, read, suspicion, return",
+            OPENED,
+            Left { closes: 1, gets: 1, suspicions: 1, ticks: 3, ..n },
+        ),
+        of(
+            "n=3 r=1: close, read, join",
+            JOIN,
+            Left { closes: 1, gets: 1, joins: 1, ticks: 6, ..n },
+        ),
+        of(
+            "n=3 r=1: close, read, suspicion, added unheard and cut off, whoever is asked",
+            Bounds { accuser: u32::MAX, doors: &[20, 30], ..UNHEARD },
+            Left { closes: 1, gets: 1, suspicions: 1, ticks: 1, ..n },
+        ),
+        of(
+            "n=3 r=1: close, read, suspicion, a newcomer is being added",
+            Bounds { from: From::Adding, accuser: 20, doors: &[20], readers: &[20, 30], ..JOIN },
+            Left { closes: 1, gets: 1, suspicions: 1, ..n },
+        ),
+        of(
+            "n=3 r=1: open, close, read, crash",
+            THREE,
+            Left { opens: 1, closes: 1, gets: 1, crashes: 1, ticks: 1, ..n },
+        ),
+    ]
 }
 
 fn nightly_drains_and_joins() -> Vec<Bounds> {
@@ -319,6 +395,10 @@ pub fn bounds_for(bug: Bug) -> Option<Bounds> {
         Bug::StaleConfirm => {
             of(Bounds { opened: 1, ..THREE }, Left { gets: 1, closes: 1, suspicions: 1, ..n })
         }
+        Bug::AddedUnasked => of(
+            Bounds { nodes: 1, readers: &[30], ..UNHEARD },
+            Left { gets: 1, closes: 1, suspicions: 1, ..n },
+        ),
         Bug::SuffixKept | Bug::HiddenTail => of(WIDE, Left { opens: 1, crashes: 1, ..n }),
         Bug::NoRedrive => of(TWO, Left { opens: 1, crashes: 1, ..n }),
         Bug::TimeoutThenProceed => of(TWO, Left { opens: 1, ..n }),

@@ -29,6 +29,7 @@ pub fn of(room: &Room, state: &State, action: Action) -> String {
         Action::Unknown(number) => {
             format!("the outcome of this stays unknown: {}", message(number))
         }
+        Action::Land(number) => format!("{}; it hears of that later", message(number)),
         Action::Synced(at) => format!("the disk of {} has everything", manager(at)),
         Action::Tick => "all clocks go on".into(),
         Action::TickManager(at) => format!("the clock of {} goes on", manager(at)),
@@ -43,6 +44,9 @@ pub fn of(room: &Room, state: &State, action: Action) -> String {
         Action::Join(at) => format!("{} starts, to join the ring", manager(at)),
         Action::Leave(at) => {
             format!("an operator tells {}: M{} leaves", manager(at), room.bounds.leaver)
+        }
+        Action::Cancel(at) => {
+            format!("an operator tells {}: what is under way is taken back", manager(at))
         }
         Action::Drain(at, node) => {
             format!("an operator tells {}: node {node} is drained", manager(at))
@@ -81,6 +85,10 @@ fn message(flying: &Flying) -> String {
         }
         Flying::Orphan { from, change } => {
             format!("late, the config store compares and sets for M{from}: {}", changed(change))
+        }
+        Flying::Outcome { to, done, .. } => {
+            let fate = if *done { "was written" } else { "came too late" };
+            format!("M{} hears that its compare-and-set {fate}", to.0)
         }
         Flying::Register { to, node, .. } => format!("M{} hears that node {node} boots", to.0),
         Flying::Registered { to, result, .. } => {

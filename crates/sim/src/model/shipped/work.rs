@@ -14,7 +14,7 @@ use rota_node::NodeInput;
 use rota_protocol::{
     Answer, CasOutcome, DocumentAnswer, DocumentOp, Envelope, Input, Message, Op, Order,
 };
-use rota_ring::{Change, DrainTime, NodeOrder};
+use rota_ring::{Change, ConfigState, DrainTime, NodeOrder};
 use std::sync::Arc;
 
 /// What a process is told.
@@ -42,6 +42,8 @@ pub enum Told {
     Synced,
     /// An operator's order: that number leaves.
     Leave(ManagerNumber),
+    /// An operator's order: what is under way is taken back.
+    Cancel,
     /// An operator's order: that node becomes empty.
     Drain(usize),
     /// Node: it dies, and boots anew.
@@ -147,7 +149,12 @@ impl Room {
         let seen = || mutant::shown(bug, bounds, host, held.clone());
         let news =
             matches!(told, Told::Read(_) | Told::Cas(_, Fate::Done | Fate::Conflict) | Told::Watch);
-        let hears = news.then(|| (held.index, closed_nodes(held)));
+        let mut hears = news.then(|| (held.index, closed_nodes(held)));
+        if let Told::Flying(message) = told
+            && let Flying::Outcome { held, .. } = self.flying.get(*message)
+        {
+            hears = Some((held.index, closed_nodes(held)));
+        }
         let input = match told {
             Told::Start => return host.start(bounds, out, bug),
             Told::Crash(wiped) => return host.crash(*wiped),
@@ -181,6 +188,7 @@ impl Room {
                 Input::Client { call: *call as u64, deadline_mono_ms, op }
             }
             Told::Leave(number) => Input::Order { call: 1, order: Order::Leave(*number) },
+            Told::Cancel => Input::Order { call: 1, order: Order::Cancel(None) },
             Told::Drain(node) => {
                 let order = NodeOrder::Drain(DrainTime::AsBefore);
                 Input::NodeOrder { call: 1, node: node_id(*node), order }
@@ -211,6 +219,7 @@ impl Room {
                 Flying::ReportAcked { id, .. } => NodeInput::ReportsAcked { ids: vec![*id] },
                 Flying::Registered { result: Err(_), .. }
                 | Flying::Peer(_)
+                | Flying::Outcome { .. }
                 | Flying::FromNode { .. }
                 | Flying::Cas { .. }
                 | Flying::Orphan { .. }
@@ -246,6 +255,7 @@ impl Room {
             | Told::Crash(_)
             | Told::Synced
             | Told::Leave(_)
+            | Told::Cancel
             | Told::Drain(_) => return,
         };
         host.give(bounds, input, out, bug);
@@ -276,7 +286,9 @@ impl Room {
             Flying::Registered { to, .. }
             | Flying::Renewed { to, .. }
             | Flying::ReportAcked { to, .. } => node(*to),
-            Flying::Cas { from, .. } => self.place_of_run(state, *from).map(Receiver::Manager),
+            Flying::Cas { from: run, .. } | Flying::Outcome { to: run, .. } => {
+                self.place_of_run(state, *run).map(Receiver::Manager)
+            }
             Flying::Orphan { .. } => None,
         }
     }
@@ -310,6 +322,7 @@ impl Room {
             message @ (Flying::ToNode { .. }
             | Flying::FromNode { .. }
             | Flying::Cas { .. }
+            | Flying::Outcome { .. }
             | Flying::Register { .. }
             | Flying::Registered { .. }
             | Flying::Renew { .. }
@@ -377,6 +390,7 @@ impl Room {
             Flying::ToNode { .. }
             | Flying::FromNode { .. }
             | Flying::Orphan { .. }
+            | Flying::Outcome { .. }
             | Flying::Register { .. }
             | Flying::Registered { .. }
             | Flying::Renewed { .. }
@@ -429,6 +443,11 @@ fn input_of(host: &mut ManagerHost, message: &Flying) -> Option<Input> {
     Some(match message {
         Flying::Peer(envelope) => Input::Peer(envelope.clone()),
         Flying::FromNode { answer, .. } => Input::Node(answer.clone()),
+        Flying::Outcome { cas, done, held, .. } => {
+            let held = ConfigState::clone(held);
+            let outcome = if *done { CasOutcome::Done(held) } else { CasOutcome::Conflict(held) };
+            Input::CasDone { cas: *cas, outcome }
+        }
         Flying::Register { node, sent_mono_ms, register, .. } => {
             let call = name(1, *node, *sent_mono_ms);
             host.callers.insert(call, Caller::Register((*node, register.boot), *sent_mono_ms));
