@@ -43,6 +43,10 @@ bugs!(
     StaleConfirm = "stale_confirm",
     /// An owner that may have added a copy, and does not know, reads without its word.
     AddedUnasked = "added_unasked",
+    /// A lone copy answers reads by what it knew of the config store.
+    LoneUnread = "lone_unread",
+    /// An owner takes a node that has not answered yet for full.
+    FullAssumed = "full_assumed",
     /// A copy keeps its uncommitted entries instead of what the new owner sends.
     SuffixKept = "suffix_kept",
     /// A lone copy takes over from a disk that is older than its membership. Disks lose what they
@@ -131,7 +135,7 @@ bugs!(
 impl Bug {
     /// Whether only a search plants it: seeds hardly ever come where it matters.
     pub fn is_for_searches(self) -> bool {
-        self == Bug::AddedUnasked
+        matches!(self, Bug::AddedUnasked | Bug::LoneUnread | Bug::FullAssumed)
     }
 
     /// Whether a broken rule proves that this bug was noticed.

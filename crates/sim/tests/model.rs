@@ -63,6 +63,16 @@ searches! {
     a_read_of_what_closes_while_a_manager_dies: "n=3 r=1: close, read, crash for good", 50_000;
     a_read_by_an_owner_that_does_not_know_whom_it_added:
         "n=3 r=1: close, read, suspicion, added unheard and cut off", 50_000;
+    two_managers_and_a_compare_and_set_of_unknown_outcome: "n=2 r=1: suspicion, unknown outcome", 3_000;
+    a_compare_and_set_of_unknown_outcome_among_three: "n=3 r=1: suspicion, unknown outcome", 10_000;
+    a_join_and_a_compare_and_set_of_unknown_outcome: "n=3 r=1: join, unknown outcome", 40_000;
+    a_number_leaves_while_somebody_is_suspected: "n=3 r=1: leave, suspicion, no clocks", 1_000;
+    a_number_leaves_while_a_manager_dies: "n=3 r=1: leave, crash for good, one step", 5_000;
+    a_join_is_taken_back: "n=3 r=1: join, cancel", 100_000;
+    a_leave_is_taken_back: "n=3 r=1: leave, cancel", 2_000;
+    a_judge_is_suspected_while_a_node_is_cut_off: "n=3 r=1: node cut off, lease, the judge is suspected", 30_000;
+    a_disk_is_lost_that_holds_two_partitions: "n=3 r=1: 2 ids in 2 partitions, crash with disk, no clocks", 400;
+    two_managers_without_copies: "n=2 r=0: open, crash, suspicion", 1_000;
 }
 
 /// A rule is removed: the search finds it, by a way of at most so many steps.
@@ -92,6 +102,16 @@ fn an_owner_that_counts_old_confirmations_is_found() {
 #[test]
 fn an_owner_that_reads_without_whom_it_may_have_added_is_found() {
     is_found(Bug::AddedUnasked, "S3", 10);
+}
+
+#[test]
+fn a_lone_owner_that_reads_without_the_config_store_is_found() {
+    is_found(Bug::LoneUnread, "S3", 7);
+}
+
+#[test]
+fn an_owner_that_takes_a_silent_node_for_full_is_found() {
+    is_found(Bug::FullAssumed, "S1", 7);
 }
 
 #[test]

@@ -116,6 +116,8 @@ pub enum From {
 pub enum Times {
     /// Only repetitions: nobody is suspected for silence, and no lease ends.
     Repeat,
+    /// Repetitions, and who has begun to copy and is not wanted drops that: four steps.
+    Abandon,
     /// Repetitions, and `copy_deadline`: two steps.
     CopyDeadline,
     /// Repetitions, and `repair_after`: two steps.
@@ -157,6 +159,7 @@ impl Bounds {
         };
         match self.times {
             Times::Repeat => all,
+            Times::Abandon => Timing { abandon_ms: 4 * STEP_MS, ..all },
             Times::CopyDeadline => Timing { copy_deadline_ms: 2 * STEP_MS, ..all },
             Times::Repair => Timing { repair_ms: 2 * STEP_MS, ..all },
             Times::Lease => Timing {

@@ -233,7 +233,8 @@ pub fn written(room: &Room, state: &State, author: ManagerNumber, after: &Config
         return Ok(());
     }
     view_order::check(was, view)?;
-    one_transition::check(was, view, false, false)?;
+    let is_cancelled = state.left.cancels < room.bounds.left.cancels;
+    one_transition::check(was, view, false, is_cancelled)?;
     for number in given_up::newly(was, view) {
         rightly_given_up(room, state, was, view, number)?;
     }

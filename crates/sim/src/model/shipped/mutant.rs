@@ -10,7 +10,9 @@
 //! | `no_fence` | I7 | 7 |
 //! | `boot_ignored` | I7 | 8 |
 //! | `stale_confirm` | S3 | 6 |
-//! | `added_unasked` | S3 | 10, from an addition under way |
+//! | `added_unasked` | S3 | 10, from an addition that is done |
+//! | `lone_unread` | S3 | 7, from an addition that is done |
+//! | `full_assumed` | S1 | 7 |
 //! | `suffix_kept` | I5 | 7 |
 //! | `no_redrive` | served | 2, fair |
 //! | `timeout_then_proceed` | I5 | 1 |
@@ -43,6 +45,8 @@
 //! | R3: a partition of which no copy is complete is served when it is found again | `recovery_skipped` | search |
 //! | R3: a scan raises the fence | `scan_unfenced` | seed |
 //! | one join or leave at a time | `join_hidden` | search |
+//! | a lone copy reads the config store before it answers a read | `lone_unread` | search |
+//! | another node is tried only after a definite answer (I6) | `full_assumed` | search |
 //! | an owner that may have added a copy reads only with its word | `added_unasked` | search |
 //! | a member is added by a compare-and-set that lands under its View or never | `careless_store` | search |
 //!
@@ -103,6 +107,21 @@ pub fn shown(
     let hides = bug == Some(Bug::JoinHidden) && bounds.newcomers.contains(&host.number.0);
     if let Some(view) = state.view.as_mut().filter(|_| hides && !claimed) {
         Arc::make_mut(view).transition = None;
+    }
+    state
+}
+
+/// What a manager reads of the config store when it must know what stands there now.
+pub fn read(
+    bug: Option<Bug>,
+    bounds: &Bounds,
+    host: &ManagerHost,
+    state: ConfigState,
+) -> ConfigState {
+    let mut state = shown(bug, bounds, host, state);
+    let known = host.process.as_ref().filter(|it| bug == Some(Bug::LoneUnread) && it.is_claimed());
+    if let Some((process, view)) = known.and_then(|it| Some((it, it.view()?))) {
+        (state.index, state.view) = (process.config_index(), Some(view.clone()));
     }
     state
 }
@@ -170,6 +189,10 @@ pub fn alter(room: &Room, state: &State, out: &mut Vec<Out>) {
             }
             if let Some(answer) = assumed(bug, *node, message) {
                 altered.push(Out::ForgedNode(Box::new(answer)));
+                // Whatever the owner takes for granted, the call is on its way.
+                if bug == Bug::FullAssumed {
+                    altered.push(it);
+                }
                 continue;
             }
         }
@@ -237,6 +260,7 @@ fn added_unasked(room: &Room, state: &State, bug: Bug, envelope: &Envelope) -> O
 fn assumed(bug: Bug, node: usize, message: &ToNode) -> Option<FromNode> {
     let answer = match (bug, message) {
         (Bug::DestroyAssumed, ToNode::Destroy { .. }) => NodeAnswer::Destroyed { exit: None },
+        (Bug::FullAssumed, ToNode::Create { .. }) => NodeAnswer::Full,
         (Bug::ScanSkipped, ToNode::Scan { .. }) => NodeAnswer::nothing_found(),
         (_, _) => return None,
     };

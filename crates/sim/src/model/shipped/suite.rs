@@ -88,6 +88,8 @@ const THREE_TWO_JOINS: Bounds = Bounds {
 const DRAIN: Bounds = Bounds { opened: 1, doors: &[10], ..THREE };
 /// Leases end.
 const LEASE: Bounds = Bounds { times: Times::Lease, doors: &[10], opened: 1, nodes: 1, ..THREE };
+/// The same, and the session lies in the partition whose owner judges its node.
+const LEASE_AT_JUDGE: Bounds = Bounds { ids: &[(30, 30)], doors: &[30], ..LEASE };
 
 /// Those of a size for every change of the code.
 pub fn ci() -> Vec<Bounds> {
@@ -134,7 +136,51 @@ pub fn ci() -> Vec<Bounds> {
     ];
     all.extend(ci_further());
     all.extend(ci_reads());
+    all.extend(ci_faults());
     all
+}
+
+/// Unknown outcomes where there are copies; leaves, cancels and leases amid faults; no copies at all.
+fn ci_faults() -> Vec<Bounds> {
+    let of = |name, bounds: Bounds, left| Bounds { name, left, ..bounds };
+    let n = NOTHING;
+    let abandon = Bounds { times: Times::Abandon, ..LEAVE };
+    vec![
+        of(
+            "n=2 r=1: suspicion, unknown outcome",
+            Bounds { opened: 1, ..TWO },
+            Left { suspicions: 1, unknowns: 1, ticks: 3, ..n },
+        ),
+        of(
+            "n=3 r=1: suspicion, unknown outcome",
+            OPENED,
+            Left { suspicions: 1, unknowns: 1, ticks: 3, ..n },
+        ),
+        of("n=3 r=1: join, unknown outcome", JOIN, Left { joins: 1, unknowns: 1, ticks: 6, ..n }),
+        of("n=3 r=1: leave, suspicion, no clocks", LEAVE, Left { leaves: 1, suspicions: 1, ..n }),
+        of(
+            "n=3 r=1: leave, crash for good, one step",
+            LEAVE,
+            Left { leaves: 1, crashes: 1, starts: 0, ticks: 1, ..n },
+        ),
+        of("n=3 r=1: join, cancel", JOIN, Left { joins: 1, cancels: 1, ticks: 6, ..n }),
+        of("n=3 r=1: leave, cancel", abandon, Left { leaves: 1, cancels: 1, ticks: 2, ..n }),
+        of(
+            "n=3 r=1: node cut off, lease, the judge is suspected",
+            LEASE_AT_JUDGE,
+            Left { silences: 1, suspicions: 1, ticks: 5, ..n },
+        ),
+        of(
+            "n=3 r=1: 2 ids in 2 partitions, crash with disk, no clocks",
+            Bounds { ids: &[(10, 10), (30, 30)], opened: 2, doors: &[10], ..THREE },
+            Left { crashes: 1, wipes: 1, starts: 1, ..n },
+        ),
+        of(
+            "n=2 r=0: open, crash, suspicion",
+            Bounds { r: 0, ..TWO },
+            Left { opens: 1, crashes: 1, suspicions: 1, ticks: 1, ..n },
+        ),
+    ]
 }
 
 /// Reads amid faults: what they show is linearizable.
@@ -291,7 +337,67 @@ pub fn nightly() -> Vec<Bounds> {
     ];
     all.extend(nightly_drains_and_joins());
     all.extend(nightly_reads());
+    all.extend(nightly_faults());
     all
+}
+
+fn nightly_faults() -> Vec<Bounds> {
+    let of = |name, bounds: Bounds, left| Bounds { name, left, states_max: 40_000_000, ..bounds };
+    let n = NOTHING;
+    let two = Bounds { ids: &[(10, 10), (30, 30)], opened: 2, doors: &[10], ..THREE };
+    vec![
+        of(
+            "n=2 r=1: open, suspicion, unknown outcome",
+            TWO,
+            Left { opens: 1, suspicions: 1, unknowns: 1, ticks: 3, ..n },
+        ),
+        of(
+            "n=3 r=1: open, suspicion, unknown outcome",
+            THREE,
+            Left { opens: 1, suspicions: 1, unknowns: 1, ticks: 3, ..n },
+        ),
+        of(
+            "n=3 r=1: leave, crash for good",
+            LEAVE,
+            Left { leaves: 1, crashes: 1, starts: 0, ticks: 4, ..n },
+        ),
+        of("n=3 r=1: leave, suspicion", LEAVE, Left { leaves: 1, suspicions: 1, ticks: 4, ..n }),
+        of(
+            "n=3 r=1: node cut off, lease, the judge dies",
+            LEASE_AT_JUDGE,
+            Left { silences: 1, crashes: 1, starts: 0, ticks: 6, ..n },
+        ),
+        of(
+            "n=2 r=1: node cut off, lease, the judge dies",
+            Bounds { numbers: &[10, 40], ..LEASE },
+            Left { silences: 1, crashes: 1, starts: 0, ticks: 7, ..n },
+        ),
+        of(
+            "n=3 r=1: leave, cancel, 4 steps",
+            Bounds { times: Times::Abandon, ..LEAVE },
+            Left { leaves: 1, cancels: 1, ticks: 4, ..n },
+        ),
+        of(
+            "n=3 r=1: 2 ids in 2 partitions, 2 crashes, a disk is lost, no clocks",
+            two.clone(),
+            Left { crashes: 2, wipes: 1, starts: 2, ..n },
+        ),
+        of(
+            "n=3 r=1: 2 ids in 2 partitions, crash with disk",
+            two.clone(),
+            Left { crashes: 1, wipes: 1, starts: 1, ticks: 1, ..n },
+        ),
+        of(
+            "n=3 r=1: 2 ids in 2 partitions, open, crash with disk",
+            Bounds { opened: 1, ..two.clone() },
+            Left { opens: 1, crashes: 1, wipes: 1, starts: 1, ticks: 1, ..n },
+        ),
+        of(
+            "n=3 r=1: 2 ids in 2 partitions, 2 crashes with disks",
+            two,
+            Left { crashes: 2, wipes: 2, starts: 2, ticks: 1, ..n },
+        ),
+    ]
 }
 
 fn nightly_reads() -> Vec<Bounds> {
@@ -376,6 +482,8 @@ fn nightly_drains_and_joins() -> Vec<Bounds> {
 pub fn bounds_for(bug: Bug) -> Option<Bounds> {
     let n = NOTHING;
     let rejoin = Left { suspicions: 1, ticks: 3, ..n };
+    let read = Left { gets: 1, closes: 1, suspicions: 1, ..n };
+    let stale = Bounds { nodes: 1, readers: &[30], ..UNHEARD };
     // Where something is never done that should be, only a fair run shows it.
     let lives = matches!(
         bug,
@@ -395,10 +503,9 @@ pub fn bounds_for(bug: Bug) -> Option<Bounds> {
         Bug::StaleConfirm => {
             of(Bounds { opened: 1, ..THREE }, Left { gets: 1, closes: 1, suspicions: 1, ..n })
         }
-        Bug::AddedUnasked => of(
-            Bounds { nodes: 1, readers: &[30], ..UNHEARD },
-            Left { gets: 1, closes: 1, suspicions: 1, ..n },
-        ),
+        Bug::AddedUnasked => of(stale.clone(), read),
+        Bug::LoneUnread => of(Bounds { numbers: &[30], ..stale }, read),
+        Bug::FullAssumed => of(THREE, Left { opens: 1, ..n }),
         Bug::SuffixKept | Bug::HiddenTail => of(WIDE, Left { opens: 1, crashes: 1, ..n }),
         Bug::NoRedrive => of(TWO, Left { opens: 1, crashes: 1, ..n }),
         Bug::TimeoutThenProceed => of(TWO, Left { opens: 1, ..n }),

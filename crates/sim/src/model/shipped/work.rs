@@ -163,7 +163,10 @@ impl Room {
                 let Some(input) = input_of(host, self.flying.get(*message)) else { return };
                 mutant::input(bug, bounds, host, input)
             }
-            Told::Read(read) => Input::ConfigRead { read: *read, state: Some(seen()) },
+            Told::Read(read) => {
+                let state = mutant::read(bug, bounds, host, held.clone());
+                Input::ConfigRead { read: *read, state: Some(state) }
+            }
             Told::Cas(cas, fate) => {
                 let outcome = match fate {
                     Fate::Done => CasOutcome::Done(seen()),
