@@ -15,15 +15,19 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 macro_rules! bugs {
-    ($($(#[$doc:meta])* $variant:ident = $text:literal,)*) => {
+    ($($(#[doc = $doc:literal])* $variant:ident = $text:literal,)*) => {
         /// A planted bug.
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-        pub enum Bug { $($(#[$doc])* $variant,)* }
+        pub enum Bug { $($(#[doc = $doc])* $variant,)* }
         impl Bug {
             /// Every bug.
             pub const ALL: &'static [Bug] = &[$(Bug::$variant),*];
             /// Name on the command line and in reports.
             pub fn as_str(self) -> &'static str { match self { $(Self::$variant => $text,)* } }
+            /// What it does, in words.
+            pub fn words(self) -> &'static str {
+                match self { $(Self::$variant => concat!($($doc),*).trim(),)* }
+            }
             /// From its name.
             pub fn parse(text: &str) -> Option<Self> {
                 Self::ALL.iter().copied().find(|it| it.as_str() == text)

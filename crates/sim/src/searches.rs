@@ -128,6 +128,7 @@ pub fn mutants(options: &MutantsOptions) -> std::io::Result<bool> {
                 let caught = caught_by(*bug, 1, options.seeds);
                 serde_json::json!({
                     "rule": rule,
+                    "words": bug.words(),
                     "caught": caught.is_some(),
                     "by": caught.map(|it| format!("simulator: {} by seed {}", it.1, it.0)),
                 })
@@ -158,6 +159,7 @@ fn searched(bug: Bug, bounds: &Bounds, traces: bool) -> serde_json::Value {
     };
     serde_json::json!({
         "rule": bug.as_str(),
+        "words": bug.words(),
         "caught": broken.is_some(),
         "by": broken.map(by),
         "property": broken.map(|it| it.violation.rule),

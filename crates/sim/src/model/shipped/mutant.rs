@@ -1,42 +1,11 @@
 //! Planted bugs in a model: the simulator's list ([`Bug`]), planted in the same way: what passes between
 //! a process and the rest is changed, and the shipped code knows nothing of it.
 //!
-//! What a search finds, by the bounds of [`super::suite::bounds_for`]; "fair" where only a fair run from
-//! there shows it:
+//! What finds each, and in how many steps, stands in `crates/sim/MUTANTS.md`; a search has the bounds of
+//! [`super::suite::bounds_for`].
 //!
-//! | removed | broken | steps |
-//! |---|---|---|
-//! | `full_forgotten` | S1 | 14 |
-//! | `no_fence` | I7 | 7 |
-//! | `boot_ignored` | I7 | 8 |
-//! | `stale_confirm` | S3 | 6 |
-//! | `added_unasked` | S3 | 10, from an addition that is done |
-//! | `lone_unread` | S3 | 7, from an addition that is done |
-//! | `full_assumed` | S1 | 7 |
-//! | `suffix_kept` | I5 | 7 |
-//! | `no_redrive` | served | 2, fair |
-//! | `timeout_then_proceed` | I5 | 1 |
-//! | `early_lost` | lease | 1 |
-//! | `ack_before_disk` | I5 | 3 |
-//! | `destroy_assumed` | S3 | 5 |
-//! | `careless_store` | I3 | 4 |
-//! | `hidden_tail` | converged | 10, fair |
-//! | `empty_snapshot` | S2 | 9 |
-//! | `early_member` | I3 | 6 |
-//! | `lease_ignored` | served | 3, fair |
-//! | `split_unfenced` | I1 | 6 |
-//! | `early_hand_over` | split | 6 |
-//! | `join_hidden` | one transition | 4 |
-//! | `empty_arc` | S2 | 21 |
-//! | `former_kept` | converged | 4, fair |
-//! | `handed_to_stranger` | leave | 9 |
-//! | `cordon_forgotten` | cordon | 5 |
-//! | `cordon_unseen` | cordon | 3 |
-//! | `drain_hidden` | converged | 3, fair |
-//! | `recovery_skipped` | S2 | 8 |
-//!
-//! The others need what a model leaves out, or bounds too wide to be searched, and the simulator finds them
-//! (`rota-sim planted`). Where the rules of the disk and of joins have their bugs:
+//! Those without bounds need what a model leaves out, or bounds too wide to be searched, and the simulator
+//! finds them (`rota-sim planted`). Where the rules of the disk and of joins have their bugs:
 //!
 //! | rule | removed | found by |
 //! |---|---|---|
