@@ -7,8 +7,11 @@
 pub mod asking;
 mod bytes;
 mod nodes;
+mod results;
 
 use bytes::{bytes_of, bytes_written};
+#[allow(unused_imports, reason = "each test uses what it needs")]
+pub use results::{closed, got, opened, refused};
 use rota_docstore::{Checker, Digest, Operations, Schema};
 use rota_model::node_msg::{Alive, Register, Registered, Renewed, ReportEvent, ReportItem, ToNode};
 use rota_model::*;
@@ -578,29 +581,4 @@ impl Table {
             }
         }
     }
-}
-
-pub fn opened(result: OpResult) -> (Outcome, SessionView) {
-    match result {
-        Ok(Answer::Opened { outcome, session }) => (outcome, session),
-        other => panic!("not opened: {other:?}"),
-    }
-}
-
-pub fn got(result: OpResult) -> SessionView {
-    match result {
-        Ok(Answer::Got { session, .. }) => session,
-        other => panic!("not got: {other:?}"),
-    }
-}
-
-pub fn closed(result: OpResult) -> SessionView {
-    match result {
-        Ok(Answer::Closed { finished: true, session }) => session,
-        other => panic!("not closed: {other:?}"),
-    }
-}
-
-pub fn refused(result: OpResult) -> RefusalKind {
-    result.expect_err("it was not refused").kind
 }
