@@ -570,7 +570,6 @@ fn limits_of_the_built_in_operations_are_told_by_code_and_field_and_what_just_fi
     let put = |count| configure("namespace.put", &readers(count));
     for (fits, one_more, field, problem) in [
         (write(16), write(17), "changes", "are 17; there must be 1 to 16"),
-        (write(1), write(0), "changes", "are 0; there must be 1 to 16"),
         (put(64), put(65), "readers", "are 65; the limit is 64"),
     ] {
         operated(table.call(300, fits)).unwrap();
