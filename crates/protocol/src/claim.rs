@@ -7,7 +7,7 @@ use crate::io::{Effect, Identity, PartMeta, Transition};
 use crate::manager::Manager;
 use crate::probe::Probes;
 use rota_model::{Epoch, Incarnation, LogPos, ManagerNumber, ManagerStatus, MemberId, Nonce};
-use rota_ring::{Change, Claim, ClaimRefused, Others, View};
+use rota_ring::{Change, Claim, ClaimRefused, Others, View, ViewError};
 use std::collections::BTreeMap;
 
 /// Where a manager stands with its number.
@@ -76,8 +76,9 @@ impl Manager {
         let claim = self.claim(nonce);
         let (now, timing) = (self.env.now.mono_ms, &self.env.config.timing);
         let gone = match view.others(&claim, &|it| self.probes.runs(it, now, timing)) {
-            Others::Gone(gone) => gone,
-            Others::Ask(asked) => return self.probe(view, asked),
+            Ok(Others::Gone(gone)) => gone,
+            Ok(Others::Ask(asked)) => return self.probe(view, asked),
+            Err(refused) => return self.standing = Standing::Refused(refused),
         };
         let claimed = match view.claimed_beside(&claim, &gone) {
             Err(ClaimRefused::NotReserved(..) | ClaimRefused::HasLeft(_)) if self.joins => {
@@ -197,6 +198,12 @@ impl Manager {
         self.env.note(Transition::Claimed, None);
         self.heard.clear();
         self.probes = Probes::default();
+    }
+
+    /// Whether this manager may follow a View: it keeps the rules, and the shape of the one before.
+    pub(crate) fn check_view(&self, view: &View) -> Result<(), ViewError> {
+        let known = self.env.view.as_deref();
+        known.map_or_else(|| view.check(), |known| view.check_after(known))
     }
 
     /// The View says that this run is out: it lets go of everything.

@@ -81,8 +81,7 @@ impl Manager {
         let Some(view) = state.view.as_ref().filter(|view| view.epoch > self.env.epoch()) else {
             return;
         };
-        let known = self.env.view.as_deref();
-        if let Err(error) = known.map_or_else(|| view.check(), |known| view.check_after(known)) {
+        if let Err(error) = self.check_view(view) {
             let text = format!("the config store's View of epoch {}: {error}", view.epoch);
             return self.env.note_text(Transition::ViewRefused, None, text);
         }
@@ -296,6 +295,10 @@ impl Manager {
 
     fn on_cas_conflict(&mut self, purpose: Purpose, state: &ConfigState) {
         self.adopt(state);
+        if state.epoch() > self.env.epoch() {
+            // That View is refused. All that is asked for meets it again.
+            self.next_change_ms = self.env.now.mono_ms + self.env.config.timing.retry_ms;
+        }
         match purpose {
             Purpose::Claim => self.standing = Standing::outside(),
             Purpose::Part(number, _) => {

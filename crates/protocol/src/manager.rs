@@ -418,19 +418,21 @@ impl Manager {
 
     fn on_config_read(&mut self, read: u64, state: Option<rota_ring::ConfigState>) {
         let waiting = self.reads.remove(&read).unwrap_or_default();
-        self.env.store_away = state.is_none();
         if let Some(state) = &state {
             self.adopt(state);
         }
-        self.on_order_read(read, state.is_some());
-        self.on_node_order_read(read, state.is_some());
+        // One whose View is refused is as good as none.
+        let reached = state.as_ref().is_some_and(|it| it.epoch() <= self.env.epoch());
+        self.env.store_away = !reached;
+        self.on_order_read(read, reached);
+        self.on_node_order_read(read, reached);
         for (number, pe, what) in waiting {
             let part = self.parts.get_mut(&number);
             let leads = |part: &&mut Partition| part.leading.as_ref().is_some_and(|it| it.pe == pe);
             let Some(part) = part.filter(leads) else { continue };
             match what {
-                ReadFor::Round => part.on_config_read(&mut self.env, state.is_some()),
-                ReadFor::Wedge => part.on_wedge_read(&mut self.env, state.is_some()),
+                ReadFor::Round => part.on_config_read(&mut self.env, reached),
+                ReadFor::Wedge => part.on_wedge_read(&mut self.env, reached),
             }
         }
         let Standing::Outside { read: mine, .. } = &mut self.standing else {
@@ -439,7 +441,7 @@ impl Manager {
         if *mine == Some(read) {
             *mine = None;
             let view = state.and_then(|it| it.view);
-            match view.filter(|view| view.check().is_ok()) {
+            match view.filter(|view| self.check_view(view).is_ok()) {
                 Some(view) => {
                     self.claim_in(&view);
                     self.take_up_parts();

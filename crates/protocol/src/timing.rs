@@ -100,7 +100,8 @@ macro_rules! rules {
 }
 
 // The order of all times of a manager. Those of leases stand in `LeaseTimes::order`, since nodes have
-// them, too, and that of heartbeats in `PeerTimes::heard_by`, since it holds among managers. `abandon_ms` and `copy_deadline_ms` have no place in it: they only say what is dearer.
+// them, too, and that of heartbeats in `PeerTimes::heard_by`, since it holds among managers. `abandon_ms`
+// and `copy_deadline_ms` have no place in it: they only say what is dearer.
 rules! {
     // One lost message is no silence.
     resend_ms * 2 / 1 < suspect_ms;

@@ -6,7 +6,9 @@
 mod table;
 
 use rota_model::{Changed, Outcome, RefusalKind, Retry};
-use rota_protocol::Op;
+use rota_protocol::{Op, Transition};
+use rota_ring::View;
+use std::sync::Arc;
 use table::asking::*;
 use table::*;
 
@@ -61,4 +63,26 @@ fn a_lone_owner_without_the_config_store_answers_only_what_a_node_decides() {
     }
     let shown = body(&operated(table.call(keeper, op(read("c"), "c"))).unwrap());
     assert_eq!(shown["documents"][0]["items"][0]["json"]["n"], 3, "{shown}");
+}
+
+#[test]
+fn a_view_of_another_ring_is_refused_and_a_lone_owner_answers_nothing_beside_it() {
+    let mut table = without_copies();
+    let owner = table.owner("a");
+    opened(table.call(owner, open("a", "r1")));
+    let known = table.view().clone();
+    let other = View { epoch: known.epoch.next(), r: known.r + 1, ..known.clone() };
+    table.config.view = Some(Arc::new(other));
+    let refusal = table.call(owner, get("a")).expect_err("the store names a later View");
+    assert_eq!((refusal.kind, refusal.changed), (RefusalKind::ConfigStoreAway, Changed::No));
+    assert!(table.count(Transition::ViewRefused) > 0);
+    // What it wants to change is not tried as fast as it is refused.
+    table.kill(other_than(owner));
+    let before = table.count(Transition::ViewRefused);
+    table.pass(5_000);
+    let refused = table.count(Transition::ViewRefused) - before;
+    assert!(refused < 500, "{refused} times in 5 s");
+    table.config.view = Some(Arc::new(View { epoch: known.epoch.next().next(), ..known }));
+    table.pass(1_000);
+    got(table.call(owner, get("a")));
 }

@@ -29,7 +29,27 @@ impl View {
     /// Nobody goes out unless a partition of which the claimer's disk holds a complete copy would be left
     /// to members that are all gone. Then whoever shares an ISR with one of these goes out as well, if
     /// nobody of that ISR runs: so it stays whole ([`View::without`]), for whoever comes back first.
-    pub fn others(&self, claim: &Claim, runs: &dyn Fn(MemberId) -> Option<bool>) -> Others {
+    ///
+    /// # Errors
+    /// When one that runs would not hear the claimer in time, or not be heard by it. Of one that is gone that
+    /// says nothing: whoever stops all managers may start them with other times.
+    pub fn others(
+        &self,
+        claim: &Claim,
+        runs: &dyn Fn(MemberId) -> Option<bool>,
+    ) -> Result<Others, ClaimRefused> {
+        let unheard: Vec<_> =
+            self.unheard(claim).filter(|(it, _)| runs(*it) != Some(false)).collect();
+        if let Some((_, why)) = unheard.iter().find(|(it, _)| runs(*it).is_some()) {
+            return Err(ClaimRefused::OtherTimes(why.clone()));
+        }
+        if !unheard.is_empty() {
+            return Ok(Others::Ask(unheard.into_iter().map(|(it, _)| it).collect()));
+        }
+        Ok(self.others_needed(claim, runs))
+    }
+
+    fn others_needed(&self, claim: &Claim, runs: &dyn Fn(MemberId) -> Option<bool>) -> Others {
         let mut gone: BTreeSet<MemberId> = BTreeSet::new();
         let is_inside = |it: &ManagerEntry| it.serves() && it.has_run();
         if !self.check_claim(claim).is_ok_and(is_inside) {

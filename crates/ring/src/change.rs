@@ -183,29 +183,28 @@ impl View {
     }
 
     /// Whoever judges a node must wait as long as every other, or a verdict might come before the
-    /// node has ended what it runs. And who says too rarely that it is there is taken out again and again
-    /// by those that are less patient.
+    /// node has ended what it runs.
     pub(crate) fn check_times(&self, claim: &Claim) -> Result<(), ClaimRefused> {
         let differences = self.times.map(|it| claim.times.differences(&it)).unwrap_or_default();
         let text = |(name, here, there)| format!("{name} is {here}, but the View has {there}");
-        let mut list: Vec<String> = differences.into_iter().map(text).collect();
-        list.extend(self.unheard(claim));
+        let list: Vec<String> = differences.into_iter().map(text).collect();
         if list.is_empty() { Ok(()) } else { Err(ClaimRefused::OtherTimes(list.join("; "))) }
     }
 
-    /// The first of the other managers that would not hear the claimer in time, or whom it would not.
-    fn unheard(&self, claim: &Claim) -> Option<String> {
+    /// Other managers that would not hear the claimer in time, or whom it would not, and why: who says
+    /// too rarely that it is there is taken out again and again by those that are less patient.
+    pub(crate) fn unheard(&self, claim: &Claim) -> impl Iterator<Item = (MemberId, String)> {
         let others = self.managers.iter().filter(|(n, it)| **n != claim.number && it.serves());
-        let mut mistakes = others.filter_map(|(n, other)| {
+        others.filter_map(|(n, other)| {
             let (mine, times) = (claim.peer_times, other.peer_times?);
             let names = ["heartbeat_ms", "suspect_ms"].map(|it| format!("manager {n}'s {it}"));
             let order = [
                 mine.heard_by(times, ["heartbeat_ms", &names[1]]),
                 times.heard_by(mine, [&names[0], "suspect_ms"]),
             ];
-            times_out_of_order(&order, &str::to_owned).into_iter().next()
-        });
-        mistakes.next().map(|it| it.to_string())
+            let mistake = times_out_of_order(&order, &str::to_owned).into_iter().next()?;
+            Some((self.member(*n)?, mistake.to_string()))
+        })
     }
 
     /// Takes suspects out: DOWN, and out of every ISR that keeps another member that runs. An ISR of

@@ -7,7 +7,9 @@ use rota_model::{
     ClusterName, ClusterTimes, Epoch, Incarnation, ManagerId, ManagerNumber, ManagerStatus,
     MemberId, Nonce, PeerTimes,
 };
-use rota_ring::{Change, Claim, ClaimRefused, ConfigState, PartState, RingTransition, View};
+use rota_ring::{
+    Change, Claim, ClaimRefused, ConfigState, Others, PartState, RingTransition, View,
+};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -220,9 +222,11 @@ fn who_would_not_be_heard_in_time_by_another_manager_or_would_not_hear_it_is_ref
         let peer_times = PeerTimes { heartbeat_ms, suspect_ms };
         Claim { peer_times, ..claim(10, &[(1, 10)], 99, &[]) }
     };
+    let others = |view: &View, claim: &Claim, runs| view.others(claim, &|_| runs);
     // Each by itself is in order; the others say 1 and 4.
     let refused = |heartbeat_ms, suspect_ms| {
-        view.claimed(&claim_with(heartbeat_ms, suspect_ms)).unwrap_err().to_string()
+        let claim = claim_with(heartbeat_ms, suspect_ms);
+        others(&view, &claim, Some(true)).unwrap_err().to_string()
     };
     let text = "heartbeat_ms is 2 ms; 3 times that must be below manager 20's suspect_ms (4 ms)";
     assert!(refused(2, 9).contains(text), "{}", refused(2, 9));
@@ -230,21 +234,19 @@ fn who_would_not_be_heard_in_time_by_another_manager_or_would_not_hear_it_is_ref
     assert!(refused(1, 3).contains(text), "{}", refused(1, 3));
     let newcomer = Claim { number: ManagerNumber(15), id: id(15), ..claim_with(2, 9) };
     let newcomer = Claim { held: Vec::new(), taken: None, ..newcomer };
-    assert!(matches!(view.joined(&newcomer), Err(ClaimRefused::OtherTimes(_))));
+    let answer = others(&view, &newcomer, Some(true));
+    assert!(matches!(answer, Err(ClaimRefused::OtherTimes(_))), "{answer:?}");
     // One step after the other: first all are more patient, then they are heard less often.
     let patient = [10, 20, 30].iter().fold(view.clone(), |view, n| {
         let peer_times = PeerTimes { heartbeat_ms: 1, suspect_ms: 9 };
         view.claimed(&Claim { peer_times, ..claim(*n, &[(1, u64::from(*n))], 98, &[]) }).unwrap()
     });
-    assert!(
-        patient
-            .claimed(&Claim { held: vec![(Incarnation(2), Nonce(98))], ..claim_with(2, 9) })
-            .is_ok()
-    );
-    // Who is down says nothing.
-    let others = [20, 30].map(|n| member(n, 1));
-    let alone = view.without(&others).unwrap();
-    assert!(alone.claimed(&claim_with(2, 9)).is_ok());
+    assert!(others(&patient, &claim_with(2, 9), Some(true)).is_ok());
+    // Or all at once, when all are stopped: who is gone says nothing, and who may be is asked.
+    let asked = [20, 30].map(|n| member(n, 1)).to_vec();
+    assert_eq!(others(&view, &claim_with(2, 9), None), Ok(Others::Ask(asked)));
+    assert!(others(&view, &claim_with(2, 9), Some(false)).is_ok());
+    assert!(view.claimed(&claim_with(2, 9)).is_ok());
 }
 
 #[test]

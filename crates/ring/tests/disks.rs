@@ -212,7 +212,7 @@ impl World {
         let to = (entry.incarnation.next(), claim.nonce);
         let hears = |it: MemberId| !silent.iter().any(|index| number(*index) == it.number);
         let runs = |it: MemberId| Some(self.is_in(it.number) && hears(it));
-        let gone = match self.view.others(&claim, &runs) {
+        let gone = match self.view.others(&claim, &runs).expect("all have the same times") {
             Others::Gone(gone) => gone,
             Others::Ask(asked) => panic!("{asked:?} are known"),
         };

@@ -25,7 +25,7 @@ const FAULTS_MIN: u64 = 20;
 /// Client requests of the serve phase.
 const SERVED: usize = 40;
 /// The chaos phase ends after this time even if clients got little done, and then fails.
-const CHAOS_MAX_US: u64 = 300_000_000;
+const CHAOS_MAX_US: u64 = 600_000_000;
 
 /// What became of a seed.
 #[derive(Clone, Debug)]
