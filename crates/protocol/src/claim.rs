@@ -8,7 +8,8 @@ use crate::manager::Manager;
 use crate::probe::Probes;
 use rota_model::{Epoch, Incarnation, LogPos, ManagerNumber, ManagerStatus, MemberId, Nonce};
 use rota_ring::{Change, Claim, ClaimRefused, Others, View, ViewError};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// Where a manager stands with its number.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -198,6 +199,13 @@ impl Manager {
         self.env.note(Transition::Claimed, None);
         self.heard.clear();
         self.probes = Probes::default();
+    }
+
+    /// Who did not share a partition with this manager until now had no reason to say that it is there: its
+    /// silence begins now, whatever was heard of it before.
+    pub(crate) fn share_with(&mut self, sharing: BTreeSet<ManagerNumber>) {
+        self.heard.retain(|number, _| self.sharing.contains(number));
+        self.sharing = Arc::new(sharing);
     }
 
     /// Whether this manager may follow a View: it keeps the rules, and the shape of the one before.

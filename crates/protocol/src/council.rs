@@ -86,7 +86,7 @@ impl Manager {
             return self.env.note_text(Transition::ViewRefused, None, text);
         }
         self.env.view = Some(view.clone());
-        self.sharing = Arc::new(view.neighbours(self.env.config.number));
+        self.share_with(view.neighbours(self.env.config.number));
         self.view_ms = self.env.now.mono_ms;
         if view.transition.is_some() && view.has_arrived(self.env.config.number) {
             self.arrived = view.epoch;

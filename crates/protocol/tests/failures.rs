@@ -559,3 +559,26 @@ fn a_token_that_a_node_saw_and_forgot_proves_that_a_lone_disk_is_older() {
     let refused = table.replies.remove(&call).map(refused);
     assert!(refused.is_none_or(|it| it == RefusalKind::Recovering), "{refused:?}");
 }
+
+#[test]
+fn who_comes_to_share_a_partition_is_not_missed_for_the_time_before() {
+    let mut table = Table::laid_with(1);
+    table.start_all();
+    table.register("n1", 7);
+    table.start_newcomer(800);
+    table.pass(10_000);
+    assert!(table.view().is_up(ManagerNumber(800)), "{:?}", table.view());
+    // Two that share nothing, and do not ask each other for namespaces all the time, either.
+    let asked = table.view().owner_of(rota_protocol::operate::slot_of_spaces(1024)).0;
+    let (one, between, other) =
+        if [300, 800].contains(&asked) { (600, 800, 1000) } else { (300, 600, 800) };
+    // They passed something on to each other, long ago.
+    let far = (0..).map(|n| format!("x{n}")).find(|it| table.owner(it) == other).unwrap();
+    opened(table.call(one, open(&far, "r1")));
+    table.pass(10_000);
+    let before = table.count(Transition::TakenOut);
+    table.kill(between);
+    table.pass(4_000);
+    assert_eq!(table.count(Transition::TakenOut) - before, 1, "only {between} is gone");
+    assert_eq!(table.view().up_count(), 3, "{:?}", table.view());
+}

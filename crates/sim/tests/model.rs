@@ -51,7 +51,7 @@ searches! {
     two_numbers_join_a_ring_of_three: "n=3 r=1: 2 joins", 300_000;
     a_node_is_drained: "n=3 r=1: open, drain", 400;
     a_drained_node_boots_anew: "n=3 r=1: drain, node boots anew", 3_000;
-    a_node_is_drained_in_the_midst_of_a_crash_and_a_suspicion: "n=3 r=1: drain, crash for good, suspicion", 100_000;
+    a_node_is_drained_in_the_midst_of_a_crash_and_a_suspicion: "n=3 r=1: drain, crash for good, suspicion", 50_000;
     a_last_copy_is_lost: "n=3 r=1: 2 crashes with disks: a last copy is lost", 50_000;
     a_disk_is_lost: "n=3 r=1: open, crash with disk", 50_000;
     tombstones_are_forgotten: "n=3 r=1: open, close, tombstones", 1_000;
