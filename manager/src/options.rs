@@ -10,6 +10,7 @@ use rota_model::{
 };
 use rota_protocol::operate::AdminKey;
 use rota_protocol::{DocumentsConfig, PoolConfig, Timing};
+use rota_ring::RingShape;
 use rota_storage::attachments::AttachmentSettings;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -236,6 +237,13 @@ pub struct RingOptions {
     pub times: ClusterTimes,
     /// Reserved numbers for a founding; may be empty.
     pub numbers: Vec<(ManagerNumber, ManagerId)>,
+}
+
+impl RingOptions {
+    /// What the ring never changes.
+    pub fn shape(&self) -> RingShape {
+        RingShape { cluster: self.cluster.clone(), m: self.m, r: self.r }
+    }
 }
 
 /// A pool in which this manager may start nodes as processes of this machine.

@@ -258,6 +258,7 @@ fn manager_config(
     ManagerConfig {
         number,
         id: options.id.clone(),
+        ring: options.ring.shape(),
         grpc: addresses.grpc.clone(),
         http: addresses.http.clone(),
         load_limit_permille: options.load_limit_permille,
@@ -329,6 +330,7 @@ fn begin(opened: Opened, application: Application) -> Result<Working> {
     let me = Me {
         cluster: options.ring.cluster.clone(),
         id: options.id.clone(),
+        ring: options.ring.shape(),
         grpc: addresses.grpc.clone(),
         http: addresses.http.clone(),
     };

@@ -13,7 +13,7 @@ use rota_model::{
     NodeState, Now, OpenOp, PoolName, RequestId, SessionId, SessionKey, SessionSpec,
 };
 use rota_protocol::{CasOutcome, Disk, Effect, Input, Manager, ManagerConfig, Op, Sizes, Timing};
-use rota_ring::{ConfigState, View};
+use rota_ring::{ConfigState, RingShape, View};
 use std::collections::{BTreeMap, VecDeque};
 use std::error::Error;
 use std::sync::Arc;
@@ -77,10 +77,11 @@ impl Crowd {
     }
 }
 
-fn config(id: &ManagerId) -> ManagerConfig {
+fn config(id: &ManagerId, ring: RingShape) -> ManagerConfig {
     ManagerConfig {
         number: ManagerNumber(0),
         id: id.clone(),
+        ring,
         grpc: "m:1".into(),
         http: String::new(),
         load_limit_permille: 1_000,
@@ -111,9 +112,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     let numbers = [(ManagerNumber(0), id.clone())];
     let view = View::found(ClusterName::parse("c")?, 1024, 0, 1, &numbers)
         .map_err(|mistakes| format!("{mistakes:?}"))?;
+    let ring = view.shape();
     let config_state = ConfigState { index: 1, view: Some(Arc::new(view)), nodes: BTreeMap::new() };
     let start = Now { mono_ms: 1_000, wall_ms: WALL_MS };
-    let manager = Manager::new(config(&id), Disk::default(), 77 << 16, start);
+    let manager = Manager::new(config(&id, ring), Disk::default(), 77 << 16, start);
     let queue = VecDeque::new();
     let mut crowd = Crowd { manager, config: config_state, now_ms: 1_000, replies: 0, queue };
     crowd.give([Input::Config(crowd.config.clone()), Input::Tick]);

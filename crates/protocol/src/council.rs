@@ -73,6 +73,10 @@ const ACCUSED_MS: u64 = 60_000;
 impl Manager {
     /// What the config store holds. Only a newer state changes anything.
     pub(crate) fn adopt(&mut self, state: &ConfigState) {
+        if let Err(error) = self.check_state(state) {
+            let text = format!("the config store's View of epoch {}: {error}", state.epoch());
+            return self.env.note_text(Transition::ViewRefused, None, text);
+        }
         if state.index > self.index {
             self.index = state.index;
             self.adopt_nodes(state);
@@ -81,11 +85,9 @@ impl Manager {
         let Some(view) = state.view.as_ref().filter(|view| view.epoch > self.env.epoch()) else {
             return;
         };
-        if let Err(error) = self.check_view(view) {
-            let text = format!("the config store's View of epoch {}: {error}", view.epoch);
-            return self.env.note_text(Transition::ViewRefused, None, text);
-        }
         self.env.view = Some(view.clone());
+        // What was asked under an earlier View stands in this state, or is never written.
+        self.env.condemned.clear();
         self.share_with(view.neighbours(self.env.config.number));
         self.view_ms = self.env.now.mono_ms;
         if view.transition.is_some() && view.has_arrived(self.env.config.number) {
@@ -131,6 +133,7 @@ impl Manager {
             }
         }
         self.env.nodes.seen.retain(|node, _| state.nodes.contains_key(node));
+        self.env.forget_verdicts(&state.nodes);
         if state.epoch() <= self.env.epoch() {
             for part in self.parts.awake_mut() {
                 part.sweep_lost(&mut self.env);
@@ -309,10 +312,9 @@ impl Manager {
             Purpose::Register { call, register, tries } => {
                 self.register(call, register, tries + 1);
             }
+            // Neither this one nor an earlier one about the same entry can be written any more.
             Purpose::Verdict(node) => {
-                for part in self.parts.awake_mut() {
-                    part.on_verdict_failed(&node);
-                }
+                self.env.condemned.remove(&node);
             }
             Purpose::Order(waiting, _) => self.on_order_conflict(*waiting),
             Purpose::NodeOrder(waiting, _) => self.on_node_order_conflict(*waiting),
@@ -377,7 +379,7 @@ impl Manager {
         if self.standing != Standing::Inside || under_way {
             return;
         }
-        let env = &self.env;
+        let env = &mut self.env;
         let verdict = self.parts.awake_mut().find_map(|part| part.verdict(env));
         let node = verdict.as_ref().and_then(|it| it.node.as_ref()).map(|it| it.to.node.clone());
         if let (Some(change), Some(node)) = (verdict, node) {

@@ -391,6 +391,21 @@ fn answer(env: &mut Env, caller: Caller, result: OpResult) {
     }
 }
 
+/// Why nothing was heard of a slot's owner.
+fn silent(env: &Env, slot: SlotId, asked: ManagerNumber) -> String {
+    let owned = env.view.as_ref().map(|view| (view, view.owner_of(slot)));
+    let entry = owned.and_then(|(view, owner)| view.managers.get(&owner));
+    match entry.filter(|it| !it.serves()) {
+        // The last copy goes down with its place kept.
+        Some(it) => format!(
+            "every copy of this partition is down; it is served again when manager {} is back, or \
+             when that is given up",
+            it.id
+        ),
+        None => format!("manager {asked} did not answer before the deadline"),
+    }
+}
+
 /// What clients of a namespace are told that is switched off, or that does not exist.
 fn refused_by_namespace(env: &Env, op: &Op) -> Option<OpResult> {
     let exception = env.desks.spaces.check_open(op.space()?).err()?.at(Phase::Before);
@@ -425,7 +440,7 @@ fn too_late(env: &Env, waiting: Waiting) -> (Caller, Refusal) {
             return Refusal::new(RefusalKind::NotServing, retry, text);
         }
         let text = match waiting.asked {
-            Some(owner) => format!("manager {owner} did not answer before the deadline"),
+            Some(owner) => silent(env, waiting.slot, owner),
             None => "this manager has no View of the ring yet".to_string(),
         };
         if waiting.op.changes() && waiting.asked.is_some() {

@@ -5,6 +5,7 @@ use crate::bodies::{Bodies, NoBodies};
 use crate::documents::{Doc, DocKey};
 use crate::entry::Origin;
 use crate::io::{DiskWrite, Effect, Note, Transition};
+use crate::judge::Condemned;
 use crate::message::{Envelope, Message};
 use crate::nodes::{FailedOrder, Nodes};
 use crate::operate::{Desks, Errand, Inner};
@@ -13,7 +14,7 @@ use rota_model::node_msg::ToNode;
 use rota_model::{
     BootId, Epoch, ManagerNumber, MemberId, NodeId, Now, PoolName, SessionKey, Stamp, Token,
 };
-use rota_ring::View;
+use rota_ring::{NodeReg, View};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -45,8 +46,8 @@ impl NameOf {
 /// What a partition waits for a consistent read of the config store for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum ReadFor {
-    /// A lone owner confirms what was asked before the read began.
-    Round,
+    /// A lone owner confirms what was asked before the read began: the requests of that round.
+    Round(u64),
     /// A wedge ends by a compare-and-set only, so the config store must be there.
     Wedge,
 }
@@ -133,6 +134,8 @@ pub(crate) struct Env {
     /// The config store was not reached when it was asked last.
     pub store_away: bool,
     pub suspects: Suspects,
+    /// Nodes whose end was asked for and may still be written.
+    pub condemned: Condemned,
     /// Partitions that wait for a consistent read of the config store, and what for.
     pub reads_wanted: Vec<(ManagerNumber, ReadFor)>,
     /// Pools that need nodes: told to a pool owner that is this manager.
@@ -170,6 +173,7 @@ impl Env {
             refresh: false,
             store_away: false,
             suspects: BTreeMap::new(),
+            condemned: Condemned::new(),
             reads_wanted: Vec::new(),
             wanted: Vec::new(),
             orders: BTreeMap::new(),
@@ -313,6 +317,18 @@ impl Env {
     ) {
         let text = text.into();
         self.effects.push(Effect::Note(Note { transition, part, text }));
+    }
+
+    /// What was asked about an entry that is no more stands in this one, or is never written.
+    pub fn forget_verdicts(&mut self, nodes: &BTreeMap<NodeId, NodeReg>) {
+        let is_there =
+            |node: &NodeId, revision: u64| nodes.get(node).map(|it| it.revision) == Some(revision);
+        self.condemned.retain(|node, revision| is_there(node, *revision));
+    }
+
+    /// Whether this registration of a node may still be declared lost by a word of this manager.
+    pub fn is_condemned(&self, reg: &NodeReg) -> bool {
+        self.condemned.get(&reg.node) == Some(&reg.revision)
     }
 
     pub fn suspect(&mut self, member: MemberId) {

@@ -66,7 +66,7 @@ impl Env {
     fn fingerprint(&self, into: &mut impl Hasher) {
         (self.me, &self.view, &self.nodes).hash(into);
         (self.desks.knows_spaces, &self.desks.spaces, self.forgotten).hash(into);
-        (&self.calls, self.refresh, self.store_away, &self.suspects).hash(into);
+        (&self.calls, self.refresh, self.store_away, &self.suspects, &self.condemned).hash(into);
         (&self.reads_wanted, &self.wanted, &self.orders, self.unwritten()).hash(into);
     }
 }

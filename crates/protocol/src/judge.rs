@@ -5,8 +5,9 @@
 use crate::env::Env;
 use crate::partition::Partition;
 use rota_model::node_msg::{Renew, Renewed};
-use rota_model::{BootId, Epoch, ManagerNumber, NodeId, NodeState};
+use rota_model::{BootId, ManagerNumber, NodeId, NodeState};
 use rota_ring::{Change, NodeChange, NodeReg, slot_of_node};
+use std::collections::BTreeMap;
 
 /// A node under judgement.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -15,14 +16,16 @@ pub(crate) struct Judged {
     /// The registration counted from: each one gives the node a lease of its own, whoever wrote it.
     pub revision: u64,
     pub heard_ms: u64,
-    /// The epoch under which a verdict was asked for that may still be written: until the View
-    /// changes, this boot is granted nothing more.
-    pub condemned: Option<Epoch>,
 }
+
+/// Nodes of which this manager asked that they be declared lost under the View that it knows, and which
+/// entry of each that was about. The word may still be written, whatever became of the partition that
+/// gave the verdict: until the View changes, or the config store said no, such a boot is granted nothing.
+pub(crate) type Condemned = BTreeMap<NodeId, u64>;
 
 impl Judged {
     fn heard(reg: &NodeReg, heard_ms: u64) -> Judged {
-        Judged { boot: reg.boot, revision: reg.revision, heard_ms, condemned: None }
+        Judged { boot: reg.boot, revision: reg.revision, heard_ms }
     }
 }
 
@@ -102,8 +105,7 @@ impl Partition {
                 answer(env, call, Renewed::Lost);
             }
             Some(reg) if reg.boot == renew.boot => {
-                let judged = leading.judged.get(&renew.node).filter(|it| it.boot == renew.boot);
-                if judged.and_then(|it| it.condemned) == Some(env.epoch()) {
+                if env.is_condemned(reg) {
                     return answer(env, call, Renewed::NotServing);
                 }
                 let heard = Judged::heard(reg, now);
@@ -120,17 +122,18 @@ impl Partition {
     }
 
     /// Gives the verdict that is due, if any.
-    pub fn verdict(&mut self, env: &Env) -> Option<Change> {
+    pub fn verdict(&mut self, env: &mut Env) -> Option<Change> {
         self.judge_new(env);
-        let epoch = env.epoch();
-        let leading = self.leading.as_mut()?;
-        let silent = leading.judged.iter_mut().find(|(_, judged)| {
+        let leading = self.leading.as_ref()?;
+        // One that may still be written is due again at once: its node is granted nothing until then.
+        let is_due = |node: &NodeId, judged: &Judged| {
             env.now.mono_ms >= judged.heard_ms + env.config.timing.node_lost_ms
-        });
-        let (node, judged) = silent?;
-        judged.condemned = Some(epoch);
+                || env.condemned.get(node) == Some(&judged.revision)
+        };
+        let (node, _) = leading.judged.iter().find(|(node, judged)| is_due(node, judged))?;
         let mut to = env.nodes.reg.get(node)?.clone();
         let expect_revision = to.revision;
+        env.condemned.insert(to.node.clone(), expect_revision);
         to.revision += 1;
         to.state = NodeState::Lost;
         Some(Change {
@@ -138,13 +141,6 @@ impl Partition {
             view: None,
             node: Some(NodeChange { expect_revision, to }),
         })
-    }
-
-    /// A verdict was certainly not written: its node may be heard again.
-    pub fn on_verdict_failed(&mut self, node: &NodeId) {
-        if let Some(judged) = self.leading.as_mut().and_then(|it| it.judged.get_mut(node)) {
-            judged.condemned = None;
-        }
     }
 }
 

@@ -28,7 +28,8 @@ pub(crate) const ORDER_MS: u64 = 5_000;
 pub enum Order {
     /// That number leaves.
     Leave(ManagerNumber),
-    /// What is under way is taken back; if a number is given, only what is under way for that one.
+    /// What is under way when the order is looked at is taken back; if a number is given, only what is
+    /// under way for that one.
     Cancel(Option<ManagerNumber>),
 }
 
@@ -57,6 +58,8 @@ pub(crate) struct Waiting {
     until_ms: u64,
     /// The read of the config store that it waits for.
     read: Option<u64>,
+    /// What was under way by that read. An order to take that back takes back nothing that began later.
+    saw: Option<RingTransition>,
 }
 
 impl Ordered {
@@ -72,25 +75,37 @@ impl Ordered {
     }
 }
 
-/// The View that an order asks for, unless it stands there already, and what is answered then.
-fn carried_out(view: &View, order: Order) -> Result<(Option<View>, Ordered), Refusal> {
-    match order {
-        Order::Leave(number) if view.leaver() == Some(number) => {
-            Ok((None, Ordered::new(view, number)))
+impl Waiting {
+    /// The View that the order asks for, unless it stands there already, and what is answered then.
+    fn carried_out(&self, view: &View) -> Result<(Option<View>, Ordered), Refusal> {
+        match self.order {
+            Order::Leave(number) if view.leaver() == Some(number) => {
+                Ok((None, Ordered::new(view, number)))
+            }
+            Order::Leave(number) => {
+                let next = view.leaving(number).map_err(|why| refused_leave(&why))?;
+                let answer = Ordered::new(&next, number);
+                Ok((Some(next), answer))
+            }
+            Order::Cancel(number) => self.cancelled(view, number),
         }
-        Order::Leave(number) => {
-            let next = view.leaving(number).map_err(|why| refused_leave(&why))?;
-            let answer = Ordered::new(&next, number);
-            Ok((Some(next), answer))
+    }
+
+    fn cancelled(
+        &self,
+        view: &View,
+        number: Option<ManagerNumber>,
+    ) -> Result<(Option<View>, Ordered), Refusal> {
+        let refused = |text: String| Refusal::new(RefusalKind::NotFound, Retry::WhenChanged, text);
+        let next = view.cancelled(number).map_err(|why| refused(why.to_string()))?;
+        if let Some(now) = view.transition.filter(|it| Some(*it) != self.saw) {
+            let before =
+                self.saw.map_or("nothing was under way".into(), |it| format!("{it} has ended"));
+            return Err(refused(format!("{before}; {now} began after this order")));
         }
-        Order::Cancel(number) => {
-            let refused =
-                |text: String| Refusal::new(RefusalKind::NotFound, Retry::WhenChanged, text);
-            let next = view.cancelled(number).map_err(|why| refused(why.to_string()))?;
-            let number = view.transition.map_or(number.unwrap_or_default(), RingTransition::number);
-            let answer = Ordered { cancelled: view.transition, ..Ordered::new(&next, number) };
-            Ok((Some(next), answer))
-        }
+        let number = view.transition.map_or(number.unwrap_or_default(), RingTransition::number);
+        let answer = Ordered { cancelled: view.transition, ..Ordered::new(&next, number) };
+        Ok((Some(next), answer))
     }
 }
 
@@ -117,7 +132,13 @@ impl Manager {
     pub(crate) fn on_order(&mut self, call: u64, order: Order) {
         match self.begin_order(self.orders.len(), "orders") {
             Ok((read, until_ms)) => {
-                self.orders.push_back(Waiting { call, order, until_ms, read: Some(read) });
+                self.orders.push_back(Waiting {
+                    call,
+                    order,
+                    until_ms,
+                    read: Some(read),
+                    saw: None,
+                });
             }
             Err(refusal) => self.answer_order(call, Err(refusal)),
         }
@@ -157,8 +178,9 @@ impl Manager {
     pub(crate) fn on_order_read(&mut self, read: u64, is_there: bool) {
         let Some(index) = self.orders.iter().position(|it| it.read == Some(read)) else { return };
         if is_there {
+            let saw = self.env.view.as_ref().and_then(|view| view.transition);
             if let Some(waiting) = self.orders.get_mut(index) {
-                waiting.read = None;
+                (waiting.read, waiting.saw) = (None, saw);
             }
         } else if let Some(waiting) = self.orders.remove(index) {
             let refusal = self.not_read();
@@ -186,7 +208,7 @@ impl Manager {
     pub(crate) fn drive_orders(&mut self, view: &View) -> bool {
         while let Some(index) = self.orders.iter().position(|it| it.read.is_none()) {
             let Some(waiting) = self.orders.remove(index) else { return false };
-            match carried_out(view, waiting.order) {
+            match waiting.carried_out(view) {
                 Ok((Some(next), answer)) => {
                     let purpose = Purpose::Order(Box::new(waiting), answer);
                     self.ask_view(purpose, Change::view(next));

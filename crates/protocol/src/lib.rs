@@ -68,6 +68,7 @@ pub use timing::{REQUEST_MS, Timing};
 pub use waits::Wait;
 
 use rota_model::{ManagerId, ManagerNumber, PoolName};
+use rota_ring::RingShape;
 
 /// What a manager is told about itself at its start.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -76,6 +77,8 @@ pub struct ManagerConfig {
     pub number: ManagerNumber,
     /// Its name.
     pub id: ManagerId,
+    /// The ring that it is for. A View of another one is refused, also by who knows none yet.
+    pub ring: RingShape,
     /// Where it serves gRPC, `host:port`.
     pub grpc: String,
     /// Where it serves HTTP, `host:port`.

@@ -422,7 +422,9 @@ impl Manager {
             self.adopt(state);
         }
         // One whose View is refused is as good as none.
-        let reached = state.as_ref().is_some_and(|it| it.epoch() <= self.env.epoch());
+        let reached = state
+            .as_ref()
+            .is_some_and(|it| it.epoch() <= self.env.epoch() && self.check_state(it).is_ok());
         self.env.store_away = !reached;
         self.on_order_read(read, reached);
         self.on_node_order_read(read, reached);
@@ -431,7 +433,7 @@ impl Manager {
             let leads = |part: &&mut Partition| part.leading.as_ref().is_some_and(|it| it.pe == pe);
             let Some(part) = part.filter(leads) else { continue };
             match what {
-                ReadFor::Round => part.on_config_read(&mut self.env, reached),
+                ReadFor::Round(round) => part.on_config_read(&mut self.env, round, reached),
                 ReadFor::Wedge => part.on_wedge_read(&mut self.env, reached),
             }
         }

@@ -107,7 +107,7 @@ impl Partition {
         leading.reads.renewals_now = std::mem::take(&mut leading.reads.renewals_next);
         leading.reads.sent_ms = now;
         if peers.is_empty() {
-            env.reads_wanted.push((number, ReadFor::Round));
+            env.reads_wanted.push((number, ReadFor::Round(round)));
         }
         let asked = peers.iter().copied().collect();
         leading.reads.round = Some((round, peers));
@@ -128,13 +128,14 @@ impl Partition {
         self.finish_round(env);
     }
 
-    /// The config store was read after the round began, and still names this epoch.
-    pub fn on_config_read(&mut self, env: &mut Env, reached: bool) {
+    /// The config store was read after that round began, and still names this epoch. A read that began
+    /// before another round says nothing of what waits for that.
+    pub fn on_config_read(&mut self, env: &mut Env, round: u64, reached: bool) {
         let Some(leading) = &mut self.leading else {
             return;
         };
-        let waits = leading.reads.round.as_ref().is_some_and(|(_, missing)| missing.is_empty());
-        if !waits {
+        let under_way = leading.reads.round.as_ref();
+        if !under_way.is_some_and(|(it, missing)| *it == round && missing.is_empty()) {
             return;
         }
         if reached {

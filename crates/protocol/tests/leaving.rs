@@ -3,8 +3,8 @@
 mod table;
 
 use rota_model::{ManagerNumber, ManagerStatus, RefusalKind};
-use rota_protocol::{Order, Transition};
-use rota_ring::{RingTransition, View};
+use rota_protocol::{Input, Order, Transition};
+use rota_ring::{Change, RingTransition, View};
 use std::collections::BTreeSet;
 use table::*;
 
@@ -310,4 +310,28 @@ fn a_learner_that_was_away_when_a_leave_was_taken_back_drops_what_it_got() {
     table.pass(20_000);
     assert_eq!(held(&table), 0);
     assert_all_found(&mut table);
+}
+
+#[test]
+fn an_order_to_take_back_what_is_under_way_does_not_take_back_what_began_after_it() {
+    let mut table = filled(1);
+    table.lose = Box::new(|envelope| envelope.message.name() == "snapshot_chunk");
+    table.order(1000, leave(LEAVER)).unwrap();
+    // 300 may change nothing for a moment, since it does not know what became of its last wish.
+    table.cas_unknown = true;
+    let (number, address) = (ManagerNumber(1000), "m1000:1".to_owned());
+    table.input(300, Input::PeerRefused { number, address });
+    table.input(300, Input::Order { call: 2, order: Order::Cancel(None) });
+    assert!(table.ordered().is_none(), "it waits for that moment to pass");
+    for next in [View::stayed, |view: &View| view.leaving(ManagerNumber(1000)).ok()] {
+        let next = next(table.view()).expect("that may be done");
+        table.config = Change::view(next).apply(&table.config).expect("the View is the newest");
+    }
+    table.cas_unknown = false;
+    table.input(300, Input::Config(table.config.clone()));
+    table.pass(2_000);
+    let refusal = table.ordered().expect("it was answered").expect_err("another one is under way");
+    assert_eq!(refusal.kind, RefusalKind::NotFound);
+    assert!(refusal.to_string().contains("began after this order"), "{refusal}");
+    assert_eq!(table.count(Transition::LeaveCancelled), 0);
 }

@@ -6,8 +6,8 @@
 mod table;
 
 use rota_model::{Changed, Outcome, RefusalKind, Retry};
-use rota_protocol::{Op, Transition};
-use rota_ring::View;
+use rota_protocol::{Input, Op, Transition};
+use rota_ring::{Change, View};
 use std::sync::Arc;
 use table::asking::*;
 use table::*;
@@ -85,4 +85,56 @@ fn a_view_of_another_ring_is_refused_and_a_lone_owner_answers_nothing_beside_it(
     table.config.view = Some(Arc::new(View { epoch: known.epoch.next().next(), ..known }));
     table.pass(1_000);
     got(table.call(owner, get("a")));
+}
+
+#[test]
+fn who_has_just_started_follows_no_view_of_another_ring_and_takes_its_number_in_its_own() {
+    let mut table = Table::laid_with(0);
+    let own = table.config.clone();
+    let known = table.view().clone();
+    let cluster = rota_model::ClusterName::parse("another").unwrap();
+    let epoch = known.epoch.next().next();
+    table.config.view = Some(Arc::new(View { epoch, cluster, ..known }));
+    table.config.index += 7;
+    let [first, ..] = NUMBERS;
+    table.start(first);
+    table.pass(3_000);
+    assert!(!table.managers[&first].is_claimed(), "that ring is not its own");
+    assert!(table.count(Transition::ViewRefused) > 0);
+    assert!(table.managers[&first].view().is_none());
+    table.config = own;
+    table.start_all();
+    table.register("n1", 7);
+    opened(table.call(first, open("a", "r1")));
+}
+
+#[test]
+fn a_config_store_that_holds_nothing_any_more_takes_no_nodes_away() {
+    let mut table = without_copies();
+    let owner = table.owner("a");
+    opened(table.call(owner, open("a", "r1")));
+    let kept = std::mem::take(&mut table.config);
+    table.config.index = kept.index + 1;
+    NUMBERS.iter().for_each(|n| table.input(*n, Input::Config(table.config.clone())));
+    let refusal = table.call(owner, get("a")).expect_err("the store holds nothing");
+    assert_eq!(refusal.kind, RefusalKind::ConfigStoreAway);
+    table.config = kept;
+    table.pass(1_000);
+    got(table.call(owner, get("a")));
+}
+
+#[test]
+fn whoever_asks_for_a_partition_of_which_every_copy_is_down_is_told_so() {
+    let mut table = without_copies();
+    let owner = table.owner("a");
+    opened(table.call(owner, open("a", "r1")));
+    table.kill(owner);
+    let member = table.view().member(rota_model::ManagerNumber(owner)).unwrap();
+    let down = table.view().without(&[member]).unwrap();
+    table.config = Change::view(down).apply(&table.config).unwrap();
+    table.pass(1_000);
+    let call = table.ask_within(other_than(owner), get("a"), 2_000);
+    let refusal = table.wait_for(call, 5_000).expect_err("its only copy is down");
+    let wanted = format!("it is served again when manager m{owner} is back");
+    assert!(refusal.to_string().contains(&wanted), "{refusal}");
 }

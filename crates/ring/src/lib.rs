@@ -36,6 +36,6 @@ pub use leave::{CancelRefused, LeaveRefused};
 pub use node_order::{DRAIN_MS_MAX, DrainTime, NodeOrder, NodeOrderRefused, NodeWish};
 pub use place::{slot_of_document, slot_of_node, slot_of_pool, slot_of_session};
 pub use view::{
-    IsrMember, Loss, ManagerEntry, Part, PartState, Recovered, RingTransition, Split, View,
-    ViewError,
+    IsrMember, Loss, ManagerEntry, Part, PartState, Recovered, RingShape, RingTransition, Split,
+    View, ViewError,
 };

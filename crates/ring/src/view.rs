@@ -48,6 +48,23 @@ pub struct View {
     pub splits: BTreeMap<ManagerNumber, Split>,
 }
 
+/// What a ring keeps from its first View to its last. It tells one ring's Views from another's.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct RingShape {
+    /// The cluster's name.
+    pub cluster: ClusterName,
+    /// How many slots.
+    pub m: u32,
+    /// How many successors have a copy.
+    pub r: u32,
+}
+
+impl std::fmt::Display for RingShape {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "cluster {}, m = {}, r = {}", self.cluster, self.m, self.r)
+    }
+}
+
 /// A change of who is in the ring that takes several steps.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum RingTransition {
@@ -393,16 +410,19 @@ impl View {
         self.check_steps()
     }
 
-    /// Checks that this may follow a View: a ring keeps its shape. A View from outside is refused when this
-    /// fails, as with [`View::check`].
-    pub fn check_after(&self, before: &View) -> Result<(), ViewError> {
-        self.check()?;
-        let shape = |view: &View| format!("{:?}, m = {}, r = {}", view.cluster, view.m, view.r);
-        if shape(self) != shape(before) {
-            let (now, then) = (shape(self), shape(before));
-            return Err(ViewError::Broken(format!("it is of another ring: {now}, and not {then}")));
+    /// What this ring never changes.
+    pub fn shape(&self) -> RingShape {
+        RingShape { cluster: self.cluster.clone(), m: self.m, r: self.r }
+    }
+
+    /// Checks that this is a View of that ring: a ring keeps its shape. A View from outside is refused
+    /// when this fails, as with [`View::check`].
+    pub fn check_shape(&self, ring: &RingShape) -> Result<(), ViewError> {
+        if (&self.cluster, self.m, self.r) == (&ring.cluster, ring.m, ring.r) {
+            return Ok(());
         }
-        Ok(())
+        let now = self.shape();
+        Err(ViewError::Broken(format!("it is of another ring: {now}, and not {ring}")))
     }
 
     /// What several steps left behind: splits, and who comes or goes.

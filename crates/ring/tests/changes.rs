@@ -341,9 +341,10 @@ fn a_broken_view_is_refused_with_what_is_wrong() {
 }
 
 #[test]
-fn a_view_of_another_ring_may_not_follow() {
+fn a_view_of_another_ring_is_told_by_its_shape() {
     let view = started();
-    assert_eq!(view.bumped(ManagerNumber(10)).unwrap().check_after(&view), Ok(()));
+    let ring = view.shape();
+    assert_eq!(view.bumped(ManagerNumber(10)).unwrap().check_shape(&ring), Ok(()));
     let cluster = ClusterName::parse("another").unwrap();
     for other in [
         View { m: 101, ..view.clone() },
@@ -351,7 +352,7 @@ fn a_view_of_another_ring_may_not_follow() {
         View { cluster, ..view.clone() },
     ] {
         assert_eq!(other.check(), Ok(()));
-        let told = other.check_after(&view).unwrap_err().to_string();
+        let told = other.check_shape(&ring).unwrap_err().to_string();
         assert!(told.contains("it is of another ring"), "{told}");
     }
 }

@@ -97,6 +97,8 @@ faults!(
     CasAnswerLost = "cas_answer_lost",
     /// A watch notification came late.
     LateWatch = "late_watch",
+    /// The config store showed a manager a View of another ring.
+    OtherRingShown = "other_ring_shown",
     /// A wall clock stepped.
     ClockStep = "clock_step",
     /// A disk became slow.

@@ -279,6 +279,11 @@ impl Ledger {
         }
     }
 
+    /// Whether a View is one of this ring.
+    pub fn is_ours(&self, view: &View) -> bool {
+        self.views.values().next().is_none_or(|it| it.shape() == view.shape())
+    }
+
     /// The View of an epoch.
     pub fn view(&self, epoch: Epoch) -> Option<&Arc<View>> {
         self.views.get(&epoch)

@@ -479,7 +479,7 @@ impl World {
             if cut {
                 self.feel(Place::Store, Place::Manager(number));
             } else {
-                let parcel = Parcel::Watch(state.clone());
+                let parcel = Parcel::Watch(self.shown_config(Place::Manager(number)));
                 self.send(Place::Store, Place::Manager(number), Some(run), parcel);
             }
         }
@@ -551,7 +551,8 @@ impl World {
                 Input::CasDone { cas, outcome }
             }
             Parcel::Watch(state) => {
-                host.watched = host.watched.max(Some(state.index));
+                let ours = state.view.as_ref().filter(|it| self.dog.ledger.is_ours(it));
+                host.watched = host.watched.max(ours.map(|_| state.index));
                 Input::Config(state)
             }
             Parcel::ToNode { .. }

@@ -4,7 +4,7 @@
 
 use crate::plant_contents::{alter_documents, forget_requests, without_memories};
 use crate::plant_recoveries::lower_epoch;
-use crate::plant_rules::{hide_cordons, hide_drains};
+use crate::plant_rules::{hide_cordons, hide_drains, take_for_ours};
 use crate::world::World;
 use rota_model::node_msg::{FromNode, NodeAnswer, ReportEvent, ReportItem, ToNode};
 use rota_model::{BootId, Changed, Epoch, ManagerNumber, NodeId};
@@ -134,6 +134,8 @@ bugs!(
     ClaimStays = "claim_stays",
     /// Managers do not see that nothing more is to be placed on a node.
     CordonUnseen = "cordon_unseen",
+    /// A manager takes a View of another ring for one of its own.
+    OtherRingFollowed = "other_ring_followed",
 );
 
 impl Bug {
@@ -342,7 +344,15 @@ impl World {
                 self.plant_on_message(bug, number, &mut envelope.message);
                 Input::Peer(envelope)
             }
-            (Some(Bug::JudgeNotAnew | Bug::DrainHidden | Bug::CordonUnseen), mut input) => {
+            (
+                Some(
+                    Bug::JudgeNotAnew
+                    | Bug::DrainHidden
+                    | Bug::CordonUnseen
+                    | Bug::OtherRingFollowed,
+                ),
+                mut input,
+            ) => {
                 if let Input::Config(state)
                 | Input::ConfigRead { state: Some(state), .. }
                 | Input::CasDone {
@@ -354,6 +364,7 @@ impl World {
                     match self.bug() {
                         Some(Bug::DrainHidden) => hide_drains(state),
                         Some(Bug::CordonUnseen) => hide_cordons(state),
+                        Some(Bug::OtherRingFollowed) => take_for_ours(state, &self.setup.ring()),
                         _ => {}
                     }
                 }

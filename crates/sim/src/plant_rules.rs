@@ -5,7 +5,8 @@ use crate::plant::Bug;
 use crate::plant_peers::leave_one;
 use crate::world::World;
 use rota_model::{ManagerNumber, NodeState};
-use rota_ring::{Change, ConfigState, NodeWish, View};
+use rota_ring::{Change, ConfigState, NodeWish, RingShape, View};
+use std::sync::Arc;
 
 impl World {
     /// A compare-and-set on its way to the config store.
@@ -65,5 +66,15 @@ pub(crate) fn forget_cordon(before: &ConfigState, change: &mut Change) {
     let before = before.nodes.get(&node.to.node);
     if before.is_some_and(|it| it.boot != node.to.boot) && !node.to.state.is_gone() {
         (node.to.wish, node.to.state) = (NodeWish::Serves, NodeState::Ready);
+    }
+}
+
+/// A View of another ring looks like one of that ring.
+pub(crate) fn take_for_ours(state: &mut ConfigState, ring: &RingShape) {
+    let view = state.view.as_mut().filter(|it| it.shape() != *ring);
+    if let Some(view) = view {
+        let RingShape { cluster, m, r } = ring.clone();
+        let view = Arc::make_mut(view);
+        (view.cluster, view.m, view.r) = (cluster, m, r);
     }
 }

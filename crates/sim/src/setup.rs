@@ -3,10 +3,12 @@
 use crate::chance::Chance;
 use crate::network::Weather;
 use rota_model::{
-    ClassName, ManagerId, ManagerNumber, Namespace, NodeId, PoolName, SessionId, SessionKey,
+    ClassName, ClusterName, ManagerId, ManagerNumber, Namespace, NodeId, PoolName, SessionId,
+    SessionKey,
 };
 use rota_node::{NodeBounds, NodeConfig, NodeTiming};
 use rota_protocol::{DocumentsConfig, ManagerConfig, PoolConfig, Sizes, Timing};
+use rota_ring::RingShape;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Name of the class that nodes know.
@@ -104,11 +106,18 @@ impl Setup {
         }
     }
 
+    /// What the ring never changes.
+    pub fn ring(&self) -> RingShape {
+        let cluster = ClusterName::parse("sim").expect("a short name");
+        RingShape { cluster, m: self.m, r: self.r }
+    }
+
     /// What a manager is told at its start.
     pub fn manager_config(&self, number: ManagerNumber, id: &ManagerId) -> ManagerConfig {
         ManagerConfig {
             number,
             id: id.clone(),
+            ring: self.ring(),
             grpc: manager_address(number),
             http: format!("manager-{number}:7600"),
             load_limit_permille: 800,

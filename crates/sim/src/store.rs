@@ -4,10 +4,14 @@ use crate::counters::Fault;
 use crate::network::{Place, STRAGGLER_US_MAX};
 use crate::parcel::Parcel;
 use crate::world::{Event, Phase, World};
-use rota_model::{Epoch, ManagerNumber};
+use rota_model::{ClusterName, Epoch, ManagerNumber};
 use rota_protocol::CasOutcome;
-use rota_ring::{Change, ConfigState};
-use std::collections::BTreeSet;
+use rota_ring::{Change, ConfigState, View};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// Of so many answers during chaos.
+const OTHER_RING_PERMILLE: u64 = 10;
 
 /// The config store.
 #[derive(Clone, Debug, Default)]
@@ -56,6 +60,10 @@ pub(crate) fn force(state: &ConfigState, change: &Change) -> Option<ConfigState>
     forced.apply(state)
 }
 
+fn other_ring() -> ClusterName {
+    ClusterName::parse("another").expect("a short name")
+}
+
 /// Partitions that a write made.
 fn new_parts(before: &ConfigState, after: &ConfigState) -> Vec<ManagerNumber> {
     let parts = |state: &ConfigState| {
@@ -71,7 +79,7 @@ impl World {
         let Place::Manager(number) = from else { return };
         let run = self.managers.get(&number).map(|it| it.run);
         if let Parcel::Read { read } = parcel {
-            let state = self.store.state().clone();
+            let state = self.shown_config(from);
             self.send(Place::Store, from, run, Parcel::ReadDone { read, state });
         } else if let Parcel::Cas { cas, generation, change } = parcel {
             let written = self.write_config((number, generation), &change);
@@ -87,6 +95,24 @@ impl World {
             let parcel = Parcel::CasDone { cas, outcome };
             self.send(Place::Store, from, Some(generation), parcel);
         }
+    }
+
+    /// What the config store shows to a manager: during chaos, seldom, a View of another ring and its nodes,
+    /// of which there are none.
+    pub fn shown_config(&mut self, to: Place) -> ConfigState {
+        let state = self.store.state();
+        let chaos = self.phase == Phase::Chaos && self.chance.permille(OTHER_RING_PERMILLE);
+        let Some(view) = state.view.as_deref().filter(|_| chaos) else { return state.clone() };
+        let epoch = Epoch(view.epoch.0 + self.chance.within(0, 3));
+        let view = match self.chance.permille(500) {
+            true => View { epoch, r: view.r + 1, ..view.clone() },
+            false => View { epoch, cluster: other_ring(), ..view.clone() },
+        };
+        let index = state.index + self.chance.within(0, 3);
+        if self.is_there(to) {
+            self.counters.fault(Fault::OtherRingShown);
+        }
+        ConfigState { index, view: Some(Arc::new(view)), nodes: BTreeMap::new() }
     }
 
     /// Compares and sets; tells the watches.

@@ -114,9 +114,11 @@ impl Watchdog {
                 outcome: CasOutcome::Done(state) | CasOutcome::Conflict(state),
                 ..
             } => {
-                if let Some(view) = &state.view {
-                    self.told.push((run, view.clone()));
-                }
+                // What another ring says is no news.
+                let Some(view) = state.view.as_ref().filter(|it| self.ledger.is_ours(it)) else {
+                    return;
+                };
+                self.told.push((run, view.clone()));
                 // Of a compare-and-set that nobody asks about any more, nothing is adopted.
                 let sure = !matches!(input, Input::CasDone { .. });
                 self.cordons.on_told(run, state, sure);

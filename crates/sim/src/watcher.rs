@@ -35,7 +35,7 @@ pub struct Following {
     snapshot_after: Option<ListCursor>,
     /// When the last pull was asked for.
     asked_us: u64,
-    /// What was committed before this has been shown, or is being shown.
+    /// What was committed before this has been shown.
     fresh_us: u64,
 }
 
@@ -96,7 +96,10 @@ impl World {
                 self.counters.corner(Corner::SplitWatch);
             }
             following.watched.on_pulled(&pulled);
-            following.fresh_us = following.asked_us;
+            // A page ends where it is full; that there is nothing more, only an empty one says.
+            if pulled.events.is_empty() && !pulled.snapshot {
+                following.fresh_us = following.asked_us;
+            }
             following.from = Some(pulled.upto);
             following.snapshot_after = pulled.snapshot_next;
             pause_us = 1_000;

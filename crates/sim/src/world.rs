@@ -27,10 +27,10 @@ use crate::watchdog::Watchdog;
 use crate::watcher::Watcher;
 use crate::writer_host::WriterHost;
 use rota_docstore::Digest;
-use rota_model::{BootId, ClusterName, ManagerId, ManagerNumber, NodeId, SessionKey, Token};
+use rota_model::{BootId, ManagerId, ManagerNumber, NodeId, SessionKey, Token};
 use rota_node::NodeInput;
 use rota_protocol::Input;
-use rota_ring::{ClaimRefused, ConfigState, View};
+use rota_ring::{ClaimRefused, ConfigState, RingShape, View};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -196,8 +196,8 @@ impl World {
         let mut network = Network::default();
         network.base = setup.weather;
         network.stragglers = true;
-        let cluster = ClusterName::parse("sim").expect("a short name");
-        let view = View::found(cluster, setup.m, setup.r, 100, &setup.numbers)
+        let RingShape { cluster, m, r } = setup.ring();
+        let view = View::found(cluster, m, r, 100, &setup.numbers)
             .expect("the drawn numbers are distinct and below m");
         let state = ConfigState { index: 1, view: Some(Arc::new(view)), ..ConfigState::default() };
         let mut dog = Watchdog::new(setup.m, setup.timing.join_ms * 1000);

@@ -39,6 +39,7 @@ fn config(id: &str) -> ManagerConfig {
     ManagerConfig {
         number: NUMBER,
         id: ManagerId::parse(id).unwrap(),
+        ring: RingShape { cluster: cluster(), m: 1024, r: 2 },
         grpc: "127.0.0.1:1".to_owned(),
         http: "127.0.0.1:2".to_owned(),
         load_limit_permille: 800,

@@ -20,7 +20,7 @@ use rota_protocol::{
     ManagerConfig, NodeOrdered, Op, OpResult, Order, Ordered, PoolConfig, Sizes, Timing,
     Transition,
 };
-use rota_ring::{ConfigState, View};
+use rota_ring::{ConfigState, RingShape, View};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex};
 
@@ -76,6 +76,8 @@ pub struct Table {
     /// Bodies that were asked for, and by whom.
     pub fetches: Vec<(u32, Digest)>,
     pub config: ConfigState,
+    /// What managers are told of it at their start.
+    pub ring: RingShape,
     pub now_ms: u64,
     /// By how much the wall clock is off.
     pub wall_step_ms: i64,
@@ -200,10 +202,11 @@ pub fn manager_id(n: u32) -> ManagerId {
     ManagerId::parse(&format!("m{n}")).unwrap()
 }
 
-fn config(n: u32) -> ManagerConfig {
+fn config(n: u32, ring: RingShape) -> ManagerConfig {
     ManagerConfig {
         number: ManagerNumber(n),
         id: manager_id(n),
+        ring,
         grpc: format!("m{n}:1"),
         http: String::new(),
         load_limit_permille: 800,
@@ -245,6 +248,7 @@ impl Table {
             shelves,
             bodies_come: true,
             fetches: Vec::new(),
+            ring: view.shape(),
             config: ConfigState { index: 1, view: Some(Arc::new(view)), nodes: BTreeMap::new() },
             now_ms: 1_000,
             wall_step_ms: 0,
@@ -324,7 +328,7 @@ impl Table {
         let seed = 77 + u64::from(n) * 1_000_003 + self.now_ms * 65_536;
         let (documents, pools) = (self.documents.clone(), self.pools.clone());
         let sizes = self.sizes;
-        let config = ManagerConfig { documents, pools, sizes, ..config(n) };
+        let config = ManagerConfig { documents, pools, sizes, ..config(n, self.ring.clone()) };
         let mut manager = Manager::new(config, disk, seed, self.now());
         if let Some((operations, schema)) = &self.offer {
             manager.offer(operations.clone(), schema.clone()).expect("it has what managers keep");
@@ -409,6 +413,11 @@ impl Table {
             self.pass(20);
         }
         self.ordered_as.take().unwrap()
+    }
+
+    /// The newest answer to an order, if it has come.
+    pub fn ordered(&mut self) -> Option<Result<Ordered, Refusal>> {
+        self.ordered_as.take()
     }
 
     /// Asks through a manager; gives the name under which the reply will stand.

@@ -1,6 +1,8 @@
 //! What may happen in one search, and how often.
 
+use rota_model::ClusterName;
 use rota_protocol::{Sizes, Timing};
+use rota_ring::RingShape;
 
 /// How often each kind of thing may still happen. Everything else (messages that arrive, watches that
 /// show news, a manager that starts again) happens as often as it can.
@@ -183,5 +185,11 @@ impl Bounds {
     /// Slots of the ring.
     pub fn slots(&self) -> u32 {
         64
+    }
+
+    /// What the ring never changes.
+    pub fn ring(&self) -> RingShape {
+        let cluster = ClusterName::parse("model").expect("a short name");
+        RingShape { cluster, m: self.slots(), r: self.r }
     }
 }

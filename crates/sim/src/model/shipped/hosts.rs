@@ -264,6 +264,7 @@ fn manager_config(bounds: &Bounds, number: ManagerNumber) -> ManagerConfig {
     ManagerConfig {
         number,
         id: manager_id(number),
+        ring: bounds.ring(),
         grpc: manager_address(number),
         http: format!("manager-{number}:7600"),
         load_limit_permille: 1_000,

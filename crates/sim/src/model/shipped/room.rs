@@ -30,7 +30,7 @@ use super::work::{Fate, Told, Work};
 use crate::invariant::{Verdict, Violation};
 use crate::plant::Bug;
 use rota_model::{ManagerNumber, SessionKey};
-use rota_ring::{ConfigState, View, place};
+use rota_ring::{ConfigState, RingShape, View, place};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
@@ -103,10 +103,10 @@ impl Room {
     /// A ring that was founded, nobody started yet.
     pub fn founded(&mut self) -> State {
         let bounds = self.bounds.clone();
-        let cluster = rota_model::ClusterName::parse("model").expect("a short name");
+        let RingShape { cluster, m, r } = bounds.ring();
         let name = |it: &u32| (ManagerNumber(*it), super::hosts::manager_id(ManagerNumber(*it)));
         let numbers: Vec<_> = bounds.numbers.iter().map(name).collect();
-        let view = View::found(cluster, bounds.slots(), bounds.r, 100, &numbers)
+        let view = View::found(cluster, m, r, 100, &numbers)
             .expect("the numbers of a model are distinct and below m");
         let state = ConfigState { index: 1, view: Some(Arc::new(view)), ..ConfigState::default() };
         let mut all: Vec<u32> = bounds.numbers.iter().chain(bounds.newcomers).copied().collect();

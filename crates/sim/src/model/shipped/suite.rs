@@ -546,6 +546,7 @@ pub fn bounds_for(bug: Bug) -> Option<Bounds> {
         | Bug::LetGoUnwedged
         | Bug::ClaimStays
         | Bug::LeftToTheGone
-        | Bug::OneMayReturn => None,
+        | Bug::OneMayReturn
+        | Bug::OtherRingFollowed => None,
     }
 }
