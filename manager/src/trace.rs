@@ -94,6 +94,7 @@ pub fn asked(node: &NodeId, message: &ToNode) {
             debug!(%node, session = %key, %token, request, "destroy");
         }
         ToNode::Scan { head, .. } => debug!(%node, pe = %head.pe, "scan"),
+        ToNode::Meet { epoch, .. } => debug!(%node, %epoch, "meet: it has not renewed"),
     }
 }
 

@@ -270,6 +270,7 @@ impl Agent {
                 tracing::debug_span!("destroy", session = %key, %token, request)
             }
             ToNode::Scan { head, .. } => tracing::debug_span!("scan", pe = %head.pe),
+            ToNode::Meet { epoch, .. } => tracing::debug_span!("meet", %epoch),
         };
         let _in_span = span.entered();
         tracing::debug!(stream, call = message.head().call, "asked");

@@ -72,6 +72,9 @@ impl From<ToNode> for v1::NodeCall {
             ToNode::Scan { head, after, limit } => {
                 (head, What::Scan(v1::Scan { after: after.as_ref().map(Into::into), limit }))
             }
+            ToNode::Meet { head, epoch, managers: known } => {
+                (head, What::Meet(v1::Meet { epoch: epoch.0, managers: managers(known) }))
+            }
         };
         Self {
             call: head.call,
@@ -112,6 +115,9 @@ impl TryFrom<v1::NodeCall> for ToNode {
                 request: unless_empty("Destroy.request", &it.request, RequestId::parse)?,
             },
             What::Scan(it) => ToNode::Scan { head, after: optional(it.after)?, limit: it.limit },
+            What::Meet(it) => {
+                ToNode::Meet { head, epoch: Epoch(it.epoch), managers: managers_from(it.managers) }
+            }
         })
     }
 }

@@ -116,6 +116,16 @@ pub enum ToNode {
         /// Most entries in the answer.
         limit: u32,
     },
+    /// Who runs the ring now. The node has not renewed for longer than it should have: those that it
+    /// knows may all be gone. It renews at once if this is news; there is no answer.
+    Meet {
+        /// Common part.
+        head: NodeCall,
+        /// Epoch of the View that names them.
+        epoch: Epoch,
+        /// The managers that serve: number, address.
+        managers: Vec<(ManagerNumber, String)>,
+    },
 }
 
 impl ToNode {
@@ -124,7 +134,8 @@ impl ToNode {
         match self {
             ToNode::Create { head, .. }
             | ToNode::Destroy { head, .. }
-            | ToNode::Scan { head, .. } => head,
+            | ToNode::Scan { head, .. }
+            | ToNode::Meet { head, .. } => head,
         }
     }
 }

@@ -73,6 +73,11 @@ impl Lease {
         }
     }
 
+    /// Others than before can be asked.
+    pub(crate) fn renew_at_once(&mut self, now: u64) {
+        self.next_renew_ms = self.next_renew_ms.min(now);
+    }
+
     pub(crate) fn lose(&mut self) {
         self.state = LeaseState::Lost;
     }

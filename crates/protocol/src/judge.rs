@@ -3,8 +3,9 @@
 //! by a compare-and-set that fails when the View has changed.
 
 use crate::env::Env;
+use crate::io::Effect;
 use crate::partition::Partition;
-use rota_model::node_msg::{Renew, Renewed};
+use rota_model::node_msg::{NodeCall, Renew, Renewed, ToNode};
 use rota_model::{BootId, ManagerNumber, NodeId, NodeState};
 use rota_ring::{Change, NodeChange, NodeReg, slot_of_node};
 use std::collections::BTreeMap;
@@ -16,6 +17,8 @@ pub(crate) struct Judged {
     /// The registration counted from: each one gives the node a lease of its own, whoever wrote it.
     pub revision: u64,
     pub heard_ms: u64,
+    /// When it is called next, unless it renews.
+    pub call_ms: u64,
 }
 
 /// Nodes of which this manager asked that they be declared lost under the View that it knows, and which
@@ -24,8 +27,10 @@ pub(crate) struct Judged {
 pub(crate) type Condemned = BTreeMap<NodeId, u64>;
 
 impl Judged {
-    fn heard(reg: &NodeReg, heard_ms: u64) -> Judged {
-        Judged { boot: reg.boot, revision: reg.revision, heard_ms }
+    fn heard(env: &Env, reg: &NodeReg) -> Judged {
+        let heard_ms = env.now.mono_ms;
+        let call_ms = heard_ms + env.config.timing.renew_ms * 5 / 4;
+        Judged { boot: reg.boot, revision: reg.revision, heard_ms, call_ms }
     }
 }
 
@@ -55,7 +60,6 @@ impl Partition {
     }
 
     fn judge_new(&mut self, env: &Env) {
-        let now = env.now.mono_ms;
         let m = env.view().m;
         let range = self.range;
         let Some(leading) = &mut self.leading else {
@@ -67,10 +71,10 @@ impl Partition {
                 continue;
             }
             let judged = leading.judged.entry(reg.node.clone());
-            let judged = judged.or_insert_with(|| Judged::heard(reg, now));
+            let judged = judged.or_insert_with(|| Judged::heard(env, reg));
             if judged.boot != reg.boot || judged.revision != reg.revision {
                 // A verdict that is under way expects the older entry and cannot land.
-                *judged = Judged::heard(reg, now);
+                *judged = Judged::heard(env, reg);
             }
         }
     }
@@ -96,7 +100,6 @@ impl Partition {
     /// Nobody else judged this node when the renewal arrived.
     pub fn on_renewal_confirmed(&mut self, env: &mut Env, renewal: Renewal) {
         let Renewal { call, renew, .. } = renewal;
-        let now = env.now.mono_ms;
         let Some(leading) = &mut self.leading else {
             return;
         };
@@ -108,7 +111,7 @@ impl Partition {
                 if env.is_condemned(reg) {
                     return answer(env, call, Renewed::NotServing);
                 }
-                let heard = Judged::heard(reg, now);
+                let heard = Judged::heard(env, reg);
                 leading.judged.insert(renew.node, heard);
                 let (epoch, managers) = (env.epoch(), addresses(env));
                 answer(env, call, Renewed::Granted { epoch, managers });
@@ -118,6 +121,22 @@ impl Partition {
                 env.refresh = true;
                 answer(env, call, Renewed::NotServing);
             }
+        }
+    }
+
+    /// Tells nodes that should have renewed who runs the ring. All that such a node knows may have left
+    /// within the time between two renewals, and it would end what it runs in a ring that is well.
+    pub fn call_silent_nodes(&mut self, env: &mut Env) {
+        let (range, now) = (self.range, env.now.mono_ms);
+        let Some(leading) = &mut self.leading else { return };
+        let (pe, again_ms) = (leading.pe, now + env.config.timing.renew_ms);
+        for (node, judged) in leading.judged.iter_mut().filter(|(_, it)| now >= it.call_ms) {
+            judged.call_ms = again_ms;
+            let Some(reg) = env.nodes.reg.get(node) else { continue };
+            let (node, address) = (node.clone(), reg.address.clone());
+            let head = NodeCall { call: 0, boot: judged.boot, pe, range };
+            let message = ToNode::Meet { head, epoch: env.epoch(), managers: addresses(env) };
+            env.effects.push(Effect::ToNode { node, address, message });
         }
     }
 
@@ -145,7 +164,7 @@ impl Partition {
 }
 
 pub(crate) fn answer(env: &mut Env, call: u64, result: Renewed) {
-    env.effects.push(crate::io::Effect::ReplyRenew { call, result });
+    env.effects.push(Effect::ReplyRenew { call, result });
 }
 
 /// Whose renewals another manager judges.

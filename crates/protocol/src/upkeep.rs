@@ -83,6 +83,7 @@ impl Partition {
         self.tick_copies(env);
         self.tick_learners(env);
         self.tick_work(env);
+        self.call_silent_nodes(env);
         self.tick_drain(env);
         self.tick_room(env);
         self.expire_pulls(env);

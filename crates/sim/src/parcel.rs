@@ -119,6 +119,7 @@ impl Parcel {
             Parcel::ToNode { message: ToNode::Create { .. }, .. } => "create",
             Parcel::ToNode { message: ToNode::Destroy { .. }, .. } => "destroy",
             Parcel::ToNode { message: ToNode::Scan { .. }, .. } => "scan",
+            Parcel::ToNode { message: ToNode::Meet { .. }, .. } => "meet",
             Parcel::FromNode(_) => "from_node",
             Parcel::Call { .. } => "call",
             Parcel::Reply { .. } => "reply",

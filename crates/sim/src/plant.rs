@@ -425,7 +425,7 @@ impl World {
         if plant.bug == Bug::NoFence {
             let slot = match &message {
                 ToNode::Create { slot, .. } | ToNode::Destroy { slot, .. } => *slot,
-                ToNode::Scan { .. } => return Some(message),
+                ToNode::Scan { .. } | ToNode::Meet { .. } => return Some(message),
             };
             let fence = agent.fence(slot);
             raise_epoch(&mut message, fence);
@@ -528,9 +528,10 @@ impl World {
 
 pub(crate) fn head_mut(message: &mut ToNode) -> &mut rota_model::node_msg::NodeCall {
     match message {
-        ToNode::Create { head, .. } | ToNode::Destroy { head, .. } | ToNode::Scan { head, .. } => {
-            head
-        }
+        ToNode::Create { head, .. }
+        | ToNode::Destroy { head, .. }
+        | ToNode::Scan { head, .. }
+        | ToNode::Meet { head, .. } => head,
     }
 }
 
@@ -545,7 +546,7 @@ pub(crate) fn is_redrive(message: &ToNode) -> bool {
         ToNode::Create { head, token, .. } | ToNode::Destroy { head, token, .. } => {
             token.0.pe < head.pe
         }
-        ToNode::Scan { .. } => false,
+        ToNode::Scan { .. } | ToNode::Meet { .. } => false,
     }
 }
 

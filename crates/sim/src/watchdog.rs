@@ -288,6 +288,8 @@ impl Watchdog {
                 page_after.clone_from(after);
                 (head.range, None)
             }
+            // Nobody answers it.
+            ToNode::Meet { .. } => return,
         };
         let asked = Asked {
             head: head.clone(),

@@ -42,6 +42,10 @@ impl Node {
             ToNode::Scan { after, limit, .. } => {
                 Some(self.page(head.range, after.as_ref(), *limit))
             }
+            ToNode::Meet { epoch, managers, .. } => {
+                self.meet(now, *epoch, managers.clone());
+                None
+            }
         };
         if let Some(answer) = answer {
             self.answer(stream, head.call, answer);
@@ -254,7 +258,7 @@ impl Node {
 fn slot_of(message: &ToNode) -> Option<SlotId> {
     match message {
         ToNode::Create { slot, .. } | ToNode::Destroy { slot, .. } => Some(*slot),
-        ToNode::Scan { .. } => None,
+        ToNode::Scan { .. } | ToNode::Meet { .. } => None,
     }
 }
 

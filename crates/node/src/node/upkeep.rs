@@ -78,6 +78,14 @@ impl Node {
         }
     }
 
+    /// Its judge has not heard of this node, and says who runs the ring now.
+    pub(super) fn meet(&mut self, now: u64, epoch: Epoch, managers: Vec<(ManagerNumber, String)>) {
+        if epoch > self.epoch {
+            self.learn_managers(epoch, managers);
+            self.lease.renew_at_once(now);
+        }
+    }
+
     fn grant(&mut self, now: u64, sent_ms: u64) {
         if self.lease.grant(now, sent_ms, &self.config.timing)
             && let Some((term_at_mono_ms, kill_at_mono_ms)) = self.lease_deadlines()

@@ -1,8 +1,8 @@
 //! The lease: what it counts from, and what happens when it runs out or is lost.
 
 use crate::world::*;
-use rota_model::node_msg::Renewed;
 use rota_model::node_msg::{Blame, DeadToken, NodeAnswer, ReportEvent};
+use rota_model::node_msg::{Renewed, ToNode};
 use rota_model::{BootId, Epoch, ManagerNumber, Reason};
 use rota_node::{LeaseState, NodeEffect, NodeInput, StopHow};
 
@@ -225,4 +225,23 @@ fn a_node_that_leaves_ends_everything_reports_it_and_says_so() {
     let effects = world.give(NodeInput::ReportsAcked { ids: vec![told[0].0] });
     assert_eq!(effects, [NodeEffect::Left]);
     assert_eq!(world.give(NodeInput::Leave), vec![]);
+}
+
+#[test]
+fn a_node_that_is_told_who_runs_the_ring_now_renews_with_them_at_once_and_answers_nothing() {
+    let mut world = World::registered();
+    world.pass(500, true);
+    let meet = |world: &mut World, pe, epoch, boot| {
+        let head = rota_model::node_msg::NodeCall { boot, ..world.head(pe) };
+        let managers = vec![(ManagerNumber(5), "c:1".to_owned())];
+        world.call(ToNode::Meet { head, epoch: Epoch(epoch), managers })
+    };
+    assert_eq!(meet(&mut world, 2, 1, BOOT), [], "it knows those of that epoch");
+    let to_another = meet(&mut world, 2, 3, BootId(BOOT.0 + 1));
+    assert_eq!(renews(&to_another), [], "another boot is meant");
+    let effects = meet(&mut world, 2, 2, BOOT);
+    let [NodeEffect::Renew { managers, .. }] = &effects[..] else { panic!("{effects:?}") };
+    assert_eq!(*managers, [(ManagerNumber(5), "c:1".to_owned())]);
+    assert_eq!(meet(&mut world, 1, 4, BOOT).len(), 1, "an earlier owner is told of its fence");
+    assert_eq!(world.node.managers(), [(ManagerNumber(5), "c:1".to_owned())]);
 }

@@ -84,7 +84,8 @@ impl Bug {
         let before = world.node.clone();
         let (ToNode::Create { head, .. }
         | ToNode::Destroy { head, .. }
-        | ToNode::Scan { head, .. }) = &mut message;
+        | ToNode::Scan { head, .. }
+        | ToNode::Meet { head, .. }) = &mut message;
         match self {
             Bug::FenceIgnored => head.pe = Epoch(9),
             Bug::BootIgnored => head.boot = BOOT,

@@ -96,6 +96,8 @@ pub struct Table {
     /// Calls to nodes that the test answers itself when `manual`.
     pub node_calls: Vec<(u32, ToNode)>,
     pub manual_nodes: bool,
+    /// Who was told that these managers run the ring of an epoch.
+    pub met: Vec<(NodeId, Epoch, Vec<u32>)>,
     /// Messages for which this says true are lost.
     pub lose: Box<dyn Fn(&Envelope) -> bool>,
     pub dead: BTreeSet<u32>,
@@ -261,6 +263,7 @@ impl Table {
             node_ordered_as: None,
             node_calls: Vec::new(),
             manual_nodes: false,
+            met: Vec::new(),
             lose: Box::new(|_| false),
             dead: BTreeSet::new(),
             sizes: Sizes::default(),
@@ -517,6 +520,11 @@ impl Table {
                     self.under_way_max = self.under_way_max.max(*under_way);
                     self.queue.push_back((envelope.to.number.0, Input::Peer(envelope)));
                 }
+            }
+            // A node here renews when the test says so.
+            Effect::ToNode { message: ToNode::Meet { epoch, managers, .. }, node, .. } => {
+                let managers = managers.into_iter().map(|(number, _)| number.0).collect();
+                self.met.push((node, epoch, managers));
             }
             Effect::ToNode { node, message, .. } => {
                 self.node_calls.push((n, message.clone()));

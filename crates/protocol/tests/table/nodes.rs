@@ -42,6 +42,7 @@ impl Table {
                 NodeAnswer::Destroyed { exit: None }
             }
             ToNode::Scan { .. } => self.scanned(node, message.head().range),
+            ToNode::Meet { .. } => return,
         };
         self.node_says(n, node, message.head().call, answer);
     }

@@ -37,7 +37,12 @@ pub fn to_node() -> Any<ToNode> {
         after,
         limit,
     });
-    prop_oneof![create, destroy, scan].boxed()
+    let meet = (head(), epoch(), managers()).prop_map(|(head, epoch, managers)| ToNode::Meet {
+        head,
+        epoch,
+        managers,
+    });
+    prop_oneof![create, destroy, scan, meet].boxed()
 }
 
 pub fn dead() -> Any<DeadToken> {

@@ -364,7 +364,7 @@ impl NodeHost {
         let (head, first) = (sent.head(), out.len());
         let slot = match sent {
             ToNode::Create { slot, .. } | ToNode::Destroy { slot, .. } => *slot,
-            ToNode::Scan { head, .. } => head.range.last,
+            ToNode::Scan { head, .. } | ToNode::Meet { head, .. } => head.range.last,
         };
         let late = head.pe < self.agent.fence(slot);
         let message = mutant::call(bug, bounds, self, sent.clone());

@@ -121,7 +121,7 @@ pub fn call(bug: Option<Bug>, bounds: &Bounds, host: &NodeHost, mut message: ToN
     if bug == Some(Bug::NoFence) {
         let slot = match &message {
             ToNode::Create { slot, .. } | ToNode::Destroy { slot, .. } => *slot,
-            ToNode::Scan { .. } => return message,
+            ToNode::Scan { .. } | ToNode::Meet { .. } => return message,
         };
         raise_epoch(&mut message, host.agent.fence(slot));
     }

@@ -74,6 +74,7 @@ fn message(flying: &Flying) -> String {
                 ToNode::Create { token, .. } => format!("create {token}"),
                 ToNode::Destroy { token, .. } => format!("destroy {token}"),
                 ToNode::Scan { .. } => "scan".into(),
+                ToNode::Meet { epoch, .. } => format!("who runs the ring of epoch {epoch}"),
             };
             format!("node {node} hears from M{} under pe {}: {what}", from.0, head.pe)
         }

@@ -1,0 +1,67 @@
+//! Nodes that do not renew: their judge tells them who runs the ring, and declares them lost in the end.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot ask has failed")]
+
+mod table;
+
+use rota_model::node_msg::Renewed;
+use rota_model::{ManagerNumber, NodeId};
+use rota_protocol::{Order, Timing, Transition};
+use table::*;
+
+fn times_met(table: &Table) -> usize {
+    table.met.len()
+}
+
+#[test]
+fn a_node_that_does_not_renew_is_told_who_runs_the_ring_until_it_does_or_is_lost() {
+    let mut table = Table::serving();
+    let Timing { renew_ms, node_lost_ms, .. } = Timing::default();
+    table.pass(renew_ms);
+    assert_eq!(times_met(&table), 0, "it is not late yet");
+    table.pass(renew_ms / 2);
+    let met = (NodeId::parse("n1").unwrap(), table.view().epoch, NUMBERS.to_vec());
+    assert_eq!(table.met, [met], "by its judge alone");
+    // It hears that, and renews with everybody.
+    for n in NUMBERS {
+        table.renews(n, "n1");
+    }
+    table.pass(renew_ms);
+    assert_eq!(times_met(&table), 1);
+    table.pass(node_lost_ms);
+    assert_eq!(table.count(Transition::NodeLost), NUMBERS.len());
+    let most = usize::try_from(1 + node_lost_ms / renew_ms).unwrap();
+    assert!((3..=most).contains(&times_met(&table)), "{} times", times_met(&table));
+    let before = times_met(&table);
+    table.pass(node_lost_ms);
+    assert_eq!(times_met(&table), before, "who is lost is left alone");
+}
+
+#[test]
+fn a_node_that_knows_only_managers_that_have_left_is_found_by_the_one_that_came_before_its_lease_is_over()
+ {
+    let mut table = Table::laid_among(&[300], 0);
+    table.start_all();
+    table.register("n1", 7);
+    assert!(matches!(table.renews(300, "n1"), Some(Renewed::Granted { .. })));
+    let granted_ms = table.now_ms;
+    // Another machine takes all over, between two signs of life of the node.
+    table.start_newcomer(600);
+    while table.view().transition.is_some() || !table.managers[&600].is_claimed() {
+        table.pass(20);
+    }
+    table.order(600, Order::Leave(ManagerNumber(300))).unwrap();
+    while !table.managers[&300].has_left() {
+        table.pass(20);
+    }
+    table.kill(300);
+    let took_ms = table.now_ms - granted_ms;
+    assert!(took_ms < Timing::default().renew_ms, "it took {took_ms} ms");
+    while table.met.is_empty() {
+        table.pass(20);
+    }
+    let (_, epoch, managers) = table.met.pop().unwrap();
+    assert_eq!((epoch, managers), (table.view().epoch, vec![600]));
+    assert!(table.now_ms - granted_ms < LEASE.lease_term_ms, "its lease would be over");
+    assert!(matches!(table.renews(600, "n1"), Some(Renewed::Granted { .. })));
+}
