@@ -231,7 +231,8 @@ impl Entrance {
         if waiting.is_held(env) {
             return None;
         }
-        let unanswered = waiting.last_refusal.take().is_none();
+        let refused_as = waiting.last_refusal.take().map(|it| it.kind);
+        let unanswered = refused_as.is_none();
         let view = env.view.clone()?;
         waiting.slot = slot_of(&waiting.op, view.m);
         let (part, entry) = view.part_of(waiting.slot);
@@ -250,7 +251,8 @@ impl Entrance {
         } else if owner != env.me.number {
             env.note(Transition::Forwarded, Some(part));
         }
-        waiting.doubtful |= unanswered && waiting.asked.is_some_and(|before| before != owner);
+        // Another run of the owner, or as another run of this manager: the one before may go on with it.
+        waiting.doubtful |= is_moved && refused_as != Some(RefusalKind::NotOwner);
         waiting.tries += 1;
         waiting.asked = Some(owner);
         let left_ms = waiting.deadline_ms.saturating_sub(now);

@@ -3,7 +3,9 @@
 mod table;
 
 use rota_model::node_msg::ReportEvent;
-use rota_model::{Changed, ClassName, Outcome, PoolName, RefusalKind, Retry};
+use rota_model::{
+    Changed, ClassName, ManagerNumber, Outcome, PoolName, RefusalKind, Retry, SessionState,
+};
 use rota_protocol::{Answer, Message, Op, Sizes};
 use std::sync::Arc;
 use table::*;
@@ -235,4 +237,49 @@ fn news_of_nodes_are_taken_when_large_documents_wait_for_their_commit_and_bounde
         assert_eq!(table.wait_for(call, 3_000), Ok(Answer::Reported));
     }
     opened(table.wait_for(large, 3_000));
+}
+
+fn passes_until(table: &mut Table, condition: impl Fn(&Table) -> bool) {
+    let until_ms = table.now_ms + 10_000;
+    while !condition(table) {
+        assert!(table.now_ms < until_ms, "{:?}", table.view());
+        table.pass(100);
+    }
+}
+
+#[test]
+fn nobody_is_promised_that_nothing_changed_while_his_request_waits_as_one_of_an_earlier_run() {
+    let mut table = Table::laid();
+    table.sizes = Sizes { tail_bytes: 1_000, ..Sizes::default() };
+    table.start_all();
+    table.register("n1", 7);
+    let owner = table.owner("a");
+    let entry = *NUMBERS.iter().find(|n| **n != owner).unwrap();
+    opened(table.call(owner, open("a", "r1")));
+    // The open waits at its owner until the life before has ended. Repetitions of it are lost.
+    table.silent.insert("n1".to_owned());
+    let closing = table.ask_within(owner, close("a", "c1"), 60_000);
+    let call = table.ask_within(entry, open("a", "r2"), 20_000);
+    // Its entry manager is missed, and comes back as another run.
+    let run = |table: &Table| table.view().managers[&ManagerNumber(entry)].incarnation;
+    let before = run(&table);
+    table.lose = Box::new(move |it| it.from.number.0 == entry);
+    passes_until(&mut table, |it| run(it) > before);
+    table.lose = Box::new(|it| matches!(it.message, Message::Request { .. }));
+    passes_until(&mut table, |it| it.view().parts.values().all(|it| it.isr.len() == NUMBERS.len()));
+    assert!(table.owner("a") == owner && !table.replies.contains_key(&call));
+    // Its next repetition finds that its partition takes nothing more.
+    table.lose = Box::new(|it| matches!(it.message, Message::Prepare { .. }));
+    let here = (0..).map(|n| format!("s{n}")).find(|id| table.owner(id) == owner).unwrap();
+    let large = table.ask(owner, open_large(&here, "r1", 4_096));
+    assert!(!table.replies.contains_key(&large));
+    let refusal = table.wait_for(call, 1_000).unwrap_err();
+    assert_eq!((refusal.kind, refusal.changed), (RefusalKind::Overloaded, Changed::Unknown));
+    // And the first one is carried out after that.
+    table.lose = Box::new(|_| false);
+    table.silent.clear();
+    closed(table.wait_for(closing, 10_000));
+    table.pass(1_000);
+    let view = got(table.call(owner, get("a")));
+    assert_eq!(view.record.state, SessionState::Ready, "{view:?}");
 }

@@ -8,6 +8,7 @@ pub mod asking;
 mod bytes;
 mod nodes;
 mod results;
+mod shelf;
 
 use bytes::{bytes_of, bytes_written};
 #[allow(unused_imports, reason = "each test uses what it needs")]
@@ -21,51 +22,11 @@ use rota_protocol::{
     Transition,
 };
 use rota_ring::{ConfigState, RingShape, View};
+pub use shelf::Shelf;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 pub const NUMBERS: [u32; 3] = [300, 600, 1000];
-
-/// The bodies on one manager's disk.
-#[derive(Debug, Default)]
-pub struct Shelf {
-    held: Mutex<BTreeSet<Digest>>,
-    damaged: Mutex<BTreeSet<Digest>>,
-}
-
-impl Shelf {
-    pub fn has(&self, sha256: Digest) -> bool {
-        self.held.lock().unwrap().contains(&sha256)
-    }
-
-    pub fn put(&self, sha256: Digest) {
-        self.damaged.lock().unwrap().remove(&sha256);
-        self.held.lock().unwrap().insert(sha256);
-    }
-
-    /// All bodies are lost.
-    pub fn clear(&self) {
-        self.held.lock().unwrap().clear();
-    }
-
-    /// Its file is found to be damaged.
-    pub fn damage(&self, sha256: Digest) {
-        self.held.lock().unwrap().remove(&sha256);
-        self.damaged.lock().unwrap().insert(sha256);
-    }
-}
-
-impl rota_protocol::Bodies for Shelf {
-    /// Each has 9 bytes.
-    fn hold(&self, sha256: &Digest) -> Option<u64> {
-        self.has(*sha256).then_some(9)
-    }
-
-    fn damage(&self, sha256: &Digest) -> Option<String> {
-        let is_damaged = self.damaged.lock().unwrap().contains(sha256);
-        is_damaged.then(|| format!("file {sha256} ends early"))
-    }
-}
 
 pub struct Table {
     pub managers: BTreeMap<u32, Manager>,
