@@ -178,17 +178,14 @@ impl Cluster {
         kill(self.document.managers[manager].pid).await;
     }
 
-    /// Kills all managers at once, so that nobody misses anybody, and waits until they are gone; gives the
-    /// command lines that they had.
-    pub async fn kill_managers(&self) -> Vec<Vec<String>> {
-        let pids = self.document.managers.iter().map(|it| it.pid);
-        let running: Vec<_> =
+    /// Kills these managers at one moment, so that none of them misses another, and waits until they are
+    /// gone; gives what they were.
+    pub async fn kill_managers(&self, managers: &[usize]) -> Vec<Process> {
+        let pids = managers.iter().map(|it| self.document.managers[*it].pid);
+        let victims: Vec<_> =
             pids.map(|it| processes::process(it).expect("it ran until now")).collect();
-        running.iter().for_each(|it| it.signal(Signal::KILL));
-        for process in &running {
-            kill(process.pid).await;
-        }
-        running.into_iter().map(|it| it.line).collect()
+        processes::cut_power(&victims).await;
+        victims
     }
 
     /// Kills a manager and starts it again with its own command line, so with its own folder. It
@@ -277,19 +274,13 @@ impl Cluster {
         status
     }
 
-    /// Kills every process of the cluster for which `which` holds, `ringctl dev` first, so that
-    /// nobody notices anybody's end.
+    /// Kills every process of the cluster for which `which` holds at one moment, so that none of them
+    /// notices another's end.
     pub async fn crash(mut self, which: impl Fn(&Process) -> bool) {
         let mut victims = self.processes();
-        victims.sort_by_key(|it| it.pid != self.pid());
         victims.retain(which);
-        victims.iter().for_each(|it| it.signal(Signal::KILL));
+        processes::cut_power(&victims).await;
         self.dev.wait().await.expect("a child can be waited for");
-        eventually("the victims are gone", PATIENCE, async || {
-            let left = victims.iter().filter(|it| it.runs()).count();
-            if left == 0 { Ok(()) } else { Err(format!("{left} are left")) }
-        })
-        .await;
         self.ended = true;
     }
 }

@@ -1,6 +1,7 @@
 //! Processes of this machine that work for a test, as `/proc` tells of them.
 
 use crate::condition::{PATIENCE, eventually};
+use rota_daemon::processes as proc;
 use rustix::process::{Pid, Signal, kill_process};
 use std::path::Path;
 
@@ -15,55 +16,45 @@ pub struct Process {
     pub group: u32,
     /// Command line.
     pub line: Vec<String>,
-    start_ticks: u64,
+    itself: proc::Process,
 }
 
-/// What is used of `/proc/PID/stat`.
-struct Stat {
-    parent: u32,
-    group: u32,
-    start_ticks: u64,
-    /// Whether it is more than a zombie.
-    runs: bool,
-}
-
-fn stat(pid: u32) -> Option<Stat> {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name in parentheses may hold anything, also parentheses: the last one ends it.
-    let (_, rest) = text.rsplit_once(") ")?;
-    let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
-    let runs = !matches!(*fields.first()?, "Z" | "X" | "x");
-    let number = |index: usize| fields.get(index)?.parse().ok();
-    let start_ticks = fields.get(19)?.parse().ok()?;
-    Some(Stat { parent: number(1)?, group: number(2)?, start_ticks, runs })
-}
-
-fn texts(pid: u32, file: &str) -> Vec<String> {
-    let bytes = std::fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
-    let parts = bytes.split(|byte| *byte == 0).filter(|part| !part.is_empty());
-    parts.map(|part| String::from_utf8_lossy(part).into_owned()).collect()
+fn signed(pid: u32) -> i32 {
+    i32::try_from(pid).expect("a pid is a positive number")
 }
 
 /// The process with that pid, if it runs.
 pub fn process(pid: u32) -> Option<Process> {
-    let Stat { parent, group, start_ticks, runs } = stat(pid)?;
-    let process = Process { pid, parent, group, line: texts(pid, "cmdline"), start_ticks };
-    runs.then_some(process)
+    of_stat(proc::stat(signed(pid))?)
+}
+
+fn of_stat(stat: proc::Stat) -> Option<Process> {
+    let number = |it: i32| u32::try_from(it).ok();
+    let itself = stat.process;
+    let process = Process {
+        pid: number(itself.pid)?,
+        parent: number(stat.parent)?,
+        group: number(stat.group)?,
+        line: proc::command_line(itself.pid),
+        itself,
+    };
+    stat.runs.then_some(process)
 }
 
 /// Every process that names the folder in its command line or in its environment: whatever a test
 /// started in it, however far down, also what has lost its parent.
 pub fn of_folder(folder: &Path) -> Vec<Process> {
     let folder = folder.to_str().expect("the path is UTF-8");
-    let me = std::process::id();
-    let entries = std::fs::read_dir("/proc").expect("this system has /proc").flatten();
-    let pids = entries.filter_map(|it| it.file_name().to_str()?.parse().ok());
-    let names = |pid: &u32| {
-        ["cmdline", "environ"]
-            .iter()
-            .any(|file| texts(*pid, file).iter().any(|text| text.contains(folder)))
+    let me = signed(std::process::id());
+    let names = |it: &proc::Stat| {
+        let pid = it.process.pid;
+        let mut texts = proc::command_line(pid);
+        texts.extend(proc::environment(pid));
+        texts.iter().any(|text| text.contains(folder))
     };
-    pids.filter(|pid| *pid != me).filter(names).filter_map(process).collect()
+    let others = proc::all().into_iter().filter(|it| it.process.pid != me);
+    // It may have ended since.
+    others.filter(names).filter_map(|it| of_stat(proc::stat(it.process.pid)?)).collect()
 }
 
 /// Waits until none of them runs: what they listened on is free then.
@@ -75,10 +66,39 @@ pub async fn gone(what: &str, processes: &[Process]) {
     .await;
 }
 
+/// Kills all of them at one moment, as a power cut does, and waits until they are gone. Killed one after
+/// the other, the last would still see the end of the first, and might do something about it: so all
+/// of them stand still before any is killed.
+pub async fn cut_power(victims: &[Process]) {
+    victims.iter().for_each(|it| it.signal(Signal::STOP));
+    eventually("all of them stand still", PATIENCE, async || {
+        let moving: Vec<u32> =
+            victims.iter().filter(|it| it.runs() && !it.stands_still()).map(|it| it.pid).collect();
+        if moving.is_empty() { Ok(()) } else { Err(format!("{moving:?} do not")) }
+    })
+    .await;
+    victims.iter().for_each(|it| it.signal(Signal::KILL));
+    gone("they are gone", victims).await;
+}
+
 impl Process {
+    /// Whether no thread of it does anything, since it was stopped or has ended.
+    fn stands_still(&self) -> bool {
+        let Ok(threads) = std::fs::read_dir(format!("/proc/{}/task", self.pid)) else {
+            return true;
+        };
+        let still = |text: String| {
+            let state = text.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
+            state.is_some_and(|it| "TZX".contains(it))
+        };
+        let mut lines = threads.flatten().map(|it| std::fs::read_to_string(it.path().join("stat")));
+        // A thread that is gone by now does nothing either.
+        lines.all(|it| it.map_or(true, still))
+    }
+
     /// Whether exactly this process still runs.
     pub fn runs(&self) -> bool {
-        stat(self.pid).is_some_and(|it| it.runs && it.start_ticks == self.start_ticks)
+        self.itself.runs()
     }
 
     /// True for a keeper of a program.
@@ -100,21 +120,19 @@ impl Process {
 
     /// The value of a variable of the environment that it was started with.
     pub fn variable(&self, name: &str) -> Option<String> {
-        let texts = texts(self.pid, "environ").into_iter();
-        texts.filter_map(|it| Some(it.strip_prefix(name)?.strip_prefix('=')?.to_owned())).next()
+        let value = proc::variable(signed(self.pid), name)?;
+        Some(String::from_utf8_lossy(&value).into_owned())
     }
 
     /// Sends a signal, unless the process is gone.
     pub fn signal(&self, signal: Signal) {
-        if self.runs() {
-            send(self.pid, signal);
-        }
+        self.itself.signal(signal);
     }
 }
 
 /// Sends a signal to a pid that is known to be ours. One that is gone already needs none.
 pub fn send(pid: u32, signal: Signal) {
-    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    let pid = Pid::from_raw(signed(pid));
     let _gone_already = kill_process(pid.expect("a pid is a positive number"), signal);
 }
 
@@ -140,7 +158,9 @@ mod tests {
     fn this_process_is_found_and_a_strange_start_time_is_another_process() {
         let me = process(std::process::id()).unwrap();
         assert!(me.runs());
-        assert!(!Process { start_ticks: me.start_ticks + 1, ..me }.runs());
+        let start_ticks = me.itself.start_ticks + 1;
+        let other = Process { itself: proc::Process { start_ticks, ..me.itself }, ..me };
+        assert!(!other.runs());
     }
 
     /// Reads what never comes, and ends with this test: its input closes then.
@@ -167,5 +187,27 @@ mod tests {
         assert_eq!(of_folder(folder.path()), vec![]);
         by_environment.wait().unwrap();
         by_line.wait().unwrap();
+    }
+
+    #[tokio::test]
+    async fn who_is_cut_off_from_power_does_not_see_the_end_of_others() {
+        let folder = crate::TestFolder::new();
+        // So many that the last would have time to see the end of the first.
+        let mut children: Vec<_> = (0..30).map(|_| reader().spawn().unwrap()).collect();
+        let mut watcher = std::process::Command::new("sh");
+        let script = "echo >\"$0.begun\"; while [ -e /proc/$1/cwd ]; do :; done; echo >\"$0.seen\"";
+        watcher.args(["-c", script, &folder.at("end"), &children[0].id().to_string()]);
+        children.push(watcher.spawn().unwrap());
+        let written = |name: &str| folder.path().join(name).exists();
+        crate::eventually("it watches", crate::PATIENCE, async || {
+            if written("end.begun") { Ok(()) } else { Err("it has not begun".to_owned()) }
+        })
+        .await;
+        let victims: Vec<Process> = children.iter().map(|it| process(it.id()).unwrap()).collect();
+        cut_power(&victims).await;
+        assert!(!victims.iter().any(Process::runs) && !written("end.seen"));
+        for mut child in children {
+            child.wait().unwrap();
+        }
     }
 }

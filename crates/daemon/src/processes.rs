@@ -2,10 +2,16 @@
 //!
 //! A pid alone names nothing for long: it is used again. Here a process is a pid with its start
 //! time, and a process that is only waiting to be reaped counts as gone.
+//!
+//! `/proc/PID` shows the first thread of a process. A program may end that one and go on in others, and
+//! of a process that is killed with many threads the first may end before one that holds its port. Such
+//! a process is shown as a zombie and still runs, so a zombie counts as gone only when no other
+//! thread of it does anything.
 
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::fs;
 use std::time::Duration;
 
@@ -27,7 +33,7 @@ pub struct Stat {
     pub parent: i32,
     /// Process group.
     pub group: i32,
-    /// True while it still does something: neither zombie nor dead.
+    /// True while a thread of it still does something: is neither zombie nor dead.
     pub runs: bool,
     /// CPU time that it used so far, of all its threads.
     pub cpu: Duration,
@@ -36,24 +42,68 @@ pub struct Stat {
 /// The kernel's clock tick in ms, as user space is told.
 const TICK_MS: u64 = 10;
 
-fn parse_stat(text: &str) -> Option<Stat> {
+/// A process as its line tells, where `runs` is said of its first thread; and how many threads it has.
+fn parse_stat(text: &str) -> Option<(Stat, u64)> {
     let (pid, rest) = text.split_once(' ')?;
     // The name in parentheses may hold anything, also parentheses: the last one ends it.
     let (_, rest) = rest.rsplit_once(") ")?;
     let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
     let ticks = |index: usize| fields.get(index)?.parse::<u64>().ok();
-    Some(Stat {
+    let stat = Stat {
         process: Process { pid: pid.parse().ok()?, start_ticks: ticks(19)? },
         parent: fields.get(1)?.parse().ok()?,
         group: fields.get(2)?.parse().ok()?,
         runs: !matches!(*fields.first()?, "Z" | "X" | "x"),
         cpu: Duration::from_millis((ticks(11)? + ticks(12)?) * TICK_MS),
-    })
+    };
+    Some((stat, ticks(17)?))
 }
 
 /// One process, if it exists.
 pub fn stat(pid: i32) -> Option<Stat> {
-    parse_stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (stat, threads) = parse_stat(&text)?;
+    // Most zombies have no other thread, and cost no second look.
+    let runs = stat.runs || (threads > 1 && another_thread(pid).is_some());
+    Some(Stat { runs, ..stat })
+}
+
+/// The ids of a process's threads, also of those that ended and are still there.
+fn threads(pid: i32) -> BTreeSet<i32> {
+    let Ok(entries) = fs::read_dir(format!("/proc/{pid}/task")) else { return BTreeSet::new() };
+    entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}
+
+/// A thread that does something, beside the first one.
+fn another_thread(pid: i32) -> Option<i32> {
+    let acts = |thread: &i32| {
+        let text = fs::read_to_string(format!("/proc/{pid}/task/{thread}/stat"));
+        text.is_ok_and(|it| parse_stat(&it).is_some_and(|(stat, _)| stat.runs))
+    };
+    // One may start another and end between the list and the look at it. Once a list has only threads
+    // that were seen to have ended, nobody is left who could have started one.
+    let mut ended = BTreeSet::from([pid]);
+    loop {
+        let unseen: Vec<i32> = threads(pid).difference(&ended).copied().collect();
+        if unseen.is_empty() {
+            return None;
+        }
+        if let Some(found) = unseen.iter().find(|it| acts(it)) {
+            return Some(*found);
+        }
+        ended.extend(unseen);
+    }
+}
+
+/// A file of `/proc/PID` that tells of the whole process; empty for a zombie, for one that is gone and
+/// for one that may not be looked at. By a thread that ended it cannot be read, not even by the first.
+fn file(pid: i32, name: &str) -> Vec<u8> {
+    let bytes = fs::read(format!("/proc/{pid}/{name}")).unwrap_or_default();
+    if !bytes.is_empty() {
+        return bytes;
+    }
+    let by_another = |thread| fs::read(format!("/proc/{pid}/task/{thread}/{name}")).ok();
+    another_thread(pid).and_then(by_another).unwrap_or_default()
 }
 
 /// Every process that can be seen. Costs one file per process of the machine: for ends and
@@ -64,16 +114,25 @@ pub fn all() -> Vec<Stat> {
     names.filter_map(stat).collect()
 }
 
+fn texts(pid: i32, name: &str) -> Vec<String> {
+    let bytes = file(pid, name);
+    let texts = bytes.split(|it| *it == 0).filter(|it| !it.is_empty());
+    texts.map(|it| String::from_utf8_lossy(it).into_owned()).collect()
+}
+
 /// Its command line; empty for a zombie and for one that is gone.
 pub fn command_line(pid: i32) -> Vec<String> {
-    let bytes = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    let arguments = bytes.split(|it| *it == 0).filter(|it| !it.is_empty());
-    arguments.map(|it| String::from_utf8_lossy(it).into_owned()).collect()
+    texts(pid, "cmdline")
+}
+
+/// The environment that it was started with, as `NAME=value`; empty as its command line is.
+pub fn environment(pid: i32) -> Vec<String> {
+    texts(pid, "environ")
 }
 
 /// The value of a variable in the environment that a process was started with.
 pub fn variable(pid: i32, name: &str) -> Option<Vec<u8>> {
-    let environment = fs::read(format!("/proc/{pid}/environ")).ok()?;
+    let environment = file(pid, "environ");
     let mut entries = environment.split(|byte| *byte == 0);
     entries.find_map(|it| Some(it.strip_prefix(name.as_bytes())?.strip_prefix(b"=")?.to_vec()))
 }
@@ -137,15 +196,19 @@ pub fn group_is_idle(group: i32) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::process::{WaitId, WaitIdOptions, waitid};
+    use std::io::{BufRead, BufReader};
+    use std::os::unix::process::CommandExt;
+    use std::process::{Command, Stdio};
 
     #[test]
     fn a_stat_line_is_read_whatever_the_name_is() {
         let tail = "0 -1 4194560 1 0 0 0 12 30 0 0 20 0 1 0 4242 1 2";
-        let stat = parse_stat(&format!("17 (a) b (c) S 3 5 7 {tail}")).unwrap();
+        let (stat, threads) = parse_stat(&format!("17 (a) b (c) S 3 5 7 {tail}")).unwrap();
         assert_eq!(stat.process, Process { pid: 17, start_ticks: 4242 });
         assert_eq!((stat.parent, stat.group, stat.runs), (3, 5, true));
-        assert_eq!(stat.cpu, Duration::from_millis(420));
-        assert!(!parse_stat(&format!("17 (x) Z 3 5 7 {tail}")).unwrap().runs);
+        assert_eq!((stat.cpu, threads), (Duration::from_millis(420), 1));
+        assert!(!parse_stat(&format!("17 (x) Z 3 5 7 {tail}")).unwrap().0.runs);
         assert_eq!(parse_stat("17 (x"), None);
     }
 
@@ -158,5 +221,51 @@ mod tests {
         assert!(all().iter().any(|it| it.process == me));
         let program = std::env::args().next().unwrap();
         assert_eq!(command_line(pid).first(), Some(&program));
+    }
+
+    /// Ends its first thread. Another one waits for that, says so, and goes on until its input ends.
+    const FIRST_THREAD_ENDS: &str = r#"
+import ctypes, os, sys, threading, time
+def rest():
+    until = time.monotonic() + 60
+    while open("/proc/self/stat").read().rsplit(") ", 1)[1][0] != "Z":
+        if time.monotonic() > until:
+            os._exit(1)
+        time.sleep(0.001)
+    print("the first thread ended", flush=True)
+    sys.stdin.read()
+threading.Thread(target=rest).start()
+ctypes.CDLL(None).pthread_exit(None)
+"#;
+
+    #[test]
+    fn a_process_whose_first_thread_ended_runs_as_long_as_another_one_does() {
+        let mut command = Command::new("python3");
+        command.args(["-c", FIRST_THREAD_ENDS, "its last word"]).env("ROTA_MARK", "here");
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
+        let mut child = command.spawn().unwrap();
+        let mut said = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut said).unwrap();
+        assert_eq!(said, "the first thread ended\n");
+        let pid = i32::try_from(child.id()).unwrap();
+        let line = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+        assert!(!parse_stat(&line).unwrap().0.runs, "its first thread is a zombie: {line}");
+
+        let process = Process::of(pid).unwrap();
+        assert!(process.runs());
+        assert!(all().iter().any(|it| it.process == process && it.runs));
+        assert!(!group_is_idle(pid));
+        assert!(has_variable(pid, "ROTA_MARK", "here"));
+        assert_eq!(command_line(pid).last().map(String::as_str), Some("its last word"));
+
+        process.signal(Signal::KILL);
+        // Until all of it is a zombie; it is not reaped yet.
+        let ended = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        waitid(WaitId::Pid(Pid::from_raw(pid).unwrap()), ended).unwrap();
+        assert_eq!(stat(pid).map(|it| it.runs), Some(false));
+        assert!(!process.runs() && group_is_idle(pid) && !group_is_gone(pid));
+        assert_eq!(command_line(pid), Vec::<String>::new());
+        child.wait().unwrap();
+        assert_eq!(Process::of(pid), None);
     }
 }

@@ -180,6 +180,15 @@ impl Assembled {
         self.members[at].runs.take().expect("it runs").kill().await;
     }
 
+    /// Kills these managers at one moment, and waits until they are gone.
+    pub async fn kill_at_once(&mut self, managers: &[usize]) {
+        let victims: Vec<Process> = managers.iter().map(|at| self.process(*at)).collect();
+        processes::cut_power(&victims).await;
+        for at in managers {
+            self.kill(*at).await;
+        }
+    }
+
     /// Waits until a manager has ended by itself, and gives its exit code.
     pub async fn ended(&mut self, at: usize) -> Option<i32> {
         self.members[at].runs.take().expect("it runs").ended().await

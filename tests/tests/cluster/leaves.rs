@@ -1,7 +1,9 @@
 //! Managers that leave a running ring, joins and leaves that are taken back, and what is refused.
 
 use rota_client::Client;
+use rota_proto::v1;
 use rota_tests::busy::{Busy, all_are_there};
+use rota_tests::sessions::{opened, read};
 use rota_tests::small::{Small, join, manager, refused, ring};
 use rota_tests::{
     Cluster, Launched, PATIENCE, Ran, TestFolder, eventually, http_get, processes, ringctl,
@@ -173,4 +175,33 @@ async fn a_join_that_is_cancelled_is_undone_and_its_process_ends() {
     let third = small.waiting("c", &[]).await;
     join(&third, "700", &contact, &["--wait"]).await.json();
     small.end(vec![third]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_keeps_its_lease_when_all_managers_that_it_knows_are_replaced_within_moments() {
+    let folder = TestFolder::new();
+    let only = ["--managers", "1", "--replicas", "0", "--nodes", "1"];
+    let cluster = Cluster::start(&folder, &only).await;
+    opened(&cluster.client(), "stays", "builtin").await;
+    let lease = cluster.document.data.join("nodes").join("n1").join("lease");
+    let first = &cluster.document.managers[0];
+    let second = cluster.newcomer(&folder, "m2").await;
+    join(&second, "auto", &first.grpc, &["--wait"]).await.json();
+    leave(second.told("grpc"), first.number.into(), &["--wait"]).await.json();
+    eventually("its process ends", PATIENCE, async || {
+        let process = processes::process(first.pid).filter(processes::Process::runs);
+        process.map_or(Ok(()), |it| Err(format!("{it:?}")))
+    })
+    .await;
+    // Nobody but the newcomer can renew it from now on.
+    let before = std::fs::read(&lease).expect("the node has a lease");
+    eventually("the lease is renewed", PATIENCE, async || match std::fs::read(&lease) {
+        Ok(now) if now != before => Ok(()),
+        same => Err(format!("{same:?}")),
+    })
+    .await;
+    let client = Client::connect(second.told("grpc")).unwrap();
+    let session = read(&client, "stays").await.expect("it is there");
+    assert_eq!(session.state(), v1::SessionState::Ready);
+    cluster.end_with(vec![second]).await;
 }

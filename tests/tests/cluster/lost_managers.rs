@@ -2,11 +2,9 @@
 
 use rota_client::v1::SessionState;
 use rota_tests::busy::{Busy, all_are_there};
-use rota_tests::processes::{Process, process};
 use rota_tests::sessions::{CALL, close, get, open, opened, read};
 use rota_tests::small::{join, manager, refused, ring};
 use rota_tests::{Cluster, Launched, PATIENCE, TestFolder, eventually, http_get};
-use rustix::process::Signal;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 async fn killing_under_load(victim: usize) {
@@ -123,12 +121,7 @@ async fn sessions_of_which_every_copy_is_lost_are_found_again_where_they_run() {
         before.push(opened(&client, &format!("s{number}"), class).await);
     }
     assert!(client.close(close("s29"), CALL).await.unwrap().finished);
-    let victims: [Process; 2] =
-        [0, 1].map(|it| process(cluster.document.managers[it].pid).expect("it runs"));
-    victims.iter().for_each(|it| it.signal(Signal::KILL));
-    for victim in [0, 1] {
-        cluster.kill_manager(victim).await;
-    }
+    let victims = cluster.kill_managers(&[0, 1]).await;
     let (mut again, mut said) = (Vec::new(), 0);
     for victim in &victims {
         let [id, data, number] =

@@ -135,7 +135,11 @@ async fn every_node_of_a_fresh_cluster_keeps_its_lease() {
         std::fs::read(file).map_err(|error| error.to_string())
     };
     let nodes: Vec<&str> = cluster.document.nodes.iter().map(|it| it.id.as_str()).collect();
-    let first: Vec<_> = nodes.iter().map(|it| lease(it).unwrap()).collect();
+    // The cluster is ready as soon as its nodes are registered; the file follows.
+    let first = eventually("every node has a lease", PATIENCE, async || {
+        nodes.iter().map(|it| lease(it)).collect::<Result<Vec<_>, _>>()
+    })
+    .await;
     eventually("every lease is renewed", PATIENCE, async || {
         let is_old = |(node, first): (&&str, &Vec<u8>)| lease(node).as_ref() == Ok(first);
         let old = nodes.iter().zip(&first).filter(|it| is_old(*it)).count();

@@ -136,10 +136,10 @@ async fn after_a_power_cut_the_ring_serves_without_the_manager_that_stays_away()
         before.insert(id.clone(), opened(&client, &id, "counter").await);
     }
     cluster.every_copy_is_in_sync().await;
-    let lines = cluster.kill_managers().await;
+    let killed = cluster.kill_managers(&[0, 1, 2]).await;
     let mut again = Vec::new();
-    for (index, line) in lines.iter().enumerate().take(2) {
-        again.push(Launched::again(&folder, &format!("manager-{index}-again"), line).await);
+    for (index, it) in killed.iter().enumerate().take(2) {
+        again.push(Launched::again(&folder, &format!("manager-{index}-again"), &it.line).await);
     }
     for index in 0..2 {
         let client = cluster.client_of(index);
@@ -150,7 +150,7 @@ async fn after_a_power_cut_the_ring_serves_without_the_manager_that_stays_away()
         opened(&client, &format!("new {index}"), "counter").await;
     }
     // It comes back after all.
-    again.push(Launched::again(&folder, "manager-2-again", &lines[2]).await);
+    again.push(Launched::again(&folder, "manager-2-again", &killed[2].line).await);
     cluster.every_copy_is_in_sync().await;
     let client = cluster.client_of(2);
     for (id, old) in &before {

@@ -8,17 +8,17 @@ async fn managers_that_are_killed_and_come_back_break_no_promise() {
     rounds(&Places::loopback(1), async |cluster, load, round| {
         let victim = round % cluster.managers();
         let next = (victim + 1) % cluster.managers();
-        cluster.kill(victim).await;
         // Missed; back before anybody misses it; two at once.
         match round % 4 {
             0 | 2 => {
+                cluster.kill(victim).await;
                 load.more(100).await;
                 cluster.is_missed(victim).await;
                 load.more(100).await;
             }
-            1 => {}
+            1 => cluster.kill(victim).await,
             _ => {
-                cluster.kill(next).await;
+                cluster.kill_at_once(&[victim, next]).await;
                 load.more(100).await;
                 cluster.start_manager(next).await;
             }

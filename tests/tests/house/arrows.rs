@@ -47,7 +47,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
     // Of membership it has the marks in Consul, by which a restore command is run once.
     ("ringctl", &["rota-client", "rota-proto", "rota-ring", "rota-daemon", "rota-membership"]),
     // The simulator checks what real processes did, too.
-    ("rota-tests", &["rota-client", "rota-docstore", "rota-proto", "rota-ring", "rota-sim"]),
+    (
+        "rota-tests",
+        &["rota-client", "rota-daemon", "rota-docstore", "rota-proto", "rota-ring", "rota-sim"],
+    ),
 ];
 
 /// A crate of the workspace, and the crates of the workspace that it uses (for anything: code,
