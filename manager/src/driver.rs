@@ -24,10 +24,11 @@ use crate::peer::PeerLinks;
 use crate::provisioner::Provisioner;
 use crate::trace;
 use calls::{Calls, WAITING_MAX};
-use rota_model::{MemberId, Now, SlotId};
+use rota_model::{MemberId, NodeId, Now, SlotId};
 use rota_proto::encoded::DocBytes;
-use rota_protocol::{Effect, Input, Manager, Note};
-use rota_ring::{ClaimRefused, ConfigState, View};
+use rota_protocol::{CasOutcome, Effect, Input, Manager, Note};
+use rota_ring::{ClaimRefused, ConfigState, NodeReg, View};
+use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -51,6 +52,9 @@ pub struct Seen {
     pub member: Option<MemberId>,
     /// The number has left the ring: the process is to end.
     pub left: bool,
+    /// The nodes that the decisions know. The config store's watch may be ahead of them or behind, and
+    /// may show what they refuse.
+    pub nodes: Arc<BTreeMap<NodeId, NodeReg>>,
 }
 
 /// Where effects go.
@@ -91,6 +95,10 @@ pub struct Driver {
     /// Of this turn: the same bytes go to copies and to the disk.
     docs: DocBytes,
     seen: watch::Sender<Seen>,
+    /// The nodes that the decisions knew last.
+    nodes: Arc<BTreeMap<NodeId, NodeReg>>,
+    /// They were given others since.
+    other_nodes: bool,
     durable: u64,
     /// The last turn found more than one input.
     busy: bool,
@@ -119,6 +127,18 @@ impl Alarm {
     }
 }
 
+/// What an input tells of the config store.
+fn state_in(input: &Input) -> Option<&ConfigState> {
+    let (Input::Config(state)
+    | Input::ConfigRead { state: Some(state), .. }
+    | Input::CasDone { outcome: CasOutcome::Done(state) | CasOutcome::Conflict(state), .. }) =
+        input
+    else {
+        return None;
+    };
+    Some(state)
+}
+
 enum Next {
     Urgent(Urgent),
     Call(Call),
@@ -138,8 +158,20 @@ impl Driver {
         let calls = Calls::default();
         let alarm = Alarm::new();
         let docs = DocBytes::default();
-        let (durable, busy) = (0, false);
-        let driver = Self { manager, clock, lanes, rim, calls, docs, seen, durable, busy, alarm };
+        let driver = Self {
+            manager,
+            clock,
+            lanes,
+            rim,
+            calls,
+            docs,
+            seen,
+            nodes: Arc::default(),
+            other_nodes: false,
+            durable: 0,
+            busy: false,
+            alarm,
+        };
         (driver, seers)
     }
 
@@ -218,6 +250,9 @@ impl Driver {
     }
 
     fn turn_end(&mut self, now: Now) {
+        if std::mem::take(&mut self.other_nodes) {
+            self.take_nodes();
+        }
         for effect in self.manager.flush(now) {
             self.carry_out(effect);
         }
@@ -272,16 +307,17 @@ impl Driver {
                 let _ = reply.send(self.manager.stats());
             }
             Urgent::Input(input) => {
-                if let Input::Config(state) = &*input {
-                    self.on_config(state);
-                }
+                self.other_nodes |= state_in(&input).is_some_and(|it| it.nodes != *self.nodes);
                 self.manager.handle(now, *input);
             }
         }
     }
 
-    fn on_config(&mut self, state: &ConfigState) {
-        self.rim.nodes.keep_registered(state);
+    /// Asks the decisions which nodes they know: they take no older state, and none of another ring.
+    fn take_nodes(&mut self) {
+        let known = self.manager.stats().nodes.into_iter();
+        self.nodes = Arc::new(known.map(|(reg, _)| (reg.node.clone(), reg)).collect());
+        self.rim.nodes.keep_registered(&self.nodes);
     }
 
     fn on_call(&mut self, now: Now, call: Call) {
@@ -336,7 +372,7 @@ impl Driver {
         trace::noted(note);
     }
 
-    /// Shows the View and the membership, when they changed.
+    /// Shows the View, the membership and the nodes, when they changed.
     fn show(&mut self) {
         let view = self.manager.view();
         let member = self.manager.is_claimed().then(|| self.manager.member());
@@ -344,9 +380,10 @@ impl Driver {
         self.seen.send_if_modified(|seen| {
             let epoch = |view: Option<&Arc<View>>| view.map(|it| it.epoch);
             let same = epoch(seen.view.as_ref()) == epoch(view)
-                && (seen.member, seen.left) == (member, left);
+                && (seen.member, seen.left) == (member, left)
+                && Arc::ptr_eq(&seen.nodes, &self.nodes);
             if !same {
-                *seen = Seen { view: view.cloned(), member, left };
+                *seen = Seen { view: view.cloned(), member, left, nodes: self.nodes.clone() };
             }
             !same
         });

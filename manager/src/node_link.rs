@@ -9,7 +9,8 @@ use rota_model::node_msg::{FromNode, ToNode};
 use rota_model::{ClusterName, NodeId};
 use rota_proto::{node, v1};
 use rota_protocol::Input;
-use rota_ring::ConfigState;
+use rota_ring::NodeReg;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio_stream::StreamExt;
 use tonic::Status;
@@ -39,9 +40,9 @@ impl NodeLinks {
     }
 
     /// Closes links to nodes that are gone or have moved.
-    pub fn keep_registered(&mut self, config: &ConfigState) {
+    pub fn keep_registered(&mut self, nodes: &BTreeMap<NodeId, NodeReg>) {
         self.links.retain(|node, address| {
-            let entry = config.nodes.get(node);
+            let entry = nodes.get(node);
             entry.is_some_and(|it| !it.state.is_gone() && it.address == address)
         });
     }

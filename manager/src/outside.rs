@@ -16,7 +16,9 @@ mod lost;
 use crate::http::LIMITS;
 use crate::options::Options;
 use anyhow::{Context, Result};
+use axum::extract;
 use axum::http::StatusCode;
+use axum::response;
 use axum::routing::get;
 use axum::{Json, Router};
 use rota_daemon::serve_http;
@@ -32,12 +34,17 @@ use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+use tonic::service::Routes;
 use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
 use tonic::{Request, Response, Status};
 
 /// Requests to join that wait while one is looked at. One person asks; a few more may be repetitions.
 const ASKED_MAX: usize = 4;
+
+/// Advice to whoever takes this manager for one of the ring, in milliseconds. Another manager may serve, and
+/// this one may have its number soon.
+const ELSEWHERE_MS: u64 = 100;
 
 /// How long calls under way may take when the manager's own servers take the ports over.
 const HAND_OVER: Duration = Duration::from_secs(1);
@@ -184,9 +191,10 @@ async fn serve_grpc(listener: TcpListener, door: Door, stop: CancellationToken) 
     // Its status is NOT_SERVING until the manager's own server says otherwise.
     let (reporter, health) = tonic_health::server::health_reporter();
     reporter.set_service_status("", tonic_health::ServingStatus::NotServing).await;
+    let routes = Routes::new(OperatorServer::new(door)).add_service(health);
+    let routes = routes.into_axum_router().fallback(other_service);
     let served = Server::builder()
-        .add_service(OperatorServer::new(door))
-        .add_service(health)
+        .add_routes(Routes::from(routes))
         .serve_with_incoming_shutdown(
             TcpIncoming::from(listener).with_nodelay(Some(true)),
             stop.cancelled_owned(),
@@ -197,14 +205,30 @@ async fn serve_grpc(listener: TcpListener, door: Door, stop: CancellationToken) 
     }
 }
 
+/// The services that a manager of the ring has are refused as one of the ring refuses: clients, nodes and
+/// peers know that advice. What Rota does not have, this manager does not have either.
+async fn other_service(request: extract::Request) -> response::Response {
+    let is_rotas = request.uri().path().starts_with("/rota.v1.");
+    let status = if is_rotas { refused_outside(Retry::AfterMs(ELSEWHERE_MS)) } else { unknown() };
+    status.into_http()
+}
+
+fn unknown() -> Status {
+    Status::unimplemented("a manager that waits outside of the ring has no such service")
+}
+
 /// The service of operators, as far as there is anything to operate.
 struct Door {
     asks: mpsc::Sender<Asked>,
 }
 
-fn outside() -> Status {
+fn refused_outside(retry: Retry) -> Status {
     let text = "this manager waits outside of the ring; `ringctl join` tells it its number";
-    refusal::status(&Refusal::new(RefusalKind::NotServing, Retry::WhenChanged, text))
+    refusal::status(&Refusal::new(RefusalKind::NotServing, retry, text))
+}
+
+fn outside() -> Status {
+    refused_outside(Retry::WhenChanged)
 }
 
 fn soon(text: &str) -> Status {

@@ -330,7 +330,6 @@ fn begin(opened: Opened, application: Application) -> Result<Working> {
     let me = Me {
         cluster: options.ring.cluster.clone(),
         id: options.id.clone(),
-        ring: options.ring.shape(),
         grpc: addresses.grpc.clone(),
         http: addresses.http.clone(),
     };
@@ -391,7 +390,6 @@ fn serve(
         cluster: options.ring.cluster.clone(),
         mailbox: mailbox.clone(),
         seen,
-        config: config.states(),
         trouble: config.trouble(),
         names: FreshNames::new(),
         watches: Arc::new(Semaphore::new(WATCHES_MAX)),

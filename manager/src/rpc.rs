@@ -23,7 +23,6 @@ use rota_model::{ClusterName, NodeId, Refusal, RefusalKind, Retry};
 use rota_proto::{refusal, request, session, v1};
 use rota_protocol::Op;
 use rota_protocol::operate::AdminKey;
-use rota_ring::ConfigState;
 use std::collections::BTreeSet;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -48,8 +47,6 @@ pub struct Shared {
     pub mailbox: Mailbox,
     /// What the driver shows of itself.
     pub seen: Receiver<Seen>,
-    /// The config store's newest state.
-    pub config: Receiver<Option<Arc<ConfigState>>>,
     /// Whether the config store answers.
     pub trouble: Receiver<Option<Trouble>>,
     /// Request ids for callers that gave none.
@@ -67,11 +64,18 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// Where managers reach a node; empty when it is not registered any more.
+    /// Where managers reach a node, as the decisions know it; empty when it is not registered any more.
     pub fn node_address(&self, node: &NodeId) -> String {
-        let state = self.config.borrow();
-        let entry = state.as_ref().and_then(|state| state.nodes.get(node));
-        entry.map_or_else(String::new, |entry| entry.address.clone())
+        let seen = self.seen.borrow();
+        seen.nodes.get(node).map_or_else(String::new, |entry| entry.address.clone())
+    }
+
+    /// How and since when the config store does not answer; empty while it does.
+    fn config_store_error(&self) -> String {
+        let trouble = self.trouble.borrow();
+        trouble.as_ref().map_or_else(String::new, |it| {
+            format!("for {:.1} s: {}", it.since.elapsed().as_secs_f64(), it.error)
+        })
     }
 }
 

@@ -106,25 +106,27 @@ async fn found(store: &dyn ConfigStore, ring: &RingOptions) -> Result<Option<Arc
 pub fn differences(view: &View, ring: &RingOptions) -> Vec<FieldError> {
     let mut differences = Vec::new();
     if view.cluster != ring.cluster {
-        let problem = format!("is {}, but the View is of cluster {}", ring.cluster, view.cluster);
+        let problem = format!(
+            "is {}, but the View is of cluster {there}: start this manager with --cluster {there}, or \
+             with the --config-store of its own cluster",
+            ring.cluster,
+            there = view.cluster
+        );
         differences.push(FieldError::new("--cluster", problem));
     }
-    if view.m != ring.m {
-        let problem = format!("is {}, but the View has {}", ring.m, view.m);
-        differences.push(FieldError::new("--slots", problem));
-    }
-    if view.r != ring.r {
-        let problem = format!("is {}, but the View has {}", ring.r, view.r);
-        differences.push(FieldError::new("--replicas", problem));
-    }
-    if view.managers_max != ring.managers_max {
-        let problem = format!("is {}, but the View has {}", ring.managers_max, view.managers_max);
-        differences.push(FieldError::new("--managers-max", problem));
-    }
+    let mut compare = |flag: &str, here: u64, there: u64| {
+        if here != there {
+            let remedy = format!("start this manager with {flag} {there}");
+            let problem = format!("is {here}, but the View has {there}: {remedy}");
+            differences.push(FieldError::new(flag, problem));
+        }
+    };
+    compare("--slots", ring.m.into(), view.m.into());
+    compare("--replicas", ring.r.into(), view.r.into());
+    compare("--managers-max", ring.managers_max.into(), view.managers_max.into());
     for (field, here, there) in view.times.map(|it| ring.times.differences(&it)).unwrap_or_default()
     {
-        let problem = format!("is {here}, but the View has {there}");
-        differences.push(FieldError::new(flag(field), problem));
+        compare(&flag(field), here, there);
     }
     differences
 }

@@ -41,6 +41,8 @@ pub struct Inspected {
     pub view: View,
     /// Its partitions and nodes.
     pub stats: Stats,
+    /// How and since when it does not reach the config store; empty while it does.
+    pub config_store_error: String,
 }
 
 fn part_state_text(state: PartState) -> &'static str {
@@ -318,14 +320,20 @@ fn node_stats_from(it: v1::NodeStats) -> Result<(NodeReg, NodeLoad), WireError> 
     Ok((node, NodeLoad { used: it.used, places: it.places }))
 }
 
-/// A manager's answer to an operator.
-pub fn inspect_response(number: ManagerNumber, view: &View, stats: &Stats) -> v1::InspectResponse {
+/// A manager's answer to an operator. `config_store_error` as in [`Inspected`].
+pub fn inspect_response(
+    number: ManagerNumber,
+    view: &View,
+    stats: &Stats,
+    config_store_error: String,
+) -> v1::InspectResponse {
     v1::InspectResponse {
         number: number.0,
         view: Some(view.into()),
         parts: stats.parts.iter().map(Into::into).collect(),
         nodes: stats.nodes.iter().map(node_stats).collect(),
         requests_waiting: count(stats.requests_waiting),
+        config_store_error,
     }
 }
 
@@ -339,7 +347,8 @@ impl TryFrom<v1::InspectResponse> for Inspected {
             requests_waiting: required("InspectResponse.requests_waiting", waiting)?,
         };
         let view = convert("InspectResponse.view", it.view)?;
-        Ok(Inspected { number: ManagerNumber(it.number), view, stats })
+        let (number, config_store_error) = (ManagerNumber(it.number), it.config_store_error);
+        Ok(Inspected { number, view, stats, config_store_error })
     }
 }
 

@@ -8,7 +8,7 @@ use rota_ring::View;
 use std::time::{Duration, Instant};
 
 /// How long one look at the ring may take; the next one asks the next manager.
-const LOOK_WAIT: Duration = Duration::from_secs(2);
+pub const LOOK_WAIT: Duration = Duration::from_secs(2);
 
 /// Between two looks at the ring, for people.
 pub const LOOK_EVERY: Duration = Duration::from_millis(100);

@@ -11,7 +11,7 @@ use crate::output::{Format, Out, counted};
 use clap::Args;
 use rota_client::{Client, v1};
 use rota_model::{ManagerNumber, ManagerStatus};
-use rota_ring::{RingTransition, View};
+use rota_ring::{PartState, RingTransition, View};
 use serde::Serialize;
 use std::time::{Duration, Instant};
 
@@ -48,7 +48,7 @@ pub struct JoinArguments {
     /// within --node-lost-ms it, or a manager that would miss it, answers.
     #[arg(long)]
     force_lost: bool,
-    /// Wait until it holds all that it should, and show progress.
+    /// Wait until it holds all that it should and all of it serves, and show progress.
     #[arg(long)]
     wait: bool,
     /// How long that may take.
@@ -77,6 +77,8 @@ enum Stage {
     Uncut { from: u32 },
     /// It holds some of the copies that it should.
     Copying { held: Vec<u32>, wanted: usize },
+    /// It holds all of them; some are being found again from the nodes, and nobody is answered before.
+    Recovering { parts: Vec<u32> },
     /// It holds all of them, and owns its arc.
     Arrived,
     /// It was taken out.
@@ -102,7 +104,12 @@ impl Stage {
         let held = held.map(|(part, _)| part.0).collect();
         let is_under_way = view.transition.map(RingTransition::number) == Some(number);
         if view.has_arrived(number) && !is_under_way {
-            return Stage::Arrived;
+            let recovering = view
+                .parts
+                .iter()
+                .filter(|(_, part)| part.has(number) && part.state == PartState::Recovering);
+            let parts: Vec<u32> = recovering.map(|(part, _)| part.0).collect();
+            return if parts.is_empty() { Stage::Arrived } else { Stage::Recovering { parts } };
         }
         let wanted = view.parts.keys().filter(|part| view.wanted(**part).contains(&number));
         Stage::Copying { held, wanted: wanted.count() }
@@ -120,6 +127,14 @@ impl Stage {
                     counted(*wanted as u64, "copy")
                 )
             }
+            Stage::Recovering { parts } => {
+                let numbers: Vec<String> = parts.iter().map(ToString::to_string).collect();
+                format!(
+                    "number {number} finds {} again from the nodes: {}",
+                    counted(parts.len() as u64, "partition"),
+                    numbers.join(", ")
+                )
+            }
             Stage::Arrived => format!("number {number} owns its arc and holds every copy"),
             Stage::Out => format!("number {number} was taken out"),
             Stage::Cancelled => format!("the join of number {number} was cancelled"),
@@ -132,7 +147,9 @@ pub fn progress(view: &View, number: ManagerNumber) -> Progress {
     let stage = Stage::of(view, number);
     let text = stage.text(number.0);
     match stage {
-        Stage::Uncut { .. } | Stage::Copying { .. } => Progress::On(text),
+        Stage::Uncut { .. } | Stage::Copying { .. } | Stage::Recovering { .. } => {
+            Progress::On(text)
+        }
         Stage::Arrived => Progress::Done(text),
         Stage::Cancelled => Progress::Over(text),
         Stage::Out => Progress::Over(format!(
@@ -251,6 +268,18 @@ mod tests {
         let view = view.released().unwrap();
         assert_eq!(Stage::of(&view, NEW), Stage::Arrived);
         assert_eq!((member.incarnation, view.epoch), (Incarnation(1), Epoch(7)));
+    }
+
+    #[test]
+    fn a_number_whose_partitions_are_being_found_again_has_not_arrived() {
+        let mut view = ring(0, &[(100, "a"), (400, "b")]);
+        let number = ManagerNumber(400);
+        view.parts.get_mut(&number).unwrap().state = PartState::Recovering;
+        assert_eq!(Stage::of(&view, ManagerNumber(100)), Stage::Arrived);
+        let text = "number 400 finds 1 partition again from the nodes: 400".to_owned();
+        assert_eq!(progress(&view, number), Progress::On(text));
+        view.parts.get_mut(&number).unwrap().state = PartState::Active;
+        assert!(matches!(progress(&view, number), Progress::Done(_)));
     }
 
     #[test]

@@ -6,13 +6,14 @@
 
 use crate::cli::length_of_time;
 use crate::failure::{Unknown, UsageMistake};
-use crate::follow::{Follower, LOOK_EVERY, Progress, one_address};
+use crate::follow::{Follower, LOOK_EVERY, LOOK_WAIT, Progress, one_address};
+use crate::inspect::{self, newest_view};
 use crate::output::{Format, Out, counted};
 use anyhow::{Context, bail};
 use clap::Args;
-use rota_client::{Client, v1};
-use rota_model::{ManagerNumber, ManagerStatus};
-use rota_ring::View;
+use rota_client::{CallError, Client, v1};
+use rota_model::{ManagerNumber, ManagerStatus, Refusal, RefusalKind, Retry};
+use rota_ring::{CancelRefused, View};
 use serde::Serialize;
 use std::time::{Duration, Instant};
 
@@ -40,7 +41,7 @@ pub struct LeaveArguments {
 /// `cancel`.
 #[derive(Args, Debug)]
 pub struct CancelArguments {
-    /// Only what is under way for that number. Default: whatever is.
+    /// Only what is under way for that number. Default: what is when this command begins.
     #[arg(long, value_name = "N")]
     number: Option<u32>,
     /// Wait until everything is as if it had not begun, and show progress.
@@ -192,11 +193,32 @@ fn show_left(done: &Left, out: &mut Out) -> anyhow::Result<()> {
     Ok(out.text(&text)?)
 }
 
+/// The number that joins or leaves as this command begins: what begins later is not what was meant. The
+/// manager that is asked first may not have heard of it yet; then the others are asked, too.
+async fn under_way(client: &Client, endpoints: &str) -> anyhow::Result<u32> {
+    let number = |view: &v1::View| view.transition.as_ref().map(|it| it.number);
+    let first = client.inspect(ORDER_WAIT).await?;
+    if let Some(number) = first.view.as_ref().and_then(number) {
+        return Ok(number);
+    }
+    let answers = inspect::ask(client, LOOK_WAIT).await?;
+    Ok(newest_view(&answers).and_then(number).ok_or_else(|| {
+        let text = CancelRefused::Nothing.to_string();
+        let refusal = Refusal::new(RefusalKind::NotFound, Retry::WhenChanged, text);
+        let (refusal, endpoint) = (Box::new(refusal), endpoints.to_owned());
+        CallError::Refused { refusal, endpoint, attempts: 1 }
+    })?)
+}
+
 /// Takes back what is under way, and waits if that is wished.
 pub async fn cancel(it: &CancelArguments, endpoints: &str, out: &mut Out) -> anyhow::Result<()> {
     let began = Instant::now();
     let client = Client::connect(endpoints)?;
-    let request = v1::CancelRequest { number: it.number };
+    let number = match it.number {
+        Some(number) => number,
+        None => under_way(&client, endpoints).await?,
+    };
+    let request = v1::CancelRequest { number: Some(number) };
     let answer = client.cancel(request, ORDER_WAIT.min(it.timeout)).await;
     let answer = answer.map_err(|error| Unknown::Cancel.unless_refused(error))?;
     let cancelled = answer.cancelled.context("the answer does not say what was cancelled")?;

@@ -11,6 +11,7 @@ use rota_model::{
     SessionId, SessionKey, SessionSpec, SlotId,
 };
 use rota_protocol::{ManagerConfig, Op, Sizes, Timing};
+use rota_ring::{NodeReg, RingShape};
 use std::path::Path;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -158,11 +159,51 @@ async fn a_node_registers_and_renews_and_a_class_that_it_lacks_is_refused() {
     };
     let registered = one.mailbox.register(register).await.unwrap();
     assert_eq!(registered.m, 1024);
+    // Clients are told where it is as soon as the decisions know it, whatever the watch says.
+    assert_eq!(one.seen.borrow().nodes[&node].address, "127.0.0.1:9");
     let load = NodeLoad { used: 0, places: 3 };
     let renew = Renew { node, boot: BootId(5), load };
     let renewed = one.mailbox.renew(renew).await.unwrap();
     assert!(matches!(renewed, Renewed::Granted { .. }), "{renewed:?}");
     assert_eq!(one.call(open()).await.unwrap_err().kind, RefusalKind::UnknownClass);
+    assert_eq!(one.end().await, None);
+}
+
+#[tokio::test]
+async fn nodes_that_the_decisions_do_not_take_are_shown_to_nobody() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut one = One::start(founded(), folder.path(), "a");
+    one.claimed().await;
+    let node = |address: &str| NodeReg {
+        node: NodeId::parse("n").unwrap(),
+        boot: BootId(5),
+        address: address.to_owned(),
+        pool: PoolName::default_pool(),
+        places: 3,
+        classes: Vec::new(),
+        state: NodeState::Ready,
+        wish: rota_ring::NodeWish::Serves,
+        revision: 1,
+    };
+    let with = |index, view: Option<Arc<View>>, address: &str| {
+        let node = node(address);
+        Input::Config(ConfigState { index, view, nodes: [(node.node.clone(), node)].into() })
+    };
+    let shown = |one: &One| {
+        one.seen.borrow().nodes.values().map(|it| it.address.clone()).collect::<Vec<_>>()
+    };
+    let numbers = [(NUMBER, ManagerId::parse("a").unwrap())];
+    let other = View::found(ClusterName::parse("d").unwrap(), 1024, 2, 10, &numbers).unwrap();
+    one.mailbox.input(with(1_000, Some(Arc::new(other)), "another:1")).await.unwrap();
+    // An answer to a later call tells that the decisions have looked at it.
+    one.mailbox.stats().await.unwrap();
+    assert_eq!(shown(&one), Vec::<String>::new());
+    let view = one.seen.borrow().view.clone();
+    one.mailbox.input(with(1_001, view.clone(), "newer:1")).await.unwrap();
+    one.mailbox.input(with(1_000, view, "older:1")).await.unwrap();
+    one.seen.wait_for(|it| !it.nodes.is_empty()).await.unwrap();
+    one.mailbox.stats().await.unwrap();
+    assert_eq!(shown(&one), ["newer:1"]);
     assert_eq!(one.end().await, None);
 }
 

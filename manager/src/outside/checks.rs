@@ -6,7 +6,7 @@ use crate::link::{self, MESSAGE_BYTES_MAX, with_sources};
 use crate::options::Options;
 use crate::start::{claim_of, differences};
 use rota_membership::{ConfigStore, StoreError};
-use rota_model::{FieldError, ManagerNumber, Refusal, RefusalKind, Retry};
+use rota_model::{FieldError, ManagerNumber, ManagerStatus, Refusal, RefusalKind, Retry};
 use rota_proto::operator::{Inspected, JoinAsk};
 use rota_proto::v1;
 use rota_proto::v1::operator_client::OperatorClient;
@@ -53,7 +53,7 @@ pub async fn number(
     let number = chosen(ask.number, begun, &view, options)?;
     match view.claimed_or_joined(&claim_to(number)) {
         Ok(_) => Ok(number),
-        Err(why) => Err(refused(&why)),
+        Err(why) => Err(refused_by(&view, &why)),
     }
 }
 
@@ -80,11 +80,31 @@ fn chosen(
     }
 }
 
+/// What a refused claim is to whoever asked for it, with what that View says would help.
+pub(super) fn refused_by(view: &View, why: &ClaimRefused) -> Refusal {
+    let down =
+        |number| view.managers.get(number).is_some_and(|it| it.status == ManagerStatus::Down);
+    if let ClaimRefused::Taken { number, id, .. } = why
+        && down(number)
+    {
+        let text = format!(
+            "{why}, and is DOWN: a manager that is started with --id {id} and an empty data folder \
+             may take it; for a further manager choose another number, or auto"
+        );
+        return refused_as(why, text);
+    }
+    refused(why)
+}
+
 /// What a refused claim is to whoever asked for it.
 pub fn refused(why: &ClaimRefused) -> Refusal {
+    refused_as(why, why.to_string())
+}
+
+fn refused_as(why: &ClaimRefused, text: String) -> Refusal {
     match why {
         ClaimRefused::InTransition { .. } => {
-            Refusal::new(RefusalKind::NotServing, Retry::AfterMs(NEXT_MS), why.to_string())
+            Refusal::new(RefusalKind::NotServing, Retry::AfterMs(NEXT_MS), text)
         }
         ClaimRefused::NotReserved(..)
         | ClaimRefused::HasLeft(..)
@@ -98,9 +118,9 @@ pub fn refused(why: &ClaimRefused) -> Refusal {
         | ClaimRefused::LastCopy { .. }
         | ClaimRefused::StoreIsOlder { .. }
         | ClaimRefused::StoreIsBehind { .. } => {
-            let field = FieldError::new("number", why.to_string());
+            let field = FieldError::new("number", text.clone());
             let (kind, retry) = (RefusalKind::InvalidArgument, Retry::WhenChanged);
-            Refusal { fields: vec![field], ..Refusal::new(kind, retry, why.to_string()) }
+            Refusal { fields: vec![field], ..Refusal::new(kind, retry, text) }
         }
     }
 }

@@ -32,7 +32,8 @@ impl v1::operator_server::Operator for OperatorService {
     ) -> Result<Response<v1::InspectResponse>, Status> {
         let stats = self.shared.mailbox.stats().await.map_err(status)?;
         let view = self.view()?;
-        Ok(Response::new(operator::inspect_response(self.number, &view, &stats)))
+        let away = self.shared.config_store_error();
+        Ok(Response::new(operator::inspect_response(self.number, &view, &stats, away)))
     }
 
     async fn signal(

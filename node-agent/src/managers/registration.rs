@@ -16,6 +16,10 @@ const TRY_TIMEOUT: Duration = Duration::from_secs(3);
 /// that starts as a whole is ready within a fraction of a second.
 const PAUSE_MS: (u64, u64) = (20, 1_000);
 
+/// How long nobody may take the node in before its log says so, and how often it does then.
+const SILENCE: Duration = Duration::from_secs(5);
+const SAID_EVERY: Duration = Duration::from_secs(60);
+
 /// How long signing off may take: nothing depends on it but how soon the registry shows it.
 const SIGN_OFF_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -48,11 +52,14 @@ struct Round {
     unproven: Option<(String, Duration)>,
     /// No verdict over another boot comes at the moment.
     no_verdict: bool,
+    /// What the last manager said, or why it said nothing.
+    said: Option<String>,
 }
 
 impl Round {
     fn take(&mut self, manager: &str, refusal: &Refusal) {
         tracing::debug!(manager, %refusal, "not registered");
+        self.said = Some(format!("{manager}: {refusal}"));
         if let Retry::AfterMs(ms) = refusal.retry {
             self.advised_ms = self.advised_ms.max(ms.min(PAUSE_MS.1));
         }
@@ -105,11 +112,51 @@ impl Waiting {
     }
 }
 
+/// Since when nobody takes the node in.
+struct Unheard {
+    since: Instant,
+    said: Option<Instant>,
+}
+
+impl Unheard {
+    fn new(since: Instant) -> Self {
+        Self { since, said: None }
+    }
+
+    /// For how long, when the log is to say so now.
+    fn is_due(&mut self, now: Instant) -> Option<Duration> {
+        let for_long = now - self.since;
+        let is_new = self.said.is_none_or(|it| now - it >= SAID_EVERY);
+        (for_long >= SILENCE && is_new).then(|| {
+            self.said = Some(now);
+            for_long
+        })
+    }
+
+    fn on_round(&mut self, cluster: &str, managers: &[String], round: &Round) {
+        // That wait has a word of its own.
+        if round.unproven.is_some() {
+            return;
+        }
+        if let Some(for_long) = self.is_due(Instant::now()) {
+            tracing::warn!(
+                asked = managers.join(", "),
+                said_last = round.said.as_deref().unwrap_or("nobody was asked"),
+                for_s = for_long.as_secs(),
+                "no manager takes this node in: check that managers of cluster {cluster} run at these \
+                 addresses (those of --managers, and those that managers told), and that they reach their \
+                 config store"
+            );
+        }
+    }
+}
+
 /// Registers, going from manager to manager until one answers, or until it is certain that none
 /// will.
 pub async fn register(channels: &Channels, managers: &[String], register: &Register) -> Outcome {
     let mut pause_ms = PAUSE_MS.0;
     let mut waiting = Waiting::default();
+    let mut unheard = Unheard::new(Instant::now());
     loop {
         let mut round = Round::default();
         for address in managers {
@@ -128,6 +175,7 @@ pub async fn register(channels: &Channels, managers: &[String], register: &Regis
         if let Some(why) = round.over {
             return Outcome::Over(why);
         }
+        unheard.on_round(channels.cluster().as_str(), managers, &round);
         // Some jitter, so that nodes that lost one manager together do not come back together.
         let jitter_ms = uuid::Uuid::new_v4().as_u64_pair().0 % (pause_ms / 2 + 1);
         sleep(Duration::from_millis(pause_ms.max(round.advised_ms) + jitter_ms)).await;
@@ -157,4 +205,18 @@ async fn try_once(
 pub async fn sign_off(channels: &Channels, managers: &[String], removed: &Register) -> bool {
     let outcome = timeout(SIGN_OFF_TIMEOUT, register(channels, managers, removed)).await;
     matches!(outcome, Ok(Outcome::Registered { .. }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn that_nobody_takes_the_node_in_is_said_after_a_while_and_then_once_a_minute() {
+        let began = Instant::now();
+        let mut unheard = Unheard::new(began);
+        let at = |second: &u64| began + Duration::from_secs(*second);
+        let said = (0..130).filter(|it| unheard.is_due(at(it)).is_some());
+        assert_eq!(said.collect::<Vec<u64>>(), [5, 65, 125]);
+    }
 }

@@ -64,10 +64,15 @@ proptest! {
     }
 
     #[test]
-    fn what_operators_see_comes_back(view in some::ring_view(), stats in some::stats()) {
+    fn what_operators_see_comes_back(
+        view in some::ring_view(),
+        stats in some::stats(),
+        away in "[a-z ]{0,20}",
+    ) {
         let number = *view.managers.keys().next().expect("a View has a manager");
-        let response = sent(&operator::inspect_response(number, &view, &stats));
-        prop_assert_eq!(Inspected::try_from(response), Ok(Inspected { number, view, stats }));
+        let response = sent(&operator::inspect_response(number, &view, &stats, away.clone()));
+        let inspected = Inspected { number, view, stats, config_store_error: away };
+        prop_assert_eq!(Inspected::try_from(response), Ok(inspected));
     }
 
     #[test]

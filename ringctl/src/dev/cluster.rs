@@ -62,6 +62,7 @@ impl Cluster {
         earlier::begin(&folder.path)?;
         let began = Instant::now();
         let starting = Starting::new(family, &folder.path, launches.managers.len());
+        let starting = Starting { on_earlier: folder.was_there, ..starting };
         let store = starting.start(launches.store)?;
         let store_pid = store.pid;
         if folder.layout.consul {
@@ -76,6 +77,7 @@ impl Cluster {
         let nodes = nodes.collect::<anyhow::Result<Vec<Process>>>()?;
         let mut document = Document {
             ready: true,
+            cluster: folder.layout.cluster.clone(),
             config_store: StoreProcess {
                 address: launch::store_address(&folder, &ports),
                 pid: store_pid,
@@ -144,6 +146,8 @@ pub(super) struct Starting<'a> {
     until: Instant,
     /// What earlier runs wrote, in bytes: logs go on where they stood.
     written: BTreeMap<PathBuf, u64>,
+    /// The whole cluster starts again on what it had.
+    on_earlier: bool,
 }
 
 impl<'a> Starting<'a> {
@@ -154,7 +158,7 @@ impl<'a> Starting<'a> {
         let until = Instant::now() + wait;
         let logs = std::fs::read_dir(folder.join("logs")).into_iter().flatten().flatten();
         let written = logs.filter_map(|it| Some((it.path(), it.metadata().ok()?.len()))).collect();
-        Self { family, folder, wait, until, written }
+        Self { family, folder, wait, until, written, on_earlier: false }
     }
 
     pub(super) fn start(&self, launch: Launch) -> anyhow::Result<Process> {
@@ -169,7 +173,7 @@ impl<'a> Starting<'a> {
         let line = tokio::select! {
             line = timeout_at(self.until, process.first_line) => line,
             (name, ending) = self.any_end() => {
-                bail!("{name} ended {ending} before it was ready{}", self.tail(&name))
+                return Err(self.not_ready(&name, &format!("ended {ending}")));
             }
         };
         let line = line.map_err(|_elapsed| {
@@ -182,9 +186,27 @@ impl<'a> Starting<'a> {
                 let ending = self.family.wait_for_end(pid);
                 let ending = timeout_at(self.until, ending).await;
                 let how = ending.map_or("closed its stdout".to_owned(), |it| format!("ended {it}"));
-                bail!("{name} {how} before it was ready{}", self.tail(&name))
+                Err(self.not_ready(&name, &how))
             }
         }
+    }
+
+    fn not_ready(&self, name: &str, how: &str) -> anyhow::Error {
+        anyhow!("{name} {how} before it was ready{}{}", self.tail(name), self.remedy())
+    }
+
+    /// What may be wrong with a folder that was used before: its processes say only what each finds in
+    /// its own.
+    fn remedy(&self) -> String {
+        if !self.on_earlier {
+            return String::new();
+        }
+        format!(
+            "\neverything in --data {} belongs together, and to one moment: if a part of it was restored \
+             from elsewhere or from an older copy, restore all of it from the same copy, or take \
+             another --data",
+            self.folder.display()
+        )
     }
 
     /// The same for a manager. `None`: its number has left the ring, and it has ended.
@@ -209,7 +231,7 @@ impl<'a> Starting<'a> {
                 anyhow!("Consul had no leader within {:?}{}", self.wait, self.tail(name))
             }),
             (name, ending) = self.any_end() => {
-                bail!("{name} ended {ending} before it was ready{}", self.tail(&name))
+                Err(self.not_ready(&name, &format!("ended {ending}")))
             }
         }
     }
@@ -246,7 +268,8 @@ impl<'a> Starting<'a> {
                 Err(error) => error.to_string(),
             };
             if let Some((name, ending)) = self.family.first_ended(LEFT) {
-                bail!("{name} ended {ending} while the cluster started{}", self.tail(&name));
+                let (tail, remedy) = (self.tail(&name), self.remedy());
+                bail!("{name} ended {ending} while the cluster started{tail}{remedy}");
             }
             if Instant::now() >= self.until {
                 let silent = silent.map(|it| format!("; {it}")).unwrap_or_default();

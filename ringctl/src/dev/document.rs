@@ -7,6 +7,9 @@ use serde::{Deserialize, Serialize};
 pub struct Document {
     /// Always true: it is printed only then.
     pub ready: bool,
+    /// Its name, as managers and node-agents are told it with `--cluster`.
+    #[serde(default)]
+    pub cluster: String,
     /// In order of their numbers.
     pub managers: Vec<ManagerProcess>,
     /// Those started here; a pool's nodes come and go.
@@ -59,6 +62,7 @@ mod tests {
     fn the_document_has_exactly_these_fields_in_this_order() {
         let document = Document {
             ready: true,
+            cluster: "dev-1".to_owned(),
             managers: vec![ManagerProcess {
                 number: 340,
                 id: "m1".to_owned(),
@@ -76,8 +80,8 @@ mod tests {
         };
         assert_eq!(
             serde_json::to_string(&document).unwrap(),
-            "{\"ready\":true,\"managers\":[{\"number\":340,\"id\":\"m1\",\"grpc\":\"127.0.0.1:1\",\
-             \"http\":\"127.0.0.1:2\",\"pid\":3}],\"nodes\":[{\"id\":\"n1\",\
+            "{\"ready\":true,\"cluster\":\"dev-1\",\"managers\":[{\"number\":340,\"id\":\"m1\",\
+             \"grpc\":\"127.0.0.1:1\",\"http\":\"127.0.0.1:2\",\"pid\":3}],\"nodes\":[{\"id\":\"n1\",\
              \"address\":\"127.0.0.1:4\",\"pid\":5}],\"config_store\":\
              {\"address\":\"127.0.0.1:6\",\"pid\":7},\"data\":\"/d\"}"
         );

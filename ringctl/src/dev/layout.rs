@@ -106,9 +106,14 @@ pub struct Folder {
     pub path: PathBuf,
     /// What it is.
     pub layout: Layout,
+    /// Whether a cluster was made there before.
+    pub was_there: bool,
     /// Locked as long as the file is open. A folder that is new has none yet.
     lock: Option<File>,
 }
+
+/// Folders of processes in a data folder.
+const OF_PROCESSES: [&str; 3] = ["store", "managers", "nodes"];
 
 /// Numbers that part the ring evenly; the last ends it.
 fn spread(managers: u32, slots: u32) -> impl Iterator<Item = u32> {
@@ -223,12 +228,15 @@ impl Folder {
             Err(error) if error.kind() == ErrorKind::NotFound => None,
             Err(error) => return Err(error).context(format!("--data {at}")),
         };
-        let layout = match std::fs::read(path.join(LAYOUT)) {
-            Ok(bytes) => known(&bytes, settings).with_context(|| format!("--data {at}"))?,
-            Err(error) if error.kind() == ErrorKind::NotFound => Layout::new(settings)?,
+        let (layout, was_there) = match std::fs::read(path.join(LAYOUT)) {
+            Ok(bytes) => (known(&bytes, settings).with_context(|| format!("--data {at}"))?, true),
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                holds_no_processes(&path).with_context(|| format!("--data {at}"))?;
+                (Layout::new(settings)?, false)
+            }
             Err(error) => return Err(error).context(format!("--data {at}")),
         };
-        Ok(Self { path, layout, lock })
+        Ok(Self { path, layout, was_there, lock })
     }
 
     /// Makes the folder what the layout says, once it is certain that the cluster can start.
@@ -250,6 +258,18 @@ impl Folder {
             std::fs::create_dir_all(self.path.join(below))?;
         }
         Ok(())
+    }
+}
+
+/// Refuses what processes of some cluster left without saying which: nothing could be started on it.
+fn holds_no_processes(path: &Path) -> anyhow::Result<()> {
+    let has_entries = |it: &&str| std::fs::read_dir(path.join(it)).is_ok_and(|it| it.count() > 0);
+    match OF_PROCESSES.into_iter().find(has_entries) {
+        Some(below) => bail!(
+            "{below} has data of a cluster, and there is no {LAYOUT} that says which: restore the whole \
+             folder that `ringctl dev` had, {LAYOUT} included, or take another --data"
+        ),
+        None => Ok(()),
     }
 }
 
@@ -388,6 +408,19 @@ mod tests {
         assert_eq!(first, second);
         assert_eq!((second.managers.len(), second.places), (5, 7));
         assert_eq!(second.ring().split(',').count(), 5);
+    }
+
+    #[test]
+    fn data_of_processes_without_a_layout_is_refused_with_what_is_missing() {
+        let folder = tempfile::tempdir().unwrap();
+        let of_manager = folder.path().join("managers").join("m1");
+        std::fs::create_dir_all(&of_manager).unwrap();
+        let error = Folder::open(folder.path(), &settings(folder.path())).unwrap_err();
+        let text = format!("{error:#}");
+        assert!(text.contains("managers has data") && text.contains("dev.json"), "{text}");
+        // Empty ones say nothing of any cluster.
+        std::fs::remove_dir(&of_manager).unwrap();
+        assert!(!Folder::open(folder.path(), &settings(folder.path())).unwrap().was_there);
     }
 
     #[test]

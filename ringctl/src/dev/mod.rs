@@ -193,7 +193,8 @@ fn show(
     let name = "config store".to_owned();
     table.add_row([name, store.address.clone(), String::new(), store.pid.to_string()]);
     out.table(&table)?;
-    out.text(&format!("\ndata and logs in {}\n", document.data))?;
+    let Document { cluster, data, .. } = document;
+    out.text(&format!("\ncluster {cluster}, data and logs in {data}\n"))?;
     // A terminal that went away does not end the cluster.
     let _told = write!(
         hints,
@@ -229,8 +230,12 @@ mod tests {
 
     fn shown(format: Format) -> (String, String) {
         let manager = ManagerProcess { grpc: "127.0.0.1:7".to_owned(), ..Default::default() };
-        let document =
-            Document { managers: vec![manager], data: "/d".to_owned(), ..Default::default() };
+        let document = Document {
+            cluster: "dev-1".to_owned(),
+            managers: vec![manager],
+            data: "/d".to_owned(),
+            ..Default::default()
+        };
         let ((mut out, written), mut hints) = (Out::captured(format), Vec::new());
         show(&document, &BTreeSet::new(), &mut out, &mut hints).unwrap();
         (written.text(), String::from_utf8(hints).unwrap())
@@ -239,7 +244,10 @@ mod tests {
     #[test]
     fn what_runs_goes_to_stdout_and_what_to_do_next_to_stderr() {
         let (data, hints) = shown(Format::Table);
-        assert!(data.starts_with("PROCESS") && data.ends_with("data and logs in /d\n"), "{data}");
+        assert!(
+            data.starts_with("PROCESS") && data.ends_with("\ncluster dev-1, data and logs in /d\n"),
+            "{data}"
+        );
         assert!(hints.contains("export ROTA_ENDPOINT=127.0.0.1:7\n"), "{hints}");
         let (data, hints) = shown(Format::Json);
         assert_eq!((data.lines().count(), hints.as_str()), (1, ""));

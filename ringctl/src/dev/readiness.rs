@@ -141,7 +141,7 @@ mod tests {
                 state: node_state.to_owned(),
                 ..Default::default()
             }],
-            requests_waiting: 0,
+            ..Default::default()
         };
         [(4, Ok(answer(4, "serving"))), (9, Ok(answer(9, role)))].into()
     }

@@ -2,7 +2,7 @@
 
 use super::{CallerArguments, place, usage};
 use crate::cli::length_of_time;
-use crate::output::{Format, Out, STANDARD, standard};
+use crate::output::{Format, Out, STANDARD, plain_table, standard};
 use anyhow::Context;
 use clap::Args;
 use rota_client::Client;
@@ -93,7 +93,12 @@ pub async fn put(client: &Client, it: &PutArguments, out: &mut Out) -> anyhow::R
     let stored = Stored { sha256: sha256.to_string(), size, known };
     match out.format() {
         Format::Json => out.json(&stored)?,
-        Format::Table => out.text(&format!("{}\n", stored.sha256))?,
+        Format::Table => {
+            let mut table = plain_table(["SHA256", "SIZE", "KNOWN"]);
+            let known = if stored.known { "yes" } else { "no" };
+            table.add_row([stored.sha256, stored.size.to_string(), known.to_owned()]);
+            out.table(&table)?;
+        }
     }
     Ok(())
 }

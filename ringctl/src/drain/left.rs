@@ -77,8 +77,8 @@ mod tests {
             ..Default::default()
         };
         let (parts, nodes) = (vec![stats], vec![node]);
-        let answer =
-            v1::InspectResponse { number, view: Some(view), parts, nodes, requests_waiting: 0 };
+        let view = Some(view);
+        let answer = v1::InspectResponse { number, view, parts, nodes, ..Default::default() };
         (number, Ok(answer))
     }
 

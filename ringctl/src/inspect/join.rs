@@ -51,6 +51,8 @@ pub struct Manager {
     /// Epoch of its own View.
     pub epoch: Option<u64>,
     pub requests_waiting: Option<u64>,
+    /// How and since when it does not reach the config store; `null` while it does, or says nothing.
+    pub config_store_error: Option<String>,
 }
 
 impl Manager {
@@ -169,7 +171,22 @@ fn manager(entry: &v1::ManagerEntry, answers: &Answers) -> Manager {
         error,
         epoch: heard.and_then(|it| Some(it.view.as_ref()?.epoch)),
         requests_waiting: heard.map(|it| it.requests_waiting),
+        config_store_error: heard
+            .map(|it| it.config_store_error.clone())
+            .filter(|it| !it.is_empty()),
     }
+}
+
+/// What it means that those managers do without the config store.
+pub fn without_config_store(managers: &[&str]) -> Option<String> {
+    if managers.is_empty() {
+        return None;
+    }
+    Some(format!(
+        "without the config store: {}. Complete partitions serve on; nobody takes over, joins or leaves, \
+         and no node comes or is declared lost, before it answers them again",
+        managers.join(", ")
+    ))
 }
 
 /// What a manager says of a partition, if it answered and knows of it.
@@ -330,6 +347,7 @@ pub(super) mod tests {
             parts: vec![stats(340, "learning"), stats(681, "copy")],
             nodes: vec![node(1)],
             requests_waiting: 0,
+            config_store_error: String::new(),
         };
         let second = v1::InspectResponse {
             number: 681,
@@ -337,6 +355,7 @@ pub(super) mod tests {
             parts: vec![stats(340, "serving"), stats(681, "serving")],
             nodes: vec![node(2)],
             requests_waiting: 7,
+            config_store_error: "for 2.0 s: refused".to_owned(),
         };
         [(340, Ok(first)), (681, Ok(second)), (1022, Err("refused".to_owned()))].into()
     }

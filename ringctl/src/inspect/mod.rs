@@ -9,7 +9,9 @@ mod drawing;
 mod join;
 mod tables;
 
-pub use join::{Answers, Manager, Partition, Ring, join, newest_view, serves, stats_of};
+pub use join::{
+    Answers, Manager, Partition, Ring, join, newest_view, serves, stats_of, without_config_store,
+};
 
 use crate::cli::length_of_time;
 use crate::output::{Format, Out};

@@ -1,6 +1,6 @@
 //! Tables of the ring for people.
 
-use super::join::{Copy, Partition, Ring};
+use super::join::{Copy, Partition, Ring, without_config_store};
 use crate::output::{Style, counted, plain_table};
 use comfy_table::Table;
 
@@ -17,9 +17,12 @@ pub fn headline(ring: &Ring) -> String {
         Some(format!("partition {}: {what}\n", it.number))
     });
     let told: String = told.collect();
+    let away = there.iter().filter(|it| it.config_store_error.is_some());
+    let away: Vec<&str> = away.map(|it| it.id.as_str()).collect();
+    let away = without_config_store(&away).map_or(String::new(), |it| format!("{it}\n"));
     format!(
         "cluster {}, epoch {}: {}, {} with copies; {answering} of {} answer, {}, {} \
-         READY\n{under_way}{told}",
+         READY\n{under_way}{told}{away}",
         ring.cluster,
         ring.epoch,
         counted(ring.slots.into(), "slot"),
@@ -35,9 +38,11 @@ pub fn managers(ring: &Ring) -> Table {
     let mut table =
         plain_table(["MANAGER", "ID", "STATUS", "RUN", "EPOCH", "GRPC", "HTTP", "NOTE"]);
     for it in &ring.managers {
-        let note = match &it.error {
+        let note = match (&it.error, &it.config_store_error) {
             _ if it.has_left() => Some("its number stays reserved".to_owned()),
-            error => error.as_ref().map(|error| format!("no answer: {error}")),
+            (Some(error), _) => Some(format!("no answer: {error}")),
+            (None, Some(away)) => Some(format!("without the config store {away}")),
+            (None, None) => None,
         };
         table.add_row([
             it.number.to_string(),
@@ -135,7 +140,12 @@ mod tests {
         let partitions = partitions(&ring).to_string();
         assert!(partitions.contains("681 serving, 1022 silent +3, (340 learning)"), "{partitions}");
         assert!(partitions.contains("33.4%") && partitions.contains("5 READY"), "{partitions}");
-        assert!(managers(&ring).to_string().contains("no answer: refused"));
+        let managers = managers(&ring).to_string();
+        for note in ["no answer: refused", "without the config store for 2.0 s: refused"] {
+            assert!(managers.contains(note), "{managers}");
+        }
+        let away = "without the config store: m2. Complete partitions serve on";
+        assert!(headline(&ring).contains(away), "{}", headline(&ring));
         assert!(headline(&ring).contains("2 of 3 managers answer"));
         assert!(headline(&ring).contains("number 340 is under way: join, since epoch 5"));
     }

@@ -24,7 +24,7 @@ use anyhow::Context;
 pub use census::Key;
 use census::{Census, Node, Part};
 use clap::Args;
-use finding::{Finding, Findings};
+use finding::{Finding, Findings, Kind};
 use ring::Digests;
 use rota_client::{Client, v1};
 use rota_model::{ManagerNumber, ManagerStatus};
@@ -84,6 +84,11 @@ pub struct Report {
     /// What changed so often that it could not be judged, or could not be compared.
     unproved: Vec<Finding>,
     unanswered: Vec<Silent>,
+    /// Managers that do not reach the config store, by their names. By itself that violates nothing.
+    without_config_store: Vec<String>,
+    /// What may be behind the violations.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hint: Option<&'static str>,
     rounds: u32,
     seconds: f64,
 }
@@ -323,6 +328,8 @@ impl<'a> Verifier<'a> {
             && self.uncounted.is_empty()
             && self.unproved + self.moving == 0
             && partitions == view.parts.len();
+        let without_config_store = without_config_store(view, &self.answers);
+        let hint = hint(&violations, &without_config_store);
         Ok(Report {
             ok,
             cluster: view.cluster.as_str().to_owned(),
@@ -334,10 +341,32 @@ impl<'a> Verifier<'a> {
             violations,
             unproved,
             unanswered,
+            without_config_store,
+            hint,
             rounds: self.rounds,
             seconds: self.began.elapsed().as_secs_f64(),
         })
     }
+}
+
+/// The names of managers that do not reach the config store.
+fn without_config_store(view: &View, answers: &Answers) -> Vec<String> {
+    let is_away = |number: &ManagerNumber| {
+        let answer = answers.get(&number.0).and_then(|it| it.as_ref().ok());
+        answer.is_some_and(|it| !it.config_store_error.is_empty())
+    };
+    let away = view.managers.iter().filter(|(number, _)| is_away(number));
+    away.map(|(_, it)| it.id.as_str().to_owned()).collect()
+}
+
+/// Without the config store nobody takes the place of a manager that is gone, and the nodes that it judged
+/// get no leases.
+fn hint(violations: &[Finding], without_config_store: &[String]) -> Option<&'static str> {
+    let ended = violations.iter().any(|it| it.kind == Kind::NotRunning);
+    (ended && !without_config_store.is_empty()).then_some(
+        "a node ends what it runs when nobody renews its leases, and nobody takes the place of the manager \
+         that did so while the config store is away: start the config store again",
+    )
 }
 
 /// Managers and nodes that did not answer. Who never started, or has left, is nobody.
@@ -390,6 +419,13 @@ fn told(report: &Report) -> String {
             "not proved: {count}, which changed at each look or are on nodes that do not answer\n"
         ));
     }
+    let away: Vec<&str> = report.without_config_store.iter().map(String::as_str).collect();
+    if let Some(away) = inspect::without_config_store(&away) {
+        text.push_str(&format!("{away}\n"));
+    }
+    if let Some(hint) = report.hint {
+        text.push_str(&format!("hint: {hint}\n"));
+    }
     let verdict = match (report.ok, report.violations.is_empty()) {
         (true, _) => "everything holds",
         (false, true) => "nothing is violated, but not everything could be proved",
@@ -411,7 +447,6 @@ fn told(report: &Report) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::finding::Kind;
     use super::*;
 
     fn report() -> Report {
@@ -426,6 +461,8 @@ mod tests {
             violations: Vec::new(),
             unproved: Vec::new(),
             unanswered: Vec::new(),
+            without_config_store: Vec::new(),
+            hint: None,
             rounds: 1,
             seconds: 0.25,
         }
@@ -438,6 +475,26 @@ mod tests {
         for part in ["everything holds", "3 partitions", "1 session that runs", "2 nodes"] {
             assert!(text.contains(part), "{part}: {text}");
         }
+    }
+
+    #[test]
+    fn who_does_without_the_config_store_is_told_beside_what_holds() {
+        let away = Report { without_config_store: vec!["m1".into(), "m3".into()], ..report() };
+        let text = told(&away);
+        assert!(text.starts_with("without the config store: m1, m3. "), "{text}");
+        assert!(text.contains("\neverything holds: "), "{text}");
+    }
+
+    #[test]
+    fn sessions_that_ended_for_want_of_leases_are_told_with_a_hint_at_the_config_store() {
+        let of = |kind| vec![Finding::new(kind, "it".to_owned())];
+        let away = ["m1".to_owned()];
+        assert_eq!(hint(&of(Kind::NotRunning), &[]), None);
+        assert_eq!(hint(&of(Kind::RunsTwice), &away), None);
+        let violations = of(Kind::NotRunning);
+        let hint = hint(&violations, &away);
+        let report = Report { ok: false, violations, hint, ..report() };
+        assert!(told(&report).contains("\nhint: a node ends what it runs"), "{}", told(&report));
     }
 
     #[test]

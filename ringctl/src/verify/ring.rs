@@ -19,6 +19,20 @@ pub struct Digests {
     seen: BTreeMap<u32, BTreeMap<Position, BTreeMap<u32, u64>>>,
 }
 
+/// What a copy says of itself, if it counts: its manager goes by the same epoch of the partition, and the
+/// copy is whole. One that is just being made or dropped holds something else, and rightly.
+fn whole<'a>(answers: &'a Answers, manager: u32, part: &v1::Part) -> Option<&'a v1::PartStats> {
+    let view = answers.get(&manager)?.as_ref().ok()?.view.as_ref()?;
+    let same = view.parts.iter().any(|it| (it.number, it.pe) == (part.number, part.pe));
+    let stats = stats_of(answers, manager, part.number).filter(|_| same);
+    stats.filter(|it| holds_all(&it.role))
+}
+
+/// Whether that is the role of a copy with everything that was acknowledged.
+fn holds_all(role: &str) -> bool {
+    matches!(role, "copy" | "serving" | "wedged" | "syncing" | "scanning")
+}
+
 /// Most positions that are kept of a partition.
 const POSITIONS_MAX: usize = 4_096;
 
@@ -31,7 +45,7 @@ impl Digests {
             // Under an earlier epoch there were other copies.
             seen.retain(|(pe, _), _| *pe == part.pe);
             for number in &part.isr {
-                let Some(stats) = stats_of(answers, *number, part.number) else { continue };
+                let Some(stats) = whole(answers, *number, part) else { continue };
                 let marks = stats.marks.iter().map(|it| ((it.pe, it.seq), it.digest));
                 let last = ((stats.committed_pe, stats.committed_seq), stats.digest);
                 for (at, digest) in marks.chain([last]).filter(|it| it.0.0 == part.pe) {
@@ -46,12 +60,15 @@ impl Digests {
 
     fn check(&self, part: &v1::Part, answers: &Answers, found: &mut Vec<Finding>) {
         let (number, owner) = (part.number, part.owner);
+        let is_wrong = |manager| {
+            // Whoever is silent or lacks its copy is told as such.
+            stats_of(answers, manager, number).is_none_or(|it| !holds_all(&it.role))
+        };
         for copy in part.isr.iter().copied().filter(|it| *it != owner) {
-            let (Some(own), Some(its)) =
-                (stats_of(answers, owner, number), stats_of(answers, copy, number))
-            else {
+            if is_wrong(owner) || is_wrong(copy) {
                 continue;
-            };
+            }
+            let (own, its) = (whole(answers, owner, part), whole(answers, copy, part));
             let same = |it: &BTreeMap<u32, u64>| Some(it.get(&owner)? == it.get(&copy)?);
             let seen = self.seen.get(&number).into_iter().flatten();
             let compared: Vec<(&Position, bool)> =
@@ -64,7 +81,8 @@ impl Digests {
                 );
                 tracing::debug!(number, copy, pe, seq, "digests differ");
                 found.push(Finding::of_partition(Kind::DigestDiffers, number, Some(copy), text));
-            } else if compared.is_empty() && at_rest(own) != at_rest(its) {
+            } else if compared.is_empty() && (own.is_none() || own.map(at_rest) != its.map(at_rest))
+            {
                 let text = format!(
                     "partition {number}: no position was seen at which the copy of manager {copy} \
                      can be compared with that of its owner {owner}"
@@ -114,7 +132,7 @@ fn copies(view: &View, part: &v1::Part, answers: &Answers, found: &mut Vec<Findi
     let wanted: Vec<u32> = view.wanted(ManagerNumber(number)).iter().map(|it| it.0).collect();
     for manager in &wanted {
         let role = stats_of(answers, *manager, number).map_or("unknown there", |it| &it.role);
-        let holds = matches!(role, "copy" | "serving" | "wedged" | "syncing" | "scanning");
+        let holds = holds_all(role);
         let is_silent = !matches!(answers.get(manager), Some(Ok(_)));
         if !part.isr.contains(manager) || !(holds || is_silent) {
             let text = format!(
@@ -275,6 +293,24 @@ mod tests {
         assert_eq!(found(&differ), []);
         stats(&mut differ, 300, 0).marks[0].digest = 2;
         assert_eq!(found(&differ), [Kind::DigestDiffers]);
+    }
+
+    #[test]
+    fn a_copy_that_is_being_made_or_dropped_is_compared_with_nothing() {
+        let mut made = answers();
+        stats(&mut made, 300, 0).digest = 6;
+        assert_eq!(found(&made), [Kind::DigestDiffers]);
+        for role in ["learning", "former copy", "idle"] {
+            stats(&mut made, 300, 0).role = role.to_owned();
+            assert_eq!(found(&made), [Kind::MissingCopy], "{role}");
+        }
+        // A manager that has not heard of the newest View yet calls its copy what it was before.
+        let mut late = answers();
+        stats(&mut late, 300, 0).digest = 6;
+        let answer = late.get_mut(&300).unwrap().as_mut().unwrap();
+        let view = answer.view.as_mut().unwrap();
+        (view.epoch, view.parts[0].pe) = (2, 2);
+        assert_eq!(found(&late), [Kind::DigestUnproved]);
     }
 
     #[test]

@@ -283,6 +283,26 @@ async fn a_manager_with_other_lease_times_or_another_limit_of_managers_does_not_
     assert_eq!(store.end().await, Some(0));
 }
 
+#[tokio::test]
+async fn a_node_that_no_manager_takes_in_says_whom_it_asks_and_what_to_check() {
+    let folder = TestFolder::new();
+    let line = agent_line(&folder.at("n1"), "n1", "c");
+    let node = Launched::start(&folder, "n1", "rota-node-agent", &line).await;
+    let log = eventually("its log says so", PATIENCE, async || {
+        let log = std::fs::read_to_string(&node.log).unwrap();
+        if log.contains("no manager takes this node in") { Ok(log) } else { Err(log) }
+    })
+    .await;
+    let said: Vec<&str> = log.lines().filter(|it| it.contains("no manager takes")).collect();
+    assert_eq!(said.len(), 1, "{log}");
+    for part in
+        ["WARN", "asked=\"127.0.0.1:1\"", "managers of cluster c", "--managers", "127.0.0.1:1: "]
+    {
+        assert!(said[0].contains(part), "{part} is not in {said:?}");
+    }
+    assert_eq!(node.end().await, Some(0));
+}
+
 /// A node-agent that a manager does not let in.
 async fn node_fails(manager: &Launched, data: &str, cluster: &str, more: &[&str]) -> Ended {
     let mut line = agent_line(data, "n1", cluster);

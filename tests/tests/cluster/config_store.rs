@@ -4,6 +4,7 @@ use rota_client::v1;
 use rota_tests::busy::{Busy, all_are_there};
 use rota_tests::sessions::{CALL, close, get, open, opened, read};
 use rota_tests::{Cluster, Launched, PATIENCE, TestFolder, eventually};
+use serde_json::Value;
 use std::time::Duration;
 use v1::{Outcome, SessionState};
 
@@ -53,6 +54,39 @@ async fn without_the_config_store_nobody_takes_over_and_once_it_is_back_somebody
         assert_eq!((session.state(), &session.address), (SessionState::Ready, address), "{id}");
         assert!(last.close(close(id), CALL).await.unwrap().finished);
     }
+    cluster.end_with(vec![again]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn operators_are_told_which_managers_do_without_the_config_store() {
+    let folder = TestFolder::new();
+    let cluster = Cluster::start(&folder, &[]).await;
+    let verified = cluster.ringctl(&["verify", "-o", "json"]).await.json();
+    assert_eq!(verified["without_config_store"], Value::Array(vec![]), "{verified}");
+    let line = cluster.kill_store().await;
+    let away = eventually("all three say so", PATIENCE, async || {
+        let verified = cluster.ringctl(&["verify", "-o", "json"]).await.json();
+        let away = verified["without_config_store"].as_array().cloned().unwrap_or_default();
+        if away.len() == 3 { Ok(verified) } else { Err(verified.to_string()) }
+    })
+    .await;
+    // Nothing is violated by that, and everything was proved.
+    assert_eq!((&away["ok"], &away["without_config_store"][0]), (&true.into(), &"m1".into()));
+    let shown = cluster.ringctl(&["inspect", "-o", "json"]).await.json();
+    let said = shown["managers"][0]["config_store_error"].as_str().unwrap_or_default();
+    assert!(said.starts_with("for "), "{shown}");
+    for command in [&["inspect"][..], &["verify"]] {
+        let told = cluster.ringctl(command).await.expect_success().stdout;
+        let text = "without the config store: m1, m2, m3. Complete partitions serve on";
+        assert!(told.contains(text), "{told}");
+    }
+    let again = Launched::again(&folder, "store-again", &line).await;
+    eventually("nobody says so any more", PATIENCE, async || {
+        let verified = cluster.ringctl(&["verify", "-o", "json"]).await.json();
+        let away = verified["without_config_store"].as_array().map(Vec::len);
+        if away == Some(0) { Ok(()) } else { Err(verified.to_string()) }
+    })
+    .await;
     cluster.end_with(vec![again]).await;
 }
 

@@ -93,7 +93,11 @@ async fn without_a_data_folder_nothing_is_left_on_disk_either() {
         dev.stdout.take().expect("stdout is piped"),
     ));
     let line = timeout(PATIENCE, lines.next_line()).await.unwrap().unwrap().unwrap();
-    assert!(line.contains("\"ready\":true"), "{line}");
+    let told: serde_json::Value = serde_json::from_str(&line).unwrap();
+    assert_eq!(told["ready"], true, "{line}");
+    let contact = told["managers"][0]["grpc"].as_str().unwrap();
+    let shown = ringctl(contact, &["inspect", "-o", "json"]).await.json();
+    assert_eq!(told["cluster"], shown["cluster"], "{line}");
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
     send(dev.id().unwrap(), Signal::TERM);
     assert!(timeout(PATIENCE, dev.wait()).await.unwrap().unwrap().success());
@@ -132,6 +136,21 @@ async fn nothing_is_restarted_by_itself_and_the_rest_goes_on() {
     cluster.end_with(vec![again]).await;
     let goes_on = format!("rota-manager (pid {pid}) was not started here and goes on");
     assert!(log().contains(&goes_on), "{}", log());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_data_folder_of_which_a_part_came_from_elsewhere_is_refused_with_what_to_do() {
+    let folder = TestFolder::new();
+    Cluster::start(&folder, &["--managers", "1"]).await.end().await;
+    let data = folder.path().join("data");
+    std::fs::remove_dir_all(data.join("store")).unwrap();
+    let line = ["dev", "--data", &folder.at("data"), "--port-base", "0"];
+    let remedy = ["m1 ended", "belongs together", "restore all of it", "another --data"];
+    run_to_end("ringctl", &line).await.expect_refusal(1, &remedy);
+    std::fs::remove_file(data.join("dev.json")).unwrap();
+    let remedy = ["store has data", "no dev.json", "another --data"];
+    run_to_end("ringctl", &line).await.expect_refusal(1, &remedy);
+    assert_eq!(of_folder(folder.path()), vec![]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

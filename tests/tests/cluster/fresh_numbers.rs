@@ -39,6 +39,33 @@ const TIMES: [&str; 8] = [
 ];
 
 #[tokio::test(flavor = "multi_thread")]
+async fn who_waits_for_a_forced_join_waits_until_what_is_found_again_serves() {
+    let small = Small::with(&TIMES).await;
+    // No node is there, so it looks for what runs as long as it is told to.
+    let soon = ["--suspect-ms", "1000", "--recover-after-ms", "2000"];
+    let again = small.waiting("a2", &[&["--id", "a"][..], &soon].concat()).await;
+    let target = again.told("grpc").to_owned();
+    let Small { folder, store, first, .. } = small;
+    first.kill().await;
+    std::fs::remove_dir_all(folder.path().join("a")).unwrap();
+    let line = ["join", "--target", &target, "--force-lost", "--number", "100", "--wait"];
+    let ran = ringctl("", &line).await.expect_success();
+    let stages: Vec<&str> = ran.stderr.lines().collect();
+    assert_eq!(
+        stages,
+        [
+            "number 100 finds 1 partition again from the nodes: 100",
+            "number 100 owns its arc and holds every copy"
+        ]
+    );
+    let ring = ring(&target).await.unwrap();
+    assert_eq!(ring["partitions"][0]["state"], "active", "{ring}");
+    for launched in [again, store] {
+        assert_eq!(launched.end().await, Some(0));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_number_of_a_lost_manager_that_nobody_is_left_to_miss_is_taken_when_an_operator_says_so()
  {
     let small = Small::with(&TIMES).await;

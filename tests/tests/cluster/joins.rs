@@ -1,6 +1,7 @@
 //! Managers that come into a running ring, and what is refused to them.
 
-use rota_client::Client;
+use rota_client::{Client, v1};
+use rota_model::{Changed, RefusalKind, Retry};
 use rota_tests::busy::{Busy, all_are_there};
 use rota_tests::sessions::opened;
 use rota_tests::small::{Small, join, manager, refused, ring};
@@ -10,6 +11,10 @@ use rota_tests::{
 use rustix::process::Signal;
 use serde_json::Value;
 use std::collections::BTreeSet;
+use tonic::transport::Endpoint;
+use v1::documents_client::DocumentsClient;
+use v1::nodes_client::NodesClient;
+use v1::sessions_client::SessionsClient;
 
 /// Waits until that number is ACTIVE, nobody joins, and each of four partitions is copied by three
 /// managers that are in sync, and held by nobody else. Gives the ring.
@@ -202,7 +207,8 @@ async fn what_cannot_join_is_told_why_and_goes_on_waiting() {
     let small = Small::start().await;
     let contact = small.first.told("grpc");
     let other_shape = small.waiting("b", &["--slots", "64", "--replicas", "1"]).await;
-    refused(small.join(&other_shape, "7").await, &["--slots is 64", "--replicas is 1"]);
+    let said = ["--slots is 64", "start this manager with --slots 1024", "--replicas is 1"];
+    refused(small.join(&other_shape, "7").await, &said);
     let other_cluster = small.waiting("c", &["--cluster", "other"]).await;
     refused(small.join(&other_cluster, "7").await, &["other"]);
     let same_name = small.waiting("a2", &["--id", "a"]).await;
@@ -225,6 +231,55 @@ async fn what_cannot_join_is_told_why_and_goes_on_waiting() {
     refused(small.join(&good, "8").await, &["number 7 of the ring already"]);
     refused(small.join(&small.first, "8").await, &["number 100 of the ring already"]);
     small.end(vec![other_shape, other_cluster, same_name, good]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_waits_outside_refuses_every_service_of_the_ring_as_one_that_does_not_serve_yet() {
+    let small = Small::start().await;
+    let waiting = small.waiting("b", &[]).await;
+    let there = Endpoint::from_shared(format!("http://{}", waiting.told("grpc"))).unwrap();
+    let there = there.connect().await.unwrap();
+    let mut sessions = SessionsClient::new(there.clone());
+    let mut nodes = NodesClient::new(there.clone());
+    let mut documents = DocumentsClient::new(there);
+    let told = [
+        sessions.get(v1::GetRequest::default()).await.unwrap_err(),
+        sessions.watch(v1::WatchRequest::default()).await.unwrap_err(),
+        nodes.renew(v1::RenewRequest::default()).await.unwrap_err(),
+        documents.list_documents(v1::ListDocumentsRequest::default()).await.unwrap_err(),
+    ];
+    for status in told {
+        let refusal = rota_proto::refusal::refusal(&status);
+        assert_eq!(refusal.kind, RefusalKind::NotServing, "{status:?}");
+        assert_eq!((refusal.retry, refusal.changed), (Retry::AfterMs(100), Changed::No));
+        assert!(refusal.message.contains("waits outside of the ring"), "{status:?}");
+    }
+    // A client that knows a manager of the ring, too, goes there.
+    let both = format!("{},{}", waiting.told("grpc"), small.first.told("grpc"));
+    let listed = ringctl(&both, &["session", "list", "-o", "json"]).await.json();
+    assert_eq!(listed["sessions"], Value::Array(vec![]), "{listed}");
+    small.end(vec![waiting]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_number_of_a_manager_that_is_down_is_refused_with_who_may_take_it() {
+    let folder = TestFolder::new();
+    let cluster = Cluster::start(&folder, &[]).await;
+    let contact = cluster.document.managers[0].grpc.clone();
+    let newcomer = cluster.newcomer(&folder, "m4").await;
+    let number = cluster.document.managers[1].number;
+    let ran = join(&newcomer, &number.to_string(), &contact, &[]).await;
+    let error = ran.error().to_string();
+    assert!(error.contains("belongs to manager") && !error.contains("DOWN"), "{error}");
+    cluster.kill_manager(1).await;
+    eventually("it is DOWN", PATIENCE, async || {
+        let status = manager(&ring(&contact).await?, number.into())["status"].clone();
+        if status == "DOWN" { Ok(()) } else { Err(status.to_string()) }
+    })
+    .await;
+    let ran = join(&newcomer, &number.to_string(), &contact, &[]).await;
+    refused(ran, &["belongs to manager", "is DOWN", "--id m2 and an empty data folder", "auto"]);
+    cluster.end_with(vec![newcomer]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
