@@ -293,7 +293,9 @@ impl World {
             let records = records.filter(|record| {
                 let slot = rota_ring::slot_of_session(&record.key, self.setup.m);
                 let view = self.store.state().view.as_ref();
-                view.is_some_and(|view| view.home(slot) == *part)
+                let is_here = view.is_some_and(|view| view.home(slot) == *part);
+                // What was forgotten after the reads is in no later snapshot.
+                is_here && (following.watched.knows(&record.key) || !self.may_vanish(record))
             });
             following.watched.check(&records.cloned().collect::<Vec<_>>())?;
         }

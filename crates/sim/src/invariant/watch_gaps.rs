@@ -36,6 +36,11 @@ impl Watched {
         self.in_snapshot
     }
 
+    /// Whether it ever heard of that session since its last snapshot began.
+    pub fn knows(&self, key: &SessionKey) -> bool {
+        self.known.contains_key(key)
+    }
+
     /// Checks against the records of that partition.
     ///
     /// # Errors
