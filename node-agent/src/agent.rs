@@ -2,7 +2,7 @@
 
 use crate::boots::Boots;
 use crate::discovery::Discovery;
-use crate::lease::{Lease, boottime_ms};
+use crate::lease::{Lease, boottime_ms, boottime_us};
 use crate::looking;
 use crate::mailbox::{Event, Mailbox};
 use crate::managers::{self, Channels, Report, Reporter};
@@ -295,6 +295,14 @@ impl Agent {
         self.taken.clear();
     }
 
+    /// The time, if a session may begin now. This process may have been stopped since its start was
+    /// decided, and the session may run elsewhere by now.
+    fn may_begin_us(&self) -> Option<u64> {
+        let (term_at_ms, _) = self.node.lease_deadlines()?;
+        let now_us = boottime_us();
+        (now_us / 1_000 < term_at_ms).then_some(now_us)
+    }
+
     fn carry_out_one(&mut self, effect: NodeEffect, news: &mut Vec<NodeInput>) {
         match effect {
             NodeEffect::Answer { stream, answer } => {
@@ -311,7 +319,11 @@ impl Agent {
                     return;
                 };
                 let Taken { life, request } = taken;
-                session_log::begins(self.node.config().boot, &key, token, life);
+                let Some(at_us) = self.may_begin_us() else {
+                    let detail = "the lease of the node ran out before it began".to_owned();
+                    return news.push(NodeInput::StartFailed { key, token, detail });
+                };
+                session_log::begins(self.node.config().boot, at_us, &key, token, life);
                 let not_after_ms = not_after_mono_ms;
                 let order = StartOrder { key, token, life, spec, not_after_ms, request };
                 self.parts.runtime.start(order, news);

@@ -16,9 +16,9 @@ pub fn boots(boot: BootId) {
     tracing::debug!(target: "sessions", at_us = boottime_us(), boot = boot.0, "boots");
 }
 
-/// An execution begins.
-pub fn begins(boot: BootId, key: &SessionKey, token: Token, life: Stamp) {
-    let (at_us, life) = (boottime_us(), u64::from(life));
+/// An execution begins, after that time.
+pub fn begins(boot: BootId, at_us: u64, key: &SessionKey, token: Token, life: Stamp) {
+    let life = u64::from(life);
     tracing::debug!(target: "sessions", at_us, boot = boot.0, session = %key, %token, life, "begins");
 }
 
