@@ -50,14 +50,14 @@ pub fn one_address(flag: &str, text: &str) -> Result<String, UsageMistake> {
 }
 
 impl Follower {
-    /// Looks at the ring, by way of all the managers that it has, until it is done. Gives the View that
-    /// says so.
+    /// Looks at the ring, first by way of these managers and then of all that it has, until it is done.
+    /// Gives the View that says so.
     pub async fn follow(
         &self,
-        contact: &str,
+        endpoints: &str,
         progress: impl Fn(&View) -> Progress,
     ) -> anyhow::Result<View> {
-        let (mut client, mut endpoints) = (Client::connect(contact)?, contact.to_owned());
+        let (mut client, mut endpoints) = (Client::connect(endpoints)?, endpoints.to_owned());
         let mut known: Option<String> = None;
         loop {
             if Instant::now() >= self.until {

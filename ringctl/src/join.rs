@@ -198,8 +198,9 @@ pub async fn run(it: &JoinArguments, out: &mut Out) -> anyhow::Result<()> {
     };
     let wait = if it.force_lost { it.timeout } else { JOIN_WAIT.min(it.timeout) };
     let answer = send(&target, request, wait).await?;
-    // Where nobody else may be left, the target shows the ring.
-    let contact = contact.unwrap_or(target);
+    // Where nobody else may be left, or the contact ends meanwhile, the target shows the ring.
+    let mut watched: Vec<String> = contact.into_iter().chain([target]).collect();
+    watched.dedup();
     let mut joined = Joined {
         number: answer.number,
         incarnation: answer.incarnation,
@@ -212,7 +213,7 @@ pub async fn run(it: &JoinArguments, out: &mut Out) -> anyhow::Result<()> {
         let (number, until) = (ManagerNumber(joined.number), began + it.timeout);
         let (since, format) = (joined.epoch, out.format());
         let follower = Follower { what: "the join", since, until, every: LOOK_EVERY, format };
-        let view = follower.follow(&contact, |view| progress(view, number)).await?;
+        let view = follower.follow(&watched.join(","), |view| progress(view, number)).await?;
         let held = view.parts.iter().filter(|(_, part)| part.has(number));
         joined.copies = held.map(|(part, _)| part.0).collect();
         (joined.state, joined.epoch) = ("finished", view.epoch.0);

@@ -119,11 +119,15 @@ fn staying(view: &View, number: ManagerNumber) -> Progress {
     if lacks.is_empty() { Progress::Done(text) } else { Progress::On(text) }
 }
 
-/// The number of the manager at an address.
-async fn number_at(target: &str) -> anyhow::Result<u32> {
+/// The number of the manager at an address, and where all are that it knows: it may end before it has
+/// been seen to leave.
+async fn number_at(target: &str) -> anyhow::Result<(u32, String)> {
     let client = Client::connect(target)?;
     let answer = client.inspect_at(target, ORDER_WAIT).await;
-    Ok(answer.context("--target cannot be asked which number it has")?.number)
+    let answer = answer.context("--target cannot be asked which number it has")?;
+    let managers = answer.view.iter().flat_map(|it| &it.managers);
+    let all: Vec<&str> = managers.map(|it| it.grpc.as_str()).filter(|it| !it.is_empty()).collect();
+    Ok((answer.number, all.join(",")))
 }
 
 /// Tells a number to leave. Resolves when the View has it.
@@ -139,12 +143,16 @@ pub async fn run(
     endpoints: Result<String, UsageMistake>,
     out: &mut Out,
 ) -> anyhow::Result<()> {
-    let (number, contact) = match (&it.target, it.number) {
+    let (number, contact, watched) = match (&it.target, it.number) {
         (Some(target), _) => {
             let target = one_address("--target", target)?;
-            (number_at(&target).await?, target)
+            let (number, all) = number_at(&target).await?;
+            (number, target, all)
         }
-        (None, Some(number)) => (number, endpoints?),
+        (None, Some(number)) => {
+            let endpoints = endpoints?;
+            (number, endpoints.clone(), endpoints)
+        }
         (None, None) => bail!("--target or --number is missing"),
     };
     let began = Instant::now();
@@ -168,7 +176,7 @@ pub async fn run(
             format: out.format(),
         };
         let number = ManagerNumber(number);
-        let view = follower.follow(&contact, |view| leaving(view, number)).await?;
+        let view = follower.follow(&watched, |view| leaving(view, number)).await?;
         (done.state, done.epoch) = ("left", view.epoch.0);
         done.seconds = began.elapsed().as_secs_f64();
     }

@@ -1,6 +1,7 @@
 //! A cluster that a test puts together itself, over real Consul: so each process can be hit by itself,
 //! and stand in a network of its own.
 
+mod newcomers;
 mod nodes;
 
 use crate::binaries::binary;
@@ -13,6 +14,7 @@ use crate::recorded::Clients;
 use crate::ringctl::{Ran, ringctl};
 use crate::servers::{ConsulServer, own_loopback};
 use crate::small::{every_copy_is_in_sync, manager, ring};
+pub use newcomers::Newcomer;
 use nodes::Host;
 use rota_client::{Client, Entry, Options};
 use rustix::process::Signal;
@@ -76,6 +78,7 @@ pub struct Assembled {
     pub folder: TestFolder,
     /// Consul's servers.
     pub servers: Vec<ConsulServer>,
+    places: Places,
     members: Vec<Member>,
     hosts: Vec<Host>,
 }
@@ -88,22 +91,37 @@ fn program(name: &str) -> String {
     binary(name).to_str().expect("the path is UTF-8").to_owned()
 }
 
-fn member(folder: &TestFolder, places: &Places, at: usize) -> Member {
-    let (number, id, ip) = (NUMBERS[at], format!("m{}", at + 1), places.managers[at]);
-    let ring: Vec<String> =
-        NUMBERS.iter().zip(1..).map(|(number, name)| format!("{number}=m{name}")).collect();
+/// The command line of a manager with that seat in the ring; `at` as for [`member`].
+fn command_line(
+    folder: &TestFolder,
+    places: &Places,
+    at: usize,
+    id: &str,
+    (ip, port): (Ipv4Addr, u16),
+    seat: &[&str],
+) -> Vec<String> {
     let server = places.servers.get(at).unwrap_or(&places.servers[0]);
-    let (grpc, http) = (format!("{ip}:7400"), format!("{ip}:7401"));
-    let mut line = places.through[at].clone();
-    line.push(program("rota-manager"));
-    line.extend(owned(&["--data", &folder.at(&id), "--id", &id, "--number", &number.to_string()]));
-    line.extend(owned(&["--ring", &ring.join(","), "--cluster", "c", "--grpc", &grpc]));
-    line.extend(owned(&["--http", &http, "--insecure-bind"]));
+    let mut line = vec![program("rota-manager")];
+    line.extend(owned(&["--data", &folder.at(id), "--id", id, "--cluster", "c"]));
+    line.extend(owned(seat));
+    let (grpc, http) = (format!("{ip}:{port}"), format!("{ip}:{}", port + 1));
+    line.extend(owned(&["--grpc", &grpc, "--http", &http, "--insecure-bind"]));
     line.extend(owned(&["--config-store", &format!("consul://{server}:8500/rota")]));
     if let Leases::Short = places.leases {
         line.extend(owned(&["--renew-ms", "1000", "--lease-term-ms", "4000"]));
         line.extend(owned(&["--lease-kill-ms", "6000", "--node-lost-ms", "9000"]));
     }
+    line
+}
+
+fn member(folder: &TestFolder, places: &Places, at: usize) -> Member {
+    let (number, id, ip) = (NUMBERS[at], format!("m{}", at + 1), places.managers[at]);
+    let ring: Vec<String> =
+        NUMBERS.iter().zip(1..).map(|(number, name)| format!("{number}=m{name}")).collect();
+    let seat = ["--number", &number.to_string(), "--ring", &ring.join(",")];
+    let mut line = places.through[at].clone();
+    line.extend(command_line(folder, places, at, &id, (ip, 7400), &seat));
+    let (grpc, http) = (format!("{ip}:7400"), format!("{ip}:7401"));
     Member { id, number, line, grpc, http, runs: None }
 }
 
@@ -113,12 +131,13 @@ impl Assembled {
         let folder = TestFolder::new();
         let servers = ConsulServer::start(&folder, &places.servers).await;
         let members = (0..NUMBERS.len()).map(|at| member(&folder, places, at)).collect();
-        let mut cluster = Self { folder, servers, members, hosts: Vec::new() };
+        let places = places.clone();
+        let mut cluster = Self { folder, servers, places, members, hosts: Vec::new() };
         for at in 0..NUMBERS.len() {
             cluster.start_manager(at).await;
         }
         let managers = cluster.endpoints();
-        cluster.hosts = nodes::hosts(&cluster.folder, places, &managers);
+        cluster.hosts = nodes::hosts(&cluster.folder, &cluster.places, &managers);
         for at in 0..cluster.hosts.len() {
             cluster.start_agent(at).await;
         }
@@ -129,6 +148,11 @@ impl Assembled {
     /// How many managers it has.
     pub fn managers(&self) -> usize {
         self.members.len()
+    }
+
+    /// Where a manager takes requests.
+    pub fn grpc_of(&self, at: usize) -> &str {
+        &self.members[at].grpc
     }
 
     /// Every manager's address, comma-separated.

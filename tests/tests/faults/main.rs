@@ -9,6 +9,8 @@ mod cut_off;
 #[cfg(test)]
 mod full_disk;
 #[cfg(test)]
+mod joins;
+#[cfg(test)]
 mod killed;
 #[cfg(test)]
 mod rounds;
