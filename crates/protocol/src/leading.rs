@@ -250,10 +250,11 @@ impl Partition {
         let copies = self.other_copies(env);
         let before = self.leading.take();
         // Requests stay; everything that was known about the ring or the nodes may be outdated.
-        let (mut live, promised) = before
+        let (mut live, mut promised) = before
             .map(|before| before.give_up_renewals(env))
             .map_or_else(Default::default, |it| (it.live, it.promised));
         live.extend(std::mem::take(&mut self.inherited));
+        promised.append(&mut self.inherited_promises);
         // Operations that were appended are not begun again: their entries are in this log, and
         // are committed with the first one of this epoch.
         let is_operation =

@@ -6,6 +6,7 @@ use crate::env::Env;
 use crate::io::PartMeta;
 use crate::leading::Leading;
 use crate::message::{Chunk, Entry, Message};
+use crate::promised::Promised;
 use crate::replica::Replica;
 use crate::settled::Settled;
 use crate::sync::{Report, SyncPiece, Syncing};
@@ -33,6 +34,8 @@ pub(crate) struct Partition {
     pub leading: Option<Box<Leading>>,
     /// Requests from the partition that this one was just cut out of, until this manager leads it.
     pub inherited: BTreeMap<Origin, Asked>,
+    /// Answers to those of them that were carried out there: their entries are in this log, too.
+    pub inherited_promises: VecDeque<Promised>,
     /// Refusals that were given, for repetitions that are still under way.
     pub settled: Settled,
     /// Why the partition cannot be served from this disk, though the View does not say so yet.
@@ -61,6 +64,7 @@ impl Partition {
             chunk_acks: VecDeque::new(),
             leading: None,
             inherited: BTreeMap::new(),
+            inherited_promises: VecDeque::new(),
             settled: Settled::default(),
             halted: None,
         }

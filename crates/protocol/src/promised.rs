@@ -39,6 +39,12 @@ impl Leading {
             || self.has_unproven(committed) && now_ms >= self.reads.again_ms
     }
 
+    /// Takes the answer to a request that waits elsewhere from now on.
+    pub fn take_promise(&mut self, origin: Origin) -> Option<Promised> {
+        let at = self.promised.iter().position(|it| it.origin == origin)?;
+        self.promised.remove(at)
+    }
+
     /// Takes the answers that may be let go when everything up to `at` is committed.
     fn take_promised(&mut self, at: LogPos) -> Vec<Promised> {
         let is_lone = self.copies.is_empty();

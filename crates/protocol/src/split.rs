@@ -13,9 +13,8 @@
 //! change of owner. The owner asks for the split while its log is at rest (as when members are
 //! added), so no entry is ever committed in one half and lost in the other.
 
-use crate::api::Op;
 use crate::documents::DocKey;
-use crate::entry::{Asked, Origin, slot_of};
+use crate::entry::{Asked, slot_of};
 use crate::manager::Manager;
 use crate::message::{Entry, Write};
 use crate::operate::room::fills;
@@ -117,7 +116,8 @@ impl Manager {
     }
 
     /// Requests that wait at a partition whose arc was cut out wait at the new one from now on, if
-    /// this manager is about to lead that.
+    /// this manager is about to lead that: repetitions of them come there. What was appended for them is
+    /// in that log, too, and is committed with its first entry.
     pub(crate) fn hand_requests_over(&mut self, view: &View) {
         let me = self.env.me.number;
         let halted = self.parts.all().filter(|it| it.halted.is_some()).map(|it| it.number);
@@ -126,30 +126,25 @@ impl Manager {
             let part = view.parts.get(number).filter(|_| !halted.contains(number));
             part.is_some_and(|it| it.owner == me && it.state == PartState::Active)
         };
+        let home = |asked: &Asked| view.home(slot_of(&asked.op, view.m));
         let mut moved = Vec::new();
         for part in self.parts.awake_mut() {
             let Some(leading) = &mut part.leading else { continue };
-            // An operation that was appended is committed with this log. What was written for a session is
-            // remembered with its request id, and is found again in the arc.
-            let promised: BTreeSet<_> = leading.promised.iter().map(|it| it.origin).collect();
-            let is_appended = |origin: &Origin, asked: &Asked| {
-                matches!(asked.op, Op::Documents(_)) && promised.contains(origin)
-            };
-            let home = |asked: &Asked| view.home(slot_of(&asked.op, view.m));
-            let gone = leading.live.iter().filter(|(origin, asked)| {
+            let gone = leading.live.iter().filter(|(_, asked)| {
                 let home = home(asked);
-                home != part.number && leads(&home) && !is_appended(origin, asked)
+                home != part.number && leads(&home)
             });
             let gone: Vec<_> = gone.map(|(origin, asked)| (*origin, home(asked))).collect();
             for (origin, home) in gone {
                 if let Some(asked) = leading.live.remove(&origin) {
-                    moved.push((home, origin, asked));
+                    moved.push((home, origin, asked, leading.take_promise(origin)));
                 }
             }
         }
-        for (home, origin, asked) in moved {
+        for (home, origin, asked, promise) in moved {
             if let Some(part) = self.parts.get_mut(&home) {
                 part.inherited.insert(origin, asked);
+                part.inherited_promises.extend(promise);
             }
         }
     }

@@ -6,7 +6,7 @@
 mod table;
 
 use rota_model::{Changed, Outcome, RefusalKind, Retry};
-use rota_protocol::{Input, Op, Transition};
+use rota_protocol::{Input, Message, Op, Transition};
 use rota_ring::{Change, View};
 use std::sync::Arc;
 use table::asking::*;
@@ -137,4 +137,32 @@ fn whoever_asks_for_a_partition_of_which_every_copy_is_down_is_told_so() {
     let refusal = table.wait_for(call, 5_000).expect_err("its only copy is down");
     let wanted = format!("it is served again when manager m{owner} is back");
     assert!(refusal.to_string().contains(&wanted), "{refusal}");
+}
+
+#[test]
+fn an_operation_whose_answer_waits_while_its_arc_is_cut_out_is_not_carried_out_again() {
+    let mut table = without_copies();
+    // Slots 301 to 450 go to the newcomer.
+    let slot = |id: &str| rota_protocol::operate::slot_of(&name("Cart", id), M).0;
+    let id = (0..).map(|it| format!("d{it}")).find(|it| (301..=450).contains(&slot(it))).unwrap();
+    let owner = owner_of(&table, &id);
+    table.blind = Some(owner);
+    let call = table.ask(other_than(owner), op(write(&id, 1), &id));
+    assert_eq!(table.count(Transition::Operated), 1);
+    // Answers are lost, and the newcomer learns nothing: its arc stays where it was cut out.
+    table.lose =
+        Box::new(|it| matches!(it.message, Message::Answer { .. } | Message::SnapshotChunk { .. }));
+    table.start_newcomer(450);
+    table.pass(100);
+    assert!(table.view().transition.is_some() && table.count(Transition::ArcSplit) == 0);
+    table.blind = None;
+    let config = table.config.clone();
+    table.input(owner, Input::Config(config));
+    table.pass(1_200);
+    assert_eq!((table.count(Transition::ArcSplit), owner_of(&table, &id)), (1, owner));
+    // Its entry manager has repeated it. Once more it would find nothing to write.
+    assert_eq!(table.count(Transition::OperationRead), 0);
+    table.lose = Box::new(|it| matches!(it.message, Message::SnapshotChunk { .. }));
+    operated(table.wait_for(call, 3_000)).unwrap();
+    assert_eq!(table.count(Transition::Operated), 1);
 }

@@ -38,6 +38,7 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::process::{ChildStderr, ChildStdout};
+use std::time::Duration;
 
 /// Shortest and longest pause between two looks at processes that are being ended and whose end
 /// nothing announces.
@@ -47,13 +48,17 @@ const LOOK_MS: (u64, u64) = (2, 50);
 /// writer that still lives, and there is none.
 const OUTPUT_READS_MAX: usize = 64;
 
+/// How long a keeper waits for its order, in seconds: its agent may have been stopped when it had just
+/// started this one, and gives it up for one that ended without news.
+const ORDER_WITHIN_S: u64 = 20;
+
 /// Runs a keeper to its end. An error means that there was no usable order or no kernel support;
 /// then nothing was started.
 pub fn run() -> anyhow::Result<()> {
     // Readable in process lists; without it every keeper is called "exe".
     let _ = rustix::thread::set_name(c"rota-keeper");
     let mut input = Lines::default();
-    let order: Order = input.first()?;
+    let order: Order = input.first(ORDER_WITHIN_S)?;
     let request = order.request.as_ref().map_or("", RequestId::as_str);
     let (session, token) = (&order.session, order.token);
     let span = tracing::info_span!("keeper", %session, %token, request);
@@ -152,14 +157,31 @@ impl Lines {
         Some(serde_json::from_slice(&line))
     }
 
-    /// Waits for the first line.
-    fn first<T: DeserializeOwned>(&mut self) -> anyhow::Result<T> {
+    /// Waits for the first line, for so many seconds.
+    fn first<T: DeserializeOwned>(&mut self, within_s: u64) -> anyhow::Result<T> {
+        let until_ms = boottime_ms() + within_s * 1_000;
         loop {
             if let Some(first) = self.next() {
                 return Ok(first?);
             }
-            anyhow::ensure!(self.read()?, "standard input ended before the order");
+            let left_ms = until_ms.saturating_sub(boottime_ms());
+            anyhow::ensure!(left_ms > 0, "no order came within {within_s} s");
+            if is_readable(left_ms)? {
+                anyhow::ensure!(self.read()?, "standard input ended before the order");
+            }
         }
+    }
+}
+
+/// Whether standard input can be read, or is at its end, within that time.
+fn is_readable(within_ms: u64) -> io::Result<bool> {
+    let input = rustix::stdio::stdin();
+    let mut fds = [PollFd::from_borrowed_fd(input, PollFlags::IN)];
+    let within = Duration::from_millis(within_ms);
+    let timeout = Timespec::try_from(within).map_err(io::Error::other)?;
+    match poll(&mut fds, Some(&timeout)) {
+        Err(Errno::INTR) => Ok(false),
+        found => Ok(found? > 0),
     }
 }
 
