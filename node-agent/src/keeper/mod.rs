@@ -50,7 +50,7 @@ const OUTPUT_READS_MAX: usize = 64;
 
 /// How long a keeper waits for its order, in seconds: its agent may have been stopped when it had just
 /// started this one, and gives it up for one that ended without news.
-const ORDER_WITHIN_S: u64 = 20;
+const ORDER_WITHIN_S: u64 = 5;
 
 /// Runs a keeper to its end. An error means that there was no usable order or no kernel support;
 /// then nothing was started.
