@@ -26,8 +26,8 @@ use crate::trace;
 use calls::{Calls, WAITING_MAX};
 use rota_model::{MemberId, NodeId, Now, SlotId};
 use rota_proto::encoded::DocBytes;
-use rota_protocol::{CasOutcome, Effect, Input, Manager, Note};
-use rota_ring::{ClaimRefused, ConfigState, NodeReg, View};
+use rota_protocol::{Effect, Input, Manager, Note};
+use rota_ring::{ClaimRefused, NodeReg, View};
 use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -97,8 +97,8 @@ pub struct Driver {
     seen: watch::Sender<Seen>,
     /// The nodes that the decisions knew last.
     nodes: Arc<BTreeMap<NodeId, NodeReg>>,
-    /// They were given others since.
-    other_nodes: bool,
+    /// The index of the config store's state that they are from.
+    nodes_index: u64,
     durable: u64,
     /// The last turn found more than one input.
     busy: bool,
@@ -125,18 +125,6 @@ impl Alarm {
         }
         self.sleep.as_mut().await;
     }
-}
-
-/// What an input tells of the config store.
-fn state_in(input: &Input) -> Option<&ConfigState> {
-    let (Input::Config(state)
-    | Input::ConfigRead { state: Some(state), .. }
-    | Input::CasDone { outcome: CasOutcome::Done(state) | CasOutcome::Conflict(state), .. }) =
-        input
-    else {
-        return None;
-    };
-    Some(state)
 }
 
 enum Next {
@@ -167,7 +155,7 @@ impl Driver {
             docs,
             seen,
             nodes: Arc::default(),
-            other_nodes: false,
+            nodes_index: 0,
             durable: 0,
             busy: false,
             alarm,
@@ -250,9 +238,7 @@ impl Driver {
     }
 
     fn turn_end(&mut self, now: Now) {
-        if std::mem::take(&mut self.other_nodes) {
-            self.take_nodes();
-        }
+        self.take_nodes();
         for effect in self.manager.flush(now) {
             self.carry_out(effect);
         }
@@ -307,16 +293,18 @@ impl Driver {
                 let _ = reply.send(self.manager.stats());
             }
             Urgent::Input(input) => {
-                self.other_nodes |= state_in(&input).is_some_and(|it| it.nodes != *self.nodes);
                 self.manager.handle(now, *input);
             }
         }
     }
 
-    /// Asks the decisions which nodes they know: they take no older state, and none of another ring.
+    /// Takes over the nodes that the decisions know: they take no older state, and none of another ring.
     fn take_nodes(&mut self) {
-        let known = self.manager.stats().nodes.into_iter();
-        self.nodes = Arc::new(known.map(|(reg, _)| (reg.node.clone(), reg)).collect());
+        let (index, known) = self.manager.nodes();
+        if std::mem::replace(&mut self.nodes_index, index) == index || *known == *self.nodes {
+            return;
+        }
+        self.nodes = Arc::new(known.clone());
         self.rim.nodes.keep_registered(&self.nodes);
     }
 

@@ -49,6 +49,11 @@ pub fn one_address(flag: &str, text: &str) -> Result<String, UsageMistake> {
     }
 }
 
+/// The addresses of managers, comma-separated, of those that have one.
+pub fn endpoints_of<'a>(addresses: impl Iterator<Item = &'a str>) -> String {
+    addresses.filter(|it| !it.is_empty()).collect::<Vec<_>>().join(",")
+}
+
 impl Follower {
     /// Looks at the ring, first by way of these managers and then of all that it has, until it is done.
     /// Gives the View that says so.
@@ -68,9 +73,7 @@ impl Follower {
                 );
             }
             if let Some(view) = look(&client).await?.filter(|view| view.epoch.0 >= self.since) {
-                let all: Vec<&str> = view.managers.values().map(|it| it.grpc.as_str()).collect();
-                let all: Vec<&str> = all.into_iter().filter(|it| !it.is_empty()).collect();
-                let all = all.join(",");
+                let all = endpoints_of(view.managers.values().map(|it| it.grpc.as_str()));
                 if all != endpoints {
                     client = Client::connect(&all).context("the addresses in the View")?;
                     endpoints = all;

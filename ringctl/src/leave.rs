@@ -6,7 +6,7 @@
 
 use crate::cli::length_of_time;
 use crate::failure::{Unknown, UsageMistake};
-use crate::follow::{Follower, LOOK_EVERY, LOOK_WAIT, Progress, one_address};
+use crate::follow::{Follower, LOOK_EVERY, LOOK_WAIT, Progress, endpoints_of, one_address};
 use crate::inspect::{self, newest_view};
 use crate::output::{Format, Out, counted};
 use anyhow::{Context, bail};
@@ -126,8 +126,7 @@ async fn number_at(target: &str) -> anyhow::Result<(u32, String)> {
     let answer = client.inspect_at(target, ORDER_WAIT).await;
     let answer = answer.context("--target cannot be asked which number it has")?;
     let managers = answer.view.iter().flat_map(|it| &it.managers);
-    let all: Vec<&str> = managers.map(|it| it.grpc.as_str()).filter(|it| !it.is_empty()).collect();
-    Ok((answer.number, all.join(",")))
+    Ok((answer.number, endpoints_of(managers.map(|it| it.grpc.as_str()))))
 }
 
 /// Tells a number to leave. Resolves when the View has it.

@@ -32,7 +32,7 @@ pub mod sessions;
 mod skipped;
 pub mod small;
 
-pub use assembled::{Assembled, Leases, Newcomer, Places};
+pub use assembled::{Assembled, Leases, Member, Places};
 pub use binaries::{binary, checkout};
 pub use classes::shipped_classes_and;
 pub use cluster::{Cluster, Document, Manager, Node, Store};

@@ -9,7 +9,11 @@ use serde_json::Value;
 
 /// Tells a waiting manager its number.
 pub async fn join(target: &Launched, number: &str, contact: &str, more: &[&str]) -> Ran {
-    let target = target.told("grpc");
+    join_at(target.told("grpc"), number, contact, more).await
+}
+
+/// The same for the manager at that address.
+pub async fn join_at(target: &str, number: &str, contact: &str, more: &[&str]) -> Ran {
     let line = ["join", "--target", target, "--number", number, "--contact", contact, "-o", "json"];
     ringctl("", &[&line, more].concat()).await
 }

@@ -253,8 +253,11 @@ impl Partition {
         let (mut live, mut promised) = before
             .map(|before| before.give_up_renewals(env))
             .map_or_else(Default::default, |it| (it.live, it.promised));
-        live.extend(std::mem::take(&mut self.inherited));
-        promised.append(&mut self.inherited_promises);
+        for (origin, (asked, promise)) in std::mem::take(&mut self.inherited) {
+            live.insert(origin, asked);
+            // The arc was cut out while the log was at rest, so all of them lie below its first entry.
+            promised.extend(promise);
+        }
         // Operations that were appended are not begun again: their entries are in this log, and
         // are committed with the first one of this epoch.
         let is_operation =

@@ -20,8 +20,8 @@ use crate::upkeep;
 use crate::{ManagerConfig, Transition};
 use rota_docstore::{Checker, FieldError, Operations, Schema, Spaces};
 use rota_model::node_msg::{FromNode, NodeLoad, Renew};
-use rota_model::{Epoch, Incarnation, ManagerNumber, MemberId, Nonce, Now};
-use rota_ring::{ClaimRefused, slot_of_node};
+use rota_model::{Epoch, Incarnation, ManagerNumber, MemberId, NodeId, Nonce, Now};
+use rota_ring::{ClaimRefused, NodeReg, slot_of_node};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
@@ -576,6 +576,11 @@ impl Manager {
     /// This run; incarnation 0 before the number was claimed.
     pub fn member(&self) -> MemberId {
         self.env.me
+    }
+
+    /// The nodes that it knows, by which state of the config store: its index.
+    pub fn nodes(&self) -> (u64, &BTreeMap<NodeId, NodeReg>) {
+        (self.env.nodes.index, &self.env.nodes.reg)
     }
 
     /// What an operator sees of this manager.

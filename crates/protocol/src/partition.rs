@@ -32,10 +32,9 @@ pub(crate) struct Partition {
     pub chunk_acks: VecDeque<(u64, Epoch, u64, u64)>,
     /// At the owner.
     pub leading: Option<Box<Leading>>,
-    /// Requests from the partition that this one was just cut out of, until this manager leads it.
-    pub inherited: BTreeMap<Origin, Asked>,
-    /// Answers to those of them that were carried out there: their entries are in this log, too.
-    pub inherited_promises: VecDeque<Promised>,
+    /// Requests from the partition that this one was just cut out of, until this manager leads it; with
+    /// the answer, if it was carried out there: its entry is in this log, too.
+    pub inherited: BTreeMap<Origin, (Asked, Option<Promised>)>,
     /// Refusals that were given, for repetitions that are still under way.
     pub settled: Settled,
     /// Why the partition cannot be served from this disk, though the View does not say so yet.
@@ -64,7 +63,6 @@ impl Partition {
             chunk_acks: VecDeque::new(),
             leading: None,
             inherited: BTreeMap::new(),
-            inherited_promises: VecDeque::new(),
             settled: Settled::default(),
             halted: None,
         }

@@ -84,8 +84,6 @@ impl Partition {
             chunk_acks,
             leading,
             inherited,
-            // With the requests that they are for.
-            inherited_promises: _,
             settled,
             // That is looked at when a View comes.
             halted: _,

@@ -68,10 +68,6 @@ impl<K: Ord, V: OfRequest> Requests<K, V> {
     pub fn get_mut(&mut self, name: &K) -> Option<&mut V> {
         self.by_name.get_mut(name)
     }
-
-    pub fn extend(&mut self, others: impl IntoIterator<Item = (K, V)>) {
-        others.into_iter().for_each(|(name, request)| self.insert(name, request));
-    }
 }
 
 impl<K: Ord, V> Deref for Requests<K, V> {

@@ -137,14 +137,13 @@ impl Manager {
             let gone: Vec<_> = gone.map(|(origin, asked)| (*origin, home(asked))).collect();
             for (origin, home) in gone {
                 if let Some(asked) = leading.live.remove(&origin) {
-                    moved.push((home, origin, asked, leading.take_promise(origin)));
+                    moved.push((home, origin, (asked, leading.take_promise(origin))));
                 }
             }
         }
-        for (home, origin, asked, promise) in moved {
+        for (home, origin, waiting) in moved {
             if let Some(part) = self.parts.get_mut(&home) {
-                part.inherited.insert(origin, asked);
-                part.inherited_promises.extend(promise);
+                part.inherited.insert(origin, waiting);
             }
         }
     }

@@ -19,15 +19,6 @@ fn was_added(table: &Table, newcomer: u32, slot: SlotId) -> bool {
     part.pe == table.view().epoch && part.has(ManagerNumber(newcomer))
 }
 
-/// Lets time pass until that holds.
-fn pass_until(table: &mut Table, holds: impl Fn(&Table) -> bool) {
-    let patience = table.now_ms + 5_000;
-    while !holds(table) {
-        assert!(table.now_ms < patience, "it never came to that: {:?}", table.view());
-        table.pass(20);
-    }
-}
-
 #[test]
 fn an_owner_that_may_have_added_a_copy_reads_and_renews_only_with_its_word() {
     let mut table = Table::serving();
@@ -43,7 +34,7 @@ fn an_owner_that_may_have_added_a_copy_reads_and_renews_only_with_its_word() {
     table.late.insert(copy);
     table.unheard.insert(owner);
     table.start(newcomer);
-    pass_until(&mut table, |it| it.late.contains(&owner));
+    table.pass_until("the unheard write", 5_000, |it| it.late.contains(&owner));
     let added = |slot| was_added(&table, newcomer, slot);
     let mut ids = MANY.map(|n| format!("s{n}"));
     let id = ids.find(|it| added(slot_of_session(&key(it), 1024))).unwrap();
@@ -52,7 +43,7 @@ fn an_owner_that_may_have_added_a_copy_reads_and_renews_only_with_its_word() {
     table.lose = Box::new(move |it| [it.from.number.0, it.to.number.0].contains(&newcomer));
     table.input(newcomer, Input::Config(table.config.clone()));
     // The newcomer misses both, takes them out, and goes on alone.
-    pass_until(&mut table, |it| it.owner(&id) == newcomer);
+    table.pass_until("the newcomer owns it", 5_000, |it| it.owner(&id) == newcomer);
     let close = table.ask(newcomer, close(&id, "c1"));
     closed(table.wait_for(close, 5_000));
     let read = table.ask(owner, get(&id));

@@ -59,13 +59,7 @@ fn assert_settled(table: &Table) {
 
 /// Lets time pass until the transition is given back.
 fn finish(table: &mut Table) {
-    for _ in 0..500 {
-        if table.view().transition.is_none() {
-            return;
-        }
-        table.pass(20);
-    }
-    panic!("it never ends: {:?}", table.view());
+    table.pass_until("the end of the transition", 10_000, |it| it.view().transition.is_none());
 }
 
 #[test]

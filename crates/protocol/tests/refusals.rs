@@ -7,6 +7,7 @@ use rota_model::{
     Changed, ClassName, ManagerNumber, Outcome, PoolName, RefusalKind, Retry, SessionState,
 };
 use rota_protocol::{Answer, Message, Op, Sizes};
+use rota_ring::Part;
 use std::sync::Arc;
 use table::*;
 
@@ -239,14 +240,6 @@ fn news_of_nodes_are_taken_when_large_documents_wait_for_their_commit_and_bounde
     opened(table.wait_for(large, 3_000));
 }
 
-fn passes_until(table: &mut Table, condition: impl Fn(&Table) -> bool) {
-    let until_ms = table.now_ms + 10_000;
-    while !condition(table) {
-        assert!(table.now_ms < until_ms, "{:?}", table.view());
-        table.pass(100);
-    }
-}
-
 #[test]
 fn nobody_is_promised_that_nothing_changed_while_his_request_waits_as_one_of_an_earlier_run() {
     let mut table = Table::laid();
@@ -264,9 +257,10 @@ fn nobody_is_promised_that_nothing_changed_while_his_request_waits_as_one_of_an_
     let run = |table: &Table| table.view().managers[&ManagerNumber(entry)].incarnation;
     let before = run(&table);
     table.lose = Box::new(move |it| it.from.number.0 == entry);
-    passes_until(&mut table, |it| run(it) > before);
+    table.pass_until("another run", 10_000, |it| run(it) > before);
     table.lose = Box::new(|it| matches!(it.message, Message::Request { .. }));
-    passes_until(&mut table, |it| it.view().parts.values().all(|it| it.isr.len() == NUMBERS.len()));
+    let has_all = |it: &Part| it.isr.len() == NUMBERS.len();
+    table.pass_until("all copies", 10_000, |it| it.view().parts.values().all(has_all));
     assert!(table.owner("a") == owner && !table.replies.contains_key(&call));
     // Its next repetition finds that its partition takes nothing more.
     table.lose = Box::new(|it| matches!(it.message, Message::Prepare { .. }));

@@ -11,7 +11,7 @@ use rota_model::{
     SessionId, SessionKey, SessionSpec, SlotId,
 };
 use rota_protocol::{ManagerConfig, Op, Sizes, Timing};
-use rota_ring::{NodeReg, RingShape};
+use rota_ring::{ConfigState, NodeReg, RingShape};
 use std::path::Path;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;

@@ -81,7 +81,7 @@ fn chosen(
 }
 
 /// What a refused claim is to whoever asked for it, with what that View says would help.
-pub(super) fn refused_by(view: &View, why: &ClaimRefused) -> Refusal {
+fn refused_by(view: &View, why: &ClaimRefused) -> Refusal {
     let down =
         |number| view.managers.get(number).is_some_and(|it| it.status == ManagerStatus::Down);
     if let ClaimRefused::Taken { number, id, .. } = why

@@ -11,7 +11,7 @@
 //!               ──▶ compare-and-set: DOWN, as after a suspicion ──▶ an empty folder may take the number
 //! ```
 
-use super::checks::{CONTACT, inspected, kept, refused_by};
+use super::checks::{CONTACT, inspected, kept, refused};
 use rota_membership::{CasReply, ConfigStore};
 use rota_model::{FieldError, ManagerNumber, MemberId, Refusal, RefusalKind, Retry};
 use rota_ring::{Change, Claim, ManagerEntry, View};
@@ -127,7 +127,7 @@ fn without(view: &View, lost: MemberId, claim: &Claim) -> Result<View, Refusal> 
     let next = next.ok_or_else(|| lives("the View changes just now".to_owned()))?;
     match next.claimed_or_joined(claim) {
         Ok(_) => Ok(next),
-        Err(why) => Err(refused_by(view, &why)),
+        Err(why) => Err(refused(&why)),
     }
 }
 

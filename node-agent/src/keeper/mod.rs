@@ -58,7 +58,7 @@ pub fn run() -> anyhow::Result<()> {
     // Readable in process lists; without it every keeper is called "exe".
     let _ = rustix::thread::set_name(c"rota-keeper");
     let mut input = Lines::default();
-    let order: Order = input.first(ORDER_WITHIN_S)?;
+    let order: Order = input.first()?;
     let request = order.request.as_ref().map_or("", RequestId::as_str);
     let (session, token) = (&order.session, order.token);
     let span = tracing::info_span!("keeper", %session, %token, request);
@@ -157,15 +157,15 @@ impl Lines {
         Some(serde_json::from_slice(&line))
     }
 
-    /// Waits for the first line, for so many seconds.
-    fn first<T: DeserializeOwned>(&mut self, within_s: u64) -> anyhow::Result<T> {
-        let until_ms = boottime_ms() + within_s * 1_000;
+    /// Waits for the first line, but not for ever.
+    fn first<T: DeserializeOwned>(&mut self) -> anyhow::Result<T> {
+        let until_ms = boottime_ms() + ORDER_WITHIN_S * 1_000;
         loop {
             if let Some(first) = self.next() {
                 return Ok(first?);
             }
             let left_ms = until_ms.saturating_sub(boottime_ms());
-            anyhow::ensure!(left_ms > 0, "no order came within {within_s} s");
+            anyhow::ensure!(left_ms > 0, "no order came within {ORDER_WITHIN_S} s");
             if is_readable(left_ms)? {
                 anyhow::ensure!(self.read()?, "standard input ended before the order");
             }

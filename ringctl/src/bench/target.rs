@@ -4,6 +4,7 @@ use super::LoadArguments;
 use super::echo::mistake;
 use super::load::{self, Load, Measured};
 use super::report::{Figures, show, tell_mistakes};
+use crate::follow::endpoints_of;
 use crate::output::Out;
 use anyhow::{Context, bail};
 use clap::Args;
@@ -194,8 +195,8 @@ pub async fn clean_up(client: &Client, ids: &[String]) -> u64 {
 async fn all_managers(endpoint: &str) -> anyhow::Result<String> {
     let inspected = Client::connect(endpoint)?.inspect(Duration::from_secs(5)).await?;
     let view = inspected.view.context("the manager has no View yet")?;
-    let up = view.managers.iter().filter(|it| it.status == "ACTIVE" && !it.grpc.is_empty());
-    Ok(up.map(|it| it.grpc.as_str()).collect::<Vec<_>>().join(","))
+    let up = view.managers.iter().filter(|it| it.status == "ACTIVE");
+    Ok(endpoints_of(up.map(|it| it.grpc.as_str())))
 }
 
 fn load_of(it: &LoadArguments) -> Load {

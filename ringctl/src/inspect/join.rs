@@ -4,6 +4,7 @@ use rota_client::v1;
 use rota_model::{ManagerNumber, ManagerStatus, NodeId, SlotId};
 use rota_ring::Part;
 use serde::Serialize;
+use std::borrow::Borrow;
 use std::collections::BTreeMap;
 
 /// Each manager's answer by its number, or why there is none.
@@ -178,7 +179,7 @@ fn manager(entry: &v1::ManagerEntry, answers: &Answers) -> Manager {
 }
 
 /// What it means that those managers do without the config store.
-pub fn without_config_store(managers: &[&str]) -> Option<String> {
+pub fn without_config_store(managers: &[impl Borrow<str>]) -> Option<String> {
     if managers.is_empty() {
         return None;
     }

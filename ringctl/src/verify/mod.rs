@@ -419,8 +419,7 @@ fn told(report: &Report) -> String {
             "not proved: {count}, which changed at each look or are on nodes that do not answer\n"
         ));
     }
-    let away: Vec<&str> = report.without_config_store.iter().map(String::as_str).collect();
-    if let Some(away) = inspect::without_config_store(&away) {
+    if let Some(away) = inspect::without_config_store(&report.without_config_store) {
         text.push_str(&format!("{away}\n"));
     }
     if let Some(hint) = report.hint {

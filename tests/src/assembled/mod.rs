@@ -1,20 +1,19 @@
 //! A cluster that a test puts together itself, over real Consul: so each process can be hit by itself,
 //! and stand in a network of its own.
 
-mod newcomers;
+mod members;
 mod nodes;
 
 use crate::binaries::binary;
 use crate::condition::{PATIENCE, eventually};
 use crate::folder::TestFolder;
 use crate::http::http_get;
-use crate::launched::Launched;
 use crate::processes::{self, Process};
 use crate::recorded::Clients;
 use crate::ringctl::{Ran, ringctl};
 use crate::servers::{ConsulServer, own_loopback};
 use crate::small::{every_copy_is_in_sync, manager, ring};
-pub use newcomers::Newcomer;
+pub use members::Member;
 use nodes::Host;
 use rota_client::{Client, Entry, Options};
 use rustix::process::Signal;
@@ -60,17 +59,6 @@ impl Places {
     }
 }
 
-/// A manager, and how it was started.
-#[derive(Debug)]
-struct Member {
-    id: String,
-    number: u64,
-    line: Vec<String>,
-    grpc: String,
-    http: String,
-    runs: Option<Launched>,
-}
-
 /// The cluster: Consul, three managers with two copies beside each owner, three nodes.
 #[derive(Debug)]
 pub struct Assembled {
@@ -91,46 +79,12 @@ fn program(name: &str) -> String {
     binary(name).to_str().expect("the path is UTF-8").to_owned()
 }
 
-/// The command line of a manager with that seat in the ring; `at` as for [`member`].
-fn command_line(
-    folder: &TestFolder,
-    places: &Places,
-    at: usize,
-    id: &str,
-    (ip, port): (Ipv4Addr, u16),
-    seat: &[&str],
-) -> Vec<String> {
-    let server = places.servers.get(at).unwrap_or(&places.servers[0]);
-    let mut line = vec![program("rota-manager")];
-    line.extend(owned(&["--data", &folder.at(id), "--id", id, "--cluster", "c"]));
-    line.extend(owned(seat));
-    let (grpc, http) = (format!("{ip}:{port}"), format!("{ip}:{}", port + 1));
-    line.extend(owned(&["--grpc", &grpc, "--http", &http, "--insecure-bind"]));
-    line.extend(owned(&["--config-store", &format!("consul://{server}:8500/rota")]));
-    if let Leases::Short = places.leases {
-        line.extend(owned(&["--renew-ms", "1000", "--lease-term-ms", "4000"]));
-        line.extend(owned(&["--lease-kill-ms", "6000", "--node-lost-ms", "9000"]));
-    }
-    line
-}
-
-fn member(folder: &TestFolder, places: &Places, at: usize) -> Member {
-    let (number, id, ip) = (NUMBERS[at], format!("m{}", at + 1), places.managers[at]);
-    let ring: Vec<String> =
-        NUMBERS.iter().zip(1..).map(|(number, name)| format!("{number}=m{name}")).collect();
-    let seat = ["--number", &number.to_string(), "--ring", &ring.join(",")];
-    let mut line = places.through[at].clone();
-    line.extend(command_line(folder, places, at, &id, (ip, 7400), &seat));
-    let (grpc, http) = (format!("{ip}:7400"), format!("{ip}:7401"));
-    Member { id, number, line, grpc, http, runs: None }
-}
-
 impl Assembled {
     /// Starts everything, and waits until every copy is in sync and every node is there.
     pub async fn start(places: &Places) -> Self {
         let folder = TestFolder::new();
         let servers = ConsulServer::start(&folder, &places.servers).await;
-        let members = (0..NUMBERS.len()).map(|at| member(&folder, places, at)).collect();
+        let members = (0..NUMBERS.len()).map(|at| Member::of_ring(&folder, places, at)).collect();
         let places = places.clone();
         let mut cluster = Self { folder, servers, places, members, hosts: Vec::new() };
         for at in 0..NUMBERS.len() {
@@ -201,7 +155,7 @@ impl Assembled {
 
     /// Kills a manager and waits until it is gone.
     pub async fn kill(&mut self, at: usize) {
-        self.members[at].runs.take().expect("it runs").kill().await;
+        self.members[at].kill().await;
     }
 
     /// Kills these managers at one moment, and waits until they are gone.
@@ -215,13 +169,12 @@ impl Assembled {
 
     /// Waits until a manager has ended by itself, and gives its exit code.
     pub async fn ended(&mut self, at: usize) -> Option<i32> {
-        self.members[at].runs.take().expect("it runs").ended().await
+        self.members[at].ended().await
     }
 
     /// Starts a manager with its own command line, so with its own folder; waits until it is ready.
     pub async fn start_manager(&mut self, at: usize) {
-        let it = &mut self.members[at];
-        it.runs = Some(Launched::again(&self.folder, &it.id, &it.line).await);
+        self.members[at].start(&self.folder).await;
     }
 
     /// The options of a manager that runs through nothing.
@@ -232,7 +185,7 @@ impl Assembled {
 
     /// The number of a manager.
     pub fn number_of(&self, at: usize) -> u64 {
-        self.members[at].number
+        NUMBERS[at]
     }
 
     /// Waits until another manager says that this one is DOWN.
@@ -240,7 +193,7 @@ impl Assembled {
         let other = &self.members[(at + 1) % self.members.len()].grpc;
         let it = &self.members[at];
         eventually(&format!("{} is missed", it.id), PATIENCE, async || {
-            let shown = manager(&ring(other).await?, it.number);
+            let shown = manager(&ring(other).await?, NUMBERS[at]);
             if shown["status"] == "DOWN" { Ok(()) } else { Err(shown.to_string()) }
         })
         .await;

@@ -4,7 +4,8 @@
 use crate::rounds::rounds;
 use rota_client::{Client, v1};
 use rota_tests::recorded::{Load, now_us};
-use rota_tests::{Assembled, Newcomer, PATIENCE, Places, Ran, eventually, ringctl};
+use rota_tests::small::join_at;
+use rota_tests::{Assembled, Member, PATIENCE, Places, Ran, eventually, ringctl};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -32,8 +33,7 @@ const STEPS: [Step; 5] = [Step::Registered, Step::Copies, Step::InSync, Step::Ow
 
 impl Step {
     fn of(view: &v1::View, number: u32) -> Self {
-        let has = |it: &&v1::ManagerEntry| it.number == number && it.status != "LEFT";
-        if !view.managers.iter().any(|it| has(&it)) {
+        if !view.managers.iter().any(|it| it.number == number && it.status != "LEFT") {
             return Self::Asked;
         }
         let owns = view.parts.iter().any(|it| (it.number, it.owner) == (number, number));
@@ -105,7 +105,7 @@ async fn is_over(cluster: &Assembled, at: usize, number: u32) -> String {
 }
 
 /// Waits until the newcomer is one of four that hold everything, and takes it out again.
-async fn comes_and_goes(cluster: &Assembled, newcomer: Newcomer, number: u32) {
+async fn comes_and_goes(cluster: &Assembled, mut newcomer: Member, number: u32) {
     eventually("it is there", PATIENCE, async || {
         let view = view(cluster, 0).await?;
         if Step::of(&view, number) == Step::Released { Ok(()) } else { Err(format!("{view:?}")) }
@@ -114,13 +114,11 @@ async fn comes_and_goes(cluster: &Assembled, newcomer: Newcomer, number: u32) {
     cluster.is_whole().await;
     let line = ["leave", "--number", &number.to_string(), "--wait", "-o", "json"];
     ringctl(&cluster.endpoints(), &line).await.expect_success();
-    newcomer.has_left().await;
+    assert_eq!(newcomer.ended().await, Some(0), "it has left");
 }
 
 async fn told(target: String, number: u32, contact: String) -> Ran {
-    let number = number.to_string();
-    let line = ["join", "--target", &target, "--number", &number, "--contact", &contact, "--wait"];
-    ringctl("", &line).await
+    join_at(&target, &number.to_string(), &contact, &["--wait"]).await
 }
 
 /// One join, and one who is killed when it has come so far.
@@ -154,7 +152,7 @@ async fn killed(cluster: &mut Assembled, load: &Load, case: u16, step: Step, vic
     }
     match victim.member() {
         Some(at) => cluster.start_manager(at).await,
-        None if victim == Victim::Newcomer => newcomer.start(cluster).await,
+        None if victim == Victim::Newcomer => newcomer.start(&cluster.folder).await,
         None => {}
     }
     load.more(50).await;

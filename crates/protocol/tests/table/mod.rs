@@ -406,12 +406,17 @@ impl Table {
 
     /// Lets time pass in small steps, until the reply is there.
     pub fn wait_for(&mut self, call: u64, most_ms: u64) -> OpResult {
+        self.pass_until("a reply", most_ms, |it| it.replies.contains_key(&call));
+        self.replies.remove(&call).unwrap()
+    }
+
+    /// Lets time pass in small steps, until that holds.
+    pub fn pass_until(&mut self, what: &str, most_ms: u64, holds: impl Fn(&Self) -> bool) {
         let end = self.now_ms + most_ms;
-        while !self.replies.contains_key(&call) {
-            assert!(self.now_ms < end, "no reply within {most_ms} ms");
+        while !holds(self) {
+            assert!(self.now_ms < end, "not within {most_ms} ms: {what}; {:?}", self.view());
             self.pass(20);
         }
-        self.replies.remove(&call).unwrap()
     }
 
     pub fn pass(&mut self, ms: u64) {
