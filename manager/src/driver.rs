@@ -24,6 +24,7 @@ use crate::peer::PeerLinks;
 use crate::provisioner::Provisioner;
 use crate::trace;
 use calls::{Calls, WAITING_MAX};
+use rota_membership::{StoreError, Trouble};
 use rota_model::{MemberId, NodeId, Now, SlotId};
 use rota_proto::encoded::DocBytes;
 use rota_protocol::{Effect, Input, Manager, Note};
@@ -31,7 +32,7 @@ use rota_ring::{ClaimRefused, NodeReg, View};
 use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use tokio::time::Sleep;
 use tokio_util::sync::CancellationToken;
@@ -55,6 +56,8 @@ pub struct Seen {
     /// The nodes that the decisions know. The config store's watch may be ahead of them or behind, and
     /// may show what they refuse.
     pub nodes: Arc<BTreeMap<NodeId, NodeReg>>,
+    /// The config store answers, and the decisions do not follow what it shows.
+    pub refused: Option<Trouble>,
 }
 
 /// Where effects go.
@@ -360,20 +363,29 @@ impl Driver {
         trace::noted(note);
     }
 
-    /// Shows the View, the membership and the nodes, when they changed.
+    /// Shows the View, the membership, the nodes and what is refused, when they changed.
     fn show(&mut self) {
         let view = self.manager.view();
         let member = self.manager.is_claimed().then(|| self.manager.member());
         let left = self.manager.has_left();
+        let why = self.manager.config_refused();
         self.seen.send_if_modified(|seen| {
             let epoch = |view: Option<&Arc<View>>| view.map(|it| it.epoch);
             let same = epoch(seen.view.as_ref()) == epoch(view)
                 && (seen.member, seen.left) == (member, left)
-                && Arc::ptr_eq(&seen.nodes, &self.nodes);
+                && Arc::ptr_eq(&seen.nodes, &self.nodes)
+                && seen.refused.is_some() == why.is_some();
             if !same {
-                *seen = Seen { view: view.cloned(), member, left, nodes: self.nodes.clone() };
+                let refused =
+                    seen.refused.take().or_else(|| why.map(trouble)).filter(|_| why.is_some());
+                let (view, nodes) = (view.cloned(), self.nodes.clone());
+                *seen = Seen { view, member, left, nodes, refused };
             }
             !same
         });
     }
+}
+
+fn trouble(why: &str) -> Trouble {
+    Trouble { since: Instant::now(), error: StoreError::Broken(why.to_owned()) }
 }

@@ -82,7 +82,7 @@ struct ConfigStoreHealth {
 
 impl Pages {
     fn config_store(&self) -> ConfigStoreHealth {
-        let trouble = self.shared.trouble.borrow();
+        let trouble = self.shared.config_trouble();
         let away = trouble.as_ref().map(|it| it.since.elapsed().as_millis());
         ConfigStoreHealth {
             reachable: trouble.is_none(),

@@ -70,10 +70,15 @@ impl Shared {
         seen.nodes.get(node).map_or_else(String::new, |entry| entry.address.clone())
     }
 
-    /// How and since when the config store does not answer; empty while it does.
+    /// How and since when the config store does not answer, or with nothing that this manager may follow.
+    pub fn config_trouble(&self) -> Option<Trouble> {
+        let away = self.trouble.borrow().clone();
+        away.or_else(|| self.seen.borrow().refused.clone())
+    }
+
+    /// The same as a sentence; empty while all is well.
     fn config_store_error(&self) -> String {
-        let trouble = self.trouble.borrow();
-        trouble.as_ref().map_or_else(String::new, |it| {
+        self.config_trouble().map_or_else(String::new, |it| {
             format!("for {:.1} s: {}", it.since.elapsed().as_secs_f64(), it.error)
         })
     }

@@ -200,15 +200,11 @@ fn show_left(done: &Left, out: &mut Out) -> anyhow::Result<()> {
     Ok(out.text(&text)?)
 }
 
-/// The number that joins or leaves as this command begins: what begins later is not what was meant. The
-/// manager that is asked first may not have heard of it yet; then the others are asked, too.
-async fn under_way(client: &Client, endpoints: &str) -> anyhow::Result<u32> {
+/// The number that joins or leaves as this command begins: what begins later is not what was meant. A
+/// single manager may not have heard of it yet, or not of its end.
+async fn under_way(client: &Client, endpoints: &str, wait: Duration) -> anyhow::Result<u32> {
+    let answers = inspect::ask(client, wait).await?;
     let number = |view: &v1::View| view.transition.as_ref().map(|it| it.number);
-    let first = client.inspect(ORDER_WAIT).await?;
-    if let Some(number) = first.view.as_ref().and_then(number) {
-        return Ok(number);
-    }
-    let answers = inspect::ask(client, LOOK_WAIT).await?;
     Ok(newest_view(&answers).and_then(number).ok_or_else(|| {
         let text = CancelRefused::Nothing.to_string();
         let refusal = Refusal::new(RefusalKind::NotFound, Retry::WhenChanged, text);
@@ -223,7 +219,7 @@ pub async fn cancel(it: &CancelArguments, endpoints: &str, out: &mut Out) -> any
     let client = Client::connect(endpoints)?;
     let number = match it.number {
         Some(number) => number,
-        None => under_way(&client, endpoints).await?,
+        None => under_way(&client, endpoints, LOOK_WAIT.min(it.timeout)).await?,
     };
     let request = v1::CancelRequest { number: Some(number) };
     let answer = client.cancel(request, ORDER_WAIT.min(it.timeout)).await;

@@ -7,9 +7,8 @@ use crate::io::{Effect, Identity, PartMeta, Transition};
 use crate::manager::Manager;
 use crate::probe::Probes;
 use rota_model::{Epoch, Incarnation, LogPos, ManagerNumber, ManagerStatus, MemberId, Nonce};
-use rota_ring::{Change, Claim, ClaimRefused, ConfigState, Others, View, ViewError};
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use rota_ring::{Change, Claim, ClaimRefused, Others, View};
+use std::collections::BTreeMap;
 
 /// Where a manager stands with its number.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -199,30 +198,6 @@ impl Manager {
         self.env.note(Transition::Claimed, None);
         self.heard.clear();
         self.probes = Probes::default();
-    }
-
-    /// Who did not share a partition with this manager until now had no reason to say that it is there: its
-    /// silence begins now, whatever was heard of it before.
-    pub(crate) fn share_with(&mut self, sharing: BTreeSet<ManagerNumber>) {
-        self.heard.retain(|number, _| self.sharing.contains(number));
-        self.sharing = Arc::new(sharing);
-    }
-
-    /// Whether this manager may follow a View: it keeps the rules, and the shape of the one before.
-    pub(crate) fn check_view(&self, view: &View) -> Result<(), ViewError> {
-        view.check_shape(&self.env.config.ring)?;
-        // What is not newer is not taken up, so it may say what it wants.
-        if view.epoch > self.env.epoch() { view.check() } else { Ok(()) }
-    }
-
-    /// Checks what the config store holds. A state whose View is refused tells nothing of nodes either, and
-    /// nothing is confirmed beside it.
-    pub(crate) fn check_state(&self, state: &ConfigState) -> Result<(), ViewError> {
-        match &state.view {
-            Some(view) => self.check_view(view),
-            None if self.env.view.is_none() => Ok(()),
-            None => Err(ViewError::Broken("the config store holds no View any more".into())),
-        }
     }
 
     /// The View says that this run is out: it lets go of everything.

@@ -1,4 +1,4 @@
-//! The View: adopting it, watching over peers, and changing it. One compare-and-set of the View is
+//! The View: watching over peers, and changing it. One compare-and-set of the View is
 //! under way at a time; what it should say is worked out anew from each View.
 
 use crate::claim::Standing;
@@ -9,13 +9,12 @@ use crate::learn::Desire;
 use crate::leave::{Ordered, Waiting};
 use crate::manager::Manager;
 use crate::message::Message;
-use crate::partition::Partition;
 use rota_model::node_msg::{Register, Registered};
 use rota_model::{
     LogPos, ManagerNumber, ManagerStatus, MemberId, NodeId, Refusal, RefusalKind, Retry, TimeOrder,
     times_out_of_order,
 };
-use rota_ring::{Change, ConfigState, NodeChange, NodeReg, PartState, RingTransition, View};
+use rota_ring::{Change, ConfigState, NodeChange, NodeReg, RingTransition, View};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -71,133 +70,6 @@ const SIGNAL_HEARTBEATS: u64 = 2;
 const ACCUSED_MS: u64 = 60_000;
 
 impl Manager {
-    /// What the config store holds. Only a newer state changes anything.
-    pub(crate) fn adopt(&mut self, state: &ConfigState) {
-        if let Err(error) = self.check_state(state) {
-            let text = format!("the config store's View of epoch {}: {error}", state.epoch());
-            return self.env.note_text(Transition::ViewRefused, None, text);
-        }
-        if state.index > self.index {
-            self.index = state.index;
-            self.adopt_nodes(state);
-            self.env.nodes.index = state.index;
-        }
-        let Some(view) = state.view.as_ref().filter(|view| view.epoch > self.env.epoch()) else {
-            return;
-        };
-        self.env.view = Some(view.clone());
-        // What was asked under an earlier View stands in this state, or is never written.
-        self.env.condemned.clear();
-        self.share_with(view.neighbours(self.env.config.number));
-        self.view_ms = self.env.now.mono_ms;
-        if view.transition.is_some() && view.has_arrived(self.env.config.number) {
-            self.arrived = view.epoch;
-        }
-        let text = format!("epoch {}", view.epoch);
-        self.env.note_text(Transition::ViewAdopted, None, text);
-        self.env.suspects.retain(|member, _| view.may_run(*member));
-        self.cut_arcs(view);
-        for number in view.parts.keys() {
-            let range = view.range(*number);
-            let part = self.parts.get_or_insert_with(*number, || Partition::new(*number, range));
-            part.range = range;
-        }
-        if self.standing == Standing::Inside {
-            if Self::is_inside(&self.env, view) {
-                self.adopt_parts(view);
-            } else {
-                self.go_out(view);
-            }
-        }
-        for here in self.entrance.on_view(&mut self.env) {
-            self.carry_out(here);
-        }
-    }
-
-    fn adopt_nodes(&mut self, state: &ConfigState) {
-        if self.env.nodes.reg == state.nodes {
-            return;
-        }
-        let before = std::mem::replace(&mut self.env.nodes.reg, state.nodes.clone());
-        self.env.nodes.news += 1;
-        for (node, reg) in &state.nodes {
-            let old = before.get(node);
-            if reg.state == rota_model::NodeState::Lost
-                && old.is_none_or(|it| it.state != reg.state)
-            {
-                self.env.note_text(Transition::NodeLost, None, format!("node {node}"));
-            }
-            if old.is_none_or(|it| it.boot != reg.boot) {
-                self.env.nodes.known.remove(node);
-                self.env.nodes.seen.insert(node.clone(), state.index);
-            }
-        }
-        self.env.nodes.seen.retain(|node, _| state.nodes.contains_key(node));
-        self.env.forget_verdicts(&state.nodes);
-        if state.epoch() <= self.env.epoch() {
-            for part in self.parts.awake_mut() {
-                part.sweep_lost(&mut self.env);
-                part.drive_scan(&mut self.env);
-            }
-        }
-    }
-
-    /// The number was just taken: takes up what the View says of it.
-    pub(crate) fn take_up_parts(&mut self) {
-        let Some(view) = self.env.view.clone() else { return };
-        if self.standing != Standing::Inside {
-            return;
-        }
-        if Self::is_inside(&self.env, &view) {
-            self.adopt_parts(&view);
-        } else {
-            // It was taken out again before it heard that it was in.
-            self.go_out(&view);
-        }
-    }
-
-    /// Takes each partition's new epoch: leads, follows, or steps down.
-    fn adopt_parts(&mut self, view: &View) {
-        let me = self.env.me.number;
-        self.hand_requests_over(view);
-        for (number, entry) in &view.parts {
-            let Some(part) = self.parts.get_mut(number) else {
-                continue;
-            };
-            let led = part.leading.as_ref().map(|it| it.pe);
-            let known = part.replica.pe;
-            part.learn_epoch(&mut self.env, entry.pe);
-            if entry.state == PartState::Active && entry.has(me) {
-                part.forget_base(&mut self.env);
-            }
-            if entry.owner == me {
-                if led == Some(entry.pe) {
-                    part.on_first_starts(view);
-                } else if entry.state == PartState::Recovering {
-                    part.recover(&mut self.env, entry.pe);
-                } else if part.halted.is_some() {
-                    part.stay_halted(&mut self.env, entry.pe);
-                } else {
-                    part.replica.whole = true;
-                    part.lead(&mut self.env, entry.pe);
-                }
-                continue;
-            }
-            // Whatever this copy lacks, its owner gives it.
-            part.halted = None;
-            if led.is_some() {
-                part.step_down(&mut self.env);
-            }
-            if entry.has(me) && (entry.pe > known || part.replica.last.pe < entry.pe) {
-                part.replica.whole = true;
-                part.send_sync_report(&mut self.env);
-            }
-        }
-        for part in self.parts.awake_mut() {
-            part.sweep_lost(&mut self.env);
-        }
-    }
-
     /// Asks for a compare-and-set.
     pub(crate) fn ask_view(&mut self, purpose: Purpose, change: Change) {
         let cas = self.env.next_id(NameOf::Change);
@@ -214,7 +86,6 @@ impl Manager {
         let Some(purpose) = self.asked.remove(&cas) else {
             return;
         };
-        self.env.store_away = matches!(outcome, CasOutcome::Unknown);
         match outcome {
             CasOutcome::Done(state) => self.on_cas_written(purpose, &state),
             CasOutcome::Conflict(state) => {
@@ -222,6 +93,7 @@ impl Manager {
                 self.on_cas_conflict(purpose, &state);
             }
             CasOutcome::Unknown => {
+                self.env.store_away = true;
                 self.env.note(Transition::CasUnknown, None);
                 self.env.refresh = true;
                 self.next_change_ms = self.env.now.mono_ms + self.env.config.timing.retry_ms;
@@ -312,9 +184,12 @@ impl Manager {
             Purpose::Register { call, register, tries } => {
                 self.register(call, register, tries + 1);
             }
-            // Neither this one nor an earlier one about the same entry can be written any more.
+            // Neither this one nor an earlier one about the same entry can be written any more; but of what
+            // is not followed nobody knows what it says.
             Purpose::Verdict(node) => {
-                self.env.condemned.remove(&node);
+                if self.refused.is_none() {
+                    self.env.condemned.remove(&node);
+                }
             }
             Purpose::Order(waiting, _) => self.on_order_conflict(*waiting),
             Purpose::NodeOrder(waiting, _) => self.on_node_order_conflict(*waiting),

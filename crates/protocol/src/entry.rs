@@ -9,7 +9,9 @@ use crate::operate::{Errand, Inner};
 use crate::requests::{OfRequest, Requests};
 use crate::settled::is_asked_again;
 use rota_docstore::Phase;
-use rota_model::{Changed, ManagerNumber, MemberId, Refusal, RefusalKind, Retry, SlotId};
+use rota_model::{
+    Changed, ManagerNumber, ManagerStatus, MemberId, Refusal, RefusalKind, Retry, SlotId,
+};
 use rota_ring::slot_of_session;
 
 /// Where a request came from: this manager's own clients, or a peer on behalf of its own.
@@ -251,8 +253,11 @@ impl Entrance {
         } else if owner != env.me.number {
             env.note(Transition::Forwarded, Some(part));
         }
-        // Another run of the owner, or as another run of this manager: the one before may go on with it.
-        waiting.doubtful |= is_moved && refused_as != Some(RefusalKind::NotOwner);
+        // Another run of the owner, or as another run of this manager: the one before may go on with it,
+        // unless it remembers that it has refused it.
+        let is_settled =
+            refused_as.is_some_and(|it| it == RefusalKind::NotOwner || waiting.op.is_once());
+        waiting.doubtful |= is_moved && !is_settled;
         waiting.tries += 1;
         waiting.asked = Some(owner);
         let left_ms = waiting.deadline_ms.saturating_sub(now);
@@ -396,15 +401,25 @@ fn answer(env: &mut Env, caller: Caller, result: OpResult) {
 /// Why nothing was heard of a slot's owner.
 fn silent(env: &Env, slot: SlotId, asked: ManagerNumber) -> String {
     let owned = env.view.as_ref().map(|view| (view, view.owner_of(slot)));
-    let entry = owned.and_then(|(view, owner)| view.managers.get(&owner));
-    match entry.filter(|it| !it.serves()) {
+    let Some(entry) = owned.and_then(|(view, owner)| view.managers.get(&owner)) else {
+        return format!("manager {asked} did not answer before the deadline");
+    };
+    match entry.status {
         // The last copy goes down with its place kept.
-        Some(it) => format!(
+        ManagerStatus::Down => format!(
             "every copy of this partition is down; it is served again when manager {} is back, or \
              when that is given up",
-            it.id
+            entry.id
         ),
-        None => format!("manager {asked} did not answer before the deadline"),
+        ManagerStatus::Joining => {
+            format!("manager {} is to own this partition, and has not started yet", entry.id)
+        }
+        ManagerStatus::Syncing
+        | ManagerStatus::Active
+        | ManagerStatus::Leaving
+        | ManagerStatus::Left => {
+            format!("manager {asked} did not answer before the deadline")
+        }
     }
 }
 

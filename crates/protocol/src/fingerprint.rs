@@ -28,6 +28,7 @@ impl Manager {
             doubted,
             reads,
             index,
+            refused,
             heard,
             accused,
             sharing: _,
@@ -45,7 +46,8 @@ impl Manager {
         } = self;
         env.fingerprint(into);
         (parts, entrance, standing, identity, claiming, probes).hash(into);
-        (asked, next_change_ms, doubted, reads, index, heard, accused, signalled).hash(into);
+        (asked, next_change_ms, doubted, reads, index, refused, heard, accused, signalled)
+            .hash(into);
         (following, orders, node_orders, joins, force_lost, view_ms, arrived).hash(into);
         (ticked_ms, beat_ms, next_tick_ms).hash(into);
     }

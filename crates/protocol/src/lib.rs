@@ -3,6 +3,7 @@
 //! See [`io`] for the picture of inputs and effects, [`documents`] for what is kept, and
 //! [`replica`] for a copy of a partition.
 
+mod adopt;
 pub mod api;
 mod backlog;
 mod bodies;

@@ -52,6 +52,8 @@ pub struct Manager {
     pub(crate) reads: BTreeMap<u64, Vec<(ManagerNumber, Epoch, ReadFor)>>,
     /// Index of the newest state of the config store that was adopted.
     pub(crate) index: u64,
+    /// Why what the config store showed last is not followed.
+    pub(crate) refused: Option<String>,
     /// When each peer was heard last, and which run of it.
     pub(crate) heard: BTreeMap<ManagerNumber, (MemberId, u64)>,
     /// How often each peer was taken out, and when last.
@@ -98,6 +100,7 @@ impl Manager {
             doubted: Epoch(0),
             reads: BTreeMap::new(),
             index: 0,
+            refused: None,
             heard: BTreeMap::new(),
             accused: BTreeMap::new(),
             sharing: Arc::default(),
@@ -137,10 +140,7 @@ impl Manager {
                     part.on_persisted(&mut self.env, lsn);
                 }
             }
-            Input::Config(state) => {
-                self.env.store_away = false;
-                self.adopt(&state);
-            }
+            Input::Config(state) => self.adopt(&state),
             Input::ConfigRead { read, state } => self.on_config_read(read, state),
             Input::CasDone { cas, outcome } => self.on_cas_done(cas, outcome),
             Input::PeerRefused { number, address } => self.on_peer_refused(number, &address),
@@ -422,9 +422,7 @@ impl Manager {
             self.adopt(state);
         }
         // One whose View is refused is as good as none.
-        let reached = state
-            .as_ref()
-            .is_some_and(|it| it.epoch() <= self.env.epoch() && self.check_state(it).is_ok());
+        let reached = state.is_some() && self.refused.is_none();
         self.env.store_away = !reached;
         self.on_order_read(read, reached);
         self.on_node_order_read(read, reached);

@@ -5,7 +5,8 @@
 
 mod table;
 
-use rota_model::{Changed, Outcome, RefusalKind, Retry};
+use rota_model::{Changed, ManagerNumber, Outcome, RefusalKind, Retry};
+use rota_protocol::operate::slot_of_spaces;
 use rota_protocol::{Input, Message, Op, Transition};
 use rota_ring::{Change, View};
 use std::sync::Arc;
@@ -18,6 +19,14 @@ fn without_copies() -> Table {
     table.start_all();
     table.register("n1", 7);
     table
+}
+
+/// Its only copy goes with it.
+fn goes_down(table: &mut Table, n: u32) {
+    table.kill(n);
+    let member = table.view().member(ManagerNumber(n)).unwrap();
+    let down = table.view().without(&[member]).unwrap();
+    table.config = Change::view(down).apply(&table.config).unwrap();
 }
 
 fn assert_refused_in_doubt(table: &mut Table, owner: u32, op: Op) {
@@ -128,10 +137,7 @@ fn whoever_asks_for_a_partition_of_which_every_copy_is_down_is_told_so() {
     let mut table = without_copies();
     let owner = table.owner("a");
     opened(table.call(owner, open("a", "r1")));
-    table.kill(owner);
-    let member = table.view().member(rota_model::ManagerNumber(owner)).unwrap();
-    let down = table.view().without(&[member]).unwrap();
-    table.config = Change::view(down).apply(&table.config).unwrap();
+    goes_down(&mut table, owner);
     table.pass(1_000);
     let call = table.ask_within(other_than(owner), get("a"), 2_000);
     let refusal = table.wait_for(call, 5_000).expect_err("its only copy is down");
@@ -165,4 +171,41 @@ fn an_operation_whose_answer_waits_while_its_arc_is_cut_out_is_not_carried_out_a
     table.lose = Box::new(|it| matches!(it.message, Message::SnapshotChunk { .. }));
     operated(table.wait_for(call, 3_000)).unwrap();
     assert_eq!(table.count(Transition::Operated), 1);
+}
+
+#[test]
+fn an_operation_that_one_run_refused_is_asked_of_the_next_since_nobody_carries_it_out_any_more() {
+    let mut table = without_copies();
+    let configuration = table.view().owner_of(slot_of_spaces(M)).0;
+    let owner = NUMBERS.into_iter().find(|it| *it != configuration).unwrap();
+    let id = id_at(&table, owner, 0);
+    // It is found again from the nodes, and one of them says nothing for a while.
+    table.silent.insert("n1".into());
+    goes_down(&mut table, owner);
+    table.start_lost(owner);
+    table.pass_until("its number", 5_000, |it| it.managers[&owner].is_claimed());
+    let retried = table.count(Transition::ForwardRetried);
+    let call = table.ask_within(configuration, op(write(&id, 1), &id), 60_000);
+    table.pass_until("a refusal", 5_000, |it| it.count(Transition::ForwardRetried) > retried);
+    goes_down(&mut table, owner);
+    table.start(owner);
+    table.pass_until("the next run", 5_000, |it| it.managers[&owner].is_claimed());
+    table.pass(2_000);
+    assert!(!table.replies.contains_key(&call), "{:?}", table.replies.get(&call));
+    table.silent.clear();
+    operated(table.wait_for(call, 30_000)).unwrap();
+    assert_eq!(table.count(Transition::Operated), 1);
+}
+
+#[test]
+fn whoever_asks_for_a_partition_whose_owner_never_started_is_told_so() {
+    let mut table = Table::laid_with(0);
+    let [asked, started, waited_for] = NUMBERS;
+    [asked, started].into_iter().for_each(|n| table.start(n));
+    table.settle();
+    let id = id_at(&table, waited_for, 0);
+    let stale = table.ask_within(asked, sync(&[&id], None, true), 2_000);
+    let refusal = table.wait_for(stale, 5_000).expect_err("nobody has it");
+    let wanted = format!("manager m{waited_for} is to own this partition, and has not started yet");
+    assert!(refusal.to_string().contains(&wanted), "{refusal}");
 }

@@ -49,7 +49,7 @@ const LOOK_MS: (u64, u64) = (2, 50);
 const OUTPUT_READS_MAX: usize = 64;
 
 /// How long a keeper waits for its order, in seconds: its agent may have been stopped when it had just
-/// started this one, and gives it up for one that ended without news.
+/// started this one.
 const ORDER_WITHIN_S: u64 = 5;
 
 /// Runs a keeper to its end. An error means that there was no usable order or no kernel support;
@@ -58,7 +58,13 @@ pub fn run() -> anyhow::Result<()> {
     // Readable in process lists; without it every keeper is called "exe".
     let _ = rustix::thread::set_name(c"rota-keeper");
     let mut input = Lines::default();
-    let order: Order = input.first()?;
+    let order: Order = match input.first() {
+        Ok(order) => order,
+        Err(error) => {
+            tell(&News::Failed { detail: error.to_string() });
+            return Err(error);
+        }
+    };
     let request = order.request.as_ref().map_or("", RequestId::as_str);
     let (session, token) = (&order.session, order.token);
     let span = tracing::info_span!("keeper", %session, %token, request);

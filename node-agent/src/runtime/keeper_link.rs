@@ -63,7 +63,7 @@ impl KeeperLink {
             keepers: keepers.clone(),
             group: None,
         };
-        // A keeper that takes no order is seen as one that ends without news.
+        // A keeper that gets no order says so, or ends.
         link.write(order).await;
         Ok(link)
     }

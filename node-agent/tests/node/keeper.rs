@@ -57,6 +57,13 @@ impl Keeper {
             "ready_line": null, "agent": std::process::id(), "open_files": null,
         });
         change(&mut order);
+        let mut keeper = Self::without_order(folder, log);
+        keeper.input.write_all(format!("{order}\n").as_bytes()).await.unwrap();
+        keeper
+    }
+
+    /// One that waits for its order.
+    fn without_order(folder: TempDir, log: File) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_rota-node-agent"))
             .args(["keeper", "--log", "debug", "--log-format", "json"])
             .process_group(0)
@@ -66,8 +73,7 @@ impl Keeper {
             .kill_on_drop(true)
             .spawn()
             .unwrap();
-        let mut input = child.stdin.take().unwrap();
-        input.write_all(format!("{order}\n").as_bytes()).await.unwrap();
+        let input = child.stdin.take().unwrap();
         let news = BufReader::new(child.stdout.take().unwrap()).lines();
         Self { child, input, news, folder }
     }
@@ -332,4 +338,19 @@ async fn a_keeper_whose_log_takes_no_more_ends_its_program_all_the_same() {
     keeper.stop(100).await;
     assert_eq!(keeper.ended().await, json!({ "exit": { "signal": 9 }, "cause": "stop" }));
     drop(reader);
+}
+
+#[tokio::test]
+async fn a_keeper_without_an_order_that_it_can_use_says_why_and_ends() {
+    let nothing = "no order came within 5 s";
+    for (line, why) in [("", nothing), ("no order\n", "expected ident at line 1 column 2")] {
+        let folder = TempDir::new().unwrap();
+        let log = File::create(folder.path().join("keeper.log")).unwrap();
+        let mut keeper = Keeper::without_order(folder, log);
+        keeper.input.write_all(line.as_bytes()).await.unwrap();
+        let news = keeper.news().await;
+        assert_eq!(news["failed"]["detail"], why, "{news}");
+        let status = tokio::time::timeout(LIMIT, keeper.child.wait()).await;
+        assert!(!status.expect("an end in time").unwrap().success());
+    }
 }

@@ -178,16 +178,23 @@ fn manager(entry: &v1::ManagerEntry, answers: &Answers) -> Manager {
     }
 }
 
-/// What it means that those managers do without the config store.
-pub fn without_config_store(managers: &[impl Borrow<str>]) -> Option<String> {
+/// What it means that those managers do without the config store, of so many that answer.
+pub fn without_config_store(managers: &[impl Borrow<str>], answering: usize) -> Option<String> {
     if managers.is_empty() {
         return None;
     }
-    Some(format!(
-        "without the config store: {}. Complete partitions serve on; nobody takes over, joins or leaves, \
-         and no node comes or is declared lost, before it answers them again",
-        managers.join(", ")
-    ))
+    let names = managers.join(", ");
+    Some(if managers.len() < answering {
+        format!(
+            "without the config store: {names}; the others have it. What they own serves on while it is \
+             complete"
+        )
+    } else {
+        format!(
+            "without the config store: {names}. Complete partitions serve on; nobody takes over, joins or \
+             leaves, and no node comes or is declared lost, before it answers them again"
+        )
+    })
 }
 
 /// What a manager says of a partition, if it answered and knows of it.

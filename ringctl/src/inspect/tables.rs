@@ -19,7 +19,7 @@ pub fn headline(ring: &Ring) -> String {
     let told: String = told.collect();
     let away = there.iter().filter(|it| it.config_store_error.is_some());
     let away: Vec<&str> = away.map(|it| it.id.as_str()).collect();
-    let away = without_config_store(&away).map_or(String::new(), |it| format!("{it}\n"));
+    let away = without_config_store(&away, answering).map_or(String::new(), |it| format!("{it}\n"));
     format!(
         "cluster {}, epoch {}: {}, {} with copies; {answering} of {} answer, {}, {} \
          READY\n{under_way}{told}{away}",
@@ -144,7 +144,7 @@ mod tests {
         for note in ["no answer: refused", "without the config store for 2.0 s: refused"] {
             assert!(managers.contains(note), "{managers}");
         }
-        let away = "without the config store: m2. Complete partitions serve on";
+        let away = "without the config store: m2; the others have it";
         assert!(headline(&ring).contains(away), "{}", headline(&ring));
         assert!(headline(&ring).contains("2 of 3 managers answer"));
         assert!(headline(&ring).contains("number 340 is under way: join, since epoch 5"));

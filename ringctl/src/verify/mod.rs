@@ -28,7 +28,7 @@ use finding::{Finding, Findings, Kind};
 use ring::Digests;
 use rota_client::{Client, v1};
 use rota_model::{ManagerNumber, ManagerStatus};
-use rota_ring::View;
+use rota_ring::{ManagerEntry, View};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -78,6 +78,8 @@ pub struct Report {
     sessions: u64,
     /// READY sessions of nodes that did not answer, and whatever changed at each look.
     sessions_unproved: u64,
+    /// Managers that answered.
+    managers: usize,
     /// Nodes that answered.
     nodes: usize,
     violations: Vec<Finding>,
@@ -329,7 +331,8 @@ impl<'a> Verifier<'a> {
             && self.unproved + self.moving == 0
             && partitions == view.parts.len();
         let without_config_store = without_config_store(view, &self.answers);
-        let hint = hint(&violations, &without_config_store);
+        let managers = answering(view, &self.answers).count();
+        let hint = hint(&violations, &without_config_store, managers);
         Ok(Report {
             ok,
             cluster: view.cluster.as_str().to_owned(),
@@ -337,6 +340,7 @@ impl<'a> Verifier<'a> {
             partitions,
             sessions: self.proved,
             sessions_unproved: self.unproved + self.moving,
+            managers,
             nodes: there.count(),
             violations,
             unproved,
@@ -349,21 +353,31 @@ impl<'a> Verifier<'a> {
     }
 }
 
-/// The names of managers that do not reach the config store.
-fn without_config_store(view: &View, answers: &Answers) -> Vec<String> {
-    let is_away = |number: &ManagerNumber| {
-        let answer = answers.get(&number.0).and_then(|it| it.as_ref().ok());
-        answer.is_some_and(|it| !it.config_store_error.is_empty())
-    };
-    let away = view.managers.iter().filter(|(number, _)| is_away(number));
-    away.map(|(_, it)| it.id.as_str().to_owned()).collect()
+/// Members of the ring, each with its answer.
+fn answering<'a>(
+    view: &'a View,
+    answers: &'a Answers,
+) -> impl Iterator<Item = (&'a ManagerEntry, &'a v1::InspectResponse)> {
+    let answer = |number: &ManagerNumber| answers.get(&number.0)?.as_ref().ok();
+    view.managers.iter().filter_map(move |(number, it)| Some((it, answer(number)?)))
 }
 
-/// Without the config store nobody takes the place of a manager that is gone, and the nodes that it judged
-/// get no leases.
-fn hint(violations: &[Finding], without_config_store: &[String]) -> Option<&'static str> {
+/// The names of managers that do not reach the config store.
+fn without_config_store(view: &View, answers: &Answers) -> Vec<String> {
+    let away = answering(view, answers).filter(|(_, it)| !it.config_store_error.is_empty());
+    away.map(|(entry, _)| entry.id.as_str().to_owned()).collect()
+}
+
+/// When every manager is without the config store, nobody takes the place of one that is gone, and the nodes
+/// that it judged get no leases.
+fn hint(
+    violations: &[Finding],
+    without_config_store: &[String],
+    managers: usize,
+) -> Option<&'static str> {
     let ended = violations.iter().any(|it| it.kind == Kind::NotRunning);
-    (ended && !without_config_store.is_empty()).then_some(
+    let all_away = managers > 0 && without_config_store.len() == managers;
+    (ended && all_away).then_some(
         "a node ends what it runs when nobody renews its leases, and nobody takes the place of the manager \
          that did so while the config store is away: start the config store again",
     )
@@ -419,7 +433,8 @@ fn told(report: &Report) -> String {
             "not proved: {count}, which changed at each look or are on nodes that do not answer\n"
         ));
     }
-    if let Some(away) = inspect::without_config_store(&report.without_config_store) {
+    if let Some(away) = inspect::without_config_store(&report.without_config_store, report.managers)
+    {
         text.push_str(&format!("{away}\n"));
     }
     if let Some(hint) = report.hint {
@@ -456,6 +471,7 @@ mod tests {
             partitions: 3,
             sessions: 1,
             sessions_unproved: 0,
+            managers: 3,
             nodes: 2,
             violations: Vec::new(),
             unproved: Vec::new(),
@@ -478,20 +494,30 @@ mod tests {
 
     #[test]
     fn who_does_without_the_config_store_is_told_beside_what_holds() {
-        let away = Report { without_config_store: vec!["m1".into(), "m3".into()], ..report() };
-        let text = told(&away);
-        assert!(text.starts_with("without the config store: m1, m3. "), "{text}");
+        let told_without = |away: &[&str]| {
+            let without_config_store = away.iter().map(|it| (*it).to_owned()).collect();
+            told(&Report { without_config_store, ..report() })
+        };
+        let text = told_without(&["m1", "m3"]);
+        assert!(
+            text.starts_with("without the config store: m1, m3; the others have it. "),
+            "{text}"
+        );
         assert!(text.contains("\neverything holds: "), "{text}");
+        let text = told_without(&["m1", "m2", "m3"]);
+        assert!(text.starts_with("without the config store: m1, m2, m3. "), "{text}");
+        assert!(text.contains("nobody takes over"), "{text}");
     }
 
     #[test]
     fn sessions_that_ended_for_want_of_leases_are_told_with_a_hint_at_the_config_store() {
         let of = |kind| vec![Finding::new(kind, "it".to_owned())];
         let away = ["m1".to_owned()];
-        assert_eq!(hint(&of(Kind::NotRunning), &[]), None);
-        assert_eq!(hint(&of(Kind::RunsTwice), &away), None);
+        assert_eq!(hint(&of(Kind::NotRunning), &[], 1), None);
+        assert_eq!(hint(&of(Kind::RunsTwice), &away, 1), None);
+        assert_eq!(hint(&of(Kind::NotRunning), &away, 2), None, "the other takes over");
         let violations = of(Kind::NotRunning);
-        let hint = hint(&violations, &away);
+        let hint = hint(&violations, &away, 1);
         let report = Report { ok: false, violations, hint, ..report() };
         assert!(told(&report).contains("\nhint: a node ends what it runs"), "{}", told(&report));
     }

@@ -6,7 +6,7 @@ use rota_tests::recorded::{Book, Classes, Load, Recording, judge, now_us};
 use rota_tests::{Assembled, Places};
 
 /// How many rounds each fault gets: ROTA_FAULT_ROUNDS, else one.
-fn wanted() -> usize {
+pub fn wanted() -> usize {
     let text = std::env::var("ROTA_FAULT_ROUNDS").unwrap_or_else(|_| "1".to_owned());
     let rounds = text.parse().ok().filter(|it| *it > 0);
     rounds.unwrap_or_else(|| panic!("ROTA_FAULT_ROUNDS is {text:?}; it must be a number from 1"))
