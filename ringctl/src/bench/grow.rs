@@ -2,7 +2,7 @@
 //! same on a machine with few cores.
 
 use super::report::{cores, rounded};
-use super::target;
+use super::target::{self, Pace};
 use super::usage;
 use crate::dev::{Cluster, Ground, Settings};
 use crate::failure::UsageMistake;
@@ -34,6 +34,11 @@ pub struct GrowArguments {
     /// Calls in flight.
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     concurrency: u32,
+    /// Opens that begin in a second for each manager of the ring: equal load for each of them.
+    /// Without it opens follow each other at once, and few managers have more of them to put
+    /// together than many.
+    #[arg(long, value_name = "PER_S", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    rate_per_manager: Option<u32>,
     /// How long the ring is watched at rest: what it uses then is taken off.
     #[arg(long, default_value = "3s", value_parser = crate::cli::length_of_time)]
     rest: Duration,
@@ -64,6 +69,7 @@ struct Row {
 struct Grown {
     sessions: u32,
     concurrency: u32,
+    rate_per_manager: Option<u32>,
     class: String,
     routed: bool,
     cores: usize,
@@ -88,6 +94,7 @@ pub async fn run(it: &GrowArguments, out: &mut Out) -> anyhow::Result<()> {
     let grown = Grown {
         sessions: it.sessions,
         concurrency: it.concurrency,
+        rate_per_manager: it.rate_per_manager,
         class: it.class.clone(),
         routed: it.route,
         cores: cores(),
@@ -122,14 +129,16 @@ fn used(cluster: &Cluster) -> Duration {
 
 async fn measure(it: &GrowArguments, cluster: &mut Cluster) -> anyhow::Result<Row> {
     let client = target::client(&cluster.document().endpoints(), 1, it.route)?;
-    let concurrency = it.concurrency as usize;
-    target::prepare_with(&client, &it.class, WARM_UP, concurrency).await?;
+    let managers = u32::try_from(cluster.document().managers.len())?;
+    let every = it.rate_per_manager.map(|rate| Duration::from_secs(1) / (rate * managers));
+    let pace = Pace { concurrency: it.concurrency as usize, every };
+    target::prepare(&client, &it.class, WARM_UP).await?;
     cluster.whole(WHOLE_WAIT).await?;
     let (began, before) = (Instant::now(), used(cluster));
     tokio::time::sleep(it.rest).await;
     let rest = (used(cluster).saturating_sub(before)).as_secs_f64() / began.elapsed().as_secs_f64();
     let (began, before) = (Instant::now(), used(cluster));
-    target::prepare_with(&client, &it.class, it.sessions, concurrency).await?;
+    target::prepare_with(&client, &it.class, it.sessions, &pace).await?;
     let seconds = began.elapsed().as_secs_f64();
     let all = used(cluster).saturating_sub(before).as_secs_f64();
     let us = |seconds: f64| rounded(seconds * 1e6 / f64::from(it.sessions), 1);

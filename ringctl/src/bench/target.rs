@@ -131,24 +131,37 @@ pub async fn get_load(name: &str, load: Load, client: &Client, ids: Arc<Vec<Stri
 
 /// Opens `count` sessions, many at a time, and gives their ids.
 pub async fn prepare(client: &Client, class: &str, count: u32) -> anyhow::Result<Vec<String>> {
-    prepare_with(client, class, count, PREPARE_CONCURRENCY).await
+    let pace = Pace { concurrency: PREPARE_CONCURRENCY, every: None };
+    prepare_with(client, class, count, &pace).await
 }
 
-/// The same with so many calls in flight.
+/// How fast sessions are opened.
+pub struct Pace {
+    /// Calls in flight.
+    pub concurrency: usize,
+    /// One call, and no more, begins in each such time.
+    pub every: Option<Duration>,
+}
+
+/// The same as fast as that.
 pub async fn prepare_with(
     client: &Client,
     class: &str,
     count: u32,
-    concurrency: usize,
+    pace: &Pace,
 ) -> anyhow::Result<Vec<String>> {
+    let mut beat = pace.every.map(tokio::time::interval);
     let prefix = prefix();
     let ids: Vec<String> = (0..count).map(|it| format!("{prefix}-{it}")).collect();
     let bar = load::bar("opening", u64::from(count));
     let mut opening = JoinSet::new();
     let mut next = ids.iter();
     loop {
-        while opening.len() < concurrency {
+        while opening.len() < pace.concurrency {
             let Some(id) = next.next() else { break };
+            if let Some(beat) = &mut beat {
+                beat.tick().await;
+            }
             let (client, request) = (client.clone(), open_request(id.clone(), class));
             opening.spawn(async move { client.open(request, CALL_WAIT).await });
         }

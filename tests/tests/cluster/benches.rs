@@ -174,6 +174,12 @@ async fn bench_grow_tells_the_cost_of_an_open_in_rings_of_several_sizes() {
             assert!(row[field].as_f64() > Some(0.0), "{field} in {row}");
         }
     }
+    // So many begin in a second at each manager, and no more.
+    let line = ["grow", "--managers", "2", "--sessions", "60", "--rate-per-manager", "20"];
+    let line = [&line[..], &["--replicas", "1", "--rest", "300ms"]].concat();
+    let document = own_cluster(&folder, &line).await;
+    let per_s = document["rows"][0]["per_s"].as_f64();
+    assert!(per_s > Some(0.0) && per_s < Some(41.0), "{document}");
     let line = ["bench", "grow", "--managers", "2", "--replicas", "2"];
     let ran = ringctl_in(&folder, &line).await;
     assert_eq!((ran.code, ran.stdout.as_str()), (2, ""), "{}", ran.stderr);
