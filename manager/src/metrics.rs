@@ -360,6 +360,7 @@ mod tests {
             last: LogPos::ZERO,
             committed: LogPos::ZERO,
             sessions: [(SessionState::Ready, 7)].into(),
+            documents: 7,
             lag: vec![(ManagerNumber(400), 3)],
             digest: 0,
             on_nodes: std::collections::BTreeMap::new(),

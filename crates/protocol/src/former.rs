@@ -36,6 +36,12 @@ impl Partition {
         self.persist_meta(env);
     }
 
+    /// Whether some of a former copy was dropped, and not all.
+    pub fn is_being_dropped(&self) -> bool {
+        let is_copied = self.leading.is_some() || self.learning.is_some() || self.replica.whole;
+        !is_copied && !self.replica.docs.is_empty()
+    }
+
     fn is_former_copy(&self, env: &Env) -> bool {
         let me = env.me;
         // From its disk a manager knows partitions before it has seen a View.

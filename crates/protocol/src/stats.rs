@@ -33,6 +33,8 @@ pub struct PartStats {
     pub committed: LogPos,
     /// Committed sessions by state, tombstones included.
     pub sessions: BTreeMap<SessionState, u64>,
+    /// Documents here, sessions and tombstones among them.
+    pub documents: u64,
     /// At the owner: each copy and how many entries it is behind.
     pub lag: Vec<(ManagerNumber, u64)>,
     /// Sessions that have not ended, by the node where they run or are to run.
@@ -68,6 +70,7 @@ pub(crate) fn of_part(env: &Env, part: &Partition) -> PartStats {
         last,
         committed: part.replica.committed,
         sessions: part.replica.sessions_by_state.clone(),
+        documents: part.replica.docs.len() as u64,
         lag: lag.map(|(number, copy)| (*number, behind(copy.flow.acked))).collect(),
         digest: part.replica.digest,
         marks: part.replica.marks.iter().copied().collect(),

@@ -60,15 +60,14 @@ impl Partition {
 
     /// Whether something here waits for time to pass.
     pub fn is_busy(&self) -> bool {
-        self.leading.as_ref().is_some_and(|it| {
-            // Who follows the namespaces always waits, and for nothing that time brings.
-            it.live.len() > it.follows.len()
-                || !it.work.is_empty()
-                || !it.learners.is_empty()
-                || !it.missing.is_empty()
-                || it.drain.after.is_some()
-                || !matches!(it.phase, Phase::Serving)
-        })
+        let Some(it) = &self.leading else { return self.is_being_dropped() };
+        // Who follows the namespaces always waits, and for nothing that time brings.
+        it.live.len() > it.follows.len()
+            || !it.work.is_empty()
+            || !it.learners.is_empty()
+            || !it.missing.is_empty()
+            || it.drain.after.is_some()
+            || !matches!(it.phase, Phase::Serving)
     }
 
     /// Time passed.

@@ -3,6 +3,7 @@
 
 use super::finding::{Finding, Kind};
 use crate::inspect::{Answers, newest_view, serves, stats_of};
+use crate::output::counted;
 use rota_client::v1;
 use rota_model::ManagerNumber;
 use rota_ring::{Part, View};
@@ -142,7 +143,8 @@ fn copies(view: &View, part: &v1::Part, answers: &Answers, found: &mut Vec<Findi
         }
     }
     for manager in view.managers.keys().map(|it| it.0).filter(|it| !wanted.contains(it)) {
-        let role = stats_of(answers, manager, number).map_or("", |it| &it.role);
+        let stats = stats_of(answers, manager, number);
+        let role = stats.map_or("", |it| &it.role);
         let holds =
             part.isr.contains(&manager) || !matches!(role, "" | "idle" | "serving" | "wedged");
         // Who holds the last one is no surplus, whoever should hold it instead.
@@ -155,8 +157,11 @@ fn copies(view: &View, part: &v1::Part, answers: &Answers, found: &mut Vec<Findi
             found.push(Finding::of_partition(Kind::MissingCopy, number, Some(manager), text));
         } else if holds {
             let role = if role.is_empty() { "in sync" } else { role };
-            let text =
-                format!("partition {number}: manager {manager} should hold nothing, and is {role}");
+            let documents = counted(stats.map_or(0, |it| it.documents), "document");
+            // One that is being dropped has fewer at each look, so it is found anew.
+            let text = format!(
+                "partition {number}: manager {manager} should hold nothing, and is {role} with {documents}"
+            );
             found.push(Finding::of_partition(Kind::SurplusCopy, number, Some(manager), text));
         }
     }
@@ -261,6 +266,21 @@ mod tests {
             stats(&mut surplus, manager, part).role = "former copy".to_owned();
         }
         assert_eq!(found(&surplus), [Kind::SurplusCopy, Kind::SurplusCopy]);
+    }
+
+    #[test]
+    fn a_surplus_copy_that_is_being_dropped_is_another_finding_at_each_look() {
+        let mut surplus = answers();
+        change(&mut surplus, |view| view.r = 0);
+        change(&mut surplus, |view| view.parts.iter_mut().for_each(|it| it.isr.truncate(1)));
+        stats(&mut surplus, 300, 0).role = "former copy".to_owned();
+        let texts = [1_000, 488].map(|documents| {
+            stats(&mut surplus, 300, 0).documents = documents;
+            let view = View::try_from(newest_view(&surplus).unwrap().clone()).unwrap();
+            check(&view, &surplus, &Digests::default()).remove(0).text
+        });
+        assert!(texts[1].ends_with("and is former copy with 488 documents"), "{}", texts[1]);
+        assert_ne!(texts[0], texts[1]);
     }
 
     #[test]

@@ -184,6 +184,7 @@ mod tests {
             last: LogPos::ZERO,
             committed: LogPos::ZERO,
             sessions: BTreeMap::new(),
+            documents: 0,
             lag: Vec::new(),
             digest,
             on_nodes: BTreeMap::new(),

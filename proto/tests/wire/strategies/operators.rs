@@ -102,8 +102,9 @@ pub fn stats() -> Any<Stats> {
     let role = select(&rota_proto::operator::ROLES[..]);
     let on_nodes = btree_map(register().prop_map(|it| it.node), any::<u64>(), 0..3);
     let marks = vec((at(), any::<u64>()), 0..3);
-    let part = (number(), role, at(), at(), sessions, lag, on_nodes, any::<u64>(), marks).prop_map(
-        |(part, role, last, committed, sessions, lag, on_nodes, digest, marks)| PartStats {
+    let numbers = (any::<u64>(), any::<u64>());
+    let part = (number(), role, at(), at(), sessions, lag, on_nodes, numbers, marks).prop_map(
+        |(part, role, last, committed, sessions, lag, on_nodes, numbers, marks)| PartStats {
             part,
             role,
             last,
@@ -111,7 +112,8 @@ pub fn stats() -> Any<Stats> {
             sessions,
             lag,
             on_nodes,
-            digest,
+            documents: numbers.0,
+            digest: numbers.1,
             marks,
         },
     );
