@@ -374,10 +374,10 @@ impl Driver {
             let same = epoch(seen.view.as_ref()) == epoch(view)
                 && (seen.member, seen.left) == (member, left)
                 && Arc::ptr_eq(&seen.nodes, &self.nodes)
-                && seen.refused.is_some() == why.is_some();
+                && seen.refused.as_ref().map(|it| &it.error) == why.map(broken).as_ref();
             if !same {
-                let refused =
-                    seen.refused.take().or_else(|| why.map(trouble)).filter(|_| why.is_some());
+                let since = seen.refused.as_ref().map_or_else(Instant::now, |it| it.since);
+                let refused = why.map(|it| Trouble { since, error: broken(it) });
                 let (view, nodes) = (view.cloned(), self.nodes.clone());
                 *seen = Seen { view, member, left, nodes, refused };
             }
@@ -386,6 +386,6 @@ impl Driver {
     }
 }
 
-fn trouble(why: &str) -> Trouble {
-    Trouble { since: Instant::now(), error: StoreError::Broken(why.to_owned()) }
+fn broken(why: &str) -> StoreError {
+    StoreError::Broken(why.to_owned())
 }

@@ -403,13 +403,12 @@ impl<'a> Restorer<'a> {
             }
             signal = self.stop.wished() => format!("this handler got {signal}, and it was ended"),
         };
+        // What of the group is left when its first process has ended goes, too: the next try begins alone.
         for signal in [Signal::TERM, Signal::KILL] {
             if let Some(group) = group {
                 signal_group(group, signal);
             }
-            if timeout(GRACE, child.wait()).await.is_ok() {
-                break;
-            }
+            let _ended_or_not = timeout(GRACE, child.wait()).await;
         }
         Err((None, why))
     }

@@ -32,7 +32,7 @@ impl Manager {
         // What was asked under an earlier View stands in this state, or is never written.
         self.env.condemned.clear();
         self.share_with(view.neighbours(self.env.config.number));
-        self.view_ms = self.env.now.mono_ms;
+        self.under_way.on_view(view, self.env.now.mono_ms);
         if view.transition.is_some() && view.has_arrived(self.env.config.number) {
             self.arrived = view.epoch;
         }
@@ -155,10 +155,15 @@ impl Manager {
         if view.epoch > self.env.epoch() { view.check() } else { Ok(()) }
     }
 
-    /// Checks what the config store holds. A state whose View is refused tells nothing of nodes either, and
+    /// Checks what the config store holds. Epochs only grow with it: what is newer and has an earlier one is of
+    /// a store that went back, and was written since. A state whose View is refused tells nothing of nodes either, and
     /// nothing is confirmed beside it.
     pub(crate) fn check_state(&self, state: &ConfigState) -> Result<(), ViewError> {
         match &state.view {
+            Some(view) if state.index > self.index && view.epoch < self.env.epoch() => {
+                let known = self.env.epoch();
+                Err(ViewError::Broken(format!("it went back: epoch {known} was there before")))
+            }
             Some(view) => self.check_view(view),
             None if self.env.view.is_none() => Ok(()),
             None => Err(ViewError::Broken("the config store holds no View any more".into())),

@@ -170,8 +170,8 @@ impl Manager {
 
     fn on_cas_conflict(&mut self, purpose: Purpose, state: &ConfigState) {
         self.adopt(state);
-        if state.epoch() > self.env.epoch() {
-            // That View is refused. All that is asked for meets it again.
+        if self.refused.is_some() {
+            // All that is asked for meets that state again.
             self.next_change_ms = self.env.now.mono_ms + self.env.config.timing.retry_ms;
         }
         match purpose {

@@ -38,7 +38,7 @@ impl Manager {
             node_orders,
             joins,
             force_lost,
-            view_ms,
+            under_way,
             arrived,
             ticked_ms,
             beat_ms,
@@ -48,7 +48,7 @@ impl Manager {
         (parts, entrance, standing, identity, claiming, probes).hash(into);
         (asked, next_change_ms, doubted, reads, index, refused, heard, accused, signalled)
             .hash(into);
-        (following, orders, node_orders, joins, force_lost, view_ms, arrived).hash(into);
+        (following, orders, node_orders, joins, force_lost, under_way, arrived).hash(into);
         (ticked_ms, beat_ms, next_tick_ms).hash(into);
     }
 

@@ -14,10 +14,7 @@ impl Partition {
     /// is kept while this run may have acknowledged something under the current epoch, as a learner:
     /// then its log must not go back.
     pub fn drop_former_copy(&mut self, env: &mut Env) {
-        if self.replica.docs.is_empty() && self.replica.latest.is_empty() {
-            return;
-        }
-        if !self.is_former_copy(env) {
+        if !self.is_to_be_dropped(env) {
             return;
         }
         if self.replica.whole || !self.replica.latest.is_empty() {
@@ -36,10 +33,10 @@ impl Partition {
         self.persist_meta(env);
     }
 
-    /// Whether some of a former copy was dropped, and not all.
-    pub fn is_being_dropped(&self) -> bool {
-        let is_copied = self.leading.is_some() || self.learning.is_some() || self.replica.whole;
-        !is_copied && !self.replica.docs.is_empty()
+    /// Whether something is left of a copy that nobody will ask for.
+    pub fn is_to_be_dropped(&self, env: &Env) -> bool {
+        let is_empty = self.replica.docs.is_empty() && self.replica.latest.is_empty();
+        !is_empty && self.is_former_copy(env)
     }
 
     fn is_former_copy(&self, env: &Env) -> bool {
@@ -50,11 +47,13 @@ impl Partition {
         let Some(part) = part.filter(|_| view.member(me.number) == Some(me)) else {
             return false;
         };
+        if self.leading.is_some() || self.learning.is_some() || part.has(me.number) {
+            return false;
+        }
         // Who was taken out comes back within moments, and needs less of what is the same.
         let serving = part.isr.iter().filter(|it| view.is_up(it.number)).count();
         let enough = serving > view.r as usize && view.is_up(me.number);
-        let outside = self.leading.is_none() && self.learning.is_none() && !part.has(me.number);
         let settled = self.replica.pe == part.pe && self.replica.last.pe < part.pe;
-        enough && outside && settled && !view.wanted(self.number).contains(&me.number)
+        enough && settled && !view.wanted(self.number).contains(&me.number)
     }
 }

@@ -254,7 +254,7 @@ impl Manager {
         let Some(under_way) = view.transition else { return };
         let (me, number) = (self.env.me.number, under_way.number());
         let timing = &self.env.config.timing;
-        let waited_ms = self.env.now.mono_ms.saturating_sub(self.view_ms);
+        let waited_ms = self.under_way.stands_still(self.env.now.mono_ms);
         let mut successors = view.ring_from(number).filter(|it| *it != number && view.is_up(*it));
         let is_heir = successors.next().unwrap_or(number) == me;
         let overdue = waited_ms >= timing.join_ms && is_heir;

@@ -21,7 +21,7 @@ use crate::{ManagerConfig, Transition};
 use rota_docstore::{Checker, FieldError, Operations, Schema, Spaces};
 use rota_model::node_msg::{FromNode, NodeLoad, Renew};
 use rota_model::{Epoch, Incarnation, ManagerNumber, MemberId, NodeId, Nonce, Now};
-use rota_ring::{ClaimRefused, NodeReg, slot_of_node};
+use rota_ring::{ClaimRefused, NodeReg, UnderWay, slot_of_node};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
@@ -72,8 +72,8 @@ pub struct Manager {
     pub(crate) joins: bool,
     /// An operator says that the disk which its number had is gone for good.
     pub(crate) force_lost: bool,
-    /// When a new View was adopted last.
-    pub(crate) view_ms: u64,
+    /// How far the join or the leave is that the View names.
+    pub(crate) under_way: UnderWay,
     /// The newest epoch in which this manager, as a newcomer, held all that it should.
     pub(crate) arrived: Epoch,
     pub(crate) ticked_ms: u64,
@@ -110,7 +110,7 @@ impl Manager {
             node_orders: VecDeque::new(),
             joins: false,
             force_lost: false,
-            view_ms: now.mono_ms,
+            under_way: UnderWay::default(),
             arrived: Epoch(0),
             ticked_ms: now.mono_ms,
             beat_ms: 0,
@@ -482,7 +482,7 @@ impl Manager {
         self.drive_verdicts();
         let busy = self.entrance.is_busy()
             || self.standing != Standing::Inside
-            || self.parts.awake().any(Partition::is_busy);
+            || self.parts.awake().any(|it| it.is_busy(&self.env));
         self.next_tick_ms = now + if busy { TICK_BUSY_MS } else { TICK_IDLE_MS };
     }
 
@@ -522,7 +522,7 @@ impl Manager {
             effects.push(Effect::Persist { lsn: self.env.lsn, writes });
             self.env.lsn += 1;
         }
-        if self.parts.awake().any(Partition::is_busy) || self.entrance.is_busy() {
+        if self.parts.awake().any(|it| it.is_busy(&self.env)) || self.entrance.is_busy() {
             self.next_tick_ms = self.next_tick_ms.min(now.mono_ms + TICK_BUSY_MS);
         }
         self.parts.rest();

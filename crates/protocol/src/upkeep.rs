@@ -59,8 +59,8 @@ impl Partition {
     }
 
     /// Whether something here waits for time to pass.
-    pub fn is_busy(&self) -> bool {
-        let Some(it) = &self.leading else { return self.is_being_dropped() };
+    pub fn is_busy(&self, env: &Env) -> bool {
+        let Some(it) = &self.leading else { return self.is_to_be_dropped(env) };
         // Who follows the namespaces always waits, and for nothing that time brings.
         it.live.len() > it.follows.len()
             || !it.work.is_empty()

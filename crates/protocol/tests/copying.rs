@@ -49,6 +49,27 @@ fn a_copy_that_is_wanted_no_more_is_dropped_once_the_others_have_theirs() {
     }
 }
 
+#[test]
+fn what_is_dropped_piece_by_piece_is_let_go_of_without_a_pause() {
+    let mut table = Table::laid_with(1);
+    table.sizes.purge_docs = 1;
+    NUMBERS.iter().for_each(|n| table.start(*n));
+    table.settle();
+    table.pass(500);
+    table.register_with("n1", 7, 200);
+    for number in 0..120 {
+        opened(table.call(300, open(&format!("s{number}"), "r1")));
+    }
+    table.kill(600);
+    table.pass(2_500);
+    let many = held(&table, 1000, 300);
+    assert!(many > 20, "{many}");
+    table.start(600);
+    table.pass_until("the first is dropped", 5_000, |it| held(it, 1000, 300) < many);
+    // At each tick of a manager that has something to do, and not of one at rest.
+    table.pass_until("all is dropped", many as u64 * 25, |it| held(it, 1000, 300) == 0);
+}
+
 /// Attributes of nearly the largest size.
 const LARGE: usize = 60 * 1024;
 

@@ -4,7 +4,7 @@ mod table;
 
 use rota_docstore::Update;
 use rota_model::{ManagerNumber, ManagerStatus};
-use rota_protocol::Transition;
+use rota_protocol::{Disk, Transition};
 use rota_ring::View;
 use std::collections::BTreeSet;
 use table::asking::*;
@@ -200,6 +200,51 @@ fn a_join_that_comes_no_further_lets_the_next_one_in() {
     assert_eq!(table.view().transition, None);
     assert_eq!(table.count(Transition::JoinGivenUp), 1);
     assert_eq!(table.view().managers[&ManagerNumber(NEW)].status, ManagerStatus::Active);
+    assert_all_found(&mut table);
+}
+
+#[test]
+fn who_takes_its_number_again_on_an_empty_machine_needs_no_turn_while_another_one_joins() {
+    let mut table = filled();
+    table.lose = Box::new(|envelope| {
+        envelope.to.number == ManagerNumber(NEW) && envelope.message.name() == "snapshot_chunk"
+    });
+    table.start_newcomer(NEW);
+    table.pass(2_000);
+    table.kill(600);
+    table.pass(3_000);
+    table.disks.insert(600, Disk::default());
+    table.start(600);
+    table.pass(5_000);
+    let view = table.view();
+    assert!(view.transition.is_some(), "{view:?}");
+    assert_eq!(view.managers[&ManagerNumber(600)].status, ManagerStatus::Active);
+    assert!(isr(view, 600).contains(&600), "{view:?}");
+    table.lose = Box::new(|_| false);
+    table.pass(15_000);
+    assert_settled(&table);
+    assert_all_found(&mut table);
+}
+
+#[test]
+fn a_join_that_comes_no_further_is_given_up_although_others_come_and_go_meanwhile() {
+    let mut table = filled();
+    table.lose = Box::new(|envelope| {
+        envelope.to.number == ManagerNumber(NEW) && envelope.message.name() == "snapshot_chunk"
+    });
+    table.start_newcomer(NEW);
+    let began = table.view().epoch;
+    for _ in 0..11 {
+        assert_eq!(table.count(Transition::JoinGivenUp), 0);
+        table.kill(1000);
+        table.pass(5_000);
+        table.start(1000);
+        table.pass(50_000);
+    }
+    table.pass(15_000);
+    assert!(table.view().epoch.0 > began.0 + 20, "the View changed all the time");
+    assert_eq!(table.view().transition, None);
+    assert_eq!(table.count(Transition::JoinGivenUp), 1);
     assert_all_found(&mut table);
 }
 

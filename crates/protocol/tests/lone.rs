@@ -97,6 +97,48 @@ fn a_view_of_another_ring_is_refused_and_a_lone_owner_answers_nothing_beside_it(
 }
 
 #[test]
+fn a_config_store_that_went_back_and_was_written_since_is_refused() {
+    let mut table = without_copies();
+    let owner = table.owner("a");
+    opened(table.call(owner, open("a", "r1")));
+    let old = table.config.clone();
+    goes_down(&mut table, other_than(owner));
+    table.pass(1_000);
+    let newest = std::mem::replace(&mut table.config, old);
+    assert!(table.config.epoch() < newest.epoch());
+    // Somebody who knows nothing of what was lost has written nodes.
+    table.config.index = newest.index + 1;
+    let refusal = table.call(owner, get("a")).expect_err("the store has forgotten something");
+    assert_eq!((refusal.kind, refusal.changed), (RefusalKind::ConfigStoreAway, Changed::No));
+    let why = table.managers[&owner].config_refused().expect("it says why").to_owned();
+    assert!(why.contains("it went back"), "{why}");
+    let before = table.count(Transition::ViewRefused);
+    table.kill(NUMBERS.into_iter().find(|it| *it != owner && !table.dead.contains(it)).unwrap());
+    table.pass(5_000);
+    let refused = table.count(Transition::ViewRefused) - before;
+    assert!(refused < 500, "{refused} times in 5 s");
+    table.config = newest;
+    table.pass(1_000);
+    got(table.call(owner, get("a")));
+}
+
+#[test]
+fn a_view_of_another_ring_with_the_very_epoch_is_not_overwritten() {
+    let mut table = without_copies();
+    let owner = table.owner("a");
+    opened(table.call(owner, open("a", "r1")));
+    let known = table.view().clone();
+    let other = Arc::new(View { r: known.r + 1, ..known });
+    table.config.view = Some(other.clone());
+    table.kill(other_than(owner));
+    let before = table.count(Transition::ViewRefused);
+    table.pass(5_000);
+    assert_eq!(table.config.view, Some(other));
+    let refused = table.count(Transition::ViewRefused) - before;
+    assert!((1..500).contains(&refused), "{refused} times in 5 s");
+}
+
+#[test]
 fn who_has_just_started_follows_no_view_of_another_ring_and_takes_its_number_in_its_own() {
     let mut table = Table::laid_with(0);
     let own = table.config.clone();

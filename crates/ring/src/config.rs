@@ -81,6 +81,12 @@ impl Change {
         if self.expect_epoch.is_some_and(|expected| expected != state.epoch()) {
             return None;
         }
+        // A View of another ring that happens to have that epoch is not overwritten.
+        if let (Some(next), Some(there)) = (&self.view, &state.view)
+            && (&next.cluster, next.m, next.r) != (&there.cluster, there.m, there.r)
+        {
+            return None;
+        }
         let mut next = state.clone();
         next.index += 1;
         if let Some(view) = &self.view {

@@ -27,6 +27,7 @@ pub mod join;
 pub mod leave;
 pub mod node_order;
 pub mod place;
+pub mod under_way;
 pub mod view;
 
 pub use absent::Others;
@@ -35,6 +36,7 @@ pub use config::{Change, ConfigState, NodeChange, NodeReg};
 pub use leave::{CancelRefused, LeaveRefused};
 pub use node_order::{DRAIN_MS_MAX, DrainTime, NodeOrder, NodeOrderRefused, NodeWish};
 pub use place::{slot_of_document, slot_of_node, slot_of_pool, slot_of_session};
+pub use under_way::UnderWay;
 pub use view::{
     IsrMember, Loss, ManagerEntry, Part, PartState, Recovered, RingShape, RingTransition, Split,
     View, ViewError,

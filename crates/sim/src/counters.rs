@@ -69,6 +69,8 @@ faults!(
     OneStaysAway = "one_stays_away",
     /// A manager's machine was lost with its disk, some with their neighbours'.
     MachinesLost = "machines_lost",
+    /// A manager's machine was lost, and another one took its place with an old backup of its disk.
+    DiskWentBack = "disk_went_back",
     /// Writes that were not synced were lost with a crash.
     LostWrites = "lost_writes",
     /// A manager died while its disk wrote a batch, which was not there when it came back.
@@ -292,10 +294,9 @@ impl Counters {
     pub fn missing(&self) -> Vec<&'static str> {
         let count = |it: &Fault| self.faults.get(it).copied().unwrap_or_default();
         let faults = Fault::ALL.iter().filter(|it| count(it) == 0).map(|it| it.as_str());
-        // Only a disk that went back makes an owner give up what the View says is served, and the config
-        // store keeps the rules of Views.
-        let elsewhere = [Transition::GivenUp, Transition::ViewRefused];
-        let steps = Transition::ALL.iter().filter(|it| !elsewhere.contains(it));
+        // Only a disk that went back further than the View can tell makes an owner give up what it serves, and
+        // what leaves no trace on a node breaks promises then: no seed does that (but `wrong_r2`).
+        let steps = Transition::ALL.iter().filter(|it| **it != Transition::GivenUp);
         let steps = steps.filter(|it| !self.transitions.contains_key(it));
         let corners = Corner::ALL.iter().filter(|it| !self.corners.contains_key(it));
         let corners = corners.map(|it| it.as_str());

@@ -1,6 +1,9 @@
 //! Managers' machines that are lost with their disks. Their numbers are taken by empty machines, once the
 //! others have written them DOWN. When these were all that held a partition, it is found again from the
 //! nodes: what had ended, requests and documents are gone then, and only then.
+//!
+//! Some are replaced with a backup that is as old as the run: whatever the manager was made a copy of since
+//! is lost with the machine, and the View says since when that is.
 
 use crate::counters::Fault;
 use crate::disk::SimDisk;
@@ -8,8 +11,18 @@ use crate::manager_host::ManagerHost;
 use crate::shelf::Shelf;
 use crate::world::{Event, World};
 use rota_model::ManagerNumber;
-use rota_protocol::Manager;
-use rota_ring::ClaimRefused;
+use rota_protocol::{Disk, Manager};
+use rota_ring::{ClaimRefused, View};
+
+/// Whether a View says of everything that a manager is a copy of that it became one after that was its disk.
+/// A disk that went back further than anybody can see breaks promises: what was acknowledged since is gone.
+fn is_known_as_old(backup: &Disk, number: ManagerNumber, view: &View) -> bool {
+    let copies = view.parts.iter().filter_map(|(part, entry)| {
+        let mine = entry.isr.iter().find(|it| it.number == number)?;
+        Some((backup.parts.get(part).map(|it| it.pe), mine.since))
+    });
+    copies.into_iter().all(|(known, since)| known.is_none_or(|it| it < since))
+}
 
 impl World {
     /// Some neighbours in the ring die, r + 1 at most and never all, and some of them with their disks.
@@ -38,9 +51,16 @@ impl World {
                     .after(self.chance.within(20_000, 2_000_000), Event::StartManager(number));
                 continue;
             };
-            host.lost_disk = Some(host.disk.durable().clone());
-            host.disk = SimDisk::default();
-            host.shelf = Shelf::default();
+            let lost = host.disk.durable().clone();
+            let backup = host.backup.take().filter(|it| is_known_as_old(it, number, &view));
+            if let Some(backup) = backup {
+                host.disk.replace(backup);
+                self.counters.fault(Fault::DiskWentBack);
+            } else {
+                host.disk = SimDisk::default();
+                host.shelf = Shelf::default();
+            }
+            host.lost_disk = Some(lost);
             self.dog.ledger.on_disk_lost(now_us, number);
             self.took_effect(fault);
             let away_us = self.chance.within(200_000, 3_000_000);

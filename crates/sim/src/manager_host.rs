@@ -14,7 +14,7 @@ use crate::world::{Event, StoreCall, WALL_START_MS, World};
 use rota_model::{BootId, ManagerNumber, NodeId, Now};
 use rota_node::ReportId;
 use rota_protocol::operate::registry;
-use rota_protocol::{CasOutcome, Effect, Input, Manager, ManagerConfig, Op, Wait};
+use rota_protocol::{CasOutcome, Effect, Input, Manager, ManagerConfig, Op, Transition, Wait};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Who waits for an answer of a manager's process.
@@ -58,6 +58,8 @@ pub struct ManagerHost {
     pub wall_ahead_ms: u64,
     /// An older copy of its disk, for a planted bug.
     pub old_disk: Option<rota_protocol::Disk>,
+    /// What its disk held when the newest run had just taken its number.
+    pub backup: Option<rota_protocol::Disk>,
     /// What its disk held when it was lost.
     pub lost_disk: Option<rota_protocol::Disk>,
     mono_ahead_ms: u64,
@@ -85,6 +87,7 @@ impl ManagerHost {
             slow_disk_felt: false,
             wall_ahead_ms: 100_000,
             old_disk: None,
+            backup: None,
             lost_disk: None,
             mono_ahead_ms: 0,
             callers: BTreeMap::new(),
@@ -148,7 +151,7 @@ impl World {
         if may_join {
             manager.may_join();
         }
-        if host.lost_disk.is_some() {
+        if host.lost_disk.is_some() && host.disk.durable().parts.is_empty() {
             // An operator's word: the machine before is gone for good.
             manager.force_lost();
         }
@@ -371,6 +374,10 @@ impl World {
             Effect::FetchBodies { part, bodies } => self.fetch_bodies(number, run, part, bodies),
             Effect::Note(note) => {
                 self.counters.transition(note.transition);
+                if note.transition == Transition::Claimed {
+                    let host = self.managers.get_mut(&number);
+                    host.into_iter().for_each(|it| it.backup = Some(it.disk.durable().clone()));
+                }
                 let line =
                     || format!("* {} {:?} {}", note.transition.as_str(), note.part, note.text);
                 self.trace.line(self.queue.now_us(), me, line);

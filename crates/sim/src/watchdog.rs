@@ -22,7 +22,7 @@ use rota_node::NodeEffect;
 use rota_protocol::{
     Answer, CasOutcome, Chunk, Disk, DiskWrite, Effect, Envelope, Input, Message, OpResult,
 };
-use rota_ring::{ConfigState, View};
+use rota_ring::{ConfigState, UnderWay, View};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -65,6 +65,8 @@ pub struct Watchdog {
     calls: BTreeMap<(Run, u64), Asked>,
     owner_last: BTreeMap<(ManagerNumber, ManagerNumber), LogPos>,
     landed_us: BTreeMap<Epoch, u64>,
+    /// How far a join or a leave is.
+    under_way: UnderWay,
     join_us: u64,
     cancel_until_us: u64,
 }
@@ -90,6 +92,7 @@ impl Watchdog {
             calls: BTreeMap::new(),
             owner_last: BTreeMap::new(),
             landed_us: BTreeMap::new(),
+            under_way: UnderWay::default(),
         }
     }
 
@@ -405,10 +408,10 @@ impl Watchdog {
             let slots = slots.flat_map(|(first, last)| first.0..=last.0);
             self.ledger.lost.extend(slots.map(SlotId));
         }
-        let since_us = self.landed_us.get(&was.epoch).copied().unwrap_or_default();
         let (author_number, owner_last) = (author.0, &self.owner_last);
         // Managers count whole milliseconds.
-        let is_stale = now_us + 1_000 > since_us + self.join_us;
+        let is_stale = self.under_way.stands_still(now_us + 1_000) > self.join_us;
+        self.under_way.on_view(view, now_us);
         let moment = Moment { author: author_number, owner_last, disks };
         let is_cancelled = now_us <= self.cancel_until_us;
         let verdicts = [

@@ -143,11 +143,14 @@ fn view_of(answers: &Answers) -> anyhow::Result<View> {
     View::try_from(view.clone()).context("a manager's View cannot be read")
 }
 
-/// The registry, as whoever knows most of it says: each node by its newest entry.
+/// The registry, as whoever knows most of it says: each node by its newest entry. Of one boot those tell most who
+/// have the newest View: who does without the config store knows of no verdict.
 fn registry(answers: &Answers) -> BTreeMap<String, v1::NodeStats> {
     let mut nodes: BTreeMap<String, v1::NodeStats> = BTreeMap::new();
-    for node in answers.values().filter_map(|it| it.as_ref().ok()).flat_map(|it| &it.nodes) {
-        let newer = nodes.get(&node.id).is_none_or(|before| before.boot < node.boot);
+    let mut told: Vec<_> = answers.values().filter_map(|it| it.as_ref().ok()).collect();
+    told.sort_by_key(|it| it.view.as_ref().map(|view| view.epoch));
+    for node in told.into_iter().flat_map(|it| &it.nodes) {
+        let newer = nodes.get(&node.id).is_none_or(|before| before.boot <= node.boot);
         if newer {
             nodes.insert(node.id.clone(), node.clone());
         }

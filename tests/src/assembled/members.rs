@@ -55,6 +55,12 @@ impl Member {
         &self.grpc
     }
 
+    /// Whether there is anything in its folder.
+    pub fn has_begun(&self) -> bool {
+        let at = self.line.iter().skip_while(|it| *it != "--data").nth(1).expect("it has a folder");
+        std::fs::read_dir(at).is_ok_and(|mut it| it.next().is_some())
+    }
+
     /// Starts it with its own command line, so with its own folder; waits until it is ready.
     pub async fn start(&mut self, folder: &TestFolder) {
         self.runs = Some(Launched::again(folder, &self.id, &self.line).await);

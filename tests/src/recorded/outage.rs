@@ -30,15 +30,15 @@ impl Outage {
         self.followed(it) && it.instance.to.is_none_or(|(to_us, _)| to_us >= self.from_us)
     }
 
-    /// Whether it explains how this execution ended.
+    /// Whether it explains how this execution ended. A start that was not yet ordered when the agent stood still
+    /// never was, and that is said when the agent goes on.
     pub fn explains(&self, it: &Execution) -> bool {
         self.befell(it)
             && it.instance.to.is_some_and(|(to_us, why)| match why {
-                EndCause::Lease | EndCause::BootDied => to_us <= self.until_us,
-                EndCause::Own
-                | EndCause::StartTimeout
-                | EndCause::Destroyed
-                | EndCause::Drained => false,
+                EndCause::Lease | EndCause::BootDied | EndCause::StartTimeout => {
+                    to_us <= self.until_us
+                }
+                EndCause::Own | EndCause::Destroyed | EndCause::Drained => false,
             })
     }
 

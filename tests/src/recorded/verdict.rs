@@ -323,6 +323,19 @@ mod tests {
     }
 
     #[test]
+    fn a_start_that_an_agent_did_not_get_to_order_is_over_when_nothing_of_its_node_runs() {
+        let calls = [call(Wish::Open, 0, 120, told(Ready, true))];
+        let first =
+            Execution { life: stamp(LIFE - 1), ..ended_as(1, 20, 110, EndCause::StartTimeout) };
+        let runs = [first, ran(2, 80, None)];
+        assert_eq!(judge(&calls, &runs, &[outage(30, true)]), Ok(()));
+        for other in [vec![], vec![outage(30, false)], vec![outage(90, true)]] {
+            let text = judge(&calls, &runs, &other).unwrap_err();
+            assert!(text.contains("two instances at once"), "{text}");
+        }
+    }
+
+    #[test]
     fn the_news_of_a_close_may_be_lost_with_the_node_and_only_then() {
         let close = shown_as(Closed, Reason::NodeLost, "", false);
         let open = call(Wish::Open, 0, 20, told(Ready, true));

@@ -468,6 +468,14 @@ async fn ringctl_cluster(cluster: &Cluster) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn consul_takes_the_configuration_that_ships_as_one_folder() {
+    let folder = checkout().join("deploy/consul");
+    let checked = Command::new("consul").arg("validate").arg(&folder).output();
+    let checked = tokio::time::timeout(PATIENCE, checked).await.expect("in time").unwrap();
+    assert!(checked.status.success(), "{checked:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn without_the_program_dev_says_how_to_install_it() {
     let folder = TestFolder::new();
     let mut command = Command::new(binary("ringctl"));

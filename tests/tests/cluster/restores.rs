@@ -110,7 +110,7 @@ async fn a_restore_command_runs_once_for_each_loss_and_again_only_after_it_faile
     assert_eq!((&failed["exit_code"], &failed["attempt"]), (&7.into(), &1.into()));
     assert!(stderr.contains("runs it again"), "{stderr}");
     // It hangs, with a child of its own, and is ended at its deadline.
-    let hangs = command(&folder, "sleep 600 & sleep 600");
+    let hangs = command(&folder, "(trap '' TERM; sleep 600) & sleep 600");
     let (code, failed, _) = handled(&cluster, &hangs, &["--restore-timeout", "300ms"]).await;
     assert_eq!((code, &failed["attempt"]), (Some(1), &2.into()), "{failed}");
     assert!(failed["why"].as_str().unwrap().contains("did not end within"), "{failed}");

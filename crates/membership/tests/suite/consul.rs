@@ -41,6 +41,43 @@ async fn rig() -> ConsulAgent {
 
 conformance!(rig);
 
+/// Three servers, of which the leader dies when the store is taken away: another one takes its place.
+mod three {
+    use super::*;
+
+    struct Servers {
+        agents: [ConsulAgent; 3],
+        dead: usize,
+    }
+
+    impl Rig for Servers {
+        fn cluster(&self) -> ClusterName {
+            name("suite")
+        }
+
+        fn client(&self) -> Arc<dyn ConfigStore> {
+            Arc::new(self.agents[(self.dead + 1) % 3].client())
+        }
+
+        async fn cut(&mut self) {
+            while !self.agents[self.dead].leads().await {
+                self.dead = (self.dead + 1) % 3;
+            }
+            self.agents[self.dead].kill().await;
+        }
+
+        async fn mend(&mut self) {
+            self.agents[self.dead].run().await;
+        }
+    }
+
+    async fn rig() -> Servers {
+        Servers { agents: ConsulAgent::three().await, dead: 0 }
+    }
+
+    conformance!(rig);
+}
+
 fn broken(read: Result<ConfigState, StoreError>) -> String {
     match read {
         Err(StoreError::Broken(text)) => text,

@@ -6,7 +6,7 @@ use super::{Verdict, Violation};
 use rota_model::ManagerStatus;
 use rota_ring::{RingTransition, View};
 
-/// Checks one write of the View. `is_stale`: nothing changed for so long that a transition may be given
+/// Checks one write of the View. `is_stale`: it has come no further for so long that it may be given
 /// up. `is_cancelled`: an operator has taken one back a moment ago.
 ///
 /// # Errors

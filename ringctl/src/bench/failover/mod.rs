@@ -7,6 +7,7 @@
 //! The account asks owners and nodes: what was acknowledged must be there, and run once. After the last
 //! round everything is proved as by `ringctl verify`.
 
+mod detection;
 mod round;
 
 use super::load;
@@ -25,6 +26,8 @@ use std::time::Duration;
 
 /// The load runs so long before the first fault.
 const BEFORE_FAULT: Duration = Duration::from_secs(1);
+/// The peers' patience when Consul alone is to notice: the longest that managers take.
+const PATIENT_MS: u32 = 9_999;
 /// How long the proof at the end may take, and one answer for it.
 const PROOF_WAIT: Duration = Duration::from_secs(60);
 const ANSWER_WAIT: Duration = Duration::from_secs(5);
@@ -49,6 +52,11 @@ pub struct FailoverArguments {
     /// Take a Consul agent of this cluster's own as the config store.
     #[arg(long)]
     consul: bool,
+    /// Let only Consul notice a stopped manager: its peers are patient for longer than Consul's check
+    /// takes (--suspect-ms 9999). What is served is then measured from the moment at which that check
+    /// turned critical, too.
+    #[arg(long, requires = "stop", requires = "consul")]
+    signal_alone: bool,
     /// Sessions that must be served again.
     #[arg(long, default_value_t = 300, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     sessions: u32,
@@ -83,6 +91,9 @@ struct Struck {
 #[derive(Serialize, Clone, PartialEq, Debug, Default)]
 struct RoundTimes {
     number: u32,
+    /// From the fault until Consul's check was critical, if Consul alone was to notice.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    detected_ms: Option<f64>,
     /// From the fault until the first of its sessions was opened again.
     first_served_ms: f64,
     /// Until every session was opened and read again, those of others too.
@@ -104,6 +115,11 @@ struct FailedOver {
     /// rounds.
     p50_ms: f64,
     p99_ms: f64,
+    /// The same from the moment at which Consul's check was critical, if Consul alone was to notice.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    after_detection_p50_ms: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    after_detection_p99_ms: Option<f64>,
     /// Sessions that were acknowledged and are not there any more, or came back with another life.
     lost: u64,
     /// Sessions with two live instances, by the nodes' own answers.
@@ -126,6 +142,10 @@ pub async fn run(it: &FailoverArguments, out: &mut Out) -> anyhow::Result<()> {
         nodes: Some(it.nodes),
         consul: it.consul,
         ..Settings::roomy(it.managers, it.replicas)
+    };
+    let settings = match it.signal_alone {
+        true => Settings { suspect_ms: Some(PATIENT_MS), ..settings },
+        false => settings,
     };
     let done = with_cluster(&settings, async |cluster| measure(it, cluster).await).await?;
     match out.format() {
@@ -159,6 +179,11 @@ fn show(done: &FailedOver, out: &mut Out) -> anyhow::Result<()> {
     out.text(&format!(
         "\nbackground: {opened} opened, {failed} failed, longest gap {gap:.1} ms\n"
     ))?;
+    if let Some((p50, p99)) = done.after_detection_p50_ms.zip(done.after_detection_p99_ms) {
+        out.text(&format!(
+            "after Consul's check was critical: p50 {p50:.1} ms, p99 {p99:.1} ms\n"
+        ))?;
+    }
     Ok(())
 }
 
@@ -182,7 +207,9 @@ async fn measure(it: &FailoverArguments, cluster: &mut Cluster) -> anyhow::Resul
             tokio::time::sleep(it.pause).await;
         }
         let class = &it.class;
-        let round = Round { client: &everyone, class, ids: &ids, pulse: &pulse, fault, number };
+        let by_signal = it.signal_alone;
+        let round =
+            Round { client: &everyone, class, ids: &ids, pulse: &pulse, fault, by_signal, number };
         rounds.push(round.run(cluster).await?);
         bar.inc(1);
     }
@@ -193,15 +220,32 @@ async fn measure(it: &FailoverArguments, cluster: &mut Cluster) -> anyhow::Resul
     Ok(FailedOver { background, ..summed(it, fault, &rounds) })
 }
 
-fn summed(it: &FailoverArguments, fault: Fault, rounds: &[round::Outcome]) -> FailedOver {
-    let mut opened: Vec<Duration> = rounds.iter().flat_map(|it| it.opened.clone()).collect();
-    opened.sort_unstable();
+#[derive(Clone, Copy)]
+struct Percentiles {
+    p50_ms: f64,
+    p99_ms: f64,
+}
+
+fn percentiles(times: impl Iterator<Item = Duration>) -> Option<Percentiles> {
+    let mut times: Vec<Duration> = times.collect();
+    times.sort_unstable();
     let at = |percent: usize| {
-        let index = (opened.len() * percent / 100).min(opened.len().saturating_sub(1));
-        rounded(ms(opened.get(index).copied().unwrap_or_default()), 1)
+        let index = (times.len() * percent / 100).min(times.len().checked_sub(1)?);
+        Some(rounded(ms(*times.get(index)?), 1))
     };
+    Some(Percentiles { p50_ms: at(50)?, p99_ms: at(99)? })
+}
+
+fn summed(it: &FailoverArguments, fault: Fault, rounds: &[round::Outcome]) -> FailedOver {
+    let opened = percentiles(rounds.iter().flat_map(|it| it.opened.iter().copied()));
+    let detected = rounds.iter().filter_map(|it| Some((it.detected?, &it.opened)));
+    let after =
+        percentiles(detected.flat_map(|(detected, opened)| {
+            opened.iter().map(move |it| it.saturating_sub(detected))
+        }));
     let times = rounds.iter().map(|it| RoundTimes {
         number: it.struck.number,
+        detected_ms: it.detected.map(|it| rounded(ms(it), 1)),
         first_served_ms: rounded(ms(it.opened.iter().min().copied().unwrap_or_default()), 1),
         all_served_ms: rounded(ms(it.all), 1),
         whole_ms: rounded(ms(it.whole), 1),
@@ -215,15 +259,17 @@ fn summed(it: &FailoverArguments, fault: Fault, rounds: &[round::Outcome]) -> Fa
         sessions: it.sessions,
         killed: rounds.last().map(|it| it.struck.clone()).unwrap_or_default(),
         all_served_ms: rounded(ms(all), 1),
-        p50_ms: at(50),
-        p99_ms: at(99),
+        p50_ms: opened.map_or(0.0, |it| it.p50_ms),
+        p99_ms: opened.map_or(0.0, |it| it.p99_ms),
+        after_detection_p50_ms: after.map(|it| it.p50_ms),
+        after_detection_p99_ms: after.map(|it| it.p99_ms),
         lost: lost.len() as u64,
         duplicates: twice.len() as u64,
         managers: it.managers,
         replicas: it.replicas,
         nodes: it.nodes,
         consul: it.consul,
-        measured: opened.len() as u64,
+        measured: rounds.iter().map(|it| it.opened.len() as u64).sum(),
         background: Background::default(),
         times: times.collect(),
         cores: cores(),
@@ -239,6 +285,7 @@ mod tests {
         let key = |id: &str| ("default".to_owned(), id.to_owned());
         let round = |number, times: [u64; 2], lost: &[&str]| round::Outcome {
             struck: Struck { number, pid: 1 },
+            detected: (number == 7).then_some(Duration::from_millis(25)),
             opened: times.map(Duration::from_millis).to_vec(),
             all: Duration::from_millis(times[1] + 1),
             whole: Duration::from_millis(500),
@@ -251,6 +298,7 @@ mod tests {
             rounds: 2,
             pause: Duration::ZERO,
             consul: false,
+            signal_alone: false,
             sessions: 9,
             concurrency: 1,
             rate: 1,
@@ -265,5 +313,8 @@ mod tests {
         assert!((done.p50_ms - 30.0).abs() < 1e-9 && (done.p99_ms - 40.0).abs() < 1e-9);
         assert!((done.all_served_ms - 41.0).abs() < 1e-9);
         assert!((done.times[1].first_served_ms - 30.0).abs() < 1e-9);
+        // Of the round in which somebody looked when Consul noticed.
+        assert_eq!((done.times[0].detected_ms, done.times[1].detected_ms), (None, Some(25.0)));
+        assert_eq!(done.after_detection_p99_ms, Some(15.0));
     }
 }

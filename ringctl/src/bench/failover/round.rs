@@ -1,6 +1,7 @@
 //! One fault, what came of it, and the way back.
 
 use super::Struck;
+use super::detection::Detection;
 use crate::bench::pulse::Pulse;
 use crate::bench::target;
 use crate::dev::Cluster;
@@ -59,6 +60,8 @@ pub struct Round<'a> {
     pub pulse: &'a Pulse,
     /// What is done.
     pub fault: Fault,
+    /// Whether Consul alone is to notice.
+    pub by_signal: bool,
     /// From 0.
     pub number: u32,
 }
@@ -68,6 +71,8 @@ pub struct Round<'a> {
 pub struct Outcome {
     /// Which manager.
     pub struck: Struck,
+    /// From the fault until Consul noticed, if that alone was to.
+    pub detected: Option<Duration>,
     /// Times from the fault until each session that it owned was opened again.
     pub opened: Vec<Duration>,
     /// Until every session was opened and read again.
@@ -103,12 +108,17 @@ impl Round<'_> {
         lives.sort_by_key(|it| it.owner != struck.number);
         let others = cluster.document().managers.iter().filter(|it| it.number != struck.number);
         let left: Vec<String> = others.map(|it| it.grpc.clone()).collect();
+        let noticed = self.by_signal.then(|| Detection::of(cluster, struck.number)).transpose()?;
         let struck_at = Instant::now();
         match self.fault {
             Fault::Kill => cluster.family.signal(struck.pid, Signal::KILL),
             Fault::Stop => cluster.family.signal(struck.pid, Signal::STOP),
         }
         let served = serve_all(self.client, self.class, &lives, &left, struck_at).await?;
+        let detected = match noticed {
+            Some(noticed) => Some(noticed.at().await?.saturating_duration_since(struck_at)),
+            None => None,
+        };
         let meanwhile = Client::connect(&left.join(","))?;
         is_gone(&meanwhile, struck.number).await?;
         let mut account = self.account(&meanwhile).await?;
@@ -131,6 +141,7 @@ impl Round<'_> {
         let opened = served.iter().filter(|it| own.contains(it.id.as_str()));
         Ok(Outcome {
             struck,
+            detected,
             opened: opened.map(|it| it.opened).collect(),
             all: served.iter().map(|it| it.read).max().unwrap_or_default(),
             whole,

@@ -445,7 +445,7 @@ async fn documents(
         let owner = answers.get(&owner.0).and_then(|it| it.as_ref().ok());
         let stats = owner.and_then(|it| it.parts.iter().find(|it| it.number == part.0));
         let stats = stats.with_context(|| format!("the owner of {part} does not answer"))?;
-        documents += stats.sessions.values().sum::<u64>() * times;
+        documents += stats.documents * times;
     }
     Ok(documents)
 }
