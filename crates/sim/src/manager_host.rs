@@ -137,14 +137,15 @@ impl World {
             return;
         }
         let may_join = self.may_join(number);
-        let Some(host) = self.managers.get_mut(&number) else { return };
+        let config = self.managers.get(&number).map(|it| self.plant_config(it.config.clone()));
+        let (Some(host), Some(config)) = (self.managers.get_mut(&number), config) else { return };
         host.run += 1;
         host.ends = false;
         let run = host.run;
         host.mono_ahead_ms = mono_ahead_ms;
         let disk = host.disk.read();
         let now = host.now(now_us);
-        let mut manager = Manager::new(host.config.clone(), disk, seed, now);
+        let mut manager = Manager::new(config, disk, seed, now);
         let offered = manager.offer(crate::writing::operations(), registry::schema());
         offered.expect("it is the schema that every manager has");
         manager.keep_bodies(bodies);
@@ -225,6 +226,10 @@ impl World {
         let Some(host) = self.managers.get_mut(&number).filter(|it| it.run == run) else { return };
         let now = host.now(now_us);
         let Some(process) = &mut host.process else { return };
+        // Whatever it was told, nothing more is to be heard of that one.
+        if let Input::CasDone { cas, .. } = &input {
+            host.store_calls.remove(&StoreCall::Cas(*cas));
+        }
         self.dog.on_input((number, run), &input);
         if self.trace.keeps_text() {
             let line = match &input {

@@ -228,6 +228,7 @@ impl World {
             }
             Parcel::Registered { sent_mono_ms, result: Ok(registered) } => {
                 self.dog.on_fences(&host.name(), &registered.fences);
+                let registered = self.plant_on_registered(registered);
                 NodeInput::Registered { sent_mono_ms, registered }
             }
             Parcel::Renewed { boot, sent_mono_ms, renewed } => {

@@ -11,7 +11,7 @@ use rota_model::{BootId, Changed, Epoch, ManagerNumber, NodeId};
 use rota_node::NodeEffect;
 use rota_protocol::{Answer, CasOutcome, Effect, Input, Message, OpResult};
 use rota_ring::{Change, ConfigState};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 macro_rules! bugs {
@@ -136,6 +136,26 @@ bugs!(
     CordonUnseen = "cordon_unseen",
     /// A manager takes a View of another ring for one of its own.
     OtherRingFollowed = "other_ring_followed",
+    /// An owner counts acknowledgements of earlier epochs for its own.
+    LateAckCounted = "late_ack_counted",
+    /// A copy acknowledges under an epoch that it knows to be over.
+    OldEpochAcked = "old_epoch_acked",
+    /// An owner begins anything new with the copies that it has.
+    CopiesUnawaited = "copies_unawaited",
+    /// Who adds a copy lets go of those that are not wanted, however few there are.
+    ShedEarly = "shed_early",
+    /// A learner from before a loss gets what changed since: the rest stays as it was there.
+    DeltaAfterLoss = "delta_after_loss",
+    /// A node boots without fences.
+    BootUnfenced = "boot_unfenced",
+    /// A manager takes a boot for registered before that is written.
+    RegisteredEarly = "registered_early",
+    /// Who finds a partition again waits for nobody who may hold more.
+    BetterUnawaited = "better_unawaited",
+    /// An owner that does not know whether a copy was added goes on as if it was not.
+    AddingForgotten = "adding_forgotten",
+    /// A verdict about a node lands under any View.
+    VerdictUnbound = "verdict_unbound",
 );
 
 impl Bug {
@@ -166,13 +186,18 @@ pub struct Plant {
     chunks: BTreeMap<(ManagerNumber, ManagerNumber, u64), Message>,
     /// The first revision of each boot's entry in the registry.
     revisions: BTreeMap<(NodeId, BootId), u64>,
+    /// Until when compare-and-sets of a manager are late.
+    pub(crate) held: BTreeMap<ManagerNumber, u64>,
+    /// Copyings by which a learner gets too little: learner, partition, and which one.
+    pub(crate) deltas: BTreeSet<(ManagerNumber, ManagerNumber, u64)>,
 }
 
 impl Plant {
     /// A bug, freshly planted.
     pub fn new(bug: Bug) -> Self {
-        let (boots, chunks) = (BTreeMap::new(), BTreeMap::new());
-        Self { bug, boots, before: None, chunks, revisions: BTreeMap::new() }
+        let (boots, chunks, revisions) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        let (held, deltas) = (BTreeMap::new(), BTreeSet::new());
+        Self { bug, boots, before: None, chunks, revisions, held, deltas }
     }
 }
 
@@ -229,8 +254,14 @@ impl World {
                 Altered::Kept(Effect::Send { address, envelope })
             }
             (Some(bug), Effect::Cas { cas, mut change }) => {
-                self.plant_on_cas(bug, number, &mut change);
+                self.plant_on_cas(bug, number, cas, &mut change);
                 Altered::Kept(Effect::Cas { cas, change })
+            }
+            (Some(Bug::AddingForgotten), effect @ Effect::Send { .. }) => {
+                if self.plant_loses(number, &effect) {
+                    return Altered::Dropped;
+                }
+                Altered::Kept(effect)
             }
             (Some(bug), Effect::Reply { call, mut result }) => {
                 spoil_reply(bug, call, &mut result);
@@ -341,6 +372,7 @@ impl World {
     pub fn plant_on_input(&mut self, number: ManagerNumber, input: Input) -> Input {
         match (self.bug(), input) {
             (Some(bug), Input::Peer(mut envelope)) => {
+                self.plant_on_epochs(bug, number, &mut envelope);
                 self.plant_on_message(bug, number, &mut envelope.message);
                 Input::Peer(envelope)
             }
@@ -410,6 +442,7 @@ impl World {
             }
             (Bug::WriteForgotten, message) => alter_documents(message, |_| None),
             (Bug::EmptyArc, message) => self.empty_arc(number, message),
+            (Bug::DeltaAfterLoss, message) => self.only_what_changed(number, message),
             (_, _) => {}
         }
     }
@@ -467,47 +500,6 @@ impl World {
             answer.boot = *meant;
         }
         answer
-    }
-
-    /// A manager's process has just died. Its disk goes back to the crash before in those partitions
-    /// for which it is then older than its membership: by R2 no claim may take them over from it.
-    pub fn plant_on_crash(&mut self, number: ManagerNumber) {
-        if self.bug() != Some(Bug::WrongR2) {
-            return;
-        }
-        let Some(host) = self.managers.get_mut(&number) else { return };
-        let now = host.disk.durable().clone();
-        let Some(old) = host.old_disk.replace(now.clone()) else { return };
-        let Some(view) = &self.store.state().view else { return };
-        let too_old = |part: &ManagerNumber| {
-            let (was, entry) = (old.parts.get(part), view.parts.get(part));
-            let mine = entry.and_then(|it| it.isr.iter().find(|it| it.number == number));
-            was.zip(mine).is_some_and(|(was, mine)| was.pe < mine.since)
-        };
-        let of = |slot| rota_ring::place::home(&view.parts, slot).filter(&too_old);
-        let mut back = now;
-        back.docs.retain(|key, _| of(key.slot).is_none());
-        let docs = old.docs.iter().filter(|(key, _)| of(key.slot).is_some());
-        back.docs.extend(docs.map(|(key, doc)| (key.clone(), doc.clone())));
-        let parts = old.parts.iter().filter(|(part, _)| too_old(part));
-        back.parts.extend(parts.map(|(part, meta)| (*part, *meta)));
-        host.disk.replace(back);
-    }
-
-    /// A manager that is about to claim its number compares its disk with a View that says that it has
-    /// been a member since then: since ever, and every disk is new enough; or since never, and none is.
-    fn alter_since(&self, number: ManagerNumber, state: &mut ConfigState, since: Epoch) {
-        let claims = self.managers.get(&number).and_then(|it| it.process.as_ref());
-        let Some(view) = state.view.as_mut().filter(|_| claims.is_some_and(|it| !it.is_claimed()))
-        else {
-            return;
-        };
-        let ran = view.managers.get(&number).is_some_and(|it| it.incarnation.0 > 0);
-        for part in Arc::make_mut(view).parts.values_mut().filter(|_| ran) {
-            for member in part.isr.iter_mut().filter(|it| it.number == number) {
-                member.since = since;
-            }
-        }
     }
 
     /// The verdict that a node is lost, written as soon as it is silent.

@@ -1,9 +1,53 @@
-//! Planted bugs of copies: what is done to the entries that they get.
+//! Planted bugs of copies: what is done to the entries and contents that they get.
 
+use crate::world::World;
 use rota_docstore::Document;
-use rota_model::SessionRecord;
-use rota_protocol::{Doc, Entry, Message, Write};
+use rota_model::{ManagerNumber, SessionRecord};
+use rota_protocol::{Chunk, Disk, Doc, DocKey, Entry, Message, Write};
+use rota_ring::View;
+use std::collections::BTreeMap;
 use std::sync::Arc;
+
+impl World {
+    /// A learner whose copy is older than the loss after which the partition began anew: what the owner does
+    /// not have stays there.
+    pub(crate) fn only_what_changed(&mut self, number: ManagerNumber, message: &mut Message) {
+        let Message::SnapshotChunk { part, chunk } = message else { return };
+        let (Some(view), Some(host)) = (&self.store.state().view, self.managers.get(&number))
+        else {
+            return;
+        };
+        let Some(plant) = &mut self.plant else { return };
+        let (name, disk) = ((number, *part, chunk.learn), host.disk.durable());
+        if chunk.number == 0 && is_from_before(view, disk, *part) {
+            plant.deltas.insert(name);
+        }
+        if plant.deltas.contains(&name) {
+            keep_lost(view, disk, *part, chunk);
+        }
+    }
+}
+
+/// Whether what a disk holds of a partition ends before the loss after which that began anew.
+pub(crate) fn is_from_before(view: &View, disk: &Disk, part: ManagerNumber) -> bool {
+    let ends = disk.parts.get(&part).map(|it| it.last.pe);
+    let began = view.parts.get(&part).map(|it| it.base_pe);
+    ends.zip(began).is_some_and(|(ends, began)| ends < began)
+}
+
+/// A chunk with the documents that only that disk holds.
+pub(crate) fn keep_lost(view: &View, disk: &Disk, part: ManagerNumber, chunk: &mut Chunk) {
+    use std::ops::Bound::{Excluded, Included, Unbounded};
+    let from = chunk.after.as_ref().map_or(Unbounded, Excluded);
+    let to = chunk.through.as_ref().map_or(Unbounded, Included);
+    let mut docs: BTreeMap<_, _> = chunk.docs.drain(..).collect();
+    for (key, doc) in disk.docs.range::<DocKey, _>((from, to)) {
+        if view.home(key.slot) == part {
+            docs.entry(key.clone()).or_insert_with(|| doc.clone());
+        }
+    }
+    chunk.docs = docs.into_iter().collect();
+}
 
 /// Entries without what sessions remember of requests.
 pub(crate) fn forget_requests(message: &mut Message) {

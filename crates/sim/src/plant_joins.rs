@@ -1,5 +1,6 @@
 //! Planted bugs of joins: what is done to splits, to copying to a newcomer, and to former copies.
 
+use crate::invariant::member_added;
 use crate::plant::Bug;
 use crate::world::World;
 use rota_model::ManagerNumber;
@@ -11,6 +12,13 @@ impl World {
     pub(crate) fn spoil_split(&self, change: &mut Change) {
         if let Some((before, view)) = self.store.state().view.as_ref().zip(change.view.as_mut()) {
             spoil_split(self.bug(), before, view);
+        }
+    }
+
+    /// An addition after which only wanted copies are left.
+    pub(crate) fn shed_early(&self, change: &mut Change) {
+        if let Some((before, view)) = self.store.state().view.as_ref().zip(change.view.as_mut()) {
+            shed_early(before, view);
         }
     }
 
@@ -32,6 +40,20 @@ impl World {
         {
             chunk.docs.clear();
         }
+    }
+}
+
+/// Where a View adds a copy, only those are left that are wanted, or new.
+pub(crate) fn shed_early(before: &View, view: &mut View) {
+    for (number, _) in member_added::newcomers(before, view) {
+        let (wanted, order) = (before.wanted(number), view.ring_from(number).collect::<Vec<_>>());
+        let (was, leaver) = (before.parts.get(&number), before.leaver());
+        let Some(part) = view.parts.get_mut(&number) else { continue };
+        let is_new = |it| was.is_some_and(|was| !was.has(it));
+        let stays = |it| wanted.contains(&it) || is_new(it) || leaver == Some(it);
+        part.isr.retain(|it| stays(it.number));
+        let first = order.into_iter().find(|it| part.has(*it));
+        part.owner = first.unwrap_or(part.owner);
     }
 }
 

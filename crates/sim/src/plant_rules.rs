@@ -3,14 +3,23 @@
 
 use crate::plant::Bug;
 use crate::plant_peers::leave_one;
+use crate::plant_stores::unbind_verdict;
 use crate::world::World;
+use rota_model::node_msg::Registered;
 use rota_model::{ManagerNumber, NodeState};
+use rota_protocol::ManagerConfig;
 use rota_ring::{Change, ConfigState, NodeWish, RingShape, View};
 use std::sync::Arc;
 
 impl World {
     /// A compare-and-set on its way to the config store.
-    pub(crate) fn plant_on_cas(&self, bug: Bug, number: ManagerNumber, change: &mut Change) {
+    pub(crate) fn plant_on_cas(
+        &mut self,
+        bug: Bug,
+        number: ManagerNumber,
+        cas: u64,
+        change: &mut Change,
+    ) {
         match (bug, change) {
             (Bug::OneMayReturn, change) => leave_one(change),
             (Bug::JudgeNotAnew, change) => self.expect_newest(change),
@@ -19,8 +28,30 @@ impl World {
             (Bug::RecoverySkipped, change) => self.skip_recovery(change),
             (Bug::ClaimStays, change) => self.keep_memberships(number, change),
             (Bug::CordonForgotten, change) => forget_cordon(self.store.state(), change),
+            (Bug::ShedEarly, change) => self.shed_early(change),
+            (Bug::RegisteredEarly, change) => self.registered_at_once(number, cas, change),
+            (Bug::AddingForgotten, change) => self.deny_adding(number, cas, change),
+            (Bug::VerdictUnbound, change) => unbind_verdict(change),
             (_, _) => {}
         }
+    }
+
+    /// What a manager's process is told at its start.
+    pub(crate) fn plant_config(&self, mut config: ManagerConfig) -> ManagerConfig {
+        match self.bug() {
+            Some(Bug::CopiesUnawaited) => config.timing.copy_deadline_ms = 0,
+            Some(Bug::BetterUnawaited) => config.timing.recover_after_ms = 0,
+            _ => {}
+        }
+        config
+    }
+
+    /// What a boot is told when it is registered.
+    pub(crate) fn plant_on_registered(&self, mut registered: Registered) -> Registered {
+        if self.bug() == Some(Bug::BootUnfenced) {
+            registered.fences.clear();
+        }
+        registered
     }
 
     /// A claim that leaves its number a copy of what it was a copy of.

@@ -102,6 +102,9 @@ pub struct MutantsOptions {
     /// Only those that a search notices, not those that need the simulator.
     #[arg(long)]
     searched: bool,
+    /// Search the same bounds with the rules in force: nothing may be found.
+    #[arg(long)]
+    sound: bool,
     /// Most seeds that are tried for one that no search notices.
     #[arg(long, default_value_t = 200)]
     seeds: u64,
@@ -119,11 +122,11 @@ pub fn mutants(options: &MutantsOptions) -> std::io::Result<bool> {
     let (mut list, mut all) = (Vec::new(), true);
     for bug in Bug::ALL.iter().filter(|it| options.rule.is_none_or(|only| only == **it)) {
         let (rule, bounds) = (bug.as_str(), suite::bounds_for(*bug));
-        if bounds.is_none() && options.searched {
+        if bounds.is_none() && (options.searched || options.sound) {
             continue;
         }
         let row = match bounds {
-            Some(bounds) => searched(*bug, &bounds, options.traces),
+            Some(bounds) => searched(*bug, !options.sound, &bounds, options.traces),
             None => {
                 let caught = caught_by(*bug, 1, options.seeds);
                 serde_json::json!({
@@ -134,7 +137,7 @@ pub fn mutants(options: &MutantsOptions) -> std::io::Result<bool> {
                 })
             }
         };
-        all &= row["caught"] == true;
+        all &= row["caught"] != options.sound;
         if options.output == Form::Table {
             let by = row["by"].as_str().unwrap_or("NOT CAUGHT");
             writeln!(out, "{rule:<22}{by}")?;
@@ -147,21 +150,27 @@ pub fn mutants(options: &MutantsOptions) -> std::io::Result<bool> {
     Ok(all)
 }
 
-fn searched(bug: Bug, bounds: &Bounds, traces: bool) -> serde_json::Value {
-    let explored = explore(bounds, Some(bug));
+/// Searches the bounds of a bug; unless it is planted, nothing is removed.
+fn searched(bug: Bug, planted: bool, bounds: &Bounds, traces: bool) -> serde_json::Value {
+    let explored = explore(bounds, planted.then_some(bug));
     let broken = explored.broken.as_ref();
     if let Some(broken) = broken.filter(|_| traces) {
         broken.trace.iter().for_each(|step| eprintln!("  {step}"));
         eprintln!("  {}: {}", broken.violation.rule, broken.violation.text);
     }
-    let by = |it: &rota_sim::model::shipped::Broken| {
-        format!("search: {} in {} steps", it.violation.rule, it.trace.len())
+    let by = match broken {
+        Some(it) => Some(format!("search: {} in {} steps", it.violation.rule, it.trace.len())),
+        None if planted => None,
+        None => {
+            let most = if explored.exhausted { "all" } else { "the first" };
+            Some(format!("holds in {most} {} states", explored.states))
+        }
     };
     serde_json::json!({
         "rule": bug.as_str(),
         "words": bug.words(),
         "caught": broken.is_some(),
-        "by": broken.map(by),
+        "by": by,
         "property": broken.map(|it| it.violation.rule),
         "steps": broken.map(|it| it.trace.len()),
         "states": explored.states,

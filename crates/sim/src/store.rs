@@ -152,17 +152,16 @@ impl World {
 
     /// Sends a compare-and-set; sometimes it arrives long after.
     pub fn send_cas(&mut self, number: ManagerNumber, parcel: Parcel) {
-        let from = Place::Manager(number);
-        if self.phase == Phase::Chaos && self.chance.permille(60) {
+        if let Parcel::Cas { change, .. } = &parcel
+            && let Some(delay_us) = self.plant_lateness(number, change)
+        {
+            self.send_later(number, delay_us, parcel);
+        } else if self.phase == Phase::Chaos && self.chance.permille(60) {
             self.counters.fault(Fault::LateCas);
             let delay_us = self.chance.within(200_000, STRAGGLER_US_MAX);
-            let line = || format!("sends late by {delay_us} us: {}", parcel.line());
-            self.trace.line(self.queue.now_us(), from, line);
-            let (run, serial, parcel) = (None, 0, Box::new(parcel));
-            let event = Event::Arrive { from, to: Place::Store, run, serial, parcel };
-            self.queue.after(delay_us, event);
+            self.send_later(number, delay_us, parcel);
         } else {
-            self.send(from, Place::Store, None, parcel);
+            self.send(Place::Manager(number), Place::Store, None, parcel);
         }
     }
 }

@@ -10,17 +10,19 @@ use crate::invariant::placement_settled::{Page, PlacementSettled};
 use crate::invariant::split_at_rest::Moment;
 use crate::invariant::synced_first::SyncedFirst;
 use crate::invariant::{
-    Verdict, Violation, committed_everywhere, cordon_kept, given_up, intent_first, let_go,
-    lost_is_dead, member_added, one_owner, one_transition, registered_first, shown_running,
-    split_at_rest, view_order,
+    Verdict, Violation, better_awaited, committed_everywhere, cordon_kept, enough_copies, given_up,
+    intent_first, let_go, lost_is_dead, member_added, one_owner, one_transition, registered_first,
+    shown_running, split_at_rest, surplus_only, view_order,
 };
 use crate::ledger::{Ledger, session_of};
 use crate::network::STRAGGLER_US_MAX;
 use rota_model::node_msg::{FromNode, NodeAnswer, NodeCall, ReportEvent, SlotRange, ToNode};
-use rota_model::{Epoch, LogPos, ManagerNumber, NodeId, SessionKey, SessionView, SlotId, Token};
+use rota_model::{
+    Epoch, LogPos, ManagerNumber, NodeId, SessionKey, SessionRecord, SessionView, SlotId, Token,
+};
 use rota_node::NodeEffect;
 use rota_protocol::{
-    Answer, CasOutcome, Chunk, Disk, DiskWrite, Effect, Envelope, Input, Message, OpResult,
+    Answer, CasOutcome, Chunk, Disk, DiskWrite, Effect, Envelope, Input, Message, OpResult, Timing,
 };
 use rota_ring::{ConfigState, UnderWay, View};
 use std::collections::BTreeMap;
@@ -68,15 +70,18 @@ pub struct Watchdog {
     /// How far a join or a leave is.
     under_way: UnderWay,
     join_us: u64,
+    copy_deadline_us: u64,
+    recover_after_us: u64,
     cancel_until_us: u64,
 }
 
 impl Watchdog {
-    /// An observer of a ring of `m` slots, in which a newcomer that comes no further may be given up
-    /// after `join_us`.
-    pub fn new(m: u32, join_us: u64) -> Self {
+    /// An observer of a ring of `m` slots, in which managers keep to these times.
+    pub fn new(m: u32, timing: &Timing) -> Self {
         Self {
-            join_us,
+            join_us: timing.join_ms * 1000,
+            copy_deadline_us: timing.copy_deadline_ms * 1000,
+            recover_after_us: timing.recover_after_ms * 1000,
             cancel_until_us: 0,
             ledger: Ledger::default(),
             deadlines: Deadlines::default(),
@@ -195,6 +200,7 @@ impl Watchdog {
                 for record in writes.iter().filter_map(session_of) {
                     let begun = self.cordons.check(&self.ledger, run, record);
                     self.judge(now_us, begun);
+                    self.on_record(now_us, record);
                 }
                 self.ledger.on_written(now_us, writes);
                 for write in writes {
@@ -222,6 +228,18 @@ impl Watchdog {
             | Effect::FetchBodies { .. }
             | Effect::Note(_) => {}
         }
+    }
+
+    /// A manager gives a record to its disk, and the book does not have it yet.
+    fn on_record(&mut self, now_us: u64, record: &SessionRecord) {
+        let known =
+            self.ledger.lives.get(&record.key).is_some_and(|it| it.contains_key(&record.life));
+        let Some(pe) = record.token().map(|it| it.0.pe).filter(|_| !known) else { return };
+        let slot = rota_ring::slot_of_session(&record.key, self.m);
+        let begun_us = self.landed_us.get(&pe).copied().unwrap_or_default();
+        let times = (begun_us, now_us, self.copy_deadline_us);
+        let enough = enough_copies::check(&self.ledger.views, slot, pe, times);
+        self.judge(now_us, enough);
     }
 
     fn on_send(&mut self, now_us: u64, run: Run, envelope: &Envelope) {
@@ -418,6 +436,14 @@ impl Watchdog {
             split_at_rest::check(was, view, &moment),
             let_go::check(was, view, &moment),
             one_transition::check(was, view, is_stale, is_cancelled),
+            surplus_only::check(was, view, disks),
+            better_awaited::check(
+                was,
+                view,
+                &self.landed_us,
+                (now_us, self.recover_after_us),
+                disks,
+            ),
         ];
         for verdict in verdicts {
             self.judge(now_us, verdict);

@@ -200,7 +200,7 @@ impl World {
         let view = View::found(cluster, m, r, 100, &setup.numbers)
             .expect("the drawn numbers are distinct and below m");
         let state = ConfigState { index: 1, view: Some(Arc::new(view)), ..ConfigState::default() };
-        let mut dog = Watchdog::new(setup.m, setup.timing.join_ms * 1000);
+        let mut dog = Watchdog::new(setup.m, &setup.timing);
         dog.ledger.on_config(0, &state);
         let mut world = Self {
             queue: Queue::default(),

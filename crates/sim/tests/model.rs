@@ -149,6 +149,26 @@ fn a_drained_node_that_never_gets_empty_is_found() {
     is_found(Bug::DrainHidden, "converged", 3);
 }
 
+#[test]
+fn an_owner_that_counts_acknowledgements_of_an_earlier_epoch_is_found() {
+    is_found(Bug::LateAckCounted, "I5", 7);
+}
+
+#[test]
+fn a_copy_that_acknowledges_below_the_epoch_that_it_knows_is_found() {
+    is_found(Bug::OldEpochAcked, "S2", 7);
+}
+
+#[test]
+fn a_learner_that_gets_a_delta_after_a_loss_is_found() {
+    is_found(Bug::DeltaAfterLoss, "I5", 4);
+}
+
+#[test]
+fn a_boot_that_is_used_before_it_is_registered_is_found() {
+    is_found(Bug::RegisteredEarly, "I11", 6);
+}
+
 /// Two suspect each other while one is copied to: its owner read the config store as fast as that
 /// answers, until its clock went on, since the copy that it wanted was not wanted any more.
 #[test]

@@ -11,6 +11,7 @@
 //! | I3 | [`member_added`] | at every write of the config store |
 //! | J1, J3 | [`split_at_rest`] | at every write of the config store |
 //! | leave | [`let_go`] | at every write of the config store |
+//! | surplus | [`surplus_only`] | at every write of the config store |
 //! | one transition | [`one_transition`] | at every write of the config store |
 //! | I4 | [`ack_floor`] | at every acknowledgement |
 //! | I5 | [`intent_first`] | at every Create |
@@ -20,6 +21,8 @@
 //! | I10 | [`shown_running`] | at every read of an owner that took over from its own disk |
 //! | I9 | [`fresh_run`] | at every message and answer |
 //! | I11 | [`registered_first`] | at every Create |
+//! | copies | [`enough_copies`] | when a life is begun |
+//! | awaited | [`better_awaited`] | at every write of the config store |
 //! | lease | [`lost_is_dead`] | at every write of the config store |
 //! | cordon | [`cordon_kept`] | at every write of the config store, and when a session is begun |
 //! | linear | [`linear`] | at the end, per session id |
@@ -38,6 +41,7 @@
 
 pub mod ack_floor;
 pub mod acknowledged_open;
+pub mod better_awaited;
 pub mod bodies_beside;
 pub mod closed_stays;
 pub mod committed_everywhere;
@@ -45,6 +49,7 @@ pub mod complete_list;
 pub mod converged;
 pub mod cordon_kept;
 pub mod deadlines;
+pub mod enough_copies;
 pub mod fresh_run;
 pub mod given_up;
 pub mod intent_first;
@@ -62,6 +67,7 @@ pub mod same_answer;
 pub mod shown_forward;
 pub mod shown_running;
 pub mod split_at_rest;
+pub mod surplus_only;
 pub mod synced_first;
 pub mod unchanged;
 pub mod view_order;

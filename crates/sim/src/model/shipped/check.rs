@@ -8,11 +8,13 @@ use super::state::State;
 use crate::invariant::split_at_rest::Moment;
 use crate::invariant::{
     Verdict, Violation, cordon_kept, given_up, let_go, lost_is_dead, member_added, one_owner,
-    one_transition, split_at_rest, view_order,
+    one_transition, split_at_rest, surplus_only, view_order,
 };
 use crate::ledger::Instance;
 use rota_model::node_msg::ToNode;
-use rota_model::{Epoch, LogPos, ManagerNumber, SessionKey, SessionRecord, SessionState, Token};
+use rota_model::{
+    BootId, Epoch, LogPos, ManagerNumber, SessionKey, SessionRecord, SessionState, Token,
+};
 use rota_protocol::{Answer, Chunk, DiskWrite, Message, OpResult};
 use rota_ring::{ConfigState, PartState, View};
 use std::collections::BTreeMap;
@@ -135,11 +137,12 @@ pub fn sent(room: &Room, state: &State, message: &Flying) -> Verdict {
                 | Message::NodesFailed { .. } => Ok(()),
             }
         }
-        Flying::ToNode { from, message, .. } => {
+        Flying::ToNode { from, node, message } => {
             let head = message.head();
             let part = ManagerNumber(head.range.last.0);
             act(from.0, part, head.pe, "a node call")?;
             if let ToNode::Create { key, token, .. } = message {
+                registered(room, state, *node, head.boot)?;
                 intent(room, state, part, head.pe, key, *token)?;
             }
             Ok(())
@@ -155,6 +158,16 @@ pub fn sent(room: &Room, state: &State, message: &Flying) -> Verdict {
         | Flying::Report { .. }
         | Flying::ReportAcked { .. } => Ok(()),
     }
+}
+
+/// I11: the registry has that boot, or a later one.
+fn registered(room: &Room, state: &State, node: usize, boot: BootId) -> Verdict {
+    let reg = room.store(state).state.nodes.get(&super::hosts::node_id(node));
+    if reg.is_some_and(|it| it.boot >= boot) {
+        return Ok(());
+    }
+    let text = format!("a Create at node {node} {boot:?}, and the registry has {reg:?}");
+    Err(Violation::new("I11", text))
 }
 
 /// The members of a partition under exactly that epoch that are there to be looked at.
@@ -244,6 +257,7 @@ pub fn written(room: &Room, state: &State, author: ManagerNumber, after: &Config
     let moment = Moment { author, owner_last: &owner_last, disks: &disks };
     split_at_rest::check(was, view, &moment)?;
     let_go::check(was, view, &moment)?;
+    surplus_only::check(was, view, &disks)?;
     // What a disk acknowledged that is lost since was acknowledged.
     let is_gone = |it: &ManagerNumber| {
         let at = room.place_of(state, *it);

@@ -1,9 +1,10 @@
 //! The processes of a model, each with its clock and its disk: shipped machines, carried out.
 
-use super::bounds::Bounds;
+use super::bounds::{Bounds, Times};
 use super::flying::{Caller, Flying, Out, Run, ToAny};
 use super::mutant;
 use super::seen::{wide, wide_of};
+use crate::invariant::enough_copies;
 use crate::plant::Bug;
 use crate::setup::{manager_address, node_address};
 use rota_model::node_msg::{NodeAnswer, ToNode};
@@ -158,6 +159,7 @@ impl ManagerHost {
                         mutant::writes(bug, process, self.number.0, &mut writes);
                     }
                     out.extend(writes.iter().find_map(|it| self.placed_on_closed(it)));
+                    out.extend(writes.iter().find_map(|it| self.begun_too_early(bounds, it)));
                     if bug == Some(Bug::AckBeforeDisk) || !bounds.disk_apart {
                         done = Some(lsn);
                     }
@@ -199,6 +201,31 @@ impl ManagerHost {
             self.number, record.key, at.node
         );
         Some(Out::Broken("cordon", text))
+    }
+
+    /// An owner gives the first record of a life to its disk, with fewer copies than it can have. (Where
+    /// nobody is missed for long, it waits.)
+    fn begun_too_early(&self, bounds: &Bounds, write: &DiskWrite) -> Option<Out> {
+        let DiskWrite::Doc { key, doc: Some(doc) } = write else { return None };
+        let record = doc.session().filter(|it| it.state == SessionState::Pending)?;
+        let view = self.process.as_ref()?.view()?;
+        let (number, part) = view.part_of(key.slot);
+        let of_life = |write: &DiskWrite| {
+            matches!(write, DiskWrite::Doc { doc: Some(doc), .. }
+                if doc.session().is_some_and(|it| it.key == record.key && it.life == record.life))
+        };
+        let on_disk = self.disk.docs.get(key).and_then(|it| it.session()).map(|it| it.life);
+        let known =
+            on_disk == Some(record.life) || self.unsynced.iter().flat_map(|it| &it.1).any(of_life);
+        let own = record.token().is_some_and(|it| it.0.pe == part.pe);
+        let begins = part.owner == self.number && own && !known;
+        let enough = enough_copies::is_enough(view, part.isr.len(), view.up_count());
+        if !begins || enough || bounds.times == Times::CopyDeadline {
+            return None;
+        }
+        let text =
+            format!("M{} begins {} in partition {number}: {part:?}", self.number, record.key);
+        Some(Out::Broken("copies", text))
     }
 
     /// Everything that was written is on the disk.

@@ -19,10 +19,17 @@
 //! | an owner that may have added a copy reads only with its word | `added_unasked` | search |
 //! | a member is added by a compare-and-set that lands under its View or never | `careless_store` | search |
 //!
-//! Two rules have no bug. An owner does not go on under its epoch while the outcome of adding a member is
-//! unknown: told "conflict" instead, it asks again at once and stays wedged meanwhile. And a verdict about a
-//! node lands only under the View that it was given under: without that, a seed in hundreds breaks `lease`,
-//! too few to ask for one, and a search of 1.5 million states nothing.
+//! | a learner from before a loss gets full content (`base_pe`) | `delta_after_loss` | search |
+//! | who finds a partition again waits for a better copy | `better_unawaited` | seed |
+//! | the farthest copy goes only while there are more than r+1 | `shed_early` | seed |
+//! | an owner does not go on while the outcome of adding a member is unknown | `adding_forgotten` | seed |
+//! | a verdict about a node lands only under the View that it was given under | `verdict_unbound` | seed |
+//!
+//! The last two need a compare-and-set that is late by more than the second for which an owner wedges, or that
+//! a judge is replaced while its word is under way: there the simulator delays those that matter
+//! (`plant_stores.rs`). Told "conflict" at the usual pace, an owner asks again at once and stays wedged; only
+//! one that is busy with a suspicion meanwhile goes on. And steps of a model's clocks are as long as a wedge,
+//! so that no search sees its end while something is under way.
 
 use super::bounds::Bounds;
 use super::flying::{Flying, Out};
@@ -30,16 +37,18 @@ use super::hosts::{ManagerHost, NodeHost};
 use super::room::Room;
 use super::state::State;
 use crate::plant::{Bug, head_mut, is_redrive, raise_epoch};
-use crate::plant_contents::forget_requests;
-use crate::plant_joins::spoil_split;
+use crate::plant_acks::{ack_below, count_late};
+use crate::plant_contents::{forget_requests, is_from_before, keep_lost};
+use crate::plant_joins::{shed_early, spoil_split};
 use crate::plant_leaves::hand_to_stranger;
 use crate::plant_recoveries::{lower_epoch, skip_recovery};
 use crate::plant_rules::{forget_cordon, hide_cordons, hide_drains};
-use rota_model::node_msg::{FromNode, NodeAnswer, ToNode};
+use crate::plant_stores;
+use rota_model::node_msg::{FromNode, NodeAnswer, Registered, ToNode};
 use rota_model::{ManagerNumber, NodeState};
 use rota_node::Node;
 use rota_protocol::{DiskWrite, Envelope, Input, Manager, Message};
-use rota_ring::{Change, ConfigState, NodeChange};
+use rota_ring::{Change, ConfigState, NodeChange, View};
 use std::sync::Arc;
 
 /// A node's agent before a call, if it is to be put back.
@@ -106,6 +115,18 @@ pub fn input(bug: Option<Bug>, bounds: &Bounds, host: &ManagerHost, mut input: I
         }
         (Bug::EmptySnapshot, Message::SnapshotChunk { chunk, .. }) => chunk.docs.clear(),
         (Bug::RequestForgotten, message) => forget_requests(message),
+        (Bug::DeltaAfterLoss, Message::SnapshotChunk { part, chunk }) => {
+            let view = host.process.as_ref().and_then(Manager::view);
+            let from_before = |view: &&Arc<View>| is_from_before(view, &host.disk, *part);
+            if let Some(view) = view.filter(from_before).filter(|_| chunk.number == 0) {
+                keep_lost(view, &host.disk, *part, chunk);
+            }
+        }
+        (Bug::LateAckCounted, message) => {
+            if let Some(process) = &host.process {
+                count_late(process, message);
+            }
+        }
         (Bug::EmptyArc, Message::SnapshotChunk { part, chunk })
             if *part == host.number && bounds.newcomers.contains(&host.number.0) =>
         {
@@ -114,6 +135,21 @@ pub fn input(bug: Option<Bug>, bounds: &Bounds, host: &ManagerHost, mut input: I
         (_, _) => {}
     }
     input
+}
+
+/// What a manager answers to a message that it is not given.
+pub fn answered(bug: Option<Bug>, host: &ManagerHost, message: &Flying) -> Option<Out> {
+    let Flying::Peer(envelope) = message else { return None };
+    let process = host.process.as_ref().filter(|_| bug == Some(Bug::OldEpochAcked))?;
+    Some(Out::Fly(Flying::Peer(ack_below(process, envelope)?)))
+}
+
+/// What a node is told when its boot is registered.
+pub fn registered(bug: Option<Bug>, mut registered: Registered) -> Registered {
+    if bug == Some(Bug::BootUnfenced) {
+        registered.fences.clear();
+    }
+    registered
 }
 
 /// A call on its way into a node.
@@ -165,8 +201,13 @@ pub fn alter(room: &Room, state: &State, out: &mut Vec<Out>) {
                 continue;
             }
         }
-        if let Out::Fly(Flying::Cas { change, .. }) = &mut it {
+        if let Out::Fly(Flying::Cas { from, cas, change }) = &mut it {
             alter_change(room, state, bug, change);
+            let held = plant_stores::registered(&room.store(state).state, change);
+            if let Some(held) = held.filter(|_| bug == Bug::RegisteredEarly) {
+                let (to, cas, done, held) = (*from, *cas, true, Box::new(held));
+                altered.push(Out::Fly(Flying::Outcome { to, cas, done, held }));
+            }
         }
         altered.push(it);
     }
@@ -182,6 +223,8 @@ fn alter_change(room: &Room, state: &State, bug: Bug, change: &mut Change) {
         }
         (Bug::HandedToStranger, Some(before), Some(view)) => hand_to_stranger(before, view),
         (Bug::RecoverySkipped, Some(before), Some(view)) => skip_recovery(before, view),
+        (Bug::ShedEarly, Some(before), Some(view)) => shed_early(before, view),
+        (Bug::VerdictUnbound, ..) => plant_stores::unbind_verdict(change),
         (_, _, _) => {}
     }
 }

@@ -484,21 +484,9 @@ pub fn bounds_for(bug: Bug) -> Option<Bounds> {
     let rejoin = Left { suspicions: 1, ticks: 3, ..n };
     let read = Left { gets: 1, closes: 1, suspicions: 1, ..n };
     let stale = Bounds { nodes: 1, readers: &[30], ..UNHEARD };
-    // Where something is never done that should be, only a fair run shows it.
-    let lives = matches!(
-        bug,
-        Bug::NoRedrive | Bug::HiddenTail | Bug::FormerKept | Bug::LeaseIgnored | Bug::DrainHidden
-    );
+    let lives = is_seen_at_rest(bug);
     let of = |bounds: Bounds, left| Some(Bounds { name: bug.as_str(), lives, left, ..bounds });
     match bug {
-        Bug::FullForgotten => of(
-            Bounds { ids: &[(10, 10), (30, 30)], opened: 1, places: 1, doors: &[10], ..THREE },
-            Left { opens: 1, closes: 1, copies: 1, ..n },
-        ),
-        Bug::NoFence => of(
-            Bounds { opened: 1, ..TWO },
-            Left { closes: 1, suspicions: 1, copies: 1, ticks: 1, ..n },
-        ),
         Bug::BootIgnored => of(Bounds { doors: &[10], ..THREE }, Left { opens: 1, boots: 1, ..n }),
         Bug::StaleConfirm => {
             of(Bounds { opened: 1, ..THREE }, Left { gets: 1, closes: 1, suspicions: 1, ..n })
@@ -523,11 +511,23 @@ pub fn bounds_for(bug: Bug) -> Option<Bounds> {
         Bug::CordonUnseen => of(Bounds { opened: 0, ..DRAIN }, Left { opens: 1, drains: 2, ..n }),
         Bug::DrainHidden => of(DRAIN, Left { drains: 1, ..n }),
         Bug::HandedToStranger => of(LEAVE, Left { leaves: 1, ticks: 4, ..n }),
-        Bug::RecoverySkipped => of(
-            Bounds { opened: 1, doors: &[10], ..THREE },
-            Left { crashes: 2, wipes: 2, starts: 2, ticks: 1, ..n },
-        ),
-        Bug::ScanSkipped
+        Bug::FullForgotten
+        | Bug::NoFence
+        | Bug::RecoverySkipped
+        | Bug::LateAckCounted
+        | Bug::OldEpochAcked
+        | Bug::RegisteredEarly
+        | Bug::DeltaAfterLoss => {
+            let (bounds, left) = of_epochs(bug)?;
+            of(bounds, left)
+        }
+        Bug::CopiesUnawaited
+        | Bug::ShedEarly
+        | Bug::BootUnfenced
+        | Bug::BetterUnawaited
+        | Bug::AddingForgotten
+        | Bug::VerdictUnbound
+        | Bug::ScanSkipped
         | Bug::ScanUnfenced
         | Bug::GivenUpEarly
         | Bug::WrongR2
@@ -549,4 +549,49 @@ pub fn bounds_for(bug: Bug) -> Option<Bounds> {
         | Bug::OneMayReturn
         | Bug::OtherRingFollowed => None,
     }
+}
+
+/// Whether only a fair run shows it, since something is never done that should be.
+fn is_seen_at_rest(bug: Bug) -> bool {
+    matches!(
+        bug,
+        Bug::NoRedrive
+            | Bug::HiddenTail
+            | Bug::FormerKept
+            | Bug::LeaseIgnored
+            | Bug::DrainHidden
+            | Bug::DeltaAfterLoss
+    )
+}
+
+/// Bounds for bugs of what is said under another epoch or before its time, of fences, and of losses.
+fn of_epochs(bug: Bug) -> Option<(Bounds, Left)> {
+    Some(match (bug, NOTHING) {
+        (Bug::FullForgotten, n) => {
+            let ids = &[(10, 10), (30, 30)];
+            let full = Bounds { ids, opened: 1, places: 1, doors: &[10], ..THREE };
+            (full, Left { opens: 1, closes: 1, copies: 1, ..n })
+        }
+        (Bug::NoFence, n) => {
+            let left = Left { closes: 1, suspicions: 1, copies: 1, ticks: 1, ..n };
+            (Bounds { opened: 1, ..TWO }, left)
+        }
+        (Bug::RecoverySkipped, n) => {
+            let left = Left { crashes: 2, wipes: 2, starts: 2, ticks: 1, ..n };
+            (Bounds { opened: 1, doors: &[10], ..THREE }, left)
+        }
+        (Bug::LateAckCounted, n) => {
+            let two_ids = Bounds { ids: &[(10, 10), (10, 10)], ..WIDE };
+            (two_ids, Left { opens: 2, suspicions: 1, ..n })
+        }
+        (Bug::OldEpochAcked, n) => (TWO, Left { opens: 1, suspicions: 1, ..n }),
+        (Bug::RegisteredEarly, n) => {
+            (Bounds { doors: &[10], ..THREE }, Left { opens: 1, boots: 1, ..n })
+        }
+        (Bug::DeltaAfterLoss, n) => {
+            let apart = Bounds { disk_apart: true, doors: &[10], ..TWO };
+            (apart, Left { opens: 1, crashes: 2, starts: 2, ..n })
+        }
+        (_, _) => return None,
+    })
 }

@@ -160,6 +160,9 @@ impl Room {
             Told::Crash(wiped) => return host.crash(*wiped),
             Told::Synced => return host.synced(bounds, out, bug),
             Told::Flying(message) => {
+                if let Some(answer) = mutant::answered(bug, host, self.flying.get(*message)) {
+                    return out.push(answer);
+                }
                 let Some(input) = input_of(host, self.flying.get(*message)) else { return };
                 mutant::input(bug, bounds, host, input)
             }
@@ -211,7 +214,7 @@ impl Room {
                     return host.call(bounds, stream, message, out, bug);
                 }
                 Flying::Registered { sent_mono_ms, result: Ok(registered), .. } => {
-                    let registered = registered.clone();
+                    let registered = mutant::registered(bug, registered.clone());
                     NodeInput::Registered { sent_mono_ms: *sent_mono_ms, registered }
                 }
                 Flying::Renewed { to, sent_mono_ms, renewed } => NodeInput::Renewed {
