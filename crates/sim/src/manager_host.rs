@@ -6,7 +6,7 @@ use crate::disk::SimDisk;
 use crate::invariant::bodies_beside;
 use crate::invariant::deadlines::GRACE_MS;
 use crate::network::Place;
-use crate::parcel::Parcel;
+use crate::parcel::{Parcel, told};
 use crate::plant::Altered;
 use crate::setup::manager_address;
 use crate::shelf::Shelf;
@@ -231,33 +231,8 @@ impl World {
             host.store_calls.remove(&StoreCall::Cas(*cas));
         }
         self.dog.on_input((number, run), &input);
-        if self.trace.keeps_text() {
-            let line = match &input {
-                Input::PeerRefused { .. }
-                | Input::Signal { .. }
-                | Input::Order { .. }
-                | Input::NodeOrder { .. }
-                | Input::NodeConnected { .. }
-                | Input::Tick => Some(format!("is told {input:?}")),
-                Input::Persisted { lsn } => Some(format!("has on disk: lsn {lsn}")),
-                Input::ConfigRead { state: None, read } => Some(format!("gives up read {read}")),
-                Input::CasDone { cas, outcome: CasOutcome::Unknown } => {
-                    Some(format!("gives up cas {cas}"))
-                }
-                Input::Provisioned { .. } => Some(format!("is told {input:?}")),
-                Input::Client { .. }
-                | Input::Peer(_)
-                | Input::Node(_)
-                | Input::NodeRegister { .. }
-                | Input::NodeRenew { .. }
-                | Input::Config(_)
-                | Input::ConfigRead { .. }
-                | Input::BodiesFetched { .. }
-                | Input::CasDone { .. } => None,
-            };
-            if let Some(line) = line {
-                self.trace.line(now_us, Place::Manager(number), || line);
-            }
+        if let Some(line) = self.trace.keeps_text().then(|| told(&input)).flatten() {
+            self.trace.line(now_us, Place::Manager(number), || line);
         }
         process.handle(now, input);
         let is_full = process.is_batch_full();

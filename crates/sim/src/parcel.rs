@@ -3,7 +3,7 @@
 use rota_model::node_msg::{FromNode, Register, Registered, Renew, Renewed, ReportItem, ToNode};
 use rota_model::{BootId, ManagerNumber, Refusal};
 use rota_node::ReportId;
-use rota_protocol::{CasOutcome, DiskWrite, Envelope, Op, OpResult};
+use rota_protocol::{CasOutcome, DiskWrite, Envelope, Input, Op, OpResult};
 use rota_ring::{Change, ConfigState};
 
 /// One message between two places.
@@ -231,4 +231,29 @@ pub fn brief_writes(writes: &[DiskWrite]) -> String {
         (None, DiskWrite::Identity(identity)) => format!("{identity:?}"),
     };
     writes.iter().map(brief).collect::<Vec<_>>().join("; ")
+}
+
+/// What a manager is told from outside the network, for traces; `None` for what its trace shows anyway.
+pub fn told(input: &Input) -> Option<String> {
+    match input {
+        Input::PeerRefused { .. }
+        | Input::Signal { .. }
+        | Input::Order { .. }
+        | Input::NodeOrder { .. }
+        | Input::NodeConnected { .. }
+        | Input::Provisioned { .. }
+        | Input::Tick => Some(format!("is told {input:?}")),
+        Input::Persisted { lsn } => Some(format!("has on disk: lsn {lsn}")),
+        Input::ConfigRead { state: None, read } => Some(format!("gives up read {read}")),
+        Input::CasDone { cas, outcome: CasOutcome::Unknown } => Some(format!("gives up cas {cas}")),
+        Input::Client { .. }
+        | Input::Peer(_)
+        | Input::Node(_)
+        | Input::NodeRegister { .. }
+        | Input::NodeRenew { .. }
+        | Input::Config(_)
+        | Input::ConfigRead { .. }
+        | Input::BodiesFetched { .. }
+        | Input::CasDone { .. } => None,
+    }
 }
