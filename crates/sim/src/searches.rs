@@ -3,7 +3,9 @@
 use crate::{Form, bug_of, caught_by};
 use clap::ValueEnum;
 use rota_sim::Bug;
-use rota_sim::model::shipped::{Bounds, Explored, explore, explore_telling, suite};
+use rota_sim::model::shipped::{
+    Bounds, Explored, explore, explore_telling, explore_watching, suite,
+};
 use std::io::Write;
 use std::time::Instant;
 
@@ -18,6 +20,9 @@ pub struct ModelOptions {
     /// Say on stderr how far each search is.
     #[arg(long)]
     progress: bool,
+    /// Keep answers that come too late, and fail when one of them matters after all.
+    #[arg(long)]
+    watch_late: bool,
     /// Form of the report.
     #[arg(short, long, value_enum, default_value_t = Form::Table)]
     output: Form,
@@ -42,11 +47,15 @@ pub fn model(options: &ModelOptions) -> std::io::Result<bool> {
     let (mut list, mut fine) = (Vec::new(), true);
     for bounds in searches.into_iter().filter(wanted) {
         let begun = Instant::now();
-        let explored = explore_telling(&bounds, None, |it| {
-            if options.progress {
-                eprintln!("{it:?}");
-            }
-        });
+        let explored = if options.watch_late {
+            explore_watching(&bounds)
+        } else {
+            explore_telling(&bounds, None, |it| {
+                if options.progress {
+                    eprintln!("{it:?}");
+                }
+            })
+        };
         let seconds = begun.elapsed().as_secs_f64();
         fine &= explored.exhausted && explored.broken.is_none();
         if options.output == Form::Table {

@@ -2,7 +2,7 @@
 //! with the way to whatever is broken: `rota-sim model`, `rota-sim mutants --traces`.
 
 use rota_sim::Bug;
-use rota_sim::model::shipped::{Bounds, Left, explore, suite};
+use rota_sim::model::shipped::{Bounds, Left, explore, explore_watching, suite};
 
 /// Searches the bounds of that name; they must hold at least so many states.
 fn holds(name: &str, states_min: usize) {
@@ -73,6 +73,30 @@ searches! {
     a_judge_is_suspected_while_a_node_is_cut_off: "n=3 r=1: node cut off, lease, the judge is suspected", 30_000;
     a_disk_is_lost_that_holds_two_partitions: "n=3 r=1: 2 ids in 2 partitions, crash with disk, no clocks", 400;
     two_managers_without_copies: "n=2 r=0: open, crash, suspicion", 1_000;
+    two_managers_and_a_config_store_that_is_away: "n=2 r=1: open, close, config store away", 1_500;
+    a_lone_owner_is_read_while_the_config_store_is_away:
+        "n=2 r=1: close, read, suspicion, config store away, no clocks", 100_000;
+    somebody_is_suspected_while_the_config_store_is_away: "n=3 r=1: suspicion, config store away", 4_000;
+}
+
+/// Searches leave out answers that come too late. With them under way to the end, none of them ever
+/// matters, and the same is found.
+#[test]
+fn what_comes_too_late_never_matters() {
+    let names = [
+        "n=3 r=1: suspicion, join",
+        "n=3 r=1: open, suspicion, return",
+        "n=3 r=1: leave, crash for good, one step",
+        "n=3 r=1: close, read, crash for good",
+        "n=3 r=1: open, crash with disk",
+    ];
+    let all = suite::ci();
+    for bounds in all.iter().filter(|it| names.contains(&it.name)) {
+        let watched = explore_watching(bounds);
+        assert!(watched.broken.is_none() && watched.exhausted, "{watched:#?}");
+        let without = explore(bounds, None);
+        assert!(without.states < watched.states, "{}: nothing came too late", bounds.name);
+    }
 }
 
 /// A rule is removed: the search finds it, by a way of at most so many steps.

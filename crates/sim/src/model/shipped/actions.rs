@@ -23,6 +23,11 @@ impl Room {
         if quiet && state.left.ticks > 0 {
             list.push(Action::Tick);
         }
+        if self.store(state).away {
+            list.push(Action::Outage(false));
+        } else if state.left.outages > 0 {
+            list.push(Action::Outage(true));
+        }
         self.of_nodes(state, &mut list);
         self.of_clients(state, &mut list);
         list
@@ -41,20 +46,21 @@ impl Room {
     }
 
     fn has_news(&self, state: &State, at: usize) -> bool {
-        let index = self.store(state).state.index;
+        let store = self.store(state);
         let process = self.manager(state, at).process.as_ref();
-        process.is_some_and(|it| it.config_index() < index)
+        !store.away && process.is_some_and(|it| it.config_index() < store.state.index)
     }
 
     fn of_messages(&self, state: &State, list: &mut Vec<Action>) {
-        let mut before = None;
+        let (mut before, away) = (None, self.store(state).away);
         for number in &state.net {
             if before.replace(*number) == Some(*number) {
                 continue;
             }
             let message = self.flying.get(*number);
             let is_orphan = matches!(message, Flying::Orphan { .. });
-            if !is_orphan && self.receiver(state, message).is_none() {
+            let lands = if is_orphan { !away } else { self.receiver(state, message).is_some() };
+            if !lands {
                 continue;
             }
             list.push(Action::Arrive(*number));
@@ -62,7 +68,7 @@ impl Room {
                 if state.left.unknowns > 0 {
                     list.push(Action::Unknown(*number));
                 }
-                if state.left.unheard > 0 {
+                if state.left.unheard > 0 && !away {
                     list.push(Action::Land(*number));
                 }
                 continue;
@@ -179,7 +185,7 @@ impl Room {
     fn of_clients(&self, state: &State, list: &mut Vec<Action>) {
         let left = &state.left;
         let claimed = |door: &ManagerNumber| {
-            let at = self.place_of(state, *door);
+            let at = self.place_of(*door);
             let process = at.and_then(|it| self.manager(state, it).process.as_ref());
             process.is_some_and(Manager::is_claimed)
         };
@@ -274,7 +280,8 @@ impl Room {
             | Action::Boot(_)
             | Action::End(..)
             | Action::Silence(_)
-            | Action::Heard(_) => self.act_outside(state, action),
+            | Action::Heard(_)
+            | Action::Outage(_) => self.act_outside(state, action),
         }
     }
 
@@ -334,6 +341,11 @@ impl Room {
                 state.left.returns -= 1;
                 self.work(state, Work::Node(at, Told::Silence(false), false))
             }
+            Action::Outage(away) => {
+                state.left.outages -= u8::from(away);
+                self.set_away(state, away);
+                self.work_all(state, VecDeque::new())
+            }
             Action::Arrive(_)
             | Action::ArriveTwice(_)
             | Action::Lose(_)
@@ -356,7 +368,7 @@ impl Room {
         self.work(state, Work::Node(at, Told::Silence(true), false))?;
         let held = &self.store(state).state;
         match super::mutant::early_verdict(self.bug, at, held) {
-            Some(change) => self.write(state, ManagerNumber(0), &change).map(drop),
+            Some(change) => self.forge(state, change),
             None => Ok(()),
         }
     }
@@ -380,7 +392,7 @@ impl Room {
     }
 
     fn call(&mut self, state: &mut State, call: Option<usize>, door: ManagerNumber) -> Verdict {
-        match (call, self.place_of(state, door)) {
+        match (call, self.place_of(door)) {
             (Some(call), Some(at)) => self.work(state, Work::Manager(at, Told::Call(call))),
             (None, _) | (_, None) => Ok(()),
         }
@@ -409,18 +421,20 @@ impl Room {
     }
 
     fn arrive(&mut self, state: &mut State, number: u32) -> Verdict {
-        let message = self.flying.get(number).clone();
-        match &message {
-            Flying::Orphan { from, change } => {
-                self.write(state, *from, change)?;
+        let message = self.flying.get(number);
+        match message {
+            Flying::Orphan { from, .. } => {
+                let from = *from;
+                self.write(state, from, number)?;
                 self.forget_dead(state);
                 Ok(())
             }
-            Flying::Cas { from, cas, change } => {
-                let done = self.write(state, from.0, change)?;
-                let fate = if done { Fate::Done } else { Fate::Conflict };
-                match self.place_of_run(state, *from) {
-                    Some(at) => self.work(state, Work::Manager(at, Told::Cas(*cas, fate))),
+            Flying::Cas { from, cas, .. } => {
+                let (from, cas) = (*from, *cas);
+                let done = self.write(state, from.0, number)?;
+                let fate = self.fate(state, done);
+                match self.place_of_run(state, from) {
+                    Some(at) => self.work(state, Work::Manager(at, Told::Cas(cas, fate))),
                     None => Ok(()),
                 }
             }
@@ -433,7 +447,7 @@ impl Room {
             | Flying::Renew { .. }
             | Flying::Renewed { .. }
             | Flying::Report { .. }
-            | Flying::ReportAcked { .. } => match self.receiver(state, &message) {
+            | Flying::ReportAcked { .. } => match self.receiver(state, message) {
                 Some(Receiver::Manager(at)) => {
                     self.work(state, Work::Manager(at, Told::Flying(number)))
                 }
@@ -463,11 +477,9 @@ impl Room {
     /// # Errors
     /// What it writes must not be written.
     pub fn land(&mut self, state: &mut State, number: u32) -> Verdict {
-        let Flying::Cas { from, cas, change } = self.flying.get(number).clone() else {
-            return Ok(());
-        };
+        let Flying::Cas { from, cas, .. } = *self.flying.get(number) else { return Ok(()) };
         state.land(number);
-        let done = self.write(state, from.0, &change)?;
+        let done = self.write(state, from.0, number)?;
         let held = Box::new(self.store(state).state.clone());
         let outcome = self.keep_flying(Flying::Outcome { to: from, cas, done, held });
         state.fly(outcome);

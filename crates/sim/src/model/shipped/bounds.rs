@@ -52,6 +52,9 @@ pub struct Left {
     pub silences: u8,
     /// Silent node-agents that are heard again; the others stay silent for good.
     pub returns: u8,
+    /// The config store is away: it shows nothing, does not answer reads, and writes nothing of what is
+    /// asked meanwhile. It comes back at any later time.
+    pub outages: u8,
 }
 
 /// One search.

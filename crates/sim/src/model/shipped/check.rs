@@ -81,7 +81,7 @@ fn copies(room: &Room, state: &State, id: usize) -> Verdict {
 
 /// Whether a manager's process runs as the run that the View names.
 fn is_current(room: &Room, state: &State, number: ManagerNumber) -> bool {
-    let at = room.place_of(state, number);
+    let at = room.place_of(number);
     let process = at.and_then(|it| room.manager(state, it).process.as_ref());
     let named = room.view(state).and_then(|view| view.member(number));
     process.is_some_and(|it| it.is_claimed() && Some(it.member()) == named)
@@ -93,7 +93,7 @@ fn record_on(
     number: ManagerNumber,
     key: &SessionKey,
 ) -> Option<SessionRecord> {
-    let at = room.place_of(state, number)?;
+    let at = room.place_of(number)?;
     let docs = &room.manager(state, at).disk.docs;
     let records = docs.values().filter_map(|doc| doc.session());
     records.filter(|it| it.key == *key).map(|it| (**it).clone()).next()
@@ -186,7 +186,7 @@ fn announced(
     committed: LogPos,
 ) -> Verdict {
     for member in members(room, state, part, pe) {
-        let at = room.place_of(state, member);
+        let at = room.place_of(member);
         let meta = at.and_then(|it| room.manager(state, it).disk.parts.get(&part).copied());
         let last = meta.unwrap_or_default().last;
         if last < committed {
@@ -260,7 +260,7 @@ pub fn written(room: &Room, state: &State, author: ManagerNumber, after: &Config
     surplus_only::check(was, view, &disks)?;
     // What a disk acknowledged that is lost since was acknowledged.
     let is_gone = |it: &ManagerNumber| {
-        let at = room.place_of(state, *it);
+        let at = room.place_of(*it);
         at.is_some_and(|at| {
             let host = room.manager(state, at);
             host.process.is_none() && host.disk.parts.is_empty()
@@ -292,7 +292,7 @@ fn rightly_given_up(
         return Ok(());
     };
     let since = before.isr.iter().find(|it| it.number == after.owner).map(|it| it.since);
-    let at = room.place_of(state, after.owner);
+    let at = room.place_of(after.owner);
     let meta = at.and_then(|it| room.manager(state, it).disk.parts.get(&number).copied());
     let is_exact = since.zip(meta).is_some_and(|(since, meta)| meta.whole && meta.pe >= since);
     if is_exact || since.is_none() {
@@ -308,7 +308,7 @@ fn lasts_of(
     state: &State,
     author: ManagerNumber,
 ) -> BTreeMap<(ManagerNumber, ManagerNumber), LogPos> {
-    let Some(at) = room.place_of(state, author) else { return BTreeMap::new() };
+    let Some(at) = room.place_of(author) else { return BTreeMap::new() };
     let host = room.manager(state, at);
     let mut lasts: BTreeMap<_, _> =
         host.disk.parts.iter().map(|(part, meta)| ((author, *part), meta.last)).collect();

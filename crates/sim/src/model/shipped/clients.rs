@@ -2,7 +2,7 @@
 //! id form a line, as in [`crate::history`], and each answer must stand where the ones before it was asked
 //! for left off, or further on: that is linearizability, of reads too.
 
-use super::bounds::Bounds;
+use super::bounds::{Bounds, Times};
 use super::hosts::CLASS;
 use crate::invariant::{Verdict, Violation};
 use rota_model::{
@@ -101,12 +101,15 @@ pub struct Clients {
     pub asked: Vec<Asked>,
     /// By id.
     pub facts: Vec<Facts>,
+    /// What has ended is forgotten within the search, also what ended without a word to any client.
+    pub forgets: bool,
 }
 
 impl Clients {
     /// Clients that know nothing.
-    pub fn new(ids: usize) -> Self {
-        Self { asked: Vec::new(), facts: vec![Facts::default(); ids] }
+    pub fn new(bounds: &Bounds) -> Self {
+        let facts = vec![Facts::default(); bounds.ids.len()];
+        Self { asked: Vec::new(), facts, forgets: bounds.times == Times::Tombstone }
     }
 
     /// A client asks. Gives the number of the call.
@@ -171,7 +174,8 @@ impl Clients {
                     return Err(Violation::new("S2", text));
                 }
                 // What has ended is forgotten some day.
-                let gone = before.shown().filter(|it| it.1 != Phase::Ended);
+                let forgotten = self.forgets && before.may_end;
+                let gone = before.shown().filter(|it| it.1 != Phase::Ended && !forgotten);
                 if let (Some((life, phase)), Wish::Get) = (gone, self.asked[call].wish) {
                     let text = format!("life {life} was shown {phase:?}, and is not found");
                     return Err(Violation::new("linear", text));

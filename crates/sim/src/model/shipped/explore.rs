@@ -6,6 +6,7 @@ use super::bounds::{Bounds, From};
 use super::clients::Wish;
 use super::fair::{self, Fair};
 use super::flying::Flying;
+use super::late::Late;
 use super::room::Room;
 use super::seen::Seen;
 use super::state::{Action, State};
@@ -71,9 +72,21 @@ pub struct Progress {
 }
 
 /// The same, telling how far it is.
-pub fn explore_telling(
+pub fn explore_telling(bounds: &Bounds, bug: Option<Bug>, tell: impl FnMut(Progress)) -> Explored {
+    // With a bug, nobody knows what may still matter.
+    let late = if bug.is_none() { Late::Goes } else { Late::Stays };
+    explore_with(bounds, bug, late, tell)
+}
+
+/// Searches the same, with all messages that come too late; fails when one of them matters after all.
+pub fn explore_watching(bounds: &Bounds) -> Explored {
+    explore_with(bounds, None, Late::Watched, |_| {})
+}
+
+fn explore_with(
     bounds: &Bounds,
     bug: Option<Bug>,
+    late: Late,
     mut tell: impl FnMut(Progress),
 ) -> Explored {
     let mut room = Room::new(&Bounds { cut: u32::MAX, ..bounds.clone() }, None);
@@ -81,7 +94,7 @@ pub fn explore_telling(
     let (mut room, start) = replanted(room, &start, bug);
     let fair = bounds.lives.then(|| Fair::new(&room));
     let hash = room.hash(&start);
-    (room.bug, room.bounds.cut) = (bug, bounds.cut);
+    (room.bug, room.bounds.cut, room.late) = (bug, bounds.cut, late);
     let mut search = Search { room, fair, seen: Seen::default(), before: vec![(0, 0)], steps: 0 };
     search.seen.insert(hash, 0);
     let found = search.run(&start, &mut tell);
@@ -130,6 +143,7 @@ impl Search {
                     let broken = |violation| (at, Some(index), violation);
                     let mut after = state.clone();
                     self.room.act(&mut after, action).map_err(broken)?;
+                    self.room.watch_late(&state, &after).map_err(broken)?;
                     let number = u32::try_from(self.before.len()).expect("bounded by states_max");
                     if self.seen.insert(self.room.hash(&after), number).is_some() {
                         continue;
@@ -239,7 +253,7 @@ fn began(room: &mut Room, mut state: State) -> Result<State, Violation> {
 /// The newcomer joins, until a compare-and-set is under way that adds it: this one.
 fn adding(room: &mut Room, state: &mut State) -> Result<u32, Violation> {
     let newcomer = ManagerNumber(room.bounds.newcomers[0]);
-    let at = room.place_of(state, newcomer).expect("a host of its own for each");
+    let at = room.place_of(newcomer).expect("a host of its own for each");
     room.work(state, Work::Manager(at, Told::Start))?;
     for _ in 0..10 {
         fair::deliver_until(room, state, |room, state| adds(room, state, newcomer).is_some())?;

@@ -1,7 +1,7 @@
 //! Liveness: from a quiet state, with no fault any more, a fair run converges and serves.
 //!
 //! Fair means: what is under way arrives, oldest kind first; who is down starts again; who was cut off
-//! is reached again; then the clocks go on, and so forth. It is one run and not all: the search before
+//! is reached again, and so is the config store; then the clocks go on, and so forth. It is one run and not all: the search before
 //! it takes every order, up to the quiet state where this begins.
 
 use super::bounds::Bounds;
@@ -28,7 +28,7 @@ const MESSAGES_MAX: usize = 5_000;
 
 /// Parts and steps that are kept before the room for fair runs is emptied: few enough to be taken from
 /// memory that is at hand.
-const PARTS_MAX: usize = 6_000;
+const PARTS_MAX: usize = 40_000;
 
 /// A room of its own for fair runs, so that their states do not fill the search's.
 pub struct Fair {
@@ -50,9 +50,14 @@ impl Fair {
     /// # Errors
     /// It does not, or something that must never happen does.
     pub fn check(&mut self, room: &Room, state: &State) -> Verdict {
+        // What a state counts as is the same in all rooms: only what is new is brought here.
+        if self.alive.get(room.hash(&stripped(room, state))).is_some() {
+            return Ok(());
+        }
         if self.room.managers.len() + self.room.steps.len() > PARTS_MAX {
             self.room = healed(room);
         }
+        let state = &stripped(room, state);
         let mut state = self.bring(room, state);
         if self.is_known(&state) {
             return Ok(());
@@ -91,7 +96,7 @@ impl Fair {
         self.alive.get(self.room.hash(state)).is_some()
     }
 
-    /// The same state in this room. What may still happen does not matter here.
+    /// The same state in this room.
     fn bring(&mut self, from: &Room, state: &State) -> State {
         let managers: Vec<_> = (0..state.managers.len())
             .map(|it| self.room.keep_manager(from.manager(state, it).clone()))
@@ -105,19 +110,22 @@ impl Fair {
             store: self.room.keep_store(from.store(state).clone()),
             clients: self.room.keep_clients(from.clients_of(state).clone()),
             net: Vec::new(),
-            left: Default::default(),
-            ticks: state.ticks,
+            ..state.clone()
         };
         for number in &state.net {
-            let message = from.flying.get(*number);
-            // What nobody waits for may never be written; where it is, the search looks too.
-            if !matches!(message, Flying::Orphan { .. }) {
-                let number = self.room.keep_flying(message.clone());
-                here.fly(number);
-            }
+            let number = self.room.keep_flying(from.flying.get(*number).clone());
+            here.fly(number);
         }
         here
     }
+}
+
+/// A state without what does not matter to a fair run: what may still happen, and what nobody waits for
+/// and may never be written; where that is written, the search looks too.
+fn stripped(room: &Room, state: &State) -> State {
+    let awaited = |it: &u32| !matches!(room.flying.get(*it), Flying::Orphan { .. });
+    let net = state.net.iter().copied().filter(awaited).collect();
+    State { net, left: Default::default(), ..state.clone() }
 }
 
 /// A room in which whoever was cut off is reached again.
@@ -128,6 +136,10 @@ fn healed(room: &Room) -> Room {
 /// Ends what keeps processes down or apart. Who is down is found gone first: an empty machine gets
 /// its number only then.
 fn heal(room: &mut Room, state: &mut State) -> Verdict {
+    if room.store(state).away {
+        room.set_away(state, false);
+        room.work_all(state, Default::default())?;
+    }
     for at in 0..state.nodes.len() {
         if room.node(state, at).silent {
             room.work(state, Work::Node(at, Told::Silence(false), false))?;

@@ -5,6 +5,7 @@ use rota_model::{BootId, ManagerNumber, Refusal};
 use rota_node::ReportId;
 use rota_protocol::{Envelope, OpResult, Ordered};
 use rota_ring::{Change, ConfigState};
+use std::sync::Arc;
 
 /// One run of a manager's process.
 pub type Run = (ManagerNumber, u64);
@@ -39,7 +40,7 @@ pub enum Flying {
         /// Its name there.
         cas: u64,
         /// The change.
-        change: Box<Change>,
+        change: Arc<Change>,
     },
     /// A compare-and-set that nobody waits for any more: its manager died, or was told that the
     /// outcome is unknown. It may be written at any time, or never.
@@ -47,7 +48,7 @@ pub enum Flying {
         /// Whose it was.
         from: ManagerNumber,
         /// The change.
-        change: Box<Change>,
+        change: Arc<Change>,
     },
     /// What became of a compare-and-set, and what the config store held then.
     Outcome {
@@ -136,6 +137,8 @@ pub enum Caller {
 pub enum Out {
     /// A message.
     Fly(Flying),
+    /// The same, by its number in the room: so a step that is remembered has its messages.
+    Kept(u32),
     /// From a node: a message to any manager that runs.
     ToAny(ToAny),
     /// A consistent read of the config store.

@@ -268,6 +268,7 @@ impl ManagerHost {
             Effect::ReplyOrder { result, .. } => out.push(Out::Ordered(result)),
             Effect::ReadConfig { read } => out.push(Out::Read(read)),
             Effect::Cas { cas, change } => {
+                let change = (*change).into();
                 out.push(Out::Fly(Flying::Cas { from: self.name(), cas, change }));
             }
             // Nothing grows here, an order is as good as carried out when the config store has it, no
@@ -526,6 +527,8 @@ fn node_config(bounds: &Bounds, index: usize, boot: BootId) -> NodeConfig {
 pub struct Store {
     /// What it holds.
     pub state: ConfigState,
+    /// Nobody reaches it.
+    pub away: bool,
     /// Every View by its epoch.
     pub views: BTreeMap<rota_model::Epoch, std::sync::Arc<rota_ring::View>>,
 }
@@ -533,7 +536,7 @@ pub struct Store {
 impl Store {
     /// A store that holds `state`.
     pub fn new(state: ConfigState) -> Self {
-        let mut store = Self { state, views: BTreeMap::new() };
+        let mut store = Self { state, away: false, views: BTreeMap::new() };
         store.remember();
         store
     }

@@ -6,6 +6,7 @@
 //! * [`explore`]: the search; [`state`]: what it searches; [`actions`]: what may happen in a state.
 //! * [`room`], [`work`]: how one state becomes the next, and what is left out of consideration and why.
 //! * [`hosts`], [`flying`], [`clients`]: processes, messages, and what clients know.
+//! * [`late`]: messages that matter to nobody any more.
 //! * [`check`]: what must hold in each state; [`fair`]: what must come in the end.
 //! * [`mutant`]: bugs that are planted to prove that they would be found.
 
@@ -17,6 +18,7 @@ pub mod explore;
 pub mod fair;
 pub mod flying;
 pub mod hosts;
+pub mod late;
 pub mod mutant;
 pub mod room;
 pub mod seen;
@@ -26,4 +28,4 @@ pub mod words;
 pub mod work;
 
 pub use bounds::{Bounds, Left};
-pub use explore::{Broken, Explored, Progress, explore, explore_telling};
+pub use explore::{Broken, Explored, Progress, explore, explore_telling, explore_watching};

@@ -202,7 +202,7 @@ pub fn alter(room: &Room, state: &State, out: &mut Vec<Out>) {
             }
         }
         if let Out::Fly(Flying::Cas { from, cas, change }) = &mut it {
-            alter_change(room, state, bug, change);
+            alter_change(room, state, bug, Arc::make_mut(change));
             let held = plant_stores::registered(&room.store(state).state, change);
             if let Some(held) = held.filter(|_| bug == Bug::RegisteredEarly) {
                 let (to, cas, done, held) = (*from, *cas, true, Box::new(held));
@@ -258,7 +258,7 @@ fn forged(bug: Bug, envelope: &Envelope) -> Vec<Out> {
 /// Whoever is no copy as far as the owner knows, and may have been added, seems to confirm at once.
 fn added_unasked(room: &Room, state: &State, bug: Bug, envelope: &Envelope) -> Option<Out> {
     let Message::Confirm { round, parts } = &envelope.message else { return None };
-    let at = room.place_of(state, envelope.from.number).filter(|_| bug == Bug::AddedUnasked)?;
+    let at = room.place_of(envelope.from.number).filter(|_| bug == Bug::AddedUnasked)?;
     let view = room.manager(state, at).process.as_ref()?.view()?;
     let is_added =
         |part: &ManagerNumber| view.parts.get(part).is_some_and(|it| !it.has(envelope.to.number));

@@ -5,8 +5,9 @@
 //! * A process carries out what it decides at once, and its disk has at once what it gave it (unless
 //!   [`Bounds::disk_apart`]). A later moment is the same as a slower message: what others learn of a
 //!   write, they learn by messages that are sent after it; and who dies before a write has not sent them.
-//! * A consistent read of the config store is answered at once. A slower one is the same as a slower
-//!   message that led to it; what is read is no promise of what stands there later.
+//! * A consistent read of the config store is answered at once; with nothing, while the store is away. A
+//!   slower one is the same as a slower message that led to it; what is read is no promise of what stands
+//!   there later.
 //! * *Chores* arrive at once: what managers say about partitions in which nothing of the model lies,
 //!   about namespaces, and the bare notice of a newer epoch. They only carry on what concerns the
 //!   model in no way, or make the receiver read the config store. So are compare-and-sets that change
@@ -14,7 +15,7 @@
 //!   in which something of the model lies, and that no client asks. They are neither crashed nor
 //!   suspected, and suspect nobody: whoever else does it writes the same.
 //! * What can never be taken any more goes: messages to and from runs that are over. Whoever receives
-//!   such a message drops it by the run named in it.
+//!   such a message drops it by the run named in it. So do answers that come too late ([`super::late`]).
 //!
 //! A step of one process depends on its state and its input alone, so each is computed once and
 //! remembered: most of the millions of states are new combinations of known parts.
@@ -24,6 +25,7 @@ use super::check;
 use super::clients::{self, Clients};
 use super::flying::{Flying, Out, Run};
 use super::hosts::{ManagerHost, NodeHost, START_MS, Store};
+use super::late::Late;
 use super::seen::{Seen, Table, wide};
 use super::state::{Part, State};
 use super::work::{Fate, Told, Work};
@@ -36,6 +38,9 @@ use std::sync::Arc;
 
 /// Inputs that may follow from one action without anybody's choice: more are a storm that feeds itself.
 const WORK_MAX: usize = 2_000;
+
+/// In the place of a config store: it refuses.
+const REFUSED: u32 = u32::MAX;
 
 /// What one process did with one input.
 #[derive(Clone)]
@@ -52,8 +57,12 @@ pub struct Room {
     pub bounds: Bounds,
     /// A planted bug.
     pub bug: Option<Bug>,
+    /// What becomes of messages that come too late.
+    pub late: Late,
     /// The ids.
     pub keys: Vec<SessionKey>,
+    /// Managers, by place.
+    pub numbers: Vec<ManagerNumber>,
     /// Partitions in which something of the model lies.
     pub tracked: BTreeSet<ManagerNumber>,
     /// Managers that neither hold any of that, nor may come to, nor are asked by clients.
@@ -84,10 +93,15 @@ impl Room {
             tracked.extend((0..bounds.nodes).filter_map(|it| judge_of(bounds, it)));
         }
         let bystanders = bystanders(bounds, &tracked);
+        let mut numbers: Vec<_> =
+            bounds.numbers.iter().chain(bounds.newcomers).map(|it| ManagerNumber(*it)).collect();
+        numbers.sort_unstable();
         Self {
+            numbers,
             bystanders,
             bounds: bounds.clone(),
             bug,
+            late: Late::Stays,
             keys,
             tracked,
             managers: Table::default(),
@@ -109,13 +123,12 @@ impl Room {
         let view = View::found(cluster, m, r, 100, &numbers)
             .expect("the numbers of a model are distinct and below m");
         let state = ConfigState { index: 1, view: Some(Arc::new(view)), ..ConfigState::default() };
-        let mut all: Vec<u32> = bounds.numbers.iter().chain(bounds.newcomers).copied().collect();
-        all.sort_unstable();
-        let managers = all.iter().map(|it| self.keep_manager(ManagerHost::new(*it))).collect();
+        let all = self.numbers.clone();
+        let managers = all.iter().map(|it| self.keep_manager(ManagerHost::new(it.0))).collect();
         let nodes = (0..bounds.nodes).map(|it| self.keep_node(NodeHost::new(&bounds, it)));
         let nodes = nodes.collect();
         let store = self.keep_store(Store::new(state));
-        let clients = self.keep_clients(Clients::new(bounds.ids.len()));
+        let clients = self.keep_clients(Clients::new(&bounds));
         State { managers, nodes, store, clients, net: Vec::new(), left: bounds.left, ticks: 0 }
     }
 
@@ -181,13 +194,13 @@ impl Room {
     }
 
     /// The place of a manager.
-    pub fn place_of(&self, state: &State, number: ManagerNumber) -> Option<usize> {
-        (0..state.managers.len()).find(|it| self.manager(state, *it).number == number)
+    pub fn place_of(&self, number: ManagerNumber) -> Option<usize> {
+        self.numbers.binary_search(&number).ok()
     }
 
     /// The place of a manager whose process is that run.
     pub fn place_of_run(&self, state: &State, run: Run) -> Option<usize> {
-        let at = self.place_of(state, run.0)?;
+        let at = self.place_of(run.0)?;
         let host = self.manager(state, at);
         (host.run == run.1 && host.process.is_some()).then_some(at)
     }
@@ -226,12 +239,15 @@ impl Room {
             }
         }
         self.forget_dead(state);
+        self.forget_late(state);
         Ok(())
     }
 
     /// Bystanders hear at once what the config store holds.
     fn news_of_bystanders(&self, state: &State) -> Option<Work> {
-        let index = self.store(state).state.index;
+        let Store { state: ConfigState { index, .. }, away: false, .. } = *self.store(state) else {
+            return None;
+        };
         let behind = |at: &usize| {
             let host = self.manager(state, *at);
             let process = host.process.as_ref();
@@ -250,20 +266,14 @@ impl Room {
     ) -> Verdict {
         match out {
             Out::Fly(message) => {
-                check::sent(self, state, message)?;
-                if let Flying::Cas { from, cas, change } = message
-                    && self.is_chore(state, message)
-                {
-                    let done = self.write(state, from.0, change)?;
-                    let fate = if done { Fate::Done } else { Fate::Conflict };
-                    queue.push_back(Work::Manager(at, Told::Cas(*cas, fate)));
-                    return Ok(());
-                }
-                self.send(state, message.clone(), chore, queue);
+                let number = self.keep_flying(message.clone());
+                self.send(state, (at, number), chore, queue)?;
             }
+            Out::Kept(number) => self.send(state, (at, *number), chore, queue)?,
             Out::ToAny(to_any) => {
                 if let Some(message) = self.address(state, at, to_any) {
-                    self.send(state, message, chore, queue);
+                    let number = self.keep_flying(message);
+                    self.send(state, (at, number), chore, queue)?;
                 }
             }
             Out::Read(read) => queue.push_back(Work::Manager(at, Told::Read(*read))),
@@ -294,32 +304,42 @@ impl Room {
     fn send(
         &mut self,
         state: &mut State,
-        message: Flying,
+        (at, number): (usize, u32),
         chore: bool,
         queue: &mut VecDeque<Work>,
-    ) {
-        if let Flying::Peer(envelope) = &message
+    ) -> Verdict {
+        let message = self.flying.get(number);
+        check::sent(self, state, message)?;
+        if let Flying::Peer(envelope) = message
             && [envelope.from, envelope.to].iter().any(|it| it.number.0 == self.bounds.cut)
         {
-            return;
+            return Ok(());
         }
-        let chore = chore || self.is_chore(state, &message);
-        if !chore {
-            let number = self.keep_flying(message);
-            return state.fly(number);
+        let is_chore = self.is_chore(state, message);
+        if let Flying::Cas { from, cas, .. } = message
+            && is_chore
+        {
+            let (from, cas) = (*from, *cas);
+            let done = self.write(state, from.0, number)?;
+            let fate = self.fate(state, done);
+            queue.push_back(Work::Manager(at, Told::Cas(cas, fate)));
+            return Ok(());
         }
-        let to = self.receiver(state, &message);
-        let number = self.keep_flying(message);
-        match to {
+        if !chore && !is_chore {
+            state.fly(number);
+            return Ok(());
+        }
+        match self.receiver(state, message) {
             Some(Receiver::Manager(at)) => {
                 queue.push_back(Work::Manager(at, Told::Flying(number)));
             }
             Some(Receiver::Node(at)) => queue.push_back(Work::Node(at, Told::Flying(number), true)),
             None => {}
         }
+        Ok(())
     }
 
-    /// A compare-and-set reaches the config store.
+    /// A compare-and-set that is under way reaches the config store.
     ///
     /// # Errors
     /// What it writes must not be written.
@@ -327,20 +347,69 @@ impl Room {
         &mut self,
         state: &mut State,
         author: ManagerNumber,
-        change: &rota_ring::Change,
+        number: u32,
     ) -> Result<bool, Violation> {
-        let store = self.store(state);
-        let next = match super::mutant::forced(self.bug, change, &store.state) {
-            Some(forced) => Some(forced),
-            None => change.apply(&store.state),
+        if self.store(state).away {
+            return Ok(false);
+        }
+        let key = wide(&(2_u8, state.store, number));
+        let next = match self.known.get(key) {
+            Some(known) => known,
+            None => {
+                let (Flying::Cas { change, .. } | Flying::Orphan { change, .. }) =
+                    self.flying.get(number)
+                else {
+                    return Ok(false);
+                };
+                let change = change.clone();
+                let next = self.written(state, &change);
+                self.known.insert(key, next);
+                next
+            }
         };
-        let Some(next) = next else { return Ok(false) };
-        check::written(self, state, author, &next)?;
+        if next == REFUSED {
+            return Ok(false);
+        }
+        check::written(self, state, author, &self.stores.get(next).state)?;
+        state.store = next;
+        Ok(true)
+    }
+
+    /// What the author of a compare-and-set is told that arrived: nothing, from a store that is away.
+    pub fn fate(&self, state: &State, done: bool) -> Fate {
+        match (self.store(state).away, done) {
+            (true, _) => Fate::Unknown,
+            (false, true) => Fate::Done,
+            (false, false) => Fate::Conflict,
+        }
+    }
+
+    /// The config store goes away, or comes back.
+    pub fn set_away(&mut self, state: &mut State, away: bool) {
+        let mut store = self.store(state).clone();
+        store.away = away;
+        state.store = self.keep_store(store);
+    }
+
+    /// The config store after a change; [`REFUSED`] if it does not hold what the change expects.
+    fn written(&mut self, state: &State, change: &rota_ring::Change) -> u32 {
+        let held = &self.store(state).state;
+        let next = super::mutant::forced(self.bug, change, held).or_else(|| change.apply(held));
+        let Some(next) = next else { return REFUSED };
         let mut store = self.store(state).clone();
         store.state = next;
         store.remember();
-        state.store = self.keep_store(store);
-        Ok(true)
+        self.keep_store(store)
+    }
+
+    /// A change that nobody asked for reaches the config store.
+    ///
+    /// # Errors
+    /// It must not be written.
+    pub fn forge(&mut self, state: &mut State, change: rota_ring::Change) -> Verdict {
+        let (from, change) = (ManagerNumber(0), Arc::new(change));
+        let number = self.keep_flying(Flying::Orphan { from, change });
+        self.write(state, from, number).map(drop)
     }
 
     /// The state of the partitions, by the config store.

@@ -77,6 +77,8 @@ pub enum Action {
     Silence(usize),
     /// It is reached again.
     Heard(usize),
+    /// The config store is away from now on; or is back.
+    Outage(bool),
 }
 
 impl State {

@@ -55,10 +55,13 @@ pub fn of(room: &Room, state: &State, action: Action) -> String {
         Action::End(at, _) => format!("a program on node {at} ends by itself"),
         Action::Silence(at) => format!("node {at} is cut off"),
         Action::Heard(at) => format!("node {at} is reached again"),
+        Action::Outage(true) => "the config store is away from now on".into(),
+        Action::Outage(false) => "the config store is back".into(),
     }
 }
 
-fn message(flying: &Flying) -> String {
+/// A message, in words.
+pub fn message(flying: &Flying) -> String {
     match flying {
         Flying::Peer(envelope) => {
             let (from, to) = (envelope.from, envelope.to);

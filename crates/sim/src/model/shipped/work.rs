@@ -81,6 +81,11 @@ pub struct Sent {
 }
 
 impl Sent {
+    /// Whether that is nothing.
+    pub fn is_nothing(&self) -> bool {
+        self.out.is_empty()
+    }
+
     /// Everything, with the sender's place.
     pub fn iter(&self) -> impl Iterator<Item = (usize, &Out)> {
         self.out.iter().map(|it| (self.at, it))
@@ -106,7 +111,7 @@ impl Room {
         self.tell_manager(state, &mut host, told, &mut out);
         mutant::alter(self, state, &mut out);
         let host = self.keep_manager(host);
-        let out: Arc<[Out]> = out.into();
+        let out = self.kept(out);
         self.remember(key, Stepped { host, out: out.clone() });
         state.managers[at] = host;
         Sent { at, out }
@@ -125,10 +130,19 @@ impl Room {
         let mut out = Vec::new();
         self.tell_node(&mut host, told, &mut out);
         let host = self.keep_node(host);
-        let out: Arc<[Out]> = out.into();
+        let out = self.kept(out);
         self.remember(key, Stepped { host, out: out.clone() });
         state.nodes[at] = host;
         Sent { at, out }
+    }
+
+    /// What a process sent, each message by its number.
+    fn kept(&mut self, out: Vec<Out>) -> Arc<[Out]> {
+        let kept = out.into_iter().map(|it| match it {
+            Out::Fly(message) => Out::Kept(self.keep_flying(message)),
+            other => other,
+        });
+        kept.collect()
     }
 
     fn remember(&mut self, key: u128, step: Stepped) {
@@ -147,8 +161,10 @@ impl Room {
         let (bounds, bug) = (&self.bounds, self.bug);
         let held = &self.store(state).state;
         let seen = || mutant::shown(bug, bounds, host, held.clone());
+        let unread = matches!(told, Told::Read(_)) && self.store(state).away;
         let news =
             matches!(told, Told::Read(_) | Told::Cas(_, Fate::Done | Fate::Conflict) | Told::Watch);
+        let news = news && !unread;
         let mut hears = news.then(|| (held.index, closed_nodes(held)));
         if let Told::Flying(message) = told
             && let Flying::Outcome { held, .. } = self.flying.get(*message)
@@ -167,8 +183,9 @@ impl Room {
                 mutant::input(bug, bounds, host, input)
             }
             Told::Read(read) => {
-                let state = mutant::read(bug, bounds, host, held.clone());
-                Input::ConfigRead { read: *read, state: Some(state) }
+                let reached = !self.store(state).away;
+                let state = reached.then(|| mutant::read(bug, bounds, host, held.clone()));
+                Input::ConfigRead { read: *read, state }
             }
             Told::Cas(cas, fate) => {
                 let outcome = match fate {
@@ -277,7 +294,7 @@ impl Room {
         match message {
             // Whoever has the number answers that, as what it is.
             Flying::Peer(Envelope { to, message: Message::Probe { .. }, .. }) => {
-                let at = self.place_of(state, to.number);
+                let at = self.place_of(to.number);
                 let there = at.filter(|at| self.manager(state, *at).process.is_some());
                 there.map(Receiver::Manager)
             }
@@ -301,7 +318,7 @@ impl Room {
 
     /// The place of a manager that speaks as that incarnation.
     fn run_of(&self, state: &State, member: MemberId) -> Option<usize> {
-        let at = self.place_of(state, member.number)?;
+        let at = self.place_of(member.number)?;
         let process = self.manager(state, at).process.as_ref()?;
         (process.member() == member).then_some(at)
     }
@@ -319,7 +336,7 @@ impl Room {
                 false
             }
             Flying::Peer(envelope) => {
-                let ahead = self.place_of(state, envelope.to.number).is_some_and(|it| {
+                let ahead = self.place_of(envelope.to.number).is_some_and(|it| {
                     let process = self.manager(state, it).process.as_ref();
                     process.is_some_and(|it| it.member().incarnation <= envelope.to.incarnation)
                 });
@@ -345,7 +362,7 @@ impl Room {
 
     /// Whether a receiver may yet take something from that run: not once it knows a later one.
     fn may_be_heard(&self, state: &State, to: ManagerNumber, from: MemberId) -> bool {
-        let at = self.place_of(state, to);
+        let at = self.place_of(to);
         let process = at.and_then(|it| self.manager(state, it).process.as_ref());
         let known = process.and_then(|it| it.view()?.member(from.number));
         known.is_none_or(|it| it.incarnation <= from.incarnation)
@@ -434,7 +451,7 @@ impl Room {
                 Flying::Report { to: any?, node, id: *id, item: (**item).clone() }
             }
             ToAny::Renew(number, sent_mono_ms, renew) => {
-                let to = self.manager(state, self.place_of(state, *number)?).name();
+                let to = self.manager(state, self.place_of(*number)?).name();
                 Flying::Renew { to, node, sent_mono_ms: *sent_mono_ms, renew: renew.clone() }
             }
         })
