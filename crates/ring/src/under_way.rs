@@ -16,7 +16,7 @@ pub struct UnderWay {
 impl UnderWay {
     /// A View was seen, at that time of one clock.
     pub fn on_view(&mut self, view: &View, now: u64) {
-        let left = view.transition.map_or(0, |it| left(view, it));
+        let left = view.steps_left();
         if self.transition != view.transition || left < self.left {
             *self = Self { transition: view.transition, left, since: now };
         }
@@ -28,7 +28,14 @@ impl UnderWay {
     }
 }
 
-/// How much is to be done until the end: copies to be made, handed on or dropped, an arc to be cut out and owned.
+impl View {
+    /// How much is to be done until the end of what is under way: copies to be made, handed on or dropped, an
+    /// arc to be cut out and owned.
+    pub fn steps_left(&self) -> usize {
+        self.transition.map_or(0, |it| left(self, it))
+    }
+}
+
 fn left(view: &View, transition: RingTransition) -> usize {
     let number = transition.number();
     let of_part = |(part, it): (&ManagerNumber, &Part)| {

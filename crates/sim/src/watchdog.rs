@@ -24,7 +24,7 @@ use rota_node::NodeEffect;
 use rota_protocol::{
     Answer, CasOutcome, Chunk, Disk, DiskWrite, Effect, Envelope, Input, Message, OpResult, Timing,
 };
-use rota_ring::{ConfigState, UnderWay, View};
+use rota_ring::{ConfigState, View};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -67,8 +67,8 @@ pub struct Watchdog {
     calls: BTreeMap<(Run, u64), Asked>,
     owner_last: BTreeMap<(ManagerNumber, ManagerNumber), LogPos>,
     landed_us: BTreeMap<Epoch, u64>,
-    /// How far a join or a leave is.
-    under_way: UnderWay,
+    /// How much there was to be done of the join or the leave, and when: from its beginning on.
+    steps_left: Vec<(u64, usize)>,
     join_us: u64,
     copy_deadline_us: u64,
     recover_after_us: u64,
@@ -97,7 +97,7 @@ impl Watchdog {
             calls: BTreeMap::new(),
             owner_last: BTreeMap::new(),
             landed_us: BTreeMap::new(),
-            under_way: UnderWay::default(),
+            steps_left: Vec::new(),
         }
     }
 
@@ -428,8 +428,14 @@ impl Watchdog {
         }
         let (author_number, owner_last) = (author.0, &self.owner_last);
         // Managers count whole milliseconds.
-        let is_stale = self.under_way.stands_still(now_us + 1_000) > self.join_us;
-        self.under_way.on_view(view, now_us);
+        let is_no_nearer = |(at, left): &(u64, usize)| {
+            now_us + 1_000 > at + self.join_us && *left <= was.steps_left()
+        };
+        let is_stale = self.steps_left.iter().any(is_no_nearer);
+        if was.transition != view.transition {
+            self.steps_left.clear();
+        }
+        self.steps_left.push((now_us, view.steps_left()));
         let moment = Moment { author: author_number, owner_last, disks };
         let is_cancelled = now_us <= self.cancel_until_us;
         let verdicts = [

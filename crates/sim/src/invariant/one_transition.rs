@@ -6,8 +6,8 @@ use super::{Verdict, Violation};
 use rota_model::ManagerStatus;
 use rota_ring::{RingTransition, View};
 
-/// Checks one write of the View. `is_stale`: it has come no further for so long that it may be given
-/// up. `is_cancelled`: an operator has taken one back a moment ago.
+/// Checks one write of the View. `is_stale`: it is no nearer to its end than it was so long ago that it may be
+/// given up. `is_cancelled`: an operator has taken one back a moment ago.
 ///
 /// # Errors
 /// A transition that overlaps another, or ends too early.

@@ -296,13 +296,7 @@ impl Room {
                 }
                 self.ask(state, wish, id, door).map(drop)
             }
-            Action::AskAgain(call, door) => {
-                state.left.repeats -= 1;
-                let mut clients = self.clients_of(state).clone();
-                let again = clients.ask_again(call, door);
-                state.clients = self.keep_clients(clients);
-                self.call(state, again, door)
-            }
+            Action::AskAgain(call, door) => self.ask_again(state, call, door),
             Action::Join(at) => {
                 state.left.joins -= 1;
                 self.work(state, Work::Manager(at, Told::Start))
@@ -361,6 +355,14 @@ impl Room {
             | Action::TickManager(_)
             | Action::TickNode(_) => Ok(()),
         }
+    }
+
+    fn ask_again(&mut self, state: &mut State, call: usize, door: ManagerNumber) -> Verdict {
+        state.left.repeats -= 1;
+        let mut clients = self.clients_of(state).clone();
+        let again = clients.ask_again(call, door);
+        state.clients = self.keep_clients(clients);
+        self.call(state, again, door)
     }
 
     fn silence(&mut self, state: &mut State, at: usize) -> Verdict {

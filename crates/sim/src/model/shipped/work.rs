@@ -138,9 +138,8 @@ impl Room {
 
     /// What a process sent, each message by its number.
     fn kept(&mut self, out: Vec<Out>) -> Arc<[Out]> {
-        let kept = out.into_iter().map(|it| match it {
-            Out::Fly(message) => Out::Kept(self.keep_flying(message)),
-            other => other,
+        let kept = out.into_iter().map(|it| {
+            if let Out::Fly(message) = it { Out::Kept(self.keep_flying(message)) } else { it }
         });
         kept.collect()
     }
