@@ -328,10 +328,7 @@ impl Room {
             }
             Action::End(at, program) => {
                 state.left.ends -= 1;
-                self.may_end(state);
-                let name = self.node(state, at).programs.keys().nth(program).cloned();
-                let Some((key, token)) = name else { return Ok(()) };
-                self.work(state, Work::Node(at, Told::End(key, token), false))
+                self.end(state, at, program)
             }
             Action::Silence(at) => {
                 state.left.silences -= 1;
@@ -343,8 +340,7 @@ impl Room {
             }
             Action::Outage(away) => {
                 state.left.outages -= u8::from(away);
-                self.set_away(state, away);
-                self.work_all(state, VecDeque::new())
+                self.set_away(state, away)
             }
             Action::Arrive(_)
             | Action::ArriveTwice(_)
@@ -361,6 +357,13 @@ impl Room {
             | Action::TickManager(_)
             | Action::TickNode(_) => Ok(()),
         }
+    }
+
+    fn end(&mut self, state: &mut State, at: usize, program: usize) -> Verdict {
+        self.may_end(state);
+        let name = self.node(state, at).programs.keys().nth(program).cloned();
+        let Some((key, token)) = name else { return Ok(()) };
+        self.work(state, Work::Node(at, Told::End(key, token), false))
     }
 
     fn silence(&mut self, state: &mut State, at: usize) -> Verdict {

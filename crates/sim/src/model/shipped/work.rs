@@ -138,11 +138,15 @@ impl Room {
 
     /// What a process sent, each message by its number.
     fn kept(&mut self, out: Vec<Out>) -> Arc<[Out]> {
-        let kept = out.into_iter().map(|it| match it {
-            Out::Fly(message) => Out::Kept(self.keep_flying(message)),
-            other => other,
-        });
-        kept.collect()
+        let mut kept = Vec::with_capacity(out.len());
+        for it in out {
+            kept.push(if let Out::Fly(message) = it {
+                Out::Kept(self.keep_flying(message))
+            } else {
+                it
+            });
+        }
+        kept.into()
     }
 
     fn remember(&mut self, key: u128, step: Stepped) {
