@@ -32,7 +32,7 @@ pub struct ModelOptions {
 enum Which {
     /// A few minutes on one core.
     Ci,
-    /// Hours.
+    /// Half an hour on one core.
     Nightly,
 }
 

@@ -296,7 +296,13 @@ impl Room {
                 }
                 self.ask(state, wish, id, door).map(drop)
             }
-            Action::AskAgain(call, door) => self.ask_again(state, call, door),
+            Action::AskAgain(call, door) => {
+                state.left.repeats -= 1;
+                let mut clients = self.clients_of(state).clone();
+                let again = clients.ask_again(call, door);
+                state.clients = self.keep_clients(clients);
+                self.call(state, again, door)
+            }
             Action::Join(at) => {
                 state.left.joins -= 1;
                 self.work(state, Work::Manager(at, Told::Start))
@@ -322,10 +328,7 @@ impl Room {
             }
             Action::End(at, program) => {
                 state.left.ends -= 1;
-                self.may_end(state);
-                let name = self.node(state, at).programs.keys().nth(program).cloned();
-                let Some((key, token)) = name else { return Ok(()) };
-                self.work(state, Work::Node(at, Told::End(key, token), false))
+                self.end(state, at, program)
             }
             Action::Silence(at) => {
                 state.left.silences -= 1;
@@ -337,8 +340,7 @@ impl Room {
             }
             Action::Outage(away) => {
                 state.left.outages -= u8::from(away);
-                self.set_away(state, away);
-                self.work_all(state, VecDeque::new())
+                self.set_away(state, away)
             }
             Action::Arrive(_)
             | Action::ArriveTwice(_)
@@ -357,12 +359,11 @@ impl Room {
         }
     }
 
-    fn ask_again(&mut self, state: &mut State, call: usize, door: ManagerNumber) -> Verdict {
-        state.left.repeats -= 1;
-        let mut clients = self.clients_of(state).clone();
-        let again = clients.ask_again(call, door);
-        state.clients = self.keep_clients(clients);
-        self.call(state, again, door)
+    fn end(&mut self, state: &mut State, at: usize, program: usize) -> Verdict {
+        self.may_end(state);
+        let name = self.node(state, at).programs.keys().nth(program).cloned();
+        let Some((key, token)) = name else { return Ok(()) };
+        self.work(state, Work::Node(at, Told::End(key, token), false))
     }
 
     fn silence(&mut self, state: &mut State, at: usize) -> Verdict {

@@ -137,8 +137,7 @@ fn healed(room: &Room) -> Room {
 /// its number only then.
 fn heal(room: &mut Room, state: &mut State) -> Verdict {
     if room.store(state).away {
-        room.set_away(state, false);
-        room.work_all(state, Default::default())?;
+        room.set_away(state, false)?;
     }
     for at in 0..state.nodes.len() {
         if room.node(state, at).silent {

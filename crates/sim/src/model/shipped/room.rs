@@ -385,10 +385,14 @@ impl Room {
     }
 
     /// The config store goes away, or comes back.
-    pub fn set_away(&mut self, state: &mut State, away: bool) {
+    ///
+    /// # Errors
+    /// Something that must never happen.
+    pub fn set_away(&mut self, state: &mut State, away: bool) -> Verdict {
         let mut store = self.store(state).clone();
         store.away = away;
         state.store = self.keep_store(store);
+        self.work_all(state, VecDeque::new())
     }
 
     /// The config store after a change; [`REFUSED`] if it does not hold what the change expects.

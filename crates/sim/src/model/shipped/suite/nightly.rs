@@ -159,9 +159,9 @@ fn joins() -> Vec<Bounds> {
         of("n=3 r=1: 2 joins, late clocks", &THREE_TWO_JOINS, Left { joins: 2, ticks: 10, ..n }),
         of("n=3 r=1: open, 2 joins", &THREE_TWO_JOINS, Left { opens: 1, joins: 2, ticks: 4, ..n }),
         of(
-            "n=3 r=1: suspicion, 2 joins, one accuser, 2 steps",
+            "n=3 r=1: suspicion, 2 joins, one accuser, one step",
             &Bounds { accuser: 60, ..THREE_TWO_JOINS },
-            Left { suspicions: 1, joins: 2, ticks: 2, ..n },
+            Left { suspicions: 1, joins: 2, ticks: 1, ..n },
         ),
     ]
 }
