@@ -1,7 +1,9 @@
 //! Client of the embedded config store's process: HTTP/1.1 and JSON, a deadline on every request.
 
 use crate::port::{CasReply, ConfigStore, StoreError, StoreFuture, WAIT_MAX};
-use crate::wire::{ANSWER_BYTES_MAX, CasBody, REQUEST_BYTES_MAX, not_older, state_from_json};
+use crate::wire::{
+    ANSWER_BYTES_MAX, CasBody, Floor, REQUEST_BYTES_MAX, not_older, state_from_json,
+};
 use bytes::Bytes;
 use http::{Method, Request, StatusCode, Uri, header};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
@@ -10,8 +12,7 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use rota_model::address::Address;
 use rota_model::{ClusterName, FieldError};
 use rota_ring::{Change, ConfigState};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// How long an idle connection is kept, in ms: shorter than the store keeps it (60 s), so that a
@@ -30,7 +31,7 @@ pub struct EmbeddedStore {
     http: Client<HttpConnector, Full<Bytes>>,
     /// The highest index that this client saw: a state below it is older than something that was
     /// acknowledged.
-    seen: Arc<AtomicU64>,
+    seen: Arc<Mutex<Floor>>,
 }
 
 impl EmbeddedStore {
@@ -106,14 +107,15 @@ impl EmbeddedStore {
     }
 
     /// Whatever was seen before a request must show in its answer.
-    fn floor(&self) -> u64 {
-        self.seen.load(Ordering::Relaxed)
+    fn floor(&self) -> Floor {
+        *self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn parse(&self, body: &[u8], floor: u64) -> Result<ConfigState, StoreError> {
+    fn parse(&self, body: &[u8], floor: Floor) -> Result<ConfigState, StoreError> {
         let state = state_from_json(&self.cluster, body);
         let state = state.and_then(|it| not_older(it, floor)).map_err(StoreError::Broken)?;
-        self.seen.fetch_max(state.index, Ordering::Relaxed);
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        *seen = Floor::of(&state).max(*seen);
         Ok(state)
     }
 

@@ -1,6 +1,7 @@
 //! A task that follows a config store: every new state into one channel, trouble into another.
 
 use crate::port::{ConfigStore, StoreError};
+use crate::wire::{Floor, not_older};
 use rota_ring::ConfigState;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -71,8 +72,8 @@ async fn follow(
             Ok(state) => {
                 pause_ms = PAUSE_MS.0;
                 settle(&trouble);
-                if seen != Some(state.index) {
-                    seen = Some(state.index);
+                if seen != Some(Floor::of(&state)) {
+                    seen = Some(Floor::of(&state));
                     states.send_replace(Some(Arc::new(state)));
                 }
             }
@@ -87,20 +88,14 @@ async fn follow(
 
 async fn advance(
     store: &dyn ConfigStore,
-    seen: Option<u64>,
+    seen: Option<Floor>,
     wait: Duration,
 ) -> Result<ConfigState, StoreError> {
     let Some(seen) = seen else {
         return store.read().await;
     };
-    let state = store.next(seen, wait).await?;
-    if state.index < seen {
-        return Err(StoreError::Broken(format!(
-            "its index went back from {seen} to {}: it lost data, or it is another store",
-            state.index
-        )));
-    }
-    Ok(state)
+    let state = store.next(seen.index, wait).await?;
+    not_older(state, seen).map_err(StoreError::Broken)
 }
 
 fn settle(trouble: &watch::Sender<Option<Trouble>>) {
@@ -153,8 +148,8 @@ mod tests {
     async fn a_store_that_went_back_is_trouble_and_never_a_new_state() {
         let newer = FakeStore::new(at(9));
         let older = FakeStore::new(at(2));
-        assert!(advance(&newer, Some(9), Duration::ZERO).await.is_ok());
-        let error = advance(&older, Some(9), Duration::ZERO).await.unwrap_err();
+        assert!(advance(&newer, Some(Floor::of(&at(9))), Duration::ZERO).await.is_ok());
+        let error = advance(&older, Some(Floor::of(&at(9))), Duration::ZERO).await.unwrap_err();
         assert!(matches!(error, StoreError::Broken(text) if text.contains("from 9 to 2")));
     }
 

@@ -1,7 +1,7 @@
 //! The state and the requests as JSON: what goes over the wire and what stands in the file.
 
 use bytes::Bytes;
-use rota_model::ClusterName;
+use rota_model::{ClusterName, Epoch};
 use rota_ring::view::{VIEW_FORMAT, VIEW_FORMAT_SPLIT};
 use rota_ring::{Change, ConfigState, NodeReg, View};
 use serde::{Deserialize, Serialize};
@@ -118,15 +118,32 @@ fn foreign(json: &[u8], error: &serde_json::Error) -> String {
     }
 }
 
-/// Refuses a state of a store that has acknowledged a later one, of index `floor`.
-pub(crate) fn not_older(state: ConfigState, floor: u64) -> Result<ConfigState, String> {
-    let index = state.index;
-    if index >= floor {
+/// How far a store was. Epochs count first: one that went back, and was written since, may have a later index.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub(crate) struct Floor {
+    pub epoch: Epoch,
+    pub index: u64,
+}
+
+impl Floor {
+    /// That of a store that holds this.
+    pub fn of(state: &ConfigState) -> Self {
+        Self { epoch: state.epoch(), index: state.index }
+    }
+}
+
+/// Refuses a state of a store that has acknowledged a later one.
+pub(crate) fn not_older(state: ConfigState, floor: Floor) -> Result<ConfigState, String> {
+    let now = Floor::of(&state);
+    if now >= floor {
         return Ok(state);
     }
+    let (from, to) = match now.epoch < floor.epoch {
+        true => (format!("epoch {}", floor.epoch), now.epoch.to_string()),
+        false => (format!("index {}", floor.index), now.index.to_string()),
+    };
     Err(format!(
-        "its state went back from index {floor} to {index}: it was restored from a backup, or written \
-         by hand"
+        "its state went back from {from} to {to}: it was restored from a backup, or written by hand"
     ))
 }
 
@@ -134,7 +151,7 @@ pub(crate) fn not_older(state: ConfigState, floor: u64) -> Result<ConfigState, S
 mod tests {
     use super::*;
     use rota_model::{
-        BootId, ClassName, ClusterTimes, Epoch, ManagerId, ManagerNumber, NodeId, NodeState, Nonce,
+        BootId, ClassName, ClusterTimes, ManagerId, ManagerNumber, NodeId, NodeState, Nonce,
         PoolName,
     };
     use rota_ring::{Claim, NodeWish};

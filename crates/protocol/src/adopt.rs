@@ -149,7 +149,7 @@ impl Manager {
     }
 
     /// Whether this manager may follow a View: it keeps the rules, and the shape of the one before.
-    pub(crate) fn check_view(&self, view: &View) -> Result<(), ViewError> {
+    fn check_view(&self, view: &View) -> Result<(), ViewError> {
         view.check_shape(&self.env.config.ring)?;
         // Only a newer one is taken up; of a known one nothing but its shape counts.
         if view.epoch > self.env.epoch() { view.check() } else { Ok(()) }
@@ -160,11 +160,14 @@ impl Manager {
     /// nothing is confirmed beside it.
     pub(crate) fn check_state(&self, state: &ConfigState) -> Result<(), ViewError> {
         match &state.view {
-            Some(view) if state.index > self.index && view.epoch < self.env.epoch() => {
+            Some(view) => {
+                self.check_view(view)?;
                 let known = self.env.epoch();
+                if state.index <= self.index || view.epoch >= known {
+                    return Ok(());
+                }
                 Err(ViewError::Broken(format!("it went back: epoch {known} was there before")))
             }
-            Some(view) => self.check_view(view),
             None if self.env.view.is_none() => Ok(()),
             None => Err(ViewError::Broken("the config store holds no View any more".into())),
         }

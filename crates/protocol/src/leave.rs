@@ -248,8 +248,8 @@ impl Manager {
     }
 
     /// Gives the transition back: the newcomer when it holds all that it should, who leaves when it
-    /// holds nothing, its first Up successor when nothing has changed for so long that others should
-    /// not wait any more. And should who left be gone with its last word, the successor says it.
+    /// holds nothing, its first Up successor when it has come no nearer to that for so long that others
+    /// should not wait any more. And should who left be gone with its last word, the successor says it.
     pub(crate) fn drive_release(&mut self, view: &View) {
         let Some(under_way) = view.transition else { return };
         let (me, number) = (self.env.me.number, under_way.number());

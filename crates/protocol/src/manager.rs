@@ -440,8 +440,7 @@ impl Manager {
         };
         if *mine == Some(read) {
             *mine = None;
-            let view = state.and_then(|it| it.view);
-            match view.filter(|view| self.check_view(view).is_ok()) {
+            match state.filter(|_| reached).and_then(|it| it.view) {
                 Some(view) => {
                     self.claim_in(&view);
                     self.take_up_parts();

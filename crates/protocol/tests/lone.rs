@@ -123,6 +123,28 @@ fn a_config_store_that_went_back_and_was_written_since_is_refused() {
 }
 
 #[test]
+fn who_is_out_is_not_turned_away_for_good_by_a_config_store_that_went_back_for_a_moment() {
+    let mut table = Table::serving();
+    let old = table.config.clone();
+    let [_, outside, other] = NUMBERS;
+    table.kill(other);
+    table.pass(3_000);
+    table.start(other);
+    table.pass(3_000);
+    let member = table.view().member(ManagerNumber(outside)).unwrap();
+    let out = Change::view(table.view().without(&[member]).unwrap());
+    let out = out.apply(&table.config).unwrap();
+    table.config = rota_ring::ConfigState { index: out.index + 1, ..old };
+    table.input(outside, Input::Config(out.clone()));
+    table.pass(200);
+    assert!(!table.managers[&outside].is_claimed());
+    assert!(table.count(Transition::ViewRefused) > 0);
+    table.config = out;
+    table.pass(3_000);
+    assert!(table.managers[&outside].is_claimed(), "{:?}", table.managers[&outside].refused());
+}
+
+#[test]
 fn a_view_of_another_ring_with_the_very_epoch_is_not_overwritten() {
     let mut table = without_copies();
     let owner = table.owner("a");

@@ -29,31 +29,26 @@ impl UnderWay {
 }
 
 impl View {
-    /// How much is to be done until the end of what is under way: copies to be made, handed on or dropped, an
-    /// arc to be cut out and owned.
+    /// How much is to be done until the end of what is under way, of what is its number's own: partitions of which
+    /// a newcomer is to hold copies and does not, its arc, that it is to own; partitions of which who leaves still
+    /// holds copies. 0 where nothing is under way.
     pub fn steps_left(&self) -> usize {
-        self.transition.map_or(0, |it| left(self, it))
-    }
-}
-
-fn left(view: &View, transition: RingTransition) -> usize {
-    let number = transition.number();
-    let of_part = |(part, it): (&ManagerNumber, &Part)| {
-        let wanted = view.wanted(*part);
-        let missing = wanted.iter().filter(|wanted| !it.has(**wanted));
+        let Some(transition) = self.transition else { return 0 };
+        let number = transition.number();
+        let holds = |part: &Part| part.has(number);
         match transition {
             RingTransition::Join { .. } => {
-                let stand_ins = it.isr.iter().filter(|it| !wanted.contains(&it.number));
-                missing.filter(|it| **it == number).count() + stand_ins.count()
+                let lacks = |(n, part): &(&ManagerNumber, &Part)| {
+                    !holds(part) && self.wanted(**n).contains(&number)
+                };
+                // When its arc is cut out, that is one more partition that it lacks.
+                let arc = match self.parts.get(&number) {
+                    None => 3,
+                    Some(own) => usize::from(own.owner != number),
+                };
+                arc + self.parts.iter().filter(lacks).count()
             }
-            RingTransition::Leave { .. } => missing.count() + usize::from(it.has(number)),
+            RingTransition::Leave { .. } => self.parts.values().filter(|it| holds(it)).count(),
         }
-    };
-    let copies: usize = view.parts.iter().map(of_part).sum();
-    let arc = match (transition, view.parts.get(&number)) {
-        (RingTransition::Leave { .. }, _) => 0,
-        (RingTransition::Join { .. }, None) => 2,
-        (RingTransition::Join { .. }, Some(own)) => usize::from(own.owner != number),
-    };
-    copies + arc
+    }
 }

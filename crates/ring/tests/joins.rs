@@ -9,7 +9,7 @@ use rota_model::{
     ClusterName, ClusterTimes, Incarnation, LogPos, ManagerId, ManagerNumber, ManagerStatus,
     MemberId, Nonce, SlotId,
 };
-use rota_ring::{Claim, ClaimRefused, Loss, Recovered, RingTransition, View};
+use rota_ring::{Claim, ClaimRefused, Loss, Recovered, RingTransition, UnderWay, View};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The times of every manager here.
@@ -62,6 +62,36 @@ fn filled(mut view: View) -> View {
         }
     }
     view
+}
+
+#[test]
+fn a_join_comes_nearer_to_its_end_with_each_step_of_its_own_and_with_none_of_others() {
+    let new = ManagerNumber(15);
+    let ring = ring(100, 1, &BTreeSet::from([10, 20, 30, 40]));
+    let joined = ring.joined(&claim(15)).unwrap();
+    let mut under_way = UnderWay::default();
+    under_way.on_view(&joined, 100);
+    let other = joined.member(ManagerNumber(40)).unwrap();
+    let gone = joined.without(&[other]).unwrap();
+    let bumped = gone.bumped(ManagerNumber(30)).unwrap();
+    for view in [&gone, &bumped, &joined] {
+        under_way.on_view(view, 150);
+        assert_eq!(under_way.stands_still(200), 100);
+    }
+    let mut view = joined.split(new).unwrap();
+    under_way.on_view(&view, 300);
+    assert_eq!(under_way.stands_still(300), 0, "its arc is cut out");
+    let member = view.member(new).unwrap();
+    for part in view.parts.keys().copied().collect::<Vec<_>>() {
+        if view.wanted(part).contains(&new) {
+            let since = under_way.stands_still(400);
+            view = view.with_members(part, &[member]).unwrap();
+            under_way.on_view(&view, 400 - since / 2);
+            assert!(under_way.stands_still(400) < since, "it holds a copy more: {view:?}");
+        }
+    }
+    assert_eq!(view.steps_left(), 0);
+    assert!(view.has_arrived(new));
 }
 
 #[test]

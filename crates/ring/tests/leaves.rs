@@ -9,7 +9,7 @@ use rota_model::{
     ClusterName, ClusterTimes, Incarnation, ManagerId, ManagerNumber, ManagerStatus, MemberId,
     Nonce,
 };
-use rota_ring::{CancelRefused, Claim, ClaimRefused, LeaveRefused, RingTransition, View};
+use rota_ring::{CancelRefused, Claim, ClaimRefused, LeaveRefused, RingTransition, UnderWay, View};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The times of every manager here.
@@ -54,6 +54,28 @@ fn four(r: u32) -> View {
 
 fn isr(view: &View, n: u32) -> BTreeSet<u32> {
     view.parts[&ManagerNumber(n)].isr.iter().map(|it| it.number.0).collect()
+}
+
+#[test]
+fn a_leave_comes_nearer_to_its_end_with_each_partition_that_is_handed_on_whoever_else_comes_and_goes()
+ {
+    let mut view = four(1).leaving(LEAVER).unwrap();
+    let mut under_way = UnderWay::default();
+    under_way.on_view(&view, 100);
+    assert_eq!(view.steps_left(), 2);
+    let other = view.member(ManagerNumber(40)).unwrap();
+    under_way.on_view(&view.without(&[other]).unwrap(), 150);
+    under_way.on_view(&view, 160);
+    assert_eq!(under_way.stands_still(200), 100);
+    for (part, at) in [(10, 300), (20, 400)] {
+        let part = ManagerNumber(part);
+        let absent = view.wanted(part).into_iter().filter(|it| !view.parts[&part].has(*it));
+        let absent: Vec<MemberId> = absent.map(|it| view.member(it).unwrap()).collect();
+        view = view.with_members(part, &absent).unwrap();
+        under_way.on_view(&view, at);
+        assert_eq!(under_way.stands_still(at), 0, "{view:?}");
+    }
+    assert!(view.left().is_some());
 }
 
 /// What the owners do by and by: each copies to whom it lacks and lets go, one partition after the

@@ -101,6 +101,8 @@ faults!(
     LateWatch = "late_watch",
     /// The config store showed a manager a View of another ring.
     OtherRingShown = "other_ring_shown",
+    /// The config store showed a manager an old backup that was written since.
+    OldStoreShown = "old_store_shown",
     /// A wall clock stepped.
     ClockStep = "clock_step",
     /// A disk became slow.

@@ -2,8 +2,8 @@
 //! others have written them DOWN. When these were all that held a partition, it is found again from the
 //! nodes: what had ended, requests and documents are gone then, and only then.
 //!
-//! Some are replaced with a backup that is as old as the run: whatever the manager was made a copy of since
-//! is lost with the machine, and the View says since when that is.
+//! Some are replaced with a backup of the log that is as old as the run: whatever the manager was made a copy of
+//! since is lost with the machine, and the View says since when that is. (Bodies are files of their own.)
 
 use crate::counters::Fault;
 use crate::disk::SimDisk;

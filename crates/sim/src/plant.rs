@@ -4,7 +4,7 @@
 
 use crate::plant_contents::{alter_documents, forget_requests, without_memories};
 use crate::plant_recoveries::lower_epoch;
-use crate::plant_rules::{hide_cordons, hide_drains, take_for_ours};
+use crate::plant_rules::{hide_cordons, hide_drains, take_for_next, take_for_ours};
 use crate::world::World;
 use rota_model::node_msg::{FromNode, NodeAnswer, ReportEvent, ReportItem, ToNode};
 use rota_model::{BootId, Changed, Epoch, ManagerNumber, NodeId};
@@ -136,6 +136,8 @@ bugs!(
     CordonUnseen = "cordon_unseen",
     /// A manager takes a View of another ring for one of its own.
     OtherRingFollowed = "other_ring_followed",
+    /// A manager takes a View that went back for the next one.
+    OldStoreFollowed = "old_store_followed",
     /// An owner counts acknowledgements of earlier epochs for its own.
     LateAckCounted = "late_ack_counted",
     /// A copy acknowledges under an epoch that it knows to be over.
@@ -381,10 +383,13 @@ impl World {
                     Bug::JudgeNotAnew
                     | Bug::DrainHidden
                     | Bug::CordonUnseen
-                    | Bug::OtherRingFollowed,
+                    | Bug::OtherRingFollowed
+                    | Bug::OldStoreFollowed,
                 ),
                 mut input,
             ) => {
+                let process = self.managers.get(&number).and_then(|it| it.process.as_ref());
+                let known = process.and_then(|it| Some((it.config_index(), it.view()?.epoch)));
                 if let Input::Config(state)
                 | Input::ConfigRead { state: Some(state), .. }
                 | Input::CasDone {
@@ -397,6 +402,7 @@ impl World {
                         Some(Bug::DrainHidden) => hide_drains(state),
                         Some(Bug::CordonUnseen) => hide_cordons(state),
                         Some(Bug::OtherRingFollowed) => take_for_ours(state, &self.setup.ring()),
+                        Some(Bug::OldStoreFollowed) => take_for_next(state, known),
                         _ => {}
                     }
                 }

@@ -6,7 +6,7 @@ use crate::plant_peers::leave_one;
 use crate::plant_stores::unbind_verdict;
 use crate::world::World;
 use rota_model::node_msg::Registered;
-use rota_model::{ManagerNumber, NodeState};
+use rota_model::{Epoch, ManagerNumber, NodeState};
 use rota_protocol::ManagerConfig;
 use rota_ring::{Change, ConfigState, NodeWish, RingShape, View};
 use std::sync::Arc;
@@ -107,5 +107,13 @@ pub(crate) fn take_for_ours(state: &mut ConfigState, ring: &RingShape) {
         let RingShape { cluster, m, r } = ring.clone();
         let view = Arc::make_mut(view);
         (view.cluster, view.m, view.r) = (cluster, m, r);
+    }
+}
+
+/// A View that is older than the one that a manager knows, though it comes later, looks like the next one.
+pub(crate) fn take_for_next(state: &mut ConfigState, known: Option<(u64, Epoch)>) {
+    let (Some((index, epoch)), Some(view)) = (known, &mut state.view) else { return };
+    if state.index > index && view.epoch < epoch {
+        Arc::make_mut(view).epoch = epoch.next();
     }
 }

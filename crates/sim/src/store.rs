@@ -19,12 +19,17 @@ pub struct Store {
     state: ConfigState,
     /// Accepts any expectation: a planted bug.
     pub careless: bool,
+    /// What it once held.
+    backup: Option<ConfigState>,
 }
+
+/// So many writes lie between two backups of it.
+const BACKUP_EVERY: u64 = 16;
 
 impl Store {
     /// A store that holds `state`.
     pub fn new(state: ConfigState) -> Self {
-        Self { state, careless: false }
+        Self { state, careless: false, backup: None }
     }
 
     /// What it holds.
@@ -38,6 +43,9 @@ impl Store {
             if self.careless { force(&self.state, change) } else { change.apply(&self.state) };
         match next {
             Some(next) => {
+                if next.index.is_multiple_of(BACKUP_EVERY) {
+                    self.backup = Some(self.state.clone());
+                }
                 self.state = next;
                 true
             }
@@ -98,7 +106,7 @@ impl World {
     }
 
     /// What the config store shows to a manager: during chaos, seldom, a View of another ring and its nodes,
-    /// of which there are none.
+    /// of which there are none; or, to one that knows a later View, an old backup that was written since.
     pub fn shown_config(&mut self, to: Place) -> ConfigState {
         let state = self.store.state();
         let chaos = self.phase == Phase::Chaos && self.chance.permille(OTHER_RING_PERMILLE);
@@ -109,10 +117,25 @@ impl World {
             false => View { epoch, cluster: other_ring(), ..view.clone() },
         };
         let index = state.index + self.chance.within(0, 3);
+        if let Some(backup) = self.old_backup(to) {
+            let shown = ConfigState { index: index + 1, ..backup.clone() };
+            if self.is_there(to) {
+                self.counters.fault(Fault::OldStoreShown);
+            }
+            return shown;
+        }
         if self.is_there(to) {
             self.counters.fault(Fault::OtherRingShown);
         }
         ConfigState { index, view: Some(Arc::new(view)), nodes: BTreeMap::new() }
+    }
+
+    /// Now and then, a backup that is older than what that manager knows.
+    fn old_backup(&self, to: Place) -> Option<&ConfigState> {
+        let Place::Manager(number) = to else { return None };
+        let known = self.managers.get(&number)?.process.as_ref()?.view()?.epoch;
+        let backup = self.store.backup.as_ref().filter(|it| it.epoch() < known)?;
+        self.store.state().index.is_multiple_of(3).then_some(backup)
     }
 
     /// Compares and sets; tells the watches.

@@ -69,6 +69,8 @@ pub struct Watchdog {
     landed_us: BTreeMap<Epoch, u64>,
     /// How much there was to be done of the join or the leave, and when: from its beginning on.
     steps_left: Vec<(u64, usize)>,
+    /// The newest index and epoch that each run was shown.
+    newest: BTreeMap<Run, (u64, Epoch)>,
     join_us: u64,
     copy_deadline_us: u64,
     recover_after_us: u64,
@@ -98,6 +100,7 @@ impl Watchdog {
             owner_last: BTreeMap::new(),
             landed_us: BTreeMap::new(),
             steps_left: Vec::new(),
+            newest: BTreeMap::new(),
         }
     }
 
@@ -126,6 +129,12 @@ impl Watchdog {
                 let Some(view) = state.view.as_ref().filter(|it| self.ledger.is_ours(it)) else {
                     return;
                 };
+                // And what went back is none, though it comes later.
+                let newest = self.newest.entry(run).or_default();
+                if state.index > newest.0 && view.epoch < newest.1 {
+                    return;
+                }
+                *newest = (state.index.max(newest.0), view.epoch.max(newest.1));
                 self.told.push((run, view.clone()));
                 // Of a compare-and-set that nobody asks about any more, nothing is adopted.
                 let sure = !matches!(input, Input::CasDone { .. });
@@ -435,7 +444,9 @@ impl Watchdog {
         if was.transition != view.transition {
             self.steps_left.clear();
         }
-        self.steps_left.push((now_us, view.steps_left()));
+        if view.transition.is_some() {
+            self.steps_left.push((now_us, view.steps_left()));
+        }
         let moment = Moment { author: author_number, owner_last, disks };
         let is_cancelled = now_us <= self.cancel_until_us;
         let verdicts = [

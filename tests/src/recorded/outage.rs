@@ -30,14 +30,13 @@ impl Outage {
         self.followed(it) && it.instance.to.is_none_or(|(to_us, _)| to_us >= self.from_us)
     }
 
-    /// Whether it explains how this execution ended. A start that was not yet ordered when the agent stood still
-    /// never was, and that is said when the agent goes on.
+    /// Whether it explains how this execution ended. Of a node on which nothing runs, a start that was not
+    /// ordered when the agent stood still never was, and that is said when the agent goes on.
     pub fn explains(&self, it: &Execution) -> bool {
         self.befell(it)
             && it.instance.to.is_some_and(|(to_us, why)| match why {
-                EndCause::Lease | EndCause::BootDied | EndCause::StartTimeout => {
-                    to_us <= self.until_us
-                }
+                EndCause::Lease | EndCause::BootDied => to_us <= self.until_us,
+                EndCause::StartTimeout => self.is_empty && to_us <= self.until_us,
                 EndCause::Own | EndCause::Destroyed | EndCause::Drained => false,
             })
     }

@@ -4,7 +4,7 @@ use super::address::ConsulAddress;
 use super::agent::{Agent, Failure, Until, index_of};
 use super::key;
 use crate::port::{CasReply, ConfigStore, StoreError, StoreFuture, WAIT_MAX, check_change};
-use crate::wire::{not_older, state_from_json, state_to_json};
+use crate::wire::{Floor, not_older, state_from_json, state_to_json};
 use consulrs::api::kv::common::KVPair;
 use rota_model::{ClusterName, FieldError};
 use rota_ring::{Change, ConfigState};
@@ -33,8 +33,8 @@ pub struct ConsulStore {
 /// The newest state that this client saw.
 #[derive(Clone, Copy, Debug, Default)]
 struct Seen {
-    /// Its index. A state below it is older than something that was acknowledged.
-    index: u64,
+    /// How far it was. A state below it is older than something that was acknowledged.
+    floor: Floor,
     /// Consul's index of that very state; `None` when only its writing was seen.
     consul: Option<u64>,
 }
@@ -65,26 +65,26 @@ impl ConsulStore {
         *self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn note(&self, index: u64, consul: Option<u64>) {
+    fn note(&self, floor: Floor, consul: Option<u64>) {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        if index > seen.index || (index == seen.index && consul.is_some()) {
-            *seen = Seen { index, consul };
+        if floor > seen.floor || (floor == seen.floor && consul.is_some()) {
+            *seen = Seen { floor, consul };
         }
     }
 
     async fn fetch(&self, until: Option<Until>) -> Result<Read, StoreError> {
         // Whatever was seen before the request must show in its answer.
-        let floor = self.seen().index;
+        let floor = self.seen().floor;
         let answer = match key::get(&self.agent, &self.key, until).await {
             Ok(answer) => answer,
-            Err(Failure::Missing) if floor == 0 => {
+            Err(Failure::Missing) if floor.index == 0 => {
                 return Ok(Read { state: ConfigState::default(), modify_index: 0 });
             }
             Err(Failure::Missing) => {
                 return Err(StoreError::Broken(format!(
-                    "key {} is gone, and it held a state of index {floor}: somebody removed it, \
+                    "key {} is gone, and it held a state of index {}: somebody removed it, \
                      or this is another Consul",
-                    self.key
+                    self.key, floor.index
                 )));
             }
             Err(Failure::Other(error)) => return Err(error),
@@ -95,11 +95,11 @@ impl ConsulStore {
         };
         let modify_index = pair.modify_index;
         let state = self.state_of(pair, floor)?;
-        self.note(state.index, Some(consul));
+        self.note(Floor::of(&state), Some(consul));
         Ok(Read { state, modify_index })
     }
 
-    fn state_of(&self, pair: KVPair, floor: u64) -> Result<ConfigState, StoreError> {
+    fn state_of(&self, pair: KVPair, floor: Floor) -> Result<ConfigState, StoreError> {
         let broken = |text: String| StoreError::Broken(format!("key {}: {text}", self.key));
         let value = key::value_of(pair).map_err(broken)?;
         let state = state_from_json(&self.cluster, &value);
@@ -120,7 +120,7 @@ impl ConsulStore {
             };
             match self.put(&next, read.modify_index).await {
                 Ok(true) => {
-                    self.note(next.index, None);
+                    self.note(Floor::of(&next), None);
                     return CasReply::Done(next);
                 }
                 // Somebody else wrote in between, perhaps something that leaves room for this
@@ -161,7 +161,7 @@ impl ConsulStore {
             let seen = self.seen();
             // Consul can wait for what comes after its own index only; where that of the state is
             // not known, a plain read tells it.
-            let index = seen.consul.filter(|_| seen.index == after_index && !left.is_zero());
+            let index = seen.consul.filter(|_| seen.floor.index == after_index && !left.is_zero());
             let read = self.fetch(index.map(|index| Until { index, wait: left })).await?;
             if read.state.index != after_index || Instant::now() >= until {
                 return Ok(read.state);

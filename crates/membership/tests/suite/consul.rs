@@ -125,6 +125,14 @@ async fn a_value_that_went_back_or_went_away_is_refused_by_who_saw_it() {
     assert!(text.contains(&format!("from index {} to {}", second.index, first.index)), "{text}");
     let text = broken(store.next(second.index, Duration::ZERO).await);
     assert!(text.contains("went back"), "{text}");
+    // Somebody writes nodes into the old state until its index is a later one.
+    let overtaken = ConfigState { index: second.index + 1, ..first.clone() };
+    agent.http("PUT", path, state_to_json(&name("suite"), &overtaken).to_vec()).await;
+    let text = broken(store.read().await);
+    assert!(text.contains("went back from epoch"), "{text}");
+    // What was there is put back: everybody goes on.
+    agent.http("PUT", path, state_to_json(&name("suite"), &second).to_vec()).await;
+    assert_eq!(store.read().await.unwrap(), second);
     agent.http("DELETE", path, Vec::new()).await;
     let text = broken(store.read().await);
     assert!(text.contains("is gone") && text.contains("rota/state"), "{text}");

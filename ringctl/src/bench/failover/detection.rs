@@ -1,21 +1,23 @@
 //! When Consul found out about a manager: what it takes from there on is Rota's own.
 
 use crate::dev::Cluster;
-use anyhow::{Context, bail};
+use anyhow::bail;
 use rota_membership::ConsulAddress;
 use rota_membership::consul::{Agent, PeerHealth};
 use rota_model::ClusterName;
 use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 /// How long Consul may take until its check is critical.
 const CRITICAL_WAIT: Duration = Duration::from_secs(30);
+/// After a question that was not answered.
+const PAUSE: Duration = Duration::from_millis(50);
 /// How long a call may take beside what it waits for.
 const DEADLINE: Duration = Duration::from_secs(2);
 
 /// Watches the check of one manager in Consul, as managers do.
-pub struct Detection(JoinHandle<anyhow::Result<Instant>>);
+pub struct Detection(JoinHandle<Instant>);
 
 impl Detection {
     /// Begins to watch. The cluster must be over Consul.
@@ -29,8 +31,12 @@ impl Detection {
         let mut health = PeerHealth::new(Agent::new(&address, DEADLINE)?, name);
         Ok(Self(tokio::spawn(async move {
             loop {
-                if health.next().await?.iter().any(|it| it.number.0 == number) {
-                    return Ok(Instant::now());
+                match health.next().await {
+                    Ok(gone) if gone.iter().any(|it| it.number.0 == number) => {
+                        return Instant::now();
+                    }
+                    Ok(_) => {}
+                    Err(_unanswered) => sleep(PAUSE).await,
                 }
             }
         })))
@@ -39,11 +45,14 @@ impl Detection {
     /// When the check turned critical.
     pub async fn at(mut self) -> anyhow::Result<Instant> {
         match timeout(CRITICAL_WAIT, &mut self.0).await {
-            Ok(seen) => seen?.context("Consul's health cannot be watched"),
-            Err(_elapsed) => {
-                self.0.abort();
-                bail!("Consul's check was not critical within {CRITICAL_WAIT:?}")
-            }
+            Ok(seen) => Ok(seen?),
+            Err(_elapsed) => bail!("Consul's check was not critical within {CRITICAL_WAIT:?}"),
         }
+    }
+}
+
+impl Drop for Detection {
+    fn drop(&mut self) {
+        self.0.abort();
     }
 }

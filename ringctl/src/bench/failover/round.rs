@@ -139,10 +139,14 @@ impl Round<'_> {
         let own = lives.iter().filter(|it| it.owner == struck.number);
         let own: BTreeSet<&str> = own.map(|it| it.id.as_str()).collect();
         let opened = served.iter().filter(|it| own.contains(it.id.as_str()));
+        let opened: Vec<Duration> = opened.map(|it| it.opened).collect();
+        if let Some(early) = opened.iter().find(|it| Some(**it) < detected) {
+            bail!("a session was served {early:?} after the fault, before Consul noticed it");
+        }
         Ok(Outcome {
             struck,
             detected,
-            opened: opened.map(|it| it.opened).collect(),
+            opened,
             all: served.iter().map(|it| it.read).max().unwrap_or_default(),
             whole,
             lost: account.lost,

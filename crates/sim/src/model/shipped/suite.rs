@@ -168,7 +168,8 @@ pub fn bounds_for(bug: Bug) -> Option<Bounds> {
         | Bug::ClaimStays
         | Bug::LeftToTheGone
         | Bug::OneMayReturn
-        | Bug::OtherRingFollowed => None,
+        | Bug::OtherRingFollowed
+        | Bug::OldStoreFollowed => None,
     }
 }
 
