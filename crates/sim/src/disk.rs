@@ -46,6 +46,11 @@ impl SimDisk {
         &self.durable
     }
 
+    /// Whether there is nothing that a restart would find.
+    pub fn is_empty(&self) -> bool {
+        self.durable.parts.is_empty() && self.durable.docs.is_empty()
+    }
+
     /// The same, as a process reads it at its start: from bytes, which must say what was written.
     pub fn read(&self) -> Disk {
         let mut disk = self.durable.clone();

@@ -69,7 +69,7 @@ impl World {
     }
 
     /// An empty machine was refused since the others do not know yet that the one before is gone: it
-    /// tries again.
+    /// tries again. A backup was refused since it is of an earlier run: an empty machine takes its place.
     pub fn try_empty_machines_again(&mut self) {
         let is_early = |host: &ManagerHost| {
             let refused = host.process.as_ref().and_then(|it| it.refused());
@@ -80,6 +80,10 @@ impl World {
         });
         for number in early.map(|(number, _)| *number).collect::<Vec<_>>() {
             self.crash_manager(number);
+            let backup = self.managers.get_mut(&number).filter(|it| !it.disk.is_empty());
+            if let Some(host) = backup {
+                (host.disk, host.shelf) = (SimDisk::default(), Shelf::default());
+            }
             self.queue.after(200_000, Event::StartManager(number));
         }
     }

@@ -152,7 +152,7 @@ impl World {
         if may_join {
             manager.may_join();
         }
-        if host.lost_disk.is_some() && host.disk.durable().parts.is_empty() {
+        if host.lost_disk.is_some() && host.disk.is_empty() {
             // An operator's word: the machine before is gone for good.
             manager.force_lost();
         }
