@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::time::{sleep, timeout};
 
 /// The program.
-const PROGRAM: &str = "consul";
+pub const PROGRAM: &str = "consul";
 /// What the names of the cluster begin with. The agent is this cluster's alone.
 const PREFIX: &str = "rota";
 /// Between two looks at an agent that has no leader yet.

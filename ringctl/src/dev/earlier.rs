@@ -5,6 +5,7 @@
 //! for it. What managers or people started there is found by its command line. Keepers and programs
 //! do not count: the next start of their node-agent ends them.
 
+use super::consul;
 use super::descendants::{command_line, signed};
 use super::ending::is_agent;
 use super::programs;
@@ -118,12 +119,14 @@ pub fn found(folder: &Path) -> Vec<(String, u32)> {
 /// The name of the program, if the command line is that of one of ours with its data there.
 fn works_in(folder: &Path, line: &[String]) -> Option<String> {
     let program = line.first()?.rsplit('/').next()?;
-    let serves = match program {
-        programs::MANAGER | programs::CONFIG_STORE => true,
-        programs::NODE_AGENT => line.get(1).is_some_and(|it| it == "run"),
-        _ => false,
+    let does = |what: &str| line.get(1).is_some_and(|it| it == what);
+    let (serves, flag) = match program {
+        programs::MANAGER | programs::CONFIG_STORE => (true, "--data"),
+        programs::NODE_AGENT => (does("run"), "--data"),
+        consul::PROGRAM => (does("agent"), "-data-dir"),
+        _ => return None,
     };
-    let at = line.iter().position(|it| it == "--data")?;
+    let at = line.iter().position(|it| it == flag)?;
     let data = Path::new(line.get(at + 1)?);
     (serves && data.starts_with(folder)).then(|| program.to_owned())
 }
@@ -180,5 +183,9 @@ mod tests {
         assert!(works("rota-manager --data /d/one-more/managers/m1").is_none());
         assert!(works("tail --data /d/one/logs").is_none());
         assert!(works("rota-manager --data").is_none());
+        let consul = works("/usr/local/bin/consul agent -server -data-dir /d/one/store -bind x");
+        assert_eq!(consul.as_deref(), Some("consul"));
+        assert!(works("consul agent -data-dir /d/two/store").is_none());
+        assert!(works("consul members -data-dir /d/one/store").is_none());
     }
 }
