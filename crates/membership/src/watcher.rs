@@ -150,7 +150,7 @@ mod tests {
         let older = FakeStore::new(at(2));
         assert!(advance(&newer, Some(Floor::of(&at(9))), Duration::ZERO).await.is_ok());
         let error = advance(&older, Some(Floor::of(&at(9))), Duration::ZERO).await.unwrap_err();
-        assert!(matches!(error, StoreError::Broken(text) if text.contains("from 9 to 2")));
+        assert!(matches!(error, StoreError::Broken(text) if text.contains("from index 9 to 2")));
     }
 
     #[tokio::test]

@@ -138,9 +138,9 @@ pub(crate) fn not_older(state: ConfigState, floor: Floor) -> Result<ConfigState,
     if now >= floor {
         return Ok(state);
     }
-    let (from, to) = match now.epoch < floor.epoch {
-        true => (format!("epoch {}", floor.epoch), now.epoch.to_string()),
-        false => (format!("index {}", floor.index), now.index.to_string()),
+    let (from, to) = match now.index < floor.index {
+        true => (format!("index {}", floor.index), now.index.to_string()),
+        false => (format!("epoch {}", floor.epoch), now.epoch.to_string()),
     };
     Err(format!(
         "its state went back from {from} to {to}: it was restored from a backup, or written by hand"
