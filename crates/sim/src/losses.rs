@@ -19,9 +19,13 @@ use rota_ring::{ClaimRefused, View};
 fn is_known_as_old(backup: &Disk, number: ManagerNumber, view: &View) -> bool {
     let copies = view.parts.iter().filter_map(|(part, entry)| {
         let mine = entry.isr.iter().find(|it| it.number == number)?;
-        Some((backup.parts.get(part).map(|it| it.pe), mine.since))
+        Some((part, backup.parts.get(part).map(|it| it.pe), mine.since))
     });
-    copies.into_iter().all(|(known, since)| known.is_none_or(|it| it < since))
+    // An arc that was cut out since may be there under the other half's name.
+    copies.into_iter().all(|(part, known, since)| match known {
+        Some(known) => known < since,
+        None => !view.splits.contains_key(part),
+    })
 }
 
 impl World {
