@@ -125,7 +125,7 @@ impl World {
         let mono_ahead_ms = self.chance.within(1, 1_000_000);
         let lease_us = self.setup.timing.node_lost_ms * 1000;
         let lost_us = self.chance.within(lease_us * 7 / 10, lease_us * 95 / 100);
-        let is_lost = self.phase == Phase::Chaos && self.chance.permille(80);
+        let is_lost = self.phase == Phase::Chaos && self.chance.permille(self.registered_lost());
         let Some(host) = self.nodes.get_mut(index) else { return };
         host.run += 1;
         host.boot = boot;

@@ -163,7 +163,7 @@ bugs!(
 impl Bug {
     /// Whether only a search plants it: seeds hardly ever come where it matters.
     pub fn is_for_searches(self) -> bool {
-        matches!(self, Bug::AddedUnasked | Bug::LoneUnread | Bug::FullAssumed | Bug::BootUnfenced)
+        matches!(self, Bug::AddedUnasked | Bug::LoneUnread | Bug::FullAssumed)
     }
 
     /// Whether a broken rule proves that this bug was noticed.

@@ -46,6 +46,12 @@ impl World {
         config
     }
 
+    /// How often the answers to a boot's first registrations are lost, in thousandths. Only where a boot is
+    /// registered again it shows that it has no fences.
+    pub(crate) fn registered_lost(&self) -> u64 {
+        if self.bug() == Some(Bug::BootUnfenced) { 700 } else { 80 }
+    }
+
     /// What a boot is told when it is registered.
     pub(crate) fn plant_on_registered(&self, mut registered: Registered) -> Registered {
         if self.bug() == Some(Bug::BootUnfenced) {
