@@ -403,7 +403,7 @@ impl<'a> Restorer<'a> {
             }
             signal = self.stop.wished() => format!("this handler got {signal}, and it was ended"),
         };
-        // What of the group is left when its first process has ended goes, too: the next try begins alone.
+        // What of the group is left when its first process has ended goes, too.
         for signal in [Signal::TERM, Signal::KILL] {
             if let Some(group) = group {
                 signal_group(group, signal);

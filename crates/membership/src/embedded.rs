@@ -29,8 +29,7 @@ pub struct EmbeddedStore {
     cluster: ClusterName,
     deadline: Duration,
     http: Client<HttpConnector, Full<Bytes>>,
-    /// The highest index that this client saw: a state below it is older than something that was
-    /// acknowledged.
+    /// How far this client saw the store: a state below it is older than something that was acknowledged.
     seen: Arc<Mutex<Floor>>,
 }
 

@@ -155,9 +155,9 @@ impl Manager {
         if view.epoch > self.env.epoch() { view.check() } else { Ok(()) }
     }
 
-    /// Checks what the config store holds. Epochs only grow with it: what is newer and has an earlier one is of
-    /// a store that went back, and was written since. A state whose View is refused tells nothing of nodes either, and
-    /// nothing is confirmed beside it.
+    /// Checks what the config store holds. Epochs only grow with the index: what is newer and has an
+    /// earlier one is of a store that went back, and was written since. A state whose View is refused tells
+    /// nothing of nodes either, and nothing is confirmed beside it.
     pub(crate) fn check_state(&self, state: &ConfigState) -> Result<(), ViewError> {
         match &state.view {
             Some(view) => {

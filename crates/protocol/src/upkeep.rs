@@ -58,7 +58,7 @@ impl Partition {
         })
     }
 
-    /// Whether something here waits for time to pass.
+    /// Whether something here waits for time to pass, or goes on with each tick.
     pub fn is_busy(&self, env: &Env) -> bool {
         let Some(it) = &self.leading else { return self.is_to_be_dropped(env) };
         // Who follows the namespaces always waits, and for nothing that time brings.

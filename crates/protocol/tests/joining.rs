@@ -28,6 +28,13 @@ fn isr(view: &View, n: u32) -> BTreeSet<u32> {
     view.parts[&ManagerNumber(n)].isr.iter().map(|it| it.number.0).collect()
 }
 
+/// Nothing that is copied arrives there, and yet nobody is silent.
+fn nothing_is_copied_to(table: &mut Table, n: u32) {
+    table.lose = Box::new(move |envelope| {
+        envelope.to.number == ManagerNumber(n) && envelope.message.name() == "snapshot_chunk"
+    });
+}
+
 /// Every session is found through every manager, and where it was.
 fn assert_all_found(table: &mut Table) {
     for n in table.managers.keys().copied().collect::<Vec<_>>() {
@@ -189,10 +196,7 @@ fn each_owner_that_the_newcomer_copies_from_may_die_at_any_step_and_the_join_goe
 #[test]
 fn a_join_that_comes_no_further_lets_the_next_one_in() {
     let mut table = filled();
-    // Nothing that is copied arrives, and yet nobody is silent.
-    table.lose = Box::new(|envelope| {
-        envelope.to.number == ManagerNumber(NEW) && envelope.message.name() == "snapshot_chunk"
-    });
+    nothing_is_copied_to(&mut table, NEW);
     table.start_newcomer(NEW);
     table.pass(590_000);
     assert!(table.view().transition.is_some());
@@ -206,9 +210,7 @@ fn a_join_that_comes_no_further_lets_the_next_one_in() {
 #[test]
 fn who_takes_its_number_again_on_an_empty_machine_needs_no_turn_while_another_one_joins() {
     let mut table = filled();
-    table.lose = Box::new(|envelope| {
-        envelope.to.number == ManagerNumber(NEW) && envelope.message.name() == "snapshot_chunk"
-    });
+    nothing_is_copied_to(&mut table, NEW);
     table.start_newcomer(NEW);
     table.pass(2_000);
     table.kill(600);
@@ -229,9 +231,7 @@ fn who_takes_its_number_again_on_an_empty_machine_needs_no_turn_while_another_on
 #[test]
 fn a_join_that_comes_no_further_is_given_up_although_others_come_and_go_meanwhile() {
     let mut table = filled();
-    table.lose = Box::new(|envelope| {
-        envelope.to.number == ManagerNumber(NEW) && envelope.message.name() == "snapshot_chunk"
-    });
+    nothing_is_copied_to(&mut table, NEW);
     table.start_newcomer(NEW);
     let began = table.view().epoch;
     for _ in 0..11 {
@@ -256,9 +256,7 @@ fn a_copy_that_stays_missing_is_made_at_the_next_manager_and_goes_when_it_comes_
     table.pass(12_000);
     table.kill(600);
     table.pass(3_000);
-    table.lose = Box::new(|envelope| {
-        envelope.to.number == ManagerNumber(600) && envelope.message.name() == "snapshot_chunk"
-    });
+    nothing_is_copied_to(&mut table, 600);
     table.start(600);
     table.pass(5_000);
     assert!(isr(table.view(), 300).is_subset(&BTreeSet::from([300, 450, 1000])));

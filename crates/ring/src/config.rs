@@ -83,7 +83,7 @@ impl Change {
         }
         // A View of another ring that happens to have that epoch is not overwritten.
         if let (Some(next), Some(there)) = (&self.view, &state.view)
-            && (&next.cluster, next.m, next.r) != (&there.cluster, there.m, there.r)
+            && next.shape() != there.shape()
         {
             return None;
         }

@@ -17,14 +17,13 @@ use rota_ring::{ClaimRefused, View};
 /// Whether a View says of everything that a manager is a copy of that it became one after that was its disk.
 /// A disk that went back further than anybody can see breaks promises: what was acknowledged since is gone.
 fn is_known_as_old(backup: &Disk, number: ManagerNumber, view: &View) -> bool {
-    let copies = view.parts.iter().filter_map(|(part, entry)| {
-        let mine = entry.isr.iter().find(|it| it.number == number)?;
-        Some((part, backup.parts.get(part).map(|it| it.pe), mine.since))
-    });
-    // An arc that was cut out since may be there under the other half's name.
-    copies.into_iter().all(|(part, known, since)| match known {
-        Some(known) => known < since,
-        None => !view.splits.contains_key(part),
+    view.parts.iter().all(|(part, entry)| {
+        let Some(mine) = entry.isr.iter().find(|it| it.number == number) else { return true };
+        match backup.parts.get(part) {
+            Some(known) => known.pe < mine.since,
+            // An arc that was cut out since may be there under the other half's name.
+            None => !view.splits.contains_key(part),
+        }
     })
 }
 

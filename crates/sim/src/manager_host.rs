@@ -354,9 +354,9 @@ impl World {
             Effect::FetchBodies { part, bodies } => self.fetch_bodies(number, run, part, bodies),
             Effect::Note(note) => {
                 self.counters.transition(note.transition);
-                if note.transition == Transition::Claimed {
-                    let host = self.managers.get_mut(&number);
-                    host.into_iter().for_each(|it| it.backup = Some(it.disk.durable().clone()));
+                let host = self.managers.get_mut(&number);
+                if let Some(host) = host.filter(|_| note.transition == Transition::Claimed) {
+                    host.backup = Some(host.disk.durable().clone());
                 }
                 let line =
                     || format!("* {} {:?} {}", note.transition.as_str(), note.part, note.text);

@@ -114,8 +114,12 @@ async fn a_restore_command_runs_once_for_each_loss_and_again_only_after_it_faile
     let (code, failed, _) = handled(&cluster, &hangs, &["--restore-timeout", "300ms"]).await;
     assert_eq!((code, &failed["attempt"]), (Some(1), &2.into()), "{failed}");
     assert!(failed["why"].as_str().unwrap().contains("did not end within"), "{failed}");
-    let left = processes::of_folder(folder.path());
-    assert!(!left.iter().any(|it| it.line.contains(&"600".to_owned())), "{left:?}");
+    eventually("nothing of it runs", PATIENCE, async || {
+        let left = processes::of_folder(folder.path());
+        let hangs = left.iter().any(|it| it.line.contains(&"600".to_owned()));
+        if hangs { Err(format!("{left:?}")) } else { Ok(()) }
+    })
+    .await;
     // Many handlers at once: one run.
     let works = command(&folder, "exit 0");
     let all = tokio::join!(

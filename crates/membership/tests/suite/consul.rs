@@ -235,7 +235,7 @@ async fn an_agent_that_hangs_is_a_timeout_and_its_late_write_may_still_happen() 
     let hasty = agent.client_within(limit, "rota");
     let state = agent.client().read().await.unwrap();
     let change = only_node(next_node(&state, &node_id("n"), NodeState::Ready, 1));
-    agent.signal(Signal::STOP);
+    agent.stop().await;
     assert_eq!(hasty.read().await, Err(StoreError::Timeout(limit)));
     assert_eq!(hasty.cas(change).await, CasReply::Unknown(StoreError::Timeout(limit)));
     agent.signal(Signal::CONT);

@@ -5,7 +5,7 @@ use crate::conformance::{PATIENCE, name};
 use crate::consul_command::{own_loopback, server};
 use crate::process::Folder;
 use rota_membership::{ConfigStore, ConsulAddress, ConsulStore};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use std::net::Ipv4Addr;
 use std::process::Stdio;
 use std::time::Duration;
@@ -125,9 +125,21 @@ impl ConsulAgent {
         self.json("/v1/status/leader").await == format!("{}:8300", self.ip).as_str()
     }
 
-    pub fn signal(&self, signal: Signal) {
+    fn pid(&self) -> Pid {
         let pid = self.child.as_ref().and_then(Child::id).expect("it runs");
-        kill_process(Pid::from_raw(i32::try_from(pid).unwrap()).unwrap(), signal).unwrap();
+        Pid::from_raw(i32::try_from(pid).unwrap()).unwrap()
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        kill_process(self.pid(), signal).unwrap();
+    }
+
+    /// Stops it, and waits until all of it stands still: until then it may answer.
+    pub async fn stop(&self) {
+        self.signal(Signal::STOP);
+        let which = WaitId::Pid(self.pid());
+        let stands = tokio::task::spawn_blocking(move || waitid(which, WaitIdOptions::STOPPED));
+        timeout(PATIENCE, stands).await.expect("it stops").unwrap().unwrap();
     }
 
     /// kill -9.

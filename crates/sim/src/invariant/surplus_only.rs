@@ -1,6 +1,5 @@
-//! A copy that runs is let go only while more than r+1 are left: whoever is nearer in the ring is added
-//! first. It may go for other reasons: it was taken out, took its number again, leaves the ring, or needs
-//! full content under the epoch of an owner that is about to serve.
+//! A copy that runs is let go only where r+1 others stay: whoever is nearer in the ring is added first.
+//! It may go for other reasons: it was taken out, took its number again, leaves the ring, or needs
 
 use super::{Verdict, Violation};
 use rota_model::ManagerNumber;

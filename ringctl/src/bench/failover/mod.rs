@@ -138,14 +138,12 @@ struct FailedOver {
 
 /// `bench failover`.
 pub async fn run(it: &FailoverArguments, out: &mut Out) -> anyhow::Result<()> {
+    let roomy = Settings::roomy(it.managers, it.replicas);
     let settings = Settings {
         nodes: Some(it.nodes),
         consul: it.consul,
-        ..Settings::roomy(it.managers, it.replicas)
-    };
-    let settings = match it.signal_alone {
-        true => Settings { suspect_ms: Some(PATIENT_MS), ..settings },
-        false => settings,
+        suspect_ms: it.signal_alone.then_some(PATIENT_MS).or(roomy.suspect_ms),
+        ..roomy
     };
     let done = with_cluster(&settings, async |cluster| measure(it, cluster).await).await?;
     match out.format() {
