@@ -226,8 +226,8 @@ fn hint(addressee: Option<&Addressee>, call: &CallError) -> Option<String> {
 /// The error document, with its fields in this order.
 #[derive(Serialize)]
 struct Failed<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reason: Option<&'a str>,
+    /// What a manager or the client says, else USAGE or FAILED.
+    reason: &'a str,
     message: String,
     #[serde(flatten)]
     call: Option<FailedCall<'a>>,
@@ -253,8 +253,9 @@ fn as_json(error: &anyhow::Error) -> String {
         error: Failed<'a>,
     }
     let call = error.downcast_ref::<CallError>();
+    let own = if is_usage(error) { "USAGE" } else { "FAILED" };
     let failed = Failed {
-        reason: call.map(CallError::reason),
+        reason: call.map_or(own, CallError::reason),
         message: format!("{error:#}"),
         call: call.map(FailedCall::of),
     };
@@ -311,6 +312,16 @@ mod tests {
         assert_eq!(told["error"]["reason"], "PROVISIONING");
         assert_eq!(told["error"]["retry"], "after");
         assert_eq!(told["error"]["retry_after_ms"], 300);
+    }
+
+    #[test]
+    fn a_failure_of_ringctl_itself_has_a_reason_as_json_too() {
+        let reason = |error: anyhow::Error| {
+            let told: serde_json::Value = serde_json::from_str(&as_json(&error)).unwrap();
+            told["error"]["reason"].clone()
+        };
+        assert_eq!(reason(UsageMistake("--number: is missing".to_owned()).into()), "USAGE");
+        assert_eq!(reason(anyhow::anyhow!("stdin is not JSON")), "FAILED");
     }
 
     #[test]

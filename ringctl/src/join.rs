@@ -8,6 +8,7 @@ use crate::cli::length_of_time;
 use crate::failure::{Addressee, Unknown, UsageMistake};
 use crate::follow::{Follower, LOOK_EVERY, Progress, one_address};
 use crate::output::{Format, Out, counted};
+use crate::silence;
 use clap::Args;
 use rota_client::{Client, v1};
 use rota_model::{ManagerNumber, ManagerStatus};
@@ -197,7 +198,7 @@ pub async fn run(it: &JoinArguments, out: &mut Out) -> anyhow::Result<()> {
         force_lost: it.force_lost,
     };
     let wait = if it.force_lost { it.timeout } else { JOIN_WAIT.min(it.timeout) };
-    let answer = send(&target, request, wait).await?;
+    let answer = silence::told_of_order(out.format(), wait, send(&target, request, wait)).await?;
     // Where nobody else may be left, or the contact ends meanwhile, the target shows the ring.
     let mut watched: Vec<String> = contact.into_iter().chain([target]).collect();
     watched.dedup();

@@ -9,6 +9,7 @@ use crate::failure::{Unknown, UsageMistake};
 use crate::follow::{Follower, LOOK_EVERY, LOOK_WAIT, Progress, endpoints_of, one_address};
 use crate::inspect::{self, newest_view};
 use crate::output::{Format, Out, counted};
+use crate::silence;
 use anyhow::{Context, bail};
 use clap::Args;
 use rota_client::{CallError, Client, v1};
@@ -155,7 +156,9 @@ pub async fn run(
         (None, None) => bail!("--target or --number is missing"),
     };
     let began = Instant::now();
-    let answer = tell(number, &contact, ORDER_WAIT.min(it.timeout)).await?;
+    let wait = ORDER_WAIT.min(it.timeout);
+    let told = tell(number, &contact, wait);
+    let answer = silence::told_of_order(out.format(), wait, told).await?;
     let v1::LeaveResponse { number, epoch, copies, copies_wanted, left } = answer;
     if copies < copies_wanted && out.format() == Format::Table {
         eprintln!(
@@ -222,7 +225,8 @@ pub async fn cancel(it: &CancelArguments, endpoints: &str, out: &mut Out) -> any
         None => under_way(&client, endpoints, LOOK_WAIT.min(it.timeout)).await?,
     };
     let request = v1::CancelRequest { number: Some(number) };
-    let answer = client.cancel(request, ORDER_WAIT.min(it.timeout)).await;
+    let wait = ORDER_WAIT.min(it.timeout);
+    let answer = silence::told_of_order(out.format(), wait, client.cancel(request, wait)).await;
     let answer = answer.map_err(|error| Unknown::Cancel.unless_refused(error))?;
     let cancelled = answer.cancelled.context("the answer does not say what was cancelled")?;
     let number = ManagerNumber(cancelled.number);

@@ -230,6 +230,10 @@ impl<'a> Restorer<'a> {
     /// `None`: no command is configured.
     pub fn new(options: &'a RestoreArguments) -> anyhow::Result<Option<Self>> {
         let Some(program) = &options.restore_command else { return Ok(None) };
+        // Told when the handler runs, not only when somebody is lost.
+        which::which(program).map_err(|why| {
+            UsageMistake(format!("--restore-command {}: {why}", program.display()))
+        })?;
         let address = ConsulAddress::parse(&options.consul);
         let address = address.map_err(|it| UsageMistake(format!("--consul {}", it.problem)))?;
         let marks = Marks::new(&address, CONSUL_WAIT)?;

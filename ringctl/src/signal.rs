@@ -14,6 +14,11 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::time::Duration;
+use tokio::task::{JoinError, JoinSet};
+use tokio::time::{Instant, timeout_at};
+
+/// How long one that looks gone may take to answer once all others were told.
+const GONE_WAIT: Duration = Duration::from_millis(200);
 
 /// Most bytes on stdin: a hundred managers are about 200 KB.
 const STDIN_BYTES_MAX: u64 = 16 << 20;
@@ -25,7 +30,7 @@ const NOT_A_WATCH: &str = "stdin is not what Consul gives to the handler of a wa
 #[derive(Args, Debug)]
 pub struct SignalArguments {
     /// Read on stdin what Consul gives to the handler of a watch on the managers' service; tell
-    /// every other manager which of them are critical.
+    /// every manager which of the others are critical.
     #[arg(long, required = true)]
     from_consul: bool,
     /// How long a manager may take to answer.
@@ -79,6 +84,16 @@ struct Sight {
     others: BTreeSet<Manager>,
 }
 
+impl Sight {
+    /// What a manager is told: who looks gone, but for itself, of which it knows better.
+    fn told_to(&self, cluster: &str, manager: &Manager) -> Option<v1::SignalRequest> {
+        let gone = self.gone.iter().filter(|it| *it != manager);
+        let gone = gone.map(|it| v1::MemberId { number: it.number, incarnation: it.incarnation });
+        let gone: Vec<_> = gone.collect();
+        (!gone.is_empty()).then(|| v1::SignalRequest { cluster: cluster.to_owned(), gone })
+    }
+}
+
 /// What stdin says.
 #[derive(PartialEq, Eq, Debug, Default)]
 struct Input {
@@ -118,7 +133,6 @@ struct Failure {
 
 /// Reads stdin and tells the managers; then restores who is lost.
 pub async fn run(it: &SignalArguments, out: &mut Out) -> anyhow::Result<()> {
-    let mut restorer = Restorer::new(&it.restore)?;
     let mut text = Vec::new();
     std::io::stdin().take(STDIN_BYTES_MAX + 1).read_to_end(&mut text).context("stdin")?;
     let Input { sights, strays } = input(&text)?;
@@ -132,7 +146,9 @@ pub async fn run(it: &SignalArguments, out: &mut Out) -> anyhow::Result<()> {
     for it in &all.failed {
         eprintln!("not told: {}: {}", it.grpc, it.error);
     }
-    if let Some(restorer) = &mut restorer {
+    // What is wrong with its options silences no signal.
+    let mut restorer = Restorer::new(&it.restore);
+    if let Ok(Some(restorer)) = &mut restorer {
         for (cluster, sight) in &sights {
             let others: Vec<String> = sight.others.iter().map(|it| it.grpc.clone()).collect();
             let restored = restorer.restore(cluster, sight.gone.iter(), &others).await;
@@ -141,8 +157,9 @@ pub async fn run(it: &SignalArguments, out: &mut Out) -> anyhow::Result<()> {
         }
     }
     show(&all, out)?;
+    restorer?;
     if !all.gone.is_empty() && all.told.is_empty() {
-        bail!("{} managers look gone, and no other manager could be told", all.gone.len());
+        bail!("{} managers look gone, and no manager could be told", all.gone.len());
     }
     match all.restores.iter().find(|it| it.has_failed()) {
         Some(failed) => bail!(failed.text()),
@@ -206,33 +223,58 @@ async fn tell(cluster: &str, sight: &Sight, wait: Duration, all: &mut Told) {
     if sight.gone.is_empty() {
         return;
     }
-    let gone = sight.gone.iter();
-    let gone = gone.map(|it| v1::MemberId { number: it.number, incarnation: it.incarnation });
-    let request = v1::SignalRequest { cluster: cluster.to_owned(), gone: gone.collect() };
-    let mut asked = tokio::task::JoinSet::new();
-    for manager in sight.others.iter().cloned() {
-        let request = request.clone();
-        let client = match Client::connect(&manager.grpc) {
-            Ok(client) => client,
-            Err(error) => {
-                let error = error.to_string();
-                all.failed.push(Failure { grpc: manager.grpc, error });
-                continue;
-            }
-        };
-        asked.spawn(async move {
-            let answer = client.signal_at(&manager.grpc, request, wait).await;
-            (manager.grpc, answer)
-        });
+    let mut others = told(cluster, sight, &sight.others, wait);
+    // Who looks gone may be well, and is told what it can be told of the rest. Nobody waits for it long, and
+    // that it does not answer is no news.
+    let mut gone = told(cluster, sight, &sight.gone, wait);
+    while let Some(answer) = others.join_next().await {
+        all.hear(answer, true);
     }
-    while let Some(answer) = asked.join_next().await {
-        let Ok((grpc, answer)) = answer else { continue };
-        match answer {
-            Ok(answer) => all.told.push(Answer { grpc, suspected: answer.suspected }),
-            Err(error) => all.failed.push(Failure { grpc, error: error.to_string() }),
-        }
+    let until = Instant::now() + GONE_WAIT;
+    while let Ok(Some(answer)) = timeout_at(until, gone.join_next()).await {
+        all.hear(answer, false);
     }
     all.gone.extend(sight.gone.iter().cloned());
+}
+
+/// Tells each of them, all at once. Gives where, and what came of it.
+fn told(
+    cluster: &str,
+    sight: &Sight,
+    whom: &BTreeSet<Manager>,
+    wait: Duration,
+) -> JoinSet<(String, Result<Answer, String>)> {
+    let mut asked = JoinSet::new();
+    for manager in whom {
+        let Some(request) = sight.told_to(cluster, manager) else { continue };
+        let grpc = manager.grpc.clone();
+        asked.spawn(async move {
+            let answer = match Client::connect(&grpc) {
+                Ok(client) => {
+                    client.signal_at(&grpc, request, wait).await.map_err(|it| it.to_string())
+                }
+                Err(error) => Err(error.to_string()),
+            };
+            let answer = answer.map(|it| Answer { grpc: grpc.clone(), suspected: it.suspected });
+            (grpc, answer)
+        });
+    }
+    asked
+}
+
+impl Told {
+    /// Takes down what came of telling somebody, and a failure if it is one to tell of.
+    fn hear(
+        &mut self,
+        answer: Result<(String, Result<Answer, String>), JoinError>,
+        tells_of_failure: bool,
+    ) {
+        match answer {
+            Ok((_, Ok(answer))) => self.told.push(answer),
+            Ok((grpc, Err(error))) if tells_of_failure => self.failed.push(Failure { grpc, error }),
+            Ok(_) | Err(_) => {}
+        }
+    }
 }
 
 fn show(all: &Told, out: &mut Out) -> anyhow::Result<()> {
@@ -261,6 +303,22 @@ mod tests {
             "cluster":"{cluster}","number":"{number}","incarnation":"3","id":"m{number}",
             "grpc":"h:{number}"}}}},"Checks":[{{"Status":"passing"}},{{"Status":"{status}"}}]}}"#
         )
+    }
+
+    #[test]
+    fn every_manager_is_told_of_all_that_look_gone_but_for_itself() {
+        let all = [("7", "critical"), ("8", "critical"), ("9", "passing")];
+        let all = all.map(|(number, status)| entry("a", number, status)).join(",");
+        let sight = input(format!("[{all}]").as_bytes()).unwrap().sights.remove("a").unwrap();
+        let told = |it: &Manager| {
+            let gone = sight.told_to("a", it).map(|it| it.gone).unwrap_or_default();
+            (it.number, gone.into_iter().map(|it| it.number).collect::<Vec<_>>())
+        };
+        let told: Vec<_> = sight.gone.iter().chain(&sight.others).map(told).collect();
+        assert_eq!(told, [(7, vec![8]), (8, vec![7]), (9, vec![7, 8])]);
+        let alone = input(format!("[{}]", entry("a", "7", "critical")).as_bytes()).unwrap();
+        let sight = &alone.sights["a"];
+        assert_eq!(sight.told_to("a", sight.gone.first().unwrap()), None);
     }
 
     fn numbers(managers: &BTreeSet<Manager>) -> Vec<u32> {

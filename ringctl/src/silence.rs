@@ -7,6 +7,7 @@ use std::io::IsTerminal;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
+use tokio::time::timeout;
 
 /// After this time without an answer.
 const SILENCE: Duration = Duration::from_secs(1);
@@ -31,12 +32,7 @@ static GONE: Mutex<Option<String>> = Mutex::new(None);
 
 /// A client of the managers at these addresses. While it waits, whoever reads stderr is told why.
 pub fn client(endpoint: &str, format: Format) -> Result<Client, EndpointsError> {
-    let audience = *AUDIENCE.get_or_init(|| match format {
-        Format::Table | Format::Json if std::io::stderr().is_terminal() => Audience::Person,
-        Format::Table => Audience::Log,
-        Format::Json => Audience::Parser,
-    });
-    let on_wait: Option<OnWait> = match audience {
+    let on_wait: Option<OnWait> = match audience(format) {
         Audience::Person => Some(|error| {
             TOLD.store(true, Ordering::Relaxed);
             eprintln!("{}", reason_to_wait(error));
@@ -47,6 +43,14 @@ pub fn client(endpoint: &str, format: Format) -> Result<Client, EndpointsError> 
         Audience::Parser => None,
     };
     Client::with_options(endpoint, Options { on_wait, ..Options::default() })
+}
+
+fn audience(format: Format) -> Audience {
+    *AUDIENCE.get_or_init(|| match format {
+        Format::Table | Format::Json if std::io::stderr().is_terminal() => Audience::Person,
+        Format::Table => Audience::Log,
+        Format::Json => Audience::Parser,
+    })
 }
 
 fn reason_to_wait(error: &CallError) -> String {
@@ -76,11 +80,23 @@ pub async fn told_when_gone<T>(work: impl Future<Output = T>) -> T {
     after_silence(None, work).await
 }
 
+/// Gives an order that a manager writes into the config store before it answers, and says so on stderr
+/// when that takes long.
+pub async fn told_of_order<T>(format: Format, wait: Duration, work: impl Future<Output = T>) -> T {
+    let mut work = Box::pin(work);
+    if let Ok(done) = timeout(SILENCE, &mut work).await {
+        return done;
+    }
+    if let Some(text) = overdue_order(audience(format), TOLD.load(Ordering::Relaxed), wait) {
+        eprintln!("{text}");
+    }
+    work.await
+}
+
 async fn after_silence<T>(endpoint: Option<&str>, work: impl Future<Output = T>) -> T {
     let mut work = Box::pin(work);
-    tokio::select! {
-        done = &mut work => return done,
-        () = tokio::time::sleep(SILENCE) => {}
+    if let Ok(done) = timeout(SILENCE, &mut work).await {
+        return done;
     }
     let gone = GONE.lock().unwrap_or_else(PoisonError::into_inner).take();
     let is_told = TOLD.load(Ordering::Relaxed);
@@ -88,6 +104,22 @@ async fn after_silence<T>(endpoint: Option<&str>, work: impl Future<Output = T>)
         eprintln!("{text}");
     }
     work.await
+}
+
+/// What to say of an order that is overdue.
+fn overdue_order(audience: Audience, is_told: bool, wait: Duration) -> Option<String> {
+    let is_read = match audience {
+        Audience::Person => !is_told,
+        Audience::Log => true,
+        Audience::Parser => false,
+    };
+    is_read.then(|| {
+        format!(
+            "no answer yet: a manager writes that into the config store first, which may be away; \
+             waiting on, for {} in all",
+            humantime::format_duration(wait)
+        )
+    })
 }
 
 /// What to say of an answer that is overdue.
@@ -136,6 +168,16 @@ mod tests {
         assert!(text.starts_with("no manager answers: no answer from a:1"), "{text}");
         assert_eq!(overdue(Audience::Log, Some("a:1"), false, None), None);
         assert_eq!(overdue(Audience::Parser, Some("a:1"), false, gone), None);
+    }
+
+    #[test]
+    fn an_order_that_is_not_answered_is_told_with_what_it_waits_for() {
+        let told = |audience, is_told| overdue_order(audience, is_told, Duration::from_secs(15));
+        for text in [told(Audience::Person, false), told(Audience::Log, true)] {
+            let text = text.unwrap();
+            assert!(text.contains("config store") && text.ends_with("for 15s in all"), "{text}");
+        }
+        assert_eq!((told(Audience::Person, true), told(Audience::Parser, false)), (None, None));
     }
 
     #[test]

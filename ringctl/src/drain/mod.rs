@@ -30,6 +30,9 @@ const LOOK_WAIT: Duration = Duration::from_secs(2);
 /// Between two looks at the managers.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
+/// How long to look for what is left where nobody waits for its end.
+const GLANCE: Duration = Duration::from_secs(2);
+
 /// Between two lines of progress, where no bar can be drawn.
 const LINE_EVERY: Duration = Duration::from_secs(1);
 
@@ -90,24 +93,29 @@ struct Drained {
     changed: bool,
     /// When what runs there is closed, in ms since 1970; `null`: never.
     closes_at_ms: Option<u64>,
-    /// Whether it is known to be empty. Without --wait nobody looked.
-    empty: bool,
-    /// Sessions that were there when it was looked at first; `null` without --wait.
+    /// `null`: not every owner could be asked.
+    empty: Option<bool>,
+    /// Sessions that were there when all owners could be asked first; `null`: they could not.
     sessions: Option<u64>,
     seconds: f64,
 }
 
-async fn give(client: &Client, node: &str, order: Order) -> anyhow::Result<v1::OrderNodeResponse> {
+async fn give(
+    endpoints: &str,
+    node: &str,
+    order: Order,
+    out: &Out,
+) -> anyhow::Result<v1::OrderNodeResponse> {
+    let client = silence::client(endpoints, out.format())?;
     let request = v1::OrderNodeRequest { node: node.to_owned(), order: Some(order) };
-    let answer = client.order_node(request, ORDER_WAIT).await;
+    let answer = client.order_node(request, ORDER_WAIT);
+    let answer = silence::told_of_order(out.format(), ORDER_WAIT, answer).await;
     answer.map_err(|error| Unknown::NodeOrder.unless_refused(error))
 }
 
 /// Cordons a node.
 pub async fn cordon(it: &NodeArguments, endpoints: &str, out: &mut Out) -> anyhow::Result<()> {
-    let answer =
-        give(&silence::client(endpoints, out.format())?, &it.node, Order::Cordon(Cordon {}))
-            .await?;
+    let answer = give(endpoints, &it.node, Order::Cordon(Cordon {}), out).await?;
     let text = format!(
         "node {0} is {1}: nothing more is placed there, and what runs there runs on, until `ringctl \
          uncordon {0}`\n",
@@ -119,7 +127,7 @@ pub async fn cordon(it: &NodeArguments, endpoints: &str, out: &mut Out) -> anyho
 /// Lets a node take sessions again.
 pub async fn uncordon(it: &NodeArguments, endpoints: &str, out: &mut Out) -> anyhow::Result<()> {
     let order = Order::Uncordon(Uncordon {});
-    let answer = give(&silence::client(endpoints, out.format())?, &it.node, order).await?;
+    let answer = give(endpoints, &it.node, order, out).await?;
     let text = match answer.state.as_str() {
         "LOST" | "REMOVED" => format!(
             "node {} is {}; it takes sessions when it comes back\n",
@@ -142,26 +150,22 @@ fn show(answer: v1::OrderNodeResponse, text: &str, out: &mut Out) -> anyhow::Res
 /// Drains a node, and waits if that is wished.
 pub async fn run(it: &DrainArguments, endpoints: &str, out: &mut Out) -> anyhow::Result<()> {
     let began = Instant::now();
-    let client = silence::client(endpoints, out.format())?;
     let within = it.deadline.map(|it| u64::try_from(it.as_millis()).unwrap_or(u64::MAX));
     let unlimited = it.wait_for_sessions.then_some(Time::Unlimited(true));
     let time = unlimited.or(within.map(Time::WithinMs));
-    let answer = give(&client, &it.node, Order::Drain(Drain { time })).await?;
+    let answer = give(endpoints, &it.node, Order::Drain(Drain { time }), out).await?;
     let v1::OrderNodeResponse { node, state, closes_at_ms, changed } = answer;
-    let mut done = Drained {
-        node,
-        state,
-        changed,
-        closes_at_ms,
-        empty: false,
-        sessions: None,
-        seconds: began.elapsed().as_secs_f64(),
-    };
+    let mut done =
+        Drained { node, state, changed, closes_at_ms, empty: None, sessions: None, seconds: 0.0 };
+    let client = silence::client(endpoints, out.format())?;
     if it.wait {
         let (state, sessions) = follow(&client, &done.node, began + it.timeout, out).await?;
-        (done.state, done.sessions, done.empty) = (state, Some(sessions), true);
-        done.seconds = began.elapsed().as_secs_f64();
+        (done.state, done.sessions, done.empty) = (state, Some(sessions), Some(true));
+    } else if let Some((state, sessions)) = glance(&client, &done.node).await {
+        done.state = state.unwrap_or(done.state);
+        (done.sessions, done.empty) = (Some(sessions), Some(sessions == 0));
     }
+    done.seconds = began.elapsed().as_secs_f64();
     match out.format() {
         Format::Json => out.json(&done)?,
         Format::Table => out.text(&told(&done))?,
@@ -171,24 +175,41 @@ pub async fn run(it: &DrainArguments, endpoints: &str, out: &mut Out) -> anyhow:
 
 fn told(done: &Drained) -> String {
     let Drained { node, state, sessions, seconds, .. } = done;
-    match (sessions, done.closes_at_ms) {
-        (Some(_), _) if state != "DRAINING" => {
+    let ended = counted(sessions.unwrap_or(0), "session");
+    let left = sessions.map(|_| format!(" ({ended} there)")).unwrap_or_default();
+    match (done.empty == Some(true), done.closes_at_ms) {
+        (true, _) if state != "DRAINING" => {
             format!("node {node} is {state}, and no session of it is left\n")
         }
-        (Some(sessions), _) => format!(
-            "node {node} is empty after {seconds:.1} s ({} ended), and takes nothing until `ringctl \
-             uncordon {node}`\n",
-            counted(*sessions, "session")
+        (true, _) => format!(
+            "node {node} is empty after {seconds:.1} s ({ended} ended), and takes nothing until `ringctl \
+             uncordon {node}`\n"
         ),
-        (None, Some(_)) => format!(
-            "node {node} is {state}: nothing more is placed there, and what runs there when its time \
+        (false, Some(_)) => format!(
+            "node {node} is {state}{left}: nothing more is placed there, and what runs there when its time \
              is over is closed; `ringctl drain {node} --wait` shows how far it is\n"
         ),
-        (None, None) => format!(
-            "node {node} is {state}: nothing more is placed there, and nothing is closed; `ringctl \
+        (false, None) => format!(
+            "node {node} is {state}{left}: nothing more is placed there, and nothing is closed; `ringctl \
              drain {node} --wait` shows how far it is\n"
         ),
     }
+}
+
+/// Looks until every owner has heard of the drain, but not for long. Gives how many sessions are left then,
+/// and the node's state if none is.
+async fn glance(client: &Client, node: &str) -> Option<(Option<String>, u64)> {
+    let until = Instant::now() + GLANCE;
+    while Instant::now() < until {
+        let answers = inspect::ask(client, GLANCE).await.ok()?;
+        match look(&answers, node) {
+            Look::Empty(state) => return Some((Some(state), 0)),
+            Look::Left(count) => return Some((None, count)),
+            Look::TakenBack(_) => return None,
+            Look::Unsure(_) => tokio::time::sleep(LOOK_EVERY).await,
+        }
+    }
+    None
 }
 
 /// Looks at the managers until the node has no session left. Gives its state then, and how many
@@ -300,15 +321,17 @@ mod tests {
             state: "DRAINING".to_owned(),
             changed: true,
             closes_at_ms: Some(5),
-            empty: true,
+            empty: Some(true),
             sessions: Some(3),
             seconds: 1.25,
         };
         assert!(told(&done).contains("empty after 1.2 s (3 sessions ended)"), "{}", told(&done));
         assert!(told(&done).contains("`ringctl uncordon n1`"));
-        done.state = "LOST".to_owned();
-        assert!(told(&done).contains("is LOST"));
-        (done.sessions, done.closes_at_ms) = (None, None);
-        assert!(told(&done).contains("nothing is closed"));
+        done.empty = Some(false);
+        assert!(told(&done).contains("is DRAINING (3 sessions there): nothing"), "{}", told(&done));
+        (done.state, done.empty) = ("LOST".to_owned(), Some(true));
+        assert!(told(&done).contains("is LOST, and no session"));
+        (done.sessions, done.closes_at_ms, done.empty) = (None, None, None);
+        assert!(told(&done).contains("is LOST: ") && told(&done).contains("nothing is closed"));
     }
 }

@@ -136,6 +136,20 @@ async fn bench_failover_over_consul_measures_the_same() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn bench_failover_by_the_signal_of_consul_alone_measures_from_its_check_on() {
+    let folder = TestFolder::new();
+    let alone = ["failover", "--stop", "--consul", "--signal-alone"];
+    let document = own_cluster(&folder, &[&alone[..], &FEW[..]].concat()).await;
+    nothing_was_lost(&document, "stop", 1);
+    let figure = |it: &str| document[it].as_f64().unwrap();
+    assert!(document["times"][0]["detected_ms"].as_f64() > Some(0.0), "{document}");
+    assert!(figure("after_detection_p50_ms") <= figure("after_detection_p99_ms"), "{document}");
+    assert!(figure("after_detection_p99_ms") < figure("p99_ms"), "{document}");
+    let ran = ringctl_in(&folder, &["bench", "failover", "--stop", "--signal-alone"]).await;
+    assert_eq!((ran.code, ran.stdout.as_str()), (2, ""), "{}", ran.stderr);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn bench_join_measures_a_join_a_restore_and_a_leave_and_no_request_fails() {
     let folder = TestFolder::new();
     let line = ["join", "--managers", "4", "--sessions", "200", "--replicas", "2"];

@@ -155,8 +155,13 @@ grace = "1s"
     let there = fill(&cluster, 0, "machine", "counter", 4).await;
     let hangs = fill(&cluster, 0, "hangs", "stubborn", 1).await;
     let id = &cluster.document.nodes[0].id;
-    let waits = at(&cluster, "drain", id, &["--wait-for-sessions"]).await.json();
-    assert_eq!((&waits["closes_at_ms"], &waits["empty"]), (&Value::Null, &false.into()));
+    eventually("who orders a drain is told what is left", PATIENCE, async || {
+        let waits = at(&cluster, "drain", id, &["--wait-for-sessions"]).await.json();
+        assert_eq!(waits["closes_at_ms"], Value::Null);
+        let told = (&waits["sessions"], &waits["empty"]);
+        if told == (&5.into(), &false.into()) { Ok(()) } else { Err(waits.to_string()) }
+    })
+    .await;
     all_run_on(&client, &there).await;
     let late = at(&cluster, "drain", id, &["--wait", "--timeout", "1s"]).await;
     let why = "node n1 has 5 sessions left; the time of --timeout is over, and the drain goes on";

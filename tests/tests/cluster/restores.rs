@@ -182,5 +182,11 @@ async fn no_restore_command_runs_for_a_manager_that_only_looks_gone_or_without_c
     let (code, _, stderr) = signal_with(&shown, &options).await;
     assert_eq!(code, Some(2));
     assert!(stderr.contains("--consul") && stderr.contains("consul://HOST:PORT"), "{stderr}");
+    // What is wrong with that is told at each run, and silences no signal.
+    let missing = folder.at("no-such-command");
+    let (code, stdout, stderr) = signal_with(&shown, &["--restore-command", &missing]).await;
+    let said: Value = serde_json::from_str(&stdout).unwrap();
+    assert_eq!((code, said["told"].as_array().map(Vec::len)), (Some(2), Some(2)), "{said}");
+    assert!(stderr.contains("--restore-command") && stderr.contains(&missing), "{stderr}");
     cluster.end().await;
 }
