@@ -131,8 +131,12 @@ async fn number_at(target: &str) -> anyhow::Result<(u32, String)> {
 }
 
 /// Tells a number to leave. Resolves when the View has it.
-pub async fn tell(number: u32, contact: &str, wait: Duration) -> anyhow::Result<v1::LeaveResponse> {
-    let answer = Client::connect(contact)?.leave(v1::LeaveRequest { number }, wait).await;
+pub async fn tell(
+    number: u32,
+    contact: &Client,
+    wait: Duration,
+) -> anyhow::Result<v1::LeaveResponse> {
+    let answer = contact.leave(v1::LeaveRequest { number }, wait).await;
     answer.map_err(|error| Unknown::Leave.unless_refused(error))
 }
 
@@ -157,6 +161,7 @@ pub async fn run(
     };
     let began = Instant::now();
     let wait = ORDER_WAIT.min(it.timeout);
+    let contact = silence::client(&contact, out.format())?;
     let told = tell(number, &contact, wait);
     let answer = silence::told_of_order(out.format(), wait, told).await?;
     let v1::LeaveResponse { number, epoch, copies, copies_wanted, left } = answer;
@@ -219,7 +224,7 @@ async fn under_way(client: &Client, endpoints: &str, wait: Duration) -> anyhow::
 /// Takes back what is under way, and waits if that is wished.
 pub async fn cancel(it: &CancelArguments, endpoints: &str, out: &mut Out) -> anyhow::Result<()> {
     let began = Instant::now();
-    let client = Client::connect(endpoints)?;
+    let client = silence::client(endpoints, out.format())?;
     let number = match it.number {
         Some(number) => number,
         None => under_way(&client, endpoints, LOOK_WAIT.min(it.timeout)).await?,

@@ -231,8 +231,9 @@ impl<'a> Restorer<'a> {
     pub fn new(options: &'a RestoreArguments) -> anyhow::Result<Option<Self>> {
         let Some(program) = &options.restore_command else { return Ok(None) };
         // Told when the handler runs, not only when somebody is lost.
-        which::which(program).map_err(|why| {
-            UsageMistake(format!("--restore-command {}: {why}", program.display()))
+        which::which(program).map_err(|_| {
+            let program = program.display();
+            UsageMistake(format!("--restore-command {program}: no program of that name may be run"))
         })?;
         let address = ConsulAddress::parse(&options.consul);
         let address = address.map_err(|it| UsageMistake(format!("--consul {}", it.problem)))?;

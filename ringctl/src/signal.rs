@@ -14,11 +14,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::time::Duration;
-use tokio::task::{JoinError, JoinSet};
-use tokio::time::{Instant, timeout_at};
-
-/// How long one that looks gone may take to answer once all others were told.
-const GONE_WAIT: Duration = Duration::from_millis(200);
+use tokio::task::JoinSet;
 
 /// Most bytes on stdin: a hundred managers are about 200 KB.
 const STDIN_BYTES_MAX: u64 = 16 << 20;
@@ -110,7 +106,7 @@ struct Told {
     gone: Vec<Manager>,
     /// Whom it was told.
     told: Vec<Answer>,
-    /// Whom it could not be told.
+    /// Who passes its checks and could not be told.
     failed: Vec<Failure>,
     /// Instances of which nothing is known, and why.
     strays: Vec<String>,
@@ -140,10 +136,12 @@ pub async fn run(it: &SignalArguments, out: &mut Out) -> anyhow::Result<()> {
     for (cluster, sight) in &sights {
         tell(cluster, sight, it.timeout, &mut all).await;
     }
-    for it in &all.strays {
+    // The document on stdout has them all.
+    let is_read = out.format() == Format::Table;
+    for it in all.strays.iter().filter(|_| is_read) {
         eprintln!("not looked at: {it}");
     }
-    for it in &all.failed {
+    for it in all.failed.iter().filter(|_| is_read) {
         eprintln!("not told: {}: {}", it.grpc, it.error);
     }
     // What is wrong with its options silences no signal.
@@ -152,15 +150,15 @@ pub async fn run(it: &SignalArguments, out: &mut Out) -> anyhow::Result<()> {
         for (cluster, sight) in &sights {
             let others: Vec<String> = sight.others.iter().map(|it| it.grpc.clone()).collect();
             let restored = restorer.restore(cluster, sight.gone.iter(), &others).await;
-            restored.iter().for_each(|it| eprintln!("{}", it.text()));
+            restored.iter().filter(|_| is_read).for_each(|it| eprintln!("{}", it.text()));
             all.restores.extend(restored);
         }
     }
     show(&all, out)?;
-    restorer?;
     if !all.gone.is_empty() && all.told.is_empty() {
         bail!("{} managers look gone, and no manager could be told", all.gone.len());
     }
+    restorer?;
     match all.restores.iter().find(|it| it.has_failed()) {
         Some(failed) => bail!(failed.text()),
         None => Ok(()),
@@ -223,58 +221,37 @@ async fn tell(cluster: &str, sight: &Sight, wait: Duration, all: &mut Told) {
     if sight.gone.is_empty() {
         return;
     }
-    let mut others = told(cluster, sight, &sight.others, wait);
-    // Who looks gone may be well, and is told what it can be told of the rest. Nobody waits for it long, and
-    // that it does not answer is no news.
-    let mut gone = told(cluster, sight, &sight.gone, wait);
-    while let Some(answer) = others.join_next().await {
-        all.hear(answer, true);
+    let mut asked = JoinSet::new();
+    for manager in sight.gone.iter().chain(&sight.others) {
+        let Some(request) = sight.told_to(cluster, manager) else { continue };
+        let manager = manager.clone();
+        asked.spawn(async move {
+            let answer = signal_at(&manager.grpc, request, wait).await;
+            (manager, answer)
+        });
     }
-    let until = Instant::now() + GONE_WAIT;
-    while let Ok(Some(answer)) = timeout_at(until, gone.join_next()).await {
-        all.hear(answer, false);
+    while let Some(answer) = asked.join_next().await {
+        match answer {
+            Ok((_, Ok(answer))) => all.told.push(answer),
+            // That one which looks gone does not answer is no news.
+            Ok((manager, Err(_))) if sight.gone.contains(&manager) => {}
+            Ok((_, Err(failure))) => all.failed.push(failure),
+            Err(_panicked) => {}
+        }
     }
     all.gone.extend(sight.gone.iter().cloned());
 }
 
-/// Tells each of them, all at once. Gives where, and what came of it.
-fn told(
-    cluster: &str,
-    sight: &Sight,
-    whom: &BTreeSet<Manager>,
+async fn signal_at(
+    grpc: &str,
+    request: v1::SignalRequest,
     wait: Duration,
-) -> JoinSet<(String, Result<Answer, String>)> {
-    let mut asked = JoinSet::new();
-    for manager in whom {
-        let Some(request) = sight.told_to(cluster, manager) else { continue };
-        let grpc = manager.grpc.clone();
-        asked.spawn(async move {
-            let answer = match Client::connect(&grpc) {
-                Ok(client) => {
-                    client.signal_at(&grpc, request, wait).await.map_err(|it| it.to_string())
-                }
-                Err(error) => Err(error.to_string()),
-            };
-            let answer = answer.map(|it| Answer { grpc: grpc.clone(), suspected: it.suspected });
-            (grpc, answer)
-        });
-    }
-    asked
-}
-
-impl Told {
-    /// Takes down what came of telling somebody, and a failure if it is one to tell of.
-    fn hear(
-        &mut self,
-        answer: Result<(String, Result<Answer, String>), JoinError>,
-        tells_of_failure: bool,
-    ) {
-        match answer {
-            Ok((_, Ok(answer))) => self.told.push(answer),
-            Ok((grpc, Err(error))) if tells_of_failure => self.failed.push(Failure { grpc, error }),
-            Ok(_) | Err(_) => {}
-        }
-    }
+) -> Result<Answer, Failure> {
+    let failed = |error: String| Failure { grpc: grpc.to_owned(), error };
+    let client = Client::connect(grpc).map_err(|it| failed(it.to_string()))?;
+    let answer = client.signal_at(grpc, request, wait).await;
+    let answer = answer.map_err(|it| failed(it.to_string()))?;
+    Ok(Answer { grpc: grpc.to_owned(), suspected: answer.suspected })
 }
 
 fn show(all: &Told, out: &mut Out) -> anyhow::Result<()> {

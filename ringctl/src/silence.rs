@@ -80,46 +80,51 @@ pub async fn told_when_gone<T>(work: impl Future<Output = T>) -> T {
     after_silence(None, work).await
 }
 
-/// Gives an order that a manager writes into the config store before it answers, and says so on stderr
-/// when that takes long.
+/// Gives an order that a manager writes into the config store before it answers, and says on stderr that it
+/// waits when that takes long.
 pub async fn told_of_order<T>(format: Format, wait: Duration, work: impl Future<Output = T>) -> T {
-    let mut work = Box::pin(work);
-    if let Ok(done) = timeout(SILENCE, &mut work).await {
-        return done;
-    }
-    if let Some(text) = overdue_order(audience(format), TOLD.load(Ordering::Relaxed), wait) {
-        eprintln!("{text}");
-    }
-    work.await
+    saying(work, |is_told, gone| overdue_order(audience(format), is_told, gone, wait)).await
 }
 
 async fn after_silence<T>(endpoint: Option<&str>, work: impl Future<Output = T>) -> T {
+    let text = |is_told, gone| overdue(*AUDIENCE.get()?, endpoint, is_told, gone);
+    saying(work, text).await
+}
+
+/// Does some work. After a silence says on stderr what `text` makes of whether a reason to wait was told,
+/// and of why nobody was reached.
+async fn saying<T>(
+    work: impl Future<Output = T>,
+    text: impl FnOnce(bool, Option<String>) -> Option<String>,
+) -> T {
     let mut work = Box::pin(work);
     if let Ok(done) = timeout(SILENCE, &mut work).await {
         return done;
     }
     let gone = GONE.lock().unwrap_or_else(PoisonError::into_inner).take();
-    let is_told = TOLD.load(Ordering::Relaxed);
-    if let Some(text) = AUDIENCE.get().and_then(|it| overdue(*it, endpoint, is_told, gone)) {
+    if let Some(text) = text(TOLD.load(Ordering::Relaxed), gone) {
         eprintln!("{text}");
     }
     work.await
 }
 
 /// What to say of an order that is overdue.
-fn overdue_order(audience: Audience, is_told: bool, wait: Duration) -> Option<String> {
+fn overdue_order(
+    audience: Audience,
+    is_told: bool,
+    gone: Option<String>,
+    wait: Duration,
+) -> Option<String> {
     let is_read = match audience {
         Audience::Person => !is_told,
         Audience::Log => true,
         Audience::Parser => false,
     };
-    is_read.then(|| {
-        format!(
-            "no answer yet: a manager writes that into the config store first, which may be away; \
-             waiting on, for {} in all",
-            humantime::format_duration(wait)
-        )
-    })
+    let why = gone.map_or_else(
+        || "no answer yet: the config store may be away, to which it is written first".to_owned(),
+        |gone| format!("no manager answers: {gone}"),
+    );
+    is_read.then(|| format!("{why}; waiting on, for {} in all", humantime::format_duration(wait)))
 }
 
 /// What to say of an answer that is overdue.
@@ -172,12 +177,16 @@ mod tests {
 
     #[test]
     fn an_order_that_is_not_answered_is_told_with_what_it_waits_for() {
-        let told = |audience, is_told| overdue_order(audience, is_told, Duration::from_secs(15));
+        let wait = Duration::from_secs(15);
+        let told = |audience, is_told| overdue_order(audience, is_told, None, wait);
         for text in [told(Audience::Person, false), told(Audience::Log, true)] {
             let text = text.unwrap();
             assert!(text.contains("config store") && text.ends_with("for 15s in all"), "{text}");
         }
         assert_eq!((told(Audience::Person, true), told(Audience::Parser, false)), (None, None));
+        let gone = Some("a:1 refuses".to_owned());
+        let text = overdue_order(Audience::Log, false, gone, wait).unwrap();
+        assert!(text.contains("a:1 refuses") && !text.contains("config store"), "{text}");
     }
 
     #[test]

@@ -30,7 +30,7 @@ fn goes_down(table: &mut Table, n: u32) {
 }
 
 /// Managers that want something else of the View meet again and again what they refuse; how often in 5 s.
-fn is_refused_with_pauses(table: &mut Table) -> usize {
+fn refusals_in_5_s(table: &mut Table) -> usize {
     let before = table.count(Transition::ViewRefused);
     table.pass(5_000);
     let refused = table.count(Transition::ViewRefused) - before;
@@ -96,7 +96,7 @@ fn a_view_of_another_ring_is_refused_and_a_lone_owner_answers_nothing_beside_it(
     assert!(table.count(Transition::ViewRefused) > 0);
     // What it wants to change is not tried as fast as it is refused.
     table.kill(other_than(owner));
-    is_refused_with_pauses(&mut table);
+    refusals_in_5_s(&mut table);
     table.config.view = Some(Arc::new(View { epoch: known.epoch.next().next(), ..known }));
     table.pass(1_000);
     got(table.call(owner, get("a")));
@@ -119,7 +119,7 @@ fn a_config_store_that_went_back_and_was_written_since_is_refused() {
     let why = table.managers[&owner].config_refused().expect("it says why").to_owned();
     assert!(why.contains("it went back"), "{why}");
     table.kill(NUMBERS.into_iter().find(|it| *it != owner && !table.dead.contains(it)).unwrap());
-    is_refused_with_pauses(&mut table);
+    refusals_in_5_s(&mut table);
     table.config = newest;
     table.pass(1_000);
     got(table.call(owner, get("a")));
@@ -156,7 +156,7 @@ fn a_view_of_another_ring_with_the_very_epoch_is_not_overwritten() {
     let other = Arc::new(View { r: known.r + 1, ..known });
     table.config.view = Some(other.clone());
     table.kill(other_than(owner));
-    assert!(is_refused_with_pauses(&mut table) > 0);
+    assert!(refusals_in_5_s(&mut table) > 0);
     assert_eq!(table.config.view, Some(other));
 }
 

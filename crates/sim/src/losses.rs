@@ -7,11 +7,10 @@
 
 use crate::counters::Fault;
 use crate::disk::SimDisk;
-use crate::manager_host::ManagerHost;
 use crate::shelf::Shelf;
 use crate::world::{Event, World};
 use rota_model::ManagerNumber;
-use rota_protocol::{Disk, Manager};
+use rota_protocol::{Disk, Identity, Manager};
 use rota_ring::{ClaimRefused, View};
 
 /// Whether a View says of everything that a manager is a copy of that it became one after that was its disk.
@@ -74,17 +73,20 @@ impl World {
     /// An empty machine was refused since the others do not know yet that the one before is gone: it
     /// tries again. A backup was refused since it is of an earlier run: an empty machine takes its place.
     pub fn try_empty_machines_again(&mut self) {
-        let is_early = |host: &ManagerHost| {
-            let refused = host.process.as_ref().and_then(|it| it.refused());
-            matches!(refused, Some(ClaimRefused::NotThisDisk { .. }))
-        };
-        let early = self.managers.iter().filter(|(number, host)| {
-            is_early(host) && self.dog.ledger.disks_lost.contains_key(number)
+        let early = self.managers.iter().filter_map(|(number, host)| {
+            let Some(ClaimRefused::NotThisDisk { incarnation, .. }) =
+                host.process.as_ref()?.refused()
+            else {
+                return None;
+            };
+            let Identity { taken, intended } = &host.disk.durable().identity;
+            let is_old = taken.iter().chain(intended).any(|it| it.0 <= *incarnation);
+            let is_lost = self.dog.ledger.disks_lost.contains_key(number);
+            is_lost.then_some((*number, is_old))
         });
-        for number in early.map(|(number, _)| *number).collect::<Vec<_>>() {
+        for (number, is_old) in early.collect::<Vec<_>>() {
             self.crash_manager(number);
-            let backup = self.managers.get_mut(&number).filter(|it| !it.disk.is_empty());
-            if let Some(host) = backup {
+            if let Some(host) = self.managers.get_mut(&number).filter(|_| is_old) {
                 (host.disk, host.shelf) = (SimDisk::default(), Shelf::default());
             }
             self.queue.after(200_000, Event::StartManager(number));

@@ -15,6 +15,7 @@ use rota_model::{BootId, ManagerNumber, NodeId, Now};
 use rota_node::ReportId;
 use rota_protocol::operate::registry;
 use rota_protocol::{CasOutcome, Effect, Input, Manager, ManagerConfig, Op, Transition, Wait};
+use rota_ring::ConfigState;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Who waits for an answer of a manager's process.
@@ -95,6 +96,14 @@ impl ManagerHost {
             watched: None,
             flush_due: false,
             tick_at_us: None,
+        }
+    }
+
+    /// A watch showed this. What is refused is asked for again.
+    fn watches_on(&mut self, state: &ConfigState, is_ours: bool) {
+        let known = self.process.as_ref().and_then(|it| it.view()).map(|it| it.epoch);
+        if is_ours && known.is_none_or(|known| state.epoch() >= known) {
+            self.watched = self.watched.max(Some(state.index));
         }
     }
 
@@ -354,8 +363,9 @@ impl World {
             Effect::FetchBodies { part, bodies } => self.fetch_bodies(number, run, part, bodies),
             Effect::Note(note) => {
                 self.counters.transition(note.transition);
-                let host = self.managers.get_mut(&number);
-                if let Some(host) = host.filter(|_| note.transition == Transition::Claimed) {
+                if note.transition == Transition::Claimed
+                    && let Some(host) = self.managers.get_mut(&number)
+                {
                     host.backup = Some(host.disk.durable().clone());
                 }
                 let line =
@@ -538,8 +548,8 @@ impl World {
                 Input::CasDone { cas, outcome }
             }
             Parcel::Watch(state) => {
-                let ours = state.view.as_ref().filter(|it| self.dog.ledger.is_ours(it));
-                host.watched = host.watched.max(ours.map(|_| state.index));
+                let is_ours = state.view.as_ref().is_some_and(|it| self.dog.ledger.is_ours(it));
+                host.watches_on(&state, is_ours);
                 Input::Config(state)
             }
             Parcel::ToNode { .. }

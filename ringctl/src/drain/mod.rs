@@ -19,6 +19,7 @@ use left::{Look, look};
 use rota_client::{Client, v1};
 use serde::Serialize;
 use std::time::{Duration, Instant};
+use tokio::time::timeout;
 use v1::order_node_request::{Cordon, Drain, Order, Uncordon, drain::Time};
 
 /// How long a manager may take to answer. It gives up before.
@@ -93,20 +94,20 @@ struct Drained {
     changed: bool,
     /// When what runs there is closed, in ms since 1970; `null`: never.
     closes_at_ms: Option<u64>,
-    /// `null`: not every owner could be asked.
+    /// `null`: not every owner could be asked, or the drain was taken back.
     empty: Option<bool>,
     /// Sessions that were there when all owners could be asked first; `null`: they could not.
     sessions: Option<u64>,
+    /// From the order until the end, looks included.
     seconds: f64,
 }
 
 async fn give(
-    endpoints: &str,
+    client: &Client,
     node: &str,
     order: Order,
     out: &Out,
 ) -> anyhow::Result<v1::OrderNodeResponse> {
-    let client = silence::client(endpoints, out.format())?;
     let request = v1::OrderNodeRequest { node: node.to_owned(), order: Some(order) };
     let answer = client.order_node(request, ORDER_WAIT);
     let answer = silence::told_of_order(out.format(), ORDER_WAIT, answer).await;
@@ -115,7 +116,8 @@ async fn give(
 
 /// Cordons a node.
 pub async fn cordon(it: &NodeArguments, endpoints: &str, out: &mut Out) -> anyhow::Result<()> {
-    let answer = give(endpoints, &it.node, Order::Cordon(Cordon {}), out).await?;
+    let client = silence::client(endpoints, out.format())?;
+    let answer = give(&client, &it.node, Order::Cordon(Cordon {}), out).await?;
     let text = format!(
         "node {0} is {1}: nothing more is placed there, and what runs there runs on, until `ringctl \
          uncordon {0}`\n",
@@ -127,7 +129,7 @@ pub async fn cordon(it: &NodeArguments, endpoints: &str, out: &mut Out) -> anyho
 /// Lets a node take sessions again.
 pub async fn uncordon(it: &NodeArguments, endpoints: &str, out: &mut Out) -> anyhow::Result<()> {
     let order = Order::Uncordon(Uncordon {});
-    let answer = give(endpoints, &it.node, order, out).await?;
+    let answer = give(&silence::client(endpoints, out.format())?, &it.node, order, out).await?;
     let text = match answer.state.as_str() {
         "LOST" | "REMOVED" => format!(
             "node {} is {}; it takes sessions when it comes back\n",
@@ -150,20 +152,26 @@ fn show(answer: v1::OrderNodeResponse, text: &str, out: &mut Out) -> anyhow::Res
 /// Drains a node, and waits if that is wished.
 pub async fn run(it: &DrainArguments, endpoints: &str, out: &mut Out) -> anyhow::Result<()> {
     let began = Instant::now();
+    let client = silence::client(endpoints, out.format())?;
     let within = it.deadline.map(|it| u64::try_from(it.as_millis()).unwrap_or(u64::MAX));
     let unlimited = it.wait_for_sessions.then_some(Time::Unlimited(true));
     let time = unlimited.or(within.map(Time::WithinMs));
-    let answer = give(endpoints, &it.node, Order::Drain(Drain { time }), out).await?;
+    let answer = give(&client, &it.node, Order::Drain(Drain { time }), out).await?;
     let v1::OrderNodeResponse { node, state, closes_at_ms, changed } = answer;
     let mut done =
         Drained { node, state, changed, closes_at_ms, empty: None, sessions: None, seconds: 0.0 };
-    let client = silence::client(endpoints, out.format())?;
     if it.wait {
         let (state, sessions) = follow(&client, &done.node, began + it.timeout, out).await?;
         (done.state, done.sessions, done.empty) = (state, Some(sessions), Some(true));
-    } else if let Some((state, sessions)) = glance(&client, &done.node).await {
-        done.state = state.unwrap_or(done.state);
-        (done.sessions, done.empty) = (Some(sessions), Some(sessions == 0));
+    } else {
+        match timeout(GLANCE, glance(&client, &done.node)).await {
+            Ok(Look::Empty(state)) => {
+                (done.state, done.sessions, done.empty) = (state, Some(0), Some(true));
+            }
+            Ok(Look::Left(count)) => (done.sessions, done.empty) = (Some(count), Some(false)),
+            Ok(Look::TakenBack(state)) => done.state = state,
+            Ok(Look::Unsure(_)) | Err(_) => {}
+        }
     }
     done.seconds = began.elapsed().as_secs_f64();
     match out.format() {
@@ -175,14 +183,17 @@ pub async fn run(it: &DrainArguments, endpoints: &str, out: &mut Out) -> anyhow:
 
 fn told(done: &Drained) -> String {
     let Drained { node, state, sessions, seconds, .. } = done;
-    let ended = counted(sessions.unwrap_or(0), "session");
-    let left = sessions.map(|_| format!(" ({ended} there)")).unwrap_or_default();
+    let count = counted(sessions.unwrap_or(0), "session");
+    let left = sessions.map(|_| format!(" ({count} there)")).unwrap_or_default();
     match (done.empty == Some(true), done.closes_at_ms) {
+        (false, _) if !["DRAINING", "LOST", "REMOVED"].contains(&state.as_str()) => {
+            format!("node {node} is {state}: the drain was taken back\n")
+        }
         (true, _) if state != "DRAINING" => {
             format!("node {node} is {state}, and no session of it is left\n")
         }
         (true, _) => format!(
-            "node {node} is empty after {seconds:.1} s ({ended} ended), and takes nothing until `ringctl \
+            "node {node} is empty after {seconds:.1} s ({count} ended), and takes nothing until `ringctl \
              uncordon {node}`\n"
         ),
         (false, Some(_)) => format!(
@@ -196,20 +207,15 @@ fn told(done: &Drained) -> String {
     }
 }
 
-/// Looks until every owner has heard of the drain, but not for long. Gives how many sessions are left then,
-/// and the node's state if none is.
-async fn glance(client: &Client, node: &str) -> Option<(Option<String>, u64)> {
-    let until = Instant::now() + GLANCE;
-    while Instant::now() < until {
-        let answers = inspect::ask(client, GLANCE).await.ok()?;
-        match look(&answers, node) {
-            Look::Empty(state) => return Some((Some(state), 0)),
-            Look::Left(count) => return Some((None, count)),
-            Look::TakenBack(_) => return None,
-            Look::Unsure(_) => tokio::time::sleep(LOOK_EVERY).await,
+/// Looks until every owner has heard of the drain.
+async fn glance(client: &Client, node: &str) -> Look {
+    loop {
+        let answers = inspect::ask(client, GLANCE / 4).await;
+        match answers.map(|it| look(&it, node)) {
+            Ok(Look::Unsure(_)) | Err(_) => tokio::time::sleep(LOOK_EVERY).await,
+            Ok(seen @ (Look::Empty(_) | Look::Left(_) | Look::TakenBack(_))) => return seen,
         }
     }
-    None
 }
 
 /// Looks at the managers until the node has no session left. Gives its state then, and how many
@@ -333,5 +339,7 @@ mod tests {
         assert!(told(&done).contains("is LOST, and no session"));
         (done.sessions, done.closes_at_ms, done.empty) = (None, None, None);
         assert!(told(&done).contains("is LOST: ") && told(&done).contains("nothing is closed"));
+        done.state = "READY".to_owned();
+        assert!(told(&done).contains("is READY: the drain was taken back"), "{}", told(&done));
     }
 }

@@ -439,6 +439,13 @@ async fn a_signal_about_a_manager_that_is_heard_changes_nothing_and_rubbish_tell
         let told = told["told"].as_array().unwrap();
         assert_eq!(told.iter().filter(|it| it["suspected"] == 1).count(), 2, "{stdout}");
     }
+    // Who looks gone and is well is told of the others, too.
+    let all = lie.to_string().replace("\"passing\"", "\"critical\"");
+    let (code, stdout, stderr) = signal(&all).await;
+    let told: Value = serde_json::from_str(&stdout).unwrap();
+    let told: Vec<&Value> =
+        told["told"].as_array().unwrap().iter().map(|it| &it["suspected"]).collect();
+    assert_eq!((code, told), (Some(0), vec![&Value::from(2); 3]), "{stdout} {stderr}");
     assert_eq!(health(&cluster, 0).await.unwrap().1["epoch"], epoch, "nobody was taken out");
 
     let stranger = serde_json::json!([

@@ -158,6 +158,13 @@ async fn no_restore_command_runs_for_a_manager_that_only_looks_gone_or_without_c
     let cluster = cluster_of_three(&folder).await;
     let works = command(&folder, "exit 0");
     let shown = consul(&cluster, "/v1/health/service/rota-manager").await.unwrap();
+    // What is wrong with the command is told at each run.
+    let missing = folder.at("no-such-command");
+    let (code, stdout, stderr) =
+        signal_with(&shown.to_string(), &["--restore-command", &missing]).await;
+    let said: Value = serde_json::from_str(&stdout).unwrap();
+    assert_eq!((code, &said["gone"]), (Some(2), &Value::Array(Vec::new())), "{stderr}");
+    assert!(stderr.contains("--restore-command") && stderr.contains(&missing), "{stderr}");
     // Consul finds it critical, and its peers hear it: it comes back as the run that it was.
     let critical = shown.to_string().replacen("\"passing\"", "\"critical\"", 1);
     let store = &cluster.document.config_store.address;
@@ -182,11 +189,9 @@ async fn no_restore_command_runs_for_a_manager_that_only_looks_gone_or_without_c
     let (code, _, stderr) = signal_with(&shown, &options).await;
     assert_eq!(code, Some(2));
     assert!(stderr.contains("--consul") && stderr.contains("consul://HOST:PORT"), "{stderr}");
-    // What is wrong with that is told at each run, and silences no signal.
-    let missing = folder.at("no-such-command");
+    // It silences no signal.
     let (code, stdout, stderr) = signal_with(&shown, &["--restore-command", &missing]).await;
     let said: Value = serde_json::from_str(&stdout).unwrap();
-    assert_eq!((code, said["told"].as_array().map(Vec::len)), (Some(2), Some(2)), "{said}");
-    assert!(stderr.contains("--restore-command") && stderr.contains(&missing), "{stderr}");
+    assert_eq!((code, said["told"].as_array().map(Vec::len)), (Some(2), Some(2)), "{stderr}");
     cluster.end().await;
 }

@@ -137,9 +137,13 @@ impl ConsulAgent {
     /// Stops it, and waits until all of it stands still: until then it may answer.
     pub async fn stop(&self) {
         self.signal(Signal::STOP);
-        let which = WaitId::Pid(self.pid());
-        let stands = tokio::task::spawn_blocking(move || waitid(which, WaitIdOptions::STOPPED));
-        timeout(PATIENCE, stands).await.expect("it stops").unwrap().unwrap();
+        let now = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG;
+        let stops = async {
+            while waitid(WaitId::Pid(self.pid()), now).unwrap().is_none() {
+                tokio::task::yield_now().await;
+            }
+        };
+        timeout(PATIENCE, stops).await.expect("it stops");
     }
 
     /// kill -9.

@@ -1,5 +1,6 @@
 //! A copy that runs is let go only where r+1 others stay: whoever is nearer in the ring is added first.
 //! It may go for other reasons: it was taken out, took its number again, leaves the ring, or needs
+//! full content under the epoch of an owner that is about to serve.
 
 use super::{Verdict, Violation};
 use rota_model::ManagerNumber;

@@ -328,7 +328,7 @@ impl Bench<'_> {
         self.bar.set_message("a manager leaves");
         let contact = contact(cluster)?;
         let order = async {
-            let told = leave::tell(number, &contact, ORDER_WAIT).await?;
+            let told = leave::tell(number, &Client::connect(&contact)?, ORDER_WAIT).await?;
             Ok((ManagerNumber(told.number), told.epoch))
         };
         let watched = Watched { what: "the leave", contact: &contact, progress: leave::leaving };
