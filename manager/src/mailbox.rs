@@ -15,6 +15,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout, timeout_at};
+use tokio_util::task::TaskTracker;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 
 /// Client calls that may wait for the driver. It takes some 50,000 a second, so a full lane is
 /// already 80 ms behind; more would only make callers wait for what they then give up.
@@ -105,6 +107,7 @@ pub enum Urgent {
 pub struct Mailbox {
     calls: mpsc::Sender<Call>,
     call_bytes: Arc<AtomicUsize>,
+    under_way: TaskTracker,
     urgent: mpsc::Sender<Urgent>,
 }
 
@@ -120,8 +123,11 @@ pub struct Lanes {
 pub fn mailbox() -> (Mailbox, Lanes) {
     let (calls, call_lane) = mpsc::channel(CALLS_MAX);
     let (urgent, urgent_lane) = mpsc::channel(URGENT_MAX);
-    let call_bytes = Arc::default();
-    (Mailbox { calls, call_bytes, urgent }, Lanes { calls: call_lane, urgent: urgent_lane })
+    let (call_bytes, under_way) = (Arc::default(), TaskTracker::new());
+    (
+        Mailbox { calls, call_bytes, under_way, urgent },
+        Lanes { calls: call_lane, urgent: urgent_lane },
+    )
 }
 
 /// The driver has ended: the process is stopping.
@@ -142,12 +148,13 @@ struct Awaited {
     answer: oneshot::Receiver<OpResult>,
     until: Instant,
     changes: bool,
+    _under_way: TaskTrackerToken,
 }
 
 impl Begun {
     /// Its answer. Soon after the deadline, whatever the driver does.
     pub async fn answer(self) -> OpResult {
-        let Awaited { answer, until, changes } = self.0?;
+        let Awaited { answer, until, changes, _under_way } = self.0?;
         match timeout_at(until, answer).await {
             Ok(answered) => answered.unwrap_or_else(|_| Err(Stopping.into())),
             Err(_) => {
@@ -174,7 +181,8 @@ impl Mailbox {
         let Some(held) = Held::take(&self.call_bytes, &op) else {
             return Begun(Err(overloaded(&op, format_args!("{CALL_BYTES_MAX} bytes of calls"))));
         };
-        let awaited = Awaited { answer, until: deadline + OVERDUE, changes: op.changes() };
+        let (until, changes) = (deadline + OVERDUE, op.changes());
+        let awaited = Awaited { answer, until, changes, _under_way: self.under_way.token() };
         let call = Call { op, deadline, entered: Instant::now(), reply, held };
         Begun(match self.calls.try_send(call) {
             Ok(()) => Ok(awaited),
@@ -183,6 +191,12 @@ impl Mailbox {
             }
             Err(mpsc::error::TrySendError::Closed(_)) => Err(Stopping.into()),
         })
+    }
+
+    /// Waits until no call of a client is under way. Whoever waits for that lets no new ones in.
+    pub async fn last_calls(&self) {
+        self.under_way.close();
+        self.under_way.wait().await;
     }
 
     /// Hands over something urgent; waits for room.
@@ -311,6 +325,21 @@ mod tests {
         assert!(refusal.message.contains("67108864 bytes"), "{}", refusal.message);
         drop(lanes.calls.recv().await);
         assert!(mailbox.begin(large, deadline).0.is_ok());
+    }
+
+    #[tokio::test]
+    async fn who_stops_waits_for_the_calls_that_are_under_way() {
+        let (mailbox, mut lanes) = mailbox();
+        let mut call = task::spawn(mailbox.call(get(), Instant::now() + LOOK));
+        assert_pending!(call.poll());
+        let mut last = task::spawn(mailbox.last_calls());
+        assert_pending!(last.poll());
+        let taken = lanes.calls.recv().await.unwrap();
+        taken.reply.send(Err(Stopping.into())).unwrap();
+        assert_pending!(last.poll());
+        assert!(assert_ready!(call.poll()).is_err());
+        assert!(last.is_woken());
+        assert_ready!(last.poll());
     }
 
     #[tokio::test]

@@ -128,7 +128,7 @@ pub struct PeersService {
     pub mailbox: Mailbox,
     /// Bodies of attachments.
     pub bodies: Bodies,
-    /// Ends the streams when the process stops.
+    /// Ends the streams when the process stops, once it needs no answers for its clients any more.
     pub stopping: CancellationToken,
 }
 

@@ -109,8 +109,12 @@ struct Running {
     discovery: Option<Discovery>,
     /// The data folder and whose it is, if it is new.
     new_folder: Option<(PathBuf, Label)>,
-    /// Tells everything but the driver to stop.
+    /// Tells everything but the driver, and the streams of peers, to stop.
     stop: CancellationToken,
+    /// Tells the streams of peers to end, which bring the answers to the last calls.
+    stop_peers: CancellationToken,
+    /// Knows which calls are under way.
+    mailbox: Mailbox,
     /// Tells the driver to stop, once nobody waits for it any more.
     stop_driver: CancellationToken,
 }
@@ -336,9 +340,20 @@ fn begin(opened: Opened, application: Application) -> Result<Working> {
     let consul = options.config_store.consul();
     let discovery = consul.map(|it| Discovery::start(it, me, seen.clone(), mailbox.clone()));
     let discovery = discovery.transpose().context("--config-store")?;
-    let looks = Looks { addresses, mailbox, seen, config: watcher, exposition, bodies, operations };
     let (ended, servers, stop) = (None, Vec::new(), CancellationToken::new());
-    let running = Running { driver, ended, servers, discovery, new_folder, stop, stop_driver };
+    let stop_peers = CancellationToken::new();
+    let running = Running {
+        driver,
+        ended,
+        servers,
+        discovery,
+        new_folder,
+        stop,
+        stop_peers,
+        mailbox: mailbox.clone(),
+        stop_driver,
+    };
+    let looks = Looks { addresses, mailbox, seen, config: watcher, exposition, bodies, operations };
     Ok(Working { options, number, listeners: (grpc, http), looks, running })
 }
 
@@ -372,7 +387,8 @@ impl Working {
     fn serve(self) -> Running {
         let Self { options, number, listeners, looks, mut running } = self;
         if running.ended.is_none() {
-            running.servers = serve((options, number), looks, listeners, &running.stop);
+            let stops = (&running.stop, &running.stop_peers);
+            running.servers = serve((options, number), looks, listeners, stops);
         }
         running
     }
@@ -382,7 +398,7 @@ fn serve(
     (options, number): (Options, ManagerNumber),
     looks: Looks,
     (grpc, http): (TcpListener, TcpListener),
-    stop: &CancellationToken,
+    (stop, stop_peers): (&CancellationToken, &CancellationToken),
 ) -> Vec<Server> {
     let Looks { mailbox, seen, config, exposition, bodies, operations, .. } = looks;
     tokio::spawn(exposition.clone().keep_up());
@@ -398,8 +414,13 @@ fn serve(
         operations,
         stopping: stop.clone(),
     });
-    let services =
-        Services { cluster: options.ring.cluster.clone(), number, mailbox, shared: shared.clone() };
+    let services = Services {
+        cluster: options.ring.cluster.clone(),
+        number,
+        mailbox,
+        shared: shared.clone(),
+        stop_peers: stop_peers.clone(),
+    };
     let pages = Pages { cluster: options.ring.cluster, number, id: options.id, shared, exposition };
     let pages = http::serve(http, pages, stop.clone());
     vec![
@@ -411,21 +432,26 @@ fn serve(
     ]
 }
 
-/// Listeners first, then calls under way, then the decisions, then the disk. Gives why the number was
-/// refused, if it was: somebody else took it since it was checked. A folder that was begun for it is
-/// nobody's again.
+/// Listeners first, then calls under way, then the streams of peers, then the decisions, then the disk. Gives
+/// why the number was refused, if it was: somebody else took it since it was checked. A folder that was
+/// begun for it is nobody's again.
 async fn stop(running: Running) -> Result<Option<ClaimRefused>> {
     running.stop.cancel();
-    let drained = async {
+    let signed_off = async {
         if let Some(discovery) = running.discovery {
             discovery.end().await;
         }
+    };
+    let served = async {
+        running.mailbox.last_calls().await;
+        running.stop_peers.cancel();
         for server in running.servers {
             if let Ok(Err(error)) = server.await {
                 tracing::warn!(error = format!("{error:#}"), "a server did not end well");
             }
         }
     };
+    let drained = async { tokio::join!(signed_off, served) };
     if tokio::time::timeout(DRAIN_PATIENCE, drained).await.is_err() {
         tracing::warn!("calls were still under way after {DRAIN_PATIENCE:?}");
     }

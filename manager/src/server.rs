@@ -50,6 +50,8 @@ pub struct Services {
     pub mailbox: Mailbox,
     /// What the services share.
     pub shared: Arc<Shared>,
+    /// Ends the streams of peers.
+    pub stop_peers: CancellationToken,
 }
 
 fn sessions(services: &Services) -> Bounded<SessionsServer<SessionsService>> {
@@ -93,13 +95,13 @@ fn nodes(services: &Services) -> Bounded<NodesServer<NodesService>> {
     Bounded::new(server, MESSAGE_BYTES_MAX)
 }
 
-fn peers(services: &Services, stopping: CancellationToken) -> PeersServer<PeersService> {
+fn peers(services: &Services) -> PeersServer<PeersService> {
     let service = PeersService {
         cluster: services.cluster.clone(),
         seen: services.shared.seen.clone(),
         mailbox: services.mailbox.clone(),
         bodies: services.shared.bodies.clone(),
-        stopping,
+        stopping: services.stop_peers.clone(),
     };
     PeersServer::new(service)
         .max_decoding_message_size(MESSAGE_BYTES_MAX)
@@ -116,7 +118,7 @@ const SERVED: [&str; 6] = [
     "rota.v1.Namespaces",
 ];
 
-/// Serves until `stop`; then takes no more, and ends when what is under way has ended.
+/// Serves until `stop`; then takes no more, and ends when what is under way has ended, and the streams of peers.
 pub async fn serve(
     listener: TcpListener,
     services: Services,
@@ -136,7 +138,7 @@ pub async fn serve(
         .add_service(documents(&services))
         .add_service(namespaces(&services))
         .add_service(nodes(&services))
-        .add_service(peers(&services, stop.clone()))
+        .add_service(peers(&services))
         .add_service(health)
         .add_service(reflection::newer(&SERVED).context("reflection")?)
         .add_service(reflection::older(&SERVED).context("reflection")?)

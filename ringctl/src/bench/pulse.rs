@@ -128,7 +128,7 @@ impl Pulse {
     }
 
     /// What it came to since the last [`Pulse::restart`].
-    pub fn background(&self) -> Background {
+    fn background(&self) -> Background {
         let it = &self.shared;
         let gap = locked(&it.waits).longest(Instant::now());
         let us = u64::try_from(gap.as_micros()).unwrap_or(u64::MAX);
@@ -146,16 +146,17 @@ impl Pulse {
         locked(&self.shared.acknowledged).clone()
     }
 
-    /// Lets each client end its request, and tells on stderr what went wrong, if anything did. Gives
-    /// the ids of all sessions that were opened.
-    pub async fn stop(mut self) -> Vec<String> {
+    /// Lets each client end its request, and tells on stderr what went wrong, if anything did. Gives what it
+    /// came to since the last [`Pulse::restart`], with what those clients waited, and the ids of all
+    /// sessions that were opened.
+    pub async fn stop(mut self) -> (Background, Vec<String>) {
         self.shared.stops.send_replace(true);
         while self.clients.join_next().await.is_some() {}
         let mistakes = locked(&self.shared.mistakes);
         if !mistakes.is_empty() {
             eprintln!("background: calls failed: {}", mistakes.join("; "));
         }
-        self.acknowledged()
+        (self.background(), self.acknowledged())
     }
 }
 

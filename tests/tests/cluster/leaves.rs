@@ -10,6 +10,10 @@ use rota_tests::{
 };
 use rustix::process::Signal;
 use serde_json::Value;
+use std::error::Error;
+use tokio::time::timeout;
+use tonic::transport::Endpoint;
+use v1::sessions_client::SessionsClient;
 
 /// Tells a number to leave, by way of these managers.
 async fn leave(endpoints: &str, number: u64, more: &[&str]) -> Ran {
@@ -78,6 +82,41 @@ async fn members_leave_under_load_and_no_call_fails() {
     all_are_there(&kept, &[cluster.client_of(0), cluster.client_of(2)]).await;
     refused(leave(&contact, number, &[]).await, &["has left this ring already"]);
     cluster.end_with(vec![]).await;
+}
+
+/// Asks one manager for a session, again and again, until it takes no more. Gives what it refused.
+async fn asks_until_it_ends(grpc: String) -> Vec<String> {
+    let channel = Endpoint::from_shared(format!("http://{grpc}")).unwrap().connect().await.unwrap();
+    let mut sessions = SessionsClient::new(channel);
+    let mut refused = Vec::new();
+    loop {
+        let mut request =
+            tonic::Request::new(v1::GetRequest { id: "s".to_owned(), ..Default::default() });
+        request.set_timeout(PATIENCE);
+        let Err(status) = sessions.get(request).await else { continue };
+        if status.source().is_some() {
+            // Not an answer: nobody is there any more.
+            return refused;
+        }
+        refused.push(status.message().to_owned());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_leaves_answers_the_calls_that_are_under_way_before_its_process_ends() {
+    let folder = TestFolder::new();
+    let (cluster, fourth, number) = four(&folder).await;
+    opened(&cluster.client(), "s", "counter").await;
+    let callers = (0..32).map(|_| tokio::spawn(asks_until_it_ends(fourth.told("grpc").to_owned())));
+    let callers: Vec<_> = callers.collect();
+    let contact = cluster.document.managers[0].grpc.clone();
+    leave(&contact, number, &["--wait"]).await.json();
+    for caller in callers {
+        let refused = timeout(PATIENCE, caller).await.expect("it ends").unwrap();
+        assert!(!refused.iter().any(|it| it.contains("is stopping")), "{refused:?}");
+    }
+    assert_eq!(fourth.ended().await, Some(0));
+    cluster.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -212,8 +212,7 @@ async fn measure(it: &FailoverArguments, cluster: &mut Cluster) -> anyhow::Resul
         bar.inc(1);
     }
     bar.finish_and_clear();
-    let background = pulse.background();
-    let _opened = pulse.stop().await;
+    let (background, _opened) = pulse.stop().await;
     verify::prove(&everyone, ANSWER_WAIT, PROOF_WAIT).await?;
     Ok(FailedOver { background, ..summed(it, fault, &rounds) })
 }

@@ -377,8 +377,7 @@ impl Bench<'_> {
         let view = follower.follow(watched.contact, |it| (watched.progress)(it, number)).await?;
         let seconds = began.elapsed().as_secs_f64();
         tokio::time::sleep(BESIDE).await;
-        let load = pulse.background();
-        let opened = pulse.stop().await;
+        let (load, opened) = pulse.stop().await;
         let moved = sent.since().await?;
         let copies = new_copies(&held_before, &view);
         let documents = documents(&client, &view, &copies).await?;
