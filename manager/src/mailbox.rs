@@ -130,14 +130,15 @@ pub fn mailbox() -> (Mailbox, Lanes) {
     )
 }
 
+const STOPPING: &str = "this manager is stopping; ask another one";
+
 /// The driver has ended: the process is stopping.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Stopping;
 
 impl From<Stopping> for Refusal {
     fn from(_: Stopping) -> Self {
-        let text = "this manager is stopping; ask another one";
-        Refusal::unknown_outcome(RefusalKind::NotServing, Retry::Now, text)
+        Refusal::unknown_outcome(RefusalKind::NotServing, Retry::Now, STOPPING)
     }
 }
 
@@ -177,6 +178,10 @@ impl Mailbox {
 
     /// Begins to carry out a request, without waiting for its answer.
     pub fn begin(&self, op: Op, deadline: Instant) -> Begun {
+        if self.under_way.is_closed() {
+            // It was not begun.
+            return Begun(Err(Refusal::new(RefusalKind::NotServing, Retry::Now, STOPPING)));
+        }
         let (reply, answer) = oneshot::channel();
         let Some(held) = Held::take(&self.call_bytes, &op) else {
             return Begun(Err(overloaded(&op, format_args!("{CALL_BYTES_MAX} bytes of calls"))));
@@ -193,7 +198,7 @@ impl Mailbox {
         })
     }
 
-    /// Waits until no call of a client is under way. Whoever waits for that lets no new ones in.
+    /// Refuses new calls of clients, and waits until none is under way.
     pub async fn last_calls(&self) {
         self.under_way.close();
         self.under_way.wait().await;
@@ -334,6 +339,8 @@ mod tests {
         assert_pending!(call.poll());
         let mut last = task::spawn(mailbox.last_calls());
         assert_pending!(last.poll());
+        let refusal = mailbox.call(get(), Instant::now()).await.unwrap_err();
+        assert_eq!((refusal.kind, refusal.changed), (RefusalKind::NotServing, Changed::No));
         let taken = lanes.calls.recv().await.unwrap();
         taken.reply.send(Err(Stopping.into())).unwrap();
         assert_pending!(last.poll());

@@ -109,10 +109,10 @@ struct Running {
     discovery: Option<Discovery>,
     /// The data folder and whose it is, if it is new.
     new_folder: Option<(PathBuf, Label)>,
-    /// Tells everything but the driver, and the streams of peers, to stop.
+    /// Tells everything but the driver and the gRPC server to stop.
     stop: CancellationToken,
-    /// Tells the streams of peers to end, which bring the answers to the last calls.
-    stop_peers: CancellationToken,
+    /// Tells the gRPC server to stop: by it come the answers to the last calls.
+    stop_grpc: CancellationToken,
     /// Knows which calls are under way.
     mailbox: Mailbox,
     /// Tells the driver to stop, once nobody waits for it any more.
@@ -341,7 +341,7 @@ fn begin(opened: Opened, application: Application) -> Result<Working> {
     let discovery = consul.map(|it| Discovery::start(it, me, seen.clone(), mailbox.clone()));
     let discovery = discovery.transpose().context("--config-store")?;
     let (ended, servers, stop) = (None, Vec::new(), CancellationToken::new());
-    let stop_peers = CancellationToken::new();
+    let stop_grpc = CancellationToken::new();
     let running = Running {
         driver,
         ended,
@@ -349,7 +349,7 @@ fn begin(opened: Opened, application: Application) -> Result<Working> {
         discovery,
         new_folder,
         stop,
-        stop_peers,
+        stop_grpc,
         mailbox: mailbox.clone(),
         stop_driver,
     };
@@ -387,7 +387,7 @@ impl Working {
     fn serve(self) -> Running {
         let Self { options, number, listeners, looks, mut running } = self;
         if running.ended.is_none() {
-            let stops = (&running.stop, &running.stop_peers);
+            let stops = (&running.stop, &running.stop_grpc);
             running.servers = serve((options, number), looks, listeners, stops);
         }
         running
@@ -398,7 +398,7 @@ fn serve(
     (options, number): (Options, ManagerNumber),
     looks: Looks,
     (grpc, http): (TcpListener, TcpListener),
-    (stop, stop_peers): (&CancellationToken, &CancellationToken),
+    (stop, stop_grpc): (&CancellationToken, &CancellationToken),
 ) -> Vec<Server> {
     let Looks { mailbox, seen, config, exposition, bodies, operations, .. } = looks;
     tokio::spawn(exposition.clone().keep_up());
@@ -419,7 +419,7 @@ fn serve(
         number,
         mailbox,
         shared: shared.clone(),
-        stop_peers: stop_peers.clone(),
+        stop_grpc: stop_grpc.clone(),
     };
     let pages = Pages { cluster: options.ring.cluster, number, id: options.id, shared, exposition };
     let pages = http::serve(http, pages, stop.clone());
@@ -432,9 +432,9 @@ fn serve(
     ]
 }
 
-/// Listeners first, then calls under way, then the streams of peers, then the decisions, then the disk. Gives
-/// why the number was refused, if it was: somebody else took it since it was checked. A folder that was
-/// begun for it is nobody's again.
+/// New calls first, then those under way, then the listeners, then the decisions, then the disk. Peers may
+/// still come while calls are under way: they bring the answers. Gives why the number was refused, if it was:
+/// somebody else took it since it was checked. A folder that was begun for it is nobody's again.
 async fn stop(running: Running) -> Result<Option<ClaimRefused>> {
     running.stop.cancel();
     let signed_off = async {
@@ -444,7 +444,7 @@ async fn stop(running: Running) -> Result<Option<ClaimRefused>> {
     };
     let served = async {
         running.mailbox.last_calls().await;
-        running.stop_peers.cancel();
+        running.stop_grpc.cancel();
         for server in running.servers {
             if let Ok(Err(error)) = server.await {
                 tracing::warn!(error = format!("{error:#}"), "a server did not end well");

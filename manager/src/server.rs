@@ -50,8 +50,8 @@ pub struct Services {
     pub mailbox: Mailbox,
     /// What the services share.
     pub shared: Arc<Shared>,
-    /// Ends the streams of peers.
-    pub stop_peers: CancellationToken,
+    /// Ends the server, and the streams of peers.
+    pub stop_grpc: CancellationToken,
 }
 
 fn sessions(services: &Services) -> Bounded<SessionsServer<SessionsService>> {
@@ -101,7 +101,7 @@ fn peers(services: &Services) -> PeersServer<PeersService> {
         seen: services.shared.seen.clone(),
         mailbox: services.mailbox.clone(),
         bodies: services.shared.bodies.clone(),
-        stopping: services.stop_peers.clone(),
+        stopping: services.stop_grpc.clone(),
     };
     PeersServer::new(service)
         .max_decoding_message_size(MESSAGE_BYTES_MAX)
@@ -118,7 +118,8 @@ const SERVED: [&str; 6] = [
     "rota.v1.Namespaces",
 ];
 
-/// Serves until `stop`; then takes no more, and ends when what is under way has ended, and the streams of peers.
+/// Serves until `stop_grpc`; then takes no more, and ends when what is under way has ended. From `stop` on it
+/// is said to serve no more.
 pub async fn serve(
     listener: TcpListener,
     services: Services,
@@ -144,7 +145,7 @@ pub async fn serve(
         .add_service(reflection::older(&SERVED).context("reflection")?)
         .serve_with_incoming_shutdown(
             TcpIncoming::from(listener).with_nodelay(Some(true)),
-            stop.cancelled_owned(),
+            services.stop_grpc.clone().cancelled_owned(),
         )
         .await;
     reporting.abort();
