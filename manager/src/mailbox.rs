@@ -1,6 +1,6 @@
 //! The way into the driver. Two lanes, both bounded: what keeps the ring going (peers, nodes,
 //! config store) is taken before new work of clients, and waits for room where there is none;
-//! a client's call that finds its lane full is refused at once.
+//! a client's call that finds its lane full, or comes when the process stops, is refused at once.
 
 use crate::metrics::{self, CallKind};
 use rota_model::node_msg::{FromNode, Register, Registered, Renew, Renewed};
@@ -178,9 +178,8 @@ impl Mailbox {
 
     /// Begins to carry out a request, without waiting for its answer.
     pub fn begin(&self, op: Op, deadline: Instant) -> Begun {
-        if self.under_way.is_closed() {
-            // It was not begun.
-            return Begun(Err(Refusal::new(RefusalKind::NotServing, Retry::Now, STOPPING)));
+        if let Err(refusal) = self.takes_calls() {
+            return Begun(Err(refusal));
         }
         let (reply, answer) = oneshot::channel();
         let Some(held) = Held::take(&self.call_bytes, &op) else {
@@ -196,6 +195,14 @@ impl Mailbox {
             }
             Err(mpsc::error::TrySendError::Closed(_)) => Err(Stopping.into()),
         })
+    }
+
+    /// Refuses calls that come when the process is told to stop: nothing of them is begun.
+    pub fn takes_calls(&self) -> Result<(), Refusal> {
+        if self.under_way.is_closed() {
+            return Err(Refusal::new(RefusalKind::NotServing, Retry::Now, STOPPING));
+        }
+        Ok(())
     }
 
     /// Refuses new calls of clients, and waits until none is under way.

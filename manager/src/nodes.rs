@@ -55,6 +55,8 @@ impl v1::nodes_server::Nodes for NodesService {
         request: Request<v1::ReportRequest>,
     ) -> Result<Response<v1::ReportResponse>, Status> {
         let deadline = deadline_of(request.metadata());
+        // Refused one by one, they would come again only after a while, and not to another manager.
+        self.mailbox.takes_calls().map_err(status)?;
         let items = node::report_items(&self.cluster, request.into_inner());
         let items = items.map_err(status)?;
         // All at once: items of one owner then share its commit.

@@ -432,11 +432,12 @@ fn serve(
     ]
 }
 
-/// New calls first, then those under way, then the listeners, then the decisions, then the disk. Peers may
+/// New calls, watches and HTTP first, then calls under way (each step of one that has several), then gRPC, then the decisions, then the disk. Peers may
 /// still come while calls are under way: they bring the answers. Gives why the number was refused, if it was:
 /// somebody else took it since it was checked. A folder that was begun for it is nobody's again.
 async fn stop(running: Running) -> Result<Option<ClaimRefused>> {
     running.stop.cancel();
+    let stop_grpc = running.stop_grpc;
     let signed_off = async {
         if let Some(discovery) = running.discovery {
             discovery.end().await;
@@ -444,7 +445,7 @@ async fn stop(running: Running) -> Result<Option<ClaimRefused>> {
     };
     let served = async {
         running.mailbox.last_calls().await;
-        running.stop_grpc.cancel();
+        stop_grpc.cancel();
         for server in running.servers {
             if let Ok(Err(error)) = server.await {
                 tracing::warn!(error = format!("{error:#}"), "a server did not end well");
@@ -455,6 +456,8 @@ async fn stop(running: Running) -> Result<Option<ClaimRefused>> {
     if tokio::time::timeout(DRAIN_PATIENCE, drained).await.is_err() {
         tracing::warn!("calls were still under way after {DRAIN_PATIENCE:?}");
     }
+    // Whoever is still there is to see that nobody answers any more.
+    stop_grpc.cancel();
     running.stop_driver.cancel();
     let ended = match running.ended {
         Some(ended) => ended,

@@ -198,7 +198,12 @@ pub async fn run(it: &JoinArguments, out: &mut Out) -> anyhow::Result<()> {
         force_lost: it.force_lost,
     };
     let wait = if it.force_lost { it.timeout } else { JOIN_WAIT.min(it.timeout) };
-    let answer = silence::told_of_order(out.format(), wait, send(&target, request, wait)).await?;
+    let told = send(&target, request, wait);
+    let answer = match it.force_lost {
+        // It looks first, for as long as a lost manager may be silent.
+        true => told.await?,
+        false => silence::told_of_order(out.format(), wait, told).await?,
+    };
     // Where nobody else may be left, or the contact ends meanwhile, the target shows the ring.
     let mut watched: Vec<String> = contact.into_iter().chain([target]).collect();
     watched.dedup();

@@ -15,6 +15,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::time::Duration;
 use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout_at};
+
+/// How much longer one that looks gone may take to answer than the others.
+const GONE_WAIT: Duration = Duration::from_millis(200);
 
 /// Most bytes on stdin: a hundred managers are about 200 KB.
 const STDIN_BYTES_MAX: u64 = 16 << 20;
@@ -29,7 +33,7 @@ pub struct SignalArguments {
     /// every manager which of the others are critical.
     #[arg(long, required = true)]
     from_consul: bool,
-    /// How long a manager may take to answer.
+    /// How long a manager may take to answer. One that looks gone has 200 ms more than the others take.
     #[arg(long, default_value = "2s", value_parser = length_of_time)]
     timeout: Duration,
     #[command(flatten)]
@@ -230,13 +234,20 @@ async fn tell(cluster: &str, sight: &Sight, wait: Duration, all: &mut Told) {
             (manager, answer)
         });
     }
-    while let Some(answer) = asked.join_next().await {
+    // Who looks gone may hang: the next signal does not wait for that, unless there is nobody else.
+    let (mut others, mut until) = (sight.others.len(), Instant::now() + wait + GONE_WAIT);
+    while let Ok(Some(answer)) = timeout_at(until, asked.join_next()).await {
+        let Ok((manager, answer)) = answer else { continue };
+        let is_other = sight.others.contains(&manager);
         match answer {
-            Ok((_, Ok(answer))) => all.told.push(answer),
+            Ok(answer) => all.told.push(answer),
+            Err(failure) if is_other => all.failed.push(failure),
             // That one which looks gone does not answer is no news.
-            Ok((manager, Err(_))) if sight.gone.contains(&manager) => {}
-            Ok((_, Err(failure))) => all.failed.push(failure),
-            Err(_panicked) => {}
+            Err(_) => {}
+        }
+        others -= usize::from(is_other);
+        if is_other && others == 0 {
+            until = Instant::now() + GONE_WAIT;
         }
     }
     all.gone.extend(sight.gone.iter().cloned());

@@ -132,8 +132,9 @@ fn follow(advice: Retry, moved: bool, attempts: u32) -> Step {
     match advice {
         Retry::Never | Retry::WhenChanged => Step::Stop,
         Retry::Now => {
+            // Who serves nothing now stops, or leaves: another one takes it.
             let pause = growing_pause(attempts);
-            Step::Again { pause, elsewhere: attempts > 2, refresh: moved }
+            Step::Again { pause, elsewhere: moved || attempts > 2, refresh: moved }
         }
         Retry::AfterMs(ms) => {
             // Who says so twice may say so for ever: a manager that is cut off from the others does.
@@ -199,6 +200,14 @@ mod tests {
     fn another_owner_makes_the_view_stale() {
         let step = after(&refused(RefusalKind::NotOwner, Retry::AtOwner(Epoch(7))), 1, 3);
         assert_eq!(step, Step::Again { pause: Duration::ZERO, elsewhere: true, refresh: true });
+    }
+
+    #[test]
+    fn who_serves_nothing_any_more_is_left_at_once() {
+        let step = after(&refused(RefusalKind::NotServing, Retry::Now), 1, 3);
+        assert_eq!(step, Step::Again { pause: Duration::ZERO, elsewhere: true, refresh: true });
+        let step = after(&refused(RefusalKind::Overloaded, Retry::Now), 1, 3);
+        assert_eq!(step, Step::Again { pause: Duration::ZERO, elsewhere: false, refresh: false });
     }
 
     #[test]

@@ -46,9 +46,9 @@ impl SimDisk {
         &self.durable
     }
 
-    /// Whether there is nothing that a restart would find.
+    /// Whether no manager's run was ever this disk's: what one that was not let in wrote counts for nothing.
     pub fn is_empty(&self) -> bool {
-        self.durable.parts.is_empty() && self.durable.docs.is_empty()
+        self.durable.identity.taken.is_none() && self.durable.docs.is_empty()
     }
 
     /// The same, as a process reads it at its start: from bytes, which must say what was written.

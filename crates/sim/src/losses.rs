@@ -10,7 +10,7 @@ use crate::disk::SimDisk;
 use crate::shelf::Shelf;
 use crate::world::{Event, World};
 use rota_model::ManagerNumber;
-use rota_protocol::{Disk, Identity, Manager};
+use rota_protocol::{Disk, Manager};
 use rota_ring::{ClaimRefused, View};
 
 /// Whether a View says of everything that a manager is a copy of that it became one after that was its disk.
@@ -79,14 +79,14 @@ impl World {
             else {
                 return None;
             };
-            let Identity { taken, intended } = &host.disk.durable().identity;
-            let is_old = taken.iter().chain(intended).any(|it| it.0 <= *incarnation);
+            let intended = host.disk.durable().identity.intended;
+            let is_next = intended.is_some_and(|it| it.0 > *incarnation);
             let is_lost = self.dog.ledger.disks_lost.contains_key(number);
-            is_lost.then_some((*number, is_old))
+            is_lost.then_some((*number, is_next))
         });
-        for (number, is_old) in early.collect::<Vec<_>>() {
+        for (number, is_next) in early.collect::<Vec<_>>() {
             self.crash_manager(number);
-            if let Some(host) = self.managers.get_mut(&number).filter(|_| is_old) {
+            if let Some(host) = self.managers.get_mut(&number).filter(|_| !is_next) {
                 (host.disk, host.shelf) = (SimDisk::default(), Shelf::default());
             }
             self.queue.after(200_000, Event::StartManager(number));

@@ -88,7 +88,7 @@ struct Ordered {
 #[derive(Serialize, PartialEq, Debug)]
 struct Drained {
     node: String,
-    /// DRAINING, or LOST or REMOVED when it went meanwhile.
+    /// DRAINING; LOST or REMOVED when it went meanwhile; another one when the drain was taken back.
     state: String,
     /// False when the same drain was under way before.
     changed: bool,
