@@ -432,9 +432,10 @@ fn serve(
     ]
 }
 
-/// New calls, watches and HTTP first, then calls under way (each step of one that has several), then gRPC, then the decisions, then the disk. Peers may
-/// still come while calls are under way: they bring the answers. Gives why the number was refused, if it was:
-/// somebody else took it since it was checked. A folder that was begun for it is nobody's again.
+/// New calls, watches and HTTP first, then calls under way (each step of one that has several), then gRPC, then
+/// the decisions, then the disk. Peers may still come while calls are under way: they bring the answers. Gives why
+/// the number was refused, if it was: somebody else took it since it was checked. A folder that was begun for
+/// it is nobody's again.
 async fn stop(running: Running) -> Result<Option<ClaimRefused>> {
     running.stop.cancel();
     let stop_grpc = running.stop_grpc;

@@ -86,7 +86,7 @@ impl World {
         });
         for (number, is_next) in early.collect::<Vec<_>>() {
             self.crash_manager(number);
-            if let Some(host) = self.managers.get_mut(&number).filter(|_| !is_next) {
+            if !is_next && let Some(host) = self.managers.get_mut(&number) {
                 (host.disk, host.shelf) = (SimDisk::default(), Shelf::default());
             }
             self.queue.after(200_000, Event::StartManager(number));
