@@ -328,6 +328,7 @@ impl World {
         for number in self.managers.keys().copied().collect::<Vec<_>>() {
             if let Some(host) = self.managers.get_mut(&number) {
                 host.slow_disk_until_us = 0;
+                host.away = false;
             }
             self.queue.after(1_000, Event::StartManager(number));
         }

@@ -41,6 +41,8 @@ pub struct ManagerHost {
     pub told: bool,
     /// Its number has left, and its process is about to end.
     pub ends: bool,
+    /// It stays away until the cluster is healed, whoever starts it.
+    pub away: bool,
     /// Its process, when it runs.
     pub process: Option<Manager>,
     /// Counts its processes.
@@ -79,6 +81,7 @@ impl ManagerHost {
             joins: false,
             told: false,
             ends: false,
+            away: false,
             process: None,
             run: 0,
             disk: SimDisk::default(),
@@ -140,7 +143,7 @@ impl World {
         let now_us = self.now_us();
         let (seed, mono_ahead_ms) = (self.chance.word(), self.chance.within(1, 1_000_000));
         let bodies = self.shelf_of(number);
-        if self.managers.get(&number).is_none_or(|it| it.process.is_some())
+        if self.managers.get(&number).is_none_or(|it| it.away || it.process.is_some())
             || self.stays_away(number)
         {
             return;

@@ -37,6 +37,10 @@ impl World {
         for number in &all {
             self.crash_manager(*number);
         }
+        // A start that the chaos left behind is not for now.
+        if let Some(host) = self.managers.get_mut(&away) {
+            host.away = true;
+        }
         let at_once = self.chance.permille(300);
         for number in all.into_iter().filter(|it| *it != away) {
             let delay_us = self.chance.within(1_000, if at_once { 20_000 } else { STARTS_US });
