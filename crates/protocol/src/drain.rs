@@ -43,7 +43,7 @@ impl Partition {
         let Some(leading) = self.leading.as_mut().filter(due) else { return };
         leading.drain.next_ms = now + ROUND_MS;
         let nodes = env.nodes.to_close(env.now.wall_ms);
-        if !nodes.iter().any(|it| self.replica.sessions_by_node.contains_key(it)) {
+        if !nodes.iter().any(|it| self.replica.census.is_on(it)) {
             leading.drain = Draining { next_ms: now + ROUND_MS, ..Draining::default() };
             return;
         }
@@ -117,7 +117,7 @@ impl Partition {
     /// Sessions that have not ended, by the node where they run or are to run, with everything that was
     /// appended.
     pub fn sessions_on_nodes(&self) -> BTreeMap<NodeId, u64> {
-        let mut counts = self.replica.sessions_by_node.clone();
+        let mut counts = self.replica.census.by_node();
         for (key, (_, doc)) in &self.replica.latest {
             let before = self.replica.docs.get(key).and_then(|it| it.runs_on());
             let after = doc.as_ref().and_then(|it| it.runs_on());

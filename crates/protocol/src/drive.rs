@@ -380,10 +380,9 @@ impl Partition {
     /// write of a document.
     pub fn write_off_lost(&self, env: &mut Env, found: &[Write]) -> Vec<Write> {
         let ended: BTreeSet<&DocKey> = found.iter().map(|it| &it.key).collect();
-        let live = self.replica.sessions().filter(|(key, _)| !ended.contains(key));
-        let over = live.filter(|(_, brief)| is_over(env, brief));
-        let over: Vec<DocKey> = over.map(|(key, _)| key.clone()).collect();
-        let records = over.into_iter().filter_map(|key| Some((self.replica.record(&key)?, key)));
+        let over = self.replica.sessions_over(|node, boot| env.nodes.is_over(node, boot));
+        let over = over.into_iter().filter(|key| !ended.contains(key));
+        let records = over.filter_map(|key| Some((self.replica.record(&key)?, key)));
         let write = |(record, key): (Arc<SessionRecord>, DocKey)| {
             env.note(Transition::SessionLost, Some(self.number));
             self.session_write(&key, lost(env, &record, self.replica.pe))
@@ -396,9 +395,7 @@ impl Partition {
         if !self.leading.as_ref().is_some_and(|it| it.is_open()) {
             return;
         }
-        let over = self.replica.sessions().filter(|(_, brief)| is_over(env, brief));
-        let keys: Vec<DocKey> = over.map(|(key, _)| key.clone()).collect();
-        for key in keys {
+        for key in self.replica.sessions_over(|node, boot| env.nodes.is_over(node, boot)) {
             self.on_boot_over(env, &key);
         }
     }
@@ -447,11 +444,7 @@ impl Partition {
 
     /// A new owner takes up every id that is in progress.
     pub fn redrive(&mut self, env: &mut Env) {
-        let in_progress = self.replica.sessions().filter(|(_, brief)| {
-            use SessionState::{Closing, Pending, Starting};
-            matches!(brief.state, Pending | Starting | Closing)
-        });
-        let records = in_progress.filter_map(|(key, _)| self.replica.session(key));
+        let records = self.replica.sessions_under_way().filter_map(|key| self.replica.session(key));
         let sessions: Vec<SessionKey> = records.map(|record| record.key.clone()).collect();
         for session in sessions {
             env.note(Transition::Redriven, Some(self.number));
@@ -512,8 +505,7 @@ impl Partition {
 
 /// Whether a session has not ended and the boot that it was placed on is over.
 fn is_over(env: &Env, brief: &Brief) -> bool {
-    let at = brief.at.as_ref();
-    !brief.state.is_ended() && at.is_some_and(|(node, boot)| env.nodes.is_over(node, *boot))
+    brief.runs_at().is_some_and(|(node, boot)| env.nodes.is_over(node, *boot))
 }
 
 /// The record of a session whose node's boot is over.

@@ -7,6 +7,7 @@ mod adopt;
 pub mod api;
 mod backlog;
 mod bodies;
+pub mod census;
 mod claim;
 mod cordon;
 mod council;

@@ -8,13 +8,14 @@
 //!  docs = everything through `committed`;  latest = what the tail writes over it
 //! ```
 
+use crate::census::{Census, is_under_way};
 use crate::documents::{Brief, Doc, DocKey};
 use crate::message::{Entry, Write};
 use crate::operate::room;
 use crate::sizes::Sizes;
 use rota_docstore::space::Usages;
 use rota_docstore::{Document, Usage};
-use rota_model::{Epoch, LogPos, NodeId, Seq, SessionRecord, SessionState, Stamp};
+use rota_model::{BootId, Epoch, LogPos, NodeId, Seq, SessionRecord, Stamp};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
@@ -30,10 +31,8 @@ pub struct Replica {
     pub pe: Epoch,
     /// Committed documents. Changed by [`Replica::set`] only.
     pub docs: BTreeMap<DocKey, Arc<Doc>>,
-    /// Committed sessions by state.
-    pub sessions_by_state: BTreeMap<SessionState, u64>,
-    /// Committed sessions that have not ended, by the node where they run or are to run.
-    pub sessions_by_node: BTreeMap<NodeId, u64>,
+    /// Its sessions, counted.
+    pub census: Census,
     /// A digest of all committed documents that does not depend on their order.
     pub digest: u64,
     /// Digests as they were at some committed positions of this epoch, so that copies can be compared
@@ -104,9 +103,6 @@ impl Replica {
         if let Some(doc) = &doc {
             self.digest = self.digest.wrapping_add(doc.digest(key));
             self.raise_water(doc.version());
-            if let Some(brief) = doc.brief() {
-                *self.sessions_by_state.entry(brief.state).or_default() += 1;
-            }
         }
         let after = doc.clone();
         let before = match doc {
@@ -117,37 +113,10 @@ impl Replica {
         self.usages.count(key.name.space(), documents[0], documents[1]);
         let [gone, come] = [&before, &after].map(|it| it.as_deref().map_or(0, room::beside));
         self.beside = self.beside.saturating_sub(gone).saturating_add(come);
-        let nodes = [&before, &after].map(|it| it.as_deref().and_then(Doc::runs_on));
-        // Most writes move nothing from node to node.
-        if nodes[0] != nodes[1] {
-            self.count_on_nodes(nodes[0], nodes[1]);
-        }
+        let [was, is] = [&before, &after].map(|it| it.as_deref().and_then(Doc::brief));
+        self.census.change(key, was, is);
         if let Some(doc) = before {
             self.digest = self.digest.wrapping_sub(doc.digest(key));
-            if let Some(brief) = doc.brief() {
-                let count = self.sessions_by_state.entry(brief.state).or_default();
-                *count = count.saturating_sub(1);
-                if *count == 0 {
-                    self.sessions_by_state.remove(&brief.state);
-                }
-            }
-        }
-    }
-
-    fn count_on_nodes(&mut self, before: Option<&NodeId>, after: Option<&NodeId>) {
-        if let Some(node) = after {
-            match self.sessions_by_node.get_mut(node) {
-                Some(count) => *count += 1,
-                None => drop(self.sessions_by_node.insert(node.clone(), 1)),
-            }
-        }
-        if let Some(node) = before
-            && let Some(count) = self.sessions_by_node.get_mut(node)
-        {
-            *count = count.saturating_sub(1);
-            if *count == 0 {
-                self.sessions_by_node.remove(node);
-            }
         }
     }
 
@@ -300,8 +269,32 @@ impl Replica {
     /// Every session in brief, with everything that was appended.
     pub fn sessions(&self) -> impl Iterator<Item = (&DocKey, &Brief)> {
         let committed = self.docs.iter().filter(|(key, _)| !self.latest.contains_key(*key));
-        let latest = self.latest.iter().filter_map(|(key, (_, doc))| Some((key, doc.as_ref()?)));
-        committed.chain(latest).filter_map(|(key, doc)| Some((key, doc.brief()?)))
+        let committed = committed.filter_map(|(key, doc)| Some((key, doc.brief()?)));
+        committed.chain(self.touched_sessions())
+    }
+
+    /// Those above what is committed.
+    fn touched_sessions(&self) -> impl Iterator<Item = (&DocKey, &Brief)> {
+        self.latest.iter().filter_map(|(key, (_, doc))| Some((key, doc.as_ref()?.brief()?)))
+    }
+
+    /// Sessions of which a node is still to answer, with everything that was appended.
+    pub fn sessions_under_way(&self) -> impl Iterator<Item = &DocKey> {
+        let committed = self.census.under_way().filter(|key| !self.latest.contains_key(*key));
+        let touched = self.touched_sessions().filter(|(_, brief)| is_under_way(brief.state));
+        committed.chain(touched.map(|(key, _)| key))
+    }
+
+    /// Sessions that have not ended on boots that are over, with everything that was appended. Each
+    /// document is looked at only when there are any.
+    pub fn sessions_over(&self, is_over: impl Fn(&NodeId, BootId) -> bool) -> Vec<DocKey> {
+        let runs_there = |(_, brief): &(&DocKey, &Brief)| {
+            brief.runs_at().is_some_and(|(node, boot)| is_over(node, *boot))
+        };
+        if self.census.boots().any(|(node, boot)| is_over(node, boot)) {
+            return self.sessions().filter(runs_there).map(|(key, _)| key.clone()).collect();
+        }
+        self.touched_sessions().filter(runs_there).map(|(key, _)| key.clone()).collect()
     }
 
     /// Begins the log anew at `start`. What is here stays as the base of a snapshot, which

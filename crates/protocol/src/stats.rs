@@ -69,7 +69,7 @@ pub(crate) fn of_part(env: &Env, part: &Partition) -> PartStats {
         role,
         last,
         committed: part.replica.committed,
-        sessions: part.replica.sessions_by_state.clone(),
+        sessions: part.replica.census.by_state().clone(),
         documents: part.replica.docs.len() as u64,
         lag: lag.map(|(number, copy)| (*number, behind(copy.flow.acked))).collect(),
         digest: part.replica.digest,

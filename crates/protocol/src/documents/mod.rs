@@ -239,8 +239,7 @@ impl Doc {
 
     /// Where a session that has not ended runs, or is to run.
     pub fn runs_on(&self) -> Option<&NodeId> {
-        let brief = self.brief().filter(|it| !it.state.is_ended())?;
-        brief.at.as_ref().map(|(node, _)| node)
+        self.brief()?.runs_at().map(|(node, _)| node)
     }
 
     /// The orders of a pool.
@@ -288,6 +287,11 @@ impl Doc {
 impl Brief {
     fn of(state: SessionState, placement: Option<&Placement>) -> Self {
         Self { state, at: placement.map(|it| (it.node.clone(), it.boot)) }
+    }
+
+    /// Where a session that has not ended runs, or is to run.
+    pub fn runs_at(&self) -> Option<&(NodeId, BootId)> {
+        self.at.as_ref().filter(|_| !self.state.is_ended())
     }
 }
 
