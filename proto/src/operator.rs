@@ -174,6 +174,7 @@ impl TryFrom<v1::Part> for Part {
             })?,
             loss: it.loss.map(|it| loss_from("Part.loss", &it)).transpose()?,
             recovered: it.recovered.map(recovered_from).transpose()?,
+            lives_above: None,
         })
     }
 }

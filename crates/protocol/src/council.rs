@@ -231,8 +231,8 @@ impl Manager {
             Desire::HandRecovery(owner) => {
                 (view.given_up(number, owner), Transition::RecoveryHandedOn)
             }
-            Desire::Recovered(owner, sessions, held) => {
-                (view.recovered(number, owner, sessions, held), Transition::Recovered)
+            Desire::Recovered(owner, found) => {
+                (view.recovered(number, owner, found), Transition::Recovered)
             }
         };
         match next {

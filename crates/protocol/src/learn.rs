@@ -15,6 +15,7 @@ use crate::message::{Chunk, Message};
 use crate::partition::Partition;
 use crate::sizes::Sizes;
 use rota_model::{Epoch, LogPos, ManagerNumber, MemberId};
+use rota_ring::FoundAgain;
 use std::collections::VecDeque;
 
 /// A wedge that gets no further is given up after this time, if nothing was asked yet.
@@ -70,8 +71,8 @@ pub(crate) enum Desire {
     GiveUp(MemberId),
     /// That one holds more, and is to do it.
     HandRecovery(MemberId),
-    /// That one has found so many sessions, beside what its disk held through there.
-    Recovered(MemberId, u64, LogPos),
+    /// That one has found so much.
+    Recovered(MemberId, FoundAgain),
 }
 
 impl Partition {

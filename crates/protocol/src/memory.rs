@@ -71,9 +71,14 @@ pub(crate) fn earlier_requests(
     requests
 }
 
-/// The first record of a new life. It keeps what is remembered of requests to earlier lives.
-pub(crate) fn new_life(env: &Env, old: Option<&SessionRecord>, op: &OpenOp) -> SessionRecord {
-    let before = old.map_or(env.forgotten, |it| it.version);
+/// The first record of a new life, above `floor`. It keeps what is remembered of requests to earlier lives.
+pub(crate) fn new_life(
+    env: &Env,
+    old: Option<&SessionRecord>,
+    op: &OpenOp,
+    floor: Stamp,
+) -> SessionRecord {
+    let before = old.map_or(env.forgotten, |it| it.version).max(floor);
     let stamp = Stamp::from_epoch_ms(env.now.wall_ms).max(before.next());
     SessionRecord {
         key: op.key.clone(),

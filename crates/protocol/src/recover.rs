@@ -29,9 +29,14 @@ use rota_model::{
     BootId, Epoch, LogPos, ManagerNumber, MemberId, NodeId, Placement, Reason, Refusal,
     RefusalKind, Retry, SessionKey, SessionRecord, SessionState, Stamp, Token,
 };
-use rota_ring::ManagerEntry;
+use rota_ring::{FoundAgain, ManagerEntry};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+
+/// How far stamps that were given out and lost may be above the clock that finds a partition again, and above
+/// what its disk holds: clocks are that far apart at most, and versions run ahead of them by seconds
+/// ([`crate::version`]).
+const LOST_STAMPS_MS: u64 = 600_000;
 
 /// How a partition is found again, at its owner.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -77,8 +82,7 @@ struct Writing {
     rest: VecDeque<Vec<Write>>,
     /// Where the last one stands that is.
     at: LogPos,
-    sessions: u64,
-    held: LogPos,
+    found: FoundAgain,
 }
 
 impl Recovery {
@@ -98,7 +102,7 @@ impl Recovery {
                 it.better.filter(|_| it.has_waited).map(|(_, member)| Desire::HandRecovery(member))
             }
             Step::Writing(it) if it.rest.is_empty() && committed >= it.at => {
-                Some(Desire::Recovered(me, it.sessions, it.held))
+                Some(Desire::Recovered(me, it.found))
             }
             Step::Writing(_) => None,
         }
@@ -267,11 +271,13 @@ impl Partition {
         let lost = self.write_off_lost(env, &writes);
         writes.extend(lost);
         env.note(Transition::ScanDone, Some(self.number));
+        let newest = Stamp::from_epoch_ms(env.now.wall_ms).max(self.replica.high_water);
+        let found = FoundAgain { sessions, held, lives_above: newest.plus_ms(LOST_STAMPS_MS) };
         // One entry at least: this disk is to know the new position.
         let rest = split(writes, &env.config.sizes).into();
         let at = self.replica.last;
         if let Some(recovery) = self.recovery() {
-            recovery.step = Step::Writing(Writing { rest, at, sessions, held });
+            recovery.step = Step::Writing(Writing { rest, at, found });
         }
         self.write_more(env);
     }

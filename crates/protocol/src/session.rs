@@ -301,7 +301,9 @@ impl Partition {
         let limit = env.config.load_limit_permille;
         match env.nodes.choose(&op.spec.pool, &op.spec.class, limit, &[], env.now.mono_ms) {
             Ok(chosen) => {
-                let mut record = new_life(env, old, &op);
+                // What was lost with the last copy may have been as high.
+                let floor = self.entry(env).and_then(|it| it.lives_above).unwrap_or_default();
+                let mut record = new_life(env, old, &op, floor);
                 remember(&mut record, env, &op.request, RequestFate::Opening);
                 env.note(Transition::OpenPending, Some(self.number));
                 let session = op.key.clone();

@@ -2,10 +2,12 @@
 //! every partition whose owner, ISR, state or range changed set to it.
 
 use crate::claim::{Claim, ClaimRefused};
-use crate::view::{IsrMember, Loss, ManagerEntry, Part, PartState, Recovered, VIEW_FORMAT, View};
+use crate::view::{
+    FoundAgain, IsrMember, Loss, ManagerEntry, Part, PartState, Recovered, VIEW_FORMAT, View,
+};
 use rota_model::{
-    ClusterName, Epoch, FieldError, Incarnation, LogPos, ManagerId, ManagerNumber, ManagerStatus,
-    MemberId, Nonce, times_out_of_order,
+    ClusterName, Epoch, FieldError, Incarnation, ManagerId, ManagerNumber, ManagerStatus, MemberId,
+    Nonce, times_out_of_order,
 };
 use std::collections::BTreeMap;
 
@@ -48,8 +50,9 @@ impl View {
             let isr = view.ring_from(*n).take(r as usize + 1);
             let isr = isr.map(|number| IsrMember { number, since: epoch }).collect();
             let state = PartState::Active;
-            let (owner, loss, recovered) = (*n, None, None);
-            let part = Part { pe: epoch, owner, isr, base_pe: epoch, state, loss, recovered };
+            let (pe, base_pe, owner) = (epoch, epoch, *n);
+            let (loss, recovered, lives_above) = (None, None, None);
+            let part = Part { pe, owner, isr, base_pe, state, loss, recovered, lives_above };
             view.parts.insert(*n, part);
         }
         Ok(view)
@@ -347,13 +350,7 @@ impl View {
 
     /// The owner of a partition that was recovering has all of it on its disk that could be found.
     /// `None` when it is not that run which recovers it.
-    pub fn recovered(
-        &self,
-        n: ManagerNumber,
-        owner: MemberId,
-        sessions: u64,
-        held: LogPos,
-    ) -> Option<View> {
+    pub fn recovered(&self, n: ManagerNumber, owner: MemberId, found: FoundAgain) -> Option<View> {
         let mut next = self.clone();
         next.epoch = self.epoch.next();
         let part = next.parts.get_mut(&n)?;
@@ -366,7 +363,9 @@ impl View {
         (part.pe, part.base_pe) = (next.epoch, next.epoch);
         part.state = PartState::Active;
         let loss = part.loss.take().unwrap_or_default();
+        let FoundAgain { sessions, held, lives_above } = found;
         part.recovered = Some(Recovered { epoch: next.epoch, sessions, held, loss });
+        part.lives_above = part.lives_above.max(Some(lives_above));
         Some(next)
     }
 }

@@ -3,7 +3,7 @@
 use crate::place;
 use rota_model::{
     ClusterName, ClusterTimes, Epoch, Incarnation, LogPos, ManagerId, ManagerNumber, ManagerStatus,
-    MemberId, Nonce, PeerTimes, SlotId, node_msg::SlotRange,
+    MemberId, Nonce, PeerTimes, SlotId, Stamp, node_msg::SlotRange,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -198,6 +198,21 @@ pub struct Part {
     /// What was found the newest time that this happened.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recovered: Option<Recovered>,
+    /// Since then: what was given out before and is forgotten lies below, unless clocks were far apart. A
+    /// life that begins here begins above.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lives_above: Option<Stamp>,
+}
+
+/// What the owner of a partition that is found again has of it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct FoundAgain {
+    /// As in [`Recovered`].
+    pub sessions: u64,
+    /// As in [`Recovered`].
+    pub held: LogPos,
+    /// As in [`Part`].
+    pub lives_above: Stamp,
 }
 
 /// Why no copy of a partition is known to be complete.

@@ -9,7 +9,7 @@ use rota_model::{
     ClusterName, ClusterTimes, Epoch, Incarnation, ManagerId, ManagerNumber, ManagerStatus,
     MemberId, Nonce,
 };
-use rota_ring::{Claim, Others, Part, PartState, View};
+use rota_ring::{Claim, FoundAgain, Others, Part, PartState, View};
 use std::collections::BTreeMap;
 
 const NUMBERS: [u32; 5] = [10, 20, 30, 40, 50];
@@ -237,8 +237,8 @@ impl World {
             // What is lost is lost: from here on this disk is all that there is.
             self.committed.insert(number, writes);
             if state == PartState::Recovering {
-                let (owner, held) = (self.view.member(n).unwrap(), rota_model::LogPos::default());
-                let next = self.view.recovered(number, owner, 0, held).unwrap();
+                let owner = self.view.member(n).unwrap();
+                let next = self.view.recovered(number, owner, FoundAgain::default()).unwrap();
                 self.write(next, Disks::Real);
                 let pe = self.view.parts[&number].pe;
                 self.manager(n).disk.insert(number, Copy { writes, pe });

@@ -7,7 +7,7 @@ use proptest::collection::btree_set;
 use proptest::prelude::*;
 use rota_model::{
     ClusterName, ClusterTimes, Incarnation, LogPos, ManagerId, ManagerNumber, ManagerStatus,
-    MemberId, Nonce, SlotId,
+    MemberId, Nonce, SlotId, Stamp,
 };
 use rota_ring::{Claim, ClaimRefused, Loss, Recovered, RingTransition, UnderWay, View};
 use std::collections::{BTreeMap, BTreeSet};
@@ -162,9 +162,13 @@ fn what_was_found_again_is_told_of_one_half_only() {
     let (arc, rest) = (ManagerNumber(15), ManagerNumber(20));
     let told =
         Some(Recovered { epoch: joined.epoch, sessions: 7, held: LogPos::ZERO, loss: Loss::Gone });
-    joined.parts.get_mut(&rest).unwrap().recovered = told;
+    let above = Some(Stamp::from_epoch_ms(1));
+    let part = joined.parts.get_mut(&rest).unwrap();
+    (part.recovered, part.lives_above) = (told, above);
     let view = joined.split(arc).unwrap();
     assert_eq!((view.parts[&rest].recovered, view.parts[&arc].recovered), (told, None));
+    // Either half may have lost lives.
+    assert_eq!((view.parts[&rest].lives_above, view.parts[&arc].lives_above), (above, above));
 }
 
 #[test]

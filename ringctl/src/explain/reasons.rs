@@ -183,7 +183,8 @@ fn node(session: &Shown, ring: &Ring) -> Option<Node> {
 mod tests {
     use super::*;
     use crate::ring_example::ring;
-    use rota_model::{LogPos, Namespace, SessionId};
+    use rota_model::{Namespace, SessionId};
+    use rota_ring::FoundAgain;
 
     /// Three managers, r = 1, all in sync where they should be.
     fn view() -> View {
@@ -242,7 +243,8 @@ mod tests {
         let told = explain(&key(&view), &during, &Ring::default(), Ok(None));
         assert!(told.owner.why.starts_with("a node knew of a later attempt"), "{told:?}");
         assert!(told.owner.why.contains("found again from the nodes"), "{told:?}");
-        let after = during.recovered(ManagerNumber(400), me, 12, LogPos::ZERO).unwrap();
+        let found = FoundAgain { sessions: 12, ..FoundAgain::default() };
+        let after = during.recovered(ManagerNumber(400), me, found).unwrap();
         let told = explain(&key(&view), &after, &Ring::default(), Ok(None));
         assert!(told.owner.why.starts_with("it is the home"), "{told:?}");
         assert!(told.text().contains("12 sessions were found running"), "{}", told.text());

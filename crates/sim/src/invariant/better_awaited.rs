@@ -46,7 +46,8 @@ pub fn check(
 mod tests {
     use super::*;
     use crate::invariant::example::view;
-    use rota_model::{Incarnation, LogPos, ManagerStatus};
+    use rota_model::{Incarnation, ManagerStatus};
+    use rota_ring::FoundAgain;
 
     #[test]
     fn a_partition_that_is_found_again_before_others_were_heard_is_found() {
@@ -57,7 +58,7 @@ mod tests {
         }
         let owner = founded.member(number).unwrap();
         let before = founded.given_up(number, owner).unwrap();
-        let after = before.recovered(number, owner, 3, LogPos::ZERO).unwrap();
+        let after = before.recovered(number, owner, FoundAgain::default()).unwrap();
         let landed = BTreeMap::from([(before.epoch, 10_000)]);
         let at = |now_us| check(&before, &after, &landed, (now_us, 5_000), &BTreeMap::new());
         assert_eq!(at(12_000).unwrap_err().rule, "awaited");

@@ -55,7 +55,8 @@ pub fn ring_view() -> Any<View> {
                     loss: Loss::ALL[index % 3],
                 });
                 let loss = (!active).then_some(Loss::ALL[index % 3]);
-                Part { pe: Epoch(*pe), owner, isr, base_pe: Epoch(0), state, loss, recovered }
+                let (pe, base_pe, lives_above) = (Epoch(*pe), Epoch(0), None);
+                Part { pe, owner, isr, base_pe, state, loss, recovered, lives_above }
             };
             let parts = pes.iter().enumerate().map(part);
             let parts: BTreeMap<_, _> = numbers.iter().copied().zip(parts).collect();
