@@ -271,7 +271,9 @@ impl Partition {
         let lost = self.write_off_lost(env, &writes);
         writes.extend(lost);
         env.note(Transition::ScanDone, Some(self.number));
-        let newest = Stamp::from_epoch_ms(env.now.wall_ms).max(self.replica.high_water);
+        // Since the loss before this one, lives may have begun at the floor of that.
+        let floor = self.entry(env).and_then(|it| it.lives_above).unwrap_or_default();
+        let newest = floor.max(self.replica.high_water).max(Stamp::from_epoch_ms(env.now.wall_ms));
         let found = FoundAgain { sessions, held, lives_above: newest.plus_ms(LOST_STAMPS_MS) };
         // One entry at least: this disk is to know the new position.
         let rest = split(writes, &env.config.sizes).into();
