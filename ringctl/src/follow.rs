@@ -3,7 +3,8 @@
 use crate::failure::UsageMistake;
 use crate::output::Format;
 use anyhow::{Context, bail};
-use rota_client::Client;
+use rota_client::{Client, v1};
+use rota_model::{Epoch, ManagerNumber};
 use rota_ring::View;
 use std::time::{Duration, Instant};
 
@@ -34,6 +35,8 @@ pub struct Follower {
     pub until: Instant,
     /// Between two looks.
     pub every: Duration,
+    /// Who must say that it serves all that it owns before it is done.
+    pub serving: Option<ManagerNumber>,
     /// Progress is shown to people only.
     pub format: Format,
 }
@@ -83,17 +86,39 @@ impl Follower {
                     Progress::Done(text) => (text, true),
                     Progress::Over(text) => bail!(text),
                 };
-                if self.format == Format::Table && known.as_ref() != Some(&text) {
-                    eprintln!("{text}");
+                if is_done && let Some(number) = self.serving_not_yet(&client, &view).await {
+                    // The next look at the ring may say more.
+                    known = Some(format!("number {number} does not serve all that it owns"));
+                } else {
+                    if self.format == Format::Table && known.as_ref() != Some(&text) {
+                        eprintln!("{text}");
+                    }
+                    if is_done {
+                        return Ok(view);
+                    }
+                    known = Some(text);
                 }
-                if is_done {
-                    return Ok(view);
-                }
-                known = Some(text);
             }
             tokio::time::sleep(self.every).await;
         }
     }
+
+    /// Who does not serve all that it owns yet, though the View has it so.
+    async fn serving_not_yet(&self, client: &Client, view: &View) -> Option<ManagerNumber> {
+        let number = self.serving?;
+        let address = view.managers.get(&number).map(|it| it.grpc.as_str()).unwrap_or_default();
+        let answer = client.inspect_at(address, LOOK_WAIT).await;
+        let serves = answer.is_ok_and(|it| serves_all(&it, number, view.epoch));
+        (!serves).then_some(number)
+    }
+}
+
+/// Whether a manager says that it serves all that it owns, by a View as new as the one that is known.
+fn serves_all(answer: &v1::InspectResponse, number: ManagerNumber, epoch: Epoch) -> bool {
+    let Some(view) = answer.view.as_ref().filter(|it| it.epoch >= epoch.0) else { return false };
+    let mut owned = view.parts.iter().filter(|it| it.owner == number.0);
+    let serves = |part| answer.parts.iter().any(|it| it.number == part && it.role == "serving");
+    owned.all(|it| serves(it.number))
 }
 
 /// Some manager's View; `None` when none answers just now.
@@ -106,6 +131,25 @@ async fn look(client: &Client) -> anyhow::Result<Option<View>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_owns_a_partition_serves_when_it_says_so_by_a_view_that_is_new_enough() {
+        let part = |number, owner| v1::Part { number, owner, ..Default::default() };
+        let parts = vec![part(100, 100), part(200, 200), part(300, 100)];
+        let view = Some(v1::View { epoch: 7, parts, ..Default::default() });
+        let role =
+            |number, role: &str| v1::PartStats { number, role: role.into(), ..Default::default() };
+        let answer = |roles: [&str; 2]| v1::InspectResponse {
+            view: view.clone(),
+            parts: vec![role(100, roles[0]), role(200, "copy"), role(300, roles[1])],
+            ..Default::default()
+        };
+        let number = ManagerNumber(100);
+        assert!(serves_all(&answer(["serving", "serving"]), number, Epoch(7)));
+        assert!(!serves_all(&answer(["serving", "serving"]), number, Epoch(8)));
+        assert!(!serves_all(&answer(["serving", "scanning"]), number, Epoch(7)));
+        assert!(!serves_all(&v1::InspectResponse::default(), number, Epoch(0)));
+    }
 
     #[test]
     fn one_manager_is_meant_and_not_a_list() {

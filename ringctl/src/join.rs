@@ -218,7 +218,8 @@ pub async fn run(it: &JoinArguments, out: &mut Out) -> anyhow::Result<()> {
     if it.wait {
         let (number, until) = (ManagerNumber(joined.number), began + it.timeout);
         let (since, format) = (joined.epoch, out.format());
-        let follower = Follower { what: "the join", since, until, every: LOOK_EVERY, format };
+        let (what, every, serving) = ("the join", LOOK_EVERY, Some(number));
+        let follower = Follower { what, since, until, every, serving, format };
         let view = follower.follow(&watched.join(","), |view| progress(view, number)).await?;
         let held = view.parts.iter().filter(|(_, part)| part.has(number));
         joined.copies = held.map(|(part, _)| part.0).collect();

@@ -180,6 +180,7 @@ pub async fn run(
             since: epoch,
             until,
             every: LOOK_EVERY,
+            serving: None,
             format: out.format(),
         };
         let number = ManagerNumber(number);
@@ -244,8 +245,8 @@ pub async fn cancel(it: &CancelArguments, endpoints: &str, out: &mut Out) -> any
     };
     if it.wait {
         let (since, until) = (answer.epoch, began + it.timeout);
-        let follower =
-            Follower { what: "it", since, until, every: LOOK_EVERY, format: out.format() };
+        let (every, format) = (LOOK_EVERY, out.format());
+        let follower = Follower { what: "it", since, until, every, serving: None, format };
         // Who joined, leaves.
         let leaves = answer.under_way.is_some();
         let step = |view: &View| if leaves { leaving(view, number) } else { staying(view, number) };

@@ -372,6 +372,7 @@ impl Bench<'_> {
             since,
             until: began + ARRIVAL_WAIT,
             every: LOOK_EVERY,
+            serving: None,
             format: Format::Json,
         };
         let view = follower.follow(watched.contact, |it| (watched.progress)(it, number)).await?;
