@@ -168,7 +168,7 @@ async fn while_consul_hangs_a_complete_ring_serves_and_nobody_takes_over() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn while_consul_hangs_nobody_joins_or_leaves_and_no_node_is_started() {
+async fn while_consul_hangs_nobody_joins_or_leaves_and_no_node_is_started_cordoned_or_drained() {
     let folder = TestFolder::new();
     // At a load limit of 0.8, a node of two places takes both.
     let options = ["--consul", "--places", "2", "--max-nodes", "2"];
@@ -183,13 +183,21 @@ async fn while_consul_hangs_nobody_joins_or_leaves_and_no_node_is_started() {
     for manager in 0..3 {
         until_reachable(&cluster, manager, false).await;
     }
-    let leave = ["leave", "--number", &leaver.number.to_string(), "-o", "json"];
-    let (joined, left, opening) = tokio::join!(
+    let number = leaver.number.to_string();
+    let leave = ["leave", "--number", &number, "-o", "json"];
+    let target = newcomer.told("grpc");
+    let forced = ["join", "--force-lost", "--target", target, "--number", &number, "-o", "json"];
+    let node = cluster.document.nodes[0].id.as_str();
+    let (cordon, drain) = (["cordon", node, "-o", "json"], ["drain", node, "-o", "json"]);
+    let (joined, forced, left, cordoned, drained, opening) = tokio::join!(
         join(&newcomer, "auto", &contact.grpc, &[]),
+        cluster.ringctl(&forced),
         cluster.ringctl(&leave),
+        cluster.ringctl(&cordon),
+        cluster.ringctl(&drain),
         client.open(open("three", "counter"), Duration::from_secs(3)),
     );
-    for ran in [joined, left] {
+    for ran in [joined, forced, left, cordoned, drained] {
         let error = ran.error();
         assert_eq!(error["reason"], "CONFIG_STORE_AWAY", "{error}");
     }
@@ -215,7 +223,7 @@ async fn while_consul_hangs_nobody_joins_or_leaves_and_no_node_is_started() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn while_consul_hangs_a_lone_manager_shows_only_what_may_be_stale_and_opens_what_is_new() {
+async fn while_consul_hangs_a_lone_manager_opens_closes_and_shows_only_what_may_be_stale() {
     let folder = TestFolder::new();
     let cluster = Cluster::start(&folder, &["--consul", "--managers", "1"]).await;
     let client = cluster.client();
@@ -224,6 +232,7 @@ async fn while_consul_hangs_a_lone_manager_shows_only_what_may_be_stale_and_open
     processes::send(store, Signal::STOP);
     // Whether it is the owner still, its node's fence decides; as long as the node has its lease.
     assert_eq!(open_outcome(&client, "b").await, v1::Outcome::Created);
+    assert!(client.close(close("b"), CALL).await.unwrap().finished);
     until_reachable(&cluster, 0, false).await;
     let short = Duration::from_secs(2);
     assert!(refused(client.get(get("a"), short).await));
