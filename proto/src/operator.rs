@@ -1,5 +1,6 @@
 //! What operators see: the View, partitions and nodes.
 
+use crate::record::stamp;
 use crate::v1;
 use crate::wire::{WireError, convert, count, named, required};
 use rota_model::address::Address;
@@ -9,7 +10,7 @@ use rota_model::{
     ManagerStatus, MemberId, NodeId, NodeState, Nonce, PeerTimes, PoolName, Refusal, SessionState,
 };
 use rota_protocol::{NodeOrdered, Ordered, PartStats, Stats};
-use rota_ring::view::{VIEW_FORMAT, VIEW_FORMAT_SPLIT};
+use rota_ring::view::{VIEW_FORMAT, VIEW_FORMAT_LOSS, VIEW_FORMAT_SPLIT};
 use rota_ring::{
     DRAIN_MS_MAX, DrainTime, IsrMember, Loss, ManagerEntry, NodeOrder, NodeReg, NodeWish, Part,
     PartState, Recovered, RingTransition, View,
@@ -106,6 +107,7 @@ impl From<&View> for v1::View {
                 loss: it.loss.as_str().into(),
             }),
             loss: it.loss.map(|it| it.as_str().into()),
+            stamps_above: it.stamps_above.map(u64::from),
         };
         Self {
             cluster: view.cluster.as_str().into(),
@@ -174,7 +176,7 @@ impl TryFrom<v1::Part> for Part {
             })?,
             loss: it.loss.map(|it| loss_from("Part.loss", &it)).transpose()?,
             recovered: it.recovered.map(recovered_from).transpose()?,
-            lives_above: None,
+            stamps_above: it.stamps_above.map(|at| stamp("Part.stamps_above", at)).transpose()?,
         })
     }
 }
@@ -187,8 +189,14 @@ impl TryFrom<v1::View> for View {
         let managers = it.managers.into_iter().map(manager_from);
         let parts = it.parts.into_iter().map(part_from);
         let transition = it.transition.map(RingTransition::try_from).transpose()?;
+        let parts: BTreeMap<ManagerNumber, Part> = parts.collect::<Result<_, _>>()?;
+        let format = match (parts.values().any(|it| it.stamps_above.is_some()), &transition) {
+            (true, _) => VIEW_FORMAT_LOSS,
+            (false, Some(_)) => VIEW_FORMAT_SPLIT,
+            (false, None) => VIEW_FORMAT,
+        };
         let view = View {
-            format: if transition.is_some() { VIEW_FORMAT_SPLIT } else { VIEW_FORMAT },
+            format,
             cluster: named("View.cluster", ClusterName::parse(&it.cluster))?,
             epoch: Epoch(it.epoch),
             m: it.m,
@@ -197,7 +205,7 @@ impl TryFrom<v1::View> for View {
             // By what managers judge nodes is between managers, too.
             times: None,
             managers: managers.collect::<Result<_, _>>()?,
-            parts: parts.collect::<Result<_, _>>()?,
+            parts,
             transition,
             // Where partitions come from is between managers.
             splits: BTreeMap::new(),

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use rota_model::{ClusterName, Epoch};
-use rota_ring::view::{VIEW_FORMAT, VIEW_FORMAT_SPLIT};
+use rota_ring::view::VIEW_FORMATS;
 use rota_ring::{Change, ConfigState, NodeReg, View};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -110,7 +110,7 @@ fn foreign(json: &[u8], error: &serde_json::Error) -> String {
     match serde_json::from_slice::<Formats>(json) {
         Ok(Formats { format, .. }) if format != STATE_FORMAT => format_text(format),
         Ok(Formats { view: Some(ViewFormat { format }), .. })
-            if ![VIEW_FORMAT, VIEW_FORMAT_SPLIT].contains(&format) =>
+            if !VIEW_FORMATS.contains(&format) =>
         {
             rota_ring::ViewError::Format(format).to_string()
         }

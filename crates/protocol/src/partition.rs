@@ -11,7 +11,7 @@ use crate::replica::Replica;
 use crate::settled::Settled;
 use crate::sync::{Report, SyncPiece, Syncing};
 use rota_model::node_msg::SlotRange;
-use rota_model::{Epoch, LogPos, ManagerNumber, MemberId, Seq};
+use rota_model::{Epoch, LogPos, ManagerNumber, MemberId, Seq, Stamp};
 use rota_ring::Part;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -71,6 +71,11 @@ impl Partition {
     /// This partition's entry in the View.
     pub fn entry<'a>(&self, env: &'a Env) -> Option<&'a Part> {
         env.view().parts.get(&self.number)
+    }
+
+    /// Below this lie stamps that may have been given out before a loss ([`rota_ring::Part`]).
+    pub fn stamps_above(&self, env: &Env) -> Stamp {
+        self.entry(env).and_then(|it| it.stamps_above).unwrap_or_default()
     }
 
     pub fn meta(&self, env: &Env) -> PartMeta {

@@ -33,10 +33,14 @@ use rota_ring::{FoundAgain, ManagerEntry};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-/// How far stamps that were given out and lost may be above the clock that finds a partition again, and above
-/// what its disk holds: clocks are that far apart at most, and versions run ahead of them by seconds
-/// ([`crate::version`]).
-const LOST_STAMPS_MS: u64 = 600_000;
+/// How far stamps that were given out and lost may be above the clock that finds a partition again. Clocks
+/// that are further apart than this are found wrong by everybody who looks at them. (They may be an hour
+/// apart, [`rota_docstore::cache::CLOCKS_APART_MS_MAX`], but caches refuse what is that far ahead.)
+const LOST_BY_CLOCK_MS: u64 = 600_000;
+
+/// The same above stamps that are known here: versions run ahead of those before them by seconds for each
+/// change of the owner ([`crate::version`]).
+const LOST_BY_RECORD_MS: u64 = 120_000;
 
 /// How a partition is found again, at its owner.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -271,10 +275,8 @@ impl Partition {
         let lost = self.write_off_lost(env, &writes);
         writes.extend(lost);
         env.note(Transition::ScanDone, Some(self.number));
-        // Since the loss before this one, lives may have begun at the floor of that.
-        let floor = self.entry(env).and_then(|it| it.lives_above).unwrap_or_default();
-        let newest = floor.max(self.replica.high_water).max(Stamp::from_epoch_ms(env.now.wall_ms));
-        let found = FoundAgain { sessions, held, lives_above: newest.plus_ms(LOST_STAMPS_MS) };
+        let found =
+            FoundAgain { sessions, held, stamps_above: self.above_what_was_lost(env, &writes) };
         // One entry at least: this disk is to know the new position.
         let rest = split(writes, &env.config.sizes).into();
         let at = self.replica.last;
@@ -282,6 +284,15 @@ impl Partition {
             recovery.step = Step::Writing(Writing { rest, at, found });
         }
         self.write_more(env);
+    }
+
+    /// What was given out and is lost lies below, and so does what is found.
+    fn above_what_was_lost(&self, env: &Env, found: &[Write]) -> Stamp {
+        let found = found.iter().filter_map(|it| Some(it.doc.as_ref()?.version())).max();
+        // Since the loss before this one, stamps may have begun at the floor of that.
+        let known = self.stamps_above(env).max(self.replica.high_water).max(env.forgotten);
+        let known = known.max(found.unwrap_or_default()).plus_ms(LOST_BY_RECORD_MS);
+        known.max(Stamp::from_epoch_ms(env.now.wall_ms).plus_ms(LOST_BY_CLOCK_MS))
     }
 
     /// The record of a session that runs as this disk has it, and whose machine has gone on: the owner that

@@ -301,9 +301,7 @@ impl Partition {
         let limit = env.config.load_limit_permille;
         match env.nodes.choose(&op.spec.pool, &op.spec.class, limit, &[], env.now.mono_ms) {
             Ok(chosen) => {
-                // What was lost with the last copy may have been as high.
-                let floor = self.entry(env).and_then(|it| it.lives_above).unwrap_or_default();
-                let mut record = new_life(env, old, &op, floor);
+                let mut record = new_life(env, old, &op, self.stamps_above(env));
                 remember(&mut record, env, &op.request, RequestFate::Opening);
                 env.note(Transition::OpenPending, Some(self.number));
                 let session = op.key.clone();

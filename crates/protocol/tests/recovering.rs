@@ -2,12 +2,16 @@
 
 mod table;
 
+use rota_docstore::{Held, Update};
 use rota_model::node_msg::{Renewed, ReportEvent, ToNode};
-use rota_model::{LogPos, NodeId, Outcome, Reason, RefusalKind, SessionState, SessionView, Token};
+use rota_model::{
+    LogPos, NodeId, Outcome, Reason, RefusalKind, SessionState, SessionView, Stamp, Token,
+};
 use rota_protocol::{Answer, Disk, Input, Sizes, Timing, Transition};
 use rota_ring::{Change, ClaimRefused, PartState, View};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use table::asking::{op, operated, sync, synced, write};
 use table::*;
 
 const SESSIONS: usize = 30;
@@ -124,6 +128,26 @@ fn a_life_after_the_loss_of_every_disk_is_no_lost_one_though_the_clock_was_put_b
         assert_eq!(outcome, Outcome::Created);
         assert!(again.record.life > newest, "{again:?} after {newest}");
         newest = closed(table.call(300, close(&id(&over), &format!("c{round}")))).record.version;
+    }
+}
+
+#[test]
+fn a_document_after_the_loss_of_every_disk_is_no_lost_one_and_who_holds_a_lost_one_is_told_so() {
+    let mut table = Table::serving();
+    let mut newest = Stamp::MIN;
+    for round in 0..3 {
+        let made = operated(table.call(300, op(write("c", round), "c"))).unwrap();
+        assert!(made.version > newest, "{} after {newest}", made.version);
+        newest = made.version;
+        let update = synced(table.call(600, sync(&["c"], None, false))).remove(0);
+        let Update::Full(copy) = update else { panic!("not full: {update:?}") };
+        assert_eq!((copy.ctime(), copy.version()), (newest, newest));
+        table.wall_step_ms -= 120_000;
+        lose(&mut table, &NUMBERS);
+        table.pass(after_ms() + 3_000);
+        let update = synced(table.call(600, sync(&["c"], Some(Held::of(&copy)), false))).remove(0);
+        // None was there so early: a cache that holds a later one knows that its source is behind.
+        assert!(matches!(update, Update::Absent { as_of } if as_of < newest), "{update:?}");
     }
 }
 

@@ -3,7 +3,8 @@
 
 use crate::claim::{Claim, ClaimRefused};
 use crate::view::{
-    FoundAgain, IsrMember, Loss, ManagerEntry, Part, PartState, Recovered, VIEW_FORMAT, View,
+    FoundAgain, IsrMember, Loss, ManagerEntry, Part, PartState, Recovered, VIEW_FORMAT,
+    VIEW_FORMAT_LOSS, View,
 };
 use rota_model::{
     ClusterName, Epoch, FieldError, Incarnation, ManagerId, ManagerNumber, ManagerStatus, MemberId,
@@ -51,8 +52,8 @@ impl View {
             let isr = isr.map(|number| IsrMember { number, since: epoch }).collect();
             let state = PartState::Active;
             let (pe, base_pe, owner) = (epoch, epoch, *n);
-            let (loss, recovered, lives_above) = (None, None, None);
-            let part = Part { pe, owner, isr, base_pe, state, loss, recovered, lives_above };
+            let (loss, recovered, stamps_above) = (None, None, None);
+            let part = Part { pe, owner, isr, base_pe, state, loss, recovered, stamps_above };
             view.parts.insert(*n, part);
         }
         Ok(view)
@@ -363,9 +364,10 @@ impl View {
         (part.pe, part.base_pe) = (next.epoch, next.epoch);
         part.state = PartState::Active;
         let loss = part.loss.take().unwrap_or_default();
-        let FoundAgain { sessions, held, lives_above } = found;
+        let FoundAgain { sessions, held, stamps_above } = found;
         part.recovered = Some(Recovered { epoch: next.epoch, sessions, held, loss });
-        part.lives_above = part.lives_above.max(Some(lives_above));
+        part.stamps_above = part.stamps_above.max(Some(stamps_above));
+        next.format = VIEW_FORMAT_LOSS;
         Some(next)
     }
 }

@@ -31,7 +31,7 @@ impl View {
         self.check_join(claim)?;
         let mut next = self.clone();
         next.epoch = self.epoch.next();
-        next.format = VIEW_FORMAT_SPLIT;
+        next.format = next.format.max(VIEW_FORMAT_SPLIT);
         let entry = ManagerEntry {
             id: claim.id.clone(),
             grpc: claim.grpc.clone(),
@@ -134,7 +134,7 @@ impl View {
         let from = self.home(SlotId(n.0));
         let mut next = self.clone();
         next.epoch = self.epoch.next();
-        next.format = VIEW_FORMAT_SPLIT;
+        next.format = next.format.max(VIEW_FORMAT_SPLIT);
         let rest = next.parts.get_mut(&from)?;
         rest.pe = next.epoch;
         let arc = rest.clone();

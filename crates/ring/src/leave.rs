@@ -127,7 +127,7 @@ impl View {
 
     fn begin_leave(&self, n: ManagerNumber) -> View {
         let mut next = self.with_status(n, ManagerStatus::Leaving);
-        next.format = VIEW_FORMAT_SPLIT;
+        next.format = next.format.max(VIEW_FORMAT_SPLIT);
         next.transition = Some(RingTransition::Leave { number: n, since: next.epoch });
         next
     }
@@ -217,7 +217,7 @@ impl View {
         let taken = entry.taken_by(claim, ManagerStatus::Active);
         let mut next = self.clone();
         next.epoch = self.epoch.next();
-        next.format = VIEW_FORMAT_SPLIT;
+        next.format = next.format.max(VIEW_FORMAT_SPLIT);
         next.times = Some(claim.times);
         next.managers.insert(number, taken);
         next.transition = Some(RingTransition::Join { number, since: next.epoch });

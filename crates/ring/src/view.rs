@@ -15,11 +15,18 @@ pub const VIEW_FORMAT: u32 = 1;
 /// them with its next write, so it must refuse to read them.
 pub const VIEW_FORMAT_SPLIT: u32 = 2;
 
+/// Format of a View with [`Part::stamps_above`], for the same reason.
+pub const VIEW_FORMAT_LOSS: u32 = 3;
+
+/// The formats that this build reads.
+pub const VIEW_FORMATS: [u32; 3] = [VIEW_FORMAT, VIEW_FORMAT_SPLIT, VIEW_FORMAT_LOSS];
+
 /// What the config store holds under the View's key. The epoch is inside the value, so that two
 /// Views never compare equal. It changes only by the functions of [`crate::change`].
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct View {
-    /// [`VIEW_FORMAT`], or [`VIEW_FORMAT_SPLIT`] once somebody has joined.
+    /// [`VIEW_FORMAT`], or [`VIEW_FORMAT_SPLIT`] once somebody has joined, or [`VIEW_FORMAT_LOSS`] once a
+    /// partition was found again.
     pub format: u32,
     /// Name of the cluster.
     pub cluster: ClusterName,
@@ -198,10 +205,10 @@ pub struct Part {
     /// What was found the newest time that this happened.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recovered: Option<Recovered>,
-    /// Since then: what was given out before and is forgotten lies below, unless clocks were far apart. A
-    /// life that begins here begins above.
+    /// Since then: stamps that were given out before and are forgotten lie below, unless clocks were far
+    /// apart. Lives that begin here, and versions of documents, are above.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub lives_above: Option<Stamp>,
+    pub stamps_above: Option<Stamp>,
 }
 
 /// What the owner of a partition that is found again has of it.
@@ -212,7 +219,7 @@ pub struct FoundAgain {
     /// As in [`Recovered`].
     pub held: LogPos,
     /// As in [`Part`].
-    pub lives_above: Stamp,
+    pub stamps_above: Stamp,
 }
 
 /// Why no copy of a partition is known to be complete.
@@ -314,9 +321,7 @@ impl Part {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ViewError {
     /// Written by another version.
-    #[error(
-        "the View has format {0}; this build reads formats {VIEW_FORMAT} and {VIEW_FORMAT_SPLIT}"
-    )]
+    #[error("the View has format {0}; this build reads formats up to {VIEW_FORMAT_LOSS}")]
     Format(u32),
     /// A rule of the View does not hold.
     #[error("the View is broken: {0}")]
@@ -385,12 +390,16 @@ impl View {
 
     /// Checks what every View must satisfy. A View from outside is refused when this fails.
     pub fn check(&self) -> Result<(), ViewError> {
-        if self.format != VIEW_FORMAT && self.format != VIEW_FORMAT_SPLIT {
+        if !VIEW_FORMATS.contains(&self.format) {
             return Err(ViewError::Format(self.format));
         }
         let broken = |text: String| Err(ViewError::Broken(text));
         if self.format == VIEW_FORMAT && (self.transition.is_some() || !self.splits.is_empty()) {
             return broken(format!("format {VIEW_FORMAT} has neither transition nor splits"));
+        }
+        let was_lost = self.parts.values().any(|it| it.stamps_above.is_some());
+        if self.format < VIEW_FORMAT_LOSS && was_lost {
+            return broken(format!("format {} has no stamps_above", self.format));
         }
         if self.m == 0 || self.parts.is_empty() {
             return broken("it has no slots or no partitions".into());

@@ -164,11 +164,11 @@ fn what_was_found_again_is_told_of_one_half_only() {
         Some(Recovered { epoch: joined.epoch, sessions: 7, held: LogPos::ZERO, loss: Loss::Gone });
     let above = Some(Stamp::from_epoch_ms(1));
     let part = joined.parts.get_mut(&rest).unwrap();
-    (part.recovered, part.lives_above) = (told, above);
+    (part.recovered, part.stamps_above) = (told, above);
     let view = joined.split(arc).unwrap();
     assert_eq!((view.parts[&rest].recovered, view.parts[&arc].recovered), (told, None));
     // Either half may have lost lives.
-    assert_eq!((view.parts[&rest].lives_above, view.parts[&arc].lives_above), (above, above));
+    assert_eq!((view.parts[&rest].stamps_above, view.parts[&arc].stamps_above), (above, above));
 }
 
 #[test]

@@ -107,7 +107,8 @@ impl Partition {
         get: impl Fn(&'a crate::replica::Replica, &DocKey) -> Option<&'a Arc<Doc>>,
     ) -> Result<Updates, Exception> {
         let slots = self.slots(env);
-        let latest = Stamp::from_epoch_ms(env.now.wall_ms).max(self.replica.high_water);
+        let known_here = self.replica.high_water.max(self.stamps_above(env));
+        let latest = Stamp::from_epoch_ms(env.now.wall_ms).max(known_here);
         let mut updates = Vec::with_capacity(op.syncs.len());
         for (at, SyncRequest { name, held }) in op.syncs.iter().enumerate() {
             // An arc was cut off after the caller put these together: it asks for the others again.

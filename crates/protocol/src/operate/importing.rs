@@ -25,7 +25,7 @@ struct Moment {
     now: Stamp,
     /// No version below this is given out.
     floor: Stamp,
-    /// The highest version that was forgotten: somebody may hold a life up to then.
+    /// The highest version that was forgotten or lost: somebody may hold a life up to then.
     forgotten: Stamp,
 }
 
@@ -40,7 +40,8 @@ impl Partition {
         let name = op.document.name();
         let key = DocKey::new(slot_of(name, env.view().m), name.clone());
         let here = self.replica.get(&key).map(|it| it.document().clone());
-        let (floor, forgotten) = (self.floor(env, name.space()), env.forgotten);
+        let floor = self.floor(env, name.space());
+        let forgotten = env.forgotten.max(self.stamps_above(env));
         let moment = Moment { now: Stamp::from_epoch_ms(env.now.wall_ms), floor, forgotten };
         let document = match brought_in(here.as_deref(), &op.document, moment) {
             Ok(Some(document)) => document,

@@ -111,7 +111,7 @@ impl Partition {
 
     /// No version below this is given out. A write need not be above those of other
     /// documents, or a thousand writes in a second would leave the clock behind; but above what
-    /// was told of documents that do not exist, and of those that were forgotten.
+    /// was told of documents that do not exist, and of those that were forgotten or lost.
     pub(super) fn floor(&self, env: &Env, space: &str) -> Stamp {
         let told = match &self.leading {
             // Whoever follows the descriptions of namespaces asks for what is newer.
@@ -119,7 +119,7 @@ impl Partition {
             Some(leading) => leading.told,
             None => self.replica.high_water,
         };
-        told.max(env.forgotten).next()
+        told.max(env.forgotten).max(self.stamps_above(env)).next()
     }
 
     /// Remembers that somebody was told what does not exist here.

@@ -9,7 +9,7 @@ use proptest::sample::select;
 use rota_model::node_msg::{NodeLoad, Register};
 use rota_model::*;
 use rota_protocol::{PartStats, Stats};
-use rota_ring::view::{VIEW_FORMAT, VIEW_FORMAT_SPLIT};
+use rota_ring::view::{VIEW_FORMAT, VIEW_FORMAT_LOSS, VIEW_FORMAT_SPLIT};
 use rota_ring::{
     IsrMember, Loss, ManagerEntry, NodeReg, NodeWish, Part, PartState, Recovered, RingTransition,
     View,
@@ -55,8 +55,10 @@ pub fn ring_view() -> Any<View> {
                     loss: Loss::ALL[index % 3],
                 });
                 let loss = (!active).then_some(Loss::ALL[index % 3]);
-                let (pe, base_pe, lives_above) = (Epoch(*pe), Epoch(0), None);
-                Part { pe, owner, isr, base_pe, state, loss, recovered, lives_above }
+                let stamps_above =
+                    (*pe % 5 == 0).then(|| Stamp::from_epoch_ms(1_800_000_000_000 + *pe));
+                let (pe, base_pe) = (Epoch(*pe), Epoch(0));
+                Part { pe, owner, isr, base_pe, state, loss, recovered, stamps_above }
             };
             let parts = pes.iter().enumerate().map(part);
             let parts: BTreeMap<_, _> = numbers.iter().copied().zip(parts).collect();
@@ -79,8 +81,13 @@ pub fn ring_view() -> Any<View> {
                     entry.status = ManagerStatus::Down;
                 }
             }
+            let format = match (parts.values().any(|it| it.stamps_above.is_some()), &transition) {
+                (true, _) => VIEW_FORMAT_LOSS,
+                (false, Some(_)) => VIEW_FORMAT_SPLIT,
+                (false, None) => VIEW_FORMAT,
+            };
             View {
-                format: if transition.is_some() { VIEW_FORMAT_SPLIT } else { VIEW_FORMAT },
+                format,
                 cluster,
                 epoch: Epoch(100),
                 m: 1024,
