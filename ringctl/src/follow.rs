@@ -83,42 +83,52 @@ impl Follower {
                 }
                 let (text, is_done) = match progress(&view) {
                     Progress::On(text) => (text, false),
-                    Progress::Done(text) => (text, true),
+                    Progress::Done(text) => match self.serves_not(&client, &view).await {
+                        Some(why) => (why, false),
+                        None => (text, true),
+                    },
                     Progress::Over(text) => bail!(text),
                 };
-                if is_done && let Some(number) = self.serving_not_yet(&client, &view).await {
-                    // The next look at the ring may say more.
-                    known = Some(format!("number {number} does not serve all that it owns"));
-                } else {
-                    if self.format == Format::Table && known.as_ref() != Some(&text) {
-                        eprintln!("{text}");
-                    }
-                    if is_done {
-                        return Ok(view);
-                    }
-                    known = Some(text);
+                if self.format == Format::Table && known.as_ref() != Some(&text) {
+                    eprintln!("{text}");
                 }
+                if is_done {
+                    return Ok(view);
+                }
+                known = Some(text);
             }
             tokio::time::sleep(self.every).await;
         }
     }
 
-    /// Who does not serve all that it owns yet, though the View has it so.
-    async fn serving_not_yet(&self, client: &Client, view: &View) -> Option<ManagerNumber> {
+    /// Why it is not done yet although the View says so: who is to serve says something else.
+    async fn serves_not(&self, client: &Client, view: &View) -> Option<String> {
         let number = self.serving?;
         let address = view.managers.get(&number).map(|it| it.grpc.as_str()).unwrap_or_default();
-        let answer = client.inspect_at(address, LOOK_WAIT).await;
-        let serves = answer.is_ok_and(|it| serves_all(&it, number, view.epoch));
-        (!serves).then_some(number)
+        match client.inspect_at(address, LOOK_WAIT).await {
+            Ok(answer) => missing(&answer, number, view.epoch),
+            Err(_) => Some(format!("number {number} does not answer at {address}")),
+        }
     }
 }
 
-/// Whether a manager says that it serves all that it owns, by a View as new as the one that is known.
-fn serves_all(answer: &v1::InspectResponse, number: ManagerNumber, epoch: Epoch) -> bool {
-    let Some(view) = answer.view.as_ref().filter(|it| it.epoch >= epoch.0) else { return false };
-    let mut owned = view.parts.iter().filter(|it| it.owner == number.0);
-    let serves = |part| answer.parts.iter().any(|it| it.number == part && it.role == "serving");
-    owned.all(|it| serves(it.number))
+/// What a manager lacks by its own word to serve all that it owns, by a View as new as the one that is known.
+fn missing(answer: &v1::InspectResponse, number: ManagerNumber, epoch: Epoch) -> Option<String> {
+    let view = answer.view.as_ref();
+    let Some(view) = view.filter(|it| it.epoch >= epoch.0) else {
+        let known = view.map_or(0, |it| it.epoch);
+        return Some(format!("number {number} knows the View of epoch {known} only, not {epoch}"));
+    };
+    let mut owned = view.parts.iter().filter(|it| it.owner == number.0).map(|it| it.number);
+    if !owned.clone().any(|it| it == number.0) {
+        return Some(format!("number {number} does not own its arc any more"));
+    }
+    let role = |part| {
+        let part = answer.parts.iter().find(|it| it.number == part);
+        part.map_or("idle", |it| it.role.as_str())
+    };
+    let waits = owned.find(|it| role(*it) != "serving")?;
+    Some(format!("number {number} does not serve partition {waits} yet: {}", role(waits)))
 }
 
 /// Some manager's View; `None` when none answers just now.
@@ -133,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_owns_a_partition_serves_when_it_says_so_by_a_view_that_is_new_enough() {
+    fn who_serves_all_that_it_owns_says_so_itself_by_a_view_that_is_new_enough() {
         let part = |number, owner| v1::Part { number, owner, ..Default::default() };
         let parts = vec![part(100, 100), part(200, 200), part(300, 100)];
         let view = Some(v1::View { epoch: 7, parts, ..Default::default() });
@@ -144,11 +154,13 @@ mod tests {
             parts: vec![role(100, roles[0]), role(200, "copy"), role(300, roles[1])],
             ..Default::default()
         };
-        let number = ManagerNumber(100);
-        assert!(serves_all(&answer(["serving", "serving"]), number, Epoch(7)));
-        assert!(!serves_all(&answer(["serving", "serving"]), number, Epoch(8)));
-        assert!(!serves_all(&answer(["serving", "scanning"]), number, Epoch(7)));
-        assert!(!serves_all(&v1::InspectResponse::default(), number, Epoch(0)));
+        let missing =
+            |roles, number, epoch| missing(&answer(roles), ManagerNumber(number), Epoch(epoch));
+        assert_eq!(missing(["serving", "serving"], 100, 7), None);
+        let why = |roles, number, epoch| missing(roles, number, epoch).unwrap();
+        assert!(why(["serving", "serving"], 100, 8).contains("knows the View of epoch 7 only"));
+        assert!(why(["serving", "scanning"], 100, 7).contains("partition 300 yet: scanning"));
+        assert!(why(["serving", "serving"], 400, 7).contains("does not own its arc any more"));
     }
 
     #[test]

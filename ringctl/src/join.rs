@@ -1,7 +1,7 @@
 //! Tells a manager that waits outside of the ring its number: `ringctl join`.
 //!
 //! ```text
-//!   target ── Join ──▶ the View has it ──▶ any manager's View, again and again ──▶ it has arrived
+//!   target ── Join ──▶ the View has it ──▶ any View, again and again ──▶ it has arrived ──▶ it serves
 //! ```
 
 use crate::cli::length_of_time;
@@ -49,7 +49,7 @@ pub struct JoinArguments {
     /// within --node-lost-ms it, or a manager that would miss it, answers.
     #[arg(long)]
     force_lost: bool,
-    /// Wait until it holds all that it should and all of it serves, and show progress.
+    /// Wait until it holds all that it should, and says itself that all that it owns serves; show progress.
     #[arg(long)]
     wait: bool,
     /// How long that may take.
@@ -64,7 +64,7 @@ struct Joined {
     incarnation: u64,
     /// Epoch of the View that was looked at last.
     epoch: u64,
-    /// joined (the View has it) or finished (it holds all that it should).
+    /// joined (the View has it) or finished (it holds all that it should, and what it owns serves).
     state: &'static str,
     /// Partitions whose copy it holds, its own arc included.
     copies: Vec<u32>,

@@ -314,6 +314,7 @@ pub(super) mod tests {
             pe: 4,
             recovered: None,
             loss: None,
+            stamps_above: None,
         };
         let view = |epoch| v1::View {
             cluster: "dev".to_owned(),

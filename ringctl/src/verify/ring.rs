@@ -190,6 +190,7 @@ mod tests {
             state: "active".to_owned(),
             recovered: None,
             loss: None,
+            stamps_above: None,
         };
         let view = v1::View {
             cluster: "c".to_owned(),
