@@ -40,7 +40,7 @@ pub fn nightly() -> Vec<Bounds> {
 fn together() -> Vec<Bounds> {
     let all = Left { crashes: 1, suspicions: 1, joins: 1, starts: 0, ..NOTHING };
     let first = Bounds { opened: 0, ..JOIN };
-    let tombstone = Bounds { times: Times::Tombstone, ..JOIN };
+    let second = Bounds { ids: &[(30, 20), (30, 30)], ..JOIN };
     vec![
         of("n=3 r=1: crash for good, suspicion, join", &JOIN, Left { ticks: 1, ..all }),
         of(
@@ -64,9 +64,19 @@ fn together() -> Vec<Bounds> {
             Left { drains: 1, ..all },
         ),
         of(
-            "n=3 r=1: close, tombstones, crash for good, suspicion, join, no clocks",
-            &tombstone,
-            Left { closes: 1, ..all },
+            "n=3 r=1: crash for good, suspicion, 2 joins, one accuser, no clocks",
+            &Bounds { accuser: 10, ..THREE_TWO_JOINS },
+            Left { joins: 2, ..all },
+        ),
+        of(
+            "n=3 r=1: 2 ids, open, crash for good, suspicion, join, no clocks",
+            &second,
+            Left { opens: 1, ..all },
+        ),
+        of(
+            "n=3 r=1: node boots anew, crash for good, suspicion, join, no clocks",
+            &JOIN,
+            Left { boots: 1, ..all },
         ),
         of("n=3 r=1: crash, suspicion, join, no clocks", &JOIN, Left { starts: 1, ..all }),
     ]
@@ -76,6 +86,7 @@ fn together() -> Vec<Bounds> {
 fn crashes() -> Vec<Bounds> {
     let n = Left { starts: 0, ..NOTHING };
     let two = Bounds { doors: &[10], ..TWO };
+    let tombstone = Bounds { times: Times::Tombstone, ..DOOR_OPENED };
     vec![
         of(
             "n=1 r=0: 2 opens, close, 2 crashes, unknown outcome, loss",
@@ -106,6 +117,16 @@ fn crashes() -> Vec<Bounds> {
             "n=3 r=1: 2 ids, 2 opens, crash for good, 1 place, one door",
             &Bounds { ids: &[(10, 10), (30, 30)], places: 1, ..DOOR },
             Left { opens: 2, crashes: 1, ..n },
+        ),
+        of(
+            "n=3 r=1: close, tombstones, suspicion, one door, 4 steps",
+            &tombstone,
+            Left { closes: 1, suspicions: 1, ticks: 4, ..n },
+        ),
+        of(
+            "n=3 r=1: close, tombstones, crash for good, one door, 4 steps",
+            &tombstone,
+            Left { closes: 1, crashes: 1, ticks: 4, ..n },
         ),
         of(
             "n=3 r=1: open, node boots anew, crash for good, one door",
