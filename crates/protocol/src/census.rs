@@ -1,5 +1,6 @@
 //! The committed sessions of a copy, counted, and those that are on their way by name: whoever takes over a
-//! partition, and each change of the registry, looks at these and not at every document.
+//! partition from copies, and each change of the registry, looks at these first, and at every document only
+//! where a boot is over.
 
 use crate::documents::{Brief, DocKey};
 use rota_model::{BootId, NodeId, SessionState};

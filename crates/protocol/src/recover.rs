@@ -33,9 +33,9 @@ use rota_ring::{FoundAgain, ManagerEntry};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-/// How far stamps that were given out and lost may be above the clock that finds a partition again. Clocks
-/// that are further apart than this are found wrong by everybody who looks at them. (They may be an hour
-/// apart, [`rota_docstore::cache::CLOCKS_APART_MS_MAX`], but caches refuse what is that far ahead.)
+/// How far stamps that were given out and lost are taken to be above the clock that finds a partition again.
+/// Clocks may be an hour apart ([`rota_docstore::cache::CLOCKS_APART_MS_MAX`]), but caches refuse what is
+/// that far ahead: where they are more than this apart, a lost stamp may be given out again.
 const LOST_BY_CLOCK_MS: u64 = 600_000;
 
 /// The same above stamps that are known here: versions run ahead of those before them by seconds for each

@@ -103,7 +103,7 @@ fn a_new_life_is_above_a_forgotten_one_after_restarts_with_clocks_that_went_back
 }
 
 #[test]
-fn a_manager_that_only_learned_gives_stamps_above_forgotten_ones_too() {
+fn a_manager_that_only_learned_gives_lives_above_forgotten_ones_too() {
     let mut table = Table::serving();
     opened(table.call(300, open("a", "r1")));
     let gone = closed(table.call(300, close("a", "c1")));
