@@ -50,8 +50,12 @@ impl Manager {
         }
     }
 
-    /// The config store was read: claim the number in that View.
+    /// The config store was read: claim the number in that View. What is older than what is known by now
+    /// tells nothing of the number: from a store that went back for a moment it may be refused for good.
     pub(crate) fn claim_in(&mut self, view: &View) {
+        if view.epoch < self.env.epoch() {
+            return self.standing = Standing::outside();
+        }
         let number = self.env.config.number;
         let entry = view.managers.get(&number);
         // A data folder keeps to one nonce per incarnation, so that a compare-and-set whose outcome

@@ -10,7 +10,7 @@ use crate::memory::{fail_opens, remember};
 use crate::message::Write;
 use crate::partition::Partition;
 use crate::session::Work;
-use crate::version::{may_tell_early, version_after};
+use crate::version::{may_tell_early, told_early, version_after};
 use rota_model::node_msg::{Blame, DeadToken, NodeAnswer, NodeCall, ToNode};
 use rota_model::{
     Epoch, Exit, NodeId, Outcome, PoolName, Reason, Refusal, RefusalKind, RequestFate, Retry,
@@ -258,7 +258,7 @@ impl Partition {
         };
         let (created, existed) = (fate(Outcome::Created), fate(Outcome::Existed));
         let committed = self.replica.docs.get(key).and_then(|doc| doc.session());
-        let early = committed.is_some_and(|it| may_tell_early(it, &record));
+        let early = committed.filter(|it| may_tell_early(it, &record)).cloned();
         if let Some(id) = &creator {
             remember(&mut record, env, id, created);
         }
@@ -283,6 +283,7 @@ impl Partition {
             answers.push((origin, Outcome::Existed));
         }
         let record = Arc::new(record);
+        let told = early.as_ref().map(|it| self.view_of(env, told_early(it, &record)));
         let view = self.view_of(env, record.clone());
         let write = self.session_write(key, record);
         let at = self.write_unhurried(env, vec![write], creator);
@@ -292,14 +293,16 @@ impl Partition {
                 Outcome::Existed => Transition::OpenExisted,
             };
             env.note(step, Some(self.number));
-            let result = Ok(Answer::Opened { outcome, session: view.clone() });
-            match outcome {
-                Outcome::Created if early => self.reply(env, origin, result),
+            let answer = |session| Ok(Answer::Opened { outcome, session });
+            match (outcome, &told) {
+                (Outcome::Created, Some(told)) => self.reply(env, origin, answer(told.clone())),
                 // Its request id is remembered by the READY entry only; or the version is too high.
-                Outcome::Created | Outcome::Existed => self.promise_fenced(at, origin, result),
+                (Outcome::Created, None) | (Outcome::Existed, _) => {
+                    self.promise_fenced(at, origin, answer(view.clone()));
+                }
             }
         }
-        if early {
+        if told.is_some() {
             others.into_iter().for_each(|origin| self.run(env, origin));
         } else if let Some(leading) = &mut self.leading {
             // READY may not be shown yet, and an earlier owner may have told it: they wait on.

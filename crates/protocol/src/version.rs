@@ -6,7 +6,7 @@
 //!   the same batch, sent with snapshots), so a life is above every forgotten one of its id.
 //! * READY may be told before it is committed, over a committed PENDING or STARTING. Then its version
 //!   is at most [`EARLY_MS`] above the committed one, and a later owner, which may never hear of it,
-//!   goes on from above that bound.
+//!   goes on from above that bound. Its machine is told as the committed record has it.
 //!
 //! Why that is enough. Let an owner tell READY with version v over a committed record c, so that v is
 //! at most c + [`EARLY_MS`]. Every later owner holds c, because it is committed, and may hold records
@@ -25,6 +25,7 @@
 use crate::env::Env;
 use crate::partition::Partition;
 use rota_model::{Epoch, SessionRecord, SessionState, Stamp};
+use std::sync::Arc;
 
 /// How far above the committed version an early READY may be. Opens that take longer are answered
 /// one commit later; versions of what a new owner drives on may be this far ahead of its clock.
@@ -50,6 +51,21 @@ pub(crate) fn may_tell_early(committed: &SessionRecord, record: &SessionRecord) 
         && record.is_live()
         && record.token() == committed.token()
         && record.version <= early_limit(committed)
+}
+
+/// What clients may hear of `record` while only `committed` is certain. A later change of its machine may
+/// be lost with this owner and the node, and the record of the end would show the machine as it was before.
+pub(crate) fn told_early(
+    committed: &SessionRecord,
+    record: &Arc<SessionRecord>,
+) -> Arc<SessionRecord> {
+    if record.machine_change <= committed.machine_change {
+        return record.clone();
+    }
+    let mut told = (**record).clone();
+    told.machine_state.clone_from(&committed.machine_state);
+    told.machine_change = committed.machine_change;
+    Arc::new(told)
 }
 
 impl Partition {

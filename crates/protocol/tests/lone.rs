@@ -148,6 +148,31 @@ fn who_is_out_is_not_turned_away_for_good_by_a_config_store_that_went_back_for_a
 }
 
 #[test]
+fn who_is_out_claims_nothing_in_a_view_that_is_older_than_what_it_knows() {
+    let mut table = Table::serving();
+    let old = table.config.clone();
+    let [_, outside, _] = NUMBERS;
+    // Its next run: of that the old View knows nothing, and would refuse its disk.
+    table.kill(outside);
+    table.pass(3_000);
+    table.start(outside);
+    table.pass(3_000);
+    let member = table.view().member(ManagerNumber(outside)).unwrap();
+    let out = Change::view(table.view().without(&[member]).unwrap());
+    let out = out.apply(&table.config).unwrap();
+    // Shown with an index that is known already: it overtakes nothing, and is no state that went back.
+    table.config = rota_ring::ConfigState { index: out.index, ..old };
+    let refused = table.count(Transition::ViewRefused);
+    table.input(outside, Input::Config(out.clone()));
+    table.pass(200);
+    assert!(!table.managers[&outside].is_claimed());
+    assert_eq!(table.count(Transition::ViewRefused), refused);
+    table.config = out;
+    table.pass(3_000);
+    assert!(table.managers[&outside].is_claimed(), "{:?}", table.managers[&outside].refused());
+}
+
+#[test]
 fn a_view_of_another_ring_with_the_very_epoch_is_not_overwritten() {
     let mut table = without_copies();
     let owner = table.owner("a");
