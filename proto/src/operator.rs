@@ -10,7 +10,7 @@ use rota_model::{
     ManagerStatus, MemberId, NodeId, NodeState, Nonce, PeerTimes, PoolName, Refusal, SessionState,
 };
 use rota_protocol::{NodeOrdered, Ordered, PartStats, Stats};
-use rota_ring::view::{VIEW_FORMAT, VIEW_FORMAT_LOSS, VIEW_FORMAT_SPLIT};
+use rota_ring::view::least_format;
 use rota_ring::{
     DRAIN_MS_MAX, DrainTime, IsrMember, Loss, ManagerEntry, NodeOrder, NodeReg, NodeWish, Part,
     PartState, Recovered, RingTransition, View,
@@ -190,13 +190,8 @@ impl TryFrom<v1::View> for View {
         let parts = it.parts.into_iter().map(part_from);
         let transition = it.transition.map(RingTransition::try_from).transpose()?;
         let parts: BTreeMap<ManagerNumber, Part> = parts.collect::<Result<_, _>>()?;
-        let format = match (parts.values().any(|it| it.stamps_above.is_some()), &transition) {
-            (true, _) => VIEW_FORMAT_LOSS,
-            (false, Some(_)) => VIEW_FORMAT_SPLIT,
-            (false, None) => VIEW_FORMAT,
-        };
         let view = View {
-            format,
+            format: least_format(&parts, transition.as_ref()),
             cluster: named("View.cluster", ClusterName::parse(&it.cluster))?,
             epoch: Epoch(it.epoch),
             m: it.m,

@@ -93,6 +93,8 @@ impl Small {
         // A newcomer that is stopped by the test stays in the View.
         line.extend(owned(&["--replicas", "0", "--suspect-ms", "60000"]));
         line.extend(owned(&["--repair-ms", "120000", "--recover-after-ms", "120000"]));
+        line.extend(owned(&["--lease-term-ms", "130000", "--lease-kill-ms", "200000"]));
+        line.extend(owned(&["--node-lost-ms", "260000"]));
         line.extend(owned(more));
         line
     }

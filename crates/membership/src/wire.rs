@@ -239,6 +239,23 @@ mod tests {
         assert!(error.contains("neither transition nor splits"), "{error}");
     }
 
+    #[test]
+    fn a_view_that_tells_where_stamps_begin_has_a_format_that_earlier_builds_refuse() {
+        let before = state(3);
+        let mut view = (**before.view.as_ref().unwrap()).clone();
+        let part = view.parts.values_mut().next().unwrap();
+        part.stamps_above = Some(rota_model::Stamp::from_epoch_ms(17));
+        view.format = rota_ring::view::least_format(&view.parts, None);
+        let after = ConfigState { view: Some(Arc::new(view)), ..before };
+        let json = state_to_json(&cluster(), &after);
+        assert_eq!(state_from_json(&cluster(), &json), Ok(after));
+        let text = String::from_utf8(json.to_vec()).unwrap();
+        assert!(text.contains("\"view\":{\"format\":3,"), "{text}");
+        let second = text.replacen("\"view\":{\"format\":3,", "\"view\":{\"format\":2,", 1);
+        let error = state_from_json(&cluster(), second.as_bytes()).unwrap_err();
+        assert!(error.contains("format 2 has no stamps_above"), "{error}");
+    }
+
     fn changed(from: &str, to: &str) -> String {
         let text = String::from_utf8(state_to_json(&cluster(), &state(3)).to_vec()).unwrap();
         assert!(text.contains(from), "{text}");

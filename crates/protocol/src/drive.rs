@@ -366,7 +366,10 @@ impl Partition {
         if !self.leading.as_ref().is_some_and(|it| it.is_open()) {
             return;
         }
-        let over = |it: &&Arc<Doc>| it.brief().is_some_and(|brief| is_over(env, brief));
+        let over = |it: &&Arc<Doc>| {
+            let runs_at = it.brief().and_then(Brief::runs_at);
+            runs_at.is_some_and(|(node, boot)| env.nodes.is_over(node, *boot))
+        };
         let doc = self.replica.get(key).filter(over);
         let Some(record) = doc.and_then(|it| it.session()).cloned() else {
             return;
@@ -504,11 +507,6 @@ impl Partition {
             }
         }
     }
-}
-
-/// Whether a session has not ended and the boot that it was placed on is over.
-fn is_over(env: &Env, brief: &Brief) -> bool {
-    brief.runs_at().is_some_and(|(node, boot)| env.nodes.is_over(node, *boot))
 }
 
 /// The record of a session whose node's boot is over.

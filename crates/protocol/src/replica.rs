@@ -268,9 +268,13 @@ impl Replica {
 
     /// Every session in brief, with everything that was appended.
     pub fn sessions(&self) -> impl Iterator<Item = (&DocKey, &Brief)> {
-        let committed = self.docs.iter().filter(|(key, _)| !self.latest.contains_key(*key));
-        let committed = committed.filter_map(|(key, doc)| Some((key, doc.brief()?)));
-        committed.chain(self.touched_sessions())
+        self.settled_sessions().chain(self.touched_sessions())
+    }
+
+    /// Those of which nothing was appended above what is committed.
+    fn settled_sessions(&self) -> impl Iterator<Item = (&DocKey, &Brief)> {
+        let settled = self.docs.iter().filter(|(key, _)| !self.latest.contains_key(*key));
+        settled.filter_map(|(key, doc)| Some((key, doc.brief()?)))
     }
 
     /// Those above what is committed.
@@ -291,10 +295,10 @@ impl Replica {
         let runs_there = |(_, brief): &(&DocKey, &Brief)| {
             brief.runs_at().is_some_and(|(node, boot)| is_over(node, *boot))
         };
-        if self.census.boots().any(|(node, boot)| is_over(node, boot)) {
-            return self.sessions().filter(runs_there).map(|(key, _)| key.clone()).collect();
-        }
-        self.touched_sessions().filter(runs_there).map(|(key, _)| key.clone()).collect()
+        let any_settled = self.census.boots().any(|(node, boot)| is_over(node, boot));
+        let settled = any_settled.then(|| self.settled_sessions()).into_iter().flatten();
+        let sessions = settled.chain(self.touched_sessions());
+        sessions.filter(runs_there).map(|(key, _)| key.clone()).collect()
     }
 
     /// Begins the log anew at `start`. What is here stays as the base of a snapshot, which

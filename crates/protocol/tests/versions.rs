@@ -70,8 +70,7 @@ fn a_machine_is_told_early_as_it_was_when_that_was_committed() {
     let (_, create) = table.node_calls.pop().expect("PENDING is committed");
     let ToNode::Create { head, token, .. } = create else { panic!("{create:?}") };
     let node = rota_model::NodeId::parse("n1").unwrap();
-    let placement =
-        rota_model::Placement { node, boot: head.boot, token, address: String::new() };
+    let placement = rota_model::Placement { node, boot: head.boot, token, address: String::new() };
     table.lose = Box::new(move |it| {
         it.from.number.0 == owner && matches!(it.message, Message::Prepare { .. })
     });

@@ -21,6 +21,17 @@ pub const VIEW_FORMAT_LOSS: u32 = 3;
 /// The formats that this build reads.
 pub const VIEW_FORMATS: [u32; 3] = [VIEW_FORMAT, VIEW_FORMAT_SPLIT, VIEW_FORMAT_LOSS];
 
+/// The first format that can hold these, in a View without splits.
+pub fn least_format(
+    parts: &BTreeMap<ManagerNumber, Part>,
+    transition: Option<&RingTransition>,
+) -> u32 {
+    if parts.values().any(|it| it.stamps_above.is_some()) {
+        return VIEW_FORMAT_LOSS;
+    }
+    transition.map_or(VIEW_FORMAT, |_| VIEW_FORMAT_SPLIT)
+}
+
 /// What the config store holds under the View's key. The epoch is inside the value, so that two
 /// Views never compare equal. It changes only by the functions of [`crate::change`].
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]

@@ -77,10 +77,12 @@ fn all_mistakes_are_listed_at_once() {
 
 #[test]
 fn times_out_of_order_name_both_options_with_their_values() {
-    let wrong = parse(&["--join-ms", "3000", "--lease-kill-ms", "19999", "--tombstone-ms", "1000"]);
+    let late = ["--lease-term-ms", "2000", "--lease-kill-ms", "19999", "--tombstone-ms", "1000"];
+    let wrong = parse(&[&["--join-ms", "3000"], &late[..]].concat());
     let told: Vec<String> = wrong.unwrap_err().iter().map(ToString::to_string).collect();
     for wanted in [
         "--suspect-ms is 1000 ms; 3 times that must be below --join-ms (3000 ms)",
+        "--suspect-ms is 1000 ms; 2 times that must be below --lease-term-ms (2000 ms)",
         "--lease-kill-ms is 19999 ms; 5/4 of that must be below --node-lost-ms (20000 ms)",
         "--create-deadline-ms is 5000 ms; 2 times that must be below --tombstone-ms (1000 ms)",
         "--tombstone-ms is 1000; it must be at least 600000",

@@ -12,6 +12,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+/// The usual term of a node's lease, in ms.
+const USUAL_TERM_MS: u64 = 8_000;
+
 /// A process that is to be started.
 #[derive(Debug)]
 pub struct Launch {
@@ -137,6 +140,10 @@ pub fn manager(folder: &Folder, ports: &Ports, programs: &Programs, it: &Member<
     }
     if let Some(patience) = layout.suspect_ms {
         command.arg("--suspect-ms").arg(patience.to_string());
+        let flags = ["--lease-term-ms", "--lease-kill-ms", "--node-lost-ms"];
+        for (flag, ms) in flags.iter().zip(patient_lease(patience).unwrap_or_default()) {
+            command.arg(flag).arg(ms.to_string());
+        }
     }
     if layout.max_nodes > 0 {
         command.arg("--pool").arg("default");
@@ -147,6 +154,15 @@ pub fn manager(folder: &Folder, ports: &Ports, programs: &Programs, it: &Member<
         command.arg("--pool-classes").arg(&programs.classes);
     }
     Launch { name: it.id.to_owned(), command }
+}
+
+/// Term, kill and loss of leases that outlive the silence of a judge, in ms, where managers are so patient with
+/// each other that the usual ones may not.
+fn patient_lease(suspect_ms: u32) -> Option<Vec<u64>> {
+    let suspect_ms = u64::from(suspect_ms);
+    let term_ms = suspect_ms * 5 / 2;
+    let kill_ms = term_ms * 3 / 2;
+    (suspect_ms * 2 >= USUAL_TERM_MS).then(|| vec![term_ms, kill_ms, kill_ms * 5 / 3])
 }
 
 /// The data folder of a manager.
@@ -171,6 +187,10 @@ fn node(
     command.arg("--cluster").arg(&layout.cluster);
     command.arg("--places").arg(layout.places.to_string());
     command.arg("--classes").arg(&programs.classes);
+    let lease = layout.suspect_ms.and_then(patient_lease).unwrap_or_default();
+    for (flag, ms) in ["--lease-term", "--lease-kill"].iter().zip(lease) {
+        command.arg(flag).arg(format!("{ms}ms"));
+    }
     if layout.consul {
         command.arg("--consul").arg(store_address(folder, ports));
     }
@@ -243,6 +263,22 @@ mod tests {
         assert!(store.starts_with("agent -server") && !store.contains("-port 0"), "{store}");
         assert!(text(&all.managers[2]).contains(&format!("--config-store {address}")));
         assert!(text(&all.nodes[0]).contains(&format!("--consul {address}")));
+    }
+
+    #[test]
+    fn leases_outlive_the_silence_of_a_judge_where_managers_are_patient() {
+        let of = |suspect_ms| {
+            let all = launches(&Settings { suspect_ms, port_base: Some(0), ..Settings::default() });
+            (text(&all.managers[0]), text(&all.nodes[0]))
+        };
+        let (manager, node) = of(Some(5_000));
+        let times = "--lease-term-ms 12500 --lease-kill-ms 18750 --node-lost-ms 31250";
+        assert!(manager.contains(&format!("--suspect-ms 5000 {times}")), "{manager}");
+        assert!(node.contains("--lease-term 12500ms --lease-kill 18750ms"), "{node}");
+        for usual in [None, Some(3_999)] {
+            let (manager, node) = of(usual);
+            assert!(!manager.contains("--lease") && !node.contains("--lease"), "{manager} {node}");
+        }
     }
 
     #[test]

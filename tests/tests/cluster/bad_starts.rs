@@ -73,8 +73,9 @@ fn content(folder: &Path) -> Vec<(String, Vec<u8>)> {
 async fn wrong_flags_are_all_listed_and_end_with_code_2() {
     let folder = TestFolder::new();
     let mut line = manager_line("nowhere", &folder.at("m"), "4000", "", "c");
-    line.extend(owned(&["--grpc", "x", "--load-limit", "2", "--suspect-ms", "10"]));
-    let parts = ["--config-store", "--number", "1023", "--id", "--grpc", "--load-limit"];
+    line.extend(owned(&["--grpc", "x", "--load-limit", "2", "--suspect-ms", "9999"]));
+    let times = "--suspect-ms is 9999 ms; 2 times that must be below --lease-term-ms (8000 ms)";
+    let parts = ["--config-store", "--number", "1023", "--id", "--grpc", "--load-limit", times];
     run_to_end("rota-manager", &line).await.expect_refusal(2, &parts);
     let mut line = agent_line(&folder.at("n"), "\n", "c");
     line.extend(owned(&["--places", "0", "--lease-kill", "1s", "--load-limit", "7"]));
@@ -265,15 +266,15 @@ async fn a_manager_with_other_lease_times_or_another_limit_of_managers_does_not_
     let line = manager_line(&address, &folder.at("a"), "100", "a", "c");
     let first = Launched::start(&folder, "a", "rota-manager", &line).await;
     let line = manager_line(&address, &folder.at("b"), "400", "b", "c");
-    let other = ["--managers-max", "1", "--renew-ms", "300", "--lease-term-ms", "800"];
-    let later = ["--lease-kill-ms", "1200", "--node-lost-ms", "2000"];
+    let other = ["--managers-max", "1", "--renew-ms", "300", "--lease-term-ms", "2100"];
+    let later = ["--lease-kill-ms", "2600", "--node-lost-ms", "3400"];
     let different = [&line[..], &owned(&other), &owned(&later)].concat();
     let parts = [
         "--managers-max is 1, but the View has 100",
         "--renew-ms is 300, but the View has 3000",
-        "--lease-term-ms is 800, but the View has 8000",
-        "--lease-kill-ms is 1200, but the View has 12000",
-        "--node-lost-ms is 2000, but the View has 20000",
+        "--lease-term-ms is 2100, but the View has 8000",
+        "--lease-kill-ms is 2600, but the View has 12000",
+        "--node-lost-ms is 3400, but the View has 20000",
     ];
     manager_fails(&different).await.expect_refusal(1, &parts);
     assert!(!folder.path().join("b").exists(), "nothing was begun");

@@ -27,22 +27,24 @@ async fn ten_managers_come_and_go_in_a_ring_for_three_and_the_next_still_finds_r
 }
 
 /// Short, so that silence is found out soon.
-const TIMES: [&str; 8] = [
+const TIMES: [&str; 10] = [
+    "--suspect-ms",
+    "1000",
     "--renew-ms",
     "200",
     "--lease-term-ms",
-    "1000",
+    "2100",
     "--lease-kill-ms",
-    "1300",
+    "2600",
     "--node-lost-ms",
-    "2000",
+    "3300",
 ];
 
 #[tokio::test(flavor = "multi_thread")]
 async fn who_waits_for_a_forced_join_waits_until_what_is_found_again_serves() {
     let small = Small::with(&TIMES).await;
     // No node is there, so it looks for what runs as long as it is told to.
-    let soon = ["--suspect-ms", "1000", "--recover-after-ms", "2000"];
+    let soon = ["--recover-after-ms", "2000"];
     let again = small.waiting("a2", &[&["--id", "a"][..], &soon].concat()).await;
     let target = again.told("grpc").to_owned();
     let Small { folder, store, first, .. } = small;

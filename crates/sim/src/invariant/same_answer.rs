@@ -156,7 +156,8 @@ mod tests {
     #[test]
     fn a_repetition_does_not_prolong_what_is_remembered() {
         let created = |from, to, n| (from, to, opened("y", life(n), Outcome::Created));
-        let mut request = asked("y", Wish::Open, "r", &[created(600, 610, 1), created(900, 910, 2)]);
+        let mut request =
+            asked("y", Wish::Open, "r", &[created(600, 610, 1), created(900, 910, 2)]);
         assert!(check(&book(vec![request.clone()]), 400).is_err());
         // An earlier try, whose answer was lost: from then on it counts.
         let lost = Attempt { answer: None, sent_us: 499, ..request.attempts[0].clone() };

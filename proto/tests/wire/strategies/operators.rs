@@ -9,7 +9,7 @@ use proptest::sample::select;
 use rota_model::node_msg::{NodeLoad, Register};
 use rota_model::*;
 use rota_protocol::{PartStats, Stats};
-use rota_ring::view::{VIEW_FORMAT, VIEW_FORMAT_LOSS, VIEW_FORMAT_SPLIT};
+use rota_ring::view::least_format;
 use rota_ring::{
     IsrMember, Loss, ManagerEntry, NodeReg, NodeWish, Part, PartState, Recovered, RingTransition,
     View,
@@ -81,13 +81,8 @@ pub fn ring_view() -> Any<View> {
                     entry.status = ManagerStatus::Down;
                 }
             }
-            let format = match (parts.values().any(|it| it.stamps_above.is_some()), &transition) {
-                (true, _) => VIEW_FORMAT_LOSS,
-                (false, Some(_)) => VIEW_FORMAT_SPLIT,
-                (false, None) => VIEW_FORMAT,
-            };
             View {
-                format,
+                format: least_format(&parts, transition.as_ref()),
                 cluster,
                 epoch: Epoch(100),
                 m: 1024,

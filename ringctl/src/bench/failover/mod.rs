@@ -53,8 +53,8 @@ pub struct FailoverArguments {
     #[arg(long)]
     consul: bool,
     /// Let only Consul notice a stopped manager: its peers are patient for longer than Consul's check
-    /// takes (--suspect-ms 9999). What is served is then measured from the moment at which that check
-    /// turned critical, too.
+    /// takes (--suspect-ms 9999, with leases that last longer still). What is served is then measured from
+    /// the moment at which that check turned critical, too.
     #[arg(long, requires = "stop", requires = "consul")]
     signal_alone: bool,
     /// Sessions that must be served again.
