@@ -47,13 +47,13 @@ pub async fn until_instances(cluster: &Cluster, service: &str, wanted: &[(&str, 
     .await;
 }
 
-async fn health(cluster: &Cluster, manager: usize) -> Result<(u16, Value), String> {
+pub async fn health(cluster: &Cluster, manager: usize) -> Result<(u16, Value), String> {
     let page = http_get(&cluster.document.managers[manager].http, "/healthz").await?;
     let body = serde_json::from_str(&page.body).map_err(|error| error.to_string())?;
     Ok((page.code, body))
 }
 
-async fn until_reachable(cluster: &Cluster, manager: usize, wanted: bool) {
+pub async fn until_reachable(cluster: &Cluster, manager: usize, wanted: bool) {
     eventually("health says whether Consul answers", PATIENCE, async || {
         let (code, body) = health(cluster, manager).await?;
         let reachable = body["config_store"]["reachable"] == wanted;
@@ -244,55 +244,6 @@ async fn while_consul_hangs_a_lone_manager_opens_closes_and_shows_only_what_may_
     processes::send(store, Signal::CONT);
     until_reachable(&cluster, 0, true).await;
     assert_eq!(read(&client, "a").await.unwrap().life, life);
-    cluster.end().await;
-}
-
-/// Overwrites what the cluster keeps in Consul, as somebody else would.
-async fn overwrite(cluster: &Cluster, state: &Value) {
-    let address = &cluster.document.config_store.address;
-    let authority = address.strip_prefix("consul://").and_then(|it| it.split('/').next());
-    let http = format!("-http-addr={}", authority.expect("it is a Consul's"));
-    let put = Command::new("consul")
-        .args(["kv", "put", &http, "rota/state", &state.to_string()])
-        .output();
-    let put = tokio::time::timeout(PATIENCE, put).await.expect("in time").unwrap();
-    assert!(put.status.success(), "{put:?}");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_view_of_another_ring_in_consul_is_followed_by_nobody_and_told_to_operators() {
-    let folder = TestFolder::new();
-    let cluster = Cluster::start(&folder, &["--consul"]).await;
-    let client = cluster.client();
-    let life = opened(&client, "a", "counter").await.life;
-    let own = consul(&cluster, "/v1/kv/rota/state?raw").await.unwrap();
-    let with = |later: u64, replicas: &Value| {
-        let mut state = own.clone();
-        state["view"]["epoch"] = (own["view"]["epoch"].as_u64().unwrap() + later).into();
-        state["view"]["r"] = replicas.clone();
-        state["index"] = (own["index"].as_u64().unwrap() + later).into();
-        state
-    };
-    overwrite(&cluster, &with(1, &1.into())).await;
-    for manager in 0..3 {
-        until_reachable(&cluster, manager, false).await;
-        let (_, health) = health(&cluster, manager).await.unwrap();
-        assert_eq!((&health["claimed"], &health["epoch"]), (&true.into(), &own["view"]["epoch"]));
-        let why = health["config_store"]["error"].as_str().unwrap_or_default();
-        assert!(
-            why.starts_with("the config store holds what cannot be used: its View"),
-            "{health}"
-        );
-    }
-    let shown = cluster.ringctl(&["inspect", "-o", "json"]).await.json();
-    let why = shown["managers"][0]["config_store_error"].as_str().unwrap_or_default();
-    assert!(why.contains("what cannot be used"), "{shown}");
-    assert_eq!(read(&client, "a").await.unwrap().life, life, "complete partitions serve");
-    overwrite(&cluster, &with(2, &own["view"]["r"])).await;
-    for manager in 0..3 {
-        until_reachable(&cluster, manager, true).await;
-    }
-    opened(&client, "b", "counter").await;
     cluster.end().await;
 }
 
