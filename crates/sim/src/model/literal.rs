@@ -5,8 +5,12 @@
 //!
 //! One id, whose number is A's, and a node for each attempt. Where the text leaves something open it is read in
 //! its favour: what a joining manager gets comes at once, an asker learns at once whether somebody
-//! is there, and nobody who is asked keeps a wrong memory over a restart.
+//! is there, and nobody who is asked keeps a wrong memory over a restart. Where one flaw would hide
+//! another, a [`Text`] has the first mended.
 
+mod message;
+
+use message::Message;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
@@ -58,76 +62,8 @@ struct Manager {
     list: BTreeMap<Who, bool>,
     record: Option<Record>,
     openings: BTreeMap<u8, Opening>,
-}
-
-/// A message under way.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum Message {
-    /// A session is going to be created.
-    Intent { from: Who, to: Who, record: Record },
-    /// That was heard.
-    Heard { from: Who, to: Who, instance: u8 },
-    /// To a node.
-    Create { from: Who, instance: u8, node: u8 },
-    /// From a node.
-    Created { to: Who, instance: u8 },
-    /// A session was created.
-    Made { to: Who, record: Record },
-    /// To a node.
-    Destroy { from: Who, instance: u8, node: u8 },
-    /// From a node.
-    Destroyed { to: Who, instance: u8 },
-    /// A new manager tells that it is there.
-    Hello { from: Who, to: Who },
-}
-
-impl Message {
-    /// The manager that gets it; `None` for a node.
-    fn to(&self) -> Option<Who> {
-        match self {
-            Message::Intent { to, .. }
-            | Message::Heard { to, .. }
-            | Message::Created { to, .. }
-            | Message::Made { to, .. }
-            | Message::Destroyed { to, .. }
-            | Message::Hello { to, .. } => Some(*to),
-            Message::Create { .. } | Message::Destroy { .. } => None,
-        }
-    }
-
-    /// The session that it tells of.
-    fn instance(&self) -> Option<u8> {
-        match self {
-            Message::Intent { record, .. } | Message::Made { record, .. } => Some(record.instance),
-            Message::Heard { instance, .. }
-            | Message::Create { instance, .. }
-            | Message::Created { instance, .. }
-            | Message::Destroy { instance, .. }
-            | Message::Destroyed { instance, .. } => Some(*instance),
-            Message::Hello { .. } => None,
-        }
-    }
-}
-
-impl fmt::Display for Message {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Message::Intent { from, to, record } => {
-                write!(f, "{to} hears from {from} that y is to be created on N{}", record.node)
-            }
-            Message::Heard { from, to, .. } => write!(f, "{to} hears that {from} heard it"),
-            Message::Create { node, .. } => write!(f, "N{node} creates y"),
-            Message::Created { to, .. } => write!(f, "{to} hears that y runs and tells the client"),
-            Message::Made { to, record } => {
-                write!(f, "{to} hears from {} that y was created", record.creator)
-            }
-            Message::Destroy { node, .. } => write!(f, "N{node} ends y"),
-            Message::Destroyed { to, .. } => {
-                write!(f, "{to} hears that y ended and tells the client that it is closed")
-            }
-            Message::Hello { from, to } => write!(f, "{to} hears that {from} is there"),
-        }
-    }
+    /// Sessions that it closes, and successors that have not confirmed that.
+    closings: BTreeMap<u8, BTreeSet<Who>>,
 }
 
 /// How often something may still happen.
@@ -161,6 +97,8 @@ pub struct State {
     /// Sessions of which a client was told that they are closed.
     closed: BTreeSet<u8>,
     told_after_close: bool,
+    /// A client was told of a session, which runs, and was refused its close.
+    refused: bool,
     left: Left,
 }
 
@@ -172,6 +110,18 @@ pub struct Text {
     /// The owner first looks whether it knows the session. The text does not say so, and surely
     /// means it.
     pub looks_first: bool,
+    /// The owner and its successors are told of a close, and the client is answered when they have
+    /// confirmed it. The text tells successors of creations only.
+    pub tells_closes: bool,
+    /// A close does not overtake what the same manager told before.
+    pub in_order: bool,
+    /// Who returns has what its disk holds, unless its successor knows better.
+    pub disks: bool,
+    /// Managers join while nothing is under way, and everybody hears of that at once.
+    pub joins_at_rest: bool,
+    /// A join makes others drop copies of all sessions of which there are too many then. The text
+    /// says so of those that move to the newcomer.
+    pub drops_all: bool,
 }
 
 impl State {
@@ -190,6 +140,7 @@ impl State {
             told: BTreeSet::new(),
             closed: BTreeSet::new(),
             told_after_close: false,
+            refused: false,
             left,
         }
     }
@@ -248,6 +199,32 @@ impl State {
         })
     }
 
+    /// A client could not close what it was told of, and what still runs.
+    pub fn is_refused(&self) -> bool {
+        self.refused && self.told.iter().any(|it| self.running.contains(it))
+    }
+
+    /// The same, and a client may close once more.
+    pub fn asked_again(&self) -> State {
+        let left = Left { closes: self.left.closes + 1, ..self.left };
+        State { left, ..self.clone() }
+    }
+
+    /// A client was told that a session is closed.
+    pub fn is_closed(&self) -> bool {
+        !self.closed.is_empty()
+    }
+
+    /// A member takes another one for gone that is there.
+    pub fn is_suspicious(&self) -> bool {
+        self.up().any(|(_, it)| self.up().any(|(other, _)| it.list.get(&other) == Some(&false)))
+    }
+
+    /// A copy is where neither the owner nor one of its `r` successors is.
+    pub fn has_surplus(&self, r: usize) -> bool {
+        self.up().skip(r + 1).any(|(_, it)| it.record.is_some())
+    }
+
     /// Everything that may happen now, in words, and what comes of it.
     pub fn steps(&self, text: Text) -> Vec<(String, State)> {
         let mut steps = Vec::new();
@@ -257,11 +234,11 @@ impl State {
             self.opens(text, who, &mut steps);
             self.closes(who, &mut steps);
             self.timeouts(who, &mut steps);
-            self.crash(who, &mut steps);
+            self.crash(text, who, &mut steps);
             self.signals(who, &mut steps);
         }
         for who in [Who::A, Who::B, Who::C, Who::D] {
-            self.join(who, &mut steps);
+            self.join(text, who, &mut steps);
         }
         steps
     }
@@ -275,8 +252,31 @@ impl State {
                 lost.left.losses -= 1;
                 steps.push((format!("lost on the way: {message}"), lost));
             }
+            if text.in_order && self.is_overtaking(*message) {
+                continue;
+            }
             next.deliver(text, *message);
-            steps.push((message.to_string(), next));
+            let told = next.told_closed_since(self);
+            steps.push((format!("{message}{told}"), next));
+        }
+    }
+
+    /// A close that comes before what was told earlier.
+    fn is_overtaking(&self, message: Message) -> bool {
+        let Message::Closed { to, instance, .. } = message else { return false };
+        let is_earlier = |it: &Message| *it != message && it.to() == Some(to);
+        self.network.iter().any(|it| is_earlier(it) && it.instance() == Some(instance))
+    }
+
+    /// What became of closes, in words.
+    fn told_closed_since(&self, before: &State) -> &'static str {
+        let closings = |it: &State| it.up().map(|(_, it)| it.closings.len()).sum::<usize>();
+        if self.closed.len() > before.closed.len() {
+            " and tells the client that it is closed"
+        } else if closings(self) > closings(before) {
+            " and tells who has copies"
+        } else {
+            ""
         }
     }
 
@@ -319,7 +319,23 @@ impl State {
             }
             Message::Destroyed { to, instance } => {
                 self.at(to).record = None;
-                self.closed.insert(instance);
+                let told = if text.tells_closes { self.copies(to, text.r) } else { Vec::new() };
+                for other in &told {
+                    self.send(Message::Closed { from: to, to: *other, instance });
+                }
+                self.at(to).closings.insert(instance, told.into_iter().collect());
+                self.close(to, instance);
+            }
+            Message::Closed { from, to, instance } => {
+                let record = &mut self.at(to).record;
+                *record = record.filter(|it| it.instance != instance);
+                self.send(Message::HeardClosed { from: to, to: from, instance });
+            }
+            Message::HeardClosed { from, to, instance } => {
+                if let Some(missing) = self.at(to).closings.get_mut(&instance) {
+                    missing.remove(&from);
+                }
+                self.close(to, instance);
             }
             Message::Hello { from, to } => {
                 self.at(to).list.insert(from, true);
@@ -335,6 +351,13 @@ impl State {
         there.map(|(other, _)| *other).take(r).collect()
     }
 
+    /// Who else is to have the session, by the list of one: its owner and that one's `r` successors.
+    fn copies(&self, who: Who, r: usize) -> Vec<Who> {
+        let list = self.managers.get(&who).into_iter().flat_map(|it| &it.list);
+        let there = list.filter(|(_, there)| **there).map(|(other, _)| *other).take(r + 1);
+        there.filter(|other| *other != who).collect()
+    }
+
     /// The node is asked when nobody is missing.
     fn create(&mut self, from: Who, instance: u8) {
         let Some(opening) = self.at(from).openings.get(&instance) else { return };
@@ -344,14 +367,29 @@ impl State {
         }
     }
 
+    /// The client is told of its close when nobody is missing.
+    fn close(&mut self, by: Who, instance: u8) {
+        let closings = &mut self.at(by).closings;
+        if closings.get(&instance).is_some_and(BTreeSet::is_empty) {
+            closings.remove(&instance);
+            self.closed.insert(instance);
+        }
+    }
+
+    /// Whom a manager takes for the owner, if that answers.
+    fn owner_by(&self, through: Who) -> Option<Who> {
+        let list = &self.managers.get(&through)?.list;
+        let owner = list.iter().find(|(_, there)| **there).map(|(who, _)| *who);
+        owner.filter(|it| self.is_up(*it))
+    }
+
     /// A client asks through a manager, which reaches the one that it takes for the owner.
     fn opens(&self, text: Text, through: Who, steps: &mut Vec<(String, State)>) {
         let Some(manager) = self.managers.get(&through).filter(|_| self.left.opens > 0) else {
             return;
         };
         let Some((home, there)) = manager.list.first_key_value() else { return };
-        let owner = manager.list.iter().find(|(_, there)| **there).map(|(who, _)| *who);
-        let Some(owner) = owner.filter(|it| self.is_up(*it)) else { return };
+        let Some(owner) = self.owner_by(through) else { return };
         let mut begun = self.clone();
         begun.left.opens -= 1;
         let gone = if *there { String::new() } else { format!(" (which takes {home} for gone)") };
@@ -382,21 +420,25 @@ impl State {
         steps.push((format!("{asks}: {owner} chooses N{node} and tells its successors"), begun));
     }
 
-    /// A client closes through a manager. Only who created the session ends it.
+    /// A client closes through a manager. Only who created the session ends it. When the first
+    /// manager is gone the text refuses at once; in its favour the next one is asked.
     fn closes(&self, through: Who, steps: &mut Vec<(String, State)>) {
-        let home = self.managers.get(&through).and_then(|it| it.list.first_key_value());
-        let owner = home.filter(|(who, there)| **there && self.is_up(**who)).map(|it| *it.0);
-        let record = owner.and_then(|it| self.managers.get(&it)?.record);
-        let Some(record) = record.filter(|it| it.made && self.is_up(it.creator)) else { return };
-        if self.left.closes == 0 {
-            return;
-        }
-        let Record { instance, node, creator: from, .. } = record;
+        let owner = self.owner_by(through).filter(|_| self.left.closes > 0);
+        let Some(owner) = owner else { return };
+        let Some(record) = self.managers.get(&owner).and_then(|it| it.record) else { return };
+        let Record { instance, node, creator: from, made } = record;
         let mut next = self.clone();
         next.left.closes -= 1;
-        next.told.remove(&instance);
-        next.send(Message::Destroy { from, instance, node });
-        steps.push((format!("a client closes y through {through}: {from} asks N{node}"), next));
+        let closes = format!("a client closes y through {through}");
+        if !self.is_up(from) {
+            let refuses = "which created it and does not answer, and tells the client of an error";
+            next.refused = true;
+            steps.push((format!("{closes}: {owner} asks {from}, {refuses}"), next));
+        } else if made {
+            next.told.remove(&instance);
+            next.send(Message::Destroy { from, instance, node });
+            steps.push((format!("{closes}: {from} asks N{node}"), next));
+        }
     }
 
     fn timeouts(&self, who: Who, steps: &mut Vec<(String, State)>) {
@@ -413,13 +455,25 @@ impl State {
                 steps.push((format!("{who} has waited long enough and asks N{node}"), next));
             }
         }
+        // For a close it is waited as long as anything may still come of it.
+        let closings = self.managers.get(&who).into_iter().flat_map(|it| it.closings.keys());
+        let may_come = |it: &u8| self.network.iter().any(|message| message.tells_of_close(*it));
+        for instance in closings.filter(|it| self.left.timeouts > 0 && !may_come(it)) {
+            let mut next = self.clone();
+            next.left.timeouts -= 1;
+            next.at(who).closings.insert(*instance, BTreeSet::new());
+            next.close(who, *instance);
+            let told = next.told_closed_since(self);
+            steps.push((format!("{who} has waited long enough{told}"), next));
+        }
     }
 
-    fn crash(&self, who: Who, steps: &mut Vec<(String, State)>) {
+    fn crash(&self, text: Text, who: Who, steps: &mut Vec<(String, State)>) {
         if self.left.crashes > 0 {
             let mut next = self.clone();
             next.left.crashes -= 1;
-            *next.at(who) = Manager::default();
+            let record = next.at(who).record.filter(|_| text.disks);
+            *next.at(who) = Manager { record, ..Manager::default() };
             next.network.retain(|it| it.to() != Some(who));
             steps.push((format!("{who} crashes"), next));
         }
@@ -441,8 +495,9 @@ impl State {
     }
 
     /// A manager that is not in the ring joins by its successor.
-    fn join(&self, who: Who, steps: &mut Vec<(String, State)>) {
-        if self.left.joins == 0 || self.is_up(who) {
+    fn join(&self, text: Text, who: Who, steps: &mut Vec<(String, State)>) {
+        let must_wait = text.joins_at_rest && !self.network.is_empty();
+        if self.left.joins == 0 || self.is_up(who) || must_wait {
             return;
         }
         let up = |it: &&Who| self.is_up(**it);
@@ -452,14 +507,35 @@ impl State {
         next.left.joins -= 1;
         let from = next.at(contact);
         from.list.insert(who, true);
-        let (list, record) = (from.list.clone(), from.record);
+        let (list, given) = (from.list.clone(), from.record);
         let tells = list.iter().filter(|(it, there)| **there && **it != who && **it != contact);
         let tells: Vec<Who> = tells.map(|(it, _)| *it).collect();
-        *next.at(who) = Manager { up: true, list, record, openings: BTreeMap::new() };
+        let record = next.at(who).record;
+        *next.at(who) = Manager { up: true, list, record, ..Manager::default() };
+        next.move_to(text, who, given);
         for to in tells {
-            next.send(Message::Hello { from: who, to });
+            let hello = Message::Hello { from: who, to };
+            if text.joins_at_rest && next.is_up(to) {
+                next.deliver(text, hello);
+            } else {
+                next.send(hello);
+            }
         }
         let again = if self.managers.contains_key(&who) { "is restored from" } else { "joins by" };
         steps.push((format!("{who} {again} {contact} and tells everybody it knows"), next));
+    }
+
+    /// A newcomer gets what is to be its own, and copies of what its predecessors own. What is its
+    /// own goes from the manager behind its `r` successors.
+    fn move_to(&mut self, text: Text, newcomer: Who, given: Option<Record>) {
+        let ring: Vec<Who> = self.up().map(|(who, _)| who).collect();
+        if ring.iter().take(text.r + 1).any(|it| *it == newcomer) {
+            let record = &mut self.at(newcomer).record;
+            *record = given.or(*record);
+        }
+        let owns = ring.first() == Some(&newcomer);
+        if let Some(last) = ring.get(text.r + 1).filter(|_| owns || text.drops_all) {
+            self.at(*last).record = None;
+        }
     }
 }
