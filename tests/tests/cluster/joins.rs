@@ -219,6 +219,12 @@ async fn what_cannot_join_is_told_why_and_goes_on_waiting() {
     for other in [small.store.told("address"), small.first.told("http")] {
         refused(join(&good, "7", other, &[]).await, &["contact", other, "the column GRPC"]);
     }
+    // A manager of a ring of the same name, which another config store holds.
+    let elsewhere = Small::with(&["--id", "z", "--ring", "100=z", "--managers-max", "3"]).await;
+    let stranger = elsewhere.first.told("grpc");
+    let said = ["contact", stranger, "the config store of this manager does not know"];
+    refused(join(&good, "7", stranger, &[]).await, &said);
+    elsewhere.end(vec![]).await;
     let of_waiting = other_shape.told("grpc");
     refused(join(&good, "7", of_waiting, &[]).await, &["contact", "waits outside"]);
     let inspected = ringctl(good.told("grpc"), &["inspect", "-o", "json"]).await;
