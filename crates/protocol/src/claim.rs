@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 /// Where a manager stands with its number.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Standing {
-    /// It must read the config store.
+    /// It must read the config store: `read` is under way, and the next one is for `again_ms`.
     Outside { read: Option<u64>, again_ms: u64 },
     /// It has asked others whether they run, since its copies would be left to them.
     Probing { view: Box<View>, asked: Vec<MemberId>, since_ms: u64, until_ms: u64 },
@@ -36,13 +36,13 @@ impl Standing {
 }
 
 impl Manager {
-    /// Goes on with the claim: asks for a consistent read when none is under way.
+    /// Goes on with the claim: asks for a consistent read when that is due.
     pub(crate) fn drive_claim(&mut self) {
         self.drive_probes();
         let now = self.env.now.mono_ms;
         let retry_ms = self.env.config.timing.retry_ms;
         if let Standing::Outside { read, again_ms } = &mut self.standing
-            && (read.is_none() || now >= *again_ms)
+            && now >= *again_ms
         {
             let id = self.env.next_id(NameOf::Read);
             (*read, *again_ms) = (Some(id), now + retry_ms.max(1) * 10);
@@ -54,7 +54,7 @@ impl Manager {
     /// tells nothing of the number: from a store that went back for a moment it may be refused for good.
     pub(crate) fn claim_in(&mut self, view: &View) {
         if view.epoch < self.env.epoch() {
-            return self.standing = Standing::outside();
+            return self.read_again();
         }
         let number = self.env.config.number;
         let entry = view.managers.get(&number);
@@ -120,6 +120,12 @@ impl Manager {
         }
         let lsn = self.env.lsn;
         self.standing = Standing::Intending { lsn, next: Box::new(next), to };
+    }
+
+    /// What was read tells nothing of the number: after a pause it is read again.
+    pub(crate) fn read_again(&mut self) {
+        let again_ms = self.env.now.mono_ms + self.env.config.timing.retry_ms;
+        self.standing = Standing::Outside { read: None, again_ms };
     }
 
     /// A copy that never ran is exact while it is empty. The disk must say so before the first

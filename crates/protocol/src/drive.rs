@@ -10,7 +10,7 @@ use crate::memory::{fail_opens, remember};
 use crate::message::Write;
 use crate::partition::Partition;
 use crate::session::Work;
-use crate::version::{may_tell_early, told_early, version_after};
+use crate::version::{told_early, version_after};
 use rota_model::node_msg::{Blame, DeadToken, NodeAnswer, NodeCall, ToNode};
 use rota_model::{
     Epoch, Exit, NodeId, Outcome, PoolName, Reason, Refusal, RefusalKind, RequestFate, Retry,
@@ -257,33 +257,22 @@ impl Partition {
             placement: placement.clone(),
         };
         let (created, existed) = (fate(Outcome::Created), fate(Outcome::Existed));
-        let committed = self.replica.docs.get(key).and_then(|doc| doc.session());
-        let early = committed.filter(|it| may_tell_early(it, &record)).cloned();
         if let Some(id) = &creator {
             remember(&mut record, env, id, created);
         }
+        let (opens, others) = leading.opens_among(work.waiters);
         let mut answers: Vec<(Origin, Outcome)> = Vec::new();
-        let mut others = Vec::new();
-        let redriven = work.redriven;
-        for origin in work.waiters {
-            let Some(asked) = self.leading.as_ref().and_then(|it| it.live.get(&origin)) else {
-                continue;
-            };
-            let Op::Open(op) = &asked.op else {
-                others.push(origin);
-                continue;
-            };
-            if Some(&op.request) == creator.as_ref() {
-                answers.push((origin, Outcome::Created));
-                continue;
-            }
-            if op.remember {
+        for (origin, op) in opens {
+            let creates = creator.as_ref() == Some(&op.request);
+            if op.remember && !creates {
                 remember(&mut record, env, &op.request, existed.clone());
             }
-            answers.push((origin, Outcome::Existed));
+            answers.push((origin, if creates { Outcome::Created } else { Outcome::Existed }));
         }
         let record = Arc::new(record);
-        let told = early.as_ref().map(|it| self.view_of(env, told_early(it, &record)));
+        let committed = self.replica.docs.get(key).and_then(|doc| doc.session());
+        let told = committed.and_then(|it| told_early(it, &record));
+        let told = told.map(|it| self.view_of(env, it));
         let view = self.view_of(env, record.clone());
         let write = self.session_write(key, record);
         let at = self.write_unhurried(env, vec![write], creator);
@@ -306,7 +295,7 @@ impl Partition {
             others.into_iter().for_each(|origin| self.run(env, origin));
         } else if let Some(leading) = &mut self.leading {
             // READY may not be shown yet, and an earlier owner may have told it: they wait on.
-            let waits = Work { waiters: others, redriven, ..Work::default() };
+            let waits = Work { waiters: others, redriven: work.redriven, ..Work::default() };
             leading.work.insert(session, waits);
             leading.dirty = true;
         }

@@ -28,8 +28,8 @@ use crate::sizes::Sizes;
 use crate::sync::{Difference, SyncState};
 use rota_model::node_msg::Renewed;
 use rota_model::{
-    Changed, Epoch, Incarnation, LogPos, ManagerNumber, MemberId, NodeId, PoolName, Refusal,
-    RefusalKind, RequestFate, RequestId, Retry, SessionKey, Stamp,
+    Changed, Epoch, Incarnation, LogPos, ManagerNumber, MemberId, NodeId, OpenOp, PoolName,
+    Refusal, RefusalKind, RequestFate, RequestId, Retry, SessionKey, Stamp,
 };
 use rota_ring::View;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -155,6 +155,26 @@ impl CopyState {
 }
 
 impl Leading {
+    /// Of those that wait for an id, who opens it; and the others.
+    pub fn opens_among(&self, waiters: Vec<Origin>) -> (Vec<(Origin, &OpenOp)>, Vec<Origin>) {
+        let (mut opens, mut others) = (Vec::new(), Vec::new());
+        for origin in waiters {
+            match self.live.get(&origin).map(|it| &it.op) {
+                Some(Op::Open(op)) => opens.push((origin, op)),
+                Some(
+                    Op::Close(_)
+                    | Op::Get(_)
+                    | Op::List(_)
+                    | Op::Pull(_)
+                    | Op::Report(_)
+                    | Op::Documents(_),
+                ) => others.push(origin),
+                None => {}
+            }
+        }
+        (opens, others)
+    }
+
     /// It begins, and nobody has asked for anything.
     pub fn new(
         pe: Epoch,

@@ -439,16 +439,12 @@ impl Manager {
             return;
         };
         if *mine == Some(read) {
-            *mine = None;
             match state.filter(|_| reached).and_then(|it| it.view) {
                 Some(view) => {
                     self.claim_in(&view);
                     self.take_up_parts();
                 }
-                None => {
-                    let again_ms = self.env.now.mono_ms + self.env.config.timing.retry_ms;
-                    self.standing = Standing::Outside { read: Some(read), again_ms };
-                }
+                None => self.read_again(),
             }
         }
     }

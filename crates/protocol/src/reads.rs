@@ -1,5 +1,6 @@
 //! Linearizable reads: a confirm round with the other copies, shared by all that wait; a lone copy
-//! reads the config store. Lists and watches show committed documents only.
+//! reads the config store. Only committed documents are shown, and a READY that may be told early
+//! ([`crate::version`]): by a read, a list, the snapshot of a watch.
 
 use crate::api::{Answer, Op, OpResult};
 use crate::documents::{Brief, DocKey, session_name, session_of};
@@ -9,7 +10,7 @@ use crate::io::Transition;
 use crate::judge::Renewal;
 use crate::leading::Phase;
 use crate::partition::Partition;
-use crate::version::may_tell_early;
+use crate::version::told_early;
 use rota_model::{
     Filter, ListCursor, ListOp, LogPos, ManagerNumber, Page, PullOp, Pulled, Refusal, RefusalKind,
     Retry, SessionKey, SessionRecord, SessionState, SessionView, SlotId,
@@ -223,9 +224,11 @@ impl Partition {
 
     /// A session as it may be shown: committed, or READY over a committed PENDING or STARTING
     /// (which any later owner drives to the same instance, and whose open may be answered already).
-    pub fn visible(&self, key: &DocKey) -> Option<&Arc<SessionRecord>> {
+    pub fn visible(&self, key: &DocKey) -> Option<Arc<SessionRecord>> {
         let committed = self.replica.docs.get(key)?.session()?;
-        let Some(upto) = self.may_be_ready_by(key, committed) else { return Some(committed) };
+        let Some(upto) = self.may_be_ready_by(key, committed) else {
+            return Some(committed.clone());
+        };
         let tail = self.replica.tail.iter().take_while(|entry| entry.at <= upto);
         let writes = tail.flat_map(|entry| entry.writes.iter()).filter(|it| it.key == *key);
         Some(shown(committed, writes.filter_map(|it| it.doc.as_ref()?.session())))
@@ -236,10 +239,10 @@ impl Partition {
         &'a self,
         key: &DocKey,
         ready: &LazyCell<ReadyInTail<'a>, impl FnOnce() -> ReadyInTail<'a>>,
-    ) -> Option<&'a Arc<SessionRecord>> {
+    ) -> Option<Arc<SessionRecord>> {
         let committed = self.replica.docs.get(key)?.session()?;
         match self.may_be_ready_by(key, committed) {
-            None => Some(committed),
+            None => Some(committed.clone()),
             Some(_) => Some(shown(committed, ready.get(key).into_iter().flatten().copied())),
         }
     }
@@ -277,7 +280,7 @@ impl Partition {
 
     pub fn read(&self, env: &Env, session: &SessionKey, stale: bool) -> OpResult {
         match self.visible(&Self::key_of(env, session)) {
-            Some(record) => Ok(Answer::Got { session: self.view_of(env, record.clone()), stale }),
+            Some(record) => Ok(Answer::Got { session: self.view_of(env, record), stale }),
             None => Err(not_found(session)),
         }
     }
@@ -459,10 +462,10 @@ impl Partition {
 
 /// What may be shown of a session: one of later records of it, oldest first, or the committed one.
 fn shown<'a>(
-    committed: &'a Arc<SessionRecord>,
+    committed: &Arc<SessionRecord>,
     mut later: impl Iterator<Item = &'a Arc<SessionRecord>>,
-) -> &'a Arc<SessionRecord> {
-    later.find(|it| may_tell_early(committed, it)).unwrap_or(committed)
+) -> Arc<SessionRecord> {
+    later.find_map(|it| told_early(committed, it)).unwrap_or_else(|| committed.clone())
 }
 
 /// Whether a record may pass a filter, as far as its brief tells: those that cannot need not be made

@@ -253,7 +253,7 @@ impl Partition {
         if !self.replica.session(&key).is_some_and(SessionRecord::is_live) {
             return self.run(env, origin);
         }
-        match self.visible(&key).filter(|it| it.is_live()).cloned() {
+        match self.visible(&key).filter(|it| it.is_live()) {
             Some(record) => {
                 let session = self.view_of(env, record);
                 env.note(Transition::OpenExisted, Some(self.number));

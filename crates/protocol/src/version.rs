@@ -44,28 +44,28 @@ fn early_limit(committed: &SessionRecord) -> Stamp {
     Stamp::from_epoch_ms(committed.version.to_epoch_ms() + EARLY_MS)
 }
 
-/// Whether clients may hear of `record` while only `committed` is certain.
-pub(crate) fn may_tell_early(committed: &SessionRecord, record: &SessionRecord) -> bool {
-    let begun = matches!(committed.state, SessionState::Pending | SessionState::Starting);
-    begun
-        && record.is_live()
-        && record.token() == committed.token()
-        && record.version <= early_limit(committed)
-}
-
-/// What clients may hear of `record` while only `committed` is certain. A later change of its machine may
-/// be lost with this owner and the node, and the record of the end would show the machine as it was before.
+/// What clients may hear of `record` while only `committed` is certain, if anything. Its machine is told as the
+/// committed record has it: a later change may be lost with this owner and the node, and the record of the end
+/// would show the machine as it was before.
 pub(crate) fn told_early(
     committed: &SessionRecord,
     record: &Arc<SessionRecord>,
-) -> Arc<SessionRecord> {
-    if record.machine_change <= committed.machine_change {
-        return record.clone();
+) -> Option<Arc<SessionRecord>> {
+    let begun = matches!(committed.state, SessionState::Pending | SessionState::Starting);
+    let may_be_told = begun
+        && record.is_live()
+        && record.token() == committed.token()
+        && record.version <= early_limit(committed);
+    if !may_be_told {
+        return None;
     }
-    let mut told = (**record).clone();
-    told.machine_state.clone_from(&committed.machine_state);
-    told.machine_change = committed.machine_change;
-    Arc::new(told)
+    let machine = |it: &SessionRecord| (it.machine_state.clone(), it.machine_change);
+    let certain = machine(committed);
+    if machine(record) == certain {
+        return Some(record.clone());
+    }
+    let (machine_state, machine_change) = certain;
+    Some(Arc::new(SessionRecord { machine_state, machine_change, ..(**record).clone() }))
 }
 
 impl Partition {

@@ -3,8 +3,10 @@
 mod table;
 
 use rota_model::node_msg::{NodeAnswer, ReportEvent, ToNode};
-use rota_model::{Outcome, RefusalKind, SessionView};
-use rota_protocol::Message;
+use rota_model::{
+    Filter, ListCursor, ListOp, NodeId, Outcome, Placement, RefusalKind, SessionState, SessionView,
+};
+use rota_protocol::{Answer, Message, Op};
 use table::*;
 
 const HOUR_MS: i64 = 3_600_000;
@@ -63,28 +65,38 @@ fn a_version_that_was_told_before_its_commit_is_below_every_later_one() {
 
 #[test]
 fn a_machine_is_told_early_as_it_was_when_that_was_committed() {
-    let mut table = Table::serving();
-    table.manual_nodes = true;
-    let owner = table.owner("a");
-    let call = table.ask(owner, open("a", "r1"));
-    let (_, create) = table.node_calls.pop().expect("PENDING is committed");
-    let ToNode::Create { head, token, .. } = create else { panic!("{create:?}") };
-    let node = rota_model::NodeId::parse("n1").unwrap();
-    let placement = rota_model::Placement { node, boot: head.boot, token, address: String::new() };
-    table.lose = Box::new(move |it| {
-        it.from.number.0 == owner && matches!(it.message, Message::Prepare { .. })
-    });
-    let event = ReportEvent::MachineState { state: "amber".into(), change: 1 };
-    table.ask(owner, report("a", &placement, event));
-    let running = NodeAnswer::Running { address: "x:1".into(), ready: true };
-    table.node_says(owner, "n1", head.call, running);
-    table.settle();
-    let (_, early) = opened(table.replies.remove(&call).expect("it is answered before the commit"));
-    let machine = |it: &SessionView| (it.record.machine_state.clone(), it.record.machine_change);
-    assert_eq!(machine(&early), (String::new(), 0), "what no copy has may be lost");
-    table.lose = Box::new(|_| false);
-    table.pass(100);
-    assert_eq!(machine(&got(table.call(owner, get("a")))), ("amber".to_owned(), 1));
+    for (state, change) in [("red", 0), ("amber", 1)] {
+        let mut table = Table::serving();
+        table.manual_nodes = true;
+        let owner = table.owner("a");
+        let call = table.ask(owner, open("a", "r1"));
+        let (_, create) = table.node_calls.pop().expect("PENDING is committed");
+        let ToNode::Create { head, token, slot, .. } = create else { panic!("{create:?}") };
+        let node = NodeId::parse("n1").unwrap();
+        let placement = Placement { node, boot: head.boot, token, address: String::new() };
+        table.lose = Box::new(move |it| {
+            it.from.number.0 == owner && matches!(it.message, Message::Prepare { .. })
+        });
+        let event = ReportEvent::MachineState { state: state.into(), change };
+        table.ask(owner, report("a", &placement, event));
+        let running = NodeAnswer::Running { address: "x:1".into(), ready: true };
+        table.node_says(owner, "n1", head.call, running);
+        table.settle();
+        let (_, told) = opened(table.replies.remove(&call).expect("it is told before the commit"));
+        let machine =
+            |it: &SessionView| (it.record.machine_state.clone(), it.record.machine_change);
+        let committed = (String::new(), 0);
+        assert_eq!(machine(&told), committed, "what no copy has may be lost");
+        assert_eq!(machine(&got(table.call(owner, get("a")))), committed);
+        let from = ListCursor { slot, after: None };
+        let list = ListOp { from, limit: 1, filter: Filter::default(), stale_ok: true };
+        let Ok(Answer::Listed(page)) = table.call(owner, Op::List(list)) else { panic!("no page") };
+        assert_eq!(page.sessions[0].record.state, SessionState::Ready);
+        assert_eq!(machine(&page.sessions[0]), committed);
+        table.lose = Box::new(|_| false);
+        table.pass(100);
+        assert_eq!(machine(&got(table.call(owner, get("a")))), (state.to_owned(), change));
+    }
 }
 
 #[test]

@@ -141,7 +141,7 @@ pub fn manager(folder: &Folder, ports: &Ports, programs: &Programs, it: &Member<
     if let Some(patience) = layout.suspect_ms {
         command.arg("--suspect-ms").arg(patience.to_string());
         let flags = ["--lease-term-ms", "--lease-kill-ms", "--node-lost-ms"];
-        for (flag, ms) in flags.iter().zip(patient_lease(patience).unwrap_or_default()) {
+        for (flag, ms) in flags.iter().zip(patient_lease(patience).into_iter().flatten()) {
             command.arg(flag).arg(ms.to_string());
         }
     }
@@ -158,11 +158,11 @@ pub fn manager(folder: &Folder, ports: &Ports, programs: &Programs, it: &Member<
 
 /// Term, kill and loss of leases that outlive the silence of a judge, in ms, where managers are so patient with
 /// each other that the usual ones may not.
-fn patient_lease(suspect_ms: u32) -> Option<Vec<u64>> {
+fn patient_lease(suspect_ms: u32) -> Option<[u64; 3]> {
     let suspect_ms = u64::from(suspect_ms);
     let term_ms = suspect_ms * 5 / 2;
     let kill_ms = term_ms * 3 / 2;
-    (suspect_ms * 2 >= USUAL_TERM_MS).then(|| vec![term_ms, kill_ms, kill_ms * 5 / 3])
+    (suspect_ms * 2 >= USUAL_TERM_MS).then(|| [term_ms, kill_ms, kill_ms * 5 / 3])
 }
 
 /// The data folder of a manager.
@@ -187,8 +187,8 @@ fn node(
     command.arg("--cluster").arg(&layout.cluster);
     command.arg("--places").arg(layout.places.to_string());
     command.arg("--classes").arg(&programs.classes);
-    let lease = layout.suspect_ms.and_then(patient_lease).unwrap_or_default();
-    for (flag, ms) in ["--lease-term", "--lease-kill"].iter().zip(lease) {
+    let lease = layout.suspect_ms.and_then(patient_lease);
+    for (flag, ms) in ["--lease-term", "--lease-kill"].iter().zip(lease.into_iter().flatten()) {
         command.arg(flag).arg(format!("{ms}ms"));
     }
     if layout.consul {

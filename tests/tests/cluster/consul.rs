@@ -236,7 +236,7 @@ async fn while_consul_hangs_a_lone_manager_opens_closes_and_shows_only_what_may_
     assert_eq!(open_outcome(&client, "b").await, v1::Outcome::Created);
     assert!(client.close(close("b"), CALL).await.unwrap().finished);
     until_reachable(&cluster, 0, false).await;
-    let short = Duration::from_secs(2);
+    let short = Duration::from_millis(500);
     // What is there may be closed by an owner of which this manager does not know. (At once: its node renews
     // no lease meanwhile.)
     let (seen, again) =

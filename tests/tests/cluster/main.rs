@@ -20,6 +20,7 @@ mod changed_rings;
 mod config_store;
 #[cfg(test)]
 mod consul;
+#[cfg(test)]
 mod consul_views;
 #[cfg(test)]
 mod dev;

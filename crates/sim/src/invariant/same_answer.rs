@@ -67,8 +67,8 @@ fn may_differ(ledger: &Ledger, first: &OpResult) -> bool {
 }
 
 /// Checks all requests of a run. A repetition later than `memory_us` after the request was first sent may
-/// have been forgotten: it was carried out no earlier, and nobody promises anew what he repeats. Gives how many CREATED answers were forgotten in the one way that is
-/// allowed.
+/// have been forgotten: it was carried out no earlier, and nobody promises anew what he repeats. Gives how
+/// many CREATED answers were forgotten in the one way that is allowed.
 ///
 /// # Errors
 /// A repetition with another answer, or a life that was CREATED twice.
