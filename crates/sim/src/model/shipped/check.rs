@@ -15,7 +15,7 @@ use rota_model::node_msg::ToNode;
 use rota_model::{
     BootId, Epoch, LogPos, ManagerNumber, SessionKey, SessionRecord, SessionState, Token,
 };
-use rota_protocol::{Answer, Chunk, DiskWrite, Message, OpResult};
+use rota_protocol::{Answer, Chunk, DiskWrite, Manager, Message, OpResult};
 use rota_ring::{ConfigState, PartState, View};
 use std::collections::BTreeMap;
 
@@ -99,11 +99,13 @@ fn record_on(
     records.filter(|it| it.key == *key).map(|it| (**it).clone()).next()
 }
 
-/// S4, I1, I2, I5: who sends something as owner is it, and a Create has been written down.
+/// S4, I1, I2, I5, I9: who sends something as owner is it, a Create has been written down, and who speaks
+/// has its number.
 ///
 /// # Errors
 /// The rule that is broken.
 pub fn sent(room: &Room, state: &State, message: &Flying) -> Verdict {
+    spoken(room, state, message)?;
     let views = &room.store(state).views;
     let act = |who, part, pe, what| one_owner::check_act(views, who, part, pe, what);
     match message {
@@ -158,6 +160,34 @@ pub fn sent(room: &Room, state: &State, message: &Flying) -> Verdict {
         | Flying::Report { .. }
         | Flying::ReportAcked { .. } => Ok(()),
     }
+}
+
+/// I9: the config store has the run as which a manager speaks, or a later one.
+fn spoken(room: &Room, state: &State, message: &Flying) -> Verdict {
+    let member = match message {
+        Flying::Peer(envelope) => Some(envelope.from),
+        Flying::ToNode { from, .. } => {
+            let at = room.place_of(from.0);
+            at.and_then(|it| room.manager(state, it).process.as_ref()).map(Manager::member)
+        }
+        Flying::FromNode { .. }
+        | Flying::Cas { .. }
+        | Flying::Orphan { .. }
+        | Flying::Outcome { .. }
+        | Flying::Register { .. }
+        | Flying::Registered { .. }
+        | Flying::Renew { .. }
+        | Flying::Renewed { .. }
+        | Flying::Report { .. }
+        | Flying::ReportAcked { .. } => None,
+    };
+    let Some(member) = member else { return Ok(()) };
+    let known = room.view(state).and_then(|view| view.member(member.number));
+    if known.map_or(0, |it| it.incarnation.0) >= member.incarnation.0 {
+        return Ok(());
+    }
+    let text = format!("{member} speaks, and the config store has {known:?}");
+    Err(Violation::new("I9", text))
 }
 
 /// I11: the registry has that boot, or a later one.
