@@ -129,7 +129,7 @@ impl ManagerHost {
         self.now(now_us).wall_ms
     }
 
-    fn now(&self, now_us: u64) -> Now {
+    pub(crate) fn now(&self, now_us: u64) -> Now {
         let mono_ms = now_us / 1000 + self.mono_ahead_ms;
         // Offsets are held shifted by 100 s, so that they may be negative.
         let wall_ms = WALL_START_MS + now_us / 1000 + self.wall_ahead_ms - 100_000;

@@ -232,7 +232,7 @@ impl World {
                 NodeInput::Registered { sent_mono_ms, registered }
             }
             Parcel::Renewed { boot, sent_mono_ms, renewed } => {
-                NodeInput::Renewed { boot, sent_mono_ms, renewed }
+                return self.on_renewed((index, run), (boot, sent_mono_ms), renewed);
             }
             Parcel::ReportAcked(id) => NodeInput::ReportsAcked { ids: vec![id] },
             Parcel::Peer(_)

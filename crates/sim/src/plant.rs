@@ -3,13 +3,16 @@
 //! caught by some seed, else the net has a hole.
 
 use crate::plant_contents::{alter_documents, forget_requests, without_memories};
+use crate::plant_nodes::alter_call;
 use crate::plant_recoveries::lower_epoch;
 use crate::plant_rules::{hide_cordons, hide_drains, take_for_next, take_for_ours};
+use crate::plant_syncs::settle_sync;
+use crate::watchdog::Run;
 use crate::world::World;
 use rota_model::node_msg::{FromNode, NodeAnswer, ReportEvent, ReportItem, ToNode};
 use rota_model::{BootId, Changed, Epoch, ManagerNumber, NodeId};
 use rota_node::NodeEffect;
-use rota_protocol::{Answer, CasOutcome, Effect, Input, Message, OpResult};
+use rota_protocol::{Answer, CasOutcome, Effect, Envelope, Input, Message, OpResult};
 use rota_ring::{Change, ConfigState};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -158,6 +161,20 @@ bugs!(
     AddingForgotten = "adding_forgotten",
     /// A verdict about a node lands under any View.
     VerdictUnbound = "verdict_unbound",
+    /// A new owner serves before its copies have answered its Sync.
+    ServedUnsynced = "served_unsynced",
+    /// A copy takes what a Sync brought for committed before its owner says so.
+    SyncSettled = "sync_settled",
+    /// A manager speaks as a new run before that is written.
+    ClaimedEarly = "claimed_early",
+    /// A node counts its lease from when the answer comes, not from when it asked.
+    LeaseFromAnswer = "lease_from_answer",
+    /// A node that says Destroyed of what it does not run forgets the dead token.
+    DestroyedForgotten = "destroyed_forgotten",
+    /// A node waits for what it starts as long as that takes.
+    DeadlineIgnored = "deadline_ignored",
+    /// Owners forget what has ended long before its time.
+    EndedForgotten = "ended_forgotten",
 );
 
 impl Bug {
@@ -239,22 +256,6 @@ impl World {
         effect: Effect,
     ) -> Altered<Effect> {
         match (self.bug(), effect) {
-            (Some(Bug::StaleConfirm), Effect::Send { address, envelope }) => {
-                self.confirm_at_once(number, run, &envelope);
-                Altered::Kept(Effect::Send { address, envelope })
-            }
-            (Some(Bug::TimeoutThenProceed), Effect::Send { address, envelope }) => {
-                self.ack_for_the_silent(number, &envelope);
-                Altered::Kept(Effect::Send { address, envelope })
-            }
-            (Some(Bug::EarlyMember), Effect::Send { address, envelope }) => {
-                self.learned_at_once(number, &envelope);
-                Altered::Kept(Effect::Send { address, envelope })
-            }
-            (Some(Bug::LeftToTheGone), Effect::Send { address, envelope }) => {
-                self.runs_at_once(number, &envelope);
-                Altered::Kept(Effect::Send { address, envelope })
-            }
             (Some(bug), Effect::Cas { cas, mut change }) => {
                 self.plant_on_cas(bug, number, cas, &mut change);
                 Altered::Kept(Effect::Cas { cas, change })
@@ -264,6 +265,10 @@ impl World {
                     return Altered::Dropped;
                 }
                 Altered::Kept(effect)
+            }
+            (Some(bug), Effect::Send { address, envelope }) => {
+                self.plant_on_send(bug, (number, run), &envelope);
+                Altered::Kept(Effect::Send { address, envelope })
             }
             (Some(bug), Effect::Reply { call, mut result }) => {
                 spoil_reply(bug, call, &mut result);
@@ -297,6 +302,18 @@ impl World {
                 Altered::Kept(Effect::ToNode { node, address, message })
             }
             (_, effect) => Altered::Kept(effect),
+        }
+    }
+
+    /// A message of a manager on its way to a peer, who may seem to answer at once.
+    fn plant_on_send(&mut self, bug: Bug, (number, run): Run, envelope: &Envelope) {
+        match (bug, envelope) {
+            (Bug::StaleConfirm, it) => self.confirm_at_once(number, run, it),
+            (Bug::TimeoutThenProceed, it) => self.ack_for_the_silent(number, it),
+            (Bug::EarlyMember, it) => self.learned_at_once(number, it),
+            (Bug::LeftToTheGone, it) => self.runs_at_once(number, it),
+            (Bug::ServedUnsynced, it) => self.synced_at_once((number, run), it),
+            (_, _) => {}
         }
     }
 
@@ -441,6 +458,7 @@ impl World {
                 *committed = *last;
                 touched.clear();
             }
+            (Bug::SyncSettled, message) => settle_sync(message),
             (Bug::EmptySnapshot, Message::SnapshotChunk { chunk, .. }) => chunk.docs.clear(),
             (Bug::RequestForgotten, message) => forget_requests(message),
             (Bug::MemoryForgotten, message) => {
@@ -472,6 +490,7 @@ impl World {
         if plant.bug == Bug::ScanUnfenced && matches!(message, ToNode::Scan { .. }) {
             lower_epoch(&mut message, self.setup.m, |slot| agent.fence(slot));
         }
+        alter_call(plant.bug, agent, &mut message);
         if plant.bug == Bug::BootIgnored {
             let head = head_mut(&mut message);
             if head.boot != boot {

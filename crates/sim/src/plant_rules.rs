@@ -11,6 +11,10 @@ use rota_protocol::ManagerConfig;
 use rota_ring::{Change, ConfigState, NodeWish, RingShape, View};
 use std::sync::Arc;
 
+/// After so long owners forget what has ended, if a planted bug says so. What they ask of nodes is
+/// remembered for as long.
+const FORGOTTEN_MS: u64 = 2_000;
+
 impl World {
     /// A compare-and-set on its way to the config store.
     pub(crate) fn plant_on_cas(
@@ -30,6 +34,7 @@ impl World {
             (Bug::CordonForgotten, change) => forget_cordon(self.store.state(), change),
             (Bug::ShedEarly, change) => self.shed_early(change),
             (Bug::RegisteredEarly, change) => self.registered_at_once(number, cas, change),
+            (Bug::ClaimedEarly, change) => self.claimed_at_once(number, cas, change),
             (Bug::AddingForgotten, change) => self.deny_adding(number, cas, change),
             (Bug::VerdictUnbound, change) => unbind_verdict(change),
             (_, _) => {}
@@ -41,6 +46,7 @@ impl World {
         match self.bug() {
             Some(Bug::CopiesUnawaited) => config.timing.copy_deadline_ms = 0,
             Some(Bug::BetterUnawaited) => config.timing.recover_after_ms = 0,
+            Some(Bug::EndedForgotten) => config.timing.tombstone_ms = FORGOTTEN_MS,
             _ => {}
         }
         config

@@ -9,7 +9,7 @@ use crate::plant::Bug;
 use crate::world::{Event, Phase, World};
 use rota_model::{ManagerNumber, NodeState};
 use rota_protocol::{CasOutcome, Effect, Input, Message};
-use rota_ring::{Change, ConfigState};
+use rota_ring::{Change, ConfigState, View};
 
 /// When a compare-and-set lands that adds a member: its owner wedges for a second at most, unless it knows
 /// that nothing was asked.
@@ -84,6 +84,14 @@ impl World {
         }
     }
 
+    /// A manager takes its number for taken as soon as it asked for that.
+    pub(crate) fn claimed_at_once(&mut self, number: ManagerNumber, cas: u64, change: &Change) {
+        if let Some(state) = claimed(self.store.state(), number, change) {
+            let outcome = CasOutcome::Done(state);
+            self.tell_later(number, 0, Input::CasDone { cas, outcome });
+        }
+    }
+
     /// A compare-and-set leaves later.
     pub(crate) fn send_later(&mut self, number: ManagerNumber, delay_us: u64, parcel: Parcel) {
         let from = Place::Manager(number);
@@ -100,6 +108,17 @@ pub(crate) fn registered(state: &ConfigState, change: &Change) -> Option<ConfigS
     let to = &change.node.as_ref()?.to;
     let known = state.nodes.get(&to.node).map(|it| it.boot);
     change.apply(state).filter(|_| known != Some(to.boot) && !to.state.is_gone())
+}
+
+/// What the config store will hold when a manager's number is taken there by a new run.
+pub(crate) fn claimed(
+    state: &ConfigState,
+    number: ManagerNumber,
+    change: &Change,
+) -> Option<ConfigState> {
+    let known = |view: &View| view.managers.get(&number).map(|it| it.incarnation);
+    let (before, after) = (state.view.as_ref()?, change.view.as_ref()?);
+    change.apply(state).filter(|_| known(before) < known(after))
 }
 
 fn is_verdict(change: &Change) -> bool {

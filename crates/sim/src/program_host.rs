@@ -8,6 +8,9 @@ use crate::world::{Event, Phase, ProgramStep, World};
 use rota_model::{Exit, Reason, SessionKey, Token};
 use rota_node::{Node, NodeInput, StopHow};
 
+/// A start that takes longer than any run.
+const HANGS_US: u64 = 100_000_000_000;
+
 impl World {
     /// The runtime starts a program, which may be slow or fail.
     pub fn start_program(
@@ -29,6 +32,7 @@ impl World {
         } else {
             self.chance.skewed(200, 40_000)
         };
+        let delay_us = if slow && self.plant_hangs() { HANGS_US } else { delay_us };
         let program = Program { instance: None, stopping: None, fails, not_after_mono_ms };
         if let Some(host) = self.nodes.get_mut(index) {
             host.programs.insert((key.clone(), token), program);

@@ -193,6 +193,21 @@ fn a_boot_that_is_used_before_it_is_registered_is_found() {
     is_found(Bug::RegisteredEarly, "I11", 6);
 }
 
+#[test]
+fn an_owner_that_serves_before_its_copies_have_answered_its_sync_is_found() {
+    is_found(Bug::ServedUnsynced, "I2", 4);
+}
+
+#[test]
+fn a_manager_that_speaks_before_its_number_is_taken_is_found() {
+    is_found(Bug::ClaimedEarly, "I9", 3);
+}
+
+#[test]
+fn a_node_that_forgets_what_it_was_told_to_destroy_is_found() {
+    is_found(Bug::DestroyedForgotten, "S3", 11);
+}
+
 /// Two suspect each other while one is copied to: its owner read the config store as fast as that
 /// answers, until its clock went on, since the copy that it wanted was not wanted any more.
 #[test]

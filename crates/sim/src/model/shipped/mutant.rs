@@ -24,8 +24,13 @@
 //! | the farthest copy goes only while there are more than r+1 | `shed_early` | seed |
 //! | an owner does not go on while the outcome of adding a member is unknown | `adding_forgotten` | seed |
 //! | a verdict about a node lands only under the View that it was given under | `verdict_unbound` | seed |
+//! | I8: a new owner serves when all copies have answered its Sync | `served_unsynced` | search |
+//! | what a Sync brought is committed when its owner says so | `sync_settled` | seed |
+//! | I9: a manager speaks when the config store has its run | `claimed_early` | search |
+//! | a node that said Destroyed starts that token no more | `destroyed_forgotten` | search |
+//! | a node counts its lease from when it asked | `lease_from_answer` | seed |
 //!
-//! The last two need a compare-and-set that is late by more than the second for which an owner wedges, or that
+//! `adding_forgotten` and `verdict_unbound` need a compare-and-set that is late by more than the second for which an owner wedges, or that
 //! a judge is replaced while its word is under way: there the simulator delays those that matter
 //! (`plant_stores.rs`). Told "conflict" at the usual pace, an owner asks again at once and stays wedged; only
 //! one that is busy with a suspicion meanwhile goes on. And steps of a model's clocks are as long as a wedge,
@@ -41,9 +46,11 @@ use crate::plant_acks::{ack_below, count_late};
 use crate::plant_contents::{forget_requests, is_from_before, keep_lost};
 use crate::plant_joins::{shed_early, spoil_split};
 use crate::plant_leaves::hand_to_stranger;
+use crate::plant_nodes::alter_call;
 use crate::plant_recoveries::{lower_epoch, skip_recovery};
 use crate::plant_rules::{forget_cordon, hide_cordons, hide_drains};
 use crate::plant_stores;
+use crate::plant_syncs::{answered_sync, settle_sync};
 use rota_model::node_msg::{FromNode, NodeAnswer, Registered, ToNode};
 use rota_model::{ManagerNumber, NodeState};
 use rota_node::Node;
@@ -114,6 +121,7 @@ pub fn input(bug: Option<Bug>, bounds: &Bounds, host: &ManagerHost, mut input: I
             touched.clear();
         }
         (Bug::EmptySnapshot, Message::SnapshotChunk { chunk, .. }) => chunk.docs.clear(),
+        (Bug::SyncSettled, message) => settle_sync(message),
         (Bug::RequestForgotten, message) => forget_requests(message),
         (Bug::DeltaAfterLoss, Message::SnapshotChunk { part, chunk }) => {
             let view = host.process.as_ref().and_then(Manager::view);
@@ -164,6 +172,9 @@ pub fn call(bug: Option<Bug>, bounds: &Bounds, host: &NodeHost, mut message: ToN
     if bug == Some(Bug::ScanUnfenced) && matches!(message, ToNode::Scan { .. }) {
         lower_epoch(&mut message, bounds.slots(), |slot| host.agent.fence(slot));
     }
+    if let Some(bug) = bug {
+        alter_call(bug, &host.agent, &mut message);
+    }
     if bug == Some(Bug::BootIgnored) {
         head_mut(&mut message).boot = host.boot;
     }
@@ -187,6 +198,7 @@ pub fn alter(room: &Room, state: &State, out: &mut Vec<Out>) {
         if let Out::Fly(Flying::Peer(envelope)) = &it {
             altered.extend(forged(bug, envelope));
             altered.extend(added_unasked(room, state, bug, envelope));
+            altered.extend(synced_at_once(room, state, bug, envelope));
         }
         if let Out::Fly(Flying::ToNode { node, message, .. }) = &it {
             if bug == Bug::NoRedrive && is_redrive(message) {
@@ -204,7 +216,11 @@ pub fn alter(room: &Room, state: &State, out: &mut Vec<Out>) {
         if let Out::Fly(Flying::Cas { from, cas, change }) = &mut it {
             alter_change(room, state, bug, Arc::make_mut(change));
             let held = plant_stores::registered(&room.store(state).state, change);
-            if let Some(held) = held.filter(|_| bug == Bug::RegisteredEarly) {
+            let held = held.filter(|_| bug == Bug::RegisteredEarly).or_else(|| {
+                let held = plant_stores::claimed(&room.store(state).state, from.0, change);
+                held.filter(|_| bug == Bug::ClaimedEarly)
+            });
+            if let Some(held) = held {
                 let (to, cas, done, held) = (*from, *cas, true, Box::new(held));
                 altered.push(Out::Fly(Flying::Outcome { to, cas, done, held }));
             }
@@ -264,6 +280,14 @@ fn added_unasked(room: &Room, state: &State, bug: Bug, envelope: &Envelope) -> O
         |part: &ManagerNumber| view.parts.get(part).is_some_and(|it| !it.has(envelope.to.number));
     let parts: Vec<_> = parts.iter().filter(|it| is_added(&it.0)).copied().collect();
     let message = Message::Confirmed { round: *round, parts };
+    let (from, to, epoch) = (envelope.to, envelope.from, envelope.epoch);
+    Some(Out::Forged(Box::new(Envelope { from, to, epoch, message })))
+}
+
+/// A copy seems to answer a Sync as soon as it is asked.
+fn synced_at_once(room: &Room, state: &State, bug: Bug, envelope: &Envelope) -> Option<Out> {
+    let at = room.place_of(envelope.from.number).filter(|_| bug == Bug::ServedUnsynced)?;
+    let message = answered_sync(room.manager(state, at).process.as_ref()?, &envelope.message)?;
     let (from, to, epoch) = (envelope.to, envelope.from, envelope.epoch);
     Some(Out::Forged(Box::new(Envelope { from, to, epoch, message })))
 }

@@ -101,17 +101,18 @@ const LEASE_AT_JUDGE: Bounds = Bounds { ids: &[(30, 30)], doors: &[30], ..LEASE 
 /// The smallest bounds within which a planted bug is found. `None` for bugs of what a model leaves out
 /// (documents, lists, watches, bodies, disks that go back): the simulator finds those.
 pub fn bounds_for(bug: Bug) -> Option<Bounds> {
-    let n = NOTHING;
-    let rejoin = Left { suspicions: 1, ticks: 3, ..n };
+    let (bounds, left) = found_within(bug)?;
+    Some(Bounds { name: bug.as_str(), lives: is_seen_at_rest(bug), left, ..bounds })
+}
+
+fn found_within(bug: Bug) -> Option<(Bounds, Left)> {
+    let (n, rejoin) = (NOTHING, Left { suspicions: 1, ticks: 3, ..NOTHING });
     let read = Left { gets: 1, closes: 1, suspicions: 1, ..n };
     let stale = Bounds { nodes: 1, readers: &[30], ..UNHEARD };
-    let lives = is_seen_at_rest(bug);
-    let of = |bounds: Bounds, left| Some(Bounds { name: bug.as_str(), lives, left, ..bounds });
+    let of = |bounds, left| Some((bounds, left));
     match bug {
         Bug::BootIgnored => of(Bounds { doors: &[10], ..THREE }, Left { opens: 1, boots: 1, ..n }),
-        Bug::StaleConfirm => {
-            of(Bounds { opened: 1, ..THREE }, Left { gets: 1, closes: 1, suspicions: 1, ..n })
-        }
+        Bug::StaleConfirm => of(OPENED, read),
         Bug::AddedUnasked => of(stale.clone(), read),
         Bug::LoneUnread => of(Bounds { numbers: &[30], ..stale }, read),
         Bug::FullAssumed => of(THREE, Left { opens: 1, ..n }),
@@ -138,16 +139,20 @@ pub fn bounds_for(bug: Bug) -> Option<Bounds> {
         | Bug::LateAckCounted
         | Bug::OldEpochAcked
         | Bug::RegisteredEarly
-        | Bug::DeltaAfterLoss => {
-            let (bounds, left) = of_epochs(bug)?;
-            of(bounds, left)
-        }
+        | Bug::ServedUnsynced
+        | Bug::ClaimedEarly
+        | Bug::DestroyedForgotten
+        | Bug::DeltaAfterLoss => of_epochs(bug),
         Bug::CopiesUnawaited
         | Bug::ShedEarly
         | Bug::BootUnfenced
         | Bug::BetterUnawaited
         | Bug::AddingForgotten
         | Bug::VerdictUnbound
+        | Bug::SyncSettled
+        | Bug::LeaseFromAnswer
+        | Bug::DeadlineIgnored
+        | Bug::EndedForgotten
         | Bug::ScanSkipped
         | Bug::ScanUnfenced
         | Bug::GivenUpEarly
@@ -210,6 +215,11 @@ fn of_epochs(bug: Bug) -> Option<(Bounds, Left)> {
         (Bug::RegisteredEarly, n) => {
             (Bounds { doors: &[10], ..THREE }, Left { opens: 1, boots: 1, ..n })
         }
+        (Bug::ServedUnsynced, n) => (WIDE, Left { opens: 1, crashes: 1, ..n }),
+        (Bug::ClaimedEarly, n) => {
+            (Bounds { opened: 1, ..ONE }, Left { crashes: 1, starts: 1, ..n })
+        }
+        (Bug::DestroyedForgotten, n) => (TWO, Left { opens: 1, closes: 1, ..n }),
         (Bug::DeltaAfterLoss, n) => {
             let apart = Bounds { disk_apart: true, doors: &[10], ..TWO };
             (apart, Left { opens: 1, crashes: 2, starts: 2, ..n })
