@@ -60,6 +60,9 @@ pub struct LeaseTimes {
 }
 
 impl LeaseTimes {
+    /// Where nothing else is asked for.
+    pub const USUAL: Self = Self { renew_ms: 3_000, lease_term_ms: 8_000, lease_kill_ms: 12_000 };
+
     /// The rules of order among these and, where it is given, with the time (its name and value) after
     /// which managers declare a silent node lost. What is left between kill and lost is all the time
     /// that a machine has to run the killing.

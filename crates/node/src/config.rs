@@ -61,9 +61,9 @@ impl NodeTiming {
 impl Default for NodeTiming {
     fn default() -> Self {
         Self {
-            renew_ms: 3_000,
-            lease_term_ms: 8_000,
-            lease_kill_ms: 12_000,
+            renew_ms: LeaseTimes::USUAL.renew_ms,
+            lease_term_ms: LeaseTimes::USUAL.lease_term_ms,
+            lease_kill_ms: LeaseTimes::USUAL.lease_kill_ms,
             tombstone_ms: rota_model::REQUEST_MEMORY_MS,
             renew_retry_ms: 300,
             report_resend_ms: 1_000,

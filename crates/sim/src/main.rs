@@ -320,6 +320,7 @@ fn literal(options: &LiteralOptions) -> std::io::Result<bool> {
             "name": scenario.name,
             "property": scenario.property.as_str(),
             "steps": trace.len(),
+            "states": searched.states,
             "trace": trace,
         }));
     }

@@ -47,6 +47,7 @@ fn literal_prints_for_each_broken_promise_its_steps_and_the_trace_in_words() {
         let trace = rows(&row["trace"]);
         assert_eq!(row["steps"], trace.len(), "{row}");
         assert!(trace.iter().all(|it| it.as_str().is_some_and(|it| it.contains(' '))), "{row}");
+        assert!(row["states"].as_u64() > row["steps"].as_u64(), "{row}");
         assert!(row["name"].is_string() && row["property"].is_string(), "{row}");
     }
     let breaks = |property: &str| rows(&document).iter().any(|it| it["property"] == property);

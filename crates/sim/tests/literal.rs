@@ -201,6 +201,11 @@ fn what_its_creator_acknowledged_is_not_lost_while_signals_are_true_and_nobody_w
     let (text, left) = (Text { r: 2, ..one.text }, Left { crashes: 2, ..left });
     let two = Scenario { text, left, ..one };
     holds(&two);
+    assert_eq!(
+        [one.search().states, two.search().states],
+        [119, 334],
+        "all of them, as MODEL.md has it"
+    );
     let too_many = Scenario { left: Left { crashes: 2, ..left }, ..one }.search();
     assert!(too_many.trace.is_some(), "r + 1 are down");
 }

@@ -7,13 +7,11 @@ use super::ports::Ports;
 use super::programs::{self, program};
 use crate::failure::UsageMistake;
 use anyhow::{Context, bail};
+use rota_model::LeaseTimes;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
-
-/// The usual term of a node's lease, in ms.
-const USUAL_TERM_MS: u64 = 8_000;
 
 /// A process that is to be started.
 #[derive(Debug)]
@@ -162,7 +160,7 @@ fn patient_lease(suspect_ms: u32) -> Option<[u64; 3]> {
     let suspect_ms = u64::from(suspect_ms);
     let term_ms = suspect_ms * 5 / 2;
     let kill_ms = term_ms * 3 / 2;
-    (suspect_ms * 2 >= USUAL_TERM_MS).then(|| [term_ms, kill_ms, kill_ms * 5 / 3])
+    (suspect_ms * 2 >= LeaseTimes::USUAL.lease_term_ms).then(|| [term_ms, kill_ms, kill_ms * 5 / 3])
 }
 
 /// The data folder of a manager.

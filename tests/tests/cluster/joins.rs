@@ -288,20 +288,25 @@ async fn the_number_of_a_manager_that_is_down_is_refused_with_who_may_take_it() 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_joins_at_a_time_and_no_more_than_the_ring_has_room_for() {
-    let small = Small::start().await;
-    let contact = small.first.told("grpc");
+    let small = Small::for_managers(4).await;
+    let member = small.waiting("m", &[]).await;
+    small.join(&member, "150").await.json();
+    let contact = member.told("grpc");
+    nobody_joins(contact).await;
     let [one, two, three] = [
         small.waiting("b", &[]).await,
         small.waiting("c", &[]).await,
         small.waiting("d", &[]).await,
     ];
-    small.join(&one, "500").await.json();
-    processes::send(one.pid(), Signal::STOP);
-    refused(small.join(&two, "700").await, &["the join of number 500", "one goes at a time"]);
-    processes::send(one.pid(), Signal::CONT);
+    // The owner of their arcs: who is first, stays under way.
+    processes::send(small.first.pid(), Signal::STOP);
+    join(&one, "500", contact, &[]).await.json();
+    let said = ["the join of number 500", "one goes at a time"];
+    refused(join(&two, "700", contact, &[]).await, &said);
+    processes::send(small.first.pid(), Signal::CONT);
     nobody_joins(contact).await;
     let joined = join(&two, "auto", contact, &["--wait"]).await.json();
     assert_eq!(joined["number"], 812, "half of the arc from 501 to 100 across slot 0");
-    refused(small.join(&three, "auto").await, &["3 managers, which is its limit"]);
-    small.end(vec![three, two, one]).await;
+    refused(small.join(&three, "auto").await, &["4 managers, which is its limit"]);
+    small.end(vec![three, two, one, member]).await;
 }

@@ -5,8 +5,8 @@
 //!
 //! One id, whose number is A's, and a node for each attempt. Where the text leaves something open it is read in
 //! its favour: what a joining manager gets comes at once, an asker learns at once whether somebody
-//! is there, and nobody who is asked keeps a wrong memory over a restart. Where one flaw would hide
-//! another, a [`Text`] has the first mended.
+//! is there, and nobody who is asked keeps a wrong memory over a restart, unless a [`Text`] has disks. Where
+//! one flaw would hide another, a [`Text`] has the first mended.
 
 mod message;
 
@@ -113,7 +113,7 @@ pub struct Text {
     /// The owner and its successors are told of a close, and the client is answered when they have
     /// confirmed it. The text tells successors of creations only.
     pub tells_closes: bool,
-    /// A close does not overtake what the same manager told before.
+    /// A close comes after whatever else is under way to the same manager about that session.
     pub in_order: bool,
     /// Who returns has what its disk holds, unless its successor knows better.
     pub disks: bool,
@@ -261,7 +261,7 @@ impl State {
         }
     }
 
-    /// A close that comes before what was told earlier.
+    /// A close that comes before something else about that session which is under way to the same manager.
     fn is_overtaking(&self, message: Message) -> bool {
         let Message::Closed { to, instance, .. } = message else { return false };
         let is_earlier = |it: &Message| *it != message && it.to() == Some(to);
