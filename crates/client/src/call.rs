@@ -177,15 +177,19 @@ impl Client {
             if timer {
                 return Err(self.out_of_time(progress, &endpoint));
             }
+            let is_unreached = matches!(failure, Failure::Broken { is_unsent: true, .. });
             let changed = progress.failed.changed();
             let failed = error(failure, &endpoint, progress.attempts, changed);
             let Step::Again { pause, elsewhere, refresh } = step else {
                 return Err(self.given_up(failed, progress.entry));
             };
             if Instant::now() + pause >= progress.deadline {
-                // That the time is up says less than what stood in the way before.
+                // That the time is up says less than what stood in the way before; and that one of several
+                // is not there less than what another one answered.
                 let is_late = failed.reason() == RefusalKind::DeadlineExceeded.as_str();
-                if is_late && progress.last.is_some() {
+                if (is_late && progress.last.is_some())
+                    || (is_unreached && self.has_answer(&progress))
+                {
                     return Err(self.out_of_time(progress, &endpoint));
                 }
                 return Err(self.given_up(failed, progress.entry));
@@ -194,7 +198,9 @@ impl Client {
             if let Some(on_wait) = self.on_wait().filter(|_| !pause.is_zero()) {
                 progress.tell(&failed, on_wait);
             }
-            progress.last = Some(failed);
+            if !(is_unreached && self.has_answer(&progress)) {
+                progress.last = Some(failed);
+            }
             if refresh {
                 self.routes.mark_stale();
                 progress.may_route = progress.attempts.is_multiple_of(2);
@@ -205,6 +211,14 @@ impl Client {
             }
             sleep(pause).await;
         }
+    }
+
+    /// Whether the last that is known of this call is an answer, and of one endpoint of several.
+    fn has_answer(&self, progress: &Progress) -> bool {
+        let last = progress.last.as_ref();
+        let answered = last
+            .is_some_and(|it| matches!(it, CallError::Refused { .. } | CallError::Raised { .. }));
+        answered && self.endpoints().len() > 1
     }
 
     /// Nobody answered in time. The next call begins elsewhere.

@@ -346,6 +346,23 @@ async fn nobody_there_is_told_as_unreachable_when_the_deadline_passes() {
 }
 
 #[tokio::test]
+async fn what_one_manager_answers_is_told_and_not_that_another_one_is_not_there() {
+    let manager = start("only").await;
+    let refusals = (0..10_000).map(|_| refused(RefusalKind::NotServing, Retry::Now));
+    manager.script.refusals.lock().unwrap().extend(refusals);
+    // Whichever comes last before the deadline.
+    for endpoints in
+        [[manager.address.clone(), nowhere().await], [nowhere().await, manager.address.clone()]]
+    {
+        let client = Client::connect(&endpoints.join(",")).unwrap();
+        for wait_ms in [200, 300, 400] {
+            let failed = client.open(open("a"), Duration::from_millis(wait_ms)).await.unwrap_err();
+            assert_eq!(failed.reason(), "NOT_SERVING", "{failed}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn an_answer_without_its_session_is_an_error() {
     let manager = start("only").await;
     let client = Client::connect(&manager.address).unwrap();
