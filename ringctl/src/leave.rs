@@ -198,8 +198,8 @@ fn show_left(done: &Left, out: &mut Out) -> anyhow::Result<()> {
     let Left { number, epoch, seconds, .. } = done;
     let text = match done.state {
         "left" => format!(
-            "number {number} has left the ring, after {seconds:.1} s; its process ends by itself, and \
-             its data folder may be removed\n"
+            "number {number} has left the ring, after {seconds:.1} s; its process, if it runs, ends \
+             by itself, and its data folder may be removed\n"
         ),
         _ => format!(
             "number {number} leaves since epoch {epoch} and hands its partitions on now; `ringctl \
