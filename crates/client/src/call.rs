@@ -177,19 +177,18 @@ impl Client {
             if timer {
                 return Err(self.out_of_time(progress, &endpoint));
             }
+            // That one of several is not there says less than what another one answered.
             let is_unreached = matches!(failure, Failure::Broken { is_unsent: true, .. });
+            let says_less = is_unreached && self.has_answer(&progress);
             let changed = progress.failed.changed();
             let failed = error(failure, &endpoint, progress.attempts, changed);
             let Step::Again { pause, elsewhere, refresh } = step else {
                 return Err(self.given_up(failed, progress.entry));
             };
             if Instant::now() + pause >= progress.deadline {
-                // That the time is up says less than what stood in the way before; and that one of several
-                // is not there less than what another one answered.
+                // That the time is up says less than what stood in the way before.
                 let is_late = failed.reason() == RefusalKind::DeadlineExceeded.as_str();
-                if (is_late && progress.last.is_some())
-                    || (is_unreached && self.has_answer(&progress))
-                {
+                if says_less || (is_late && progress.last.is_some()) {
                     return Err(self.out_of_time(progress, &endpoint));
                 }
                 return Err(self.given_up(failed, progress.entry));
@@ -198,7 +197,7 @@ impl Client {
             if let Some(on_wait) = self.on_wait().filter(|_| !pause.is_zero()) {
                 progress.tell(&failed, on_wait);
             }
-            if !(is_unreached && self.has_answer(&progress)) {
+            if !says_less {
                 progress.last = Some(failed);
             }
             if refresh {

@@ -155,26 +155,6 @@ impl CopyState {
 }
 
 impl Leading {
-    /// Of those that wait for an id, who opens it; and the others.
-    pub fn opens_among(&self, waiters: Vec<Origin>) -> (Vec<(Origin, &OpenOp)>, Vec<Origin>) {
-        let (mut opens, mut others) = (Vec::new(), Vec::new());
-        for origin in waiters {
-            match self.live.get(&origin).map(|it| &it.op) {
-                Some(Op::Open(op)) => opens.push((origin, op)),
-                Some(
-                    Op::Close(_)
-                    | Op::Get(_)
-                    | Op::List(_)
-                    | Op::Pull(_)
-                    | Op::Report(_)
-                    | Op::Documents(_),
-                ) => others.push(origin),
-                None => {}
-            }
-        }
-        (opens, others)
-    }
-
     /// It begins, and nobody has asked for anything.
     pub fn new(
         pe: Epoch,
@@ -216,6 +196,20 @@ impl Leading {
             next_room_ms: now_ms,
             drain: Draining::default(),
         }
+    }
+
+    /// Of those that wait for an id, who opens it; and the others.
+    pub fn opens_among(&self, waiters: Vec<Origin>) -> (Vec<(Origin, &OpenOp)>, Vec<Origin>) {
+        let (mut opens, mut others) = (Vec::new(), Vec::new());
+        for origin in waiters {
+            let Some(asked) = self.live.get(&origin) else { continue };
+            let Op::Open(op) = &asked.op else {
+                others.push(origin);
+                continue;
+            };
+            opens.push((origin, op));
+        }
+        (opens, others)
     }
 
     /// Nodes whose renewals wait for a round that will never end ask again at once.

@@ -59,13 +59,12 @@ pub(crate) fn told_early(
     if !may_be_told {
         return None;
     }
-    let machine = |it: &SessionRecord| (it.machine_state.clone(), it.machine_change);
-    let certain = machine(committed);
-    if machine(record) == certain {
+    let (state, change) = (&committed.machine_state, committed.machine_change);
+    if (&record.machine_state, record.machine_change) == (state, change) {
         return Some(record.clone());
     }
-    let (machine_state, machine_change) = certain;
-    Some(Arc::new(SessionRecord { machine_state, machine_change, ..(**record).clone() }))
+    let machine_state = state.clone();
+    Some(Arc::new(SessionRecord { machine_state, machine_change: change, ..(**record).clone() }))
 }
 
 impl Partition {

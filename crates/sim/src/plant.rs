@@ -6,7 +6,7 @@ use crate::plant_contents::{alter_documents, forget_requests, without_memories};
 use crate::plant_nodes::alter_call;
 use crate::plant_recoveries::lower_epoch;
 use crate::plant_rules::{hide_cordons, hide_drains, take_for_next, take_for_ours};
-use crate::plant_syncs::settle_sync;
+use crate::plant_syncs::{hide_tail, settle_sync};
 use crate::watchdog::Run;
 use crate::world::World;
 use rota_model::node_msg::{FromNode, NodeAnswer, ReportEvent, ReportItem, ToNode};
@@ -454,10 +454,7 @@ impl World {
         match (bug, message) {
             (Bug::LateChunk, message) => *message = self.late_chunk(number, message.clone()),
             (Bug::SuffixKept, Message::SyncData { writes, .. }) => *writes = Arc::default(),
-            (Bug::HiddenTail, Message::SyncReport { last, committed, touched, .. }) => {
-                *committed = *last;
-                touched.clear();
-            }
+            (Bug::HiddenTail, message) => hide_tail(message),
             (Bug::SyncSettled, message) => settle_sync(message),
             (Bug::EmptySnapshot, Message::SnapshotChunk { chunk, .. }) => chunk.docs.clear(),
             (Bug::RequestForgotten, message) => forget_requests(message),

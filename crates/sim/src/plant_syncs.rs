@@ -36,13 +36,20 @@ fn committed(process: &Manager, part: ManagerNumber) -> Option<LogPos> {
     process.stats().parts.iter().find(|it| it.part == part).map(|it| it.committed)
 }
 
+/// A copy reports everything that it has as committed.
+pub(crate) fn hide_tail(message: &mut Message) {
+    if let Message::SyncReport { last, committed, touched, .. } = message {
+        *committed = *last;
+        touched.clear();
+    }
+}
+
 /// A copy that heard of no commit since a Sync reports what that brought as committed. (That is the first
 /// entry of its epoch, and whoever sends a later one tells that it is committed.)
 pub(crate) fn settle_sync(message: &mut Message) {
-    if let Message::SyncReport { last, committed, touched, .. } = message
+    if let Message::SyncReport { last, committed, .. } = &*message
         && committed.pe < last.pe
     {
-        *committed = *last;
-        touched.clear();
+        hide_tail(message);
     }
 }

@@ -13,11 +13,16 @@ use tokio::io::AsyncWriteExt;
 use tokio::process::{Child, Command};
 use v1::SessionState;
 
-/// Asks the HTTP of the cluster's Consul.
-pub async fn consul(cluster: &Cluster, path: &str) -> Result<Value, String> {
+/// Where the HTTP of the cluster's Consul listens.
+pub fn http_of(cluster: &Cluster) -> &str {
     let address = &cluster.document.config_store.address;
     let authority = address.strip_prefix("consul://").and_then(|it| it.split('/').next());
-    let page = http_get(authority.expect("it is a Consul's"), path).await?;
+    authority.expect("it is a Consul's")
+}
+
+/// Asks it.
+pub async fn consul(cluster: &Cluster, path: &str) -> Result<Value, String> {
+    let page = http_get(http_of(cluster), path).await?;
     serde_json::from_str(&page.body).map_err(|error| format!("{error}: {}", page.body))
 }
 

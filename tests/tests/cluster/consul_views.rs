@@ -1,7 +1,7 @@
 //! What Consul holds is not what the managers left there: it is of another ring, broken, or older. Nobody
 //! follows it, operators are told, complete partitions serve, and all goes on when it is put back.
 
-use crate::consul::{consul, health, until_reachable};
+use crate::consul::{consul, health, http_of, until_reachable};
 use rota_tests::sessions::{opened, read};
 use rota_tests::small::{manager, ring};
 use rota_tests::{Cluster, PATIENCE, TestFolder, eventually};
@@ -12,12 +12,9 @@ use tokio::process::Command;
 
 /// Runs `consul` at the cluster's agent, with this on its stdin.
 async fn run(cluster: &Cluster, command: &[&str], input: &str) {
-    let address = &cluster.document.config_store.address;
-    let authority = address.strip_prefix("consul://").and_then(|it| it.split('/').next());
-    let http = authority.expect("it is a Consul's");
     let mut child = Command::new("consul")
         .args(command)
-        .env("CONSUL_HTTP_ADDR", http)
+        .env("CONSUL_HTTP_ADDR", http_of(cluster))
         .kill_on_drop(true)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

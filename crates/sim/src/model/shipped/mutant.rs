@@ -30,11 +30,11 @@
 //! | a node that said Destroyed starts that token no more | `destroyed_forgotten` | search |
 //! | a node counts its lease from when it asked | `lease_from_answer` | seed |
 //!
-//! `adding_forgotten` and `verdict_unbound` need a compare-and-set that is late by more than the second for which an owner wedges, or that
-//! a judge is replaced while its word is under way: there the simulator delays those that matter
-//! (`plant_stores.rs`). Told "conflict" at the usual pace, an owner asks again at once and stays wedged; only
-//! one that is busy with a suspicion meanwhile goes on. And steps of a model's clocks are as long as a wedge,
-//! so that no search sees its end while something is under way.
+//! `adding_forgotten` and `verdict_unbound` need a compare-and-set that is late by more than the second for
+//! which an owner wedges, or that a judge is replaced while its word is under way: there the simulator delays
+//! those that matter (`plant_stores.rs`). Told "conflict" at the usual pace, an owner asks again at once and
+//! stays wedged; only one that is busy with a suspicion meanwhile goes on. And steps of a model's clocks are as
+//! long as a wedge, so that no search sees its end while something is under way.
 
 use super::bounds::Bounds;
 use super::flying::{Flying, Out};
@@ -50,7 +50,7 @@ use crate::plant_nodes::alter_call;
 use crate::plant_recoveries::{lower_epoch, skip_recovery};
 use crate::plant_rules::{forget_cordon, hide_cordons, hide_drains};
 use crate::plant_stores;
-use crate::plant_syncs::{answered_sync, settle_sync};
+use crate::plant_syncs::{answered_sync, hide_tail, settle_sync};
 use rota_model::node_msg::{FromNode, NodeAnswer, Registered, ToNode};
 use rota_model::{ManagerNumber, NodeState};
 use rota_node::Node;
@@ -116,10 +116,7 @@ pub fn input(bug: Option<Bug>, bounds: &Bounds, host: &ManagerHost, mut input: I
     let (Some(bug), Input::Peer(envelope)) = (bug, &mut input) else { return input };
     match (bug, &mut envelope.message) {
         (Bug::SuffixKept, Message::SyncData { writes, .. }) => *writes = Arc::default(),
-        (Bug::HiddenTail, Message::SyncReport { last, committed, touched, .. }) => {
-            *committed = *last;
-            touched.clear();
-        }
+        (Bug::HiddenTail, message) => hide_tail(message),
         (Bug::EmptySnapshot, Message::SnapshotChunk { chunk, .. }) => chunk.docs.clear(),
         (Bug::SyncSettled, message) => settle_sync(message),
         (Bug::RequestForgotten, message) => forget_requests(message),
