@@ -437,16 +437,22 @@ impl Partition {
         }
     }
 
-    /// A new owner takes up every id that is in progress.
+    /// A new owner takes up every id that is in progress. What an earlier one told of those early stands
+    /// above what is committed here: until that is settled, nobody reads them, also where it is settled by
+    /// an end that is written now.
     pub fn redrive(&mut self, env: &mut Env) {
         let records = self.replica.sessions_under_way().filter_map(|key| self.replica.session(key));
         let sessions: Vec<SessionKey> = records.map(|record| record.key.clone()).collect();
-        for session in sessions {
+        for session in &sessions {
             env.note(Transition::Redriven, Some(self.number));
             if let Some(leading) = &mut self.leading {
                 leading.work.entry(session.clone()).or_default().redriven = true;
             }
-            self.ask(env, &session);
+        }
+        // The registry may have changed since the first entry was written.
+        self.sweep_lost(env);
+        for session in &sessions {
+            self.ask(env, session);
         }
     }
 

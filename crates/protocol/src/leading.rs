@@ -380,8 +380,6 @@ impl Partition {
         }
         env.note(Transition::Serving, Some(self.number));
         self.start_judging(env);
-        // The registry may have changed since the first entry was written.
-        self.sweep_lost(env);
         self.redrive(env);
         self.drain_queue(env);
     }

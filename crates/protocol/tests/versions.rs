@@ -6,7 +6,7 @@ use rota_model::node_msg::{NodeAnswer, ReportEvent, ToNode};
 use rota_model::{
     Filter, ListCursor, ListOp, NodeId, Outcome, Placement, RefusalKind, SessionState, SessionView,
 };
-use rota_protocol::{Answer, Message, Op};
+use rota_protocol::{Answer, Envelope, Message, Op, Transition};
 use table::*;
 
 const HOUR_MS: i64 = 3_600_000;
@@ -14,6 +14,13 @@ const HOUR_MS: i64 = 3_600_000;
 /// An open whose owner dies when its node runs it and READY is at no copy yet, with the owner's wall
 /// clock `step_ms` ahead at that moment. Gives what the caller was told; another owner serves then.
 fn told_early(table: &mut Table, step_ms: i64) -> Option<SessionView> {
+    let early = tell_early(table, step_ms);
+    take_over(table, |_| false);
+    early
+}
+
+/// The same up to where its owner is to die.
+fn tell_early(table: &mut Table, step_ms: i64) -> Option<SessionView> {
     table.manual_nodes = true;
     let owner = table.owner("a");
     let call = table.ask(owner, open("a", "r1"));
@@ -28,13 +35,18 @@ fn told_early(table: &mut Table, step_ms: i64) -> Option<SessionView> {
     let early = table.replies.remove(&call).map(|result| opened(result).1);
     let shown = got_unless_waiting(table, owner);
     assert_eq!(shown.map(|it| it.record.version), early.as_ref().map(|it| it.record.version));
-    table.kill(owner);
-    table.lose = Box::new(|_| false);
     table.wall_step_ms -= step_ms;
+    early
+}
+
+/// The owner dies, and another one gets the partition while these messages are lost.
+fn take_over(table: &mut Table, lose: impl Fn(&Envelope) -> bool + 'static) {
+    let owner = table.owner("a");
+    table.kill(owner);
+    table.lose = Box::new(lose);
     while table.owner("a") == owner {
         table.pass(20);
     }
-    early
 }
 
 /// The same, and the caller asks again. Gives what it was told before, and after.
@@ -111,6 +123,40 @@ fn a_new_owner_closes_above_a_version_that_was_told_before_its_commit() {
     table.settle();
     let closed = closed(table.replies.remove(&close).expect("it is closed"));
     assert!(closed.record.version > early.record.version, "{early:?} {closed:?}");
+}
+
+#[test]
+fn a_new_owner_that_writes_a_session_off_shows_it_only_when_that_is_committed() {
+    let mut table = Table::serving();
+    let early = tell_early(&mut table, 0).expect("it is answered before READY is committed");
+    take_over(&mut table, |it| matches!(it.message, Message::SyncData { .. }));
+    let owner = table.owner("a");
+    // It has written its first entry, where the session still starts, and does not serve yet.
+    table.register("n1", 8);
+    let shown = table.ask(owner, get("a"));
+    let lost = table.count(Transition::SessionLost);
+    table.lose = Box::new(|it| match &it.message {
+        Message::Prepare { entries, .. } => {
+            let mut writes = entries.iter().flat_map(|entry| entry.writes.iter());
+            writes.any(|it| {
+                let record = it.doc.as_ref().and_then(|doc| doc.session());
+                record.is_some_and(|record| record.state == SessionState::Lost)
+            })
+        }
+        _ => false,
+    });
+    let is_lost = |it: &Table| it.count(Transition::SessionLost) > lost;
+    table.pass_until("the session is written off", 2_000, is_lost);
+    table.pass(200);
+    assert!(!table.replies.contains_key(&shown), "the end may be lost with this owner");
+    let later = table.ask(owner, get("a"));
+    assert!(!table.replies.contains_key(&later), "nor is it shown to who comes then");
+    table.lose = Box::new(|_| false);
+    for call in [shown, later] {
+        let session = got(table.wait_for(call, 2_000));
+        assert_eq!(session.record.state, SessionState::Lost);
+        assert!(session.record.version > early.record.version, "{early:?} {session:?}");
+    }
 }
 
 #[test]
