@@ -57,7 +57,7 @@ pub fn model(options: &ModelOptions) -> std::io::Result<bool> {
             })
         };
         let seconds = begun.elapsed().as_secs_f64();
-        fine &= explored.exhausted && explored.broken.is_none();
+        fine &= explored.is_fine();
         if options.output == Form::Table {
             tell(&explored, seconds)?;
         }
@@ -68,6 +68,8 @@ pub fn model(options: &ModelOptions) -> std::io::Result<bool> {
             "exhausted": explored.exhausted,
             "violations": u8::from(explored.broken.is_some()),
             "fair_runs": explored.fair_runs,
+            "transitions": explored.came,
+            "unshown": explored.unshown,
             "seconds": (seconds * 10.0).round() / 10.0,
             "broken": explored.broken.as_ref().map(|it| serde_json::json!({
                 "rule": it.violation.rule,
@@ -85,10 +87,11 @@ pub fn model(options: &ModelOptions) -> std::io::Result<bool> {
 
 fn tell(explored: &Explored, seconds: f64) -> std::io::Result<()> {
     let mut out = std::io::stdout().lock();
-    let Explored { name, states, steps, fair_runs, .. } = explored;
+    let Explored { name, states, steps, fair_runs, unshown, .. } = explored;
     let fate = match (&explored.broken, explored.exhausted) {
         (Some(broken), _) => format!("breaks {}", broken.violation.rule),
-        (None, true) => "exhausted, no violation".into(),
+        (None, true) if unshown.is_empty() => "exhausted, no violation".into(),
+        (None, true) => format!("exhausted, and NEVER came to {}", unshown.join(", ")),
         (None, false) => "NOT exhausted".into(),
     };
     writeln!(

@@ -13,6 +13,7 @@ fn holds(name: &str, states_min: usize) {
     }
     assert!(explored.exhausted, "{name}: not exhausted after {} states", explored.states);
     assert!(explored.states >= states_min, "{name}: only {} states", explored.states);
+    assert!(explored.unshown.is_empty(), "{name}: never came to {:?}", explored.unshown);
     assert!(explored.fair_runs > 0, "{name}: nothing was seen to come to rest");
 }
 
@@ -45,6 +46,12 @@ searches! {
     two_ids_share_what_place_there_is: "n=3 r=1: 2 ids, 2 opens, 1 place", 100;
     a_node_boots_anew: "n=3 r=1: open, node boots anew", 500;
     a_node_is_cut_off_until_it_is_lost: "n=3 r=1: node cut off, lease", 100;
+    a_node_is_lost_in_the_midst_of_a_crash_a_suspicion_and_a_join:
+        "n=3 r=1: lease about to end, crash for good, suspicion, join, one accuser, one step", 75_000;
+    a_tombstone_goes_in_the_midst_of_a_crash_a_suspicion_and_a_join:
+        "n=3 r=1: open, tombstone about to go, crash for good, suspicion, join, one accuser, one step", 130_000;
+    a_copy_is_missed_in_the_midst_of_a_crash_a_suspicion_and_a_join:
+        "n=3 r=1: repair_after about to end, crash for good, suspicion, join, one accuser, one step", 270_000;
     a_node_is_reached_again: "n=3 r=1: node cut off and reached again, lease", 7_000;
     a_number_leaves: "n=3 r=1: leave", 13_000;
     two_numbers_join_one_after_the_other: "n=2 r=0: 2 joins", 10_000;
@@ -55,8 +62,8 @@ searches! {
     a_last_copy_is_lost: "n=3 r=1: 2 crashes with disks: a last copy is lost", 50_000;
     a_disk_is_lost: "n=3 r=1: open, crash with disk", 40_000;
     tombstones_are_forgotten: "n=3 r=1: open, close, tombstones", 1_000;
-    a_copy_that_cannot_be_made_is_waited_for_no_longer: "n=3 r=1: open, suspicion, loss, copy_deadline", 250_000;
-    somebody_else_stands_in_for_a_copy: "n=4 r=1: suspicion, loss, repair_after", 20_000;
+    a_copy_that_cannot_be_made_is_waited_for_no_longer: "n=3 r=1: open, suspicion, loss, copy_deadline about to end", 20_000;
+    somebody_else_stands_in_for_a_copy: "n=4 r=1: suspicion, loss, repair_after about to end", 20_000;
     a_session_is_read_twice_while_it_closes: "n=3 r=1: close, 2 reads", 5_000;
     a_read_while_somebody_is_suspected_and_returns: "n=3 r=1: read, suspicion, return", 11_000;
     a_read_of_what_closes_while_somebody_is_suspected: "n=3 r=1: close, read, suspicion", 74_000;

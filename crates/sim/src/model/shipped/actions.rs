@@ -366,7 +366,11 @@ impl Room {
         self.work(state, Work::Node(at, Told::End(key, token), false))
     }
 
-    fn silence(&mut self, state: &mut State, at: usize) -> Verdict {
+    /// A node is cut off.
+    ///
+    /// # Errors
+    /// Something that must never happen.
+    pub fn silence(&mut self, state: &mut State, at: usize) -> Verdict {
         self.may_end(state);
         self.work(state, Work::Node(at, Told::Silence(true), false))?;
         let held = &self.store(state).state;

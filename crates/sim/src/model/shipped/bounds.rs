@@ -98,6 +98,9 @@ pub struct Bounds {
     pub times: Times,
     /// Whether a healed cluster must converge and serve from every quiet state.
     pub lives: bool,
+    /// What must come about in it, by name of the transition: a search without it says nothing of what it is
+    /// named for.
+    pub shows: &'static [&'static str],
     /// Most states: a search that reaches them says that it did not exhaust its bounds.
     pub states_max: usize,
 }
@@ -113,6 +116,13 @@ pub enum From {
     Adding,
     /// The same, and that is done. The owner that asked for it has not heard.
     Added,
+    /// The first node was cut off, has stopped what it ran, and is LOST with the next step of the clocks.
+    Silenced,
+    /// The first id was closed, and its tombstone goes with the next step of the clocks.
+    Ended,
+    /// The last number was taken for gone and is up again, and nothing of what owners sent it since arrived:
+    /// with the next step of the clocks they wait for its copy no longer.
+    Missed,
 }
 
 /// Which times matter. A step of the clocks is [`STEP_MS`]: whatever waits for less than that is due
@@ -123,10 +133,8 @@ pub enum Times {
     Repeat,
     /// Repetitions, and who has begun to copy and is not wanted drops that: four steps.
     Abandon,
-    /// Repetitions, and `copy_deadline`: two steps.
-    CopyDeadline,
-    /// Repetitions, and `repair_after`: two steps.
-    Repair,
+    /// Repetitions, `copy_deadline` and `repair_after`: one step.
+    Copies,
     /// Repetitions and leases: politely after two steps, killed after three, LOST after five.
     Lease,
     /// Repetitions, and tombstones: three steps.
@@ -165,8 +173,7 @@ impl Bounds {
         match self.times {
             Times::Repeat => all,
             Times::Abandon => Timing { abandon_ms: 4 * STEP_MS, ..all },
-            Times::CopyDeadline => Timing { copy_deadline_ms: 2 * STEP_MS, ..all },
-            Times::Repair => Timing { repair_ms: 2 * STEP_MS, ..all },
+            Times::Copies => Timing { copy_deadline_ms: STEP_MS, repair_ms: STEP_MS, ..all },
             Times::Lease => Timing {
                 renew_ms: STEP_MS - 1,
                 lease_term_ms: 2 * STEP_MS,

@@ -15,6 +15,7 @@ use super::{check, words};
 use crate::invariant::{Verdict, Violation};
 use crate::plant::Bug;
 use rota_model::ManagerNumber;
+use std::collections::BTreeSet;
 
 /// What a search came to.
 #[derive(Clone, Debug)]
@@ -27,6 +28,10 @@ pub struct Explored {
     pub steps: usize,
     /// Fair runs from quiet states.
     pub fair_runs: usize,
+    /// What came about in its steps, by name of the transition.
+    pub came: BTreeSet<&'static str>,
+    /// What should have come about and did not ([`Bounds::shows`]).
+    pub unshown: Vec<&'static str>,
     /// Whether every state within the bounds was reached.
     pub exhausted: bool,
     /// What was found broken, if anything: a shortest way to it.
@@ -107,7 +112,16 @@ fn explore_with(
             (false, Some(Broken { violation, trace }))
         }
     };
-    Explored { name, states, steps, fair_runs, exhausted, broken }
+    let came = search.room.came;
+    let unshown = bounds.shows.iter().copied().filter(|it| !came.contains(it)).collect();
+    Explored { name, states, steps, fair_runs, came, unshown, exhausted, broken }
+}
+
+impl Explored {
+    /// Whether all states were reached, nothing is broken, and what the search is there for came about.
+    pub fn is_fine(&self) -> bool {
+        self.exhausted && self.broken.is_none() && self.unshown.is_empty()
+    }
 }
 
 impl Search {
@@ -246,8 +260,42 @@ fn began(room: &mut Room, mut state: State) -> Result<State, Violation> {
             let number = adding(room, &mut state)?;
             room.land(&mut state, number)?;
         }
+        From::Silenced => {
+            room.silence(&mut state, 0)?;
+            until_next_step(room, &mut state, "node_lost")?;
+        }
+        From::Ended => {
+            room.ask(&mut state, Wish::Close, 0, ManagerNumber(room.bounds.doors[0]))?;
+            fair::deliver(room, &mut state)?;
+            until_next_step(room, &mut state, "tombstone_purged")?;
+        }
+        From::Missed => missed(room, &mut state)?,
     }
     Ok(at_zero(room, state))
+}
+
+/// The last number is cut off from the others and taken for gone, and comes back to the config store alone,
+/// until the next step of the clocks ends the wait for its copies.
+fn missed(room: &mut Room, state: &mut State) -> Verdict {
+    let last = room.numbers[room.numbers.len() - 1];
+    room.bounds.cut = last.0;
+    room.work(state, Work::Manager(0, Told::Refused(last)))?;
+    fair::deliver(room, state)?;
+    until_next_step(room, state, "stand_in_started")
+}
+
+/// The clocks go on until something comes about for the first time with the next step.
+fn until_next_step(room: &mut Room, state: &mut State, what: &str) -> Verdict {
+    for _ in 0..20 {
+        let mut next = state.clone();
+        room.tick(&mut next)?;
+        fair::deliver(room, &mut next)?;
+        if room.came.contains(what) {
+            return Ok(());
+        }
+        *state = next;
+    }
+    Err(Violation::new("progress", format!("what the search begins with is not there: {what}")))
 }
 
 /// The newcomer joins, until a compare-and-set is under way that adds it: this one.

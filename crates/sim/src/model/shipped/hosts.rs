@@ -24,6 +24,9 @@ pub const START_MS: u64 = 1_000_000;
 /// Wall clocks are so much ahead of the others.
 const WALL_AHEAD_MS: u64 = 1_750_000_000_000;
 
+/// A life was begun with fewer copies than it can have ([`ManagerHost::came`]).
+pub const BEGUN_SHORT: &str = "begun_short";
+
 /// Name of the class that nodes know.
 pub const CLASS: &str = "builtin";
 
@@ -48,6 +51,8 @@ pub struct ManagerHost {
     pub callers: BTreeMap<u64, Caller>,
     /// Nodes of which its process knows that nothing more is to be placed there.
     pub closed: BTreeSet<NodeId>,
+    /// What came about here in the newest step, by name; told to the room, and no part of the state.
+    pub came: BTreeSet<&'static str>,
     /// What the input that comes next tells of the config store: its index, and such nodes.
     pub hears: Option<(u64, BTreeSet<NodeId>)>,
 }
@@ -65,6 +70,7 @@ impl ManagerHost {
             unsynced: VecDeque::new(),
             callers: BTreeMap::new(),
             closed: BTreeSet::new(),
+            came: BTreeSet::new(),
             hears: None,
         }
     }
@@ -159,7 +165,11 @@ impl ManagerHost {
                         mutant::writes(bug, process, self.number.0, &mut writes);
                     }
                     out.extend(writes.iter().find_map(|it| self.placed_on_closed(it)));
-                    out.extend(writes.iter().find_map(|it| self.begun_too_early(bounds, it)));
+                    if let Some(short) = writes.iter().find_map(|it| self.begun_short(it)) {
+                        self.came.insert(BEGUN_SHORT);
+                        let may = bounds.times == Times::Copies;
+                        out.extend((!may).then_some(short));
+                    }
                     if bug == Some(Bug::AckBeforeDisk) || !bounds.disk_apart {
                         done = Some(lsn);
                     }
@@ -203,9 +213,9 @@ impl ManagerHost {
         Some(Out::Broken("cordon", text))
     }
 
-    /// An owner gives the first record of a life to its disk, with fewer copies than it can have. (Where
-    /// nobody is missed for long, it waits.)
-    fn begun_too_early(&self, bounds: &Bounds, write: &DiskWrite) -> Option<Out> {
+    /// An owner gives the first record of a life to its disk, with fewer copies than it can have: it may
+    /// where somebody has been missed for long.
+    fn begun_short(&self, write: &DiskWrite) -> Option<Out> {
         let DiskWrite::Doc { key, doc: Some(doc) } = write else { return None };
         let record = doc.session().filter(|it| it.state == SessionState::Pending)?;
         let view = self.process.as_ref()?.view()?;
@@ -220,7 +230,7 @@ impl ManagerHost {
         let own = record.token().is_some_and(|it| it.0.pe == part.pe);
         let begins = part.owner == self.number && own && !known;
         let enough = enough_copies::is_enough(view, part.isr.len(), view.up_count());
-        if !begins || enough || bounds.times == Times::CopyDeadline {
+        if !begins || enough {
             return None;
         }
         let text =
@@ -271,13 +281,13 @@ impl ManagerHost {
                 let change = (*change).into();
                 out.push(Out::Fly(Flying::Cas { from: self.name(), cas, change }));
             }
-            // Nothing grows here, an order is as good as carried out when the config store has it, no
-            // body is named, and notes need nothing done.
+            Effect::Note(note) => drop(self.came.insert(note.transition.as_str())),
+            // Nothing grows here, an order is as good as carried out when the config store has it, and no
+            // body is named.
             Effect::Persist { .. }
             | Effect::ReplyNodeOrder { .. }
             | Effect::Provision { .. }
-            | Effect::FetchBodies { .. }
-            | Effect::Note(_) => {}
+            | Effect::FetchBodies { .. } => {}
         }
     }
 }

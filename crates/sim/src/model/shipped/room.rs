@@ -81,6 +81,8 @@ pub struct Room {
     pub known: Seen,
     /// What they came to.
     pub steps: Vec<Stepped>,
+    /// What came about in any of them, by name.
+    pub came: BTreeSet<&'static str>,
 }
 
 impl Room {
@@ -111,6 +113,7 @@ impl Room {
             flying: Table::default(),
             known: Seen::default(),
             steps: Vec::new(),
+            came: BTreeSet::new(),
         }
     }
 

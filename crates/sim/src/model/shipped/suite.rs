@@ -54,6 +54,7 @@ const THREE: Bounds = Bounds {
     disk_apart: false,
     times: Times::Repeat,
     lives: true,
+    shows: &[],
     states_max: 1_500_000,
 };
 
@@ -94,9 +95,49 @@ const THREE_TWO_JOINS: Bounds = Bounds {
 /// A node is drained on which a session may run.
 const DRAIN: Bounds = Bounds { opened: 1, doors: &[10], ..THREE };
 /// Leases end.
-const LEASE: Bounds = Bounds { times: Times::Lease, doors: &[10], opened: 1, nodes: 1, ..THREE };
+const LEASE: Bounds = Bounds {
+    times: Times::Lease,
+    doors: &[10],
+    opened: 1,
+    nodes: 1,
+    shows: &["node_lost"],
+    ..THREE
+};
 /// The same, and the session lies in the partition whose owner judges its node.
 const LEASE_AT_JUDGE: Bounds = Bounds { ids: &[(30, 30)], doors: &[30], ..LEASE };
+
+/// A number may come while something is due that takes long; one certain manager takes others for gone.
+const JOIN_IN_TIME: Bounds = Bounds { nodes: 1, accuser: 10, ..JOIN };
+/// A node is about to be lost.
+const LEASE_ENDS: Bounds = Bounds {
+    times: Times::Lease,
+    from: From::Silenced,
+    shows: &["node_lost", "session_lost", "taken_out", "arc_cut"],
+    ..JOIN_IN_TIME
+};
+/// The id was closed, and is about to be forgotten.
+const TOMBSTONE_GOES: Bounds = Bounds {
+    times: Times::Tombstone,
+    from: From::Ended,
+    shows: &["tombstone_purged", "taken_out", "arc_cut"],
+    ..JOIN_IN_TIME
+};
+/// A copy has been missing for almost so long that another is made, and that opens wait for it no longer.
+const COPY_MISSED: Bounds = Bounds {
+    times: Times::Copies,
+    from: From::Missed,
+    ids: &[(30, 30)],
+    doors: &[30],
+    shows: &["stand_in_started"],
+    ..OPENED
+};
+/// The same, and a number may come.
+const JOIN_MISSED: Bounds = Bounds {
+    times: Times::Copies,
+    from: From::Missed,
+    shows: &["stand_in_started", "taken_out", "arc_cut"],
+    ..JOIN_IN_TIME
+};
 
 /// The smallest bounds within which a planted bug is found. `None` for bugs of what a model leaves out
 /// (documents, lists, watches, bodies, disks that go back): the simulator finds those.

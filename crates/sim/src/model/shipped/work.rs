@@ -110,6 +110,7 @@ impl Room {
         let mut out = Vec::new();
         self.tell_manager(state, &mut host, told, &mut out);
         mutant::alter(self, state, &mut out);
+        self.came.append(&mut host.came);
         let host = self.keep_manager(host);
         let out = self.kept(out);
         self.remember(key, Stepped { host, out: out.clone() });

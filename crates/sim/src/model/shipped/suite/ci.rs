@@ -1,10 +1,11 @@
 //! Searches of a size for every change of the code: all of them in a few minutes.
 
 use super::{
-    DRAIN, JOIN, LEASE, LEASE_AT_JUDGE, LEAVE, NOTHING, ONE, OPENED, THREE, THREE_TWO_JOINS, TWO,
-    TWO_JOINS, UNHEARD, WIDE,
+    COPY_MISSED, DRAIN, JOIN, JOIN_MISSED, LEASE, LEASE_AT_JUDGE, LEASE_ENDS, LEAVE, NOTHING, ONE,
+    OPENED, THREE, THREE_TWO_JOINS, TOMBSTONE_GOES, TWO, TWO_JOINS, UNHEARD, WIDE,
 };
 use crate::model::shipped::bounds::{Bounds, From, Left, Times};
+use crate::model::shipped::hosts::BEGUN_SHORT;
 
 /// All of them.
 pub fn ci() -> Vec<Bounds> {
@@ -49,11 +50,57 @@ pub fn ci() -> Vec<Bounds> {
             Left { suspicions: 1, joins: 1, starts: 0, ticks: 1, ..n },
         ),
     ];
+    all.extend(ci_in_time());
     all.extend(ci_further());
     all.extend(ci_reads());
     all.extend(ci_faults());
     all.extend(ci_outages());
     all
+}
+
+/// What takes long; and a crash, a false suspicion and a join one step of the clocks before it is due.
+fn ci_in_time() -> Vec<Bounds> {
+    let of = |name, bounds: Bounds, left| Bounds { name, left, ..bounds };
+    let n = NOTHING;
+    let all = Left { crashes: 1, suspicions: 1, joins: 1, starts: 0, ticks: 1, ..n };
+    vec![
+        of(
+            "n=3 r=1: lease about to end, crash for good, suspicion, join, one accuser, one step",
+            LEASE_ENDS,
+            all,
+        ),
+        of(
+            "n=3 r=1: open, tombstone about to go, crash for good, suspicion, join, one accuser, one step",
+            TOMBSTONE_GOES,
+            Left { opens: 1, ..all },
+        ),
+        of(
+            "n=3 r=1: repair_after about to end, crash for good, suspicion, join, one accuser, one step",
+            JOIN_MISSED,
+            all,
+        ),
+        of(
+            "n=3 r=1: open, close, tombstones",
+            Bounds {
+                times: Times::Tombstone,
+                opened: 1,
+                doors: &[10],
+                shows: &["tombstone_purged"],
+                ..THREE
+            },
+            Left { opens: 1, closes: 1, ticks: 6, ..n },
+        ),
+        of(
+            "n=3 r=1: open, suspicion, loss, copy_deadline about to end",
+            Bounds { opened: 0, shows: &[BEGUN_SHORT], ..COPY_MISSED },
+            Left { opens: 1, suspicions: 1, losses: 1, ticks: 1, ..n },
+        ),
+        of(
+            "n=4 r=1: suspicion, loss, repair_after about to end",
+            Bounds { numbers: &[10, 20, 30, 50], ..COPY_MISSED },
+            Left { suspicions: 1, losses: 1, ticks: 2, ..n },
+        ),
+    ]
 }
 
 /// The config store is away for a while.
@@ -152,7 +199,6 @@ fn ci_reads() -> Vec<Bounds> {
 }
 
 fn ci_further() -> Vec<Bounds> {
-    let (repair, copy) = (Times::Repair, Times::CopyDeadline);
     let of = |name, bounds: Bounds, left| Bounds { name, left, ..bounds };
     let n = NOTHING;
     vec![
@@ -197,21 +243,6 @@ fn ci_further() -> Vec<Bounds> {
             "n=3 r=1: 2 crashes with disks: a last copy is lost",
             Bounds { opened: 1, doors: &[10], ..THREE },
             Left { crashes: 2, wipes: 2, starts: 2, ticks: 1, ..n },
-        ),
-        of(
-            "n=3 r=1: open, close, tombstones",
-            Bounds { times: Times::Tombstone, opened: 1, doors: &[10], ..THREE },
-            Left { opens: 1, closes: 1, ticks: 6, ..n },
-        ),
-        of(
-            "n=3 r=1: open, suspicion, loss, copy_deadline",
-            Bounds { times: copy, doors: &[10], ..THREE },
-            Left { opens: 1, suspicions: 1, losses: 1, ticks: 4, ..n },
-        ),
-        of(
-            "n=4 r=1: suspicion, loss, repair_after",
-            Bounds { times: repair, numbers: &[10, 20, 30, 50], opened: 1, ..THREE },
-            Left { suspicions: 1, losses: 1, ticks: 4, ..n },
         ),
     ]
 }

@@ -1,10 +1,11 @@
 //! The larger searches: too long for every change of the code.
 
 use super::{
-    DRAIN, JOIN, LEASE, LEASE_AT_JUDGE, LEAVE, NOTHING, ONE, THREE, THREE_TWO_JOINS, TWO,
-    TWO_JOINS, UNHEARD, WIDE,
+    DRAIN, JOIN, JOIN_MISSED, LEASE, LEASE_AT_JUDGE, LEASE_ENDS, LEAVE, NOTHING, ONE, THREE,
+    THREE_TWO_JOINS, TOMBSTONE_GOES, TWO, TWO_JOINS, UNHEARD, WIDE,
 };
 use crate::model::shipped::bounds::{Bounds, From, Left, Times};
+use crate::model::shipped::hosts::BEGUN_SHORT;
 
 /// States of the largest: one that reaches this says that it did not exhaust its bounds.
 const STATES_MAX: usize = 40_000_000;
@@ -24,6 +25,7 @@ fn of(name: &'static str, bounds: &Bounds, left: Left) -> Bounds {
 pub fn nightly() -> Vec<Bounds> {
     let themes = [
         together(),
+        together_in_time(),
         crashes(),
         messages(),
         joins(),
@@ -82,11 +84,45 @@ fn together() -> Vec<Bounds> {
     ]
 }
 
+/// The same three, and something that takes long is due: each begins one step of the clocks before.
+fn together_in_time() -> Vec<Bounds> {
+    let all = Left { crashes: 1, suspicions: 1, joins: 1, starts: 0, ..NOTHING };
+    let twice = Left { ticks: 2, ..all };
+    let opens = Left { opens: 1, ticks: 1, ..all };
+    vec![
+        of(
+            "n=3 r=1: lease about to end, crash for good, suspicion, join, one accuser, 2 steps",
+            &LEASE_ENDS,
+            twice,
+        ),
+        of(
+            "n=3 r=1: open, lease about to end, crash for good, suspicion, join, one accuser, one step",
+            &LEASE_ENDS,
+            opens,
+        ),
+        of(
+            "n=3 r=1: tombstone about to go, crash for good, suspicion, join, one accuser, 2 steps",
+            &TOMBSTONE_GOES,
+            twice,
+        ),
+        of(
+            "n=3 r=1: repair_after about to end, crash for good, suspicion, join, one accuser, 2 steps",
+            &JOIN_MISSED,
+            twice,
+        ),
+        of(
+            "n=3 r=1: open, copy_deadline about to end, crash for good, suspicion, join, one accuser, one step",
+            &Bounds { opened: 0, shows: &[BEGUN_SHORT], ..JOIN_MISSED },
+            opens,
+        ),
+    ]
+}
+
 /// Crashes and suspicions.
 fn crashes() -> Vec<Bounds> {
     let n = Left { starts: 0, ..NOTHING };
     let two = Bounds { doors: &[10], ..TWO };
-    let tombstone = Bounds { times: Times::Tombstone, ..DOOR_OPENED };
+    let tombstone = Bounds { times: Times::Tombstone, shows: &["tombstone_purged"], ..DOOR_OPENED };
     vec![
         of(
             "n=1 r=0: 2 opens, close, 2 crashes, unknown outcome, loss",
