@@ -148,27 +148,36 @@ pub struct Arguments {
 }
 
 macro_rules! timing_arguments {
-    ($($(#[$doc:meta])* $field:ident,)*) => {
+    ($($(#[doc = $doc:literal])* $field:ident,)*) => {
         /// Times, in milliseconds.
         #[derive(clap::Args, Debug, Default)]
         #[command(next_help_heading = "Timing (milliseconds)")]
         pub struct TimingArguments {
-            $($(#[$doc])* #[arg(long, value_name = "MS", hide_short_help = true)]
+            $($(#[doc = $doc])* #[arg(long, value_name = "MS", hide_short_help = true)]
+            #[arg(help = with_default(concat!($($doc),*), Timing::default().$field))]
             pub $field: Option<String>,)*
         }
         impl TimingArguments {
             fn check(&self, mistakes: &mut Vec<FieldError>) -> Timing {
-                let mut timing = Timing::default();
+                let (mut timing, before) = (Timing::default(), mistakes.len());
                 $(if let Some(text) = &self.$field {
                     let name = flag(stringify!($field));
                     timing.$field = number(&name, text, 1, u64::MAX / 4, mistakes);
                 })*
-                mistakes.extend(timing.mistakes(&flag));
-                mistakes.extend(forgets_early(&timing));
+                // What is no time has no order among the others.
+                if mistakes.len() == before {
+                    mistakes.extend(timing.mistakes(&flag));
+                    mistakes.extend(forgets_early(&timing));
+                }
                 timing
             }
         }
     };
+}
+
+/// What an option is, and its value where nothing is said.
+fn with_default(what: &str, default_ms: u64) -> String {
+    format!("{} [default: {default_ms}]", what.trim().trim_end_matches('.'))
 }
 
 /// Request ids live in the records of sessions, and clients are promised that they are remembered.
@@ -200,8 +209,7 @@ timing_arguments!(
     repair_ms,
     /// How long a manager keeps what was copied to it in vain.
     abandon_ms,
-    /// How long a join or a leave may go without any progress before another number may; 600000 where
-    /// nothing is said.
+    /// How long a join or a leave may go without any progress before another number may.
     join_ms,
     /// How long a partition whose last copy is gone waits for somebody who holds more, before it is found
     /// again from the nodes.

@@ -8,7 +8,7 @@ use rota_membership::{CasReply, ConfigStore, StoreError};
 use rota_model::{FieldError, ManagerNumber, ManagerStatus, Nonce};
 use rota_protocol::Disk;
 use rota_ring::{Change, Claim, ConfigState, ManagerEntry, View};
-use rota_storage::{Label, owner_of};
+use rota_storage::begun_for;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -177,9 +177,9 @@ pub async fn begun(
     options: &Options,
 ) -> Result<Option<(ManagerNumber, bool)>> {
     let folder = options.data.display();
-    let owner = owner_of(&options.data);
-    let owner = owner.with_context(|| format!("data folder {folder} cannot be used"))?;
-    let Some(Label { number, .. }) = owner else { return Ok(None) };
+    let begun = begun_for(&options.data, &options.ring.cluster, &options.id);
+    let begun = begun.with_context(|| format!("data folder {folder} cannot be used"))?;
+    let Some(number) = begun else { return Ok(None) };
     let state = read(store, Instant::now() + CONFIG_STORE_PATIENCE).await?;
     let entry = state.view.as_ref().and_then(|view| view.managers.get(&number));
     let is_in = |it: &ManagerEntry| it.id == options.id && it.status != ManagerStatus::Left;

@@ -99,18 +99,29 @@ fn refuse_used(folder: &Path, names: &[String]) -> Result<(), EngineError> {
     }
 }
 
-/// To whom a folder belongs; `None` while nothing says so.
+/// For which number of that manager a folder was begun; `None` while nothing says whose it is.
 ///
 /// # Errors
-/// The marker cannot be read; without one, those of [`is_unclaimed`].
-pub fn owner_of(folder: &Path) -> Result<Option<Label>, EngineError> {
+/// It is another's, or in use; the marker cannot be read; without one, those of [`is_unclaimed`].
+pub fn begun_for(
+    folder: &Path,
+    cluster: &ClusterName,
+    manager: &ManagerId,
+) -> Result<Option<ManagerNumber>, EngineError> {
     if is_unclaimed(folder)? {
         return Ok(None);
     }
     let mut fields = MARKER.read(&crate::RealDisk, &folder.join(OWNER))?;
     fields.next("engine")?;
     fields.next("state")?;
-    read_label(&mut fields).map(Some)
+    let found = read_label(&mut fields)?;
+    let number = found.number;
+    check_label(
+        folder,
+        &found,
+        &Label { cluster: cluster.clone(), manager: manager.clone(), number },
+    )?;
+    lock(&crate::RealDisk, folder).map(|_| Some(number))
 }
 
 /// Makes a folder nobody's again: its records go, and whoever opens it next may be anybody. For one

@@ -75,7 +75,7 @@ pub use engine::{
     BATCH_BYTES_MAX, Engine, EngineKind, KEY_BYTES_MAX, KvWrite, VALUE_BYTES_MAX, Visit,
 };
 pub use error::EngineError;
-pub use folder::{FORMAT, Label, give_up, is_unclaimed, owner_of};
+pub use folder::{FORMAT, Label, begun_for, give_up, is_unclaimed};
 pub use log::{LogEngine, LogSettings};
 pub use redb_engine::{RedbEngine, RedbSettings};
 pub use writer::{

@@ -92,6 +92,27 @@ fn times_out_of_order_name_both_options_with_their_values() {
 }
 
 #[test]
+fn what_is_no_time_is_named_alone() {
+    let wrong = parse(&["--suspect-ms", "soon", "--lease-term-ms", "2000"]);
+    assert_eq!(fields(wrong), ["--suspect-ms"]);
+}
+
+#[test]
+fn the_long_help_tells_what_every_time_is_where_nothing_is_said() {
+    let help = <Arguments as clap::CommandFactory>::command().render_long_help().to_string();
+    let timing = Timing::default();
+    for (option, ms) in [
+        ("--suspect-ms", timing.suspect_ms),
+        ("--join-ms", timing.join_ms),
+        ("--tombstone-ms", timing.tombstone_ms),
+    ] {
+        let (_, after) = help.split_once(&format!("{option} <MS>")).expect("it is in the help");
+        let said = after.split("--").next().unwrap_or_default();
+        assert!(said.contains(&format!("[default: {ms}]")), "{option}: {said}");
+    }
+}
+
+#[test]
 fn listeners_outside_of_loopback_need_a_flag_that_says_insecure() {
     let mistakes = parse(&["--grpc", "10.0.0.1:0"]).unwrap_err();
     assert!(mistakes[0].problem.contains("--insecure-bind"), "{mistakes:?}");

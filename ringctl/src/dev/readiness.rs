@@ -24,11 +24,11 @@ pub fn missing(answers: &Answers, own: &[u32], nodes: &[String]) -> Option<Strin
 
 /// What is not yet as it will be at rest, by the newest View: `own` managers up, each partition owned by its
 /// home, or by the next one that is up, with every copy that is wanted in sync, and nobody who joins or
-/// leaves.
+/// leaves; and no manager holds a copy still that is to be dropped.
 pub fn not_at_rest(answers: &Answers, own: &[u32]) -> Option<String> {
     let Some(view) = newest_view(answers) else { return Some("no manager has a View".to_owned()) };
     match View::try_from(view.clone()) {
-        Ok(view) => unrest(&view, own),
+        Ok(view) => unrest(&view, own).or_else(|| surplus(answers)),
         Err(error) => Some(format!("the View cannot be read: {error}")),
     }
 }
@@ -50,6 +50,14 @@ fn unrest(view: &View, own: &[u32]) -> Option<String> {
         );
         (wanted.first() != Some(&part.owner) || copies < wanted.len()).then_some(text)
     })
+}
+
+fn surplus(answers: &Answers) -> Option<String> {
+    let answers = answers.iter().filter_map(|(manager, it)| Some((manager, it.as_ref().ok()?)));
+    let mut parts =
+        answers.flat_map(|(manager, it)| it.parts.iter().map(move |part| (manager, part)));
+    let (manager, part) = parts.find(|(_, part)| part.role == "former copy")?;
+    Some(format!("manager {manager} has not dropped its former copy of partition {}", part.number))
 }
 
 /// The managers of others that do not answer, and what to do about them, in a sentence.
@@ -144,6 +152,13 @@ mod tests {
             ..Default::default()
         };
         [(4, Ok(answer(4, "serving"))), (9, Ok(answer(9, role)))].into()
+    }
+
+    #[test]
+    fn a_copy_that_is_to_be_dropped_is_no_rest() {
+        assert_eq!(surplus(&answers("serving", "READY")), None);
+        let told = surplus(&answers("former copy", "READY")).unwrap();
+        assert_eq!(told, "manager 9 has not dropped its former copy of partition 9");
     }
 
     #[test]

@@ -51,6 +51,8 @@ pub struct Explained {
     pub copies: Vec<Copy>,
     /// Unset when there is none, or when nobody could say.
     pub session: Option<Shown>,
+    /// Whether somebody could say.
+    pub session_known: bool,
     /// Why the session is in that state, or why there is none to show.
     pub session_why: String,
     pub node: Option<Node>,
@@ -175,7 +177,8 @@ impl Explained {
         let fact = match &self.session {
             Some(it) if it.reason.is_empty() => format!("{}, life {}", it.state, it.life),
             Some(it) => format!("{} ({}), life {}", it.state, it.reason, it.life),
-            None => "none".to_owned(),
+            None if self.session_known => "none".to_owned(),
+            None => "unknown".to_owned(),
         };
         say("session", fact, &self.session_why);
         if let Some(node) = &self.node {

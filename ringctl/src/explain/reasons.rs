@@ -31,6 +31,7 @@ pub fn explain(
         }
         Err(error) => format!("nobody could say: {error}"),
     };
+    let session_known = session.is_ok();
     let session = session.ok().flatten();
     let status = |number| view.managers.get(&number).map_or("unknown", |it| it.status.as_str());
     Explained {
@@ -58,6 +59,7 @@ pub fn explain(
         copies: copies(view, home, seen),
         node: session.as_ref().and_then(|it| node(it, ring)),
         session,
+        session_known,
         session_why,
     }
 }
@@ -219,6 +221,7 @@ mod tests {
         let copies: Vec<_> = told.copies.iter().map(|it| (it.number, it.in_sync)).collect();
         assert_eq!(copies, [(400, true), (900, true)]);
         assert!(told.session_why.contains("never opened"));
+        assert!(told.text().contains("session   none\n"), "{}", told.text());
         assert!(told.text().contains("owner     manager 400 at b:1"), "{}", told.text());
     }
 
@@ -233,6 +236,7 @@ mod tests {
         assert_eq!(copies, [(900, true), (100, false)]);
         assert!(told.copies[1].why.contains("nothing was copied yet"), "{told:?}");
         assert!(told.session_why.contains("too late"));
+        assert!(told.text().contains("session   unknown\n"), "{}", told.text());
     }
 
     #[test]

@@ -348,10 +348,21 @@ async fn a_managers_folder_of_another_manager_cluster_or_format_is_refused_and_n
     let (mine_at, other_at) = (mine.told("address").to_owned(), other.told("address").to_owned());
     let line = manager_line(&mine_at, &folder.at("a"), "100", "a", "c");
     let first = Launched::start(&folder, "a", "rota-manager", &line).await;
+    let at = folder.at("a");
+    let joins = |store: &str, id: &str, cluster: &str| {
+        let line = ["--join", "--id", id, "--data", &at, "--config-store", store];
+        owned(&[&line[..], &["--cluster", cluster]].concat())
+    };
+    manager_fails(&joins(&mine_at, "a", "c")).await.expect_refusal(1, &[&at, "in use"]);
     assert_eq!(first.end().await, Some(0));
     let before = content(&folder.path().join("a"));
-    let line = manager_line(&mine_at, &folder.at("a"), "400", "b", "c");
-    manager_fails(&line).await.expect_refusal(1, &[&folder.at("a"), "manager a", "manager b"]);
+    let parts = [at.as_str(), "manager a", "manager b"];
+    let line = manager_line(&mine_at, &at, "400", "b", "c");
+    manager_fails(&line).await.expect_refusal(1, &parts);
+    // Who waits outside is told at once, and not when an operator has it join.
+    manager_fails(&joins(&mine_at, "b", "c")).await.expect_refusal(1, &parts);
+    let parts = [at.as_str(), "cluster c", "cluster d"];
+    manager_fails(&joins(&other_at, "a", "d")).await.expect_refusal(1, &parts);
     let line = manager_line(&other_at, &folder.at("a"), "100", "a", "d");
     manager_fails(&line).await.expect_refusal(1, &[&folder.at("a"), "cluster c", "cluster d"]);
     let line = manager_line(&other_at, &folder.at("new"), "100", "a", "c");

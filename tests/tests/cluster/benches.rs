@@ -162,11 +162,10 @@ async fn bench_join_measures_a_join_a_restore_and_a_leave_and_no_request_fails()
         assert!(figure("seconds") > 0.0 && figure("longest_gap_ms") > 0.0, "{document}");
         assert!((figure("failed_requests")).abs() < 0.5, "{document}");
         assert!(figure("requests") > 0.0, "{document}");
-        // A few of them may have come while it was measured; and a copy that nobody wanted any more, and that
-        // was not dropped yet, gets only what it lacks.
+        // A few of them may have come while it was measured.
         assert!(figure("documents_minimum") > 50.0, "{document}");
-        assert!(figure("documents_moved") > figure("documents_minimum") * 0.5, "{document}");
-        assert!(figure("bytes_moved") > figure("bytes_minimum") * 0.5, "{document}");
+        assert!(figure("documents_moved") > figure("documents_minimum") - 10.0, "{document}");
+        assert!(figure("bytes_moved") > figure("bytes_minimum") * 0.9, "{document}");
     }
     assert_ne!(document["number"], document["restore_number"], "{document}");
     assert_eq!(document["number"], document["leave_number"], "{document}");

@@ -3,8 +3,8 @@
 use crate::{ENGINES, label, open, settings};
 use rota_model::{ClusterName, ManagerId, ManagerNumber};
 use rota_storage::{
-    EngineError, EngineKind, KvWrite, Label, RealDisk, Settings, give_up, open as open_folder,
-    owner_of,
+    EngineError, EngineKind, KvWrite, Label, RealDisk, Settings, begun_for, give_up,
+    open as open_folder,
 };
 use std::collections::BTreeMap;
 use std::fs;
@@ -57,9 +57,32 @@ fn a_folder_that_is_given_up_is_anybodys_and_holds_nothing() {
         let error = give_up(folder.path(), &other).expect_err("it is another's");
         assert!(matches!(error, EngineError::OtherManager { .. }), "{error}");
         give_up(folder.path(), &label()).expect("is given up");
-        assert_eq!(owner_of(folder.path()).expect("readable"), None);
+        assert_eq!(begun(&folder, &label()).expect("readable"), None);
         let mut engine = open_folder(folder.path(), &other, &settings(kind)).expect("opens");
         assert_eq!(engine.get(b"a").expect("reads"), None);
+    }
+}
+
+fn begun(folder: &tempfile::TempDir, by: &Label) -> Result<Option<ManagerNumber>, EngineError> {
+    begun_for(folder.path(), &by.cluster, &by.manager)
+}
+
+#[test]
+fn a_folder_tells_its_manager_alone_for_which_number_it_was_begun_and_only_while_it_is_free() {
+    for kind in ENGINES {
+        let folder = made(kind);
+        assert_eq!(begun(&folder, &label()).expect("it is free"), Some(label().number));
+        let other = Label { manager: ManagerId::parse("m8").expect("a name"), ..label() };
+        let error = begun(&folder, &other).expect_err("it is another manager's");
+        assert!(matches!(error, EngineError::OtherManager { .. }), "{error}");
+        let other = Label { cluster: ClusterName::parse("d").expect("a name"), ..label() };
+        let error = begun(&folder, &other).expect_err("it is another cluster's");
+        assert!(matches!(error, EngineError::OtherCluster { .. }), "{error}");
+        let engine = open(Arc::new(RealDisk), folder.path(), kind).expect("opens");
+        let error = begun(&folder, &label()).expect_err("it is in use");
+        assert!(matches!(error, EngineError::InUse { .. }), "{error}");
+        drop(engine);
+        assert_eq!(begun(&folder, &label()).expect("it is free again"), Some(label().number));
     }
 }
 
