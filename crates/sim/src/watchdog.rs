@@ -129,9 +129,9 @@ impl Watchdog {
                 let Some(view) = state.view.as_ref().filter(|it| self.ledger.is_ours(it)) else {
                     return;
                 };
-                // And what went back is none, though it comes later.
+                // And what went back is none, though it comes later, or under an index that was seen in between.
                 let newest = self.newest.entry(run).or_default();
-                if state.index > newest.0 && view.epoch < newest.1 {
+                if state.index >= newest.0 && view.epoch < newest.1 {
                     return;
                 }
                 *newest = (state.index.max(newest.0), view.epoch.max(newest.1));
