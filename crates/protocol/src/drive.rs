@@ -438,8 +438,8 @@ impl Partition {
     }
 
     /// A new owner takes up every id that is in progress. What an earlier one told of those early stands
-    /// above what is committed here: until that is settled, nobody reads them, also where it is settled by
-    /// an end that is written now.
+    /// above what is committed here: until that is settled, a get of one waits, also where it is settled by an
+    /// end that is written now. Lists show what is committed meanwhile.
     pub fn redrive(&mut self, env: &mut Env) {
         let records = self.replica.sessions_under_way().filter_map(|key| self.replica.session(key));
         let sessions: Vec<SessionKey> = records.map(|record| record.key.clone()).collect();

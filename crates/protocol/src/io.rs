@@ -331,7 +331,7 @@ macro_rules! transitions {
             /// Every step.
             pub const ALL: &'static [Transition] = &[$(Transition::$variant),*];
             /// Name in traces, counters and metrics.
-            pub fn as_str(self) -> &'static str { match self { $(Self::$variant => $text,)* } }
+            pub const fn as_str(self) -> &'static str { match self { $(Self::$variant => $text,)* } }
         }
     };
 }

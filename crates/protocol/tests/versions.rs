@@ -134,19 +134,22 @@ fn a_new_owner_that_writes_a_session_off_shows_it_only_when_that_is_committed() 
     // It has written its first entry, where the session still starts, and does not serve yet.
     table.register("n1", 8);
     let shown = table.ask(owner, get("a"));
-    let lost = table.count(Transition::SessionLost);
-    table.lose = Box::new(|it| match &it.message {
-        Message::Prepare { entries, .. } => {
-            let mut writes = entries.iter().flat_map(|entry| entry.writes.iter());
-            writes.any(|it| {
-                let record = it.doc.as_ref().and_then(|doc| doc.session());
-                record.is_some_and(|record| record.state == SessionState::Lost)
-            })
-        }
-        _ => false,
+    let (lost, serving) = (table.count(Transition::SessionLost), table.count(Transition::Serving));
+    assert_eq!(lost, 0, "it is not written off before, with the first entry");
+    table.lose = Box::new(|it| {
+        let Message::Prepare { entries, .. } = &it.message else { return false };
+        let mut writes = entries.iter().flat_map(|entry| entry.writes.iter());
+        writes.any(|it| {
+            let record = it.doc.as_ref().and_then(|doc| doc.session());
+            record.is_some_and(|record| record.state == SessionState::Lost)
+        })
     });
     let is_lost = |it: &Table| it.count(Transition::SessionLost) > lost;
     table.pass_until("the session is written off", 2_000, is_lost);
+    assert!(
+        table.count(Transition::Serving) > serving,
+        "it is written off as the partition begins to serve"
+    );
     table.pass(200);
     assert!(!table.replies.contains_key(&shown), "the end may be lost with this owner");
     let later = table.ask(owner, get("a"));

@@ -36,7 +36,8 @@ enum Which {
     Nightly,
 }
 
-/// Searches; fails when something is broken, or bounds were not exhausted.
+/// Searches; fails when something is broken, bounds were not exhausted, or what a search is there for never
+/// came about.
 #[expect(clippy::disallowed_methods, reason = "only to say how long it took; no search sees it")]
 pub fn model(options: &ModelOptions) -> std::io::Result<bool> {
     let searches = match options.bounds {

@@ -156,8 +156,9 @@ mod tests {
 
     #[test]
     fn a_copy_that_is_to_be_dropped_is_no_rest() {
-        assert_eq!(surplus(&answers("serving", "READY")), None);
-        let told = surplus(&answers("former copy", "READY")).unwrap();
+        // The example's View has no copies to miss.
+        assert_eq!(not_at_rest(&answers("serving", "READY"), &[4, 9]), None);
+        let told = not_at_rest(&answers("former copy", "READY"), &[4, 9]).unwrap();
         assert_eq!(told, "manager 9 has not dropped its former copy of partition 9");
     }
 

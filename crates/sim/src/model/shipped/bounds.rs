@@ -83,8 +83,12 @@ pub struct Bounds {
     pub readers: &'static [u32],
     /// The only manager that takes others for gone that run, if it is one.
     pub accuser: u32,
+    /// The only manager whose process dies, if it is one.
+    pub mortal: u32,
     /// Where the search begins.
     pub from: From,
+    /// Nobody is a bystander ([`super::room`]).
+    pub all_act: bool,
     /// From there on nothing passes between that manager and others. The config store, nodes and clients
     /// it reaches.
     pub cut: u32,
@@ -98,8 +102,8 @@ pub struct Bounds {
     pub times: Times,
     /// Whether a healed cluster must converge and serve from every quiet state.
     pub lives: bool,
-    /// What must come about in it, by name of the transition: a search without it says nothing of what it is
-    /// named for.
+    /// What must come about in it, by name of the transition, after as many crashes, suspicions and beginnings of
+    /// joins as may happen: a search without it says nothing of what it is named for.
     pub shows: &'static [&'static str],
     /// Most states: a search that reaches them says that it did not exhaust its bounds.
     pub states_max: usize,
@@ -116,8 +120,10 @@ pub enum From {
     Adding,
     /// The same, and that is done. The owner that asked for it has not heard.
     Added,
-    /// The first node was cut off, has stopped what it ran, and is LOST with the next step of the clocks.
-    Silenced,
+    /// The first node was cut off, and with the next step of the clocks it ends what it runs.
+    LeaseEnds,
+    /// The first node was cut off, has ended what it ran, and is LOST with the next step of the clocks.
+    Losing,
     /// The first id was closed, and its tombstone goes with the next step of the clocks.
     Ended,
     /// The last number was taken for gone and is up again, and nothing of what owners sent it since arrived:

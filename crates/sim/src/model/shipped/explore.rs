@@ -7,7 +7,7 @@ use super::clients::Wish;
 use super::fair::{self, Fair};
 use super::flying::Flying;
 use super::late::Late;
-use super::room::Room;
+use super::room::{LEASE_OVER, Room};
 use super::seen::Seen;
 use super::state::{Action, State};
 use super::work::{Told, Work};
@@ -15,6 +15,7 @@ use super::{check, words};
 use crate::invariant::{Verdict, Violation};
 use crate::plant::Bug;
 use rota_model::ManagerNumber;
+use rota_protocol::Transition;
 use std::collections::BTreeSet;
 
 /// What a search came to.
@@ -95,6 +96,11 @@ fn explore_with(
     mut tell: impl FnMut(Progress),
 ) -> Explored {
     let mut room = Room::new(&Bounds { cut: u32::MAX, ..bounds.clone() }, None);
+    let named = [(bounds.left.suspicions, bounds.accuser), (bounds.left.crashes, bounds.mortal)];
+    for (_, number) in named.iter().filter(|(left, _)| *left > 0) {
+        let is_apart = room.bystanders.contains(&ManagerNumber(*number));
+        assert!(!is_apart, "{}: {number} is a bystander, and does nothing", bounds.name);
+    }
     let start = settled(&mut room).expect("an undisturbed ring settles");
     let (mut room, start) = replanted(room, &start, bug);
     let fair = bounds.lives.then(|| Fair::new(&room));
@@ -112,8 +118,8 @@ fn explore_with(
             (false, Some(Broken { violation, trace }))
         }
     };
-    let came = search.room.came;
-    let unshown = bounds.shows.iter().copied().filter(|it| !came.contains(it)).collect();
+    let Room { came, came_after, .. } = search.room;
+    let unshown = bounds.shows.iter().copied().filter(|it| !came_after.contains(it)).collect();
     Explored { name, states, steps, fair_runs, came, unshown, exhausted, broken }
 }
 
@@ -260,14 +266,18 @@ fn began(room: &mut Room, mut state: State) -> Result<State, Violation> {
             let number = adding(room, &mut state)?;
             room.land(&mut state, number)?;
         }
-        From::Silenced => {
+        From::LeaseEnds => {
             room.silence(&mut state, 0)?;
-            until_next_step(room, &mut state, "node_lost")?;
+            until_next_step(room, &mut state, LEASE_OVER)?;
+        }
+        From::Losing => {
+            room.silence(&mut state, 0)?;
+            until_next_step(room, &mut state, Transition::NodeLost.as_str())?;
         }
         From::Ended => {
             room.ask(&mut state, Wish::Close, 0, ManagerNumber(room.bounds.doors[0]))?;
             fair::deliver(room, &mut state)?;
-            until_next_step(room, &mut state, "tombstone_purged")?;
+            until_next_step(room, &mut state, Transition::TombstonePurged.as_str())?;
         }
         From::Missed => missed(room, &mut state)?,
     }
@@ -281,13 +291,14 @@ fn missed(room: &mut Room, state: &mut State) -> Verdict {
     room.bounds.cut = last.0;
     room.work(state, Work::Manager(0, Told::Refused(last)))?;
     fair::deliver(room, state)?;
-    until_next_step(room, state, "stand_in_started")
+    until_next_step(room, state, Transition::StandInStarted.as_str())
 }
 
-/// The clocks go on until something comes about for the first time with the next step.
+/// The clocks go on until something comes about with the next step.
 fn until_next_step(room: &mut Room, state: &mut State, what: &str) -> Verdict {
     for _ in 0..20 {
         let mut next = state.clone();
+        room.came.clear();
         room.tick(&mut next)?;
         fair::deliver(room, &mut next)?;
         if room.came.contains(what) {

@@ -13,7 +13,9 @@
 //!   model in no way, or make the receiver read the config store. So are compare-and-sets that change
 //!   such partitions alone, and what *bystanders* hear of the config store: managers that hold no copy
 //!   in which something of the model lies, and that no client asks. They are neither crashed nor
-//!   suspected, and suspect nobody: whoever else does it writes the same.
+//!   suspected, and suspect nobody: whoever else does it writes the same. One of them that comes to hold such
+//!   a copy later, since others are down or cannot be copied to, goes on like that, unless
+//!   [`Bounds::all_act`]: what it would do late, or not do, is not searched.
 //! * What can never be taken any more goes: messages to and from runs that are over. Whoever receives
 //!   such a message drops it by the run named in it. So do answers that come too late ([`super::late`]).
 //!
@@ -39,6 +41,9 @@ use std::sync::Arc;
 /// Inputs that may follow from one action without anybody's choice: more are a storm that feeds itself.
 const WORK_MAX: usize = 2_000;
 
+/// A node ends what it runs, since its lease is over ([`Room::came`]).
+pub const LEASE_OVER: &str = "lease_over";
+
 /// In the place of a config store: it refuses.
 const REFUSED: u32 = u32::MAX;
 
@@ -49,6 +54,8 @@ pub struct Stepped {
     pub host: u32,
     /// What it sent.
     pub out: Arc<[Out]>,
+    /// What came about in it, by name.
+    pub came: Arc<[&'static str]>,
 }
 
 /// The parts of all states of one search.
@@ -83,6 +90,8 @@ pub struct Room {
     pub steps: Vec<Stepped>,
     /// What came about in any of them, by name.
     pub came: BTreeSet<&'static str>,
+    /// The same, after all crashes, suspicions and beginnings of joins that may happen.
+    pub came_after: BTreeSet<&'static str>,
 }
 
 impl Room {
@@ -114,6 +123,7 @@ impl Room {
             known: Seen::default(),
             steps: Vec::new(),
             came: BTreeSet::new(),
+            came_after: BTreeSet::new(),
         }
     }
 
@@ -297,7 +307,10 @@ impl Room {
                 let message = self.keep_flying(answer);
                 queue.push_back(Work::Manager(at, Told::Flying(message)));
             }
-            Out::LeaseOver => self.may_end(state),
+            Out::LeaseOver => {
+                self.note(state, &[LEASE_OVER]);
+                self.may_end(state);
+            }
             Out::Ordered(_) => {}
             Out::Broken(rule, text) => return Err(Violation::new(rule, text.clone())),
         }
@@ -444,6 +457,9 @@ fn bystanders(bounds: &Bounds, tracked: &BTreeSet<ManagerNumber>) -> BTreeSet<Ma
     };
     let near: BTreeSet<ManagerNumber> = tracked.iter().flat_map(near).collect();
     let leaves = bounds.left.leaves > 0;
+    if bounds.all_act {
+        return BTreeSet::new();
+    }
     let apart = |it: &ManagerNumber| !near.contains(it) && !bounds.doors.contains(&it.0) && !leaves;
     all.into_keys().filter(apart).collect()
 }

@@ -7,7 +7,10 @@ pub use ci::ci;
 pub use nightly::nightly;
 
 use super::bounds::{Bounds, From, Left, Times};
+use super::hosts::BEGUN_SHORT;
+use super::room::LEASE_OVER;
 use crate::plant::Bug;
+use rota_protocol::Transition;
 
 const NOTHING: Left = Left {
     opens: 0,
@@ -47,7 +50,9 @@ const THREE: Bounds = Bounds {
     doors: &[10, 30],
     readers: &[10, 30],
     accuser: u32::MAX,
+    mortal: u32::MAX,
     from: From::Rest,
+    all_act: false,
     cut: u32::MAX,
     left: Left { opens: 1, closes: 1, ..NOTHING },
     leaver: u32::MAX,
@@ -57,6 +62,17 @@ const THREE: Bounds = Bounds {
     shows: &[],
     states_max: 1_500_000,
 };
+
+/// What must come about ([`Bounds::shows`]): a tombstone is forgotten;
+const PURGES: &[&str] = &[Transition::TombstonePurged.as_str()];
+/// somebody stands in for a copy that is missing;
+const STANDS_IN: &[&str] = &[Transition::StandInStarted.as_str()];
+/// a life is begun although a copy is missing;
+const BEGINS_SHORT: &[&str] = &[BEGUN_SHORT];
+/// a node ends what it runs;
+const LEASE_IS_OVER: &[&str] = &[LEASE_OVER];
+/// a node, and what ran there, is lost.
+const LOSES: &[&str] = &[Transition::NodeLost.as_str(), Transition::SessionLost.as_str()];
 
 /// One manager, no copies.
 const ONE: Bounds = Bounds { numbers: &[10], r: 0, doors: &[10], ..THREE };
@@ -95,49 +111,34 @@ const THREE_TWO_JOINS: Bounds = Bounds {
 /// A node is drained on which a session may run.
 const DRAIN: Bounds = Bounds { opened: 1, doors: &[10], ..THREE };
 /// Leases end.
-const LEASE: Bounds = Bounds {
-    times: Times::Lease,
-    doors: &[10],
-    opened: 1,
-    nodes: 1,
-    shows: &["node_lost"],
-    ..THREE
-};
+const LEASE: Bounds =
+    Bounds { times: Times::Lease, doors: &[10], opened: 1, nodes: 1, shows: LOSES, ..THREE };
 /// The same, and the session lies in the partition whose owner judges its node.
 const LEASE_AT_JUDGE: Bounds = Bounds { ids: &[(30, 30)], doors: &[30], ..LEASE };
 
 /// A number may come while something is due that takes long; one certain manager takes others for gone.
-const JOIN_IN_TIME: Bounds = Bounds { nodes: 1, accuser: 10, ..JOIN };
+const JOIN_IN_TIME: Bounds = Bounds { nodes: 1, accuser: 30, ..JOIN };
+/// A node is about to end what it runs.
+const LEASE_ENDS: Bounds =
+    Bounds { times: Times::Lease, from: From::LeaseEnds, shows: LEASE_IS_OVER, ..JOIN_IN_TIME };
 /// A node is about to be lost.
-const LEASE_ENDS: Bounds = Bounds {
-    times: Times::Lease,
-    from: From::Silenced,
-    shows: &["node_lost", "session_lost", "taken_out", "arc_cut"],
-    ..JOIN_IN_TIME
-};
+const LOSING: Bounds =
+    Bounds { times: Times::Lease, from: From::Losing, shows: LOSES, ..JOIN_IN_TIME };
 /// The id was closed, and is about to be forgotten.
-const TOMBSTONE_GOES: Bounds = Bounds {
-    times: Times::Tombstone,
-    from: From::Ended,
-    shows: &["tombstone_purged", "taken_out", "arc_cut"],
-    ..JOIN_IN_TIME
-};
+const TOMBSTONE_GOES: Bounds =
+    Bounds { times: Times::Tombstone, from: From::Ended, shows: PURGES, ..JOIN_IN_TIME };
 /// A copy has been missing for almost so long that another is made, and that opens wait for it no longer.
 const COPY_MISSED: Bounds = Bounds {
     times: Times::Copies,
     from: From::Missed,
     ids: &[(30, 30)],
     doors: &[30],
-    shows: &["stand_in_started"],
+    shows: STANDS_IN,
     ..OPENED
 };
 /// The same, and a number may come.
-const JOIN_MISSED: Bounds = Bounds {
-    times: Times::Copies,
-    from: From::Missed,
-    shows: &["stand_in_started", "taken_out", "arc_cut"],
-    ..JOIN_IN_TIME
-};
+const JOIN_MISSED: Bounds =
+    Bounds { times: Times::Copies, from: From::Missed, shows: STANDS_IN, ..JOIN_IN_TIME };
 
 /// The smallest bounds within which a planted bug is found. `None` for bugs of what a model leaves out
 /// (documents, lists, watches, bodies, disks that go back): the simulator finds those.

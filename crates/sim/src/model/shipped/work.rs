@@ -102,7 +102,8 @@ impl Room {
         let call = if let Told::Call(_) = told { state.clients } else { u32::MAX };
         let key = wide(&(0_u8, before, told, store, call));
         if let Some(known) = self.known.get(key) {
-            let Stepped { host, out } = self.steps[known as usize].clone();
+            let Stepped { host, out, came } = self.steps[known as usize].clone();
+            self.note(state, &came);
             state.managers[at] = host;
             return Sent { at, out };
         }
@@ -110,10 +111,11 @@ impl Room {
         let mut out = Vec::new();
         self.tell_manager(state, &mut host, told, &mut out);
         mutant::alter(self, state, &mut out);
-        self.came.append(&mut host.came);
+        let came: Arc<[&'static str]> = std::mem::take(&mut host.came).into_iter().collect();
+        self.note(state, &came);
         let host = self.keep_manager(host);
         let out = self.kept(out);
-        self.remember(key, Stepped { host, out: out.clone() });
+        self.remember(key, Stepped { host, out: out.clone(), came });
         state.managers[at] = host;
         Sent { at, out }
     }
@@ -123,7 +125,7 @@ impl Room {
         let before = state.nodes[at];
         let key = wide(&(1_u8, before, told));
         if let Some(known) = self.known.get(key) {
-            let Stepped { host, out } = self.steps[known as usize].clone();
+            let Stepped { host, out, .. } = self.steps[known as usize].clone();
             state.nodes[at] = host;
             return Sent { at, out };
         }
@@ -132,9 +134,18 @@ impl Room {
         self.tell_node(&mut host, told, &mut out);
         let host = self.keep_node(host);
         let out = self.kept(out);
-        self.remember(key, Stepped { host, out: out.clone() });
+        self.remember(key, Stepped { host, out: out.clone(), came: Arc::default() });
         state.nodes[at] = host;
         Sent { at, out }
+    }
+
+    /// Takes down what came about.
+    pub fn note(&mut self, state: &State, came: &[&'static str]) {
+        self.came.extend(came);
+        let left = &state.left;
+        if (left.crashes, left.suspicions, left.joins) == (0, 0, 0) {
+            self.came_after.extend(came);
+        }
     }
 
     /// What a process sent, each message by its number.

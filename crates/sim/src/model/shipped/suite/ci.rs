@@ -1,11 +1,10 @@
 //! Searches of a size for every change of the code: all of them in a few minutes.
 
 use super::{
-    COPY_MISSED, DRAIN, JOIN, JOIN_MISSED, LEASE, LEASE_AT_JUDGE, LEASE_ENDS, LEAVE, NOTHING, ONE,
-    OPENED, THREE, THREE_TWO_JOINS, TOMBSTONE_GOES, TWO, TWO_JOINS, UNHEARD, WIDE,
+    BEGINS_SHORT, COPY_MISSED, DRAIN, JOIN, LEASE, LEASE_AT_JUDGE, LEASE_ENDS, LEAVE, NOTHING, ONE,
+    OPENED, PURGES, THREE, THREE_TWO_JOINS, TOMBSTONE_GOES, TWO, TWO_JOINS, UNHEARD, WIDE,
 };
 use crate::model::shipped::bounds::{Bounds, From, Left, Times};
-use crate::model::shipped::hosts::BEGUN_SHORT;
 
 /// All of them.
 pub fn ci() -> Vec<Bounds> {
@@ -70,34 +69,23 @@ fn ci_in_time() -> Vec<Bounds> {
             all,
         ),
         of(
-            "n=3 r=1: open, tombstone about to go, crash for good, suspicion, join, one accuser, one step",
+            "n=3 r=1: tombstone about to go, crash for good, suspicion, join, one accuser, one step",
             TOMBSTONE_GOES,
-            Left { opens: 1, ..all },
-        ),
-        of(
-            "n=3 r=1: repair_after about to end, crash for good, suspicion, join, one accuser, one step",
-            JOIN_MISSED,
             all,
         ),
         of(
             "n=3 r=1: open, close, tombstones",
-            Bounds {
-                times: Times::Tombstone,
-                opened: 1,
-                doors: &[10],
-                shows: &["tombstone_purged"],
-                ..THREE
-            },
+            Bounds { times: Times::Tombstone, opened: 1, doors: &[10], shows: PURGES, ..THREE },
             Left { opens: 1, closes: 1, ticks: 6, ..n },
         ),
         of(
             "n=3 r=1: open, suspicion, loss, copy_deadline about to end",
-            Bounds { opened: 0, shows: &[BEGUN_SHORT], ..COPY_MISSED },
+            Bounds { opened: 0, shows: BEGINS_SHORT, ..COPY_MISSED },
             Left { opens: 1, suspicions: 1, losses: 1, ticks: 1, ..n },
         ),
         of(
-            "n=4 r=1: suspicion, loss, repair_after about to end",
-            Bounds { numbers: &[10, 20, 30, 50], ..COPY_MISSED },
+            "n=4 r=1: suspicion, loss, repair_after about to end, one accuser",
+            Bounds { numbers: &[10, 20, 30, 50], accuser: 30, all_act: true, ..COPY_MISSED },
             Left { suspicions: 1, losses: 1, ticks: 2, ..n },
         ),
     ]

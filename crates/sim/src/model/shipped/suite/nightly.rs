@@ -1,11 +1,11 @@
 //! The larger searches: too long for every change of the code.
 
 use super::{
-    DRAIN, JOIN, JOIN_MISSED, LEASE, LEASE_AT_JUDGE, LEASE_ENDS, LEAVE, NOTHING, ONE, THREE,
-    THREE_TWO_JOINS, TOMBSTONE_GOES, TWO, TWO_JOINS, UNHEARD, WIDE,
+    BEGINS_SHORT, COPY_MISSED, DRAIN, JOIN, JOIN_MISSED, LEASE, LEASE_AT_JUDGE, LEASE_ENDS, LEAVE,
+    LOSING, NOTHING, ONE, PURGES, THREE, THREE_TWO_JOINS, TOMBSTONE_GOES, TWO, TWO_JOINS, UNHEARD,
+    WIDE,
 };
 use crate::model::shipped::bounds::{Bounds, From, Left, Times};
-use crate::model::shipped::hosts::BEGUN_SHORT;
 
 /// States of the largest: one that reaches this says that it did not exhaust its bounds.
 const STATES_MAX: usize = 40_000_000;
@@ -84,36 +84,42 @@ fn together() -> Vec<Bounds> {
     ]
 }
 
-/// The same three, and something that takes long is due: each begins one step of the clocks before.
+/// The same three, and something that takes long is due with the next step of the clocks. The last one has no
+/// crash and no join, so that everybody acts.
 fn together_in_time() -> Vec<Bounds> {
-    let all = Left { crashes: 1, suspicions: 1, joins: 1, starts: 0, ..NOTHING };
-    let twice = Left { ticks: 2, ..all };
-    let opens = Left { opens: 1, ticks: 1, ..all };
+    let all = Left { crashes: 1, suspicions: 1, joins: 1, starts: 0, ticks: 1, ..NOTHING };
+    let opens = Left { opens: 1, ..all };
+    let short = Bounds { opened: 0, mortal: 50, shows: BEGINS_SHORT, ..JOIN_MISSED };
     vec![
         of(
-            "n=3 r=1: lease about to end, crash for good, suspicion, join, one accuser, 2 steps",
-            &LEASE_ENDS,
-            twice,
+            "n=3 r=1: read, lease about to end, crash for good, suspicion, join, one accuser, one step",
+            &Bounds { readers: &[30], ..LEASE_ENDS },
+            Left { gets: 1, ..all },
         ),
         of(
-            "n=3 r=1: open, lease about to end, crash for good, suspicion, join, one accuser, one step",
-            &LEASE_ENDS,
+            "n=3 r=1: open, node about to be lost, crash for good, suspicion, join, one accuser, one step",
+            &LOSING,
             opens,
         ),
         of(
-            "n=3 r=1: tombstone about to go, crash for good, suspicion, join, one accuser, 2 steps",
+            "n=3 r=1: open, tombstone about to go, crash for good, suspicion, join, one accuser, one step",
             &TOMBSTONE_GOES,
-            twice,
-        ),
-        of(
-            "n=3 r=1: repair_after about to end, crash for good, suspicion, join, one accuser, 2 steps",
-            &JOIN_MISSED,
-            twice,
-        ),
-        of(
-            "n=3 r=1: open, copy_deadline about to end, crash for good, suspicion, join, one accuser, one step",
-            &Bounds { opened: 0, shows: &[BEGUN_SHORT], ..JOIN_MISSED },
             opens,
+        ),
+        of(
+            "n=3 r=1: repair_after about to end, crash for good, suspicion, join, one accuser, one step",
+            &JOIN_MISSED,
+            all,
+        ),
+        of(
+            "n=3 r=1: open, copy_deadline about to end, one crash for good, suspicion, join, one accuser, one step",
+            &short,
+            opens,
+        ),
+        of(
+            "n=3 r=1: open, suspicion, loss, copy_deadline about to end, one accuser, no bystander",
+            &Bounds { opened: 0, accuser: 30, all_act: true, shows: BEGINS_SHORT, ..COPY_MISSED },
+            Left { opens: 1, suspicions: 1, losses: 1, ticks: 1, ..NOTHING },
         ),
     ]
 }
@@ -122,7 +128,7 @@ fn together_in_time() -> Vec<Bounds> {
 fn crashes() -> Vec<Bounds> {
     let n = Left { starts: 0, ..NOTHING };
     let two = Bounds { doors: &[10], ..TWO };
-    let tombstone = Bounds { times: Times::Tombstone, shows: &["tombstone_purged"], ..DOOR_OPENED };
+    let tombstone = Bounds { times: Times::Tombstone, shows: PURGES, ..DOOR_OPENED };
     vec![
         of(
             "n=1 r=0: 2 opens, close, 2 crashes, unknown outcome, loss",
