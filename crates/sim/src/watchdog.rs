@@ -404,8 +404,9 @@ impl Watchdog {
     /// The boots that a lone take-over had to ask.
     fn lone_scan(&self, part: &rota_ring::Part) -> Vec<Boot> {
         let Some(since_us) = self.lone_since(part) else { return Vec::new() };
+        // What was registered in the same microsecond may have come after the View.
         let boots = self.ledger.boots.iter().filter(|(_, facts)| {
-            facts.gone_us.is_none() && facts.registered_us.is_some_and(|it| it <= since_us)
+            facts.gone_us.is_none() && facts.registered_us.is_some_and(|it| it < since_us)
         });
         boots.map(|(boot, _)| boot.clone()).collect()
     }
