@@ -107,7 +107,9 @@ fn the_long_help_tells_what_every_time_is_where_nothing_is_said() {
         ("--tombstone-ms", timing.tombstone_ms),
     ] {
         let (_, after) = help.split_once(&format!("{option} <MS>")).expect("it is in the help");
-        let said = after.split("--").next().unwrap_or_default();
+        // It may be broken into lines anywhere.
+        let said: Vec<&str> = after.split("--").next().unwrap().split_whitespace().collect();
+        let said = said.join(" ");
         assert!(said.contains(&format!("[default: {ms}]")), "{option}: {said}");
     }
 }

@@ -156,9 +156,15 @@ mod tests {
 
     #[test]
     fn a_copy_that_is_to_be_dropped_is_no_rest() {
-        // The example's View has no copies to miss.
-        assert_eq!(not_at_rest(&answers("serving", "READY"), &[4, 9]), None);
-        let told = not_at_rest(&answers("former copy", "READY"), &[4, 9]).unwrap();
+        let told = |role| {
+            let mut answers = answers(role, "READY");
+            for answer in answers.values_mut().flatten() {
+                answer.view = Some((&ring(0, &[(4, "m1"), (9, "m2")])).into());
+            }
+            not_at_rest(&answers, &[4, 9])
+        };
+        assert_eq!(told("serving"), None);
+        let told = told("former copy").unwrap();
         assert_eq!(told, "manager 9 has not dropped its former copy of partition 9");
     }
 
