@@ -123,8 +123,8 @@ pub struct Shown {
 /// What is known of a boot of a node in the registry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct BootFacts {
-    /// When it was registered.
-    pub registered_us: Option<u64>,
+    /// Under which View it was registered.
+    pub registered: Option<Epoch>,
     /// When the registry first said that nothing of it runs: LOST, REMOVED, or another boot.
     pub gone_us: Option<u64>,
 }
@@ -182,7 +182,7 @@ impl Ledger {
                 }
             }
             let facts = self.boots.entry((reg.node.clone(), reg.boot)).or_default();
-            facts.registered_us.get_or_insert(now_us);
+            facts.registered.get_or_insert(state.epoch());
             if reg.state.is_gone() {
                 facts.gone_us.get_or_insert(now_us);
             }

@@ -387,26 +387,27 @@ impl Watchdog {
         let Some(view) = self.ledger.view(session.epoch) else { return };
         let slot = rota_ring::slot_of_session(&session.record.key, self.m);
         let (_, part) = view.part_of(slot);
-        if let Some(since_us) = self.lone_since(part) {
+        if Self::took_over_alone(part) {
+            let since_us = self.landed_us.get(&part.pe).copied().unwrap_or_default();
             let record = &session.record;
             let shown = shown_running::check(&self.ledger.instances, record, since_us);
             self.judge(now_us, shown);
         }
     }
 
-    /// When a copy was alone and took over from its own disk, if this epoch began so.
-    fn lone_since(&self, part: &rota_ring::Part) -> Option<u64> {
+    /// Whether this epoch began with a copy that was alone, and took over from its own disk.
+    fn took_over_alone(part: &rota_ring::Part) -> bool {
         let founded = part.pe <= Epoch(1);
-        let lone = !founded && part.base_pe == part.pe && part.is_lone(part.owner);
-        lone.then(|| self.landed_us.get(&part.pe).copied().unwrap_or_default())
+        !founded && part.base_pe == part.pe && part.is_lone(part.owner)
     }
 
     /// The boots that a lone take-over had to ask.
     fn lone_scan(&self, part: &rota_ring::Part) -> Vec<Boot> {
-        let Some(since_us) = self.lone_since(part) else { return Vec::new() };
-        // What was registered in the same microsecond may have come after the View.
+        if !Self::took_over_alone(part) {
+            return Vec::new();
+        }
         let boots = self.ledger.boots.iter().filter(|(_, facts)| {
-            facts.gone_us.is_none() && facts.registered_us.is_some_and(|it| it < since_us)
+            facts.gone_us.is_none() && facts.registered.is_some_and(|it| it < part.pe)
         });
         boots.map(|(boot, _)| boot.clone()).collect()
     }

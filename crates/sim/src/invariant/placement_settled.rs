@@ -91,6 +91,7 @@ impl PlacementSettled {
 mod tests {
     use super::*;
     use crate::invariant::example::{key, node, token};
+    use rota_model::Epoch;
 
     #[test]
     fn a_second_node_before_the_first_refused_is_found() {
@@ -109,7 +110,7 @@ mod tests {
 
     #[test]
     fn a_gone_boot_settles_its_tokens() {
-        let gone = BootFacts { registered_us: Some(1), gone_us: Some(2) };
+        let gone = BootFacts { registered: Some(Epoch(1)), gone_us: Some(2) };
         let boots = BTreeMap::from([((node("n0"), BootId(1)), gone)]);
         let mut book = PlacementSettled::default();
         book.on_create(&boots, &key("y"), token(1, 1), &node("n0"), BootId(1)).unwrap();

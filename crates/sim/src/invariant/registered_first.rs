@@ -14,7 +14,7 @@ pub fn check(
     node: &NodeId,
     boot: BootId,
 ) -> Verdict {
-    let known = boots.get(&(node.clone(), boot)).is_some_and(|it| it.registered_us.is_some());
+    let known = boots.get(&(node.clone(), boot)).is_some_and(|it| it.registered.is_some());
     if known {
         return Ok(());
     }
@@ -25,10 +25,11 @@ pub fn check(
 mod tests {
     use super::*;
     use crate::invariant::example::node;
+    use rota_model::Epoch;
 
     #[test]
     fn a_create_at_an_unregistered_boot_is_found() {
-        let facts = BootFacts { registered_us: Some(1), gone_us: None };
+        let facts = BootFacts { registered: Some(Epoch(1)), gone_us: None };
         let boots = BTreeMap::from([((node("n0"), BootId(1)), facts)]);
         assert_eq!(check(&boots, &node("n0"), BootId(1)), Ok(()));
         assert_eq!(check(&boots, &node("n0"), BootId(2)).unwrap_err().rule, "I11");

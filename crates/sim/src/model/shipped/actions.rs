@@ -101,7 +101,7 @@ impl Room {
             return;
         };
         let apart = self.bystanders.contains(&host.number);
-        if left.crashes > 0 && !apart && is_one(self.bounds.mortal, host.number) {
+        if left.crashes > 0 && !apart && self.bounds.may_die(host.number) {
             list.push(Action::Crash(at, false));
             if left.wipes > 0 {
                 list.push(Action::Crash(at, true));
@@ -116,7 +116,7 @@ impl Room {
         if left.early > 0 && host.clock_ms == self.clock_ms(state) {
             list.push(Action::TickManager(at));
         }
-        let accuses = is_one(self.bounds.accuser, host.number);
+        let accuses = self.bounds.may_accuse(host.number);
         let looks = process.is_claimed() || process.asks_others();
         for other in (0..state.managers.len()).filter(|it| *it != at && looks) {
             let peer = self.manager(state, other);
@@ -508,9 +508,4 @@ impl Room {
         }
         Ok(())
     }
-}
-
-/// Whether a manager is the only one that bounds name; all are where they name none.
-pub fn is_one(named: u32, number: ManagerNumber) -> bool {
-    [number.0, u32::MAX].contains(&named)
 }

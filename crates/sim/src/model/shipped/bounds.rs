@@ -1,6 +1,6 @@
 //! What may happen in one search, and how often.
 
-use rota_model::ClusterName;
+use rota_model::{ClusterName, ManagerNumber};
 use rota_protocol::{Sizes, Timing};
 use rota_ring::RingShape;
 
@@ -191,6 +191,16 @@ impl Bounds {
                 Timing { create_deadline_ms: 2 * STEP_MS, tombstone_ms: 3 * STEP_MS, ..all }
             }
         }
+    }
+
+    /// Whether a manager may take another one for gone that runs.
+    pub fn may_accuse(&self, number: ManagerNumber) -> bool {
+        [number.0, u32::MAX].contains(&self.accuser)
+    }
+
+    /// Whether a manager's process may die.
+    pub fn may_die(&self, number: ManagerNumber) -> bool {
+        [number.0, u32::MAX].contains(&self.mortal)
     }
 
     /// What managers are told of sizes.

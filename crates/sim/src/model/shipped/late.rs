@@ -19,7 +19,6 @@
 //! such messages finds broken what one with them does. That none of them comes to matter after all is
 //! watched, too: [`Late::Watched`] keeps them, and fails when one that was late does more after a step.
 
-use super::actions::is_one;
 use super::flying::Flying;
 use super::room::{Receiver, Room};
 use super::seen::wide;
@@ -146,8 +145,8 @@ impl Room {
         let Some(other) = self.place_of(peer.number) else { return true };
         let apart = |it: usize| self.bystanders.contains(&self.numbers[it]);
         let left = &state.left;
-        let accuses = is_one(self.bounds.accuser, self.numbers[at]);
-        let dies = left.crashes > 0 && is_one(self.bounds.mortal, peer.number);
+        let accuses = self.bounds.may_accuse(self.numbers[at]);
+        let dies = left.crashes > 0 && self.bounds.may_die(peer.number);
         self.manager(state, other).process.is_none()
             || (dies && !apart(other))
             || (left.suspicions > 0 && accuses && !apart(at) && !apart(other))
