@@ -17,6 +17,7 @@
 
 mod bench;
 mod cli;
+mod destination;
 mod dev;
 mod document;
 mod drain;
@@ -35,6 +36,7 @@ mod ring_example;
 mod session;
 mod signal;
 mod silence;
+mod source;
 mod verify;
 
 use cli::{Cli, Command};

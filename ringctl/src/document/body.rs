@@ -1,8 +1,10 @@
 //! Bodies of attachments: from files, and into files.
 
-use super::{CallerArguments, place, usage};
+use super::{CallerArguments, place};
 use crate::cli::length_of_time;
+use crate::destination::Destination;
 use crate::output::{Format, Out, STANDARD, plain_table, standard};
+use crate::source;
 use anyhow::Context;
 use clap::Args;
 use rota_client::Client;
@@ -14,7 +16,7 @@ use sha2::{Digest as _, Sha256};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use tokio::fs::{self, File};
+use tokio::fs::File;
 use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 /// `document put-body`.
@@ -23,7 +25,8 @@ pub struct PutArguments {
     /// Namespace and id of the document that will name it.
     #[arg(value_name = "NAMESPACE/ID", value_parser = place)]
     place: (Namespace, String),
-    /// The file.
+    /// The file, or - for standard input. What comes through a pipe is kept in a file below TMPDIR until
+    /// it is stored.
     file: PathBuf,
     #[command(flatten)]
     caller: CallerArguments,
@@ -41,9 +44,11 @@ pub struct GetArguments {
     /// Its SHA-256, as `document get` shows it.
     #[arg(value_parser = digest)]
     sha256: Digest,
-    /// Where to: a file that does not exist yet, which is there only when it is whole, or - for
-    /// stdout.
+    /// Where to: a file, which is there only when it is whole, a pipe, or - for stdout.
     file: PathBuf,
+    /// Replace the file if there is one.
+    #[arg(long)]
+    force: bool,
     #[command(flatten)]
     caller: CallerArguments,
     /// How long nothing may come before it is given up.
@@ -84,9 +89,8 @@ pub async fn measure(file: &mut File) -> std::io::Result<(Digest, u64)> {
 
 /// Stores a file.
 pub async fn put(client: &Client, it: &PutArguments, out: &mut Out) -> anyhow::Result<()> {
-    let told = || it.file.display().to_string();
-    let mut file = File::open(&it.file).await.with_context(told)?;
-    let (sha256, size) = measure(&mut file).await.with_context(told)?;
+    let mut file = source::to_read_again(&it.file).await?;
+    let (sha256, size) = measure(&mut file).await.with_context(|| it.file.display().to_string())?;
     let (space, docid) = it.place.clone();
     let put = PutBody { space, docid, size, sha256, caller: it.caller.caller() };
     let known = client.documents().put_body(&put, &mut file, it.patience).await?;
@@ -118,22 +122,17 @@ pub async fn get(client: &Client, it: &GetArguments, out: &mut Out) -> anyhow::R
         eprintln!("{} bytes", reader.offset());
         return Ok(());
     }
-    if fs::try_exists(&it.file).await? {
-        return Err(usage(format!("{} exists", it.file.display())));
-    }
-    let mut beside = it.file.clone().into_os_string();
-    beside.push(".new");
+    let to = Destination::at(&it.file, it.force)?;
     let fetched = async {
-        let mut file = File::create(&beside).await?;
+        let mut file = to.open().await?;
         copy(&mut reader, &mut file).await?;
-        file.sync_all().await?;
-        fs::rename(&beside, &it.file).await?;
+        file.flush().await?;
+        to.finish(file).await?;
         anyhow::Ok(reader.offset())
     };
     let fetched = fetched.await;
     if fetched.is_err() {
-        // What is half written is of no use; that it cannot be removed, the next one will tell.
-        let _gone = fs::remove_file(&beside).await;
+        to.discard().await;
     }
     let written = Written { file: it.file.display().to_string(), size: fetched? };
     match out.format() {

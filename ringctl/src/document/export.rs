@@ -4,6 +4,7 @@ use super::body::measure;
 use super::show::Shown;
 use super::{CallerArguments, absent, document_name};
 use crate::cli::length_of_time;
+use crate::destination::Destination;
 use crate::output::{Format, Out, counted};
 use anyhow::{Context, bail};
 use clap::Args;
@@ -54,28 +55,15 @@ struct Exported {
 /// A body that is being written.
 struct Writing {
     file: File,
-    new: PathBuf,
-    name: PathBuf,
+    to: Destination,
 }
 
 impl Writing {
-    async fn begin(folder: &Path, attachment: &Attachment) -> std::io::Result<Self> {
+    /// Of a file under that name that is not whole, nothing is kept.
+    async fn begin(folder: &Path, attachment: &Attachment) -> anyhow::Result<Self> {
         let name = folder.join(attachment.sha256().to_string());
-        let new = name.with_extension("new");
-        Ok(Self { file: File::create(&new).await?, new, name })
-    }
-
-    /// Under its own name a body is whole.
-    async fn finish(self) -> std::io::Result<()> {
-        self.file.sync_all().await?;
-        fs::rename(&self.new, &self.name).await
-    }
-}
-
-impl Drop for Writing {
-    fn drop(&mut self) {
-        // Not there any more when it was finished. What was given up is of no use to anybody.
-        let _gone = std::fs::remove_file(&self.new);
+        let to = Destination::own(&name, |_| true)?;
+        Ok(Self { file: to.open().await?, to })
     }
 }
 
@@ -100,6 +88,7 @@ async fn held(folder: &Path) -> std::io::Result<BTreeSet<Digest>> {
 /// Writes a document and its attachments.
 pub async fn export(client: &Client, it: &ExportArguments, out: &mut Out) -> anyhow::Result<()> {
     let told = || it.folder.display().to_string();
+    let to = Destination::own(&it.folder.join(DOCUMENT), |content| is_of(content, &it.name))?;
     let held = held(&it.folder).await.with_context(told)?;
     let (name, caller) = (it.name.clone(), it.caller.caller());
     // Of more than can be named, some come again.
@@ -107,24 +96,20 @@ pub async fn export(client: &Client, it: &ExportArguments, out: &mut Out) -> any
     let asked = ExportDocument { name, held: None, bodies, caller };
     let (document, bodies, bytes) = fetch(client, it, &asked).await?;
     let shown = serde_json::to_vec_pretty(&Shown::of(&document, true))?;
-    let (file, new) = (it.folder.join(DOCUMENT), it.folder.join("document.new"));
+    // Not before there is something to write.
+    fs::create_dir_all(&it.folder).await.with_context(told)?;
     let written = async {
-        // Not before there is something to write.
-        fs::create_dir_all(&it.folder).await?;
-        let mut file = File::create(&new).await?;
+        let mut file = to.open().await?;
         file.write_all(&shown).await?;
-        file.sync_all().await
-    };
-    let written = match written.await {
+        file.flush().await?;
         // Last: it names only what is there.
-        Ok(()) => fs::rename(&new, &file).await,
-        failed => failed,
+        to.finish(file).await
     };
+    let written = written.await;
     if written.is_err() {
-        // The failure is what counts.
-        let _gone = fs::remove_file(&new).await;
+        to.discard().await;
     }
-    written.with_context(told)?;
+    written?;
     let all: BTreeSet<Digest> = document.attachments().map(|(_, it)| it.sha256()).collect();
     let held = (all.len() as u64).saturating_sub(bodies);
     let version = document.version().as_u64();
@@ -140,6 +125,14 @@ pub async fn export(client: &Client, it: &ExportArguments, out: &mut Out) -> any
     Ok(())
 }
 
+/// Whether that is what an earlier export wrote of this document.
+fn is_of(content: &[u8], name: &DocName) -> bool {
+    let Ok(found) = serde_json::from_slice::<serde_json::Value>(content) else { return false };
+    let is =
+        |field: &str, wanted: &str| found.get(field).and_then(|it| it.as_str()) == Some(wanted);
+    is("namespace", name.space()) && is("class", name.class()) && is("docid", name.docid())
+}
+
 /// The document, and how many bodies of how many bytes came into the folder.
 async fn fetch(
     client: &Client,
@@ -148,29 +141,38 @@ async fn fetch(
 ) -> anyhow::Result<(Arc<Document>, u64, u64)> {
     let mut export = client.documents().export(asked, it.patience).await?;
     let (mut document, mut writing, mut bytes) = (None, None, 0);
-    while let Some(part) = export.next().await? {
-        match part {
-            Part::Update(name, update) => {
-                let copy = apply(&name, None, &update).context("the update does not fit")?;
-                document = copy.filter(|it| !it.is_deleted());
+    let done = async {
+        while let Some(part) = export.next().await? {
+            match part {
+                Part::Update(name, update) => {
+                    let copy = apply(&name, None, &update).context("the update does not fit")?;
+                    document = copy.filter(|it| !it.is_deleted());
+                }
+                Part::Body(attachment) => {
+                    fs::create_dir_all(&it.folder).await?;
+                    writing = Some(Writing::begin(&it.folder, &attachment).await?);
+                    bytes += attachment.size();
+                }
+                Part::Bytes(piece) => match &mut writing {
+                    Some(Writing { file, .. }) => file.write_all(&piece).await?,
+                    None => bail!("there are bytes of no attachment"),
+                },
+                Part::End { .. } => {}
             }
-            Part::Body(attachment) => {
-                fs::create_dir_all(&it.folder).await?;
-                writing = Some(Writing::begin(&it.folder, &attachment).await?);
-                bytes += attachment.size();
+            if export.is_body_whole()
+                && let Some(Writing { mut file, to }) = writing.take()
+            {
+                file.flush().await?;
+                to.finish(file).await?;
             }
-            Part::Bytes(piece) => match &mut writing {
-                Some(Writing { file, .. }) => file.write_all(&piece).await?,
-                None => bail!("there are bytes of no attachment"),
-            },
-            Part::End { .. } => {}
         }
-        if export.is_body_whole()
-            && let Some(writing) = writing.take()
-        {
-            writing.finish().await?;
-        }
+        Ok(())
+    };
+    let done = done.await;
+    if let Some(Writing { to, .. }) = writing {
+        to.discard().await;
     }
+    done?;
     let document = document.ok_or_else(|| absent(format!("{} does not exist", it.name)))?;
     Ok((document, export.bodies(), bytes))
 }

@@ -4,19 +4,22 @@ use super::file::{Reader, Writer};
 use super::show::{Exported, Imported};
 use super::{namespace, spinner};
 use crate::cli::length_of_time;
+use crate::destination::Destination;
 use crate::failure::Unknown;
 use crate::output::{Format, Out, STANDARD, counted, standard};
+use crate::source;
 use anyhow::Context;
 use clap::Args;
 use indicatif::ProgressBar;
 use rota_client::docstore::Namespace;
 use rota_client::documents::{Namespaces, RecordSource};
 use rota_client::{CallError, v1};
+use std::io::SeekFrom;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use tokio::fs::{self, File};
-use tokio::io::{AsyncRead, AsyncWrite, BufReader, BufWriter};
+use tokio::fs::File;
+use tokio::io::{AsyncRead, AsyncSeekExt, AsyncWrite, BufReader, BufWriter};
 
 /// `namespace export`.
 #[derive(Args, Debug)]
@@ -24,8 +27,11 @@ pub struct ExportArguments {
     /// The namespace.
     #[arg(value_parser = namespace)]
     name: Namespace,
-    /// Where to: a file, which is there only when it is whole, or - for stdout.
+    /// Where to: a file, which is there only when it is whole, a pipe, or - for stdout.
     file: PathBuf,
+    /// Replace the file if there is one.
+    #[arg(long)]
+    force: bool,
     /// How long nothing may come before it is given up.
     #[arg(long, default_value = "30s", value_parser = length_of_time)]
     patience: Duration,
@@ -34,7 +40,8 @@ pub struct ExportArguments {
 /// `namespace import`.
 #[derive(Args, Debug)]
 pub struct ImportArguments {
-    /// What was exported: a file, which is checked before anything is sent, or - for stdin.
+    /// What was exported: a file or a pipe, which is checked before anything is sent, or - for stdin,
+    /// which is sent as it comes.
     file: PathBuf,
     /// Take it over into this namespace; without it, into the one that was exported.
     #[arg(long, value_name = "NAMESPACE", value_parser = namespace)]
@@ -80,20 +87,16 @@ async fn into_file(
     it: &ExportArguments,
     progress: &ProgressBar,
 ) -> anyhow::Result<Exported> {
-    let mut beside = it.file.clone().into_os_string();
-    beside.push(".new");
-    let failed = || format!("cannot write {}", it.file.display());
-    let file = File::create(&beside).await.with_context(failed)?;
+    let to = Destination::at(&it.file, it.force)?;
     let written = async {
-        let (buffered, exported) = copy(namespaces, it, BufWriter::new(file), progress).await?;
-        buffered.into_inner().sync_all().await.with_context(failed)?;
-        fs::rename(&beside, &it.file).await.with_context(failed)?;
+        let file = BufWriter::new(to.open().await?);
+        let (buffered, exported) = copy(namespaces, it, file, progress).await?;
+        to.finish(buffered.into_inner()).await?;
         Ok(exported)
     };
     let written = written.await;
     if written.is_err() {
-        // What is half written is of no use; that it cannot be removed, the next one will tell.
-        let _gone = fs::remove_file(&beside).await;
+        to.discard().await;
     }
     written
 }
@@ -143,8 +146,10 @@ pub async fn import(
         let from = standard(std::io::stdin().as_fd())?;
         send(namespaces, it, BufReader::new(from), &progress).await
     } else {
-        check(&it.file).await.with_context(|| it.file.display().to_string())?;
-        let file = File::open(&it.file).await?;
+        let told = || it.file.display().to_string();
+        let mut file = source::to_read_again(&it.file).await?;
+        check(&mut file).await.with_context(told)?;
+        file.seek(SeekFrom::Start(0)).await.with_context(told)?;
         send(namespaces, it, BufReader::new(file), &progress).await
     };
     progress.finish_and_clear();
@@ -161,10 +166,8 @@ pub async fn import(
 }
 
 /// Reads all of a file, so that a damaged one is found before anything is sent.
-async fn check(file: &Path) -> anyhow::Result<()> {
-    let opened = File::open(file).await?;
-    anyhow::ensure!(!opened.metadata().await?.is_dir(), "is a folder, not the file of an export");
-    let mut reader = Reader::begin(BufReader::new(opened)).await?;
+async fn check(file: &mut File) -> anyhow::Result<()> {
+    let mut reader = Reader::begin(BufReader::new(file)).await?;
     while reader.next().await?.is_some() {}
     Ok(())
 }
@@ -205,7 +208,8 @@ mod tests {
     async fn an_export_that_fails_leaves_no_file() {
         let folder = tempfile::tempdir().unwrap();
         let (name, file) = (Namespace::parse("shop").unwrap(), folder.path().join("shop.export"));
-        let arguments = ExportArguments { name, file, patience: Duration::from_millis(50) };
+        let arguments =
+            ExportArguments { name, file, force: false, patience: Duration::from_millis(50) };
         let (mut out, written) = Out::captured(Format::Table);
         assert!(export(&nobody(), &arguments, &mut out).await.is_err());
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);

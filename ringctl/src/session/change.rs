@@ -2,6 +2,7 @@
 
 use super::FilterArguments;
 use super::show::Shown;
+use crate::destination::Destination;
 use crate::failure::UsageMistake;
 use crate::output::{Format, Out};
 use anyhow::Context;
@@ -11,10 +12,9 @@ use clap::Args;
 use rota_client::{Client, WatchOptions, v1};
 use rota_daemon::Stop;
 use serde::Serialize;
-use std::fs::File;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use tokio::io::AsyncWriteExt;
 
 /// `session watch`.
 #[derive(Args, Debug)]
@@ -59,6 +59,10 @@ fn start(given: Option<&str>) -> anyhow::Result<Start> {
     if !given.contains(['/', '.']) && !path.is_file() {
         return Ok(Start { position: decode(given)?, file: None });
     }
+    if path.exists() && !path.is_file() {
+        let wrong = format!("--position {given} is not a file; give the path of one");
+        return Err(UsageMistake(wrong).into());
+    }
     let position = match std::fs::read_to_string(path) {
         Ok(text) => decode(&text)?,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
@@ -68,16 +72,15 @@ fn start(given: Option<&str>) -> anyhow::Result<Start> {
 }
 
 /// Replaces the file as one, so that a crash leaves the old position or the new one.
-fn keep(file: &Path, position: &str) -> anyhow::Result<()> {
-    let mut beside = file.as_os_str().to_owned();
-    beside.push(".new");
-    let write = || {
-        let mut new = File::create(&beside)?;
-        new.write_all(format!("{position}\n").as_bytes())?;
-        new.sync_all()?;
-        std::fs::rename(&beside, file)
+async fn keep(file: &Path, position: &str) -> anyhow::Result<()> {
+    let write = async {
+        let to = Destination::own(file, |_| true)?;
+        let mut new = to.open().await?;
+        new.write_all(format!("{position}\n").as_bytes()).await?;
+        new.flush().await?;
+        to.finish(new).await
     };
-    write().with_context(|| format!("cannot keep the position in {}", file.display()))
+    write.await.with_context(|| format!("cannot keep the position in {}", file.display()))
 }
 
 /// Follows changes until Ctrl-C or another signal that ends: that is how it is meant to end.
@@ -114,7 +117,7 @@ pub async fn watch(client: &Client, it: &WatchArguments, out: &mut Out) -> anyho
         }
         // After the line is out: a crash in between repeats the line, it does not lose it.
         if let (Some(file), false) = (&start.file, line.position.is_empty()) {
-            keep(file, &line.position)?;
+            keep(file, &line.position).await?;
         }
     }
 }
@@ -162,18 +165,24 @@ impl Told {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_position_is_text_or_the_name_of_a_file() {
+    #[tokio::test]
+    async fn a_position_is_text_or_the_name_of_a_file() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("position");
         let name = file.to_str().unwrap();
         let fresh = Start { position: Vec::new(), file: Some(file.clone()) };
         assert_eq!(start(Some(name)).unwrap(), fresh);
-        keep(&file, &URL_SAFE_NO_PAD.encode(b"here")).unwrap();
+        keep(&file, &URL_SAFE_NO_PAD.encode(b"here")).await.unwrap();
         let kept = Start { position: b"here".to_vec(), file: Some(file.clone()) };
         assert_eq!(start(Some(name)).unwrap(), kept);
         let direct = Start { position: b"here".to_vec(), file: None };
         assert_eq!(start(Some(&URL_SAFE_NO_PAD.encode(b"here"))).unwrap(), direct);
+    }
+
+    #[test]
+    fn a_position_in_what_is_no_file_is_refused() {
+        let error = start(Some("/dev/null")).unwrap_err();
+        assert!(crate::failure::is_usage(&error) && error.to_string().contains("--position"));
     }
 
     #[test]
