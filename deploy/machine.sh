@@ -65,7 +65,8 @@ find_cargo() {
         exit 1
     fi
     local needed found
-    needed=$(sed -n 's/^rust-version = "\(.*\)"$/\1/p' Cargo.toml)
+    # Callers stay in the folder in which they were called.
+    needed=$(sed -n 's/^rust-version = "\(.*\)"$/\1/p' "$(dirname "${BASH_SOURCE[0]}")/../Cargo.toml")
     found=$(cargo --version | cut -d ' ' -f 2)
     if [[ $(printf '%s\n' "$needed" "$found" | sort --version-sort | head -n 1) != "$needed" ]]; then
         echo "Rust $needed or newer is needed, and cargo is ${found:-unknown}; 'rustup update' brings it" >&2

@@ -16,7 +16,7 @@ use crate::signal::SignalArguments;
 use crate::verify::VerifyArguments;
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
-use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{Arg, CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
 use rota_client::EndpointsError;
 use std::ffi::OsString;
@@ -103,9 +103,11 @@ impl Cli {
     /// Reads a command line.
     pub fn read<I: IntoIterator<Item = OsString>>(line: I) -> Result<Self, clap::Error> {
         let line: Vec<OsString> = line.into_iter().collect();
-        let matches = Self::command().try_get_matches_from(&line).map_err(|error| {
+        let command = || every_option(Self::command(), &takes_negative_numbers);
+        let matches = command().try_get_matches_from(&line).map_err(|error| {
             let wrong = error.use_stderr();
-            let plain = || without_variables(Self::command()).try_get_matches_from(&line).err();
+            let bare = || every_option(command(), &|it| it.env(None));
+            let plain = || bare().try_get_matches_from(&line).err();
             wrong.then(plain).flatten().unwrap_or(error)
         })?;
         let mut cli = Self::from_arg_matches(&matches)?;
@@ -129,12 +131,21 @@ impl Cli {
     }
 }
 
-/// The command line without its environment variables. The usage below a mistake shows every option
-/// that has a value, and one that a variable gives would look as if it were required.
-fn without_variables(command: clap::Command) -> clap::Command {
+/// The command line with a change to every argument. One without environment variables is for errors:
+/// the usage below a mistake shows every option that has a value, and an option that a variable gives
+/// would look as if it were required.
+fn every_option(command: clap::Command, change: &dyn Fn(Arg) -> Arg) -> clap::Command {
     let below: Vec<String> = command.get_subcommands().map(|it| it.get_name().to_owned()).collect();
-    let command = command.mut_args(|it| it.env(None));
-    below.into_iter().fold(command, |all, name| all.mut_subcommand(name, without_variables))
+    let command = command.mut_args(change);
+    below.into_iter().fold(command, |all, name| {
+        all.mut_subcommand(name, |command| every_option(command, change))
+    })
+}
+
+/// No option is called by a digit, so `-1` is a value: its own check tells what is wrong with it.
+fn takes_negative_numbers(argument: Arg) -> Arg {
+    let takes_values = argument.get_action().takes_values();
+    argument.allow_negative_numbers(takes_values)
 }
 
 /// Whether a command line asks for JSON, as far as it can be told of one that is wrong.
@@ -241,6 +252,9 @@ mod tests {
         let unknown = told(&["session", "list", "--nod", "n1"]);
         assert!(unknown.starts_with("unexpected argument '--nod' found"), "{unknown}");
         assert!(!unknown.contains("Usage"), "{unknown}");
+        let negative = told(&["join", "--target", "a:1", "--contact", "b:1", "--number", "-1"]);
+        let wanted = "invalid value '-1' for '--number <N|auto>': must be a whole number, or auto";
+        assert_eq!(negative, wanted);
         assert_eq!(told(&["session"]), "a command is missing; --help lists them");
     }
 

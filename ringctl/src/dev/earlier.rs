@@ -113,11 +113,19 @@ fn recorded(record: &Record, boot_id: &str) -> Vec<(String, u32)> {
 /// Those that keep their data below the folder, by their command lines.
 pub fn found(folder: &Path) -> Vec<(String, u32)> {
     let pids = processes::all().into_iter().filter_map(|it| u32::try_from(it.process.pid).ok());
-    pids.filter_map(|pid| Some((works_in(folder, &command_line(pid))?, pid))).collect()
+    let name = |pid| works_in(folder, &folder_of(pid), &command_line(pid));
+    pids.filter_map(|pid| Some((name(pid)?, pid))).collect()
 }
 
-/// The name of the program, if the command line is that of one of ours with its data there.
-fn works_in(folder: &Path, line: &[String]) -> Option<String> {
+/// Where a process stands: relative paths of its command line begin there. Empty when it is gone, or is
+/// somebody else's.
+fn folder_of(pid: u32) -> PathBuf {
+    std::fs::read_link(format!("/proc/{pid}/cwd")).unwrap_or_default()
+}
+
+/// The name of the program, if the command line, given in the folder `at`, is that of one of ours with
+/// its data below `folder`.
+fn works_in(folder: &Path, at: &Path, line: &[String]) -> Option<String> {
     let program = line.first()?.rsplit('/').next()?;
     let does = |what: &str| line.get(1).is_some_and(|it| it == what);
     let (serves, flag) = match program {
@@ -126,9 +134,20 @@ fn works_in(folder: &Path, line: &[String]) -> Option<String> {
         consul::PROGRAM => (does("agent"), "-data-dir"),
         _ => return None,
     };
-    let at = line.iter().position(|it| it == flag)?;
-    let data = Path::new(line.get(at + 1)?);
+    let data = value(line, flag)?;
+    let data = at.join(data);
+    // The folder is known without links and dots; of one that is gone the name has to do.
+    let data = std::fs::canonicalize(&data).unwrap_or(data);
     (serves && data.starts_with(folder)).then(|| program.to_owned())
+}
+
+/// The value of a flag, as the next word or behind `=`.
+fn value<'a>(line: &'a [String], flag: &str) -> Option<&'a str> {
+    let behind = |word: &'a String| word.strip_prefix(flag)?.strip_prefix('=');
+    line.iter().enumerate().find_map(|(at, word)| match behind(word) {
+        None if word == flag => line.get(at + 1).map(String::as_str),
+        found => found,
+    })
 }
 
 #[cfg(test)]
@@ -174,8 +193,18 @@ mod tests {
     }
 
     #[test]
+    fn a_process_that_was_given_a_relative_folder_is_found() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path().canonicalize().unwrap();
+        std::fs::create_dir_all(folder.join("nodes/n1")).unwrap();
+        let dotted = line("rota-node-agent run --data ./nodes/../nodes/n1");
+        assert!(works_in(&folder, &folder, &dotted).is_some());
+        assert_eq!(folder_of(std::process::id()), std::env::current_dir().unwrap());
+    }
+
+    #[test]
     fn whoever_keeps_data_in_the_folder_is_found_and_keepers_and_neighbours_are_not() {
-        let works = |text: &str| works_in(Path::new("/d/one"), &line(text));
+        let works = |text: &str| works_in(Path::new("/d/one"), Path::new("/d"), &line(text));
         let manager = works("/bin/rota-manager --number 4 --data /d/one/managers/m1");
         assert_eq!(manager.as_deref(), Some("rota-manager"));
         assert!(works("rota-node-agent run --id p --data /d/one/pool/p").is_some());
@@ -183,6 +212,9 @@ mod tests {
         assert!(works("rota-manager --data /d/one-more/managers/m1").is_none());
         assert!(works("tail --data /d/one/logs").is_none());
         assert!(works("rota-manager --data").is_none());
+        assert!(works("rota-manager --data=/d/one/managers/m1 --number 4").is_some());
+        assert!(works("rota-node-agent run --data one/nodes/n1").is_some());
+        assert!(works("rota-node-agent run --data two/nodes/n1").is_none());
         let consul = works("/usr/local/bin/consul agent -server -data-dir /d/one/store -bind x");
         assert_eq!(consul.as_deref(), Some("consul"));
         assert!(works("consul agent -data-dir /d/two/store").is_none());

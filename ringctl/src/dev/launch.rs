@@ -65,7 +65,7 @@ pub async fn programs(family: &Family, folder: &Folder) -> anyhow::Result<Progra
         },
         manager: program(programs::MANAGER)?,
         agent: program(programs::NODE_AGENT)?,
-        classes: classes(folder),
+        classes: classes(folder)?,
     };
     if !programs::has_classes(&programs.classes) {
         let classes = programs.classes.display();
@@ -94,9 +94,14 @@ async fn check_classes(family: &Family, agent: &Path, classes: &Path) -> anyhow:
     }
 }
 
-fn classes(folder: &Folder) -> PathBuf {
-    let shipped = || programs::shipped_classes().unwrap_or_else(|| folder.path.join("classes"));
-    folder.layout.classes.clone().unwrap_or_else(shipped)
+/// The folder that was named, or that of the checkout; elsewhere the cluster's own.
+fn classes(folder: &Folder) -> anyhow::Result<PathBuf> {
+    if let Some(found) = folder.layout.classes.clone().or_else(programs::shipped_classes) {
+        return Ok(found);
+    }
+    let own = folder.path.join("classes");
+    programs::fill_with_classes(&own)?;
+    Ok(own)
 }
 
 /// How the config store is told to those who use it.
@@ -236,7 +241,7 @@ mod tests {
         let ports = Ports::find(&folder.layout).unwrap();
         let at = PathBuf::from("/bin");
         let (store, manager, agent) = (at.clone(), at.clone(), at);
-        let programs = Programs { store, manager, agent, classes: classes(&folder) };
+        let programs = Programs { store, manager, agent, classes: classes(&folder).unwrap() };
         commands(&folder, &ports, &programs)
     }
 

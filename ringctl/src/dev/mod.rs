@@ -63,7 +63,8 @@ pub struct DevArguments {
     /// Places of each node [default: 1000]. A node takes no more sessions from 0.8 of them on.
     #[arg(long, value_name = "P", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub places: Option<u32>,
-    /// Folder of class files [default: deploy/classes of the checkout, if it is found].
+    /// Folder of class files [default: deploy/classes of the checkout; elsewhere `classes` of the data
+    /// folder, which gets the machines builtin, counter and traffic-light].
     #[arg(long, value_name = "DIR")]
     pub classes: Option<PathBuf>,
     /// Lets managers start more nodes when all are full, up to this many in all [default: none].

@@ -1,6 +1,6 @@
 //! Where the programs of a cluster are, and where its classes.
 
-use anyhow::bail;
+use anyhow::{Context, bail};
 use std::path::{Path, PathBuf};
 
 /// The manager.
@@ -37,6 +37,25 @@ pub fn shipped_classes() -> Option<PathBuf> {
     both.into_iter().find(|it| it.is_dir())
 }
 
+/// State machines that need no program: they are there wherever ringctl is.
+const BUILT_IN: [(&str, &str); 3] = [
+    ("builtin.toml", include_str!("../../../deploy/classes/builtin.toml")),
+    ("counter.toml", include_str!("../../../deploy/classes/counter.toml")),
+    ("traffic-light.toml", include_str!("../../../deploy/classes/traffic-light.toml")),
+];
+
+/// Puts the class files that this program carries into a folder that has none.
+pub fn fill_with_classes(folder: &Path) -> anyhow::Result<()> {
+    if has_classes(folder) {
+        return Ok(());
+    }
+    let write = || {
+        std::fs::create_dir_all(folder)?;
+        BUILT_IN.iter().try_for_each(|(name, text)| std::fs::write(folder.join(name), text))
+    };
+    write().with_context(|| format!("cannot write class files into {}", folder.display()))
+}
+
 /// Whether a folder has class files.
 pub fn has_classes(folder: &Path) -> bool {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
@@ -55,6 +74,18 @@ mod tests {
         assert!(!has_classes(folder.path()));
         std::fs::write(folder.path().join("counter.toml"), "").unwrap();
         assert!(has_classes(folder.path()));
+    }
+
+    #[test]
+    fn a_folder_gets_the_built_in_classes_only_when_it_has_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let classes = folder.path().join("classes");
+        fill_with_classes(&classes).unwrap();
+        assert_eq!(std::fs::read_dir(&classes).unwrap().count(), BUILT_IN.len());
+        let own = tempfile::tempdir().unwrap();
+        std::fs::write(own.path().join("mine.toml"), "").unwrap();
+        fill_with_classes(own.path()).unwrap();
+        assert_eq!(std::fs::read_dir(own.path()).unwrap().count(), 1);
     }
 
     #[test]

@@ -106,6 +106,30 @@ async fn without_a_data_folder_nothing_is_left_on_disk_either() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_copy_of_ringctl_outside_of_the_checkout_has_classes_of_its_own() {
+    let folder = TestFolder::new();
+    let copy = folder.path().join("ringctl");
+    let programs = rota_tests::binary("ringctl");
+    std::fs::copy(&programs, &copy).unwrap();
+    let mut command = tokio::process::Command::new(&copy);
+    command.args(["dev", "-o", "json", "--port-base", "0", "--data", &folder.at("data")]);
+    command.env("ROTA_BIN_DIR", programs.parent().unwrap());
+    command.stdout(std::process::Stdio::piped()).kill_on_drop(true);
+    let mut dev = command.spawn().unwrap();
+    let mut lines = tokio::io::AsyncBufReadExt::lines(tokio::io::BufReader::new(
+        dev.stdout.take().expect("stdout is piped"),
+    ));
+    let line = timeout(PATIENCE, lines.next_line()).await.unwrap().unwrap().unwrap();
+    let told: serde_json::Value = serde_json::from_str(&line).unwrap();
+    let contact = told["managers"][0]["grpc"].as_str().unwrap();
+    let open = ringctl(contact, &["session", "open", "a", "--class", "counter", "-o", "json"]);
+    assert_eq!(open.await.json()["outcome"], "CREATED");
+    send(dev.id().unwrap(), Signal::TERM);
+    assert!(timeout(PATIENCE, dev.wait()).await.unwrap().unwrap().success());
+    assert_eq!(of_folder(folder.path()), vec![]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_restarted_by_itself_and_the_rest_goes_on() {
     let folder = TestFolder::new();
     let cluster = Cluster::start(&folder, &[]).await;

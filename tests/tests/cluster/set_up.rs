@@ -46,14 +46,17 @@ async fn refuses(script: &str, line: &[&str], variable: (&str, &str), part: &str
 async fn a_toolchain_that_is_too_old_is_told_with_the_version_that_is_needed() {
     let folder = TestFolder::new();
     let path = fake(&folder, "cargo", "echo 'cargo 1.63.0 (fd9c4297c 2022-07-01)'");
-    let script = ". deploy/machine.sh; find_cargo; echo found";
-    let mut command = Command::new("bash");
-    command.args(["-c", script]).current_dir(checkout()).env("PATH", path);
-    let output = command.kill_on_drop(true).output().await.unwrap();
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0), "{stderr}");
-    let needed = concat!(env!("CARGO_PKG_RUST_VERSION"), " or newer is needed");
-    assert!(stderr.contains(needed) && stderr.contains("1.63.0"), "{stderr}");
+    let machine = checkout().join("deploy/machine.sh");
+    let script = format!(". '{}'; find_cargo; echo found", machine.display());
+    for called_in in [&*checkout(), folder.path()] {
+        let mut command = Command::new("bash");
+        command.args(["-c", &script]).current_dir(called_in).env("PATH", &path);
+        let output = command.kill_on_drop(true).output().await.unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0), "{stderr}");
+        let needed = concat!(env!("CARGO_PKG_RUST_VERSION"), " or newer is needed");
+        assert!(stderr.contains(needed) && stderr.contains("1.63.0"), "{stderr}");
+    }
 }
 
 /// Asks for a package where `id` says that number. Gives the exit code, what was said on stderr, and
