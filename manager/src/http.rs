@@ -8,7 +8,8 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
-use rota_daemon::{HttpLimits, serve_http};
+use rota_daemon::accept::{Counts, Gate};
+use rota_daemon::{HttpLimits, HttpNames, serve_http};
 use rota_model::{ClusterName, ManagerId, ManagerNumber};
 use rota_ring::View;
 use serde::Serialize;
@@ -34,6 +35,8 @@ pub struct Pages {
     pub shared: Arc<Shared>,
     /// What was counted.
     pub exposition: Exposition,
+    /// What comes in for gRPC.
+    pub gate: Gate,
 }
 
 /// The answer of `/healthz`.
@@ -54,6 +57,8 @@ struct Health {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     lost_copies: Vec<LostCopy>,
     requests_waiting: usize,
+    /// Connections for gRPC.
+    connections: Counts,
 }
 
 #[derive(Serialize)]
@@ -100,6 +105,7 @@ impl Pages {
             epoch: seen.view.as_ref().map_or(0, |view| view.epoch.0),
             mailbox: self.shared.mailbox.depth(),
             config_store_reachable: self.config_store().reachable,
+            connections: self.gate.counts(),
         })
     }
 }
@@ -134,6 +140,7 @@ async fn healthz(State(pages): State<Arc<Pages>>) -> Response {
         partitions,
         lost_copies: view.map(|view| lost_copies(&view, pages.number)).unwrap_or_default(),
         requests_waiting: look.stats.requests_waiting,
+        connections: pages.gate.counts(),
     };
     let code = match member {
         Some(_) => StatusCode::OK,
@@ -168,11 +175,11 @@ pub const LIMITS: HttpLimits = HttpLimits {
 };
 
 /// Serves the pages until the process stops.
-pub async fn serve(listener: TcpListener, pages: Pages, stop: CancellationToken) {
+pub async fn serve(listener: TcpListener, pages: Pages, names: HttpNames, stop: CancellationToken) {
     let router = Router::new()
         .route("/metrics", get(metrics))
         .route("/healthz", get(healthz))
         .route("/web/{*path}", get(web))
         .with_state(Arc::new(pages));
-    serve_http(listener, router, LIMITS, stop.cancelled_owned()).await;
+    serve_http(listener, router, LIMITS, names, stop.cancelled_owned()).await;
 }

@@ -8,6 +8,7 @@ use anyhow::{Context, Result};
 use metrics::{Counter, Histogram, counter, describe_counter, describe_histogram, histogram};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use prost::Message as _;
+use rota_daemon::accept::Counts;
 use rota_model::Outcome;
 use rota_proto::v1;
 use rota_protocol::{Answer, Op, OpResult, Stats, Transition};
@@ -163,12 +164,15 @@ fn describe() {
     describe_histogram!("rota_commit_writes", "Writes in one commit to disk.");
     describe_histogram!("rota_commit_batch", "Persist effects in one commit to disk.");
     describe_histogram!("rota_commit_seconds", "Time of one commit to disk, with its sync.");
-    describe_histogram!("rota_commit_sync_seconds", "Of rota_commit_seconds, the sync itself.");
+    describe_histogram!("rota_commit_sync_seconds", "Time of the sync within one commit to disk.");
     describe_histogram!("rota_turn_inputs", "Inputs that the driver took together.");
     describe_counter!("rota_operations_total", "Operations asked for here, by name and result.");
     describe_counter!("rota_sync_updates_total", "Updates of copies sent from here, by kind.");
     describe_counter!("rota_copied_documents_total", "Documents in what was copied from here.");
-    describe_counter!("rota_copied_document_bytes_total", "Their bytes alone.");
+    describe_counter!(
+        "rota_copied_document_bytes_total",
+        "Bytes of the documents that were copied from here."
+    );
     describe_counter!(
         "rota_copied_message_bytes_total",
         "Bytes of messages that brought copies of partitions to other managers: new copies, and \
@@ -269,6 +273,8 @@ pub struct Look {
     pub mailbox: (usize, usize),
     /// Whether the config store answers.
     pub config_store_reachable: bool,
+    /// Connections for gRPC.
+    pub connections: Counts,
 }
 
 impl Exposition {
@@ -297,6 +303,18 @@ fn write_answers(text: &mut String, answers: bool) -> std::fmt::Result {
     writeln!(text, "# TYPE rota_driver_answers gauge\nrota_driver_answers {}", u8::from(answers))
 }
 
+fn write_connections(text: &mut String, it: &Counts) -> std::fmt::Result {
+    writeln!(text, "# HELP rota_connections Connections for gRPC, by kind of caller.")?;
+    writeln!(text, "# TYPE rota_connections gauge")?;
+    writeln!(text, "rota_connections{{kind=\"client\"}} {}", it.strangers)?;
+    writeln!(text, "rota_connections{{kind=\"member\"}} {}", it.members)?;
+    let help = "Connections for gRPC that this manager ended, by reason: silent or full.";
+    writeln!(text, "# HELP rota_connections_ended_total {help}")?;
+    writeln!(text, "# TYPE rota_connections_ended_total counter")?;
+    writeln!(text, "rota_connections_ended_total{{reason=\"silent\"}} {}", it.silent_total)?;
+    writeln!(text, "rota_connections_ended_total{{reason=\"full\"}} {}", it.refused_total)
+}
+
 fn write_look(text: &mut String, look: &Look) -> std::fmt::Result {
     writeln!(text, "# HELP rota_view_epoch Epoch of the View that this manager knows.")?;
     writeln!(text, "# TYPE rota_view_epoch gauge\nrota_view_epoch {}", look.epoch)?;
@@ -312,6 +330,7 @@ fn write_look(text: &mut String, look: &Look) -> std::fmt::Result {
     writeln!(text, "# HELP rota_calls_waiting Calls that are not answered yet.")?;
     writeln!(text, "# TYPE rota_calls_waiting gauge")?;
     writeln!(text, "rota_calls_waiting {}", look.stats.requests_waiting)?;
+    write_connections(text, &look.connections)?;
     writeln!(text, "# HELP rota_sessions Sessions of partitions here, tombstones included.")?;
     writeln!(text, "# TYPE rota_sessions gauge")?;
     // What a former copy holds is no copy of anything any more.
@@ -367,12 +386,16 @@ mod tests {
             marks: Vec::new(),
         };
         let stats = Stats { parts: vec![part], ..Stats::default() };
-        let look = Look { stats, epoch: 5, mailbox: (1, 2), config_store_reachable: true };
+        let connections = Counts { strangers: 3, silent_total: 9, ..Counts::default() };
+        let look =
+            Look { stats, epoch: 5, mailbox: (1, 2), config_store_reachable: true, connections };
         let mut text = String::new();
         write_look(&mut text, &look).unwrap();
         for line in [
             "rota_view_epoch 5",
             "rota_mailbox_depth{lane=\"calls\"} 1",
+            "rota_connections{kind=\"client\"} 3",
+            "rota_connections_ended_total{reason=\"silent\"} 9",
             "rota_sessions{part=\"100\",role=\"serving\",state=\"READY\"} 7",
             "rota_replication_lag_entries{part=\"100\",copy=\"400\"} 3",
         ] {

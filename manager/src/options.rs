@@ -2,7 +2,7 @@
 
 use crate::bodies::BODY_BYTES_MAX;
 use clap::Parser;
-use rota_daemon::{Log, LogArguments, may_hold_data, may_listen};
+use rota_daemon::{HttpNames, Log, LogArguments, may_hold_data, may_listen};
 use rota_docstore::request::CREDENTIAL_BYTES_MAX;
 use rota_membership::StoreAddress;
 use rota_model::{
@@ -62,6 +62,10 @@ pub struct Arguments {
     /// Where to serve /metrics and /healthz. Port 0 takes a free one.
     #[arg(long, default_value = "127.0.0.1:0", value_name = "IP:PORT")]
     pub http: String,
+    /// A name under which HTTP is asked, beside this machine's own, `localhost` and IP addresses. Requests
+    /// under other names are refused: a web page could have its own name lead here.
+    #[arg(long = "http-name", value_name = "NAME,...", value_delimiter = ',')]
+    pub http_names: Vec<String>,
     /// The config store: HOST:PORT of a rota-config-store, or consul://HOST:PORT/PREFIX, the local
     /// Consul agent and a prefix for this cluster's key and services (default rota).
     #[arg(long, value_name = "ADDRESS")]
@@ -280,6 +284,8 @@ pub struct Options {
     pub grpc: SocketAddr,
     /// HTTP listener.
     pub http: SocketAddr,
+    /// Names under which HTTP is asked.
+    pub http_names: HttpNames,
     /// Where the config store is.
     pub config_store: StoreAddress,
     /// The ring.
@@ -422,6 +428,7 @@ impl Arguments {
                     id,
                     grpc,
                     http,
+                    http_names: HttpNames::new(&self.http_names),
                     config_store,
                     ring: RingOptions { cluster, m, r, managers_max, times, numbers },
                     load_limit_permille,

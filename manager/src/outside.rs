@@ -15,13 +15,15 @@ mod lost;
 
 use crate::http::LIMITS;
 use crate::options::Options;
+use crate::server::no_place;
 use anyhow::{Context, Result};
 use axum::extract;
 use axum::http::StatusCode;
 use axum::response;
 use axum::routing::get;
 use axum::{Json, Router};
-use rota_daemon::serve_http;
+use rota_daemon::accept::{Calls, Gate, Incoming, Places};
+use rota_daemon::{HttpNames, serve_http};
 use rota_membership::ConfigStore;
 use rota_model::{ClusterName, ManagerId, ManagerNumber, MemberId, Refusal, RefusalKind, Retry};
 use rota_proto::operator::JoinAsk;
@@ -36,7 +38,6 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
 use tonic::transport::Server;
-use tonic::transport::server::TcpIncoming;
 use tonic::{Request, Response, Status};
 
 /// Requests to join that wait while one is looked at. One person asks; a few more may be repetitions.
@@ -114,7 +115,7 @@ impl Outside {
         };
         let servers = vec![
             tokio::spawn(serve_grpc(grpc, Door { asks }, stop.clone())),
-            tokio::spawn(serve_pages(http, health, stop.clone())),
+            tokio::spawn(serve_pages(http, health, options.http_names.clone(), stop.clone())),
         ];
         Self { asked, again: None, stop, servers }
     }
@@ -181,10 +182,15 @@ struct Health {
     outside: bool,
 }
 
-async fn serve_pages(listener: TcpListener, health: Health, stop: CancellationToken) {
+async fn serve_pages(
+    listener: TcpListener,
+    health: Health,
+    names: HttpNames,
+    stop: CancellationToken,
+) {
     let answer = move || async move { (StatusCode::SERVICE_UNAVAILABLE, Json(health)) };
     let router = Router::new().route("/healthz", get(answer));
-    serve_http(listener, router, LIMITS, stop.cancelled_owned()).await;
+    serve_http(listener, router, LIMITS, names, stop.cancelled_owned()).await;
 }
 
 async fn serve_grpc(listener: TcpListener, door: Door, stop: CancellationToken) {
@@ -194,9 +200,10 @@ async fn serve_grpc(listener: TcpListener, door: Door, stop: CancellationToken) 
     let routes = Routes::new(OperatorServer::new(door)).add_service(health);
     let routes = routes.into_axum_router().fallback(other_service);
     let served = Server::builder()
+        .layer(Calls { of_members: &[], refusal: no_place })
         .add_routes(Routes::from(routes))
         .serve_with_incoming_shutdown(
-            TcpIncoming::from(listener).with_nodelay(Some(true)),
+            Incoming::new(listener, Gate::new(Places::for_grpc())),
             stop.cancelled_owned(),
         )
         .await;

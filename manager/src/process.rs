@@ -23,6 +23,7 @@ use crate::rpc::watch::WATCHES_MAX;
 use crate::server::{self, Services};
 use crate::start::{again, begun, claim_of, founded, listen};
 use anyhow::{Context, Result};
+use rota_daemon::accept::{Gate, Places};
 use rota_daemon::{Stop, announce};
 use rota_membership::{ConfigStore, Watcher};
 use rota_model::ManagerNumber;
@@ -414,15 +415,18 @@ fn serve(
         operations,
         stopping: stop.clone(),
     });
+    let gate = Gate::new(Places::for_grpc());
     let services = Services {
         cluster: options.ring.cluster.clone(),
         number,
         mailbox,
         shared: shared.clone(),
+        gate: gate.clone(),
         stop_grpc: stop_grpc.clone(),
     };
-    let pages = Pages { cluster: options.ring.cluster, number, id: options.id, shared, exposition };
-    let pages = http::serve(http, pages, stop.clone());
+    let (cluster, id) = (options.ring.cluster, options.id);
+    let pages = Pages { cluster, number, id, shared, exposition, gate };
+    let pages = http::serve(http, pages, options.http_names, stop.clone());
     vec![
         tokio::spawn(server::serve(grpc, services, stop.clone())),
         tokio::spawn(async {

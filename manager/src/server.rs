@@ -10,25 +10,26 @@ use crate::rpc::namespaces::NamespacesService;
 use crate::rpc::operator::OperatorService;
 use crate::rpc::{REQUEST_BYTES_MAX, RESPONSE_BYTES_MAX, SessionsService, Shared};
 use anyhow::{Context, Result};
-use rota_model::{ClusterName, ManagerNumber};
+use rota_daemon::accept::{Calls, Gate, Incoming};
+use rota_model::{ClusterName, ManagerNumber, Refusal, RefusalKind, Retry};
 use rota_proto::bounded::Bounded;
 use rota_proto::documents::{
     MESSAGE_BYTES_MAX as DOCUMENT_BYTES_MAX, REQUEST_BYTES_MAX as DOCUMENT_REQUEST_BYTES_MAX,
 };
-use rota_proto::reflection;
 use rota_proto::v1::documents_server::DocumentsServer;
 use rota_proto::v1::namespaces_server::NamespacesServer;
 use rota_proto::v1::nodes_server::NodesServer;
 use rota_proto::v1::operator_server::OperatorServer;
 use rota_proto::v1::peers_server::PeersServer;
 use rota_proto::v1::sessions_server::SessionsServer;
+use rota_proto::{reflection, refusal};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+use tonic::Status;
 use tonic::transport::Server;
-use tonic::transport::server::TcpIncoming;
 use tonic_health::ServingStatus;
 use tonic_health::server::HealthReporter;
 
@@ -40,6 +41,9 @@ const STREAMS_MAX: u32 = 8_192;
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(20);
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// Advice to a client that finds no place: others must end first.
+const FULL_MS: u64 = 1_000;
+
 /// What the services need.
 pub struct Services {
     /// The cluster.
@@ -50,6 +54,8 @@ pub struct Services {
     pub mailbox: Mailbox,
     /// What the services share.
     pub shared: Arc<Shared>,
+    /// What may come in.
+    pub gate: Gate,
     /// Ends the server, and the streams of peers.
     pub stop_grpc: CancellationToken,
 }
@@ -118,6 +124,15 @@ const SERVED: [&str; 6] = [
     "rota.v1.Namespaces",
 ];
 
+/// Calls that only managers and nodes make begin so.
+const OF_MEMBERS: [&str; 2] = ["/rota.v1.Peers/", "/rota.v1.Nodes/"];
+
+/// What a client is told on a connection for which there is only a place of managers and nodes.
+pub fn no_place() -> Status {
+    let text = "this manager has as many connections of clients as it bears; another manager may have room";
+    refusal::status(&Refusal::new(RefusalKind::Overloaded, Retry::AfterMs(FULL_MS), text))
+}
+
 /// Serves until `stop_grpc`; then takes no more, and ends when what is under way has ended. From `stop` on it
 /// is said to serve no more.
 pub async fn serve(
@@ -129,6 +144,7 @@ pub async fn serve(
     let seen = services.shared.seen.clone();
     let reporting = tokio::spawn(report_health(reporter, seen, stop.clone()));
     let served = Server::builder()
+        .layer(Calls { of_members: &OF_MEMBERS, refusal: no_place })
         .max_concurrent_streams(STREAMS_MAX)
         .initial_stream_window_size(STREAM_WINDOW_BYTES)
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
@@ -144,7 +160,7 @@ pub async fn serve(
         .add_service(reflection::newer(&SERVED).context("reflection")?)
         .add_service(reflection::older(&SERVED).context("reflection")?)
         .serve_with_incoming_shutdown(
-            TcpIncoming::from(listener).with_nodelay(Some(true)),
+            Incoming::new(listener, services.gate.clone()),
             services.stop_grpc.clone().cancelled_owned(),
         )
         .await;

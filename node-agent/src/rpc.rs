@@ -1,6 +1,7 @@
 //! The node's gRPC services. No decision is made here.
 
 use crate::mailbox::{Event, Mailbox};
+use rota_daemon::accept::{Caller, Calls, Gate, Incoming, Places};
 use rota_model::node_msg::{FromNode, ToNode};
 use rota_model::{ClusterName, Refusal, RefusalKind, Retry};
 use rota_proto::bounded::Bounded;
@@ -18,7 +19,6 @@ use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot};
 use tokio_stream::Stream;
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::transport::server::TcpIncoming;
 use tonic::{Request, Response, Status, Streaming};
 
 /// Answers of one stream that wait to be sent. More calls than that are not under way from one
@@ -44,9 +44,18 @@ const KEEPALIVE: Duration = Duration::from_secs(2);
 /// Largest question of an operator: a thousand names of sessions.
 const LOOK_BYTES_MAX: usize = 1024 * 1024;
 
+/// Advice to a client that finds no place: others must end first.
+const FULL_MS: u64 = 1_000;
+
 /// The services that stand here: managers call the first, clients of machines the second, operators the
 /// third.
 const SERVED: [&str; 3] = ["rota.v1.NodeAgent", "rota.v1.Machines", "rota.v1.NodeOperator"];
+
+/// What a client of machines is told on a connection for which there is only a place of managers.
+fn no_place() -> Status {
+    let text = "this node has as many connections of clients as it bears";
+    status(&Refusal::new(RefusalKind::Overloaded, Retry::AfterMs(FULL_MS), text))
+}
 
 /// Serves until the task is dropped.
 pub async fn serve(
@@ -63,6 +72,7 @@ pub async fn serve(
     let operators =
         NodeOperatorServer::new(service.clone()).max_decoding_message_size(LOOK_BYTES_MAX);
     tonic::transport::Server::builder()
+        .layer(Calls { of_members: &["/rota.v1.NodeAgent/"], refusal: no_place })
         .http2_keepalive_interval(Some(KEEPALIVE))
         .http2_keepalive_timeout(Some(KEEPALIVE))
         .add_service(health_service)
@@ -71,7 +81,7 @@ pub async fn serve(
         .add_service(NodeAgentServer::new(service).max_decoding_message_size(CALLS_BYTES_MAX))
         .add_service(Bounded::new(machines, SEND_BYTES_MAX))
         .add_service(Bounded::new(operators, LOOK_BYTES_MAX))
-        .serve_with_incoming(TcpIncoming::from(listener).with_nodelay(Some(true)))
+        .serve_with_incoming(Incoming::new(listener, Gate::new(Places::for_grpc())))
         .await?;
     Ok(())
 }
@@ -95,7 +105,8 @@ impl NodeAgent for Service {
         request: Request<Streaming<v1::NodeCallBatch>>,
     ) -> Result<Response<Self::ExchangeStream>, Status> {
         let stream = self.streams.fetch_add(1, Ordering::Relaxed);
-        let manager = request.remote_addr().map_or("unknown".to_owned(), |it| it.to_string());
+        let manager = request.extensions().get::<Caller>().and_then(|it| it.address);
+        let manager = manager.map_or("unknown".to_owned(), |it| it.to_string());
         tracing::debug!(stream, manager, "a manager connected");
         let (answers, waiting) = mpsc::channel(ANSWERS_MAX);
         let (batches, outgoing) = mpsc::channel(BATCHES_MAX);

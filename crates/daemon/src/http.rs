@@ -1,23 +1,25 @@
 //! Serves HTTP to a bounded number of connections, each with a deadline for what it asks.
 
+use crate::accept::{Gate, Incoming, Places};
+use crate::http_rules::{HttpNames, refuse_foreign};
 use axum::Router;
+use axum::middleware::from_fn_with_state;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
 use std::future::Future;
-use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::net::TcpListener;
 use tokio::time::timeout;
 
 /// How much a listener for HTTP bears.
 #[derive(Clone, Copy, Debug)]
 pub struct HttpLimits {
-    /// Most connections; more wait to be accepted.
+    /// Most connections. A newcomer takes the place of the oldest that says nothing; without one it waits.
     pub connections: usize,
-    /// How long a connection may take for a request's head, or stay idle.
+    /// How long a connection may take for a request's head, or stay idle. Before its first byte, it may
+    /// not be silent for longer than [`FIRST_BYTES`](crate::accept::FIRST_BYTES) either.
     pub idle: Duration,
     /// How long a connection may last, if that is bounded: who asks and does not read keeps it so long.
     pub lifetime: Option<Duration>,
@@ -25,29 +27,28 @@ pub struct HttpLimits {
     pub drain: Duration,
 }
 
-/// Accepts and serves until `stop` is ready, then lets open requests end.
+/// Accepts and serves until `stop` is ready, then lets open requests end. What pages of others ask is
+/// refused: see [`HttpNames`].
 pub async fn serve_http(
     listener: TcpListener,
     router: Router,
     limits: HttpLimits,
+    names: HttpNames,
     stop: impl Future<Output = ()>,
 ) {
+    let router = router.layer(from_fn_with_state(names, refuse_foreign));
     let service = TowerToHyperService::new(router);
     let mut builder = auto::Builder::new(TokioExecutor::new()).http1_only();
     builder.http1().timer(TokioTimer::new()).header_read_timeout(limits.idle);
     let graceful = GracefulShutdown::new();
-    let permits = Arc::new(Semaphore::new(limits.connections));
+    let mut incoming = Incoming::new(listener, Gate::new(Places::for_http(limits)));
     tokio::pin!(stop);
     loop {
-        let accepted = async {
-            let permit = Arc::clone(&permits).acquire_owned().await;
-            (permit.expect("nobody closes the semaphore"), accept(&listener).await)
-        };
-        let (permit, stream) = tokio::select! {
-            accepted = accepted => accepted,
+        let connection = tokio::select! {
+            accepted = incoming.next() => accepted,
             () = &mut stop => break,
         };
-        let connection = builder.serve_connection(TokioIo::new(stream), service.clone());
+        let connection = builder.serve_connection(TokioIo::new(connection), service.clone());
         let connection = graceful.watch(connection.into_owned());
         let lifetime = limits.lifetime.unwrap_or(Duration::MAX);
         tokio::spawn(async move {
@@ -56,29 +57,11 @@ pub async fn serve_http(
                 Ok(Err(error)) => tracing::debug!(error, "a connection broke"),
                 Err(_) => tracing::debug!("a connection was cut off after {lifetime:?}"),
             }
-            drop(permit);
         });
     }
-    drop(listener);
+    drop(incoming);
     if timeout(limits.drain, graceful.shutdown()).await.is_err() {
         tracing::warn!("some requests did not end within {} ms", limits.drain.as_millis());
-    }
-}
-
-async fn accept(listener: &TcpListener) -> TcpStream {
-    loop {
-        match listener.accept().await {
-            Ok((stream, _)) => {
-                // Small answers must not wait for each other; without it they are only slower.
-                stream.set_nodelay(true).ok();
-                return stream;
-            }
-            Err(error) => {
-                // Out of file handles, mostly: a pause lets others end instead of spinning here.
-                tracing::warn!(%error, "cannot accept a connection");
-                tokio::time::sleep(Duration::from_millis(100)).await;
-            }
-        }
     }
 }
 
@@ -87,11 +70,15 @@ mod tests {
     use super::*;
     use axum::routing::get;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpStream;
     use tokio::sync::oneshot;
 
     async fn ask(address: &str) -> String {
         let mut stream = TcpStream::connect(address).await.unwrap();
-        stream.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await.unwrap();
+        stream
+            .write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+            .await
+            .unwrap();
         let mut text = String::new();
         stream.read_to_string(&mut text).await.unwrap();
         text
@@ -107,7 +94,8 @@ mod tests {
         let limits = HttpLimits { connections: 4, idle, lifetime: None, drain };
         let (stop, stopped) = oneshot::channel();
         let stopped = async { stopped.await.unwrap_or(()) };
-        let served = tokio::spawn(serve_http(listener, router, limits, stopped));
+        let served =
+            tokio::spawn(serve_http(listener, router, limits, HttpNames::default(), stopped));
         let mut silent = Vec::new();
         for _ in 0..8 {
             silent.push(TcpStream::connect(&address).await.unwrap());
@@ -132,11 +120,11 @@ mod tests {
         let lifetime = Some(Duration::from_millis(300));
         let limits = HttpLimits { connections: 1, idle, lifetime, drain };
         let (stop, stopped) = oneshot::channel();
-        let served = tokio::spawn(serve_http(listener, router, limits, async {
-            stopped.await.unwrap_or(());
-        }));
+        let stopped = async { stopped.await.unwrap_or(()) };
+        let served =
+            tokio::spawn(serve_http(listener, router, limits, HttpNames::default(), stopped));
         let mut deaf = TcpStream::connect(&address).await.unwrap();
-        deaf.write_all(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+        deaf.write_all(b"GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
         let within = Duration::from_secs(20);
         let text = timeout(within, ask(&address)).await.expect("an answer, when it is cut off");
         assert!(text.ends_with("here"), "{text}");

@@ -4,7 +4,8 @@
 //!  command line ─▶ LogArguments ─check─▶ Log ─install─▶ standard error: text or JSON lines
 //!  address of a listener ─▶ may_listen ─▶ loopback, or a flag that says insecure
 //!  folder of --data ─▶ may_hold_data ─▶ a path that the system takes
-//!  HTTP ─▶ serve_http ─▶ so many connections, each with a deadline
+//!  gRPC ─▶ [`accept`] ─▶ so many connections of each kind, and none that says nothing
+//!  HTTP ─▶ serve_http ─▶ so many connections, each with a deadline; no foreign page, no foreign name
 //!  limit of open files ─▶ raise_open_files
 //!  listeners are up ─▶ announce ─▶ one JSON line on standard output
 //!  mistakes ─▶ refuse, why it ends ─▶ say_fatal ─▶ standard error, in the form of the log
@@ -12,9 +13,11 @@
 //!  SIGTERM, SIGINT, SIGHUP ─▶ Stop ─▶ the process ends in its own order
 //! ```
 
+pub mod accept;
 mod announcement;
 mod data_folder;
 mod http;
+mod http_rules;
 mod last_words;
 mod listening;
 mod log;
@@ -25,6 +28,7 @@ mod stop;
 pub use announcement::announce;
 pub use data_folder::{DATA_BYTES_MAX, may_hold_data};
 pub use http::{HttpLimits, serve_http};
+pub use http_rules::HttpNames;
 pub use last_words::{HAS_LEFT, USAGE, refuse, say_fatal};
 pub use listening::may_listen;
 pub use log::{Log, LogArguments, LogFormat};

@@ -15,7 +15,8 @@ mod writer;
 use clap::Parser;
 use journal::{Journal, JournalError};
 use rota_daemon::{
-    Log, LogArguments, Stop, announce, may_hold_data, may_listen, raise_open_files, say_fatal,
+    HttpNames, Log, LogArguments, Stop, announce, may_hold_data, may_listen, raise_open_files,
+    say_fatal,
 };
 use rota_model::{ClusterName, FieldError};
 use serde_json::json;
@@ -54,6 +55,9 @@ struct Flags {
     /// Write the file anew when its changes are longer than this and four times the state
     #[arg(long, value_name = "BYTES", default_value_t = 4 << 20)]
     compact_after: usize,
+    /// A name under which it is asked, beside this machine's own, localhost and IP addresses
+    #[arg(long = "http-name", value_name = "NAME,...", value_delimiter = ',')]
+    http_names: Vec<String>,
     #[command(flatten)]
     log: LogArguments,
     /// Allow an address that other machines can reach; everybody there can change the cluster
@@ -131,6 +135,7 @@ fn run(flags: &Flags) -> Result<(), Fatal> {
     let (stop, stopping) = watch::channel(false);
     let cluster = flags.cluster.clone();
     let shared = Shared { cluster, published: published_rx, jobs, stopping };
+    let names = HttpNames::new(&flags.http_names);
     let writer = thread::Builder::new().name("writer".into()).spawn(move || {
         // Dropped when the thread ends, for whatever reason.
         let _ended = ended;
@@ -147,7 +152,7 @@ fn run(flags: &Flags) -> Result<(), Fatal> {
             tracing::info!(signal, "ends");
             stop.send_replace(true);
         };
-        let served = async { tokio::join!(serve::serve(listener, shared), stopped) };
+        let served = async { tokio::join!(serve::serve(listener, names, shared), stopped) };
         tokio::select! {
             _ = served => {}
             _ = writer_ended => {}

@@ -7,7 +7,7 @@ use axum::extract::{Query, Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use rota_daemon::{HttpLimits, serve_http};
+use rota_daemon::{HttpLimits, HttpNames, serve_http};
 use rota_membership::port::{WAIT_MAX, check_change};
 use rota_membership::wire::{CasBody, REQUEST_BYTES_MAX};
 use rota_model::ClusterName;
@@ -169,11 +169,11 @@ fn is_length_limit(error: &axum::Error) -> bool {
 }
 
 /// Accepts and serves until `stopping` turns true, then lets open requests end.
-pub async fn serve(listener: TcpListener, shared: Shared) {
+pub async fn serve(listener: TcpListener, names: HttpNames, shared: Shared) {
     let mut stopping = shared.stopping.clone();
     let stop = async move {
         // An error says that whoever stops it has ended.
         stopping.wait_for(|stopping| *stopping).await.ok();
     };
-    serve_http(listener, routes(shared), LIMITS, stop).await;
+    serve_http(listener, routes(shared), LIMITS, names, stop).await;
 }
