@@ -25,6 +25,7 @@ use rota_daemon::serve_http;
 use rota_membership::ConfigStore;
 use rota_model::{ClusterName, ManagerId, ManagerNumber, MemberId, Refusal, RefusalKind, Retry};
 use rota_proto::operator::JoinAsk;
+use rota_proto::serving;
 use rota_proto::v1::operator_server::{Operator, OperatorServer};
 use rota_proto::{operator, refusal, v1};
 use rota_ring::ClaimRefused;
@@ -35,7 +36,6 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
-use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
 use tonic::{Request, Response, Status};
 
@@ -193,7 +193,7 @@ async fn serve_grpc(listener: TcpListener, door: Door, stop: CancellationToken) 
     reporter.set_service_status("", tonic_health::ServingStatus::NotServing).await;
     let routes = Routes::new(OperatorServer::new(door)).add_service(health);
     let routes = routes.into_axum_router().fallback(other_service);
-    let served = Server::builder()
+    let served = serving::server()
         .add_routes(Routes::from(routes))
         .serve_with_incoming_shutdown(
             TcpIncoming::from(listener).with_nodelay(Some(true)),

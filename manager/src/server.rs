@@ -16,6 +16,7 @@ use rota_proto::documents::{
     MESSAGE_BYTES_MAX as DOCUMENT_BYTES_MAX, REQUEST_BYTES_MAX as DOCUMENT_REQUEST_BYTES_MAX,
 };
 use rota_proto::reflection;
+use rota_proto::serving;
 use rota_proto::v1::documents_server::DocumentsServer;
 use rota_proto::v1::namespaces_server::NamespacesServer;
 use rota_proto::v1::nodes_server::NodesServer;
@@ -27,7 +28,6 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
 use tonic_health::ServingStatus;
 use tonic_health::server::HealthReporter;
@@ -35,6 +35,7 @@ use tonic_health::server::HealthReporter;
 /// Requests of one connection at once; the mailbox refuses what is too much in all. hyper's own
 /// limit of 200 would make one busy client wait without a word.
 const STREAMS_MAX: u32 = 8_192;
+const _: () = assert!(STREAMS_MAX as usize == serving::RESETS_MAX);
 
 /// A client that has vanished is found out after interval + timeout.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(20);
@@ -128,7 +129,7 @@ pub async fn serve(
     let (reporter, health) = tonic_health::server::health_reporter();
     let seen = services.shared.seen.clone();
     let reporting = tokio::spawn(report_health(reporter, seen, stop.clone()));
-    let served = Server::builder()
+    let served = serving::server()
         .max_concurrent_streams(STREAMS_MAX)
         .initial_stream_window_size(STREAM_WINDOW_BYTES)
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES)

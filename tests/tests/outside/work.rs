@@ -1,10 +1,12 @@
-//! Operations of an application that take long: everything else goes on meanwhile.
+//! Work that takes long, and managers that stand still: whoever can be served is served.
 
 use rota_client::documents::request::Operate;
-use rota_client::{CallError, Client};
+use rota_client::{CallError, Client, Options};
 use rota_docstore::{Answer, Body, Credentials, Namespace, Request};
-use rota_tests::sessions::{CALL, close, opened};
+use rota_tests::processes;
+use rota_tests::sessions::{CALL, close, get, opened};
 use rota_tests::{Cluster, PATIENCE, TestFolder, binary, eventually, http_get};
+use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
@@ -152,5 +154,31 @@ async fn an_operation_that_works_beyond_its_quota_is_told_and_does_nothing_and_f
     let logs = ["m1", "m2", "m3"].map(|it| cluster.log(it)).concat();
     assert!(logs.contains("operation interest works for longer than 1000 ms"), "{logs}");
     assert!(logs.contains("nobody waits for it any more"), "{logs}");
+    cluster.end().await;
+}
+
+/// A manager that stands still for a moment finds calls that were given up meanwhile. That is no attack:
+/// with more than 20 of them the whole connection was ended, and every other call on it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_patient_call_survives_many_that_were_given_up_while_its_manager_stood_still() {
+    let folder = TestFolder::new();
+    let cluster = Cluster::start(&folder, &[]).await;
+    let manager = &cluster.document.managers[0];
+    let options = Options { connections: 1, ..Options::default() };
+    let client = Client::with_options(&manager.grpc, options).unwrap();
+    opened(&client, "one", "builtin").await;
+    processes::send(manager.pid, Signal::STOP);
+    let ask = |wait: Duration| {
+        let (client, address) = (client.clone(), manager.grpc.clone());
+        tokio::spawn(async move { client.get_at(&address, get("one"), wait).await })
+    };
+    let patient = ask(CALL);
+    let hasty: Vec<_> = (0..300).map(|_| ask(Duration::from_millis(150))).collect();
+    for it in hasty {
+        assert!(it.await.unwrap().is_err(), "nobody was there");
+    }
+    processes::send(manager.pid, Signal::CONT);
+    let session = patient.await.unwrap().unwrap().session.unwrap();
+    assert_eq!(session.id, "one");
     cluster.end().await;
 }
