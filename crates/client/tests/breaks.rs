@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use rota_client::{CallError, Client, OnWait, Options, WatchOptions, v1};
+use rota_client::{CallError, Client, Entry, OnWait, Options, WatchOptions, v1};
 use rota_model::{Changed, Epoch, Refusal, RefusalKind, Retry};
 use rota_proto::refusal::status;
 use std::collections::VecDeque;
@@ -13,6 +13,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 use tokio_stream::Stream;
 use tokio_stream::wrappers::TcpListenerStream;
 use tonic::transport::Server;
@@ -216,6 +217,27 @@ async fn a_connection_that_a_manager_ends_because_it_is_annoyed_is_no_answer_and
     let client = Client::connect(&endpoints).unwrap();
     let opened = client.open(open("a"), WAIT).await.unwrap();
     assert_eq!(opened.session.unwrap().detail, "second");
+}
+
+#[tokio::test]
+async fn an_endpoint_that_hangs_is_passed_over_after_a_moment_and_then_at_once() {
+    // The kernel takes the connection, and nobody ever looks at it.
+    let hung = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let second = start("second").await;
+    let endpoints = [hung.local_addr().unwrap().to_string(), second.address.clone()].join(",");
+    for entry in [Entry::Sticky, Entry::RoundRobin] {
+        let options = Options { entry, ..Options::default() };
+        let client = Client::with_options(&endpoints, options).unwrap();
+        let began = Instant::now();
+        for id in ["a", "b", "c"] {
+            let opened = client.open(open(id), WAIT).await.unwrap();
+            assert_eq!(opened.session.unwrap().detail, "second");
+        }
+        // A broken connection is found out after four seconds.
+        let took = began.elapsed();
+        assert!(took < Duration::from_secs(2), "{entry:?}: {took:?}");
+    }
+    assert_eq!(second.script.request_ids.lock().unwrap().len(), 6, "each was sent once");
 }
 
 #[tokio::test]

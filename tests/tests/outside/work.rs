@@ -5,7 +5,7 @@ use rota_client::{CallError, Client, Options};
 use rota_docstore::{Answer, Body, Credentials, Namespace, Request};
 use rota_tests::processes;
 use rota_tests::sessions::{CALL, close, get, opened};
-use rota_tests::{Cluster, PATIENCE, TestFolder, binary, eventually, http_get};
+use rota_tests::{Cluster, PATIENCE, TestFolder, binary, eventually, http_get, ringctl};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::os::unix::fs::PermissionsExt;
@@ -180,5 +180,38 @@ async fn a_patient_call_survives_many_that_were_given_up_while_its_manager_stood
     processes::send(manager.pid, Signal::CONT);
     let session = patient.await.unwrap().unwrap().session.unwrap();
     assert_eq!(session.id, "one");
+    cluster.end().await;
+}
+
+/// The first endpoint takes connections and answers nothing: `inspect` and `explain` failed, and every other
+/// command took four seconds.
+#[tokio::test(flavor = "multi_thread")]
+async fn commands_go_on_at_the_next_endpoint_when_the_first_one_hangs() {
+    let folder = TestFolder::new();
+    let cluster = Cluster::start(&folder, &[]).await;
+    opened(&cluster.client(), "one", "builtin").await;
+    let managers = &cluster.document.managers;
+    processes::send(managers[0].pid, Signal::STOP);
+    // Until the others have taken over what it owned.
+    let others = format!("{},{}", managers[1].grpc, managers[2].grpc);
+    eventually("it is missed", PATIENCE, async || {
+        let explained = ringctl(&others, &["explain", "one", "-o", "json"]).await.json();
+        let serves = explained["owner"]["role"] == "serving";
+        let ring = ringctl(&others, &["inspect", "-o", "json"]).await.json();
+        let down = ring["managers"].as_array().unwrap().iter().any(|it| it["status"] == "DOWN");
+        if serves && down { Ok(()) } else { Err(format!("{explained} {}", ring["managers"])) }
+    })
+    .await;
+    let all = cluster.endpoints();
+    let began = Instant::now();
+    let session = ringctl(&all, &["session", "get", "one", "-o", "json"]).await.json();
+    let took = began.elapsed();
+    assert_eq!(session["id"], "one");
+    assert!(took < Duration::from_secs(2), "{took:?}");
+    let explained = ringctl(&all, &["explain", "one", "-o", "json"]).await.json();
+    assert_eq!((&explained["id"], &explained["session_known"]), (&json!("one"), &json!(true)));
+    let ring = ringctl(&all, &["inspect", "-o", "json"]).await.json();
+    assert_eq!(ring["managers"].as_array().unwrap().len(), 3);
+    processes::send(managers[0].pid, Signal::CONT);
     cluster.end().await;
 }
