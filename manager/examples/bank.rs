@@ -1,18 +1,28 @@
-//! A manager that knows accounts: an operation of its own, on documents of a class of its own, for
+//! A manager that knows accounts: operations of its own, on documents of a class of its own, for
 //! callers that have the right key. It takes the options of `rota-manager`:
 //!
 //! ```text
 //! mkdir bin && ln -s $PWD/target/release/examples/bank bin/rota-manager
 //! ROTA_BIN_DIR=$PWD/bin ringctl dev
 //! ringctl document operate bank/ann deposit '{"cents": 5}' --account ann --key nna
+//! ringctl document operate bank/ann interest '{"permille": 20, "ms": 1500}' --account ann --key nna
 //! ```
+//!
+//! A deposit takes microseconds, so it works in the stream of the manager's decisions ([`Place::Inline`]).
+//! Interest takes as long as it is told: it works beside them ([`Place::Worker`], which is the default), and
+//! sessions and other operations go on meanwhile. What may take long must end by itself: nothing stops it,
+//! and its caller is told X-QUOTA after `--work-ms`. See [`Operation::work`].
 
-use rota_docstore::{Checker, Credentials, Desk, Exception, FieldError, Operation, Singleton};
+use rota_docstore::{
+    Checker, Credentials, Desk, DocName, Exception, FieldError, Operation, Place, Singleton,
+};
 use rota_manager::Application;
 use rota_protocol::operate::registry;
 use serde::{Deserialize, Serialize};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::thread::sleep;
+use std::time::Duration;
 
 /// The only item of an account.
 #[derive(Serialize, Deserialize, Clone, Copy, Default)]
@@ -33,6 +43,7 @@ struct Deposit {
 
 impl Operation for Deposit {
     const NAME: &'static str = "deposit";
+    const PLACE: Place = Place::Inline;
     type Parameters = Self;
 
     fn new(deposit: Self) -> Result<Self, Exception> {
@@ -43,8 +54,7 @@ impl Operation for Deposit {
     }
 
     fn work(&mut self, desk: &mut Desk<'_>) -> Result<(), Exception> {
-        let account = desk.request().map_or("", |it| it.who.account.as_str());
-        let name = desk.name("Acc", account)?;
+        let name = own_account(desk)?;
         if let Some(balance) = desk.repeated::<Balance>(&name)? {
             return desk.answer_json(&balance);
         }
@@ -58,6 +68,46 @@ impl Operation for Deposit {
         desk.remember(&name, &balance)?;
         desk.answer_json(&balance)
     }
+}
+
+/// Puts interest into the caller's own account, once somebody has said how much: that takes a while.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Interest {
+    permille: u64,
+    /// For how long it works, in milliseconds.
+    ms: u64,
+}
+
+impl Operation for Interest {
+    const NAME: &'static str = "interest";
+    type Parameters = Self;
+
+    fn new(interest: Self) -> Result<Self, Exception> {
+        Ok(interest)
+    }
+
+    fn work(&mut self, desk: &mut Desk<'_>) -> Result<(), Exception> {
+        let name = own_account(desk)?;
+        if let Some(balance) = desk.repeated::<Balance>(&name)? {
+            return desk.answer_json(&balance);
+        }
+        // What it reads comes first: a worker that lacks a document begins anew.
+        let draft = desk.current(&name)?;
+        draft.must_exist()?;
+        let Balance { cents } = draft.one::<Balance>()?.unwrap_or_default();
+        sleep(Duration::from_millis(self.ms));
+        let more = cents.saturating_mul(self.permille) / 1_000;
+        let balance = Balance { cents: cents.saturating_add(more) };
+        desk.current(&name)?.put_one(&balance)?;
+        desk.remember(&name, &balance)?;
+        desk.answer_json(&balance)
+    }
+}
+
+fn own_account(desk: &Desk<'_>) -> Result<DocName, FieldError> {
+    let account = desk.request().map_or("", |it| it.who.account.as_str());
+    desk.name("Acc", account)
 }
 
 /// The key of an account is its name, backwards. Who names no account may only look.
@@ -77,7 +127,8 @@ impl Checker for Accounts {
 
 fn main() -> ExitCode {
     let schema = registry::schema().class("Acc", |it| it.singleton::<Balance>());
-    match Application::new(registry::operations().with::<Deposit>(), schema) {
+    let operations = registry::operations().with::<Deposit>().with::<Interest>();
+    match Application::new(operations, schema) {
         Ok(application) => rota_manager::main(application.checked_by(Arc::new(Accounts))),
         Err(mistake) => {
             eprintln!("{mistake}");

@@ -9,6 +9,11 @@ use std::sync::Arc;
 
 /// Operations on documents, the classes of these, and who may do what. All managers of a ring must
 /// have the same.
+///
+/// An operation works beside the manager's decisions, so it may compute or wait for seconds, up to
+/// `--work-ms`; one that takes microseconds only may say that it works in their stream
+/// ([`rota_docstore::Operation::PLACE`]). Whatever stands in that stream stops everything else while it
+/// works: `after_work`, a checker, and operations that work there.
 #[derive(Clone)]
 pub struct Application {
     operations: Operations,

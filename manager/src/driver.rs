@@ -23,6 +23,7 @@ use crate::node_link::NodeLinks;
 use crate::peer::PeerLinks;
 use crate::provisioner::Provisioner;
 use crate::trace;
+use crate::workers::Workers;
 use calls::{Calls, WAITING_MAX};
 use rota_membership::{StoreError, Trouble};
 use rota_model::{MemberId, NodeId, Now, SlotId};
@@ -76,6 +77,8 @@ pub struct Rim {
     pub config: ConfigLink,
     /// Towards new nodes.
     pub provisioner: Provisioner,
+    /// Where operations of applications work.
+    pub workers: Workers,
     /// What is counted.
     pub metrics: Metrics,
 }
@@ -354,6 +357,7 @@ impl Driver {
             Effect::Provision { order, pool, nodes } => {
                 self.rim.provisioner.order(order, pool, nodes, self.manager.view());
             }
+            Effect::Work { work, job } => self.rim.workers.begin(work, job),
             Effect::Note(note) => self.on_note(&note),
         }
     }

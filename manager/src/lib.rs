@@ -22,12 +22,14 @@
 //!  peers ──── peer ────┘    (rota_protocol::Manager)      ├──▶ disk ────────▶ data folder
 //!  Consul ─── discovery ┘                                 ├──▶ config_link ─▶ config store
 //!                                                         ├──▶ bodies ──────▶ attachments
-//!  operators ─ http: /metrics, /healthz                   └──▶ provisioner ─▶ new nodes
+//!  operators ─ http: /metrics, /healthz                   ├──▶ provisioner ─▶ new nodes
+//!                                                         └──▶ workers ─────▶ operations of applications
 //! ```
 //!
 //! With `--join` none of this runs at first: [`outside`] listens, until somebody tells the number.
 //!
-//! One thread runs all of it, but for the writes to disk, which have their own.
+//! One thread runs all of it, but for the writes to disk, which have their own, and for the work of an
+//! application's operations, which may take seconds: each has one for that time.
 
 mod application;
 mod bodies;
@@ -53,6 +55,7 @@ mod rpc;
 mod server;
 mod start;
 mod trace;
+mod workers;
 
 pub use application::Application;
 
@@ -67,7 +70,7 @@ use std::time::Duration;
 /// Of this process, in what it says when it ends.
 const NAME: &str = "rota-manager";
 
-/// How long tasks that block (none should) may hold up the process's end.
+/// How long tasks that block may hold up the process's end: an operation that works, for one.
 const LAST_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Runs a manager until it is told to stop, with the command line of this process: see

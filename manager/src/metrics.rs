@@ -331,6 +331,11 @@ fn write_look(text: &mut String, look: &Look) -> std::fmt::Result {
     writeln!(text, "# TYPE rota_calls_waiting gauge")?;
     writeln!(text, "rota_calls_waiting {}", look.stats.requests_waiting)?;
     write_connections(text, &look.connections)?;
+    writeln!(text, "# HELP rota_works Operations of applications that work, overdue ones apart.")?;
+    writeln!(text, "# TYPE rota_works gauge")?;
+    let (works, overdue) = (look.stats.works, look.stats.works_overdue);
+    writeln!(text, "rota_works{{state=\"working\"}} {}", works.saturating_sub(overdue))?;
+    writeln!(text, "rota_works{{state=\"overdue\"}} {overdue}")?;
     writeln!(text, "# HELP rota_sessions Sessions of partitions here, tombstones included.")?;
     writeln!(text, "# TYPE rota_sessions gauge")?;
     // What a former copy holds is no copy of anything any more.

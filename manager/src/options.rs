@@ -35,6 +35,8 @@ const MEMORY_BYTES_MAX: u64 = 1 << 40;
 const DESTROYED_MS_MIN: u64 = 60_000;
 /// An hour: as far apart as clocks may lie.
 const DELETED_MS_MIN: u64 = 3_600_000;
+/// Each is a thread; beside them the process needs some for files.
+const WORKS_MAX: u32 = 256;
 /// Ten years.
 const REMEMBERED_MS_MAX: u64 = 10 * GRACE_MS_MAX;
 
@@ -146,6 +148,13 @@ pub struct Arguments {
     /// week].
     #[arg(long, value_name = "MS")]
     pub documents_deleted_ms: Option<String>,
+    /// Most operations of applications that work at once beside this manager's decisions [default: 8].
+    #[arg(long, value_name = "N")]
+    pub works_max: Option<String>,
+    /// How long one of them may work before its caller is told X-QUOTA, in milliseconds [default:
+    /// 10000].
+    #[arg(long, value_name = "MS")]
+    pub work_ms: Option<String>,
     /// Times of the protocol. Last, since their heading holds for all that follows.
     #[command(flatten)]
     pub timing: TimingArguments,
@@ -460,6 +469,13 @@ impl Arguments {
         if let Some(text) = &self.documents_deleted_ms {
             let (low, high) = (DELETED_MS_MIN, REMEMBERED_MS_MAX);
             config.deleted_ms = number("--documents-deleted-ms", text, low, high, wrong);
+        }
+        if let Some(text) = &self.works_max {
+            let works = number_u32("--works-max", text, 1, WORKS_MAX, wrong);
+            config.works_max = usize::try_from(works).expect("it is below 300");
+        }
+        if let Some(text) = &self.work_ms {
+            config.work_ms = number("--work-ms", text, 1, rota_protocol::REQUEST_MS, wrong);
         }
         let build = number("--client-build-min", &self.client_build_min, 0, u64::MAX, wrong);
         let admin_key = self.check_admin_key(wrong);

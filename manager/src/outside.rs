@@ -27,6 +27,7 @@ use rota_daemon::{HttpNames, serve_http};
 use rota_membership::ConfigStore;
 use rota_model::{ClusterName, ManagerId, ManagerNumber, MemberId, Refusal, RefusalKind, Retry};
 use rota_proto::operator::JoinAsk;
+use rota_proto::serving;
 use rota_proto::v1::operator_server::{Operator, OperatorServer};
 use rota_proto::{operator, refusal, v1};
 use rota_ring::ClaimRefused;
@@ -37,7 +38,6 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
-use tonic::transport::Server;
 use tonic::{Request, Response, Status};
 
 /// Requests to join that wait while one is looked at. One person asks; a few more may be repetitions.
@@ -199,7 +199,7 @@ async fn serve_grpc(listener: TcpListener, door: Door, stop: CancellationToken) 
     reporter.set_service_status("", tonic_health::ServingStatus::NotServing).await;
     let routes = Routes::new(OperatorServer::new(door)).add_service(health);
     let routes = routes.into_axum_router().fallback(other_service);
-    let served = Server::builder()
+    let served = serving::server()
         .layer(Calls { of_members: &[], refusal: no_place })
         .add_routes(Routes::from(routes))
         .serve_with_incoming_shutdown(

@@ -22,6 +22,7 @@ use crate::rpc::names::FreshNames;
 use crate::rpc::watch::WATCHES_MAX;
 use crate::server::{self, Services};
 use crate::start::{again, begun, claim_of, founded, listen};
+use crate::workers::Workers;
 use anyhow::{Context, Result};
 use rota_daemon::accept::{Gate, Places};
 use rota_daemon::{Stop, announce};
@@ -313,6 +314,7 @@ fn begin(opened: Opened, application: Application) -> Result<Working> {
         ledger,
         config: ConfigLink::new(store.clone(), mailbox.clone()),
         provisioner: Provisioner::new(node_options(&options), mailbox.clone()),
+        workers: Workers::new(mailbox.clone()),
         metrics,
     };
     let stop_driver = CancellationToken::new();

@@ -22,20 +22,20 @@ use rota_proto::v1::nodes_server::NodesServer;
 use rota_proto::v1::operator_server::OperatorServer;
 use rota_proto::v1::peers_server::PeersServer;
 use rota_proto::v1::sessions_server::SessionsServer;
-use rota_proto::{reflection, refusal};
+use rota_proto::{reflection, refusal, serving};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
-use tonic::transport::Server;
 use tonic_health::ServingStatus;
 use tonic_health::server::HealthReporter;
 
 /// Requests of one connection at once; the mailbox refuses what is too much in all. hyper's own
 /// limit of 200 would make one busy client wait without a word.
 const STREAMS_MAX: u32 = 8_192;
+const _: () = assert!(STREAMS_MAX as usize == serving::RESETS_MAX);
 
 /// A client that has vanished is found out after interval + timeout.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(20);
@@ -143,7 +143,7 @@ pub async fn serve(
     let (reporter, health) = tonic_health::server::health_reporter();
     let seen = services.shared.seen.clone();
     let reporting = tokio::spawn(report_health(reporter, seen, stop.clone()));
-    let served = Server::builder()
+    let served = serving::server()
         .layer(Calls { of_members: &OF_MEMBERS, refusal: no_place })
         .max_concurrent_streams(STREAMS_MAX)
         .initial_stream_window_size(STREAM_WINDOW_BYTES)

@@ -112,7 +112,8 @@ pub fn noted(note: &Note) {
     }
 }
 
-/// What was acknowledged is gone, or may be; or the config store holds what cannot be obeyed.
+/// What was acknowledged is gone, or may be; or the config store holds what cannot be obeyed; or operations
+/// take so long that others find no worker.
 fn is_loss(step: Transition) -> bool {
     matches!(
         step,
@@ -121,6 +122,8 @@ fn is_loss(step: Transition) -> bool {
             | Transition::GivenUp
             | Transition::RecoveryHandedOn
             | Transition::Recovered
+            | Transition::WorkOverdue
+            | Transition::WorkRefused
     )
 }
 
@@ -169,6 +172,9 @@ fn is_news(step: Transition) -> bool {
         | Transition::NodeRegistered
         | Transition::NodeOrdered
         | Transition::NamespaceLearned
+        | Transition::WorkOverdue
+        | Transition::WorkRefused
+        | Transition::WorkDropped
         | Transition::NodesOrdered
         | Transition::OrderFailed => true,
         // Repeated every second while a node waits; the node says it once.
@@ -197,6 +203,7 @@ fn is_news(step: Transition) -> bool {
         | Transition::Operated
         | Transition::OperationRead
         | Transition::OperationPaused
+        | Transition::WorkBegun
         | Transition::DocumentsFetched
         | Transition::CopiesSynced
         | Transition::NamespaceRefused

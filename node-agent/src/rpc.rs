@@ -7,6 +7,7 @@ use rota_model::{ClusterName, Refusal, RefusalKind, Retry};
 use rota_proto::bounded::Bounded;
 use rota_proto::reflection;
 use rota_proto::refusal::status;
+use rota_proto::serving;
 use rota_proto::v1;
 use rota_proto::v1::machines_server::{Machines, MachinesServer};
 use rota_proto::v1::node_agent_server::{NodeAgent, NodeAgentServer};
@@ -71,7 +72,7 @@ pub async fn serve(
     let machines = MachinesServer::new(service.clone()).max_decoding_message_size(SEND_BYTES_MAX);
     let operators =
         NodeOperatorServer::new(service.clone()).max_decoding_message_size(LOOK_BYTES_MAX);
-    tonic::transport::Server::builder()
+    serving::server()
         .layer(Calls { of_members: &["/rota.v1.NodeAgent/"], refusal: no_place })
         .http2_keepalive_interval(Some(KEEPALIVE))
         .http2_keepalive_timeout(Some(KEEPALIVE))

@@ -15,7 +15,7 @@
 //! * [`position`]: page tokens and watch positions.
 //! * [`refusal`]: the one table from refusals to gRPC statuses, and back.
 //! * [`reflection`]: what a server tells of its services.
-//! * [`bounded`]: services that refuse a message over their limit as any other mistake.
+//! * [`serving`]: what every server bounds. [`bounded`]: services that refuse a message over their limit as any other mistake.
 //! * [`record`]: names, placements, writes, log entries.
 //! * [`op`]: requests and answers between managers. [`peer`]: everything else between them.
 //! * [`bodies`]: bodies of attachments between managers.
@@ -40,6 +40,7 @@ pub mod reflection;
 pub mod refusal;
 pub mod request;
 pub mod running;
+pub mod serving;
 pub mod session;
 mod wire;
 

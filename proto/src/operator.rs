@@ -340,6 +340,8 @@ pub fn inspect_response(
         nodes: stats.nodes.iter().map(node_stats).collect(),
         requests_waiting: count(stats.requests_waiting),
         config_store_error,
+        works: count(stats.works),
+        works_overdue: count(stats.works_overdue),
     }
 }
 
@@ -347,10 +349,13 @@ impl TryFrom<v1::InspectResponse> for Inspected {
     type Error = WireError;
     fn try_from(it: v1::InspectResponse) -> Result<Self, WireError> {
         let waiting = usize::try_from(it.requests_waiting).ok();
+        let [works, overdue] = [it.works, it.works_overdue].map(|it| usize::try_from(it).ok());
         let stats = Stats {
             parts: crate::wire::each(it.parts)?,
             nodes: it.nodes.into_iter().map(node_stats_from).collect::<Result<_, _>>()?,
             requests_waiting: required("InspectResponse.requests_waiting", waiting)?,
+            works: required("InspectResponse.works", works)?,
+            works_overdue: required("InspectResponse.works_overdue", overdue)?,
         };
         let view = convert("InspectResponse.view", it.view)?;
         let (number, config_store_error) = (ManagerNumber(it.number), it.config_store_error);

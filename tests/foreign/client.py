@@ -1,6 +1,7 @@
 """A client that owes nothing to ours: stubs from proto/, made here, against a running cluster.
 
-Opens through one manager, reads through another, sends an event, closes through a third, watches.
+Asks all managers over one channel. Opens through one, reads through another, sends an event, closes
+through a third, watches.
 Prints a line "ok ..." for each thing that it saw, and fails at the first that is wrong.
 """
 
@@ -90,6 +91,23 @@ class Changes:
                 return answer
 
 
+def channel_of(addresses):
+    """One channel over all managers, in turns: the usual way to name a list of addresses.
+
+    The C core (Python, C++, Ruby, PHP) takes the whole list for its :authority, which is none: HTTP
+    servers refuse it as a protocol error. So the authority is given.
+    """
+    options = [("grpc.default_authority", addresses[0]), ("grpc.lb_policy_name", "round_robin")]
+    return grpc.insecure_channel("ipv4:" + ",".join(addresses), options=options)
+
+
+def use_a_list(channel, session_pb2, session_pb2_grpc):
+    sessions = session_pb2_grpc.SessionsStub(channel)
+    # More than there are managers, so that each is asked.
+    lists = [sessions.List(session_pb2.ListRequest(), timeout=PATIENCE) for _ in range(6)]
+    check(not any(it.stale for it in lists), "asked all managers over one channel", lists)
+
+
 def use_a_session(channels, session_pb2, session_pb2_grpc, machine_pb2, machine_pb2_grpc):
     first, second, third = (session_pb2_grpc.SessionsStub(it) for it in channels)
     changes = Changes(second, session_pb2)
@@ -143,14 +161,16 @@ def main():
     add = parser.add_argument
     add("--proto", type=pathlib.Path, default=proto, help="folder of the .proto files")
     add("--stubs", type=pathlib.Path, required=True, help="folder for what is made of them")
-    add("--managers", required=True, help="addresses of three managers, comma-separated")
+    managers = "addresses of three managers, comma-separated; ipv4: may stand in front"
+    add("--managers", required=True, help=managers)
     options = parser.parse_args()
     make_stubs(options.proto, options.stubs)
     modules = ["session_pb2", "session_pb2_grpc", "machine_pb2", "machine_pb2_grpc"]
     modules = [importlib.import_module(f"rota.v1.{it}") for it in modules]
-    channels = [grpc.insecure_channel(it) for it in options.managers.split(",")]
-    if len(channels) != 3:
-        parser.error(f"--managers names {len(channels)} managers, not three")
+    addresses = options.managers.removeprefix("ipv4:").split(",")
+    if len(addresses) != 3:
+        parser.error(f"--managers names {len(addresses)} managers, not three")
+    channels = [grpc.insecure_channel(it) for it in addresses]
 
     services = [served_by_reflection(it) for it in channels]
     health = [
@@ -162,8 +182,10 @@ def main():
     told = all("rota.v1.Sessions" in it for it in services)
     well = all(it.status == health_pb2.HealthCheckResponse.SERVING for it in health)
     check(told and well, "found by reflection and healthy", (services, health))
+    together = channel_of(addresses)
+    use_a_list(together, *modules[:2])
     use_a_session(channels, *modules)
-    for channel in channels:
+    for channel in [*channels, together]:
         channel.close()
 
 

@@ -94,7 +94,7 @@ pub(crate) fn failure(status: &Status) -> Failure {
 }
 
 /// What caused a status, from the top down.
-fn causes(status: &Status) -> impl Iterator<Item = &(dyn Error + 'static)> {
+pub(crate) fn causes(status: &Status) -> impl Iterator<Item = &(dyn Error + 'static)> {
     std::iter::successors(status.source(), |it: &&(dyn Error + 'static)| (*it).source())
 }
 
@@ -150,6 +150,7 @@ impl Client {
         let mut progress = Progress::new(self.next_entry(), wait, request.may_change());
         loop {
             let slot = |m| request.slot(m);
+            progress.entry = self.awake(progress.entry, progress.deadline).await;
             let route = Route { entry: progress.entry, may_route: progress.may_route };
             let endpoint = self.target(&slot, route, progress.deadline).await;
             progress.attempts += 1;
@@ -247,8 +248,16 @@ impl Client {
         request.set_timeout(deadline.saturating_duration_since(Instant::now()));
         let sent = timeout_at(deadline, C::send(request, borrowed.channel.clone())).await;
         Ok(sent.ok().map(|sent| match sent {
-            Ok(response) => Ok(response.into_inner()),
-            Err(status) => Err(failure(&status)),
+            Ok(response) => {
+                self.heard_at(endpoint);
+                Ok(response.into_inner())
+            }
+            Err(status) => {
+                if causes(&status).next().is_none() {
+                    self.heard_at(endpoint);
+                }
+                Err(failure(&status))
+            }
         }))
     }
 

@@ -12,6 +12,8 @@
 //! * [`Client`]: several endpoints, one deadline per call. Any manager takes any call, so a break
 //!   or an unknown outcome is repeated at the next endpoint: opens and closes always carry a
 //!   request id, which makes that safe.
+//!   One that nobody heard for a while is asked for its health first, and the next one after 300 ms, so a
+//!   process that hangs holds nobody up.
 //! * [`Watch`]: changes at least once and without gaps, over breaks.
 //! * [`Options::route_by_view`]: go to the owner directly and save the forward hop.
 //! * [`Documents`]: operations on documents, updates of copies, bodies of attachments in pieces. An
@@ -25,6 +27,7 @@ mod call;
 mod connections;
 pub mod documents;
 mod error;
+mod hung;
 mod resume;
 mod retry;
 mod routing;

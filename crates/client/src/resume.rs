@@ -53,6 +53,11 @@ impl Resume {
         }
     }
 
+    /// Passes over endpoints that hang, before an attempt.
+    pub(crate) async fn awake(&mut self, client: &Client) {
+        self.entry = client.awake(self.entry, Instant::now() + BEGIN_WAIT).await;
+    }
+
     /// The endpoint whose turn it is.
     pub(crate) fn entry(&self, client: &Client) -> Arc<str> {
         client.endpoint(self.entry)

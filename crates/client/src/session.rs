@@ -4,6 +4,7 @@ use crate::attempt::Call;
 use crate::call;
 use crate::connections::{Borrowed, CONNECTIONS_DEFAULT, Connections, EndpointsError};
 use crate::error::CallError;
+use crate::hung::Known;
 use crate::retry::Attempts;
 use crate::routing::RouteCache;
 use crate::watch::{Watch, WatchOptions};
@@ -74,6 +75,7 @@ struct Inner {
     options: Options,
     connections: Connections,
     entry: AtomicUsize,
+    known: Known,
     /// Begins every request id of this client.
     name: String,
     requests: AtomicU64,
@@ -94,6 +96,7 @@ impl Client {
             connections: Connections::new(options.connections, options.connect_timeout),
             options,
             entry: AtomicUsize::new(0),
+            known: Known::new(endpoints.len()),
             name: uuid::Uuid::new_v4().simple().to_string(),
             requests: AtomicU64::new(0),
         };
@@ -124,6 +127,11 @@ impl Client {
             let (done, seen) = (Ordering::Relaxed, Ordering::Relaxed);
             let _another_was_first = self.inner.entry.compare_exchange(now, next, done, seen);
         }
+    }
+
+    /// What is known of its endpoints.
+    pub(crate) fn known(&self) -> &Known {
+        &self.inner.known
     }
 
     pub(crate) fn on_wait(&self) -> Option<OnWait> {

@@ -76,7 +76,8 @@ impl Watch {
         }
     }
 
-    async fn begin(&self) -> Result<Streaming<v1::WatchResponse>, tonic::Status> {
+    async fn begin(&mut self) -> Result<Streaming<v1::WatchResponse>, tonic::Status> {
+        self.resume.awake(&self.client).await;
         let endpoint = self.resume.entry(&self.client);
         let borrowed = self.client.connect_to(&endpoint);
         let borrowed = borrowed.map_err(|it| tonic::Status::invalid_argument(it.to_string()))?;

@@ -3,15 +3,17 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use rota_client::{CallError, Client, OnWait, Options, WatchOptions, v1};
+use rota_client::{CallError, Client, Entry, OnWait, Options, WatchOptions, v1};
 use rota_model::{Changed, Epoch, Refusal, RefusalKind, Retry};
 use rota_proto::refusal::status;
 use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 use tokio_stream::Stream;
 use tokio_stream::wrappers::TcpListenerStream;
 use tonic::transport::Server;
@@ -172,6 +174,27 @@ async fn start(name: &str) -> Running {
     Running { script, address, _stop: stop }
 }
 
+/// An address where a server says that it takes no more of this connection, whatever it is asked, and ends
+/// it.
+async fn annoyed() -> String {
+    // An empty SETTINGS; and a GOAWAY of 23 bytes: nothing was carried out, ENHANCE_YOUR_CALM, and why.
+    const SETTINGS: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
+    const GOAWAY: &[u8] = b"\0\0\x17\x07\0\0\0\0\0\0\0\0\0\0\0\0\x0btoo_many_resets";
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut asked = [0; 1024];
+            stream.write_all(SETTINGS).await.unwrap();
+            // The preface and the settings of the client come first, then its call.
+            let _came = stream.read(&mut asked).await;
+            let _came = stream.read(&mut asked).await;
+            let _sent = stream.write_all(GOAWAY).await;
+        }
+    });
+    address
+}
+
 /// An address where nothing listens.
 async fn nowhere() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -184,6 +207,37 @@ fn refused(kind: RefusalKind, retry: Retry) -> Status {
 
 fn open(id: &str) -> v1::OpenRequest {
     v1::OpenRequest { id: id.to_owned(), class: "builtin".to_owned(), ..Default::default() }
+}
+
+#[tokio::test]
+async fn a_connection_that_a_manager_ends_because_it_is_annoyed_is_no_answer_and_another_is_asked()
+{
+    let second = start("second").await;
+    let endpoints = [annoyed().await, second.address.clone()].join(",");
+    let client = Client::connect(&endpoints).unwrap();
+    let opened = client.open(open("a"), WAIT).await.unwrap();
+    assert_eq!(opened.session.unwrap().detail, "second");
+}
+
+#[tokio::test]
+async fn an_endpoint_that_hangs_is_passed_over_after_a_moment_and_then_at_once() {
+    // The kernel takes the connection, and nobody ever looks at it.
+    let hung = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let second = start("second").await;
+    let endpoints = [hung.local_addr().unwrap().to_string(), second.address.clone()].join(",");
+    for entry in [Entry::Sticky, Entry::RoundRobin] {
+        let options = Options { entry, ..Options::default() };
+        let client = Client::with_options(&endpoints, options).unwrap();
+        let began = Instant::now();
+        for id in ["a", "b", "c"] {
+            let opened = client.open(open(id), WAIT).await.unwrap();
+            assert_eq!(opened.session.unwrap().detail, "second");
+        }
+        // A broken connection is found out after four seconds.
+        let took = began.elapsed();
+        assert!(took < Duration::from_secs(2), "{entry:?}: {took:?}");
+    }
+    assert_eq!(second.script.request_ids.lock().unwrap().len(), 6, "each was sent once");
 }
 
 #[tokio::test]

@@ -65,7 +65,8 @@ impl Wanted {
     }
 }
 
-/// A document of elsewhere that must be brought into the cache before an attempt can go on.
+/// A document that must be at hand before an attempt can go on: one of elsewhere in the cache, one of the
+/// store itself in the snapshot that the attempt works on.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Need {
     /// Which.
@@ -254,7 +255,7 @@ impl<'a> Desk<'a> {
                 self.attempt.slot = self.check(name, Tolerance::NONE, self.attempt.slot)?;
                 self.attempt.recent.retain(|(it, _)| it.name() != name);
                 self.check_count()?;
-                let found = self.documents.get(name);
+                let found = self.find_here(name, Tolerance::NONE)?;
                 self.attempt.current.push(self.draft(name, found));
                 self.attempt.current.len() - 1
             }
@@ -302,7 +303,7 @@ impl<'a> Desk<'a> {
     ) -> Result<Option<Arc<Document>>, Exception> {
         let territory = &self.rules.territory;
         if territory.holds(territory.slot_of(name)) {
-            return Ok(self.documents.get(name));
+            return self.find_here(name, tolerance);
         }
         let now = self.attempt.now;
         let held = match self.cache.as_mut().map(|it| it.look_up(name, now, tolerance)) {
@@ -311,7 +312,19 @@ impl<'a> Desk<'a> {
             None => None,
         };
         self.attempt.needs.push(Need { name: name.clone(), tolerance, held });
-        Err(Exception::new(codes::NOT_AT_HAND, format!("{name} is not at hand")))
+        Err(not_at_hand(name))
+    }
+
+    fn find_here(
+        &mut self,
+        name: &DocName,
+        tolerance: Tolerance,
+    ) -> Result<Option<Arc<Document>>, Exception> {
+        if self.documents.is_at_hand(name) {
+            return Ok(self.documents.get(name));
+        }
+        self.attempt.needs.push(Need { name: name.clone(), tolerance, held: None });
+        Err(not_at_hand(name))
     }
 
     /// Whether a document may be asked for at all; gives the slot of tolerance-0 documents.
@@ -362,6 +375,10 @@ impl<'a> Desk<'a> {
         self.attempt.body = Body::binary(mime, bytes)?;
         Ok(())
     }
+}
+
+fn not_at_hand(name: &DocName) -> Exception {
+    Exception::new(codes::NOT_AT_HAND, format!("{name} is not at hand"))
 }
 
 fn too_many(count: usize) -> Exception {

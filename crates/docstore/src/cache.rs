@@ -112,6 +112,19 @@ impl Cache {
         Lookup::Stale(entry.known.held())
     }
 
+    /// A cache that has of these documents what this one has. Counts as a use of each.
+    #[must_use]
+    pub fn excerpt<'a>(&mut self, names: impl IntoIterator<Item = &'a DocName>) -> Self {
+        let mut excerpt = Self::new(Arc::clone(&self.schema), self.bytes_max);
+        for name in names {
+            self.touch(name);
+            if let Some(entry) = self.entries.get(name) {
+                excerpt.put(name, entry.known.clone(), entry.as_of);
+            }
+        }
+        excerpt
+    }
+
     /// What it holds of a document, to ask a source for an update.
     pub fn held(&self, name: &DocName) -> Option<Held> {
         self.entries.get(name)?.known.held()

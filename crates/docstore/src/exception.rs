@@ -90,7 +90,10 @@ pub const TABLE: [Row; 8] = [
     },
     row(Letter::N, 1, Status::NotFound, 404, false, Retry::WhenChanged),
     row(Letter::B, 2, Status::Internal, 400, false, Retry::Never),
-    row(Letter::X, 3, Status::Unavailable, 400, true, Retry::AfterMs(1_000)),
+    Row {
+        never: codes::OF_THE_WORK,
+        ..row(Letter::X, 3, Status::Unavailable, 400, true, Retry::AfterMs(1_000))
+    },
     row(Letter::D, 4, Status::FailedPrecondition, 400, false, Retry::Never),
     row(Letter::C, 5, Status::Aborted, 400, true, Retry::AfterMs(500)),
     row(Letter::O, 6, Status::Unavailable, 400, false, Retry::AfterMs(30_000)),
@@ -270,9 +273,12 @@ pub mod codes {
         DAMAGED = X "X-DAMAGED";
         /// The operation was carried out, and its result was lost on the way to its caller.
         LOST = X "X-LOST";
-        /// Too much waits for the disk, or a document remembers too many operations; nothing was
-        /// done.
+        /// Too much waits for the disk, a document remembers too many operations, or as many operations
+        /// work as may; nothing was done.
         BUSY = X "X-BUSY";
+        /// An operation worked for longer than its driver allows; nothing was changed, and nothing will
+        /// be.
+        QUOTA = X "X-QUOTA";
         /// The store is closed, or is closing; nothing was done.
         CLOSED = X "X-CLOSED";
         /// The century is over: there is no later stamp.
@@ -293,6 +299,9 @@ pub mod codes {
 
     /// What is wrong with the request itself: it will be refused whatever else changes.
     pub const OF_THE_REQUEST: &[Code] = &[INVALID, SLOT, DHOP];
+
+    /// What was too much to do: the same again would take as long, and keep others waiting.
+    pub const OF_THE_WORK: &[Code] = &[QUOTA];
 }
 
 /// An exception. Small to move; details on the heap.
@@ -478,7 +487,7 @@ mod tests {
             "A FailedPrecondition InvalidArgument A-INVALID A-SLOT A-DHOP",
             "N NotFound NotFound ",
             "B Internal Internal ",
-            "X Unavailable Unavailable ",
+            "X Unavailable Unavailable X-QUOTA",
             "D FailedPrecondition FailedPrecondition ",
             "C Aborted Aborted ",
             "O Unavailable Unavailable ",

@@ -10,6 +10,18 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
+
+/// Where an operation works, at a driver that does other things, too.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Place {
+    /// In the one stream of the driver's decisions, on the documents themselves. No other operation comes
+    /// between its work and its validation. Everything else waits meanwhile: for work of microseconds.
+    Inline,
+    /// Beside the decisions, on a snapshot of the documents. What changes them meanwhile is found by the
+    /// validation (C-CONTENTION), and the operation works again, on a new snapshot.
+    Worker,
+}
 
 /// An operation of an application. Each attempt makes a new value of the type, calls
 /// [`Operation::work`], validates, and calls [`Operation::after_work`].
@@ -19,10 +31,15 @@ use std::fmt;
 pub trait Operation: Send + Sized + 'static {
     /// The name by which callers ask for it.
     const NAME: &'static str;
+    /// Where a manager lets it work. Default: [`Place::Worker`], which is right for whatever computes,
+    /// waits, or takes more than some ten microseconds. [`Place::Inline`] is faster for short work, above
+    /// all where many change one document. A store that stands alone works in its caller's thread.
+    const PLACE: Place = Place::Worker;
     /// What it is told. Without parameters in the request, it is read from an empty JSON object.
     type Parameters: DeserializeOwned;
 
-    /// From its parameters; refuses those that can never work.
+    /// From its parameters; refuses those that can never work. It is made anew for each attempt, and
+    /// where it works.
     fn new(parameters: Self::Parameters) -> Result<Self, Exception>;
 
     /// Documents that it knows it will need: they are checked and opened before any work, so what
@@ -34,10 +51,20 @@ pub trait Operation: Send + Sized + 'static {
     }
 
     /// Reads, decides, changes, answers.
+    ///
+    /// At [`Place::Worker`] of a manager it may take as long as the manager's quota allows (10 s by
+    /// default). Then its caller is told X-QUOTA, and what it comes to later changes nothing. Nothing can
+    /// stop it, so it holds its worker until it returns: of these a manager has few (8 by default), and
+    /// more operations are told X-BUSY. So it must end by itself, and give whatever it waits for a
+    /// deadline. Several attempts may work at once.
+    ///
+    /// A worker sees the documents of the operation's slot, up to a number. It is begun again when it asks
+    /// for others, also with [`Operation::documents`]: name or read what it needs before it computes.
     fn work(&mut self, desk: &mut Desk<'_>) -> Result<(), Exception>;
 
     /// After the validation: the version is known and may go into the result. The changes are
-    /// valid, whatever happens here.
+    /// valid, whatever happens here. It always stands in the stream of a manager's decisions, so it must
+    /// take microseconds: what computes belongs into [`Operation::work`].
     fn after_work(&mut self, done: &mut Done<'_>) -> Result<(), Exception> {
         let _ = done;
         Ok(())
@@ -90,12 +117,19 @@ impl<T: Operation> Running for T {
 
 type Make = fn(Option<&JsonText>) -> Result<Box<dyn Running>, Exception>;
 
+/// What is known of a registered operation.
+#[derive(Clone, Copy)]
+struct Registered {
+    make: Make,
+    place: Place,
+}
+
 /// So many are named to whoever asks for one that does not exist.
 const NAMED_MAX: usize = 10;
 
-/// The operations that callers may ask for, by name. Made once at start.
+/// The operations that callers may ask for, by name. Made once at start; clones share them.
 #[derive(Clone, Default)]
-pub struct Operations(BTreeMap<&'static str, Make>);
+pub struct Operations(Arc<BTreeMap<&'static str, Registered>>);
 
 impl Operations {
     /// No operation yet.
@@ -109,7 +143,8 @@ impl Operations {
     pub fn with<T: Operation>(mut self) -> Self {
         let name = T::NAME;
         check_word("operation", name, OPERATION_BYTES_MAX).expect("names in the code are valid");
-        let known = self.0.insert(name, make::<T>);
+        let registered = Registered { make: make::<T>, place: T::PLACE };
+        let known = Arc::make_mut(&mut self.0).insert(name, registered);
         assert!(known.is_none(), "operation {name} is registered twice");
         self
     }
@@ -117,6 +152,11 @@ impl Operations {
     /// All names, in order.
     pub fn names(&self) -> impl Iterator<Item = &'static str> {
         self.0.keys().copied()
+    }
+
+    /// Where the operation of that name works. One that does not exist is refused anywhere.
+    pub fn place_of(&self, name: &str) -> Place {
+        self.0.get(name).map_or(Place::Inline, |it| it.place)
     }
 
     /// A new operation of that name: N-OPERATION, or A-INVALID for its parameters.
@@ -130,7 +170,7 @@ impl Operations {
             let problem = format!("{name:?} does not exist; there are {}", names.join(", "));
             Exception::of_field(codes::OPERATION, FieldError::new("operation", problem))
         };
-        self.0.get(name).ok_or_else(unknown)?(parameters)
+        (self.0.get(name).ok_or_else(unknown)?.make)(parameters)
     }
 }
 

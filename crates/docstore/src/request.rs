@@ -106,7 +106,9 @@ impl Credentials {
     }
 }
 
-/// Decides whether who asks may run an operation. Called before any work, for every request.
+/// Decides whether who asks may run an operation. Called before any work, for every request. A manager does
+/// nothing else meanwhile, so it must take microseconds: whatever is slow, as a hash of a password, belongs
+/// to where accounts are kept.
 pub trait Checker: Send + Sync {
     /// `operation` names the operation, or what else is asked for: whoever drives a store says which
     /// names those are. `Err` says why not; the caller gets it as the message of an S exception, so it must not

@@ -11,7 +11,7 @@
 //!
 //! An answer must wait until its commit, and all before it, are durable.
 
-use crate::attempt::{Attempt, Body, Desk, Need};
+use crate::attempt::{Attempt, Body, DOCUMENTS_MAX, Desk, Need};
 use crate::cache::Cache;
 use crate::commit::Commit;
 use crate::exception::{Exception, Phase, codes};
@@ -37,14 +37,19 @@ pub const PAUSES_MS: [u64; 2] = [20, 200];
 /// that it knows, so a second time is rare; more mean that others crowd the cache, or that copies are
 /// stale before they arrive. (One that needs more than the cache holds is refused at once.)
 pub const FETCHES_MAX: u8 = 8;
+/// Most times that one request may be begun again with more documents of the store itself in its snapshot:
+/// each time for another one, in each attempt.
+const LOOKS_MAX: u8 = 96;
+const _: () = assert!(LOOKS_MAX as usize == ATTEMPTS_MAX as usize * DOCUMENTS_MAX);
 
 /// What to do next with a [`Run`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Next {
     /// Call [`Run::validate`].
     Validate,
-    /// Bring these documents into the cache, then call [`Run::work`] again; or, when they cannot be
-    /// brought, [`Run::fetch_failed`].
+    /// Bring these documents into the cache, or into the snapshot if the store itself has them
+    /// ([`Documents::is_at_hand`]), then call [`Run::work`] again; or, when they cannot be brought,
+    /// [`Run::fetch_failed`].
     Fetch(Vec<Need>),
     /// Wait that long, then call [`Run::work`] again.
     Pause {
@@ -108,6 +113,8 @@ impl fmt::Debug for Run {
 pub struct Progress {
     attempts: u8,
     fetches: u8,
+    /// How often it was begun again for documents of the store itself.
+    looks: u8,
     /// What was fetched for it, and the bytes that each takes in the cache.
     fetched: BTreeMap<DocName, u64>,
     /// While documents are fetched: when the attempt asked for them. The one that goes on with them
@@ -230,7 +237,7 @@ impl Run {
             // Also when the operation swallowed the exception: it worked without a document.
             _ if !needs.is_empty() => {
                 let phase = worked.err().map_or(Phase::Work, |it| it.phase());
-                self.fetch(needs, phase)
+                self.fetch(needs, phase, rules)
             }
             Ok(()) => {
                 self.ready = Some((operation, Some(attempt)));
@@ -243,9 +250,16 @@ impl Run {
         }
     }
 
-    fn fetch(&mut self, needs: Vec<Need>, phase: Phase) -> Next {
-        self.progress.fetches += 1;
-        if self.progress.fetches <= FETCHES_MAX {
+    fn fetch(&mut self, needs: Vec<Need>, phase: Phase, rules: &Rules) -> Next {
+        let territory = &rules.territory;
+        let is_here = |it: &Need| territory.holds(territory.slot_of(&it.name));
+        let (made, most) = if needs.iter().all(is_here) {
+            (&mut self.progress.looks, LOOKS_MAX)
+        } else {
+            (&mut self.progress.fetches, FETCHES_MAX)
+        };
+        *made += 1;
+        if *made <= most {
             self.progress.fetching = Some(phase);
             return Next::Fetch(needs);
         }
@@ -311,6 +325,11 @@ impl Run {
             }
         };
         Ok(Answer { version, body, updates })
+    }
+
+    /// What to tell the caller when the driver gives up: this, and how far the operation was.
+    pub fn given_up(&self, exception: Exception) -> Exception {
+        self.named(exception)
     }
 
     /// How long to wait for the next attempt, if there is one.

@@ -20,6 +20,13 @@ pub trait Documents {
     /// A document, or the trace of its ended life.
     fn get(&self, name: &DocName) -> Option<Arc<Document>>;
 
+    /// Whether it is known here what there is of a document of this store. Default: always. An operation
+    /// that asks for another one is begun again with it ([`crate::Next::Fetch`]).
+    fn is_at_hand(&self, name: &DocName) -> bool {
+        let _ = name;
+        true
+    }
+
     /// The latest version that was given out. Another operation may yet get the same.
     fn high_water(&self) -> Stamp;
 

@@ -70,6 +70,7 @@ impl Crowd {
             | Effect::ReplyRenew { .. }
             | Effect::Provision { .. }
             | Effect::FetchBodies { .. }
+            | Effect::Work { .. }
             | Effect::ReplyOrder { .. }
             | Effect::ReplyNodeOrder { .. }
             | Effect::Note(_) => {}

@@ -8,7 +8,7 @@ use crate::io::{DiskWrite, Effect, Note, Transition};
 use crate::judge::Condemned;
 use crate::message::{Envelope, Message};
 use crate::nodes::{FailedOrder, Nodes};
-use crate::operate::{Desks, Errand, Inner};
+use crate::operate::{Desks, Errand, Inner, Works};
 use crate::{Identity, ManagerConfig, PartMeta};
 use rota_model::node_msg::ToNode;
 use rota_model::{
@@ -36,11 +36,13 @@ pub(crate) enum NameOf {
     Copying,
     /// An order of new nodes.
     Order,
+    /// Work of an operation beside the decisions.
+    Work,
 }
 
 impl NameOf {
     /// How many kinds there are.
-    const COUNT: usize = NameOf::Order as usize + 1;
+    const COUNT: usize = NameOf::Work as usize + 1;
 }
 
 /// What a partition waits for a consistent read of the config store for.
@@ -109,6 +111,8 @@ pub(crate) struct Env {
     pub nodes: Nodes,
     /// What operations on documents need.
     pub desks: Desks,
+    /// Operations that work beside the decisions.
+    pub works: Works,
     /// The bodies of attachments that are held here.
     pub bodies: Arc<dyn Bodies>,
     /// Highest version of a document that was removed, kept on disk: new lives are above it.
@@ -158,6 +162,7 @@ impl Env {
             view: None,
             nodes: Nodes::default(),
             desks,
+            works: Works::default(),
             bodies: Arc::new(NoBodies),
             errands: Vec::new(),
             errands_done: Vec::new(),

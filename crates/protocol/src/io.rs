@@ -7,7 +7,8 @@
 //!   nodes ── Node ────▶ │   Manager        │ ── ToNode ──────▶ nodes
 //!    disk ── Persisted ▶│  handle, then    │ ── Persist ─────▶ disk
 //!  config ── Config ──▶ │  flush           │ ── Cas, Read ───▶ config store
-//!   clock ── Tick ────▶ └─────────────────┘ ── Provision ───▶ provisioner
+//!   clock ── Tick ────▶ │                 │ ── Provision ───▶ provisioner
+//! workers ── Worked ──▶ └─────────────────┘ ── Work ────────▶ workers
 //! ```
 //!
 //! The driver feeds any number of inputs to [`crate::Manager::handle`] and then carries out what
@@ -19,6 +20,7 @@ use crate::cordon::NodeOrdered;
 use crate::documents::{Doc, DocKey};
 use crate::leave::{Order, Ordered};
 use crate::message::Envelope;
+use crate::operate::{Job, Worked};
 use rota_docstore::Digest;
 use rota_model::node_msg::{FromNode, Register, Registered, Renew, Renewed, ToNode};
 use rota_model::{
@@ -125,6 +127,13 @@ pub enum Input {
     BodiesFetched {
         /// The partition.
         part: ManagerNumber,
+    },
+    /// An [`Effect::Work`] came to its end.
+    Worked {
+        /// The work.
+        work: u64,
+        /// What it came to.
+        worked: Worked,
     },
     /// Time passed.
     Tick,
@@ -307,6 +316,15 @@ pub enum Effect {
         /// In order, each once.
         bodies: Vec<Digest>,
     },
+    /// Let an operation of an application work, beside the decisions: it may take as long as it likes. Then
+    /// give [`Input::Worked`]. There are never more than
+    /// [`works_max`](crate::DocumentsConfig::works_max) at once.
+    Work {
+        /// Comes back.
+        work: u64,
+        /// The operation; see [`Job::run`].
+        job: Box<Job>,
+    },
     /// Something worth counting or telling. Needs nothing done.
     Note(Note),
 }
@@ -472,6 +490,14 @@ transitions!(
     OperationRead = "operation_read",
     /// An operation failed unexpectedly, and waits for its next attempt.
     OperationPaused = "operation_paused",
+    /// An operation of an application began to work beside the decisions.
+    WorkBegun = "work_begun",
+    /// One works for longer than it may: its caller was told so.
+    WorkOverdue = "work_overdue",
+    /// One was refused, since as many work as may.
+    WorkRefused = "work_refused",
+    /// One has worked for nobody: its caller was told something else meanwhile, or another owner works.
+    WorkDropped = "work_dropped",
     /// An operation waits for documents of other owners.
     DocumentsFetched = "documents_fetched",
     /// Copies of documents were brought up to date.

@@ -158,6 +158,7 @@ impl Manager {
                     part.on_bodies_fetched(&mut self.env);
                 }
             }
+            Input::Worked { work, worked } => self.on_worked(work, &worked),
             Input::Tick => self.on_tick(),
         }
         self.settle();
@@ -474,6 +475,7 @@ impl Manager {
                 self.env.send(peer, Message::Confirm { round, parts: vec![(number, pe)] });
             }
         }
+        self.tick_works();
         self.drive_verdicts();
         let busy = self.entrance.is_busy()
             || self.standing != Standing::Inside
@@ -585,6 +587,8 @@ impl Manager {
         let mut parts: Vec<_> =
             self.parts.all().map(|part| stats::of_part(&self.env, part)).collect();
         parts.sort_by_key(|it| it.part);
-        Stats { parts, nodes: nodes.collect(), requests_waiting: self.entrance.len() }
+        let (works, works_overdue) = self.env.works.count();
+        let requests_waiting = self.entrance.len();
+        Stats { parts, nodes: nodes.collect(), requests_waiting, works, works_overdue }
     }
 }

@@ -17,6 +17,10 @@ pub struct Stats {
     pub nodes: Vec<(NodeReg, NodeLoad)>,
     /// Client requests that wait here.
     pub requests_waiting: usize,
+    /// Operations of applications that work beside the decisions.
+    pub works: usize,
+    /// Those of them whose callers were told that they take too long.
+    pub works_overdue: usize,
 }
 
 /// What an operator sees of a partition at one manager.

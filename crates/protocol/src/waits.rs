@@ -70,6 +70,8 @@ impl Partition {
         waits.push(nowhere("pulls", reads.pulls.iter().collect()));
         waits.push(nowhere("follows", leading.follows.iter().collect()));
         waits.push(nowhere("operations", leading.runs.keys().collect()));
+        let outside = leading.runs.values().filter_map(crate::operate::Waiting::until_ms);
+        waits.push(Wait::new("operations at work", now_ms, outside));
         let waiters = leading.work.values().flat_map(|it| &it.waiters);
         waits.push(nowhere("waiters of ids", waiters.collect()));
         if leading.is_open() {

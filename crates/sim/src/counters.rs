@@ -220,6 +220,7 @@ impl Corner {
             | Effect::ToNode { .. }
             | Effect::Persist { .. }
             | Effect::FetchBodies { .. }
+            | Effect::Work { .. }
             | Effect::ReplyRegister { .. }
             | Effect::ReplyRenew { .. }
             | Effect::ReplyOrder { .. }

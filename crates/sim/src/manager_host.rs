@@ -364,6 +364,7 @@ impl World {
                 self.queue.after(delay_us, Event::Provisioned(number, run, order, nodes));
             }
             Effect::FetchBodies { part, bodies } => self.fetch_bodies(number, run, part, bodies),
+            Effect::Work { work, job } => self.work(number, run, work, job),
             Effect::Note(note) => {
                 self.counters.transition(note.transition);
                 if note.transition == Transition::Claimed

@@ -254,6 +254,7 @@ pub fn told(input: &Input) -> Option<String> {
         | Input::Config(_)
         | Input::ConfigRead { .. }
         | Input::BodiesFetched { .. }
+        | Input::Worked { .. }
         | Input::CasDone { .. } => None,
     }
 }

@@ -20,6 +20,11 @@ pub const CLIENT_DEADLINE_MS_MAX: u64 = 2_500;
 /// How long destroyed items stay known: writers' copies are often away for longer.
 const DESTROYED_MS: u64 = 1_000;
 
+/// How long an operation may work beside the decisions, in milliseconds, and how many of them may at one
+/// manager: so few that others wait for them.
+pub const WORK_MS: u64 = 400;
+const WORKS_MAX: usize = 2;
+
 /// How many managers there are at the start, one drawn for each seed: mostly few, in which everything
 /// happens sooner, and which take less time to run.
 const MANAGERS: [usize; 20] = [3, 3, 3, 3, 3, 3, 4, 4, 4, 4, 4, 4, 5, 5, 5, 5, 6, 7, 8, 9];
@@ -128,7 +133,12 @@ impl Setup {
             }],
             timing: self.timing.clone(),
             sizes: self.sizes,
-            documents: DocumentsConfig { destroyed_ms: DESTROYED_MS, ..Default::default() },
+            documents: DocumentsConfig {
+                destroyed_ms: DESTROYED_MS,
+                works_max: WORKS_MAX,
+                work_ms: WORK_MS,
+                ..Default::default()
+            },
         }
     }
 

@@ -186,6 +186,7 @@ impl Watchdog {
             | Input::NodeConnected { .. }
             | Input::Provisioned { .. }
             | Input::BodiesFetched { .. }
+            | Input::Worked { .. }
             | Input::Tick => {}
         }
     }
@@ -235,6 +236,7 @@ impl Watchdog {
             | Effect::Cas { .. }
             | Effect::Provision { .. }
             | Effect::FetchBodies { .. }
+            | Effect::Work { .. }
             | Effect::Note(_) => {}
         }
     }

@@ -30,6 +30,7 @@ use rota_docstore::Digest;
 use rota_model::{BootId, ManagerId, ManagerNumber, NodeId, SessionKey, Token};
 use rota_node::NodeInput;
 use rota_protocol::Input;
+use rota_protocol::operate::Job;
 use rota_ring::{ClaimRefused, ConfigState, RingShape, View};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -87,6 +88,8 @@ pub enum Event {
     Provisioned(ManagerNumber, u64, u64, Vec<NodeId>),
     /// Bodies that a manager asked for, for a partition, have come (or not).
     Fetched(ManagerNumber, u64, ManagerNumber, Vec<Digest>),
+    /// A manager's worker has done an operation's work.
+    Worked(ManagerNumber, u64, u64, Box<Job>),
     /// A client does something.
     ClientNext(usize),
     /// A writer does something.
@@ -305,6 +308,9 @@ impl World {
             }
             Event::Fetched(number, run, part, bodies) => {
                 self.on_fetched(number, run, part, &bodies);
+            }
+            Event::Worked(number, run, work, job) => {
+                self.tell_manager(number, run, Input::Worked { work, worked: job.run() });
             }
             Event::ClientNext(index) => self.on_client_next(index),
             Event::WriterNext(index) => self.on_writer_next(index),

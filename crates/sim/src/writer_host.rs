@@ -7,7 +7,7 @@ use crate::client_host::CallFor;
 use crate::counters::Fault;
 use crate::invariant::Violation;
 use crate::network::Place;
-use crate::setup::CLIENT_DEADLINE_MS_MAX;
+use crate::setup::{CLIENT_DEADLINE_MS_MAX, WORK_MS};
 use crate::shelf::attachment_of;
 use crate::world::{Event, Phase, WALL_START_MS, World};
 use crate::writing::{Added, Adding, GROUPS, Log, SPACE, SWITCHED, SeenDocument, Told, Written};
@@ -17,7 +17,7 @@ use rota_docstore::{
 };
 use rota_model::{Changed, ManagerNumber, Namespace, Stamp};
 use rota_protocol::api::{OperateOp, Reader, SyncOp};
-use rota_protocol::operate::{SPACES_DOCID, slot_of};
+use rota_protocol::operate::{Job, SPACES_DOCID, slot_of};
 use rota_protocol::{Answer, DocumentAnswer, DocumentOp, Op, OpResult};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,6 +27,10 @@ pub const WRITERS: usize = 3;
 
 /// By how much a writer's clock is behind: owners' clocks step, and refuse what is in the future.
 const BEHIND_MS: u64 = 60_000;
+
+/// One in so many thousand works takes longer than it may, up to that.
+const WORKS_LONG_PERMILLE: u64 = 20;
+const WORKS_LONG_US_MAX: u64 = 4_000_000;
 
 /// How long a writer tries one thing.
 const PATIENCE_US: u64 = 4_000_000;
@@ -142,7 +146,9 @@ impl World {
         let docid = docids[0].clone();
         let attaches = chance.permille(400);
         let adding = Adding { who: who.clone(), docids: docids.clone(), looks, attaches, fails };
-        let mut request = operation(SPACE, "sim.add", &adding);
+        // Two of three work beside the decisions.
+        let name = if self.dog.ledger.written.len() % 3 == 0 { "sim.add" } else { "sim.work" };
+        let mut request = operation(SPACE, name, &adding);
         if has_dhop {
             let now_ms = WALL_START_MS + self.now_us() / 1000;
             request.dhop = Some(Stamp::from_epoch_ms(now_ms.saturating_sub(BEHIND_MS)));
@@ -349,6 +355,16 @@ impl World {
                 self.dog.ledger.seen.push(SeenDocument { name, sent_us, came_us, version, log });
             }
         }
+    }
+
+    /// A worker does an operation's work. Some takes longer than it may.
+    pub fn work(&mut self, number: ManagerNumber, run: u64, work: u64, job: Box<Job>) {
+        let delay_us = if self.chance.permille(WORKS_LONG_PERMILLE) {
+            self.chance.within(WORK_MS * 1_000, WORKS_LONG_US_MAX)
+        } else {
+            self.chance.skewed(200, WORK_MS * 1_000)
+        };
+        self.queue.after(delay_us, Event::Worked(number, run, work, job));
     }
 
     /// At the end: every document is read whole through a manager, by the first writer.

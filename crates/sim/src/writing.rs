@@ -3,8 +3,8 @@
 
 use crate::shelf::attachment_of;
 use rota_docstore::{
-    Content, Desk, DocName, Document, Exception, ItemName, Namespace, Operation, Operations, Stamp,
-    Tolerance, Wanted,
+    Content, Desk, DocName, Document, Exception, ItemName, Namespace, Operation, Operations, Place,
+    Stamp, Tolerance, Wanted,
 };
 use rota_protocol::operate::registry;
 use serde::{Deserialize, Serialize};
@@ -43,7 +43,7 @@ pub fn names() -> Vec<DocName> {
 
 /// The operations of the simulated managers.
 pub fn operations() -> Operations {
-    registry::operations().with::<Add>()
+    registry::operations().with::<Add<true>>().with::<Add<false>>()
 }
 
 /// What [`Add`] is told.
@@ -68,11 +68,12 @@ pub struct Added {
     pub at: Vec<u64>,
 }
 
-/// Adds a name.
-pub struct Add(Adding);
+/// Adds a name: beside the decisions, or in their stream.
+pub struct Add<const OUTSIDE: bool>(Adding);
 
-impl Operation for Add {
-    const NAME: &'static str = "sim.add";
+impl<const OUTSIDE: bool> Operation for Add<OUTSIDE> {
+    const NAME: &'static str = if OUTSIDE { "sim.work" } else { "sim.add" };
+    const PLACE: Place = if OUTSIDE { Place::Worker } else { Place::Inline };
     type Parameters = Adding;
 
     fn new(adding: Adding) -> Result<Self, Exception> {

@@ -72,6 +72,7 @@ impl One {
             bodies,
             config: ConfigLink::new(store.clone(), mailbox.clone()),
             provisioner: Provisioner::new(None, mailbox.clone()),
+            workers: Workers::new(mailbox.clone()),
             metrics,
         };
         let clock = Clock::start();

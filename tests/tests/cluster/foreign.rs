@@ -49,9 +49,10 @@ async fn a_python_client_with_stubs_from_our_proto_files_uses_a_session() {
     let mut command = Command::new(python);
     command.arg(checkout().join("tests/foreign/client.py"));
     command.arg("--proto").arg(checkout().join("proto"));
-    command.args(["--stubs", &folder.at("stubs"), "--managers", &cluster.endpoints()]);
+    let managers = format!("ipv4:{}", cluster.endpoints());
+    command.args(["--stubs", &folder.at("stubs"), "--managers", &managers]);
     let told = run(command).await;
-    assert_eq!(told.lines().filter(|it| it.starts_with("ok ")).count(), 8, "{told}");
+    assert_eq!(told.lines().filter(|it| it.starts_with("ok ")).count(), 9, "{told}");
     cluster.end().await;
 }
 

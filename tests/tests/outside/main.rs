@@ -1,6 +1,8 @@
-//! What trials from outside found: each test is such a trial on real processes.
+//! What was found from outside, each as a program that shows it: real processes, and only what a user sees.
 
 #[cfg(test)]
 mod connections;
 #[cfg(test)]
 mod files;
+#[cfg(test)]
+mod work;

@@ -54,7 +54,7 @@ where
     let mut resume = Resume::changing(client, patience);
     loop {
         let (space, docid) = (put.space.as_str(), &put.docid);
-        let endpoint = owner(client, &resume, space, docid).await;
+        let endpoint = owner(client, &mut resume, space, docid).await;
         let borrowed = client.connect_to(&endpoint)?;
         let rewound = source.seek(SeekFrom::Start(0)).await;
         rewound.map_err(|it| CallError::Source(it.to_string()))?;
@@ -70,7 +70,13 @@ where
     }
 }
 
-pub(super) async fn owner(client: &Client, resume: &Resume, space: &str, docid: &str) -> Arc<str> {
+pub(super) async fn owner(
+    client: &Client,
+    resume: &mut Resume,
+    space: &str,
+    docid: &str,
+) -> Arc<str> {
+    resume.awake(client).await;
     let deadline = Instant::now() + BEGIN_WAIT;
     client.target(&|m| slot(space, docid, m), resume.route(), deadline).await
 }
@@ -107,7 +113,8 @@ impl BodyReader {
             let (failure, endpoint) = match &mut self.stream {
                 None => {
                     let space = self.get.space.as_str();
-                    let endpoint = owner(&self.client, &self.resume, space, &self.get.docid).await;
+                    let endpoint =
+                        owner(&self.client, &mut self.resume, space, &self.get.docid).await;
                     match self.begin(&endpoint).await {
                         Ok(stream) => {
                             self.stream = Some((stream, endpoint));

@@ -39,7 +39,7 @@ pub(super) async fn begin(
     let mut resume = Resume::reading(client, patience);
     loop {
         let (space, docid) = (export.name.space(), export.name.docid());
-        let endpoint = owner(client, &resume, space, docid).await;
+        let endpoint = owner(client, &mut resume, space, docid).await;
         let borrowed = client.connect_to(&endpoint)?;
         let mut service = documents(borrowed.channel.clone());
         let begun =

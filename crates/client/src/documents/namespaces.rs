@@ -139,6 +139,7 @@ impl Namespaces {
         // Before the last break, and since.
         let (mut before, mut since) = (0, 0);
         loop {
+            resume.awake(&self.client).await;
             let endpoint = resume.entry(&self.client);
             let borrowed = self.client.connect_to(&endpoint)?;
             let mut service = namespaces(borrowed.channel.clone());
@@ -176,6 +177,7 @@ impl Namespaces {
         let request = v1::ExportNamespaceRequest { name: name.as_str().into() };
         let mut resume = Resume::reading(&self.client, patience);
         loop {
+            resume.awake(&self.client).await;
             let endpoint = resume.entry(&self.client);
             let borrowed = self.client.connect_to(&endpoint)?;
             let mut service = namespaces(borrowed.channel.clone());

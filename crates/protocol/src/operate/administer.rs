@@ -8,7 +8,7 @@ use super::write::{self, answer_in, destroy, memories};
 use rota_docstore::space::{SPACE_CLASS, WEB_BODY_CLASS, WEB_CLASS, WebHead};
 use rota_docstore::{
     Content, Description, Desk, DocName, Exception, FieldError, ItemName, Limits, Namespace,
-    Operation, Wanted, codes,
+    Operation, Place, Wanted, codes,
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -103,6 +103,7 @@ pub(super) struct NamespacePut(Describing);
 
 impl Operation for NamespacePut {
     const NAME: &'static str = "namespace.put";
+    const PLACE: Place = Place::Inline;
     type Parameters = Describing;
 
     fn new(describing: Describing) -> Result<Self, Exception> {
@@ -200,6 +201,7 @@ pub(super) struct NamespaceSet(Setting);
 
 impl Operation for NamespaceSet {
     const NAME: &'static str = "namespace.set";
+    const PLACE: Place = Place::Inline;
     type Parameters = Setting;
 
     fn new(setting: Setting) -> Result<Self, Exception> {
@@ -245,6 +247,7 @@ pub(super) struct NamespaceSwitch(Switching);
 
 impl Operation for NamespaceSwitch {
     const NAME: &'static str = "namespace.switch";
+    const PLACE: Place = Place::Inline;
     type Parameters = Switching;
 
     fn new(switching: Switching) -> Result<Self, Exception> {
@@ -283,6 +286,7 @@ pub(super) struct NamespaceRemove(Removing);
 
 impl Operation for NamespaceRemove {
     const NAME: &'static str = "namespace.remove";
+    const PLACE: Place = Place::Inline;
     type Parameters = Removing;
 
     fn new(removing: Removing) -> Result<Self, Exception> {
@@ -328,6 +332,7 @@ pub(super) struct WebPut {
 
 impl Operation for WebPut {
     const NAME: &'static str = "web.put";
+    const PLACE: Place = Place::Inline;
     type Parameters = Publishing;
 
     fn new(Publishing { path, mime, body }: Publishing) -> Result<Self, Exception> {
@@ -371,6 +376,7 @@ pub(super) struct WebRemove(Withdrawing);
 
 impl Operation for WebRemove {
     const NAME: &'static str = "web.remove";
+    const PLACE: Place = Place::Inline;
     type Parameters = Withdrawing;
 
     fn new(withdrawing: Withdrawing) -> Result<Self, Exception> {

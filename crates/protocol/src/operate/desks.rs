@@ -30,6 +30,13 @@ pub struct DocumentsConfig {
     /// and [`DOCUMENT_BYTES`](super::DOCUMENT_BYTES) for each document. Default 4 GiB. Too low: what
     /// makes them grow is refused (A-LIMIT). Too high: the process runs out of memory.
     pub bytes_max: u64,
+    /// Most operations of applications that work at once beside the decisions. Default 8. Too low: callers
+    /// wait, and are refused (X-BUSY), while some do long work. Too high: work takes the processors from
+    /// the decisions.
+    pub works_max: usize,
+    /// How long one of them may work, in milliseconds, before its caller is told X-QUOTA. Default 10 s.
+    /// Too low: what would have ended well is thrown away. Too high: callers hear late of what hangs.
+    pub work_ms: u64,
 }
 
 impl Default for DocumentsConfig {
@@ -41,6 +48,8 @@ impl Default for DocumentsConfig {
             destroyed_ms: WEEK_MS,
             deleted_ms: WEEK_MS,
             bytes_max: 4 * 1024 * 1024 * 1024,
+            works_max: 8,
+            work_ms: 10_000,
         }
     }
 }

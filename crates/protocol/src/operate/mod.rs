@@ -7,8 +7,8 @@
 //! ```
 //! * [`registry`]: classes, operations and the check of who asks. `write`, `read`, `administer`:
 //!   the operations; `form`: how their callers write items.
-//! * `owner`: an operation at the owner of its slot. `pending`: what waits there. `here`: which
-//!   documents it sees, and [`slot_of`] them.
+//! * `owner`: an operation at the owner of its slot. `work`: one that works beside the decisions.
+//!   `pending`: what waits there. `here`: which documents it sees, and [`slot_of`] them.
 //! * `room`: how much documents may fill at one manager.
 //! * `copies`: updates of copies; pages and ends of whole namespaces; `importing`: documents of
 //!   exports.
@@ -29,15 +29,18 @@ mod pending;
 mod read;
 pub mod registry;
 pub(crate) mod room;
+mod work;
 mod write;
 
 pub(crate) use desks::Desks;
 pub use desks::DocumentsConfig;
 pub(crate) use follow::Following;
 pub use here::{SPACES_DOCID, slot_of, slot_of_spaces};
-pub(crate) use pending::{Errand, Inner, Runs};
+pub(crate) use pending::{Errand, Inner, Runs, Waiting};
 pub use registry::AdminKey;
 pub use room::DOCUMENT_BYTES;
+pub(crate) use work::Works;
+pub use work::{Job, Worked};
 
 use crate::api::DocumentOp;
 use rota_model::SlotId;

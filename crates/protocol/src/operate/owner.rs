@@ -6,8 +6,9 @@
 //!                ▼   │                                                    what it read is committed
 //!          pause, or fetch documents of other owners
 //! ```
-//! Nothing happens between work and validation, so operations of one owner are never in each
-//! other's way; what pauses is an operation that failed unexpectedly.
+//! Nothing happens here between work and validation, so operations of one owner are never in each
+//! other's way; what pauses is an operation that failed unexpectedly. Operations of applications work
+//! beside this, unless they say otherwise: see `work`.
 
 use super::copies::synced;
 use super::here::{AtSlot, Here, Slots};
@@ -78,6 +79,10 @@ impl Partition {
             return self.reply(env, origin, synced(Err(exception)));
         }
         match op {
+            DocumentOp::Operate(op) if Self::works_outside(env, op) => {
+                self.progress_of(origin);
+                self.confirm_then(origin);
+            }
             DocumentOp::Operate(op) => {
                 let progress = self.progress_of(origin);
                 self.operate(env, origin, op, progress, false);
@@ -94,6 +99,9 @@ impl Partition {
     /// Nobody else owned the partition when the request arrived.
     pub fn on_documents_confirmed(&mut self, env: &mut Env, origin: Origin, op: &DocumentOp) {
         match op {
+            DocumentOp::Operate(op) if Self::works_outside(env, op) => {
+                self.begin_work(env, origin, op);
+            }
             DocumentOp::Operate(op) => {
                 let progress = self.progress_of(origin);
                 self.operate(env, origin, op, progress, true);
@@ -163,7 +171,19 @@ impl Partition {
             Next::Fetch(needs) => return self.fetch(env, origin, run.progress(), needs),
             Next::Validate => {}
         }
-        match run.validate_with(|attempt| validate(&rules, &here(floor), attempt, now)) {
+        let validated = run.validate_with(|attempt| validate(&rules, &here(floor), attempt, now));
+        self.on_validated(env, origin, run, validated, confirmed);
+    }
+
+    pub(super) fn on_validated(
+        &mut self,
+        env: &mut Env,
+        origin: Origin,
+        run: Run,
+        validated: Validated,
+        confirmed: bool,
+    ) {
+        match validated {
             Validated::Failed(it) => self.on_exception(env, origin, it, confirmed),
             Validated::Pause { ms } => self.pause_run(env, origin, run.progress(), ms),
             Validated::Valid(commit) => self.on_valid(env, origin, run, commit, confirmed),
@@ -171,7 +191,7 @@ impl Partition {
     }
 
     /// What it came to leans on what it read: that must be as certain as an answer.
-    fn on_exception(
+    pub(super) fn on_exception(
         &mut self,
         env: &mut Env,
         origin: Origin,

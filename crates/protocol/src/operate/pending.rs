@@ -1,5 +1,7 @@
-//! Operations that wait at their owner: for a pause to end, or for documents of other owners.
+//! Operations that wait at their owner: for a pause to end, for documents of other owners, or for their work
+//! beside the decisions.
 
+use super::work::Outside;
 use crate::api::{Answer, DocumentAnswer, DocumentOp, Op, OpResult, SyncOp};
 use crate::entry::Origin;
 use crate::env::Env;
@@ -7,7 +9,7 @@ use crate::io::Transition;
 use crate::partition::Partition;
 use rota_docstore::{DocName, Exception, Need, Progress, Run, SyncRequest};
 use rota_model::{ManagerNumber, Refusal, RefusalKind, Retry, Stamp};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Most operations that wait at one partition; each holds the progress of a request that is kept
 /// anyway, and the names that it waits for, 32 at most.
@@ -17,13 +19,24 @@ const RUNS_MAX: usize = 1_024;
 pub(crate) type Runs = BTreeMap<Origin, Waiting>;
 
 /// An operation that waits.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) struct Waiting {
-    progress: Progress,
+    pub(super) progress: Progress,
     /// When it goes on; `None`: when nothing is missing any more.
     resume_ms: Option<u64>,
     /// Documents that were asked for and have not come.
     missing: Vec<DocName>,
+    /// While it works beside the decisions, or waits for a worker.
+    pub(super) outside: Option<Outside>,
+    /// What it asked for and had not in a snapshot.
+    pub(super) wanted: BTreeSet<DocName>,
+}
+
+impl Waiting {
+    /// When its caller is told that it takes too long.
+    pub(crate) fn until_ms(&self) -> Option<u64> {
+        self.outside.as_ref().map(|it| it.until_ms)
+    }
 }
 
 /// Something that a manager asks for on its own account.
@@ -62,11 +75,26 @@ impl Partition {
     pub(super) fn pause_run(&mut self, env: &mut Env, origin: Origin, progress: Progress, ms: u64) {
         env.note(Transition::OperationPaused, Some(self.number));
         let resume_ms = Some(env.now.mono_ms + ms);
-        self.wait(env, origin, Waiting { progress, resume_ms, missing: Vec::new() });
+        self.wait(env, origin, Waiting { progress, resume_ms, ..Waiting::default() });
     }
 
-    fn wait(&mut self, env: &mut Env, origin: Origin, waiting: Waiting) -> bool {
+    /// It works, or waits for a worker. False: there is no room for it.
+    pub(super) fn wait_outside(
+        &mut self,
+        env: &mut Env,
+        origin: Origin,
+        progress: Progress,
+        outside: Outside,
+    ) -> bool {
+        let outside = Some(outside);
+        self.wait(env, origin, Waiting { progress, outside, ..Waiting::default() })
+    }
+
+    fn wait(&mut self, env: &mut Env, origin: Origin, mut waiting: Waiting) -> bool {
         let Some(leading) = &mut self.leading else { return false };
+        if let Some(before) = leading.runs.get_mut(&origin) {
+            waiting.wanted = std::mem::take(&mut before.wanted);
+        }
         if leading.runs.len() < RUNS_MAX || leading.runs.contains_key(&origin) {
             leading.runs.insert(origin, waiting);
             return true;
@@ -88,7 +116,7 @@ impl Partition {
         let asked = self.leading.as_ref().and_then(|it| it.live.get(&origin));
         let Some(deadline_ms) = asked.map(|it| it.deadline_ms) else { return };
         let missing = needs.iter().map(|it| it.name.clone()).collect();
-        if !self.wait(env, origin, Waiting { progress, resume_ms: None, missing }) {
+        if !self.wait(env, origin, Waiting { progress, missing, ..Waiting::default() }) {
             return;
         }
         env.note(Transition::DocumentsFetched, Some(self.number));
@@ -160,6 +188,7 @@ impl Partition {
 
     /// Goes on with operations whose pause is over.
     pub fn tick_runs(&mut self, env: &mut Env) {
+        self.tick_outside(env);
         let now = env.now.mono_ms;
         let Some(leading) = self.leading.as_mut().filter(|it| it.reads()) else { return };
         let due =

@@ -5,8 +5,8 @@ use super::registry::{check_free, schema};
 use super::write;
 use rota_docstore::attempt::BODY_BYTES_MAX;
 use rota_docstore::{
-    Desk, DocName, Done, Draft, Exception, FieldError, ItemName, Namespace, Operation, Stamp,
-    Tolerance, Wanted, codes,
+    Desk, DocName, Done, Draft, Exception, FieldError, ItemName, Namespace, Operation, Place,
+    Stamp, Tolerance, Wanted, codes,
 };
 use serde::{Deserialize, Serialize};
 
@@ -66,6 +66,7 @@ pub(super) struct DocumentRead {
 
 impl Operation for DocumentRead {
     const NAME: &'static str = "document.read";
+    const PLACE: Place = Place::Inline;
     type Parameters = Reading;
 
     fn new(Reading { documents }: Reading) -> Result<Self, Exception> {
@@ -135,6 +136,7 @@ pub(super) struct DocumentTouch(Touching);
 
 impl Operation for DocumentTouch {
     const NAME: &'static str = "document.touch";
+    const PLACE: Place = Place::Inline;
     type Parameters = Touching;
 
     fn new(touching: Touching) -> Result<Self, Exception> {

@@ -5,7 +5,7 @@ use super::registry::{check_free, schema};
 use rota_docstore::name::MEMORY_CLASS;
 use rota_docstore::{
     Content, DOCUMENTS_MAX, Desk, DocName, Exception, FieldError, ItemName, Namespace, Operation,
-    Schema, Stamp, Wanted, codes,
+    Place, Schema, Stamp, Wanted, codes,
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -85,6 +85,7 @@ pub(super) struct DocumentWrite {
 
 impl Operation for DocumentWrite {
     const NAME: &'static str = "document.write";
+    const PLACE: Place = Place::Inline;
     type Parameters = Parameters;
 
     fn new(Parameters { changes }: Parameters) -> Result<Self, Exception> {

@@ -16,6 +16,7 @@ pub use results::{closed, got, opened, refused};
 use rota_docstore::{Checker, Digest, Operations, Schema};
 use rota_model::node_msg::{Alive, Register, Registered, Renewed, ReportEvent, ReportItem, ToNode};
 use rota_model::*;
+use rota_protocol::operate::Job;
 use rota_protocol::{
     Answer, CasOutcome, Disk, DiskWrite, DocumentsConfig, Effect, Envelope, Input, Manager,
     ManagerConfig, NodeOrdered, Op, OpResult, Order, Ordered, PoolConfig, Sizes, Timing,
@@ -57,6 +58,9 @@ pub struct Table {
     /// Calls to nodes that the test answers itself when `manual`.
     pub node_calls: Vec<(u32, ToNode)>,
     pub manual_nodes: bool,
+    /// Work of operations that the test does itself when `manual_works`: whose, and its name.
+    pub works: Vec<(u32, u64, Box<Job>)>,
+    pub manual_works: bool,
     /// Who was told that these managers run the ring of an epoch.
     pub met: Vec<(NodeId, Epoch, Vec<u32>)>,
     /// Messages for which this says true are lost.
@@ -224,6 +228,8 @@ impl Table {
             node_ordered_as: None,
             node_calls: Vec::new(),
             manual_nodes: false,
+            works: Vec::new(),
+            manual_works: false,
             met: Vec::new(),
             lose: Box::new(|_| false),
             dead: BTreeSet::new(),
@@ -474,19 +480,21 @@ impl Table {
         self.queue.push_back((n, Input::Persisted { lsn }));
     }
 
+    fn send(&mut self, n: u32, envelope: Envelope) {
+        let bytes = bytes_of(&envelope.message);
+        self.message_max = self.message_max.max(bytes);
+        if !(self.lose)(&envelope) && !self.dead.contains(&envelope.to.number.0) {
+            let under_way = self.under_way.entry((n, envelope.to.number.0)).or_default();
+            *under_way += bytes;
+            self.under_way_max = self.under_way_max.max(*under_way);
+            self.queue.push_back((envelope.to.number.0, Input::Peer(envelope)));
+        }
+    }
+
     fn carry_out(&mut self, n: u32, effect: Effect) {
         match effect {
             Effect::Persist { lsn, writes } => self.persist(n, lsn, &writes),
-            Effect::Send { envelope, .. } => {
-                let bytes = bytes_of(&envelope.message);
-                self.message_max = self.message_max.max(bytes);
-                if !(self.lose)(&envelope) && !self.dead.contains(&envelope.to.number.0) {
-                    let under_way = self.under_way.entry((n, envelope.to.number.0)).or_default();
-                    *under_way += bytes;
-                    self.under_way_max = self.under_way_max.max(*under_way);
-                    self.queue.push_back((envelope.to.number.0, Input::Peer(envelope)));
-                }
-            }
+            Effect::Send { envelope, .. } => self.send(n, envelope),
             // A node here renews when the test says so.
             Effect::ToNode { message: ToNode::Meet { epoch, managers, .. }, node, .. } => {
                 let managers = managers.into_iter().map(|(number, _)| number.0).collect();
@@ -533,6 +541,10 @@ impl Table {
                 self.queue.push_back((n, Input::CasDone { cas, outcome }));
             }
             Effect::FetchBodies { part, bodies } => self.fetch(n, part, bodies),
+            Effect::Work { work, job } if self.manual_works => self.works.push((n, work, job)),
+            Effect::Work { work, job } => {
+                self.queue.push_back((n, Input::Worked { work, worked: job.run() }));
+            }
             Effect::Note(note) => {
                 self.notes.push((n, note.transition));
                 self.said.push((note.transition, note.text));
@@ -546,6 +558,13 @@ impl Table {
             Effect::ReplyNodeOrder { result, .. } => self.node_ordered_as = Some(result),
             Effect::ReplyRenew { result, .. } => self.renewed = Some(result),
         }
+    }
+
+    /// Does work that waits: the oldest one.
+    pub fn work_once(&mut self) {
+        let (n, work, job) = self.works.remove(0);
+        self.queue.push_back((n, Input::Worked { work, worked: job.run() }));
+        self.settle();
     }
 
     /// Whether that manager reaches no config store.

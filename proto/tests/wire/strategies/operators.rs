@@ -137,6 +137,8 @@ pub fn stats() -> Any<Stats> {
             parts,
             nodes,
             requests_waiting: waiting as usize,
+            works: waiting as usize / 2,
+            works_overdue: waiting as usize / 3,
         })
         .boxed()
 }

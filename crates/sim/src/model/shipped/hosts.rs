@@ -287,7 +287,8 @@ impl ManagerHost {
             Effect::Persist { .. }
             | Effect::ReplyNodeOrder { .. }
             | Effect::Provision { .. }
-            | Effect::FetchBodies { .. } => {}
+            | Effect::FetchBodies { .. }
+            | Effect::Work { .. } => {}
         }
     }
 }
