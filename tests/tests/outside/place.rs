@@ -1,14 +1,14 @@
 //! Where sessions go when a node is dead, and what is told of those that are on it.
 
 use rota_client::{Client, v1};
-use rota_tests::processes::{Process, process};
-use rota_tests::sessions::{CALL, open, opened, read};
-use rota_tests::{Cluster, PATIENCE, TestFolder, eventually, ringctl_in};
+use rota_tests::processes::{Process, gone, process};
+use rota_tests::sessions::{CALL, get, open, opened, read};
+use rota_tests::{Cluster, Launched, PATIENCE, TestFolder, eventually, ringctl_in};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
-use v1::{Outcome, SessionState};
+use v1::{Outcome, Reason, SessionState};
 
 /// Far below the time after which a node is LOST, and far above what an open takes on a busy machine.
 const SOON: Duration = Duration::from_secs(8);
@@ -107,4 +107,39 @@ async fn bench_dead_node_tells_the_slowest_open_and_when_the_node_was_lost() {
     assert!(figure("node_lost_ms") > 8_000.0, "{told}");
     assert!(figure("slowest_open_ms") > 0.0 && figure("opens") > 10.0, "{told}");
     assert!(figure("slowest_open_ms") < figure("node_lost_ms") / 2.0, "{told}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_ends_since_nobody_renewed_its_nodes_lease_says_that_and_says_it_soon() {
+    let folder = TestFolder::new();
+    let cluster = Cluster::start(&folder, &[]).await;
+    let client = cluster.client_of(2);
+    let ids: Vec<String> = (0..5).map(|it| format!("s{it}")).collect();
+    for id in &ids {
+        opened(&client, id, "http").await;
+    }
+    let keepers = cluster.keepers();
+    assert_eq!(keepers.len(), ids.len());
+    let line = cluster.kill_store().await;
+    cluster.kill_manager(0).await;
+    // No partition has all of its copies, so none serves, and nobody may judge the node.
+    gone("the node ends what it runs", &keepers).await;
+    let again = Launched::again(&folder, "store-again", &line).await;
+    for id in &ids {
+        eventually("its partition serves", PATIENCE, async || {
+            client.get(get(id), SOON).await.map(drop).map_err(|error| format!("{error:?}"))
+        })
+        .await;
+        let ended = eventually("its end is known", SOON, async || {
+            let now = read(&client, id).await.map_err(|error| format!("{error:?}"))?;
+            if now.state() != SessionState::Ready { Ok(now) } else { Err(format!("{now:?}")) }
+        })
+        .await;
+        assert_eq!(
+            (ended.state(), ended.reason()),
+            (SessionState::Closed, Reason::LeaseNotRenewed)
+        );
+        assert_eq!(ended.address, "");
+    }
+    cluster.end_with(vec![again]).await;
 }
