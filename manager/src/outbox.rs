@@ -100,13 +100,20 @@ impl<T> Outbox<T> {
 
     /// Drops everything that waits.
     pub fn clear(&self) {
-        let mut inner = self.lock();
-        inner.items.clear();
-        inner.bytes = 0;
+        drop(self.take_back());
     }
 
-    /// A stream of batches for a new connection. Streams given earlier end.
-    pub fn batches<B>(self: &Arc<Self>, wrap: fn(Vec<T>) -> B) -> Batches<T, B> {
+    /// Takes back everything that waits. None of it was given to a connection, and none will be.
+    pub fn take_back(&self) -> Vec<T> {
+        let mut inner = self.lock();
+        inner.bytes = 0;
+        let waiting = std::mem::take(&mut inner.items);
+        drop(inner);
+        waiting.into_iter().map(|it| it.item).collect()
+    }
+
+    /// Ends the streams that were given: what waits stays here. Gives the generation of the next one.
+    pub fn end_streams(&self) -> u64 {
         let (generation, taker) = {
             let mut inner = self.lock();
             inner.generation += 1;
@@ -115,6 +122,12 @@ impl<T> Outbox<T> {
         if let Some(taker) = taker {
             taker.wake();
         }
+        generation
+    }
+
+    /// A stream of batches for a new connection. Streams given earlier end.
+    pub fn batches<B>(self: &Arc<Self>, wrap: fn(Vec<T>) -> B) -> Batches<T, B> {
+        let generation = self.end_streams();
         Batches { outbox: self.clone(), wrap, generation }
     }
 
@@ -215,6 +228,23 @@ mod tests {
         outbox.push(1, 1, None);
         assert_ready_eq!(old.poll_next(), None);
         assert_ready_eq!(new.poll_next(), Some(vec![1]));
+    }
+
+    #[test]
+    fn what_is_taken_back_is_what_no_stream_took_and_none_takes_it_later() {
+        let outbox = Outbox::new(SMALL, Counter::noop());
+        let mut stream = task::spawn(outbox.batches(same));
+        (1..=4).for_each(|it| assert_eq!(outbox.push(it, 20, None), 0));
+        assert_ready_eq!(stream.poll_next(), Some(vec![1, 2, 3]));
+        outbox.end_streams();
+        outbox.push(5, 20, None);
+        assert_ready_eq!(stream.poll_next(), None);
+        assert_eq!(outbox.take_back(), [4, 5]);
+        assert_eq!(outbox.take_back(), Vec::<u32>::new());
+        let mut next = task::spawn(outbox.batches(same));
+        assert_pending!(next.poll_next());
+        assert_eq!(outbox.push(6, 80, None), 0, "there is room again");
+        assert_ready_eq!(next.poll_next(), Some(vec![6]));
     }
 
     #[test]

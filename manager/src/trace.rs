@@ -190,6 +190,7 @@ fn is_news(step: Transition) -> bool {
         | Transition::RequestRepeated
         | Transition::NodeRefused
         | Transition::NodeUnable
+        | Transition::Withdrawn
         | Transition::OpenFailed
         | Transition::CloseStarted
         | Transition::CloseFinished

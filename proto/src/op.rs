@@ -4,7 +4,7 @@ use crate::documents::peer::{
     document_answer, document_answer_from, document_op, document_op_from,
 };
 use crate::record::{outcome, reason_number, request_text, stamp, state};
-use crate::session::{Session, unplaced};
+use crate::session::{Session, contact_to_wire, unplaced};
 use crate::v1;
 use crate::wire::{WireError, convert, each, named, optional, required, short, unless_empty};
 use rota_model::node_msg::{ReportEvent, ReportItem};
@@ -254,8 +254,10 @@ pub(crate) fn op_from_wire(op: Option<v1::peer_request::Op>) -> Result<Op, WireE
 impl From<&SessionView> for v1::SessionView {
     fn from(view: &SessionView) -> Self {
         let attributes = (*view.record.spec.attributes).clone();
+        let session = unplaced(&view.record, attributes, view.owner, view.epoch);
+        let (node_state, node_unheard_ms) = contact_to_wire(view.node.as_ref());
         Self {
-            session: Some(unplaced(&view.record, attributes, view.owner, view.epoch)),
+            session: Some(v1::Session { node_state, node_unheard_ms, ..session }),
             placement: view.record.placement.as_ref().map(Into::into),
             machine_change: view.record.machine_change,
         }
@@ -281,7 +283,8 @@ impl TryFrom<v1::SessionView> for SessionView {
             machine_change: view.machine_change,
             requests: Vec::new(),
         };
-        Ok(SessionView { record: Arc::new(record), owner: it.owner, epoch: it.epoch })
+        let (owner, epoch, node) = (it.owner, it.epoch, it.contact);
+        Ok(SessionView { record: Arc::new(record), owner, epoch, node })
     }
 }
 

@@ -5,9 +5,9 @@ use crate::record::{reason, reason_number, stamp, state};
 use crate::v1;
 use crate::wire::{WireError, named, optional, unless_empty};
 use rota_model::{
-    Attributes, ClassName, Epoch, Exit, Filter, ManagerNumber, Namespace, NodeId, PoolName, Reason,
-    Refusal, RefusalKind, Retry, SessionId, SessionKey, SessionRecord, SessionState, SessionView,
-    Stamp,
+    Attributes, ClassName, Epoch, Exit, Filter, ManagerNumber, Namespace, NodeContact, NodeId,
+    NodeState, PoolName, Reason, Refusal, RefusalKind, Retry, SessionId, SessionKey, SessionRecord,
+    SessionState, SessionView, Stamp,
 };
 use rota_protocol::Answer;
 use std::sync::Arc;
@@ -47,6 +47,8 @@ pub struct Session {
     pub version: Stamp,
     /// The machine's state, as its node last reported; empty for programs.
     pub machine_state: String,
+    /// How the owner stands with that node.
+    pub contact: Option<NodeContact>,
 }
 
 /// A session on the wire, without where it is.
@@ -74,7 +76,25 @@ pub(crate) fn unplaced(
         version: record.version.as_u64(),
         machine_state: record.machine_state.clone(),
         node_address: String::new(),
+        node_state: String::new(),
+        node_unheard_ms: None,
     }
+}
+
+/// How the owner stands with a session's node, on the wire.
+pub(crate) fn contact_to_wire(contact: Option<&NodeContact>) -> (String, Option<u64>) {
+    let state = contact.map_or("", |it| it.state.as_str());
+    (state.into(), contact.and_then(|it| it.unheard_ms))
+}
+
+/// The same from the wire. Without a state there is none.
+fn contact(state: &str, unheard_ms: Option<u64>) -> Result<Option<NodeContact>, WireError> {
+    if state.is_empty() {
+        return Ok(None);
+    }
+    let unknown = || WireError::new("Session.node_state", format!("{state:?} is no state"));
+    let state = NodeState::parse(state).ok_or_else(unknown)?;
+    Ok(Some(NodeContact { state, unheard_ms }))
 }
 
 /// A session for a client. `node_address` is where managers reach the session's node, empty when
@@ -84,13 +104,14 @@ pub fn session(view: SessionView, node_address: String) -> v1::Session {
     let mut record = Arc::unwrap_or_clone(view.record);
     let attributes = Arc::unwrap_or_clone(std::mem::take(&mut record.spec.attributes));
     let session = unplaced(&record, attributes, owner, epoch);
+    let (node_state, node_unheard_ms) = contact_to_wire(view.node.as_ref());
     let is_live = record.is_live();
     let (node_id, address) = match record.placement {
         Some(it) if is_live => (it.node.as_str().into(), it.address),
         Some(it) => (it.node.as_str().into(), String::new()),
         None => (String::new(), String::new()),
     };
-    v1::Session { node_id, address, node_address, ..session }
+    v1::Session { node_id, address, node_address, node_state, node_unheard_ms, ..session }
 }
 
 impl TryFrom<v1::Session> for Session {
@@ -115,6 +136,7 @@ impl TryFrom<v1::Session> for Session {
             life: stamp("Session.life", session.life)?,
             version: stamp("Session.version", session.version)?,
             machine_state: session.machine_state,
+            contact: contact(&session.node_state, session.node_unheard_ms)?,
         })
     }
 }

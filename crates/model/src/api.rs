@@ -5,7 +5,7 @@ use crate::epoch::{Epoch, LogPos};
 use crate::ids::{ClassName, ManagerNumber, Namespace, NodeId, RequestId, SessionKey, SlotId};
 use crate::session::{SessionRecord, SessionSpec};
 use crate::stamp::Stamp;
-use crate::state::SessionState;
+use crate::state::{NodeState, SessionState};
 use std::sync::Arc;
 
 /// Most sessions in one page of a list.
@@ -113,6 +113,17 @@ pub struct PullOp {
     pub filter: Filter,
 }
 
+/// How the owner of a session stands with the session's node.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct NodeContact {
+    /// The node's state in the registry, or UNREACHABLE: its port takes no connection from the owner, or
+    /// the owner missed a renewal of it.
+    pub state: NodeState,
+    /// How long ago the owner heard the node, in milliseconds: by a renewal, a report or an answer. `None`:
+    /// it has not heard it since it owns the session.
+    pub unheard_ms: Option<u64>,
+}
+
 /// A session as a client sees it, with who answered.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct SessionView {
@@ -123,6 +134,8 @@ pub struct SessionView {
     pub owner: ManagerNumber,
     /// Its View's epoch.
     pub epoch: Epoch,
+    /// In answers to opens and gets, of a session that has a node and has not ended.
+    pub node: Option<NodeContact>,
 }
 
 /// The answer to a [`ListOp`].

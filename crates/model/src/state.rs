@@ -83,6 +83,8 @@ printed!(
         StartTimeout = "START_TIMEOUT",
         /// Its node was declared lost, or booted anew.
         NodeLost = "NODE_LOST",
+        /// No manager renewed its node's lease in time, so the node ended it. The node itself may be well.
+        LeaseNotRenewed = "LEASE_NOT_RENEWED",
         /// Its node was drained.
         Drained = "DRAINED",
         /// Its node made room.

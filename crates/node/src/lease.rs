@@ -25,11 +25,19 @@ pub(crate) struct Lease {
     state: LeaseState,
     last_renew_ms: u64,
     next_renew_ms: u64,
+    /// A renewal was sent after one that nobody had granted.
+    missed: bool,
 }
 
 impl Lease {
     pub(crate) fn new() -> Self {
-        Self { from_ms: 0, state: LeaseState::None, last_renew_ms: 0, next_renew_ms: 0 }
+        Self {
+            from_ms: 0,
+            state: LeaseState::None,
+            last_renew_ms: 0,
+            next_renew_ms: 0,
+            missed: false,
+        }
     }
 
     pub(crate) fn state(&self) -> LeaseState {
@@ -64,6 +72,11 @@ impl Lease {
         // Whether it is valid again is for `advance` to find, so that no step is skipped.
         self.from_ms = sent_ms;
         true
+    }
+
+    /// Whether renewals went ungranted before the newest grant. Asked once for each.
+    pub(crate) fn had_missed(&mut self) -> bool {
+        std::mem::take(&mut self.missed)
     }
 
     /// A manager could not judge yet: ask again soon, unless another one has granted since.
@@ -112,6 +125,7 @@ impl Lease {
         if !self.renews() || now < self.next_renew_ms {
             return false;
         }
+        self.missed |= self.last_renew_ms > self.from_ms;
         self.last_renew_ms = now;
         let is_granted = self.from_ms >= now;
         self.next_renew_ms =

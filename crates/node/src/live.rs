@@ -57,7 +57,7 @@ impl StopCause {
         match self {
             StopCause::Destroyed => Reason::ClosedByClient,
             StopCause::StartTooLate => Reason::StartTimeout,
-            StopCause::LeaseOver => Reason::NodeLost,
+            StopCause::LeaseOver => Reason::LeaseNotRenewed,
             StopCause::Leaving => Reason::Drained,
         }
     }

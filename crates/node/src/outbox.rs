@@ -2,6 +2,10 @@
 //!
 //! One session has at most one report under way, so a session's news arrive in order whatever the
 //! network does. A machine's states are coalesced: only the newest one waits.
+//!
+//! Pauses between repetitions double, so that nodes do not keep a ring busy that takes nothing. What tells
+//! that one takes reports again makes all of them due at once: a renewal that is granted after one that was not,
+//! and an acknowledgement after a repetition.
 
 use crate::config::{NodeBounds, NodeTiming};
 use crate::io::{NodeEffect, ReportId};
@@ -14,11 +18,13 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 pub(crate) struct Outbox {
     last_id: u64,
     sessions: BTreeMap<SessionKey, News>,
-    /// First reports of sessions, not sent yet; oldest first.
+    /// First reports of sessions that are to be sent, or sent again, now; oldest first.
     waiting: BTreeMap<ReportId, SessionKey>,
     /// Reports under way, with the time at which they are sent again.
     in_flight: BTreeMap<ReportId, (SessionKey, u64)>,
     due: BTreeSet<(u64, ReportId)>,
+    /// One was repeated, and none was acknowledged since.
+    repeats: bool,
 }
 
 /// News of one session: at most readiness, two machine states (one under way) and the end.
@@ -34,6 +40,8 @@ struct Report {
     event: ReportEvent,
     /// How often it was sent.
     sent: u32,
+    /// How often the pause after it doubled.
+    doubled: u32,
 }
 
 /// What a pump needs to know.
@@ -69,7 +77,7 @@ impl Outbox {
                 if news.queue.is_empty() {
                     self.waiting.insert(id, key.clone());
                 }
-                news.queue.push_back(Report { id, event, sent: 0 });
+                news.queue.push_back(Report { id, event, sent: 0, doubled: 0 });
             }
         }
     }
@@ -106,9 +114,32 @@ impl Outbox {
         Some(key)
     }
 
+    /// Whether a report waits to be sent again.
+    fn waits_again(&self, id: ReportId) -> bool {
+        let key = self.waiting.get(&id);
+        let first = key.and_then(|it| self.sessions.get(it)?.queue.front());
+        first.is_some_and(|it| it.id == id && it.sent > 0)
+    }
+
+    /// Managers take reports again: all that are under way are sent once more, and the pauses begin anew.
+    pub(crate) fn hurry(&mut self) {
+        self.repeats = false;
+        self.due.clear();
+        for (id, (key, _)) in std::mem::take(&mut self.in_flight) {
+            if let Some(first) = self.sessions.get_mut(&key).and_then(|it| it.queue.front_mut()) {
+                first.doubled = 0;
+                self.waiting.insert(id, key);
+            }
+        }
+    }
+
     /// A manager has committed a report.
     pub(crate) fn on_acked(&mut self, id: ReportId) {
-        let Some(key) = self.land(id) else { return };
+        let again = self.waits_again(id).then(|| self.waiting.remove(&id)).flatten();
+        let Some(key) = again.or_else(|| self.land(id)) else { return };
+        if self.repeats {
+            self.hurry();
+        }
         let Some(news) = self.sessions.get_mut(&key) else {
             return;
         };
@@ -134,6 +165,7 @@ impl Outbox {
             let Some((key, _)) = self.in_flight.remove(&id) else {
                 continue;
             };
+            self.repeats = true;
             self.overtake(&key);
             self.send(&key, now, sender, effects);
         }
@@ -141,6 +173,7 @@ impl Outbox {
             let Some((_, key)) = self.waiting.pop_first() else {
                 break;
             };
+            self.overtake(&key);
             self.send(&key, now, sender, effects);
         }
     }
@@ -154,7 +187,7 @@ impl Outbox {
         if newer && news.queue.front().is_some_and(|it| is_machine_state(&it.event)) {
             let old = news.queue.pop_front();
             if let (Some(old), Some(new)) = (old, news.queue.front_mut()) {
-                new.sent = old.sent;
+                (new.sent, new.doubled) = (old.sent, old.doubled);
             }
         }
     }
@@ -172,12 +205,13 @@ impl Outbox {
         let Some(report) = news.queue.front_mut() else {
             return;
         };
-        let attempt = report.sent;
+        let (attempt, doubled) = (report.sent, report.doubled);
         report.sent += 1;
+        report.doubled += 1;
         let id = report.id;
         let (first, longest) = (sender.timing.report_resend_ms, sender.timing.report_resend_ms_max);
         // Doubling more than 20 times passes any bound that there may be.
-        let due = now + first.saturating_mul(1 << attempt.min(20)).min(longest);
+        let due = now + first.saturating_mul(1 << doubled.min(20)).min(longest);
         self.in_flight.insert(id, (key.clone(), due));
         self.due.insert((due, id));
         let item = ReportItem {

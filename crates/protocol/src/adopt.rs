@@ -71,7 +71,7 @@ impl Manager {
                 self.env.note_text(Transition::NodeLost, None, format!("node {node}"));
             }
             if old.is_none_or(|it| it.boot != reg.boot) {
-                self.env.nodes.known.remove(node);
+                self.env.nodes.on_boot(node, self.env.now.mono_ms);
                 self.env.nodes.seen.insert(node.clone(), state.index);
             }
         }

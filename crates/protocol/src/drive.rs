@@ -9,8 +9,8 @@ use crate::io::Transition;
 use crate::memory::{fail_opens, remember};
 use crate::message::Write;
 use crate::partition::Partition;
-use crate::session::Work;
 use crate::version::{told_early, version_after};
+use crate::work::Work;
 use rota_model::node_msg::{Blame, DeadToken, NodeAnswer, NodeCall, ToNode};
 use rota_model::{
     Epoch, Exit, NodeId, Outcome, PoolName, Reason, Refusal, RefusalKind, RequestFate, Retry,
@@ -63,6 +63,9 @@ impl Partition {
         let Some(placement) = record.placement.clone() else {
             return;
         };
+        if self.withdraw(env, key, record) {
+            return;
+        }
         let Some(leading) = &mut self.leading else {
             return;
         };
@@ -92,6 +95,11 @@ impl Partition {
             }
             ToNode::Create { head, key: session, slot, token, life, deadline_ms, spec, request }
         });
+        if let Some(call) = asked
+            && !closing
+        {
+            work.on_given(token, call);
+        }
         if asked.is_none() && env.nodes.is_over(&placement.node, boot) {
             self.on_boot_over(env, key);
         }
@@ -105,8 +113,11 @@ impl Partition {
         token: Token,
         answer: NodeAnswer,
     ) {
-        if !self.leading.as_ref().is_some_and(|it| it.is_open()) {
+        let Some(leading) = self.leading.as_mut().filter(|it| it.is_open()) else {
             return;
+        };
+        if let Some(work) = leading.work.get_mut(session) {
+            work.on_seen(token);
         }
         let key = Self::key_of(env, session);
         let record = self.replica.session(&key).filter(|it| it.token() == Some(token));
@@ -191,18 +202,7 @@ impl Partition {
         let Some(placement) = record.placement.clone() else {
             return;
         };
-        let Some(leading) = &mut self.leading else {
-            return;
-        };
-        let (pe, range, part, boot) = (leading.pe, self.range, self.number, placement.boot);
-        let what = CallWhat::Destroy { key: session.clone(), token };
-        let until_ms = env.now.mono_ms + env.config.timing.tombstone_ms;
-        let call = CallFor { part, pe, node: placement.node, boot, what, until_ms };
-        let (slot, name) = (key.slot, session.clone());
-        env.ask_node(call, |call| {
-            let head = NodeCall { call, boot, pe, range };
-            ToNode::Destroy { head, key: name, slot, token, request: None }
-        });
+        self.end_at(env, key, (session, token), (placement.node, placement.boot));
     }
 
     /// It runs. When it answers, the waiting opens are answered: PENDING is committed, so any
@@ -272,8 +272,8 @@ impl Partition {
         let record = Arc::new(record);
         let committed = self.replica.docs.get(key).and_then(|doc| doc.session());
         let told = committed.and_then(|it| told_early(it, &record));
-        let told = told.map(|it| self.view_of(env, it));
-        let view = self.view_of(env, record.clone());
+        let told = told.map(|it| self.view_at_node(env, it));
+        let view = self.view_at_node(env, record.clone());
         let write = self.session_write(key, record);
         let at = self.write_unhurried(env, vec![write], creator);
         for (origin, outcome) in answers {

@@ -155,12 +155,13 @@ impl Env {
     pub fn new(config: ManagerConfig, seed: u64, now: Now) -> Self {
         let me = MemberId { number: config.number, incarnation: rota_model::Incarnation(0) };
         let desks = Desks::new(&config.documents);
+        let nodes = Nodes::new(config.timing.renew_ms);
         Self {
             config,
             me,
             now,
             view: None,
-            nodes: Nodes::default(),
+            nodes,
             desks,
             works: Works::default(),
             bodies: Arc::new(NoBodies),

@@ -115,6 +115,16 @@ pub enum Input {
         /// The node.
         node: NodeId,
     },
+    /// No connection to a node could be opened. What waited for one was thrown away.
+    NodeUnreached {
+        /// The node.
+        node: NodeId,
+        /// Where it was looked for. Its next boot may serve elsewhere.
+        address: String,
+        /// The calls that were thrown away, none of which was ever given to a connection: the node will
+        /// never see them.
+        unsent: Vec<u64>,
+    },
     /// A provisioner finished an order (its nodes register on their own).
     Provisioned {
         /// The order.
@@ -452,6 +462,8 @@ transitions!(
     NodeRefused = "node_refused",
     /// A node took nothing at that time, its lease over or leaving: it is not chosen for a while.
     NodeUnable = "node_unable",
+    /// An attempt of which nothing was ever sent was taken back, and another node chosen.
+    Withdrawn = "withdrawn",
     /// A life found no node.
     OpenFailed = "open_failed",
     /// CLOSING was written.

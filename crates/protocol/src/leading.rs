@@ -23,9 +23,9 @@ use crate::reads::Reads;
 use crate::recover::Recovery;
 use crate::requests::Requests;
 use crate::scan::Scan;
-use crate::session::Work;
 use crate::sizes::Sizes;
 use crate::sync::{Difference, SyncState};
+use crate::work::Work;
 use rota_model::node_msg::Renewed;
 use rota_model::{
     Changed, Epoch, Incarnation, LogPos, ManagerNumber, MemberId, NodeId, OpenOp, PoolName,

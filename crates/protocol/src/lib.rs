@@ -20,6 +20,7 @@ mod env;
 mod fingerprint;
 mod flow;
 mod former;
+mod hearing;
 pub mod io;
 mod judge;
 mod leading;
@@ -51,6 +52,7 @@ pub mod timing;
 mod upkeep;
 mod version;
 mod waits;
+mod work;
 
 pub use api::{
     Answer, DocumentAnswer, DocumentCursor, DocumentHead, DocumentOp, DocumentPage, Op, OpResult,

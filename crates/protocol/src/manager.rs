@@ -6,9 +6,8 @@ use crate::claim::Standing;
 use crate::cordon::WaitingNode;
 use crate::council::Purpose;
 use crate::entry::{Entrance, ForHere, Origin};
-use crate::env::{CallWhat, Env, NameOf, NodesWanted, ReadFor};
+use crate::env::{Env, NameOf, NodesWanted, ReadFor};
 use crate::io::{Disk, Effect, Identity, Input};
-use crate::judge::Renewal;
 use crate::leave::Waiting;
 use crate::message::{Envelope, Message};
 use crate::operate::{Following, Inner};
@@ -19,9 +18,9 @@ use crate::stats::{self, Stats};
 use crate::upkeep;
 use crate::{ManagerConfig, Transition};
 use rota_docstore::{Checker, FieldError, Operations, Schema, Spaces};
-use rota_model::node_msg::{FromNode, NodeLoad, Renew};
+use rota_model::node_msg::NodeLoad;
 use rota_model::{Epoch, Incarnation, ManagerNumber, MemberId, NodeId, Nonce, Now};
-use rota_ring::{ClaimRefused, NodeReg, UnderWay, slot_of_node};
+use rota_ring::{ClaimRefused, NodeReg, UnderWay};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
@@ -145,10 +144,9 @@ impl Manager {
             Input::CasDone { cas, outcome } => self.on_cas_done(cas, outcome),
             Input::PeerRefused { number, address } => self.on_peer_refused(number, &address),
             Input::Signal { member } => self.on_signal(member),
-            Input::NodeConnected { node } => {
-                for part in self.parts.awake_mut() {
-                    part.on_node_connected(&self.env, &node);
-                }
+            Input::NodeConnected { node } => self.on_node_connected(&node),
+            Input::NodeUnreached { node, address, unsent } => {
+                self.on_node_unreached(&node, &address, unsent);
             }
             Input::Provisioned { order, failure } => {
                 self.on_provisioned(order, failure);
@@ -375,48 +373,6 @@ impl Manager {
         }
     }
 
-    fn on_node(&mut self, answer: FromNode) {
-        let FromNode { call, node, boot, load, answer } = answer;
-        if self.env.nodes.reg.get(&node).is_some_and(|reg| reg.boot == boot) {
-            self.env.nodes.on_load(&node, boot, load);
-            self.env.nodes.on_answer(&node);
-        }
-        let Some(asked) = self.env.calls.remove(&call) else {
-            return;
-        };
-        if asked.node != node {
-            return;
-        }
-        let Some(part) = self.parts.get_mut(&asked.part) else {
-            return;
-        };
-        match asked.what {
-            CallWhat::Create { key, token } | CallWhat::Destroy { key, token } => {
-                part.on_node_answer(&mut self.env, &key, token, answer);
-            }
-            // What an earlier epoch asked raised no fence to this one.
-            CallWhat::Scan if part.replica.pe != asked.pe => {}
-            CallWhat::Scan => part.on_scanned(&mut self.env, &node, asked.boot, answer),
-        }
-    }
-
-    fn on_renew(&mut self, call: u64, renew: Renew) {
-        let Renew { node, boot, load, .. } = &renew;
-        if self.env.nodes.reg.get(node).is_some_and(|reg| reg.boot == *boot) {
-            self.env.nodes.on_load(node, *boot, *load);
-        }
-        let view = self.env.view.clone().filter(|_| self.standing == Standing::Inside);
-        let part = view.map(|view| view.part_of(slot_of_node(node, view.m)).0);
-        let part = part.and_then(|number| self.parts.get_mut(&number));
-        match part.filter(|part| part.leading.is_some()) {
-            Some(part) => {
-                let until_ms = self.env.now.mono_ms + self.env.config.timing.renew_ms;
-                part.on_renew(&mut self.env, Renewal { call, renew, until_ms });
-            }
-            None => crate::judge::not_judge(&mut self.env, call, &renew.node),
-        }
-    }
-
     fn on_config_read(&mut self, read: u64, state: Option<rota_ring::ConfigState>) {
         let waiting = self.reads.remove(&read).unwrap_or_default();
         if let Some(state) = &state {
@@ -582,7 +538,8 @@ impl Manager {
     pub fn stats(&self) -> Stats {
         let nodes = self.env.nodes.reg.values().map(|reg| {
             let used = self.env.nodes.used(&reg.node);
-            (reg.clone(), NodeLoad { used, places: reg.places })
+            let state = self.env.nodes.state(reg, self.env.now.mono_ms);
+            (NodeReg { state, ..reg.clone() }, NodeLoad { used, places: reg.places })
         });
         let mut parts: Vec<_> =
             self.parts.all().map(|part| stats::of_part(&self.env, part)).collect();

@@ -1,7 +1,7 @@
 //! Nodes as a manager knows them: the registry, loads, and the choice of a node.
 
 use rota_model::node_msg::NodeLoad;
-use rota_model::{BootId, ClassName, NodeId, NodeState, PoolName, Token};
+use rota_model::{BootId, ClassName, NodeContact, NodeId, NodeState, PoolName, Token};
 use rota_ring::NodeReg;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,6 +15,9 @@ const SILENT_MS: u64 = 1_500;
 /// For how long it is avoided the first time; twice as long each time after, up to 32 times.
 const AVOID_MS: u64 = 2_000;
 
+/// After how many times `renew_ms` a renewal was missed: one that a busy machine sends late is not.
+const MISSED: (u64, u64) = (3, 2);
+
 /// For how long a node is not chosen that takes nothing although its load would let it. Mostly its
 /// lease has run out: a renewal comes back within that time, or the boot is lost soon.
 const UNABLE_MS: u64 = 1_000;
@@ -27,8 +30,21 @@ pub(crate) struct Known {
     /// Places that this manager asked for and has no answer about yet.
     pub asked: BTreeMap<Token, u64>,
     pub silence: Silence,
+    pub contact: Contact,
     /// It takes nothing: it is not chosen until then.
     unable_until_ms: u64,
+}
+
+/// When a node was heard, by a renewal (every manager gets those), a report or an answer; and whether its port
+/// takes connections.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub(crate) struct Contact {
+    /// When this manager heard it last; before that, when this manager saw the boot in the registry.
+    since_ms: u64,
+    /// It was heard since.
+    heard: bool,
+    /// No connection to it could be opened when that was tried last.
+    refused: bool,
 }
 
 /// Whether a node answers this manager. Its lease says nothing of that: it is renewed elsewhere.
@@ -66,6 +82,8 @@ pub(crate) struct Nodes {
     pub news: u64,
     /// By pool, the last order of nodes if it failed.
     pub failed_orders: BTreeMap<PoolName, FailedOrder>,
+    /// A node that is not heard for so long has missed a renewal.
+    missed_ms: u64,
 }
 
 /// Nodes that were ordered and did not start.
@@ -101,6 +119,64 @@ pub(crate) enum NoNode {
 }
 
 impl Nodes {
+    /// No node yet. They renew every `renew_ms`.
+    pub fn new(renew_ms: u64) -> Self {
+        let (times, of) = MISSED;
+        Self { missed_ms: renew_ms.saturating_mul(times) / of, ..Self::default() }
+    }
+
+    /// A boot of a node stands in the registry that did not before.
+    pub fn on_boot(&mut self, node: &NodeId, now_ms: u64) {
+        let contact = Contact { since_ms: now_ms, heard: false, refused: false };
+        self.known.insert(node.clone(), Known { contact, ..Known::default() });
+    }
+
+    /// That boot of a node was heard.
+    pub fn on_heard(&mut self, node: &NodeId, boot: BootId, now_ms: u64) {
+        if self.reg.get(node).is_some_and(|it| it.boot == boot) {
+            let contact = &mut self.known.entry(node.clone()).or_default().contact;
+            (contact.since_ms, contact.heard) = (now_ms, true);
+        }
+    }
+
+    /// A connection to a node was opened, or none could be.
+    pub fn on_connection(&mut self, node: &NodeId, refused: bool) {
+        if self.reg.contains_key(node) {
+            self.known.entry(node.clone()).or_default().contact.refused = refused;
+        }
+    }
+
+    /// Whether a node is out of reach: its port takes no connection, or it missed a renewal.
+    pub fn is_unreachable(&self, node: &NodeId, now_ms: u64) -> bool {
+        let contact = self.known.get(node).map(|it| &it.contact);
+        contact.is_some_and(|it| it.refused || now_ms >= it.since_ms + self.missed_ms)
+    }
+
+    /// The state of a node as this manager sees it. What operators want of it is told before that it is out
+    /// of reach.
+    pub fn state(&self, reg: &NodeReg, now_ms: u64) -> NodeState {
+        let is_out = reg.state == NodeState::Ready && self.is_unreachable(&reg.node, now_ms);
+        if is_out { NodeState::Unreachable } else { reg.state }
+    }
+
+    /// How an owner since `owns_ms` stands with the node that runs that boot; `None` when the registry has
+    /// none, or another boot.
+    pub fn contact(
+        &self,
+        node: &NodeId,
+        boot: BootId,
+        owns_ms: u64,
+        now_ms: u64,
+    ) -> Option<NodeContact> {
+        let reg = self.reg.get(node).filter(|it| it.boot == boot)?;
+        let contact = self.known.get(node).map(|it| &it.contact);
+        let heard = contact.filter(|it| it.heard && it.since_ms >= owns_ms);
+        let unheard_ms = heard.map(|it| now_ms.saturating_sub(it.since_ms));
+        let is_out = !reg.state.is_gone() && self.is_unreachable(node, now_ms);
+        let state = if is_out { NodeState::Unreachable } else { reg.state };
+        Some(NodeContact { state, unheard_ms })
+    }
+
     /// Why the nodes of a pool that were ordered last did not start.
     pub fn why_none_started(&self, pool: &PoolName, now_ms: u64) -> Option<&str> {
         let failed = self.failed_orders.get(pool).filter(|it| now_ms < it.until_ms)?;
@@ -111,7 +187,7 @@ impl Nodes {
     pub fn on_load(&mut self, node: &NodeId, boot: BootId, load: NodeLoad) {
         let known = self.known.entry(node.clone()).or_default();
         if known.boot.is_some_and(|it| it != boot) {
-            *known = Known::default();
+            *known = Known { contact: std::mem::take(&mut known.contact), ..Known::default() };
         }
         // What was asked for before the first news of that boot stays asked for.
         known.boot = Some(boot);
@@ -131,6 +207,7 @@ impl Nodes {
     pub fn on_answer(&mut self, node: &NodeId) {
         if let Some(known) = self.known.get_mut(node) {
             known.silence = Silence::default();
+            known.contact.refused = false;
         }
     }
 
@@ -193,7 +270,7 @@ impl Nodes {
     }
 
     /// The most loaded READY node of the pool that offers the class and is below the limit; one that
-    /// leaves calls unanswered only when there is no other.
+    /// is out of reach, or leaves calls unanswered, only when there is no other.
     pub fn choose(
         &self,
         pool: &PoolName,
@@ -220,7 +297,9 @@ impl Nodes {
                 unable += 1;
                 continue;
             }
-            let rank = (!self.is_avoided(&reg.node, now_ms), permille);
+            let is_last =
+                self.is_avoided(&reg.node, now_ms) || self.is_unreachable(&reg.node, now_ms);
+            let rank = (!is_last, permille);
             if has_room && best.is_none_or(|(before, _)| rank > before) {
                 best = Some((rank, reg));
             }

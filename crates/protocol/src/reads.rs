@@ -275,12 +275,22 @@ impl Partition {
 
     pub fn view_of(&self, env: &Env, record: impl Into<Arc<SessionRecord>>) -> SessionView {
         let record = record.into();
-        SessionView { record, owner: env.me.number, epoch: env.epoch() }
+        SessionView { record, owner: env.me.number, epoch: env.epoch(), node: None }
+    }
+
+    /// The same with how this owner stands with the session's node. It asks nobody for that.
+    pub fn view_at_node(&self, env: &Env, record: impl Into<Arc<SessionRecord>>) -> SessionView {
+        let view = self.view_of(env, record);
+        let at = view.record.placement.as_ref().filter(|_| !view.record.state.is_ended());
+        let owns_ms = self.leading.as_ref().map_or(env.now.mono_ms, |it| it.since_ms);
+        let now = env.now.mono_ms;
+        let node = at.and_then(|it| env.nodes.contact(&it.node, it.boot, owns_ms, now));
+        SessionView { node, ..view }
     }
 
     pub fn read(&self, env: &Env, session: &SessionKey, stale: bool) -> OpResult {
         match self.visible(&Self::key_of(env, session)) {
-            Some(record) => Ok(Answer::Got { session: self.view_of(env, record), stale }),
+            Some(record) => Ok(Answer::Got { session: self.view_at_node(env, record), stale }),
             None => Err(not_found(session)),
         }
     }

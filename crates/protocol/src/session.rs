@@ -19,29 +19,13 @@ use crate::nodes::{Chosen, NoNode};
 use crate::partition::Partition;
 use crate::pool::{ROOM_MS, full_for_good, unknown_class};
 use crate::reads::not_found;
+use crate::work::Work;
 use rota_model::node_msg::{ReportEvent, ReportItem};
 use rota_model::{
-    CloseOp, NodeId, OpenOp, Outcome, Placement, REQUESTS_REMEMBERED_MAX, Reason, Refusal,
-    RefusalKind, RequestEntry, RequestFate, RequestId, Retry, SessionRecord, SessionState, Token,
+    CloseOp, OpenOp, Outcome, Placement, REQUESTS_REMEMBERED_MAX, Reason, Refusal, RefusalKind,
+    RequestEntry, RequestFate, RequestId, Retry, SessionRecord, SessionState, Token,
 };
 use std::sync::Arc;
-
-/// An id in progress.
-#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
-pub(crate) struct Work {
-    /// Opens, closes and reads that wait for it.
-    pub waiters: Vec<Origin>,
-    /// When the node is asked (again).
-    pub ask_ms: u64,
-    /// How often it was asked.
-    pub asked: u32,
-    /// Nodes that refused this life.
-    pub refused: Vec<NodeId>,
-    /// At how many of them it was to blame itself.
-    pub failures: u32,
-    /// A new owner drives it again: reads wait until that ends.
-    pub redriven: bool,
-}
 
 /// Most requests that wait for one id.
 const WAITERS_MAX: usize = 1_024;
@@ -221,7 +205,7 @@ impl Partition {
                     machine_change: 0,
                     requests: Vec::new(),
                 };
-                let session = self.view_of(env, answered);
+                let session = self.view_at_node(env, answered);
                 Ok(Answer::Opened { outcome: *outcome, session })
             }
         };
@@ -255,7 +239,7 @@ impl Partition {
         }
         match self.visible(&key).filter(|it| it.is_live()) {
             Some(record) => {
-                let session = self.view_of(env, record);
+                let session = self.view_at_node(env, record);
                 env.note(Transition::OpenExisted, Some(self.number));
                 let outcome = Outcome::Existed;
                 self.reply(env, origin, Ok(Answer::Opened { outcome, session }));
@@ -280,7 +264,7 @@ impl Partition {
             placement,
         };
         remember(&mut record, env, &op.request, fate);
-        let session = self.view_of(env, record.clone());
+        let session = self.view_at_node(env, record.clone());
         let at = self.write_session(env, key, record, Some(op.request.clone()));
         env.note(Transition::OpenExisted, Some(self.number));
         self.promise(at, origin, Ok(Answer::Opened { outcome: Outcome::Existed, session }));
@@ -356,6 +340,9 @@ impl Partition {
         let pe = self.leading.as_ref().map_or(self.replica.pe, |it| it.pe);
         let token = Token(self.replica.next_pos(pe));
         env.nodes.ask(&chosen.node, token, env.now.mono_ms);
+        if let Some(leading) = &mut self.leading {
+            leading.work.entry(record.key.clone()).or_default().begin(token);
+        }
         let Chosen { node, boot } = chosen;
         record.version = self.version_after(env, &record);
         record.state = SessionState::Pending;
@@ -519,7 +506,12 @@ impl Partition {
             let at = record.placement.as_ref();
             at.is_some_and(|at| at.token == item.token && at.boot == item.boot)
         });
+        env.nodes.on_heard(&item.node, item.boot, env.now.mono_ms);
         let Some(record) = record.cloned() else {
+            if !matches!(item.event, ReportEvent::Ended { .. }) {
+                let at = (&item.node, item.boot);
+                self.end_earlier(env, (&item.key, item.token), at);
+            }
             return self.reported(origin, &key);
         };
         match &item.event {

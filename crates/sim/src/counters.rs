@@ -91,6 +91,10 @@ faults!(
     NodeLeave = "node_leave",
     /// A stream between a manager and a node broke and was opened again.
     StreamReset = "stream_reset",
+    /// A manager found a node's port refusing, and threw away what waited for a connection.
+    ConnectionRefused = "connection_refused",
+    /// What waited for a connection was sent, since one was opened after all.
+    SentLate = "sent_late",
     /// Keepers ended programs because the lease had passed.
     LeaseKill = "lease_kill",
     /// A compare-and-set arrived long after it was sent.

@@ -335,6 +335,7 @@ impl World {
         self.retire_twins();
         for index in 0..self.nodes.len() {
             self.nodes[index].registered_lost_until_us = 0;
+            self.nodes[index].refuses_until_us = 0;
             if self.nodes[index].agent.is_none() {
                 self.queue.after(1_000, Event::BootNode(index));
             } else {

@@ -6,7 +6,7 @@
 //!
 //! * [`run`]: one seed from start to end.
 //! * [`world`]: the event loop; the hosts are in [`manager_host`], [`node_host`],
-//!   [`program_host`], [`client_host`], [`watcher`].
+//!   [`program_host`], [`client_host`], [`watcher`]; what lies between managers and nodes in [`link`].
 //! * [`fault`]: what goes wrong; [`orders`]: what operators want.
 //! * [`watchdog`] and [`invariant`]: what must hold; [`history`]: what clients saw, checked for real
 //!   processes too.
@@ -25,7 +25,9 @@ pub mod history;
 pub mod invariant;
 pub mod ledger;
 pub mod life;
+pub mod link;
 pub mod losses;
+mod manager_disk;
 pub mod manager_host;
 pub mod model;
 pub mod network;
@@ -39,6 +41,7 @@ mod plant_acks;
 mod plant_contents;
 mod plant_joins;
 mod plant_leaves;
+mod plant_links;
 mod plant_nodes;
 mod plant_peers;
 mod plant_recoveries;

@@ -3,8 +3,8 @@
 use crate::client_host::what_of;
 use crate::counters::{Corner, Fault};
 use crate::disk::SimDisk;
-use crate::invariant::bodies_beside;
 use crate::invariant::deadlines::GRACE_MS;
+use crate::link::Links;
 use crate::network::Place;
 use crate::parcel::{Parcel, told};
 use crate::plant::Altered;
@@ -65,6 +65,8 @@ pub struct ManagerHost {
     pub backup: Option<rota_protocol::Disk>,
     /// What its disk held when it was lost.
     pub lost_disk: Option<rota_protocol::Disk>,
+    /// What waits for connections to nodes.
+    pub links: Links,
     mono_ahead_ms: u64,
     callers: BTreeMap<u64, Caller>,
     store_calls: BTreeSet<StoreCall>,
@@ -93,6 +95,7 @@ impl ManagerHost {
             old_disk: None,
             backup: None,
             lost_disk: None,
+            links: Links::default(),
             mono_ahead_ms: 0,
             callers: BTreeMap::new(),
             store_calls: BTreeSet::new(),
@@ -197,6 +200,7 @@ impl World {
         let run = host.run;
         let crashed = host.disk.crash(&mut self.chance);
         host.callers.clear();
+        host.links.clear();
         host.store_calls.clear();
         host.watched = None;
         host.flush_due = false;
@@ -325,9 +329,8 @@ impl World {
                 }
             }
             Effect::ToNode { node: _, address, message } => {
-                let parcel = Parcel::ToNode { manager: number, generation: run, message };
                 if let Some(index) = self.machine_at(&address) {
-                    self.send(me, Place::Node(index), None, parcel);
+                    self.give_to_link((number, run), index, message);
                 }
             }
             Effect::Reply { call, result } => self.reply(number, call, result),
@@ -397,52 +400,6 @@ impl World {
             }
             Some(Caller::Register(..) | Caller::Renew(..)) | None => {}
         }
-    }
-
-    fn persist(&mut self, number: ManagerNumber, lsn: u64, writes: Vec<rota_protocol::DiskWrite>) {
-        let now_us = self.now_us();
-        let line = || format!("writes lsn {lsn}: {}", crate::parcel::brief_writes(&writes));
-        self.trace.line(now_us, Place::Manager(number), line);
-        let Some(host) = self.managers.get_mut(&number) else { return };
-        self.dog.judge(now_us, bodies_beside::check(number, &writes, &host.shelf));
-        match host.disk.write(lsn, writes) {
-            Ok(true) => self.begin_sync(number),
-            Ok(false) => {}
-            Err(error) => {
-                let text = format!("M{number} gave its disk {error:?}");
-                let violation = crate::invariant::Violation::new("disk order", text);
-                self.dog.judge(now_us, Err(violation));
-            }
-        }
-    }
-
-    fn begin_sync(&mut self, number: ManagerNumber) {
-        let now_us = self.now_us();
-        let Some(host) = self.managers.get_mut(&number) else { return };
-        if host.disk.begin_sync().is_some() {
-            let mut delay_us = self.chance.skewed(100, self.setup.sync_us_max);
-            if host.slow_disk_until_us > now_us {
-                delay_us += self.chance.within(20_000, 400_000);
-            }
-            let slowed = host.slow_disk_until_us > now_us && !host.slow_disk_felt;
-            host.slow_disk_felt |= slowed;
-            self.queue.after(delay_us, Event::Synced(number, host.run));
-            if slowed {
-                self.took_effect(Fault::SlowDisk);
-            }
-        }
-    }
-
-    /// A disk finished a sync.
-    pub fn on_synced(&mut self, number: ManagerNumber, run: u64) {
-        let Some(host) = self.managers.get_mut(&number) else { return };
-        if host.run != run || host.process.is_none() {
-            return;
-        }
-        let Some((lsn, done)) = host.disk.end_sync() else { return };
-        self.dog.ledger.on_durable(number, &done);
-        self.begin_sync(number);
-        self.tell_manager(number, run, Input::Persisted { lsn });
     }
 
     fn ask_store(&mut self, number: ManagerNumber, call: StoreCall) {

@@ -51,6 +51,8 @@ pub struct NodeHost {
     tick_at_us: Option<u64>,
     /// Answers to its registrations are lost before this.
     pub registered_lost_until_us: u64,
+    /// It takes no new connection before this.
+    pub refuses_until_us: u64,
     /// It was told to leave; registers as REMOVED once it has.
     pub leaving: Leaving,
 }
@@ -111,6 +113,7 @@ impl World {
             streams: BTreeMap::new(),
             tick_at_us: None,
             registered_lost_until_us: 0,
+            refuses_until_us: 0,
             leaving: Leaving::No,
         });
     }

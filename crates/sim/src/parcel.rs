@@ -241,6 +241,7 @@ pub fn told(input: &Input) -> Option<String> {
         | Input::Order { .. }
         | Input::NodeOrder { .. }
         | Input::NodeConnected { .. }
+        | Input::NodeUnreached { .. }
         | Input::Provisioned { .. }
         | Input::Tick => Some(format!("is told {input:?}")),
         Input::Persisted { lsn } => Some(format!("has on disk: lsn {lsn}")),

@@ -175,6 +175,10 @@ bugs!(
     DeadlineIgnored = "deadline_ignored",
     /// Owners forget what has ended long before its time.
     EndedForgotten = "ended_forgotten",
+    /// A link says of calls that it has sent that nothing of them was.
+    UnsentAssumed = "unsent_assumed",
+    /// A new owner takes back what its predecessor asked for, since nothing of its own calls was sent.
+    WithdrawnLater = "withdrawn_later",
 );
 
 impl Bug {

@@ -247,7 +247,7 @@ impl World {
             } else if program.stopping.is_some() {
                 NodeInput::Stopped { key, token, exit: Some(Exit::Signal(9)) }
             } else {
-                let (reason, exit) = (Reason::NodeLost, Some(Exit::Signal(9)));
+                let (reason, exit) = (Reason::LeaseNotRenewed, Some(Exit::Signal(9)));
                 NodeInput::Ended { key, token, reason, exit, detail: String::new() }
             };
             self.tell_node(index, run, input);

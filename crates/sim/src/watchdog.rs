@@ -184,6 +184,7 @@ impl Watchdog {
             | Input::Order { .. }
             | Input::NodeOrder { .. }
             | Input::NodeConnected { .. }
+            | Input::NodeUnreached { .. }
             | Input::Provisioned { .. }
             | Input::BodiesFetched { .. }
             | Input::Worked { .. }
@@ -332,6 +333,15 @@ impl Watchdog {
             scanned: false,
         };
         self.calls.insert((run, head.call), asked);
+    }
+
+    /// A call of a manager is given to a connection: from now on its node may see it.
+    ///
+    /// # Errors
+    /// It is a Create that was taken back.
+    pub fn on_given_to_network(&mut self, message: &ToNode) -> Verdict {
+        let ToNode::Create { key, token, .. } = message else { return Ok(()) };
+        self.settled.on_sent(&self.ledger.boots, key, *token)
     }
 
     fn on_result(&mut self, now_us: u64, run: Run, result: &OpResult) {

@@ -14,6 +14,7 @@ use crate::chance::Chance;
 use crate::client_host::ClientHost;
 use crate::counters::{Counters, Fault};
 use crate::invariant::deadlines;
+use crate::link;
 use crate::manager_host::ManagerHost;
 use crate::network::{Network, Place, STRAGGLER_US_MAX};
 use crate::node_host::NodeHost;
@@ -64,6 +65,10 @@ pub enum Event {
     Watch(ManagerNumber, u64, bool),
     /// A manager waits no longer for the config store: a read, or a compare-and-set.
     StoreTimeout(ManagerNumber, u64, StoreCall),
+    /// A manager's link to a node tries to open a connection.
+    Link(ManagerNumber, u64, usize),
+    /// A node refuses connections for a while.
+    Refuse,
     /// Something reaches a manager from outside the network.
     Tell(ManagerNumber, u64, Box<Input>),
     /// A manager starts again.
@@ -151,6 +156,8 @@ pub struct World {
     pub queue: Queue<Event>,
     /// Randomness of the network and the hosts.
     pub chance: Chance,
+    /// That of the links between managers and nodes.
+    pub link_chance: Chance,
     /// The network.
     pub network: Network,
     /// The config store.
@@ -228,6 +235,7 @@ impl World {
             sent: 0,
             arrived: BTreeMap::new(),
             chance,
+            link_chance: link::chance_of(seed),
             setup,
         };
         world.populate();
@@ -259,6 +267,7 @@ impl World {
             self.queue.after(delay_us, Event::WriterNext(index));
         }
         self.queue.after(700_000, Event::Disturb);
+        self.queue.after(900_000, Event::Refuse);
         self.queue.after(500_000, Event::Audit);
     }
 
@@ -291,6 +300,8 @@ impl World {
             Event::Synced(number, run) => self.on_synced(number, run),
             Event::Watch(number, run, again) => self.on_watch(number, run, again),
             Event::StoreTimeout(number, run, call) => self.on_store_timeout(number, run, call),
+            Event::Link(number, run, index) => self.on_link_due((number, run), index),
+            Event::Refuse => self.on_refuse_due(),
             Event::Tell(number, run, input) => self.tell_manager(number, run, *input),
             Event::StartManager(number) => self.start_manager(number),
             Event::EndManager(number, run) => self.on_end_manager(number, run),

@@ -82,6 +82,11 @@ searches! {
     a_lone_owner_is_read_while_the_config_store_is_away:
         "n=2 r=1: close, read, suspicion, config store away, no clocks", 100_000;
     somebody_is_suspected_while_the_config_store_is_away: "n=3 r=1: suspicion, config store away", 4_000;
+    what_was_never_sent_is_taken_back: "n=3 r=1: open, 2 refusals, loss", 250;
+    two_opens_and_a_close_amid_a_refusal: "n=2 r=1: 2 opens, close, refusal", 130_000;
+    who_takes_over_takes_nothing_back: "n=2 r=1: open, refusal, crash for good", 1_500;
+    a_suspicion_amid_a_refusal: "n=2 r=1: open, refusal, suspicion", 4_300;
+    a_node_boots_anew_that_refused: "n=3 r=1: open, refusal, node boots anew", 5_000;
 }
 
 /// A search says so when what it is named for never came about.
@@ -154,6 +159,16 @@ fn a_lone_owner_that_reads_without_the_config_store_is_found() {
 #[test]
 fn an_owner_that_takes_a_silent_node_for_full_is_found() {
     is_found(Bug::FullAssumed, "S1", 7);
+}
+
+#[test]
+fn an_owner_that_takes_back_what_was_sent_is_found() {
+    is_found(Bug::UnsentAssumed, "S1", 8);
+}
+
+#[test]
+fn an_owner_that_takes_back_what_its_predecessor_asked_for_is_found() {
+    is_found(Bug::WithdrawnLater, "S1", 7);
 }
 
 #[test]

@@ -118,7 +118,12 @@ pub(crate) mod tests {
             machine_change: 0,
             requests: Vec::new(),
         };
-        SessionView { record: Arc::new(record), owner: ManagerNumber(1), epoch: Epoch(1) }
+        SessionView {
+            record: Arc::new(record),
+            owner: ManagerNumber(1),
+            epoch: Epoch(1),
+            node: None,
+        }
     }
 
     fn from_slot(slot: u32) -> ListCursor {

@@ -377,7 +377,7 @@ impl ProgramSession {
             None => (Reason::Internal, "its keeper was killed, and it was killed too".to_owned()),
             Some(Cause::Lease) => {
                 let detail = "no manager renewed the node's lease in time";
-                (Reason::NodeLost, detail.to_owned())
+                (Reason::LeaseNotRenewed, detail.to_owned())
             }
             Some(Cause::Own | Cause::Stop) if timed_out => (Reason::StartTimeout, self.too_slow()),
             Some(Cause::Own | Cause::Stop) if !was_ready => {

@@ -3,7 +3,7 @@
 //! ```text
 //!   open, get            ─ load ─▶ the cluster at --endpoint
 //!   compare              ─ load ─▶ own cluster | bare echo, in turns
-//!   failover, join, grow, memory, cold ──▶ own cluster
+//!   failover, dead-node, join, grow, memory, cold ──▶ own cluster
 //! ```
 //!
 //! One load generator for all (closed loop, one thread, few connections), so that ratios compare
@@ -11,6 +11,7 @@
 
 mod cold;
 mod compare;
+mod dead_node;
 pub mod echo;
 mod failover;
 mod grow;
@@ -39,6 +40,8 @@ pub enum BenchCommand {
     Compare(compare::CompareArguments),
     /// Kill or stop managers of a cluster of its own under load, and wait until all sessions are served.
     Failover(failover::FailoverArguments),
+    /// Kill the agent of the fuller one of two nodes of a cluster of its own: how long do opens of new ids wait?
+    DeadNode(dead_node::DeadNodeArguments),
     /// A join and a restore in a ring of its own under a light load: how long, how many bytes.
     Join(join::JoinArguments),
     /// Processor time of an open as the ring grows, in rings of its own.
@@ -74,6 +77,7 @@ pub async fn run(
         BenchCommand::Get(it) => Box::pin(target::get(it, &endpoint?, out)).await,
         BenchCommand::Compare(it) => Box::pin(compare::run(it, out)).await,
         BenchCommand::Failover(it) => Box::pin(failover::run(it, out)).await,
+        BenchCommand::DeadNode(it) => Box::pin(dead_node::run(it, out)).await,
         BenchCommand::Join(it) => Box::pin(join::run(it, out)).await,
         BenchCommand::Grow(it) => Box::pin(grow::run(it, out)).await,
         BenchCommand::Memory(it) => Box::pin(memory::run(it, out)).await,

@@ -3,7 +3,7 @@
 use super::{Copy, Explained, Node, Owner, Partition};
 use crate::inspect::{Partition as Seen, Ring};
 use crate::session::Shown;
-use rota_model::{ManagerNumber, SessionKey};
+use rota_model::{ManagerNumber, NodeState, SessionKey};
 use rota_ring::{PartState, View, slot_of_session};
 
 /// Joins what is known. `session`: the record, none, or why nobody could say.
@@ -158,7 +158,11 @@ fn why_in_state(shown: &Shown) -> String {
     } else {
         format!(" (its machine is in {})", shown.machine_state)
     };
-    format!("{text}{told}{detail}")
+    let doubt = match shown.node.doubt() {
+        none if none.is_empty() => String::new(),
+        some => format!("; node {}: {some}, so it may have ended", shown.node.id),
+    };
+    format!("{text}{told}{detail}{doubt}")
 }
 
 fn node(session: &Shown, ring: &Ring) -> Option<Node> {
@@ -176,9 +180,16 @@ fn node(session: &Shown, ring: &Ring) -> Option<Node> {
     Some(Node {
         id: session.node.id.clone(),
         address: known.map_or(session.node.address.clone(), |it| it.address.clone()),
-        state: known.map(|it| it.state.clone()),
+        state: known.map(|it| it.state.clone()).map(|it| seen_by_owner(session, it)),
         why,
     })
+}
+
+/// A node may be out of reach for the owner of a session and not for its judge.
+fn seen_by_owner(session: &Shown, state: String) -> String {
+    let is_out =
+        session.node.state == NodeState::Unreachable.as_str() && state == NodeState::Ready.as_str();
+    if is_out { session.node.state.clone() } else { state }
 }
 
 #[cfg(test)]

@@ -217,7 +217,7 @@ async fn open(client: &Client, it: &OpenArguments, out: &mut Out) -> anyhow::Res
     let unknown = Unknown::Request(request.request_id.clone());
     let answer = client.open(request.clone(), it.call.timeout).await;
     let answer = answer.map_err(|error| unknown.unless_refused(error))?;
-    let otherwise = show::found_otherwise(&request, &answer);
+    let warnings = [show::found_otherwise(&request, &answer), show::found_in_doubt(&answer)];
     let opened = Opened::of(&answer).context("the answer has no session")?;
     match out.format() {
         Format::Json => out.json(&opened)?,
@@ -234,10 +234,8 @@ async fn open(client: &Client, it: &OpenArguments, out: &mut Out) -> anyhow::Res
                 opened.epoch.to_string(),
             ]);
             out.table(&table)?;
-            // A program compares by itself: the document tells the class.
-            if let Some(warning) = otherwise {
-                eprintln!("{warning}");
-            }
+            // A program compares by itself: the document tells the class, and the node's state.
+            warnings.iter().flatten().for_each(|it| eprintln!("{it}"));
         }
     }
     Ok(())

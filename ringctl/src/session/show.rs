@@ -6,6 +6,7 @@ use rota_client::v1;
 use rota_model::SessionState;
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// A node as a session names it.
 #[derive(Serialize, Clone, PartialEq, Eq, Debug)]
@@ -14,6 +15,13 @@ pub struct ShownNode {
     pub id: String,
     /// Where managers reach it; empty when it is not registered any more.
     pub address: String,
+    /// READY, UNREACHABLE, ... as the session's owner sees it; only in answers to gets and opens, of what has not
+    /// ended.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub state: String,
+    /// Beside `state`: how long ago the owner heard the node. Left out: not since it owns the session.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unheard_ms: Option<u64>,
 }
 
 /// The answer to an open.
@@ -116,8 +124,33 @@ pub fn state_to_wire(state: SessionState) -> i32 {
 }
 
 fn node(session: &v1::Session) -> ShownNode {
-    ShownNode { id: session.node_id.clone(), address: session.node_address.clone() }
+    ShownNode {
+        id: session.node_id.clone(),
+        address: session.node_address.clone(),
+        state: session.node_state.clone(),
+        unheard_ms: session.node_unheard_ms,
+    }
 }
+
+impl ShownNode {
+    /// Why what is told of a session there may be old, for people; empty while there is no doubt.
+    pub fn doubt(&self) -> String {
+        let heard = match self.unheard_ms {
+            Some(ms) => {
+                let seconds = Duration::from_millis(ms).as_secs_f64();
+                format!("its owner heard it {seconds:.1} s ago")
+            }
+            None => "its owner has not heard it since it owns the session".to_owned(),
+        };
+        match (self.state.as_str(), self.unheard_ms) {
+            (UNREACHABLE, _) => format!("{UNREACHABLE}, {heard}"),
+            ("", _) | (_, Some(_)) => String::new(),
+            (_, None) => heard,
+        }
+    }
+}
+
+const UNREACHABLE: &str = "UNREACHABLE";
 
 fn exit(exit: &v1::Exit) -> Option<ShownExit> {
     match exit.how.as_ref()? {
@@ -146,6 +179,14 @@ impl Opened {
             class: session.class.clone(),
         })
     }
+}
+
+/// What a person is told who found a session on a node that is out of reach.
+pub fn found_in_doubt(answer: &v1::OpenResponse) -> Option<String> {
+    let session = answer.session.as_ref()?;
+    let node = Some(node(session)).filter(|it| it.state == UNREACHABLE)?;
+    let (id, doubt) = (&session.id, node.doubt());
+    Some(format!("warning: node {} is {doubt}: session {id:?} may have ended", node.id))
 }
 
 /// What a person is told who asked for something else than the live session that was found.
@@ -230,6 +271,7 @@ pub fn one(shown: &Shown) -> Table {
         ("address", shown.address.clone()),
         ("machine state", shown.machine_state.clone()),
         ("node", format!("{} {}", shown.node.id, shown.node.address)),
+        ("node state", shown.node.doubt()),
         ("owner", format!("{} (epoch {})", shown.owner, shown.epoch)),
         ("life", shown.life.to_string()),
         ("version", shown.version.to_string()),
@@ -293,6 +335,30 @@ mod tests {
              \"address\":\"127.0.0.1:9\",\"node\":{\"id\":\"n1\",\"address\":\"127.0.0.1:8\"},\
              \"owner\":341,\"epoch\":4,\"version\":260101000000002,\"namespace\":\"default\",\
              \"life\":260101000000001,\"class\":\"counter\"}"
+        );
+    }
+
+    #[test]
+    fn a_node_that_is_out_of_reach_is_told_with_how_long_ago_it_was_heard() {
+        let of = |state: &str, node_unheard_ms| {
+            let session = v1::Session { node_state: state.into(), node_unheard_ms, ..session() };
+            let outcome = v1::Outcome::Existed.into();
+            let answer = v1::OpenResponse { outcome, session: Some(session.clone()) };
+            (Shown::of(&session).node.doubt(), found_in_doubt(&answer))
+        };
+        assert_eq!(of("READY", Some(12)), (String::new(), None));
+        assert_eq!(of("", None), (String::new(), None));
+        let (doubt, warning) = of("UNREACHABLE", Some(4_200));
+        assert_eq!(doubt, "UNREACHABLE, its owner heard it 4.2 s ago");
+        assert!(warning.unwrap().ends_with("session \"a\" may have ended"));
+        let (doubt, warning) = of("READY", None);
+        assert!(doubt.contains("not heard it since") && warning.is_none(), "{doubt}");
+        let node =
+            v1::Session { node_state: "READY".into(), node_unheard_ms: Some(0), ..session() };
+        let json = serde_json::to_value(Shown::of(&node)).unwrap();
+        assert_eq!(
+            (&json["node"]["state"], &json["node"]["unheard_ms"]),
+            (&"READY".into(), &0.into())
         );
     }
 

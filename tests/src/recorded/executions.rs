@@ -90,7 +90,7 @@ fn begun(node: &str, boot: u64, session: &str, token: &str, from_us: u64) -> Ins
 fn cause(why: &str) -> EndCause {
     match why {
         "STOPPED" => EndCause::Destroyed,
-        "LEASE" | "NODE_LOST" => EndCause::Lease,
+        "LEASE" | "LEASE_NOT_RENEWED" => EndCause::Lease,
         "START_TIMEOUT" | "NOT_STARTED" => EndCause::StartTimeout,
         "DRAINED" => EndCause::Drained,
         _ => EndCause::Own,

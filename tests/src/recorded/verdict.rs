@@ -131,11 +131,12 @@ fn may_have_lost(open: &Recorded, life: Stamp, ran: &[&&Execution], outages: &[O
     shown.created && stamp(shown.life) > life && outages.iter().any(lost)
 }
 
+/// Whether it ended with its node, or since nobody renewed that one's lease.
 fn is_lost(shown: &Shown) -> bool {
-    shown.reason == Reason::NodeLost.as_str_name()
+    [Reason::NodeLost, Reason::LeaseNotRenewed].iter().any(|it| shown.reason == it.as_str_name())
 }
 
-/// Whoever is told that a session's node was lost, had it on a node that was, and either it ran there until
+/// Whoever is told that a session's node was lost, or that its lease ran out, had it on a node that was, and either it ran there until
 /// then or the news of its close was lost with the node; and what ended for another reason was closed by
 /// somebody.
 fn lost_with_their_nodes(

@@ -5,4 +5,6 @@ mod connections;
 #[cfg(test)]
 mod files;
 #[cfg(test)]
+mod place;
+#[cfg(test)]
 mod work;

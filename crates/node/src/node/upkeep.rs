@@ -91,6 +91,9 @@ impl Node {
             && let Some((term_at_mono_ms, kill_at_mono_ms)) = self.lease_deadlines()
         {
             self.effects.push(NodeEffect::Lease { term_at_mono_ms, kill_at_mono_ms });
+            if self.lease.had_missed() {
+                self.outbox.hurry();
+            }
         }
     }
 

@@ -67,7 +67,7 @@ fn without_a_renewal_everything_is_ended_and_then_killed() {
     assert_eq!(world.node.lease(), LeaseState::Term);
     let effects = world.stopped("a", token(1, 1));
     let ReportEvent::Ended { reason, .. } = &reports(&effects)[0].2 else { panic!("{effects:?}") };
-    assert_eq!(*reason, Reason::NodeLost);
+    assert_eq!(*reason, Reason::LeaseNotRenewed);
     let effects = world.pass(4_000, false);
     assert_eq!(stops(&effects), [("b".to_owned(), StopHow::Kill)]);
     assert_eq!(world.node.lease(), LeaseState::Kill);

@@ -177,3 +177,44 @@ fn news_of_a_newer_attempt_replace_those_of_an_older_one() {
     acked(&mut world, new);
     assert_eq!(world.node.outbox_sessions(), 0);
 }
+
+/// The reports among effects, by session.
+fn told(effects: &[NodeEffect]) -> Vec<String> {
+    reports(effects).into_iter().map(|it| it.1).collect()
+}
+
+#[test]
+fn what_waits_goes_at_once_when_a_renewal_is_granted_after_one_that_was_not() {
+    let mut world = World::registered();
+    for id in ["a", "b"] {
+        world.run(id, token(1, 1));
+        world.ended(id, token(1, 1));
+    }
+    // Nobody takes anything, and no renewal is granted.
+    world.pass(7_500, false);
+    let asked = world.now;
+    assert_eq!(told(&world.pass(400, false)), Vec::<String>::new(), "the pause is four seconds");
+    assert_eq!(told(&world.grant(asked)), ["a", "b"]);
+    // The pauses begin anew.
+    assert_eq!(told(&world.pass(1_100, true)), ["a", "b"]);
+    // A grant like any other hurries nothing.
+    let asked = world.now;
+    world.pass(100, false);
+    assert_eq!(told(&world.grant(asked)), Vec::<String>::new());
+}
+
+#[test]
+fn what_waits_goes_at_once_when_one_is_taken_after_a_failure_and_each_of_them_once() {
+    let mut world = World::registered();
+    let ids = ["a", "b", "c"];
+    let mut sent = Vec::new();
+    for id in ids {
+        world.run(id, token(1, 1));
+        sent.extend(reports(&world.ended(id, token(1, 1))));
+    }
+    world.pass(7_500, true);
+    assert_eq!(told(&acked(&mut world, sent[0].0)), ["b", "c"]);
+    assert_eq!(told(&acked(&mut world, sent[1].0)), Vec::<String>::new(), "c is on its way");
+    assert_eq!(told(&acked(&mut world, sent[2].0)), Vec::<String>::new());
+    assert_eq!(world.node.outbox_sessions(), 0);
+}

@@ -1,5 +1,6 @@
 //! I6: an id goes to another (node, token) only after its node's definite answer about the earlier
-//! token, or after that boot is gone by the registry.
+//! token, or after that boot is gone by the registry, or when nothing about the earlier token was ever given
+//! to a connection; and then nothing about it is given to one any more.
 
 use super::{Verdict, Violation};
 use crate::ledger::BootFacts;
@@ -23,6 +24,7 @@ pub struct Page<'a> {
 pub struct PlacementSettled {
     asked: BTreeMap<SessionKey, BTreeMap<Token, (NodeId, BootId)>>,
     settled: BTreeSet<(SessionKey, Token)>,
+    sent: BTreeSet<(SessionKey, Token)>,
 }
 
 impl PlacementSettled {
@@ -64,17 +66,18 @@ impl PlacementSettled {
     /// An earlier token of that id was asked for, and nobody settled it.
     pub fn on_create(
         &mut self,
-        boots: &BTreeMap<(NodeId, BootId), BootFacts>,
+        boots: &Boots,
         key: &SessionKey,
         token: Token,
         node: &NodeId,
         boot: BootId,
     ) -> Verdict {
         let asked = self.asked.entry(key.clone()).or_default();
-        for (earlier, (at, earlier_boot)) in asked.range(..token) {
-            let gone =
-                boots.get(&(at.clone(), *earlier_boot)).is_some_and(|it| it.gone_us.is_some());
-            if !gone && !self.settled.contains(&(key.clone(), *earlier)) {
+        for (earlier, at) in asked.range(..token) {
+            let name = (key.clone(), *earlier);
+            let may_run = self.sent.contains(&name) && !self.settled.contains(&name);
+            if may_run && !is_gone(boots, at) {
+                let (at, earlier_boot) = at;
                 let text = format!(
                     "{node} is asked to run token {token} of {key}, while token {earlier} at {at} \
                      {earlier_boot:?} is not settled"
@@ -85,6 +88,34 @@ impl PlacementSettled {
         asked.insert(token, (node.clone(), boot));
         Ok(())
     }
+
+    /// A Create of a token is given to a connection.
+    ///
+    /// # Errors
+    /// A later token of that id was asked for, and nobody settled this one.
+    pub fn on_sent(&mut self, boots: &Boots, key: &SessionKey, token: Token) -> Verdict {
+        let name = (key.clone(), token);
+        let asked = self.asked.get(key);
+        let later = asked.and_then(|it| it.last_key_value()).map(|it| *it.0);
+        let at = asked.and_then(|it| it.get(&token));
+        let is_over = self.settled.contains(&name) || at.is_some_and(|it| is_gone(boots, it));
+        self.sent.insert(name);
+        match later.filter(|it| *it > token && !is_over) {
+            Some(later) => {
+                let text =
+                    format!("a Create of {key} token {token} is sent, and {later} was asked for");
+                Err(Violation::new("I6", text))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+/// Boots, by what the registry said of them.
+type Boots = BTreeMap<(NodeId, BootId), BootFacts>;
+
+fn is_gone(boots: &Boots, at: &(NodeId, BootId)) -> bool {
+    boots.get(at).is_some_and(|it| it.gone_us.is_some())
 }
 
 #[cfg(test)]
@@ -99,13 +130,26 @@ mod tests {
         let mut book = PlacementSettled::default();
         let (one, two) = (token(1, 1), token(1, 2));
         let create = |book: &mut PlacementSettled, at: &str, token| {
-            book.on_create(&boots, &key("y"), token, &node(at), BootId(1))
+            book.on_create(&boots, &key("y"), token, &node(at), BootId(1))?;
+            book.on_sent(&boots, &key("y"), token)
         };
         assert_eq!(create(&mut book, "n0", one), Ok(()));
         assert_eq!(create(&mut book, "n1", two).unwrap_err().rule, "I6");
         assert_eq!(create(&mut book, "n0", one), Ok(()));
         book.on_definite(&key("y"), one);
         assert_eq!(create(&mut book, "n1", two), Ok(()));
+    }
+
+    #[test]
+    fn a_second_node_is_fine_while_nothing_was_sent_to_the_first_and_nothing_is_sent_later() {
+        let boots = BTreeMap::new();
+        let mut book = PlacementSettled::default();
+        let (one, two) = (token(1, 1), token(1, 2));
+        let of = key("y");
+        assert_eq!(book.on_create(&boots, &of, one, &node("n0"), BootId(1)), Ok(()));
+        assert_eq!(book.on_create(&boots, &of, two, &node("n1"), BootId(1)), Ok(()));
+        assert_eq!(book.on_sent(&boots, &of, two), Ok(()));
+        assert_eq!(book.on_sent(&boots, &of, one).unwrap_err().rule, "I6");
     }
 
     #[test]

@@ -171,8 +171,14 @@ fn document_answer() -> Any<DocumentAnswer> {
 pub fn view_of_session() -> Any<SessionView> {
     // What is remembered of requests does not travel.
     let record = record().prop_map(|it| SessionRecord { requests: Vec::new(), ..it });
-    (record.prop_map(Arc::new), number(), epoch())
-        .prop_map(|(record, owner, epoch)| SessionView { record, owner, epoch })
+    (record.prop_map(Arc::new), number(), epoch(), of(contact()))
+        .prop_map(|(record, owner, epoch, node)| SessionView { record, owner, epoch, node })
+        .boxed()
+}
+
+fn contact() -> Any<NodeContact> {
+    (select(NodeState::ALL), of(any::<u64>()))
+        .prop_map(|(state, unheard_ms)| NodeContact { state, unheard_ms })
         .boxed()
 }
 

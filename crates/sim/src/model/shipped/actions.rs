@@ -3,10 +3,13 @@
 use super::bounds::{STEP_MS, Times};
 use super::clients::Wish;
 use super::flying::Flying;
+use super::hosts::node_id;
 use super::room::{Receiver, Room};
 use super::state::{Action, State};
 use super::work::{Fate, Told, Work};
 use crate::invariant::Verdict;
+use crate::plant::Bug;
+use crate::plant_links;
 use rota_model::ManagerNumber;
 use rota_protocol::Manager;
 use std::collections::VecDeque;
@@ -85,6 +88,10 @@ impl Room {
             }
             if state.left.losses > 0 && !is_orphan {
                 list.push(Action::Lose(*number));
+            }
+            let once = state.left.copies == self.bounds.left.copies;
+            if state.left.refusals > 0 && once && matches!(message, Flying::ToNode { .. }) {
+                list.push(Action::Refuse(*number));
             }
         }
     }
@@ -229,6 +236,10 @@ impl Room {
                 state.land(number);
                 Ok(())
             }
+            Action::Refuse(number) => {
+                state.left.refusals -= 1;
+                self.refuse(state, number)
+            }
             Action::Crash(at, wiped) => {
                 state.left.crashes -= 1;
                 state.left.wipes -= u8::from(wiped);
@@ -345,6 +356,7 @@ impl Room {
             Action::Arrive(_)
             | Action::ArriveTwice(_)
             | Action::Lose(_)
+            | Action::Refuse(_)
             | Action::Crash(..)
             | Action::Start(_)
             | Action::Notice(..)
@@ -357,6 +369,25 @@ impl Room {
             | Action::TickManager(_)
             | Action::TickNode(_) => Ok(()),
         }
+    }
+
+    /// A link throws a call away of which nothing was sent, and says so.
+    fn refuse(&mut self, state: &mut State, number: u32) -> Verdict {
+        let Flying::ToNode { from, node, message } = self.flying.get(number).clone() else {
+            return Ok(());
+        };
+        if self.bug != Some(Bug::UnsentAssumed) {
+            state.land(number);
+        }
+        let Some(at) = self.place_of_run(state, from) else { return Ok(()) };
+        let told = match plant_links::taken_back(self.bug, &node_id(node), &message) {
+            Some(answer) => {
+                let answer = Flying::FromNode { to: from, node, answer };
+                Told::Flying(self.keep_flying(answer))
+            }
+            None => Told::Unreached(node, message.head().call),
+        };
+        self.work(state, Work::Manager(at, told))
     }
 
     fn end(&mut self, state: &mut State, at: usize, program: usize) -> Verdict {

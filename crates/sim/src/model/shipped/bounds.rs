@@ -20,6 +20,9 @@ pub struct Left {
     pub losses: u8,
     /// Messages that arrive and stay under way: they may arrive again.
     pub copies: u8,
+    /// Calls to nodes that wait for a connection and are thrown away, since the port refuses: their manager is
+    /// told. What arrived once was sent, so this comes before any copy.
+    pub refusals: u8,
     /// Managers' processes that die.
     pub crashes: u8,
     /// Such deaths that take the disk along.

@@ -16,6 +16,8 @@
 //! | one join or leave at a time | `join_hidden` | search |
 //! | a lone copy reads the config store before it answers a read | `lone_unread` | search |
 //! | another node is tried only after a definite answer (I6) | `full_assumed` | search |
+//! | a Create is withdrawn only when its link confirms that nothing of it was sent (I6) | `unsent_assumed` | search |
+//! | whoever takes over withdraws nothing | `withdrawn_later` | search |
 //! | an owner that may have added a copy reads only with its word | `added_unasked` | search |
 //! | a member is added by a compare-and-set that lands under its View or never | `careless_store` | search |
 //!

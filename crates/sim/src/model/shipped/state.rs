@@ -35,6 +35,8 @@ pub enum Action {
     ArriveTwice(u32),
     /// It is lost.
     Lose(u32),
+    /// A call to a node is thrown away before it is sent, and its manager is told.
+    Refuse(u32),
     /// A manager's process dies; with its disk.
     Crash(usize, bool),
     /// It starts again.

@@ -19,6 +19,7 @@ const NOTHING: Left = Left {
     repeats: 0,
     losses: 0,
     copies: 0,
+    refusals: 0,
     crashes: 0,
     wipes: 0,
     starts: 2,
@@ -69,6 +70,8 @@ const PURGES: &[&str] = &[Transition::TombstonePurged.as_str()];
 const STANDS_IN: &[&str] = &[Transition::StandInStarted.as_str()];
 /// a life is begun although a copy is missing;
 const BEGINS_SHORT: &[&str] = &[BEGUN_SHORT];
+/// a Create is taken back of which nothing was sent;
+const WITHDRAWS: &[&str] = &[Transition::Withdrawn.as_str()];
 /// a node ends what it runs;
 const LEASE_IS_OVER: &[&str] = &[LEASE_OVER];
 /// a node, and what ran there, is lost.
@@ -158,6 +161,8 @@ fn found_within(bug: Bug) -> Option<(Bounds, Left)> {
         Bug::AddedUnasked => of(stale.clone(), read),
         Bug::LoneUnread => of(Bounds { numbers: &[30], ..stale }, read),
         Bug::FullAssumed => of(THREE, Left { opens: 1, ..n }),
+        Bug::UnsentAssumed => of(THREE, Left { opens: 1, refusals: 1, ..n }),
+        Bug::WithdrawnLater => of(TWO, Left { opens: 1, crashes: 1, refusals: 1, ..n }),
         Bug::SuffixKept | Bug::HiddenTail => of(WIDE, Left { opens: 1, crashes: 1, ..n }),
         Bug::NoRedrive => of(TWO, Left { opens: 1, crashes: 1, ..n }),
         Bug::TimeoutThenProceed => of(TWO, Left { opens: 1, ..n }),

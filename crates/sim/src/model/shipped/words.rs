@@ -15,6 +15,7 @@ pub fn of(room: &Room, state: &State, action: Action) -> String {
         Action::Arrive(number) => message(number),
         Action::ArriveTwice(number) => format!("{}; it may arrive again", message(number)),
         Action::Lose(number) => format!("lost: {}", message(number)),
+        Action::Refuse(number) => format!("refused, and told so: {}", message(number)),
         Action::Crash(at, false) => format!("{} crashes", manager(at)),
         Action::Crash(at, true) => format!("{} crashes and loses its disk", manager(at)),
         Action::Start(at) => format!("{} starts again", manager(at)),

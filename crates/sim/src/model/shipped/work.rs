@@ -7,7 +7,7 @@ use super::mutant;
 use super::room::{Receiver, Room, Stepped};
 use super::seen::wide;
 use super::state::State;
-use crate::setup::manager_address;
+use crate::setup::{manager_address, node_address};
 use rota_model::node_msg::{Renewed, ToNode};
 use rota_model::{ManagerNumber, MemberId, SessionKey, Token};
 use rota_node::NodeInput;
@@ -30,6 +30,8 @@ pub enum Told {
     Watch,
     /// That peer's port refuses.
     Refused(ManagerNumber),
+    /// That node's port refuses, and nothing of that call was sent.
+    Unreached(usize, u64),
     /// Its clock shows this.
     Clock(u64),
     /// That call of a client's.
@@ -211,6 +213,11 @@ impl Room {
                 let (number, address) = (*number, manager_address(*number));
                 Input::PeerRefused { number, address }
             }
+            Told::Unreached(node, call) => {
+                let (node, unsent) = (node_id(*node), vec![*call]);
+                let address = node_address(&node);
+                Input::NodeUnreached { node, address, unsent }
+            }
             Told::Clock(clock_ms) => {
                 host.clock_ms = *clock_ms;
                 Input::Tick
@@ -285,6 +292,7 @@ impl Room {
             | Told::Cas(..)
             | Told::Watch
             | Told::Refused(_)
+            | Told::Unreached(..)
             | Told::Call(_)
             | Told::Crash(_)
             | Told::Synced

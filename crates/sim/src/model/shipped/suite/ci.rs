@@ -3,6 +3,7 @@
 use super::{
     BEGINS_SHORT, COPY_MISSED, DRAIN, JOIN, LEASE, LEASE_AT_JUDGE, LEASE_ENDS, LEAVE, NOTHING, ONE,
     OPENED, PURGES, THREE, THREE_TWO_JOINS, TOMBSTONE_GOES, TWO, TWO_JOINS, UNHEARD, WIDE,
+    WITHDRAWS,
 };
 use crate::model::shipped::bounds::{Bounds, From, Left, Times};
 
@@ -54,7 +55,37 @@ pub fn ci() -> Vec<Bounds> {
     all.extend(ci_reads());
     all.extend(ci_faults());
     all.extend(ci_outages());
+    all.extend(ci_refusals());
     all
+}
+
+/// Calls that wait for a connection to a node are thrown away.
+fn ci_refusals() -> Vec<Bounds> {
+    let of = |name, bounds: Bounds, left| Bounds { name, left, shows: WITHDRAWS, ..bounds };
+    let n = NOTHING;
+    vec![
+        of(
+            "n=3 r=1: open, 2 refusals, loss",
+            Bounds { doors: &[10], ..THREE },
+            Left { opens: 1, refusals: 2, losses: 1, ticks: 2, ..n },
+        ),
+        of("n=2 r=1: 2 opens, close, refusal", TWO, Left { opens: 2, closes: 1, refusals: 1, ..n }),
+        of(
+            "n=2 r=1: open, refusal, crash for good",
+            TWO,
+            Left { opens: 1, refusals: 1, crashes: 1, starts: 0, ticks: 1, ..n },
+        ),
+        of(
+            "n=2 r=1: open, refusal, suspicion",
+            TWO,
+            Left { opens: 1, refusals: 1, suspicions: 1, ..n },
+        ),
+        of(
+            "n=3 r=1: open, refusal, node boots anew",
+            Bounds { doors: &[10], ..THREE },
+            Left { opens: 1, refusals: 1, boots: 1, ..n },
+        ),
+    ]
 }
 
 /// What takes long; and a crash, a false suspicion and a join one step of the clocks before it is due.
