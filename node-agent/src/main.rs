@@ -155,6 +155,14 @@ async fn serve(
     };
     let (mailbox, events) = Mailbox::new();
     let mut boots = Boots::open(folder.path()).context("cannot read the count of boots")?;
+    if let Some(before) = boots.unproven() {
+        tracing::warn!(
+            %before,
+            "the data folder was last used under another boot of the kernel, in another pid namespace or at \
+             another place (as a copy was): it proves nothing about what ran there, so this node comes in \
+             when that boot has signed off or is declared lost"
+        );
+    }
     let (boot, ended_boots) = boots.next().context("cannot write the count of boots")?;
     let (id, kept) = (settings.config.node.clone(), settings.folders_kept_max);
     let (cluster, pool, places) = (&settings.cluster, &settings.pool, settings.config.places);

@@ -13,6 +13,7 @@ use rustix::process::{Pid, Signal};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
 /// A process: its pid and when it started, in clock ticks since the machine booted.
@@ -142,10 +143,18 @@ pub fn has_variable(pid: i32, name: &str, value: &str) -> bool {
     variable(pid, name).is_some_and(|it| it == value.as_bytes())
 }
 
-/// Names this boot of the machine: start times of another boot mean nothing.
+/// Names this boot of the kernel and this process's pid namespace, `BOOT_ID INODE`: pids and start times
+/// of another one mean nothing here. Empty when `/proc` does not tell both.
+///
+/// The number of a namespace is used again once it is gone, and with it all its processes. So the same
+/// name twice means the same processes, or none of the earlier ones.
 pub fn machine_boot() -> String {
-    let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    text.trim().to_owned()
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let namespace = fs::metadata("/proc/self/ns/pid").map(|it| it.ino());
+    match (boot.trim(), namespace) {
+        ("", _) | (_, Err(_)) => String::new(),
+        (boot, Ok(namespace)) => format!("{boot} {namespace}"),
+    }
 }
 
 impl Process {
@@ -221,6 +230,15 @@ mod tests {
         assert!(all().iter().any(|it| it.process == me));
         let program = std::env::args().next().unwrap();
         assert_eq!(command_line(pid).first(), Some(&program));
+    }
+
+    #[test]
+    fn this_boot_of_the_machine_is_named_by_kernel_and_pid_namespace() {
+        let boot = machine_boot();
+        let (kernel, namespace) = boot.split_once(' ').unwrap();
+        assert!(kernel.len() == 36 && namespace.parse::<u64>().is_ok(), "{boot}");
+        let link = fs::read_link("/proc/self/ns/pid").unwrap();
+        assert_eq!(link.to_str(), Some(&*format!("pid:[{namespace}]")));
     }
 
     /// Ends its first thread. Another one waits for that, says so, and goes on until its input ends.

@@ -206,6 +206,7 @@ fn found_within(bug: Bug) -> Option<(Bounds, Left)> {
         | Bug::LateChunk
         | Bug::JudgeNotAnew
         | Bug::BootUnproven
+        | Bug::FolderBelieved
         | Bug::ChangeDenied
         | Bug::NewsDropped
         | Bug::ListMisses

@@ -1,0 +1,4 @@
+//! What was found from outside, each as a program that shows it: real processes, and only what a user sees.
+
+#[cfg(test)]
+mod copied_folders;
