@@ -84,6 +84,11 @@ pub struct RunArgs {
     /// Folder with class files (*.toml). Without it the node offers no class.
     #[arg(long)]
     pub classes: Option<PathBuf>,
+    /// The ports that are given to programs, FROM-TO: those that a firewall lets through. Nodes of one
+    /// machine may share them. Best outside of those of outgoing connections
+    /// (/proc/sys/net/ipv4/ip_local_port_range), as the default is on Linux.
+    #[arg(long, default_value = "30000-31999")]
+    pub session_ports: String,
     /// Most bytes kept of each of a program's two outputs; the newest are kept.
     #[arg(long, default_value_t = 16 * 1024 * 1024, value_parser = clap::value_parser!(u64).range(4096..))]
     pub output_bytes_max: u64,

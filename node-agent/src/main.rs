@@ -117,6 +117,12 @@ fn run(settings: Settings) -> anyhow::Result<bool> {
     if ended.sessions > 0 {
         tracing::warn!(sessions = ended.sessions, "ended what an earlier run had left");
     }
+    if let Some(outgoing) = settings.ports.shared_with_outgoing() {
+        tracing::warn!(
+            session_ports = %settings.ports, %outgoing,
+            "outgoing connections of this machine may take ports of --session-ports before programs do"
+        );
+    }
     // A session takes about five descriptors.
     let open_files = raise_open_files();
     let gone = runtime.block_on(async {
@@ -147,6 +153,7 @@ async fn serve(
         sessions: folder.sessions(),
         host: settings.host,
         ip: settings.listen.ip(),
+        ports: settings.ports,
         output_bytes_max: settings.output_bytes_max,
         lease_grace_ms: timing.lease_kill_ms - timing.lease_term_ms,
         open_files,

@@ -2,6 +2,7 @@
 //! is touched.
 
 use crate::cli::RunArgs;
+use crate::ports::PortRange;
 use rota_daemon::{Log, may_hold_data, may_listen};
 use rota_membership::ConsulAddress;
 use rota_model::address::Address;
@@ -36,6 +37,8 @@ pub struct Settings {
     pub managers: Vec<String>,
     /// Where to register as a service.
     pub consul: Option<ConsulAddress>,
+    /// The ports for programs.
+    pub ports: PortRange,
     /// Most bytes kept of each output.
     pub output_bytes_max: u64,
     /// Folders of ended programs that are kept.
@@ -59,6 +62,8 @@ pub fn check(args: &RunArgs) -> Result<Settings, Vec<String>> {
     mistakes.0.extend(may_hold_data("--data", &args.data).err().map(|it| it.to_string()));
     let log = args.log.check();
     let log = log.map_err(|list| mistakes.0.extend(list.iter().map(ToString::to_string))).ok();
+    let ports = PortRange::parse(&args.session_ports);
+    let ports = ports.map_err(|it| mistakes.0.push(format!("--session-ports {it}"))).ok();
     let limit = mistakes.note("--load-limit", permille(args.load_limit));
     let classes = classes(args.classes.as_deref(), &mut mistakes);
     let timing = NodeTiming {
@@ -81,8 +86,10 @@ pub fn check(args: &RunArgs) -> Result<Settings, Vec<String>> {
         bounds: NodeBounds::default(),
     };
     mistakes.0.extend(config.mistakes_as(&flag).iter().map(ToString::to_string));
-    match (cluster, pool, host, log) {
-        (Some(cluster), Some(pool), Some(host), Some(log)) if mistakes.0.is_empty() => {
+    match (cluster, pool, host, ports, log) {
+        (Some(cluster), Some(pool), Some(host), Some(ports), Some(log))
+            if mistakes.0.is_empty() =>
+        {
             Ok(Settings {
                 config,
                 classes,
@@ -93,6 +100,7 @@ pub fn check(args: &RunArgs) -> Result<Settings, Vec<String>> {
                 host,
                 managers: args.managers.clone(),
                 consul,
+                ports,
                 output_bytes_max: args.output_bytes_max,
                 folders_kept_max: args.folders_kept_max,
                 log,
@@ -255,6 +263,8 @@ mod tests {
             "0",
             "--load-limit",
             "1.5",
+            "--session-ports",
+            "9-8",
             "--lease-kill",
             "8s",
             "--log",
@@ -266,6 +276,7 @@ mod tests {
             "nonsense",
             "--places is 0",
             "load_limit is 1.5",
+            "--session-ports is \"9-8\"",
             "--lease-term is",
             "--log",
             "a.toml",

@@ -9,6 +9,7 @@
 //!  listeners are up ─▶ announce ─▶ one JSON line on standard output
 //!  mistakes ─▶ refuse, why it ends ─▶ say_fatal ─▶ standard error, in the form of the log
 //!  /proc ─▶ [`processes`] ─▶ who runs, whose child, since when
+//!        ─▶ [`listeners`] ─▶ who listens on a port
 //!  SIGTERM, SIGINT, SIGHUP ─▶ Stop ─▶ the process ends in its own order
 //! ```
 
@@ -16,6 +17,7 @@ mod announcement;
 mod data_folder;
 mod http;
 mod last_words;
+pub mod listeners;
 mod listening;
 mod log;
 mod open_files;

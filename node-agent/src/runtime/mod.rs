@@ -1,5 +1,6 @@
 //! What runs on this node: machines inside this process, programs under their keepers.
 
+mod answering;
 mod folders;
 mod keeper_link;
 mod orphans;

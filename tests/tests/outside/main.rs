@@ -2,3 +2,5 @@
 
 #[cfg(test)]
 mod copied_folders;
+#[cfg(test)]
+mod ports;
