@@ -31,10 +31,12 @@ const EVENTS_AT_ONCE_MAX: usize = 64;
 /// sleeps longer than this.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
 
-/// When a leaving node stops waiting: first it kills, then it goes. `ringctl dev` waits longer than the
-/// latter (`AGENTS_WAIT` in its `ending.rs`).
+/// A leaving node waits at least so long, and so much longer than the longest grace of what it runs; then
+/// it kills. After that it goes. `ringctl dev` says so a second time after the first of these, and waits
+/// longer than the last (`AGENTS_HURRY` and `AGENTS_WAIT` in its `ending.rs`).
 const LEAVE_KILL_MS: u64 = 7_000;
-const LEAVE_GIVE_UP_MS: u64 = 10_000;
+const LEAVE_SPARE_MS: u64 = 2_000;
+const LEAVE_GIVE_UP_MS: u64 = 3_000;
 
 /// How long a leaving node with nothing running waits for its reports to be taken.
 const LEAVE_REPORT_MS: u64 = 2_000;
@@ -72,8 +74,9 @@ pub struct Gone {
 
 /// A leaving node.
 struct Leaving {
-    since_ms: u64,
-    killed: bool,
+    kill_at_ms: u64,
+    /// When it was killed, or the second wish came.
+    killed_at_ms: Option<u64>,
     /// Since when nothing runs.
     empty_since_ms: Option<u64>,
     /// All reports were taken.
@@ -429,12 +432,15 @@ impl Agent {
         match &mut self.leaving {
             None => {
                 tracing::info!("leaving");
-                let since_ms = boottime_ms();
+                let grace_ms = self.parts.runtime.longest_grace_ms();
+                let patience_ms = LEAVE_KILL_MS.max(grace_ms + LEAVE_SPARE_MS);
+                let kill_at_ms = boottime_ms() + patience_ms;
+                let (killed_at_ms, empty_since_ms) = (None, None);
                 self.leaving =
-                    Some(Leaving { since_ms, killed: false, empty_since_ms: None, left: false });
+                    Some(Leaving { kill_at_ms, killed_at_ms, empty_since_ms, left: false });
                 self.decide(NodeInput::Leave);
             }
-            Some(leaving) => leaving.hurry(&self.parts.runtime),
+            Some(leaving) => leaving.hurry(boottime_ms(), &self.parts.runtime),
         }
     }
 
@@ -463,19 +469,18 @@ impl Agent {
 
 impl Leaving {
     fn due_in_ms(&self, now_ms: u64) -> u64 {
-        let kill_at = self.since_ms + LEAVE_KILL_MS;
-        let at = match self.empty_since_ms {
-            Some(since_ms) => since_ms + LEAVE_REPORT_MS,
-            None if self.killed => self.since_ms + LEAVE_GIVE_UP_MS,
-            None => kill_at,
+        let at = match (self.empty_since_ms, self.killed_at_ms) {
+            (Some(since_ms), _) => since_ms + LEAVE_REPORT_MS,
+            (None, Some(killed_at_ms)) => killed_at_ms + LEAVE_GIVE_UP_MS,
+            (None, None) => self.kill_at_ms,
         };
         at.saturating_sub(now_ms)
     }
 
-    fn hurry(&mut self, runtime: &Runtime) {
-        if !self.killed {
+    fn hurry(&mut self, now_ms: u64, runtime: &Runtime) {
+        if self.killed_at_ms.is_none() {
             tracing::warn!("killing what still runs");
-            self.killed = true;
+            self.killed_at_ms = Some(now_ms);
             runtime.stop_programs(StopHow::Kill);
         }
     }
@@ -486,9 +491,9 @@ impl Leaving {
             let since_ms = *self.empty_since_ms.get_or_insert(now_ms);
             return self.left || now_ms >= since_ms + LEAVE_REPORT_MS;
         }
-        if now_ms >= self.since_ms + LEAVE_KILL_MS {
-            self.hurry(runtime);
+        if now_ms >= self.kill_at_ms {
+            self.hurry(now_ms, runtime);
         }
-        now_ms >= self.since_ms + LEAVE_GIVE_UP_MS
+        self.killed_at_ms.is_some_and(|it| now_ms >= it + LEAVE_GIVE_UP_MS)
     }
 }

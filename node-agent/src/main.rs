@@ -36,7 +36,10 @@ use data_folder::DataFolder;
 use discovery::Discovery;
 use guardian::GuardianLink;
 use mailbox::{Event, Mailbox};
-use rota_daemon::{LogArguments, LogFormat, Stop, announce, raise_open_files, refuse, say_fatal};
+use rota_daemon::{
+    LogArguments, LogFormat, Stop, announce, outlive_stop_signals, raise_open_files, refuse,
+    say_fatal,
+};
 use rota_model::address::join;
 use rota_node::NodeConfig;
 use runtime::{Keepers, ProgramSettings, Runtime};
@@ -80,8 +83,12 @@ fn main() -> ExitCode {
 }
 
 /// A process beside the node's own, with the log that the node handed on. Programs are ended in time
-/// whatever the disk does on which that log is.
+/// whatever the disk does on which that log is. Who stops the whole service at once tells these processes
+/// too, and they stay until what they guard is over: a program has its grace only while its keeper lives.
 fn beside(log: &LogArguments, run: fn() -> anyhow::Result<()>) -> ExitCode {
+    if let Err(error) = outlive_stop_signals() {
+        return report(Err(error.into()), log.asked_format());
+    }
     match log.check() {
         Ok(log) => {
             let _last_lines = log.install_without_waiting();

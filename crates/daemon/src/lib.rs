@@ -11,6 +11,7 @@
 //!  /proc ─▶ [`processes`] ─▶ who runs, whose child, since when
 //!        ─▶ [`listeners`] ─▶ who listens on a port
 //!  SIGTERM, SIGINT, SIGHUP ─▶ Stop ─▶ the process ends in its own order
+//!                          ─▶ outlive_stop_signals ─▶ it does not end, since it guards another
 //! ```
 
 mod announcement;
@@ -31,4 +32,4 @@ pub use last_words::{HAS_LEFT, USAGE, refuse, say_fatal};
 pub use listening::may_listen;
 pub use log::{Log, LogArguments, LogFormat};
 pub use open_files::raise_open_files;
-pub use stop::Stop;
+pub use stop::{Stop, outlive_stop_signals};

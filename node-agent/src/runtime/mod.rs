@@ -57,8 +57,16 @@ pub struct Runtime {
     /// Where machine sessions answer: the node's own address.
     address: String,
     machines: BTreeMap<SessionKey, Running>,
-    /// Tasks of programs that are not over, with their order to stop.
-    programs: BTreeMap<(SessionKey, Token), watch::Sender<Option<StopHow>>>,
+    /// Tasks of programs that are not over.
+    programs: BTreeMap<(SessionKey, Token), Task>,
+}
+
+/// The task of a program.
+struct Task {
+    /// Its order to stop.
+    stop: watch::Sender<Option<StopHow>>,
+    /// Between TERM and KILL, by its class.
+    grace_ms: u64,
 }
 
 impl Runtime {
@@ -115,7 +123,8 @@ impl Runtime {
                 let request = session.request.as_ref().map_or("", RequestId::as_str);
                 let span = tracing::info_span!("program", session = %key, %token, request);
                 let mailbox = self.mailbox.clone();
-                self.programs.insert((key.clone(), token), stop);
+                let grace_ms = session.program.grace_ms;
+                self.programs.insert((key.clone(), token), Task { stop, grace_ms });
                 let task = async move {
                     session.run().await;
                     mailbox.give(Event::ProgramOver { key, token }).await;
@@ -151,8 +160,8 @@ impl Runtime {
             self.machines.remove(&key);
             return news.push(NodeInput::Stopped { key, token, exit: None });
         }
-        if let Some(stop) = self.programs.get(&(key.clone(), token)) {
-            return more_urgent(stop, how);
+        if let Some(task) = self.programs.get(&(key.clone(), token)) {
+            return more_urgent(&task.stop, how);
         }
         // Its end is on the way to the decisions, which ignore this then; or it was never here.
         news.push(NodeInput::Stopped { key, token, exit: None });
@@ -160,7 +169,12 @@ impl Runtime {
 
     /// Stops all programs, whatever the decisions think.
     pub fn stop_programs(&self, how: StopHow) {
-        self.programs.values().for_each(|stop| more_urgent(stop, how));
+        self.programs.values().for_each(|it| more_urgent(&it.stop, how));
+    }
+
+    /// The longest time between TERM and KILL of a program that is not over, in milliseconds.
+    pub fn longest_grace_ms(&self) -> u64 {
+        self.programs.values().map(|it| it.grace_ms).max().unwrap_or_default()
     }
 
     /// The task of a program session is over: its folder is kept among the last ones.

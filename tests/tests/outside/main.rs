@@ -4,3 +4,7 @@
 mod copied_folders;
 #[cfg(test)]
 mod ports;
+#[cfg(test)]
+mod signals;
+#[cfg(test)]
+mod units;
