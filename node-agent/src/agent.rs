@@ -8,11 +8,13 @@ use crate::mailbox::{Event, Mailbox};
 use crate::managers::{self, Channels, Report, Reporter};
 use crate::runtime::{Runtime, StartOrder};
 use crate::session_log;
+use crate::settings::digests;
 use rota_model::node_msg::{FromNode, Register, ToNode};
 use rota_model::{
-    BootId, ClusterName, NodeState, PoolName, Refusal, RefusalKind, RequestId, Retry, SessionKey,
-    Stamp, Token,
+    BootId, ClassName, ClusterName, NodeState, PoolName, Refusal, RefusalKind, RequestId, Retry,
+    SessionKey, Stamp, Token,
 };
+use rota_node::class::Class;
 use rota_node::machine::Transition;
 use rota_node::{LeaseState, Node, NodeConfig, NodeEffect, NodeInput, StopHow};
 use rota_proto::SendEvent;
@@ -207,8 +209,22 @@ impl Agent {
                 drop(reply.send(looking::page(&self.node, &ask)));
             }
             Event::ProgramOver { key, token } => self.parts.runtime.on_program_over(&key, token),
+            Event::Classes(classes) => self.on_classes(classes),
             Event::Leave => self.on_leave(),
         }
+    }
+
+    /// New opens get these; what runs keeps its own.
+    fn on_classes(&mut self, classes: BTreeMap<ClassName, Class>) {
+        let digests = digests(&classes);
+        if self.leaving.is_some() || digests == self.node.config().classes {
+            return tracing::info!("the classes were read again, and nothing changes");
+        }
+        let shown: Vec<String> = digests.iter().map(|(name, it)| format!("{name} {it}")).collect();
+        tracing::info!(classes = shown.join(", "), "the classes were read again");
+        self.parts.runtime.offer(classes);
+        self.node.offer(digests);
+        self.register();
     }
 
     /// Gives an event to a machine, unless the lease is over: the session may run elsewhere by now.
@@ -409,8 +425,12 @@ impl Agent {
         managers
     }
 
+    /// Also once more, when it offers other classes than before: then a refusal changes nothing here.
     fn register(&mut self) {
-        session_log::boots(self.node.config().boot);
+        let again = self.node.is_registered();
+        if !again {
+            session_log::boots(self.node.config().boot);
+        }
         let request = self.registration_of(NodeState::Ready);
         let managers = self.managers_to_try();
         let (channels, mailbox) = (self.channels.clone(), self.parts.mailbox.clone());
@@ -418,6 +438,9 @@ impl Agent {
             match managers::register(&channels, &managers, &request).await {
                 managers::Outcome::Registered { sent_mono_ms, registered } => {
                     mailbox.node(NodeInput::Registered { sent_mono_ms, registered }).await;
+                }
+                managers::Outcome::Refused(why) | managers::Outcome::Over(why) if again => {
+                    tracing::error!(why, "managers do not learn of the new classes");
                 }
                 managers::Outcome::Refused(why) => mailbox.give(Event::Refused(why)).await,
                 managers::Outcome::Over(why) => mailbox.give(Event::BootOver(why)).await,

@@ -22,6 +22,7 @@ mod looking;
 mod mailbox;
 mod managers;
 mod ports;
+mod reload;
 mod rpc;
 mod runtime;
 mod session_log;
@@ -69,12 +70,12 @@ fn main() -> ExitCode {
                 Err(mistakes) => refuse(NAME, format, &mistakes),
             }
         }
-        Command::Check(args) => match settings::check_classes(&args.classes) {
+        Command::Check(args) => match settings::read_classes(&args.classes) {
             Ok(classes) => {
                 if classes.is_empty() {
                     eprintln!("no class files (*.toml) in {}", args.classes.display());
                 }
-                classes.iter().for_each(|class| println!("{class}"));
+                classes.values().for_each(|it| println!("{} {}", it.name, it.digest));
                 ExitCode::SUCCESS
             }
             Err(mistakes) => refuse(NAME, LogFormat::Text, &mistakes),
@@ -198,6 +199,7 @@ async fn serve(
         mailbox: mailbox.clone(),
     });
     leave_on_signals(mailbox.clone())?;
+    reload::on_hang_up(settings.classes_folder, mailbox.clone())?;
     let server = tokio::spawn(async move {
         if let Err(error) = rpc::serve(listener, settings.cluster, mailbox).await {
             tracing::error!(%error, "the gRPC server ended");
@@ -213,9 +215,9 @@ async fn serve(
     gone
 }
 
-/// SIGTERM, SIGINT, or a terminal that closes: leave in good order; once more: at once.
+/// SIGTERM or SIGINT: leave in good order; once more: at once.
 fn leave_on_signals(mailbox: Mailbox) -> anyhow::Result<()> {
-    let mut stop = Stop::listen().context("cannot listen for signals")?;
+    let mut stop = Stop::but_for_hang_up().context("cannot listen for signals")?;
     tokio::spawn(async move {
         loop {
             stop.wished().await;

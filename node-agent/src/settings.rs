@@ -6,7 +6,7 @@ use crate::ports::PortRange;
 use rota_daemon::{Log, may_hold_data, may_listen};
 use rota_membership::ConsulAddress;
 use rota_model::address::Address;
-use rota_model::{BootId, ClassName, ClusterName, FieldError, NodeId, PoolName};
+use rota_model::{BootId, ClassDigest, ClassName, ClusterName, FieldError, NodeId, PoolName};
 use rota_node::class::{Class, parse_classes};
 use rota_node::{NodeBounds, NodeConfig, NodeTiming};
 use std::collections::BTreeMap;
@@ -23,6 +23,8 @@ pub struct Settings {
     pub config: NodeConfig,
     /// What can run.
     pub classes: BTreeMap<ClassName, Class>,
+    /// The folder of these, as it was given.
+    pub classes_folder: Option<PathBuf>,
     /// Data folder.
     pub data: PathBuf,
     /// Cluster.
@@ -81,7 +83,7 @@ pub fn check(args: &RunArgs) -> Result<Settings, Vec<String>> {
         ended_boots: Vec::new(),
         places: args.places,
         load_limit_permille: limit.unwrap_or(1),
-        classes: classes.keys().cloned().collect(),
+        classes: digests(&classes),
         timing,
         bounds: NodeBounds::default(),
     };
@@ -93,6 +95,7 @@ pub fn check(args: &RunArgs) -> Result<Settings, Vec<String>> {
             Ok(Settings {
                 config,
                 classes,
+                classes_folder: args.classes.clone(),
                 data: args.data.clone(),
                 cluster,
                 pool,
@@ -165,14 +168,19 @@ fn check_address(address: &str) -> Result<(), FieldError> {
     Err(FieldError::new("address", format!("{address:?} is not host:port")))
 }
 
-/// Names of the classes in a folder.
+/// The classes in a folder.
 ///
 /// # Errors
 /// All mistakes in its files.
-pub fn check_classes(folder: &Path) -> Result<Vec<ClassName>, Vec<String>> {
+pub fn read_classes(folder: &Path) -> Result<BTreeMap<ClassName, Class>, Vec<String>> {
     let mut mistakes = Mistakes::default();
     let classes = classes(Some(folder), &mut mistakes);
-    if mistakes.0.is_empty() { Ok(classes.into_keys().collect()) } else { Err(mistakes.0) }
+    if mistakes.0.is_empty() { Ok(classes) } else { Err(mistakes.0) }
+}
+
+/// Which texts of classes these are.
+pub fn digests(classes: &BTreeMap<ClassName, Class>) -> BTreeMap<ClassName, ClassDigest> {
+    classes.iter().map(|(name, class)| (name.clone(), class.digest)).collect()
 }
 
 /// Reads and checks every class file of the folder.

@@ -12,6 +12,7 @@
 //!        ─▶ [`listeners`] ─▶ who listens on a port
 //!  SIGTERM, SIGINT, SIGHUP ─▶ Stop ─▶ the process ends in its own order
 //!                          ─▶ outlive_stop_signals ─▶ it does not end, since it guards another
+//!  SIGHUP ─▶ HangUp ─▶ it reads its files again
 //! ```
 
 mod announcement;
@@ -32,4 +33,4 @@ pub use last_words::{HAS_LEFT, USAGE, refuse, say_fatal};
 pub use listening::may_listen;
 pub use log::{Log, LogArguments, LogFormat};
 pub use open_files::raise_open_files;
-pub use stop::{Stop, outlive_stop_signals};
+pub use stop::{HangUp, Stop, outlive_stop_signals};

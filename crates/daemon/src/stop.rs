@@ -1,9 +1,11 @@
 //! The signals that end a process in good order, and a process that they do not end.
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use std::future::poll_fn;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::task::Poll;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// From here on SIGTERM, SIGINT and SIGHUP do not end this process: for one that guards another, which
@@ -22,32 +24,65 @@ pub fn outlive_stop_signals() -> io::Result<()> {
     Ok(())
 }
 
-/// The wish that this process ends: SIGTERM, SIGINT (Ctrl-C) or SIGHUP (its terminal closed).
+/// The wish that this process ends.
 #[derive(Debug)]
-pub struct Stop {
-    terminate: Signal,
-    interrupt: Signal,
-    hang_up: Signal,
-}
+pub struct Stop(Vec<(&'static str, Signal)>);
 
 impl Stop {
-    /// From here on these signals no longer end this process by themselves. Needs a tokio
-    /// runtime; fails when the system gives no signal handlers.
+    /// SIGTERM, SIGINT (Ctrl-C) and SIGHUP (its terminal closed). From here on these signals no longer end
+    /// this process by themselves. Needs a tokio runtime; fails when the system gives no signal handlers.
     pub fn listen() -> io::Result<Self> {
-        Ok(Self {
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-            hang_up: signal(SignalKind::hangup())?,
-        })
+        let mut stop = Self::but_for_hang_up()?;
+        stop.0.push(("SIGHUP", signal(SignalKind::hangup())?));
+        Ok(stop)
+    }
+
+    /// The same without SIGHUP, for a process to which that means something else.
+    pub fn but_for_hang_up() -> io::Result<Self> {
+        let terminate = ("SIGTERM", signal(SignalKind::terminate())?);
+        Ok(Self(vec![terminate, ("SIGINT", signal(SignalKind::interrupt())?)]))
+    }
+
+    /// The same with all others that people send to end a process (SIGQUIT is Ctrl-\\), for one that must not
+    /// leave behind what it started.
+    pub fn whatever_ends() -> io::Result<Self> {
+        let mut stop = Self::listen()?;
+        let others = [
+            ("SIGQUIT", SignalKind::quit()),
+            ("SIGALRM", SignalKind::alarm()),
+            ("SIGUSR1", SignalKind::user_defined1()),
+            ("SIGUSR2", SignalKind::user_defined2()),
+        ];
+        for (name, kind) in others {
+            stop.0.push((name, signal(kind)?));
+        }
+        Ok(stop)
     }
 
     /// Resolves at the next such signal, with its name. May be dropped and called again.
     pub async fn wished(&mut self) -> &'static str {
-        tokio::select! {
-            _ = self.terminate.recv() => "SIGTERM",
-            _ = self.interrupt.recv() => "SIGINT",
-            _ = self.hang_up.recv() => "SIGHUP",
-        }
+        poll_fn(|context| {
+            let came = self.0.iter_mut().find(|(_, it)| it.poll_recv(context).is_ready());
+            came.map_or(Poll::Pending, |(name, _)| Poll::Ready(*name))
+        })
+        .await
+    }
+}
+
+/// SIGHUP, for a process to which it means that it is to read its files again.
+#[derive(Debug)]
+pub struct HangUp(Signal);
+
+impl HangUp {
+    /// From here on the signal does not end this process. As [`Stop::listen`].
+    pub fn listen() -> io::Result<Self> {
+        Ok(Self(signal(SignalKind::hangup())?))
+    }
+
+    /// Resolves at the next one; several that came meanwhile are one.
+    pub async fn came(&mut self) {
+        // It has no end.
+        self.0.recv().await;
     }
 }
 
@@ -72,10 +107,14 @@ mod tests {
 
     #[tokio::test]
     async fn each_of_the_signals_is_a_wish_and_none_ends_the_process() {
-        let mut stop = Stop::listen().unwrap();
-        for (signal, name) in
-            [(Signal::TERM, "SIGTERM"), (Signal::INT, "SIGINT"), (Signal::HUP, "SIGHUP")]
-        {
+        let mut stop = Stop::whatever_ends().unwrap();
+        for (signal, name) in [
+            (Signal::TERM, "SIGTERM"),
+            (Signal::INT, "SIGINT"),
+            (Signal::HUP, "SIGHUP"),
+            (Signal::QUIT, "SIGQUIT"),
+            (Signal::USR1, "SIGUSR1"),
+        ] {
             kill_process(getpid(), signal).unwrap();
             let wished = tokio::time::timeout(Duration::from_secs(20), stop.wished()).await;
             assert_eq!(wished, Ok(name));

@@ -3,6 +3,7 @@
 //! Managers send [`ToNode`] over one batched stream per node and get a [`FromNode`] for each call.
 //! Nodes send [`Register`], [`Renew`] and reports to managers.
 
+use crate::class_digest::ClassDigest;
 use crate::epoch::{BootId, Epoch, LogPos, Token};
 use crate::ids::{ClassName, ManagerNumber, NodeId, PoolName, RequestId, SessionKey, SlotId};
 use crate::session::SessionSpec;
@@ -308,6 +309,8 @@ pub struct Register {
     pub places: u32,
     /// What it can run.
     pub classes: Vec<ClassName>,
+    /// Which texts of these it has.
+    pub digests: BTreeMap<ClassName, ClassDigest>,
     /// READY, or REMOVED when it leaves with nothing running.
     pub state: NodeState,
     /// Its lease, by which managers know when nothing of it runs any more.

@@ -52,6 +52,14 @@ fn every_class_that_ships_is_without_mistakes() {
 }
 
 #[test]
+fn a_digest_names_the_text_of_a_class_as_sha256sum_does() {
+    let text = "name = \"c\"\nkind = \"machine\"\nstates = [\"a\"]\ninitial = \"a\"\n";
+    let digest = Class::parse("c.toml", text).unwrap().digest;
+    assert_eq!(digest.to_string(), "e794918919f978b2");
+    assert_ne!(Class::parse("c.toml", &format!("# new\n{text}")).unwrap().digest, digest);
+}
+
+#[test]
 fn the_list_of_shipped_classes_is_the_folder() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/classes");
     let entries = std::fs::read_dir(folder).unwrap().map(|it| it.unwrap().file_name());

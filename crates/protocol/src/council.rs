@@ -317,6 +317,7 @@ impl Manager {
             pool: register.pool.clone(),
             places: register.places,
             classes: register.classes.clone(),
+            digests: register.digests.clone(),
             state: wish.shown(register.state),
             wish,
             revision: expect_revision + 1,

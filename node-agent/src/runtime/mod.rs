@@ -79,7 +79,7 @@ impl Runtime {
         mailbox: Mailbox,
     ) -> Self {
         Self {
-            classes: classes.into_iter().map(|(name, class)| (name, Arc::new(class))).collect(),
+            classes: shared(classes),
             folders: Folders::found(&settings.sessions, folders_kept_max),
             settings: Arc::new(settings),
             mailbox,
@@ -87,6 +87,11 @@ impl Runtime {
             machines: BTreeMap::new(),
             programs: BTreeMap::new(),
         }
+    }
+
+    /// From now on sessions begin with these classes; what runs keeps its own.
+    pub fn offer(&mut self, classes: BTreeMap<ClassName, Class>) {
+        self.classes = shared(classes);
     }
 
     /// True when nothing runs and no task of a program is left.
@@ -211,6 +216,10 @@ impl Runtime {
         }
         Ok(transition)
     }
+}
+
+fn shared(classes: BTreeMap<ClassName, Class>) -> BTreeMap<ClassName, Arc<Class>> {
+    classes.into_iter().map(|(name, class)| (name, Arc::new(class))).collect()
 }
 
 fn more_urgent(stop: &watch::Sender<Option<StopHow>>, how: StopHow) {

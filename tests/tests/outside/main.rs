@@ -5,6 +5,8 @@ mod copied_folders;
 #[cfg(test)]
 mod ports;
 #[cfg(test)]
+mod reloads;
+#[cfg(test)]
 mod signals;
 #[cfg(test)]
 mod units;

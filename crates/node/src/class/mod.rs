@@ -43,7 +43,7 @@ pub use command::{CommandLine, Piece, StartError, Template, Values};
 pub use parse::parse_classes;
 pub use source::ClassMistake;
 
-use rota_model::{Attributes, ClassName};
+use rota_model::{Attributes, ClassDigest, ClassName};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -52,6 +52,8 @@ use std::sync::Arc;
 pub struct Class {
     /// Its name, as clients give it.
     pub name: ClassName,
+    /// Which text it was read from.
+    pub digest: ClassDigest,
     /// Values of attributes that an open leaves out.
     pub attributes: Attributes,
     /// Machine or program.
