@@ -16,7 +16,7 @@ use rota_model::{
     BootId, ClassDigest, ClassName, ClusterName, Epoch, Exit, FieldError, LeaseTimes,
     ManagerNumber, NAME_BYTES_MAX, NodeId, NodeState, PoolName, Reason, RequestId, SlotId, Token,
 };
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 /// Most items of one report.
 pub const REPORT_ITEMS_MAX: usize = 256;
@@ -371,13 +371,13 @@ pub fn register(cluster: &ClusterName, it: v1::RegisterRequest) -> Result<Regist
     })
 }
 
-pub(crate) fn digests(of: &BTreeMap<ClassName, ClassDigest>) -> HashMap<String, String> {
+pub(crate) fn digests(of: &BTreeMap<ClassName, ClassDigest>) -> BTreeMap<String, String> {
     of.iter().map(|(name, digest)| (name.to_string(), digest.to_string())).collect()
 }
 
 pub(crate) fn digests_from(
     field: &'static str,
-    texts: HashMap<String, String>,
+    texts: BTreeMap<String, String>,
 ) -> Result<BTreeMap<ClassName, ClassDigest>, WireError> {
     let read = texts.into_iter().map(|(name, text)| {
         let digest =

@@ -62,8 +62,9 @@ impl Stop {
     /// Resolves at the next such signal, with its name. May be dropped and called again.
     pub async fn wished(&mut self) -> &'static str {
         poll_fn(|context| {
-            let came = self.0.iter_mut().find(|(_, it)| it.poll_recv(context).is_ready());
-            came.map_or(Poll::Pending, |(name, _)| Poll::Ready(*name))
+            let mut all = self.0.iter_mut();
+            let came = all.find_map(|(name, it)| it.poll_recv(context).is_ready().then_some(*name));
+            came.map_or(Poll::Pending, Poll::Ready)
         })
         .await
     }

@@ -10,6 +10,7 @@ use crate::session::SessionSpec;
 use crate::stamp::Stamp;
 use crate::state::{Exit, NodeState, Reason};
 use crate::timing::LeaseTimes;
+use std::collections::BTreeMap;
 
 /// The slots of one partition, `(previous number, n]` on the ring. `first > last` wraps.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

@@ -289,7 +289,7 @@ fn nodes(view: &v1::View, answers: &Answers) -> Vec<Node> {
         places: it.places,
         load: f64::from(it.used) / f64::from(it.places.max(1)),
         classes: it.classes.clone(),
-        digests: it.class_digests.clone().into_iter().collect(),
+        digests: it.class_digests.clone(),
     };
     nodes.into_values().map(shown).collect()
 }

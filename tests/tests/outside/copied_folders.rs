@@ -93,7 +93,7 @@ async fn a_copy_of_a_nodes_folder_on_another_machine_waits_until_the_first_boot_
         }
     })
     .await;
-    assert_ne!(after.address, before.address);
+    assert_ne!(after.node_address, before.node_address);
     let nothing = folder.path().join("nothing");
     let begun = eventually("the new program writes", PATIENCE, async || {
         let begun = beats(&folder.path().join("copy"), &folder.path().join("first"));

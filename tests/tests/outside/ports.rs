@@ -5,6 +5,7 @@ use rota_tests::brief::Brief;
 use rota_tests::sessions::{CALL, becomes, open, opened, read};
 use rota_tests::{Launched, PATIENCE, TestFolder, classes_of, eventually};
 use std::net::{TcpListener, UdpSocket};
+use tokio::task::JoinHandle;
 
 /// Waits until somebody else listens on its port, says so, and tries to listen there itself for ever.
 const LATE: &str = r#"
@@ -104,23 +105,24 @@ fn one_port() -> (u16, String) {
     (port, format!("{port}-{port}"))
 }
 
-/// Opens a session whose port a stranger takes meanwhile; gives the stranger.
-async fn late_with_a_stranger(ground: &Ground, port: u16) -> TcpListener {
+/// Opens a session whose port a stranger takes meanwhile; gives the stranger, and the open, which waits.
+async fn late_with_a_stranger(ground: &Ground, port: u16) -> (TcpListener, JoinHandle<()>) {
     let client = ground.brief.client.clone();
-    let opened = tokio::spawn(async move { client.open(open("s", "late"), CALL).await });
+    let opened = tokio::spawn(async move {
+        // It is told what runs, or why nothing does.
+        let _told = client.open(open("s", "late"), CALL).await;
+    });
     ground.printed("began").await;
     let stranger = TcpListener::bind(("127.0.0.1", port)).expect("it is free");
     ground.printed("taken").await;
-    // It is told what runs, or why nothing does.
-    let _answer = opened.await.unwrap();
-    stranger
+    (stranger, opened)
 }
 
 #[tokio::test]
 async fn a_session_is_not_ready_while_a_stranger_listens_on_its_port() {
     let (port, range) = one_port();
     let ground = Ground::start(("late", LATE), &["--session-ports", &range]).await;
-    let stranger = late_with_a_stranger(&ground, port).await;
+    let (stranger, opened) = late_with_a_stranger(&ground, port).await;
     let session: Session = eventually("the start is over", PATIENCE, async || {
         let session = read(&ground.brief.client, "s").await.map_err(|it| format!("{it:?}"))?;
         assert_ne!(session.state(), SessionState::Ready, "{session:?}");
@@ -133,6 +135,7 @@ async fn a_session_is_not_ready_while_a_stranger_listens_on_its_port() {
     for part in [&*who, "listens on its port"] {
         assert!(session.detail.contains(part), "{part:?} is not in {:?}", session.detail);
     }
+    opened.await.unwrap();
     drop(stranger);
     ground.end().await;
 }
@@ -141,9 +144,11 @@ async fn a_session_is_not_ready_while_a_stranger_listens_on_its_port() {
 async fn a_session_is_ready_once_the_stranger_is_gone_and_it_listens_itself() {
     let (port, range) = one_port();
     let ground = Ground::start(("late", LATE), &["--session-ports", &range]).await;
-    drop(late_with_a_stranger(&ground, port).await);
+    let (stranger, opened) = late_with_a_stranger(&ground, port).await;
+    drop(stranger);
     let session = becomes(&ground.brief.client, "s", SessionState::Ready).await;
     assert_eq!(session.address, format!("127.0.0.1:{port}"));
+    opened.await.unwrap();
     ground.end().await;
 }
 

@@ -162,7 +162,7 @@ impl Node {
 
     /// From now on it runs these classes; what runs goes on. Managers learn of it by a registration.
     pub fn offer(&mut self, classes: BTreeMap<ClassName, ClassDigest>) {
-        self.config.classes = classes;
+        Arc::make_mut(&mut self.config).classes = classes;
     }
 
     /// What the node was told at its start, with the classes that it runs now.
