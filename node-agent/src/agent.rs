@@ -8,11 +8,13 @@ use crate::mailbox::{Event, Mailbox};
 use crate::managers::{self, Channels, Report, Reporter};
 use crate::runtime::{Runtime, StartOrder};
 use crate::session_log;
+use crate::settings::digests;
 use rota_model::node_msg::{FromNode, Register, ToNode};
 use rota_model::{
-    BootId, ClusterName, NodeState, PoolName, Refusal, RefusalKind, RequestId, Retry, SessionKey,
-    Stamp, Token,
+    BootId, ClassName, ClusterName, NodeState, PoolName, Refusal, RefusalKind, RequestId, Retry,
+    SessionKey, Stamp, Token,
 };
+use rota_node::class::Class;
 use rota_node::machine::Transition;
 use rota_node::{LeaseState, Node, NodeConfig, NodeEffect, NodeInput, StopHow};
 use rota_proto::SendEvent;
@@ -31,10 +33,12 @@ const EVENTS_AT_ONCE_MAX: usize = 64;
 /// sleeps longer than this.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
 
-/// When a leaving node stops waiting: first it kills, then it goes. `ringctl dev` waits longer than the
-/// latter (`AGENTS_WAIT` in its `ending.rs`).
+/// A leaving node waits at least so long, and so much longer than the longest grace of what it runs; then
+/// it kills. After that it goes. `ringctl dev` says so a second time after the first of these, and waits
+/// longer than the last (`AGENTS_HURRY` and `AGENTS_WAIT` in its `ending.rs`).
 const LEAVE_KILL_MS: u64 = 7_000;
-const LEAVE_GIVE_UP_MS: u64 = 10_000;
+const LEAVE_SPARE_MS: u64 = 2_000;
+const LEAVE_GIVE_UP_MS: u64 = 3_000;
 
 /// How long a leaving node with nothing running waits for its reports to be taken.
 const LEAVE_REPORT_MS: u64 = 2_000;
@@ -72,8 +76,9 @@ pub struct Gone {
 
 /// A leaving node.
 struct Leaving {
-    since_ms: u64,
-    killed: bool,
+    kill_at_ms: u64,
+    /// When it was killed, or the second wish came.
+    killed_at_ms: Option<u64>,
     /// Since when nothing runs.
     empty_since_ms: Option<u64>,
     /// All reports were taken.
@@ -204,8 +209,22 @@ impl Agent {
                 drop(reply.send(looking::page(&self.node, &ask)));
             }
             Event::ProgramOver { key, token } => self.parts.runtime.on_program_over(&key, token),
+            Event::Classes(classes) => self.on_classes(classes),
             Event::Leave => self.on_leave(),
         }
+    }
+
+    /// New opens get these; what runs keeps its own.
+    fn on_classes(&mut self, classes: BTreeMap<ClassName, Class>) {
+        let digests = digests(&classes);
+        if self.leaving.is_some() || digests == self.node.config().classes {
+            return tracing::info!("the classes were read again, and nothing changes");
+        }
+        let shown: Vec<String> = digests.iter().map(|(name, it)| format!("{name} {it}")).collect();
+        tracing::info!(classes = shown.join(", "), "the classes were read again");
+        self.parts.runtime.offer(classes);
+        self.node.offer(digests);
+        self.register();
     }
 
     /// Gives an event to a machine, unless the lease is over: the session may run elsewhere by now.
@@ -406,8 +425,12 @@ impl Agent {
         managers
     }
 
+    /// Also once more, when it offers other classes than before: then a refusal changes nothing here.
     fn register(&mut self) {
-        session_log::boots(self.node.config().boot);
+        let again = self.node.is_registered();
+        if !again {
+            session_log::boots(self.node.config().boot);
+        }
         let request = self.registration_of(NodeState::Ready);
         let managers = self.managers_to_try();
         let (channels, mailbox) = (self.channels.clone(), self.parts.mailbox.clone());
@@ -415,6 +438,9 @@ impl Agent {
             match managers::register(&channels, &managers, &request).await {
                 managers::Outcome::Registered { sent_mono_ms, registered } => {
                     mailbox.node(NodeInput::Registered { sent_mono_ms, registered }).await;
+                }
+                managers::Outcome::Refused(why) | managers::Outcome::Over(why) if again => {
+                    tracing::error!(why, "managers do not learn of the new classes");
                 }
                 managers::Outcome::Refused(why) => mailbox.give(Event::Refused(why)).await,
                 managers::Outcome::Over(why) => mailbox.give(Event::BootOver(why)).await,
@@ -429,12 +455,15 @@ impl Agent {
         match &mut self.leaving {
             None => {
                 tracing::info!("leaving");
-                let since_ms = boottime_ms();
+                let grace_ms = self.parts.runtime.longest_grace_ms();
+                let patience_ms = LEAVE_KILL_MS.max(grace_ms + LEAVE_SPARE_MS);
+                let kill_at_ms = boottime_ms() + patience_ms;
+                let (killed_at_ms, empty_since_ms) = (None, None);
                 self.leaving =
-                    Some(Leaving { since_ms, killed: false, empty_since_ms: None, left: false });
+                    Some(Leaving { kill_at_ms, killed_at_ms, empty_since_ms, left: false });
                 self.decide(NodeInput::Leave);
             }
-            Some(leaving) => leaving.hurry(&self.parts.runtime),
+            Some(leaving) => leaving.hurry(boottime_ms(), &self.parts.runtime),
         }
     }
 
@@ -463,19 +492,18 @@ impl Agent {
 
 impl Leaving {
     fn due_in_ms(&self, now_ms: u64) -> u64 {
-        let kill_at = self.since_ms + LEAVE_KILL_MS;
-        let at = match self.empty_since_ms {
-            Some(since_ms) => since_ms + LEAVE_REPORT_MS,
-            None if self.killed => self.since_ms + LEAVE_GIVE_UP_MS,
-            None => kill_at,
+        let at = match (self.empty_since_ms, self.killed_at_ms) {
+            (Some(since_ms), _) => since_ms + LEAVE_REPORT_MS,
+            (None, Some(killed_at_ms)) => killed_at_ms + LEAVE_GIVE_UP_MS,
+            (None, None) => self.kill_at_ms,
         };
         at.saturating_sub(now_ms)
     }
 
-    fn hurry(&mut self, runtime: &Runtime) {
-        if !self.killed {
+    fn hurry(&mut self, now_ms: u64, runtime: &Runtime) {
+        if self.killed_at_ms.is_none() {
             tracing::warn!("killing what still runs");
-            self.killed = true;
+            self.killed_at_ms = Some(now_ms);
             runtime.stop_programs(StopHow::Kill);
         }
     }
@@ -486,9 +514,9 @@ impl Leaving {
             let since_ms = *self.empty_since_ms.get_or_insert(now_ms);
             return self.left || now_ms >= since_ms + LEAVE_REPORT_MS;
         }
-        if now_ms >= self.since_ms + LEAVE_KILL_MS {
-            self.hurry(runtime);
+        if now_ms >= self.kill_at_ms {
+            self.hurry(now_ms, runtime);
         }
-        now_ms >= self.since_ms + LEAVE_GIVE_UP_MS
+        self.killed_at_ms.is_some_and(|it| now_ms >= it + LEAVE_GIVE_UP_MS)
     }
 }

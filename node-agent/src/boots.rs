@@ -1,11 +1,17 @@
 //! Boot ids that grow: a later boot of a node has a higher number, so that nobody takes a late
-//! registration of an earlier boot for news. The data folder remembers the last ones: it held what
-//! they ran, and its agent has ended that before it registers, so it proves that they are over.
+//! registration of an earlier boot for news.
+//!
+//! The data folder remembers the last ones, each with the [`Place`] that it ran at. A boot of the same
+//! place is over: the lock of the folder was free, and its agent has ended what that boot ran before it
+//! registers. Of a boot of another place nobody here can see whether it runs, so the folder proves
+//! nothing about it.
 
+use rota_daemon::processes;
 use rota_model::BootId;
 use rota_model::node_msg::ENDED_BOOTS_MAX;
 use std::fs::{self, File};
 use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -16,6 +22,48 @@ const DRAWN_BITS: u32 = 10;
 /// How far the first boot after one that was refused for its number goes ahead of the clock.
 const AHEAD_MS: u64 = 1_000;
 
+/// Where a boot runs, as far as another boot can see whether it runs.
+///
+/// It is the boot of the kernel and the pid namespace, whose processes `/proc` shows, and the folder
+/// itself by its device and inode: a copy of it has another lock, and lacks what began since. A name of the
+/// machine would prove less, since images and clones share it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Place(String);
+
+impl Place {
+    /// The place of a boot that runs here. `None` where `/proc` does not tell it.
+    fn here(folder: &Path) -> io::Result<Option<Self>> {
+        let found = fs::metadata(folder)?;
+        let machine = processes::machine_boot();
+        let place = || format!("{machine} {}:{}", found.dev(), found.ino());
+        Ok((!machine.is_empty()).then(place).map(Self))
+    }
+}
+
+/// A boot of the folder.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Boot {
+    id: BootId,
+    /// `None` where it was not known.
+    place: Option<Place>,
+}
+
+impl Boot {
+    /// A line of the file: the number and, where it was known, the place.
+    fn read(line: &str) -> Option<Self> {
+        let (id, place) = line.split_once(' ').unwrap_or((line, ""));
+        let place = (!place.is_empty()).then(|| Place(place.to_owned()));
+        Some(Self { id: BootId(id.parse().ok()?), place })
+    }
+
+    fn line(&self) -> String {
+        match &self.place {
+            Some(Place(place)) => format!("{} {place}\n", self.id.0),
+            None => format!("{}\n", self.id.0),
+        }
+    }
+}
+
 /// Counts a node's boots. The number is the wall clock's milliseconds with some drawn bits or, should
 /// that clock have stepped back, one more than the last number in the data folder. It stays below
 /// 2^53 for two centuries, so that it is exact wherever JSON numbers are floats.
@@ -23,23 +71,37 @@ const AHEAD_MS: u64 = 1_000;
 pub struct Boots {
     file: PathBuf,
     /// Those of this folder, newest last; at most [`ENDED_BOOTS_MAX`].
-    boots: Vec<BootId>,
+    boots: Vec<Boot>,
+    here: Option<Place>,
     ahead_ms: u64,
 }
 
 impl Boots {
-    /// Takes up the count of a data folder. Nothing of what earlier agents left in it may run.
+    /// Takes up the count of a data folder. Nothing of what earlier agents left in it here may run.
     pub fn open(folder: &Path) -> io::Result<Self> {
+        Self::open_at(folder, Place::here(folder)?)
+    }
+
+    fn open_at(folder: &Path, here: Option<Place>) -> io::Result<Self> {
         let file = folder.join("boot");
         let boots = match fs::read_to_string(&file) {
-            Ok(text) => numbers(&text).ok_or_else(|| {
+            Ok(text) => read(&text).ok_or_else(|| {
                 let text = format!("{} does not hold a number in each line", file.display());
                 io::Error::new(io::ErrorKind::InvalidData, text)
             })?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
             Err(error) => return Err(error),
         };
-        Ok(Self { file, boots, ahead_ms: 0 })
+        Ok(Self { file, boots, here, ahead_ms: 0 })
+    }
+
+    /// The folder's last boot, when the folder does not prove here that it is over.
+    pub fn unproven(&self) -> Option<BootId> {
+        self.boots.last().filter(|it| !self.proves(it)).map(|it| it.id)
+    }
+
+    fn proves(&self, boot: &Boot) -> bool {
+        self.here.is_some() && boot.place == self.here
     }
 
     /// The next boot id, and those before it that this folder proves to be over. It is on disk before
@@ -48,14 +110,14 @@ impl Boots {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
         let now_ms = u64::try_from(now).unwrap_or(u64::MAX).saturating_add(self.ahead_ms);
         let drawn = uuid::Uuid::new_v4().as_u64_pair().1 & ((1 << DRAWN_BITS) - 1);
-        let last = self.boots.last().map_or(0, |it| it.0);
-        let boot = BootId((now_ms.saturating_mul(1 << DRAWN_BITS) | drawn).max(last + 1));
-        let ended = self.boots.clone();
-        self.boots.push(boot);
+        let last = self.boots.last().map_or(0, |it| it.id.0);
+        let id = BootId((now_ms.saturating_mul(1 << DRAWN_BITS) | drawn).max(last + 1));
+        let ended = self.boots.iter().filter(|it| self.proves(it)).map(|it| it.id).collect();
+        self.boots.push(Boot { id, place: self.here.clone() });
         let surplus = self.boots.len().saturating_sub(ENDED_BOOTS_MAX);
         self.boots.drain(..surplus);
         self.write()?;
-        Ok((boot, ended))
+        Ok((id, ended))
     }
 
     /// The same after a boot that was refused because a later one was registered, whose number is not
@@ -68,7 +130,7 @@ impl Boots {
     fn write(&self) -> io::Result<()> {
         let fresh = self.file.with_extension("new");
         let mut file = File::create(&fresh)?;
-        let lines: String = self.boots.iter().map(|it| format!("{}\n", it.0)).collect();
+        let lines: String = self.boots.iter().map(Boot::line).collect();
         file.write_all(lines.as_bytes())?;
         file.sync_all()?;
         fs::rename(&fresh, &self.file)?;
@@ -77,12 +139,9 @@ impl Boots {
     }
 }
 
-/// A number in each line, at least one; the newest if they are too many.
-fn numbers(text: &str) -> Option<Vec<BootId>> {
-    let mut boots = Vec::new();
-    for line in text.lines() {
-        boots.push(BootId(line.trim().parse().ok()?));
-    }
+/// A boot in each line, at least one; the newest if they are too many.
+fn read(text: &str) -> Option<Vec<Boot>> {
+    let mut boots = text.lines().map(|it| Boot::read(it.trim())).collect::<Option<Vec<Boot>>>()?;
     boots.drain(..boots.len().saturating_sub(ENDED_BOOTS_MAX));
     (!boots.is_empty()).then_some(boots)
 }
@@ -94,14 +153,47 @@ mod tests {
     #[test]
     fn boot_ids_grow_even_when_the_clock_steps_back_and_the_folder_remembers_them() {
         let folder = tempfile::tempdir().unwrap();
-        // One line: as agents wrote it that remembered the last one only.
+        // A number alone, as older agents wrote it, does not say where that boot ran.
         let ahead = u64::MAX >> 11;
         fs::write(folder.path().join("boot"), format!("{ahead}\n")).unwrap();
         let mut boots = Boots::open(folder.path()).unwrap();
-        assert_eq!(boots.next().unwrap(), (BootId(ahead + 1), vec![BootId(ahead)]));
+        assert_eq!(boots.unproven(), Some(BootId(ahead)));
+        assert_eq!(boots.next().unwrap(), (BootId(ahead + 1), vec![]));
         let mut again = Boots::open(folder.path()).unwrap();
-        let ended = vec![BootId(ahead), BootId(ahead + 1)];
-        assert_eq!(again.next().unwrap(), (BootId(ahead + 2), ended));
+        assert_eq!(again.unproven(), None);
+        assert_eq!(again.next().unwrap(), (BootId(ahead + 2), vec![BootId(ahead + 1)]));
+    }
+
+    #[test]
+    fn a_folder_proves_only_boots_of_the_same_kernel_boot_pid_namespace_and_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |place: &str| {
+            let place = (!place.is_empty()).then(|| Place(place.to_owned()));
+            Boots::open_at(folder.path(), place).unwrap()
+        };
+        let (first, _) = at("kernel-a 17 1:2").next().unwrap();
+        for other in ["kernel-b 17 1:2", "kernel-a 18 1:2", "kernel-a 17 1:3", ""] {
+            let mut boots = at(other);
+            assert!(boots.unproven().is_some(), "{other}");
+            assert!(boots.next().unwrap().1.is_empty(), "{other}");
+        }
+        // Back where the first one ran, it is over; the others are still elsewhere.
+        assert_eq!(at("kernel-a 17 1:2").next().unwrap().1, [first]);
+    }
+
+    #[test]
+    fn a_copy_of_a_folder_proves_nothing_and_a_folder_that_was_moved_does() {
+        let folder = tempfile::tempdir().unwrap();
+        let (first, copy) = (folder.path().join("first"), folder.path().join("copy"));
+        fs::create_dir(&first).unwrap();
+        let (boot, _) = Boots::open(&first).unwrap().next().unwrap();
+        fs::create_dir(&copy).unwrap();
+        fs::copy(first.join("boot"), copy.join("boot")).unwrap();
+        let copied = Boots::open(&copy).unwrap();
+        assert_eq!(copied.unproven(), Some(boot));
+        let moved = folder.path().join("moved");
+        fs::rename(&first, &moved).unwrap();
+        assert_eq!(Boots::open(&moved).unwrap().next().unwrap().1, [boot]);
     }
 
     #[test]

@@ -20,7 +20,8 @@ pub struct Cli {
 pub enum Command {
     /// Run a node.
     Run(Box<RunArgs>),
-    /// Check class files, start nothing: prints the names of the classes, or all mistakes.
+    /// Check class files, start nothing: prints the name of each class and the digest of its
+    /// text, or all mistakes.
     Check(CheckArgs),
     /// Guard one program; started by a node, which gives the order on standard input.
     #[command(hide = true)]
@@ -81,9 +82,15 @@ pub struct RunArgs {
     /// Load (places used over places) from which on the node takes no more, above 0 to 1.
     #[arg(long, default_value_t = 0.8)]
     pub load_limit: f64,
-    /// Folder with class files (*.toml). Without it the node offers no class.
+    /// Folder with class files (*.toml), which are read again at SIGHUP: new opens get the new text, and what
+    /// runs keeps its own. Without it the node offers no class.
     #[arg(long)]
     pub classes: Option<PathBuf>,
+    /// The ports that are given to programs, FROM-TO: those that a firewall lets through. Nodes of one
+    /// machine may share them. Best outside of those of outgoing connections
+    /// (/proc/sys/net/ipv4/ip_local_port_range), as the default is on Linux.
+    #[arg(long, default_value = "30000-31999")]
+    pub session_ports: String,
     /// Most bytes kept of each of a program's two outputs; the newest are kept.
     #[arg(long, default_value_t = 16 * 1024 * 1024, value_parser = clap::value_parser!(u64).range(4096..))]
     pub output_bytes_max: u64,

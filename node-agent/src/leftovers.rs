@@ -1,4 +1,5 @@
-//! What an earlier run of the same data folder left running, ended before a new boot registers.
+//! What an earlier run of the same data folder left running here, ended before a new boot registers. What
+//! runs under another kernel or in another pid namespace is out of reach: [`crate::boots`] counts with that.
 
 use crate::keeper::order::{PIDS_FILE, Pids};
 use anyhow::{Context, bail};
@@ -46,7 +47,10 @@ pub fn end_all(data: &Path) -> anyhow::Result<Ended> {
     wait_until_gone(data, &left)?;
     for folder in &folders {
         let file = folder.join(PIDS_FILE);
-        if file.exists() {
+        // Who is of another boot of the machine, or another pid namespace, cannot be seen from here.
+        let is_elsewhere =
+            matches!(Pids::read(folder), Ok(Some(pids)) if pids.machine_boot != boot);
+        if file.exists() && !is_elsewhere {
             fs::remove_file(&file).with_context(|| format!("cannot remove {}", file.display()))?;
         }
     }

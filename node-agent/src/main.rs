@@ -22,6 +22,7 @@ mod looking;
 mod mailbox;
 mod managers;
 mod ports;
+mod reload;
 mod rpc;
 mod runtime;
 mod session_log;
@@ -36,7 +37,10 @@ use data_folder::DataFolder;
 use discovery::Discovery;
 use guardian::GuardianLink;
 use mailbox::{Event, Mailbox};
-use rota_daemon::{LogArguments, LogFormat, Stop, announce, raise_open_files, refuse, say_fatal};
+use rota_daemon::{
+    LogArguments, LogFormat, Stop, announce, outlive_stop_signals, raise_open_files, refuse,
+    say_fatal,
+};
 use rota_model::address::join;
 use rota_node::NodeConfig;
 use runtime::{Keepers, ProgramSettings, Runtime};
@@ -66,12 +70,12 @@ fn main() -> ExitCode {
                 Err(mistakes) => refuse(NAME, format, &mistakes),
             }
         }
-        Command::Check(args) => match settings::check_classes(&args.classes) {
+        Command::Check(args) => match settings::read_classes(&args.classes) {
             Ok(classes) => {
                 if classes.is_empty() {
                     eprintln!("no class files (*.toml) in {}", args.classes.display());
                 }
-                classes.iter().for_each(|class| println!("{class}"));
+                classes.values().for_each(|it| println!("{} {}", it.name, it.digest));
                 ExitCode::SUCCESS
             }
             Err(mistakes) => refuse(NAME, LogFormat::Text, &mistakes),
@@ -80,8 +84,12 @@ fn main() -> ExitCode {
 }
 
 /// A process beside the node's own, with the log that the node handed on. Programs are ended in time
-/// whatever the disk does on which that log is.
+/// whatever the disk does on which that log is. Who stops the whole service at once tells these processes
+/// too, and they stay until what they guard is over: a program has its grace only while its keeper lives.
 fn beside(log: &LogArguments, run: fn() -> anyhow::Result<()>) -> ExitCode {
+    if let Err(error) = outlive_stop_signals() {
+        return report(Err(error.into()), log.asked_format());
+    }
     match log.check() {
         Ok(log) => {
             let _last_lines = log.install_without_waiting();
@@ -117,6 +125,12 @@ fn run(settings: Settings) -> anyhow::Result<bool> {
     if ended.sessions > 0 {
         tracing::warn!(sessions = ended.sessions, "ended what an earlier run had left");
     }
+    if let Some(outgoing) = settings.ports.shared_with_outgoing() {
+        tracing::warn!(
+            session_ports = %settings.ports, %outgoing,
+            "outgoing connections of this machine may take ports of --session-ports before programs do"
+        );
+    }
     // A session takes about five descriptors.
     let open_files = raise_open_files();
     let gone = runtime.block_on(async {
@@ -147,6 +161,7 @@ async fn serve(
         sessions: folder.sessions(),
         host: settings.host,
         ip: settings.listen.ip(),
+        ports: settings.ports,
         output_bytes_max: settings.output_bytes_max,
         lease_grace_ms: timing.lease_kill_ms - timing.lease_term_ms,
         open_files,
@@ -155,6 +170,14 @@ async fn serve(
     };
     let (mailbox, events) = Mailbox::new();
     let mut boots = Boots::open(folder.path()).context("cannot read the count of boots")?;
+    if let Some(before) = boots.unproven() {
+        tracing::warn!(
+            %before,
+            "the data folder was last used under another boot of the kernel, in another pid namespace or at \
+             another place (as a copy was): it proves nothing about what ran there, so this node comes in \
+             when that boot has signed off or is declared lost"
+        );
+    }
     let (boot, ended_boots) = boots.next().context("cannot write the count of boots")?;
     let (id, kept) = (settings.config.node.clone(), settings.folders_kept_max);
     let (cluster, pool, places) = (&settings.cluster, &settings.pool, settings.config.places);
@@ -176,6 +199,7 @@ async fn serve(
         mailbox: mailbox.clone(),
     });
     leave_on_signals(mailbox.clone())?;
+    reload::on_hang_up(settings.classes_folder, mailbox.clone())?;
     let server = tokio::spawn(async move {
         if let Err(error) = rpc::serve(listener, settings.cluster, mailbox).await {
             tracing::error!(%error, "the gRPC server ended");
@@ -191,9 +215,9 @@ async fn serve(
     gone
 }
 
-/// SIGTERM, SIGINT, or a terminal that closes: leave in good order; once more: at once.
+/// SIGTERM or SIGINT: leave in good order; once more: at once.
 fn leave_on_signals(mailbox: Mailbox) -> anyhow::Result<()> {
-    let mut stop = Stop::listen().context("cannot listen for signals")?;
+    let mut stop = Stop::but_for_hang_up().context("cannot listen for signals")?;
     tokio::spawn(async move {
         loop {
             stop.wished().await;

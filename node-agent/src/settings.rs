@@ -2,10 +2,11 @@
 //! is touched.
 
 use crate::cli::RunArgs;
+use crate::ports::PortRange;
 use rota_daemon::{Log, may_hold_data, may_listen};
 use rota_membership::ConsulAddress;
 use rota_model::address::Address;
-use rota_model::{BootId, ClassName, ClusterName, FieldError, NodeId, PoolName};
+use rota_model::{BootId, ClassDigest, ClassName, ClusterName, FieldError, NodeId, PoolName};
 use rota_node::class::{Class, parse_classes};
 use rota_node::{NodeBounds, NodeConfig, NodeTiming};
 use std::collections::BTreeMap;
@@ -22,6 +23,8 @@ pub struct Settings {
     pub config: NodeConfig,
     /// What can run.
     pub classes: BTreeMap<ClassName, Class>,
+    /// The folder of these, as it was given.
+    pub classes_folder: Option<PathBuf>,
     /// Data folder.
     pub data: PathBuf,
     /// Cluster.
@@ -36,6 +39,8 @@ pub struct Settings {
     pub managers: Vec<String>,
     /// Where to register as a service.
     pub consul: Option<ConsulAddress>,
+    /// The ports for programs.
+    pub ports: PortRange,
     /// Most bytes kept of each output.
     pub output_bytes_max: u64,
     /// Folders of ended programs that are kept.
@@ -59,6 +64,8 @@ pub fn check(args: &RunArgs) -> Result<Settings, Vec<String>> {
     mistakes.0.extend(may_hold_data("--data", &args.data).err().map(|it| it.to_string()));
     let log = args.log.check();
     let log = log.map_err(|list| mistakes.0.extend(list.iter().map(ToString::to_string))).ok();
+    let ports = PortRange::parse(&args.session_ports);
+    let ports = ports.map_err(|it| mistakes.0.push(format!("--session-ports {it}"))).ok();
     let limit = mistakes.note("--load-limit", permille(args.load_limit));
     let classes = classes(args.classes.as_deref(), &mut mistakes);
     let timing = NodeTiming {
@@ -76,16 +83,19 @@ pub fn check(args: &RunArgs) -> Result<Settings, Vec<String>> {
         ended_boots: Vec::new(),
         places: args.places,
         load_limit_permille: limit.unwrap_or(1),
-        classes: classes.keys().cloned().collect(),
+        classes: digests(&classes),
         timing,
         bounds: NodeBounds::default(),
     };
     mistakes.0.extend(config.mistakes_as(&flag).iter().map(ToString::to_string));
-    match (cluster, pool, host, log) {
-        (Some(cluster), Some(pool), Some(host), Some(log)) if mistakes.0.is_empty() => {
+    match (cluster, pool, host, ports, log) {
+        (Some(cluster), Some(pool), Some(host), Some(ports), Some(log))
+            if mistakes.0.is_empty() =>
+        {
             Ok(Settings {
                 config,
                 classes,
+                classes_folder: args.classes.clone(),
                 data: args.data.clone(),
                 cluster,
                 pool,
@@ -93,6 +103,7 @@ pub fn check(args: &RunArgs) -> Result<Settings, Vec<String>> {
                 host,
                 managers: args.managers.clone(),
                 consul,
+                ports,
                 output_bytes_max: args.output_bytes_max,
                 folders_kept_max: args.folders_kept_max,
                 log,
@@ -157,14 +168,19 @@ fn check_address(address: &str) -> Result<(), FieldError> {
     Err(FieldError::new("address", format!("{address:?} is not host:port")))
 }
 
-/// Names of the classes in a folder.
+/// The classes in a folder.
 ///
 /// # Errors
 /// All mistakes in its files.
-pub fn check_classes(folder: &Path) -> Result<Vec<ClassName>, Vec<String>> {
+pub fn read_classes(folder: &Path) -> Result<BTreeMap<ClassName, Class>, Vec<String>> {
     let mut mistakes = Mistakes::default();
     let classes = classes(Some(folder), &mut mistakes);
-    if mistakes.0.is_empty() { Ok(classes.into_keys().collect()) } else { Err(mistakes.0) }
+    if mistakes.0.is_empty() { Ok(classes) } else { Err(mistakes.0) }
+}
+
+/// Which texts of classes these are.
+pub fn digests(classes: &BTreeMap<ClassName, Class>) -> BTreeMap<ClassName, ClassDigest> {
+    classes.iter().map(|(name, class)| (name.clone(), class.digest)).collect()
 }
 
 /// Reads and checks every class file of the folder.
@@ -255,6 +271,8 @@ mod tests {
             "0",
             "--load-limit",
             "1.5",
+            "--session-ports",
+            "9-8",
             "--lease-kill",
             "8s",
             "--log",
@@ -266,6 +284,7 @@ mod tests {
             "nonsense",
             "--places is 0",
             "load_limit is 1.5",
+            "--session-ports is \"9-8\"",
             "--lease-term is",
             "--log",
             "a.toml",

@@ -13,9 +13,10 @@ use rota_model::node_msg::{
     Registered, Renew, Renewed, ReportItem, ScanFate, ScanItem, SlotRange, ToNode,
 };
 use rota_model::{
-    BootId, ClassName, ClusterName, Epoch, Exit, FieldError, LeaseTimes, ManagerNumber,
-    NAME_BYTES_MAX, NodeId, NodeState, PoolName, Reason, RequestId, SlotId, Token,
+    BootId, ClassDigest, ClassName, ClusterName, Epoch, Exit, FieldError, LeaseTimes,
+    ManagerNumber, NAME_BYTES_MAX, NodeId, NodeState, PoolName, Reason, RequestId, SlotId, Token,
 };
+use std::collections::BTreeMap;
 
 /// Most items of one report.
 pub const REPORT_ITEMS_MAX: usize = 256;
@@ -321,6 +322,7 @@ pub fn register_request(cluster: &ClusterName, register: Register) -> v1::Regist
         pool: register.pool.as_str().into(),
         places: register.places,
         classes: register.classes.iter().map(|it| it.as_str().into()).collect(),
+        class_digests: digests(&register.digests),
         state: register.state.as_str().into(),
         renew_ms: register.lease.renew_ms,
         lease_term_ms: register.lease.lease_term_ms,
@@ -349,6 +351,7 @@ pub fn register(cluster: &ClusterName, it: v1::RegisterRequest) -> Result<Regist
         return Err(WireError::new("RegisterRequest.ended_boots", problem));
     }
     let classes = it.classes.iter().map(|class| ClassName::parse(class)).collect();
+    let digests = digests_from("RegisterRequest.class_digests", it.class_digests)?;
     Ok(Register {
         node: named("RegisterRequest.node", NodeId::parse(&it.node))?,
         boot: BootId(it.boot),
@@ -357,6 +360,7 @@ pub fn register(cluster: &ClusterName, it: v1::RegisterRequest) -> Result<Regist
         pool: named("RegisterRequest.pool", PoolName::parse(&it.pool))?,
         places: it.places,
         classes: named("RegisterRequest.classes", classes)?,
+        digests,
         state,
         lease: LeaseTimes {
             renew_ms: it.renew_ms,
@@ -365,6 +369,22 @@ pub fn register(cluster: &ClusterName, it: v1::RegisterRequest) -> Result<Regist
         },
         tombstone_ms: it.tombstone_ms,
     })
+}
+
+pub(crate) fn digests(of: &BTreeMap<ClassName, ClassDigest>) -> BTreeMap<String, String> {
+    of.iter().map(|(name, digest)| (name.to_string(), digest.to_string())).collect()
+}
+
+pub(crate) fn digests_from(
+    field: &'static str,
+    texts: BTreeMap<String, String>,
+) -> Result<BTreeMap<ClassName, ClassDigest>, WireError> {
+    let read = texts.into_iter().map(|(name, text)| {
+        let digest =
+            ClassDigest::try_from(text).map_err(|problem| WireError::new(field, problem))?;
+        Ok((named(field, ClassName::parse(&name))?, digest))
+    });
+    read.collect()
 }
 
 fn managers(managers: Vec<(ManagerNumber, String)>) -> Vec<v1::ManagerAddress> {

@@ -1,5 +1,6 @@
 //! What operators see: the View, partitions and nodes.
 
+use crate::node::{digests, digests_from};
 use crate::record::stamp;
 use crate::v1;
 use crate::wire::{WireError, convert, count, named, required};
@@ -276,6 +277,7 @@ fn node_stats((node, load): &(NodeReg, NodeLoad)) -> v1::NodeStats {
         used: load.used,
         places: load.places,
         classes: node.classes.iter().map(|it| it.as_str().into()).collect(),
+        class_digests: digests(&node.digests),
         wish: wish_text(node.wish).into(),
         closes_at_ms: closes_at_ms(node.wish),
     }
@@ -317,6 +319,7 @@ fn node_stats_from(it: v1::NodeStats) -> Result<(NodeReg, NodeLoad), WireError> 
         pool: named("NodeStats.pool", PoolName::parse(&it.pool))?,
         places: it.places,
         classes: named("NodeStats.classes", classes)?,
+        digests: digests_from("NodeStats.class_digests", it.class_digests)?,
         state: NodeState::parse(&it.state).ok_or_else(|| {
             WireError::new("NodeStats.state", format!("{:?} is not known", it.state))
         })?,

@@ -10,6 +10,7 @@ use crate::inspect::InspectArguments;
 use crate::join::JoinArguments;
 use crate::leave::{CancelArguments, LeaveArguments};
 use crate::namespace::NamespaceArguments;
+use crate::node::NodeCommand;
 use crate::output::{Format, Out};
 use crate::session::SessionCommand;
 use crate::signal::SignalArguments;
@@ -70,6 +71,9 @@ pub enum Command {
     Leave(LeaveArguments),
     /// Take back the join or the leave that is under way.
     Cancel(CancelArguments),
+    /// List nodes, with their classes.
+    #[command(subcommand)]
+    Node(NodeCommand),
     /// Place nothing more on a node; what runs there runs on. Stops a drain.
     Cordon(NodeArguments),
     /// Empty a node: place nothing more there, and close what runs there.

@@ -8,6 +8,7 @@
 //! * [`verify`]: whether everything is as it should be, proved.
 //! * [`join`]: take a manager into the ring that waits outside.
 //! * [`leave`]: tell one to leave it; take a join or a leave back.
+//! * [`node`]: list nodes, and which texts of classes they have.
 //! * [`drain`]: cordon, drain and uncordon a node.
 //! * [`signal`]: tell managers which of their peers look gone.
 //! * [`dev`]: a whole cluster of real processes on one machine.
@@ -29,6 +30,7 @@ mod inspect;
 mod join;
 mod leave;
 mod namespace;
+mod node;
 mod output;
 mod restore;
 #[cfg(test)]
@@ -111,6 +113,7 @@ fn run(cli: &Cli, out: &mut Out) -> anyhow::Result<()> {
             Command::Join(arguments) => join::run(arguments, out).await,
             Command::Leave(arguments) => leave::run(arguments, cli.endpoints(), out).await,
             Command::Cancel(arguments) => leave::cancel(arguments, &cli.endpoints()?, out).await,
+            Command::Node(command) => node::run(command, &cli.endpoints()?, out).await,
             Command::Cordon(arguments) => drain::cordon(arguments, &cli.endpoints()?, out).await,
             Command::Drain(arguments) => drain::run(arguments, &cli.endpoints()?, out).await,
             Command::Uncordon(arguments) => {

@@ -14,6 +14,7 @@
 
 mod assembled;
 mod binaries;
+pub mod brief;
 pub mod busy;
 mod classes;
 mod cluster;
@@ -34,7 +35,7 @@ pub mod small;
 
 pub use assembled::{Assembled, Leases, Member, Places};
 pub use binaries::{binary, checkout};
-pub use classes::shipped_classes_and;
+pub use classes::{classes_of, shipped_classes_and};
 pub use cluster::{Cluster, Document, Manager, Node, Store};
 pub use condition::{PATIENCE, eventually};
 pub use folder::TestFolder;

@@ -10,7 +10,10 @@
 //!  listeners are up ─▶ announce ─▶ one JSON line on standard output
 //!  mistakes ─▶ refuse, why it ends ─▶ say_fatal ─▶ standard error, in the form of the log
 //!  /proc ─▶ [`processes`] ─▶ who runs, whose child, since when
+//!        ─▶ [`listeners`] ─▶ who listens on a port
 //!  SIGTERM, SIGINT, SIGHUP ─▶ Stop ─▶ the process ends in its own order
+//!                          ─▶ outlive_stop_signals ─▶ it does not end, since it guards another
+//!  SIGHUP ─▶ HangUp ─▶ it reads its files again
 //! ```
 
 pub mod accept;
@@ -19,6 +22,7 @@ mod data_folder;
 mod http;
 mod http_rules;
 mod last_words;
+pub mod listeners;
 mod listening;
 mod log;
 mod open_files;
@@ -33,4 +37,4 @@ pub use last_words::{HAS_LEFT, USAGE, refuse, say_fatal};
 pub use listening::may_listen;
 pub use log::{Log, LogArguments, LogFormat};
 pub use open_files::raise_open_files;
-pub use stop::Stop;
+pub use stop::{HangUp, Stop, outlive_stop_signals};

@@ -13,6 +13,7 @@ use rustix::process::{Pid, Signal};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
 /// A process: its pid and when it started, in clock ticks since the machine booted.
@@ -114,6 +115,33 @@ pub fn all() -> Vec<Stat> {
     names.filter_map(stat).collect()
 }
 
+/// Every process below one: its children, theirs and so on, as this process sees their pids; those in
+/// pid namespaces of their own, too. One that is started meanwhile may be missed: look again.
+pub fn descendants(pid: i32) -> Vec<i32> {
+    let has_lists = fs::exists("/proc/thread-self/children").unwrap_or(false);
+    // Where the kernel keeps no list of children, one look at everything.
+    let table = if has_lists { Vec::new() } else { all() };
+    let children = |parent: i32| -> Vec<i32> {
+        if has_lists {
+            return threads(parent).into_iter().flat_map(|it| children_of(parent, it)).collect();
+        }
+        table.iter().filter(|it| it.parent == parent).map(|it| it.process.pid).collect()
+    };
+    let (mut found, mut edge) = (Vec::new(), vec![pid]);
+    while let Some(parent) = edge.pop() {
+        let below = children(parent);
+        edge.extend(&below);
+        found.extend(below);
+    }
+    found
+}
+
+/// The children that a thread has started, and those that it was given by a parent that ended.
+fn children_of(pid: i32, thread: i32) -> Vec<i32> {
+    let text = fs::read_to_string(format!("/proc/{pid}/task/{thread}/children"));
+    text.unwrap_or_default().split_ascii_whitespace().filter_map(|it| it.parse().ok()).collect()
+}
+
 fn texts(pid: i32, name: &str) -> Vec<String> {
     let bytes = file(pid, name);
     let texts = bytes.split(|it| *it == 0).filter(|it| !it.is_empty());
@@ -142,10 +170,18 @@ pub fn has_variable(pid: i32, name: &str, value: &str) -> bool {
     variable(pid, name).is_some_and(|it| it == value.as_bytes())
 }
 
-/// Names this boot of the machine: start times of another boot mean nothing.
+/// Names this boot of the kernel and this process's pid namespace, `BOOT_ID INODE`: pids and start times
+/// of another one mean nothing here. Empty when `/proc` does not tell both.
+///
+/// The number of a namespace is used again once it is gone, and with it all its processes. So the same
+/// name twice means the same processes, or none of the earlier ones.
 pub fn machine_boot() -> String {
-    let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    text.trim().to_owned()
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let namespace = fs::metadata("/proc/self/ns/pid").map(|it| it.ino());
+    match (boot.trim(), namespace) {
+        ("", _) | (_, Err(_)) => String::new(),
+        (boot, Ok(namespace)) => format!("{boot} {namespace}"),
+    }
 }
 
 impl Process {
@@ -221,6 +257,37 @@ mod tests {
         assert!(all().iter().any(|it| it.process == me));
         let program = std::env::args().next().unwrap();
         assert_eq!(command_line(pid).first(), Some(&program));
+    }
+
+    #[test]
+    fn descendants_are_children_and_theirs_and_no_siblings() {
+        let script = "sleep 60 & echo $!; read line; kill $!";
+        let mut command = Command::new("sh");
+        command.args(["-c", script]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut shell = command.spawn().unwrap();
+        let mut sibling = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(shell.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let grandchild: i32 = line.trim().parse().unwrap();
+        let signed = |pid: u32| i32::try_from(pid).unwrap();
+        assert_eq!(descendants(signed(shell.id())), [grandchild]);
+        let below = descendants(signed(std::process::id()));
+        for pid in [signed(shell.id()), grandchild, signed(sibling.id())] {
+            assert!(below.contains(&pid), "{pid} is not in {below:?}");
+        }
+        drop((shell.stdin.take(), sibling.stdin.take()));
+        shell.wait().unwrap();
+        sibling.wait().unwrap();
+        assert!(descendants(grandchild).is_empty());
+    }
+
+    #[test]
+    fn this_boot_of_the_machine_is_named_by_kernel_and_pid_namespace() {
+        let boot = machine_boot();
+        let (kernel, namespace) = boot.split_once(' ').unwrap();
+        assert!(kernel.len() == 36 && namespace.parse::<u64>().is_ok(), "{boot}");
+        let link = fs::read_link("/proc/self/ns/pid").unwrap();
+        assert_eq!(link.to_str(), Some(&*format!("pid:[{namespace}]")));
     }
 
     /// Ends its first thread. Another one waits for that, says so, and goes on until its input ends.

@@ -151,8 +151,8 @@ pub(crate) fn not_older(state: ConfigState, floor: Floor) -> Result<ConfigState,
 mod tests {
     use super::*;
     use rota_model::{
-        BootId, ClassName, ClusterTimes, ManagerId, ManagerNumber, NodeId, NodeState, Nonce,
-        PoolName,
+        BootId, ClassDigest, ClassName, ClusterTimes, ManagerId, ManagerNumber, NodeId, NodeState,
+        Nonce, PoolName,
     };
     use rota_ring::{Claim, NodeWish};
 
@@ -176,6 +176,7 @@ mod tests {
             pool: PoolName::default_pool(),
             places: 4,
             classes: vec![ClassName::parse("builtin").unwrap()],
+            digests: BTreeMap::from([(ClassName::parse("builtin").unwrap(), ClassDigest(7))]),
             state: NodeState::Ready,
             wish: NodeWish::default(),
             revision: 1,

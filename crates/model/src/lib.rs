@@ -2,6 +2,7 @@
 //!
 //! * [`ids`]: names that people choose (session, namespace, node, class) and numbers of the ring.
 //! * [`address`]: where something is reached, `host:port`.
+//! * [`class_digest`]: which text of a class a node has.
 //! * [`epoch`]: epochs, log positions, tokens, incarnations, boot ids: what orders things.
 //! * [`stamp`]: readable time stamps `AAMMJJhhmmssmmm`, used as versions.
 //! * [`state`]: states and reasons of sessions, nodes and managers.
@@ -15,6 +16,7 @@
 
 pub mod address;
 pub mod api;
+pub mod class_digest;
 pub mod epoch;
 pub mod ids;
 pub mod items;
@@ -26,6 +28,7 @@ pub mod state;
 pub mod timing;
 
 pub use api::*;
+pub use class_digest::*;
 pub use epoch::*;
 pub use ids::*;
 pub use refusal::*;

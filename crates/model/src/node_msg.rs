@@ -3,12 +3,14 @@
 //! Managers send [`ToNode`] over one batched stream per node and get a [`FromNode`] for each call.
 //! Nodes send [`Register`], [`Renew`] and reports to managers.
 
+use crate::class_digest::ClassDigest;
 use crate::epoch::{BootId, Epoch, LogPos, Token};
 use crate::ids::{ClassName, ManagerNumber, NodeId, PoolName, RequestId, SessionKey, SlotId};
 use crate::session::SessionSpec;
 use crate::stamp::Stamp;
 use crate::state::{Exit, NodeState, Reason};
 use crate::timing::LeaseTimes;
+use std::collections::BTreeMap;
 
 /// The slots of one partition, `(previous number, n]` on the ring. `first > last` wraps.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -308,6 +310,8 @@ pub struct Register {
     pub places: u32,
     /// What it can run.
     pub classes: Vec<ClassName>,
+    /// Which texts of these it has.
+    pub digests: BTreeMap<ClassName, ClassDigest>,
     /// READY, or REMOVED when it leaves with nothing running.
     pub state: NodeState,
     /// Its lease, by which managers know when nothing of it runs any more.

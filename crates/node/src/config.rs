@@ -1,9 +1,9 @@
 //! What a node is told about itself, and every time and bound of it in one place.
 
 use rota_model::{
-    BootId, ClassName, FieldError, LeaseTimes, NodeId, TimeOrder, times_out_of_order,
+    BootId, ClassDigest, ClassName, FieldError, LeaseTimes, NodeId, TimeOrder, times_out_of_order,
 };
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 /// What a node is told at its start.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -19,8 +19,8 @@ pub struct NodeConfig {
     /// Load at which it takes no more, in thousandths, 1 to 1000 (T = 0.8 is 800). The node is the
     /// last judge of this, whatever managers believe.
     pub load_limit_permille: u32,
-    /// Classes that it can run.
-    pub classes: BTreeSet<ClassName>,
+    /// Classes that it can run, and which texts of them.
+    pub classes: BTreeMap<ClassName, ClassDigest>,
     /// Times.
     pub timing: NodeTiming,
     /// Bounds.
@@ -157,7 +157,7 @@ mod tests {
             ended_boots: Vec::new(),
             places: 10,
             load_limit_permille: 800,
-            classes: BTreeSet::new(),
+            classes: BTreeMap::new(),
             timing: NodeTiming::default(),
             bounds: NodeBounds::default(),
         }

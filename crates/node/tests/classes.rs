@@ -2,8 +2,11 @@
 
 use core::net::IpAddr;
 use rota_model::{Attributes, ClassName, Namespace, SessionId, SessionKey};
-use rota_node::class::{Class, ClassKind, MachineClass, ReadyWhen, Values, parse_classes};
+use rota_node::class::{
+    Class, ClassKind, MachineClass, ProgramClass, ReadyWhen, Values, parse_classes,
+};
 use rota_node::machine::{Machine, SendError};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 const BUILTIN: &str = include_str!("../../../deploy/classes/builtin.toml");
@@ -30,8 +33,8 @@ fn mistakes(text: &str) -> Vec<String> {
     list.iter().map(ToString::to_string).collect()
 }
 
-const NO_PORT: &str =
-    "c.toml: ready waits for a port, but neither argv nor env tells the program its {port}";
+const NO_PORT: &str = "c.toml: ready waits for a port, but neither argv nor env tells the program its {port}; a program \
+     that reads ROTA_PORT needs port = true";
 
 fn program(lines: &str) -> String {
     format!("name = \"c\"\nkind = \"program\"\n{lines}")
@@ -46,6 +49,14 @@ fn every_class_that_ships_is_without_mistakes() {
     let classes = parse_classes(SHIPPED).unwrap();
     let names: Vec<&str> = classes.keys().map(ClassName::as_str).collect();
     assert_eq!(names, ["builtin", "counter", "http", "redis", "traffic-light"]);
+}
+
+#[test]
+fn a_digest_names_the_text_of_a_class_as_sha256sum_does() {
+    let text = "name = \"c\"\nkind = \"machine\"\nstates = [\"a\"]\ninitial = \"a\"\n";
+    let digest = Class::parse("c.toml", text).unwrap().digest;
+    assert_eq!(digest.to_string(), "e794918919f978b2");
+    assert_ne!(Class::parse("c.toml", &format!("# new\n{text}")).unwrap().digest, digest);
 }
 
 #[test]
@@ -66,7 +77,9 @@ fn the_http_class_gives_a_whole_argument_list() {
     let key = SessionKey::new(Namespace::default_space(), SessionId::parse("web 1").unwrap());
     let attributes = Attributes::new();
     let (ip, attributes) = (IpAddr::from([10, 0, 0, 5]), &attributes);
-    let values = Values { key: &key, ip, port: 8123, folder: "/srv/web 1", attributes };
+    let ports = BTreeMap::new();
+    let values =
+        Values { key: &key, ip, port: 8123, ports: &ports, folder: "/srv/web 1", attributes };
     let line = program.command(&class, &values).unwrap();
     let expected = [
         "python3",
@@ -81,7 +94,7 @@ fn the_http_class_gives_a_whole_argument_list() {
     ];
     assert_eq!(line.argv, expected);
     assert_eq!(program.ready, ReadyWhen::Port);
-    assert!(program.wants_port());
+    assert!(program.port);
     assert_eq!((program.start_timeout_ms, program.grace_ms), (10_000, 2_000));
 }
 
@@ -232,7 +245,7 @@ attributes = { x = 1 }
         "c.toml: attributes.x is a number; it must be a text",
         "c.toml: argv[3] is a number; it must be a text",
         "c.toml: argv[1] has an unknown placeholder {nonsense}; known are {session}, {namespace}, \
-         {ip}, {port}, {folder} and {attr.NAME}; write {{ for a brace",
+         {ip}, {port}, {port.NAME}, {folder} and {attr.NAME}; write {{ for a brace",
         "c.toml: argv[2] has a { without a } after it; write {{ for a brace",
         "c.toml: argv[0] must not depend on what a client gives: it is the program",
         "c.toml: env.D is a number; it must be a text",
@@ -243,7 +256,7 @@ attributes = { x = 1 }
         "c.toml: start_timeout is \"1h\"; it must be a whole number with ms, s or m, like \"10s\" \
          (100ms to 10m)",
         "c.toml: grace is \"6m\"; it must be 0s to 5m",
-        "c.toml: pool is not a field; known are name, kind, attributes, argv, env, ready, \
+        "c.toml: pool is not a field; known are name, kind, attributes, argv, env, port, ports, ready, \
          start_timeout, grace",
     ];
     assert_eq!(list, expected);
@@ -266,6 +279,46 @@ fn a_program_that_never_learns_its_port_cannot_be_ready_by_it() {
     assert_eq!(list, [NO_PORT]);
     let by_env = program("argv = [\"serve\"]\nenv = { PORT = \"{port}\" }");
     assert!(Class::parse("c.toml", &by_env).is_ok());
+}
+
+fn program_class(lines: &str) -> Arc<ProgramClass> {
+    let class = Class::parse("c.toml", &program(lines)).expect("no mistakes");
+    let ClassKind::Program(program) = class.kind else { panic!("a program") };
+    program
+}
+
+#[test]
+fn a_program_has_a_port_when_something_asks_for_it_and_none_otherwise() {
+    assert!(program_class("argv = [\"serve\", \"{port}\"]").port);
+    assert!(program_class("argv = [\"serve\"]\nport = true").port, "it reads ROTA_PORT");
+    let line = "ready = { line = \"up\" }";
+    assert!(!program_class(&format!("argv = [\"serve\"]\n{line}")).port);
+    assert!(program_class(&format!("argv = [\"serve\"]\nport = true\n{line}")).port);
+    assert!(program_class(&format!("argv = [\"serve\", \"{{port}}\"]\n{line}")).port);
+    let list = mistakes(&program("argv = [\"serve\", \"{port}\"]\nport = false"));
+    let problem = "is false, but ready waits for the port, or argv or env holds {port}";
+    assert_eq!(list, [format!("c.toml: port {problem}")]);
+}
+
+#[test]
+fn further_ports_have_names_that_the_class_lists() {
+    let lines = "argv = [\"serve\", \"{port}\", \"{port.admin}\"]\nports = [\"admin\", \"game_1\"]";
+    let class = Class::parse("c.toml", &program(lines)).unwrap();
+    let ClassKind::Program(program_class) = &class.kind else { panic!("a program") };
+    assert_eq!(Vec::from_iter(&program_class.ports), ["admin", "game_1"]);
+    let key = SessionKey::new(Namespace::default_space(), SessionId::parse("s").unwrap());
+    let ports = BTreeMap::from([("admin".to_owned(), 9_001), ("game_1".to_owned(), 9_002)]);
+    let (ip, attributes) = (IpAddr::from([127, 0, 0, 1]), &Attributes::new());
+    let values = Values { key: &key, ip, port: 9_000, ports: &ports, folder: "/", attributes };
+    assert_eq!(program_class.command(&class, &values).unwrap().argv, ["serve", "9000", "9001"]);
+    let wrong = "argv = [\"serve\", \"{port}\", \"{port.x}\"]\nports = [\"a\", \"a\", \"A\", \"\"]";
+    let expected = [
+        "c.toml: ports[1] is \"a\" a second time",
+        "c.toml: ports[2] is \"A\"; a name has 1 to 32 characters: a to z, 0 to 9 and _",
+        "c.toml: ports[3] is \"\"; a name has 1 to 32 characters: a to z, 0 to 9 and _",
+        "c.toml: ports does not list \"x\", which {port.x} uses",
+    ];
+    assert_eq!(mistakes(&program(wrong)), expected);
 }
 
 #[test]

@@ -128,6 +128,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         pool: PoolName::default_pool(),
         places: u32::MAX,
         classes: vec![ClassName::parse("builtin")?],
+        digests: std::collections::BTreeMap::new(),
         state: NodeState::Ready,
         lease: LeaseTimes { renew_ms: 3_000, lease_term_ms: 8_000, lease_kill_ms: 12_000 },
         tombstone_ms: 600_000,

@@ -317,6 +317,7 @@ impl Manager {
             pool: register.pool.clone(),
             places: register.places,
             classes: register.classes.clone(),
+            digests: register.digests.clone(),
             state: wish.shown(register.state),
             wish,
             revision: expect_revision + 1,
@@ -335,6 +336,7 @@ impl Manager {
             let text = format!("{text}; the config store is away, so it cannot be declared lost");
             return Refusal::new(RefusalKind::ConfigStoreAway, self.soon(), text);
         }
+        let text = format!("{text}; the boot that asks does not prove that this one is over");
         // If it does not live any more, it was declared lost by then.
         let retry = Retry::AfterMs(self.env.config.timing.node_lost_ms);
         Refusal::new(RefusalKind::BootUnproven, retry, text)

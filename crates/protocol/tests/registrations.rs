@@ -19,6 +19,7 @@ fn register(node: &str, boot: u64) -> Register {
         pool: PoolName::default_pool(),
         places: 4,
         classes: Vec::new(),
+        digests: std::collections::BTreeMap::new(),
         state: NodeState::Ready,
         lease: LEASE,
         tombstone_ms: 600_000,

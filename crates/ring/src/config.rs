@@ -2,7 +2,7 @@
 
 use crate::node_order::NodeWish;
 use crate::view::View;
-use rota_model::{BootId, ClassName, Epoch, NodeId, NodeState, PoolName};
+use rota_model::{BootId, ClassDigest, ClassName, Epoch, NodeId, NodeState, PoolName};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,6 +22,9 @@ pub struct NodeReg {
     pub places: u32,
     /// What it can run.
     pub classes: Vec<ClassName>,
+    /// Which texts of these it has, as far as it told.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub digests: BTreeMap<ClassName, ClassDigest>,
     /// State; LOST and REMOVED are verdicts about `boot`.
     pub state: NodeState,
     /// What operators want of the node, whichever boot it is. `state` shows it while the node is there.

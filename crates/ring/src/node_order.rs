@@ -133,6 +133,7 @@ impl NodeReg {
 mod tests {
     use super::*;
     use rota_model::{BootId, PoolName};
+    use std::collections::BTreeMap;
 
     fn node(state: NodeState, wish: NodeWish) -> NodeReg {
         NodeReg {
@@ -142,6 +143,7 @@ mod tests {
             pool: PoolName::default_pool(),
             places: 4,
             classes: Vec::new(),
+            digests: BTreeMap::new(),
             state,
             wish,
             revision: 7,

@@ -123,6 +123,8 @@ faults!(
     FolderLost = "folder_lost",
     /// A second agent under one id was started.
     NodeTwin = "node_twin",
+    /// A second agent under one id was started with a copy of the first one's data folder.
+    FolderCopied = "folder_copied",
     /// A node's registration was written, and its answer lost for nearly as long as a lease.
     RegisteredLost = "registered_lost",
     /// A node registered as draining before it left.

@@ -12,8 +12,8 @@ use rota_node::{AfterRefusal, Node, after_refusal};
 /// What a node's data folder remembers of its boots.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Folder {
-    /// Those of this folder, newest last.
-    boots: Vec<BootId>,
+    /// Those of this folder, newest last, and the machine that each ran on: a folder is copied, too.
+    boots: Vec<(BootId, usize)>,
     /// Where the clock of its machine is behind, by which part: half, a quarter, an eighth.
     behind: Option<u32>,
 }
@@ -23,16 +23,19 @@ impl World {
     pub fn next_boot(&mut self, index: usize) -> (BootId, Vec<BootId>) {
         // A clock that all share; how much it goes on is left to chance.
         let clock = self.boots.last().map_or(0, |it| it.0) + self.chance.within(1, 1_000_000);
+        let believed = self.plant_believes_folders();
         let Some(host) = self.nodes.get_mut(index) else { return (BootId(clock), Vec::new()) };
         let folder = &mut host.folder;
         let behind = folder.behind.map_or(0, |part| clock >> part.min(63));
-        let last = folder.boots.last().map_or(0, |it| it.0);
+        let last = folder.boots.last().map_or(0, |it| it.0.0);
         let mut boot = BootId((clock - behind).max(last + 1));
         while !self.boots.insert(boot) {
             boot = BootId(boot.0 + 1);
         }
-        let ended = folder.boots.clone();
-        folder.boots.push(boot);
+        // What runs on another machine cannot be seen from this one.
+        let here = folder.boots.iter().filter(|(_, machine)| *machine == index || believed);
+        let ended = here.map(|(boot, _)| *boot).collect();
+        folder.boots.push((boot, index));
         let surplus = folder.boots.len().saturating_sub(ENDED_BOOTS_MAX);
         folder.boots.drain(..surplus);
         (boot, ended)
@@ -52,7 +55,8 @@ impl World {
         }
     }
 
-    /// A second agent under one id starts, on a machine of its own, and works for a while.
+    /// A second agent under one id starts, on a machine of its own, and works for a while: every other time
+    /// with a copy of the first one's folder.
     pub fn start_twin(&mut self, fault: Fault) {
         let index = self.chance.index(self.nodes.len());
         let id = self.nodes[index].id.clone();
@@ -65,6 +69,10 @@ impl World {
         let Some(twin) = self.nodes.iter().position(|it| it.address == address) else { return };
         if self.nodes[twin].agent.is_none() {
             self.took_effect(fault);
+            if length_us.is_multiple_of(2) {
+                self.nodes[twin].folder = self.nodes[index].folder.clone();
+                self.counters.fault(Fault::FolderCopied);
+            }
             self.boot_node(twin);
             let run = self.nodes[twin].run;
             self.queue.after(length_us, Event::Retire(twin, run));

@@ -101,6 +101,8 @@ bugs!(
     JudgeNotAnew = "judge_not_anew",
     /// A manager lets every boot in, whatever its data folder proves.
     BootUnproven = "boot_unproven",
+    /// A data folder proves boots of other machines to be over.
+    FolderBelieved = "folder_believed",
     /// Every refusal says that nothing changed.
     ChangeDenied = "change_denied",
     /// News of a machine is acknowledged and forgotten.

@@ -32,6 +32,11 @@ impl World {
         Some(if is_late { spare_ms * 3_000 } else { 0 })
     }
 
+    /// Whether a data folder proves boots of other machines to be over.
+    pub(crate) fn plant_believes_folders(&self) -> bool {
+        self.bug() == Some(Bug::FolderBelieved)
+    }
+
     /// Whether a start that is slow never comes to anything.
     pub(crate) fn plant_hangs(&self) -> bool {
         self.bug() == Some(Bug::DeadlineIgnored)

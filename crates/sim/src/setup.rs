@@ -3,13 +3,13 @@
 use crate::chance::Chance;
 use crate::network::Weather;
 use rota_model::{
-    ClassName, ClusterName, ManagerId, ManagerNumber, Namespace, NodeId, PoolName, SessionId,
-    SessionKey,
+    ClassDigest, ClassName, ClusterName, ManagerId, ManagerNumber, Namespace, NodeId, PoolName,
+    SessionId, SessionKey,
 };
 use rota_node::{NodeBounds, NodeConfig, NodeTiming};
 use rota_protocol::{DocumentsConfig, ManagerConfig, PoolConfig, Sizes, Timing};
 use rota_ring::RingShape;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// Name of the class that nodes know.
 pub const CLASS: &str = "builtin";
@@ -151,7 +151,10 @@ impl Setup {
             boot,
             places: self.places,
             load_limit_permille: 800,
-            classes: BTreeSet::from([ClassName::parse(CLASS).expect("a short name")]),
+            classes: BTreeMap::from([(
+                ClassName::parse(CLASS).expect("a short name"),
+                ClassDigest(1),
+            )]),
             timing: NodeTiming {
                 renew_ms: timing.renew_ms,
                 lease_term_ms: timing.lease_term_ms,

@@ -7,6 +7,7 @@
 
 use super::order::Order;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, setrlimit};
 use std::convert::Infallible;
@@ -54,8 +55,13 @@ pub fn launch(order: &Order) -> Result<Child, String> {
 fn exec_failure(status: OwnedFd) -> io::Result<Option<String>> {
     let timeout = Timespec { tv_sec: EXEC_MS_MAX / 1000, tv_nsec: 0 };
     let mut fds = [PollFd::new(&status, PollFlags::IN)];
-    if poll(&mut fds, Some(&timeout))? == 0 {
-        return Err(io::ErrorKind::TimedOut.into());
+    loop {
+        match poll(&mut fds, Some(&timeout)) {
+            // A signal that this process outlives.
+            Err(Errno::INTR) => {}
+            found if found? == 0 => return Err(io::ErrorKind::TimedOut.into()),
+            _ => break,
+        }
     }
     let mut text = String::new();
     File::from(status).read_to_string(&mut text)?;

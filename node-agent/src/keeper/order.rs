@@ -99,7 +99,7 @@ pub enum News {
 /// Content of [`PIDS_FILE`].
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Pids {
-    /// The boot of the machine in which these pids mean something.
+    /// The boot of the machine and the pid namespace in which these pids mean something.
     pub machine_boot: String,
     /// The keeper.
     pub keeper: Process,

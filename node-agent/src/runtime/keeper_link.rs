@@ -68,6 +68,11 @@ impl KeeperLink {
         Ok(link)
     }
 
+    /// The keeper's pid.
+    pub fn pid(&self) -> Option<i32> {
+        self.pid
+    }
+
     async fn write(&mut self, value: &impl Serialize) {
         let Some(input) = &mut self.input else { return };
         let mut line = serde_json::to_vec(value).expect("orders and commands have text keys");

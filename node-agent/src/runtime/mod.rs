@@ -1,5 +1,6 @@
 //! What runs on this node: machines inside this process, programs under their keepers.
 
+mod answering;
 mod folders;
 mod keeper_link;
 mod orphans;
@@ -56,8 +57,16 @@ pub struct Runtime {
     /// Where machine sessions answer: the node's own address.
     address: String,
     machines: BTreeMap<SessionKey, Running>,
-    /// Tasks of programs that are not over, with their order to stop.
-    programs: BTreeMap<(SessionKey, Token), watch::Sender<Option<StopHow>>>,
+    /// Tasks of programs that are not over.
+    programs: BTreeMap<(SessionKey, Token), Task>,
+}
+
+/// The task of a program.
+struct Task {
+    /// Its order to stop.
+    stop: watch::Sender<Option<StopHow>>,
+    /// Between TERM and KILL, by its class.
+    grace_ms: u64,
 }
 
 impl Runtime {
@@ -70,7 +79,7 @@ impl Runtime {
         mailbox: Mailbox,
     ) -> Self {
         Self {
-            classes: classes.into_iter().map(|(name, class)| (name, Arc::new(class))).collect(),
+            classes: shared(classes),
             folders: Folders::found(&settings.sessions, folders_kept_max),
             settings: Arc::new(settings),
             mailbox,
@@ -78,6 +87,11 @@ impl Runtime {
             machines: BTreeMap::new(),
             programs: BTreeMap::new(),
         }
+    }
+
+    /// From now on sessions begin with these classes; what runs keeps its own.
+    pub fn offer(&mut self, classes: BTreeMap<ClassName, Class>) {
+        self.classes = shared(classes);
     }
 
     /// True when nothing runs and no task of a program is left.
@@ -114,7 +128,8 @@ impl Runtime {
                 let request = session.request.as_ref().map_or("", RequestId::as_str);
                 let span = tracing::info_span!("program", session = %key, %token, request);
                 let mailbox = self.mailbox.clone();
-                self.programs.insert((key.clone(), token), stop);
+                let grace_ms = session.program.grace_ms;
+                self.programs.insert((key.clone(), token), Task { stop, grace_ms });
                 let task = async move {
                     session.run().await;
                     mailbox.give(Event::ProgramOver { key, token }).await;
@@ -150,8 +165,8 @@ impl Runtime {
             self.machines.remove(&key);
             return news.push(NodeInput::Stopped { key, token, exit: None });
         }
-        if let Some(stop) = self.programs.get(&(key.clone(), token)) {
-            return more_urgent(stop, how);
+        if let Some(task) = self.programs.get(&(key.clone(), token)) {
+            return more_urgent(&task.stop, how);
         }
         // Its end is on the way to the decisions, which ignore this then; or it was never here.
         news.push(NodeInput::Stopped { key, token, exit: None });
@@ -159,7 +174,12 @@ impl Runtime {
 
     /// Stops all programs, whatever the decisions think.
     pub fn stop_programs(&self, how: StopHow) {
-        self.programs.values().for_each(|stop| more_urgent(stop, how));
+        self.programs.values().for_each(|it| more_urgent(&it.stop, how));
+    }
+
+    /// The longest time between TERM and KILL of a program that is not over, in milliseconds.
+    pub fn longest_grace_ms(&self) -> u64 {
+        self.programs.values().map(|it| it.grace_ms).max().unwrap_or_default()
     }
 
     /// The task of a program session is over: its folder is kept among the last ones.
@@ -196,6 +216,10 @@ impl Runtime {
         }
         Ok(transition)
     }
+}
+
+fn shared(classes: BTreeMap<ClassName, Class>) -> BTreeMap<ClassName, Arc<Class>> {
+    classes.into_iter().map(|(name, class)| (name, Arc::new(class))).collect()
 }
 
 fn more_urgent(stop: &watch::Sender<Option<StopHow>>, how: StopHow) {

@@ -1,13 +1,14 @@
 //! One program session: one task that starts a keeper, watches the program get ready, and tells
 //! the node's decisions what becomes of it.
 
+use super::answering::Awaited;
 use super::keeper_link::KeeperLink;
 use super::orphans::{FOLDER_VARIABLE, Keepers};
 use crate::keeper::order::{Cause, News, Order};
 use crate::lease::boottime_ms;
 use crate::leftovers::DATA_VARIABLE;
 use crate::mailbox::Mailbox;
-use crate::ports::Port;
+use crate::ports::{Port, PortRange, Ports};
 use rota_daemon::Log;
 use rota_model::address::join;
 use rota_model::{Attributes, Exit, Reason, RequestId, SessionKey, Token};
@@ -16,23 +17,12 @@ use rota_node::{NodeInput, StopHow};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::TcpStream;
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep, sleep_until, timeout};
-
-/// Shortest and longest pause between two tries to connect to a program that starts.
-const PROBE_PAUSE: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(100));
-
-/// The pause is this part of the time waited so far: a program is seen to be ready at most so much
-/// later than it was, and one that takes long is not asked often.
-const PROBE_PART: u32 = 16;
-
-/// A connection on this machine stands at once or not at all; this only bounds a lost packet.
-const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
+use tokio::time::{Instant, sleep_until};
 
 /// How much later than asked a keeper may be with the end before it is killed itself. Well below
 /// the time that a leaving node waits.
@@ -54,6 +44,8 @@ pub struct ProgramSettings {
     pub host: String,
     /// The address on which ports are chosen and tried.
     pub ip: IpAddr,
+    /// The ports to choose from.
+    pub ports: PortRange,
     /// Most bytes kept of each of a program's outputs.
     pub output_bytes_max: u64,
     /// Between TERM and KILL when the lease has run out.
@@ -117,10 +109,14 @@ enum End {
 struct Running {
     session: ProgramSession,
     link: KeeperLink,
-    /// Held until the end was told, so that no other session answers on it while this one counts
+    /// Held until the end was told, so that no other session answers on them while this one counts
     /// as live.
-    port: Port,
+    ports: Ports,
     stage: Stage,
+    /// The first process of the program, once it was started.
+    pid: Option<i32>,
+    /// Somebody else takes connections on its port.
+    stranger: bool,
     /// When it must be ready.
     ready_by: Instant,
     timed_out: bool,
@@ -157,8 +153,8 @@ impl ProgramSession {
         if boottime_ms() > self.not_after_ms {
             return Err("the time to start it has passed".to_owned());
         }
-        let port = Port::choose(self.settings.ip).map_err(|error| format!("no port: {error}"))?;
-        let order = self.order(port.number())?;
+        let ports = self.choose_ports().map_err(|error| format!("no port: {error}"))?;
+        let order = self.order(&ports)?;
         make_folders(&order).map_err(|error| format!("no folder for it: {error}"))?;
         let link = KeeperLink::start(&order, &self.settings)
             .await
@@ -167,19 +163,30 @@ impl ProgramSession {
         Ok(Running {
             session: self,
             link,
-            port,
+            ports,
             stage: Stage::Asked,
+            pid: None,
+            stranger: false,
             ready_by,
             timed_out: false,
             keeper_late: None,
         })
     }
 
-    fn order(&self, port: u16) -> Result<Order, String> {
+    fn choose_ports(&self) -> Result<Ports, String> {
+        let choose = || Port::choose(self.settings.ip, &self.settings.ports);
+        let main = self.program.port.then(choose).transpose()?;
+        let named = self.program.ports.iter().map(|name| Ok((name.clone(), choose()?)));
+        Ok(Ports { main, named: named.collect::<Result<_, String>>()? })
+    }
+
+    fn order(&self, ports: &Ports) -> Result<Order, String> {
         let work = self.folder.join("work");
         let folder = work.to_str().ok_or("the path of its folder is not UTF-8")?;
         let (ip, attributes) = (self.settings.ip, &*self.attributes);
-        let values = Values { key: &self.key, ip, port, folder, attributes };
+        let (main, named) = (ports.main.as_ref().map(Port::number), ports.named_numbers());
+        let port = main.unwrap_or_default();
+        let values = Values { key: &self.key, ip, port, ports: &named, folder, attributes };
         let line = self.program.command(&self.class, &values).map_err(|error| error.to_string())?;
         let mut env = inherited();
         env.extend(line.env);
@@ -187,10 +194,12 @@ impl ProgramSession {
         env.extend([
             ("ROTA_NAMESPACE".to_owned(), self.key.namespace.to_string()),
             ("ROTA_SESSION".to_owned(), self.key.id.to_string()),
-            ("ROTA_PORT".to_owned(), port.to_string()),
             (FOLDER_VARIABLE.to_owned(), path(&self.folder)),
             (DATA_VARIABLE.to_owned(), path(&self.settings.data)),
         ]);
+        env.extend(main.map(|port| ("ROTA_PORT".to_owned(), port.to_string())));
+        let variable = |name: &str| format!("ROTA_PORT_{}", name.to_ascii_uppercase());
+        env.extend(named.iter().map(|(name, port)| (variable(name), port.to_string())));
         let ready_line = match &self.program.ready {
             ReadyWhen::Line(text) => Some(text.clone()),
             ReadyWhen::Port => None,
@@ -236,7 +245,8 @@ impl Running {
                 break end;
             }
         };
-        let Self { session, link, port, stage, timed_out, .. } = self;
+        let stranger = self.awaited().filter(|_| self.stranger).map(Awaited::stranger_is);
+        let Self { session, link, ports, stage, timed_out, .. } = self;
         let end = match end {
             Some(end) => {
                 link.reap().await;
@@ -245,21 +255,30 @@ impl Running {
             None => End::KeeperDied(link.clear_up().await),
         };
         let asked = session.stop.borrow().is_some();
-        let news = session.news_of(end, asked, timed_out, stage == Stage::Ready);
+        let was_ready = stage == Stage::Ready;
+        let news = session.news_of(end, asked, timed_out, was_ready, stranger.as_deref());
         session.mailbox.node(news).await;
-        drop(port);
+        drop(ports);
+    }
+
+    /// The port by which it becomes ready, while it is looked at.
+    fn awaited(&self) -> Option<Awaited> {
+        let Self { session, link, ports, .. } = self;
+        let (port, keeper, program) = (ports.main.as_ref()?.number(), link.pid()?, self.pid?);
+        let by_port = session.program.ready == ReadyWhen::Port && self.stage == Stage::Started;
+        by_port.then_some(Awaited { ip: session.settings.ip, port, keeper, program })
     }
 
     async fn next(&mut self) -> Step {
-        let Self { session, link, port, stage, ready_by, timed_out, keeper_late } = self;
+        let probed = self.awaited();
+        let Self { session, link, stage, stranger, ready_by, timed_out, keeper_late, .. } = self;
         let awaited = *stage != Stage::Ready && !*timed_out && session.stop.borrow().is_none();
-        let probed = *stage == Stage::Started && session.program.ready == ReadyWhen::Port;
         let late = *keeper_late;
         tokio::select! {
             biased;
             news = link.news() => Step::News(news),
             how = asked_to_stop(&mut session.stop) => Step::Stop(how),
-            () = answers(session.settings.ip, port.number()), if awaited && probed => Step::Answers,
+            () = answers(probed, stranger), if awaited && probed.is_some() => Step::Answers,
             () = sleep_until(*ready_by), if awaited => Step::TooSlow,
             () = sleep_until(late.unwrap_or_else(Instant::now)), if late.is_some() => {
                 Step::KeeperLate
@@ -299,8 +318,9 @@ impl Running {
     }
 
     async fn on_started(&mut self, pid: i32) {
-        tracing::info!(pid, port = self.port.number(), "started");
+        tracing::info!(pid, port = self.ports.main.as_ref().map(Port::number), "started");
         self.stage = Stage::Started;
+        self.pid = Some(pid);
         let (key, token) = (self.session.key.clone(), self.session.token);
         let address = self.address();
         let news = NodeInput::Started { key, token, address, ready: false };
@@ -319,8 +339,10 @@ impl Running {
         self.session.mailbox.node(NodeInput::Ready { key, token, address }).await;
     }
 
+    /// Empty for a program without a port: nobody listens then.
     fn address(&self) -> String {
-        join(&self.session.settings.host, self.port.number())
+        let host = &self.session.settings.host;
+        self.ports.main.as_ref().map_or_else(String::new, |it| join(host, it.number()))
     }
 
     async fn stop(&mut self, grace_ms: u64) {
@@ -342,23 +364,23 @@ async fn asked_to_stop(stop: &mut watch::Receiver<Option<StopHow>>) -> StopHow {
     }
 }
 
-/// Waits until a connection to the port stands.
-async fn answers(ip: IpAddr, port: u16) {
-    let target = if ip.is_unspecified() { Ipv4Addr::LOCALHOST.into() } else { ip };
-    let began = Instant::now();
-    loop {
-        let tried = timeout(PROBE_TIMEOUT, TcpStream::connect((target, port))).await;
-        // On loopback a connection may take its own port to come from, and answer itself.
-        let is_itself = |it: &TcpStream| it.local_addr().ok() == it.peer_addr().ok();
-        if tried.is_ok_and(|it| it.is_ok_and(|it| !is_itself(&it))) {
-            return;
-        }
-        sleep((began.elapsed() / PROBE_PART).clamp(PROBE_PAUSE.0, PROBE_PAUSE.1)).await;
+/// Waits until the session takes the connections of that port; for ever without one.
+async fn answers(awaited: Option<Awaited>, stranger: &mut bool) {
+    match awaited {
+        Some(awaited) => awaited.answers(stranger).await,
+        None => std::future::pending().await,
     }
 }
 
 impl ProgramSession {
-    fn news_of(&self, end: End, asked: bool, timed_out: bool, was_ready: bool) -> NodeInput {
+    fn news_of(
+        &self,
+        end: End,
+        asked: bool,
+        timed_out: bool,
+        was_ready: bool,
+        stranger: Option<&str>,
+    ) -> NodeInput {
         let (key, token) = (self.key.clone(), self.token);
         let (exit, cause) = match end {
             End::Never(detail) => {
@@ -379,9 +401,12 @@ impl ProgramSession {
                 let detail = "no manager renewed the node's lease in time";
                 (Reason::LeaseNotRenewed, detail.to_owned())
             }
-            Some(Cause::Own | Cause::Stop) if timed_out => (Reason::StartTimeout, self.too_slow()),
+            Some(Cause::Own | Cause::Stop) if timed_out => {
+                (Reason::StartTimeout, self.too_slow(stranger))
+            }
             Some(Cause::Own | Cause::Stop) if !was_ready => {
-                let detail = format!("it ended before it was ready{}", self.last_words());
+                let taken = stranger.map(|it| format!("; {it} has its port")).unwrap_or_default();
+                let detail = format!("it ended before it was ready{taken}{}", self.last_words());
                 (Reason::Exited, detail)
             }
             Some(Cause::Own | Cause::Stop) => (Reason::Exited, String::new()),
@@ -389,10 +414,13 @@ impl ProgramSession {
         NodeInput::Ended { key, token, reason, exit, detail }
     }
 
-    fn too_slow(&self) -> String {
-        let awaited = match &self.program.ready {
-            ReadyWhen::Port => "its port did not answer".to_owned(),
-            ReadyWhen::Line(text) => format!("it printed no line with {text:?}"),
+    fn too_slow(&self, stranger: Option<&str>) -> String {
+        let awaited = match (&self.program.ready, stranger) {
+            (ReadyWhen::Port, None) => "its port did not answer".to_owned(),
+            (ReadyWhen::Port, Some(stranger)) => {
+                format!("{stranger} listens on its port, and no process of the session did")
+            }
+            (ReadyWhen::Line(text), _) => format!("it printed no line with {text:?}"),
         };
         let limit = self.program.start_timeout_ms;
         format!("{awaited} within start_timeout ({limit} ms){}", self.last_words())

@@ -1,6 +1,6 @@
 //! The end of a cluster: politely in order, then by force, and never without an end.
 //!
-//! TERM to node-agents (which end their sessions), then to managers, then to the config store;
+//! TERM to node-agents (which end their sessions; once more when that takes long), then to managers, then to the config store;
 //! after at most about 20 s in all everything that is left below us is killed and reaped.
 
 use super::{descendants, family::Family, programs};
@@ -11,9 +11,11 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout_at};
 
 /// How long node-agents may take to end their sessions: programs get a grace period. Longer than the
-/// time after which an agent gives up by itself (`LEAVE_GIVE_UP_MS` in its `agent.rs`): managers that
+/// time after which an agent gives up that was told to hurry (`LEAVE_GIVE_UP_MS` in its `agent.rs`): managers that
 /// ended before would hear of no end, and the sessions would be LOST instead of closed.
 const AGENTS_WAIT: Duration = Duration::from_secs(12);
+/// When they are told once more, and kill what still runs: a class may ask for a longer grace.
+const AGENTS_HURRY: Duration = Duration::from_secs(7);
 /// How long managers may take: longer than the 3 s that they give to calls under way.
 const MANAGERS_WAIT: Duration = Duration::from_secs(4);
 /// The same for the config store, and for whatever else was started.
@@ -52,13 +54,14 @@ pub async fn end(family: &Family, stop: &mut Stop) -> anyhow::Result<()> {
 }
 
 async fn politely(family: &Family) {
-    let stages: [(Which, Duration); 3] = [
-        (is_agent, AGENTS_WAIT),
-        (|line| is(line, programs::MANAGER), MANAGERS_WAIT),
-        (|line| !is(line, programs::NODE_AGENT) && !line.is_empty(), STORE_WAIT),
+    let stages: [(Which, Duration, Option<Duration>); 3] = [
+        (is_agent, AGENTS_WAIT, Some(AGENTS_HURRY)),
+        (|line| is(line, programs::MANAGER), MANAGERS_WAIT, None),
+        (|line| !is(line, programs::NODE_AGENT) && !line.is_empty(), STORE_WAIT, None),
     ];
-    for (which, wait) in stages {
-        let deadline = Instant::now() + wait;
+    for (which, wait, mut hurry) in stages {
+        let began = Instant::now();
+        let deadline = began + wait;
         let mut told = Vec::new();
         // Looked at again and again: a manager may start a node-agent until it ends itself.
         loop {
@@ -66,8 +69,9 @@ async fn politely(family: &Family) {
             if left.is_empty() || Instant::now() >= deadline {
                 break;
             }
+            let again = hurry.take_if(|it| began.elapsed() >= *it).is_some();
             for pid in left {
-                if !told.contains(&pid) {
+                if again || !told.contains(&pid) {
                     family.signal(pid, Signal::TERM);
                     told.push(pid);
                 }

@@ -115,7 +115,7 @@ pub struct Ground {
 impl Ground {
     /// From here on signals end clusters and not this process by itself.
     pub fn found() -> anyhow::Result<Self> {
-        let stop = Stop::listen().context("cannot listen for signals")?;
+        let stop = Stop::whatever_ends().context("cannot listen for signals")?;
         let family = Family::found().context("cannot become the reaper of orphans")?;
         Ok(Self { stop, family })
     }

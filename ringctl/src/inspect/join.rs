@@ -125,6 +125,8 @@ pub struct Node {
     /// used / places.
     pub load: f64,
     pub classes: Vec<String>,
+    /// Which texts of these it has, as far as it told.
+    pub digests: BTreeMap<String, String>,
 }
 
 /// The newest View in the answers.
@@ -287,6 +289,7 @@ fn nodes(view: &v1::View, answers: &Answers) -> Vec<Node> {
         places: it.places,
         load: f64::from(it.used) / f64::from(it.places.max(1)),
         classes: it.classes.clone(),
+        digests: it.class_digests.clone(),
     };
     nodes.into_values().map(shown).collect()
 }

@@ -10,10 +10,14 @@ mod join;
 mod tables;
 
 pub use join::{
-    Answers, Manager, Partition, Ring, join, newest_view, serves, stats_of, without_config_store,
+    Answers, Manager, Node, Partition, Ring, join, newest_view, serves, stats_of,
+    without_config_store,
 };
 
+pub use tables::load_bar;
+
 use crate::cli::length_of_time;
+use crate::node;
 use crate::output::{Format, Out};
 use crate::silence;
 use clap::Args;
@@ -91,6 +95,7 @@ pub async fn run(it: &InspectArguments, endpoint: &str, out: &mut Out) -> anyhow
             }
             out.text("\n")?;
             out.table(&tables::nodes(&ring, out.style()))?;
+            node::differing(&ring).iter().for_each(|it| eprintln!("{}", node::warning(it)));
         }
     }
     Ok(())

@@ -49,7 +49,7 @@ async fn a_polite_end_leaves_no_process() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn ctrl_c_and_a_hang_up_end_everything_too() {
-    for signal in [Signal::INT, Signal::HUP] {
+    for signal in [Signal::INT, Signal::HUP, Signal::QUIT, Signal::USR1] {
         let folder = TestFolder::new();
         let mut cluster = full(&folder).await;
         send(cluster.pid(), signal);

@@ -33,9 +33,13 @@ async fn each_process_ends_well_on_each_signal_while_clients_hold_watches_and_se
         opened(&cluster.client(), "program", "http").await;
         opened(&cluster.client(), "machine", "counter").await;
         let document = &cluster.document;
-        let nodes = document.nodes.iter().map(|it| it.pid);
+        // Nodes take a hang-up for a wish to read their classes again.
+        let for_nodes = if signal == Signal::HUP { Signal::TERM } else { signal };
+        for pid in document.nodes.iter().map(|it| it.pid) {
+            ends_well(&cluster, &folder, pid, for_nodes).await;
+        }
         let managers = document.managers.iter().map(|it| it.pid);
-        for pid in nodes.chain(managers).chain([document.config_store.pid]) {
+        for pid in managers.chain([document.config_store.pid]) {
             ends_well(&cluster, &folder, pid, signal).await;
         }
         assert_eq!(cluster.processes().len(), 1, "only ringctl dev is left");

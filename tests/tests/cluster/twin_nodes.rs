@@ -1,114 +1,52 @@
 //! Two agents of one node: the second comes in when nothing of the first can run any more.
 
-use rota_client::{Client, v1};
+use rota_client::v1;
+use rota_tests::brief::Brief;
 use rota_tests::sessions::{CALL, becomes, open, read};
-use rota_tests::{
-    Cluster, Launched, PATIENCE, TestFolder, checkout, eventually, http_get, run_to_end,
-};
+use rota_tests::{Cluster, Launched, PATIENCE, TestFolder, checkout, eventually, run_to_end};
 use v1::SessionState;
 
-/// Times in which a boot is lost soon, and not on a machine that is merely busy.
-const MANAGER_TIMES: [&str; 8] = [
-    "--renew-ms",
-    "500",
-    "--lease-term-ms",
-    "4000",
-    "--lease-kill-ms",
-    "5000",
-    "--node-lost-ms",
-    "7000",
-];
-
-/// The same as a node is told them.
-const NODE_TIMES: [&str; 6] = ["--renew", "500ms", "--lease-term", "4s", "--lease-kill", "5s"];
-
-/// A config store and one manager with those times, and the manager's client.
-struct Small {
-    store: Launched,
-    manager: Launched,
-    client: Client,
-}
-
-impl Small {
-    async fn start(folder: &TestFolder) -> Self {
-        let line = ["--data", &folder.at("store"), "--cluster", "small"];
-        let store = Launched::start(folder, "store", "rota-config-store", &line).await;
-        let data = folder.at("manager");
-        let line = ["--data", &data, "--number", "100", "--id", "a", "--ring", "100=a"];
-        let shape = ["--replicas", "0", "--cluster", "small", "--config-store"];
-        let line = [&line[..], &shape, &[store.told("address")], &MANAGER_TIMES].concat();
-        let manager = Launched::start(folder, "manager", "rota-manager", &line).await;
-        eventually("the manager holds its number", PATIENCE, async || {
-            let page = http_get(manager.told("http"), "/healthz").await?;
-            if page.body.contains("\"claimed\":true") { Ok(()) } else { Err(page.body) }
-        })
-        .await;
-        let client = Client::connect(manager.told("grpc")).expect("the address is good");
-        Self { store, manager, client }
-    }
-
-    /// The command line of an agent of node n1 with that data folder.
-    fn agent(&self, folder: &TestFolder, data: &str) -> Vec<String> {
-        let classes = checkout().join("deploy/classes").display().to_string();
-        let (data, managers) = (folder.at(data), self.manager.told("grpc"));
-        let line = ["run", "--id", "n1", "--data", &data, "--cluster", "small"];
-        let more = ["--managers", managers, "--classes", &classes];
-        [&line[..], &more, &NODE_TIMES].concat().into_iter().map(str::to_owned).collect()
-    }
-
-    /// Opens a session as soon as a node takes it.
-    async fn opened(&self, id: &str) -> v1::Session {
-        eventually("a node takes a session", PATIENCE, async || {
-            let answer = self.client.open(open(id, "counter"), CALL).await;
-            let answer = answer.map_err(|error| format!("{error:?}"))?;
-            answer.session.ok_or_else(|| "no session".to_owned())
-        })
-        .await
-    }
-
-    async fn end(self) {
-        assert_eq!(self.manager.end().await, Some(0));
-        assert_eq!(self.store.end().await, Some(0));
-    }
+fn shipped() -> String {
+    checkout().join("deploy/classes").display().to_string()
 }
 
 #[tokio::test]
 async fn a_second_agent_with_the_same_id_waits_for_the_first_and_ends_when_it_lives_on() {
     let folder = TestFolder::new();
-    let small = Small::start(&folder).await;
-    let line = small.agent(&folder, "first");
+    let brief = Brief::start(&folder).await;
+    let line = brief.agent(&folder, &shipped(), "first");
     let mut first = Launched::start(&folder, "first", "rota-node-agent", &line).await;
-    let before = small.opened("s").await;
-    let line = small.agent(&folder, "second");
+    let before = brief.opened("s", "counter").await;
+    let line = brief.agent(&folder, &shipped(), "second");
     let ended = run_to_end("rota-node-agent", &line).await;
     let boot = format!("node n1 runs as boot {} at {}", first.ready["boot"], first.told("address"));
     ended.expect_refusal(1, &[&boot, "--id", "waiting"]);
     assert!(!ended.stdout.contains("registered"), "{}", ended.stdout);
     assert!(first.runs(), "the first goes on");
-    let after = read(&small.client, "s").await.unwrap();
+    let after = read(&brief.client, "s").await.unwrap();
     assert_eq!((after.state(), after.life), (SessionState::Ready, before.life));
     assert_eq!(after.address, first.told("address"));
     assert_eq!(first.end().await, Some(0));
-    small.end().await;
+    brief.end().await;
 }
 
 #[tokio::test]
 async fn a_node_that_lost_its_folder_gets_in_again_once_its_old_boot_is_lost() {
     let folder = TestFolder::new();
-    let small = Small::start(&folder).await;
-    let line = small.agent(&folder, "first");
+    let brief = Brief::start(&folder).await;
+    let line = brief.agent(&folder, &shipped(), "first");
     let first = Launched::start(&folder, "first", "rota-node-agent", &line).await;
-    small.opened("s").await;
+    brief.opened("s", "counter").await;
     first.kill().await;
-    let line = small.agent(&folder, "second");
+    let line = brief.agent(&folder, &shipped(), "second");
     let second = Launched::start(&folder, "second", "rota-node-agent", &line).await;
-    becomes(&small.client, "s", SessionState::Lost).await;
-    let session = small.opened("t").await;
+    becomes(&brief.client, "s", SessionState::Lost).await;
+    let session = brief.opened("t", "counter").await;
     assert_eq!(session.address, second.told("address"));
     let log = std::fs::read_to_string(&second.log).unwrap();
     assert!(log.contains("node n1 runs as boot"), "it says what it waits for: {log}");
     assert_eq!(second.end().await, Some(0));
-    small.end().await;
+    brief.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -3,8 +3,18 @@
 #[cfg(test)]
 mod connections;
 #[cfg(test)]
+mod copied_folders;
+#[cfg(test)]
 mod files;
 #[cfg(test)]
 mod place;
+#[cfg(test)]
+mod ports;
+#[cfg(test)]
+mod reloads;
+#[cfg(test)]
+mod signals;
+#[cfg(test)]
+mod units;
 #[cfg(test)]
 mod work;

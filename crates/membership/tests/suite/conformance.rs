@@ -96,6 +96,7 @@ pub fn next_node(state: &ConfigState, id: &NodeId, node_state: NodeState, mark: 
             pool: PoolName::default_pool(),
             places: 8,
             classes: vec![ClassName::parse("builtin").unwrap()],
+            digests: std::collections::BTreeMap::new(),
             state: node_state,
             wish: NodeWish::default(),
             revision: expect_revision + 1,

@@ -22,6 +22,8 @@ pub enum Piece {
     Namespace,
     /// `{port}`: the free port that the node gives out.
     Port,
+    /// `{port.NAME}`: a further free port.
+    NamedPort(String),
     /// `{ip}`: the IP address that the node listens on.
     Ip,
     /// `{folder}`: the session's working folder.
@@ -37,6 +39,8 @@ pub struct Values<'a> {
     pub key: &'a SessionKey,
     /// The port given out (any, when the class wants none).
     pub port: u16,
+    /// The further ports given out, by the names that the class lists.
+    pub ports: &'a BTreeMap<String, u16>,
     /// The IP address that the node listens on: what listens there is reached where the node is.
     pub ip: IpAddr,
     /// The session's working folder, absolute.
@@ -121,6 +125,20 @@ impl Template {
         self.pieces.iter().any(|it| matches!(it, Piece::Attribute(_)))
     }
 
+    /// The names of the further ports that it holds.
+    pub fn named_ports(&self) -> impl Iterator<Item = &str> {
+        self.pieces.iter().filter_map(|it| match it {
+            Piece::NamedPort(name) => Some(name.as_str()),
+            Piece::Text(_)
+            | Piece::Session
+            | Piece::Namespace
+            | Piece::Port
+            | Piece::Ip
+            | Piece::Folder
+            | Piece::Attribute(_) => None,
+        })
+    }
+
     /// Whether it is an empty text.
     pub fn is_empty(&self) -> bool {
         self.pieces.is_empty()
@@ -134,6 +152,11 @@ impl Template {
                 Piece::Session => text.push_str(values.key.id.as_str()),
                 Piece::Namespace => text.push_str(values.key.namespace.as_str()),
                 Piece::Port => text.push_str(&values.port.to_string()),
+                // The class file lists every name that it uses, and the caller gives a port for each.
+                Piece::NamedPort(name) => {
+                    let port = values.ports.get(name).copied().unwrap_or_default();
+                    text.push_str(&port.to_string());
+                }
                 Piece::Ip => text.push_str(&values.ip.to_string()),
                 Piece::Folder => text.push_str(values.folder),
                 Piece::Attribute(name) => {
@@ -162,15 +185,23 @@ impl Piece {
             "port" => Ok(Piece::Port),
             "ip" => Ok(Piece::Ip),
             "folder" => Ok(Piece::Folder),
-            other => match other.strip_prefix("attr.") {
-                Some(attribute) if !attribute.is_empty() => {
-                    Ok(Piece::Attribute(attribute.to_owned()))
-                }
-                Some(_) | None => Err(format!(
-                    "has an unknown placeholder {{{other}}}; known are {{session}}, \
-                     {{namespace}}, {{ip}}, {{port}}, {{folder}} and {{attr.NAME}}; write {{{{ for a brace"
-                )),
-            },
+            other => Self::parse_dotted(other).ok_or_else(|| {
+                format!(
+                    "has an unknown placeholder {{{other}}}; known are {{session}}, {{namespace}}, {{ip}}, \
+                     {{port}}, {{port.NAME}}, {{folder}} and {{attr.NAME}}; write {{{{ for a brace"
+                )
+            }),
+        }
+    }
+}
+
+impl Piece {
+    fn parse_dotted(text: &str) -> Option<Self> {
+        match text.split_once('.')? {
+            (_, "") => None,
+            ("attr", name) => Some(Piece::Attribute(name.to_owned())),
+            ("port", name) => Some(Piece::NamedPort(name.to_owned())),
+            (_, _) => None,
         }
     }
 }
@@ -216,7 +247,8 @@ mod tests {
             attributes.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
         let ip = IpAddr::from([10, 0, 0, 5]);
         let (key, attributes) = (&key, &attributes);
-        let values = Values { key, ip, port: 4711, folder: "/tmp/s 1", attributes };
+        let ports = BTreeMap::new();
+        let values = Values { key, ip, port: 4711, ports: &ports, folder: "/tmp/s 1", attributes };
         program.command(&class, &values)
     }
 
@@ -261,7 +293,9 @@ mod tests {
 
     #[test]
     fn broken_templates_are_refused() {
-        for wrong in ["{", "}", "{}", "{attr.}", "{attr}", "{Port}", "a{port", "port}"] {
+        for wrong in
+            ["{", "}", "{}", "{attr.}", "{attr}", "{port.}", "{x.y}", "{Port}", "a{port", "port}"]
+        {
             assert!(Template::parse(wrong).is_err(), "{wrong}");
         }
     }

@@ -21,12 +21,15 @@
 //! # kind = "program"
 //! argv = ["serve", "--port={port}", "--name", "{attr.colour}"]   # never a shell
 //! env = { HOME = "{folder}" }          # optional
+//! port = true                          # optional: whether it is given a port, its address; by default
+//!                                      # where ready or a {port} asks for one
+//! ports = ["admin"]                    # optional: names of further ports
 //! ready = { port = true }              # optional; or { line = "text in a line of output" }
 //! start_timeout = "10s"                # optional: 100ms to 10m
 //! grace = "5s"                         # optional: 0s to 5m between TERM and KILL
 //! ```
 //!
-//! `argv` and the values of `env` may hold `{session}`, `{namespace}`, `{ip}`, `{port}`,
+//! `argv` and the values of `env` may hold `{session}`, `{namespace}`, `{ip}`, `{port}`, `{port.NAME}`,
 //! `{folder}` and `{attr.NAME}`; `{{` and `}}` are braces. What listens at `{ip}`, the node's own,
 //! is reached where the node is. A value becomes part of one argument, whatever
 //! characters it has.
@@ -40,8 +43,8 @@ pub use command::{CommandLine, Piece, StartError, Template, Values};
 pub use parse::parse_classes;
 pub use source::ClassMistake;
 
-use rota_model::{Attributes, ClassName};
-use std::collections::BTreeMap;
+use rota_model::{Attributes, ClassDigest, ClassName};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// What a session runs.
@@ -49,6 +52,8 @@ use std::sync::Arc;
 pub struct Class {
     /// Its name, as clients give it.
     pub name: ClassName,
+    /// Which text it was read from.
+    pub digest: ClassDigest,
     /// Values of attributes that an open leaves out.
     pub attributes: Attributes,
     /// Machine or program.
@@ -146,6 +151,10 @@ pub struct ProgramClass {
     pub argv: Vec<Template>,
     /// Variables beside those of the node's own environment.
     pub env: BTreeMap<String, Template>,
+    /// Whether it is given a port, which is its address.
+    pub port: bool,
+    /// Names of further ports that it is given.
+    pub ports: BTreeSet<String>,
     /// When it counts as ready.
     pub ready: ReadyWhen,
     /// How long it may take to get ready before it is killed.
@@ -157,15 +166,8 @@ pub struct ProgramClass {
 /// When a program counts as ready.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum ReadyWhen {
-    /// Its port takes connections.
+    /// Its port takes connections, and it is its own processes that take them.
     Port,
     /// It printed a line that contains this text (standard output or standard error).
     Line(String),
-}
-
-impl ProgramClass {
-    /// Whether it is given a port.
-    pub fn wants_port(&self) -> bool {
-        self.argv.iter().chain(self.env.values()).any(|it| it.mentions(&Piece::Port))
-    }
 }

@@ -2,7 +2,8 @@
 
 use super::source::{ClassMistake, Fields, Mistakes, text_of};
 use super::{Class, ClassKind, MachineClass, program};
-use rota_model::{ATTRIBUTES_BYTES_MAX, ClassName, NAME_BYTES_MAX};
+use rota_model::{ATTRIBUTES_BYTES_MAX, ClassDigest, ClassName, NAME_BYTES_MAX};
+use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use toml::Value;
@@ -64,7 +65,7 @@ fn read_file(file: &str, text: &str) -> (Option<ClassName>, Result<Class, Vec<Cl
     let name = fields
         .text("name", &mut mistakes)
         .and_then(|it| mistakes.checked("name", ClassName::parse(&it)));
-    let class = read_class(fields, name.clone(), &mut mistakes);
+    let class = read_class(fields, name.clone(), digest_of(text), &mut mistakes);
     match class {
         Some(class) if mistakes.is_empty() => (name, Ok(class)),
         Some(_) | None => (name, Err(mistakes.into_list())),
@@ -74,6 +75,7 @@ fn read_file(file: &str, text: &str) -> (Option<ClassName>, Result<Class, Vec<Cl
 fn read_class(
     mut fields: Fields,
     name: Option<ClassName>,
+    digest: ClassDigest,
     mistakes: &mut Mistakes,
 ) -> Option<Class> {
     let attributes = fields.optional_text_table("attributes", mistakes);
@@ -95,7 +97,13 @@ fn read_class(
             None
         }
     };
-    Some(Class { name: name?, attributes: attributes.into_iter().collect(), kind: kind? })
+    let attributes = attributes.into_iter().collect();
+    Some(Class { name: name?, digest, attributes, kind: kind? })
+}
+
+fn digest_of(text: &str) -> ClassDigest {
+    let [a, b, c, d, e, f, g, h, ..] = <[u8; 32]>::from(Sha256::digest(text));
+    ClassDigest(u64::from_be_bytes([a, b, c, d, e, f, g, h]))
 }
 
 fn read_machine_only(mut fields: Fields, mistakes: &mut Mistakes) -> Option<ClassKind> {

@@ -3,9 +3,15 @@
 use super::command::{Piece, Template};
 use super::source::{Fields, Mistakes, duration_ms};
 use super::{ProgramClass, ReadyWhen};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-pub(super) const FIELDS: [&str; 5] = ["argv", "env", "ready", "start_timeout", "grace"];
+pub(super) const FIELDS: [&str; 7] =
+    ["argv", "env", "port", "ports", "ready", "start_timeout", "grace"];
+
+/// Most further ports.
+const PORTS_MAX: usize = 16;
+/// Longest name of one.
+const PORT_NAME_MAX: usize = 32;
 
 /// Most arguments.
 const ARGV_MAX: usize = 1_000;
@@ -27,15 +33,61 @@ pub(super) fn read_program(fields: &mut Fields, mistakes: &mut Mistakes) -> Opti
     let env = read_env(fields, mistakes);
     // What could not be read may have held the port.
     let all_read = mistakes.count() == before;
+    let ports = read_ports(fields, mistakes);
+    let port = fields.optional_bool("port", mistakes);
     let ready = read_ready(fields, mistakes);
     let start_timeout_ms = read_time(fields, "start_timeout", &START_TIMEOUT_MS, mistakes);
     let grace_ms = read_time(fields, "grace", &GRACE_MS, mistakes);
-    let program = ProgramClass { argv, env, ready: ready?, start_timeout_ms, grace_ms };
-    if program.ready == ReadyWhen::Port && !program.wants_port() && all_read {
-        let problem = "waits for a port, but neither argv nor env tells the program its {port}";
+    let ready = ready?;
+    refuse_unlisted(&argv, &env, &ports, mistakes);
+    let mentioned = argv.iter().chain(env.values()).any(|it| it.mentions(&Piece::Port));
+    if ready == ReadyWhen::Port && port.is_none() && !mentioned && all_read {
+        let problem = "waits for a port, but neither argv nor env tells the program its {port}; \
+                       a program that reads ROTA_PORT needs port = true";
         mistakes.add("ready", problem);
     }
-    Some(program)
+    let asked = mentioned || ready == ReadyWhen::Port;
+    if port == Some(false) && asked {
+        let problem = "is false, but ready waits for the port, or argv or env holds {port}";
+        mistakes.add("port", problem);
+    }
+    let port = port.unwrap_or(asked);
+    Some(ProgramClass { argv, env, port, ports, ready, start_timeout_ms, grace_ms })
+}
+
+/// Names of the further ports; each becomes part of the name of a variable.
+fn read_ports(fields: &mut Fields, mistakes: &mut Mistakes) -> BTreeSet<String> {
+    let mut ports = BTreeSet::new();
+    for (at, name) in fields.optional_texts("ports", mistakes).into_iter().enumerate() {
+        let path = format!("ports[{at}]");
+        let is_word =
+            name.bytes().all(|it| it.is_ascii_lowercase() || it.is_ascii_digit() || it == b'_');
+        if name.is_empty() || name.len() > PORT_NAME_MAX || !is_word {
+            let problem = format!(
+                "is {name:?}; a name has 1 to {PORT_NAME_MAX} characters: a to z, 0 to 9 and _"
+            );
+            mistakes.add(path, problem);
+        } else if !ports.insert(name.clone()) {
+            mistakes.add(path, format!("is {name:?} a second time"));
+        }
+    }
+    if ports.len() > PORTS_MAX {
+        mistakes.add("ports", format!("has {} names; the limit is {PORTS_MAX}", ports.len()));
+    }
+    ports
+}
+
+fn refuse_unlisted(
+    argv: &[Template],
+    env: &BTreeMap<String, Template>,
+    ports: &BTreeSet<String>,
+    mistakes: &mut Mistakes,
+) {
+    let used: BTreeSet<&str> =
+        argv.iter().chain(env.values()).flat_map(Template::named_ports).collect();
+    for name in used.into_iter().filter(|it| !ports.contains(*it)) {
+        mistakes.add("ports", format!("does not list {name:?}, which {{port.{name}}} uses"));
+    }
 }
 
 fn template(path: String, text: &str, mistakes: &mut Mistakes) -> Option<Template> {

@@ -157,7 +157,7 @@ impl Node {
         if self.lease.state() != LeaseState::Valid {
             return never(Blame::Node, format!("the lease of node {node} has run out"));
         }
-        if !self.config.classes.contains(&spec.class) {
+        if !self.config.classes.contains_key(&spec.class) {
             return never(
                 Blame::Session,
                 format!("node {node} does not know class {}", spec.class),

@@ -15,7 +15,10 @@ use crate::lease::{Lease, LeaseState};
 use crate::live::{Live, LiveSessions};
 use crate::outbox::{Outbox, Sender};
 use rota_model::node_msg::{DeadToken, NodeLoad, Register, Renew};
-use rota_model::{Epoch, ManagerNumber, NodeState, PoolName, SessionKey, SlotId, Token};
+use rota_model::{
+    ClassDigest, ClassName, Epoch, ManagerNumber, NodeState, PoolName, SessionKey, SlotId, Token,
+};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// A node's decisions: the state of one boot.
@@ -157,7 +160,12 @@ impl Node {
         self.outbox.pump(now, &sender, &mut self.effects);
     }
 
-    /// What the node was told at its start.
+    /// From now on it runs these classes; what runs goes on. Managers learn of it by a registration.
+    pub fn offer(&mut self, classes: BTreeMap<ClassName, ClassDigest>) {
+        Arc::make_mut(&mut self.config).classes = classes;
+    }
+
+    /// What the node was told at its start, with the classes that it runs now.
     pub fn config(&self) -> &NodeConfig {
         &self.config
     }
@@ -171,7 +179,8 @@ impl Node {
             address,
             pool,
             places: self.config.places,
-            classes: self.config.classes.iter().cloned().collect(),
+            classes: self.config.classes.keys().cloned().collect(),
+            digests: self.config.classes.clone(),
             state,
             lease: self.config.timing.lease(),
             tombstone_ms: self.config.timing.tombstone_ms,

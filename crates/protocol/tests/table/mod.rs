@@ -355,6 +355,7 @@ impl Table {
             pool: PoolName::default_pool(),
             places,
             classes: classes.iter().map(|it| ClassName::parse(it).unwrap()).collect(),
+            digests: std::collections::BTreeMap::new(),
             state: NodeState::Ready,
             lease: LEASE,
             tombstone_ms: 600_000,

@@ -27,6 +27,7 @@ pub fn registry(index: u64, boot: u64, state: NodeState, wish: NodeWish) -> Conf
         pool: PoolName::default_pool(),
         places: 1,
         classes: Vec::new(),
+        digests: std::collections::BTreeMap::new(),
         state,
         wish,
         revision: index,

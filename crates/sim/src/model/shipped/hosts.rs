@@ -9,8 +9,8 @@ use crate::plant::Bug;
 use crate::setup::{manager_address, node_address};
 use rota_model::node_msg::{NodeAnswer, ToNode};
 use rota_model::{
-    BootId, ClassName, ManagerId, ManagerNumber, NodeId, NodeState, Now, PoolName, SessionKey,
-    SessionState, Stamp, Token,
+    BootId, ClassDigest, ClassName, ManagerId, ManagerNumber, NodeId, NodeState, Now, PoolName,
+    SessionKey, SessionState, Stamp, Token,
 };
 use rota_node::{Node, NodeBounds, NodeConfig, NodeEffect, NodeInput, NodeTiming, StopHow};
 use rota_protocol::{Disk, DiskWrite, Effect, Input, Manager, ManagerConfig};
@@ -519,7 +519,7 @@ fn node_config(bounds: &Bounds, index: usize, boot: BootId) -> NodeConfig {
         boot,
         places: bounds.places,
         load_limit_permille: 1_000,
-        classes: BTreeSet::from([ClassName::parse(CLASS).expect("a short name")]),
+        classes: BTreeMap::from([(ClassName::parse(CLASS).expect("a short name"), ClassDigest(1))]),
         timing: NodeTiming {
             renew_ms: timing.renew_ms,
             lease_term_ms: timing.lease_term_ms,

@@ -211,6 +211,7 @@ fn found_within(bug: Bug) -> Option<(Bounds, Left)> {
         | Bug::LateChunk
         | Bug::JudgeNotAnew
         | Bug::BootUnproven
+        | Bug::FolderBelieved
         | Bug::ChangeDenied
         | Bug::NewsDropped
         | Bug::ListMisses

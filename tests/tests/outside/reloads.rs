@@ -1,0 +1,124 @@
+//! SIGHUP at an agent: classes are read again, and nothing ends. `ringctl node list` tells who has which text.
+
+use rota_client::v1::SessionState;
+use rota_tests::brief::Brief;
+use rota_tests::processes::send;
+use rota_tests::sessions::{becomes, opened, read};
+use rota_tests::{Launched, PATIENCE, TestFolder, classes_of, eventually, ringctl};
+use rustix::process::Signal;
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+/// A program that prints a word.
+fn class(name: &str, word: &str) -> String {
+    format!(
+        "name = \"{name}\"\nkind = \"program\"\nready = {{ line = \"{word}\" }}\n\
+         argv = [\"sh\", \"-c\", \"echo {word}; exec sleep 600\"]\n"
+    )
+}
+
+fn digest(text: &str) -> String {
+    let bytes: [u8; 32] = Sha256::digest(text).into();
+    bytes[..8].iter().map(|it| format!("{it:02x}")).collect()
+}
+
+async fn nodes(brief: &Brief) -> Value {
+    ringctl(brief.endpoint(), &["node", "list", "-o", "json"]).await.json()
+}
+
+/// Waits until the node is listed with these digests of its classes.
+async fn lists(brief: &Brief, node: &str, digests: &Value) {
+    eventually("the managers know the classes", PATIENCE, async || {
+        let list = nodes(brief).await;
+        let all = list["nodes"].as_array().cloned().unwrap_or_default();
+        let found = all.into_iter().find(|it| it["id"] == node).unwrap_or_default();
+        if found["digests"] == *digests { Ok(()) } else { Err(list.to_string()) }
+    })
+    .await;
+}
+
+async fn logs(agent: &Launched, part: &str) {
+    eventually(&format!("it logs {part}"), PATIENCE, async || {
+        let log = std::fs::read_to_string(&agent.log).map_err(|it| it.to_string())?;
+        if log.contains(part) { Ok(()) } else { Err(log) }
+    })
+    .await;
+}
+
+/// What the session with that id has printed.
+fn printed(folder: &TestFolder, id: &str) -> String {
+    let sessions = std::fs::read_dir(folder.path().join("node/sessions")).unwrap().flatten();
+    let named = |it: &std::fs::DirEntry| it.file_name().to_string_lossy().starts_with(id);
+    let found = sessions.into_iter().find(named).expect("it has a folder");
+    std::fs::read_to_string(found.path().join("stdout.log")).unwrap()
+}
+
+#[tokio::test]
+async fn a_hang_up_has_an_agent_read_its_classes_again_and_ends_nothing() {
+    let folder = TestFolder::new();
+    let brief = Brief::start(&folder).await;
+    let (one, two, fresh) = (class("said", "one"), class("said", "two"), class("fresh", "new"));
+    let classes = classes_of(&folder, &[("said", &one)]);
+    let line = brief.agent(&folder, &classes, "node");
+    let agent = Launched::start(&folder, "agent", "rota-node-agent", &line).await;
+    brief.opened("a", "said").await;
+    let before = becomes(&brief.client, "a", SessionState::Ready).await;
+    lists(&brief, "n1", &serde_json::json!({ "said": digest(&one) })).await;
+
+    classes_of(&folder, &[("said", &two), ("fresh", &fresh)]);
+    send(agent.pid(), Signal::HUP);
+    let both = serde_json::json!({ "said": digest(&two), "fresh": digest(&fresh) });
+    lists(&brief, "n1", &both).await;
+    opened(&brief.client, "b", "said").await;
+    opened(&brief.client, "c", "fresh").await;
+    for id in ["b", "c"] {
+        becomes(&brief.client, id, SessionState::Ready).await;
+    }
+    assert_eq!([printed(&folder, "a"), printed(&folder, "b")], ["one\n", "two\n"]);
+
+    classes_of(&folder, &[("said", "name = \"said\"\nkind = \"program\"\n")]);
+    send(agent.pid(), Signal::HUP);
+    logs(&agent, "the classes stay as they were").await;
+    logs(&agent, "argv is missing").await;
+    lists(&brief, "n1", &both).await;
+    opened(&brief.client, "d", "said").await;
+    becomes(&brief.client, "d", SessionState::Ready).await;
+    assert_eq!(printed(&folder, "d"), "two\n");
+    let after = read(&brief.client, "a").await.unwrap();
+    assert_eq!((after.state(), after.life), (SessionState::Ready, before.life));
+    assert_eq!(agent.end().await, Some(0));
+    brief.end().await;
+}
+
+#[tokio::test]
+async fn nodes_of_one_pool_with_different_texts_of_a_class_are_told() {
+    let folder = TestFolder::new();
+    let brief = Brief::start(&folder).await;
+    let (one, two) = (class("said", "one"), class("said", "two"));
+    let mut agents = Vec::new();
+    for (node, text) in [("n1", &one), ("n2", &two)] {
+        let classes = folder.path().join(format!("classes-{node}"));
+        std::fs::create_dir(&classes).unwrap();
+        std::fs::write(classes.join("said.toml"), text).unwrap();
+        let mut line = brief.agent(&folder, &classes.display().to_string(), node);
+        let id = line.iter().position(|it| it == "n1").unwrap();
+        line[id] = node.to_owned();
+        agents.push(Launched::start(&folder, node, "rota-node-agent", &line).await);
+        lists(&brief, node, &serde_json::json!({ "said": digest(text) })).await;
+    }
+    let expected = serde_json::json!([{
+        "pool": "default",
+        "class": "said",
+        "nodes": { digest(&one): ["n1"], digest(&two): ["n2"] },
+    }]);
+    assert_eq!(nodes(&brief).await["differing"], expected);
+    for command in [&["node", "list"][..], &["inspect", "--no-drawing"]] {
+        let ran = ringctl(brief.endpoint(), command).await.expect_success();
+        let warning = "warning: class \"said\" has 2 texts in pool \"default\": ";
+        assert!(ran.stderr.contains(warning), "{}", ran.stderr);
+    }
+    for agent in agents {
+        assert_eq!(agent.end().await, Some(0));
+    }
+    brief.end().await;
+}
