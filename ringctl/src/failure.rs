@@ -3,7 +3,7 @@
 use crate::output::{Format, for_terminals};
 use rota_client::CallError;
 use rota_client::docstore::Stamp;
-use rota_model::{Changed, RefusalKind, Retry};
+use rota_model::{Changed, RefusalKind, RequestId, Retry};
 use serde::Serialize;
 use std::io::Write;
 use tonic::Code;
@@ -45,8 +45,8 @@ pub enum Unknown {
     Request(String),
     /// An event of a state machine.
     Event,
-    /// An operation, perhaps with a time by which its repetition is known.
-    Operation(Option<Stamp>),
+    /// An operation, perhaps with a time and a request id by which its repetition is known.
+    Operation(Option<(Stamp, RequestId)>),
     /// An import that did not come to its end.
     Import,
     /// A manager was told to join.
@@ -68,9 +68,10 @@ impl std::fmt::Display for Unknown {
             Unknown::Event => {
                 f.write_str("outcome unknown; `session get` shows the machine's state")
             }
-            Unknown::Operation(Some(dhop)) => {
-                write!(f, "outcome unknown; repeat it with --dhop {dhop} to find out")
-            }
+            Unknown::Operation(Some((dhop, id))) => write!(
+                f,
+                "outcome unknown; repeat it with --dhop {dhop} --request-id {id} to find out"
+            ),
             Unknown::Operation(None) => f.write_str(
                 "outcome unknown; `document get` shows what it has changed, and with --dhop it \
                  could be repeated safely",

@@ -7,7 +7,7 @@
 
 pub(crate) mod memory;
 
-pub use memory::MEMORIES_MAX;
+pub use memory::{MEMORIES_MAX, Remembered, floors, merged_floor, remembers};
 
 use crate::cache::{Cache, Lookup};
 use crate::content::{JsonText, check_mime};

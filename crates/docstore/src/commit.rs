@@ -3,7 +3,7 @@
 
 use crate::attempt::{Attempt, Body};
 use crate::content::{Digest, beyond};
-use crate::document::{Document, MEMORIES, STORED_BYTES_MAX, alive};
+use crate::document::{Document, STORED_BYTES_MAX, alive};
 use crate::exception::{Exception, Phase, codes};
 use crate::name::DocName;
 use crate::rules::Rules;
@@ -118,11 +118,7 @@ fn check_and_settle(
             let name = draft.name().clone();
             check_writable(rules, &name)?;
             let document = draft.settle(before.as_ref(), version, forget_before);
-            let too_large = |it: FieldError| {
-                // Memories grow old: a later attempt succeeds.
-                let code = if it.field == MEMORIES { codes::BUSY } else { codes::LIMIT };
-                Exception::of_field(code, it)
-            };
+            let too_large = |it: FieldError| Exception::of_field(codes::LIMIT, it);
             document.check_size().map_err(too_large)?;
             documents.spaces().check_description(&document)?;
             writes.push(Write { name, before, after: Some(Arc::new(document)) });

@@ -7,18 +7,10 @@ use rota_model::{FieldError, Stamp};
 use std::sync::Arc;
 
 /// Most items of one document, destroyed ones included: those are forgotten early where they are in
-/// the way of others, see [`DocumentParts::fitted`]. Memories of operations (class `H`) do not count.
+/// the way of others, see [`DocumentParts::fitted`].
 pub const ITEMS_MAX: usize = 16_384;
 /// Most bytes of one document's contents (its v1): documents are handed on whole.
 pub const DOCUMENT_BYTES_MAX: u64 = 8 * 1024 * 1024;
-/// Most memories of operations in one document, those included that were forgotten and must still be
-/// told to caches. Operations keep to less, see [`crate::Desk::remember`].
-const MEMORY_ITEMS_MAX: u32 = 16_384;
-/// Field of a document that has more memories than there may be.
-pub(crate) const MEMORIES: &str = "memories";
-/// Most bytes of a document's memories: a full document must be able to remember what makes it smaller,
-/// and is still handed on whole.
-const MEMORY_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
 /// Most bytes that are stored around the name and the content of an item: two stamps of at most 10,
 /// lengths and marks.
@@ -27,9 +19,7 @@ const ITEM_STORED_BYTES: u64 = 48;
 const DOCUMENT_STORED_BYTES: u64 = 1_024;
 /// Longest [`Document::to_bytes`] of a document that fits: an engine must take it.
 pub const STORED_BYTES_MAX: u64 = DOCUMENT_BYTES_MAX
-    + MEMORY_BYTES_MAX
     + (ITEMS_MAX as u64) * (ITEM_STORED_BYTES + (CLASS_BYTES_MAX + KEY_BYTES_MAX) as u64)
-    + (MEMORY_ITEMS_MAX as u64) * ITEM_STORED_BYTES
     + DOCUMENT_STORED_BYTES;
 
 /// An item. It exists, with a content; or it was destroyed, and is still known so that caches can
@@ -111,38 +101,24 @@ pub(crate) fn check_content_of(class: &str, content: &Content) -> Result<(), Fie
 /// as often as it is named, though it is stored once.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Volumes {
-    /// Names and contents of existing items, memories of operations (class `H`) aside.
+    /// Names and contents of existing items.
     pub v1: u64,
     /// Bodies of the attachments that existing items name.
     pub v2: u64,
 }
 
-/// What a document remembers of operations: not its application's data.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-struct Memories {
-    /// Items, destroyed ones included.
-    items: u32,
-    /// Bytes of their names and contents.
-    bytes: u64,
-}
-
-/// What items fill: of the application, and of what is remembered.
-fn filled_by(items: &[Item]) -> (Volumes, Memories) {
-    let (mut volumes, mut memories) = (Volumes::default(), Memories::default());
+/// What items fill.
+fn filled_by(items: &[Item]) -> Volumes {
+    let mut volumes = Volumes::default();
     for item in items {
-        let named = |it: &Existing| it.content.volume() + item.name.bytes() as u64;
-        if item.name.is_memory() {
-            // One that is gone has a name still, until caches need not hear of it.
-            let bytes = item.existing.as_ref().map_or(item.name.bytes() as u64, named);
-            memories.items = memories.items.saturating_add(1);
-            memories.bytes = memories.bytes.saturating_add(bytes);
-        } else if let Some(existing) = &item.existing {
+        if let Some(existing) = &item.existing {
             let body = existing.content.as_attachment().map_or(0, Attachment::size);
-            volumes.v1 = volumes.v1.saturating_add(named(existing));
+            let named = existing.content.volume() + item.name.bytes() as u64;
+            volumes.v1 = volumes.v1.saturating_add(named);
             volumes.v2 = volumes.v2.saturating_add(body);
         }
     }
-    (volumes, memories)
+    volumes
 }
 
 /// Everything that makes up a document, unchecked: see [`Document::from_parts`].
@@ -197,7 +173,6 @@ pub struct Document {
     is_deleted: bool,
     items: Box<[Item]>,
     volumes: Volumes,
-    memories: Memories,
 }
 
 fn wrong<T>(field: &str, problem: String) -> Result<T, FieldError> {
@@ -239,8 +214,8 @@ impl Document {
         is_deleted: bool,
         items: Vec<Item>,
     ) -> Self {
-        let (volumes, memories) = filled_by(&items);
-        Self { name, ctime, version, dtime, is_deleted, items: items.into(), volumes, memories }
+        let volumes = filled_by(&items);
+        Self { name, ctime, version, dtime, is_deleted, items: items.into(), volumes }
     }
 
     /// Puts together what is known to fit, but for its size.
@@ -254,22 +229,12 @@ impl Document {
         Self::assemble(name, [ctime, version, version], true, Vec::new())
     }
 
-    /// Refuses more than [`ITEMS_MAX`] items or [`DOCUMENT_BYTES_MAX`] bytes, and more memories than
-    /// there may be.
+    /// Refuses more than [`ITEMS_MAX`] items or [`DOCUMENT_BYTES_MAX`] bytes.
     pub(crate) fn check_size(&self) -> Result<(), FieldError> {
-        let Memories { items: memories, bytes } = self.memories;
-        let (items, v1) = (self.items.len() - memories as usize, self.volumes.v1);
+        let (items, v1) = (self.items.len(), self.volumes.v1);
         if items > ITEMS_MAX {
             let problem = format!("of {} are {items}; the limit is {ITEMS_MAX}", self.name);
             return wrong("items", problem);
-        }
-        if memories > MEMORY_ITEMS_MAX || bytes > MEMORY_BYTES_MAX {
-            let problem = format!(
-                "of {} are {memories} of {bytes} bytes; the limits are {MEMORY_ITEMS_MAX} and \
-                 {MEMORY_BYTES_MAX}",
-                self.name
-            );
-            return wrong(MEMORIES, problem);
         }
         if v1 > DOCUMENT_BYTES_MAX {
             let name = &self.name;
@@ -364,20 +329,15 @@ impl Document {
         Some(Self::assemble(self.name.clone(), stamps, self.is_deleted, items))
     }
 
-    /// The same document without what operations remember in it: their callers' answers, which are
+    /// The same document without what an operation remembers in it: its caller's answer, which is
     /// nobody else's business. `None` when it remembers nothing.
     pub fn without_memories(&self) -> Option<Document> {
-        if self.memories.items == 0 {
+        if !self.items.iter().any(|it| it.name.is_memory()) {
             return None;
         }
         let items = self.items.iter().filter(|it| !it.name.is_memory()).cloned().collect();
         let stamps = [self.ctime, self.version, self.dtime];
         Some(Self::assemble(self.name.clone(), stamps, self.is_deleted, items))
-    }
-
-    /// Bytes of what operations remember here: names and contents.
-    pub fn memories_bytes(&self) -> u64 {
-        self.memories.bytes
     }
 
     /// Whether two copies say the same: same life and version, same existing items. They may know
@@ -391,7 +351,7 @@ impl Document {
 
     /// Bytes of names and contents of all existing items.
     pub fn content_bytes(&self) -> u64 {
-        self.volumes.v1.saturating_add(self.memories.bytes)
+        self.volumes.v1
     }
 
     /// No fewer bytes than [`Document::to_bytes`] gives.
@@ -416,7 +376,7 @@ impl Document {
 
     /// The parts again.
     pub fn into_parts(self) -> DocumentParts {
-        let Self { name, ctime, version, dtime, is_deleted, items, volumes: _, memories: _ } = self;
+        let Self { name, ctime, version, dtime, is_deleted, items, volumes: _ } = self;
         DocumentParts { name, ctime, version, dtime, is_deleted, items: items.into_vec() }
     }
 }

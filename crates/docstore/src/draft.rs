@@ -10,10 +10,6 @@ use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Most forgotten memories that a document still knows as destroyed, but for those that went at one
-/// version. A cache that is further behind gets the names of all items.
-const DESTROYED_MEMORIES_MAX: usize = 64;
-
 /// What the operation does to the life of the document.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Fate {
@@ -393,7 +389,6 @@ fn merge(
     version: Stamp,
     forget_before: Stamp,
 ) -> Document {
-    let forget_before = forget_before.max(memories_before(current));
     let is_forgotten = |it: &Item| it.is_destroyed() && it.version < forget_before;
     let mut dtime = current.dtime();
     let is_new = |name: &ItemName| current.item(name.class(), name.key()).is_none();
@@ -417,16 +412,6 @@ fn merge(
     let (name, ctime) = (current.name().clone(), current.ctime());
     let parts = DocumentParts { name, ctime, version, dtime, is_deleted: false, items };
     Document::assemble_parts(parts.fitted())
-}
-
-/// Before which version destroyed items are forgotten, so that few are memories of operations: those
-/// come and go with every one, and for a week they would be most of the document.
-fn memories_before(current: &Document) -> Stamp {
-    let gone = |it: &&Item| it.is_destroyed() && it.name.is_memory();
-    let mut versions: Vec<Stamp> = current.items().iter().filter(gone).map(Item::version).collect();
-    versions.sort_unstable();
-    let oldest = versions.len().checked_sub(DESTROYED_MEMORIES_MAX).and_then(|at| versions.get(at));
-    oldest.copied().unwrap_or(Stamp::MIN)
 }
 
 fn read<T: DeserializeOwned>(content: Option<&Content>) -> Result<Option<T>, FieldError> {

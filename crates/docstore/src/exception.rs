@@ -273,8 +273,8 @@ pub mod codes {
         DAMAGED = X "X-DAMAGED";
         /// The operation was carried out, and its result was lost on the way to its caller.
         LOST = X "X-LOST";
-        /// Too much waits for the disk, a document remembers too many operations, or as many operations
-        /// work as may; nothing was done.
+        /// Too much waits for the disk, too many operations are remembered, or as many operations work as
+        /// may; nothing was done.
         BUSY = X "X-BUSY";
         /// An operation worked for longer than its driver allows; nothing was changed, and nothing will
         /// be.
@@ -323,6 +323,9 @@ pub struct Details {
     pub operation: String,
     /// Attempts that were made; 0 before the first.
     pub attempts: u8,
+    /// After how many milliseconds there will be another answer, if that is known better than the code
+    /// says. No attempt is made before.
+    pub after_ms: Option<u64>,
 }
 
 /// The way in for exceptions of operations: `minor` is put behind the letter.
@@ -346,6 +349,7 @@ impl Exception {
             fields: Vec::new(),
             operation: String::new(),
             attempts: 0,
+            after_ms: None,
         }))
     }
 
@@ -371,6 +375,13 @@ impl Exception {
     #[must_use]
     pub fn with_field(mut self, field: FieldError) -> Self {
         self.0.fields.push(field);
+        self
+    }
+
+    /// Says after how many milliseconds to try again.
+    #[must_use]
+    pub fn after(mut self, ms: u64) -> Self {
+        self.0.after_ms = Some(ms);
         self
     }
 
@@ -415,10 +426,11 @@ impl Exception {
         if self.0.fields.is_empty() { row.status } else { row.status_of_fields }
     }
 
-    /// Whether the engine may start a new attempt: the letter allows it, and nothing has been
-    /// committed.
+    /// Whether the engine may start a new attempt: the letter allows it, nothing has been committed, and
+    /// it is not known that it would be in vain.
     pub fn is_retried(&self) -> bool {
-        self.letter().row().is_retried && self.phase().effect() == Effect::Nothing
+        let is_open = self.0.after_ms.is_none() && self.phase().effect() == Effect::Nothing;
+        self.letter().row().is_retried && is_open
     }
 
     /// What the caller should do, by [`TABLE`]. After the commit: never the same again, since it has
@@ -427,7 +439,7 @@ impl Exception {
         let row = self.letter().row();
         match self.phase().effect() {
             Effect::Nothing if row.never.contains(self.code()) => Retry::Never,
-            Effect::Nothing => row.retry,
+            Effect::Nothing => self.0.after_ms.map_or(row.retry, Retry::AfterMs),
             Effect::Committed => Retry::Never,
         }
     }

@@ -40,7 +40,9 @@
 //! * Items destroyed at dtime or later are kept, earlier ones forgotten, so a cache at exactly dtime
 //!   needs no list of names.
 //! * dtime moves on early where destroyed items are in the way: over the oldest of a document that
-//!   would have too many items, and over all but 64 that were memories of operations.
+//!   would have too many items.
+//! * What operations remember is a document of its own for each, beside the one that it is about: a
+//!   document costs the same however many operations it has seen, and an answer outlives it.
 //! * A life that ended leaves its name, ctime and version for a while, so that a new life and a
 //!   stale copy can be told apart.
 //! * The content `null` is refused: it stands for a destroyed item.
@@ -54,6 +56,7 @@
 struct Readme;
 
 pub mod attempt;
+pub mod by_age;
 pub mod cache;
 pub mod commit;
 pub mod content;
@@ -73,7 +76,8 @@ pub mod space;
 pub mod store;
 pub mod sync;
 
-pub use attempt::{Attempt, Body, DOCUMENTS_MAX, Desk, Need, Tolerance, Wanted};
+pub use attempt::{Attempt, Body, DOCUMENTS_MAX, Desk, Need, Remembered, Tolerance, Wanted};
+pub use by_age::ByAge;
 pub use cache::{Cache, Lookup};
 pub use commit::{Commit, WRITTEN_BYTES_MAX, Write, validate};
 pub use content::{Attachment, Content, Digest, JsonText, beyond};
@@ -85,7 +89,7 @@ pub use json::to_json;
 pub use name::{DocName, ItemName};
 pub use operation::{Done, Operation, Operations, Place};
 pub use request::{Anyone, Caller, Checker, Credentials, Request, SyncRequest};
-pub use rota_model::{FieldError, Namespace, SlotId, Stamp};
+pub use rota_model::{FieldError, Namespace, RequestId, SlotId, Stamp};
 pub use rules::{Aged, OneSlot, Rules, Territory};
 pub use run::{Answer, Next, Progress, Run, Validated};
 pub use schema::{Keyed, Schema, Singleton};

@@ -4,11 +4,13 @@
 //! clones are free, and its bytes order and look the same in memory and as a key on disk. Names of
 //! singletons are nearly always so short that they are not allocated at all.
 
+use rota_model::items::REQUEST_CLASS;
 use rota_model::{FieldError, Namespace, no_slash};
 use smol_str::{SmolStr, SmolStrBuilder};
 use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
+use xxhash_rust::xxh3::Xxh3;
 
 /// Longest name of a class of documents or items, in bytes. Short names keep keys small.
 pub const CLASS_BYTES_MAX: usize = 32;
@@ -19,10 +21,12 @@ pub const KEY_BYTES_MAX: usize = 255;
 
 /// The class of items that describe attachments; every class of documents has it.
 pub const ATTACHMENT_CLASS: &str = "P";
-/// The class of items that remember operations (see [`crate::Desk::repeated`]); every class of
-/// documents has it. Caches and readers of applications never see them: they hold what others were
-/// answered.
+/// The class of documents that remember operations (see [`crate::Desk::repeated`]), and of the item in
+/// each; every schema has it. Caches and readers of applications never see what they hold: it is what
+/// others were answered.
 pub const MEMORY_CLASS: &str = "H";
+/// What the id of a memory ends with, in bytes: `@` and 32 digits.
+const MEMORY_BYTES: usize = 33;
 
 fn check_length(field: &str, text: &str, bytes_max: usize) -> Result<(), FieldError> {
     let length = text.len();
@@ -67,7 +71,13 @@ pub(crate) fn check_key(field: &str, text: &str) -> Result<(), FieldError> {
 
 fn check_parts(class: &str, docid: &str) -> Result<(), FieldError> {
     check_class("class", class)?;
-    check_word("docid", docid, DOCID_BYTES_MAX)
+    let more = if is_of_memories(class) { MEMORY_BYTES } else { 0 };
+    check_word("docid", docid, DOCID_BYTES_MAX + more)
+}
+
+/// Whether documents of that class are memories: [`DocName::memory`].
+fn is_of_memories(class: &str) -> bool {
+    [MEMORY_CLASS, REQUEST_CLASS].contains(&class)
 }
 
 /// The full name of a document: its namespace, its class and its id (docid). Orders by these
@@ -86,6 +96,47 @@ impl DocName {
         check_parts(class, docid)?;
         let space = space.as_str();
         Ok(Self::of_checked([space, "\0", class, "\0", docid].concat().into(), space, class))
+    }
+
+    /// The name of a memory: a document that remembers one request, in the slot of the documents of an
+    /// id, so that it is written with them. `class`: [`MEMORY_CLASS`], or [`REQUEST_CLASS`] of managers.
+    /// `asked` says which request; it is found by that, without a search.
+    pub fn memory(
+        space: &Namespace,
+        class: &str,
+        docid: &str,
+        asked: &[&str],
+    ) -> Result<Self, FieldError> {
+        let mut hasher = Xxh3::new();
+        for part in asked {
+            hasher.update(part.as_bytes());
+            // In no part: they are words and JSON texts.
+            hasher.update(&[0]);
+        }
+        Self::new(space, class, &format!("{docid}@{:032x}", hasher.digest128()))
+    }
+
+    /// The name of what says how much was forgotten of what lay beside this memory, itself included. For a
+    /// document that is no memory: its own name.
+    pub fn floor(&self) -> Self {
+        if !self.is_memory() {
+            return self.clone();
+        }
+        let beside = self.text.len() - MEMORY_BYTES;
+        let text = [&self.text[..beside], "@--------------------------------"].concat();
+        Self { text: text.into(), ..*self }
+    }
+
+    /// Whether it names a memory.
+    pub fn is_memory(&self) -> bool {
+        is_of_memories(self.class()) && self.docid().len() > MEMORY_BYTES
+    }
+
+    /// The id whose slot it lies in: its own or, of a memory, that of the documents that it lies beside.
+    pub fn place(&self) -> &str {
+        let docid = self.docid();
+        let own = if self.is_memory() { docid.len() - MEMORY_BYTES } else { docid.len() };
+        docid.get(..own).unwrap_or(docid)
     }
 
     fn of_checked(text: Arc<str>, space: &str, class: &str) -> Self {
@@ -247,6 +298,22 @@ mod tests {
         assert!(ItemName::keyed("L", &"x".repeat(255)).is_ok());
         let error = ItemName::keyed("L", &"x".repeat(256)).unwrap_err();
         assert_eq!(error, FieldError::new("key", "is 256 bytes long; the limit is 255"));
+    }
+
+    #[test]
+    fn a_memory_lies_where_the_document_does_and_each_request_has_its_own() {
+        let longest = "d".repeat(DOCID_BYTES_MAX);
+        let of = |class: &str, asked: &[&str]| DocName::memory(&space(), class, &longest, asked);
+        let one = of(MEMORY_CLASS, &["a", "b"]).unwrap();
+        assert_eq!((one.place(), one.is_memory()), (&*longest, true));
+        assert_eq!(DocName::from_text(one.as_text()), Ok(one.clone()));
+        assert_ne!(one, of(MEMORY_CLASS, &["ab", ""]).unwrap());
+        let floor = one.floor();
+        assert_eq!((floor.place(), floor.floor()), (&*longest, floor.clone()));
+        assert_ne!(floor, one);
+        assert!(of("Cart", &["a", "b"]).is_err(), "too long for any other class");
+        let cart = DocName::new(&space(), "Cart", "c").unwrap();
+        assert_eq!((cart.place(), cart.is_memory()), ("c", false));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use crate::rules::{Rules, unserved};
 use crate::space::Spaces;
 use crate::store::Documents;
 use crate::sync::Held;
-use rota_model::{FieldError, Namespace, Stamp};
+use rota_model::{FieldError, Namespace, RequestId, Stamp};
 use std::fmt;
 
 /// Most documents that one request may ask to bring up to date.
@@ -144,8 +144,11 @@ pub struct Request {
     pub operation: String,
     /// Its parameters; `None` is read as an empty JSON object.
     pub parameters: Option<JsonText>,
-    /// The caller's time of the operation (dhop), by which a repetition is known.
+    /// The caller's time of the operation (dhop): how long a repetition is known.
     pub dhop: Option<Stamp>,
+    /// The caller's name for this very request, the same when it is repeated and for no other one. Goes
+    /// with a dhop.
+    pub request_id: Option<RequestId>,
     /// The caller's build, if it says one.
     pub build: Option<u64>,
     /// Who asks.
@@ -163,6 +166,7 @@ impl Request {
             operation: operation.to_owned(),
             parameters: None,
             dhop: None,
+            request_id: None,
             build: None,
             who: Credentials::default(),
             syncs: Vec::new(),
@@ -173,6 +177,13 @@ impl Request {
     pub fn with<T: serde::Serialize + ?Sized>(mut self, value: &T) -> Result<Self, FieldError> {
         self.parameters = Some(JsonText::of(value)?);
         Ok(self)
+    }
+
+    /// Whether a repetition of it is known as one: it has a dhop, and says whose it is by a request id or
+    /// at least an account. Two callers that say neither may ask for the same in the same millisecond.
+    pub fn is_repeatable(&self) -> bool {
+        let is_named = self.request_id.is_some() || !self.who.account.is_empty();
+        self.dhop.is_some() && is_named
     }
 
     /// Everything that is refused before any work (phase 0), in this order: limits, the namespace
@@ -207,6 +218,10 @@ impl Request {
     /// the repetition of what is done, nor find too old what it is asked now.
     fn check_dhop(&self, rules: &Rules, now: Stamp, committed: Stamp) -> Result<(), Exception> {
         let Some(dhop) = self.dhop else {
+            if self.request_id.is_some() {
+                let problem = "is missing: a request_id goes with the caller's time of the request";
+                return Err(FieldError::new("dhop", problem).into());
+            }
             return Ok(());
         };
         let limit = rules.dhop_age_ms_max;

@@ -1,6 +1,6 @@
 //! What an application and its administrator decide once: classes, builds, times, who may do what.
 
-use crate::attempt::memory::without_old_memories;
+use crate::attempt::memory::{Kind, MEMORIES_MAX, kind_of};
 use crate::cache::CLOCKS_APART_MS_MAX;
 use crate::document::Document;
 use crate::name::DocName;
@@ -59,8 +59,11 @@ pub struct Rules {
     pub build: u64,
     /// How old a caller's operation time may be, in milliseconds; operations are remembered as
     /// long. Default 10 minutes. Too low: callers with a slow clock or network are refused. Too
-    /// high: documents keep more memories.
+    /// high: more is remembered.
     pub dhop_age_ms_max: u64,
+    /// Most operations that are remembered at a time. Default [`MEMORIES_MAX`]. Too low: callers are told
+    /// to wait (X-BUSY). Too high: they fill the memory.
+    pub memories_max: usize,
     /// How long destroyed items stay known, in milliseconds. Default 7 days. Too low: caches that
     /// come back after a longer absence get the list of all keys. Too high: documents grow.
     pub destroyed_ms: u64,
@@ -71,6 +74,9 @@ pub struct Rules {
 /// How much longer than their age allows requests are remembered, in milliseconds: one may pass its
 /// check in time and then wait for its next attempt.
 const MEMORY_MARGIN_MS: u64 = 60_000;
+
+/// How long after its time a memory may still be there: whoever forgets looks now and then.
+const FORGETTING_MS: u64 = 10_000;
 
 /// 7 days, in milliseconds: for how long ends of lives are remembered, unless rules say otherwise.
 pub const WEEK_MS: u64 = 7 * 24 * 3_600 * 1_000;
@@ -84,6 +90,7 @@ impl Rules {
             checker: Arc::new(Anyone),
             build: 0,
             dhop_age_ms_max: 600_000,
+            memories_max: MEMORIES_MAX,
             destroyed_ms: WEEK_MS,
             deleted_ms: WEEK_MS,
         }
@@ -95,16 +102,17 @@ impl Rules {
 pub enum Aged {
     /// Nothing.
     Same,
-    /// The same document at the same version: without items that were destroyed long ago, and then its
-    /// dtime has moved on; without memories of operations, when all are too old to be asked for.
+    /// The same document at the same version, without items that were destroyed long ago: its dtime has
+    /// moved on.
     Shortened(Document),
-    /// Its life ended long ago: nothing is left of it.
+    /// Its life ended long ago, or nobody may repeat any more what it remembers: nothing is left of it.
+    /// For a memory, see [`crate::attempt::floors`].
     Gone,
 }
 
 impl Rules {
     /// What is left of a document now: items that were destroyed, and lives that ended, longer ago
-    /// than these rules keep them are forgotten, and what operations remember that nobody may repeat any
+    /// than these rules keep them are forgotten, and memories of operations that nobody may repeat any
     /// more. Nobody's work, so the version stays: it is the moment of the last operation that changed the
     /// document.
     pub fn aged(&self, document: &Document, now: Stamp) -> Aged {
@@ -112,16 +120,29 @@ impl Rules {
             let is_old = document.version() < now.minus_ms(self.deleted_ms);
             return if is_old { Aged::Gone } else { Aged::Same };
         }
+        match kind_of(document) {
+            Some(Kind::Memory(dhop)) if dhop < self.oldest_memory(now) => return Aged::Gone,
+            Some(Kind::Floor(upto)) if self.is_past_any_clock(upto, now) => return Aged::Gone,
+            Some(Kind::Memory(_) | Kind::Floor(_)) => return Aged::Same,
+            None => {}
+        }
         let shortened = document.forget_before(now.minus_ms(self.destroyed_ms));
-        let left = shortened.as_ref().unwrap_or(document);
-        let without = without_old_memories(left, self, now);
-        without.or(shortened).map_or(Aged::Same, Aged::Shortened)
+        shortened.map_or(Aged::Same, Aged::Shortened)
     }
 
-    /// Keys of memories begin with the dhop, so they are in order of time: those below this are of
-    /// requests that would by now be refused for their age.
-    pub(crate) fn oldest_memory(&self, now: Stamp) -> String {
-        now.minus_ms(self.dhop_age_ms_max.saturating_add(MEMORY_MARGIN_MS)).to_string()
+    fn memory_ms(&self) -> u64 {
+        self.dhop_age_ms_max.saturating_add(MEMORY_MARGIN_MS)
+    }
+
+    /// Requests from before this would by now be refused for their age: what remembers them goes.
+    pub fn oldest_memory(&self, now: Stamp) -> Stamp {
+        now.minus_ms(self.memory_ms())
+    }
+
+    /// In how many milliseconds what remembers a request of that time goes, and a little more.
+    pub fn ms_to_forget(&self, dhop: Stamp, now: Stamp) -> u64 {
+        let goes = dhop.plus_ms(self.memory_ms());
+        goes.ms_since(now).unwrap_or(0).saturating_add(FORGETTING_MS)
     }
 
     /// Whether a request of that time would be refused for its age also if this clock were put back, as

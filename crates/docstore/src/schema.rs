@@ -68,9 +68,15 @@ pub struct ClassSchema {
 impl ClassSchema {
     fn new() -> Self {
         let attachment = Kind { is_keyed: true, form: Form::Attachment };
+        let items = BTreeMap::from([(ATTACHMENT_CLASS, attachment)]);
+        Self { items, is_free: false, is_read_only: false }
+    }
+
+    /// Of what remembers operations.
+    fn of_memories() -> Self {
         let memory = Kind { is_keyed: true, form: Form::Json(reads::<serde_json::Value>) };
-        let items = [(ATTACHMENT_CLASS, attachment), (MEMORY_CLASS, memory)];
-        Self { items: BTreeMap::from(items), is_free: false, is_read_only: false }
+        let items = BTreeMap::from([(MEMORY_CLASS, memory)]);
+        Self { items, is_free: false, is_read_only: false }
     }
 
     fn free() -> Self {
@@ -111,19 +117,26 @@ fn reads<T: DeserializeOwned>(text: &JsonText) -> Result<(), FieldError> {
 
 /// All classes of documents of an application. Made once at start.
 ///
-/// Every class of documents also has items of class `P` (attachments) and `H` (remembered
-/// operations).
-#[derive(Clone, Debug, Default)]
+/// Every class of documents also has items of class `P` (attachments), and there are documents of class
+/// `H` (remembered operations).
+#[derive(Clone, Debug)]
 pub struct Schema {
     classes: BTreeMap<&'static str, ClassSchema>,
     /// Classes that were not declared.
     others: Option<ClassSchema>,
 }
 
+impl Default for Schema {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Schema {
-    /// No class yet.
+    /// No class yet, but for what remembers operations.
     pub fn new() -> Self {
-        Self::default()
+        let memories = (MEMORY_CLASS, ClassSchema::of_memories());
+        Self { classes: BTreeMap::from([memories]), others: None }
     }
 
     /// Adds a class of documents with the items that `declare` names. Panics, as classes stand in

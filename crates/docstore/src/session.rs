@@ -5,8 +5,8 @@
 use crate::schema::{Keyed, Schema, Singleton};
 use rota_model::SessionSpec;
 use rota_model::items::{
-    MACHINE_ITEM, Machine, ORDERS_ITEM, Orders, POOL_CLASS, REQUEST_ITEM, Remembered,
-    SESSION_CLASS, SPEC_ITEM, STANDING_ITEM, Standing,
+    MACHINE_ITEM, Machine, ORDERS_ITEM, Orders, POOL_CLASS, REQUEST_CLASS, REQUEST_ITEM,
+    Remembered, SESSION_CLASS, SPEC_ITEM, STANDING_ITEM, Standing,
 };
 
 impl Singleton for SessionSpec {
@@ -30,7 +30,7 @@ impl Singleton for Orders {
 }
 
 impl Schema {
-    /// Adds the classes of sessions and pools.
+    /// Adds the classes of sessions, of what they remember of requests, and of pools.
     #[must_use]
     pub fn with_sessions(self) -> Self {
         self.class(SESSION_CLASS, |it| {
@@ -39,6 +39,7 @@ impl Schema {
                 .singleton::<Machine>()
                 .keyed::<Remembered>()
         })
+        .class(REQUEST_CLASS, |it| it.keyed::<Remembered>())
         .class(POOL_CLASS, |it| it.singleton::<Orders>())
     }
 }

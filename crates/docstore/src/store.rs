@@ -1,6 +1,7 @@
 //! The reference copy of documents, in memory, and what an operation needs to know of it.
 
-use crate::attempt::{Attempt, Desk};
+use crate::attempt::{Attempt, Desk, Remembered, floors, remembers};
+use crate::by_age::ByAge;
 use crate::commit::{Commit, Write, validate};
 use crate::document::Document;
 use crate::exception::Exception;
@@ -40,6 +41,12 @@ pub trait Documents {
 
     /// How much a namespace holds, wherever its documents are.
     fn usage(&self, space: &str) -> Usage;
+
+    /// Which operations are remembered: beyond [`Rules::memories_max`] no more are. Default: none,
+    /// for documents of which somebody else keeps count.
+    fn remembered(&self) -> Remembered {
+        Remembered::default()
+    }
 }
 
 /// Which document, in a store.
@@ -65,6 +72,8 @@ pub struct Store {
     high_water: Option<Stamp>,
     spaces: Spaces,
     usages: Usages,
+    /// Memories of operations.
+    memories: ByAge<Key>,
 }
 
 /// What [`Store::purge`] did.
@@ -181,6 +190,8 @@ impl Store {
             // Whoever is told that there is no such document is told so for after its last version.
             self.raise(gone.version().next());
         }
+        let [was, is] = [&before, &document].map(|it| it.as_deref().and_then(remembers));
+        self.memories.change(&Key::of(name), was, is);
         self.usages.count(name.space(), before.as_deref(), document.as_deref());
     }
 
@@ -205,7 +216,8 @@ impl Store {
     }
 
     /// Looks at up to `limit` documents from `from` on, as [`Store::starting_at`] does: forgets items that were destroyed, and
-    /// lives that ended, longer ago than the rules keep them. Versions do not change.
+    /// lives that ended, longer ago than the rules keep them, and memories of operations that nobody may
+    /// repeat any more. Versions do not change.
     pub fn purge(
         &mut self,
         rules: &Rules,
@@ -226,6 +238,14 @@ impl Store {
         }
         let next = rest.next().map(|it| it.name().clone());
         drop(rest);
+        let gone = writes.iter().filter(|it: &&Write| it.after.is_none());
+        let gone = gone.filter_map(|it| it.before.as_deref());
+        for floor in floors(gone, |name| self.get(name)) {
+            let name = floor.name().clone();
+            let before = self.get(&name);
+            writes.retain(|it| it.name != name);
+            writes.push(Write { name, before, after: Some(floor) });
+        }
         let high_water = self.high_water();
         self.apply(&writes, high_water);
         Purged { writes, next }
@@ -247,5 +267,9 @@ impl Documents for Store {
 
     fn usage(&self, space: &str) -> Usage {
         self.usages.get(space)
+    }
+
+    fn remembered(&self) -> Remembered {
+        Remembered { count: self.memories.len(), oldest: self.memories.oldest() }
     }
 }

@@ -11,6 +11,8 @@
 //! | [`MACHINE_ITEM`] | [`Machine`] | once a machine has reported a state |
 //! | [`REQUEST_ITEM`], by request id | [`Remembered`] | as long as the request is remembered |
 //!
+//! Beside it lie documents of class [`REQUEST_CLASS`], each with one more item [`REQUEST_ITEM`].
+//!
 //! A pool is the document of class [`POOL_CLASS`] in the space for configuration whose id is the
 //! pool's name, with the item [`ORDERS_ITEM`].
 
@@ -25,6 +27,9 @@ use std::sync::Arc;
 pub const SESSION_CLASS: &str = "session";
 /// Class of the documents of pools, in the space for configuration.
 pub const POOL_CLASS: &str = "pool";
+/// Class of the documents that hold one [`Remembered`] each, beside the document of their session: what a
+/// session remembers of more requests than its own document holds.
+pub const REQUEST_CLASS: &str = "request";
 /// The singleton that holds a [`crate::SessionSpec`].
 pub const SPEC_ITEM: &str = "spec";
 /// The singleton that holds a [`Standing`].

@@ -19,10 +19,11 @@ pub const ATTRIBUTES_BYTES_MAX: usize = 64 * 1024;
 /// How long a request id is remembered in the session's record and tombstone.
 pub const REQUEST_MEMORY_MS: u64 = 10 * 60 * 1000;
 
-/// Most request ids remembered in one record. When full, the oldest EXISTED answer goes first: to
-/// forget it is harmless, since that request changed nothing. When nothing else is left, opens and
-/// closes of that session are told to come back later.
-pub const REQUESTS_REMEMBERED_MAX: usize = 1_024;
+/// Most requests that the owner of a partition remembers beside its sessions, those aside that only found
+/// their session: of these a quarter as many, and the oldest goes for a new one, since it changed nothing.
+/// When there are as many others, opens and closes of sessions that remember several are told to come
+/// back later.
+pub const REQUESTS_REMEMBERED_MAX: usize = 1 << 20;
 
 /// What to run. Also the content of an item: see [`crate::items`].
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
@@ -130,6 +131,18 @@ pub struct EarlierSpec {
     pub pool: PoolName,
 }
 
+impl RequestFate {
+    /// The life that it is about; `None` while it is not known.
+    pub fn life(&self) -> Option<Stamp> {
+        match self {
+            RequestFate::Opening => None,
+            RequestFate::Opened { life, .. }
+            | RequestFate::Failed { life }
+            | RequestFate::Closed { life } => Some(*life),
+        }
+    }
+}
+
 impl RequestEntry {
     /// Requests order by when they were first seen, then by id: of some requests there is one order
     /// only.
@@ -175,7 +188,8 @@ pub struct SessionRecord {
     pub machine_state: String,
     /// Number of the change that led to it, by the node's count; late news has a lower one.
     pub machine_change: u64,
-    /// Remembered requests, in order of [`RequestEntry::order`].
+    /// The newest remembered requests, in order of [`RequestEntry::order`]. Older ones lie beside it, in
+    /// documents of class [`crate::items::REQUEST_CLASS`].
     pub requests: Vec<RequestEntry>,
 }
 
@@ -203,7 +217,7 @@ impl SessionRecord {
             + requests.sum::<usize>()
     }
 
-    /// The remembered request of that id.
+    /// The remembered request of that id, if the record itself has it.
     pub fn request(&self, id: &RequestId) -> Option<&RequestEntry> {
         self.requests.iter().find(|it| it.id == *id)
     }

@@ -209,10 +209,10 @@ impl Op {
     }
 
     /// Whether it must not be carried out twice, and nothing in it makes a repetition known: an
-    /// operation without a time of its caller's.
+    /// operation without a time of its caller's, or of a caller without a name.
     pub fn is_once(&self) -> bool {
         match self {
-            Op::Documents(DocumentOp::Operate(operate)) => operate.request.dhop.is_none(),
+            Op::Documents(DocumentOp::Operate(operate)) => !operate.request.is_repeatable(),
             Op::Documents(_)
             | Op::Open(_)
             | Op::Close(_)

@@ -274,8 +274,8 @@ impl Partition {
         let told = committed.and_then(|it| told_early(it, &record));
         let told = told.map(|it| self.view_at_node(env, it));
         let view = self.view_at_node(env, record.clone());
-        let write = self.session_write(key, record);
-        let at = self.write_unhurried(env, vec![write], creator);
+        let writes = self.session_writes(env, key, record);
+        let at = self.write_unhurried(env, writes, creator);
         for (origin, outcome) in answers {
             let step = match outcome {
                 Outcome::Created => Transition::OpenCreated,
@@ -380,9 +380,10 @@ impl Partition {
         let records = over.filter_map(|key| Some((self.replica.record(&key)?, key)));
         let write = |(record, key): (Arc<SessionRecord>, DocKey)| {
             env.note(Transition::SessionLost, Some(self.number));
-            self.session_write(&key, lost(env, &record, self.replica.pe))
+            let lost = lost(env, &record, self.replica.pe);
+            self.session_writes(env, &key, lost)
         };
-        records.map(write).collect()
+        records.flat_map(write).collect()
     }
 
     /// The registry changed: sessions of boots that are over are lost.
@@ -417,9 +418,9 @@ impl Partition {
                     self.reply(env, origin, Ok(Answer::Closed { finished: true, session }));
                 }
                 Op::Open(op) => {
-                    let mine = record.request(&op.request).map(|it| &it.fate);
+                    let mine = self.replica.request(&key, &op.request).map(|it| it.fate);
                     if let Some(RequestFate::Failed { life }) = mine {
-                        let refusal = start_failed(&record, *life);
+                        let refusal = start_failed(&record, life);
                         self.reply(env, origin, Err(refusal));
                     } else {
                         self.run(env, origin);

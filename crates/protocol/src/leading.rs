@@ -468,8 +468,7 @@ impl Partition {
                 return false;
             }
         };
-        let record = self.replica.session(&Self::key_of(env, session));
-        let entry = record.and_then(|record| record.request(request));
+        let entry = self.replica.request(&Self::key_of(env, session), request);
         entry.is_some_and(|it| match it.fate {
             RequestFate::Opening | RequestFate::Opened { .. } | RequestFate::Failed { .. } => opens,
             RequestFate::Closed { .. } => true,

@@ -27,6 +27,7 @@ mod leading;
 mod learn;
 mod leave;
 mod manager;
+pub mod memories;
 mod memory;
 pub mod message;
 mod nodes;

@@ -2,9 +2,8 @@
 
 use crate::env::Env;
 use rota_model::{
-    EarlierSpec, FieldError, OpenOp, Outcome, REQUEST_MEMORY_MS, REQUESTS_REMEMBERED_MAX, Reason,
-    Refusal, RefusalKind, RequestEntry, RequestFate, RequestId, Retry, SessionRecord, SessionSpec,
-    SessionState, Stamp,
+    EarlierSpec, FieldError, OpenOp, Outcome, REQUEST_MEMORY_MS, Reason, Refusal, RefusalKind,
+    RequestEntry, RequestFate, RequestId, Retry, SessionRecord, SessionSpec, SessionState, Stamp,
 };
 use std::sync::Arc;
 
@@ -62,13 +61,17 @@ pub(crate) fn earlier_requests(
     let mut requests = old.map(|it| it.requests.clone()).unwrap_or_default();
     requests.retain(|it| it.fate != RequestFate::Opening);
     if let Some(ran) = old.map(|it| &it.spec).filter(|it| *it != spec) {
-        let ran = EarlierSpec { class: ran.class.clone(), pool: ran.pool.clone() };
-        let ran = Arc::new(ran);
+        let ran = spec_ran(ran);
         for entry in requests.iter_mut().filter(|it| it.ran.is_none()) {
             entry.ran = Some(ran.clone());
         }
     }
     requests
+}
+
+/// What is kept of what an earlier life ran.
+pub(crate) fn spec_ran(spec: &SessionSpec) -> Arc<EarlierSpec> {
+    Arc::new(EarlierSpec { class: spec.class.clone(), pool: spec.pool.clone() })
 }
 
 /// The first record of a new life, above `floor`. It keeps what is remembered of requests to earlier lives.
@@ -117,7 +120,7 @@ pub(crate) fn fail_opens(record: &mut SessionRecord) {
 /// Whether a request may be forgotten early: it only found the session. Forgotten, it is a new open
 /// when it is repeated, and starts a new life if the session was closed meanwhile. To refuse instead
 /// would shut out many clients that look a live session up.
-fn is_harmless(fate: &RequestFate) -> bool {
+pub(crate) fn is_harmless(fate: &RequestFate) -> bool {
     matches!(fate, RequestFate::Opened { outcome: Outcome::Existed, .. })
 }
 
@@ -155,27 +158,16 @@ pub(crate) fn reused(id: &RequestId, what: &str) -> Refusal {
     Refusal { fields: vec![field.clone()], ..Refusal::new(kind, retry, field.to_string()) }
 }
 
-/// Requests in one record from which on those without a name of their caller's are forgotten as soon as
-/// they may be. Below, they cost less than it would to look.
-const NAMELESS_KEPT: usize = 64;
-
 /// Whether a request may be forgotten early because nobody can repeat it any more: its entry manager
 /// named it, and has given up by now.
-fn is_over(entry: &RequestEntry, env: &Env) -> bool {
+pub(crate) fn is_over(entry: &RequestEntry, env: &Env) -> bool {
     let answers_ms = env.config.timing.answers_ms();
     let oldest = Stamp::from_epoch_ms(env.now.wall_ms.saturating_sub(answers_ms));
     entry.id.is_given_by_manager() && entry.at < oldest
 }
 
-/// Whether a record can remember no further request that changes something.
-pub(crate) fn is_memory_full(record: &SessionRecord, env: &Env, request: &RequestId) -> bool {
-    let oldest = Stamp::from_epoch_ms(env.now.wall_ms.saturating_sub(REQUEST_MEMORY_MS));
-    let goes = |it: &RequestEntry| is_harmless(&it.fate) || is_over(it, env);
-    let kept = record.requests.iter().filter(|it| it.at >= oldest && !goes(it));
-    kept.count() >= REQUESTS_REMEMBERED_MAX && record.request(request).is_none()
-}
-
-/// Remembers a request in a record; forgets what is older than the promise.
+/// Remembers a request in a record, from which older ones move beside it when it is written; forgets what
+/// is older than the promise.
 pub(crate) fn remember(
     record: &mut SessionRecord,
     env: &Env,
@@ -184,17 +176,6 @@ pub(crate) fn remember(
 ) {
     let oldest = Stamp::from_epoch_ms(env.now.wall_ms.saturating_sub(REQUEST_MEMORY_MS));
     record.requests.retain(|it| it.id != *request && it.at >= oldest);
-    if record.requests.len() >= NAMELESS_KEPT {
-        record.requests.retain(|it| !is_over(it, env));
-    }
-    if record.requests.len() >= REQUESTS_REMEMBERED_MAX {
-        match record.requests.iter().position(|it| is_harmless(&it.fate)) {
-            Some(oldest) => drop(record.requests.remove(oldest)),
-            None if is_harmless(&fate) => return,
-            // Requests that change something are stopped before they get here.
-            None => {}
-        }
-    }
     let at = Stamp::from_epoch_ms(env.now.wall_ms);
     // Nearly every record holds one request for ever: spare room would be most of its size.
     record.requests.reserve_exact(1);

@@ -10,6 +10,7 @@
 
 use crate::census::{Census, is_under_way};
 use crate::documents::{Brief, Doc, DocKey};
+use crate::memories::Memories;
 use crate::message::{Entry, Write};
 use crate::operate::room;
 use crate::sizes::Sizes;
@@ -33,6 +34,8 @@ pub struct Replica {
     pub docs: BTreeMap<DocKey, Arc<Doc>>,
     /// Its sessions, counted.
     pub census: Census,
+    /// What it remembers beside its sessions and documents, by age.
+    pub memories: Memories,
     /// A digest of all committed documents that does not depend on their order.
     pub digest: u64,
     /// Digests as they were at some committed positions of this epoch, so that copies can be compared
@@ -115,6 +118,7 @@ impl Replica {
         self.beside = self.beside.saturating_sub(gone).saturating_add(come);
         let [was, is] = [&before, &after].map(|it| it.as_deref().and_then(Doc::brief));
         self.census.change(key, was, is);
+        self.memories.change(key, before.as_deref(), after.as_deref());
         if let Some(doc) = before {
             self.digest = self.digest.wrapping_sub(doc.digest(key));
         }
@@ -338,7 +342,7 @@ fn keep<'a>((key, doc): (&'a DocKey, &'a Arc<Doc>)) -> (&'a DocKey, Option<&'a A
     (key, Some(doc))
 }
 
-/// What counts for the limits of a namespace: not sessions and pools, which have their own.
+/// What counts for the limits of a namespace: not what managers themselves write, which has its own.
 pub(crate) fn of_application(doc: &Doc) -> Option<&Document> {
-    (doc.brief().is_none() && doc.orders().is_none()).then(|| &**doc.document())
+    doc.of_application().map(|it| &**it)
 }

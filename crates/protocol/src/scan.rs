@@ -215,9 +215,9 @@ impl Partition {
     pub fn write_ends(&self, env: &mut Env, ended: Vec<SessionRecord>) -> Vec<Write> {
         let write = |record: SessionRecord| {
             env.note(Transition::Ended, Some(self.number));
-            self.session_write(&Self::key_of(env, &record.key), record)
+            self.session_writes(env, &Self::key_of(env, &record.key), record)
         };
-        ended.into_iter().map(write).collect()
+        ended.into_iter().flat_map(write).collect()
     }
 
     /// The end of a session of which its node says that it ended, or that it knows nothing of it

@@ -11,8 +11,7 @@ use crate::env::Env;
 use crate::io::Transition;
 use crate::leading::REQUESTS_MAX;
 use crate::memory::{
-    asked_before, earlier_life, fail_opens, hear_of_machine, is_memory_full, new_life, remember,
-    reused, spec_then,
+    asked_before, earlier_life, fail_opens, hear_of_machine, new_life, remember, reused, spec_then,
 };
 use crate::message::Write;
 use crate::nodes::{Chosen, NoNode};
@@ -22,8 +21,8 @@ use crate::reads::not_found;
 use crate::work::Work;
 use rota_model::node_msg::{ReportEvent, ReportItem};
 use rota_model::{
-    CloseOp, OpenOp, Outcome, Placement, REQUESTS_REMEMBERED_MAX, Reason, Refusal, RefusalKind,
-    RequestEntry, RequestFate, RequestId, Retry, SessionRecord, SessionState, Token,
+    CloseOp, OpenOp, Outcome, Placement, Reason, Refusal, RefusalKind, RequestEntry, RequestFate,
+    RequestId, Retry, SessionRecord, SessionState, Token,
 };
 use std::sync::Arc;
 
@@ -127,16 +126,16 @@ impl Partition {
         let key = Self::key_of(env, &op.key);
         let record = self.replica.record(&key);
         if let Some(record) = &record
-            && let Some(entry) = record.request(&op.request)
+            && let Some(entry) = self.replica.request(&key, &op.request)
         {
-            if let Some(before) = asked_before(record, entry, &op) {
+            if let Some(before) = asked_before(record, &entry, &op) {
                 return self.reply(env, origin, Err(reused(&entry.id, &before)));
             }
-            if self.on_repeated_open(env, origin, &key, record, entry) {
+            if self.on_repeated_open(env, origin, &key, record, &entry) {
                 return;
             }
         }
-        if self.refuses_for_memory(env, origin, record.as_deref(), &op.request) {
+        if self.refuses_for_memory(env, origin, &key, &op.request) {
             return;
         }
         match record.as_ref().map(|record| record.state) {
@@ -157,24 +156,23 @@ impl Partition {
         }
     }
 
-    /// Too many requests changed this session within the time that they are remembered.
+    /// Too many requests changed sessions within the time that they are remembered.
     fn refuses_for_memory(
         &mut self,
         env: &mut Env,
         origin: Origin,
-        record: Option<&SessionRecord>,
+        key: &DocKey,
         request: &RequestId,
     ) -> bool {
-        let full = record.is_some_and(|record| is_memory_full(record, env, request));
-        if full {
-            let text = format!(
-                "{REQUESTS_REMEMBERED_MAX} requests opened or closed this session in the last 10 \
-                 minutes; no more can be remembered"
-            );
-            let retry = Retry::AfterMs(env.config.timing.retry_ms * 50);
-            self.reply(env, origin, Err(Refusal::new(RefusalKind::Overloaded, retry, text)));
-        }
-        full
+        let Some(wait_ms) = self.memory_wait(env, key, request) else { return false };
+        let text = format!(
+            "{} requests opened or closed sessions of this partition in the last 10 minutes; no more \
+             can be remembered",
+            env.config.sizes.requests_max
+        );
+        let retry = Retry::AfterMs(wait_ms);
+        self.reply(env, origin, Err(Refusal::new(RefusalKind::Overloaded, retry, text)));
+        true
     }
 
     /// A remembered request gets its remembered answer. False: carry on as if it were new.
@@ -370,7 +368,8 @@ impl Partition {
         let Some(record) = self.replica.session(&key).cloned() else {
             return self.confirm_then(origin);
         };
-        match record.request(&op.request).map(|entry| (&entry.fate, entry)) {
+        let entry = self.replica.request(&key, &op.request);
+        match entry.as_ref().map(|entry| (&entry.fate, entry)) {
             Some((
                 RequestFate::Opening | RequestFate::Opened { .. } | RequestFate::Failed { .. },
                 _,
@@ -393,7 +392,7 @@ impl Partition {
         if op.life.is_some_and(|life| life != record.life) {
             return self.confirm_then(origin);
         }
-        if self.refuses_for_memory(env, origin, Some(&record), &op.request) {
+        if self.refuses_for_memory(env, origin, &key, &op.request) {
             return;
         }
         match record.state {
@@ -401,7 +400,7 @@ impl Partition {
                 self.close_ended(env, origin, &key, record, &op.request);
             }
             SessionState::Closing => {
-                if record.request(&op.request).is_none() {
+                if entry.is_none() {
                     self.remember_close(env, &key, record, &op.request);
                 }
                 self.join_work(env, origin, &op.key);
@@ -423,7 +422,7 @@ impl Partition {
         mut record: SessionRecord,
         request: &RequestId,
     ) {
-        if record.request(request).is_none() {
+        if self.replica.request(key, request).is_none() {
             record = self.remember_close(env, key, record, request);
         }
         let session = self.view_of(env, record.clone());
@@ -473,8 +472,9 @@ impl Partition {
     /// The close found nothing to close; nobody else owned the partition when it arrived.
     pub fn on_close_confirmed(&mut self, env: &mut Env, origin: Origin, op: CloseOp) {
         let key = Self::key_of(env, &op.key);
+        let entry = self.replica.request(&key, &op.request);
         let remembered = self.replica.session(&key).is_some_and(|record| {
-            let fate = record.request(&op.request).map(|entry| &entry.fate);
+            let fate = entry.as_ref().map(|entry| &entry.fate);
             matches!(fate, Some(RequestFate::Closed { life }) if *life != record.life)
         });
         let result = match self.replica.session(&key) {
@@ -487,7 +487,7 @@ impl Partition {
                 return self.reply_when_committed(env, &key, origin, result);
             }
             // It came and went while the copies confirmed: this close must be remembered first.
-            Some(record) if record.request(&op.request).is_none() => {
+            Some(_) if entry.is_none() => {
                 return self.run(env, origin);
             }
             Some(record) if record.state.is_ended() => {
@@ -560,11 +560,11 @@ impl Partition {
         record: impl Into<Arc<SessionRecord>>,
         request: Option<RequestId>,
     ) -> rota_model::LogPos {
-        let write = self.session_write(key, record);
-        self.write(env, vec![write], request)
+        let writes = self.session_writes(env, key, record);
+        self.write(env, writes, request)
     }
 
-    /// The write of a session's record, over everything that was appended.
+    /// The write of a session's record as it is, over everything that was appended.
     pub fn session_write(&self, key: &DocKey, record: impl Into<Arc<SessionRecord>>) -> Write {
         let record = record.into();
         let before = self.replica.get(key).map(|it| &**it);

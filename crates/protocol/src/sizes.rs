@@ -1,6 +1,6 @@
 //! How much a manager keeps and sends at a time, in one place, and the rules between the sizes.
 
-use rota_model::{FieldError, PAGE_SIZE_MAX};
+use rota_model::{FieldError, PAGE_SIZE_MAX, REQUESTS_REMEMBERED_MAX};
 
 /// Sizes. What is counted here is bounded for the sake of memory and of messages; none of it
 /// changes what is answered. The simulator draws small ones, so that every limit is met.
@@ -53,6 +53,12 @@ pub struct Sizes {
     /// not: some milliseconds where every record is made from its bytes. Whoever asks goes on from
     /// there; what others ask comes in between.
     pub page_looked_at: usize,
+    /// Requests that a session's own document remembers, but for those under way; older ones lie beside
+    /// it. Most sessions have no more of them than an open, a close and another open.
+    pub requests_kept: usize,
+    /// Most requests that a partition remembers beside its sessions. Those that only found their session
+    /// may be a quarter as many more.
+    pub requests_max: usize,
     /// Most documents that one entry removes, or frees of tombstones of their items.
     pub purge_docs: usize,
     /// Entries from one digest that is kept for comparisons to the next.
@@ -84,6 +90,8 @@ impl Default for Sizes {
             scan_page: 2_000,
             page_sessions: PAGE_SIZE_MAX,
             page_looked_at: 2_000,
+            requests_kept: 4,
+            requests_max: REQUESTS_REMEMBERED_MAX,
             purge_docs: 512,
             mark_every: 64,
             drain_docs: 2_000,
@@ -113,6 +121,8 @@ impl Sizes {
             ("scan_page", u64::from(self.scan_page)),
             ("page_sessions", u64::from(self.page_sessions)),
             ("page_looked_at", number(self.page_looked_at)),
+            ("requests_kept", number(self.requests_kept)),
+            ("requests_max", number(self.requests_max)),
             ("purge_docs", number(self.purge_docs)),
             ("mark_every", self.mark_every),
             ("drain_docs", number(self.drain_docs)),

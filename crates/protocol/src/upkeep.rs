@@ -187,9 +187,10 @@ impl Partition {
                 // Only what is committed is promised, and that this request is remembered for it.
                 let record = self.replica.docs.get(&key).and_then(|doc| doc.session());
                 let record = record.filter(|it| {
-                    let fate = it.request(&close.request).map(|entry| &entry.fate);
+                    let entry = self.replica.committed_request(&key, &close.request);
+                    let fate = entry.map(|entry| entry.fate);
                     let mine =
-                        matches!(fate, Some(RequestFate::Closed { life }) if *life == it.life);
+                        matches!(fate, Some(RequestFate::Closed { life }) if life == it.life);
                     it.state == SessionState::Closing && mine
                 });
                 // Alone it does not know whether it is the owner still.

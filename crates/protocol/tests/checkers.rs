@@ -51,7 +51,7 @@ fn the_administrators_key_decides_alone_about_administration_whatever_an_applica
     }
     // Of all else both decide, also for who has the key.
     let mut writing = write("c", 1);
-    writing.who.admin = "secret".to_owned();
+    writing.who = Credentials { admin: "secret".to_owned(), ..Credentials::default() };
     let mut written = |asked: &Request| operated(table.call(300, op(asked.clone(), "c")));
     assert_eq!(written(&writing).unwrap_err().details().message, "no account is named");
     writing.who.account = "ann".to_owned();

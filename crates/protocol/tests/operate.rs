@@ -138,32 +138,34 @@ fn what_operations_remember_is_shown_to_no_client_and_kept_by_every_copy() {
         let Update::Full(it) = update else { panic!("not whole: {}", update.name()) };
         it.items().iter().filter(|it| it.name().is_memory()).count()
     };
-    let sync_request = SyncRequest { name: name("Cart", "c"), held: None };
-    let asked =
-        Request { dhop: Some(stamp(&table)), syncs: vec![sync_request.clone()], ..write("c", 1) };
-    let answer = operated(table.call(300, op(asked, "c"))).unwrap();
-    assert_eq!(memories(&answer.updates[0].1), 0);
-    for stale_ok in [false, true] {
-        assert_eq!(memories(&synced(table.call(600, sync(&["c"], None, stale_ok)))[0]), 0);
+    let asked = Request { dhop: Some(stamp(&table)), ..write("c", 1) };
+    operated(table.call(300, op(asked, "c"))).unwrap();
+    table.pass(100);
+    let kept = |table: &Table, n: u32| -> Vec<DocName> {
+        let names = table.disks[&n].docs.keys().map(|key| key.name.clone());
+        names.filter(DocName::is_memory).collect()
+    };
+    let name = kept(&table, 300).remove(0);
+    for n in NUMBERS {
+        assert_eq!(kept(&table, n), std::slice::from_ref(&name), "manager {n}");
     }
-    let which = |items| json!({"documents": [{"class": "Cart", "docid": "c", "items": items}]});
-    for items in [Value::Null, json!(["Ln", "H"])] {
-        let reading = request("document.read", &which(items));
-        let shown = body(&operated(table.call(600, op(reading, "c"))).unwrap());
-        let items = shown["documents"][0]["items"].as_array().unwrap();
-        assert!(items.len() == 1 && items[0]["class"] == "Ln", "{shown}");
+    // Even who knows its name.
+    let slot = slot_of(&name, M);
+    let syncs = vec![SyncRequest { name: name.clone(), held: None }];
+    let mut synced = |reader: Option<Reader>, stale_ok| {
+        let reader = reader.map(Arc::new);
+        let sync = SyncOp { reader, slot, syncs: syncs.clone(), stale_ok };
+        synced(table.call(1000, Op::Documents(DocumentOp::Sync(sync))))
+    };
+    for stale_ok in [false, true] {
+        assert_eq!(memories(&synced(Some(Reader::of(space("shop"))), stale_ok)[0]), 0);
     }
     // A manager that asks on its own account, as for an export of the namespace, gets all.
-    let slot = slot_of(&sync_request.name, M);
-    let whole = SyncOp { reader: None, slot, syncs: vec![sync_request], stale_ok: false };
-    let whole = synced(table.call(1000, Op::Documents(DocumentOp::Sync(whole))));
-    assert_eq!(memories(&whole[0]), 1);
-    table.pass(100);
-    for n in NUMBERS {
-        let (_, doc) =
-            table.disks[&n].docs.iter().find(|(key, _)| key.name.docid() == "c").unwrap();
-        assert_eq!(memories(&Update::Full(doc.document().clone())), 1, "manager {n}");
-    }
+    assert_eq!(memories(&synced(None, false)[0]), 1);
+    let which = json!({"documents": [{"class": "H", "docid": name.docid(), "items": ["H"]}]});
+    let reading = Request { space: space("shop"), ..request("document.read", &which) };
+    let shown = body(&operated(table.call(600, op(reading, name.place()))).unwrap());
+    assert_eq!(shown["documents"][0]["items"], json!([]), "{shown}");
 }
 
 #[test]
@@ -372,7 +374,8 @@ fn ends_of_lives_and_what_was_remembered_of_them_are_forgotten_in_time() {
     operated(table.call(300, op(end, "c"))).unwrap();
     let kept = |table: &Table| -> Vec<String> {
         let docs = table.disks[&300].docs.keys().filter(|it| it.name.space() == "shop");
-        docs.map(|it| it.name.to_string()).collect::<BTreeSet<_>>().into_iter().collect()
+        let name = |it: &DocName| format!("shop/{}/{}", it.class(), it.place());
+        docs.map(|it| name(&it.name)).collect::<BTreeSet<_>>().into_iter().collect()
     };
     table.pass(11_000);
     assert_eq!(kept(&table), ["shop/Cart/c", "shop/Cart/{c}2", "shop/H/c"]);

@@ -30,7 +30,9 @@ fn name(class: &str, docid: &str) -> DocName {
 
 fn request(space: &str, operation: &str, parameters: &Value) -> Request {
     let space = Namespace::parse(space).unwrap();
-    Request::new(space, operation).with(parameters).unwrap()
+    let request = Request::new(space, operation).with(parameters).unwrap();
+    // Without a name, no repetition is known as one.
+    Request { who: Credentials { account: "ann".into(), ..Credentials::default() }, ..request }
 }
 
 impl Desktop {
@@ -124,6 +126,28 @@ fn a_repeated_dhop_gives_the_same_answer_and_one_version() {
 }
 
 #[test]
+fn two_clients_without_a_name_that_expect_the_same_version_do_not_both_succeed() {
+    let mut desk = Desktop::new();
+    let version = desk.run("document.write", ensure("c")).unwrap().version;
+    let expect = json!({"version": version.as_u64()});
+    let put = json!([{"class": "N", "key": "", "json": 1}]);
+    let change = json!({"class": "Cart", "docid": "c", "expect": expect, "put": put});
+    let asked = request("shop", "document.write", &json!({"changes": [change]}));
+    // In one millisecond, by their own clocks.
+    let asked = Request { dhop: Some(at(500)), who: Credentials::default(), ..asked };
+    let named = |id: &str| Request { request_id: RequestId::parse(id).ok(), ..asked.clone() };
+    for (one, other) in [(asked.clone(), asked.clone()), (named("one"), named("other"))] {
+        let mut desk = Desktop { store: desk.store.clone(), ..Desktop::new() };
+        let first = desk.perform(one.clone()).unwrap();
+        let refused = desk.perform(other).unwrap_err();
+        assert_eq!(refused.code().as_str(), "A-EXPECTED");
+        if one.is_repeatable() {
+            assert_eq!(desk.perform(one).unwrap(), first, "the first one again");
+        }
+    }
+}
+
+#[test]
 fn a_repeated_end_of_a_life_does_not_end_the_next_one() {
     let mut desk = Desktop::new();
     let mut begun = request("shop", "document.write", &ensure("c"));
@@ -195,7 +219,6 @@ fn as_many_changes_as_are_allowed_are_remembered_too() {
     let docids: Vec<String> = (0..16).map(|it| format!("{{g}}{it}")).collect();
     let all = |life| docids.iter().map(|it| (life, it.as_str())).collect::<Vec<_>>();
     let created = desk.perform(with_dhop("document.write", &lives(&all("create")), 100)).unwrap();
-    // Each remembers something that goes to a document beside it when its life ends.
     for (n, docid) in (101..).zip(&docids) {
         let touch = json!({"class": "Cart", "docid": docid});
         desk.perform(with_dhop("document.touch", &touch, n)).unwrap();
@@ -229,7 +252,7 @@ fn items_that_came_and_went_are_in_nobodys_way() {
         desk.perform(with_dhop("document.touch", &touch, n)).unwrap();
     }
     let document = desk.store.peek(&name("Cart", "c")).unwrap();
-    assert_eq!((document.items().len(), document.dtime()), (10, at(2_001)));
+    assert_eq!((document.items().len(), document.dtime()), (16_380, document.ctime()));
 }
 
 /// One of the operations that anybody may ask for, on two documents.

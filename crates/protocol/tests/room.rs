@@ -5,7 +5,7 @@
 mod table;
 
 use rota_docstore::*;
-use rota_model::Now;
+use rota_model::{Now, Retry};
 use rota_protocol::api::ImportOp;
 use rota_protocol::operate::DOCUMENT_BYTES;
 use rota_protocol::{Answer, DiskWrite, DocumentAnswer, DocumentOp, Effect, Input, Op};
@@ -128,7 +128,7 @@ fn what_remembers_operations_on_documents_that_are_not_there_is_limited() {
 
 #[test]
 fn what_living_documents_remember_is_limited_too() {
-    let mut table = serving(4 * DOCUMENT_BYTES);
+    let mut table = serving(16 * DOCUMENT_BYTES);
     let docid = id_at(&table, NUMBERS[0], 0);
     let mut done = 0;
     let refused = loop {
@@ -140,10 +140,18 @@ fn what_living_documents_remember_is_limited_too() {
         assert!(done < 50, "memories fill nothing");
         table.pass(1);
     };
-    assert!(refused.ends_with("; the limit is 2304"), "{refused}");
+    assert!(refused.ends_with("; the limit is 9216"), "{refused}");
     operated(table.call(300, op(write(&docid, 2), &docid))).unwrap();
     // Another document would have had room without the memories.
     refusal(operated(table.call(300, op(fill("other", 1_000), "other"))));
+    // The advice is the time until the oldest of them goes.
+    let asked = remembered(&table, write(&docid, 3));
+    let exception = operated(table.call(300, op(asked.clone(), &docid))).unwrap_err();
+    let Retry::AfterMs(wait_ms) = exception.retry() else { panic!("{exception:?}") };
+    assert!((600_000..680_000).contains(&wait_ms), "{wait_ms} ms");
+    table.pass(wait_ms);
+    let asked = remembered(&table, write(&docid, 3));
+    operated(table.call(300, op(asked, &docid))).unwrap();
 }
 
 #[test]

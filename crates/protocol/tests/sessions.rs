@@ -6,7 +6,7 @@ use rota_model::node_msg::{DeadToken, NodeAnswer, ReportEvent, ToNode};
 use rota_model::{
     Changed, ClassName, Exit, Outcome, Reason, Refusal, RefusalKind, RequestId, SessionState,
 };
-use rota_protocol::{Answer, Message, Op, Transition};
+use rota_protocol::{Answer, Message, Op, Sizes, Transition};
 use table::*;
 
 #[test]
@@ -233,12 +233,83 @@ fn a_repeated_open_that_a_close_overtook_gets_its_answer_again() {
     assert_eq!(table.call(owner, open("a", "r1")).unwrap_err(), first);
 }
 
+/// Managers that remember 1,024 requests beside sessions, and a quarter as many that only found one.
+fn with_few_memories() -> Table {
+    let mut table = Table::laid();
+    table.sizes = Sizes { requests_max: 1_024, ..Sizes::default() };
+    table.start_all();
+    table.register("n1", 7);
+    table
+}
+
+/// What the disk of a manager holds beside sessions of requests: how many, and their bytes with the
+/// sessions'.
+fn remembered_by(table: &Table, n: u32) -> (usize, usize) {
+    let docs = || table.disks[&n].docs.values();
+    let sessions = docs().filter(|it| it.session().is_some()).map(|it| it.to_bytes().len());
+    (docs().filter(|it| it.request().is_some()).count(), sessions.sum())
+}
+
 #[test]
-fn a_live_session_is_found_by_more_clients_than_it_remembers() {
+fn the_record_of_a_hot_session_stays_small_and_what_it_gives_up_lies_beside_it() {
     let mut table = Table::serving();
     let owner = table.owner("a");
+    let mut seen = Vec::new();
+    for n in 0..100 {
+        opened(table.call(owner, open("a", &format!("r{n:03}"))));
+        table.pass(20);
+        seen.push(NUMBERS.map(|it| remembered_by(&table, it)));
+    }
+    let [few, many] = [20, 99].map(|it: usize| seen[it][0]);
+    assert_eq!((few.0, many.0), (20 + 1 - 4, 99 + 1 - 4));
+    assert!(many.1 <= few.1, "{many:?} after {few:?}");
+    assert!(seen.iter().all(|it| it.iter().all(|copy| copy == &it[0])), "all copies have both");
+    // They go after ten minutes, though nobody asks.
+    table.pass(640_000);
+    assert_eq!(NUMBERS.map(|it| remembered_by(&table, it).0), [0; 3]);
+}
+
+#[test]
+fn a_request_that_lies_beside_its_session_gets_its_answer_from_the_next_owner_too() {
+    let mut table = Table::serving();
+    let owner = table.owner("a");
+    let (_, first) = opened(table.call(owner, open("a", "r1")));
+    closed(table.call(owner, close("a", "c1")));
+    for n in 0..20 {
+        opened(table.call(owner, open("a", &format!("more{n}"))));
+    }
+    let now = got(table.call(owner, get("a"))).record;
+    table.pass(100);
+    for kill in [false, true] {
+        if kill {
+            table.kill(owner);
+        }
+        let entry = *NUMBERS.iter().find(|n| **n != owner).unwrap();
+        let mut ask = |op: Op| {
+            let call = table.ask(entry, op);
+            table.wait_for(call, 3_000)
+        };
+        let (outcome, again) = opened(ask(open("a", "r1")));
+        assert_eq!((outcome, again.record.life), (Outcome::Created, first.record.life));
+        assert_eq!(again.record.placement, first.record.placement);
+        let (outcome, again) = opened(ask(open("a", "more0")));
+        assert_eq!((outcome, again.record.life), (Outcome::Created, now.life));
+        let again = closed(ask(close("a", "c1"))).record;
+        assert_eq!((again.state, again.life), (SessionState::Closed, first.record.life));
+        for wrong in [close("a", "r1"), open("a", "c1")] {
+            assert_eq!(refused(ask(wrong)), RefusalKind::RequestIdReused);
+        }
+        let still = got(ask(get("a"))).record;
+        assert_eq!((still.state, still.life), (SessionState::Ready, now.life));
+    }
+}
+
+#[test]
+fn a_live_session_is_found_by_more_clients_than_it_remembers() {
+    let mut table = with_few_memories();
+    let owner = table.owner("a");
     let (_, first) = opened(table.call(owner, open("a", "r0")));
-    let last = rota_model::REQUESTS_REMEMBERED_MAX + 1;
+    let last = 1_024;
     for n in 1..=last {
         let (outcome, found) = opened(table.call(owner, open("a", &format!("r{n}"))));
         assert_eq!((outcome, found.record.life), (Outcome::Existed, first.record.life));
@@ -259,7 +330,7 @@ fn a_live_session_is_found_by_more_clients_than_it_remembers() {
 /// Opens and closes one session again and again, 160 ms apart, until that is refused or was done so
 /// often.
 fn open_and_close(name: impl Fn(u64) -> RequestId) -> Result<(), Refusal> {
-    let mut table = Table::serving();
+    let mut table = with_few_memories();
     let owner = table.owner("a");
     for n in 0..600 {
         if n % 50 == 0 {

@@ -299,6 +299,25 @@ fn of_a_large_slot_an_operation_gets_what_it_asks_for_one_after_another() {
     assert_eq!(counted(table.wait_for(call, 500)), 1, "that it does not exist is asked for, too");
 }
 
+/// What a memory lies beside, and how much was forgotten there, come together into the second snapshot.
+#[test]
+fn in_a_large_slot_a_repetition_is_found_with_the_second_snapshot_at_the_latest() {
+    let mut table = by_hand(8);
+    table.manual_works = false;
+    for docid in (0..300).map(|it| format!("{{c}}{it}")) {
+        operated(table.call(300, op(write(&docid, 1), &docid))).unwrap();
+    }
+    let mut asked = request("count", &json!({"docids": ["{c}0"]}));
+    asked.dhop = Some(stamp(&table));
+    let done = [Transition::WorkBegun, Transition::Operated].map(|it| table.count(it));
+    let answers = [(); 2].map(|()| operated(table.call(300, op(asked.clone(), "{c}0"))).unwrap());
+    assert_eq!(answers[0].version, answers[1].version);
+    assert_eq!(body(&answers[0]), 1);
+    let [begun, operated] = [Transition::WorkBegun, Transition::Operated].map(|it| table.count(it));
+    assert!(begun - done[0] <= 4, "two for each: {begun}");
+    assert_eq!(operated - done[1], 1);
+}
+
 #[test]
 fn documents_of_other_owners_come_by_way_of_the_cache() {
     let mut table = by_hand(8);

@@ -2,7 +2,7 @@
 //! the processes and the simulated world. The shipped code knows nothing of it. Each bug must be
 //! caught by some seed, else the net has a hole.
 
-use crate::plant_contents::{alter_documents, forget_requests, without_memories};
+use crate::plant_contents::{alter_documents, forget_requests, unless_memory};
 use crate::plant_nodes::alter_call;
 use crate::plant_recoveries::lower_epoch;
 use crate::plant_rules::{hide_cordons, hide_drains, take_for_next, take_for_ours};
@@ -73,7 +73,7 @@ bugs!(
     TimeoutThenProceed = "timeout_then_proceed",
     /// Copies do not keep the request ids.
     RequestForgotten = "request_forgotten",
-    /// Copies do not keep what operations remember in their documents.
+    /// Copies do not keep what operations remember beside documents.
     MemoryForgotten = "memory_forgotten",
     /// Copies do not keep what operations write.
     WriteForgotten = "write_forgotten",
@@ -464,9 +464,7 @@ impl World {
             (Bug::SyncSettled, message) => settle_sync(message),
             (Bug::EmptySnapshot, Message::SnapshotChunk { chunk, .. }) => chunk.docs.clear(),
             (Bug::RequestForgotten, message) => forget_requests(message),
-            (Bug::MemoryForgotten, message) => {
-                alter_documents(message, |doc| Some(without_memories(doc)));
-            }
+            (Bug::MemoryForgotten, message) => alter_documents(message, unless_memory),
             (Bug::WriteForgotten, message) => alter_documents(message, |_| None),
             (Bug::EmptyArc, message) => self.empty_arc(number, message),
             (Bug::DeltaAfterLoss, message) => self.only_what_changed(number, message),

@@ -1,7 +1,6 @@
 //! Planted bugs of copies: what is done to the entries and contents that they get.
 
 use crate::world::World;
-use rota_docstore::Document;
 use rota_model::{ManagerNumber, SessionRecord};
 use rota_protocol::{Chunk, Disk, Doc, DocKey, Entry, Message, Write};
 use rota_ring::View;
@@ -53,7 +52,11 @@ pub(crate) fn keep_lost(view: &View, disk: &Disk, part: ManagerNumber, chunk: &m
 pub(crate) fn forget_requests(message: &mut Message) {
     let Message::Prepare { entries, .. } = message else { return };
     for entry in entries.iter_mut() {
-        let writes = entry.writes.iter().map(|write| {
+        let of_sessions = entry.writes.iter().filter(|it| {
+            // What lies beside a session is of requests, too.
+            it.doc.as_ref().is_none_or(|doc| doc.request().is_none())
+        });
+        let writes = of_sessions.map(|write| {
             let mut write = write.clone();
             if let Some(record) = write.doc.as_ref().and_then(|doc| doc.session()) {
                 let record = SessionRecord { requests: Vec::new(), ..(**record).clone() };
@@ -70,8 +73,7 @@ pub(crate) fn alter_documents(message: &mut Message, alter: impl Fn(&Doc) -> Opt
     let Message::Prepare { entries, .. } = message else { return };
     for entry in entries.iter_mut() {
         let writes = entry.writes.iter().filter_map(|write| {
-            let plain =
-                write.doc.as_ref().filter(|it| it.brief().is_none() && it.orders().is_none());
+            let plain = write.doc.as_ref().filter(|it| it.of_application().is_some());
             let Some(doc) = plain else { return Some(write.clone()) };
             Some(Write { key: write.key.clone(), doc: Some(Arc::new(alter(doc)?)) })
         });
@@ -79,10 +81,7 @@ pub(crate) fn alter_documents(message: &mut Message, alter: impl Fn(&Doc) -> Opt
     }
 }
 
-/// A document without what operations remember in it.
-pub(crate) fn without_memories(doc: &Doc) -> Doc {
-    let mut parts = Document::clone(doc.document()).into_parts();
-    parts.items.retain(|it| it.name().class() != "H");
-    let document = Document::from_parts(parts).expect("it only holds less");
-    Doc::new(Arc::new(document)).expect("it is no session")
+/// A document, unless it is what remembers an operation.
+pub(crate) fn unless_memory(doc: &Doc) -> Option<Doc> {
+    (!doc.name().is_memory()).then(|| doc.clone())
 }

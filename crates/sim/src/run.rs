@@ -14,6 +14,7 @@ use crate::network::STRAGGLER_US_MAX;
 use crate::plant::{Bug, Plant};
 use crate::world::{Event, Phase, World};
 use rota_model::{ManagerNumber, RefusalKind, SessionKey, SessionRecord};
+use rota_protocol::documents::session_of;
 use rota_protocol::{Answer, OpResult};
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -377,10 +378,11 @@ impl World {
         let is_in = |number| self.setup.numbers.iter().any(|it| it.0 == number);
         let hosts = self.managers.iter().filter(|it| is_in(*it.0)).map(|it| it.1);
         let docs = hosts.flat_map(|it| it.disk.durable().docs.values());
-        let records = docs.filter_map(|doc| doc.session());
-        let requests = records.flat_map(|record| {
-            let ids: Vec<_> = record.requests.iter().map(|it| it.id.clone()).collect();
-            ids.into_iter().map(move |id| (record.key.clone(), id))
+        let requests = docs.flat_map(|doc| {
+            let inside = doc.session().map_or(&[][..], |record| &record.requests);
+            let ids: Vec<_> = inside.iter().chain(doc.request()).map(|it| it.id.clone()).collect();
+            let key = session_of(doc.name());
+            ids.into_iter().filter_map(move |id| Some((key.clone().ok()?, id)))
         });
         requests.collect()
     }

@@ -15,7 +15,7 @@ use crate::writing::{name, names};
 use rota_docstore::{
     Body, DocName, Document, Held, Request, SyncRequest, Tolerance, Update, apply,
 };
-use rota_model::{Changed, ManagerNumber, Namespace, Stamp};
+use rota_model::{Changed, ManagerNumber, Namespace, RequestId, Stamp};
 use rota_protocol::api::{OperateOp, Reader, SyncOp};
 use rota_protocol::operate::{Job, SPACES_DOCID, slot_of};
 use rota_protocol::{Answer, DocumentAnswer, DocumentOp, Op, OpResult};
@@ -152,6 +152,7 @@ impl World {
         if has_dhop {
             let now_ms = WALL_START_MS + self.now_us() / 1000;
             request.dhop = Some(Stamp::from_epoch_ms(now_ms.saturating_sub(BEHIND_MS)));
+            request.request_id = RequestId::parse(&who).ok();
         }
         let at = self.dog.ledger.written.len();
         self.dog.ledger.written.push(Written { who, docids, has_dhop, told: Vec::new() });
@@ -213,7 +214,7 @@ impl World {
         let Some(writer) = self.writers.get_mut(index) else { return };
         let ops = match wish {
             Wish::Run(op, _) => {
-                let doubled = doubled && op.request.dhop.is_some();
+                let doubled = doubled && op.request.is_repeatable();
                 let op = Op::Documents(DocumentOp::Operate(op));
                 if doubled {
                     self.counters.fault(Fault::RequestDoubled);
@@ -250,8 +251,8 @@ impl World {
         if writer.wishes != wishes {
             return;
         }
-        // What has no time of its own may have happened, and must not be asked for again.
-        let is_once = matches!(wish, Wish::Run(op, Some(_)) if op.request.dhop.is_none());
+        // What no repetition is known of may have happened, and must not be asked for again.
+        let is_once = matches!(wish, Wish::Run(op, Some(_)) if !op.request.is_repeatable());
         if (is_once && pause_ms == 0) || now_us >= *until_us {
             return self.rest_writer(index);
         }

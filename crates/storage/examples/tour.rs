@@ -5,7 +5,7 @@
 
 use rota_docstore::{
     Attachment, Body, Cache, Desk, DocName, Exception, Namespace, Operation, Operations, Request,
-    Rules, Schema, Singleton, Stamp, Update, Wanted,
+    RequestId, Rules, Schema, Singleton, Stamp, Update, Wanted,
 };
 use rota_model::{ClusterName, ManagerId, ManagerNumber};
 use rota_storage::Label;
@@ -117,7 +117,9 @@ pub fn walk(folder: &Path, out: &mut impl Write) -> Outcome<()> {
         Request::new(space.clone(), "write").with(&parameters)
     };
     let mut request = write("Welcome")?;
+    // A name for this request, and its time: by both a repetition is known.
     request.dhop = Some(now()?);
+    request.request_id = Some(RequestId::parse("welcome-1")?);
     let answer = store.run(request.clone())?;
     writeln!(out, "2 run        {} at version {}: durable", text(&answer.body), answer.version)?;
     let again = store.run(request)?;
@@ -151,7 +153,8 @@ pub fn walk(folder: &Path, out: &mut impl Write) -> Outcome<()> {
     let store = open(folder)?;
     let mut read = String::new();
     store.read_body(&name, "picture")?.read_to_string(&mut read)?;
-    writeln!(out, "10 reopen    {} document, and its picture: {read:?}", store.len())?;
+    // The second one remembers the request that has a name.
+    writeln!(out, "10 reopen    {} documents, and the picture: {read:?}", store.len())?;
     writeln!(out, "11 sync      {}", follow(&store, &mut cache, &name)?)?;
     store.close(Duration::from_secs(10))?;
     Ok(())

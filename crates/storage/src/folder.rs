@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! rota data folder
-//! format 2
+//! format 3
 //! engine log
 //! state ready
 //! cluster demo
@@ -30,8 +30,8 @@ use std::sync::Arc;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Version of everything in a data folder. In format 1, managers kept sessions as records of their
-/// own; since 2 everything is a document.
-pub const FORMAT: u32 = 2;
+/// own; since 2 everything is a document; since 3 what is remembered of requests lies beside them.
+pub const FORMAT: u32 = 3;
 
 const MARKER: Marker = Marker { title: "rota data folder", format: FORMAT };
 const OWNER: &str = "OWNER";

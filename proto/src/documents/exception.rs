@@ -9,7 +9,7 @@
 use crate::refusal::{MESSAGE_BYTES_MAX, PROBLEM_BYTES_MAX};
 use crate::refusal::{bad_request, cut, note_retry, wrong_fields};
 use rota_docstore::{Code, Details, Effect, Exception, Phase, Status as Name, codes};
-use rota_model::FieldError;
+use rota_model::{FieldError, Retry};
 use std::collections::HashMap;
 use tonic::Status;
 use tonic_types::{ErrorDetails, StatusExt};
@@ -68,12 +68,17 @@ pub fn exception(status: &Status) -> Option<Exception> {
     let info = details.error_info().filter(|it| it.domain == DOMAIN)?;
     let text = |key: &str| info.metadata.get(key).map(String::as_str);
     let number = |key: &str| text(key).and_then(|it| it.parse::<u8>().ok());
+    let code = Code::parse(&info.reason).ok()?;
+    // What the table says by itself is not kept.
+    let by_table = code.letter().row().retry;
+    let told_ms = text("retry_ms").and_then(|it| it.parse().ok());
     Some(Exception::from(Details {
-        code: Code::parse(&info.reason).ok()?,
+        code,
         phase: number("phase").and_then(Phase::from_number)?,
         message: status.message().to_owned(),
         fields: wrong_fields(&details),
         operation: text("operation").unwrap_or_default().to_owned(),
         attempts: number("attempts").unwrap_or(0),
+        after_ms: told_ms.filter(|it| Retry::AfterMs(*it) != by_table),
     }))
 }

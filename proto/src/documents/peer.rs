@@ -11,7 +11,7 @@ use rota_docstore::{
     Caller, Code, Credentials, Details, DocName, Document, Exception, JsonText, Phase, Request,
     Stamp, SyncRequest, Usage,
 };
-use rota_model::{Epoch, Namespace, SlotId};
+use rota_model::{Epoch, Namespace, RequestId, SlotId};
 use rota_protocol::api::{
     ClearOp, FollowOp, Holdings, ImportOp, OperateOp, PageOp, Reader, Service, SyncOp,
 };
@@ -45,6 +45,11 @@ impl TryFrom<v1::OperateRequest> for OperateOp {
             operation: it.operation,
             parameters: unless_empty("OperateRequest.parameters", &it.parameters, JsonText::parse)?,
             dhop: (it.dhop > 0).then(|| stamp(it.dhop)).transpose()?,
+            request_id: unless_empty(
+                "OperateRequest.request_id",
+                &it.request_id,
+                RequestId::parse,
+            )?,
             build,
             who,
             syncs: each(it.syncs)?,
@@ -288,7 +293,8 @@ impl TryFrom<peer_answer::Documents> for DocumentPage {
 }
 
 fn exception(of: Of, exception: &Exception) -> v1::Exception {
-    let Details { code, phase, message, fields, operation, attempts } = exception.details().clone();
+    let Details { code, phase, message, fields, operation, attempts, after_ms } =
+        exception.details().clone();
     v1::Exception {
         of: of.into(),
         code: code.as_str().into(),
@@ -297,6 +303,7 @@ fn exception(of: Of, exception: &Exception) -> v1::Exception {
         fields: fields.into_iter().map(field_to_wire).collect(),
         operation,
         attempts: attempts.into(),
+        after_ms,
     }
 }
 
@@ -313,6 +320,7 @@ impl TryFrom<v1::Exception> for DocumentAnswer {
             fields: it.fields.into_iter().map(field_from_wire).collect(),
             operation: it.operation,
             attempts: u8::try_from(it.attempts).unwrap_or(u8::MAX),
+            after_ms: it.after_ms,
         });
         Ok(match of {
             Of::Operate => DocumentAnswer::Operated(Err(exception)),

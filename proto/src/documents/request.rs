@@ -15,7 +15,7 @@ use rota_docstore::{
     Caller, Credentials, Digest, DocName, Exception, Held, JsonText, Phase, Request, Stamp,
     SyncRequest, codes,
 };
-use rota_model::{FieldError, Namespace, SlotId};
+use rota_model::{FieldError, Namespace, RequestId, SlotId};
 use rota_ring::slot_of_document;
 use std::collections::BTreeSet;
 
@@ -219,6 +219,10 @@ pub fn operate(request: v1::OperateRequest) -> Result<Operate, Exception> {
         0 => Some(None),
         number => mistakes.note_in("dhop", Stamp::parse(number)).map(Some),
     };
+    let request_id = match &*request.request_id {
+        "" => Some(None),
+        given => mistakes.note(RequestId::parse(given)).map(Some),
+    };
     let syncs = mistakes.syncs("syncs", request.syncs);
     let Caller { build, who } = caller!(request);
     let found = (|| {
@@ -227,6 +231,7 @@ pub fn operate(request: v1::OperateRequest) -> Result<Operate, Exception> {
             operation: request.operation,
             parameters: parameters?,
             dhop: dhop?,
+            request_id: request_id?,
             build,
             who,
             syncs: syncs?,
@@ -357,6 +362,7 @@ impl From<&Operate> for v1::OperateRequest {
             parameters: request.parameters.as_ref().map_or("", JsonText::as_str).into(),
             docid: docid.clone(),
             dhop: request.dhop.map_or(0, Stamp::as_u64),
+            request_id: request.request_id.as_ref().map_or("", |it| it.as_str()).into(),
             build: request.build.unwrap_or(0),
             account: request.who.account.clone(),
             key: request.who.key.clone(),

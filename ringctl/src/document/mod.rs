@@ -19,7 +19,7 @@ use rota_client::docstore::{
 };
 use rota_client::documents::request::{Operate, Sync};
 use rota_client::{CallError, Client, v1};
-use rota_model::Changed;
+use rota_model::{Changed, RequestId};
 use show::{Answered, Listed, Shown, ShownHead};
 use std::time::Duration;
 
@@ -129,10 +129,13 @@ pub struct OperateArguments {
     /// Its parameters: JSON, @FILE with JSON in it, or - for stdin.
     #[arg(default_value = "{}", value_name = "JSON|@FILE|-")]
     parameters: Parameters,
-    /// Time of the operation in UTC, YYMMDDhhmmssmmm, as in 261122070308123: repeating it repeats the
-    /// answer (for 10 minutes).
+    /// Time of the operation in UTC, YYMMDDhhmmssmmm, as in 261122070308123: repeated with the same
+    /// request id, it gives the same answer (for 10 minutes).
     #[arg(long, value_parser = stamp)]
     dhop: Option<Stamp>,
+    /// Name of this very request. Default, with --dhop: a new one for each call.
+    #[arg(long, requires = "dhop", value_parser = request_id)]
+    request_id: Option<RequestId>,
     #[command(flatten)]
     caller: CallerArguments,
     /// How long the answer may take.
@@ -169,6 +172,10 @@ fn place(text: &str) -> Result<(Namespace, String), String> {
 
 fn stamp(text: &str) -> Result<Stamp, String> {
     text.parse().map_err(|error: rota_model::FieldError| error.problem)
+}
+
+fn request_id(text: &str) -> Result<RequestId, String> {
+    RequestId::parse(text).map_err(|error| error.problem)
 }
 
 /// Runs a command on documents.
@@ -249,14 +256,19 @@ async fn list(client: &Client, it: &ListArguments, out: &mut Out) -> anyhow::Res
 async fn operate(client: &Client, it: &OperateArguments, out: &mut Out) -> anyhow::Result<()> {
     let (space, docid) = it.place.clone();
     let Caller { build, who } = it.caller.caller();
+    let named = it.dhop.map(|dhop| {
+        let made = || RequestId::parse(&client.request_id()).expect("a client's names are short");
+        (dhop, it.request_id.clone().unwrap_or_else(made))
+    });
     let request = Request {
         parameters: Some(it.parameters.read().await?),
         dhop: it.dhop,
+        request_id: named.as_ref().map(|(_, id)| id.clone()),
         who,
         build,
         ..Request::new(space, &it.operation)
     };
-    let unknown = Unknown::Operation(it.dhop);
+    let unknown = Unknown::Operation(named);
     let answer = client.documents().operate(&Operate { request, docid }, it.timeout).await;
     let answer = answer.map_err(|error| unknown.unless_refused(error))?;
     let answered = Answered::of(&answer);

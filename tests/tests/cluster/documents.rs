@@ -2,7 +2,7 @@
 
 use rota_client::v1;
 use rota_docstore::{Caller, Held, Namespace, Request, Stamp, SyncRequest, Update, apply};
-use rota_model::Changed;
+use rota_model::{Changed, RequestId};
 use rota_proto::documents::request::{Create, Operate, Switch, Sync};
 use rota_tests::sessions::{CALL, open, read};
 use rota_tests::{Cluster, PATIENCE, TestFolder, eventually, http_get};
@@ -43,6 +43,7 @@ async fn documents_outlive_their_owner_and_are_the_same_through_any_manager() {
     for (turn, docid) in docids.iter().enumerate() {
         let mut operate = write(docid, 7);
         operate.request.dhop = Some(now());
+        operate.request.request_id = RequestId::parse(&format!("write-{turn}")).ok();
         let documents = managers[turn % 3].documents();
         let answer = documents.operate(&operate, CALL).await.unwrap();
         written.push((operate, answer));

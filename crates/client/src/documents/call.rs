@@ -81,9 +81,13 @@ impl Call for v1::OperateRequest {
     type Answer = v1::OperateResponse;
     const NAME: &'static str = "operate";
 
-    /// Without a dhop a repetition is a new operation.
+    fn request_id(&self) -> &str {
+        &self.request_id
+    }
+
+    /// Without a dhop, or a name that tells it from others, a repetition is a new operation.
     fn may_repeat(&self) -> bool {
-        self.dhop != 0
+        self.dhop != 0 && !(self.request_id.is_empty() && self.account.is_empty())
     }
 
     async fn send(

@@ -1,227 +1,238 @@
-//! What operations remember of themselves in a document, so that a request that is repeated gets the same
-//! answer and does nothing twice: an item of class `H` for each, under a key that begins with the
-//! caller's time of the request.
+//! What operations remember of themselves, so that a request that is repeated gets the same answer and
+//! does nothing twice: a small document of class `H` for each, beside the document that the operation
+//! names ([`DocName::memory`]). It is written with what the operation changes, and found by its name.
 //!
 //! What would be refused for its age is forgotten. A clock may be wrong for a while, though, and make a
-//! request of a minute ago look old; so the document keeps how much it has forgotten, and refuses what
-//! may be among it, instead of doing it again.
+//! request of a minute ago look old; so one more document of class `H` says how much was forgotten beside
+//! a document, and what may be among it is refused instead of done again.
 
 use super::Desk;
 use crate::cache::CLOCKS_APART_MS_MAX;
 use crate::content::{Content, JsonText};
-use crate::document::{Document, Item};
-use crate::draft::Draft;
+use crate::document::{Document, DocumentParts, Item};
 use crate::exception::{Exception, codes};
 use crate::name::{DocName, ItemName, MEMORY_CLASS};
-use crate::rules::Rules;
+use crate::request::Request;
 use rota_model::{FieldError, Stamp};
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
-/// Most requests that one document remembers: a quarter of its items. By default that is 6 in every
-/// second of 11 minutes; each of them writes the document with all that it remembers.
-pub const MEMORIES_MAX: usize = 4_096;
+/// Most operations that one store, or one partition of a ring, remembers: 1,588 in every second of 11
+/// minutes. Each takes some 600 bytes of memory.
+pub const MEMORIES_MAX: usize = 1 << 20;
 
-/// The key of the item that says how much was forgotten: the caller's time of the latest request. It is
-/// below all others, which begin with such a time.
+/// The key of the item that says how much was forgotten; other keys are the callers' times.
 const FORGOTTEN_KEY: &str = "!";
 
+/// What the holder of documents says of the operations that it remembers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Remembered {
+    /// How many.
+    pub count: usize,
+    /// The caller's time of the oldest.
+    pub oldest: Option<Stamp>,
+}
+
+/// Whose request it was (operation, account, request id): what names a memory is a hash of this and more.
+/// And what it was answered. A list, since the answer may be null.
+#[derive(Serialize, Deserialize)]
+struct Memory<S, T>(S, S, S, T);
+
+fn request_id(request: &Request) -> &str {
+    request.request_id.as_ref().map_or("", |it| it.as_str())
+}
+
+impl<'a, T> Memory<&'a str, T> {
+    fn of(request: &'a Request, answer: T) -> Self {
+        let (operation, account) = (&*request.operation, &*request.who.account);
+        Self(operation, account, request_id(request), answer)
+    }
+}
+
+impl<T> Memory<String, T> {
+    fn is_of(&self, request: &Request) -> bool {
+        let (account, id) = (&request.who.account, request_id(request));
+        (&self.0, &self.1, &*self.2) == (&request.operation, account, id)
+    }
+}
+
 impl Desk<'_> {
-    /// What this very request (operation, account, parameters, dhop) answered when it was done before, as
-    /// [`Desk::remember`] wrote it into that document. `None` when it was not done, or has no dhop.
-    /// An operation that gets something here changes nothing and answers it again.
+    /// What this very request (operation, account, request id, parameters, dhop) answered when it was done
+    /// before, as [`Desk::remember`] wrote it beside that document. `None` when it was not done, or when
+    /// nothing tells it from others ([`Request::is_repeatable`]). An operation that gets something here
+    /// changes nothing and answers it again. Ask before anything is changed.
+    ///
+    /// A-DHOP when it is not remembered and may have been done: it is not later than the last one that was
+    /// forgotten there. Only a clock that was wrong makes that happen, since what is forgotten would be
+    /// refused for its age.
     pub fn repeated<T: DeserializeOwned>(
         &mut self,
         name: &DocName,
     ) -> Result<Option<T>, Exception> {
-        let Some(key) = self.memory_key() else {
+        let Some((memory, request, dhop)) = self.memory(name)? else {
             return Ok(None);
         };
-        let draft = self.current(name)?;
-        let stored = draft.found().and_then(|it| it.item(MEMORY_CLASS, Some(&key)).cloned());
-        let Some(item) = stored else {
-            return Ok(None);
-        };
-        let Some(Content::Json(text)) = item.content() else {
-            return Ok(None);
-        };
-        let (answer,) = text.read::<(T,)>().map_err(|it| {
-            Exception::new(codes::STORED, format!("{name}, {}: {it}", item.name())).with_field(it)
-        })?;
-        // Not its version: memories may have been copied here from a document whose life ended.
-        self.attempt.done_at = item.vop();
-        Ok(Some(answer))
+        let draft = self.current(&memory)?;
+        let item = draft.found().and_then(|it| it.item(MEMORY_CLASS, Some(&dhop.to_string())));
+        if let Some(item) = item.cloned()
+            && let Some(Content::Json(text)) = item.content()
+        {
+            let stored = |it: FieldError| {
+                let problem = format!("{memory}, {}: {it}", item.name());
+                Exception::new(codes::STORED, problem).with_field(it)
+            };
+            let found: Memory<String, T> = text.read().map_err(stored)?;
+            if found.is_of(&request) {
+                self.attempt.done_at = item.vop();
+                return Ok(Some(found.3));
+            }
+        }
+        self.check_not_forgotten(&memory, dhop)?;
+        Ok(None)
     }
 
-    /// Refuses (A-DHOP) a request that is not remembered in that document and may have been: it is not
-    /// later than the last one that was forgotten there. Only a clock that was wrong makes that
-    /// happen: what is forgotten would be refused for its age.
-    pub fn check_not_forgotten(&mut self, name: &DocName) -> Result<(), Exception> {
-        let Some(dhop) = self.request().and_then(|it| it.dhop) else {
-            return Ok(());
-        };
-        // One that is further ahead is of a clock that was more wrong than clocks may be.
-        let latest = self.now().plus_ms(CLOCKS_APART_MS_MAX);
-        let is_meant = |upto: &Stamp| (dhop..=latest).contains(upto);
-        let Some(upto) = forgotten_by(self.current(name)?).filter(is_meant) else {
-            return Ok(());
-        };
-        let problem = format!(
-            "{dhop} is not after {upto}, up to which {name} has forgotten what was done: it may be done"
-        );
-        Err(Exception::of_field(codes::DHOP, FieldError::new("dhop", problem)))
-    }
-
-    /// Remembers in a document what this request answers, so that its repetition gets the same.
-    /// Forgets memories of requests that would by now be refused for their age, and refuses what may be
-    /// one of them ([`Desk::check_not_forgotten`]). X-BUSY when it remembers [`MEMORIES_MAX`] younger
-    /// ones. Does nothing for a request without dhop. Choose a document whose life goes on: memories
-    /// end with it, unless another one takes them over ([`Desk::hand_over_memories`]).
+    /// Remembers beside a document what this request answers, so that its repetition gets the same. The
+    /// memory outlives that document, which need not exist. Does nothing for a request that nothing tells
+    /// from others. X-BUSY when [`crate::Rules::memories_max`] are remembered, with the time until the
+    /// oldest is forgotten. Refuses, as [`Desk::repeated`] does, what may have been done.
     pub fn remember<T: Serialize + ?Sized>(
         &mut self,
         name: &DocName,
         answer: &T,
     ) -> Result<(), Exception> {
-        let Some(key) = self.memory_key() else {
+        let Some((memory, request, dhop)) = self.memory(name)? else {
             return Ok(());
         };
-        self.check_not_forgotten(name)?;
-        let oldest = self.rules.oldest_memory(self.now());
-        let draft = self.current(name)?;
-        if forget_memories(draft, &oldest)? >= MEMORIES_MAX {
-            return Err(too_many_memories(name));
+        self.check_not_forgotten(&memory, dhop)?;
+        let (remembered, now) = (self.documents.remembered(), self.now());
+        let item = ItemName::keyed(MEMORY_CLASS, &dhop.to_string())?;
+        let content = Content::json_of(&Memory::of(&request, answer))?;
+        let wait_ms = self.rules.ms_to_forget(remembered.oldest.unwrap_or(now), now);
+        let most = self.rules.memories_max;
+        let draft = self.current(&memory)?;
+        if remembered.count >= most && !draft.exists() {
+            return Err(too_many_memories(most).after(wait_ms));
         }
-        // A list of one, since the answer may be null.
-        let item = ItemName::keyed(MEMORY_CLASS, &key)?;
-        draft.put_content(&item, Content::json_of(&(answer,))?)
-    }
-
-    /// Lets another document, which is created for it, take over what this one remembers, because
-    /// its life is about to end. X-BUSY as for [`Desk::remember`].
-    pub fn hand_over_memories(&mut self, from: &DocName, to: &DocName) -> Result<(), Exception> {
-        let now = self.now();
-        let rules = self.rules;
-        let oldest = rules.oldest_memory(now);
-        let draft = self.current(from)?;
-        forget_memories(draft, &oldest)?;
-        let forgotten = forgotten_by(draft).filter(|it| !rules.is_past_any_clock(*it, now));
-        let taken = |(item, content): (&ItemName, &Content)| {
-            let is_one = item.is_memory() && item.key() != Some(FORGOTTEN_KEY);
-            let vop = draft.vop(item.class(), item.key()).filter(|_| is_one)?;
-            Some((item.clone(), content.clone(), vop))
-        };
-        let remembered: Vec<_> = draft.existing().filter_map(taken).collect();
-        if remembered.is_empty() && forgotten.is_none() {
-            return Ok(());
-        }
-        let draft = self.current(to)?;
         draft.ensure();
-        if let Some(upto) = forgotten {
-            note_forgotten(draft, upto)?;
-        }
-        if forget_memories(draft, &oldest)? + remembered.len() > MEMORIES_MAX {
-            return Err(too_many_memories(to));
-        }
-        for (item, content, vop) in remembered {
-            draft.put_copy(&item, content, vop)?;
-        }
-        Ok(())
+        draft.put_content(&item, content)
     }
 
-    fn memory_key(&self) -> Option<String> {
-        let request = self.request()?;
-        let dhop = request.dhop?;
-        // Callers that name no account may ask for different things in one millisecond.
-        let asked = digest(request.parameters.as_ref().map_or("", JsonText::as_str));
-        Some(format!("{dhop}/{}/{}/{asked:016x}", request.operation, request.who.account))
+    /// The document that remembers this request beside another one; with the request and its time.
+    fn memory(
+        &self,
+        beside: &DocName,
+    ) -> Result<Option<(DocName, Arc<Request>, Stamp)>, Exception> {
+        let request = self.attempt.request.as_ref().filter(|it| it.is_repeatable());
+        let Some((request, dhop)) = request.and_then(|it| Some((it, it.dhop?))) else {
+            return Ok(None);
+        };
+        let parameters = request.parameters.as_ref().map_or("", JsonText::as_str);
+        let (account, id) = (&*request.who.account, request_id(request));
+        let asked = [&dhop.to_string(), &*request.operation, account, id, parameters];
+        let name = DocName::memory(self.space(), MEMORY_CLASS, beside.docid(), &asked)?;
+        Ok(Some((name, Arc::clone(request), dhop)))
+    }
+
+    fn check_not_forgotten(&mut self, memory: &DocName, dhop: Stamp) -> Result<(), Exception> {
+        // One that is further ahead is of a clock that was more wrong than clocks may be.
+        let latest = self.now().plus_ms(CLOCKS_APART_MS_MAX);
+        let is_meant = |upto: &Stamp| (dhop..=latest).contains(upto);
+        let draft = self.current(&memory.floor())?;
+        let content = draft.content(MEMORY_CLASS, Some(FORGOTTEN_KEY));
+        let Some(upto) = content.and_then(forgotten_upto).filter(is_meant) else {
+            return Ok(());
+        };
+        let place = memory.place();
+        let problem = format!(
+            "{dhop} is not after {upto}, up to which what was done beside {place} is forgotten: it may \
+             be done"
+        );
+        Err(Exception::of_field(codes::DHOP, FieldError::new("dhop", problem)))
     }
 }
 
-/// The keys of what a document remembers, in order of the callers' times.
-fn remembered(draft: &Draft) -> impl Iterator<Item = &str> {
-    draft.keys(MEMORY_CLASS).filter(|it| *it != FORGOTTEN_KEY)
-}
-
-/// Forgets the memories below that key, and says how many are left.
-fn forget_memories(draft: &mut Draft, oldest: &str) -> Result<usize, Exception> {
-    let keys: Vec<&str> = remembered(draft).collect();
-    let (old, left) = keys.split_at(keys.partition_point(|it| *it < oldest));
-    let (old, left): (Vec<String>, usize) =
-        (old.iter().map(ToString::to_string).collect(), left.len());
-    for key in &old {
-        draft.remove(MEMORY_CLASS, Some(key))?;
-    }
-    if let Some(upto) = old.last().and_then(|it| dhop_of(it)) {
-        note_forgotten(draft, upto)?;
-    }
-    Ok(left)
-}
-
-fn dhop_of(key: &str) -> Option<Stamp> {
-    Stamp::parse(key.split('/').next()?.parse().ok()?).ok()
-}
-
-/// The caller's time of the latest request that was forgotten, as its item says.
-fn forgotten_upto(content: Option<&Content>) -> Option<Stamp> {
-    let Some(Content::Json(text)) = content else { return None };
+fn forgotten_upto(content: &Content) -> Option<Stamp> {
+    let Content::Json(text) = content else { return None };
     Stamp::parse(text.read().ok()?).ok()
 }
 
-fn forgotten_by(draft: &Draft) -> Option<Stamp> {
-    forgotten_upto(draft.content(MEMORY_CLASS, Some(FORGOTTEN_KEY)))
+/// What a document of class `H` is there for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    /// It remembers a request of that time.
+    Memory(Stamp),
+    /// It says up to which time requests were forgotten.
+    Floor(Stamp),
 }
 
-/// That item, which is to say so.
-fn marker(upto: Stamp) -> Result<(ItemName, Content), FieldError> {
-    Ok((ItemName::keyed(MEMORY_CLASS, FORGOTTEN_KEY)?, Content::json_of(&upto.as_u64())?))
-}
-
-fn note_forgotten(draft: &mut Draft, upto: Stamp) -> Result<(), Exception> {
-    if forgotten_by(draft) >= Some(upto) {
-        return Ok(());
-    }
-    let (name, content) = marker(upto)?;
-    draft.put_content(&name, content)
-}
-
-/// What is left of a document that nobody writes when nothing that it remembers may be asked for any
-/// more: how much it has forgotten, and later not even that. `None` while all stays. One that changes
-/// forgets with each new memory.
-pub(crate) fn without_old_memories(
-    document: &Document,
-    rules: &Rules,
-    now: Stamp,
-) -> Option<Document> {
-    if document.memories_bytes() == 0 {
+pub(crate) fn kind_of(document: &Document) -> Option<Kind> {
+    if document.name().class() != MEMORY_CLASS {
         return None;
     }
-    let newest =
-        document.items().iter().rev().find(|it| it.name().is_memory() && !it.is_destroyed())?;
-    if newest.name().key() == Some(FORGOTTEN_KEY) {
-        let is_over =
-            forgotten_upto(newest.content()).is_none_or(|it| rules.is_past_any_clock(it, now));
-        return if is_over { document.without_memories() } else { None };
+    let (name, content) = document.existing().find(|(name, _)| name.is_memory())?;
+    match name.key()? {
+        FORGOTTEN_KEY => forgotten_upto(content).map(Kind::Floor),
+        key => key.parse().ok().map(Kind::Memory),
     }
-    let key = newest.name().key().filter(|it| *it < rules.oldest_memory(now).as_str())?;
-    let before = forgotten_upto(document.content(MEMORY_CLASS, Some(FORGOTTEN_KEY)));
-    let (name, content) = marker(before.max(dhop_of(key))?).ok()?;
-    let marker = Item::existing(name, newest.version(), newest.version(), content).ok()?;
-    let mut parts = document.without_memories()?.into_parts();
-    let at = parts.items.partition_point(|it| it.name() < marker.name());
-    parts.items.insert(at, marker);
-    Document::from_parts(parts).ok()
 }
 
-fn too_many_memories(name: &DocName) -> Exception {
+/// The caller's time of the operation that a document remembers, if that is what it is there for.
+pub fn remembers(document: &Document) -> Option<Stamp> {
+    match kind_of(document)? {
+        Kind::Memory(dhop) => Some(dhop),
+        Kind::Floor(_) => None,
+    }
+}
+
+/// The documents that say how much is forgotten when these memories are, as they are to be from then on.
+/// They belong into the same entry. `found`: what is there of such a document.
+pub fn floors<'a>(
+    gone: impl IntoIterator<Item = &'a Document>,
+    found: impl Fn(&DocName) -> Option<Arc<Document>>,
+) -> Vec<Arc<Document>> {
+    let mut upto: BTreeMap<DocName, (Stamp, Stamp)> = BTreeMap::new();
+    for memory in gone {
+        let Some(dhop) = remembers(memory) else { continue };
+        let it = upto.entry(memory.name().floor()).or_insert((dhop, memory.version()));
+        *it = (it.0.max(dhop), it.1.max(memory.version()));
+    }
+    let floors = upto.into_iter().filter_map(|(name, (dhop, version))| {
+        let found = found(&name);
+        raised_floor(name, found.as_deref(), dhop, version).ok().flatten().map(Arc::new)
+    });
+    floors.collect()
+}
+
+/// The floor that both say together; `None` when what is here says it.
+pub fn merged_floor(here: &Document, offered: &Document) -> Option<Arc<Document>> {
+    let Some(Kind::Floor(upto)) = kind_of(offered) else { return None };
+    let name = here.name().clone();
+    raised_floor(name, Some(here), upto, offered.version()).ok().flatten().map(Arc::new)
+}
+
+fn raised_floor(
+    name: DocName,
+    found: Option<&Document>,
+    upto: Stamp,
+    version: Stamp,
+) -> Result<Option<Document>, FieldError> {
+    let version = found.map_or(version, |it| version.max(it.version().next()));
+    if matches!(found.and_then(kind_of), Some(Kind::Floor(already)) if already >= upto) {
+        return Ok(None);
+    }
+    let item = ItemName::keyed(MEMORY_CLASS, FORGOTTEN_KEY)?;
+    let item = Item::existing(item, version, version, Content::json_of(&upto.as_u64())?)?;
+    let [ctime, dtime] = [version; 2];
+    let items = vec![item];
+    let parts = DocumentParts { name, ctime, version, dtime, is_deleted: false, items };
+    Document::from_parts(parts).map(Some)
+}
+
+fn too_many_memories(most: usize) -> Exception {
     let problem = format!(
-        "cannot be remembered: {name} remembers as many operations as it may; the limit is \
-         {MEMORIES_MAX}"
+        "cannot be remembered: as many operations are remembered as may be; the limit is {most}"
     );
     Exception::of_field(codes::BUSY, FieldError::new("dhop", problem))
-}
-
-/// FNV-1a: it tells the requests of a moment apart, and guards nothing.
-fn digest(text: &str) -> u64 {
-    let mix = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-    text.bytes().fold(0xcbf2_9ce4_8422_2325, mix)
 }

@@ -132,7 +132,9 @@ impl Operation for Transfer {
 /// A request to move money.
 pub fn transfer(from: &str, to: &str, cents: i64) -> Request {
     let parameters = Transfer { from: from.to_owned(), to: to.to_owned(), cents };
-    Request::new(space(), "transfer").with(&parameters).unwrap()
+    let request = Request::new(space(), "transfer").with(&parameters).unwrap();
+    // Without a name, no repetition is known as one.
+    Request { who: Credentials { account: "ann".into(), ..Credentials::default() }, ..request }
 }
 
 pub fn operations() -> Operations {

@@ -2,6 +2,7 @@
 
 use crate::bank::*;
 use rota_docstore::*;
+use rota_model::Retry;
 use std::sync::Arc;
 
 /// The limit of items of a document.
@@ -112,27 +113,25 @@ fn small(dhop: u64) -> Request {
 }
 
 #[test]
-fn memories_that_came_and_went_do_not_fill_a_document() {
+fn what_operations_remember_weighs_nothing_on_their_document() {
     let mut store = two_accounts();
     set_balance(&mut store, "a", 1_000_000, at(1));
-    let perform = |store: &mut Store, now: u64| {
-        store.perform(&operations(), &rules(), small(now), at(now)).unwrap()
-    };
+    let mut bytes = Vec::new();
     let mut early = source(&store, "a");
-    let mut late = None;
     for n in 1..=3_000_u64 {
-        perform(&mut store, n * 2_000);
-        if n == 2_990 {
-            late = Some(source(&store, "a"));
-        }
+        store.perform(&operations(), &rules(), small(n * 2_000), at(n * 2_000)).unwrap();
+        store.purge(&rules(), at(n * 2_000), None, 10_000);
+        bytes.push(source(&store, "a").memory_bytes());
     }
+    assert_eq!(bytes.first(), bytes.last());
+    // One in 2 s is remembered for 11 minutes; and how much is forgotten.
+    assert!((330..=332).contains(&store.remembered().count), "{}", store.remembered().count);
+    assert_eq!(
+        store.iter().filter(|it| it.name().is_memory()).count(),
+        store.remembered().count + 1
+    );
     let document = source(&store, "a");
-    let destroyed = document.items().iter().filter(|it| it.is_destroyed()).count();
-    // One in 2 s is remembered for 11 minutes.
-    assert!((330..=332).contains(&(document.existing().count() - 1)), "{document:?}");
-    assert!((63..=66).contains(&destroyed), "{destroyed}");
-    assert_eq!(followed(&mut early, &document), "case 2");
-    assert_eq!(followed(late.as_mut().unwrap(), &document), "case 1");
+    assert_eq!(followed(&mut early, &document), "case 1");
 }
 
 /// Removes entries of a document; remembers that it did.
@@ -160,7 +159,9 @@ impl Operation for Remove {
 
 fn remove(now: u64, keys: std::ops::Range<u32>) -> Request {
     let remove = Remove { keys: keys.collect() };
-    Request { dhop: Some(at(now)), ..Request::new(space(), "remove").with(&remove).unwrap() }
+    let request = Request::new(space(), "remove").with(&remove).unwrap();
+    let request_id = RequestId::parse(&format!("r{now}")).ok();
+    Request { dhop: Some(at(now)), request_id, ..request }
 }
 
 #[test]
@@ -179,29 +180,36 @@ fn a_full_document_of_a_full_namespace_gets_smaller_by_operations_that_are_remem
     let left = document.existing().filter(|(name, _)| name.class() == "Ent").count();
     assert_eq!((left, document.volumes().v1 < full), (16_374, true));
     assert_eq!(store.usage(space().as_str()).v1, document.volumes().v1);
-    let memories = document.existing().filter(|(name, _)| name.class() == "H");
-    assert_eq!(memories.count(), 3);
+    assert_eq!(store.remembered().count, 3);
     let bytes = Document::clone(&document).into_parts();
     assert_eq!(Document::from_parts(bytes).as_ref(), Ok(&*document), "a valid document");
 }
 
 #[test]
-fn a_document_remembers_a_bounded_number_of_operations_and_then_asks_for_patience() {
+fn a_store_remembers_a_bounded_number_of_operations_and_then_says_when_to_come_back() {
     let mut store = two_accounts();
     set_balance(&mut store, "a", 1_000_000, at(1));
-    let mut perform =
-        |now: u64, dhop: u64| store.perform(&operations(), &rules(), small(dhop), at(now));
-    let first = perform(10_000, 2).unwrap();
-    for n in 1..4_096 {
-        perform(10_000 + n, 2 + n).unwrap();
+    let rules = Rules { memories_max: 100, ..rules() };
+    let perform = |store: &mut Store, now: u64, dhop: u64| {
+        store.perform(&operations(), &rules, small(dhop), at(now))
+    };
+    let first = perform(&mut store, 10_000, 2).unwrap();
+    for n in 1..100 {
+        perform(&mut store, 10_000 + n, 2 + n).unwrap();
     }
-    let refused = perform(20_000, 9_000).unwrap_err();
-    assert_eq!((refused.code(), refused.details().attempts), (&codes::BUSY, 3));
+    let refused = perform(&mut store, 20_000, 9_000).unwrap_err();
+    assert_eq!((refused.code(), refused.details().attempts), (&codes::BUSY, 1), "others are vain");
     let field = &refused.details().fields[0];
-    let problem = "cannot be remembered: bank/Acc/a remembers as many operations as it may; the \
-                   limit is 4096";
+    let problem =
+        "cannot be remembered: as many operations are remembered as may be; the limit is 100";
     assert_eq!((&*field.field, &*field.problem), ("dhop", problem));
-    assert_eq!(perform(20_000, 2).unwrap(), first, "what it remembers is known");
-    let later = 2 + 11 * 60_000 + 10;
-    assert!(perform(later, later - 1).is_ok(), "the oldest are forgotten");
+    let Retry::AfterMs(wait_ms) = refused.retry() else { panic!("{:?}", refused.retry()) };
+    let gone = 2 + 11 * 60_000;
+    assert!((gone..gone + 20_000).contains(&(20_000 + wait_ms)), "{wait_ms} ms");
+    assert_eq!(perform(&mut store, 20_000, 2).unwrap(), first, "what it remembers is known");
+    // As long as it said, and not sooner.
+    store.purge(&rules, at(gone), None, 1_000);
+    assert!(perform(&mut store, gone, gone - 1).is_err());
+    store.purge(&rules, at(20_000 + wait_ms), None, 1_000);
+    assert!(perform(&mut store, 20_000 + wait_ms, gone).is_ok(), "the oldest are forgotten");
 }

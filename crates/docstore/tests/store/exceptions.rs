@@ -170,26 +170,73 @@ fn a_clock_that_was_put_back_finds_nothing_too_old_that_is_asked_now() {
 }
 
 #[test]
+fn two_callers_without_a_name_are_two_though_they_ask_for_the_same_in_one_millisecond() {
+    let (rules, operations, mut store) = (rules(), operations(), two_accounts());
+    let nobody = Credentials::default();
+    let asked = Request { dhop: Some(at(90)), who: nobody, ..transfer("a", "b", 30) };
+    let named = |id: &str| Request { request_id: RequestId::parse(id).ok(), ..asked.clone() };
+    let mut pay = |request: &Request| {
+        store.perform(&operations, &rules, request.clone(), at(100)).unwrap();
+        balance(&store, "a").unwrap()
+    };
+    assert_eq!([&asked, &asked].map(&mut pay), [70, 40], "nothing names a repetition");
+    let (one, two) = (named("one"), named("two"));
+    assert_eq!([&one, &one].map(&mut pay), [10, 10], "a repetition by its name");
+    let poor = store.perform(&operations, &rules, two, at(100)).unwrap_err();
+    assert_eq!(poor.code().as_str(), "A-POOR", "another request");
+    // An account with a name for each request has two tabs.
+    let of_ann = |id: &str| Request { who: transfer("a", "b", 1).who, ..named(id) };
+    assert!(store.perform(&operations, &rules, of_ann("one"), at(100)).is_err());
+}
+
+#[test]
+fn a_request_id_without_the_callers_time_is_refused() {
+    let request = Request { request_id: RequestId::parse("r").ok(), ..transfer("a", "b", 1) };
+    let refused = two_accounts().perform(&operations(), &rules(), request, at(100)).unwrap_err();
+    assert_eq!((refused.code(), refused.phase()), (&codes::INVALID, Phase::Before));
+    assert_eq!(refused.details().fields[0].field, "dhop");
+}
+
+/// Documents that remember operations.
+fn memories(store: &Store) -> usize {
+    store.iter().filter(|it| it.name().class() == "H").count()
+}
+
+/// Looks through a store as its driver does.
+fn purge(store: &mut Store, now: Stamp) {
+    assert_eq!(store.purge(&rules(), now, None, 1_000).next, None);
+}
+
+#[test]
 fn memories_of_requests_that_are_too_old_are_forgotten() {
     let (rules, operations, mut store) = (rules(), operations(), two_accounts());
     let mut pay = |dhop, now| {
         let request = Request { dhop: Some(dhop), ..transfer("a", "b", 1) };
         store.perform(&operations, &rules, request, now).unwrap();
-        let document = store.peek(&account("a")).unwrap();
-        document.existing().filter(|(name, _)| name.class() == "H").count()
+        purge(&mut store, now);
+        memories(&store)
     };
     assert_eq!(pay(at(0), at(10)), 1);
     assert_eq!(pay(at(100), at(110)), 2);
     // Both would now be refused. The second one may just have passed its check, and be waiting. How much
     // was forgotten is known.
     assert_eq!(pay(at(660_100), at(660_100)), 2 + 1);
+    purge(&mut store, at(2 * 660_101));
+    assert_eq!(memories(&store), 1, "how much was forgotten");
+    purge(&mut store, at(6_000_000));
+    assert_eq!(memories(&store), 0, "no clock is so wrong");
+    assert_eq!(store.remembered(), Remembered::default());
 }
 
 #[test]
 fn what_was_forgotten_by_a_clock_that_was_wrong_is_refused_and_not_done_again() {
     let (rules, operations, mut store) = (rules(), operations(), two_accounts());
     let request = |dhop| Request { dhop: Some(dhop), ..transfer("a", "b", 1) };
-    let mut pay = |dhop, now| store.perform(&operations, &rules, request(dhop), now);
+    let mut pay = |dhop, now| {
+        let answer = store.perform(&operations, &rules, request(dhop), now);
+        purge(&mut store, now);
+        answer
+    };
     pay(at(1_000), at(1_010)).unwrap();
     pay(at(2_000), at(2_010)).unwrap();
     // The clock is half an hour ahead, and is put back.

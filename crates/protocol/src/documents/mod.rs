@@ -13,10 +13,10 @@ mod pool;
 mod session;
 
 use rota_docstore::{Attachment, Digest, DocName, Document, Glance, Schema};
-use rota_model::items::{Orders, POOL_CLASS, SESSION_CLASS, Standing};
+use rota_model::items::{Orders, POOL_CLASS, REQUEST_CLASS, SESSION_CLASS, Standing};
 use rota_model::{
-    BootId, FieldError, NodeId, Placement, PoolName, SessionKey, SessionRecord, SessionState,
-    SlotId, Stamp,
+    BootId, FieldError, NodeId, Placement, PoolName, RequestEntry, SessionKey, SessionRecord,
+    SessionState, SlotId, Stamp,
 };
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -24,7 +24,7 @@ use std::sync::{Arc, LazyLock, OnceLock};
 use xxhash_rust::xxh3::xxh3_64;
 
 pub use pool::pool_name;
-pub use session::session_name;
+pub use session::{request_name, session_name};
 
 /// The classes that managers themselves write.
 static SCHEMA: LazyLock<Arc<Schema>> = LazyLock::new(|| Arc::new(Schema::new().with_sessions()));
@@ -111,6 +111,8 @@ enum Kind {
         record: OnceLock<Arc<SessionRecord>>,
     },
     Pool(Box<Orders>),
+    /// Beside a session.
+    Request(Box<RequestEntry>),
     Plain,
 }
 
@@ -138,6 +140,9 @@ impl Doc {
             POOL_CLASS if pool::is_pool(name) => {
                 Kind::Pool(Box::new(pool::decode(&document).map_err(named)?))
             }
+            REQUEST_CLASS => {
+                Kind::Request(Box::new(session::decode_request(&document).map_err(named)?))
+            }
             _ => Kind::Plain,
         };
         Ok(Self::whole(document, kind))
@@ -155,6 +160,18 @@ impl Doc {
         let document = Arc::new(session::next(before, &record));
         let brief = Brief::of(record.state, record.placement.as_ref());
         Self::whole(document, Kind::Session { brief, record: OnceLock::from(record) })
+    }
+
+    /// The document beside a session that remembers a request, after `before`.
+    pub fn request_after(
+        before: Option<&Doc>,
+        session: &SessionKey,
+        entry: &RequestEntry,
+        version: Stamp,
+    ) -> Self {
+        let before = before.map(|it| it.document());
+        let document = Arc::new(session::next_request(before, session, entry, version));
+        Self::whole(document, Kind::Request(Box::new(entry.clone())))
     }
 
     /// The document of a pool after `before`, with its orders.
@@ -225,7 +242,23 @@ impl Doc {
                 let record = session::decode(self.document());
                 Arc::new(record.expect("it was checked when it came, or its owner made it"))
             })),
-            Kind::Pool(_) | Kind::Plain => None,
+            Kind::Pool(_) | Kind::Request(_) | Kind::Plain => None,
+        }
+    }
+
+    /// The request that it remembers beside a session.
+    pub fn request(&self) -> Option<&RequestEntry> {
+        match &self.kind {
+            Kind::Request(entry) => Some(entry),
+            Kind::Session { .. } | Kind::Pool(_) | Kind::Plain => None,
+        }
+    }
+
+    /// The document, if it is none of those that managers themselves write.
+    pub fn of_application(&self) -> Option<&Arc<Document>> {
+        match &self.kind {
+            Kind::Plain => Some(self.document()),
+            Kind::Session { .. } | Kind::Pool(_) | Kind::Request(_) => None,
         }
     }
 
@@ -233,7 +266,7 @@ impl Doc {
     pub fn brief(&self) -> Option<&Brief> {
         match &self.kind {
             Kind::Session { brief, .. } => Some(brief),
-            Kind::Pool(_) | Kind::Plain => None,
+            Kind::Pool(_) | Kind::Request(_) | Kind::Plain => None,
         }
     }
 
@@ -246,16 +279,13 @@ impl Doc {
     pub fn orders(&self) -> Option<&Orders> {
         match &self.kind {
             Kind::Pool(orders) => Some(orders),
-            Kind::Session { .. } | Kind::Plain => None,
+            Kind::Session { .. } | Kind::Request(_) | Kind::Plain => None,
         }
     }
 
     /// Its attachments. Sessions and pools have none.
     pub fn attachments(&self) -> impl Iterator<Item = &Attachment> {
-        let document = match &self.kind {
-            Kind::Session { .. } | Kind::Pool(_) => None,
-            Kind::Plain => Some(&**self.document()),
-        };
+        let document = self.of_application();
         document.into_iter().flat_map(|it| it.attachments().map(|(_, it)| it))
     }
 
@@ -326,7 +356,7 @@ impl fmt::Debug for Doc {
     }
 }
 
-/// The key of a session's document.
+/// The session that a document of class `session` or `request` is about.
 pub fn session_of(name: &DocName) -> Result<SessionKey, FieldError> {
     session::key(name)
 }

@@ -3,17 +3,19 @@
 use super::{Doc, SCHEMA};
 use rota_docstore::{DocName, Document, Draft, Exception};
 use rota_model::items::{
-    MACHINE_ITEM, Machine, REQUEST_ITEM, Remembered, RememberedFate, SESSION_CLASS, Standing,
+    MACHINE_ITEM, Machine, REQUEST_CLASS, REQUEST_ITEM, Remembered, RememberedFate, SESSION_CLASS,
+    Standing,
 };
 use rota_model::{
     FieldError, Namespace, Placement, REQUEST_MEMORY_MS, RequestEntry, RequestFate, RequestId,
     SessionId, SessionKey, SessionRecord, SessionSpec, Stamp,
 };
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Most forgotten requests that a document still knows as destroyed, but for those that were
 /// forgotten by one write. A cache that is further behind gets the list of all that exist.
-const DESTROYED_MAX: usize = 64;
+const DESTROYED_MAX: usize = 8;
 
 /// Name of a session's document.
 pub fn session_name(key: &SessionKey) -> DocName {
@@ -21,9 +23,38 @@ pub fn session_name(key: &SessionKey) -> DocName {
         .expect("ids of sessions are ids of documents")
 }
 
-/// The session that a document of class `session` is about.
+/// Name of the document beside a session's that remembers a request.
+pub fn request_name(key: &SessionKey, request: &RequestId) -> DocName {
+    DocName::memory(&key.namespace, REQUEST_CLASS, key.id.as_str(), &[request.as_str()])
+        .expect("ids of sessions are ids of documents")
+}
+
+/// The session that a document of class `session` or `request` is about.
 pub(super) fn key(name: &DocName) -> Result<SessionKey, FieldError> {
-    Ok(SessionKey::new(Namespace::parse(name.space())?, SessionId::parse(name.docid())?))
+    Ok(SessionKey::new(Namespace::parse(name.space())?, SessionId::parse(name.place())?))
+}
+
+/// The document that remembers a request beside its session, after `before`.
+pub(super) fn next_request(
+    before: Option<&Arc<Document>>,
+    session: &SessionKey,
+    entry: &RequestEntry,
+    version: Stamp,
+) -> Document {
+    let version = before.map_or(version, |it| version.max(it.version().next()));
+    let name = request_name(session, &entry.id);
+    let mut draft = Draft::new(name, before.cloned(), SCHEMA.clone());
+    draft.ensure();
+    draft
+        .put(entry.id.as_str(), &remembered(entry, None))
+        .expect("everything in an entry is bounded");
+    draft.settle_at(version, version, Stamp::MIN).expect("it is small, and its version is above")
+}
+
+/// What a document beside a session remembers.
+pub(super) fn decode_request(document: &Document) -> Result<RequestEntry, FieldError> {
+    let entry = requests(document, None)?.pop();
+    entry.ok_or_else(|| FieldError::new("request", "is missing"))
 }
 
 /// The document after `before`, with what the record says now.

@@ -4,13 +4,12 @@
 use super::form::bytes_of;
 use super::here::SPACES_DOCID;
 use super::registry::CONFIGURATION;
-use super::write::{self, answer_in, destroy, memories};
+use super::write::answer_once;
 use rota_docstore::space::{SPACE_CLASS, WEB_BODY_CLASS, WEB_CLASS, WebHead};
 use rota_docstore::{
     Content, Description, Desk, DocName, Exception, FieldError, ItemName, Limits, Namespace,
     Operation, Place, Wanted, codes,
 };
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
 
 /// Most namespaces that may read one's documents: every operation that reads looks through them.
@@ -59,27 +58,15 @@ fn exists(name: &Namespace) -> Exception {
     Exception::of_field(codes::EXISTS, FieldError::new("name", problem))
 }
 
-/// The docid of what remembers for a description that was removed: in the slot of descriptions.
-fn memories_of(name: &Namespace) -> String {
-    format!("{{{SPACES_DOCID}}}{name}")
+/// What is remembered of descriptions lies in the slot of all of them, beside this.
+fn beside_spaces(desk: &Desk<'_>) -> Result<DocName, FieldError> {
+    desk.name(SPACE_CLASS, SPACES_DOCID)
 }
 
-/// What this very request answered before: remembered in the document, or, since a life of that
-/// ended, beside it.
-fn repeated<T: DeserializeOwned>(
-    desk: &mut Desk<'_>,
-    document: &DocName,
-    memories_docid: &str,
-) -> Result<Option<T>, Exception> {
-    let beside = memories(desk, memories_docid)?;
-    write::repeated(desk, [document, &beside])
-}
-
-/// Ends the document's life, answers whether it existed, and remembers that beside it.
-fn remove(desk: &mut Desk<'_>, document: &DocName, docid: &str) -> Result<(), Exception> {
-    let existed = destroy(desk, document, docid)?;
-    let beside = memories(desk, docid)?;
-    answer_in(desk, &beside, &Removed { existed })
+/// Ends the document's life, answers whether it existed, and remembers that.
+fn remove(desk: &mut Desk<'_>, document: &DocName, beside: &DocName) -> Result<(), Exception> {
+    let existed = desk.current(document)?.destroy();
+    answer_once(desk, beside, &Removed { existed })
 }
 
 /// A namespace's description, with whether it must be new.
@@ -119,7 +106,8 @@ impl Operation for NamespacePut {
     fn work(&mut self, desk: &mut Desk<'_>) -> Result<(), Exception> {
         let Describing { name, create, description, limits, readers } = self.0.clone();
         let document = desk.name(SPACE_CLASS, name.as_str())?;
-        if repeated::<()>(desk, &document, &memories_of(&name))?.is_some() {
+        let beside = beside_spaces(desk)?;
+        if desk.repeated::<()>(&beside)?.is_some() {
             return Ok(());
         }
         let draft = desk.current(&document)?;
@@ -129,7 +117,7 @@ impl Operation for NamespacePut {
         described.check()?;
         if create && found.as_ref() == Some(&described) {
             // Somebody asks again.
-            return desk.remember(&document, &());
+            return desk.remember(&beside, &());
         }
         match (create, draft.exists()) {
             (true, true) => return Err(exists(&name)),
@@ -138,7 +126,7 @@ impl Operation for NamespacePut {
             (false, false) => return Err(missing(&name)),
         }
         draft.put_one(&described)?;
-        desk.remember(&document, &())
+        desk.remember(&beside, &())
     }
 }
 
@@ -225,13 +213,14 @@ fn change(
     to: impl FnOnce(Description) -> Result<Description, Exception>,
 ) -> Result<(), Exception> {
     let document = desk.name(SPACE_CLASS, name.as_str())?;
-    if repeated::<()>(desk, &document, &memories_of(name))?.is_some() {
+    let beside = beside_spaces(desk)?;
+    if desk.repeated::<()>(&beside)?.is_some() {
         return Ok(());
     }
     let draft = desk.current(&document)?;
     let found = draft.one::<Description>()?.ok_or_else(|| missing(name))?;
     draft.put_one(&to(found)?)?;
-    desk.remember(&document, &())
+    desk.remember(&beside, &())
 }
 
 /// Switches a namespace off with a message, or on without one.
@@ -301,8 +290,8 @@ impl Operation for NamespaceRemove {
     fn work(&mut self, desk: &mut Desk<'_>) -> Result<(), Exception> {
         let name = &self.0.name;
         let document = desk.name(SPACE_CLASS, name.as_str())?;
-        let beside = memories_of(name);
-        if let Some(removed) = repeated::<Removed>(desk, &document, &beside)? {
+        let beside = beside_spaces(desk)?;
+        if let Some(removed) = desk.repeated::<Removed>(&beside)? {
             return desk.answer_json(&removed);
         }
         let draft = desk.current(&document)?;
@@ -353,7 +342,7 @@ impl Operation for WebPut {
 
     fn work(&mut self, desk: &mut Desk<'_>) -> Result<(), Exception> {
         let document = desk.name(WEB_CLASS, &self.path)?;
-        if repeated::<()>(desk, &document, &self.path)?.is_some() {
+        if desk.repeated::<()>(&document)?.is_some() {
             return Ok(());
         }
         let draft = desk.current(&document)?;
@@ -390,9 +379,9 @@ impl Operation for WebRemove {
     fn work(&mut self, desk: &mut Desk<'_>) -> Result<(), Exception> {
         let path = &self.0.path;
         let document = desk.name(WEB_CLASS, path)?;
-        if let Some(removed) = repeated::<Removed>(desk, &document, path)? {
+        if let Some(removed) = desk.repeated::<Removed>(&document)? {
             return desk.answer_json(&removed);
         }
-        remove(desk, &document, path)
+        remove(desk, &document, &document)
     }
 }

@@ -12,9 +12,8 @@ use crate::env::Env;
 use crate::io::Transition;
 use crate::message::Write;
 use crate::partition::Partition;
-use rota_docstore::cache::CLOCKS_APART_MS_MAX;
-use rota_docstore::name::MEMORY_CLASS;
-use rota_docstore::{Aged, Document, Rules};
+use rota_docstore::attempt::remembers;
+use rota_docstore::{Aged, Rules};
 use rota_model::Stamp;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -25,10 +24,6 @@ const ROUND_MS: u64 = 10_000;
 const STEP_MS: u64 = 200;
 /// Most documents and items of applications that one step looks at: about a millisecond.
 const LOOKED_AT_MAX: usize = 10_000;
-
-/// How long a document is kept that remembers operations which ended lives: requests that are half
-/// as old are refused, also by a clock that is put back.
-const MEMORIES_MS: u64 = 20 * 60_000 + CLOCKS_APART_MS_MAX;
 
 /// By when what was made is old.
 struct Ages {
@@ -45,24 +40,18 @@ impl Ages {
             let is_old = brief.state.is_ended() && doc.version() < self.sessions;
             return if is_old { Aged::Gone } else { Aged::Same };
         }
-        let document = doc.document();
-        if is_old_memory(document, self.now) {
-            return Aged::Gone;
+        match doc.of_application() {
+            // What is remembered goes by its own age.
+            Some(it) if remembers(it).is_some() => Aged::Same,
+            Some(it) => self.rules.aged(it, self.now),
+            None => Aged::Same,
         }
-        self.rules.aged(document, self.now)
     }
-}
-
-fn is_old_memory(document: &Document, now: Stamp) -> bool {
-    document.name().class() == MEMORY_CLASS && document.version() < now.minus_ms(MEMORIES_MS)
 }
 
 /// What a look at one document costs.
 fn cost(doc: &Doc) -> usize {
-    match doc.brief() {
-        Some(_) => 1,
-        None => 1 + doc.document().items().len(),
-    }
+    1 + doc.of_application().map_or(0, |it| it.items().len())
 }
 
 impl Partition {
@@ -72,9 +61,14 @@ impl Partition {
         let due = |it: &&mut Box<crate::leading::Leading>| it.is_open() && now >= it.next_purge_ms;
         let Some(leading) = self.leading.as_mut().filter(due) else { return };
         let after = leading.purge_after.take();
-        let (writes, rest) = self.old_after(env, after.as_ref());
+        let (mut writes, rest) = self.old_after(env, after.as_ref());
+        let memories = self.old_memories(env, &env.desks.rules(self.slots(env)));
+        let goes_on = rest.is_some() || memories.len() >= env.config.sizes.purge_docs;
+        // One entry holds one write of a document: what is forgotten up to when may have been old itself.
+        writes.retain(|it| memories.iter().all(|memory| memory.key != it.key));
+        writes.extend(memories);
         if let Some(leading) = &mut self.leading {
-            let pause_ms = if rest.is_some() { STEP_MS } else { ROUND_MS };
+            let pause_ms = if goes_on { STEP_MS } else { ROUND_MS };
             (leading.next_purge_ms, leading.purge_after) = (now + pause_ms, rest);
         }
         if writes.is_empty() {

@@ -12,7 +12,6 @@ use crate::env::Env;
 use crate::io::Transition;
 use crate::message::Write;
 use crate::partition::Partition;
-use rota_docstore::name::MEMORY_CLASS;
 use rota_docstore::{
     DocName, Document, Draft, Exception, FieldError, Phase, SyncRequest, Territory, Update, codes,
     update_for,
@@ -167,7 +166,7 @@ impl Partition {
             // What remembers operations is nobody's data; an export takes it along.
             let in_class = match &op.class {
                 Some(class) => class == name.class(),
-                None => op.by_operator || name.class() != MEMORY_CLASS,
+                None => op.by_operator || !name.is_memory(),
             };
             name.space() == op.space.as_str() && in_class
         };
@@ -190,28 +189,32 @@ impl Partition {
         let (found, next) = self.documents_from(env, &op.from, limit, is_meant);
         let now = Stamp::from_epoch_ms(env.now.wall_ms);
         let floor = self.floor(env, op.space.as_str());
+        let m = env.view().m;
         let end = |doc: &Arc<Doc>| {
             let document = doc.document();
+            let name = document.name().clone();
+            // Nothing is left that it could answer for.
+            if name.is_memory() {
+                return Write { key: DocKey::new(slot_of(&name, m), name), doc: None };
+            }
             let version = now.max(floor).max(document.version().next());
-            let mut draft =
-                Draft::new(document.name().clone(), Some(document.clone()), schema.clone());
+            let mut draft = Draft::new(name, Some(document.clone()), schema.clone());
             draft.destroy();
             let ended = draft.settle_at(document.ctime(), version, Stamp::MIN);
-            ended.expect("an end is small, and its version is above")
+            write_of(Arc::new(ended.expect("an end is small, and its version is above")), m)
         };
-        let ended: Vec<Document> = found.into_iter().map(end).collect();
-        let deleted = ended.len() as u64;
+        let writes: Vec<Write> = found.into_iter().map(end).collect();
+        let deleted = writes.iter().filter(|it| it.doc.is_some()).count() as u64;
         let answer = Ok(Answer::Documents(DocumentAnswer::Cleared { deleted, next }));
-        if ended.is_empty() {
+        if writes.is_empty() {
             return self.answer_read(env, origin, answer);
         }
-        let writes = ended.into_iter().map(|it| write_of(Arc::new(it), env.view().m)).collect();
         let at = self.write(env, writes, None);
         self.promise(at, origin, answer);
     }
 }
 
-pub(super) fn write_of(document: Arc<Document>, m: u32) -> Write {
+pub(crate) fn write_of(document: Arc<Document>, m: u32) -> Write {
     let name = document.name().clone();
     let doc = Doc::new(document).expect("it is neither a session nor a pool");
     Write { key: DocKey::new(slot_of(&name, m), name), doc: Some(Arc::new(doc)) }

@@ -4,6 +4,7 @@ use super::holdings::Beside;
 use super::registry::CONFIGURATION;
 use crate::documents::DocKey;
 use crate::replica::Replica;
+use rota_docstore::attempt::Remembered;
 use rota_docstore::space::SPACE_CLASS;
 use rota_docstore::{DocName, Document, Documents, Spaces, Territory, Usage};
 use rota_model::items::POOL_CLASS;
@@ -16,8 +17,8 @@ use std::sync::Arc;
 pub const SPACES_DOCID: &str = "spaces";
 
 /// The slot of a document: that of its id, whatever its class, so that documents can be put beside
-/// each other and beside sessions. Only pools lie where they have always been, and descriptions of
-/// namespaces lie together.
+/// each other and beside sessions; a memory lies where its document does. Only pools lie where they
+/// have always been, and descriptions of namespaces lie together.
 pub fn slot_of(name: &DocName, m: u32) -> SlotId {
     let space = Namespace::parse(name.space()).expect("it is part of a name");
     if space.as_str() == CONFIGURATION {
@@ -27,7 +28,7 @@ pub fn slot_of(name: &DocName, m: u32) -> SlotId {
             (_, _) => {}
         }
     }
-    slot_of_document(&space, name.docid(), m)
+    slot_of_document(&space, name.place(), m)
 }
 
 /// The slot in which all descriptions of namespaces lie.
@@ -103,6 +104,10 @@ impl Documents for Here<'_> {
 
     fn usage(&self, space: &str) -> Usage {
         self.replica.usage(space).plus(self.beside.usage(space))
+    }
+
+    fn remembered(&self) -> Remembered {
+        self.replica.remembered()
     }
 }
 

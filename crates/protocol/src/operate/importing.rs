@@ -11,6 +11,7 @@ use crate::documents::DocKey;
 use crate::entry::Origin;
 use crate::env::Env;
 use crate::partition::Partition;
+use rota_docstore::attempt::merged_floor;
 use rota_docstore::cache::CLOCKS_APART_MS_MAX;
 use rota_docstore::{
     Document, DocumentParts, Exception, FieldError, Item, ItemName, Phase, Territory,
@@ -43,7 +44,12 @@ impl Partition {
         let floor = self.floor(env, name.space());
         let forgotten = env.forgotten.max(self.stamps_above(env));
         let moment = Moment { now: Stamp::from_epoch_ms(env.now.wall_ms), floor, forgotten };
-        let document = match brought_in(here.as_deref(), &op.document, moment) {
+        let brought = match here.as_deref().filter(|it| name.is_memory() && !it.is_deleted()) {
+            // It remembers the same request; or of what was forgotten, both are to be known.
+            Some(here) => Ok(merged_floor(here, &op.document)),
+            None => brought_in(here.as_deref(), &op.document, moment),
+        };
+        let document = match brought {
             Ok(Some(document)) => document,
             Ok(None) if !sure => return self.confirm_then(origin),
             Ok(None) => return self.answer_read(env, origin, imported(Ok(false))),
@@ -92,7 +98,7 @@ impl Partition {
 /// * What is here has ended, and what is offered lives: it begins a new life, whichever ended later.
 ///   Who deletes a namespace and imports it again wants its documents, and a repetition finds that life.
 /// * Somebody may hold a life of it that is later: it begins a new one.
-/// * A later life of what lives here: it comes as it is, and what operations here remember goes on in it.
+/// * A later life of what lives here: it comes as it is.
 /// * A later version of the same life: what differs gets that version, since a copy that has what
 ///   is here asks for what is newer only. The export may have changed it on another way.
 fn brought_in(
@@ -114,7 +120,7 @@ fn brought_in(
         return Ok(None);
     }
     let document = if ctime > here.ctime() {
-        raised(offered, here.version().next()).and_then(|it| remembering(it, here))
+        raised(offered, here.version().next())
     } else if here.is_deleted() || offered.is_deleted() {
         new_life(offered, moment, here.version())
     } else {
@@ -130,22 +136,6 @@ fn raised(offered: &Arc<Document>, least: Stamp) -> Result<Arc<Document>, FieldE
     }
     let parts = Document::clone(offered).into_parts();
     Document::from_parts(DocumentParts { version: least, ..parts }).map(Arc::new)
-}
-
-/// The same, with what operations did to what lives here: they may be repeated.
-fn remembering(document: Arc<Document>, here: &Document) -> Result<Arc<Document>, FieldError> {
-    if document.is_deleted() || here.memories_bytes() == 0 {
-        return Ok(document);
-    }
-    let parts = Document::clone(&document).into_parts();
-    let mut items: BTreeMap<ItemName, Item> =
-        parts.items.into_iter().map(|it| (it.name().clone(), it)).collect();
-    let remembered = here.items().iter().filter(|it| it.name().is_memory() && !it.is_destroyed());
-    for item in remembered {
-        items.insert(item.name().clone(), moved(item, parts.version)?);
-    }
-    let items = items.into_values().collect();
-    Document::from_parts(DocumentParts { items, ..parts }.fitted()).map(Arc::new)
 }
 
 /// A life that begins now with what exists in it.
@@ -165,17 +155,14 @@ fn changed(here: &Document, offered: &Document) -> Result<Arc<Document>, FieldEr
     let mut items: BTreeMap<ItemName, Item> = BTreeMap::new();
     for item in here.items() {
         let name = item.name();
-        // What operations here remember is forgotten here, when it is old.
-        let is_own = name.is_memory() || item.is_destroyed();
+        let is_own = item.is_destroyed();
         let stays = is_own || offered.content(name.class(), name.key()).is_some();
         let item = if stays { item.clone() } else { Item::destroyed(name.clone(), at) };
         items.insert(name.clone(), item);
     }
     for item in offered.items().iter().filter(|it| !it.is_destroyed()) {
         let found = items.get(item.name());
-        let is_same = |it: &Item| {
-            item.name().is_memory() || (it.content() == item.content() && it.vop() == item.vop())
-        };
+        let is_same = |it: &Item| it.content() == item.content() && it.vop() == item.vop();
         if !found.is_some_and(is_same) {
             items.insert(item.name().clone(), moved(item, at)?);
         }

@@ -32,6 +32,7 @@ pub(crate) mod room;
 mod work;
 mod write;
 
+pub(crate) use copies::write_of;
 pub(crate) use desks::Desks;
 pub use desks::DocumentsConfig;
 pub(crate) use follow::Following;

@@ -2,7 +2,6 @@
 
 use super::form::{ItemForm, name_at};
 use super::registry::{check_free, schema};
-use super::write;
 use rota_docstore::attempt::BODY_BYTES_MAX;
 use rota_docstore::{
     Desk, DocName, Done, Draft, Exception, FieldError, ItemName, Namespace, Operation, Place,
@@ -151,9 +150,7 @@ impl Operation for DocumentTouch {
 
     fn work(&mut self, desk: &mut Desk<'_>) -> Result<(), Exception> {
         let name = desk.name(&self.0.class, &self.0.docid)?;
-        // There, when the life ended that it touched.
-        let beside = write::memories(desk, &self.0.docid)?;
-        if write::repeated::<()>(desk, [&name, &beside])?.is_none() {
+        if desk.repeated::<()>(&name)?.is_none() {
             let draft = desk.current(&name)?;
             draft.ensure();
             draft.touch();

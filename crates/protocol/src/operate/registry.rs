@@ -7,12 +7,11 @@ use super::administer::{
 use super::read::{DocumentRead, DocumentTouch};
 use super::write::DocumentWrite;
 use crate::api::Service;
-use rota_docstore::name::MEMORY_CLASS;
 use rota_docstore::space::{SPACE_CLASS, WEB_CLASS};
 use rota_docstore::{
     Checker, Credentials, Exception, FieldError, Operation, Operations, Schema, codes,
 };
-use rota_model::items::{POOL_CLASS, SESSION_CLASS};
+use rota_model::items::{POOL_CLASS, REQUEST_CLASS, SESSION_CLASS};
 use std::fmt;
 use std::hint::black_box;
 
@@ -26,8 +25,8 @@ pub fn schema() -> Schema {
         .with_configuration()
         .with_sessions()
         .read_only(SESSION_CLASS)
+        .read_only(REQUEST_CLASS)
         .read_only(POOL_CLASS)
-        .class(MEMORY_CLASS, |it| it)
         .open()
 }
 
@@ -47,17 +46,17 @@ pub fn operations() -> Operations {
 
 /// Refuses classes with which managers cannot work: field `schema`. Operations must not change sessions
 /// and pools, which managers keep in another way; and there must be the documents that describe
-/// namespaces, those of the web, and those that remember operations. [`schema`] has all of them.
+/// namespaces, and those of the web. [`schema`] has all of them.
 pub fn check_schema(schema: &Schema) -> Result<(), FieldError> {
     let wrong = |class: &str, must: &str| {
         Err(FieldError::new("schema", format!("must {must} documents of class {class:?}")))
     };
-    for class in [SESSION_CLASS, POOL_CLASS] {
+    for class in [SESSION_CLASS, REQUEST_CLASS, POOL_CLASS] {
         if !schema.is_declared(class) || !schema.is_read_only(class) {
             return wrong(class, "declare, as read only,");
         }
     }
-    for class in [SPACE_CLASS, WEB_CLASS, MEMORY_CLASS] {
+    for class in [SPACE_CLASS, WEB_CLASS] {
         if !schema.is_declared(class) || schema.is_read_only(class) {
             return wrong(class, "declare");
         }
@@ -159,9 +158,9 @@ mod tests {
         let must = "schema must declare, as read only, documents of class";
         assert_eq!(refused(sessions.clone()), format!("{must} \"session\""));
         let sessions = sessions.read_only(SESSION_CLASS);
-        assert_eq!(refused(sessions.clone()), format!("{must} \"pool\""));
-        let sessions = sessions.read_only(POOL_CLASS).open();
-        assert_eq!(refused(sessions), "schema must declare documents of class \"H\"");
+        assert_eq!(refused(sessions.clone()), format!("{must} \"request\""));
+        let sessions = sessions.read_only(REQUEST_CLASS);
+        assert_eq!(refused(sessions), format!("{must} \"pool\""));
         let spaces = schema().read_only(SPACE_CLASS);
         assert_eq!(refused(spaces), "schema must declare documents of class \"Space\"");
     }

@@ -15,6 +15,7 @@ use crate::partition::Partition;
 use crate::replica::{Replica, of_application};
 use rota_docstore::space::SPACE_CLASS;
 use rota_docstore::{Document, Exception, FieldError, Usage, codes};
+use rota_model::Stamp;
 use std::sync::Arc;
 
 /// What a document takes beside the names and contents of its items, so that empty ones count, too.
@@ -28,10 +29,10 @@ fn bytes(usage: Usage) -> u64 {
     usage.v1.saturating_add(usage.documents.saturating_mul(DOCUMENT_BYTES))
 }
 
-/// What a document fills that counts for no namespace: the end of one, or memories of operations.
+/// What a document fills that counts for no namespace: the end of one, or a memory of an operation.
 pub(crate) fn beside(doc: &Doc) -> u64 {
     match of_application(doc) {
-        Some(document) if counts(document) => document.memories_bytes(),
+        Some(document) if counts(document) => 0,
         Some(_) => DOCUMENT_BYTES + doc.bytes() as u64,
         None => 0,
     }
@@ -112,7 +113,11 @@ impl Partition {
                 "cannot be remembered: bytes of all documents and memories of operations at manager \
                  {manager} would be {filled}; the limit is {limit}"
             );
-            return Err(Exception::of_field(codes::BUSY, FieldError::new("dhop", problem)));
+            let exception = Exception::of_field(codes::BUSY, FieldError::new("dhop", problem));
+            let now = Stamp::from_epoch_ms(env.now.wall_ms);
+            let oldest = self.replica.memories.operations.oldest();
+            let wait = oldest.map(|it| env.desks.rules(self.slots(env)).ms_to_forget(it, now));
+            return Err(wait.into_iter().fold(exception, Exception::after));
         }
         env.desks.filled = filled;
         Ok(())

@@ -24,6 +24,7 @@ use crate::env::{Env, NameOf};
 use crate::io::Transition;
 use crate::manager::Manager;
 use crate::partition::Partition;
+use rota_docstore::attempt::Remembered;
 use rota_docstore::{
     Cache, DocName, Document, Documents, Exception, Lookup, Need, Next, Operations, Phase, Place,
     Progress, Request, Rules, Run, Spaces, Territory, Usage, codes, validate,
@@ -50,6 +51,7 @@ struct Snapshot {
     whole: Option<SlotId>,
     docs: BTreeMap<DocName, Option<Arc<Doc>>>,
     spaces: Spaces,
+    remembered: Remembered,
     high_water: Stamp,
 }
 
@@ -73,6 +75,10 @@ impl Documents for Snapshot {
     /// Only a validation asks for it, and that is not done on a snapshot.
     fn usage(&self, _: &str) -> Usage {
         Usage::default()
+    }
+
+    fn remembered(&self) -> Remembered {
+        self.remembered
     }
 }
 
@@ -295,12 +301,13 @@ impl Partition {
         let floor = self.floor(env, op.request.space.as_str());
         let high_water = self.replica.high_water.max(floor);
         let spaces = env.desks.spaces.clone();
+        let remembered = self.replica.remembered();
         Job {
             request: Arc::clone(&op.request),
             progress,
             operations: env.desks.operations.clone(),
             rules: env.desks.rules(AtSlot { slots, slot }),
-            snapshot: Arc::new(Snapshot { slots, whole, docs, spaces, high_water }),
+            snapshot: Arc::new(Snapshot { slots, whole, docs, spaces, remembered, high_water }),
             cache: env.desks.cache.excerpt(&far),
             now: Stamp::from_epoch_ms(env.now.wall_ms),
         }
@@ -351,6 +358,9 @@ impl Partition {
         let Some(leading) = &mut self.leading else { return };
         let Some(waiting) = leading.runs.get_mut(&origin) else { return };
         waiting.wanted.extend(needs.iter().map(|it| it.name.clone()));
+        // Whoever looks for a memory asks next how much was forgotten.
+        let memories = needs.iter().filter(|it| it.name.is_memory());
+        waiting.wanted.extend(memories.map(|it| it.name.floor()));
         let cache = &mut env.desks.cache;
         let missing = needs.into_iter().filter_map(|Need { name, tolerance, .. }| {
             if slots.holds(slots.slot_of(&name)) {

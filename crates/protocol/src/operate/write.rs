@@ -7,7 +7,6 @@ use rota_docstore::{
     Content, DOCUMENTS_MAX, Desk, DocName, Exception, FieldError, ItemName, Namespace, Operation,
     Place, Schema, Stamp, Wanted, codes,
 };
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 /// What becomes of the document's life.
@@ -74,9 +73,7 @@ struct Answered {
 
 /// Changes documents of one slot, all or none.
 ///
-/// With a dhop it is remembered: in the first document that it leaves alive, or in the document of
-/// class `H` of the first docid. Documents of class `H` also take over what documents of the same
-/// docid remember whose lives end here, so a repetition looks into that one, too.
+/// It is remembered beside the first document, which may end.
 pub(super) struct DocumentWrite {
     changes: Vec<Change>,
     contents: Vec<Vec<(ItemName, Content)>>,
@@ -89,7 +86,7 @@ impl Operation for DocumentWrite {
     type Parameters = Parameters;
 
     fn new(Parameters { changes }: Parameters) -> Result<Self, Exception> {
-        // Each may need a document of class H beside it.
+        // Half of what an operation may ask for: it also asks for what it remembers.
         let limit = DOCUMENTS_MAX / 2;
         if changes.is_empty() || changes.len() > limit {
             let problem = format!("are {}; there must be 1 to {limit}", changes.len());
@@ -115,12 +112,8 @@ impl Operation for DocumentWrite {
     }
 
     fn work(&mut self, desk: &mut Desk<'_>) -> Result<(), Exception> {
-        // Where it is remembered; and where that is taken over to, when a later operation ends the
-        // life of what remembers it.
-        let own = self.first_alive();
-        let beside = memories(desk, &own.unwrap_or(&self.changes[0]).docid)?;
-        let own = own.map(|it| desk.name(&it.class, &it.docid)).transpose()?;
-        if let Some(answered) = repeated::<Answered>(desk, own.iter().chain([&beside]))? {
+        let beside = desk.name(&self.changes[0].class, &self.changes[0].docid)?;
+        if let Some(answered) = desk.repeated::<Answered>(&beside)? {
             return desk.answer_json(&answered);
         }
         let mut documents = Vec::with_capacity(self.changes.len());
@@ -131,20 +124,7 @@ impl Operation for DocumentWrite {
             let (class, docid) = (change.class.clone(), change.docid.clone());
             documents.push(Changed { class, docid, existed });
         }
-        answer_in(desk, &own.unwrap_or(beside), &Answered { documents })
-    }
-}
-
-impl DocumentWrite {
-    /// The first change of a document that it leaves alive.
-    fn first_alive(&self) -> Option<&Change> {
-        let of_same =
-            |one: &Change, it: &Change| (&one.class, &one.docid) == (&it.class, &it.docid);
-        let ends = |one: &&Change| {
-            let last = self.changes.iter().rfind(|it| of_same(one, it));
-            last.is_some_and(|it| it.life == Life::Destroy)
-        };
-        self.changes.iter().find(|it| !ends(it))
+        answer_once(desk, &beside, &Answered { documents })
     }
 }
 
@@ -198,7 +178,10 @@ fn make(
         Life::Ensure => {
             draft.ensure();
         }
-        Life::Destroy => return destroy(desk, name, &change.docid).map(|_| ()),
+        Life::Destroy => {
+            draft.destroy();
+            return Ok(());
+        }
     }
     for (item, content) in contents {
         schema.check_foreign(name.class(), item, content)?;
@@ -231,43 +214,12 @@ fn check_expected(
     Ok(())
 }
 
-/// Ends a life, and lets the document of class `H` of that docid take over what it remembers. Says
-/// whether it existed.
-pub(super) fn destroy(desk: &mut Desk<'_>, name: &DocName, docid: &str) -> Result<bool, Exception> {
-    let beside = memories(desk, docid)?;
-    desk.hand_over_memories(name, &beside)?;
-    Ok(desk.current(name)?.destroy())
-}
-
-/// What this very request answered before, as the first of these documents remembers that does.
-pub(super) fn repeated<'a, T: DeserializeOwned>(
+/// Answers, and remembers that beside the document.
+pub(super) fn answer_once<T: Serialize>(
     desk: &mut Desk<'_>,
-    names: impl IntoIterator<Item = &'a DocName>,
-) -> Result<Option<T>, Exception> {
-    let names: Vec<_> = names.into_iter().collect();
-    for name in &names {
-        if let Some(answer) = desk.repeated(name)? {
-            return Ok(Some(answer));
-        }
-    }
-    names.into_iter().try_for_each(|it| desk.check_not_forgotten(it))?;
-    Ok(None)
-}
-
-/// Answers, and remembers that in the document, which is made for it, if the request has a dhop.
-pub(super) fn answer_in<T: Serialize>(
-    desk: &mut Desk<'_>,
-    name: &DocName,
+    beside: &DocName,
     answer: &T,
 ) -> Result<(), Exception> {
-    if desk.request().is_some_and(|it| it.dhop.is_some()) {
-        desk.current(name)?.ensure();
-        desk.remember(name, answer)?;
-    }
+    desk.remember(beside, answer)?;
     desk.answer_json(answer)
-}
-
-/// The document that remembers for those of that id whose lives ended.
-pub(super) fn memories(desk: &Desk<'_>, docid: &str) -> Result<DocName, FieldError> {
-    desk.name(MEMORY_CLASS, docid)
 }

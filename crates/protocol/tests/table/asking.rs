@@ -2,7 +2,7 @@
 
 use super::*;
 use rota_docstore::{
-    Body, Cache, DocName, Document, Exception, Held, Request, SyncRequest, Update,
+    Body, Cache, Credentials, DocName, Document, Exception, Held, Request, SyncRequest, Update,
 };
 use rota_protocol::api::{OperateOp, Reader, SyncOp};
 use rota_protocol::operate::{SPACES_DOCID, slot_of};
@@ -39,7 +39,9 @@ pub fn stamp(table: &Table) -> Stamp {
 }
 
 pub fn request(operation: &str, parameters: &Value) -> Request {
-    Request::new(space("shop"), operation).with(parameters).unwrap()
+    let request = Request::new(space("shop"), operation).with(parameters).unwrap();
+    // Without a name, no repetition is known as one.
+    Request { who: Credentials { account: "ann".into(), ..Credentials::default() }, ..request }
 }
 
 pub fn op(request: Request, docid: &str) -> Op {

@@ -67,9 +67,7 @@ impl DocumentStore {
             let version = document.version().as_u64();
             let export = Export { version, attachments: &attachments, receiver_has };
             match self.shared.attachments.export(&export, &mut into) {
-                Ok(exported) => {
-                    return Ok((document.without_memories().map_or(document, Arc::new), exported));
-                }
+                Ok(exported) => return Ok((document, exported)),
                 // Nothing was written. The document that named it may be an old one by now.
                 Err(AttachmentError::Missing { .. }) if attempt < EXPORT_ATTEMPTS => attempt += 1,
                 Err(error) => return Err(error.into()),
@@ -106,20 +104,18 @@ impl DocumentStore {
     }
 }
 
-/// Gives a draft the items of a document, memories of operations aside; an ended one ends it.
+/// Gives a draft the items of a document; an ended one ends it.
 fn become_like(draft: &mut Draft, document: &Document) -> Result<(), Exception> {
     if document.is_deleted() {
         draft.destroy();
         return Ok(());
     }
     draft.ensure();
-    let is_gone =
-        |it: &&ItemName| !it.is_memory() && document.content(it.class(), it.key()).is_none();
+    let is_gone = |it: &&ItemName| document.content(it.class(), it.key()).is_none();
     let gone: Vec<ItemName> =
         draft.existing().map(|(item, _)| item).filter(is_gone).cloned().collect();
     for item in gone {
         draft.remove(item.class(), item.key())?;
     }
-    let mut items = document.existing().filter(|(item, _)| !item.is_memory());
-    items.try_for_each(|(item, content)| draft.put_content(item, content.clone()))
+    document.existing().try_for_each(|(item, content)| draft.put_content(item, content.clone()))
 }

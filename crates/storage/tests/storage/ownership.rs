@@ -113,13 +113,13 @@ fn a_folder_of_another_format_is_refused_with_both_versions() {
         let folder = made(kind);
         let owner = folder.path().join("OWNER");
         let text = fs::read_to_string(&owner).expect("text");
-        fs::write(&owner, text.replace("format 2", "format 1")).expect("writes");
+        fs::write(&owner, text.replace("format 3", "format 2")).expect("writes");
         let error = refused(folder.path(), &label(), &settings(kind));
         assert!(
-            matches!(&error, EngineError::OtherFormat { found, wanted: 2, .. } if found == "1")
+            matches!(&error, EngineError::OtherFormat { found, wanted: 3, .. } if found == "2")
         );
         let text = error.to_string();
-        assert!(text.contains("has format 1; this program knows format 2: start the"), "{text}");
+        assert!(text.contains("has format 2; this program knows format 3: start the"), "{text}");
     }
 }
 

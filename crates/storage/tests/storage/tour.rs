@@ -19,7 +19,7 @@ fn the_tour_shows_each_step() {
         "7 put        15 bytes, New: ",
         "8 attach     named by P[picture] at version ",
         "9 refuse     A-INVALID: content is 2000022 bytes long; the limit is 1048576",
-        "10 reopen    1 document, and its picture: \"A picture, say.\"",
+        "10 reopen    2 documents, and the picture: \"A picture, say.\"",
         "11 sync      case 1, 1 items; the cache has \"Hello\"",
     ];
     let lines: Vec<_> = text.lines().collect();

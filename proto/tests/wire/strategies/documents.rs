@@ -1,7 +1,7 @@
 //! Documents, updates, requests for them, exceptions.
 
 use super::Any;
-use super::names::{namespace, stamp, text};
+use super::names::{namespace, request_id, stamp, text};
 use proptest::collection::{btree_map, btree_set, vec};
 use proptest::option::of;
 use proptest::prelude::*;
@@ -178,11 +178,12 @@ pub fn caller() -> Any<Caller> {
 }
 
 pub fn operate() -> Any<Operate> {
-    let what = (space(), text(), of(json()), of(stamp()));
+    let what = (space(), text(), of(json()), of(stamp()), of(request_id()));
     (what, caller(), syncs(), docid())
-        .prop_map(|((space, operation, parameters, dhop), caller, syncs, docid)| {
+        .prop_map(|((space, operation, parameters, dhop, request_id), caller, syncs, docid)| {
             let Caller { build, who } = caller;
-            let request = Request { space, operation, parameters, dhop, build, who, syncs };
+            let request =
+                Request { space, operation, parameters, dhop, request_id, build, who, syncs };
             Operate { request, docid }
         })
         .boxed()
@@ -286,7 +287,8 @@ pub fn exception() -> Any<Exception> {
     let rest = (".{0,30}", vec(field, 0..4), ".{0,20}", any::<u8>());
     (code, select(Phase::ALL.to_vec()), rest)
         .prop_map(|(code, phase, (message, fields, operation, attempts))| {
-            Exception::from(Details { code, phase, message, fields, operation, attempts })
+            let after_ms = None;
+            Exception::from(Details { code, phase, message, fields, operation, attempts, after_ms })
         })
         .boxed()
 }

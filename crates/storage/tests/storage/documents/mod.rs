@@ -12,7 +12,7 @@ mod waiting;
 use crate::label;
 use rota_docstore::{
     Answer, Body, Desk, DocName, Document, Exception, Namespace, Operation, Operations, Request,
-    Rules, Schema, Singleton, SlotId, Stamp, Territory, Wanted,
+    RequestId, Rules, Schema, Singleton, SlotId, Stamp, Territory, Wanted,
 };
 use rota_storage::attachments::AttachmentSettings;
 use rota_storage::documents::{DocumentStore, OpenError, Setup};
@@ -200,6 +200,12 @@ pub fn count_in(document: &Document) -> u64 {
 
 pub fn count(store: &DocumentStore, id: &str) -> u64 {
     store.get(&account(id)).expect("reads").map_or(0, |it| count_in(&it))
+}
+
+/// The same, of which a repetition is known as one.
+pub fn once(request: Request) -> Request {
+    let request_id = RequestId::parse("once").ok();
+    Request { dhop: Some(now()), request_id, ..request }
 }
 
 pub fn now() -> Stamp {

@@ -9,8 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 fn a_repeated_operation_gets_the_same_answer_and_one_version_also_after_a_restart() {
     let folder = tempfile::tempdir().expect("a folder");
     let store = open(folder.path());
-    let mut request = add(&["a", "b"], 3);
-    request.dhop = Some(now());
+    let mut request = once(add(&["a", "b"], 3));
     let first = store.run(request.clone()).expect("it is valid");
     assert_eq!(store.run(request.clone()).expect("it is repeated"), first);
     store.close(PATIENCE).expect("closes");
