@@ -3,7 +3,7 @@
 //! ```text
 //!   open, get            ─ load ─▶ the cluster at --endpoint
 //!   compare              ─ load ─▶ own cluster | bare echo, in turns
-//!   failover, dead-node, join, grow, memory, cold ──▶ own cluster
+//!   failover, dead-node, join, grow, memory, cold, hot ──▶ own cluster
 //! ```
 //!
 //! One load generator for all (closed loop, one thread, few connections), so that ratios compare
@@ -15,6 +15,7 @@ mod dead_node;
 pub mod echo;
 mod failover;
 mod grow;
+mod hot;
 mod join;
 mod load;
 mod memory;
@@ -50,6 +51,8 @@ pub enum BenchCommand {
     Memory(memory::MemoryArguments),
     /// Time from an open to an answering program, beside a bare spawn of the same program.
     Cold(cold::ColdArguments),
+    /// Bytes written for each of many opens of one session, and operations on one document.
+    Hot(hot::HotArguments),
 }
 
 /// How much load, and how long.
@@ -82,5 +85,6 @@ pub async fn run(
         BenchCommand::Grow(it) => Box::pin(grow::run(it, out)).await,
         BenchCommand::Memory(it) => Box::pin(memory::run(it, out)).await,
         BenchCommand::Cold(it) => Box::pin(cold::run(it, out)).await,
+        BenchCommand::Hot(it) => Box::pin(hot::run(it, out)).await,
     }
 }

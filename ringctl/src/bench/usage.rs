@@ -22,6 +22,15 @@ fn resident_of(status: &str) -> Option<u64> {
     Some(kib * 1024)
 }
 
+/// Bytes that a process wrote so far, to files and connections; `None` when it is gone.
+pub fn written(pid: u32) -> Option<u64> {
+    written_of(&fs::read_to_string(format!("/proc/{pid}/io")).ok()?)
+}
+
+fn written_of(io: &str) -> Option<u64> {
+    io.lines().find_map(|it| it.strip_prefix("wchar:"))?.trim().parse().ok()
+}
+
 /// Bytes that a folder takes on disk, all below it included.
 pub fn on_disk(path: &Path) -> u64 {
     let Ok(meta) = fs::symlink_metadata(path) else { return 0 };
@@ -41,6 +50,13 @@ mod tests {
     fn resident_memory_is_read_from_its_line() {
         assert_eq!(resident_of("Name:\tx\nVmRSS:\t    2048 kB\n"), Some(2 << 20));
         assert_eq!(resident_of("Name:\tx\n"), None);
+    }
+
+    #[test]
+    fn bytes_written_are_read_from_their_line() {
+        assert_eq!(written_of("rchar: 5\nwchar: 77\nwrite_bytes: 3\n"), Some(77));
+        assert_eq!(written_of("rchar: 5\n"), None);
+        assert!(written(std::process::id()).is_some());
     }
 
     #[test]
