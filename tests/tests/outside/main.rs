@@ -7,6 +7,8 @@ mod copied_folders;
 #[cfg(test)]
 mod files;
 #[cfg(test)]
+mod memories;
+#[cfg(test)]
 mod place;
 #[cfg(test)]
 mod ports;
