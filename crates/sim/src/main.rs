@@ -74,7 +74,7 @@ struct PlantedOptions {
     #[arg(long, value_parser = bug_of)]
     bug: Option<Bug>,
     /// Most seeds that are tried for each.
-    #[arg(long, default_value_t = 200)]
+    #[arg(long, default_value_t = 400)]
     seeds: u64,
     /// The first of them.
     #[arg(long, default_value_t = 1)]
