@@ -11,6 +11,7 @@
 
 mod agent;
 mod boots;
+mod clean;
 mod cli;
 mod data_folder;
 mod discovery;
@@ -24,6 +25,7 @@ mod managers;
 mod ports;
 mod rpc;
 mod runtime;
+mod sandbox;
 mod session_log;
 mod settings;
 
@@ -41,6 +43,7 @@ use rota_model::address::join;
 use rota_node::NodeConfig;
 use runtime::{Keepers, ProgramSettings, Runtime};
 use rustix::process::{getpid, set_child_subreaper};
+use sandbox::Sandboxes;
 use serde_json::json;
 use settings::Settings;
 use std::process::ExitCode;
@@ -50,12 +53,12 @@ use tokio::net::TcpListener;
 const NAME: &str = "rota-node-agent";
 
 fn main() -> ExitCode {
+    clean::at_start();
     match Cli::parse().command {
         Command::Keeper(log) => beside(&log, keeper::run),
         Command::Guardian(log) => beside(&log, guardian::run),
-        Command::Exec(args) => {
-            ExitCode::from(keeper::become_program(args.keeper, args.open_files, &args.argv))
-        }
+        Command::First(args) => ExitCode::from(keeper::run_first(&args)),
+        Command::Exec(args) => ExitCode::from(keeper::become_program(&args)),
         Command::Run(args) => {
             let format = args.log.asked_format();
             match settings::check(&args) {
@@ -104,13 +107,17 @@ fn report(result: anyhow::Result<bool>, format: LogFormat) -> ExitCode {
 
 /// Runs the node until it is told to leave. True when nothing is left running.
 fn run(settings: Settings) -> anyhow::Result<bool> {
+    clean::shut_memory();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     // Before the folder is claimed and what an earlier run left is ended: a start that fails for
     // its port changes nothing.
     let listener = runtime
         .block_on(TcpListener::bind(settings.listen))
         .with_context(|| format!("cannot listen on {} (--listen)", settings.listen))?;
+    let best = settings.ability.best();
+    sandbox::way::make(&settings.data, best)?;
     let folder = DataFolder::open(&settings.data, &settings.config.node, &settings.cluster)?;
+    sandbox::way::open(folder.path(), best)?;
     // Programs whose keepers are killed become children of this process, so that it can end them.
     set_child_subreaper(Some(getpid())).context("cannot become a subreaper")?;
     let ended = leftovers::end_all(folder.path())?;
@@ -141,6 +148,9 @@ async fn serve(
     let port = listener.local_addr()?.port();
     let address = join(&settings.host, port);
     let timing = settings.config.timing;
+    let sandboxes = Sandboxes::new(&settings.ability, lease::boottime_us())?;
+    say_what_programs_are_kept_from(&settings, &sandboxes);
+    let sandbox = sandboxes.best().as_str();
     let programs = ProgramSettings {
         data: folder.path().to_owned(),
         lease: folder.lease(),
@@ -149,6 +159,9 @@ async fn serve(
         ip: settings.listen.ip(),
         output_bytes_max: settings.output_bytes_max,
         lease_grace_ms: timing.lease_kill_ms - timing.lease_term_ms,
+        lease_ms_max: timing.lease_kill_ms.max(timing.lease_term_ms),
+        env_pass: settings.env_pass,
+        sandboxes,
         open_files,
         keepers,
         log: settings.log,
@@ -184,11 +197,33 @@ async fn serve(
     tracing::info!(%id, %boot, address, "listening");
     let pid = std::process::id();
     announce(&json!({
-        "ready": true, "id": id.as_str(), "address": address, "pid": pid, "boot": boot.0
+        "ready": true, "id": id.as_str(), "address": address, "pid": pid, "boot": boot.0,
+        "sandbox": sandbox
     }));
     let gone = agent.run(events).await;
     server.abort();
     gone
+}
+
+/// Operators hear at each start what a program can do to this node.
+fn say_what_programs_are_kept_from(settings: &Settings, sandboxes: &Sandboxes) {
+    let (sandbox, pid_namespace) = (sandboxes.best().as_str(), sandboxes.pid_namespace);
+    match settings.ability.obstacle() {
+        None => {
+            tracing::info!(sandbox, pid_namespace, "each program gets a user of its own");
+        }
+        Some(why) => tracing::warn!(
+            sandbox,
+            why,
+            "programs run as this node's own user: one that wants to can end what watches it, and run on \
+             beside its successor"
+        ),
+    }
+    for (name, class) in &settings.classes {
+        if let Some(why) = settings.ability.unreachable_of(class) {
+            tracing::warn!(class = %name, why, "sessions of this class cannot start");
+        }
+    }
 }
 
 /// SIGTERM, SIGINT, or a terminal that closes: leave in good order; once more: at once.

@@ -2,12 +2,14 @@
 //! is touched.
 
 use crate::cli::RunArgs;
+use crate::sandbox::{Ability, UserRange, unreachable_in};
 use rota_daemon::{Log, may_hold_data, may_listen};
 use rota_membership::ConsulAddress;
 use rota_model::address::Address;
 use rota_model::{BootId, ClassName, ClusterName, FieldError, NodeId, PoolName};
-use rota_node::class::{Class, parse_classes};
+use rota_node::class::{Class, ClassKind, Sandbox, parse_classes};
 use rota_node::{NodeBounds, NodeConfig, NodeTiming};
+use rustix::process::getuid;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
@@ -40,6 +42,10 @@ pub struct Settings {
     pub output_bytes_max: u64,
     /// Folders of ended programs that are kept.
     pub folders_kept_max: usize,
+    /// What this node can keep programs from.
+    pub ability: Ability,
+    /// Names of variables that programs get of the node's own environment.
+    pub env_pass: Vec<String>,
     /// The log.
     pub log: Log,
 }
@@ -61,6 +67,8 @@ pub fn check(args: &RunArgs) -> Result<Settings, Vec<String>> {
     let log = log.map_err(|list| mistakes.0.extend(list.iter().map(ToString::to_string))).ok();
     let limit = mistakes.note("--load-limit", permille(args.load_limit));
     let classes = classes(args.classes.as_deref(), &mut mistakes);
+    mistakes.0.extend(args.env_pass.iter().filter_map(|it| mistake_of_variable(it)));
+    let ability = ability(args, &classes, &mut mistakes);
     let timing = NodeTiming {
         renew_ms: ms(*args.renew),
         lease_term_ms: ms(*args.lease_term),
@@ -81,8 +89,10 @@ pub fn check(args: &RunArgs) -> Result<Settings, Vec<String>> {
         bounds: NodeBounds::default(),
     };
     mistakes.0.extend(config.mistakes_as(&flag).iter().map(ToString::to_string));
-    match (cluster, pool, host, log) {
-        (Some(cluster), Some(pool), Some(host), Some(log)) if mistakes.0.is_empty() => {
+    match (cluster, pool, host, log, ability) {
+        (Some(cluster), Some(pool), Some(host), Some(log), Some(ability))
+            if mistakes.0.is_empty() =>
+        {
             Ok(Settings {
                 config,
                 classes,
@@ -95,11 +105,45 @@ pub fn check(args: &RunArgs) -> Result<Settings, Vec<String>> {
                 consul,
                 output_bytes_max: args.output_bytes_max,
                 folders_kept_max: args.folders_kept_max,
+                ability,
+                env_pass: args.env_pass.clone(),
                 log,
             })
         }
         _ => Err(mistakes.0),
     }
+}
+
+/// What this node can do, if its classes and its flags ask for no more than that.
+fn ability(
+    args: &RunArgs,
+    classes: &BTreeMap<ClassName, Class>,
+    mistakes: &mut Mistakes,
+) -> Option<Ability> {
+    let mut note = |flag: &str, problem: String| mistakes.0.push(format!("{flag} {problem}"));
+    let users = args.program_users.parse::<UserRange>();
+    let users = users.map_err(|problem| note("--program-users:", problem)).ok();
+    let least = Sandbox::parse(&args.sandbox_min);
+    let least = least.map_err(|problem| note("--sandbox-min", problem)).ok();
+    let (users, least) = (users?, least?);
+    let ability = Ability::look(&args.data, users);
+    if least > ability.best() {
+        let (text, why) = (least.as_str(), ability.obstacle().unwrap_or_default());
+        note("--sandbox-min", format!("is {text}, which this node cannot do: {why}"));
+    }
+    for (name, class) in classes {
+        let mistake = ability.mistake_of(class, least);
+        mistake.into_iter().for_each(|it| note(&format!("class {name}:"), it));
+    }
+    Some(ability)
+}
+
+fn mistake_of_variable(name: &str) -> Option<String> {
+    if name.starts_with("ROTA_") {
+        return Some(format!("--env-pass: {name} is for Rota's own programs, and not passed on"));
+    }
+    let wrong = name.is_empty() || name.contains(['=', '\0']);
+    wrong.then(|| format!("--env-pass: {name:?} is no name of a variable"))
 }
 
 /// The flag of a field that has one.
@@ -164,6 +208,15 @@ fn check_address(address: &str) -> Result<(), FieldError> {
 pub fn check_classes(folder: &Path) -> Result<Vec<ClassName>, Vec<String>> {
     let mut mistakes = Mistakes::default();
     let classes = classes(Some(folder), &mut mistakes);
+    // As another user one cannot see what a user without rights can reach.
+    if getuid().is_root() {
+        mistakes.0.extend(classes.iter().filter_map(|(name, class)| {
+            let ClassKind::Program(program) = &class.kind else { return None };
+            let shared = program.sandbox == Some(Sandbox::None);
+            let why = if shared { None } else { unreachable_in(program) }?;
+            Some(format!("class {name}: {why}, or say sandbox = \"none\""))
+        }));
+    }
     if mistakes.0.is_empty() { Ok(classes.into_keys().collect()) } else { Err(mistakes.0) }
 }
 

@@ -18,16 +18,16 @@ mod ward;
 
 pub use link::GuardianLink;
 
+use crate::clean;
 use crate::data_folder::LEASE_FILE;
 use crate::lease::{Lease, boottime_ms};
 use crate::leftovers::{DATA_VARIABLE, session_folders};
 use anyhow::Context;
-use rota_daemon::processes;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use ward::{Carrier, Ward};
+use ward::{Look, Ward};
 
 /// The poll's clock and that of the lease differ while the machine is suspended, so it never sleeps
 /// longer than this.
@@ -40,6 +40,7 @@ const ROUND_MS: (u64, u64) = (2, 50);
 pub fn run() -> anyhow::Result<()> {
     // Readable in process lists; without it every guardian is called "exe".
     let _ = rustix::thread::set_name(c"rota-guardian");
+    clean::shut_memory();
     let data = std::env::var_os(DATA_VARIABLE).context("no data folder in the environment")?;
     let data = PathBuf::from(data);
     tracing::info!(data = %data.display(), "waiting for the end of the node's agent");
@@ -72,8 +73,8 @@ fn guard(data: &Path) -> anyhow::Result<()> {
         wards.retain(|it| !it.has_ended());
         let ending = wards.iter().any(Ward::is_ending);
         if ending {
-            let carriers = carriers();
-            wards.retain_mut(|it| !it.end(&carriers));
+            let look = Look::now();
+            wards.retain_mut(|it| !it.end(&look));
         }
         if wards.is_empty() {
             return Ok(());
@@ -82,11 +83,6 @@ fn guard(data: &Path) -> anyhow::Result<()> {
         round_ms = if ending { (round_ms * 2).min(ROUND_MS.1) } else { ROUND_MS.0 };
         wait(&mut wards, pause.min(SLEEP_MS_MAX));
     }
-}
-
-/// Every process that carries a session's folder in its environment. One look for all sessions.
-fn carriers() -> Vec<Carrier> {
-    processes::all().into_iter().filter(|it| it.runs).filter_map(Carrier::of).collect()
 }
 
 /// Until a keeper ends, but not longer than that.

@@ -2,21 +2,23 @@
 //! the node's decisions what becomes of it.
 
 use super::keeper_link::KeeperLink;
-use super::orphans::{FOLDER_VARIABLE, Keepers};
-use crate::keeper::order::{Cause, News, Order};
+use super::orphans::Keepers;
+use super::surroundings::{self, Facts, make_folders};
+use crate::keeper::order::{Cause, News, Order, Own};
 use crate::lease::boottime_ms;
-use crate::leftovers::DATA_VARIABLE;
 use crate::mailbox::Mailbox;
 use crate::ports::Port;
+use crate::sandbox::{Sandboxes, User};
 use rota_daemon::Log;
 use rota_model::address::join;
-use rota_model::{Attributes, Exit, Reason, RequestId, SessionKey, Token};
+use rota_model::{Attributes, Exit, Reason, RequestId, SessionKey, Stamp, Token};
 use rota_node::class::{Class, ProgramClass, ReadyWhen, Values};
 use rota_node::{NodeInput, StopHow};
-use std::collections::BTreeMap;
-use std::fs::{self, File};
+use rustix::fs::OFlags;
+use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::net::{IpAddr, Ipv4Addr};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -58,6 +60,12 @@ pub struct ProgramSettings {
     pub output_bytes_max: u64,
     /// Between TERM and KILL when the lease has run out.
     pub lease_grace_ms: u64,
+    /// No lease of this node goes on for longer.
+    pub lease_ms_max: u64,
+    /// Names of variables of this process's environment that programs get, too.
+    pub env_pass: Vec<String>,
+    /// What programs are kept from.
+    pub sandboxes: Sandboxes,
     /// Limit of open files that the agent itself was started with.
     pub open_files: Option<u64>,
     /// Keepers that run.
@@ -74,6 +82,10 @@ pub struct ProgramSession {
     pub key: SessionKey,
     /// Which attempt.
     pub token: Token,
+    /// Which life.
+    pub life: Stamp,
+    /// Managers of the cluster as this node knows them, `host:port`.
+    pub managers: Vec<String>,
     /// The class.
     pub class: Arc<Class>,
     /// Its program.
@@ -120,6 +132,8 @@ struct Running {
     /// Held until the end was told, so that no other session answers on it while this one counts
     /// as live.
     port: Port,
+    /// Held as long, for the same reason.
+    user: Option<User>,
     stage: Stage,
     /// When it must be ready.
     ready_by: Instant,
@@ -158,7 +172,8 @@ impl ProgramSession {
             return Err("the time to start it has passed".to_owned());
         }
         let port = Port::choose(self.settings.ip).map_err(|error| format!("no port: {error}"))?;
-        let order = self.order(port.number())?;
+        let user = self.settings.sandboxes.user_for(&self.program)?;
+        let order = self.order(port.number(), user.as_ref().map(User::number))?;
         make_folders(&order).map_err(|error| format!("no folder for it: {error}"))?;
         let link = KeeperLink::start(&order, &self.settings)
             .await
@@ -168,6 +183,7 @@ impl ProgramSession {
             session: self,
             link,
             port,
+            user,
             stage: Stage::Asked,
             ready_by,
             timed_out: false,
@@ -175,22 +191,23 @@ impl ProgramSession {
         })
     }
 
-    fn order(&self, port: u16) -> Result<Order, String> {
+    fn order(&self, port: u16, user: Option<u32>) -> Result<Order, String> {
         let work = self.folder.join("work");
         let folder = work.to_str().ok_or("the path of its folder is not UTF-8")?;
         let (ip, attributes) = (self.settings.ip, &*self.attributes);
         let values = Values { key: &self.key, ip, port, folder, attributes };
         let line = self.program.command(&self.class, &values).map_err(|error| error.to_string())?;
-        let mut env = inherited();
-        env.extend(line.env);
-        let path = |path: &Path| path.to_str().unwrap_or_default().to_owned();
-        env.extend([
-            ("ROTA_NAMESPACE".to_owned(), self.key.namespace.to_string()),
-            ("ROTA_SESSION".to_owned(), self.key.id.to_string()),
-            ("ROTA_PORT".to_owned(), port.to_string()),
-            (FOLDER_VARIABLE.to_owned(), path(&self.folder)),
-            (DATA_VARIABLE.to_owned(), path(&self.settings.data)),
-        ]);
+        let facts = Facts {
+            key: &self.key,
+            token: self.token,
+            life: self.life,
+            port,
+            managers: &self.managers,
+            folder: &self.folder,
+            data: &self.settings.data,
+        };
+        let env = surroundings::variables(&facts, &self.settings.env_pass, line.env);
+        let pid_namespace = self.settings.sandboxes.pid_namespace;
         let ready_line = match &self.program.ready {
             ReadyWhen::Line(text) => Some(text.clone()),
             ReadyWhen::Port => None,
@@ -209,23 +226,10 @@ impl ProgramSession {
             ready_line,
             agent: i32::try_from(std::process::id()).map_err(|_| "pid out of range")?,
             open_files: self.settings.open_files,
+            own: user.map(|user| Own { user, pid_namespace }),
+            lease_ms_max: Some(self.settings.lease_ms_max),
         })
     }
-}
-
-/// The agent's own environment, without what is meant for Rota's programs.
-fn inherited() -> BTreeMap<String, String> {
-    let texts = std::env::vars_os()
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-    texts.filter(|(name, _)| !name.starts_with("ROTA_")).collect()
-}
-
-fn make_folders(order: &Order) -> io::Result<()> {
-    match fs::remove_dir_all(&order.folder) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        Ok(()) | Err(_) => {}
-    }
-    fs::create_dir_all(&order.cwd)
 }
 
 impl Running {
@@ -236,7 +240,7 @@ impl Running {
                 break end;
             }
         };
-        let Self { session, link, port, stage, timed_out, .. } = self;
+        let Self { session, link, port, user, stage, timed_out, .. } = self;
         let end = match end {
             Some(end) => {
                 link.reap().await;
@@ -247,11 +251,11 @@ impl Running {
         let asked = session.stop.borrow().is_some();
         let news = session.news_of(end, asked, timed_out, stage == Stage::Ready);
         session.mailbox.node(news).await;
-        drop(port);
+        drop((port, user));
     }
 
     async fn next(&mut self) -> Step {
-        let Self { session, link, port, stage, ready_by, timed_out, keeper_late } = self;
+        let Self { session, link, port, stage, ready_by, timed_out, keeper_late, .. } = self;
         let awaited = *stage != Stage::Ready && !*timed_out && session.stop.borrow().is_none();
         let probed = *stage == Stage::Started && session.program.ready == ReadyWhen::Port;
         let late = *keeper_late;
@@ -409,7 +413,9 @@ impl ProgramSession {
 }
 
 fn tail(file: &Path) -> io::Result<String> {
-    let mut file = File::open(file)?;
+    // What is there is the keeper's, or else nobody's that is read here.
+    let no_link = OFlags::NOFOLLOW.bits().cast_signed();
+    let mut file = File::options().read(true).custom_flags(no_link).open(file)?;
     let length = file.metadata()?.len();
     file.seek(SeekFrom::Start(length.saturating_sub(LAST_WORDS_BYTES_MAX)))?;
     let mut bytes = Vec::new();

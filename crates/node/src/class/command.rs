@@ -121,6 +121,15 @@ impl Template {
         self.pieces.iter().any(|it| matches!(it, Piece::Attribute(_)))
     }
 
+    /// The text, where no session's values are part of it.
+    pub fn as_text(&self) -> Option<&str> {
+        match self.pieces.as_slice() {
+            [] => Some(""),
+            [Piece::Text(text)] => Some(text),
+            _ => None,
+        }
+    }
+
     /// Whether it is an empty text.
     pub fn is_empty(&self) -> bool {
         self.pieces.is_empty()

@@ -2,10 +2,10 @@
 
 use super::command::{Piece, Template};
 use super::source::{Fields, Mistakes, duration_ms};
-use super::{ProgramClass, ReadyWhen};
+use super::{ProgramClass, ReadyWhen, Sandbox};
 use std::collections::BTreeMap;
 
-pub(super) const FIELDS: [&str; 5] = ["argv", "env", "ready", "start_timeout", "grace"];
+pub(super) const FIELDS: [&str; 6] = ["argv", "env", "ready", "start_timeout", "grace", "sandbox"];
 
 /// Most arguments.
 const ARGV_MAX: usize = 1_000;
@@ -22,20 +22,19 @@ struct Span {
 }
 
 pub(super) fn read_program(fields: &mut Fields, mistakes: &mut Mistakes) -> Option<ProgramClass> {
-    let before = mistakes.count();
     let argv = read_argv(fields, mistakes);
     let env = read_env(fields, mistakes);
-    // What could not be read may have held the port.
-    let all_read = mistakes.count() == before;
     let ready = read_ready(fields, mistakes);
     let start_timeout_ms = read_time(fields, "start_timeout", &START_TIMEOUT_MS, mistakes);
     let grace_ms = read_time(fields, "grace", &GRACE_MS, mistakes);
-    let program = ProgramClass { argv, env, ready: ready?, start_timeout_ms, grace_ms };
-    if program.ready == ReadyWhen::Port && !program.wants_port() && all_read {
-        let problem = "waits for a port, but neither argv nor env tells the program its {port}";
-        mistakes.add("ready", problem);
-    }
-    Some(program)
+    let sandbox = read_sandbox(fields, mistakes);
+    Some(ProgramClass { argv, env, ready: ready?, start_timeout_ms, grace_ms, sandbox })
+}
+
+fn read_sandbox(fields: &mut Fields, mistakes: &mut Mistakes) -> Option<Sandbox> {
+    let text = fields.optional_text("sandbox", mistakes)?;
+    let sandbox = Sandbox::parse(&text);
+    sandbox.map_err(|problem| mistakes.add("sandbox", problem)).ok()
 }
 
 fn template(path: String, text: &str, mistakes: &mut Mistakes) -> Option<Template> {
