@@ -128,7 +128,8 @@ fn run(settings: Settings) -> anyhow::Result<bool> {
     let open_files = raise_open_files();
     let gone = runtime.block_on(async {
         let keepers = Keepers::default();
-        let guardian = GuardianLink::start(folder.path(), &keepers, &settings.log)?;
+        let lease_ms_max = settings.config.timing.lease_kill_ms;
+        let guardian = GuardianLink::start(folder.path(), lease_ms_max, &keepers, &settings.log)?;
         let gone = serve(settings, listener, &folder, open_files, keepers).await;
         guardian.leave().await;
         gone
@@ -159,7 +160,7 @@ async fn serve(
         ip: settings.listen.ip(),
         output_bytes_max: settings.output_bytes_max,
         lease_grace_ms: timing.lease_kill_ms - timing.lease_term_ms,
-        lease_ms_max: timing.lease_kill_ms.max(timing.lease_term_ms),
+        lease_ms_max: timing.lease_kill_ms,
         env_pass: settings.env_pass,
         sandboxes,
         open_files,

@@ -36,6 +36,9 @@ const SLEEP_MS_MAX: u64 = 1_000;
 /// Shortest and longest pause between two rounds of killing.
 const ROUND_MS: (u64, u64) = (2, 50);
 
+/// In a guardian's environment: how long a lease of its node goes on at most, in milliseconds.
+const LEASE_VARIABLE: &str = "ROTA_LEASE_MS_MAX";
+
 /// Runs a guardian to its end.
 pub fn run() -> anyhow::Result<()> {
     // Readable in process lists; without it every guardian is called "exe".
@@ -46,15 +49,18 @@ pub fn run() -> anyhow::Result<()> {
     tracing::info!(data = %data.display(), "waiting for the end of the node's agent");
     // Nothing is ever written: the pipe's end is the agent's.
     io::copy(&mut io::stdin().lock(), &mut io::sink()).context("cannot read from the agent")?;
-    guard(&data)?;
+    let lease_ms_max = std::env::var(LEASE_VARIABLE).ok().and_then(|it| it.parse().ok());
+    guard(&data, lease_ms_max)?;
     tracing::debug!("nothing is left to guard");
     Ok(())
 }
 
 /// After the agent's end: looks after every session until none is left.
-fn guard(data: &Path) -> anyhow::Result<()> {
-    // Nobody renews it any more. Without a lease nothing was started, or nothing may run.
-    let kill_at_ms = Lease::read(&data.join(LEASE_FILE)).map_or(0, |it| it.kill_at_ms);
+fn guard(data: &Path, lease_ms_max: Option<u64>) -> anyhow::Result<()> {
+    // Nobody renews it any more. Without a lease that the node wrote nothing was started, or nothing may
+    // run.
+    let lease = Lease::read_within(&data.join(LEASE_FILE), lease_ms_max);
+    let kill_at_ms = lease.map_or(0, |it| it.kill_at_ms);
     // Read once: a keeper that writes its file only now sees that its agent is gone, and ends.
     let folders = session_folders(data)?;
     let mut wards: Vec<Ward> = folders.into_iter().filter_map(Ward::of).collect();
