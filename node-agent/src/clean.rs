@@ -14,7 +14,7 @@ use tokio::signal::unix::{SignalKind, signal};
 const FIRST_DESCRIPTOR: i32 = 3;
 
 /// `SIGPIPE`. The standard library ignores it, and gives the default back to what it starts.
-const PIPE: u32 = 13;
+const PIPE: i32 = 13;
 
 /// The first thing that any process of this program does: nothing that it inherited is handed on, and
 /// what it writes is its user's alone.
@@ -81,12 +81,31 @@ fn take_signals_back() -> io::Result<()> {
     Ok(())
 }
 
-/// The numbers of the signals that are ignored, as `/proc/PID/status` tells them, without `SIGPIPE`.
+/// Whoever started this process with blocked signals started its programs so, too: one that cannot get
+/// TERM is killed after its grace. Unblocking takes code that is not safe.
+pub fn tell_blocked_signals() {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let blocked = signals(&status, "SigBlk:");
+    if !blocked.is_empty() {
+        tracing::warn!(
+            ?blocked,
+            "this process was started with blocked signals, and so are its programs"
+        );
+    }
+}
+
+/// The numbers of the signals that are ignored, without `SIGPIPE`.
 fn ignored_signals(status: &str) -> Vec<i32> {
-    let mask = status.lines().find_map(|it| it.strip_prefix("SigIgn:"));
+    let mut ignored = signals(status, "SigIgn:");
+    ignored.retain(|it| *it != PIPE);
+    ignored
+}
+
+/// The numbers of the signals in one of the masks of `/proc/PID/status`.
+fn signals(status: &str, mask: &str) -> Vec<i32> {
+    let mask = status.lines().find_map(|it| it.strip_prefix(mask));
     let mask = mask.and_then(|it| u64::from_str_radix(it.trim(), 16).ok()).unwrap_or(0);
-    let is_ignored = |number: &u32| *number != PIPE && mask >> (number - 1) & 1 == 1;
-    (1..=64_u32).filter(is_ignored).filter_map(|it| i32::try_from(it).ok()).collect()
+    (1..=64).filter(|number| mask >> (number - 1) & 1 == 1).collect()
 }
 
 #[cfg(test)]
@@ -99,5 +118,6 @@ mod tests {
         assert_eq!(ignored_signals("SigIgn:\t8000000000000000\n"), [64]);
         assert_eq!(ignored_signals("SigIgn:\t0000000000000000\n"), [0_i32; 0]);
         assert_eq!(ignored_signals("nothing"), [0_i32; 0]);
+        assert_eq!(signals("SigIgn:\t1\nSigBlk:\t0000000000004000\n", "SigBlk:"), [15]);
     }
 }

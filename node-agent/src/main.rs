@@ -108,6 +108,7 @@ fn report(result: anyhow::Result<bool>, format: LogFormat) -> ExitCode {
 /// Runs the node until it is told to leave. True when nothing is left running.
 fn run(settings: Settings) -> anyhow::Result<bool> {
     clean::shut_memory();
+    clean::tell_blocked_signals();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     // Before the folder is claimed and what an earlier run left is ended: a start that fails for
     // its port changes nothing.
