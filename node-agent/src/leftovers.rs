@@ -121,7 +121,7 @@ fn running_of(pids: &Pids, all: &[Stat]) -> Vec<Process> {
     let written = [Some(pids.keeper), pids.program].into_iter().flatten();
     let mut running: Vec<Process> = written.filter(|it| it.runs()).collect();
     for ancestor in running.clone() {
-        running.extend(processes::descendants(all, ancestor.pid, |_| false));
+        running.extend(processes::descendants_among(all, ancestor.pid, |_| false));
     }
     if let Some(user) = pids.user {
         let others = all.iter().filter(|it| it.runs).map(|it| it.process);

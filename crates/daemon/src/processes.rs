@@ -179,7 +179,11 @@ pub fn user(pid: i32) -> Option<u32> {
 
 /// Of these processes, the descendants of `ancestor` that run, but for those that `apart` holds for, and
 /// their descendants.
-pub fn descendants(all: &[Stat], ancestor: i32, apart: impl Fn(&Stat) -> bool) -> Vec<Process> {
+pub fn descendants_among(
+    all: &[Stat],
+    ancestor: i32,
+    apart: impl Fn(&Stat) -> bool,
+) -> Vec<Process> {
     let mut found = Vec::new();
     let mut parents = BTreeSet::from([ancestor]);
     // Each round finds one generation more. Whoever was seen is not looked at again: while the list was
@@ -286,9 +290,9 @@ mod tests {
         // 7 came back as a child of its own grandchild's number.
         let all = [of(3, 2), of(5, 3), of(6, 5), of(7, 2), of(8, 7), of(9, 1), of(2, 8)];
         let pids = |found: Vec<Process>| found.iter().map(|it| it.pid).collect::<Vec<_>>();
-        assert_eq!(pids(descendants(&all, 2, |it| it.process.pid == 7)), [3, 6]);
-        assert_eq!(pids(descendants(&all, 2, |_| false)), [3, 7, 8, 6, 2]);
-        assert_eq!(pids(descendants(&all, 4, |_| false)), [0_i32; 0]);
+        assert_eq!(pids(descendants_among(&all, 2, |it| it.process.pid == 7)), [3, 6]);
+        assert_eq!(pids(descendants_among(&all, 2, |_| false)), [3, 7, 8, 6, 2]);
+        assert_eq!(pids(descendants_among(&all, 4, |_| false)), [0_i32; 0]);
     }
 
     #[test]

@@ -121,8 +121,9 @@ impl Ward {
         let folder = self.folder.as_os_str().as_encoded_bytes();
         let ancestors = [Some(self.pids.keeper), self.pids.program].into_iter().flatten();
         let ancestors = ancestors.filter(|it| it.runs());
-        let below: Vec<Process> =
-            ancestors.flat_map(|it| processes::descendants(&look.all, it.pid, |_| false)).collect();
+        let below: Vec<Process> = ancestors
+            .flat_map(|it| processes::descendants_among(&look.all, it.pid, |_| false))
+            .collect();
         let is_its = |it: &&Carrier| {
             it.folder.as_deref() == Some(folder)
                 || (it.user.is_some() && it.user == self.pids.user)

@@ -117,7 +117,7 @@ fn strays(left: &Left<'_>, keepers: &Keepers) -> Vec<Process> {
     let all = processes::all();
     let me = getpid().as_raw_pid();
     // A stray of another session is one all the same, and its end waits for it too.
-    let mut found = processes::descendants(&all, me, |it| keepers.contain(it.process.pid));
+    let mut found = processes::descendants_among(&all, me, |it| keepers.contain(it.process.pid));
     let folder = left.folder.to_str().unwrap_or_default();
     for other in all.iter().filter(|it| it.runs) {
         let pid = other.process.pid;
