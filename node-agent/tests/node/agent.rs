@@ -31,6 +31,7 @@ argv = ["sh", "-c", """
     setsid sh -c 'echo $$ >> pids; exec sleep 1000' &
     while [ "$(wc -l < pids)" -lt 3 ]; do sleep 0.01; done
     echo up; wait"""]
+port = true
 ready = { line = "up" }
 grace = "1s""#,
     ),
