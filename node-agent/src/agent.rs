@@ -344,7 +344,8 @@ impl Agent {
                 };
                 session_log::begins(self.node.config().boot, at_us, &key, token, life);
                 let not_after_ms = not_after_mono_ms;
-                let order = StartOrder { key, token, life, spec, not_after_ms, request };
+                let managers = self.known.borrow().clone();
+                let order = StartOrder { key, token, life, spec, not_after_ms, request, managers };
                 self.parts.runtime.start(order, news);
             }
             NodeEffect::Stop { key, token, how } => self.parts.runtime.stop(key, token, how, news),

@@ -29,7 +29,10 @@ pub enum Command {
     /// End what killed keepers leave when the node is killed too; started by a node.
     #[command(hide = true)]
     Guardian(LogArguments),
-    /// Become a program that dies with its keeper; started by a keeper.
+    /// Be the first process of a session's pid namespace; started by a keeper.
+    #[command(hide = true)]
+    First(FirstArgs),
+    /// Become a program that dies with its parent; started by a keeper or a first process.
     #[command(hide = true)]
     Exec(ExecArgs),
 }
@@ -97,6 +100,18 @@ pub struct RunArgs {
     /// How many folders of ended programs are kept for their output.
     #[arg(long, default_value_t = 100)]
     pub folders_kept_max: usize,
+    /// What programs must be kept from at least: none or basic. A class that asks for less, and a machine
+    /// on which the node can do less, are refused.
+    #[arg(long, value_name = "SANDBOX", default_value = "none")]
+    pub sandbox_min: String,
+    /// The uids, and gids, that sessions may have with sandbox basic. Nobody else of the machine should
+    /// have any of them.
+    #[arg(long, value_name = "FIRST-LAST", default_value = "200000-265535")]
+    pub program_users: String,
+    /// Variables of the node's own environment that programs get too, several separated by commas, besides
+    /// PATH, LANG and TZ.
+    #[arg(long, value_name = "NAME,NAME", value_delimiter = ',')]
+    pub env_pass: Vec<String>,
     /// Time between signs of life. Twice this must be below --lease-term.
     #[arg(long, default_value = "3s")]
     pub renew: humantime::Duration,
@@ -112,12 +127,32 @@ pub struct RunArgs {
     pub log: LogArguments,
 }
 
+/// What the first process of a pid namespace is told.
+#[derive(Args, Debug)]
+pub struct FirstArgs {
+    /// Only try whether one comes up.
+    #[arg(long)]
+    pub probe: bool,
+    /// Uid and gid of the program.
+    #[arg(long)]
+    pub user: Option<u32>,
+    /// Limit of open files to set.
+    #[arg(long)]
+    pub open_files: Option<u64>,
+    /// Program and arguments.
+    #[arg(last = true)]
+    pub argv: Vec<OsString>,
+}
+
 /// What the shim is told.
 #[derive(Args, Debug)]
 pub struct ExecArgs {
-    /// Pid of the keeper.
+    /// Pid of its parent.
     #[arg(long)]
-    pub keeper: i32,
+    pub parent: i32,
+    /// Uid and gid to take.
+    #[arg(long)]
+    pub user: Option<u32>,
     /// Limit of open files to set.
     #[arg(long)]
     pub open_files: Option<u64>,

@@ -43,6 +43,17 @@ impl Lease {
         }
     }
 
+    /// The same; one that goes on for more than `ms_max` is refused, since whoever wrote it was not this
+    /// node.
+    pub fn read_within(path: &Path, ms_max: Option<u64>) -> io::Result<Self> {
+        let lease = Self::read(path)?;
+        let until_ms = ms_max.map_or(u64::MAX, |it| boottime_ms().saturating_add(it));
+        if lease.term_at_ms.max(lease.kill_at_ms) > until_ms {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "a lease that no node has"));
+        }
+        Ok(lease)
+    }
+
     /// Replaces the file in one step, so that no reader sees a part of it. It is not synced: a
     /// lease is worth nothing after the machine itself went down.
     pub fn write(&self, path: &Path) -> io::Result<()> {
@@ -55,6 +66,20 @@ impl Lease {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_lease_that_goes_further_than_any_of_the_node_is_not_believed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("lease");
+        let now = boottime_ms();
+        Lease { term_at_ms: now + 8_000, kill_at_ms: now + 12_000 }.write(&path).unwrap();
+        assert!(Lease::read_within(&path, Some(12_000)).is_ok());
+        Lease { term_at_ms: 9_000_000_000_000, kill_at_ms: 9_000_000_000_000 }
+            .write(&path)
+            .unwrap();
+        assert!(Lease::read_within(&path, Some(12_000)).is_err());
+        assert!(Lease::read_within(&path, None).is_ok());
+    }
 
     #[test]
     fn a_lease_reads_back_and_a_broken_file_is_an_error() {

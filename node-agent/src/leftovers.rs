@@ -3,15 +3,16 @@
 
 use crate::keeper::order::{PIDS_FILE, Pids};
 use anyhow::{Context, bail};
-use rota_daemon::processes::{self, Process};
+use rota_daemon::processes::{self, Process, Stat};
 use rustix::process::Signal;
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
 /// In the environment of every keeper, program and guardian: the data folder of its node. It finds what was
-/// not written down, and tells a process of this folder from a stranger with a used pid.
+/// not written down. A program may clear it; what must not be missed is found by its user.
 pub const DATA_VARIABLE: &str = "ROTA_NODE_DATA";
 
 /// Time between TERM and KILL. Short: the sessions are lost already, and the node takes no others
@@ -42,8 +43,8 @@ pub fn end_all(data: &Path) -> anyhow::Result<Ended> {
             left.push(pids);
         }
     }
-    left.retain(|pids| pids.keeper.runs() || pids.program.is_some_and(Process::runs));
-    let ended = Ended { sessions: left.len() };
+    let sessions = left.iter().filter(|pids| !running_of(pids, &processes::all()).is_empty());
+    let ended = Ended { sessions: sessions.count() };
     wait_until_gone(data, &left)?;
     for folder in &folders {
         let file = folder.join(PIDS_FILE);
@@ -70,11 +71,9 @@ fn wait_until_gone(data: &Path, left: &[Pids]) -> anyhow::Result<()> {
     let mut asked = false;
     let mut pause = Duration::from_millis(5);
     loop {
-        let mut running = marked(data);
-        for pids in left {
-            running.extend([Some(pids.keeper), pids.program].into_iter().flatten());
-        }
-        running.retain(|it| it.runs());
+        let all = processes::all();
+        let mut running = marked(data, &all);
+        left.iter().for_each(|it| running.extend(running_of(it, &all)));
         if running.is_empty() {
             return Ok(());
         }
@@ -89,6 +88,11 @@ fn wait_until_gone(data: &Path, left: &[Pids]) -> anyhow::Result<()> {
         } else if !asked {
             asked = true;
             signal_groups(left, Signal::TERM);
+            // The first process of a namespace takes no TERM, and its program is in another group.
+            let users: BTreeSet<u32> = left.iter().filter_map(|it| it.user).collect();
+            let is_ours =
+                |it: &&Process| processes::user(it.pid).is_some_and(|user| users.contains(&user));
+            running.iter().filter(is_ours).for_each(|it| it.signal(Signal::TERM));
             // A keeper ends when its program has; a keeper that still starts one has to be killed,
             // and its program dies with it.
             let keepers = left.iter().filter(|it| it.program.is_none());
@@ -111,11 +115,26 @@ fn signal_groups(left: &[Pids], signal: Signal) {
     }
 }
 
+/// What runs of a session: its keeper, its program, what descends from them, and every process of its
+/// user.
+fn running_of(pids: &Pids, all: &[Stat]) -> Vec<Process> {
+    let written = [Some(pids.keeper), pids.program].into_iter().flatten();
+    let mut running: Vec<Process> = written.filter(|it| it.runs()).collect();
+    for ancestor in running.clone() {
+        running.extend(processes::descendants_among(all, ancestor.pid, |_| false));
+    }
+    if let Some(user) = pids.user {
+        let others = all.iter().filter(|it| it.runs).map(|it| it.process);
+        running.extend(others.filter(|it| processes::user(it.pid) == Some(user)));
+    }
+    running
+}
+
 /// Every process of this data folder by its environment, except this one.
-fn marked(data: &Path) -> Vec<Process> {
+fn marked(data: &Path, all: &[Stat]) -> Vec<Process> {
     let Some(data) = data.to_str() else { return Vec::new() };
     let me = i32::try_from(std::process::id()).ok();
-    let others = processes::all().into_iter().filter(|it| it.runs && Some(it.process.pid) != me);
+    let others = all.iter().filter(|it| it.runs && Some(it.process.pid) != me);
     others
         .map(|it| it.process)
         .filter(|it| processes::has_variable(it.pid, DATA_VARIABLE, data))

@@ -11,6 +11,7 @@
 
 mod agent;
 mod boots;
+mod clean;
 mod cli;
 mod data_folder;
 mod discovery;
@@ -25,6 +26,7 @@ mod ports;
 mod reload;
 mod rpc;
 mod runtime;
+mod sandbox;
 mod session_log;
 mod settings;
 
@@ -45,6 +47,7 @@ use rota_model::address::join;
 use rota_node::NodeConfig;
 use runtime::{Keepers, ProgramSettings, Runtime};
 use rustix::process::{getpid, set_child_subreaper};
+use sandbox::Sandboxes;
 use serde_json::json;
 use settings::Settings;
 use std::process::ExitCode;
@@ -54,12 +57,12 @@ use tokio::net::TcpListener;
 const NAME: &str = "rota-node-agent";
 
 fn main() -> ExitCode {
+    clean::at_start();
     match Cli::parse().command {
         Command::Keeper(log) => beside(&log, keeper::run),
         Command::Guardian(log) => beside(&log, guardian::run),
-        Command::Exec(args) => {
-            ExitCode::from(keeper::become_program(args.keeper, args.open_files, &args.argv))
-        }
+        Command::First(args) => ExitCode::from(keeper::run_first(&args)),
+        Command::Exec(args) => ExitCode::from(keeper::become_program(&args)),
         Command::Run(args) => {
             let format = args.log.asked_format();
             match settings::check(&args) {
@@ -70,7 +73,7 @@ fn main() -> ExitCode {
                 Err(mistakes) => refuse(NAME, format, &mistakes),
             }
         }
-        Command::Check(args) => match settings::read_classes(&args.classes) {
+        Command::Check(args) => match settings::check_classes(&args.classes) {
             Ok(classes) => {
                 if classes.is_empty() {
                     eprintln!("no class files (*.toml) in {}", args.classes.display());
@@ -112,13 +115,18 @@ fn report(result: anyhow::Result<bool>, format: LogFormat) -> ExitCode {
 
 /// Runs the node until it is told to leave. True when nothing is left running.
 fn run(settings: Settings) -> anyhow::Result<bool> {
+    clean::shut_memory();
+    clean::tell_blocked_signals();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     // Before the folder is claimed and what an earlier run left is ended: a start that fails for
     // its port changes nothing.
     let listener = runtime
         .block_on(TcpListener::bind(settings.listen))
         .with_context(|| format!("cannot listen on {} (--listen)", settings.listen))?;
+    let best = settings.ability.best();
+    sandbox::way::make(&settings.data, best)?;
     let folder = DataFolder::open(&settings.data, &settings.config.node, &settings.cluster)?;
+    sandbox::way::open(folder.path(), best)?;
     // Programs whose keepers are killed become children of this process, so that it can end them.
     set_child_subreaper(Some(getpid())).context("cannot become a subreaper")?;
     let ended = leftovers::end_all(folder.path())?;
@@ -135,7 +143,8 @@ fn run(settings: Settings) -> anyhow::Result<bool> {
     let open_files = raise_open_files();
     let gone = runtime.block_on(async {
         let keepers = Keepers::default();
-        let guardian = GuardianLink::start(folder.path(), &keepers, &settings.log)?;
+        let lease_ms_max = settings.config.timing.lease_kill_ms;
+        let guardian = GuardianLink::start(folder.path(), lease_ms_max, &keepers, &settings.log)?;
         let gone = serve(settings, listener, &folder, open_files, keepers).await;
         guardian.leave().await;
         gone
@@ -155,6 +164,9 @@ async fn serve(
     let port = listener.local_addr()?.port();
     let address = join(&settings.host, port);
     let timing = settings.config.timing;
+    let sandboxes = Sandboxes::new(&settings.ability, lease::boottime_us())?;
+    say_what_programs_are_kept_from(&settings, &sandboxes);
+    let sandbox = sandboxes.best().as_str();
     let programs = ProgramSettings {
         data: folder.path().to_owned(),
         lease: folder.lease(),
@@ -164,6 +176,9 @@ async fn serve(
         ports: settings.ports,
         output_bytes_max: settings.output_bytes_max,
         lease_grace_ms: timing.lease_kill_ms - timing.lease_term_ms,
+        lease_ms_max: timing.lease_kill_ms,
+        env_pass: settings.env_pass,
+        sandboxes,
         open_files,
         keepers,
         log: settings.log,
@@ -199,7 +214,7 @@ async fn serve(
         mailbox: mailbox.clone(),
     });
     leave_on_signals(mailbox.clone())?;
-    reload::on_hang_up(settings.classes_folder, mailbox.clone())?;
+    reload::on_hang_up(settings.classes_folder, settings.ability, mailbox.clone())?;
     let server = tokio::spawn(async move {
         if let Err(error) = rpc::serve(listener, settings.cluster, mailbox).await {
             tracing::error!(%error, "the gRPC server ended");
@@ -208,11 +223,33 @@ async fn serve(
     tracing::info!(%id, %boot, address, "listening");
     let pid = std::process::id();
     announce(&json!({
-        "ready": true, "id": id.as_str(), "address": address, "pid": pid, "boot": boot.0
+        "ready": true, "id": id.as_str(), "address": address, "pid": pid, "boot": boot.0,
+        "sandbox": sandbox
     }));
     let gone = agent.run(events).await;
     server.abort();
     gone
+}
+
+/// Operators hear at each start what a program can do to this node.
+fn say_what_programs_are_kept_from(settings: &Settings, sandboxes: &Sandboxes) {
+    let (sandbox, pid_namespace) = (sandboxes.best().as_str(), sandboxes.pid_namespace);
+    match settings.ability.obstacle() {
+        None => {
+            tracing::info!(sandbox, pid_namespace, "each program gets a user of its own");
+        }
+        Some(why) => tracing::warn!(
+            sandbox,
+            why,
+            "programs run as this node's own user: one that wants to can end what watches it, and run on \
+             beside its successor"
+        ),
+    }
+    for (name, class) in &settings.classes {
+        if let Some(why) = settings.ability.unreachable_of(class) {
+            tracing::warn!(class = %name, why, "sessions of this class cannot start");
+        }
+    }
 }
 
 /// SIGTERM or SIGINT: leave in good order; once more: at once.

@@ -1,7 +1,8 @@
 //! SIGHUP, a reload: the class files are read again.
 
 use crate::mailbox::{Event, Mailbox};
-use crate::settings::read_classes;
+use crate::sandbox::Ability;
+use crate::settings::{mistakes_of_sandboxes, read_classes};
 use anyhow::Context;
 use rota_daemon::HangUp;
 use std::path::{Path, PathBuf};
@@ -10,13 +11,17 @@ use std::path::{Path, PathBuf};
 ///
 /// # Errors
 /// The system gives no signal handlers.
-pub fn on_hang_up(folder: Option<PathBuf>, mailbox: Mailbox) -> anyhow::Result<()> {
+pub fn on_hang_up(
+    folder: Option<PathBuf>,
+    ability: Ability,
+    mailbox: Mailbox,
+) -> anyhow::Result<()> {
     let mut hang_up = HangUp::listen().context("cannot listen for signals")?;
     tokio::spawn(async move {
         loop {
             hang_up.came().await;
             match &folder {
-                Some(folder) => read_again(folder, &mailbox).await,
+                Some(folder) => read_again(folder, &ability, &mailbox).await,
                 None => tracing::warn!("SIGHUP: without --classes there is nothing to read again"),
             }
         }
@@ -24,9 +29,16 @@ pub fn on_hang_up(folder: Option<PathBuf>, mailbox: Mailbox) -> anyhow::Result<(
     Ok(())
 }
 
-async fn read_again(folder: &Path, mailbox: &Mailbox) {
+async fn read_again(folder: &Path, ability: &Ability, mailbox: &Mailbox) {
     let from = folder.to_owned();
     let read = tokio::task::spawn_blocking(move || read_classes(&from)).await;
+    // A class that is new must not get more rights than one that was there at the start.
+    let read = read.map(|read| {
+        read.and_then(|classes| match mistakes_of_sandboxes(ability, &classes) {
+            mistakes if mistakes.is_empty() => Ok(classes),
+            mistakes => Err(mistakes),
+        })
+    });
     match read {
         Ok(Ok(classes)) => mailbox.give(Event::Classes(classes)).await,
         Ok(Err(mistakes)) => {

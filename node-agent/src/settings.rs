@@ -3,12 +3,14 @@
 
 use crate::cli::RunArgs;
 use crate::ports::PortRange;
+use crate::sandbox::{Ability, UserRange, unreachable_in};
 use rota_daemon::{Log, may_hold_data, may_listen};
 use rota_membership::ConsulAddress;
 use rota_model::address::Address;
 use rota_model::{BootId, ClassDigest, ClassName, ClusterName, FieldError, NodeId, PoolName};
-use rota_node::class::{Class, parse_classes};
+use rota_node::class::{Class, ClassKind, Sandbox, parse_classes};
 use rota_node::{NodeBounds, NodeConfig, NodeTiming};
+use rustix::process::getuid;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
@@ -45,6 +47,10 @@ pub struct Settings {
     pub output_bytes_max: u64,
     /// Folders of ended programs that are kept.
     pub folders_kept_max: usize,
+    /// What this node can keep programs from.
+    pub ability: Ability,
+    /// Names of variables that programs get of the node's own environment.
+    pub env_pass: Vec<String>,
     /// The log.
     pub log: Log,
 }
@@ -68,6 +74,8 @@ pub fn check(args: &RunArgs) -> Result<Settings, Vec<String>> {
     let ports = ports.map_err(|it| mistakes.0.push(format!("--session-ports {it}"))).ok();
     let limit = mistakes.note("--load-limit", permille(args.load_limit));
     let classes = classes(args.classes.as_deref(), &mut mistakes);
+    mistakes.0.extend(args.env_pass.iter().filter_map(|it| mistake_of_variable(it)));
+    let ability = ability(args, &classes, &mut mistakes);
     let timing = NodeTiming {
         renew_ms: ms(*args.renew),
         lease_term_ms: ms(*args.lease_term),
@@ -88,8 +96,8 @@ pub fn check(args: &RunArgs) -> Result<Settings, Vec<String>> {
         bounds: NodeBounds::default(),
     };
     mistakes.0.extend(config.mistakes_as(&flag).iter().map(ToString::to_string));
-    match (cluster, pool, host, ports, log) {
-        (Some(cluster), Some(pool), Some(host), Some(ports), Some(log))
+    match (cluster, pool, host, ports, log, ability) {
+        (Some(cluster), Some(pool), Some(host), Some(ports), Some(log), Some(ability))
             if mistakes.0.is_empty() =>
         {
             Ok(Settings {
@@ -106,11 +114,54 @@ pub fn check(args: &RunArgs) -> Result<Settings, Vec<String>> {
                 ports,
                 output_bytes_max: args.output_bytes_max,
                 folders_kept_max: args.folders_kept_max,
+                ability,
+                env_pass: args.env_pass.clone(),
                 log,
             })
         }
         _ => Err(mistakes.0),
     }
+}
+
+/// What this node can do, if its classes and its flags ask for no more than that.
+fn ability(
+    args: &RunArgs,
+    classes: &BTreeMap<ClassName, Class>,
+    mistakes: &mut Mistakes,
+) -> Option<Ability> {
+    let mut note = |flag: &str, problem: String| mistakes.0.push(format!("{flag} {problem}"));
+    let users = args.program_users.parse::<UserRange>();
+    let users = users.map_err(|problem| note("--program-users:", problem)).ok();
+    let least = Sandbox::parse(&args.sandbox_min);
+    let least = least.map_err(|problem| note("--sandbox-min", problem)).ok();
+    let (users, least) = (users?, least?);
+    let ability = Ability::look(&args.data, users);
+    if least > ability.best() {
+        let (text, why) = (least.as_str(), ability.obstacle().unwrap_or_default());
+        note("--sandbox-min", format!("is {text}, which this node cannot do: {why}"));
+    }
+    let ability = ability.and_no_less_than(least);
+    mistakes.0.extend(mistakes_of_sandboxes(&ability, classes));
+    Some(ability)
+}
+
+/// The classes that a node with that ability must not offer, each with the reason.
+pub fn mistakes_of_sandboxes(
+    ability: &Ability,
+    classes: &BTreeMap<ClassName, Class>,
+) -> Vec<String> {
+    let of = |(name, class): (&ClassName, &Class)| {
+        Some(format!("class {name}: {}", ability.mistake_of(class)?))
+    };
+    classes.iter().filter_map(of).collect()
+}
+
+fn mistake_of_variable(name: &str) -> Option<String> {
+    if name.starts_with("ROTA_") {
+        return Some(format!("--env-pass: {name} is for Rota's own programs, and not passed on"));
+    }
+    let wrong = name.is_empty() || name.contains(['=', '\0']);
+    wrong.then(|| format!("--env-pass: {name:?} is no name of a variable"))
 }
 
 /// The flag of a field that has one.
@@ -181,6 +232,25 @@ pub fn read_classes(folder: &Path) -> Result<BTreeMap<ClassName, Class>, Vec<Str
 /// Which texts of classes these are.
 pub fn digests(classes: &BTreeMap<ClassName, Class>) -> BTreeMap<ClassName, ClassDigest> {
     classes.iter().map(|(name, class)| (name.clone(), class.digest)).collect()
+}
+
+/// The same, for `check`: what programs cannot reach on this machine is a mistake, too.
+///
+/// # Errors
+/// All mistakes in its files.
+pub fn check_classes(folder: &Path) -> Result<BTreeMap<ClassName, Class>, Vec<String>> {
+    let mut mistakes = Mistakes::default();
+    let classes = classes(Some(folder), &mut mistakes);
+    // As another user one cannot see what a user without rights can reach.
+    if getuid().is_root() {
+        mistakes.0.extend(classes.iter().filter_map(|(name, class)| {
+            let ClassKind::Program(program) = &class.kind else { return None };
+            let shared = program.sandbox == Some(Sandbox::None);
+            let why = if shared { None } else { unreachable_in(program) }?;
+            Some(format!("class {name}: {why}, or say sandbox = \"none\""))
+        }));
+    }
+    if mistakes.0.is_empty() { Ok(classes) } else { Err(mistakes.0) }
 }
 
 /// Reads and checks every class file of the folder.

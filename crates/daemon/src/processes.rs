@@ -170,6 +170,36 @@ pub fn has_variable(pid: i32, name: &str, value: &str) -> bool {
     variable(pid, name).is_some_and(|it| it == value.as_bytes())
 }
 
+/// The user that a process runs as (its real uid); `None` for one that is gone.
+pub fn user(pid: i32) -> Option<u32> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|it| it.strip_prefix("Uid:"))?;
+    line.split_ascii_whitespace().next()?.parse().ok()
+}
+
+/// Of these processes, the descendants of `ancestor` that run, but for those that `apart` holds for, and
+/// their descendants.
+pub fn descendants_among(
+    all: &[Stat],
+    ancestor: i32,
+    apart: impl Fn(&Stat) -> bool,
+) -> Vec<Process> {
+    let mut found = Vec::new();
+    let mut parents = BTreeSet::from([ancestor]);
+    // Each round finds one generation more. Whoever was seen is not looked at again: while the list was
+    // made a number may have been used twice.
+    let mut left: Vec<&Stat> = all.iter().collect();
+    while !parents.is_empty() {
+        let (children, others): (Vec<&Stat>, Vec<&Stat>) =
+            left.into_iter().partition(|it| parents.contains(&it.parent));
+        let children: Vec<&Stat> = children.into_iter().filter(|it| !apart(it)).collect();
+        found.extend(children.iter().filter(|it| it.runs).map(|it| it.process));
+        parents = children.iter().map(|it| it.process.pid).collect();
+        left = others;
+    }
+    found
+}
+
 /// Names this boot of the kernel and this process's pid namespace, `BOOT_ID INODE`: pids and start times
 /// of another one mean nothing here. Empty when `/proc` does not tell both.
 ///
@@ -246,6 +276,30 @@ mod tests {
         assert_eq!((stat.cpu, threads), (Duration::from_millis(420), 1));
         assert!(!parse_stat(&format!("17 (x) Z 3 5 7 {tail}")).unwrap().0.runs);
         assert_eq!(parse_stat("17 (x"), None);
+    }
+
+    #[test]
+    fn descendants_are_found_in_every_generation_without_those_set_apart() {
+        let of = |pid: i32, parent: i32| Stat {
+            process: Process { pid, start_ticks: 1 },
+            parent,
+            group: 1,
+            runs: pid != 5,
+            cpu: Duration::ZERO,
+        };
+        // 7 came back as a child of its own grandchild's number.
+        let all = [of(3, 2), of(5, 3), of(6, 5), of(7, 2), of(8, 7), of(9, 1), of(2, 8)];
+        let pids = |found: Vec<Process>| found.iter().map(|it| it.pid).collect::<Vec<_>>();
+        assert_eq!(pids(descendants_among(&all, 2, |it| it.process.pid == 7)), [3, 6]);
+        assert_eq!(pids(descendants_among(&all, 2, |_| false)), [3, 7, 8, 6, 2]);
+        assert_eq!(pids(descendants_among(&all, 4, |_| false)), [0_i32; 0]);
+    }
+
+    #[test]
+    fn the_user_of_a_process_is_told() {
+        let me = i32::try_from(std::process::id()).unwrap();
+        assert_eq!(user(me), Some(rustix::process::getuid().as_raw()));
+        assert_eq!(user(-1), None);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use core::net::IpAddr;
 use rota_model::{Attributes, ClassName, Namespace, SessionId, SessionKey};
 use rota_node::class::{
-    Class, ClassKind, MachineClass, ProgramClass, ReadyWhen, Values, parse_classes,
+    Class, ClassKind, MachineClass, ProgramClass, ReadyWhen, Sandbox, Values, parse_classes,
 };
 use rota_node::machine::{Machine, SendError};
 use std::collections::BTreeMap;
@@ -32,9 +32,6 @@ fn mistakes(text: &str) -> Vec<String> {
     let list = Class::parse("c.toml", text).expect_err("it has mistakes");
     list.iter().map(ToString::to_string).collect()
 }
-
-const NO_PORT: &str = "c.toml: ready waits for a port, but neither argv nor env tells the program its {port}; a program \
-     that reads ROTA_PORT needs port = true";
 
 fn program(lines: &str) -> String {
     format!("name = \"c\"\nkind = \"program\"\n{lines}")
@@ -257,7 +254,7 @@ attributes = { x = 1 }
          (100ms to 10m)",
         "c.toml: grace is \"6m\"; it must be 0s to 5m",
         "c.toml: pool is not a field; known are name, kind, attributes, argv, env, port, ports, ready, \
-         start_timeout, grace",
+         start_timeout, grace, sandbox",
     ];
     assert_eq!(list, expected);
 }
@@ -274,11 +271,29 @@ fn an_empty_argument_list_is_refused_and_so_is_a_missing_one() {
 }
 
 #[test]
-fn a_program_that_never_learns_its_port_cannot_be_ready_by_it() {
-    let list = mistakes(&program("argv = [\"serve\"]"));
-    assert_eq!(list, [NO_PORT]);
-    let by_env = program("argv = [\"serve\"]\nenv = { PORT = \"{port}\" }");
-    assert!(Class::parse("c.toml", &by_env).is_ok());
+fn a_program_that_reads_its_port_from_its_environment_is_ready_by_it() {
+    let class = Class::parse("c.toml", &program("argv = [\"serve\"]")).unwrap();
+    let ClassKind::Program(it) = class.kind else { panic!("a program") };
+    assert_eq!(it.ready, ReadyWhen::Port);
+}
+
+#[test]
+fn a_program_says_what_it_is_kept_from_or_leaves_it_to_its_node() {
+    let sandbox = |line: &str| {
+        let text = program(&format!("argv = [\"serve\"]\n{line}"));
+        let class = Class::parse("c.toml", &text).map_err(|list| list[0].to_string())?;
+        let ClassKind::Program(it) = class.kind else { panic!("a program") };
+        Ok::<_, String>(it.sandbox)
+    };
+    assert_eq!(sandbox(""), Ok(None));
+    assert_eq!(sandbox("sandbox = \"none\""), Ok(Some(Sandbox::None)));
+    assert_eq!(sandbox("sandbox = \"basic\""), Ok(Some(Sandbox::Basic)));
+    let strict =
+        "c.toml: sandbox is \"strict\", which no node can do yet; it must be \"none\" or \"basic\"";
+    assert_eq!(sandbox("sandbox = \"strict\""), Err(strict.to_owned()));
+    let wrong = "c.toml: sandbox is \"much\"; it must be \"none\" or \"basic\"";
+    assert_eq!(sandbox("sandbox = \"much\""), Err(wrong.to_owned()));
+    assert!(Sandbox::None < Sandbox::Basic);
 }
 
 fn program_class(lines: &str) -> Arc<ProgramClass> {
@@ -331,7 +346,7 @@ fn both_ways_of_being_ready_are_one_too_many() {
 #[test]
 fn a_class_has_exactly_one_kind() {
     let none = mistakes("name = \"c\"\nargv = [\"x\"]");
-    assert_eq!(none, ["c.toml: kind is missing", NO_PORT]);
+    assert_eq!(none, ["c.toml: kind is missing"]);
     let other = mistakes("name = \"c\"\nkind = \"robot\"");
     assert_eq!(other, ["c.toml: kind is \"robot\"; it must be \"machine\" or \"program\""]);
     let both = mistakes(&machine("states = [\"a\"]\ninitial = \"a\"\nargv = [\"x\"]"));
@@ -354,9 +369,7 @@ fn a_mistake_elsewhere_hides_no_other() {
         "c.toml: events[2] is \"stay\", which no transition uses",
     ];
     assert_eq!(list, expected);
-    let list = mistakes(&program("argv = [\"serve\"]\ngrace = \"6m\""));
-    assert_eq!(list, ["c.toml: grace is \"6m\"; it must be 0s to 5m", NO_PORT]);
-    // What cannot be read may be the port, and only the first argument is the program.
+    // Only the first argument is the program.
     let list = mistakes(&program("argv = [\"{\", \"{session}\"]"));
     assert_eq!(list, ["c.toml: argv[0] has a { without a } after it; write {{ for a brace"]);
 }

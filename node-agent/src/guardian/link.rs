@@ -1,5 +1,6 @@
 //! The agent's end of its guardian: starts it, starts another when it is killed, and lets it go.
 
+use super::LEASE_VARIABLE;
 use crate::leftovers::DATA_VARIABLE;
 use crate::runtime::Keepers;
 use anyhow::Context;
@@ -28,8 +29,14 @@ pub struct GuardianLink {
 
 impl GuardianLink {
     /// Starts the first one.
-    pub fn start(data: &Path, keepers: &Keepers, log: &Log) -> anyhow::Result<Self> {
-        let place = Place { data: data.to_owned(), keepers: keepers.clone(), log: log.clone() };
+    pub fn start(
+        data: &Path,
+        lease_ms_max: u64,
+        keepers: &Keepers,
+        log: &Log,
+    ) -> anyhow::Result<Self> {
+        let (data, keepers, log) = (data.to_owned(), keepers.clone(), log.clone());
+        let place = Place { data, lease_ms_max, keepers, log };
         let first = Guardian::start(&place)?;
         let (leave, leaves) = oneshot::channel();
         let task = tokio::spawn(keep(place, first, leaves));
@@ -47,6 +54,8 @@ impl GuardianLink {
 /// What every guardian of an agent needs.
 struct Place {
     data: PathBuf,
+    /// No lease of this node goes on for longer.
+    lease_ms_max: u64,
     keepers: Keepers,
     log: Log,
 }
@@ -90,7 +99,7 @@ impl Guardian {
     /// In a process group of its own, so that a terminal's Ctrl-C does not reach it, and without a
     /// pipe that somebody reads to its end.
     fn start(place: &Place) -> anyhow::Result<Self> {
-        let Place { data, keepers, log } = place;
+        let Place { data, lease_ms_max, keepers, log } = place;
         let start = || {
             let errors = File::create(data.join("guardian.log"))?;
             let mut command = Command::new("/proc/self/exe");
@@ -100,6 +109,7 @@ impl Guardian {
                 .args(log.options())
                 .env_clear()
                 .env(DATA_VARIABLE, data)
+                .env(LEASE_VARIABLE, lease_ms_max.to_string())
                 .current_dir("/")
                 .process_group(0)
                 .stdin(Stdio::piped())

@@ -18,16 +18,16 @@ mod ward;
 
 pub use link::GuardianLink;
 
+use crate::clean;
 use crate::data_folder::LEASE_FILE;
 use crate::lease::{Lease, boottime_ms};
 use crate::leftovers::{DATA_VARIABLE, session_folders};
 use anyhow::Context;
-use rota_daemon::processes;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use ward::{Carrier, Ward};
+use ward::{Look, Ward};
 
 /// The poll's clock and that of the lease differ while the machine is suspended, so it never sleeps
 /// longer than this.
@@ -36,24 +36,31 @@ const SLEEP_MS_MAX: u64 = 1_000;
 /// Shortest and longest pause between two rounds of killing.
 const ROUND_MS: (u64, u64) = (2, 50);
 
+/// In a guardian's environment: how long a lease of its node goes on at most, in milliseconds.
+const LEASE_VARIABLE: &str = "ROTA_LEASE_MS_MAX";
+
 /// Runs a guardian to its end.
 pub fn run() -> anyhow::Result<()> {
     // Readable in process lists; without it every guardian is called "exe".
     let _ = rustix::thread::set_name(c"rota-guardian");
+    clean::shut_memory();
     let data = std::env::var_os(DATA_VARIABLE).context("no data folder in the environment")?;
     let data = PathBuf::from(data);
     tracing::info!(data = %data.display(), "waiting for the end of the node's agent");
     // Nothing is ever written: the pipe's end is the agent's.
     io::copy(&mut io::stdin().lock(), &mut io::sink()).context("cannot read from the agent")?;
-    guard(&data)?;
+    let lease_ms_max = std::env::var(LEASE_VARIABLE).ok().and_then(|it| it.parse().ok());
+    guard(&data, lease_ms_max)?;
     tracing::debug!("nothing is left to guard");
     Ok(())
 }
 
 /// After the agent's end: looks after every session until none is left.
-fn guard(data: &Path) -> anyhow::Result<()> {
-    // Nobody renews it any more. Without a lease nothing was started, or nothing may run.
-    let kill_at_ms = Lease::read(&data.join(LEASE_FILE)).map_or(0, |it| it.kill_at_ms);
+fn guard(data: &Path, lease_ms_max: Option<u64>) -> anyhow::Result<()> {
+    // Nobody renews it any more. Without a lease that the node wrote nothing was started, or nothing may
+    // run.
+    let lease = Lease::read_within(&data.join(LEASE_FILE), lease_ms_max);
+    let kill_at_ms = lease.map_or(0, |it| it.kill_at_ms);
     // Read once: a keeper that writes its file only now sees that its agent is gone, and ends.
     let folders = session_folders(data)?;
     let mut wards: Vec<Ward> = folders.into_iter().filter_map(Ward::of).collect();
@@ -72,8 +79,8 @@ fn guard(data: &Path) -> anyhow::Result<()> {
         wards.retain(|it| !it.has_ended());
         let ending = wards.iter().any(Ward::is_ending);
         if ending {
-            let carriers = carriers();
-            wards.retain_mut(|it| !it.end(&carriers));
+            let look = Look::now();
+            wards.retain_mut(|it| !it.end(&look));
         }
         if wards.is_empty() {
             return Ok(());
@@ -82,11 +89,6 @@ fn guard(data: &Path) -> anyhow::Result<()> {
         round_ms = if ending { (round_ms * 2).min(ROUND_MS.1) } else { ROUND_MS.0 };
         wait(&mut wards, pause.min(SLEEP_MS_MAX));
     }
-}
-
-/// Every process that carries a session's folder in its environment. One look for all sessions.
-fn carriers() -> Vec<Carrier> {
-    processes::all().into_iter().filter(|it| it.runs).filter_map(Carrier::of).collect()
 }
 
 /// Until a keeper ends, but not longer than that.

@@ -7,19 +7,33 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-/// A process that carries a session's folder in its environment.
-pub struct Carrier {
-    process: Process,
-    group: i32,
-    folder: Vec<u8>,
+/// One look at every process of the machine, for all sessions.
+pub struct Look {
+    all: Vec<Stat>,
+    carriers: Vec<Carrier>,
 }
 
-impl Carrier {
-    /// `None` for a process that carries none.
-    pub fn of(stat: Stat) -> Option<Self> {
-        let Stat { process, group, .. } = stat;
-        let folder = processes::variable(process.pid, FOLDER_VARIABLE)?;
-        Some(Self { process, group, folder })
+/// What tells whose a process is.
+struct Carrier {
+    process: Process,
+    group: i32,
+    user: Option<u32>,
+    /// The session's folder, as its environment has it.
+    folder: Option<Vec<u8>>,
+}
+
+impl Look {
+    /// Now.
+    pub fn now() -> Self {
+        let all = processes::all();
+        let carrier = |it: &Stat| Carrier {
+            process: it.process,
+            group: it.group,
+            user: processes::user(it.process.pid),
+            folder: processes::variable(it.process.pid, FOLDER_VARIABLE),
+        };
+        let carriers = all.iter().filter(|it| it.runs).map(carrier).collect();
+        Self { all, carriers }
     }
 }
 
@@ -82,11 +96,10 @@ impl Ward {
     }
 
     /// One round of killing, if it is to be ended here. True once nothing of it was left.
-    pub fn end(&mut self, carriers: &[Carrier]) -> bool {
+    pub fn end(&mut self, look: &Look) -> bool {
         let Some(rounds) = self.rounds else { return false };
         self.rounds = Some(rounds.saturating_add(1));
-        let folder = self.folder.as_os_str().as_encoded_bytes();
-        let strays: Vec<&Carrier> = carriers.iter().filter(|it| it.folder == folder).collect();
+        let strays = self.strays(look);
         let group_gone = self.end_group(&strays);
         strays.iter().for_each(|it| it.process.signal(Signal::KILL));
         let keeper_gone = self.keeper.is_none();
@@ -100,6 +113,23 @@ impl Ward {
             super::forget(&self.pid_file());
         }
         gone
+    }
+
+    /// What belongs to the session: by its user, by the environment, or since its keeper or its program
+    /// started it. That keeper is not among them.
+    fn strays<'a>(&self, look: &'a Look) -> Vec<&'a Carrier> {
+        let folder = self.folder.as_os_str().as_encoded_bytes();
+        let ancestors = [Some(self.pids.keeper), self.pids.program].into_iter().flatten();
+        let ancestors = ancestors.filter(|it| it.runs());
+        let below: Vec<Process> = ancestors
+            .flat_map(|it| processes::descendants_among(&look.all, it.pid, |_| false))
+            .collect();
+        let is_its = |it: &&Carrier| {
+            it.folder.as_deref() == Some(folder)
+                || (it.user.is_some() && it.user == self.pids.user)
+                || below.contains(&it.process)
+        };
+        look.carriers.iter().filter(is_its).collect()
     }
 
     /// Kills the program's group, also what is there without the environment. True once it was seen

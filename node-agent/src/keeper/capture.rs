@@ -1,8 +1,10 @@
 //! A program's output, kept in files of bounded size, and searched for one line.
 
+use rustix::fs::OFlags;
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
 
 /// Longest beginning of a line that is searched for the text that means "ready".
 const LINE_SEARCHED_BYTES_MAX: usize = 4096;
@@ -21,7 +23,7 @@ pub struct Capture {
 impl Capture {
     /// Captures into `path`; `wanted` is the text whose line is looked for.
     pub fn create(path: PathBuf, bytes_max: u64, wanted: Option<&str>) -> io::Result<Self> {
-        let file = Some(File::create(&path)?);
+        let file = Some(create(&path)?);
         let wanted = wanted.map(|text| text.as_bytes().to_vec());
         Ok(Self { path, file, written: 0, half_bytes: bytes_max.max(2) / 2, wanted, line: vec![] })
     }
@@ -57,7 +59,7 @@ impl Capture {
         old.push(".1");
         // Without the old file's new name the content is cut all the same: the bound holds.
         drop(fs::rename(&self.path, old));
-        self.file = File::create(&self.path).ok();
+        self.file = create(&self.path).ok();
     }
 
     fn search(&mut self, bytes: &[u8]) -> bool {
@@ -79,6 +81,12 @@ impl Capture {
     }
 }
 
+/// An empty file there; a link that stands there instead is not followed.
+fn create(path: &Path) -> io::Result<File> {
+    let no_link = OFlags::NOFOLLOW.bits().cast_signed();
+    File::options().write(true).create(true).truncate(true).custom_flags(no_link).open(path)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -95,6 +103,16 @@ mod tests {
         let old = fs::read_to_string(folder.path().join("stdout.log.1")).unwrap();
         assert!(new.ends_with("0999\n"));
         assert!(old.len() + new.len() <= 100 && old.len() == 50);
+    }
+
+    #[test]
+    fn a_link_in_the_place_of_an_output_is_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let (target, path) = (folder.path().join("target"), folder.path().join("stdout.log"));
+        fs::write(&target, "precious").unwrap();
+        std::os::unix::fs::symlink(&target, &path).unwrap();
+        assert!(Capture::create(path, 100, None).is_err());
+        assert_eq!(fs::read_to_string(&target).unwrap(), "precious");
     }
 
     #[test]

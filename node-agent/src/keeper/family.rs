@@ -1,35 +1,55 @@
-//! The processes of one program: its group, and whatever left the group.
+//! The processes of one program: its group and whatever left the group, or its namespace.
 
+use super::first::First;
 use rota_daemon::processes;
 use rota_model::Exit;
 use rustix::io::Errno;
-use rustix::process::{Signal, WaitOptions, WaitStatus, getpid, wait};
+use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, getpid, kill_process, wait};
+use std::os::fd::BorrowedFd;
 
 /// The processes of a program whose parent is this process, a child subreaper: every one of them
 /// is a child of this process, or has such a child among its ancestors.
 pub struct Family {
-    program: i32,
+    /// The program, or the first process of its namespace.
+    leader: i32,
+    /// The other end of that first process.
+    first: Option<First>,
     /// How the program itself ended.
     exit: Option<Exit>,
     childless: bool,
     /// Seen empty after the program ended. From then on its number may name strangers, so it is
-    /// never signalled again.
+    /// never signalled again. With a namespace: its first process was reaped.
     group_gone: bool,
     strays_asked: bool,
 }
 
 impl Family {
     /// The family of that child, which leads its own group.
-    pub fn new(program: i32) -> Self {
-        Self { program, exit: None, childless: false, group_gone: false, strays_asked: false }
+    pub fn new(leader: i32, first: Option<First>) -> Self {
+        let exit = None;
+        Self { leader, first, exit, childless: false, group_gone: false, strays_asked: false }
+    }
+
+    /// Readable when the first process of the namespace has told something.
+    pub fn news(&self) -> Option<BorrowedFd<'_>> {
+        self.first.as_ref()?.fd()
+    }
+
+    /// Takes what the first process told.
+    pub fn hear(&mut self) {
+        let told = self.first.as_mut().and_then(First::hear);
+        self.exit = self.exit.take().or(told);
     }
 
     /// Takes the ends of all children that have ended.
     pub fn reap(&mut self) {
         loop {
             match wait(WaitOptions::NOHANG) {
-                Ok(Some((pid, status))) if pid.as_raw_pid() == self.program => {
-                    self.exit = Some(exit_of(status));
+                Ok(Some((pid, status))) if pid.as_raw_pid() == self.leader => {
+                    // What it told is truer: a first process ends after the program, and differently.
+                    self.hear();
+                    self.exit.get_or_insert(exit_of(status));
+                    self.group_gone |= self.first.is_some();
                 }
                 Ok(Some(_)) | Err(Errno::INTR) => {}
                 Ok(None) => {
@@ -42,8 +62,8 @@ impl Family {
                 }
             }
         }
-        if self.exit.is_some() && !self.group_gone {
-            self.group_gone = processes::group_is_gone(self.program);
+        if self.exit.is_some() && !self.group_gone && self.first.is_none() {
+            self.group_gone = processes::group_is_gone(self.leader);
         }
     }
 
@@ -57,15 +77,32 @@ impl Family {
         self.exit.as_ref().filter(|_| self.childless && self.group_gone)
     }
 
-    /// Signals the group while it exists.
-    pub fn signal_group(&self, signal: Signal) {
-        if !self.group_gone {
-            processes::signal_group(self.program, signal);
+    /// Asks the group to end, while it exists.
+    pub fn ask(&mut self) {
+        match &mut self.first {
+            Some(first) => first.ask_to_end(),
+            None if self.group_gone => {}
+            None => processes::signal_group(self.leader, Signal::TERM),
+        }
+    }
+
+    /// Kills the group while it exists; with a namespace, all that is in it.
+    pub fn kill(&self) {
+        if self.group_gone {
+            return;
+        }
+        if self.first.is_none() {
+            return processes::signal_group(self.leader, Signal::KILL);
+        }
+        // Not reaped yet, so the number is still its own.
+        if let Some(first) = Pid::from_raw(self.leader) {
+            let _ = kill_process(first, Signal::KILL);
         }
     }
 
     /// Ends what left the group, once the group itself is gone: politely first. Only then, because
-    /// finding them takes a look at every process of the machine.
+    /// finding them takes a look at every process of the machine. In a namespace its first process
+    /// does that.
     pub fn end_strays(&mut self, kill: bool) {
         if !self.group_gone || self.childless || (self.strays_asked && !kill) {
             return;
@@ -80,7 +117,8 @@ impl Family {
     }
 }
 
-fn exit_of(status: WaitStatus) -> Exit {
+/// How a child ended that was waited for.
+pub fn exit_of(status: WaitStatus) -> Exit {
     match (status.exit_status(), status.terminating_signal()) {
         (Some(code), _) => Exit::Code(code),
         (None, Some(signal)) => Exit::Signal(signal),

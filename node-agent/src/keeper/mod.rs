@@ -10,24 +10,29 @@
 //! It outlives its agent: without an agent nobody renews the lease, and the keeper ends the program
 //! when the lease has passed. The program does not outlive the keeper: see [`launch`].
 //! As a child subreaper the keeper inherits whatever the program leaves behind, also processes that
-//! moved to another group, so "ended" means that nothing of the program is left.
+//! moved to another group, so "ended" means that nothing of the program is left. A program in a pid
+//! namespace leaves that to the namespace's first process, and the kernel ends it all: see [`first`].
 
 mod capture;
 mod family;
+mod first;
 mod launch;
 pub mod order;
 
+pub use first::run as run_first;
 pub use launch::become_program;
 
+use crate::clean;
 use crate::lease::{Lease, boottime_ms};
 use capture::Capture;
 use family::Family;
+use launch::Launched;
 use order::{Cause, Command, LINE_BYTES_MAX, News, Order, PIDS_FILE, Pids};
 use rota_daemon::processes::Process;
 use rota_model::{Exit, RequestId};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
     timerfd_settime,
@@ -57,6 +62,7 @@ const ORDER_WITHIN_S: u64 = 5;
 pub fn run() -> anyhow::Result<()> {
     // Readable in process lists; without it every keeper is called "exe".
     let _ = rustix::thread::set_name(c"rota-keeper");
+    clean::shut_memory();
     let mut input = Lines::default();
     let order: Order = match input.first() {
         Ok(order) => order,
@@ -79,7 +85,7 @@ pub fn run() -> anyhow::Result<()> {
 
 fn keep(order: &Order, input: Lines) -> Result<(), String> {
     let why = |what: &'static str| move |error: io::Error| format!("{what}: {error}");
-    let mut pids = Pids::of_this_keeper().ok_or("cannot read /proc")?;
+    let mut pids = Pids::of_this_keeper(order.own.map(|it| it.user)).ok_or("cannot read /proc")?;
     pids.write(&order.folder).map_err(why("cannot write the pid file"))?;
     // From here on a later agent finds this keeper. One that died before could have been followed
     // by an agent that looked before the file was there.
@@ -88,7 +94,8 @@ fn keep(order: &Order, input: Lines) -> Result<(), String> {
     }
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
         .map_err(|error| format!("cannot become a subreaper: {error}"))?;
-    let lease = Lease::read(&order.lease).map_err(why("cannot read the lease file"))?;
+    let lease = Lease::read_within(&order.lease, order.lease_ms_max)
+        .map_err(why("cannot read the lease file"))?;
     if lease.term_at_ms <= boottime_ms() {
         return Err("the node's lease has passed".to_owned());
     }
@@ -101,11 +108,11 @@ fn keep(order: &Order, input: Lines) -> Result<(), String> {
     let timer = timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::CLOEXEC)
         .map_err(|error| format!("no timer: {error}"))?;
 
-    let mut child = launch::launch(order)?;
+    let Launched { mut child, first } = launch::launch(order)?;
     let pid = i32::try_from(child.id()).map_err(|_| "pid out of range".to_owned())?;
     pids.program = Process::of(pid);
     // Without the file this keeper still guards the program; only a later agent could not find it
-    // by its pid, and finds it by its environment instead.
+    // by its pid, and finds it by its user or its environment instead.
     drop(pids.write(&order.folder));
     let pidfd = Pid::from_raw(pid).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
     tracing::info!(pid, "started");
@@ -116,8 +123,9 @@ fn keep(order: &Order, input: Lines) -> Result<(), String> {
         err: child.stderr.take().map(|pipe| (pipe, err)),
         pidfd,
         timer,
-        family: Family::new(pid),
+        family: Family::new(pid, first),
         lease_file: order.lease.clone(),
+        lease_ms_max: order.lease_ms_max,
         lease,
         grace_ms: order.grace_ms,
         ending: None,
@@ -205,6 +213,7 @@ struct Ready {
     input: bool,
     out: bool,
     err: bool,
+    first: bool,
 }
 
 /// Reads once from a pipe into its capture; a pipe at its end is dropped. True when the line that
@@ -230,6 +239,7 @@ struct Watch {
     timer: OwnedFd,
     family: Family,
     lease_file: PathBuf,
+    lease_ms_max: Option<u64>,
     lease: Lease,
     grace_ms: u64,
     ending: Option<Ending>,
@@ -265,6 +275,9 @@ impl Watch {
         if ready.input {
             self.on_input();
         }
+        if ready.first {
+            self.family.hear();
+        }
         let found_out = ready.out && take(&mut self.out);
         let found_err = ready.err && take(&mut self.err);
         if found_out || found_err {
@@ -279,17 +292,19 @@ impl Watch {
         let out = self.out.as_ref().map(|(pipe, _)| pipe.as_fd());
         let err = self.err.as_ref().map(|(pipe, _)| pipe.as_fd());
         let pidfd = self.pidfd.as_ref().map(AsFd::as_fd);
+        let first = self.family.news();
         // What is closed is replaced by the timer, and then not looked at.
-        let mut fds = [Some(timer), input, out, err, pidfd]
+        let mut fds = [Some(timer), input, out, err, pidfd, first]
             .map(|fd| PollFd::from_borrowed_fd(fd.unwrap_or(timer), PollFlags::IN));
         if poll(&mut fds, timeout).is_err() {
             return Ready::default();
         }
-        let [_, input, out, err, _] = fds.map(|fd| !fd.revents().is_empty());
+        let [_, input, out, err, _, first] = fds.map(|fd| !fd.revents().is_empty());
         Ready {
             input: input && self.input.is_some(),
             out: out && self.out.is_some(),
             err: err && self.err.is_some(),
+            first: first && self.family.news().is_some(),
         }
     }
 
@@ -334,7 +349,7 @@ impl Watch {
             ending.killed = true;
             tracing::warn!("the time to end is over, and what is left is killed");
         }
-        self.family.signal_group(Signal::KILL);
+        self.family.kill();
     }
 
     /// Asks the whole group to end, now; it is killed after the grace.
@@ -345,7 +360,7 @@ impl Watch {
             None => {
                 tracing::info!(?cause, grace_ms, "asked to end");
                 self.ending = Some(Ending { cause, kill_at_ms, killed: false });
-                self.family.signal_group(Signal::TERM);
+                self.family.ask();
             }
         }
     }
@@ -354,8 +369,8 @@ impl Watch {
         if boottime_ms() < self.lease.term_at_ms {
             return;
         }
-        // A file that cannot be read renews nothing.
-        if let Ok(lease) = Lease::read(&self.lease_file) {
+        // A file that cannot be read, or believed, renews nothing.
+        if let Ok(lease) = Lease::read_within(&self.lease_file, self.lease_ms_max) {
             self.lease = lease;
         }
         let now = boottime_ms();

@@ -45,6 +45,20 @@ pub struct Order {
     pub agent: i32,
     /// The program's own limit of open files, where the agent raised its own.
     pub open_files: Option<u64>,
+    /// What it has of its own; `None`: it is the node's user.
+    pub own: Option<Own>,
+    /// A lease that goes further than so many milliseconds was not written by the node: no node's does.
+    /// `None`: any is believed.
+    pub lease_ms_max: Option<u64>,
+}
+
+/// What a program has of its own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Own {
+    /// Its uid and gid. No other session of the machine has it.
+    pub user: u32,
+    /// Whether it gets a pid namespace.
+    pub pid_namespace: bool,
 }
 
 /// What an agent may still say.
@@ -74,9 +88,10 @@ pub enum Cause {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum News {
-    /// The program runs; its pid is also the number of its process group.
+    /// The program runs.
     Started {
-        /// Pid.
+        /// Pid of the program, or of the first process of its namespace. It leads a process group of
+        /// this number.
         pid: i32,
     },
     /// The program could not be started; nothing runs. The keeper ends.
@@ -103,15 +118,18 @@ pub struct Pids {
     pub machine_boot: String,
     /// The keeper.
     pub keeper: Process,
-    /// The program, once it was started.
+    /// The program, or the first process of its namespace, once it was started.
     pub program: Option<Process>,
+    /// The session's own uid, from before the program is started: every process of it is the session's.
+    pub user: Option<u32>,
 }
 
 impl Pids {
-    /// This process as keeper, without a program yet. `None` where there is no `/proc`.
-    pub fn of_this_keeper() -> Option<Self> {
+    /// This process as keeper of a session with that uid, without a program yet. `None` where there is no
+    /// `/proc`.
+    pub fn of_this_keeper(user: Option<u32>) -> Option<Self> {
         let keeper = Process::of(i32::try_from(std::process::id()).ok()?)?;
-        Some(Self { machine_boot: processes::machine_boot(), keeper, program: None })
+        Some(Self { machine_boot: processes::machine_boot(), keeper, program: None, user })
     }
 
     /// Replaces the file in one step.

@@ -1,5 +1,6 @@
 //! Folders of program sessions. Those of the last ended ones are kept, for their output.
 
+use super::surroundings::shut_folder;
 use rota_model::{SessionKey, Token};
 use std::collections::VecDeque;
 use std::fs;
@@ -27,7 +28,8 @@ impl Folders {
             dated.push((changed.unwrap_or(SystemTime::UNIX_EPOCH), entry.path()));
         }
         dated.sort();
-        let ended = dated.into_iter().map(|(_, path)| path).collect();
+        let ended: VecDeque<PathBuf> = dated.into_iter().map(|(_, path)| path).collect();
+        ended.iter().for_each(|it| shut(it));
         let mut folders = Self { sessions: sessions.to_owned(), ended, kept_max };
         folders.trim();
         folders
@@ -60,6 +62,7 @@ impl Folders {
         let folder = self.of(key, token);
         // There is none when it could not even be started.
         if folder.exists() {
+            shut(&folder);
             self.ended.push_back(folder);
             self.trim();
         }
@@ -77,6 +80,13 @@ impl Folders {
             Ok(runtime) => drop(runtime.spawn_blocking(remove)),
             Err(_) => remove(),
         }
+    }
+}
+
+/// Nobody but this node comes in any more.
+fn shut(folder: &Path) {
+    if let Err(error) = shut_folder(folder) {
+        tracing::warn!(%error, folder = %folder.display(), "a session's folder stays open to others");
     }
 }
 

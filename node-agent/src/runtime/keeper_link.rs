@@ -28,6 +28,8 @@ pub struct KeeperLink {
     keepers: Keepers,
     /// The program's process group, once the keeper told it.
     group: Option<i32>,
+    /// The session's own uid.
+    user: Option<u32>,
 }
 
 impl KeeperLink {
@@ -62,6 +64,7 @@ impl KeeperLink {
             pid,
             keepers: keepers.clone(),
             group: None,
+            user: order.own.map(|it| it.user),
         };
         // A keeper that gets no order says so, or ends.
         link.write(order).await;
@@ -123,9 +126,10 @@ impl KeeperLink {
             let pids = Pids::read(&self.folder).ok()??;
             Some(pids.program?.pid)
         });
-        let (folder, keepers) = (self.folder.clone(), self.keepers.clone());
+        let (folder, keepers, user) = (self.folder.clone(), self.keepers.clone(), self.user);
         self.reap().await;
-        let exit = orphans::end(group, &folder, &keepers).await;
+        let left = orphans::Left { group, user, folder: &folder };
+        let exit = orphans::end(left, &keepers).await;
         // Nothing is left that a later agent would have to end.
         drop(fs::remove_file(folder.join(PIDS_FILE)));
         exit

@@ -5,6 +5,7 @@ mod folders;
 mod keeper_link;
 mod orphans;
 mod program;
+mod surroundings;
 
 pub use orphans::{FOLDER_VARIABLE, Keepers};
 pub use program::ProgramSettings;
@@ -39,6 +40,8 @@ pub struct StartOrder {
     pub not_after_ms: u64,
     /// The request that caused it, for traces.
     pub request: Option<RequestId>,
+    /// Managers of the cluster, `host:port`.
+    pub managers: Vec<String>,
 }
 
 /// A machine that runs.
@@ -123,6 +126,8 @@ impl Runtime {
                     mailbox: self.mailbox.clone(),
                     key: order.key,
                     token: order.token,
+                    life: order.life,
+                    managers: order.managers,
                     request: order.request,
                 };
                 let request = session.request.as_ref().map_or("", RequestId::as_str);

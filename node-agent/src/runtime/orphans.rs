@@ -1,4 +1,6 @@
-//! Programs whose keeper was killed. The agent is a child subreaper, so they become its children.
+//! Programs whose keeper was killed. The agent is a child subreaper, so they become its children: whoever
+//! descends from it and is neither keeper nor guardian, nor belongs to one, is a stray. What has a user
+//! of its own is found by that as well, wherever it is.
 
 use rota_daemon::processes::{self, Process};
 use rota_model::Exit;
@@ -44,17 +46,29 @@ impl Pace {
     }
 }
 
-/// Kills the group, and whatever else carries the session's folder in its environment, and waits
-/// until all of it is gone and reaped. Tells how the group's leader ended, if it was one.
+/// What is left of a session whose keeper is gone.
+pub struct Left<'a> {
+    /// The group that its keeper started.
+    pub group: Option<i32>,
+    /// Its own uid.
+    pub user: Option<u32>,
+    /// Its folder.
+    pub folder: &'a Path,
+}
+
+/// Kills the group and every stray, and waits until all of it is gone and reaped. Tells how the group's
+/// leader ended, if it was one.
 ///
 /// What the kernel does not end within 30 s is given up and told as an error. From then on this
 /// only looks from time to time: as long as something of the session may run, its end must not be
 /// reported, for it would be opened a second time. Its place stays taken, a close of it stays
 /// unfinished, and the next start of this node names the pids and refuses to register.
-pub async fn end(group: Option<i32>, folder: &Path, keepers: &Keepers) -> Option<Exit> {
+pub async fn end(left: Left<'_>, keepers: &Keepers) -> Option<Exit> {
+    let Left { mut group, folder, .. } = left;
     let mut exit = None;
-    // Once seen gone, its number may name strangers.
-    let mut group = group;
+    // A look at all processes takes its time, and one may slip through it by forking. The second look
+    // that finds nothing is believed.
+    let mut empty_looks = 0;
     let (began, mut pace) = (Instant::now(), Pace::new());
     loop {
         if let Some(number) = group {
@@ -62,11 +76,13 @@ pub async fn end(group: Option<i32>, folder: &Path, keepers: &Keepers) -> Option
             // Looked at first: once nothing runs, this reaping takes the last of them.
             let idle = processes::group_is_idle(number);
             exit = exit.or(reap_group(number));
+            // Once seen gone, its number may name strangers.
             group = Some(number).filter(|_| !idle);
         }
-        let strays = strays(folder);
+        let strays = strays(&left, keepers);
         strays.iter().for_each(|it| it.signal(Signal::KILL));
-        if group.is_none() && strays.is_empty() {
+        empty_looks = if group.is_none() && strays.is_empty() { empty_looks + 1 } else { 0 };
+        if empty_looks == 2 {
             break;
         }
         let (pause, gave_up) = pace.next(began.elapsed());
@@ -97,12 +113,21 @@ fn exit_of(status: WaitStatus) -> Option<Exit> {
     status.exit_status().map(Exit::Code).or(signal)
 }
 
-fn strays(folder: &Path) -> Vec<Process> {
-    let Some(folder) = folder.to_str() else { return Vec::new() };
-    let others = processes::all().into_iter().filter(|it| it.runs);
-    let mut others: Vec<Process> = others.map(|it| it.process).collect();
-    others.retain(|it| processes::has_variable(it.pid, FOLDER_VARIABLE, folder));
-    others
+fn strays(left: &Left<'_>, keepers: &Keepers) -> Vec<Process> {
+    let all = processes::all();
+    let me = getpid().as_raw_pid();
+    // A stray of another session is one all the same, and its end waits for it too.
+    let mut found = processes::descendants_among(&all, me, |it| keepers.contain(it.process.pid));
+    let folder = left.folder.to_str().unwrap_or_default();
+    for other in all.iter().filter(|it| it.runs) {
+        let pid = other.process.pid;
+        let is_its = left.user.is_some_and(|user| processes::user(pid) == Some(user))
+            || processes::has_variable(pid, FOLDER_VARIABLE, folder);
+        if is_its && !found.contains(&other.process) {
+            found.push(other.process);
+        }
+    }
+    found
 }
 
 /// Takes the status of every child that ended and is no keeper: a keeper is waited for by its link.

@@ -3,21 +3,23 @@
 
 use super::answering::Awaited;
 use super::keeper_link::KeeperLink;
-use super::orphans::{FOLDER_VARIABLE, Keepers};
-use crate::keeper::order::{Cause, News, Order};
+use super::orphans::Keepers;
+use super::surroundings::{self, Facts, make_folders};
+use crate::keeper::order::{Cause, News, Order, Own};
 use crate::lease::boottime_ms;
-use crate::leftovers::DATA_VARIABLE;
 use crate::mailbox::Mailbox;
 use crate::ports::{Port, PortRange, Ports};
+use crate::sandbox::{Sandboxes, User};
 use rota_daemon::Log;
 use rota_model::address::join;
-use rota_model::{Attributes, Exit, Reason, RequestId, SessionKey, Token};
+use rota_model::{Attributes, Exit, Reason, RequestId, SessionKey, Stamp, Token};
 use rota_node::class::{Class, ProgramClass, ReadyWhen, Values};
 use rota_node::{NodeInput, StopHow};
-use std::collections::BTreeMap;
-use std::fs::{self, File};
+use rustix::fs::OFlags;
+use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::net::IpAddr;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,6 +52,12 @@ pub struct ProgramSettings {
     pub output_bytes_max: u64,
     /// Between TERM and KILL when the lease has run out.
     pub lease_grace_ms: u64,
+    /// No lease of this node goes on for longer.
+    pub lease_ms_max: u64,
+    /// Names of variables of this process's environment that programs get, too.
+    pub env_pass: Vec<String>,
+    /// What programs are kept from.
+    pub sandboxes: Sandboxes,
     /// Limit of open files that the agent itself was started with.
     pub open_files: Option<u64>,
     /// Keepers that run.
@@ -66,6 +74,10 @@ pub struct ProgramSession {
     pub key: SessionKey,
     /// Which attempt.
     pub token: Token,
+    /// Which life.
+    pub life: Stamp,
+    /// Managers of the cluster as this node knows them, `host:port`.
+    pub managers: Vec<String>,
     /// The class.
     pub class: Arc<Class>,
     /// Its program.
@@ -112,6 +124,8 @@ struct Running {
     /// Held until the end was told, so that no other session answers on them while this one counts
     /// as live.
     ports: Ports,
+    /// Held as long, for the same reason.
+    user: Option<User>,
     stage: Stage,
     /// The first process of the program, once it was started.
     pid: Option<i32>,
@@ -154,7 +168,8 @@ impl ProgramSession {
             return Err("the time to start it has passed".to_owned());
         }
         let ports = self.choose_ports().map_err(|error| format!("no port: {error}"))?;
-        let order = self.order(&ports)?;
+        let user = self.settings.sandboxes.user_for(&self.program)?;
+        let order = self.order(&ports, user.as_ref().map(User::number))?;
         make_folders(&order).map_err(|error| format!("no folder for it: {error}"))?;
         let link = KeeperLink::start(&order, &self.settings)
             .await
@@ -164,6 +179,7 @@ impl ProgramSession {
             session: self,
             link,
             ports,
+            user,
             stage: Stage::Asked,
             pid: None,
             stranger: false,
@@ -180,7 +196,7 @@ impl ProgramSession {
         Ok(Ports { main, named: named.collect::<Result<_, String>>()? })
     }
 
-    fn order(&self, ports: &Ports) -> Result<Order, String> {
+    fn order(&self, ports: &Ports, user: Option<u32>) -> Result<Order, String> {
         let work = self.folder.join("work");
         let folder = work.to_str().ok_or("the path of its folder is not UTF-8")?;
         let (ip, attributes) = (self.settings.ip, &*self.attributes);
@@ -188,18 +204,18 @@ impl ProgramSession {
         let port = main.unwrap_or_default();
         let values = Values { key: &self.key, ip, port, ports: &named, folder, attributes };
         let line = self.program.command(&self.class, &values).map_err(|error| error.to_string())?;
-        let mut env = inherited();
-        env.extend(line.env);
-        let path = |path: &Path| path.to_str().unwrap_or_default().to_owned();
-        env.extend([
-            ("ROTA_NAMESPACE".to_owned(), self.key.namespace.to_string()),
-            ("ROTA_SESSION".to_owned(), self.key.id.to_string()),
-            (FOLDER_VARIABLE.to_owned(), path(&self.folder)),
-            (DATA_VARIABLE.to_owned(), path(&self.settings.data)),
-        ]);
-        env.extend(main.map(|port| ("ROTA_PORT".to_owned(), port.to_string())));
-        let variable = |name: &str| format!("ROTA_PORT_{}", name.to_ascii_uppercase());
-        env.extend(named.iter().map(|(name, port)| (variable(name), port.to_string())));
+        let facts = Facts {
+            key: &self.key,
+            token: self.token,
+            life: self.life,
+            port: main,
+            ports: &named,
+            managers: &self.managers,
+            folder: &self.folder,
+            data: &self.settings.data,
+        };
+        let env = surroundings::variables(&facts, &self.settings.env_pass, line.env);
+        let pid_namespace = self.settings.sandboxes.pid_namespace;
         let ready_line = match &self.program.ready {
             ReadyWhen::Line(text) => Some(text.clone()),
             ReadyWhen::Port => None,
@@ -218,23 +234,10 @@ impl ProgramSession {
             ready_line,
             agent: i32::try_from(std::process::id()).map_err(|_| "pid out of range")?,
             open_files: self.settings.open_files,
+            own: user.map(|user| Own { user, pid_namespace }),
+            lease_ms_max: Some(self.settings.lease_ms_max),
         })
     }
-}
-
-/// The agent's own environment, without what is meant for Rota's programs.
-fn inherited() -> BTreeMap<String, String> {
-    let texts = std::env::vars_os()
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-    texts.filter(|(name, _)| !name.starts_with("ROTA_")).collect()
-}
-
-fn make_folders(order: &Order) -> io::Result<()> {
-    match fs::remove_dir_all(&order.folder) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        Ok(()) | Err(_) => {}
-    }
-    fs::create_dir_all(&order.cwd)
 }
 
 impl Running {
@@ -246,7 +249,7 @@ impl Running {
             }
         };
         let stranger = self.awaited().filter(|_| self.stranger).map(Awaited::stranger_is);
-        let Self { session, link, ports, stage, timed_out, .. } = self;
+        let Self { session, link, ports, user, stage, timed_out, .. } = self;
         let end = match end {
             Some(end) => {
                 link.reap().await;
@@ -258,7 +261,7 @@ impl Running {
         let was_ready = stage == Stage::Ready;
         let news = session.news_of(end, asked, timed_out, was_ready, stranger.as_deref());
         session.mailbox.node(news).await;
-        drop(ports);
+        drop((ports, user));
     }
 
     /// The port by which it becomes ready, while it is looked at.
@@ -437,7 +440,9 @@ impl ProgramSession {
 }
 
 fn tail(file: &Path) -> io::Result<String> {
-    let mut file = File::open(file)?;
+    // What is there is the keeper's, or else nobody's that is read here.
+    let no_link = OFlags::NOFOLLOW.bits().cast_signed();
+    let mut file = File::options().read(true).custom_flags(no_link).open(file)?;
     let length = file.metadata()?.len();
     file.seek(SeekFrom::Start(length.saturating_sub(LAST_WORDS_BYTES_MAX)))?;
     let mut bytes = Vec::new();

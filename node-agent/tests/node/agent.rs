@@ -10,7 +10,8 @@ use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 
-/// Class files of the tests.
+/// Class files of the tests. What writes its pids runs as the node's user: in a namespace of its own it would
+/// know others, and tests of that are black-box tests.
 const CLASSES: &[(&str, &str)] = &[
     (
         "http.toml",
@@ -24,11 +25,13 @@ grace = "2s""#,
         "family.toml",
         r#"name = "family"
 kind = "program"
+sandbox = "none"
 argv = ["sh", "-c", """
     echo $$ > pids; sleep 1000 & echo $! >> pids
     setsid sh -c 'echo $$ >> pids; exec sleep 1000' &
     while [ "$(wc -l < pids)" -lt 3 ]; do sleep 0.01; done
     echo up; wait"""]
+port = true
 ready = { line = "up" }
 grace = "1s""#,
     ),
@@ -36,6 +39,7 @@ grace = "1s""#,
         "bare.toml",
         r#"name = "bare"
 kind = "program"
+sandbox = "none"
 argv = ["sh", "-c", """
     echo $$ > pids; env -i /bin/sleep 1000 & echo $! >> pids
     sleep 1000 & echo $! >> pids
@@ -46,6 +50,7 @@ ready = { line = "up" }"#,
         "stubborn.toml",
         r#"name = "stubborn"
 kind = "program"
+sandbox = "none"
 argv = ["sh", "-c", "trap 'echo term >> signs' TERM; echo $$ > pids; echo up; while :; do sleep 0.02; done"]
 ready = { line = "up" }
 grace = "1m""#,
@@ -68,6 +73,7 @@ ready = { line = "up" }"#,
         "slow.toml",
         r#"name = "slow"
 kind = "program"
+sandbox = "none"
 argv = ["sh", "-c", "echo $$ > pids; sleep 1000", "{port}"]
 start_timeout = "300ms""#,
     ),

@@ -84,6 +84,17 @@ async fn what_a_keeper_that_hangs_does_not_end_is_killed_with_the_keeper_when_th
 }
 
 #[tokio::test]
+async fn a_guardian_does_not_believe_a_lease_that_its_node_cannot_have_written() {
+    let mut scene = scene(&SHORT).await;
+    // Stopped, so that it does not write another one.
+    signal(scene.agent.pid(), Signal::STOP);
+    fs::write(scene.home.data().join("lease"), "9000000000000 9000000000000\n").unwrap();
+    scene.agent.kill().await;
+    scene.keepers.into_iter().for_each(|it| signal(it, Signal::STOP));
+    all_gone(&scene).await;
+}
+
+#[tokio::test]
 async fn a_guardian_that_is_killed_is_followed_by_another_one_that_guards() {
     let mut scene = scene(&[]).await;
     kill(scene.guardian);

@@ -358,8 +358,7 @@ pub(super) mod tests {
             view: Some(view(4)),
             parts: vec![stats(340, "learning"), stats(681, "copy")],
             nodes: vec![node(1)],
-            requests_waiting: 0,
-            config_store_error: String::new(),
+            ..Default::default()
         };
         let second = v1::InspectResponse {
             number: 681,
@@ -368,6 +367,7 @@ pub(super) mod tests {
             nodes: vec![node(2)],
             requests_waiting: 7,
             config_store_error: "for 2.0 s: refused".to_owned(),
+            ..Default::default()
         };
         [(340, Ok(first)), (681, Ok(second)), (1022, Err("refused".to_owned()))].into()
     }

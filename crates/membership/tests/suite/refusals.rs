@@ -95,7 +95,7 @@ async fn a_clean_end_answers_pending_queries_and_gives_code_zero() {
         let mut idle = TcpStream::connect(&process.address).await.unwrap();
         let mut waiting = TcpStream::connect(&process.address).await.unwrap();
         let query = format!("GET /v1/state?index={}&wait_ms=60000 HTTP/1.1\r\n", state.index);
-        waiting.write_all(format!("{query}host: x\r\n\r\n").as_bytes()).await.unwrap();
+        waiting.write_all(format!("{query}host: localhost\r\n\r\n").as_bytes()).await.unwrap();
         // Answered on a later connection, so the store has read what came before.
         store.read().await.unwrap();
         let pending = tokio::spawn(async move { store.next(state.index, PATIENCE).await });
@@ -126,7 +126,7 @@ async fn raw(address: &str, request: &str) -> String {
 async fn requests_that_make_no_sense_get_a_code_and_a_line_that_names_the_mistake() {
     let folder = Folder::new();
     let process = StoreProcess::start(&folder, &[]).await;
-    let end = "host: x\r\nconnection: close\r\n";
+    let end = "host: localhost\r\nconnection: close\r\ncontent-type: application/json\r\n";
     for (request, code, words) in [
         (format!("POST /v1/cas HTTP/1.1\r\n{end}content-length: 2\r\n\r\n{{}}"), 400, "cluster"),
         (format!("POST /v1/cas HTTP/1.1\r\n{end}content-length: 3\r\n\r\nabc"), 400, "parse"),

@@ -139,6 +139,15 @@ impl Template {
         })
     }
 
+    /// The text, where no session's values are part of it.
+    pub fn as_text(&self) -> Option<&str> {
+        match self.pieces.as_slice() {
+            [] => Some(""),
+            [Piece::Text(text)] => Some(text),
+            _ => None,
+        }
+    }
+
     /// Whether it is an empty text.
     pub fn is_empty(&self) -> bool {
         self.pieces.is_empty()

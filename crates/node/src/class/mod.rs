@@ -27,6 +27,7 @@
 //! ready = { port = true }              # optional; or { line = "text in a line of output" }
 //! start_timeout = "10s"                # optional: 100ms to 10m
 //! grace = "5s"                         # optional: 0s to 5m between TERM and KILL
+//! sandbox = "basic"                    # optional: or "none"; else the best that the node can do
 //! ```
 //!
 //! `argv` and the values of `env` may hold `{session}`, `{namespace}`, `{ip}`, `{port}`, `{port.NAME}`,
@@ -149,7 +150,7 @@ impl MachineClass {
 pub struct ProgramClass {
     /// Program and arguments. The first holds no attributes.
     pub argv: Vec<Template>,
-    /// Variables beside those of the node's own environment.
+    /// Variables beside those that every program gets.
     pub env: BTreeMap<String, Template>,
     /// Whether it is given a port, which is its address.
     pub port: bool,
@@ -161,6 +162,43 @@ pub struct ProgramClass {
     pub start_timeout_ms: u64,
     /// Between TERM and KILL.
     pub grace_ms: u64,
+    /// What it must be kept from, no more and no less; `None`: the best that its node can do.
+    pub sandbox: Option<Sandbox>,
+}
+
+/// What a program is kept from. Ordered: a later one keeps it from more.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Sandbox {
+    /// It runs as the node's own user, and reaches what that one reaches.
+    None,
+    /// It has a user of its own, and reaches neither the node nor other sessions.
+    Basic,
+}
+
+impl Sandbox {
+    /// As in a class file and on a command line.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Sandbox::None => "none",
+            Sandbox::Basic => "basic",
+        }
+    }
+
+    /// Reads what a class file or a command line says.
+    ///
+    /// # Errors
+    /// What is wrong with the text: "is ..., it must be ...".
+    pub fn parse(text: &str) -> Result<Self, String> {
+        match text {
+            "none" => Ok(Sandbox::None),
+            "basic" => Ok(Sandbox::Basic),
+            "strict" => {
+                Err("is \"strict\", which no node can do yet; it must be \"none\" or \"basic\""
+                    .to_owned())
+            }
+            other => Err(format!("is {other:?}; it must be \"none\" or \"basic\"")),
+        }
+    }
 }
 
 /// When a program counts as ready.

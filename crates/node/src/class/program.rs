@@ -2,11 +2,11 @@
 
 use super::command::{Piece, Template};
 use super::source::{Fields, Mistakes, duration_ms};
-use super::{ProgramClass, ReadyWhen};
+use super::{ProgramClass, ReadyWhen, Sandbox};
 use std::collections::{BTreeMap, BTreeSet};
 
-pub(super) const FIELDS: [&str; 7] =
-    ["argv", "env", "port", "ports", "ready", "start_timeout", "grace"];
+pub(super) const FIELDS: [&str; 8] =
+    ["argv", "env", "port", "ports", "ready", "start_timeout", "grace", "sandbox"];
 
 /// Most further ports.
 const PORTS_MAX: usize = 16;
@@ -28,31 +28,24 @@ struct Span {
 }
 
 pub(super) fn read_program(fields: &mut Fields, mistakes: &mut Mistakes) -> Option<ProgramClass> {
-    let before = mistakes.count();
     let argv = read_argv(fields, mistakes);
     let env = read_env(fields, mistakes);
-    // What could not be read may have held the port.
-    let all_read = mistakes.count() == before;
     let ports = read_ports(fields, mistakes);
     let port = fields.optional_bool("port", mistakes);
     let ready = read_ready(fields, mistakes);
     let start_timeout_ms = read_time(fields, "start_timeout", &START_TIMEOUT_MS, mistakes);
     let grace_ms = read_time(fields, "grace", &GRACE_MS, mistakes);
+    let sandbox = read_sandbox(fields, mistakes);
     let ready = ready?;
     refuse_unlisted(&argv, &env, &ports, mistakes);
     let mentioned = argv.iter().chain(env.values()).any(|it| it.mentions(&Piece::Port));
-    if ready == ReadyWhen::Port && port.is_none() && !mentioned && all_read {
-        let problem = "waits for a port, but neither argv nor env tells the program its {port}; \
-                       a program that reads ROTA_PORT needs port = true";
-        mistakes.add("ready", problem);
-    }
     let asked = mentioned || ready == ReadyWhen::Port;
     if port == Some(false) && asked {
         let problem = "is false, but ready waits for the port, or argv or env holds {port}";
         mistakes.add("port", problem);
     }
     let port = port.unwrap_or(asked);
-    Some(ProgramClass { argv, env, port, ports, ready, start_timeout_ms, grace_ms })
+    Some(ProgramClass { argv, env, port, ports, ready, start_timeout_ms, grace_ms, sandbox })
 }
 
 /// Names of the further ports; each becomes part of the name of a variable.
@@ -88,6 +81,12 @@ fn refuse_unlisted(
     for name in used.into_iter().filter(|it| !ports.contains(*it)) {
         mistakes.add("ports", format!("does not list {name:?}, which {{port.{name}}} uses"));
     }
+}
+
+fn read_sandbox(fields: &mut Fields, mistakes: &mut Mistakes) -> Option<Sandbox> {
+    let text = fields.optional_text("sandbox", mistakes)?;
+    let sandbox = Sandbox::parse(&text);
+    sandbox.map_err(|problem| mistakes.add("sandbox", problem)).ok()
 }
 
 fn template(path: String, text: &str, mistakes: &mut Mistakes) -> Option<Template> {

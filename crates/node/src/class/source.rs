@@ -55,10 +55,6 @@ impl Mistakes {
         self.list.is_empty()
     }
 
-    pub(super) fn count(&self) -> usize {
-        self.list.len()
-    }
-
     pub(super) fn into_list(self) -> Vec<ClassMistake> {
         self.list
     }

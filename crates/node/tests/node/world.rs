@@ -7,7 +7,7 @@ use rota_model::*;
 use rota_node::{
     Node, NodeBounds, NodeConfig, NodeEffect, NodeInput, NodeTiming, ReportId, StopHow,
 };
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 pub const BOOT: BootId = BootId(77);
@@ -51,7 +51,7 @@ pub fn config() -> NodeConfig {
         boot: BOOT,
         places: 10,
         load_limit_permille: 1_000,
-        classes: BTreeSet::from([spec("builtin").class]),
+        classes: BTreeMap::from([(spec("builtin").class, ClassDigest(1))]),
         timing: NodeTiming::default(),
         bounds: NodeBounds::default(),
     }

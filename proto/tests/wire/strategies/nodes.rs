@@ -116,6 +116,8 @@ pub fn register() -> Any<Register> {
     (who, name(PoolName::parse), any::<u32>(), classes, state, times)
         .prop_map(|((node, (boot, ended_boots), address), pool, places, classes, state, times)| {
             let (lease, tombstone_ms) = times;
+            let digests = classes.iter().zip(1..).map(|(it, at)| (it.clone(), ClassDigest(at)));
+            let digests = digests.collect();
             Register {
                 node,
                 boot,
@@ -124,6 +126,7 @@ pub fn register() -> Any<Register> {
                 pool,
                 places,
                 classes,
+                digests,
                 state,
                 lease,
                 tombstone_ms,

@@ -129,8 +129,22 @@ pub fn stats() -> Any<Stats> {
     let node = (register(), select(NodeState::ALL), wish, any::<u32>());
     let node = node.prop_map(|(it, state, wish, used)| {
         let load = NodeLoad { used, places: it.places };
-        let Register { node, boot, address, pool, places, classes, .. } = it;
-        (NodeReg { node, boot, address, pool, places, classes, state, wish, revision: 0 }, load)
+        let Register { node, boot, address, pool, places, classes, digests, .. } = it;
+        (
+            NodeReg {
+                node,
+                boot,
+                address,
+                pool,
+                places,
+                classes,
+                digests,
+                state,
+                wish,
+                revision: 0,
+            },
+            load,
+        )
     });
     (vec(part, 0..3), vec(node, 0..3), any::<u32>())
         .prop_map(|(parts, nodes, waiting)| Stats {

@@ -236,10 +236,7 @@ impl Room {
                 state.land(number);
                 Ok(())
             }
-            Action::Refuse(number) => {
-                state.left.refusals -= 1;
-                self.refuse(state, number)
-            }
+            Action::Refuse(number) => self.refuse(state, number),
             Action::Crash(at, wiped) => {
                 state.left.crashes -= 1;
                 state.left.wipes -= u8::from(wiped);
@@ -337,10 +334,7 @@ impl Room {
                 self.may_end(state);
                 self.work(state, Work::Node(at, Told::Boot, false))
             }
-            Action::End(at, program) => {
-                state.left.ends -= 1;
-                self.end(state, at, program)
-            }
+            Action::End(at, program) => self.end(state, at, program),
             Action::Silence(at) => {
                 state.left.silences -= 1;
                 self.silence(state, at)
@@ -373,6 +367,7 @@ impl Room {
 
     /// A link throws a call away of which nothing was sent, and says so.
     fn refuse(&mut self, state: &mut State, number: u32) -> Verdict {
+        state.left.refusals -= 1;
         let Flying::ToNode { from, node, message } = self.flying.get(number).clone() else {
             return Ok(());
         };
@@ -391,6 +386,7 @@ impl Room {
     }
 
     fn end(&mut self, state: &mut State, at: usize, program: usize) -> Verdict {
+        state.left.ends -= 1;
         self.may_end(state);
         let name = self.node(state, at).programs.keys().nth(program).cloned();
         let Some((key, token)) = name else { return Ok(()) };

@@ -160,9 +160,7 @@ fn found_within(bug: Bug) -> Option<(Bounds, Left)> {
         Bug::StaleConfirm => of(OPENED, read),
         Bug::AddedUnasked => of(stale.clone(), read),
         Bug::LoneUnread => of(Bounds { numbers: &[30], ..stale }, read),
-        Bug::FullAssumed => of(THREE, Left { opens: 1, ..n }),
-        Bug::UnsentAssumed => of(THREE, Left { opens: 1, refusals: 1, ..n }),
-        Bug::WithdrawnLater => of(TWO, Left { opens: 1, crashes: 1, refusals: 1, ..n }),
+        Bug::FullAssumed | Bug::UnsentAssumed | Bug::WithdrawnLater => Some(of_creates(bug)),
         Bug::SuffixKept | Bug::HiddenTail => of(WIDE, Left { opens: 1, crashes: 1, ..n }),
         Bug::NoRedrive => of(TWO, Left { opens: 1, crashes: 1, ..n }),
         Bug::TimeoutThenProceed => of(TWO, Left { opens: 1, ..n }),
@@ -237,6 +235,16 @@ fn is_seen_at_rest(bug: Bug) -> bool {
             | Bug::DrainHidden
             | Bug::DeltaAfterLoss
     )
+}
+
+/// Bounds for bugs of Creates that go to another node too early.
+fn of_creates(bug: Bug) -> (Bounds, Left) {
+    let n = NOTHING;
+    if bug == Bug::WithdrawnLater {
+        return (TWO, Left { opens: 1, crashes: 1, refusals: 1, ..n });
+    }
+    let refusals = u8::from(bug == Bug::UnsentAssumed);
+    (THREE, Left { opens: 1, refusals, ..n })
 }
 
 /// Bounds for bugs of what is said under another epoch or before its time, of fences, and of losses.

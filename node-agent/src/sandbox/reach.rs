@@ -1,0 +1,109 @@
+//! Whether a user that owns nothing can get to a file.
+
+use std::fs::{self, Metadata};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+/// Execution by others, which of a folder means passing through it.
+const BY_OTHERS: u32 = 0o001;
+
+/// Why a session's user cannot pass through that folder; `None` if it can. What is not there yet is made
+/// by the node, and counts as passable. `path` is absolute or in the working folder.
+pub fn barrier(path: &Path) -> Option<String> {
+    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    // Of what is there, links are followed as the kernel will.
+    let existing = absolute.ancestors().find_map(|it| it.canonicalize().ok())?;
+    let folders: Vec<&Path> = existing.ancestors().collect();
+    folders.into_iter().rev().find_map(closed)
+}
+
+fn closed(folder: &Path) -> Option<String> {
+    let mode = fs::metadata(folder).ok()?.permissions().mode();
+    let shown = folder.display();
+    (mode & BY_OTHERS == 0).then(|| {
+        format!(
+            "{shown} is of mode {:04o}, and others cannot pass through it: chmod o+x {shown}",
+            mode & 0o7777
+        )
+    })
+}
+
+/// Why a session's user cannot run the program; `None` if it can or if it is not there at all. `name` is
+/// the first item of an `argv`: a path, or a name that `search` (a `PATH`) leads to.
+pub fn program_barrier(name: &str, search: &str) -> Option<String> {
+    let candidates: Vec<PathBuf> = if name.contains('/') {
+        vec![PathBuf::from(name)]
+    } else {
+        std::env::split_paths(search).map(|it| it.join(name)).collect()
+    };
+    let mut first = None;
+    for candidate in candidates {
+        let Some(there) = fs::metadata(&candidate).ok().filter(Metadata::is_file) else { continue };
+        match program_closed(&candidate, &there) {
+            // The system looks further after one that may not be run.
+            Some(why) => drop(first.get_or_insert(why)),
+            None => return None,
+        }
+    }
+    first
+}
+
+fn program_closed(path: &Path, there: &Metadata) -> Option<String> {
+    let folder = path.parent().filter(|it| !it.as_os_str().is_empty())?;
+    // A link may lead elsewhere, and both folders are passed.
+    let target = path.canonicalize().ok()?;
+    let way = barrier(folder).or_else(|| barrier(target.parent()?));
+    let shown = path.display();
+    if let Some(why) = way {
+        return Some(format!("{shown} cannot be reached: {why}, or put the program elsewhere"));
+    }
+    (there.mode() & BY_OTHERS == 0)
+        .then(|| format!("{shown} cannot be run by others: chmod o+rx {shown}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set_mode(path: &Path, mode: u32) {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    }
+
+    #[test]
+    fn the_first_folder_that_others_cannot_pass_is_named() {
+        let root = tempfile::tempdir().unwrap();
+        let (home, data) = (root.path().join("home"), root.path().join("home/data"));
+        fs::create_dir_all(&data).unwrap();
+        for (path, mode) in [(root.path(), 0o711), (home.as_path(), 0o750), (&data, 0o755)] {
+            set_mode(path, mode);
+        }
+        let why = barrier(&data.join("not/there/yet")).unwrap();
+        let shown = home.canonicalize().unwrap();
+        assert!(why.starts_with(&format!("{} is of mode 0750", shown.display())), "{why}");
+        set_mode(&home, 0o711);
+        assert_eq!(barrier(&data.join("not/there/yet")), None);
+    }
+
+    #[test]
+    fn a_program_is_found_as_the_system_finds_it() {
+        let root = tempfile::tempdir().unwrap();
+        set_mode(root.path(), 0o711);
+        let [shut, open] = ["shut", "open"].map(|name| root.path().join(name));
+        for (folder, mode) in [(&shut, 0o700), (&open, 0o711)] {
+            fs::create_dir(folder).unwrap();
+            fs::write(folder.join("tool"), "#!/bin/sh\n").unwrap();
+            set_mode(&folder.join("tool"), 0o755);
+            set_mode(folder, mode);
+        }
+        let both = format!("{}:{}", shut.display(), open.display());
+        assert_eq!(program_barrier("tool", &both), None);
+        let why = program_barrier("tool", shut.to_str().unwrap()).unwrap();
+        assert!(why.contains("shut is of mode 0700"), "{why}");
+        let path = open.join("tool");
+        assert_eq!(program_barrier(path.to_str().unwrap(), ""), None);
+        set_mode(&path, 0o750);
+        let why = program_barrier(path.to_str().unwrap(), "").unwrap();
+        assert!(why.contains("cannot be run by others"), "{why}");
+        assert_eq!(program_barrier("no-such-tool", &both), None);
+    }
+}
