@@ -147,7 +147,8 @@ impl World {
         let attaches = chance.permille(400);
         let adding = Adding { who: who.clone(), docids: docids.clone(), looks, attaches, fails };
         // Two of three work beside the decisions.
-        let name = if self.dog.ledger.written.len() % 3 == 0 { "sim.add" } else { "sim.work" };
+        let name =
+            if self.dog.ledger.written.len().is_multiple_of(3) { "sim.add" } else { "sim.work" };
         let mut request = operation(SPACE, name, &adding);
         if has_dhop {
             let now_ms = WALL_START_MS + self.now_us() / 1000;

@@ -152,14 +152,10 @@ pub fn bounds_for(bug: Bug) -> Option<Bounds> {
 
 fn found_within(bug: Bug) -> Option<(Bounds, Left)> {
     let (n, rejoin) = (NOTHING, Left { suspicions: 1, ticks: 3, ..NOTHING });
-    let read = Left { gets: 1, closes: 1, suspicions: 1, ..n };
-    let stale = Bounds { nodes: 1, readers: &[30], ..UNHEARD };
     let of = |bounds, left| Some((bounds, left));
     match bug {
         Bug::BootIgnored => of(Bounds { doors: &[10], ..THREE }, Left { opens: 1, boots: 1, ..n }),
-        Bug::StaleConfirm => of(OPENED, read),
-        Bug::AddedUnasked => of(stale.clone(), read),
-        Bug::LoneUnread => of(Bounds { numbers: &[30], ..stale }, read),
+        Bug::StaleConfirm | Bug::AddedUnasked | Bug::LoneUnread => Some(of_reads(bug)),
         Bug::FullAssumed | Bug::UnsentAssumed | Bug::WithdrawnLater => Some(of_creates(bug)),
         Bug::SuffixKept | Bug::HiddenTail => of(WIDE, Left { opens: 1, crashes: 1, ..n }),
         Bug::NoRedrive => of(TWO, Left { opens: 1, crashes: 1, ..n }),
@@ -221,6 +217,17 @@ fn found_within(bug: Bug) -> Option<(Bounds, Left)> {
         | Bug::OneMayReturn
         | Bug::OtherRingFollowed
         | Bug::OldStoreFollowed => None,
+    }
+}
+
+/// Rules of reads: a get that is told what no longer holds.
+fn of_reads(bug: Bug) -> (Bounds, Left) {
+    let read = Left { gets: 1, closes: 1, suspicions: 1, ..NOTHING };
+    let stale = Bounds { nodes: 1, readers: &[30], ..UNHEARD };
+    match bug == Bug::StaleConfirm {
+        true => (OPENED, read),
+        false if bug == Bug::LoneUnread => (Bounds { numbers: &[30], ..stale }, read),
+        false => (stale, read),
     }
 }
 
