@@ -106,6 +106,12 @@ impl Process {
         self.line.get(1).is_some_and(|it| it == "keeper")
     }
 
+    /// True for what a keeper starts to become, or to hold, its program.
+    pub fn is_between(&self) -> bool {
+        let what = self.line.get(1).is_some_and(|it| it == "first" || it == "exec");
+        what && self.line.first().is_some_and(|it| it == "rota-node-agent")
+    }
+
     /// True for a node-agent that serves.
     pub fn is_agent(&self) -> bool {
         let program = self.line.first().and_then(|it| it.rsplit('/').next());

@@ -13,10 +13,10 @@ use std::time::Duration;
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// The processes of sessions that run for a test, by session id: a process is of the session whose
-/// id it was started with.
+/// id it was started with. The node's own process between keeper and program does not count.
 pub fn running(folder: &Path) -> BTreeMap<String, Vec<Process>> {
     let mut running = BTreeMap::<String, Vec<Process>>::new();
-    for process in processes::of_folder(folder) {
+    for process in processes::of_folder(folder).into_iter().filter(|it| !it.is_between()) {
         if let Some(id) = process.variable("ROTA_SESSION") {
             running.entry(id).or_default().push(process);
         }
