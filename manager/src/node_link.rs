@@ -180,10 +180,9 @@ mod tests {
 
     /// The calls that the link threw away, the next time that it found nobody.
     async fn unsent(lanes: &mut Lanes) -> Vec<u64> {
-        match next(lanes).await {
-            Input::NodeUnreached { unsent, .. } => unsent,
-            other => panic!("{other:?}"),
-        }
+        let told = next(lanes).await;
+        let Input::NodeUnreached { unsent, .. } = told else { panic!("{told:?}") };
+        unsent
     }
 
     #[tokio::test]

@@ -47,7 +47,7 @@ impl PortRange {
     }
 
     /// Every port once, from a drawn one on: nodes that share a range do not try the same ones.
-    fn from_anywhere(&self) -> impl Iterator<Item = u16> {
+    fn each_once(&self) -> impl Iterator<Item = u16> {
         let (first, count) = (u64::from(*self.0.start()), self.count() as u64);
         let begin = uuid::Uuid::new_v4().as_u64_pair().1 % count;
         let number = move |at: u64| u16::try_from(first + (begin + at) % count);
@@ -79,7 +79,7 @@ impl Port {
     /// # Errors
     /// Why there is none, for people.
     pub fn choose(host: IpAddr, range: &PortRange) -> Result<Self, String> {
-        for number in range.from_anywhere() {
+        for number in range.each_once() {
             let taken = Self::take(host, number);
             match taken.map_err(|error| format!("port {number} cannot be used: {error}"))? {
                 Some(port) => return Ok(port),

@@ -103,7 +103,9 @@ fn run(cli: &Cli, out: &mut Out) -> anyhow::Result<()> {
     let done = runtime.block_on(async {
         match &cli.command {
             Command::Session(command) => session::run(command, &cli.endpoints()?, out).await,
-            Command::Document(command) => document::run(command, &cli.endpoints()?, out).await,
+            Command::Document(command) => {
+                Box::pin(document::run(command, &cli.endpoints()?, out)).await
+            }
             Command::Namespace(arguments) => {
                 namespace::run(arguments, &cli.endpoints()?, out).await
             }

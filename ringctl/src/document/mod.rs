@@ -184,7 +184,9 @@ pub async fn run(command: &DocumentCommand, endpoint: &str, out: &mut Out) -> an
     match command {
         DocumentCommand::Get(it) => silence::told(endpoint, get(&client, it, out)).await,
         DocumentCommand::List(it) => silence::told(endpoint, list(&client, it, out)).await,
-        DocumentCommand::Operate(it) => silence::told(endpoint, operate(&client, it, out)).await,
+        DocumentCommand::Operate(it) => {
+            Box::pin(silence::told(endpoint, operate(&client, it, out))).await
+        }
         DocumentCommand::PutBody(it) => silence::told_when_gone(body::put(&client, it, out)).await,
         DocumentCommand::GetBody(it) => silence::told_when_gone(body::get(&client, it, out)).await,
         DocumentCommand::Export(it) => {

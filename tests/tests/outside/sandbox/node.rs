@@ -86,7 +86,7 @@ impl Ring {
         let ready = if program.contains("\"up\"") { "up" } else { "{" };
         let text = format!(
             "name = {name:?}\nkind = \"program\"\nargv = [\"python3\", {script:?}, \"{{attr.say}}\"]\n\
-             ready = {{ line = {ready:?} }}\nsandbox = {sandbox:?}\ngrace = \"300ms\"\n\
+             port = true\nready = {{ line = {ready:?} }}\nsandbox = {sandbox:?}\ngrace = \"300ms\"\n\
              env = {{ OF_CLASS = \"{{session}}\" }}\n"
         );
         fs::create_dir_all(self.folder.at("classes")).unwrap();
