@@ -13,10 +13,10 @@ use std::time::Duration;
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// The processes of sessions that run for a test, by session id: a process is of the session whose
-/// id it was started with. The node's own process between keeper and program does not count.
+/// id it was started with.
 pub fn running(folder: &Path) -> BTreeMap<String, Vec<Process>> {
     let mut running = BTreeMap::<String, Vec<Process>>::new();
-    for process in processes::of_folder(folder).into_iter().filter(|it| !it.is_between()) {
+    for process in processes::of_folder(folder) {
         if let Some(id) = process.variable("ROTA_SESSION") {
             running.entry(id).or_default().push(process);
         }
@@ -25,12 +25,13 @@ pub fn running(folder: &Path) -> BTreeMap<String, Vec<Process>> {
 }
 
 /// A session of which two programs run at this very moment; `None` when each runs once. A program
-/// may be several processes, but it is one group.
+/// may be several processes, but it is one group. The node's own process between keeper and program is
+/// in another one, and no program.
 fn twice(folder: &Path) -> Option<String> {
     for (id, processes) in running(folder).into_iter().filter(|(_, them)| them.len() > 1) {
         // The first may have ended before the second was found: only what still runs counts.
-        let still: BTreeSet<u32> =
-            processes.iter().filter(|it| it.runs()).map(|it| it.group).collect();
+        let still = processes.iter().filter(|it| it.runs() && !it.is_between());
+        let still: BTreeSet<u32> = still.map(|it| it.group).collect();
         if still.len() > 1 {
             return Some(format!("session {id} runs as process groups {still:?}"));
         }
