@@ -28,6 +28,9 @@ const SERVED: usize = 40;
 /// The chaos phase ends after this time even if clients got little done, and then fails.
 const CHAOS_MAX_US: u64 = 600_000_000;
 
+/// A message that brings one document of a copy, and its answer, take no longer.
+const DOCUMENT_COPIED_US: u64 = 100_000;
+
 /// What became of a seed.
 #[derive(Clone, Debug)]
 pub struct Outcome {
@@ -140,13 +143,21 @@ impl World {
             * 1000
     }
 
+    /// The longest that a copy of the largest partition takes, where the limits are such that each document
+    /// is a message of its own.
+    fn copies_us(&self) -> u64 {
+        let processes = self.managers.values().filter_map(|it| it.process.as_ref());
+        let documents = processes.flat_map(|it| it.stats().parts).map(|it| it.documents);
+        documents.max().unwrap_or(0) * DOCUMENT_COPIED_US
+    }
+
     /// Everything is healed and nobody asks: the cluster settles.
     fn converge(&mut self) -> Verdict {
         self.phase = Phase::Quiet;
         // What is still under way may begin something: let it arrive first.
         let under_way_us = if self.network.stragglers { STRAGGLER_US_MAX } else { 500_000 };
         self.heal();
-        let until_us = self.now_us() + self.patience_us();
+        let until_us = self.now_us() + self.patience_us() + self.copies_us();
         self.run_until(self.now_us() + under_way_us);
         loop {
             self.run_until(self.now_us() + 100_000);
