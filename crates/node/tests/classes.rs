@@ -1,9 +1,9 @@
 //! Class files: those that ship, and every mistake that one can have.
 
 use core::net::IpAddr;
-use rota_model::{Attributes, ClassName, Namespace, SessionId, SessionKey};
+use rota_model::{Attributes, ClassName, Namespace, Sandbox, SessionId, SessionKey};
 use rota_node::class::{
-    Class, ClassKind, MachineClass, ProgramClass, ReadyWhen, Sandbox, Values, parse_classes,
+    Class, ClassKind, MachineClass, ProgramClass, ReadyWhen, Values, parse_classes,
 };
 use rota_node::machine::{Machine, SendError};
 use std::collections::BTreeMap;
@@ -254,7 +254,7 @@ attributes = { x = 1 }
          (100ms to 10m)",
         "c.toml: grace is \"6m\"; it must be 0s to 5m",
         "c.toml: pool is not a field; known are name, kind, attributes, argv, env, port, ports, ready, \
-         start_timeout, grace, sandbox",
+         start_timeout, grace, options, sandbox",
     ];
     assert_eq!(list, expected);
 }

@@ -71,6 +71,17 @@ pub enum StartError {
         /// Where it is used: `argv[2]`, `env.HOME`.
         place: String,
     },
+    /// A client's value would be taken for an option.
+    #[error(
+        "{place} of class {class:?} would begin with -, as an option does, and a client chose it: class \
+         field options = true allows that"
+    )]
+    Option {
+        /// The class.
+        class: String,
+        /// Where.
+        place: String,
+    },
     /// No argument or variable can hold a NUL byte.
     #[error("{place} of class {class:?} would hold a NUL byte, which no program can be given")]
     NulByte {
@@ -120,9 +131,14 @@ impl Template {
         self.pieces.contains(piece)
     }
 
-    /// Whether it holds any attribute.
-    pub fn mentions_attributes(&self) -> bool {
-        self.pieces.iter().any(|it| matches!(it, Piece::Attribute(_)))
+    /// Whether it holds anything that a client chooses.
+    pub fn is_given(&self) -> bool {
+        self.pieces.iter().any(Piece::is_given)
+    }
+
+    /// Whether it begins with something that a client chooses.
+    fn begins_given(&self) -> bool {
+        self.pieces.first().is_some_and(Piece::is_given)
     }
 
     /// The names of the further ports that it holds.
@@ -187,6 +203,14 @@ impl Template {
 }
 
 impl Piece {
+    /// Whether a client chooses what stands there: whoever opens a session names it and gives its attributes.
+    fn is_given(&self) -> bool {
+        match self {
+            Piece::Session | Piece::Namespace | Piece::Attribute(_) => true,
+            Piece::Text(_) | Piece::Port | Piece::NamedPort(_) | Piece::Ip | Piece::Folder => false,
+        }
+    }
+
     fn parse(name: &str) -> Result<Self, String> {
         match name {
             "session" => Ok(Piece::Session),
@@ -220,7 +244,12 @@ impl ProgramClass {
     pub fn command(&self, class: &Class, values: &Values<'_>) -> Result<CommandLine, StartError> {
         let mut argv = Vec::with_capacity(self.argv.len());
         for (index, template) in self.argv.iter().enumerate() {
-            argv.push(template.fill(class, values, &format!("argv[{index}]"))?);
+            let place = format!("argv[{index}]");
+            let text = template.fill(class, values, &place)?;
+            if text.starts_with('-') && template.begins_given() && !self.options {
+                return Err(StartError::Option { class: class.name.to_string(), place });
+            }
+            argv.push(text);
         }
         let mut env = BTreeMap::new();
         for (name, template) in &self.env {
@@ -286,6 +315,18 @@ mod tests {
     fn a_value_that_looks_like_a_placeholder_is_not_filled_again() {
         let line = run(&["p", "{attr.colour}"], &[("colour", "{port} {{")]).unwrap();
         assert_eq!(line.argv[1], "{port} {{");
+    }
+
+    #[test]
+    fn a_clients_value_is_no_option_unless_the_class_says_so() {
+        let given = [("colour", "--help")];
+        let error = run(&["p", "{attr.colour}"], &given).unwrap_err().to_string();
+        assert!(error.contains("argv[1]") && error.contains("options = true"), "{error}");
+        assert_eq!(run(&["p", "--x={attr.colour}"], &given).unwrap().argv[1], "--x=--help");
+        assert_eq!(run(&["p", "-{attr.colour}"], &given).unwrap().argv[1], "---help");
+        let Class { kind, .. } = class(&["p"]);
+        let super::super::ClassKind::Program(program) = kind else { panic!("a program") };
+        assert!(!program.options);
     }
 
     #[test]

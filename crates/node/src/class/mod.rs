@@ -27,6 +27,7 @@
 //! ready = { port = true }              # optional; or { line = "text in a line of output" }
 //! start_timeout = "10s"                # optional: 100ms to 10m
 //! grace = "5s"                         # optional: 0s to 5m between TERM and KILL
+//! options = true                       # optional: a client's value may begin with - (default: false)
 //! sandbox = "basic"                    # optional: or "none"; else the best that the node can do
 //! ```
 //!
@@ -36,6 +37,7 @@
 //! characters it has.
 
 mod command;
+mod given;
 mod parse;
 mod program;
 mod source;
@@ -44,7 +46,7 @@ pub use command::{CommandLine, Piece, StartError, Template, Values};
 pub use parse::parse_classes;
 pub use source::ClassMistake;
 
-use rota_model::{Attributes, ClassDigest, ClassName};
+use rota_model::{Attributes, ClassDigest, ClassName, Sandbox};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -162,43 +164,10 @@ pub struct ProgramClass {
     pub start_timeout_ms: u64,
     /// Between TERM and KILL.
     pub grace_ms: u64,
+    /// Whether an argument that begins with a client's value may begin with `-`.
+    pub options: bool,
     /// What it must be kept from, no more and no less; `None`: the best that its node can do.
     pub sandbox: Option<Sandbox>,
-}
-
-/// What a program is kept from. Ordered: a later one keeps it from more.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Sandbox {
-    /// It runs as the node's own user, and reaches what that one reaches.
-    None,
-    /// It has a user of its own, and reaches neither the node nor other sessions.
-    Basic,
-}
-
-impl Sandbox {
-    /// As in a class file and on a command line.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Sandbox::None => "none",
-            Sandbox::Basic => "basic",
-        }
-    }
-
-    /// Reads what a class file or a command line says.
-    ///
-    /// # Errors
-    /// What is wrong with the text: "is ..., it must be ...".
-    pub fn parse(text: &str) -> Result<Self, String> {
-        match text {
-            "none" => Ok(Sandbox::None),
-            "basic" => Ok(Sandbox::Basic),
-            "strict" => {
-                Err("is \"strict\", which no node can do yet; it must be \"none\" or \"basic\""
-                    .to_owned())
-            }
-            other => Err(format!("is {other:?}; it must be \"none\" or \"basic\"")),
-        }
-    }
 }
 
 /// When a program counts as ready.

@@ -1,12 +1,14 @@
 //! Class files: programs.
 
 use super::command::{Piece, Template};
+use super::given;
 use super::source::{Fields, Mistakes, duration_ms};
-use super::{ProgramClass, ReadyWhen, Sandbox};
+use super::{ProgramClass, ReadyWhen};
+use rota_model::Sandbox;
 use std::collections::{BTreeMap, BTreeSet};
 
-pub(super) const FIELDS: [&str; 8] =
-    ["argv", "env", "port", "ports", "ready", "start_timeout", "grace", "sandbox"];
+pub(super) const FIELDS: [&str; 9] =
+    ["argv", "env", "port", "ports", "ready", "start_timeout", "grace", "options", "sandbox"];
 
 /// Most further ports.
 const PORTS_MAX: usize = 16;
@@ -35,8 +37,10 @@ pub(super) fn read_program(fields: &mut Fields, mistakes: &mut Mistakes) -> Opti
     let ready = read_ready(fields, mistakes);
     let start_timeout_ms = read_time(fields, "start_timeout", &START_TIMEOUT_MS, mistakes);
     let grace_ms = read_time(fields, "grace", &GRACE_MS, mistakes);
+    let options = fields.optional_bool("options", mistakes).unwrap_or(false);
     let sandbox = read_sandbox(fields, mistakes);
     let ready = ready?;
+    given::refuse(&argv, &env, mistakes);
     refuse_unlisted(&argv, &env, &ports, mistakes);
     let mentioned = argv.iter().chain(env.values()).any(|it| it.mentions(&Piece::Port));
     let asked = mentioned || ready == ReadyWhen::Port;
@@ -45,7 +49,17 @@ pub(super) fn read_program(fields: &mut Fields, mistakes: &mut Mistakes) -> Opti
         mistakes.add("port", problem);
     }
     let port = port.unwrap_or(asked);
-    Some(ProgramClass { argv, env, port, ports, ready, start_timeout_ms, grace_ms, sandbox })
+    Some(ProgramClass {
+        argv,
+        env,
+        port,
+        ports,
+        ready,
+        start_timeout_ms,
+        grace_ms,
+        options,
+        sandbox,
+    })
 }
 
 /// Names of the further ports; each becomes part of the name of a variable.
@@ -121,10 +135,6 @@ fn read_argv(fields: &mut Fields, mistakes: &mut Mistakes) -> Vec<Template> {
     if let Some(Some(program)) = argv.first() {
         if program.is_empty() {
             mistakes.add("argv[0]", "is empty; it is the program");
-        }
-        // Whoever opens a session chooses its attributes, and must not choose the program.
-        if program.mentions_attributes() || program.mentions(&Piece::Session) {
-            mistakes.add("argv[0]", "must not depend on what a client gives: it is the program");
         }
     }
     argv.into_iter().flatten().collect()

@@ -1,0 +1,135 @@
+//! Where a program takes no value that a client chooses: whoever may open a session must not choose what runs.
+
+use super::command::Template;
+use super::source::Mistakes;
+use std::collections::BTreeMap;
+
+/// Programs that take a script as the argument after one of these options.
+const SCRIPTS: [(&[&str], &[&str]); 5] = [
+    (&["sh", "bash", "dash", "ash", "ksh", "zsh", "fish", "busybox"], &["-c"]),
+    (&["python", "python2", "python3"], &["-c"]),
+    (&["perl", "ruby", "lua"], &["-e", "-E"]),
+    (&["node", "deno", "bun"], &["-e", "--eval", "-p", "--print"]),
+    (&["php"], &["-r"]),
+];
+
+/// Variables by which a loader, a shell or an interpreter is told what to run; one with * is a beginning.
+const RULING: [&str; 20] = [
+    "LD_*",
+    "DYLD_*",
+    "GCONV_PATH",
+    "PATH",
+    "HOME",
+    "IFS",
+    "ENV",
+    "BASH_ENV",
+    "BASH_FUNC_*",
+    "SHELLOPTS",
+    "PS4",
+    "PYTHON*",
+    "PERL*",
+    "RUBY*",
+    "NODE_*",
+    "LUA_*",
+    "PHP*",
+    "JAVA_TOOL_OPTIONS",
+    "JDK_*",
+    "_JAVA_*",
+];
+
+/// Notes each place where a client would choose the program, a script, or what a loader runs.
+pub fn refuse(argv: &[Template], env: &BTreeMap<String, Template>, mistakes: &mut Mistakes) {
+    if argv.first().is_some_and(Template::is_given) {
+        mistakes.add("argv[0]", "must not depend on what a client gives: it is the program");
+    }
+    if let Some(at) = script(argv).filter(|at| argv[*at].is_given()) {
+        let problem = "must not depend on what a client gives: it is a script; give the value as an argument \
+                       of its own after it (\"$1\" in a shell), or as a variable";
+        mistakes.add(format!("argv[{at}]"), problem);
+    }
+    for (name, _) in env.iter().filter(|(name, value)| rules(name) && value.is_given()) {
+        let problem =
+            "must not depend on what a client gives: it says what a program loads or runs";
+        mistakes.add(format!("env.{name}"), problem);
+    }
+}
+
+/// Which argument is a script.
+fn script(argv: &[Template]) -> Option<usize> {
+    let program = argv.first()?.as_text()?;
+    let program = program.rsplit_once('/').map_or(program, |(_, name)| name);
+    // As python3.11 is python3.
+    let is_it = |name: &&str| {
+        let rest = program.strip_prefix(*name);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    };
+    let (_, options) = SCRIPTS.iter().find(|(names, _)| names.iter().any(|name| is_it(name)))?;
+    let takes_script = |argument: &Template| {
+        argument.as_text().is_some_and(|text| options.contains(&text) || is_bundle(text))
+    };
+    Some(argv.iter().position(takes_script)? + 1).filter(|at| *at < argv.len())
+}
+
+/// Short options in one, of which the last takes the script: `-ec`.
+fn is_bundle(text: &str) -> bool {
+    let letters = text.strip_prefix('-').filter(|it| it.len() > 1);
+    letters.is_some_and(|it| it.ends_with('c') && it.bytes().all(|it| it.is_ascii_alphabetic()))
+}
+
+fn rules(variable: &str) -> bool {
+    RULING.iter().any(|it| match it.strip_suffix('*') {
+        Some(beginning) => variable.starts_with(beginning),
+        None => variable == *it,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::class::Class;
+
+    fn mistakes(lines: &str) -> String {
+        let text =
+            format!("name = \"c\"\nkind = \"program\"\nready = {{ line = \"up\" }}\n{lines}");
+        let list = Class::parse("c.toml", &text).err().unwrap_or_default();
+        list.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+    }
+
+    #[test]
+    fn a_client_chooses_neither_program_nor_script() {
+        for argv in [
+            r#"["{namespace}"]"#,
+            r#"["./{session}"]"#,
+            r#"["sh", "-c", "{attr.x}"]"#,
+            r#"["/bin/bash", "-e", "-c", "echo {session}"]"#,
+            r#"["sh", "-ec", "echo {session}"]"#,
+            r#"["python3.11", "-c", "print('{attr.x}')"]"#,
+            r#"["perl", "-e", "{attr.x}"]"#,
+        ] {
+            let found = mistakes(&format!("argv = {argv}"));
+            assert!(found.contains("must not depend on what a client gives"), "{argv}: {found}");
+        }
+        for argv in [
+            r#"["sh", "-c", "echo $1", "sh", "{attr.x}"]"#,
+            r#"["sh", "-c", "listen {port}", "{session}"]"#,
+            r#"["shred", "-c", "{attr.x}"]"#,
+            r#"["sh", "script", "{attr.x}"]"#,
+            r#"["sh", "-c"]"#,
+        ] {
+            assert_eq!(mistakes(&format!("argv = {argv}")), "", "{argv}");
+        }
+    }
+
+    #[test]
+    fn a_client_chooses_no_variable_that_says_what_is_loaded() {
+        for name in ["LD_PRELOAD", "PATH", "PYTHONSTARTUP", "BASH_ENV"] {
+            let found = mistakes(&format!("argv = [\"p\"]\nenv = {{ {name} = \"{{attr.x}}\" }}"));
+            assert!(found.contains(&format!("env.{name} must not depend")), "{found}");
+            let fixed = format!("argv = [\"p\"]\nenv = {{ {name} = \"/opt/x\" }}");
+            assert_eq!(mistakes(&fixed), "");
+        }
+        assert_eq!(
+            mistakes("argv = [\"p\"]\nenv = { PATHS = \"{attr.x}\", WHO = \"{session}\" }"),
+            ""
+        );
+    }
+}
