@@ -2,13 +2,15 @@
 //!
 //! | at the path stands | what happens |
 //! |---|---|
-//! | nothing | the file is written beside it and renamed when it is whole |
+//! | nothing | the file is written beside it, under a name that nobody has, and renamed when it is whole |
 //! | a regular file, or a link to one | refused without `--force`; replaced as a whole, with its mode kept |
 //! | a FIFO or a character device | it is written into, and stays what it is |
 //! | a folder, a block device, a socket, a link to nothing | refused |
 
 use crate::failure::UsageMistake;
 use anyhow::Context;
+use rustix::fs::{CWD, RenameFlags};
+use rustix::io::Errno;
 use std::fs::{FileType, Metadata, Permissions};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
@@ -27,8 +29,25 @@ pub struct Destination {
 enum Way {
     /// Into what stands there.
     Through,
-    /// Into a new file, which takes the path when it is whole; with the mode of what it replaces.
-    Beside { mode: Option<Permissions> },
+    /// Into a new file of that name, which takes the path when it is whole; with the mode of what it replaces,
+    /// if it may replace something.
+    Beside { new: PathBuf, replaces: Option<Permissions> },
+}
+
+impl Way {
+    fn new(path: &Path) -> Self {
+        Self::Beside { new: beside(path), replaces: None }
+    }
+
+    fn instead(path: &Path, found: &Metadata) -> Self {
+        Self::Beside { new: beside(path), replaces: Some(found.permissions()) }
+    }
+}
+
+/// A name in the same folder, which no other run makes.
+fn beside(path: &Path) -> PathBuf {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    path.with_file_name(format!(".{name}.{}.new", uuid::Uuid::new_v4().simple()))
 }
 
 impl Destination {
@@ -47,35 +66,29 @@ impl Destination {
     fn agreed(path: &Path, may_replace: impl Fn(&Path) -> bool) -> anyhow::Result<Self> {
         let refused = |why: &str| UsageMistake(format!("{} {why}", path.display())).into();
         let failed = || format!("cannot write {}", path.display());
-        let found = match std::fs::symlink_metadata(path) {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Self::new(path)),
-            found => found.with_context(failed)?,
-        };
-        // A link stays a link: what it leads to is looked at, and written.
-        let path = match found.file_type().is_symlink() {
-            false => path.to_owned(),
-            true => match std::fs::canonicalize(path) {
-                Err(error) if error.kind() == ErrorKind::NotFound => {
+        let found = match std::fs::metadata(path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                if std::fs::symlink_metadata(path).is_ok() {
                     return Err(refused("is a link to nothing; remove it, or give another path"));
                 }
-                target => target.with_context(failed)?,
-            },
+                return Ok(Self { path: path.to_owned(), way: Way::new(path) });
+            }
+            found => found.with_context(failed)?,
         };
-        let found = std::fs::metadata(&path).with_context(failed)?;
         match Kind::of(found.file_type()) {
-            Kind::Stream => Ok(Self { path, way: Way::Through }),
-            Kind::File if may_replace(&path) => Ok(Self::instead(path, &found)),
-            Kind::File => Err(refused("exists; give --force to replace it, or another path")),
+            // By its own name: what a link of /proc leads to has no other.
+            Kind::Stream => Ok(Self { path: path.to_owned(), way: Way::Through }),
+            Kind::File => {
+                // A link stays a link: what it leads to is written.
+                let path = std::fs::canonicalize(path).with_context(failed)?;
+                if !may_replace(&path) {
+                    return Err(refused("exists; give --force to replace it, or another path"));
+                }
+                let way = Way::instead(&path, &found);
+                Ok(Self { path, way })
+            }
             Kind::Other(what) => Err(refused(&format!("is {what}; give the path of a file"))),
         }
-    }
-
-    fn new(path: &Path) -> Self {
-        Self { path: path.to_owned(), way: Way::Beside { mode: None } }
-    }
-
-    fn instead(path: PathBuf, found: &Metadata) -> Self {
-        Self { path, way: Way::Beside { mode: Some(found.permissions()) } }
     }
 
     /// Opens what takes the bytes. A FIFO waits here for its reader.
@@ -83,9 +96,11 @@ impl Destination {
         let open = async {
             match &self.way {
                 Way::Through => OpenOptions::new().write(true).open(&self.path).await,
-                Way::Beside { mode } => {
-                    let file = create(&self.beside()).await?;
-                    if let Some(mode) = mode {
+                Way::Beside { new, replaces } => {
+                    let mut options = std::fs::OpenOptions::new();
+                    options.write(true).create_new(true).mode(0o666);
+                    let file = OpenOptions::from(options).open(new).await?;
+                    if let Some(mode) = replaces {
                         file.set_permissions(mode.clone()).await?;
                     }
                     Ok(file)
@@ -95,28 +110,26 @@ impl Destination {
         open.await.with_context(|| self.failed())
     }
 
-    /// The file is whole: from here on it stands at the path, whatever happens.
+    /// The file is whole: from here on it stands at the path, whatever happens. What came there meanwhile is
+    /// not replaced without `force`.
     pub async fn finish(&self, file: File) -> anyhow::Result<()> {
-        let Way::Beside { .. } = self.way else { return Ok(()) };
+        let Way::Beside { new, replaces } = &self.way else { return Ok(()) };
         let finish = async {
             file.sync_all().await?;
-            fs::rename(self.beside(), &self.path).await
+            match replaces {
+                Some(_) => fs::rename(new, &self.path).await,
+                None => take(new, &self.path).await,
+            }
         };
         finish.await.with_context(|| self.failed())
     }
 
     /// What was begun is of no use.
     pub async fn discard(&self) {
-        if let Way::Beside { .. } = self.way {
-            // That it cannot be removed, the next one will tell.
-            let _gone = fs::remove_file(self.beside()).await;
+        if let Way::Beside { new, .. } = &self.way {
+            // What cannot be removed has a name that is in nobody's way.
+            let _gone = fs::remove_file(new).await;
         }
-    }
-
-    fn beside(&self) -> PathBuf {
-        let mut beside = self.path.clone().into_os_string();
-        beside.push(".new");
-        beside.into()
     }
 
     fn failed(&self) -> String {
@@ -124,17 +137,16 @@ impl Destination {
     }
 }
 
-/// A file that nobody else has: what a command that was killed left there goes, and nothing else is
-/// followed or replaced.
-async fn create(path: &Path) -> io::Result<File> {
-    match fs::symlink_metadata(path).await {
-        Ok(found) if found.is_file() => fs::remove_file(path).await?,
-        // Whatever else stands there, the next line tells.
-        Ok(_) | Err(_) => {}
+/// Gives a file a name that nothing has.
+async fn take(new: &Path, path: &Path) -> io::Result<()> {
+    match rustix::fs::renameat_with(CWD, new, CWD, path, RenameFlags::NOREPLACE) {
+        // A file system that cannot: two steps do the same.
+        Err(Errno::INVAL | Errno::NOSYS) => {
+            fs::hard_link(new, path).await?;
+            fs::remove_file(new).await
+        }
+        done => Ok(done?),
     }
-    let mut options = std::fs::OpenOptions::new();
-    options.write(true).create_new(true).mode(0o666);
-    OpenOptions::from(options).open(path).await
 }
 
 /// What can stand at a path.
@@ -254,13 +266,33 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_link_beside_the_path_is_not_followed() {
+    async fn two_that_write_one_path_touch_nothing_of_each_other_or_of_others() {
         let folder = tempfile::tempdir().unwrap();
-        let other = folder.path().join("other");
+        let (path, other) = (folder.path().join("a"), folder.path().join("a.new"));
         write(&other, "of somebody").unwrap();
-        symlink(&other, folder.path().join("a.new")).unwrap();
-        assert!(put(&folder.path().join("a"), false).await.is_err());
-        assert_eq!(read(&other).unwrap(), b"of somebody");
+        let (one, two) =
+            (Destination::at(&path, false).unwrap(), Destination::at(&path, false).unwrap());
+        let mut files = (one.open().await.unwrap(), two.open().await.unwrap());
+        files.0.write_all(b"one").await.unwrap();
+        files.1.write_all(b"two").await.unwrap();
+        one.finish(files.0).await.unwrap();
+        let error = format!("{:#}", two.finish(files.1).await.unwrap_err());
+        assert!(error.contains("exists"), "{error}");
+        two.discard().await;
+        assert_eq!(
+            (read(&path).unwrap(), read(&other).unwrap()),
+            (b"one".into(), b"of somebody".into())
+        );
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2);
+    }
+
+    #[tokio::test]
+    async fn a_pipe_that_has_no_name_of_its_own_is_written_into() {
+        let (reader, writer) = std::io::pipe().unwrap();
+        let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&writer));
+        put(Path::new(&path), false).await.unwrap();
+        drop(writer);
+        assert_eq!(std::io::read_to_string(reader).unwrap(), "new");
     }
 
     #[tokio::test]
