@@ -23,8 +23,6 @@ pub(crate) struct Outbox {
     /// Reports under way, with the time at which they are sent again.
     in_flight: BTreeMap<ReportId, (SessionKey, u64)>,
     due: BTreeSet<(u64, ReportId)>,
-    /// One was repeated, and none was acknowledged since.
-    repeats: bool,
 }
 
 /// News of one session: at most readiness, two machine states (one under way) and the end.
@@ -123,7 +121,6 @@ impl Outbox {
 
     /// Managers take reports again: all that are under way are sent once more, and the pauses begin anew.
     pub(crate) fn hurry(&mut self) {
-        self.repeats = false;
         self.due.clear();
         for (id, (key, _)) in std::mem::take(&mut self.in_flight) {
             if let Some(first) = self.sessions.get_mut(&key).and_then(|it| it.queue.front_mut()) {
@@ -137,13 +134,13 @@ impl Outbox {
     pub(crate) fn on_acked(&mut self, id: ReportId) {
         let again = self.waits_again(id).then(|| self.waiting.remove(&id)).flatten();
         let Some(key) = again.or_else(|| self.land(id)) else { return };
-        if self.repeats {
-            self.hurry();
-        }
         let Some(news) = self.sessions.get_mut(&key) else {
             return;
         };
-        news.queue.pop_front();
+        let taken = news.queue.pop_front();
+        // Its owner took nothing for a while, and does so now. That others are acknowledged says nothing of
+        // those that wait for another owner.
+        let was_repeated = taken.is_some_and(|it| it.doubled > 1);
         match news.queue.front() {
             Some(next) => {
                 self.waiting.insert(next.id, key);
@@ -151,6 +148,9 @@ impl Outbox {
             None => {
                 self.sessions.remove(&key);
             }
+        }
+        if was_repeated {
+            self.hurry();
         }
     }
 
@@ -165,7 +165,6 @@ impl Outbox {
             let Some((key, _)) = self.in_flight.remove(&id) else {
                 continue;
             };
-            self.repeats = true;
             self.overtake(&key);
             self.send(&key, now, sender, effects);
         }

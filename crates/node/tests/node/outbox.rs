@@ -218,3 +218,14 @@ fn what_waits_goes_at_once_when_one_is_taken_after_a_failure_and_each_of_them_on
     assert_eq!(told(&acked(&mut world, sent[2].0)), Vec::<String>::new());
     assert_eq!(world.node.outbox_sessions(), 0);
 }
+
+#[test]
+fn what_waits_for_an_owner_that_is_away_is_not_hurried_by_what_another_takes() {
+    let mut world = World::registered();
+    world.run("stuck", token(1, 1));
+    world.ended("stuck", token(1, 1));
+    world.pass(7_500, true);
+    world.run("fine", token(1, 1));
+    let sent = reports(&world.ended("fine", token(1, 1)));
+    assert_eq!(told(&acked(&mut world, sent[0].0)), Vec::<String>::new());
+}
