@@ -20,8 +20,9 @@ performance {
   raft_multiplier = 1
 }
 
-# Where Consul controls access, managers and node-agents take their token from CONSUL_HTTP_TOKEN. It
-# needs: key_prefix "PREFIX/" write, service_prefix "PREFIX-" write.
+# Where Consul controls access, managers and node-agents take their token from CONSUL_HTTP_TOKEN. That of a
+# manager needs: key_prefix "PREFIX/" write, service_prefix "PREFIX-" write. That of a node-agent needs the
+# second alone: a node has no business in the View.
 
 limits {
   # Each manager holds two queries open and makes calls besides. The default of 200 connections

@@ -154,8 +154,12 @@ async fn web(State(pages): State<Arc<Pages>>, Path(path): Path<String>) -> Respo
     let missing = || (StatusCode::NOT_FOUND, "there is no such resource\n").into_response();
     match documents::web(&pages.shared, &path, Instant::now() + PATIENCE).await {
         Ok(Some((mime, body))) => {
-            let sure = (header::X_CONTENT_TYPE_OPTIONS, "nosniff".to_owned());
-            ([(header::CONTENT_TYPE, mime), sure], body).into_response()
+            // What anybody may have written is a page of nobody: it runs nothing and loads nothing.
+            let sure = [
+                (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+                (header::CONTENT_SECURITY_POLICY, "sandbox; default-src 'none'"),
+            ];
+            ([(header::CONTENT_TYPE, mime)], sure, body).into_response()
         }
         Ok(None) => missing(),
         Err((code, why)) => {

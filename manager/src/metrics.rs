@@ -336,7 +336,10 @@ fn write_look(text: &mut String, look: &Look) -> std::fmt::Result {
     let (works, overdue) = (look.stats.works, look.stats.works_overdue);
     writeln!(text, "rota_works{{state=\"working\"}} {}", works.saturating_sub(overdue))?;
     writeln!(text, "rota_works{{state=\"overdue\"}} {overdue}")?;
-    writeln!(text, "# HELP rota_sessions Sessions of partitions here, tombstones included.")?;
+    writeln!(
+        text,
+        "# HELP rota_sessions Sessions of partitions here, owned or copied, ended ones too; role=serving has each once."
+    )?;
     writeln!(text, "# TYPE rota_sessions gauge")?;
     // What a former copy holds is no copy of anything any more.
     for part in look.stats.parts.iter().filter(|it| it.role != "former copy") {

@@ -89,7 +89,7 @@ pub use json::to_json;
 pub use name::{DocName, ItemName};
 pub use operation::{Done, Operation, Operations, Place};
 pub use request::{Anyone, Caller, Checker, Credentials, Request, SyncRequest};
-pub use rota_model::{FieldError, Namespace, RequestId, SlotId, Stamp};
+pub use rota_model::{FieldError, Namespace, RequestId, Retry, SlotId, Stamp};
 pub use rules::{Aged, OneSlot, Rules, Territory};
 pub use run::{Answer, Next, Progress, Run, Validated};
 pub use schema::{Keyed, Schema, Singleton};

@@ -56,7 +56,8 @@ pub trait Operation: Send + Sized + 'static {
     /// default). Then its caller is told X-QUOTA, and what it comes to later changes nothing. Nothing can
     /// stop it, so it holds its worker until it returns: of these a manager has few (8 by default), and
     /// more operations are told X-BUSY. So it must end by itself, and give whatever it waits for a
-    /// deadline. Several attempts may work at once.
+    /// deadline. Several attempts may work at once, and one whose result could not be kept just then (a copy
+    /// was away, or the log was full) works again: what it does outside of its documents must bear that.
     ///
     /// A worker sees the documents of the operation's slot, up to a number. It is begun again when it asks
     /// for others, also with [`Operation::documents`]: name or read what it needs before it computes.
@@ -127,6 +128,9 @@ struct Registered {
 /// So many are named to whoever asks for one that does not exist.
 const NAMED_MAX: usize = 10;
 
+/// Most characters of what is wrong with parameters: it may repeat them.
+const PROBLEM_MAX: usize = 200;
+
 /// The operations that callers may ask for, by name. Made once at start; clones share them.
 #[derive(Clone, Default)]
 pub struct Operations(Arc<BTreeMap<&'static str, Registered>>);
@@ -183,6 +187,7 @@ impl fmt::Debug for Operations {
 fn make<T: Operation>(parameters: Option<&JsonText>) -> Result<Box<dyn Running>, Exception> {
     let text = parameters.map_or("{}", JsonText::as_str);
     let parameters = serde_json::from_str(text).map_err(|error| {
+        let error: String = error.to_string().chars().take(PROBLEM_MAX).collect();
         FieldError::new("parameters", format!("do not fit operation {}: {error}", T::NAME))
     })?;
     Ok(Box::new(T::new(parameters)?))

@@ -7,10 +7,9 @@ use rota_docstore::{
     Attachment, Body, Cache, Desk, DocName, Exception, Namespace, Operation, Operations, Request,
     RequestId, Rules, Schema, Singleton, Stamp, Update, Wanted,
 };
-use rota_model::{ClusterName, ManagerId, ManagerNumber};
-use rota_storage::Label;
 use rota_storage::attachments::digest_of;
 use rota_storage::documents::{DocumentStore, Setup};
+use rota_storage::{ClusterName, Label, ManagerId, ManagerNumber};
 use serde::{Deserialize, Serialize};
 use std::error::Error;
 use std::io::{Read as _, Write};

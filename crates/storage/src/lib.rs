@@ -77,7 +77,9 @@ pub use engine::{
 pub use error::EngineError;
 pub use folder::{FORMAT, Label, begun_for, give_up, is_unclaimed};
 pub use log::{LogEngine, LogSettings};
+// What a [`Label`] is made of.
 pub use redb_engine::{RedbEngine, RedbSettings};
+pub use rota_model::{ClusterName, ManagerId, ManagerNumber};
 pub use writer::{
     EXIT_STATUS, Failure, NotQueued, Pace, QUEUE_BYTES_MAX, StillWriting, Writer, end_process,
 };

@@ -357,11 +357,13 @@ impl Settings {
         if self.data.is_some() || !others.is_empty() || !family.is_gone() {
             return;
         }
-        match std::fs::remove_dir_all(self.folder()) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                eprintln!("cannot remove {}: {error}", self.folder().display());
-            }
-            Ok(()) | Err(_) => {}
+        let folder = self.folder();
+        // A start that failed early made none.
+        if std::fs::symlink_metadata(&folder).is_err() {
+            return;
+        }
+        if let Err(error) = std::fs::remove_dir_all(&folder) {
+            eprintln!("cannot remove {}: {error}", folder.display());
         }
     }
 }

@@ -4,6 +4,7 @@ use super::layout::Layout;
 use crate::failure::UsageMistake;
 use anyhow::bail;
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 
 /// Free ports are looked for in here: below what the kernel hands out for outgoing connections,
@@ -84,8 +85,13 @@ impl Ports {
             bail!(UsageMistake(text));
         }
         let mut taken: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        let mut hint =
+            "is another `ringctl dev` running? Choose another --port-base, or 0 for free ports";
         for (port, purpose) in (base..).zip(&purposes) {
             if let Err(error) = bind(port) {
+                if error.kind() == ErrorKind::PermissionDenied {
+                    hint = "ports below 1024 are root's: choose another --port-base, or 0 for free ports";
+                }
                 taken.entry(error.to_string()).or_default().push(format!("{port} ({purpose})"));
             }
         }
@@ -93,10 +99,7 @@ impl Ports {
             let taken =
                 taken.iter().map(|(why, ports)| format!("port {}: {why}", ports.join(", ")));
             let taken: Vec<String> = taken.collect();
-            bail!(
-                "{}; is another `ringctl dev` running? Choose another --port-base, or 0 for free ports",
-                taken.join("; ")
-            );
+            bail!("{}; {hint}", taken.join("; "));
         }
         let ports: Vec<u16> = (base..).take(purposes.len()).collect();
         Ok(divide(layout, &ports, Vec::new()))

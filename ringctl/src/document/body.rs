@@ -71,7 +71,8 @@ struct Written {
 }
 
 fn digest(text: &str) -> Result<Digest, String> {
-    text.parse().map_err(|error: rota_model::FieldError| error.problem)
+    // Some programs print it in capitals.
+    text.to_ascii_lowercase().parse().map_err(|error: rota_model::FieldError| error.problem)
 }
 
 /// The digest and the length of a file, from where it stands.

@@ -4,6 +4,7 @@ use super::usage;
 use crate::output::{STANDARD, standard};
 use anyhow::Context;
 use rota_client::docstore::JsonText;
+use std::convert::Infallible;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -15,22 +16,23 @@ const BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// Where the parameters are.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Parameters {
-    Given(JsonText),
+    Given(String),
     File(PathBuf),
     Stdin,
 }
 
 impl FromStr for Parameters {
-    type Err = String;
+    /// Text that is no JSON is found by [`Parameters::read`], which does not repeat all of it.
+    type Err = Infallible;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, Infallible> {
         if text == STANDARD {
             return Ok(Self::Stdin);
         }
-        if let Some(file) = text.strip_prefix('@') {
-            return Ok(Self::File(file.into()));
-        }
-        Ok(Self::Given(JsonText::parse(text).map_err(|error| error.problem)?))
+        Ok(match text.strip_prefix('@') {
+            Some(file) => Self::File(file.into()),
+            None => Self::Given(text.to_owned()),
+        })
     }
 }
 
@@ -38,7 +40,7 @@ impl Parameters {
     /// The JSON itself.
     pub async fn read(&self) -> anyhow::Result<JsonText> {
         let (text, place) = match self {
-            Self::Given(text) => return Ok(text.clone()),
+            Self::Given(text) => (Ok(text.clone()), "the command line".to_owned()),
             Self::Stdin => {
                 let stdin = standard(std::io::stdin().as_fd())?;
                 (all_of(stdin).await, "standard input".to_owned())
@@ -83,6 +85,8 @@ mod tests {
         let wrong = read(&line).await.unwrap_err().to_string();
         assert!(wrong.contains("parameters.json holds") && wrong.contains("parse"), "{wrong}");
         assert_eq!("-".parse(), Ok(Parameters::Stdin));
-        assert!("{".parse::<Parameters>().unwrap_err().contains("does not parse"));
+        let long = format!("{{{}", "x".repeat(5_000));
+        let wrong = read(&long).await.unwrap_err().to_string();
+        assert!(wrong.contains("the command line holds") && wrong.len() < 300, "{wrong}");
     }
 }

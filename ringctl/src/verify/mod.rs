@@ -449,14 +449,14 @@ fn told(report: &Report) -> String {
         (false, false) => "not everything holds",
     };
     text.push_str(&format!(
-        "{verdict}: cluster {}, epoch {}, {} with one owner and equal copies, {} that {} exactly \
-         once on {} ({}, {seconds:.1} s)\n",
+        "{verdict}: cluster {}, epoch {}, {} with one owner and equal copies, {}, and {}{} \
+         exactly once ({}, {seconds:.1} s)\n",
         report.cluster,
         report.epoch,
         counted(*partitions as u64, "partition"),
-        counted(*sessions, "session"),
-        if *sessions == 1 { "runs" } else { "run" },
         counted(*nodes as u64, "node"),
+        counted(*sessions, "session"),
+        if *sessions == 1 { " that runs" } else { ", each of which runs" },
         counted((*rounds).into(), "round"),
     ));
     text

@@ -161,6 +161,8 @@ async fn a_web_resource_is_served_by_every_manager() {
         assert_eq!((page.code, page.body.as_str()), (200, "hello"));
         assert_eq!(page.header("content-type"), Some("text/x-greeting"));
         assert_eq!(page.header("x-content-type-options"), Some("nosniff"));
+        let policy = page.header("content-security-policy");
+        assert_eq!(policy, Some("sandbox; default-src 'none'"));
         assert_eq!(http_get(&manager.http, "/web/other").await.unwrap().code, 404);
     }
     cluster.end().await;
