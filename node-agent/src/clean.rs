@@ -1,6 +1,7 @@
 //! What a process takes over from the one that started it, and what of that is given up: in one place,
 //! for Rota's own processes and for programs. `docs/program-environment.md` has the whole list.
 
+use rota_daemon::unblock_signals;
 use rustix::fs::Mode;
 use rustix::process::{
     DumpableBehavior, Resource, Rlimit, getpriority_process, getrlimit, set_dumpable_behavior,
@@ -19,6 +20,7 @@ const PIPE: i32 = 13;
 /// The first thing that any process of this program does: nothing that it inherited is handed on, and
 /// what it writes is its user's alone.
 pub fn at_start() {
+    unblock_signals();
     close_fds::set_fds_cloexec(FIRST_DESCRIPTOR, &[]);
     umask(Mode::RWXG | Mode::RWXO);
 }
@@ -81,31 +83,11 @@ fn take_signals_back() -> io::Result<()> {
     Ok(())
 }
 
-/// Whoever started this process with blocked signals started its programs so, too: one that cannot get
-/// TERM is killed after its grace. Unblocking takes code that is not safe.
-pub fn tell_blocked_signals() {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let blocked = signals(&status, "SigBlk:");
-    if !blocked.is_empty() {
-        tracing::warn!(
-            ?blocked,
-            "this process was started with blocked signals, and so are its programs"
-        );
-    }
-}
-
-/// The numbers of the signals that are ignored, without `SIGPIPE`.
+/// The numbers of the signals that are ignored, without `SIGPIPE`: by the mask in `/proc/PID/status`.
 fn ignored_signals(status: &str) -> Vec<i32> {
-    let mut ignored = signals(status, "SigIgn:");
-    ignored.retain(|it| *it != PIPE);
-    ignored
-}
-
-/// The numbers of the signals in one of the masks of `/proc/PID/status`.
-fn signals(status: &str, mask: &str) -> Vec<i32> {
-    let mask = status.lines().find_map(|it| it.strip_prefix(mask));
+    let mask = status.lines().find_map(|it| it.strip_prefix("SigIgn:"));
     let mask = mask.and_then(|it| u64::from_str_radix(it.trim(), 16).ok()).unwrap_or(0);
-    (1..=64).filter(|number| mask >> (number - 1) & 1 == 1).collect()
+    (1..=64).filter(|number| mask >> (number - 1) & 1 == 1 && *number != PIPE).collect()
 }
 
 #[cfg(test)]
@@ -118,6 +100,6 @@ mod tests {
         assert_eq!(ignored_signals("SigIgn:\t8000000000000000\n"), [64]);
         assert_eq!(ignored_signals("SigIgn:\t0000000000000000\n"), [0_i32; 0]);
         assert_eq!(ignored_signals("nothing"), [0_i32; 0]);
-        assert_eq!(signals("SigIgn:\t1\nSigBlk:\t0000000000004000\n", "SigBlk:"), [15]);
+        assert_eq!(ignored_signals("SigBlk:\t2\nSigIgn:\t0000000000004000\n"), [15]);
     }
 }

@@ -37,4 +37,4 @@ pub use last_words::{HAS_LEFT, USAGE, refuse, say_fatal};
 pub use listening::may_listen;
 pub use log::{Log, LogArguments, LogFormat};
 pub use open_files::raise_open_files;
-pub use stop::{HangUp, Stop, outlive_stop_signals};
+pub use stop::{HangUp, Stop, outlive_stop_signals, unblock_signals};

@@ -1,5 +1,6 @@
 //! Who listens on a port, as `/proc` tells.
 
+use crate::processes::maker;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -91,11 +92,16 @@ pub fn is_held(listener: Listener, by: &[i32]) -> bool {
     by.iter().any(|pid| match has_open(*pid, listener.inode) {
         Ok(open) => open,
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            user(*pid) == Some(listener.uid)
+            maker(*pid) == Some(listener.uid)
         }
         // It is gone.
         Err(_) => false,
     })
+}
+
+/// Whether this process was seen to hold the listener.
+pub fn is_seen_with(listener: Listener, pid: i32) -> bool {
+    has_open(pid, listener.inode).unwrap_or(false)
 }
 
 fn has_open(pid: i32, inode: u64) -> io::Result<bool> {
@@ -103,13 +109,6 @@ fn has_open(pid: i32, inode: u64) -> io::Result<bool> {
     let entries = fs::read_dir(format!("/proc/{pid}/fd"))?;
     let mut links = entries.flatten().filter_map(|it| fs::read_link(it.path()).ok());
     Ok(links.any(|it| it.as_os_str() == name.as_str()))
-}
-
-/// The user as whom a process makes files and sockets.
-fn user(pid: i32) -> Option<u32> {
-    let text = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let line = text.lines().find_map(|it| it.strip_prefix("Uid:"))?;
-    line.split_ascii_whitespace().nth(3)?.parse().ok()
 }
 
 #[cfg(test)]

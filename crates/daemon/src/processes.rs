@@ -118,18 +118,15 @@ pub fn all() -> Vec<Stat> {
 /// Every process below one: its children, theirs and so on, as this process sees their pids; those in
 /// pid namespaces of their own, too. One that is started meanwhile may be missed: look again.
 pub fn descendants(pid: i32) -> Vec<i32> {
-    let has_lists = fs::exists("/proc/thread-self/children").unwrap_or(false);
-    // Where the kernel keeps no list of children, one look at everything.
-    let table = if has_lists { Vec::new() } else { all() };
-    let children = |parent: i32| -> Vec<i32> {
-        if has_lists {
-            return threads(parent).into_iter().flat_map(|it| children_of(parent, it)).collect();
-        }
-        table.iter().filter(|it| it.parent == parent).map(|it| it.process.pid).collect()
-    };
+    if !fs::exists("/proc/thread-self/children").unwrap_or(false) {
+        // The kernel keeps no list of children: one look at everything.
+        let below = descendants_among(&all(), pid, |_| false);
+        return below.into_iter().map(|it| it.pid).collect();
+    }
     let (mut found, mut edge) = (Vec::new(), vec![pid]);
     while let Some(parent) = edge.pop() {
-        let below = children(parent);
+        let of_thread = |thread| children_of(parent, thread);
+        let below: Vec<i32> = threads(parent).into_iter().flat_map(of_thread).collect();
         edge.extend(&below);
         found.extend(below);
     }
@@ -172,9 +169,20 @@ pub fn has_variable(pid: i32, name: &str, value: &str) -> bool {
 
 /// The user that a process runs as (its real uid); `None` for one that is gone.
 pub fn user(pid: i32) -> Option<u32> {
+    uids(pid).map(|[real, ..]| real)
+}
+
+/// The user as whom a process makes files and sockets; `None` for one that is gone.
+pub fn maker(pid: i32) -> Option<u32> {
+    uids(pid).map(|[.., of_files]| of_files)
+}
+
+/// Real, effective, saved, and that of files.
+fn uids(pid: i32) -> Option<[u32; 4]> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = status.lines().find_map(|it| it.strip_prefix("Uid:"))?;
-    line.split_ascii_whitespace().next()?.parse().ok()
+    let uids = line.split_ascii_whitespace().map(str::parse);
+    uids.collect::<Result<Vec<u32>, _>>().ok()?.try_into().ok()
 }
 
 /// Of these processes, the descendants of `ancestor` that run, but for those that `apart` holds for, and
@@ -299,7 +307,8 @@ mod tests {
     fn the_user_of_a_process_is_told() {
         let me = i32::try_from(std::process::id()).unwrap();
         assert_eq!(user(me), Some(rustix::process::getuid().as_raw()));
-        assert_eq!(user(-1), None);
+        assert_eq!(maker(me), Some(rustix::process::geteuid().as_raw()));
+        assert_eq!((user(-1), maker(-1)), (None, None));
     }
 
     #[test]

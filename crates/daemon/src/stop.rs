@@ -1,5 +1,6 @@
 //! The signals that end a process in good order, and a process that they do not end.
 
+use nix::sys::signal::SigSet;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::future::poll_fn;
 use std::io;
@@ -7,6 +8,14 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::task::Poll;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// From here on this thread blocks no signal, nor does what it starts. Who starts a process may hand on blocked
+/// signals, and a signal that is blocked never comes.
+pub fn unblock_signals() {
+    if let Err(error) = SigSet::empty().thread_set_mask() {
+        tracing::warn!(%error, "signals that were blocked at the start stay blocked");
+    }
+}
 
 /// From here on SIGTERM, SIGINT and SIGHUP do not end this process: for one that guards another, which
 /// needs it until its own end. Who stops a service or a machine sends them to everybody at once.
@@ -17,6 +26,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 /// # Errors
 /// The system gives no signal handlers.
 pub fn outlive_stop_signals() -> io::Result<()> {
+    unblock_signals();
     for signal in [SIGTERM, SIGINT, SIGHUP] {
         // Nobody asks whether it came.
         signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false)))?;
@@ -39,6 +49,7 @@ impl Stop {
 
     /// The same without SIGHUP, for a process to which that means something else.
     pub fn but_for_hang_up() -> io::Result<Self> {
+        unblock_signals();
         let terminate = ("SIGTERM", signal(SignalKind::terminate())?);
         Ok(Self(vec![terminate, ("SIGINT", signal(SignalKind::interrupt())?)]))
     }

@@ -35,7 +35,7 @@ print(json.dumps({
     "core": resource.getrlimit(resource.RLIMIT_CORE),
     "user": os.getresuid(), "group": os.getresgid(), "groups": os.getgroups(),
     "leads": os.getsid(0) == os.getpid() == os.getpgid(0),
-    "ignored": int(status["SigIgn"], 16),
+    "ignored": int(status["SigIgn"], 16), "blocked": int(status["SigBlk"], 16),
     "no_new_privs": status["NoNewPrivs"].strip(), "capabilities": int(status["CapPrm"], 16),
     "pids": sorted(int(it) for it in os.listdir("/proc") if it.isdigit()),
     "list": refused(lambda: os.listdir(sessions)),
@@ -55,7 +55,7 @@ fn told(ring: &Ring, id: &str) -> Value {
 }
 
 /// Starts an agent with a terminal, a secret in its environment, an open file of the name that follows,
-/// signals that it ignores, and preferences: `sh -c THIS sh FILE AGENT...`. What it says goes where it did.
+/// signals that it ignores or blocks, and preferences: `sh -c THIS sh FILE AGENT...`. What it says goes where it did.
 const DIRTY_START: &str = r#"
 file=$1; shift; exec 9<"$file"; trap "" HUP USR1
 export AWS_SECRET_ACCESS_KEY=hunter2 WANTED=this NOT_WANTED=that ROTA_ADMIN_KEY=secret LANG=C.UTF-8
@@ -71,6 +71,7 @@ if pid == 0:
     os.close(err)
     os.set_inheritable(9, True)
     os.nice(5)
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGUSR2})
     if os.getuid() == 0:
         open("/proc/self/oom_score_adj", "w").write("-500")
     os.execv(sys.argv[1], sys.argv[1:])
@@ -165,6 +166,7 @@ fn has_nothing_else_of_its_node(told: &Value, secret: &str) {
     // The C library keeps signals 32 and 33 to itself; Python ignores SIGPIPE and SIGXFSZ.
     let pythons_own = 1_u64 << 12 | 1 << 24 | 1 << 31 | 1 << 32;
     assert_eq!(told["ignored"].as_u64().unwrap() & !pythons_own, 0, "{told}");
+    assert_eq!(told["blocked"], 0);
     // Only root may undo what stands back.
     if rustix::process::getuid().is_root() {
         assert_eq!((&told["nice"], &told["oom"]), (&0.into(), &0.into()));
