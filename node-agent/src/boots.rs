@@ -22,20 +22,33 @@ const DRAWN_BITS: u32 = 10;
 /// How far the first boot after one that was refused for its number goes ahead of the clock.
 const AHEAD_MS: u64 = 1_000;
 
+/// The file whose time of change tells a folder from its copies.
+const MARK: &str = "place";
+
 /// Where a boot runs, as far as another boot can see whether it runs.
 ///
-/// It is the boot of the kernel and the pid namespace, whose processes `/proc` shows, and the folder
-/// itself by its device and inode: a copy of it has another lock, and lacks what began since. A name of the
-/// machine would prove less, since images and clones share it.
+/// It is the boot of the kernel and the pid namespace, whose processes `/proc` shows, and the folder itself,
+/// since a copy of it has another lock, and lacks what began since. Device and inode name the folder, and
+/// the time of the last change of one file in it that is written once: an inode is used again, and no copy gets
+/// that time, whatever else of a file it keeps. A name of the machine would prove less, since images and
+/// clones share it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Place(String);
 
 impl Place {
     /// The place of a boot that runs here. `None` where `/proc` does not tell it.
     fn here(folder: &Path) -> io::Result<Option<Self>> {
-        let found = fs::metadata(folder)?;
+        let (found, mark) = (fs::metadata(folder)?, folder.join(MARK));
+        if let Err(error) = File::create_new(&mark)
+            && error.kind() != io::ErrorKind::AlreadyExists
+        {
+            return Err(error);
+        }
+        let mark = fs::metadata(mark)?;
         let machine = processes::machine_boot();
-        let place = || format!("{machine} {}:{}", found.dev(), found.ino());
+        let changed = format!("{}.{:09}", mark.ctime(), mark.ctime_nsec());
+        let place =
+            || format!("{machine} {}:{} {}:{changed}", found.dev(), found.ino(), mark.ino());
         Ok((!machine.is_empty()).then(place).map(Self))
     }
 }
@@ -191,6 +204,20 @@ mod tests {
         fs::copy(first.join("boot"), copy.join("boot")).unwrap();
         let copied = Boots::open(&copy).unwrap();
         assert_eq!(copied.unproven(), Some(boot));
+        // A copy that took the place, and mostly the inode, of what it was made from.
+        let restored = folder.path().join("restored");
+        let copy_all = |from: &Path, to: &Path| {
+            let mut copy = std::process::Command::new("cp");
+            assert!(copy.arg("-a").args([from, to]).status().unwrap().success());
+        };
+        copy_all(&first, &restored);
+        let kept = folder.path().join("kept");
+        copy_all(&restored, &kept);
+        let (boot_there, _) = Boots::open(&restored).unwrap().next().unwrap();
+        fs::copy(restored.join("boot"), kept.join("boot")).unwrap();
+        fs::remove_dir_all(&restored).unwrap();
+        copy_all(&kept, &restored);
+        assert_eq!(Boots::open(&restored).unwrap().unproven(), Some(boot_there));
         let moved = folder.path().join("moved");
         fs::rename(&first, &moved).unwrap();
         assert_eq!(Boots::open(&moved).unwrap().next().unwrap().1, [boot]);

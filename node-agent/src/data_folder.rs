@@ -4,6 +4,7 @@
 //! DIR/node.json    format, node id, cluster
 //! DIR/lock         held while an agent runs
 //! DIR/boot         the last boots of this folder and where they ran, one a line
+//! DIR/place        tells this folder from its copies, by when it was made
 //! DIR/lease        the node's lease, read by its keepers and its guardian
 //! DIR/guardian.log what the guardian logs
 //! DIR/sessions/    one folder per program session: output, log of the keeper, working folder, pid file

@@ -3,20 +3,17 @@
 use crate::mailbox::{Event, Mailbox};
 use crate::sandbox::Ability;
 use crate::settings::{mistakes_of_sandboxes, read_classes};
-use anyhow::Context;
 use rota_daemon::HangUp;
 use std::path::{Path, PathBuf};
 
-/// Reads the folder's classes at each SIGHUP and gives them to the agent, unless there is a mistake in them.
-///
-/// # Errors
-/// The system gives no signal handlers.
+/// Reads the folder's classes at each SIGHUP, also one that came during the start, and gives them to the agent,
+/// unless there is a mistake in them.
 pub fn on_hang_up(
+    mut hang_up: HangUp,
     folder: Option<PathBuf>,
     ability: Ability,
     mailbox: Mailbox,
-) -> anyhow::Result<()> {
-    let mut hang_up = HangUp::listen().context("cannot listen for signals")?;
+) {
     tokio::spawn(async move {
         loop {
             hang_up.came().await;
@@ -26,7 +23,6 @@ pub fn on_hang_up(
             }
         }
     });
-    Ok(())
 }
 
 async fn read_again(folder: &Path, ability: &Ability, mailbox: &Mailbox) {

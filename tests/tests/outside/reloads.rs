@@ -2,12 +2,13 @@
 
 use rota_client::v1::SessionState;
 use rota_tests::brief::Brief;
-use rota_tests::processes::send;
+use rota_tests::processes::{of_folder, send};
 use rota_tests::sessions::{becomes, opened, read};
 use rota_tests::{Launched, PATIENCE, TestFolder, classes_of, eventually, ringctl};
 use rustix::process::Signal;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
+use std::path::Path;
 
 /// A program that prints a word.
 fn class(name: &str, word: &str) -> String {
@@ -120,5 +121,39 @@ async fn nodes_of_one_pool_with_different_texts_of_a_class_are_told() {
     for agent in agents {
         assert_eq!(agent.end().await, Some(0));
     }
+    brief.end().await;
+}
+
+/// Whether that process has the file open.
+fn has_open(pid: u32, file: &Path) -> bool {
+    let open = std::fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+    open.into_iter().any(|it| std::fs::read_link(it.path()).is_ok_and(|to| to == file))
+}
+
+#[tokio::test]
+async fn a_hang_up_during_a_start_that_still_ends_what_was_left_ends_nothing_else() {
+    let folder = TestFolder::new();
+    let brief = Brief::start(&folder).await;
+    // It is killed after two seconds with TERM.
+    let stubborn = "name = \"stubborn\"\nkind = \"program\"\nready = { line = \"up\" }\n\
+                    argv = [\"sh\", \"-c\", \"trap '' TERM; echo up; while :; do sleep 1; done\"]\n";
+    let classes = classes_of(&folder, &[("stubborn", stubborn)]);
+    let line = brief.agent(&folder, &classes, "node");
+    let agent = Launched::start(&folder, "agent", "rota-node-agent", &line).await;
+    brief.opened("a", "stubborn").await;
+    becomes(&brief.client, "a", SessionState::Ready).await;
+    agent.kill().await;
+    let lock = folder.path().canonicalize().unwrap().join("node/lock");
+    let hang_up = eventually("the next one has its folder", PATIENCE, async || {
+        let all = of_folder(folder.path());
+        let found = all.iter().find(|it| it.is_agent() && has_open(it.pid, &lock));
+        let found = found.ok_or_else(|| format!("{all:?}"))?;
+        found.signal(Signal::HUP);
+        Ok(())
+    });
+    let start = Launched::start(&folder, "agent", "rota-node-agent", &line);
+    let (agent, ()) = tokio::join!(start, hang_up);
+    logs(&agent, "the classes were read again").await;
+    assert_eq!(agent.end().await, Some(0));
     brief.end().await;
 }
