@@ -12,7 +12,7 @@ use crate::settings::digests;
 use rota_model::node_msg::{FromNode, Register, ToNode};
 use rota_model::{
     BootId, ClassName, ClusterName, NodeState, PoolName, Refusal, RefusalKind, RequestId, Retry,
-    SessionKey, Stamp, Token,
+    Sandbox, SessionKey, Stamp, Token,
 };
 use rota_node::class::Class;
 use rota_node::machine::Transition;
@@ -55,6 +55,8 @@ pub struct Parts {
     pub address: String,
     /// Its pool.
     pub pool: PoolName,
+    /// The best that its programs can be kept from.
+    pub sandbox: Sandbox,
     /// Managers to start with.
     pub seeds: Vec<String>,
     /// The lease file.
@@ -210,7 +212,7 @@ impl Agent {
             }
             Event::ProgramOver { key, token } => self.parts.runtime.on_program_over(&key, token),
             Event::Classes(classes) => self.on_classes(classes),
-            Event::Leave => self.on_leave(),
+            Event::Leave { signal } => self.on_leave(signal),
         }
     }
 
@@ -412,7 +414,9 @@ impl Agent {
     }
 
     fn registration_of(&self, state: NodeState) -> Register {
-        self.node.registration(self.parts.address.clone(), self.parts.pool.clone(), state)
+        let (address, pool) = (self.parts.address.clone(), self.parts.pool.clone());
+        let sandbox = Some(self.parts.sandbox);
+        Register { sandbox, ..self.node.registration(address, pool, state) }
     }
 
     /// Managers to register with: those last heard of, then those given at the start.
@@ -452,10 +456,10 @@ impl Agent {
         }
     }
 
-    fn on_leave(&mut self) {
+    fn on_leave(&mut self, signal: &'static str) {
         match &mut self.leaving {
             None => {
-                tracing::info!("leaving");
+                tracing::info!(signal, "leaving");
                 let grace_ms = self.parts.runtime.longest_grace_ms();
                 let patience_ms = LEAVE_KILL_MS.max(grace_ms + LEAVE_SPARE_MS);
                 let kill_at_ms = boottime_ms() + patience_ms;

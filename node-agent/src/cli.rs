@@ -79,7 +79,7 @@ pub struct RunArgs {
     /// The pool that the node belongs to.
     #[arg(long, default_value = "default")]
     pub pool: String,
-    /// How many sessions the node can hold, 1 to 1000000.
+    /// How many sessions the node can hold, 1 to 1000000. `ringctl dev` gives its nodes 1000.
     #[arg(long, default_value_t = 100)]
     pub places: u32,
     /// Load (places used over places) from which on the node takes no more, above 0 to 1.

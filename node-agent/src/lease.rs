@@ -45,9 +45,9 @@ impl Lease {
 
     /// The same; one that goes on for more than `ms_max` is refused, since whoever wrote it was not this
     /// node.
-    pub fn read_within(path: &Path, ms_max: Option<u64>) -> io::Result<Self> {
+    pub fn read_within(path: &Path, ms_max: u64) -> io::Result<Self> {
         let lease = Self::read(path)?;
-        let until_ms = ms_max.map_or(u64::MAX, |it| boottime_ms().saturating_add(it));
+        let until_ms = boottime_ms().saturating_add(ms_max);
         if lease.term_at_ms.max(lease.kill_at_ms) > until_ms {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "a lease that no node has"));
         }
@@ -73,12 +73,11 @@ mod tests {
         let path = folder.path().join("lease");
         let now = boottime_ms();
         Lease { term_at_ms: now + 8_000, kill_at_ms: now + 12_000 }.write(&path).unwrap();
-        assert!(Lease::read_within(&path, Some(12_000)).is_ok());
+        assert!(Lease::read_within(&path, 12_000).is_ok());
         Lease { term_at_ms: 9_000_000_000_000, kill_at_ms: 9_000_000_000_000 }
             .write(&path)
             .unwrap();
-        assert!(Lease::read_within(&path, Some(12_000)).is_err());
-        assert!(Lease::read_within(&path, None).is_ok());
+        assert!(Lease::read_within(&path, 12_000).is_err());
     }
 
     #[test]

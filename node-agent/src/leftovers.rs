@@ -12,7 +12,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// In the environment of every keeper, program and guardian: the data folder of its node. It finds what was
-/// not written down. A program may clear it; what must not be missed is found by its user.
+/// not written down, where it can be read: a program may clear it, and of keepers and guardians only root sees
+/// it. What must not be missed is found by its user, and a keeper ends by itself without its agent.
 pub const DATA_VARIABLE: &str = "ROTA_NODE_DATA";
 
 /// Time between TERM and KILL. Short: the sessions are lost already, and the node takes no others

@@ -69,7 +69,10 @@ pub enum Event {
     /// The classes were read again.
     Classes(BTreeMap<ClassName, Class>),
     /// Leave in good order; the second time, without grace.
-    Leave,
+    Leave {
+        /// What asked for it, for the log.
+        signal: &'static str,
+    },
 }
 
 /// The sending end.

@@ -22,6 +22,7 @@ mod leftovers;
 mod looking;
 mod mailbox;
 mod managers;
+mod mark;
 mod ports;
 mod reload;
 mod rpc;
@@ -34,14 +35,14 @@ use agent::{Agent, Parts};
 use anyhow::Context;
 use boots::Boots;
 use clap::Parser;
-use cli::{Cli, Command};
+use cli::{Cli, Command, RunArgs};
 use data_folder::DataFolder;
 use discovery::Discovery;
 use guardian::GuardianLink;
 use mailbox::{Event, Mailbox};
 use rota_daemon::{
-    LogArguments, LogFormat, Stop, announce, outlive_stop_signals, raise_open_files, refuse,
-    say_fatal,
+    HangUp, LogArguments, LogFormat, Stop, announce, outlive_stop_signals, raise_open_files,
+    refuse, say_fatal,
 };
 use rota_model::address::join;
 use rota_node::NodeConfig;
@@ -63,16 +64,7 @@ fn main() -> ExitCode {
         Command::Guardian(log) => beside(&log, guardian::run),
         Command::First(args) => ExitCode::from(keeper::run_first(&args)),
         Command::Exec(args) => ExitCode::from(keeper::become_program(&args)),
-        Command::Run(args) => {
-            let format = args.log.asked_format();
-            match settings::check(&args) {
-                Ok(settings) => {
-                    settings.log.install();
-                    report(run(settings), format)
-                }
-                Err(mistakes) => refuse(NAME, format, &mistakes),
-            }
-        }
+        Command::Run(args) => start(&args),
         Command::Check(args) => match settings::check_classes(&args.classes) {
             Ok(classes) => {
                 if classes.is_empty() {
@@ -113,11 +105,38 @@ fn report(result: anyhow::Result<bool>, format: LogFormat) -> ExitCode {
     }
 }
 
+/// Starts a node and runs it.
+fn start(args: &RunArgs) -> ExitCode {
+    let format = args.log.asked_format();
+    let prepare = || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let listening = {
+            let _in_runtime = runtime.enter();
+            HangUp::listen()
+        };
+        anyhow::Ok((runtime, listening.context("cannot listen for signals")?))
+    };
+    // Before anything that takes time: a reload that comes early must not end this process.
+    let (runtime, hang_up) = match prepare() {
+        Ok(prepared) => prepared,
+        Err(error) => return report(Err(error), format),
+    };
+    match settings::check(args) {
+        Ok(settings) => {
+            settings.log.install();
+            report(run(settings, runtime, hang_up), format)
+        }
+        Err(mistakes) => refuse(NAME, format, &mistakes),
+    }
+}
+
 /// Runs the node until it is told to leave. True when nothing is left running.
-fn run(settings: Settings) -> anyhow::Result<bool> {
+fn run(
+    settings: Settings,
+    runtime: tokio::runtime::Runtime,
+    hang_up: HangUp,
+) -> anyhow::Result<bool> {
     clean::shut_memory();
-    clean::tell_blocked_signals();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     // Before the folder is claimed and what an earlier run left is ended: a start that fails for
     // its port changes nothing.
     let listener = runtime
@@ -145,7 +164,8 @@ fn run(settings: Settings) -> anyhow::Result<bool> {
         let keepers = Keepers::default();
         let lease_ms_max = settings.config.timing.lease_kill_ms;
         let guardian = GuardianLink::start(folder.path(), lease_ms_max, &keepers, &settings.log)?;
-        let gone = serve(settings, listener, &folder, open_files, keepers).await;
+        let start = Start { folder: &folder, hang_up, open_files, keepers };
+        let gone = serve(settings, listener, start).await;
         guardian.leave().await;
         gone
     })?;
@@ -154,19 +174,27 @@ fn run(settings: Settings) -> anyhow::Result<bool> {
     Ok(gone.clean)
 }
 
+/// What a start prepared before it serves.
+struct Start<'a> {
+    folder: &'a DataFolder,
+    hang_up: HangUp,
+    /// The limit of open files before it was raised.
+    open_files: Option<u64>,
+    keepers: Keepers,
+}
+
 async fn serve(
     settings: Settings,
     listener: TcpListener,
-    folder: &DataFolder,
-    open_files: Option<u64>,
-    keepers: Keepers,
+    start: Start<'_>,
 ) -> anyhow::Result<agent::Gone> {
+    let Start { folder, hang_up, open_files, keepers } = start;
     let port = listener.local_addr()?.port();
     let address = join(&settings.host, port);
     let timing = settings.config.timing;
     let sandboxes = Sandboxes::new(&settings.ability, lease::boottime_us())?;
     say_what_programs_are_kept_from(&settings, &sandboxes);
-    let sandbox = sandboxes.best().as_str();
+    let sandbox = sandboxes.best;
     let programs = ProgramSettings {
         data: folder.path().to_owned(),
         lease: folder.lease(),
@@ -207,6 +235,7 @@ async fn serve(
         cluster: settings.cluster.clone(),
         address: address.clone(),
         pool: settings.pool,
+        sandbox,
         seeds: settings.managers,
         lease: folder.lease(),
         discovery,
@@ -214,7 +243,7 @@ async fn serve(
         mailbox: mailbox.clone(),
     });
     leave_on_signals(mailbox.clone())?;
-    reload::on_hang_up(settings.classes_folder, settings.ability, mailbox.clone())?;
+    reload::on_hang_up(hang_up, settings.classes_folder, settings.ability, mailbox.clone());
     let server = tokio::spawn(async move {
         if let Err(error) = rpc::serve(listener, settings.cluster, mailbox).await {
             tracing::error!(%error, "the gRPC server ended");
@@ -224,7 +253,7 @@ async fn serve(
     let pid = std::process::id();
     announce(&json!({
         "ready": true, "id": id.as_str(), "address": address, "pid": pid, "boot": boot.0,
-        "sandbox": sandbox
+        "sandbox": sandbox.as_str()
     }));
     let gone = agent.run(events).await;
     server.abort();
@@ -233,7 +262,7 @@ async fn serve(
 
 /// Operators hear at each start what a program can do to this node.
 fn say_what_programs_are_kept_from(settings: &Settings, sandboxes: &Sandboxes) {
-    let (sandbox, pid_namespace) = (sandboxes.best().as_str(), sandboxes.pid_namespace);
+    let (sandbox, pid_namespace) = (sandboxes.best.as_str(), sandboxes.pid_namespace);
     match settings.ability.obstacle() {
         None => {
             tracing::info!(sandbox, pid_namespace, "each program gets a user of its own");
@@ -257,8 +286,8 @@ fn leave_on_signals(mailbox: Mailbox) -> anyhow::Result<()> {
     let mut stop = Stop::but_for_hang_up().context("cannot listen for signals")?;
     tokio::spawn(async move {
         loop {
-            stop.wished().await;
-            mailbox.give(Event::Leave).await;
+            let signal = stop.wished().await;
+            mailbox.give(Event::Leave { signal }).await;
         }
     });
     Ok(())

@@ -1,13 +1,12 @@
 //! Free ports for programs.
 
+use crate::mark::{Mark, unless_in_use};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::ops::RangeInclusive;
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{self as unix, UnixDatagram};
 use tokio::net::TcpSocket;
 
 /// The ports that a node gives to programs.
@@ -64,13 +63,11 @@ impl fmt::Display for PortRange {
 /// A port that no other session on this machine is given while this value lives.
 ///
 /// Between the choice and the program's own bind the port is free, and another node that looks for a
-/// port meanwhile may find it too. So every node marks its choice by a socket with an abstract
-/// name: names are as private to a network namespace as ports are, need no file, and vanish with
-/// the node.
+/// port meanwhile may find it too. So every node marks its choice.
 #[derive(Debug)]
 pub struct Port {
     number: u16,
-    _mark: UnixDatagram,
+    _mark: Mark,
 }
 
 impl Port {
@@ -88,15 +85,15 @@ impl Port {
         }
         let count = range.count();
         Err(format!(
-            "all {count} ports of --session-ports {range} are taken, by sessions of this machine's nodes or \
-             by others: close sessions, or start the node with more ports"
+            "all {count} ports of --session-ports {range} are taken: by sessions of this machine's nodes, by \
+             others, or for a minute after the end of a program that closed connections first (TIME_WAIT). \
+             Close sessions, open them more slowly, or start the node with more ports"
         ))
     }
 
     /// `None` when somebody has it.
     fn take(host: IpAddr, number: u16) -> io::Result<Option<Self>> {
-        let name = unix::SocketAddr::from_abstract_name(format!("rota-port-{number}"))?;
-        let Some(mark) = unless_in_use(UnixDatagram::bind_addr(&name))? else { return Ok(None) };
+        let Some(mark) = Mark::take(&mark_name(number))? else { return Ok(None) };
         let is_free = unless_in_use(bind_strictly(SocketAddr::new(host, number)))?.is_some()
             && unless_in_use(UdpSocket::bind((host, number)))?.is_some();
         Ok(is_free.then_some(Self { number, _mark: mark }))
@@ -114,12 +111,8 @@ fn bind_strictly(address: SocketAddr) -> io::Result<()> {
     socket?.bind(address)
 }
 
-fn unless_in_use<T>(result: io::Result<T>) -> io::Result<Option<T>> {
-    match result {
-        Ok(value) => Ok(Some(value)),
-        Err(error) if error.kind() == io::ErrorKind::AddrInUse => Ok(None),
-        Err(error) => Err(error),
-    }
+fn mark_name(number: u16) -> String {
+    format!("rota-port-{number}")
 }
 
 /// The ports of one program.
@@ -161,10 +154,9 @@ mod tests {
         assert_eq!(numbers.len(), ports.len());
         assert!(numbers.iter().all(|it| (21_000..30_000).contains(it)));
         let first = ports[0].number();
-        let name = unix::SocketAddr::from_abstract_name(format!("rota-port-{first}")).unwrap();
-        assert!(UnixDatagram::bind_addr(&name).is_err());
+        assert!(Mark::take(&mark_name(first)).unwrap().is_none());
         drop(ports);
-        assert!(UnixDatagram::bind_addr(&name).is_ok());
+        assert!(Mark::take(&mark_name(first)).unwrap().is_some());
     }
 
     #[test]

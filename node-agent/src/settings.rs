@@ -7,8 +7,10 @@ use crate::sandbox::{Ability, UserRange, unreachable_in};
 use rota_daemon::{Log, may_hold_data, may_listen};
 use rota_membership::ConsulAddress;
 use rota_model::address::Address;
-use rota_model::{BootId, ClassDigest, ClassName, ClusterName, FieldError, NodeId, PoolName};
-use rota_node::class::{Class, ClassKind, Sandbox, parse_classes};
+use rota_model::{
+    BootId, ClassDigest, ClassName, ClusterName, FieldError, NodeId, PoolName, Sandbox,
+};
+use rota_node::class::{Class, ClassKind, parse_classes};
 use rota_node::{NodeBounds, NodeConfig, NodeTiming};
 use rustix::process::getuid;
 use std::collections::BTreeMap;

@@ -14,7 +14,8 @@ use rota_model::node_msg::{
 };
 use rota_model::{
     BootId, ClassDigest, ClassName, ClusterName, Epoch, Exit, FieldError, LeaseTimes,
-    ManagerNumber, NAME_BYTES_MAX, NodeId, NodeState, PoolName, Reason, RequestId, SlotId, Token,
+    ManagerNumber, NAME_BYTES_MAX, NodeId, NodeState, PoolName, Reason, RequestId, Sandbox, SlotId,
+    Token,
 };
 use std::collections::BTreeMap;
 
@@ -323,6 +324,7 @@ pub fn register_request(cluster: &ClusterName, register: Register) -> v1::Regist
         places: register.places,
         classes: register.classes.iter().map(|it| it.as_str().into()).collect(),
         class_digests: digests(&register.digests),
+        sandbox: sandbox_text(register.sandbox),
         state: register.state.as_str().into(),
         renew_ms: register.lease.renew_ms,
         lease_term_ms: register.lease.lease_term_ms,
@@ -361,6 +363,7 @@ pub fn register(cluster: &ClusterName, it: v1::RegisterRequest) -> Result<Regist
         places: it.places,
         classes: named("RegisterRequest.classes", classes)?,
         digests,
+        sandbox: sandbox_from("RegisterRequest.sandbox", &it.sandbox)?,
         state,
         lease: LeaseTimes {
             renew_ms: it.renew_ms,
@@ -369,6 +372,18 @@ pub fn register(cluster: &ClusterName, it: v1::RegisterRequest) -> Result<Regist
         },
         tombstone_ms: it.tombstone_ms,
     })
+}
+
+/// Empty when the node did not say.
+pub(crate) fn sandbox_text(it: Option<Sandbox>) -> String {
+    it.map(Sandbox::as_str).unwrap_or_default().into()
+}
+
+pub(crate) fn sandbox_from(field: &'static str, text: &str) -> Result<Option<Sandbox>, WireError> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    Sandbox::parse(text).map(Some).map_err(|problem| WireError::new(field, problem))
 }
 
 pub(crate) fn digests(of: &BTreeMap<ClassName, ClassDigest>) -> BTreeMap<String, String> {

@@ -1,6 +1,6 @@
 //! What operators see: the View, partitions and nodes.
 
-use crate::node::{digests, digests_from};
+use crate::node::{digests, digests_from, sandbox_from, sandbox_text};
 use crate::record::stamp;
 use crate::v1;
 use crate::wire::{WireError, convert, count, named, required};
@@ -278,6 +278,7 @@ fn node_stats((node, load): &(NodeReg, NodeLoad)) -> v1::NodeStats {
         places: load.places,
         classes: node.classes.iter().map(|it| it.as_str().into()).collect(),
         class_digests: digests(&node.digests),
+        sandbox: sandbox_text(node.sandbox),
         wish: wish_text(node.wish).into(),
         closes_at_ms: closes_at_ms(node.wish),
     }
@@ -320,6 +321,8 @@ fn node_stats_from(it: v1::NodeStats) -> Result<(NodeReg, NodeLoad), WireError> 
         places: it.places,
         classes: named("NodeStats.classes", classes)?,
         digests: digests_from("NodeStats.class_digests", it.class_digests)?,
+        sandbox: sandbox_from("NodeStats.sandbox", &it.sandbox)?,
+        renew_ms: 0,
         state: NodeState::parse(&it.state).ok_or_else(|| {
             WireError::new("NodeStats.state", format!("{:?} is not known", it.state))
         })?,

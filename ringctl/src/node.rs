@@ -1,16 +1,12 @@
 //! `ringctl node`: nodes, and which texts of classes they have.
 
-use crate::inspect::{self, Node, Ring, load_bar};
-use crate::output::{Format, Out, Style, plain_table};
+use crate::inspect::{self, Node, Ring, short_digest};
+use crate::output::{Format, Out};
 use crate::silence;
 use clap::{Args, Subcommand};
-use comfy_table::Table;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
-
-/// Digits of a digest that people see; JSON has all of them.
-const SHOWN_DIGITS: usize = 8;
 
 /// The commands.
 #[derive(Subcommand, Debug)]
@@ -65,14 +61,11 @@ pub fn differing(ring: &Ring) -> Vec<Differing> {
     differing.collect()
 }
 
-fn short(digest: &str) -> &str {
-    digest.get(..SHOWN_DIGITS).unwrap_or(digest)
-}
-
 /// The same for people.
 pub fn warning(it: &Differing) -> String {
     let nodes = it.nodes.iter();
-    let each = nodes.map(|(digest, nodes)| format!("{} on {}", short(digest), nodes.join(", ")));
+    let each =
+        nodes.map(|(digest, nodes)| format!("{} on {}", short_digest(digest), nodes.join(", ")));
     let each: Vec<String> = each.collect();
     format!(
         "warning: class {:?} has {} texts in pool {:?}: {}",
@@ -81,27 +74,6 @@ pub fn warning(it: &Differing) -> String {
         it.pool,
         each.join("; ")
     )
-}
-
-fn table(ring: &Ring, style: Style) -> Table {
-    let mut table = plain_table(["NODE", "POOL", "STATE", "LOAD", "USED", "ADDRESS", "CLASSES"]);
-    for it in &ring.nodes {
-        let class = |name: &String| match it.digests.get(name) {
-            Some(digest) => format!("{name}@{}", short(digest)),
-            None => name.clone(),
-        };
-        let classes: Vec<String> = it.classes.iter().map(class).collect();
-        table.add_row([
-            it.id.clone(),
-            it.pool.clone(),
-            it.state.clone(),
-            format!("{} {:.0}%", load_bar(it.load, style), it.load * 100.0),
-            format!("{}/{}", it.used, it.places),
-            it.address.clone(),
-            classes.join(" "),
-        ]);
-    }
-    table
 }
 
 /// Runs a command.
@@ -114,7 +86,7 @@ pub async fn run(command: &NodeCommand, endpoint: &str, out: &mut Out) -> anyhow
     match out.format() {
         Format::Json => out.json(&List { nodes: &ring.nodes, differing })?,
         Format::Table => {
-            out.table(&table(&ring, out.style()))?;
+            out.table(&inspect::node_table(&ring, out.style()))?;
             differing.iter().for_each(|it| eprintln!("{}", warning(it)));
         }
     }
@@ -124,6 +96,7 @@ pub async fn run(command: &NodeCommand, endpoint: &str, out: &mut Out) -> anyhow
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::output::Style;
 
     fn node(id: &str, pool: &str, state: &str, digest: &str) -> Node {
         Node {
@@ -152,7 +125,7 @@ mod tests {
         let expected = "warning: class \"http\" has 2 texts in pool \"a\": 01234567 on n1, n3; \
                         fedcba98 on n2";
         assert_eq!(told, [expected]);
-        let shown = table(&ring, Style::PLAIN).to_string();
+        let shown = inspect::node_table(&ring, Style::PLAIN).to_string();
         assert!(shown.contains("http@01234567 old"), "{shown}");
     }
 }

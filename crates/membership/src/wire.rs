@@ -152,7 +152,7 @@ mod tests {
     use super::*;
     use rota_model::{
         BootId, ClassDigest, ClassName, ClusterTimes, ManagerId, ManagerNumber, NodeId, NodeState,
-        Nonce, PoolName,
+        Nonce, PoolName, Sandbox,
     };
     use rota_ring::{Claim, NodeWish};
 
@@ -177,6 +177,8 @@ mod tests {
             places: 4,
             classes: vec![ClassName::parse("builtin").unwrap()],
             digests: BTreeMap::from([(ClassName::parse("builtin").unwrap(), ClassDigest(7))]),
+            sandbox: Some(Sandbox::Basic),
+            renew_ms: 3_000,
             state: NodeState::Ready,
             wish: NodeWish::default(),
             revision: 1,

@@ -2,7 +2,7 @@
 //!
 //! * [`ids`]: names that people choose (session, namespace, node, class) and numbers of the ring.
 //! * [`address`]: where something is reached, `host:port`.
-//! * [`class_digest`]: which text of a class a node has.
+//! * [`class_digest`]: which text of a class a node has; [`sandbox`]: what a program is kept from.
 //! * [`epoch`]: epochs, log positions, tokens, incarnations, boot ids: what orders things.
 //! * [`stamp`]: readable time stamps `AAMMJJhhmmssmmm`, used as versions.
 //! * [`state`]: states and reasons of sessions, nodes and managers.
@@ -22,6 +22,7 @@ pub mod ids;
 pub mod items;
 pub mod node_msg;
 pub mod refusal;
+pub mod sandbox;
 pub mod session;
 pub mod stamp;
 pub mod state;
@@ -32,6 +33,7 @@ pub use class_digest::*;
 pub use epoch::*;
 pub use ids::*;
 pub use refusal::*;
+pub use sandbox::*;
 pub use session::*;
 pub use stamp::*;
 pub use state::*;

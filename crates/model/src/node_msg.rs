@@ -6,6 +6,7 @@
 use crate::class_digest::ClassDigest;
 use crate::epoch::{BootId, Epoch, LogPos, Token};
 use crate::ids::{ClassName, ManagerNumber, NodeId, PoolName, RequestId, SessionKey, SlotId};
+use crate::sandbox::Sandbox;
 use crate::session::SessionSpec;
 use crate::stamp::Stamp;
 use crate::state::{Exit, NodeState, Reason};
@@ -312,6 +313,8 @@ pub struct Register {
     pub classes: Vec<ClassName>,
     /// Which texts of these it has.
     pub digests: BTreeMap<ClassName, ClassDigest>,
+    /// The best that it can keep a program from; `None` when it did not say.
+    pub sandbox: Option<Sandbox>,
     /// READY, or REMOVED when it leaves with nothing running.
     pub state: NodeState,
     /// Its lease, by which managers know when nothing of it runs any more.

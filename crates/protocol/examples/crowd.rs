@@ -129,6 +129,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         places: u32::MAX,
         classes: vec![ClassName::parse("builtin")?],
         digests: std::collections::BTreeMap::new(),
+        sandbox: None,
         state: NodeState::Ready,
         lease: LeaseTimes { renew_ms: 3_000, lease_term_ms: 8_000, lease_kill_ms: 12_000 },
         tombstone_ms: 600_000,

@@ -318,6 +318,8 @@ impl Manager {
             places: register.places,
             classes: register.classes.clone(),
             digests: register.digests.clone(),
+            sandbox: register.sandbox,
+            renew_ms: register.lease.renew_ms,
             state: wish.shown(register.state),
             wish,
             revision: expect_revision + 1,

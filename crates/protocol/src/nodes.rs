@@ -15,8 +15,11 @@ const SILENT_MS: u64 = 1_500;
 /// For how long it is avoided the first time; twice as long each time after, up to 32 times.
 const AVOID_MS: u64 = 2_000;
 
-/// After how many times `renew_ms` a renewal was missed: one that a busy machine sends late is not.
-const MISSED: (u64, u64) = (3, 2);
+/// After this long a renewal of a node was missed that renews every `renew_ms`: one that a busy machine sends
+/// late is not.
+fn missed_after(renew_ms: u64) -> u64 {
+    renew_ms.saturating_mul(3) / 2
+}
 
 /// For how long a node is not chosen that takes nothing although its load would let it. Mostly its
 /// lease has run out: a renewal comes back within that time, or the boot is lost soon.
@@ -82,8 +85,8 @@ pub(crate) struct Nodes {
     pub news: u64,
     /// By pool, the last order of nodes if it failed.
     pub failed_orders: BTreeMap<PoolName, FailedOrder>,
-    /// A node that is not heard for so long has missed a renewal.
-    missed_ms: u64,
+    /// How often a node renews that does not say it.
+    renew_ms: u64,
 }
 
 /// Nodes that were ordered and did not start.
@@ -119,10 +122,9 @@ pub(crate) enum NoNode {
 }
 
 impl Nodes {
-    /// No node yet. They renew every `renew_ms`.
+    /// No node yet. Those that do not say how often they renew do so every `renew_ms`.
     pub fn new(renew_ms: u64) -> Self {
-        let (times, of) = MISSED;
-        Self { missed_ms: renew_ms.saturating_mul(times) / of, ..Self::default() }
+        Self { renew_ms, ..Self::default() }
     }
 
     /// A boot of a node stands in the registry that did not before.
@@ -148,8 +150,10 @@ impl Nodes {
 
     /// Whether a node is out of reach: its port takes no connection, or it missed a renewal.
     pub fn is_unreachable(&self, node: &NodeId, now_ms: u64) -> bool {
-        let contact = self.known.get(node).map(|it| &it.contact);
-        contact.is_some_and(|it| it.refused || now_ms >= it.since_ms + self.missed_ms)
+        let Some(Known { contact, .. }) = self.known.get(node) else { return false };
+        let told = self.reg.get(node).map_or(0, |it| it.renew_ms);
+        let renew_ms = if told > 0 { told } else { self.renew_ms };
+        contact.refused || now_ms >= contact.since_ms + missed_after(renew_ms)
     }
 
     /// The state of a node as this manager sees it. What operators want of it is told before that it is out

@@ -2,7 +2,7 @@
 
 use crate::node_order::NodeWish;
 use crate::view::View;
-use rota_model::{BootId, ClassDigest, ClassName, Epoch, NodeId, NodeState, PoolName};
+use rota_model::{BootId, ClassDigest, ClassName, Epoch, NodeId, NodeState, PoolName, Sandbox};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,6 +25,12 @@ pub struct NodeReg {
     /// Which texts of these it has, as far as it told.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub digests: BTreeMap<ClassName, ClassDigest>,
+    /// The best that it can keep a program from, if it told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sandbox: Option<Sandbox>,
+    /// How often it renews its lease, in ms; 0 when it did not say.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub renew_ms: u64,
     /// State; LOST and REMOVED are verdicts about `boot`.
     pub state: NodeState,
     /// What operators want of the node, whichever boot it is. `state` shows it while the node is there.
@@ -32,6 +38,11 @@ pub struct NodeReg {
     pub wish: NodeWish,
     /// Grows by one with each write; the first is 1.
     pub revision: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// All of the config store at one moment.

@@ -144,6 +144,8 @@ mod tests {
             places: 4,
             classes: Vec::new(),
             digests: BTreeMap::new(),
+            sandbox: None,
+            renew_ms: 0,
             state,
             wish,
             revision: 7,

@@ -10,8 +10,8 @@
 //! guardian is for both at once: the kernel kills only the program's first process with its keeper,
 //! and what that one forked would live on after the node is LOST. It also ends what a keeper that
 //! hangs does not end in time. While the agent lives it only waits, and sessions cost it nothing.
-//! It ends with the last session, so a later boot, which waits for every process that carries its
-//! data folder in the environment, never meets it.
+//! It ends with the last session. A later boot that meets it all the same ends it, where it can read its
+//! environment; one that it cannot see ends when the lease is over.
 
 mod link;
 mod ward;
@@ -46,17 +46,18 @@ pub fn run() -> anyhow::Result<()> {
     clean::shut_memory();
     let data = std::env::var_os(DATA_VARIABLE).context("no data folder in the environment")?;
     let data = PathBuf::from(data);
+    let lease_ms_max = std::env::var(LEASE_VARIABLE).ok().and_then(|it| it.parse().ok());
+    let lease_ms_max = lease_ms_max.context("no longest lease in the environment")?;
     tracing::info!(data = %data.display(), "waiting for the end of the node's agent");
     // Nothing is ever written: the pipe's end is the agent's.
     io::copy(&mut io::stdin().lock(), &mut io::sink()).context("cannot read from the agent")?;
-    let lease_ms_max = std::env::var(LEASE_VARIABLE).ok().and_then(|it| it.parse().ok());
     guard(&data, lease_ms_max)?;
     tracing::debug!("nothing is left to guard");
     Ok(())
 }
 
 /// After the agent's end: looks after every session until none is left.
-fn guard(data: &Path, lease_ms_max: Option<u64>) -> anyhow::Result<()> {
+fn guard(data: &Path, lease_ms_max: u64) -> anyhow::Result<()> {
     // Nobody renews it any more. Without a lease that the node wrote nothing was started, or nothing may
     // run.
     let lease = Lease::read_within(&data.join(LEASE_FILE), lease_ms_max);

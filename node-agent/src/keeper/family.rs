@@ -48,7 +48,7 @@ impl Family {
                 Ok(Some((pid, status))) if pid.as_raw_pid() == self.leader => {
                     // What it told is truer: a first process ends after the program, and differently.
                     self.hear();
-                    self.exit.get_or_insert(exit_of(status));
+                    self.exit.get_or_insert(exit_of(status).unwrap_or(KILLED));
                     self.group_gone |= self.first.is_some();
                 }
                 Ok(Some(_)) | Err(Errno::INTR) => {}
@@ -117,11 +117,11 @@ impl Family {
     }
 }
 
-/// How a child ended that was waited for.
-pub fn exit_of(status: WaitStatus) -> Exit {
-    match (status.exit_status(), status.terminating_signal()) {
-        (Some(code), _) => Exit::Code(code),
-        (None, Some(signal)) => Exit::Signal(signal),
-        (None, None) => Exit::Signal(Signal::KILL.as_raw()),
-    }
+/// How whatever ended counts as ended when the kernel tells nothing of it.
+pub const KILLED: Exit = Exit::Signal(Signal::KILL.as_raw());
+
+/// How a child ended that was waited for; `None` when it did not end.
+pub fn exit_of(status: WaitStatus) -> Option<Exit> {
+    let signal = status.terminating_signal().map(Exit::Signal);
+    status.exit_status().map(Exit::Code).or(signal)
 }

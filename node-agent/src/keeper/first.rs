@@ -226,7 +226,7 @@ fn watch(mut control: UnixStream, program: i32) -> io::Result<()> {
     loop {
         match wait(WaitOptions::empty()) {
             Ok(Some((pid, status))) if pid.as_raw_pid() == program => {
-                let exit = super::family::exit_of(status);
+                let exit = super::family::exit_of(status).unwrap_or(super::family::KILLED);
                 write_line(&mut control, &Told::Ended { exit })?;
                 ask_the_rest();
             }

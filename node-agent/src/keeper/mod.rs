@@ -19,6 +19,7 @@ mod first;
 mod launch;
 pub mod order;
 
+pub use family::exit_of;
 pub use first::run as run_first;
 pub use launch::become_program;
 
@@ -239,7 +240,7 @@ struct Watch {
     timer: OwnedFd,
     family: Family,
     lease_file: PathBuf,
-    lease_ms_max: Option<u64>,
+    lease_ms_max: u64,
     lease: Lease,
     grace_ms: u64,
     ending: Option<Ending>,

@@ -48,8 +48,7 @@ pub struct Order {
     /// What it has of its own; `None`: it is the node's user.
     pub own: Option<Own>,
     /// A lease that goes further than so many milliseconds was not written by the node: no node's does.
-    /// `None`: any is believed.
-    pub lease_ms_max: Option<u64>,
+    pub lease_ms_max: u64,
 }
 
 /// What a program has of its own.

@@ -1,6 +1,6 @@
 //! Whether a program that starts takes connections on its port, and nobody else does.
 
-use rota_daemon::listeners::{is_held, listeners};
+use rota_daemon::listeners::{is_held, is_seen_with, listeners};
 use rota_daemon::processes::{self, descendants};
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
@@ -83,7 +83,7 @@ impl Awaited {
         let ours = std::process::id().try_into().unwrap_or(self.keeper);
         let found = listeners(ours, self.target(), self.port).unwrap_or_default();
         let others = processes::all().into_iter().map(|it| it.process.pid);
-        let mut holders = others.filter(|pid| found.iter().any(|it| is_held(*it, &[*pid])));
+        let mut holders = others.filter(|pid| found.iter().any(|it| is_seen_with(*it, *pid)));
         match holders.next() {
             Some(pid) => {
                 let line = processes::command_line(pid);

@@ -2,9 +2,10 @@
 //! descends from it and is neither keeper nor guardian, nor belongs to one, is a stray. What has a user
 //! of its own is found by that as well, wherever it is.
 
+use crate::keeper::exit_of;
 use rota_daemon::processes::{self, Process};
 use rota_model::Exit;
-use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, getpid, waitpgid, waitpid};
+use rustix::process::{Pid, Signal, WaitOptions, getpid, waitpgid, waitpid};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -106,11 +107,6 @@ fn reap_group(group: i32) -> Option<Exit> {
         }
     }
     leader
-}
-
-fn exit_of(status: WaitStatus) -> Option<Exit> {
-    let signal = status.terminating_signal().map(Exit::Signal);
-    status.exit_status().map(Exit::Code).or(signal)
 }
 
 fn strays(left: &Left<'_>, keepers: &Keepers) -> Vec<Process> {

@@ -235,7 +235,7 @@ impl ProgramSession {
             agent: i32::try_from(std::process::id()).map_err(|_| "pid out of range")?,
             open_files: self.settings.open_files,
             own: user.map(|user| Own { user, pid_namespace }),
-            lease_ms_max: Some(self.settings.lease_ms_max),
+            lease_ms_max: self.settings.lease_ms_max,
         })
     }
 }

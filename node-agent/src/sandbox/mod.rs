@@ -15,11 +15,12 @@ mod reach;
 mod users;
 pub mod way;
 
-pub use reach::{barrier, program_barrier};
+pub use reach::{barrier, file_barrier, program_barrier};
 pub use users::{User, UserRange, Users};
 
 use anyhow::Context;
-use rota_node::class::{Class, ClassKind, ProgramClass, Sandbox};
+use rota_model::Sandbox;
+use rota_node::class::{Class, ClassKind, ProgramClass};
 use rustix::process::getuid;
 use rustix::thread::{CapabilitySet, capabilities};
 use std::os::unix::process::CommandExt;
@@ -117,7 +118,7 @@ pub fn unreachable_in(program: &ProgramClass) -> Option<String> {
             return program_barrier(text, search);
         }
         let file = Path::new(text);
-        (file.is_absolute() && file.exists()).then(|| barrier(file.parent()?)).flatten()
+        file.is_absolute().then(|| file_barrier(file)).flatten()
     };
     texts.find_map(|(at, text)| Some(format!("argv[{at}]: {}", of_text(at, text?)?)))
 }
@@ -143,6 +144,8 @@ fn lacking() -> Option<String> {
 /// What a node gives its programs.
 #[derive(Debug)]
 pub struct Sandboxes {
+    /// What a class that asks for nothing gets.
+    pub best: Sandbox,
     users: Option<Users>,
     /// Whether the kernel lets it make pid namespaces.
     pub pid_namespace: bool,
@@ -157,7 +160,7 @@ impl Sandboxes {
         let users = ability.users.clone();
         let users = (!users.is_empty()).then(|| Users::new(users, somewhere));
         let pid_namespace = users.is_some() && can_make_namespaces()?;
-        Ok(Self { users, pid_namespace })
+        Ok(Self { best: ability.best(), users, pid_namespace })
     }
 
     /// The user for a session of that class; `None` where it shares that of the node.
@@ -175,11 +178,6 @@ impl Sandboxes {
                 Ok(Some(user))
             }
         }
-    }
-
-    /// What a class that asks for nothing gets.
-    pub fn best(&self) -> Sandbox {
-        if self.users.is_some() { Sandbox::Basic } else { Sandbox::None }
     }
 }
 
@@ -243,5 +241,8 @@ mod tests {
         assert_eq!(unable.unreachable_of(&class), None);
         std::fs::set_permissions(home.path(), std::fs::Permissions::from_mode(0o711)).unwrap();
         assert_eq!(able.unreachable_of(&class), None);
+        std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o600)).unwrap();
+        let why = able.unreachable_of(&class).unwrap();
+        assert!(why.contains("is of mode 0600, and others cannot read it"), "{why}");
     }
 }

@@ -1,11 +1,14 @@
 //! Whether a user that owns nothing can get to a file.
 
-use std::fs::{self, Metadata};
+use std::fs::{self, File, Metadata};
+use std::io::Read;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// Execution by others, which of a folder means passing through it.
 const BY_OTHERS: u32 = 0o001;
+
+const READ_BY_OTHERS: u32 = 0o004;
 
 /// Why a session's user cannot pass through that folder; `None` if it can. What is not there yet is made
 /// by the node, and counts as passable. `path` is absolute or in the working folder.
@@ -26,6 +29,24 @@ fn closed(folder: &Path) -> Option<String> {
             mode & 0o7777
         )
     })
+}
+
+/// Why a session's user cannot read that file, or pass through that folder; `None` if it can, or if nothing is
+/// there. `path` is absolute.
+pub fn file_barrier(path: &Path) -> Option<String> {
+    let there = fs::metadata(path).ok()?;
+    if there.is_dir() {
+        return barrier(path);
+    }
+    let mode = there.mode() & 0o7777;
+    let shown = path.display();
+    let unreadable = || {
+        let is_so = there.is_file() && mode & READ_BY_OTHERS == 0;
+        is_so.then(|| {
+            format!("{shown} is of mode {mode:04o}, and others cannot read it: chmod o+r {shown}")
+        })
+    };
+    barrier(path.parent()?).or_else(unreadable)
 }
 
 /// Why a session's user cannot run the program; `None` if it can or if it is not there at all. `name` is
@@ -57,8 +78,15 @@ fn program_closed(path: &Path, there: &Metadata) -> Option<String> {
     if let Some(why) = way {
         return Some(format!("{shown} cannot be reached: {why}, or put the program elsewhere"));
     }
-    (there.mode() & BY_OTHERS == 0)
+    // The interpreter of a script reads it, as the user that runs it.
+    let needed = if is_script(path) { BY_OTHERS | READ_BY_OTHERS } else { BY_OTHERS };
+    (there.mode() & needed != needed)
         .then(|| format!("{shown} cannot be run by others: chmod o+rx {shown}"))
+}
+
+fn is_script(path: &Path) -> bool {
+    let mut begin = [0; 2];
+    File::open(path).and_then(|mut it| it.read_exact(&mut begin)).is_ok() && begin == *b"#!"
 }
 
 #[cfg(test)]
@@ -104,6 +132,11 @@ mod tests {
         set_mode(&path, 0o750);
         let why = program_barrier(path.to_str().unwrap(), "").unwrap();
         assert!(why.contains("cannot be run by others"), "{why}");
+        // Its interpreter reads it.
+        set_mode(&path, 0o711);
+        assert!(program_barrier(path.to_str().unwrap(), "").is_some());
+        fs::write(&path, b"\x7fELF").unwrap();
+        assert_eq!(program_barrier(path.to_str().unwrap(), ""), None);
         assert_eq!(program_barrier("no-such-tool", &both), None);
     }
 }

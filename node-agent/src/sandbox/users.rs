@@ -1,17 +1,19 @@
 //! Users for sessions: a range of uids that belong to nobody else, of which each live session has one.
 
+use crate::mark::Mark;
 use rota_daemon::processes;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::str::FromStr;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Below this, systems number their own users and people.
 const FIRST_MIN: u32 = 10_000;
+
+/// Most uids of a range: each is looked up at the start, and a node has at most so many places.
+const COUNT_MAX: u32 = 1_000_000;
 
 /// A look at every process of the machine counts for so long. Nodes that run reserve their users by
 /// other means; the look finds those of nodes that were killed.
@@ -37,6 +39,9 @@ impl FromStr for UserRange {
         }
         if first < FIRST_MIN || last == u32::MAX {
             return Err(format!("{text:?} must lie within {FIRST_MIN} and {}", u32::MAX - 1));
+        }
+        if last - first >= COUNT_MAX {
+            return Err(format!("{text:?} has more than {COUNT_MAX} uids"));
         }
         Ok(Self { first, last })
     }
@@ -91,7 +96,7 @@ fn mapped(text: &str) -> Vec<(u64, u64)> {
 #[derive(Debug)]
 pub struct User {
     number: u32,
-    _mark: UnixDatagram,
+    _mark: Mark,
 }
 
 impl User {
@@ -125,8 +130,8 @@ impl Users {
         Self { free, state: Mutex::new(State { next, seen: BTreeSet::new(), looked: None }) }
     }
 
-    /// Chooses one that has no process. Every node of a machine marks its choice by a socket with an
-    /// abstract name, as it does for ports; the mark vanishes with the node, and then its processes tell.
+    /// Chooses one that has no process. Every node of a machine marks its choice, as it does for
+    /// ports; the mark vanishes with the node, and then its processes tell.
     pub fn choose(&self) -> io::Result<User> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.looked.is_none_or(|it| it.elapsed() > LOOK_COUNTS) {
@@ -140,11 +145,8 @@ impl Users {
             if state.seen.contains(&number) {
                 continue;
             }
-            let name = SocketAddr::from_abstract_name(format!("rota-user-{number}"))?;
-            match UnixDatagram::bind_addr(&name) {
-                Ok(mark) => return Ok(User { number, _mark: mark }),
-                Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
-                Err(error) => return Err(error),
+            if let Some(mark) = Mark::take(&format!("rota-user-{number}"))? {
+                return Ok(User { number, _mark: mark });
             }
         }
         let count = self.free.len();
@@ -164,7 +166,16 @@ mod tests {
     #[test]
     fn a_range_is_two_numbers_in_order_above_those_of_people() {
         assert_eq!(range("200000-265535"), Ok(UserRange { first: 200_000, last: 265_535 }));
-        for wrong in ["", "1", "a-b", "300000-200000", "0-100000", "200000-4294967295", "-5-7"] {
+        for wrong in [
+            "",
+            "1",
+            "a-b",
+            "300000-200000",
+            "0-100000",
+            "200000-4294967295",
+            "-5-7",
+            "10000-4000000000",
+        ] {
             assert!(range(wrong).is_err(), "{wrong}");
         }
     }

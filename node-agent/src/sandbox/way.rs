@@ -1,7 +1,7 @@
 //! The way to a session's working folder: a user of its own passes through, and sees and reads nothing.
 
 use anyhow::Context;
-use rota_node::class::Sandbox;
+use rota_model::Sandbox;
 use std::fs::{self, Permissions};
 use std::io;
 use std::os::unix::fs::PermissionsExt;

@@ -127,6 +127,8 @@ pub struct Node {
     pub classes: Vec<String>,
     /// Which texts of these it has, as far as it told.
     pub digests: BTreeMap<String, String>,
+    /// The best that it can keep a program from: none or basic; empty when it did not say.
+    pub sandbox: String,
 }
 
 /// The newest View in the answers.
@@ -290,6 +292,7 @@ fn nodes(view: &v1::View, answers: &Answers) -> Vec<Node> {
         load: f64::from(it.used) / f64::from(it.places.max(1)),
         classes: it.classes.clone(),
         digests: it.class_digests.clone(),
+        sandbox: it.sandbox.clone(),
     };
     nodes.into_values().map(shown).collect()
 }

@@ -14,7 +14,7 @@ pub use join::{
     without_config_store,
 };
 
-pub use tables::load_bar;
+pub use tables::{node_table, short_digest};
 
 use crate::cli::length_of_time;
 use crate::node;
@@ -94,7 +94,7 @@ pub async fn run(it: &InspectArguments, endpoint: &str, out: &mut Out) -> anyhow
                 out.table(&table)?;
             }
             out.text("\n")?;
-            out.table(&tables::nodes(&ring, out.style()))?;
+            out.table(&node_table(&ring, out.style()))?;
             node::differing(&ring).iter().for_each(|it| eprintln!("{}", node::warning(it)));
         }
     }

@@ -97,17 +97,28 @@ pub fn partitions(ring: &Ring) -> Table {
 }
 
 /// A bar of ten characters that is filled to `load` (0 to 1, more is shown as full).
-pub fn load_bar(load: f64, style: Style) -> String {
+fn load_bar(load: f64, style: Style) -> String {
     let (full, empty) = if style.unicode { ('█', '░') } else { ('#', '.') };
     let tenths = (1..=10).filter(|tenth| load * 10.0 >= f64::from(*tenth) - 0.5).count();
     let bar = |tenth: usize| if tenth < tenths { full } else { empty };
     (0..10).map(bar).collect()
 }
 
-/// A line per node.
-pub fn nodes(ring: &Ring, style: Style) -> Table {
-    let mut table = plain_table(["NODE", "POOL", "STATE", "LOAD", "USED", "ADDRESS", "CLASSES"]);
+/// The digits of a digest that people see; JSON has all of them.
+pub fn short_digest(digest: &str) -> &str {
+    digest.get(..8).unwrap_or(digest)
+}
+
+/// A line per node; a class stands there with the digest of its text.
+pub fn node_table(ring: &Ring, style: Style) -> Table {
+    let mut table =
+        plain_table(["NODE", "POOL", "STATE", "LOAD", "USED", "SANDBOX", "ADDRESS", "CLASSES"]);
     for it in &ring.nodes {
+        let class = |name: &String| match it.digests.get(name) {
+            Some(digest) => format!("{name}@{}", short_digest(digest)),
+            None => name.clone(),
+        };
+        let classes: Vec<String> = it.classes.iter().map(class).collect();
         let empty = if it.state == "DRAINING" && it.sessions == 0 { " (empty)" } else { "" };
         table.add_row([
             it.id.clone(),
@@ -115,8 +126,9 @@ pub fn nodes(ring: &Ring, style: Style) -> Table {
             format!("{}{empty}", it.state),
             format!("{} {:.0}%", load_bar(it.load, style), it.load * 100.0),
             format!("{}/{}", it.used, it.places),
+            if it.sandbox.is_empty() { "?".to_owned() } else { it.sandbox.clone() },
             it.address.clone(),
-            it.classes.join(" "),
+            classes.join(" "),
         ]);
     }
     table

@@ -170,7 +170,7 @@ impl Node {
         &self.config
     }
 
-    /// The registration of this boot. `state` is READY, or REMOVED after [`NodeEffect::Left`].
+    /// The registration of this boot, without what decides nothing (`sandbox`). `state` is READY, or REMOVED after [`NodeEffect::Left`].
     pub fn registration(&self, address: String, pool: PoolName, state: NodeState) -> Register {
         Register {
             node: self.config.node.clone(),
@@ -181,6 +181,7 @@ impl Node {
             places: self.config.places,
             classes: self.config.classes.keys().cloned().collect(),
             digests: self.config.classes.clone(),
+            sandbox: None,
             state,
             lease: self.config.timing.lease(),
             tombstone_ms: self.config.timing.tombstone_ms,

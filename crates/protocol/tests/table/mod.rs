@@ -356,6 +356,7 @@ impl Table {
             places,
             classes: classes.iter().map(|it| ClassName::parse(it).unwrap()).collect(),
             digests: std::collections::BTreeMap::new(),
+            sandbox: None,
             state: NodeState::Ready,
             lease: LEASE,
             tombstone_ms: 600_000,

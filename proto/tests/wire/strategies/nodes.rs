@@ -112,10 +112,11 @@ pub fn register() -> Any<Register> {
         lease_term_ms,
         lease_kill_ms,
     });
-    let times = (lease, any::<u64>());
+    let sandbox = select(&[None, Some(Sandbox::None), Some(Sandbox::Basic)][..]);
+    let times = (lease, any::<u64>(), sandbox);
     (who, name(PoolName::parse), any::<u32>(), classes, state, times)
         .prop_map(|((node, (boot, ended_boots), address), pool, places, classes, state, times)| {
-            let (lease, tombstone_ms) = times;
+            let (lease, tombstone_ms, sandbox) = times;
             let digests = classes.iter().zip(1..).map(|(it, at)| (it.clone(), ClassDigest(at)));
             let digests = digests.collect();
             Register {
@@ -127,6 +128,7 @@ pub fn register() -> Any<Register> {
                 places,
                 classes,
                 digests,
+                sandbox,
                 state,
                 lease,
                 tombstone_ms,

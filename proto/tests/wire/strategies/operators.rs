@@ -129,7 +129,7 @@ pub fn stats() -> Any<Stats> {
     let node = (register(), select(NodeState::ALL), wish, any::<u32>());
     let node = node.prop_map(|(it, state, wish, used)| {
         let load = NodeLoad { used, places: it.places };
-        let Register { node, boot, address, pool, places, classes, digests, .. } = it;
+        let Register { node, boot, address, pool, places, classes, digests, sandbox, .. } = it;
         (
             NodeReg {
                 node,
@@ -139,6 +139,8 @@ pub fn stats() -> Any<Stats> {
                 places,
                 classes,
                 digests,
+                sandbox,
+                renew_ms: 0,
                 state,
                 wish,
                 revision: 0,

@@ -7,7 +7,7 @@ use node::{Kind, Ring, cannot};
 use rota_client::v1::SessionState;
 use rota_tests::processes::{self, Process};
 use rota_tests::sessions::{becomes, read};
-use rota_tests::{Launched, PATIENCE, eventually, run_to_end, skipped};
+use rota_tests::{Launched, PATIENCE, eventually, ringctl, run_to_end, skipped};
 use rustix::process::Signal;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -91,6 +91,8 @@ async fn cannot_kill_its_keeper_and_ends_with_it(kind: Kind, name: &str) {
     assert_eq!(node.told("sandbox"), "basic");
     let mark = ring.folder.at("mark");
     ring.opened("e", "escape", &mark).await;
+    let list = ringctl(ring.manager.told("grpc"), &["node", "list", "-o", "json"]).await.json();
+    assert_eq!(list["nodes"][0]["sandbox"], "basic", "{list}");
     ring.tries("e").await;
     let all = processes::of_folder(ring.folder.path());
     let keeper = all.into_iter().find(Process::is_keeper).expect("its keeper runs");
