@@ -2,7 +2,7 @@
 
 use crate::{expect_none, metadata};
 
-/// Every arrow that is allowed, as the architecture page draws them. `rota-model` is a leaf that
+/// Every arrow that is allowed between the rooms of the code map in ARCHITECTURE.md. `rota-model` is a leaf that
 /// everything may use, and stands in no list.
 const ALLOWED: &[(&str, &[&str])] = &[
     ("rota-model", &[]),
