@@ -68,6 +68,7 @@ async fn all_of(from: impl AsyncRead + Unpin) -> anyhow::Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::failure::is_usage;
 
     #[tokio::test]
     async fn parameters_come_from_the_line_or_a_file_and_mistakes_name_the_place() {
@@ -85,6 +86,10 @@ mod tests {
         let wrong = read(&line).await.unwrap_err().to_string();
         assert!(wrong.contains("parameters.json holds") && wrong.contains("parse"), "{wrong}");
         assert_eq!("-".parse(), Ok(Parameters::Stdin));
+        for (text, told) in [("{", "does not parse"), ("null", "is null")] {
+            let wrong = read(text).await.unwrap_err();
+            assert!(is_usage(&wrong) && wrong.to_string().contains(told), "{wrong}");
+        }
         let long = format!("{{{}", "x".repeat(5_000));
         let wrong = read(&long).await.unwrap_err().to_string();
         assert!(wrong.contains("the command line holds") && wrong.len() < 300, "{wrong}");
