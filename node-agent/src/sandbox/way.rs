@@ -49,8 +49,13 @@ pub fn open(data: &Path, best: Sandbox) -> anyhow::Result<()> {
     set_mode(data, mode)
 }
 
+/// What has its mode already is left alone: `boots` goes by when one of these files was changed last.
 fn set_mode(path: &Path, mode: u32) -> anyhow::Result<()> {
-    match fs::set_permissions(path, Permissions::from_mode(mode)) {
+    let set = fs::metadata(path).and_then(|found| {
+        let is_so = found.permissions().mode() & 0o7777 == mode;
+        if is_so { Ok(()) } else { fs::set_permissions(path, Permissions::from_mode(mode)) }
+    });
+    match set {
         // The guardian of an earlier agent may have removed it.
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         set => set.with_context(|| format!("cannot set the rights of {}", path.display())),
