@@ -292,11 +292,12 @@ impl TryFrom<v1::SessionView> for SessionView {
 pub(crate) fn answer_to_wire(rid: u64, result: OpResult) -> v1::PeerAnswer {
     use v1::peer_answer::{Closed, Got, Listed, Opened, Reported, Result as WireResult};
     let result = match result {
-        Ok(Answer::Opened { outcome, session }) => WireResult::Opened(Opened {
+        Ok(Answer::Opened { outcome, session, ended_since }) => WireResult::Opened(Opened {
             outcome: v1::Outcome::from(outcome).into(),
             session: Some((&session).into()),
         }),
         Ok(Answer::Closed { finished, session }) => {
+            ended_since,
             WireResult::Closed(Closed { finished, session: Some((&session).into()) })
         }
         Ok(Answer::Got { session, stale }) => {
@@ -332,6 +333,7 @@ pub(crate) fn answer_from_wire(
             session: convert("PeerAnswer.Opened.session", opened.session)?,
         },
         WireResult::Closed(closed) => Answer::Closed {
+            ended_since: opened.ended_since,
             finished: closed.finished,
             session: convert("PeerAnswer.Closed.session", closed.session)?,
         },

@@ -148,6 +148,7 @@ impl From<Reason> for v1::Reason {
             Reason::Evicted => Self::Evicted,
             Reason::Quota => Self::Quota,
             Reason::Internal => Self::Internal,
+            Reason::NoCapacity => Self::NoCapacity,
         }
     }
 }
@@ -167,6 +168,7 @@ pub(crate) fn reason(field: &'static str, number: i32) -> Result<Option<Reason>,
         Ok(v1::Reason::Evicted) => Ok(Some(Reason::Evicted)),
         Ok(v1::Reason::Quota) => Ok(Some(Reason::Quota)),
         Ok(v1::Reason::Internal) => Ok(Some(Reason::Internal)),
+        Ok(v1::Reason::NoCapacity) => Ok(Some(Reason::NoCapacity)),
         Err(_) => Err(WireError::new(field, format!("{number} is not a reason"))),
     }
 }

@@ -42,7 +42,7 @@ pub fn code(kind: RefusalKind) -> Code {
         | RefusalKind::NamespaceOff
         | RefusalKind::BootUnproven => Code::Unavailable,
         RefusalKind::NoCapacity | RefusalKind::Overloaded => Code::ResourceExhausted,
-        RefusalKind::StartFailed => Code::Aborted,
+        RefusalKind::StartFailed | RefusalKind::Closed => Code::Aborted,
         RefusalKind::DeadlineExceeded => Code::DeadlineExceeded,
         RefusalKind::Internal => Code::Internal,
     }

@@ -159,11 +159,11 @@ pub fn open_response(
     answer: Answer,
     node_address: impl Fn(&NodeId) -> String,
 ) -> Result<v1::OpenResponse, Refusal> {
-    let Answer::Opened { outcome, session } = answer else {
+    let Answer::Opened { outcome, session, ended_since } = answer else {
         return Err(unexpected("open"));
     };
     let outcome = v1::Outcome::from(outcome).into();
-    Ok(v1::OpenResponse { outcome, session: Some(shown(session, node_address)) })
+    Ok(v1::OpenResponse { outcome, session: Some(shown(session, node_address)), ended_since })
 }
 
 /// The response to a close. `node_address` as in [`session`].

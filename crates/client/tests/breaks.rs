@@ -55,7 +55,7 @@ impl Sessions for Manager {
         let detail = self.0.name.clone();
         let session = v1::Session { id: request.id, detail, ..Default::default() };
         let outcome = v1::Outcome::Created.into();
-        Ok(Response::new(v1::OpenResponse { outcome, session: Some(session) }))
+        Ok(Response::new(v1::OpenResponse { outcome, session: Some(session), ended_since: false }))
     }
 
     async fn close(

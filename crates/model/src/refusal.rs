@@ -51,7 +51,8 @@ impl Retry {
 /// Whether a refused request may have changed something.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum Changed {
-    /// Nothing changed.
+    /// Nothing is left of it, and a repetition begins anew. An open may have begun a life that was shown to
+    /// others; that life has ended then.
     No,
     /// It may have happened; a retry with the same request id finds out.
     Unknown,
@@ -100,6 +101,9 @@ kinds!(
     InProgress = "IN_PROGRESS",
     /// The session is being closed; a new life can start when that is finished.
     Closing = "CLOSING",
+    /// A close ended the life that the open began before it was READY. Nothing of it is left, and a
+    /// repetition begins anew.
+    Closed = "CLOSED",
     /// No node has room; a new one was asked for.
     Provisioning = "PROVISIONING",
     /// No node has room, and the pool is at its maximum.

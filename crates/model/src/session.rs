@@ -19,6 +19,10 @@ pub const ATTRIBUTES_BYTES_MAX: usize = 64 * 1024;
 /// How long a request id is remembered in the session's record and tombstone.
 pub const REQUEST_MEMORY_MS: u64 = 10 * 60 * 1000;
 
+/// How long at least the record is kept of a life that no node took, if it remembers no request. A full pool
+/// would leave very many of them.
+pub const UNPLACED_MEMORY_MS: u64 = 10 * 1000;
+
 /// Most requests that the owner of a partition remembers beside its sessions, those aside that only found
 /// their session: of these a quarter as many, and the oldest goes for a new one, since it changed nothing.
 /// When there are as many others, opens and closes of sessions that remember several are told to come
@@ -94,7 +98,8 @@ pub enum RequestFate {
         /// Where that life ran.
         placement: Placement,
     },
-    /// An open whose life ended before it was READY: it did not start, or a close overtook it.
+    /// An open whose life ended before it was READY: it did not start, or a close overtook it. Of the second
+    /// kind nothing is remembered any more once the close is finished.
     Failed {
         /// The life that did not start.
         life: Stamp,
@@ -215,6 +220,13 @@ impl SessionRecord {
             + self.detail.len()
             + self.machine_state.len()
             + requests.sum::<usize>()
+    }
+
+    /// Whether no node took this life, and no request is remembered in its record. Such a record is forgotten
+    /// after [`UNPLACED_MEMORY_MS`].
+    pub fn is_unplaced(&self) -> bool {
+        let (state, reason) = (SessionState::Failed, Some(Reason::NoCapacity));
+        self.state == state && self.reason == reason && self.requests.is_empty()
     }
 
     /// The remembered request of that id, if the record itself has it.

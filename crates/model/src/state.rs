@@ -93,6 +93,8 @@ printed!(
         Quota = "QUOTA",
         /// Something in Rota or in its class went wrong; the detail says what.
         Internal = "INTERNAL",
+        /// No node took it: each was full, or took nothing just then. Nothing of it ever ran.
+        NoCapacity = "NO_CAPACITY",
     }
 );
 

@@ -52,6 +52,7 @@ pub fn after_refusal(refusal: &Refusal) -> AfterRefusal {
         | RefusalKind::Provisioning
         | RefusalKind::NoCapacity
         | RefusalKind::StartFailed
+        | RefusalKind::Closed
         | RefusalKind::Overloaded
         | RefusalKind::DeadlineExceeded
         | RefusalKind::ConfigStoreAway

@@ -325,6 +325,8 @@ pub enum Answer {
         outcome: Outcome,
         /// The session.
         session: SessionView,
+        /// The answer to a repetition: the life in it has ended since, or is being closed.
+        ended_since: bool,
     },
     /// To a close. `finished` is false when the node was silent: the owner keeps driving.
     Closed {

@@ -3,10 +3,10 @@
 
 use crate::api::{Answer, Op};
 use crate::documents::{Brief, Doc, DocKey};
-use crate::entry::Origin;
+use crate::entry::{Ending, Origin};
 use crate::env::{CallFor, CallWhat, Env};
 use crate::io::Transition;
-use crate::memory::{fail_opens, remember};
+use crate::memory::{fail_opens, forget_overtaken, remember};
 use crate::message::Write;
 use crate::partition::Partition;
 use crate::version::{told_early, version_after};
@@ -282,7 +282,7 @@ impl Partition {
                 Outcome::Existed => Transition::OpenExisted,
             };
             env.note(step, Some(self.number));
-            let answer = |session| Ok(Answer::Opened { outcome, session });
+            let answer = |session| Ok(Answer::Opened { outcome, session, ended_since: false });
             match (outcome, &told) {
                 (Outcome::Created, Some(told)) => self.reply(env, origin, answer(told.clone())),
                 // Its request id is remembered by the READY entry only; or the version is too high.
@@ -346,6 +346,7 @@ impl Partition {
         record.version = self.version_after(env, &record);
         record.state = SessionState::Closed;
         record.exit = exit;
+        forget_overtaken(&mut record);
         env.note(Transition::CloseFinished, Some(self.number));
         self.write_session(env, key, record, None);
     }
@@ -419,12 +420,15 @@ impl Partition {
                 }
                 Op::Open(op) => {
                     let mine = self.replica.request(&key, &op.request).map(|it| it.fate);
-                    if let Some(RequestFate::Failed { life }) = mine {
-                        let refusal = start_failed(&record, life);
-                        self.reply(env, origin, Err(refusal));
-                    } else {
-                        self.run(env, origin);
-                    }
+                    let refusal = match mine {
+                        Some(RequestFate::Failed { life }) => start_failed(&record, life),
+                        _ if asked.ending == Some(Ending::Overtaken) => overtaken(&record),
+                        _ => {
+                            self.run(env, origin);
+                            continue;
+                        }
+                    };
+                    self.reply(env, origin, Err(refusal));
                 }
                 Op::Close(_)
                 | Op::Get(_)
@@ -509,13 +513,27 @@ impl Partition {
 fn lost(env: &mut Env, record: &SessionRecord, pe: Epoch) -> SessionRecord {
     let closing = record.state == SessionState::Closing;
     let node = record.placement.as_ref().map(|it| it.node.to_string()).unwrap_or_default();
-    SessionRecord {
+    let mut lost = SessionRecord {
         version: version_after(env, record, pe),
         state: if closing { SessionState::Closed } else { SessionState::Lost },
         reason: Some(Reason::NodeLost),
         detail: format!("node {node} was lost or booted anew"),
         ..record.clone()
+    };
+    if closing {
+        forget_overtaken(&mut lost);
     }
+    lost
+}
+
+/// What an open is told that a close overtook, once nothing of its life is left.
+fn overtaken(record: &SessionRecord) -> Refusal {
+    let text = format!(
+        "session {} was closed before it was READY; nothing of that life is left, and a repetition begins \
+         a new one",
+        record.key
+    );
+    Refusal::new(RefusalKind::Closed, Retry::Now, text)
 }
 
 /// What an open is told whose life did not start. The record may hold a later life by now.

@@ -2,6 +2,7 @@
 
 use crate::api::Op;
 use crate::documents::DocKey;
+use crate::entry::{Ending, Origin};
 use crate::env::Env;
 use crate::io::Transition;
 use crate::memory::fail_opens;
@@ -19,8 +20,9 @@ impl Partition {
     /// What a node is to blame for never fails an open: when no other node is left, the life ends,
     /// and whoever waits for it begins anew, until the own deadline. The node is not chosen for a
     /// while, so that it is asked once in that time and not again and again. The life that ended
-    /// stays FAILED: others may have seen it begin, and watches tell of no record that is gone. So an
-    /// open that is refused after that does not say that nothing changed.
+    /// stays FAILED for some seconds: others may have seen it begin, and watches tell of no record that is
+    /// gone. An open that is refused once that is committed has changed nothing: no owner can place that
+    /// life any more.
     pub fn on_refused(
         &mut self,
         env: &mut Env,
@@ -62,12 +64,15 @@ impl Partition {
                 let mut failed = record;
                 failed.version = self.version_after(env, &failed);
                 failed.state = SessionState::Failed;
-                failed.reason = Some(Reason::Internal);
+                failed.reason = Some(match blame {
+                    Blame::Node => Reason::NoCapacity,
+                    Blame::Session => Reason::Internal,
+                });
                 failed.detail = format!("node {} refused: {detail}", placement.node);
                 env.note(Transition::OpenFailed, Some(self.number));
                 if blame == Blame::Node {
                     // The opens that wait begin anew when this is committed.
-                    self.note_left_life(&failed);
+                    self.note_ending(&failed, Ending::Unplaced);
                     failed.requests.retain(|it| it.fate != RequestFate::Opening);
                 }
                 fail_opens(&mut failed);
@@ -75,8 +80,9 @@ impl Partition {
             }
         }
     }
-    /// The opens for which this life was begun are about to be forgotten in its record.
-    fn note_left_life(&mut self, record: &SessionRecord) {
+
+    /// The life ends for which some open waits: its record is about to forget for which, or is committed later.
+    pub fn note_ending(&mut self, record: &SessionRecord, ending: Ending) {
         let Some(leading) = &mut self.leading else { return };
         let began = |request: &RequestId| {
             record.request(request).is_some_and(|it| it.fate == RequestFate::Opening)
@@ -86,8 +92,22 @@ impl Partition {
             if let Some(asked) = leading.live.get_mut(origin)
                 && matches!(&asked.op, Op::Open(open) if began(&open.request))
             {
-                asked.left_a_life = true;
+                asked.ending = Some(ending);
             }
+        }
+    }
+
+    /// The life that was begun for an open is being closed.
+    pub fn overtaken(&mut self, origin: Origin) {
+        if let Some(asked) = self.leading.as_mut().and_then(|it| it.live.get_mut(&origin)) {
+            asked.ending = Some(Ending::Overtaken);
+        }
+    }
+
+    /// Whatever life was begun for an open before, it has ended, and that is committed.
+    pub fn begins_anew(&mut self, origin: Origin) {
+        if let Some(asked) = self.leading.as_mut().and_then(|it| it.live.get_mut(&origin)) {
+            asked.ending = None;
         }
     }
 }

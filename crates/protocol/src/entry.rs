@@ -37,8 +37,17 @@ pub(crate) struct Asked {
     pub op: Op,
     pub deadline_ms: u64,
     pub arrived_ms: u64,
-    /// A life was begun for it and has ended, and no record remembers for whom.
-    pub left_a_life: bool,
+    /// The life that was begun for it ends, and that is not known to be committed yet.
+    pub ending: Option<Ending>,
+}
+
+/// Why a life ends whose open waits.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Ending {
+    /// No node took it. The open begins anew once that is committed.
+    Unplaced,
+    /// A close came. The open is told so once that is finished.
+    Overtaken,
 }
 
 /// Most client requests that wait at one manager; more are told to come back. Most hold a few hundred
@@ -428,7 +437,8 @@ fn refused_by_namespace(env: &Env, op: &Op) -> Option<OpResult> {
     let exception = env.desks.spaces.check_open(op.space()?).err()?.at(Phase::Before);
     let about_documents = |it| Ok(Answer::Documents(it));
     Some(match op {
-        Op::Documents(DocumentOp::Operate(_)) => {
+        Op::Documents(DocumentOp::Operate(op)) => {
+            let exception = exception.in_call(&op.request.operation);
             about_documents(DocumentAnswer::Operated(Err(exception)))
         }
         Op::Documents(DocumentOp::Sync(_)) => {

@@ -9,7 +9,7 @@
 use crate::api::{Holdings, Op, OpResult};
 use crate::documents::DocKey;
 use crate::drain::Draining;
-use crate::entry::{Asked, Origin};
+use crate::entry::{Asked, Ending, Origin};
 use crate::env::Env;
 use crate::flow::Flow;
 use crate::io::Transition;
@@ -450,7 +450,7 @@ impl Partition {
         // Whose request id names something else has begun nothing: what stands there is the other.
         if let Err(refusal) = &mut result
             && refusal.kind != RefusalKind::RequestIdReused
-            && (asked.left_a_life || self.has_begun(env, &asked.op))
+            && (asked.ending == Some(Ending::Unplaced) || self.has_begun(env, &asked.op))
         {
             refusal.changed = Changed::Unknown;
         }

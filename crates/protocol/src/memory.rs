@@ -117,6 +117,13 @@ pub(crate) fn fail_opens(record: &mut SessionRecord) {
     }
 }
 
+/// A close that overtook an open is finished: nothing is left of that life, and a repetition begins anew.
+/// Until then the record says which open it was, so that no owner begins another life for it meanwhile.
+pub(crate) fn forget_overtaken(record: &mut SessionRecord) {
+    let life = record.life;
+    record.requests.retain(|it| it.fate != RequestFate::Failed { life });
+}
+
 /// Whether a request may be forgotten early: it only found the session. Forgotten, it is a new open
 /// when it is repeated, and starts a new life if the session was closed meanwhile. To refuse instead
 /// would shut out many clients that look a live session up.

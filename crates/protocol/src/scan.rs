@@ -5,7 +5,7 @@
 use crate::env::{CallFor, CallWhat, Env};
 use crate::io::Transition;
 use crate::leading::Phase;
-use crate::memory::fail_opens;
+use crate::memory::{fail_opens, forget_overtaken};
 use crate::message::Write;
 use crate::partition::Partition;
 use crate::sync::SyncState;
@@ -258,11 +258,13 @@ impl Partition {
         let mut ended = record.clone();
         ended.version = self.version_after(env, record);
         ended.state = SessionState::Closed;
-        if record.state != SessionState::Closing {
-            ended.reason = Some(reason);
-        }
         (ended.exit, ended.detail) = (exit, detail.to_owned());
-        fail_opens(&mut ended);
+        if record.state == SessionState::Closing {
+            forget_overtaken(&mut ended);
+        } else {
+            ended.reason = Some(reason);
+            fail_opens(&mut ended);
+        }
         ended
     }
 

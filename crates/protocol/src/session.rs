@@ -6,7 +6,7 @@
 use crate::api::{Answer, Op, OpResult};
 use crate::documents::{Doc, DocKey};
 use crate::drive::start_failed;
-use crate::entry::{Asked, Origin};
+use crate::entry::{Asked, Ending, Origin};
 use crate::env::Env;
 use crate::io::Transition;
 use crate::leading::REQUESTS_MAX;
@@ -52,7 +52,7 @@ impl Partition {
         }
         let now = env.now.mono_ms;
         let deadline_ms = now + deadline_ms;
-        let asked = Asked { op, deadline_ms, arrived_ms: now, left_a_life: false };
+        let asked = Asked { op, deadline_ms, arrived_ms: now, ending: None };
         leading.live.insert(origin, asked);
         self.run(env, origin);
     }
@@ -151,6 +151,7 @@ impl Partition {
                 self.join_work(env, origin, &op.key);
             }
             Some(SessionState::Closed | SessionState::Failed | SessionState::Lost) | None => {
+                self.begins_anew(origin);
                 self.open_new(env, origin, &key, record.as_deref(), op);
             }
         }
@@ -186,6 +187,10 @@ impl Partition {
     ) -> bool {
         let result = match &entry.fate {
             RequestFate::Opening => return false,
+            RequestFate::Failed { life } if *life == record.life && is_closing(record) => {
+                self.overtaken(origin);
+                return false;
+            }
             RequestFate::Failed { life } => Err(start_failed(record, *life)),
             RequestFate::Closed { .. } => Err(reused(&entry.id, "a close")),
             RequestFate::Opened { outcome, life, version, placement } => {
@@ -204,7 +209,8 @@ impl Partition {
                     requests: Vec::new(),
                 };
                 let session = self.view_at_node(env, answered);
-                Ok(Answer::Opened { outcome: *outcome, session })
+                let ended_since = record.life != *life || record.state != SessionState::Ready;
+                Ok(Answer::Opened { outcome: *outcome, session, ended_since })
             }
         };
         env.note(Transition::RequestRepeated, Some(self.number));
@@ -239,8 +245,8 @@ impl Partition {
             Some(record) => {
                 let session = self.view_at_node(env, record);
                 env.note(Transition::OpenExisted, Some(self.number));
-                let outcome = Outcome::Existed;
-                self.reply(env, origin, Ok(Answer::Opened { outcome, session }));
+                let (outcome, ended_since) = (Outcome::Existed, false);
+                self.reply(env, origin, Ok(Answer::Opened { outcome, session, ended_since }));
             }
             None => self.confirm_then(origin),
         }
@@ -265,7 +271,8 @@ impl Partition {
         let session = self.view_at_node(env, record.clone());
         let at = self.write_session(env, key, record, Some(op.request.clone()));
         env.note(Transition::OpenExisted, Some(self.number));
-        self.promise(at, origin, Ok(Answer::Opened { outcome: Outcome::Existed, session }));
+        let (outcome, ended_since) = (Outcome::Existed, false);
+        self.promise(at, origin, Ok(Answer::Opened { outcome, session, ended_since }));
     }
 
     /// `old` is the life before, which has ended.
@@ -460,6 +467,7 @@ impl Partition {
     ) {
         record.state = SessionState::Closing;
         record.reason = Some(Reason::ClosedByClient);
+        self.note_ending(&record, Ending::Overtaken);
         env.note(Transition::CloseStarted, Some(self.number));
         let session = record.key.clone();
         self.remember_close(env, key, record, request);
@@ -576,6 +584,10 @@ impl Partition {
         }
         Write::of(key.slot, Doc::session_after(before, record))
     }
+}
+
+fn is_closing(record: &SessionRecord) -> bool {
+    record.state == SessionState::Closing
 }
 
 fn wait(work: &mut Work, origin: Origin) {

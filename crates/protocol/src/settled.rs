@@ -152,6 +152,7 @@ pub(crate) fn is_asked_again(kind: RefusalKind) -> bool {
         | RefusalKind::Provisioning
         | RefusalKind::NoCapacity
         | RefusalKind::StartFailed
+        | RefusalKind::Closed
         | RefusalKind::Overloaded
         | RefusalKind::DeadlineExceeded
         | RefusalKind::ConfigStoreAway

@@ -3,7 +3,7 @@
 mod table;
 
 use rota_model::node_msg::{Blame, DeadToken, NodeAnswer, ToNode};
-use rota_model::{Changed, Outcome, RefusalKind, SessionState};
+use rota_model::{Changed, Outcome, Reason, RefusalKind, SessionState};
 use rota_protocol::Transition;
 use table::*;
 
@@ -68,7 +68,8 @@ fn an_open_waits_for_the_lease_of_the_only_node_and_asks_it_now_and_then() {
 }
 
 #[test]
-fn an_open_whose_deadline_passes_meanwhile_is_told_to_come_again_and_that_a_life_was_begun() {
+fn an_open_that_no_node_took_changed_nothing_once_the_end_is_committed_and_leaves_no_record_for_long()
+ {
     let mut table = Table::serving();
     table.manual_nodes = true;
     let owner = table.owner("a");
@@ -81,10 +82,62 @@ fn an_open_whose_deadline_passes_meanwhile_is_told_to_come_again_and_that_a_life
     }
     let refusal = table.wait_for(call, 1_000).expect_err("nothing runs");
     assert_eq!(refusal.kind, RefusalKind::NoCapacity, "{refusal:?}");
-    // Gets and watches have seen a life of it begin and end.
+    // Gets and watches have seen a life of it begin and end; nothing is left that could run.
+    assert_eq!(refusal.changed, Changed::No, "{refusal:?}");
+    let left = got(table.call(owner, get("a"))).record;
+    assert_eq!((left.state, left.reason), (SessionState::Failed, Some(Reason::NoCapacity)));
+    table.pass(9_000);
+    got(table.call(owner, get("a")));
+    table.pass(15_000);
+    assert_eq!(refused(table.call(owner, get("a"))), RefusalKind::NotFound);
+    // The repetition begins anew. The node that took nothing was lost meanwhile, and is back.
+    table.register("n1", 8);
+    table.manual_nodes = false;
+    let (outcome, session) = opened(table.call(owner, open("a", "r1")));
+    assert_eq!(outcome, Outcome::Created);
+    assert!(session.record.life > left.life, "lives go up, also of what is forgotten");
+}
+
+#[test]
+fn a_life_that_no_node_took_stays_known_where_an_earlier_request_is_remembered_in_its_record() {
+    let mut table = Table::serving();
+    let owner = table.owner("a");
+    opened(table.call(owner, open("a", "r0")));
+    closed(table.call(owner, close("a", "c0")));
+    table.manual_nodes = true;
+    let call = table.ask_within(owner, open("a", "r1"), 1_500);
+    for _ in 0..20 {
+        for create in creates(&mut table) {
+            never_started(&mut table, "n1", &create, Blame::Node);
+        }
+        table.pass(100);
+    }
+    assert_eq!(refused(table.wait_for(call, 1_000)), RefusalKind::NoCapacity);
+    table.pass(60_000);
+    let left = got(table.call(owner, get("a"))).record;
+    assert_eq!(left.reason, Some(Reason::NoCapacity));
+    let (outcome, _) = opened(table.call(owner, open("a", "r0")));
+    assert_eq!(outcome, Outcome::Created, "the old answer");
+    assert!(table.node_calls.is_empty(), "nothing is started: {:?}", table.node_calls);
+}
+
+#[test]
+fn an_open_whose_life_ends_is_not_said_to_have_changed_nothing_before_that_is_committed() {
+    let mut table = Table::serving();
+    table.manual_nodes = true;
+    let owner = table.owner("a");
+    let call = table.ask_within(owner, open("a", "r1"), 1_500);
+    let create = creates(&mut table).remove(0);
+    // The end is written, and its copies never say so.
+    for number in NUMBERS.into_iter().filter(|it| *it != owner) {
+        table.kill(number);
+    }
+    let detail = "it is full".to_owned();
+    let answer = NodeAnswer::Dead(DeadToken::NeverStarted { blame: Blame::Node, detail });
+    table.node_says(create.0, "n1", create.1.head().call, answer);
+    table.settle();
+    let refusal = table.wait_for(call, 2_000).expect_err("nothing runs");
     assert_eq!(refusal.changed, Changed::Unknown, "{refusal:?}");
-    let left = got(table.call(owner, get("a")));
-    assert_eq!(left.record.state, SessionState::Failed);
 }
 
 #[test]

@@ -4,9 +4,9 @@ mod table;
 
 use rota_model::node_msg::{DeadToken, NodeAnswer, ReportEvent, ToNode};
 use rota_model::{
-    Changed, ClassName, Exit, Outcome, Reason, Refusal, RefusalKind, RequestId, SessionState,
+    Changed, ClassName, Exit, Outcome, Reason, Refusal, RefusalKind, RequestId, Retry, SessionState,
 };
-use rota_protocol::{Answer, Message, Op, Sizes, Transition};
+use rota_protocol::{Answer, Message, Op, OpResult, Sizes, Transition};
 use table::*;
 
 #[test]
@@ -220,17 +220,50 @@ fn a_repeated_open_that_failed_fails_again_and_starts_nothing() {
 }
 
 #[test]
-fn a_repeated_open_that_a_close_overtook_gets_its_answer_again() {
+fn an_open_that_a_close_overtook_is_told_so_and_its_repetition_begins_anew() {
     let mut table = Table::serving();
     table.manual_nodes = true;
     let owner = table.owner("a");
     let opening = table.ask(owner, open("a", "r1"));
     table.node_calls.clear();
+    let closing = table.ask(owner, close("a", "c1"));
+    // As long as it is being closed, nobody may begin another life for it: not for a repetition either.
+    let again = table.ask(owner, open("a", "r1"));
+    let (_, message) = table.node_calls.pop().unwrap();
+    assert!(matches!(message, ToNode::Destroy { .. }), "{message:?}");
+    assert!(!table.replies.contains_key(&again), "{:?}", table.replies);
+    let over = NodeAnswer::Destroyed { exit: None };
+    table.node_says(owner, "n1", message.head().call, over);
+    table.settle();
+    let life = closed(table.replies.remove(&closing).unwrap()).record.life;
+    for call in [opening, again] {
+        let told = table.replies.remove(&call).unwrap().unwrap_err();
+        let expected = (RefusalKind::Closed, Retry::Now, Changed::No);
+        assert_eq!((told.kind, told.retry, told.changed), expected, "{told:?}");
+    }
+    assert!(table.node_calls.is_empty(), "nothing is started: {:?}", table.node_calls);
     table.manual_nodes = false;
+    let (outcome, session) = opened(table.call(owner, open("a", "r1")));
+    assert_eq!(outcome, Outcome::Created);
+    assert!(session.record.life > life);
+}
+
+#[test]
+fn a_repeated_request_whose_session_has_ended_says_so_beside_its_old_answer() {
+    let mut table = Table::serving();
+    let owner = table.owner("a");
+    let ended_since = |result: OpResult| match result {
+        Ok(Answer::Opened { ended_since, session, .. }) => (ended_since, session.record.life),
+        other => panic!("it is no answer to an open: {other:?}"),
+    };
+    let (_, life) = ended_since(table.call(owner, open("a", "r1")));
+    assert_eq!(ended_since(table.call(owner, open("a", "r1"))), (false, life));
     closed(table.call(owner, close("a", "c1")));
-    let first = table.replies.remove(&opening).unwrap().unwrap_err();
-    assert_eq!(first.kind, RefusalKind::StartFailed);
-    assert_eq!(table.call(owner, open("a", "r1")).unwrap_err(), first);
+    assert_eq!(ended_since(table.call(owner, open("a", "r1"))), (true, life));
+    let (fresh, later) = ended_since(table.call(owner, open("a", "r2")));
+    assert!(!fresh && later > life);
+    assert_eq!(ended_since(table.call(owner, open("a", "r1"))), (true, life));
+    assert_eq!(ended_since(table.call(owner, open("a", "r2"))), (false, later));
 }
 
 /// Managers that remember 1,024 requests beside sessions, and a quarter as many that only found one.

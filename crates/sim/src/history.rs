@@ -74,6 +74,8 @@ pub struct Bounds {
     pub live_us: u64,
     /// Not ended before, if it was seen live; `None`: nothing could end it.
     pub ended_us: Option<u64>,
+    /// No node took it: it is forgotten soon.
+    pub unplaced: bool,
 }
 
 /// Everything that is known of one id.
@@ -87,15 +89,20 @@ pub struct History {
 
 impl History {
     /// Checks it. `tombstone_us` is how long an ended life is remembered at least: whoever saw nothing
-    /// later than that says nothing.
+    /// later than that says nothing. Nor does who saw nothing after lives that no node took, and before others.
     ///
     /// # Errors
     /// An observation for which there is no moment.
     pub fn check(&self, tombstone_us: u64) -> Result<(), String> {
         let purged_us =
             self.lives.values().map(|it| it.opening_us.saturating_add(tombstone_us)).min();
+        let may_be_forgotten = |came_us: u64| {
+            let mut begun = self.lives.values().filter(|it| it.opening_us <= came_us).peekable();
+            begun.peek().is_some() && begun.all(|it| it.unplaced)
+        };
         let counts = |it: &&Observation| {
-            it.seen != Seen::Absent || purged_us.is_none_or(|purged_us| it.came_us < purged_us)
+            let is_early = purged_us.is_none_or(|purged_us| it.came_us < purged_us);
+            it.seen != Seen::Absent || (is_early && !may_be_forgotten(it.came_us))
         };
         let observations: Vec<Observation> =
             self.observations.iter().filter(counts).copied().collect();
@@ -160,7 +167,8 @@ mod tests {
     }
 
     fn lives(ended_us: Option<u64>) -> BTreeMap<Stamp, Bounds> {
-        BTreeMap::from([(life(1), Bounds { opening_us: 10, live_us: 20, ended_us })])
+        let bounds = Bounds { opening_us: 10, live_us: 20, ended_us, unplaced: false };
+        BTreeMap::from([(life(1), bounds)])
     }
 
     #[test]
@@ -209,5 +217,19 @@ mod tests {
         let history = History { observations, lives: lives(Some(35)) };
         assert!(history.check(1_000).is_err());
         assert_eq!(history.check(400), Ok(()));
+    }
+
+    #[test]
+    fn a_life_that_no_node_took_may_be_unknown_soon_and_no_other_may() {
+        let observations = vec![seen(20, 30, Seen::Ended(life(1))), seen(40, 50, Seen::Absent)];
+        let mut history = History { observations, lives: lives(None) };
+        assert!(history.check(1_000).is_err());
+        history.lives.get_mut(&life(1)).unwrap().unplaced = true;
+        assert_eq!(history.check(1_000), Ok(()));
+        // Its record remembers what was asked of a life before.
+        let earlier = Bounds { opening_us: 1, live_us: 2, ended_us: Some(3), unplaced: false };
+        history.lives.insert(life(0), earlier);
+        history.observations.insert(0, seen(1, 5, Seen::Live(life(0))));
+        assert!(history.check(1_000).is_err());
     }
 }

@@ -12,17 +12,21 @@ pub struct LifeFacts {
     pub creators: BTreeSet<RequestId>,
     /// Attempts to run it.
     pub tokens: BTreeSet<Token>,
+    /// A record of it says that no node took it, and remembers nothing else.
+    pub unplaced: bool,
 }
 
 impl LifeFacts {
     /// A life that was first written now.
     pub fn new(written_us: u64) -> Self {
-        Self { written_us, creators: BTreeSet::new(), tokens: BTreeSet::new() }
+        let (creators, tokens) = (BTreeSet::new(), BTreeSet::new());
+        Self { written_us, creators, tokens, unplaced: false }
     }
 
     /// Learns from a record of that life.
     pub fn learn(&mut self, record: &SessionRecord) {
         self.tokens.extend(record.token());
+        self.unplaced |= record.is_unplaced();
         for entry in &record.requests {
             let began = match &entry.fate {
                 RequestFate::Opening => true,

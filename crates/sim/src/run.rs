@@ -61,6 +61,7 @@ fn is_final(result: &OpResult) -> bool {
             | RefusalKind::Provisioning
             | RefusalKind::NoCapacity
             | RefusalKind::StartFailed
+            | RefusalKind::Closed
             | RefusalKind::Closing
             | RefusalKind::RequestIdReused
     )
@@ -362,9 +363,10 @@ impl World {
         Ok(found)
     }
 
-    /// Whether a record is a tombstone of a cluster that forgets quickly.
+    /// Whether a record is a tombstone of a cluster that forgets quickly, or of a kind that goes soon.
     fn may_vanish(&self, record: &SessionRecord) -> bool {
-        record.state.is_ended() && self.setup.timing.tombstone_ms < 60_000
+        let forgets = self.setup.timing.tombstone_ms < 60_000;
+        record.is_unplaced() || (record.state.is_ended() && forgets)
     }
 
     fn check_lists(&self, found: &Found) -> Verdict {

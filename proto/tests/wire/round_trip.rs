@@ -90,7 +90,8 @@ proptest! {
     #[test]
     fn a_client_sees_an_address_only_while_the_session_is_ready(view in some::view_of_session()) {
         let record = view.record.clone();
-        let answer = Answer::Opened { outcome: Outcome::Existed, session: view.clone() };
+        let (outcome, session) = (Outcome::Existed, view.clone());
+        let answer = Answer::Opened { outcome, session, ended_since: true };
         let response = session::open_response(answer, |node| format!("at {node}")).unwrap();
         let response: v1::OpenResponse = sent(&response);
         prop_assert_eq!(response.outcome(), v1::Outcome::Existed);

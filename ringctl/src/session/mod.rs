@@ -217,7 +217,11 @@ async fn open(client: &Client, it: &OpenArguments, out: &mut Out) -> anyhow::Res
     let unknown = Unknown::Request(request.request_id.clone());
     let answer = client.open(request.clone(), it.call.timeout).await;
     let answer = answer.map_err(|error| unknown.unless_refused(error))?;
-    let warnings = [show::found_otherwise(&request, &answer), show::found_in_doubt(&answer)];
+    let warnings = [
+        show::ended_since(&answer),
+        show::found_otherwise(&request, &answer),
+        show::found_in_doubt(&answer),
+    ];
     let opened = Opened::of(&answer).context("the answer has no session")?;
     match out.format() {
         Format::Json => out.json(&opened)?,

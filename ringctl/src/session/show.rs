@@ -39,6 +39,9 @@ pub struct Opened {
     pub life: u64,
     /// What runs: of a session that was found, not always what was asked for.
     pub class: String,
+    /// True: a repeated request id, and the life in its old answer has ended since, or is being closed.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub ended_since: bool,
 }
 
 /// How a program or machine ended: one of the three.
@@ -177,8 +180,19 @@ impl Opened {
             namespace: session.namespace.clone(),
             life: session.life,
             class: session.class.clone(),
+            ended_since: answer.ended_since,
         })
     }
+}
+
+/// What a person is told who repeats a request whose session is gone.
+pub fn ended_since(answer: &v1::OpenResponse) -> Option<String> {
+    let session = answer.session.as_ref().filter(|_| answer.ended_since)?;
+    Some(format!(
+        "warning: this is what the request id was answered before: that life of session {:?} has ended since, \
+         or is being closed. Open it with another request id, or without one",
+        session.id
+    ))
 }
 
 /// What a person is told who found a session on a node that is out of reach.
@@ -327,7 +341,8 @@ mod tests {
     #[test]
     fn an_opened_session_is_printed_with_exactly_these_fields_in_this_order() {
         let outcome = v1::Outcome::Created.into();
-        let answer = v1::OpenResponse { outcome, session: Some(session()) };
+        let (session, ended_since) = (Some(session()), false);
+        let answer = v1::OpenResponse { outcome, session, ended_since };
         let text = serde_json::to_string(&Opened::of(&answer).unwrap()).unwrap();
         assert_eq!(
             text,
@@ -343,7 +358,8 @@ mod tests {
         let of = |state: &str, node_unheard_ms| {
             let session = v1::Session { node_state: state.into(), node_unheard_ms, ..session() };
             let outcome = v1::Outcome::Existed.into();
-            let answer = v1::OpenResponse { outcome, session: Some(session.clone()) };
+            let answer =
+                v1::OpenResponse { outcome, session: Some(session.clone()), ended_since: false };
             (Shown::of(&session).node.doubt(), found_in_doubt(&answer))
         };
         assert_eq!(of("READY", Some(12)), (String::new(), None));
@@ -370,8 +386,10 @@ mod tests {
             attributes: [("k".to_owned(), "v".to_owned())].into(),
             ..Default::default()
         };
-        let answer =
-            |outcome: v1::Outcome, session| v1::OpenResponse { outcome: outcome.into(), session };
+        let answer = |outcome: v1::Outcome, session| {
+            let (outcome, ended_since) = (outcome.into(), false);
+            v1::OpenResponse { outcome, session, ended_since }
+        };
         let existed = answer(v1::Outcome::Existed, Some(session()));
         let text = found_otherwise(&asked, &existed).unwrap();
         assert!(text.contains("its class is counter, not http"), "{text}");

@@ -103,7 +103,7 @@ impl Recording {
     fn failed(&self, id: &str, wish: Wish, error: &CallError) -> Told {
         let reason = error.reason().to_owned();
         let answer = match (wish, reason.as_str()) {
-            (Wish::Open, "START_FAILED") => Some(Told::Overtaken),
+            (Wish::Open, "START_FAILED" | "CLOSED") => Some(Told::Overtaken),
             (Wish::Get | Wish::Close(_), "NOT_FOUND") => Some(Told::Absent),
             (Wish::Close(Some(_)), "LIFE_MISMATCH") => Some(Told::Unchanged(reason.clone())),
             (Wish::Open | Wish::Get | Wish::Close(_), _) => None,

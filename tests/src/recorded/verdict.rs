@@ -131,6 +131,13 @@ fn may_have_lost(open: &Recorded, life: Stamp, ran: &[&&Execution], outages: &[O
     shown.created && stamp(shown.life) > life && outages.iter().any(lost)
 }
 
+/// Whether an open may have begun that life, which a close ended before it was told, and then found or began
+/// the one that it tells.
+fn may_have_been_overtaken(open: &Recorded, life: Stamp, calls: &[&Recorded]) -> bool {
+    let Some((came_us, Told::Shown(shown))) = &open.end else { return false };
+    stamp(shown.life) > life && closes(life, calls).any(|close| close.sent_us < *came_us)
+}
+
 /// Whether it ended with its node, or since nobody renewed that one's lease.
 fn is_lost(shown: &Shown) -> bool {
     [Reason::NodeLost, Reason::LeaseNotRenewed].iter().any(|it| shown.reason == it.as_str_name())
@@ -208,8 +215,15 @@ fn bounds(
         return Err(format!("life {life} was created by {} opens", creators.len()));
     }
     let ran: Vec<&&Execution> = executions.iter().filter(|it| it.life == life).collect();
+    let no_capacity = Reason::NoCapacity.as_str_name();
+    let unplaced = ran.is_empty()
+        && calls.iter().filter_map(|it| shown(it)).any(|it| is_its(it) && it.reason == no_capacity);
     let unknown = calls.iter().filter(|it| {
-        it.wish == Wish::Open && (may_have_happened(it) || may_have_lost(it, life, &ran, outages))
+        let begun = may_have_happened(it)
+            || may_have_lost(it, life, &ran, outages)
+            || may_have_been_overtaken(it, life, calls)
+            || (unplaced && matches!(it.end, Some((_, Told::Unchanged(_)))));
+        it.wish == Wish::Open && begun
     });
     let opening_us = creators.first().copied().or_else(|| unknown.map(|it| it.sent_us).min());
     let lost = outages.iter().filter(|outage| ran.iter().any(|it| outage.befell(it)));
@@ -219,6 +233,7 @@ fn bounds(
         opening_us: opening_us.unwrap_or(u64::MAX),
         live_us: ran.iter().map(|it| it.instance.from_us).min().unwrap_or(u64::MAX),
         ended_us: closed.chain(lost.map(|it| it.from_us)).min(),
+        unplaced,
     })
 }
 

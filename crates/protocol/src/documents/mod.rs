@@ -15,8 +15,8 @@ mod session;
 use rota_docstore::{Attachment, Digest, DocName, Document, Glance, Schema};
 use rota_model::items::{Orders, POOL_CLASS, REQUEST_CLASS, SESSION_CLASS, Standing};
 use rota_model::{
-    BootId, FieldError, NodeId, Placement, PoolName, RequestEntry, SessionKey, SessionRecord,
-    SessionState, SlotId, Stamp,
+    BootId, FieldError, NodeId, Placement, PoolName, Reason, RequestEntry, SessionKey,
+    SessionRecord, SessionState, SlotId, Stamp,
 };
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -123,6 +123,8 @@ pub struct Brief {
     pub state: SessionState,
     /// The node and the boot where it runs or ran.
     pub at: Option<(NodeId, BootId)>,
+    /// Why it ended, or is being closed.
+    pub reason: Option<Reason>,
 }
 
 impl Doc {
@@ -134,7 +136,7 @@ impl Doc {
         let kind = match name.class() {
             SESSION_CLASS => {
                 let record = session::decode(&document).map_err(named)?;
-                let brief = Brief::of(record.state, record.placement.as_ref());
+                let brief = Brief::of(record.state, record.reason, record.placement.as_ref());
                 Kind::Session { brief, record: OnceLock::new() }
             }
             POOL_CLASS if pool::is_pool(name) => {
@@ -158,7 +160,7 @@ impl Doc {
     pub fn session_after(before: Option<&Doc>, record: impl Into<Arc<SessionRecord>>) -> Self {
         let record = record.into();
         let document = Arc::new(session::next(before, &record));
-        let brief = Brief::of(record.state, record.placement.as_ref());
+        let brief = Brief::of(record.state, record.reason, record.placement.as_ref());
         Self::whole(document, Kind::Session { brief, record: OnceLock::from(record) })
     }
 
@@ -198,7 +200,7 @@ impl Doc {
         let named = |it: FieldError| FieldError::new("document", format!("{name}: {it}"));
         let standing: Option<Standing> = glance.one().map_err(named)?;
         let standing = standing.ok_or_else(|| named(FieldError::new("state", "is missing")))?;
-        let brief = Brief::of(standing.state, standing.placement.as_ref());
+        let brief = Brief::of(standing.state, standing.reason, standing.placement.as_ref());
         Ok(Self {
             name: name.clone(),
             stamps: glance.stamps(),
@@ -315,8 +317,8 @@ impl Doc {
 }
 
 impl Brief {
-    fn of(state: SessionState, placement: Option<&Placement>) -> Self {
-        Self { state, at: placement.map(|it| (it.node.clone(), it.boot)) }
+    fn of(state: SessionState, reason: Option<Reason>, placement: Option<&Placement>) -> Self {
+        Self { state, at: placement.map(|it| (it.node.clone(), it.boot)), reason }
     }
 
     /// Where a session that has not ended runs, or is to run.

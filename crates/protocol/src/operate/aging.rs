@@ -14,7 +14,7 @@ use crate::message::Write;
 use crate::partition::Partition;
 use rota_docstore::attempt::remembers;
 use rota_docstore::{Aged, Rules};
-use rota_model::Stamp;
+use rota_model::{Reason, Stamp, UNPLACED_MEMORY_MS};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -30,6 +30,8 @@ struct Ages {
     now: Stamp,
     /// Sessions that ended before.
     sessions: Stamp,
+    /// Lives that no node took, and that ended before.
+    unplaced: Stamp,
     rules: Rules,
 }
 
@@ -37,7 +39,12 @@ impl Ages {
     fn of(&self, doc: &Doc) -> Aged {
         if let Some(brief) = doc.brief() {
             // One that lives on knows few destroyed items, and forgets them with its next change.
-            let is_old = brief.state.is_ended() && doc.version() < self.sessions;
+            let is_unplaced = || {
+                brief.reason == Some(Reason::NoCapacity)
+                    && doc.version() < self.unplaced
+                    && doc.session().is_some_and(|it| it.is_unplaced())
+            };
+            let is_old = brief.state.is_ended() && (doc.version() < self.sessions || is_unplaced());
             return if is_old { Aged::Gone } else { Aged::Same };
         }
         match doc.of_application() {
@@ -90,6 +97,7 @@ impl Partition {
         let ages = Ages {
             now: Stamp::from_epoch_ms(wall_ms),
             sessions: Stamp::from_epoch_ms(ended_ms),
+            unplaced: Stamp::from_epoch_ms(wall_ms.saturating_sub(UNPLACED_MEMORY_MS)),
             rules: env.desks.rules(self.slots(env)),
         };
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);

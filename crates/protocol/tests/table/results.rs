@@ -5,7 +5,7 @@ use rota_protocol::{Answer, OpResult};
 
 pub fn opened(result: OpResult) -> (Outcome, SessionView) {
     match result {
-        Ok(Answer::Opened { outcome, session }) => (outcome, session),
+        Ok(Answer::Opened { outcome, session, .. }) => (outcome, session),
         other => panic!("not opened: {other:?}"),
     }
 }

@@ -86,7 +86,8 @@ pub fn shown(id: &str, life: Stamp, state: SessionState) -> SessionView {
 }
 
 pub fn opened(id: &str, life: Stamp, outcome: Outcome) -> OpResult {
-    Ok(Answer::Opened { outcome, session: shown(id, life, SessionState::Ready) })
+    let session = shown(id, life, SessionState::Ready);
+    Ok(Answer::Opened { outcome, session, ended_since: false })
 }
 
 pub fn closed(id: &str, life: Stamp) -> OpResult {

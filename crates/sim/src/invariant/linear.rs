@@ -93,7 +93,8 @@ fn bounds_of(ledger: &Ledger, key: &SessionKey, life: Stamp) -> Bounds {
     let facts = ledger.lives.get(key).and_then(|it| it.get(&life));
     let Some(facts) = facts else {
         // Nobody ever wrote that life: no moment fits it.
-        return Bounds { opening_us: u64::MAX, live_us: u64::MAX, ended_us: Some(u64::MAX) };
+        let (never, ended_us) = (u64::MAX, Some(u64::MAX));
+        return Bounds { opening_us: never, live_us: never, ended_us, unplaced: false };
     };
     let ran = |it: &&Instance| it.key == *key && facts.tokens.contains(&it.token);
     let live_us = ledger.instances.iter().filter(ran).map(|it| it.from_us).min();
@@ -118,6 +119,7 @@ fn bounds_of(ledger: &Ledger, key: &SessionKey, life: Stamp) -> Bounds {
         opening_us: facts.written_us,
         live_us: live_us.unwrap_or(u64::MAX),
         ended_us: by_itself.chain(closes).chain(drains).min(),
+        unplaced: facts.unplaced,
     }
 }
 

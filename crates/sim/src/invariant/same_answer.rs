@@ -17,7 +17,7 @@ fn essence(result: &OpResult) -> Option<(String, Stamp, String, String)> {
         return Some((refusal.kind.as_str().into(), Stamp::MIN, none.clone(), none));
     }
     let (what, session) = match result {
-        Ok(Answer::Opened { outcome, session }) => (outcome.as_str(), session),
+        Ok(Answer::Opened { outcome, session, .. }) => (outcome.as_str(), session),
         Ok(Answer::Closed { session, .. }) => ("CLOSED", session),
         Ok(
             Answer::Got { .. }
@@ -58,7 +58,7 @@ fn may_differ(ledger: &Ledger, first: &OpResult) -> bool {
         // READY, and with it the memory of the answer, rides on the batch after the answer. When
         // the owner changes before that batch is everywhere and the life ends before the next
         // owner sees it ready, nobody knows any more that it was answered.
-        Ok(Answer::Opened { outcome: Outcome::Created, session }) => {
+        Ok(Answer::Opened { outcome: Outcome::Created, session, .. }) => {
             !ledger.ready_everywhere(session)
                 && ledger.ran_and_ended(&session.record.key, session.record.life)
         }
@@ -80,7 +80,7 @@ pub fn check(ledger: &Ledger, memory_us: u64) -> Result<u64, Violation> {
         let sent_us = request.attempts.iter().map(|it| it.sent_us).min().unwrap_or(0);
         for (attempt, came_us, result) in request.answers() {
             let Some(now) = essence(result) else { continue };
-            if let Ok(Answer::Opened { outcome: Outcome::Created, session }) = result {
+            if let Ok(Answer::Opened { outcome: Outcome::Created, session, .. }) = result {
                 let life = (&request.key, session.record.life);
                 let by = *created.entry(life).or_insert(&request.request);
                 if *by != request.request {

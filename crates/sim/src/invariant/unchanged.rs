@@ -1,9 +1,9 @@
 //! A refusal that says that nothing changed is true: a request whose tries were all refused so is
-//! remembered in no record of the settled cluster. (What an owner wrote and could not commit is
-//! nothing.)
+//! remembered in no record of the settled cluster, and no life that it began ran on after the last of these
+//! refusals. (What an owner wrote and could not commit is nothing.)
 
 use super::{Verdict, Violation};
-use crate::ledger::{Asked, Ledger};
+use crate::ledger::{Asked, Instance, Ledger};
 use rota_model::{Changed, RequestId, SessionKey};
 use std::collections::BTreeSet;
 
@@ -13,10 +13,19 @@ pub type Remembered = BTreeSet<(SessionKey, RequestId)>;
 /// Checks a run.
 ///
 /// # Errors
-/// A request that was said to have changed nothing, and stands in a record.
+/// A request that was said to have changed nothing, and stands in a record, or left a life that ran.
 pub fn check(ledger: &Ledger, remembered: &Remembered) -> Verdict {
-    let denied = ledger.asked.iter().filter(|it| all_denied(it));
-    let mut untrue = denied.filter(|it| remembered.contains(&(it.key.clone(), it.request.clone())));
+    let denied = || ledger.asked.iter().filter(|it| all_denied(it));
+    if let Some((asked, left)) = denied().find_map(|it| Some((it, left_of(ledger, it)?))) {
+        let (id, key) = (&asked.request, &asked.key);
+        let text = format!(
+            "a life that request {id} for {key} began ran on after it was refused as having changed \
+             nothing: {left:?}"
+        );
+        return Err(Violation::new("unchanged", text));
+    }
+    let mut untrue =
+        denied().filter(|it| remembered.contains(&(it.key.clone(), it.request.clone())));
     match untrue.next() {
         None => Ok(()),
         Some(asked) => {
@@ -32,6 +41,18 @@ pub fn check(ledger: &Ledger, remembered: &Remembered) -> Verdict {
     }
 }
 
+/// What ran after the last answer, of a life that the request began.
+fn left_of<'a>(ledger: &'a Ledger, asked: &Asked) -> Option<&'a Instance> {
+    let told_us = asked.attempts.iter().filter_map(|it| Some(it.answer.as_ref()?.0)).max()?;
+    let lives = ledger.lives.get(&asked.key)?.values();
+    let begun: Vec<_> = lives.filter(|it| it.creators.contains(&asked.request)).collect();
+    ledger.instances.iter().find(|it| {
+        let is_its =
+            it.key == asked.key && begun.iter().any(|life| life.tokens.contains(&it.token));
+        is_its && it.to.as_ref().is_none_or(|(to_us, _)| *to_us > told_us)
+    })
+}
+
 /// Every try was answered, and each with a refusal that says so.
 fn all_denied(asked: &Asked) -> bool {
     !asked.attempts.is_empty()
@@ -44,8 +65,9 @@ fn all_denied(asked: &Asked) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::invariant::example::{asked, key};
+    use crate::invariant::example::{asked, instance, key, life, token};
     use crate::ledger::Wish;
+    use crate::life::LifeFacts;
     use rota_model::{Refusal, RefusalKind, Retry};
 
     #[test]
@@ -60,5 +82,20 @@ mod tests {
         }
         ledger.asked[0].attempts.clear();
         assert_eq!(check(&ledger, &remembered), Ok(()));
+    }
+
+    #[test]
+    fn a_life_that_runs_on_after_it_was_said_that_nothing_is_left_is_found() {
+        let refusal = Refusal::new(RefusalKind::NoCapacity, Retry::Now, "");
+        let request = asked("y", Wish::Open, "r", &[(0, 10, Err(refusal))]);
+        let mut ledger = Ledger { asked: vec![request], ..Ledger::default() };
+        let mut facts = LifeFacts::new(1);
+        facts.tokens.insert(token(1, 1));
+        facts.creators.insert(RequestId::parse("r").unwrap());
+        ledger.lives.entry(key("y")).or_default().insert(life(1), facts);
+        for (to_us, right) in [(Some(9), true), (Some(11), false), (None, false)] {
+            ledger.instances = vec![instance("y", "n0", token(1, 1), 2, to_us)];
+            assert_eq!(check(&ledger, &Remembered::new()).is_ok(), right, "{to_us:?}");
+        }
     }
 }

@@ -216,8 +216,9 @@ pub fn answer() -> Any<Answer> {
             snapshot_next,
         });
     prop_oneof![
-        (outcome, view_of_session())
-            .prop_map(|(outcome, session)| Answer::Opened { outcome, session }),
+        (outcome, view_of_session(), any::<bool>()).prop_map(|(outcome, session, ended_since)| {
+            Answer::Opened { outcome, session, ended_since }
+        }),
         (any::<bool>(), view_of_session())
             .prop_map(|(finished, session)| Answer::Closed { finished, session }),
         (view_of_session(), any::<bool>())
