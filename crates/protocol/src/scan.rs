@@ -214,8 +214,10 @@ impl Partition {
     /// The writes of records that have ended.
     pub fn write_ends(&self, env: &mut Env, ended: Vec<SessionRecord>) -> Vec<Write> {
         let write = |record: SessionRecord| {
-            env.note(Transition::Ended, Some(self.number));
-            self.session_writes(env, &Self::key_of(env, &record.key), record)
+            let key = Self::key_of(env, &record.key);
+            let from = self.replica.session(&key).map_or(record.state, |it| it.state);
+            env.note_end(Transition::Ended, self.number, from, &record);
+            self.session_writes(env, &key, record)
         };
         ended.into_iter().flat_map(write).collect()
     }
@@ -257,10 +259,12 @@ impl Partition {
     ) -> SessionRecord {
         let mut ended = record.clone();
         ended.version = self.version_after(env, record);
-        ended.state = SessionState::Closed;
-        if record.state != SessionState::Closing {
+        ended.state = if record.state == SessionState::Closing {
+            SessionState::Closed
+        } else {
             ended.reason = Some(reason);
-        }
+            record.state.ended_unasked(reason, exit.as_ref())
+        };
         (ended.exit, ended.detail) = (exit, detail.to_owned());
         fail_opens(&mut ended);
         ended
