@@ -363,7 +363,7 @@ impl Driver {
     }
 
     fn on_note(&mut self, note: &Note) {
-        self.rim.metrics.step(note.transition);
+        self.rim.metrics.step(note);
         trace::noted(note);
     }
 

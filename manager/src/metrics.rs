@@ -11,7 +11,7 @@ use prost::Message as _;
 use rota_daemon::accept::Counts;
 use rota_model::Outcome;
 use rota_proto::v1;
-use rota_protocol::{Answer, Op, OpResult, Stats, Transition};
+use rota_protocol::{Answer, Note, Op, OpResult, SessionEnd, Stats, Transition};
 use std::fmt::Write as _;
 use std::time::Duration;
 
@@ -159,6 +159,11 @@ fn describe() {
     describe_counter!("rota_opens_total", "Opens answered here with a session, by outcome.");
     describe_counter!("rota_closes_total", "Closes answered here with a session, by outcome.");
     describe_counter!("rota_refusals_total", "Calls refused here, by operation and kind.");
+    describe_counter!(
+        "rota_session_ends_total",
+        "Ends of sessions that this manager wrote as their owner, by class, the state before, the state \
+         after and the reason."
+    );
     describe_histogram!("rota_call_seconds", "From a call's arrival to its answer, by operation.");
     describe_counter!("rota_transitions_total", "Steps of the protocol, by kind.");
     describe_histogram!("rota_commit_writes", "Writes in one commit to disk.");
@@ -241,12 +246,25 @@ impl Metrics {
         }
     }
 
-    /// Counts a step of the protocol.
-    pub fn step(&self, transition: Transition) {
-        if let Some(counter) = self.transitions.get(transition as usize) {
+    /// Counts a step of the protocol, and the end of a session where it is one.
+    pub fn step(&self, note: &Note) {
+        if let Some(counter) = self.transitions.get(note.transition as usize) {
             counter.increment(1);
         }
+        note.end.iter().for_each(|it| ended(it));
     }
+}
+
+/// Counts an end. Classes are those that nodes offer; each end costs a look-up beside its commit.
+fn ended(end: &SessionEnd) {
+    let reason = end.reason.map_or("", |it| it.as_str());
+    let labels = [
+        ("class", end.class.as_str().to_owned()),
+        ("from", end.from.as_str().to_owned()),
+        ("state", end.state.as_str().to_owned()),
+        ("reason", reason.to_owned()),
+    ];
+    counter!("rota_session_ends_total", &labels).increment(1);
 }
 
 /// Counts a refusal, also one of which the decisions never hear. They are rare enough for a look-up.

@@ -244,8 +244,8 @@ impl From<NodeAnswer> for v1::node_answer::Answer {
             NodeAnswer::Dead(dead) => Self::Dead(dead.into()),
             NodeAnswer::Full => Self::Full(Full {}),
             NodeAnswer::OtherLive { token } => Self::OtherLive(token.into()),
-            NodeAnswer::Destroyed { exit } => {
-                Self::Destroyed(Destroyed { exit: exit.map(Into::into) })
+            NodeAnswer::Destroyed { exit, detail } => {
+                Self::Destroyed(Destroyed { exit: exit.map(Into::into), detail })
             }
             NodeAnswer::Scanned { items, more, highest } => {
                 let items = items.into_iter().map(Into::into).collect();
@@ -269,7 +269,9 @@ impl TryFrom<v1::node_answer::Answer> for NodeAnswer {
             Answer::Dead(dead) => NodeAnswer::Dead(dead.try_into()?),
             Answer::Full(_) => NodeAnswer::Full,
             Answer::OtherLive(at) => NodeAnswer::OtherLive { token: Token::from(at) },
-            Answer::Destroyed(it) => NodeAnswer::Destroyed { exit: optional(it.exit)? },
+            Answer::Destroyed(it) => {
+                NodeAnswer::Destroyed { exit: optional(it.exit)?, detail: sentence(it.detail) }
+            }
             Answer::Scanned(it) => {
                 let highest = convert("Scanned.highest", it.highest)?;
                 NodeAnswer::Scanned { items: each(it.items)?, more: it.more, highest }

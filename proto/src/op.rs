@@ -295,9 +295,9 @@ pub(crate) fn answer_to_wire(rid: u64, result: OpResult) -> v1::PeerAnswer {
         Ok(Answer::Opened { outcome, session, ended_since }) => WireResult::Opened(Opened {
             outcome: v1::Outcome::from(outcome).into(),
             session: Some((&session).into()),
+            ended_since,
         }),
         Ok(Answer::Closed { finished, session }) => {
-            ended_since,
             WireResult::Closed(Closed { finished, session: Some((&session).into()) })
         }
         Ok(Answer::Got { session, stale }) => {

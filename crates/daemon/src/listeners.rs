@@ -3,7 +3,7 @@
 use crate::processes::maker;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// A socket that listens.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -59,6 +59,32 @@ fn parse_line(line: &str) -> Option<((IpAddr, u16), &str, Listener)> {
 /// several share a port. Empty when nobody listens, and when the process is gone.
 pub fn listeners(pid: i32, ip: IpAddr, port: u16) -> io::Result<Vec<Listener>> {
     let mut closest = (1, Vec::new());
+    each(pid, |own, listener| {
+        let fit = fit(own.ip(), ip);
+        if own.port() != port || fit < closest.0 {
+            return;
+        }
+        if fit > closest.0 {
+            closest = (fit, Vec::new());
+        }
+        closest.1.push(listener);
+    })?;
+    Ok(closest.1)
+}
+
+/// Where these processes listen, in the network of `pid` and in order.
+pub fn held(pid: i32, by: &[i32]) -> io::Result<Vec<SocketAddr>> {
+    let mut all = Vec::new();
+    each(pid, |own, listener| all.push((own, listener)))?;
+    let mut held: Vec<SocketAddr> =
+        all.into_iter().filter(|(_, it)| is_held(*it, by)).map(|(own, _)| own).collect();
+    held.sort_unstable();
+    held.dedup();
+    Ok(held)
+}
+
+/// Every listener in the network of a process, with its address. None when the process is gone.
+fn each(pid: i32, mut take: impl FnMut(SocketAddr, Listener)) -> io::Result<()> {
     for table in ["tcp", "tcp6"] {
         let file = match File::open(format!("/proc/{pid}/net/{table}")) {
             Ok(file) => file,
@@ -68,22 +94,15 @@ pub fn listeners(pid: i32, ip: IpAddr, port: u16) -> io::Result<Vec<Listener>> {
         };
         for line in BufReader::new(file).lines().skip(1) {
             let line = line?;
-            let Some(((own, own_port), state, listener)) = parse_line(&line) else { continue };
+            let Some(((ip, port), state, listener)) = parse_line(&line) else { continue };
             // The kernel lists those that listen first.
             if state != LISTENS {
                 break;
             }
-            let fit = fit(own, ip);
-            if own_port != port || fit < closest.0 {
-                continue;
-            }
-            if fit > closest.0 {
-                closest = (fit, Vec::new());
-            }
-            closest.1.push(listener);
+            take(SocketAddr::new(ip, port), listener);
         }
     }
-    Ok(closest.1)
+    Ok(())
 }
 
 /// Whether one of these processes holds the listener. What is open in a process of another user may be
@@ -144,6 +163,9 @@ mod tests {
         assert!(!is_held(found[0], &[]));
         assert_eq!(listeners(me(), Ipv6Addr::LOCALHOST.into(), port).unwrap(), []);
         assert_eq!(listeners(me(), Ipv4Addr::new(127, 0, 0, 2).into(), port).unwrap(), []);
+        let mine = held(me(), &[me()]).unwrap();
+        assert!(mine.contains(&SocketAddr::new(here, port)), "{mine:?}");
+        assert_eq!(held(me(), &[]).unwrap(), []);
         drop(listener);
         assert_eq!(listeners(me(), here, port).unwrap(), []);
     }

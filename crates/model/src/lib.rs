@@ -10,6 +10,7 @@
 //! * [`refusal`]: every way to say no, with its advice on retrying.
 //! * [`api`]: validated requests of clients and their answers.
 //! * [`node_msg`]: messages between managers and node-agents.
+//! * [`text`]: characters that must not stand in names.
 //! * [`timing`]: the order that time limits must keep.
 //!
 //! A value of one of these types proves that its text was checked: parsing is the only way in.
@@ -26,6 +27,7 @@ pub mod sandbox;
 pub mod session;
 pub mod stamp;
 pub mod state;
+pub mod text;
 pub mod timing;
 
 pub use api::*;

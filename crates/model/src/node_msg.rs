@@ -174,6 +174,15 @@ pub enum DeadToken {
     },
 }
 
+impl DeadToken {
+    /// What there is to say of it, for people.
+    pub fn detail(&self) -> &str {
+        match self {
+            DeadToken::NeverStarted { detail, .. } | DeadToken::Ended { detail, .. } => detail,
+        }
+    }
+}
+
 /// One entry of a scan.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct ScanItem {
@@ -261,6 +270,8 @@ pub enum NodeAnswer {
     Destroyed {
         /// How it ended, if it ran.
         exit: Option<Exit>,
+        /// What there is to say of that, for people; empty when it ended in good order.
+        detail: String,
     },
     /// To a scan: a page.
     Scanned {

@@ -39,9 +39,10 @@ printed!(
         Ready = "READY",
         /// A close was accepted; never undone.
         Closing = "CLOSING",
-        /// It ended, by a close or on its own.
+        /// It ended in good order: by a close or a drain, with its node's lease, or on its own with exit code 0
+        /// or in a final state.
         Closed = "CLOSED",
-        /// It never ran.
+        /// It never became READY, or ended on its own with another exit code or by a signal.
         Failed = "FAILED",
         /// Its node (or that node's boot) is gone.
         Lost = "LOST",
@@ -61,9 +62,30 @@ impl SessionState {
         match self {
             Pending => true,
             Starting => matches!(next, Starting | Ready | Closing | Closed | Failed | Lost),
-            Ready => matches!(next, Ready | Closing | Closed | Lost),
+            Ready => matches!(next, Ready | Closing | Closed | Failed | Lost),
             Closing => matches!(next, Closing | Closed),
             Closed | Failed | Lost => false,
+        }
+    }
+
+    /// What a life of this state becomes when its node says that it ended, though no manager closed it.
+    pub fn ended_unasked(self, reason: Reason, exit: Option<&Exit>) -> Self {
+        let well = match exit {
+            Some(Exit::FinalState(_)) => true,
+            Some(Exit::Code(0)) | None => self == Self::Ready,
+            Some(Exit::Code(_) | Exit::Signal(_)) => false,
+        };
+        match reason {
+            Reason::Exited | Reason::Internal if well => Self::Closed,
+            Reason::Exited | Reason::Internal | Reason::StartTimeout => Self::Failed,
+            Reason::ClosedByClient
+            | Reason::IdleTimeout
+            | Reason::MaxLifetime
+            | Reason::NodeLost
+            | Reason::LeaseNotRenewed
+            | Reason::Drained
+            | Reason::Evicted
+            | Reason::Quota => Self::Closed,
         }
     }
 }
@@ -181,6 +203,31 @@ mod tests {
         for to in SessionState::ALL {
             let forward = matches!(to, SessionState::Closing | SessionState::Closed);
             assert_eq!(SessionState::Closing.may_become(*to), forward);
+        }
+    }
+
+    #[test]
+    fn what_nobody_ended_has_failed_unless_it_was_ready_and_ended_well() {
+        use SessionState::{Closed, Failed, Pending, Ready, Starting};
+        let (well, ill) = (Some(Exit::Code(0)), Some(Exit::Code(3)));
+        let (killed, last) = (Some(Exit::Signal(11)), Some(Exit::FinalState("gone".to_owned())));
+        let cases = [
+            (Ready, Reason::Exited, &well, Closed),
+            (Ready, Reason::Exited, &last, Closed),
+            (Ready, Reason::Exited, &ill, Failed),
+            (Ready, Reason::Exited, &killed, Failed),
+            (Ready, Reason::Internal, &killed, Failed),
+            (Ready, Reason::Internal, &None, Closed),
+            (Starting, Reason::Exited, &well, Failed),
+            (Pending, Reason::Exited, &ill, Failed),
+            (Starting, Reason::StartTimeout, &killed, Failed),
+            (Ready, Reason::Drained, &ill, Closed),
+            (Ready, Reason::LeaseNotRenewed, &killed, Closed),
+        ];
+        for (from, reason, exit, ended) in cases {
+            let told = from.ended_unasked(reason, exit.as_ref());
+            assert_eq!(told, ended, "{from} {reason} {exit:?}");
+            assert!(from.may_become(told));
         }
     }
 

@@ -92,6 +92,8 @@ pub enum NodeInput {
         token: Token,
         /// How, if known.
         exit: Option<Exit>,
+        /// What there is to say of that, for people; empty when it ended in good order.
+        detail: String,
     },
     /// Runtime: a machine is in this state now.
     MachineState {

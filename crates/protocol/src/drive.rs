@@ -144,7 +144,9 @@ impl Partition {
             NodeAnswer::Dead(DeadToken::Ended { reason, exit, detail }) if !closing => {
                 self.on_ended(env, &key, record, reason, exit, &detail);
             }
-            NodeAnswer::Destroyed { exit } if closing => self.on_destroyed(env, &key, record, exit),
+            NodeAnswer::Destroyed { exit, detail } if closing => {
+                self.on_destroyed(env, &key, record, exit, detail);
+            }
             NodeAnswer::WrongBoot => {
                 let over = record.placement.as_ref();
                 if over.is_some_and(|at| env.nodes.is_over(&at.node, at.boot)) {
@@ -321,15 +323,14 @@ impl Partition {
         if let Some(placement) = &record.placement {
             env.nodes.asked_done(&placement.node, placement.token);
         }
-        let never_ready = record.state != SessionState::Ready && reason == Reason::StartTimeout;
-        let ended = if never_ready { SessionState::Failed } else { SessionState::Closed };
         record.version = self.version_after(env, &record);
-        record.state = ended;
+        let from = record.state;
+        record.state = from.ended_unasked(reason, exit.as_ref());
         record.reason = Some(reason);
         record.exit = exit;
         record.detail = detail.to_string();
         fail_opens(&mut record);
-        env.note(Transition::Ended, Some(self.number));
+        env.note_end(Transition::Ended, self.number, from, &record);
         self.write_session(env, key, record, None);
     }
 
@@ -339,6 +340,7 @@ impl Partition {
         key: &DocKey,
         mut record: SessionRecord,
         exit: Option<Exit>,
+        detail: String,
     ) {
         if let Some(placement) = &record.placement {
             env.nodes.asked_done(&placement.node, placement.token);
@@ -346,8 +348,11 @@ impl Partition {
         record.version = self.version_after(env, &record);
         record.state = SessionState::Closed;
         record.exit = exit;
+        if !detail.is_empty() {
+            record.detail = detail;
+        }
         forget_overtaken(&mut record);
-        env.note(Transition::CloseFinished, Some(self.number));
+        env.note_end(Transition::CloseFinished, self.number, SessionState::Closing, &record);
         self.write_session(env, key, record, None);
     }
 
@@ -364,8 +369,8 @@ impl Partition {
         let Some(record) = doc.and_then(|it| it.session()).cloned() else {
             return;
         };
-        env.note(Transition::SessionLost, Some(self.number));
         let lost = lost(env, &record, self.replica.pe);
+        env.note_end(Transition::SessionLost, self.number, record.state, &lost);
         self.write_session(env, key, lost, None);
     }
 
@@ -380,8 +385,8 @@ impl Partition {
         let over = over.into_iter().filter(|key| !ended.contains(key));
         let records = over.filter_map(|key| Some((self.replica.record(&key)?, key)));
         let write = |(record, key): (Arc<SessionRecord>, DocKey)| {
-            env.note(Transition::SessionLost, Some(self.number));
             let lost = lost(env, &record, self.replica.pe);
+            env.note_end(Transition::SessionLost, self.number, record.state, &lost);
             self.session_writes(env, &key, lost)
         };
         records.flat_map(write).collect()

@@ -61,6 +61,7 @@ impl Partition {
                 self.write_pending(env, key, record, chosen, None);
             }
             Ok(_) | Err(NoNode::UnknownClass | NoNode::NoRoom { .. } | NoNode::Unable) => {
+                let from = record.state;
                 let mut failed = record;
                 failed.version = self.version_after(env, &failed);
                 failed.state = SessionState::Failed;
@@ -69,7 +70,7 @@ impl Partition {
                     Blame::Session => Reason::Internal,
                 });
                 failed.detail = format!("node {} refused: {detail}", placement.node);
-                env.note(Transition::OpenFailed, Some(self.number));
+                env.note_end(Transition::OpenFailed, self.number, from, &failed);
                 if blame == Blame::Node {
                     // The opens that wait begin anew when this is committed.
                     self.note_ending(&failed, Ending::Unplaced);

@@ -4,7 +4,7 @@ use crate::api::OpResult;
 use crate::bodies::{Bodies, NoBodies};
 use crate::documents::{Doc, DocKey};
 use crate::entry::Origin;
-use crate::io::{DiskWrite, Effect, Note, Transition};
+use crate::io::{DiskWrite, Effect, Note, SessionEnd, Transition};
 use crate::judge::Condemned;
 use crate::message::{Envelope, Message};
 use crate::nodes::{FailedOrder, Nodes};
@@ -12,7 +12,8 @@ use crate::operate::{Desks, Errand, Inner, Works};
 use crate::{Identity, ManagerConfig, PartMeta};
 use rota_model::node_msg::ToNode;
 use rota_model::{
-    BootId, Epoch, ManagerNumber, MemberId, NodeId, Now, PoolName, SessionKey, Stamp, Token,
+    BootId, Epoch, ManagerNumber, MemberId, NodeId, Now, PoolName, SessionKey, SessionRecord,
+    SessionState, Stamp, Token,
 };
 use rota_ring::{NodeReg, View};
 use std::collections::BTreeMap;
@@ -322,7 +323,22 @@ impl Env {
         text: impl Into<String>,
     ) {
         let text = text.into();
-        self.effects.push(Effect::Note(Note { transition, part, text }));
+        self.effects.push(Effect::Note(Note { transition, part, text, end: None }));
+    }
+
+    /// Notes the end of a life that was in state `from`.
+    pub fn note_end(
+        &mut self,
+        transition: Transition,
+        part: ManagerNumber,
+        from: SessionState,
+        ended: &SessionRecord,
+    ) {
+        let SessionRecord { spec, state, reason, .. } = ended;
+        let (class, state, reason) = (spec.class.clone(), *state, *reason);
+        let end = Some(Box::new(SessionEnd { class, from, state, reason }));
+        let (part, text) = (Some(part), String::new());
+        self.effects.push(Effect::Note(Note { transition, part, text, end }));
     }
 
     /// What was asked about an entry that is no more stands in this one, or is never written.

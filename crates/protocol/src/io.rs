@@ -24,7 +24,8 @@ use crate::operate::{Job, Worked};
 use rota_docstore::Digest;
 use rota_model::node_msg::{FromNode, Register, Registered, Renew, Renewed, ToNode};
 use rota_model::{
-    Epoch, Incarnation, LogPos, ManagerNumber, MemberId, NodeId, Nonce, PoolName, Refusal, Stamp,
+    ClassName, Epoch, Incarnation, LogPos, ManagerNumber, MemberId, NodeId, Nonce, PoolName,
+    Reason, Refusal, SessionState, Stamp,
 };
 use rota_ring::{Change, ConfigState, NodeOrder};
 use std::collections::BTreeMap;
@@ -348,6 +349,21 @@ pub struct Note {
     pub part: Option<ManagerNumber>,
     /// A sentence for people; may be empty.
     pub text: String,
+    /// The end of a life that was written, where the step is one.
+    pub end: Option<Box<SessionEnd>>,
+}
+
+/// The end of a life as its owner writes it. One that takes over before it is committed writes it again.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SessionEnd {
+    /// What it ran.
+    pub class: ClassName,
+    /// State before: READY, or how far its start or close had come.
+    pub from: SessionState,
+    /// State after: CLOSED, FAILED or LOST.
+    pub state: SessionState,
+    /// Why.
+    pub reason: Option<Reason>,
 }
 
 macro_rules! transitions {

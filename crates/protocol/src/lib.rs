@@ -61,7 +61,9 @@ pub use api::{
 pub use bodies::{Bodies, NoBodies};
 pub use cordon::NodeOrdered;
 pub use documents::{Doc, DocKey};
-pub use io::{CasOutcome, Disk, DiskWrite, Effect, Identity, Input, Note, PartMeta, Transition};
+pub use io::{
+    CasOutcome, Disk, DiskWrite, Effect, Identity, Input, Note, PartMeta, SessionEnd, Transition,
+};
 pub use leave::{Order, Ordered};
 pub use manager::Manager;
 pub use message::{Chunk, Entry, Envelope, Message, Write};

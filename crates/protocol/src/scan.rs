@@ -214,8 +214,10 @@ impl Partition {
     /// The writes of records that have ended.
     pub fn write_ends(&self, env: &mut Env, ended: Vec<SessionRecord>) -> Vec<Write> {
         let write = |record: SessionRecord| {
-            env.note(Transition::Ended, Some(self.number));
-            self.session_writes(env, &Self::key_of(env, &record.key), record)
+            let key = Self::key_of(env, &record.key);
+            let from = self.replica.session(&key).map_or(record.state, |it| it.state);
+            env.note_end(Transition::Ended, self.number, from, &record);
+            self.session_writes(env, &key, record)
         };
         ended.into_iter().flat_map(write).collect()
     }
@@ -257,14 +259,15 @@ impl Partition {
     ) -> SessionRecord {
         let mut ended = record.clone();
         ended.version = self.version_after(env, record);
-        ended.state = SessionState::Closed;
-        (ended.exit, ended.detail) = (exit, detail.to_owned());
         if record.state == SessionState::Closing {
+            ended.state = SessionState::Closed;
             forget_overtaken(&mut ended);
         } else {
+            ended.state = record.state.ended_unasked(reason, exit.as_ref());
             ended.reason = Some(reason);
             fail_opens(&mut ended);
         }
+        (ended.exit, ended.detail) = (exit, detail.to_owned());
         ended
     }
 

@@ -109,6 +109,8 @@ fn a_repeated_open_tells_nothing_of_what_came_after_its_answer() {
     let (reason, exit) = (Reason::Exited, Some(Exit::Code(3)));
     let ended = ReportEvent::Ended { reason, exit, detail: "it fell over".to_owned() };
     table.call(300, report("a", &placement, ended)).unwrap();
+    let ended = got(table.call(600, get("a"))).record;
+    assert_eq!((ended.state, ended.detail.as_str()), (SessionState::Failed, "it fell over"));
     let again = opened(table.call(1000, open("a", "r1"))).1;
     assert_eq!((again.record.exit.clone(), again.record.detail.as_str()), (None, ""));
     assert_eq!(again.record.placement, first.record.placement);
@@ -188,7 +190,7 @@ fn a_program_that_ends_while_starting_fails_its_open_and_says_why() {
     assert_eq!(refusal.kind, RefusalKind::StartFailed);
     assert!(refusal.message.contains("exit code 3") && refusal.message.contains("no such file"));
     let record = got(table.call(600, get("a"))).record;
-    assert_eq!((record.state, record.reason), (SessionState::Closed, Some(Reason::Exited)));
+    assert_eq!((record.state, record.reason), (SessionState::Failed, Some(Reason::Exited)));
 }
 
 #[test]

@@ -119,7 +119,12 @@ fn a_new_owner_closes_above_a_version_that_was_told_before_its_commit() {
     let close = table.ask(owner, close("a", "c1"));
     let (_, destroy) = table.node_calls.pop().expect("CLOSING is committed");
     assert!(matches!(destroy, ToNode::Destroy { .. }), "{destroy:?}");
-    table.node_says(owner, "n1", destroy.head().call, NodeAnswer::Destroyed { exit: None });
+    table.node_says(
+        owner,
+        "n1",
+        destroy.head().call,
+        NodeAnswer::Destroyed { exit: None, detail: String::new() },
+    );
     table.settle();
     let closed = closed(table.replies.remove(&close).expect("it is closed"));
     assert!(closed.record.version > early.record.version, "{early:?} {closed:?}");

@@ -332,7 +332,7 @@ impl World {
     ) -> bool {
         let (answer, delay_us) = match (self.bug(), message) {
             (Some(Bug::DestroyAssumed), ToNode::Destroy { .. }) => {
-                (NodeAnswer::Destroyed { exit: None }, 500)
+                (NodeAnswer::Destroyed { exit: None, detail: String::new() }, 500)
             }
             (Some(Bug::ScanSkipped), ToNode::Scan { .. }) => (NodeAnswer::nothing_found(), 0),
             _ => return false,

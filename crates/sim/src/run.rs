@@ -6,8 +6,8 @@ use crate::invariant::acknowledged_open::Found;
 use crate::invariant::complete_list::Expected;
 use crate::invariant::converged::Moment;
 use crate::invariant::{
-    Verdict, Violation, acknowledged_open, closed_stays, complete_list, converged, linear,
-    one_instance, same_answer, shown_forward, unchanged, written_once,
+    Verdict, Violation, acknowledged_open, closed_stays, complete_list, converged, ends_told,
+    linear, one_instance, same_answer, shown_forward, unchanged, written_once,
 };
 use crate::ledger::Wish;
 use crate::network::STRAGGLER_US_MAX;
@@ -417,6 +417,7 @@ impl World {
             closed_stays::ran_on(if self.setup.clocks_step { ledger } else { all }),
             closed_stays::check(ledger),
             shown_forward::check(ledger),
+            ends_told::check(all),
             unchanged::check(ledger, &self.remembered()),
             linear::check(ledger, tombstone_us),
             written_once::check(&ledger.written, &ledger.seen),

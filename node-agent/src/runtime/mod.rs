@@ -3,6 +3,7 @@
 mod answering;
 mod folders;
 mod keeper_link;
+mod last_words;
 mod orphans;
 mod program;
 mod surroundings;
@@ -168,13 +169,13 @@ impl Runtime {
     pub fn stop(&mut self, key: SessionKey, token: Token, how: StopHow, news: &mut Vec<NodeInput>) {
         if self.machines.get(&key).is_some_and(|live| live.token == token) {
             self.machines.remove(&key);
-            return news.push(NodeInput::Stopped { key, token, exit: None });
+            return news.push(NodeInput::Stopped { key, token, exit: None, detail: String::new() });
         }
         if let Some(task) = self.programs.get(&(key.clone(), token)) {
             return more_urgent(&task.stop, how);
         }
         // Its end is on the way to the decisions, which ignore this then; or it was never here.
-        news.push(NodeInput::Stopped { key, token, exit: None });
+        news.push(NodeInput::Stopped { key, token, exit: None, detail: String::new() });
     }
 
     /// Stops all programs, whatever the decisions think.

@@ -3,6 +3,7 @@
 
 use super::answering::Awaited;
 use super::keeper_link::KeeperLink;
+use super::last_words::last_words;
 use super::orphans::Keepers;
 use super::surroundings::{self, Facts, make_folders};
 use crate::keeper::order::{Cause, News, Order, Own};
@@ -10,17 +11,15 @@ use crate::lease::boottime_ms;
 use crate::mailbox::Mailbox;
 use crate::ports::{Port, PortRange, Ports};
 use crate::sandbox::{Sandboxes, User};
-use rota_daemon::Log;
+use rota_daemon::processes::descendants;
+use rota_daemon::{Log, listeners};
 use rota_model::address::join;
 use rota_model::{Attributes, Exit, Reason, RequestId, SessionKey, Stamp, Token};
 use rota_node::class::{Class, ProgramClass, ReadyWhen, Values};
 use rota_node::{NodeInput, StopHow};
-use rustix::fs::OFlags;
-use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom};
-use std::net::IpAddr;
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use rustix::process::Signal;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -30,8 +29,14 @@ use tokio::time::{Instant, sleep_until};
 /// the time that a leaving node waits.
 const KEEPER_LATE: Duration = Duration::from_millis(1_500);
 
-/// Most of the program's last words that go into a report.
-const LAST_WORDS_BYTES_MAX: u64 = 300;
+/// Most addresses in a report on which a program listened.
+const OPENED_SHOWN_MAX: usize = 8;
+
+/// What there is to say of an end that no keeper told.
+const KEEPER_KILLED: &str = "its keeper was killed, and it was killed too";
+
+/// What ends a program that does not end when it is asked to.
+const KILL: i32 = Signal::KILL.as_raw();
 
 /// What all programs of a node share.
 #[derive(Debug)]
@@ -134,6 +139,10 @@ struct Running {
     /// When it must be ready.
     ready_by: Instant,
     timed_out: bool,
+    /// Where it listened then.
+    opened: Vec<SocketAddr>,
+    /// The longest time that it was given to end.
+    grace_ms: Option<u64>,
     /// When a keeper that does not obey is killed.
     keeper_late: Option<Instant>,
 }
@@ -185,6 +194,8 @@ impl ProgramSession {
             stranger: false,
             ready_by,
             timed_out: false,
+            opened: Vec::new(),
+            grace_ms: None,
             keeper_late: None,
         })
     }
@@ -248,8 +259,8 @@ impl Running {
                 break end;
             }
         };
-        let stranger = self.awaited().filter(|_| self.stranger).map(Awaited::stranger_is);
-        let Self { session, link, ports, user, stage, timed_out, .. } = self;
+        let course = self.course();
+        let Self { session, link, ports, user, .. } = self;
         let end = match end {
             Some(end) => {
                 link.reap().await;
@@ -257,11 +268,21 @@ impl Running {
             }
             None => End::KeeperDied(link.clear_up().await),
         };
-        let asked = session.stop.borrow().is_some();
-        let was_ready = stage == Stage::Ready;
-        let news = session.news_of(end, asked, timed_out, was_ready, stranger.as_deref());
+        let news = session.news_of(end, &course);
         session.mailbox.node(news).await;
         drop((ports, user));
+    }
+
+    fn course(&self) -> Course {
+        Course {
+            asked: self.session.stop.borrow().is_some(),
+            grace_ms: self.grace_ms,
+            timed_out: self.timed_out,
+            was_ready: self.stage == Stage::Ready,
+            port: self.ports.main.as_ref().map(Port::number),
+            stranger: self.awaited().filter(|_| self.stranger).map(Awaited::stranger_is),
+            opened: self.opened.clone(),
+        }
     }
 
     /// The port by which it becomes ready, while it is looked at.
@@ -309,6 +330,7 @@ impl Running {
             }
             Step::TooSlow => {
                 self.timed_out = true;
+                self.opened = self.listens_on().await;
                 self.stop(0).await;
             }
             Step::KeeperLate => {
@@ -342,6 +364,17 @@ impl Running {
         self.session.mailbox.node(NodeInput::Ready { key, token, address }).await;
     }
 
+    /// Where processes of the session listen, as far as can be seen.
+    async fn listens_on(&self) -> Vec<SocketAddr> {
+        let (Some(keeper), Some(program)) = (self.link.pid(), self.pid) else {
+            return Vec::new();
+        };
+        let looked = tokio::task::spawn_blocking(move || {
+            listeners::held(program, &descendants(keeper)).unwrap_or_default()
+        });
+        looked.await.unwrap_or_default()
+    }
+
     /// Empty for a program without a port: nobody listens then.
     fn address(&self) -> String {
         let host = &self.session.settings.host;
@@ -349,6 +382,7 @@ impl Running {
     }
 
     async fn stop(&mut self, grace_ms: u64) {
+        self.grace_ms = self.grace_ms.max(Some(grace_ms));
         let late = Instant::now() + Duration::from_millis(grace_ms) + KEEPER_LATE;
         self.keeper_late = Some(self.keeper_late.map_or(late, |it| it.min(late)));
         self.link.stop(grace_ms).await;
@@ -375,15 +409,24 @@ async fn answers(awaited: Option<Awaited>, stranger: &mut bool) {
     }
 }
 
+/// How a program went on until its end.
+struct Course {
+    /// Somebody asked for its end.
+    asked: bool,
+    /// The longest time that it was given for that.
+    grace_ms: Option<u64>,
+    timed_out: bool,
+    was_ready: bool,
+    /// The port that it was given.
+    port: Option<u16>,
+    /// Who else has that.
+    stranger: Option<String>,
+    /// Where it listened when its time to start was over.
+    opened: Vec<SocketAddr>,
+}
+
 impl ProgramSession {
-    fn news_of(
-        &self,
-        end: End,
-        asked: bool,
-        timed_out: bool,
-        was_ready: bool,
-        stranger: Option<&str>,
-    ) -> NodeInput {
+    fn news_of(&self, end: End, course: &Course) -> NodeInput {
         let (key, token) = (self.key.clone(), self.token);
         let (exit, cause) = match end {
             End::Never(detail) => {
@@ -394,59 +437,90 @@ impl ProgramSession {
             End::KeeperDied(exit) => (exit, None),
         };
         let shown = exit.as_ref().map_or("unknown".to_owned(), ToString::to_string);
-        tracing::info!(exit = shown, asked, "ended");
-        if asked {
-            return NodeInput::Stopped { key, token, exit };
+        if course.asked {
+            let detail = self.asked_to_end(exit.as_ref(), cause, course);
+            tracing::info!(exit = shown, detail, "ended, as it was asked to");
+            return NodeInput::Stopped { key, token, exit, detail };
         }
-        let (reason, detail) = match cause {
-            None => (Reason::Internal, "its keeper was killed, and it was killed too".to_owned()),
+        let (reason, detail) = self.ended_unasked(exit.as_ref(), cause, course);
+        // Whoever looks after a node looks for what did not end well.
+        if course.was_ready && exit == Some(Exit::Code(0)) {
+            tracing::info!(exit = shown, detail, "ended");
+        } else {
+            tracing::warn!(exit = shown, %reason, detail, "ended");
+        }
+        NodeInput::Ended { key, token, reason, exit, detail }
+    }
+
+    /// What there is to say of an end that was asked for: nothing, if it was in good order.
+    fn asked_to_end(&self, exit: Option<&Exit>, cause: Option<Cause>, course: &Course) -> String {
+        let how = match (exit, course.grace_ms) {
+            (None | Some(Exit::Code(0) | Exit::FinalState(_)), _) => return String::new(),
+            _ if cause.is_none() => KEEPER_KILLED.to_owned(),
+            (Some(Exit::Signal(signal)), _) if is_request(*signal) => return String::new(),
+            // What a shell tells of a signal.
+            (Some(Exit::Code(code)), _) if is_request(code - 128) => return String::new(),
+            (Some(Exit::Signal(KILL)), Some(0) | None) => return String::new(),
+            (Some(Exit::Signal(KILL)), Some(grace_ms)) => {
+                format!("it had not ended within its grace ({grace_ms} ms), and was killed")
+            }
+            (Some(exit), _) => format!("asked to end, it ended with {exit}"),
+        };
+        format!("{how}{}", last_words(&self.folder))
+    }
+
+    fn ended_unasked(
+        &self,
+        exit: Option<&Exit>,
+        cause: Option<Cause>,
+        course: &Course,
+    ) -> (Reason, String) {
+        let words = || last_words(&self.folder);
+        match cause {
+            None => (Reason::Internal, format!("{KEEPER_KILLED}{}", words())),
             Some(Cause::Lease) => {
                 let detail = "no manager renewed the node's lease in time";
                 (Reason::LeaseNotRenewed, detail.to_owned())
             }
-            Some(Cause::Own | Cause::Stop) if timed_out => {
-                (Reason::StartTimeout, self.too_slow(stranger))
+            Some(Cause::Own | Cause::Stop) if course.timed_out => {
+                (Reason::StartTimeout, format!("{}{}", self.too_slow(course), words()))
             }
-            Some(Cause::Own | Cause::Stop) if !was_ready => {
-                let taken = stranger.map(|it| format!("; {it} has its port")).unwrap_or_default();
-                let detail = format!("it ended before it was ready{taken}{}", self.last_words());
-                (Reason::Exited, detail)
+            Some(Cause::Own | Cause::Stop) if !course.was_ready => {
+                let taken = course.stranger.as_deref();
+                let taken = taken.map(|it| format!("; {it} has its port")).unwrap_or_default();
+                (Reason::Exited, format!("it ended before it was ready{taken}{}", words()))
             }
-            Some(Cause::Own | Cause::Stop) => (Reason::Exited, String::new()),
-        };
-        NodeInput::Ended { key, token, reason, exit, detail }
+            Some(Cause::Own | Cause::Stop) if exit == Some(&Exit::Code(0)) => {
+                (Reason::Exited, String::new())
+            }
+            Some(Cause::Own | Cause::Stop) => {
+                (Reason::Exited, format!("it ended by itself after it was ready{}", words()))
+            }
+        }
     }
 
-    fn too_slow(&self, stranger: Option<&str>) -> String {
-        let awaited = match (&self.program.ready, stranger) {
-            (ReadyWhen::Port, None) => "its port did not answer".to_owned(),
+    fn too_slow(&self, course: &Course) -> String {
+        let port = course.port.map(|port| format!(" {port}")).unwrap_or_default();
+        let awaited = match (&self.program.ready, &course.stranger) {
+            (ReadyWhen::Port, None) => format!("its port{port} did not answer"),
             (ReadyWhen::Port, Some(stranger)) => {
-                format!("{stranger} listens on its port, and no process of the session did")
+                format!("{stranger} listens on its port{port}, and no process of the session did")
             }
             (ReadyWhen::Line(text), _) => format!("it printed no line with {text:?}"),
         };
         let limit = self.program.start_timeout_ms;
-        format!("{awaited} within start_timeout ({limit} ms){}", self.last_words())
-    }
-
-    /// The last line that it wrote to its standard error, for the detail of a failure.
-    fn last_words(&self) -> String {
-        let tail = tail(&self.folder.join("stderr.log")).unwrap_or_default();
-        match tail.lines().rev().find(|line| !line.trim().is_empty()) {
-            Some(line) => format!("; it said: {}", line.trim()),
-            None => String::new(),
-        }
+        let shown = course.opened.iter().take(OPENED_SHOWN_MAX).map(ToString::to_string);
+        let shown: Vec<String> = shown.collect();
+        let listens = match (course.opened.len().saturating_sub(shown.len()), shown.join(", ")) {
+            (_, none) if none.is_empty() => "no port".to_owned(),
+            (0, all) => all,
+            (more, some) => format!("{some} and {more} more"),
+        };
+        format!("{awaited} within start_timeout ({limit} ms); it listened on {listens}")
     }
 }
 
-fn tail(file: &Path) -> io::Result<String> {
-    // What is there is the keeper's, or else nobody's that is read here.
-    let no_link = OFlags::NOFOLLOW.bits().cast_signed();
-    let mut file = File::options().read(true).custom_flags(no_link).open(file)?;
-    let length = file.metadata()?.len();
-    file.seek(SeekFrom::Start(length.saturating_sub(LAST_WORDS_BYTES_MAX)))?;
-    let mut bytes = Vec::new();
-    file.take(LAST_WORDS_BYTES_MAX).read_to_end(&mut bytes)?;
-    let text = String::from_utf8_lossy(&bytes);
-    Ok(text.replace(|it: char| it.is_control() && it != '\n', " "))
+/// Whether it is the signal by which programs are asked to end.
+fn is_request(signal: i32) -> bool {
+    signal == Signal::TERM.as_raw()
 }

@@ -37,7 +37,10 @@ async fn a_keeper_that_hangs_is_killed_when_its_session_is_destroyed() {
     let pids = numbers_in(&work.join("pids"), 3).await;
     signal(keeper_of(&work), Signal::STOP);
     let destroyed = line.destroy("f", 1).await;
-    assert_eq!(destroyed, NodeAnswer::Destroyed { exit: Some(Exit::Signal(9)) });
+    let NodeAnswer::Destroyed { exit: Some(Exit::Signal(9)), detail } = destroyed else {
+        panic!("{destroyed:?}");
+    };
+    assert!(detail.contains("its keeper was killed"), "{detail}");
     assert!(!pids.iter().any(|it| runs(*it)));
 }
 

@@ -48,7 +48,7 @@ async fn a_program_answers_at_its_address_until_it_is_destroyed() {
     assert!(scanned.iter().any(is_there), "{scanned:?}");
 
     let destroyed = line.destroy("web", 1).await;
-    assert!(matches!(destroyed, NodeAnswer::Destroyed { exit: Some(_) }), "{destroyed:?}");
+    assert!(matches!(destroyed, NodeAnswer::Destroyed { exit: Some(_), .. }), "{destroyed:?}");
     assert!(TcpStream::connect(&address).await.is_err());
     assert_eq!(line.destroy("web", 1).await, destroyed);
     home.until_empty().await;
@@ -82,7 +82,10 @@ async fn a_destroy_ends_grandchildren_before_it_is_answered() {
     manager.ready("f").await;
     let pids = numbers_in(&home.work("f").join("pids"), 3).await;
     let destroyed = line.destroy("f", 1).await;
-    assert_eq!(destroyed, NodeAnswer::Destroyed { exit: Some(Exit::Signal(15)) });
+    assert_eq!(
+        destroyed,
+        NodeAnswer::Destroyed { exit: Some(Exit::Signal(15)), detail: String::new() }
+    );
     assert!(!pids.iter().any(|it| runs(*it)));
     drop(agent);
 }
@@ -95,8 +98,12 @@ async fn a_program_that_ends_by_itself_is_reported_with_its_code() {
     running(&line.create("b", "brief", 1).await);
     manager.ready("b").await;
     fs::write(home.work("b").join("stop"), "").unwrap();
-    let end = manager.end_of("b").await;
-    assert_eq!(end, (Reason::Exited, Some(Exit::Code(5)), String::new()));
+    let (reason, exit, detail) = manager.end_of("b").await;
+    assert_eq!((reason, exit), (Reason::Exited, Some(Exit::Code(5))));
+    assert!(
+        detail.starts_with("it ended by itself after it was ready; last on stdout: up; "),
+        "{detail}"
+    );
     let again = line.create("b", "brief", 1).await;
     let ended =
         matches!(again, NodeAnswer::Dead(DeadToken::Ended { exit: Some(Exit::Code(5)), .. }));
@@ -126,7 +133,7 @@ async fn starts_that_fail_say_why() {
     let (reason, exit, detail) = manager.end_of("s").await;
     assert_eq!(reason, Reason::StartTimeout);
     assert!(matches!(exit, Some(Exit::Signal(9 | 15))), "{exit:?}");
-    assert!(detail.contains("300 ms"), "{detail}");
+    assert!(detail.contains("300 ms") && detail.contains("listened on no port"), "{detail}");
     assert!(!runs(pids[0]));
 }
 
@@ -163,7 +170,10 @@ async fn a_machine_takes_events_at_the_address_of_its_node_and_ends_in_a_final_s
     assert_eq!(refusal(&line.send("d", "push").await.unwrap_err()).kind, RefusalKind::NotFound);
 
     running(&line.create("e", "door", 2).await);
-    assert_eq!(line.destroy("e", 2).await, NodeAnswer::Destroyed { exit: None });
+    assert_eq!(
+        line.destroy("e", 2).await,
+        NodeAnswer::Destroyed { exit: None, detail: String::new() }
+    );
     assert_eq!(refusal(&line.send("e", "push").await.unwrap_err()).kind, RefusalKind::NotFound);
     assert!(agent.leave().await.success());
 }
@@ -237,7 +247,10 @@ async fn the_log_tells_when_each_session_began_and_when_nothing_of_it_ran_any_mo
     let agent = home.start_logging_to(&manager.address, &log).await;
     let mut line = Line::to(&manager.registration(1).await).await;
     running(&line.create("e", "door", 1).await);
-    assert_eq!(line.destroy("e", 1).await, NodeAnswer::Destroyed { exit: None });
+    assert_eq!(
+        line.destroy("e", 1).await,
+        NodeAnswer::Destroyed { exit: None, detail: String::new() }
+    );
     running(&line.create("b", "brief", 2).await);
     manager.ready("b").await;
     fs::write(home.work("b").join("stop"), "").unwrap();

@@ -148,8 +148,8 @@ fn why_in_state(shown: &Shown) -> String {
         }
         "READY" => "its node answered that it runs",
         "CLOSING" => "its node has not answered yet that nothing of it runs any more",
-        "CLOSED" => "it has ended; its record stays until nobody needs it any more",
-        "FAILED" => "it could not be started",
+        "CLOSED" => "it has ended in good order; its record stays until nobody needs it any more",
+        "FAILED" => "it did not become ready, or ended by itself and not well",
         "LOST" => "its node was declared lost before it could say what became of it",
         _ => "",
     };

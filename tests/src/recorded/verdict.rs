@@ -332,10 +332,12 @@ mod tests {
         let by_itself = [ended_as(1, 10, 90, EndCause::Own)];
         let text = judge(&calls, &by_itself, &[outage(30, false)]).unwrap_err();
         assert!(text.contains("nobody closed it"), "{text}");
-        let other = shown_as(Closed, Reason::Exited, "", false);
-        let calls = [open, call(Wish::Get, 50, 60, other)];
-        let text = judge(&calls, &runs, &[outage(30, false)]).unwrap_err();
-        assert!(text.contains("and no node was lost"), "{text}");
+        for state in [Closed, SessionState::Failed] {
+            let other = shown_as(state, Reason::Exited, "", false);
+            let calls = [open.clone(), call(Wish::Get, 50, 60, other)];
+            let text = judge(&calls, &runs, &[outage(30, false)]).unwrap_err();
+            assert!(text.contains("and no node was lost"), "{text}");
+        }
     }
 
     #[test]

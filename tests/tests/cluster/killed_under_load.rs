@@ -70,7 +70,7 @@ async fn keepers_that_are_killed_under_load_end_their_own_session_and_no_other()
         keeper_of(&cluster, &before.id).signal(Signal::KILL);
         let ended = eventually("the session ends", PATIENCE, async || {
             let session = read(&client, &before.id).await.map_err(|error| format!("{error:?}"))?;
-            let ended = [SessionState::Closed, SessionState::Lost].contains(&session.state());
+            let ended = [SessionState::Failed, SessionState::Lost].contains(&session.state());
             if ended { Ok(session) } else { Err(format!("{session:?}")) }
         })
         .await;

@@ -26,7 +26,7 @@ async fn a_killed_keeper_takes_its_program_with_it_and_its_session_ends() {
     assert!(http_get(&first.address, "/").await.is_err());
     let ended = eventually("the session ends", PATIENCE, async || {
         let session = read(&client, "first").await.map_err(|error| format!("{error:?}"))?;
-        let ended = [SessionState::Closed, SessionState::Lost].contains(&session.state());
+        let ended = [SessionState::Failed, SessionState::Lost].contains(&session.state());
         if ended { Ok(session) } else { Err(format!("{session:?}")) }
     })
     .await;

@@ -56,6 +56,9 @@ async fn metrics_count_opens_closes_sessions_and_commits() {
     }
     assert_eq!(count("rota_sessions", &["serving", "READY"]), 8.0);
     assert_eq!(count("rota_sessions", &["serving", "CLOSED"]), 4.0);
+    let ended = ["class=\"builtin\"", "from=\"CLOSING\"", "state=\"CLOSED\"", "CLOSED_BY_CLIENT"];
+    assert_eq!(count("rota_session_ends_total", &ended), 4.0, "{all}");
+    assert_eq!(count("rota_session_ends_total", &[]), 4.0);
     assert_eq!(count("rota_node_places", &["n1"]), 3.0 * 1000.0, "every manager knows the node");
     assert!(count("rota_node_used", &["n1"]) >= 8.0, "{all}");
     assert!(count("rota_call_seconds_count", &["open"]) >= 14.0);

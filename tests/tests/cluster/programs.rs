@@ -99,7 +99,7 @@ async fn the_exit_of_a_program_is_reported_with_its_code_or_signal() {
     let flag = folder.at("leave");
     client.open(leaver("leaves", &flag), CALL).await.unwrap();
     std::fs::write(&flag, "").unwrap();
-    let left = becomes(&client, "leaves", SessionState::Closed).await;
+    let left = becomes(&client, "leaves", SessionState::Failed).await;
     assert_eq!(left.reason(), v1::Reason::Exited);
     assert_eq!(left.exit.unwrap().how, Some(How::Code(7)));
     assert_eq!(left.address, "");
@@ -112,7 +112,7 @@ async fn the_exit_of_a_program_is_reported_with_its_code_or_signal() {
     let programs = cluster.programs_of(&keepers[0]);
     assert_eq!(programs.len(), 1, "{programs:?}");
     programs[0].signal(Signal::KILL);
-    let killed = becomes(&client, "killed", SessionState::Closed).await;
+    let killed = becomes(&client, "killed", SessionState::Failed).await;
     assert_eq!(killed.reason(), v1::Reason::Exited);
     assert_eq!(killed.exit.unwrap().how, Some(How::Signal(9)));
     eventually("the keeper has ended", PATIENCE, async || {
@@ -131,7 +131,7 @@ async fn a_program_that_does_not_start_fails_its_open_with_the_reason() {
     let client = cluster.client();
     let error = client.open(open("a", "failer"), CALL).await.unwrap_err();
     assert_eq!(error.reason(), "START_FAILED", "{error:?}");
-    let ended = becomes(&client, "a", SessionState::Closed).await;
+    let ended = becomes(&client, "a", SessionState::Failed).await;
     assert_eq!((ended.reason(), ended.address.as_str()), (v1::Reason::Exited, ""));
     assert_eq!(ended.exit.unwrap().how, Some(How::Code(3)));
     assert!(ended.detail.contains("no luck today"), "{}", ended.detail);

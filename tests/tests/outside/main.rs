@@ -5,6 +5,8 @@ mod connections;
 #[cfg(test)]
 mod copied_folders;
 #[cfg(test)]
+mod ends;
+#[cfg(test)]
 mod files;
 #[cfg(test)]
 mod memories;

@@ -6,7 +6,7 @@ use crate::io::{NodeEffect, StopHow};
 use crate::lease::LeaseState;
 use crate::live::{Live, Stage, StopCause, Waiter, Wants};
 use rota_model::node_msg::{Blame, DeadToken, FromNode, NodeAnswer, NodeCall, SlotRange, ToNode};
-use rota_model::{Epoch, Exit, SessionKey, SessionSpec, SlotId, Stamp, Token};
+use rota_model::{Epoch, SessionKey, SessionSpec, SlotId, Stamp, Token};
 use std::collections::VecDeque;
 
 /// One attempt of one session, as a call names it.
@@ -188,17 +188,14 @@ impl Node {
             self.stop(key, token, StopHow::Class, StopCause::Destroyed);
             return None;
         }
-        let exit = match self.dead.get(key, token) {
-            Some(DeadToken::Ended { exit, .. }) => exit.clone(),
-            Some(DeadToken::NeverStarted { .. }) => None,
-            None => {
-                let detail = "destroyed before it was created".to_owned();
-                let blame = Blame::Session;
-                self.bury(now, attempt, DeadToken::NeverStarted { blame, detail });
-                None
-            }
-        };
-        Some(NodeAnswer::Destroyed { exit })
+        let dead = self.dead.get(key, token);
+        let destroyed = destroyed(dead);
+        if dead.is_none() {
+            let detail = "destroyed before it was created".to_owned();
+            let blame = Blame::Session;
+            self.bury(now, attempt, DeadToken::NeverStarted { blame, detail });
+        }
+        Some(destroyed)
     }
 
     fn wait(&mut self, attempt: &Attempt<'_>, waiter: Waiter) -> Option<NodeAnswer> {
@@ -219,10 +216,6 @@ impl Node {
         let Some(live) = self.live.remove(key, token) else {
             return;
         };
-        let exit: Option<Exit> = match &why {
-            DeadToken::Ended { exit, .. } => exit.clone(),
-            DeadToken::NeverStarted { .. } => None,
-        };
         self.bury(now, attempt, why.clone());
         if self.lease.state() == LeaseState::Lost {
             return;
@@ -230,7 +223,7 @@ impl Node {
         for waiter in &live.waiters {
             let answer = match waiter.wants {
                 Wants::Create => NodeAnswer::Dead(why.clone()),
-                Wants::Destroy => NodeAnswer::Destroyed { exit: exit.clone() },
+                Wants::Destroy => destroyed(Some(&why)),
             };
             self.answer(waiter.stream, waiter.call, answer);
         }
@@ -259,6 +252,19 @@ fn slot_of(message: &ToNode) -> Option<SlotId> {
     match message {
         ToNode::Create { slot, .. } | ToNode::Destroy { slot, .. } => Some(*slot),
         ToNode::Scan { .. } | ToNode::Meet { .. } => None,
+    }
+}
+
+/// The answer to a destroy of a token of which nothing runs.
+fn destroyed(dead: Option<&DeadToken>) -> NodeAnswer {
+    match dead {
+        Some(DeadToken::Ended { exit, detail, .. }) => {
+            NodeAnswer::Destroyed { exit: exit.clone(), detail: detail.clone() }
+        }
+        // Why it never began is no news of its end.
+        Some(DeadToken::NeverStarted { .. }) | None => {
+            NodeAnswer::Destroyed { exit: None, detail: String::new() }
+        }
     }
 }
 

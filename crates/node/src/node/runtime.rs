@@ -21,7 +21,9 @@ impl Node {
             NodeInput::Ended { key, token, reason, exit, detail } => {
                 self.on_end(now, &key, token, DeadToken::Ended { reason, exit, detail });
             }
-            NodeInput::Stopped { key, token, exit } => self.on_stopped(now, &key, token, exit),
+            NodeInput::Stopped { key, token, exit, detail } => {
+                self.on_stopped(now, &key, token, exit, &detail);
+            }
             NodeInput::MachineState { key, token, state, change } => {
                 self.on_machine_state(&key, token, state, change);
             }
@@ -88,11 +90,18 @@ impl Node {
         self.on_end(now, key, token, why);
     }
 
-    fn on_stopped(&mut self, now: u64, key: &SessionKey, token: Token, exit: Option<Exit>) {
+    fn on_stopped(
+        &mut self,
+        now: u64,
+        key: &SessionKey,
+        token: Token,
+        exit: Option<Exit>,
+        detail: &str,
+    ) {
         let Some(live) = self.live.of(key, token) else {
             return;
         };
-        let why = ended_by(live, exit);
+        let why = ended_by(live, exit, detail);
         self.on_end(now, key, token, why);
     }
 
@@ -118,9 +127,11 @@ impl Node {
     }
 }
 
-fn ended_by(live: &Live, exit: Option<Exit>) -> DeadToken {
+/// An end that was asked for: why, and then what its runtime says of it.
+fn ended_by(live: &Live, exit: Option<Exit>, told: &str) -> DeadToken {
     let cause: Option<StopCause> = live.cause();
     let reason = cause.map_or(Reason::Exited, StopCause::reason);
-    let detail = cause.map_or("", StopCause::detail).to_owned();
-    DeadToken::Ended { reason, exit, detail }
+    let why = cause.map_or("", StopCause::detail);
+    let between = if why.is_empty() || told.is_empty() { "" } else { "; " };
+    DeadToken::Ended { reason, exit, detail: format!("{why}{between}{told}") }
 }

@@ -56,6 +56,7 @@ impl Node {
                 return NodeAnswer::Scanned { items, more: true, highest: Token(LogPos::ZERO) };
             }
             while let Some((key, token, dead)) = dead.next_if(|it| it.0 == key) {
+                bytes += dead.why.detail().len();
                 let fate = ScanFate::Dead(dead.why.clone());
                 items.push(ScanItem { key: key.clone(), token, fate });
             }

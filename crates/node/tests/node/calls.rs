@@ -258,7 +258,7 @@ fn a_destroy_is_answered_only_when_the_whole_group_is_gone() {
     assert_eq!(again, vec![], "the same end is waited for, and not asked for twice");
     assert_eq!(world.node.live().next().unwrap().phase, Phase::Stopping);
     let effects = world.stopped("a", token(1, 1));
-    let gone = NodeAnswer::Destroyed { exit: Some(Exit::Signal(15)) };
+    let gone = NodeAnswer::Destroyed { exit: Some(Exit::Signal(15)), detail: String::new() };
     assert_eq!(answers(&effects), [gone.clone(), gone.clone()]);
     assert!(reports(&effects).is_empty(), "the answer tells it");
     assert_eq!(answer(&world.destroy("a", token(1, 1))), gone);
@@ -268,7 +268,7 @@ fn a_destroy_is_answered_only_when_the_whole_group_is_gone() {
 fn a_token_destroyed_before_it_was_created_never_runs() {
     let mut world = World::registered();
     let effects = world.destroy("a", token(1, 1));
-    assert_eq!(answer(&effects), NodeAnswer::Destroyed { exit: None });
+    assert_eq!(answer(&effects), NodeAnswer::Destroyed { exit: None, detail: String::new() });
     let late = world.create("a", token(1, 1));
     assert!(never(&answer(&late)));
     assert_eq!(starts(&late), 0);
@@ -308,14 +308,14 @@ fn a_destroy_that_caught_the_start_in_time_leaves_never_started() {
     let detail = "stopped first".to_owned();
     let effects = world.give(NodeInput::StartFailed { key: key("a"), token: token(1, 1), detail });
     assert!(never(&answers(&effects)[0]));
-    assert_eq!(answers(&effects)[1], NodeAnswer::Destroyed { exit: None });
+    assert_eq!(answers(&effects)[1], NodeAnswer::Destroyed { exit: None, detail: String::new() });
 }
 
 #[test]
 fn destroying_one_token_leaves_another_alone() {
     let mut world = World::registered();
     world.run("a", token(1, 2));
-    let gone = NodeAnswer::Destroyed { exit: None };
+    let gone = NodeAnswer::Destroyed { exit: None, detail: String::new() };
     assert_eq!(answer(&world.destroy("a", token(1, 1))), gone);
     assert_eq!(answer(&world.destroy("a", token(1, 3))), gone);
     assert_eq!(world.live(), ["a"]);

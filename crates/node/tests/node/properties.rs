@@ -215,7 +215,9 @@ fn runtime(world: &mut World, witness: &mut Witness, pick: usize, act: u8) {
         0 | 1 => NodeInput::Started { key, token, address, ready },
         2 => NodeInput::Ready { key, token, address },
         3 => NodeInput::StartFailed { key, token, detail: "no".into() },
-        4 if was_asked => NodeInput::Stopped { key, token, exit: Some(Exit::Signal(9)) },
+        4 if was_asked => {
+            NodeInput::Stopped { key, token, exit: Some(Exit::Signal(9)), detail: String::new() }
+        }
         _ => NodeInput::Ended {
             key,
             token,
@@ -389,7 +391,7 @@ proptest! {
         for (key, token) in witness.running.clone() {
             witness.running.remove(&key);
             witness.stopping.remove(&key);
-            give(&mut world, &mut witness, NodeInput::Stopped { key, token, exit: None });
+            give(&mut world, &mut witness, NodeInput::Stopped { key, token, exit: None, detail: String::new() });
         }
         for _ in 0..10 {
             let ids: Vec<ReportId> = witness.in_flight.keys().copied().collect();

@@ -153,7 +153,12 @@ impl World {
     }
 
     pub fn stopped(&mut self, id: &str, token: Token) -> Vec<NodeEffect> {
-        self.give(NodeInput::Stopped { key: key(id), token, exit: Some(Exit::Signal(15)) })
+        self.give(NodeInput::Stopped {
+            key: key(id),
+            token,
+            exit: Some(Exit::Signal(15)),
+            detail: String::new(),
+        })
     }
 
     pub fn ended(&mut self, id: &str, token: Token) -> Vec<NodeEffect> {

@@ -39,7 +39,7 @@ impl Table {
             }
             ToNode::Destroy { key, .. } => {
                 self.live.remove(key);
-                NodeAnswer::Destroyed { exit: None }
+                NodeAnswer::Destroyed { exit: None, detail: String::new() }
             }
             ToNode::Scan { .. } => self.scanned(node, message.head().range),
             ToNode::Meet { .. } => return,

@@ -28,6 +28,7 @@
 //! | linear | [`linear`] | at the end, per session id |
 //! | repeat | [`same_answer`] | at the end, per request id |
 //! | forward | [`shown_forward`] | at the end, per life |
+//! | ends | [`ends_told`] | at the end, over the clients' histories |
 //! | unchanged | [`unchanged`] | at the end, per request id |
 //! | deadlines | [`deadlines`] | all the time |
 //! | documents | [`written_once`] | at the end, over the histories of documents |
@@ -49,6 +50,7 @@ pub mod complete_list;
 pub mod converged;
 pub mod cordon_kept;
 pub mod deadlines;
+pub mod ends_told;
 pub mod enough_copies;
 pub mod fresh_run;
 pub mod given_up;

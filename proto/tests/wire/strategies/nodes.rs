@@ -85,7 +85,7 @@ pub fn from_node() -> Any<FromNode> {
         dead().prop_map(NodeAnswer::Dead),
         Just(NodeAnswer::Full),
         token().prop_map(|token| NodeAnswer::OtherLive { token }),
-        of(exit()).prop_map(|exit| NodeAnswer::Destroyed { exit }),
+        (of(exit()), ".{0,20}").prop_map(|(exit, detail)| NodeAnswer::Destroyed { exit, detail }),
         (vec(item, 0..3), any::<bool>(), token())
             .prop_map(|(items, more, highest)| NodeAnswer::Scanned { items, more, highest }),
         epoch().prop_map(|fence| NodeAnswer::Fenced { fence }),

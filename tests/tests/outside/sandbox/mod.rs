@@ -67,7 +67,7 @@ time.sleep(1000)
 "#;
 
 #[tokio::test]
-async fn a_program_that_kills_its_keeper_leaves_nothing_behind_when_it_is_told_closed() {
+async fn a_program_that_kills_its_keeper_leaves_nothing_behind_when_it_is_told_failed() {
     let ring = Ring::start().await;
     ring.class("escape", Kind::None, KILLS_ITS_KEEPER);
     let node = ring.node(Kind::None, &[]).await;
@@ -75,7 +75,7 @@ async fn a_program_that_kills_its_keeper_leaves_nothing_behind_when_it_is_told_c
     ring.opened("e", "escape", &mark).await;
     assert!(ring.with_mark(&mark).len() >= 2, "the program and its child");
     fs::write(ring.session("e").join("work/go"), "").unwrap();
-    let ended = becomes(&ring.client, "e", SessionState::Closed).await;
+    let ended = becomes(&ring.client, "e", SessionState::Failed).await;
     assert_eq!(ring.with_mark(&mark), vec![], "told {ended:?}");
     assert_eq!(node.end().await, Some(0));
     ring.end().await;
@@ -99,7 +99,7 @@ async fn cannot_kill_its_keeper_and_ends_with_it(kind: Kind, name: &str) {
     assert_eq!(read(&ring.client, "e").await.unwrap().state(), SessionState::Ready);
     // Somebody else does it: nothing of the program lives on.
     keeper.signal(Signal::KILL);
-    let ended = becomes(&ring.client, "e", SessionState::Closed).await;
+    let ended = becomes(&ring.client, "e", SessionState::Failed).await;
     assert_eq!(ring.with_mark(&mark), vec![], "told {ended:?}");
 
     // And asked to end, it does within its grace, with its child.

@@ -485,7 +485,12 @@ impl NodeHost {
                 }
                 let ran = self.programs.remove(&(key.clone(), token)).is_some();
                 if ran {
-                    inputs.push_back(NodeInput::Stopped { key, token, exit: None });
+                    inputs.push_back(NodeInput::Stopped {
+                        key,
+                        token,
+                        exit: None,
+                        detail: String::new(),
+                    });
                 }
             }
             NodeEffect::Report { id, item, .. } => {

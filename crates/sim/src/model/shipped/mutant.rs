@@ -294,7 +294,9 @@ fn synced_at_once(room: &Room, state: &State, bug: Bug, envelope: &Envelope) -> 
 /// What a node seems to answer to a call that never reaches it.
 fn assumed(bug: Bug, node: usize, message: &ToNode) -> Option<FromNode> {
     let answer = match (bug, message) {
-        (Bug::DestroyAssumed, ToNode::Destroy { .. }) => NodeAnswer::Destroyed { exit: None },
+        (Bug::DestroyAssumed, ToNode::Destroy { .. }) => {
+            NodeAnswer::Destroyed { exit: None, detail: String::new() }
+        }
         (Bug::FullAssumed, ToNode::Create { .. }) => NodeAnswer::Full,
         (Bug::ScanSkipped, ToNode::Scan { .. }) => NodeAnswer::nothing_found(),
         (_, _) => return None,
