@@ -20,8 +20,8 @@ performance {
   raft_multiplier = 1
 }
 
-# Where Consul controls access, managers and node-agents take their token from CONSUL_HTTP_TOKEN. It
-# needs: key_prefix "PREFIX/" write, service_prefix "PREFIX-" write.
+# Where Consul controls access, managers and node-agents take their token from the file that
+# CONSUL_HTTP_TOKEN_FILE names, which nobody else may be able to read, or from CONSUL_HTTP_TOKEN. It needs: key_prefix "PREFIX/" write, service_prefix "PREFIX-" write.
 
 limits {
   # Each manager holds two queries open and makes calls besides. The default of 200 connections

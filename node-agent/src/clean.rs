@@ -1,10 +1,10 @@
 //! What a process takes over from the one that started it, and what of that is given up: in one place,
 //! for Rota's own processes and for programs. `docs/program-environment.md` has the whole list.
 
-use rustix::fs::Mode;
+use rota_daemon::private::keep_private;
 use rustix::process::{
     DumpableBehavior, Resource, Rlimit, getpriority_process, getrlimit, set_dumpable_behavior,
-    setpriority_process, setrlimit, setsid, umask,
+    setpriority_process, setrlimit, setsid,
 };
 use std::fs;
 use std::io;
@@ -20,7 +20,7 @@ const PIPE: i32 = 13;
 /// what it writes is its user's alone.
 pub fn at_start() {
     close_fds::set_fds_cloexec(FIRST_DESCRIPTOR, &[]);
-    umask(Mode::RWXG | Mode::RWXO);
+    keep_private();
 }
 
 /// No process of the same user may trace this one or read its memory, and it leaves no core file.

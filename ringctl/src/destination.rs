@@ -2,7 +2,7 @@
 //!
 //! | at the path stands | what happens |
 //! |---|---|
-//! | nothing | the file is written beside it and renamed when it is whole |
+//! | nothing | the file is written beside it, its user's alone, and renamed when it is whole |
 //! | a regular file, or a link to one | refused without `--force`; replaced as a whole, with its mode kept |
 //! | a FIFO or a character device | it is written into, and stays what it is |
 //! | a folder, a block device, a socket, a link to nothing | refused |
@@ -133,7 +133,7 @@ async fn create(path: &Path) -> io::Result<File> {
         Ok(_) | Err(_) => {}
     }
     let mut options = std::fs::OpenOptions::new();
-    options.write(true).create_new(true).mode(0o666);
+    options.write(true).create_new(true).mode(0o600);
     OpenOptions::from(options).open(path).await
 }
 
@@ -186,6 +186,7 @@ mod tests {
         assert!(!path.exists());
         to.finish(file).await.unwrap();
         assert!(path.exists());
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         let to = Destination::at(&folder.path().join("b"), false).unwrap();
         to.open().await.unwrap();
         to.discard().await;

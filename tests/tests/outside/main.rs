@@ -15,6 +15,8 @@ mod ports;
 #[cfg(test)]
 mod reloads;
 #[cfg(test)]
+mod private;
+#[cfg(test)]
 mod sandbox;
 #[cfg(test)]
 mod signals;
