@@ -20,7 +20,8 @@ performance {
   raft_multiplier = 1
 }
 
-# Where Consul controls access, managers and node-agents take their token from CONSUL_HTTP_TOKEN. That of a
+# Where Consul controls access, managers and node-agents take their token from the file that
+# CONSUL_HTTP_TOKEN_FILE names, which nobody else may be able to read, or from CONSUL_HTTP_TOKEN. That of a
 # manager needs: key_prefix "PREFIX/" write, service_prefix "PREFIX-" write. That of a node-agent needs the
 # second alone: a node has no business in the View.
 

@@ -4,8 +4,8 @@
 //! ```text
 //! mkdir bin && ln -s $PWD/target/release/examples/bank bin/rota-manager
 //! ROTA_BIN_DIR=$PWD/bin ringctl dev
-//! ringctl document operate bank/ann deposit '{"cents": 5}' --account ann --key nna
-//! ringctl document operate bank/ann interest '{"permille": 20, "ms": 1500}' --account ann --key nna
+//! ROTA_KEY=nna ringctl document operate bank/ann deposit '{"cents": 5}' --account ann
+//! ROTA_KEY=nna ringctl document operate bank/ann interest '{"permille": 20, "ms": 1500}' --account ann
 //! ```
 //!
 //! A deposit takes microseconds, so it works in the stream of the manager's decisions ([`Place::Inline`]).

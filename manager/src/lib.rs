@@ -62,6 +62,7 @@ pub use application::Application;
 use clap::Parser;
 use options::{Arguments, Options};
 use provisioner::WrongClasses;
+use rota_daemon::private::keep_private;
 use rota_daemon::{HAS_LEFT, USAGE, raise_open_files, refuse, say_fatal};
 use rota_ring::ClaimRefused;
 use std::process::ExitCode;
@@ -78,6 +79,7 @@ const LAST_PATIENCE: Duration = Duration::from_secs(1);
 /// mistakes in the command line or in class files, 3 for a number that has left the ring, 1 for everything else.
 pub fn main(application: Application) -> ExitCode {
     let arguments = Arguments::parse();
+    keep_private();
     let format = arguments.log.asked_format();
     let options = match arguments.check() {
         Ok(options) => options,

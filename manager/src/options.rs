@@ -2,6 +2,7 @@
 
 use crate::bodies::BODY_BYTES_MAX;
 use clap::Parser;
+use rota_daemon::private::{read_secret, secret_on_the_line};
 use rota_daemon::{HttpNames, Log, LogArguments, may_hold_data, may_listen};
 use rota_docstore::request::CREDENTIAL_BYTES_MAX;
 use rota_membership::StoreAddress;
@@ -114,9 +115,13 @@ pub struct Arguments {
     /// Allow listeners outside of loopback although nothing is encrypted or authenticated yet.
     #[arg(long)]
     pub insecure_bind: bool,
-    /// File with the key that operations of administrators need; without it they need none.
+    /// File with the key that operations of administrators need; without it they need none. Nobody else
+    /// may be able to read it.
     #[arg(long, value_name = "FILE")]
     pub admin_key_file: Option<PathBuf>,
+    /// Refused: a command line is no place for a secret.
+    #[arg(long, hide = true, allow_hyphen_values = true)]
+    pub admin_key: Option<String>,
     /// Oldest build of clients that may run operations on documents.
     #[arg(long, default_value = "0", value_name = "BUILD")]
     pub client_build_min: String,
@@ -483,27 +488,17 @@ impl Arguments {
     }
 
     fn check_admin_key(&self, wrong: &mut Vec<FieldError>) -> AdminKey {
-        let mut admin_key = AdminKey::default();
-        if let Some(path) = &self.admin_key_file {
-            match std::fs::read_to_string(path).map(|it| it.trim().to_owned()) {
-                Ok(key) if key.is_empty() || key.len() > CREDENTIAL_BYTES_MAX => {
-                    let problem = format!(
-                        "names {}, which holds a key of {} bytes; it must have 1 to {}",
-                        path.display(),
-                        key.len(),
-                        CREDENTIAL_BYTES_MAX
-                    );
-                    wrong.push(FieldError::new("--admin-key-file", problem));
-                }
-                Ok(key) => admin_key = AdminKey::new(&key),
-                Err(error) => {
-                    let problem =
-                        format!("names {}, which cannot be read: {error}", path.display());
-                    wrong.push(FieldError::new("--admin-key-file", problem));
-                }
+        if self.admin_key.is_some() {
+            wrong.push(secret_on_the_line("--admin-key", "--admin-key-file", None));
+        }
+        let Some(path) = &self.admin_key_file else { return AdminKey::default() };
+        match read_secret("--admin-key-file", path, CREDENTIAL_BYTES_MAX) {
+            Ok(key) => AdminKey::new(&key),
+            Err(mistake) => {
+                wrong.push(mistake);
+                AdminKey::default()
             }
         }
-        admin_key
     }
 
     fn check_bodies(&self, wrong: &mut Vec<FieldError>) -> AttachmentSettings {

@@ -5,6 +5,7 @@ use crate::mailbox::Mailbox;
 use crate::options::PoolOptions;
 use anyhow::bail;
 use rota_daemon::Log;
+use rota_daemon::private::make_way;
 use rota_membership::ConsulAddress;
 use rota_model::{ClusterName, NodeId, PoolName};
 use rota_protocol::{Input, Timing};
@@ -165,8 +166,8 @@ fn folder(options: &NodeOptions, node: &NodeId) -> Result<PathBuf, String> {
 
 fn log_file(folder: &Path) -> Result<(PathBuf, File), String> {
     let path = folder.join("agent.log");
-    let opened = std::fs::create_dir_all(folder)
-        .and_then(|()| OpenOptions::new().create(true).append(true).open(&path));
+    let opened =
+        make_way(folder).and_then(|()| OpenOptions::new().create(true).append(true).open(&path));
     match opened {
         Ok(file) => Ok((path, file)),
         Err(error) => Err(format!("{} cannot be written: {error}", path.display())),

@@ -1,11 +1,11 @@
 //! What a process takes over from the one that started it, and what of that is given up: in one place,
 //! for Rota's own processes and for programs. `docs/program-environment.md` has the whole list.
 
+use rota_daemon::private::keep_private;
 use rota_daemon::unblock_signals;
-use rustix::fs::Mode;
 use rustix::process::{
     DumpableBehavior, Resource, Rlimit, getpriority_process, getrlimit, set_dumpable_behavior,
-    setpriority_process, setrlimit, setsid, umask,
+    setpriority_process, setrlimit, setsid,
 };
 use std::fs;
 use std::io;
@@ -22,7 +22,7 @@ const PIPE: i32 = 13;
 pub fn at_start() {
     unblock_signals();
     close_fds::set_fds_cloexec(FIRST_DESCRIPTOR, &[]);
-    umask(Mode::RWXG | Mode::RWXO);
+    keep_private();
 }
 
 /// No process of the same user may trace this one or read its memory, and it leaves no core file.

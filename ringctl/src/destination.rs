@@ -2,7 +2,7 @@
 //!
 //! | at the path stands | what happens |
 //! |---|---|
-//! | nothing | the file is written beside it, under a name that nobody has, and renamed when it is whole |
+//! | nothing | the file is written beside it, its user's alone, under a name that nobody has, and renamed when whole |
 //! | a regular file, or a link to one | refused without `--force`; replaced as a whole, with its mode kept |
 //! | a FIFO or a character device | it is written into, and stays what it is |
 //! | a folder, a block device, a socket, a link to nothing | refused |
@@ -98,7 +98,7 @@ impl Destination {
                 Way::Through => OpenOptions::new().write(true).open(&self.path).await,
                 Way::Beside { new, replaces } => {
                     let mut options = std::fs::OpenOptions::new();
-                    options.write(true).create_new(true).mode(0o666);
+                    options.write(true).create_new(true).mode(0o600);
                     let file = OpenOptions::from(options).open(new).await?;
                     if let Some(mode) = replaces {
                         file.set_permissions(mode.clone()).await?;
@@ -198,6 +198,7 @@ mod tests {
         assert!(!path.exists());
         to.finish(file).await.unwrap();
         assert!(path.exists());
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         let to = Destination::at(&folder.path().join("b"), false).unwrap();
         to.open().await.unwrap();
         to.discard().await;

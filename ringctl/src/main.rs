@@ -35,6 +35,7 @@ mod output;
 mod restore;
 #[cfg(test)]
 mod ring_example;
+mod secret;
 mod session;
 mod signal;
 mod silence;
@@ -45,6 +46,7 @@ use cli::{Cli, Command};
 use failure::UsageMistake;
 use output::{Format, Out};
 use rota_daemon::LogArguments;
+use rota_daemon::private::keep_private;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
@@ -52,6 +54,8 @@ use std::process::ExitCode;
 const USAGE: u8 = 2;
 
 fn main() -> ExitCode {
+    // Exports, positions of watches, a cluster's folders: what it writes is its user's alone.
+    keep_private();
     let cli = match Cli::read(std::env::args_os()) {
         Ok(cli) => cli,
         Err(error) => return on_wrong_line(&error),

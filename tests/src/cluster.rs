@@ -83,7 +83,12 @@ pub struct Cluster {
 /// The command line of a cluster in the folder: free ports, data in `FOLDER/data`, the classes
 /// that ship unless `more` says otherwise.
 fn command(folder: &TestFolder, more: &[&str]) -> Command {
-    let mut command = Command::new(crate::binary("ringctl"));
+    prepared(Command::new(crate::binary("ringctl")), folder, more)
+}
+
+/// The options and the surroundings of a cluster in the folder, for a command that is `ringctl` or
+/// becomes it.
+fn prepared(mut command: Command, folder: &TestFolder, more: &[&str]) -> Command {
     command.args(["dev", "-o", "json", "--port-base", "0", "--data", &folder.at("data")]);
     if !more.contains(&"--classes") {
         command.arg("--classes").arg(crate::checkout().join("deploy/classes"));
@@ -111,6 +116,14 @@ impl Cluster {
         let mut command = command(folder, more);
         command.envs(variables.iter().copied());
         Self::ready(folder, command).await
+    }
+
+    /// The same, started by somebody with that umask.
+    pub async fn start_under(folder: &TestFolder, umask: &str, more: &[&str]) -> Self {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &format!("umask {umask} && exec \"$0\" \"$@\"")]);
+        shell.arg(crate::binary("ringctl"));
+        Self::ready(folder, prepared(shell, folder, more)).await
     }
 
     async fn ready(folder: &TestFolder, mut command: Command) -> Self {

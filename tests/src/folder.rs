@@ -1,5 +1,7 @@
 //! A test's own folder.
 
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// A folder that no other test has. It is removed at the end, unless the test failed: then it
@@ -28,6 +30,20 @@ impl TestFolder {
     /// A path below it, as text for a command line.
     pub fn at(&self, below: &str) -> String {
         self.path.join(below).to_str().expect("the path is UTF-8").to_owned()
+    }
+
+    /// Writes a file below it that nobody else can read, as keys must be. Gives its path.
+    pub fn secret(&self, below: &str, text: &str) -> String {
+        let mut file = std::fs::File::options();
+        let mut file = file
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(self.path.join(below))
+            .expect("the file can be written");
+        file.write_all(text.as_bytes()).expect("the file can be written");
+        self.at(below)
     }
 }
 

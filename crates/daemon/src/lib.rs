@@ -4,6 +4,7 @@
 //!  command line ─▶ LogArguments ─check─▶ Log ─install─▶ standard error: text or JSON lines
 //!  address of a listener ─▶ may_listen ─▶ loopback, or a flag that says insecure
 //!  folder of --data ─▶ may_hold_data ─▶ a path that the system takes
+//!  umask, open folders, key files ─▶ [`private`] ─▶ what is kept is its user's alone
 //!  gRPC ─▶ [`accept`] ─▶ so many connections of each kind, and none that says nothing
 //!  HTTP ─▶ serve_http ─▶ so many connections, each with a deadline; no foreign page, no foreign name
 //!  limit of open files ─▶ raise_open_files
@@ -26,6 +27,7 @@ pub mod listeners;
 mod listening;
 mod log;
 mod open_files;
+pub mod private;
 pub mod processes;
 mod stop;
 

@@ -1,15 +1,22 @@
 //! Files as engines see them.
 //!
 //! Engines reach the disk only through [`Disk`], so that both of them run unchanged on a disk that
-//! fails at a chosen call or forgets what was not synced; [`RealDisk`] is the one in use.
+//! fails at a chosen call or forgets what was not synced; [`RealDisk`] is the one in use. What it makes is
+//! its user's alone, whatever the umask of the process.
 
 use std::any::Any;
 use std::fmt;
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::sync::Arc;
+
+/// Rights of folders and of files.
+const FOLDER: u32 = 0o700;
+const FILE: u32 = 0o600;
+/// What a group and others may do.
+const OTHERS: u32 = 0o077;
 
 /// Keeps a folder locked until it is dropped.
 pub type Lock = Box<dyn Any + Send + Sync>;
@@ -51,6 +58,12 @@ pub trait Disk: fmt::Debug + Send + Sync {
     /// Locks a file, made when it is not there. [`io::ErrorKind::WouldBlock`] when someone else
     /// has it.
     fn lock(&self, file: &Path) -> io::Result<Lock>;
+    /// Shuts a folder of ours that others may read: one that somebody made for it, or that an earlier
+    /// version made. Then the files in it are shut, too. Default: nothing, on a disk without rights.
+    fn shut_folder(&self, folder: &Path) -> io::Result<()> {
+        let _ = folder;
+        Ok(())
+    }
     /// Bytes that may still be written where a folder is. Default: as many as there are.
     fn free_bytes(&self, folder: &Path) -> io::Result<u64> {
         let _ = folder;
@@ -87,7 +100,7 @@ impl Disk for RealDisk {
             .ancestors()
             .take_while(|path| !path.as_os_str().is_empty() && !path.exists())
             .collect();
-        fs::create_dir_all(folder)?;
+        DirBuilder::new().recursive(true).mode(FOLDER).create(folder)?;
         for made in missing {
             let parent = made.parent().filter(|parent| !parent.as_os_str().is_empty());
             self.sync_folder(parent.unwrap_or(Path::new(".")))?;
@@ -105,8 +118,8 @@ impl Disk for RealDisk {
     }
 
     fn create(&self, file: &Path) -> io::Result<Arc<dyn DiskFile>> {
-        let options =
-            OpenOptions::new().read(true).write(true).create(true).truncate(true).to_owned();
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(true).mode(FILE);
         Ok(Arc::new(options.open(file)?))
     }
 
@@ -127,13 +140,28 @@ impl Disk for RealDisk {
     }
 
     fn lock(&self, file: &Path) -> io::Result<Lock> {
-        let file =
-            OpenOptions::new().read(true).write(true).create(true).truncate(false).open(file)?;
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false).mode(FILE);
+        let file = options.open(file)?;
         match file.try_lock() {
             Ok(()) => Ok(Box::new(file)),
             Err(TryLockError::WouldBlock) => Err(io::ErrorKind::WouldBlock.into()),
             Err(TryLockError::Error(error)) => Err(error),
         }
+    }
+
+    fn shut_folder(&self, folder: &Path) -> io::Result<()> {
+        if fs::metadata(folder)?.permissions().mode() & OTHERS == 0 {
+            return Ok(());
+        }
+        for entry in fs::read_dir(folder)? {
+            let entry = entry?;
+            if entry.file_type()?.is_file() {
+                fs::set_permissions(entry.path(), Permissions::from_mode(FILE))?;
+            }
+        }
+        // Last: a start that is cut short here does it again.
+        fs::set_permissions(folder, Permissions::from_mode(FOLDER))
     }
 
     fn free_bytes(&self, folder: &Path) -> io::Result<u64> {

@@ -206,6 +206,8 @@ impl Folder {
         if state == State::New {
             folder.write_owner(State::New)?;
         }
+        let path = &folder.path;
+        folder.disk.shut_folder(path).map_err(EngineError::io("set the rights of", path))?;
         Ok(folder)
     }
 

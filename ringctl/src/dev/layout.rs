@@ -6,6 +6,7 @@ use crate::failure::UsageMistake;
 use crate::output::counted;
 use anyhow::{Context, bail};
 use rota_daemon::may_hold_data;
+use rota_daemon::private::{make_way, shut_folder, shut_way};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::ErrorKind;
@@ -242,7 +243,7 @@ impl Folder {
     /// Makes the folder what the layout says, once it is certain that the cluster can start.
     pub fn keep(&mut self) -> anyhow::Result<()> {
         let at = self.path.display();
-        std::fs::create_dir_all(&self.path).with_context(|| format!("--data {at}"))?;
+        make_way(&self.path).with_context(|| format!("--data {at}"))?;
         if self.lock.is_none() {
             let file =
                 File::create(self.path.join(LOCK)).with_context(|| format!("--data {at}"))?;
@@ -254,8 +255,14 @@ impl Folder {
         let beside = self.path.join("dev.json.new");
         std::fs::write(&beside, serde_json::to_vec_pretty(&self.layout)?)?;
         std::fs::rename(&beside, self.path.join(LAYOUT))?;
-        for below in ["managers", "nodes", "store", "pool", "logs", "classes"] {
-            std::fs::create_dir_all(self.path.join(below))?;
+        // Users of sessions pass through to the folders of their nodes.
+        for below in ["nodes", "pool"].map(|it| self.path.join(it)) {
+            make_way(&below)?;
+            shut_way(&below)?;
+        }
+        for below in ["managers", "store", "logs", "classes"].map(|it| self.path.join(it)) {
+            std::fs::create_dir_all(&below)?;
+            shut_folder(&below)?;
         }
         Ok(())
     }

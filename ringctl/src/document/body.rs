@@ -93,7 +93,7 @@ pub async fn put(client: &Client, it: &PutArguments, out: &mut Out) -> anyhow::R
     let mut file = source::to_read_again(&it.file).await?;
     let (sha256, size) = measure(&mut file).await.with_context(|| it.file.display().to_string())?;
     let (space, docid) = it.place.clone();
-    let put = PutBody { space, docid, size, sha256, caller: it.caller.caller() };
+    let put = PutBody { space, docid, size, sha256, caller: it.caller.caller()? };
     let known = client.documents().put_body(&put, &mut file, it.patience).await?;
     let stored = Stored { sha256: sha256.to_string(), size, known };
     match out.format() {
@@ -111,7 +111,7 @@ pub async fn put(client: &Client, it: &PutArguments, out: &mut Out) -> anyhow::R
 /// Writes a body into a file, or to standard output.
 pub async fn get(client: &Client, it: &GetArguments, out: &mut Out) -> anyhow::Result<()> {
     let (space, docid) = it.place.clone();
-    let (sha256, caller) = (it.sha256, it.caller.caller());
+    let (sha256, caller) = (it.sha256, it.caller.caller()?);
     let mut reader = client
         .documents()
         .get_body(GetBody { space, docid, sha256, offset: 0, caller }, it.patience);

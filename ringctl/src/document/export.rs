@@ -90,7 +90,7 @@ pub async fn export(client: &Client, it: &ExportArguments, out: &mut Out) -> any
     let told = || it.folder.display().to_string();
     let to = Destination::own(&it.folder.join(DOCUMENT), |content| is_of(content, &it.name))?;
     let held = held(&it.folder).await.with_context(told)?;
-    let (name, caller) = (it.name.clone(), it.caller.caller());
+    let (name, caller) = (it.name.clone(), it.caller.caller()?);
     // Of more than can be named, some come again.
     let bodies = held.iter().copied().take(BODIES_HELD_MAX).collect();
     let asked = ExportDocument { name, held: None, bodies, caller };

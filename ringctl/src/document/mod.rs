@@ -9,6 +9,7 @@ use crate::cli::length_of_time;
 use crate::failure::{Unknown, UsageMistake};
 use crate::namespace::namespace;
 use crate::output::{Format, Out, plain_table};
+use crate::secret::{AccountKey, AdminKey};
 use crate::silence;
 use anyhow::Context;
 use clap::{Args, Subcommand};
@@ -49,34 +50,20 @@ struct CallerArguments {
     /// Who asks.
     #[arg(long, default_value = "", hide_default_value = true)]
     account: String,
-    /// The account's key.
-    #[arg(
-        long,
-        env = "ROTA_KEY",
-        hide_env_values = true,
-        default_value = "",
-        hide_default_value = true
-    )]
-    key: String,
-    /// The administrator's key, for operations that need it.
-    #[arg(
-        long,
-        env = "ROTA_ADMIN_KEY",
-        hide_env_values = true,
-        default_value = "",
-        hide_default_value = true
-    )]
-    admin_key: String,
+    #[command(flatten)]
+    key: AccountKey,
+    #[command(flatten)]
+    admin_key: AdminKey,
     /// Build of the program in whose name this asks, where managers refuse old ones.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     build: Option<u64>,
 }
 
 impl CallerArguments {
-    fn caller(&self) -> Caller {
+    fn caller(&self) -> Result<Caller, UsageMistake> {
         let Self { account, key, admin_key, build } = self;
-        let (account, key, admin) = (account.clone(), key.clone(), admin_key.clone());
-        Caller { build: *build, who: Credentials { account, key, admin } }
+        let (account, key, admin) = (account.clone(), key.get()?, admin_key.get()?);
+        Ok(Caller { build: *build, who: Credentials { account, key, admin } })
     }
 }
 
@@ -206,7 +193,7 @@ fn absent(text: String) -> CallError {
 async fn get(client: &Client, it: &GetArguments, out: &mut Out) -> anyhow::Result<()> {
     let space = Namespace::parse(it.name.space()).expect("a part of a name");
     let documents = vec![SyncRequest { name: it.name.clone(), held: None }];
-    let sync = Sync { space, documents, stale_ok: it.stale_ok, caller: it.caller.caller() };
+    let sync = Sync { space, documents, stale_ok: it.stale_ok, caller: it.caller.caller()? };
     let updates = client.documents().sync(&sync, it.timeout).await?;
     let (_, update) = updates.first().context("the answer has no update")?;
     if let Update::Deleted { version, .. } = update {
@@ -227,7 +214,7 @@ async fn get(client: &Client, it: &GetArguments, out: &mut Out) -> anyhow::Resul
 }
 
 async fn list(client: &Client, it: &ListArguments, out: &mut Out) -> anyhow::Result<()> {
-    let Caller { build, who } = it.caller.caller();
+    let Caller { build, who } = it.caller.caller()?;
     let mut request = v1::ListDocumentsRequest {
         namespace: it.namespace.as_str().into(),
         class: it.class.clone(),
@@ -257,7 +244,7 @@ async fn list(client: &Client, it: &ListArguments, out: &mut Out) -> anyhow::Res
 
 async fn operate(client: &Client, it: &OperateArguments, out: &mut Out) -> anyhow::Result<()> {
     let (space, docid) = it.place.clone();
-    let Caller { build, who } = it.caller.caller();
+    let Caller { build, who } = it.caller.caller()?;
     let named = it.dhop.map(|dhop| {
         let made = || RequestId::parse(&client.request_id()).expect("a client's names are short");
         (dhop, it.request_id.clone().unwrap_or_else(made))

@@ -7,6 +7,7 @@ mod transfer;
 use crate::cli::length_of_time;
 use crate::failure::UsageMistake;
 use crate::output::{Format, Out, counted};
+use crate::secret::AdminKey;
 use crate::silence;
 use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -46,16 +47,8 @@ pub enum NamespaceCommand {
 /// `namespace`.
 #[derive(Args, Debug)]
 pub struct NamespaceArguments {
-    /// The administrator's key, where managers have one.
-    #[arg(
-        long,
-        global = true,
-        env = "ROTA_ADMIN_KEY",
-        hide_env_values = true,
-        default_value = "",
-        hide_default_value = true
-    )]
-    admin_key: String,
+    #[command(flatten)]
+    admin_key: AdminKey,
     #[command(subcommand)]
     command: NamespaceCommand,
 }
@@ -182,8 +175,8 @@ fn limit(text: &str) -> Result<Most, String> {
 
 /// Runs a command on namespaces.
 pub async fn run(it: &NamespaceArguments, endpoint: &str, out: &mut Out) -> anyhow::Result<()> {
-    let namespaces =
-        silence::client(endpoint, out.format())?.namespaces().with_admin_key(&it.admin_key);
+    let key = it.admin_key.get()?;
+    let namespaces = silence::client(endpoint, out.format())?.namespaces().with_admin_key(&key);
     let namespaces = &namespaces.map_err(|error| UsageMistake(error.to_string()))?;
     let state = match &it.command {
         NamespaceCommand::Create(it) => {
@@ -309,6 +302,7 @@ mod tests {
     use super::*;
     use crate::cli::{Cli, Command};
     use clap::Parser;
+    use std::os::unix::fs::PermissionsExt;
 
     fn parsed(line: &[&str]) -> NamespaceArguments {
         let line = [&["ringctl", "namespace"], line].concat();
@@ -355,11 +349,16 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_key_that_cannot_be_sent_is_a_usage_mistake() {
-        let arguments = parsed(&["list", "--admin-key", "a\u{e9}\n"]);
-        let (mut out, _written) = Out::captured(Format::Table);
-        let error = run(&arguments, "127.0.0.1:1", &mut out).await.unwrap_err();
-        assert!(crate::failure::is_usage(&error), "{error}");
+    async fn a_key_that_cannot_be_sent_or_stands_on_the_line_is_a_usage_mistake() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("key").to_string_lossy().into_owned();
+        std::fs::write(&file, "a\u{1}b").unwrap();
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
+        for line in [["list", "--admin-key-file", &file], ["list", "--admin-key", "sesame"]] {
+            let (mut out, _written) = Out::captured(Format::Table);
+            let error = run(&parsed(&line), "127.0.0.1:1", &mut out).await.unwrap_err();
+            assert!(crate::failure::is_usage(&error), "{error}");
+        }
     }
 
     #[tokio::test]

@@ -12,10 +12,13 @@ async fn an_applications_operation_runs_through_any_manager_for_whoever_has_the_
     let programs = folder.at("programs");
     let cluster = Cluster::start_in(&folder, &[], &[("ROTA_BIN_DIR", &programs)]).await;
     let deposit = ["document", "operate", "bank/ann", "deposit", "{\"cents\": 5}", "-o", "json"];
-    let as_ann = |key: &'static str| [&deposit[..], &["--account", "ann", "--key", key]].concat();
+    let [nna, ann, x, of_bob] =
+        ["nna", "ann", "x", "bob"].map(|it| folder.secret(&format!("{it}.key"), it));
+    let with_key = |key| ["--account", "ann", "--key-file", key];
+    let as_ann = |key| [&deposit[..], &with_key(key)].concat();
     let get = ["document", "get", "bank/Acc/ann", "-o", "json"];
     for (manager, cents) in (0..cluster.document.managers.len()).zip([5, 10, 15]) {
-        for wrong in [&deposit[..], &as_ann("ann")] {
+        for wrong in [&deposit[..], &as_ann(&ann)] {
             let refused = cluster.ringctl_at(manager, wrong).await.error();
             assert_eq!(
                 (&refused["reason"], &refused["changed"]),
@@ -24,9 +27,9 @@ async fn an_applications_operation_runs_through_any_manager_for_whoever_has_the_
             let message = refused["message"].as_str().unwrap();
             assert!(message.contains("the key of account"), "{refused}");
         }
-        let answer = cluster.ringctl_at(manager, &as_ann("nna")).await.json();
+        let answer = cluster.ringctl_at(manager, &as_ann(&nna)).await.json();
         assert_eq!(answer["json"], json!({"cents": cents}));
-        let wrong = [&get[..], &["--account", "ann", "--key", "x"]].concat();
+        let wrong = [&get[..], &with_key(&x)].concat();
         assert_eq!(cluster.ringctl_at(manager, &wrong).await.error()["reason"], "S-REFUSED");
         let balance = cluster.ringctl_at(manager, &get).await.json();
         assert_eq!(balance["items"][0]["json"], json!({"cents": cents}));
@@ -38,7 +41,7 @@ async fn an_applications_operation_runs_through_any_manager_for_whoever_has_the_
     let change = json!({"class": "Acc", "docid": "bob", "life": "create", "put": [
         {"class": "Bal", "json": {"cents": "many"}}]});
     let write = json!({"changes": [change]}).to_string();
-    let bob = ["--account", "bob", "--key", "bob", "-o", "json"];
+    let bob = ["--account", "bob", "--key-file", &of_bob, "-o", "json"];
     let write = [&["document", "operate", "bank/bob", "document.write", &write][..], &bob].concat();
     let refused = cluster.ringctl(&write).await.error();
     assert_eq!(

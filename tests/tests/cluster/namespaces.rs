@@ -452,6 +452,7 @@ async fn every_service_checks_its_callers(cluster: &Cluster, folder: &TestFolder
     let (source, target) = (folder.at("tea.txt"), folder.at("tea.copy"));
     let exported = folder.at("c1");
     std::fs::write(&source, "tea").unwrap();
+    let barley = folder.at("barley.key");
     let sha256 = rota_docstore::Digest(Sha256::digest(b"tea").into()).to_string();
     let services: [&[&str]; 5] = [
         &["document", "get", "shop/Cart/c1"],
@@ -463,7 +464,7 @@ async fn every_service_checks_its_callers(cluster: &Cluster, folder: &TestFolder
     for service in services {
         let old = [service, &["--build", "4"]].concat();
         refused_everywhere(cluster, &old, "D-BUILD", "build is 4; the server's is 5").await;
-        let wrong = [service, &["--admin-key", "open barley"]].concat();
+        let wrong = [service, &["--admin-key-file", &barley]].concat();
         refused_everywhere(cluster, &wrong, "S-REFUSED", "key is wrong").await;
         assert!(!std::path::Path::new(&target).exists());
     }
@@ -483,8 +484,8 @@ async fn administration_needs_the_key_of_a_manager_that_has_one_and_old_builds_a
     let folder = TestFolder::new();
     let cluster = Cluster::start(&folder, &["--managers", "1", "--replicas", "0"]).await;
     json_of(&cluster, &["namespace", "create", "shop"]).await;
-    let key = folder.at("admin.key");
-    std::fs::write(&key, "open sesame\n").unwrap();
+    let key = folder.secret("admin.key", "open sesame\n");
+    let barley = folder.secret("barley.key", "open barley");
     let manager = process(cluster.document.managers[0].pid).expect("it ran until now");
     cluster.kill_manager(0).await;
     let more = ["--admin-key-file", &key, "--client-build-min", "5", "--body-bytes-max", "3"];
@@ -503,7 +504,7 @@ async fn administration_needs_the_key_of_a_manager_that_has_one_and_old_builds_a
     done_everywhere(&cluster, &["namespace", "show", "shop"]).await;
     for command in commands {
         refused_everywhere(&cluster, command, "S-REFUSED", "key is missing").await;
-        let wrong = [command, &["--admin-key", "open barley"]].concat();
+        let wrong = [command, &["--admin-key-file", &barley]].concat();
         refused_everywhere(&cluster, &wrong, "S-REFUSED", "key is wrong").await;
     }
     assert!(!std::path::Path::new(&file).exists(), "a refused export leaves no file");
@@ -521,10 +522,10 @@ async fn administration_needs_the_key_of_a_manager_that_has_one_and_old_builds_a
     let listed = json_of(&cluster, &["namespace", "list"]).await;
     assert_eq!(listed["namespaces"][0]["off"], Value::Null, "nothing was changed");
     for command in commands.iter().filter(|it| it[1] != "delete").chain([&&off[..], &commands[4]]) {
-        let right = [*command, &["--admin-key", "open sesame"]].concat();
+        let right = [*command, &["--admin-key-file", &key]].concat();
         done_everywhere(&cluster, &right).await;
     }
-    let right = [&publish[..], &["--admin-key", "open sesame"]].concat();
+    let right = [&publish[..], &["--admin-key-file", &key]].concat();
     done_everywhere(&cluster, &right).await;
     let nobody = ringctl(&cluster.endpoints(), &["namespace", "show", "shop", "-o", "json"]).await;
     assert_eq!(nobody.error()["reason"], "N-NAMESPACE");

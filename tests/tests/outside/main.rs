@@ -15,6 +15,8 @@ mod place;
 #[cfg(test)]
 mod ports;
 #[cfg(test)]
+mod private;
+#[cfg(test)]
 mod reloads;
 #[cfg(test)]
 mod sandbox;

@@ -13,12 +13,15 @@ use super::copy::SessionCopy;
 use rota_docstore::{DocName, Document, Stamp};
 use std::fs::{self, File};
 use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use xxhash_rust::xxh3::xxh3_64;
 
 const MAGIC: &[u8] = b"rota session copy\n";
 const FORMAT: u8 = 1;
+/// Rights of the file: what stands in a session is its user's alone.
+const PRIVATE: u32 = 0o600;
 /// More than any document has: a larger file is none of ours.
 const FILE_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
@@ -152,7 +155,9 @@ pub(super) fn save(path: &Path, copy: &SessionCopy) -> Result<(), CopyFileError>
     let write = || {
         let mut beside = path.as_os_str().to_owned();
         beside.push(".new");
-        let mut file = File::create(&beside)?;
+        let mut options = File::options();
+        options.write(true).create(true).truncate(true).mode(PRIVATE);
+        let mut file = options.open(&beside)?;
         file.write_all(&encode(copy))?;
         file.sync_all()?;
         fs::rename(&beside, path)?;

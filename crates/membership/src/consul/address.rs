@@ -32,12 +32,16 @@ impl ConsulAddress {
             return Err(wrong(format!("is {text:?}; it must be {SCHEME}HOST:PORT/PREFIX")));
         };
         let (authority, prefix) = rest.split_once('/').unwrap_or((rest, ""));
+        if authority.contains('@') {
+            // It is not repeated: it may stand in a log.
+            let problem = "has something before @, and every user of this machine sees the command line: \
+                           a token is taken from the file that CONSUL_HTTP_TOKEN_FILE names, or from \
+                           CONSUL_HTTP_TOKEN";
+            return Err(wrong(problem.to_owned()));
+        }
         let parsed: Result<http::uri::Authority, _> = authority.parse();
-        let is_good = parsed.is_ok_and(|it| {
-            it.port_u16().is_some_and(|port| port != 0)
-                && !it.host().is_empty()
-                && !authority.contains('@')
-        });
+        let is_good = parsed
+            .is_ok_and(|it| it.port_u16().is_some_and(|port| port != 0) && !it.host().is_empty());
         if !is_good {
             return Err(wrong(format!("has {authority:?} where HOST:PORT must stand")));
         }

@@ -7,10 +7,12 @@ use consulrs::api::ApiResponse;
 use consulrs::api::features::{Blocking, ConsistencyMode, Features};
 use consulrs::client::{ConsulClient, ConsulClientSettings};
 use consulrs::error::ClientError;
+use rota_daemon::private::read_secret;
 use rota_model::FieldError;
 use rustify::errors::ClientError as RestError;
 use std::error::Error;
 use std::future::Future;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tracing::dispatcher::Dispatch;
@@ -18,6 +20,12 @@ use tracing::instrument::WithSubscriber;
 
 /// The environment variable with a token for Consul's access control, if it uses that.
 const TOKEN: &str = "CONSUL_HTTP_TOKEN";
+
+/// The one with the path of a file that holds it, which goes before the other, as in Consul's own programs.
+const TOKEN_FILE: &str = "CONSUL_HTTP_TOKEN_FILE";
+
+/// Longest token, in bytes. Consul's are UUIDs, or what an operator made up.
+const TOKEN_BYTES_MAX: usize = 1024;
 
 /// How long an idle connection is kept: Consul keeps them for two minutes or more, so a request
 /// seldom meets a connection that the other side is closing.
@@ -66,12 +74,17 @@ pub(super) struct Until {
 impl Agent {
     /// A client of the agent at `address`. Every answer is awaited for `deadline`, a blocking
     /// query's for its wait (which Consul makes a little longer) and `deadline`. Nothing is sent
-    /// yet. A token for Consul's access control is taken from `CONSUL_HTTP_TOKEN`.
+    /// yet. A token for Consul's access control is taken from the file that `CONSUL_HTTP_TOKEN_FILE`
+    /// names, or from `CONSUL_HTTP_TOKEN`.
     ///
     /// # Errors
-    /// When the token cannot be sent, or the HTTP client cannot be made.
+    /// When others can read the file with the token, the token cannot be sent, or the HTTP client cannot be
+    /// made.
     pub fn new(address: &ConsulAddress, deadline: Duration) -> Result<Self, FieldError> {
-        let token = std::env::var(TOKEN).ok().filter(|it| !it.is_empty());
+        let token = match std::env::var_os(TOKEN_FILE).filter(|it| !it.is_empty()) {
+            Some(file) => Some(read_secret(TOKEN_FILE, Path::new(&file), TOKEN_BYTES_MAX)?),
+            None => std::env::var(TOKEN).ok().filter(|it| !it.is_empty()),
+        };
         if token.as_ref().is_some_and(|it| !it.bytes().all(|byte| byte.is_ascii_graphic())) {
             return Err(FieldError::new(TOKEN, "has characters that no token has"));
         }

@@ -167,6 +167,7 @@ impl Attachments {
         let lock = lock(&*disk, path)?;
         let names = disk.list(path).map_err(AttachmentError::io("list", path))?;
         own(&*disk, path, label, &names)?;
+        disk.shut_folder(path).map_err(AttachmentError::io("set the rights of", path))?;
         let mut index = Index::default();
         for name in &names {
             let file = path.join(name);

@@ -9,6 +9,7 @@
 //! A file appears only by rename of a whole, synced one, so its first frame is never torn.
 
 use crate::frame::{self, Found};
+use rota_daemon::private::shut_folder;
 use rota_membership::wire::{state_from_json, state_to_json};
 use rota_model::ClusterName;
 use rota_ring::{Change, ConfigState};
@@ -161,6 +162,7 @@ impl Journal {
         };
         let json = state_to_json(cluster, &state);
         let (file, base_bytes) = write_anew(folder, &json)?;
+        shut_folder(folder).map_err(io_error("set the rights in", folder))?;
         let journal = Self {
             folder: folder.to_owned(),
             path,

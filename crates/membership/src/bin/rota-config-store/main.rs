@@ -14,6 +14,7 @@ mod writer;
 
 use clap::Parser;
 use journal::{Journal, JournalError};
+use rota_daemon::private::keep_private;
 use rota_daemon::{
     HttpNames, Log, LogArguments, Stop, announce, may_hold_data, may_listen, raise_open_files,
     say_fatal,
@@ -85,6 +86,7 @@ enum Fatal {
 }
 
 fn main() -> ExitCode {
+    keep_private();
     let flags = Flags::parse();
     let format = flags.log.asked_format();
     let say = |text: &dyn Display| say_fatal("rota-config-store", format, text);
