@@ -22,6 +22,7 @@ mod leftovers;
 mod looking;
 mod mailbox;
 mod managers;
+mod offer;
 mod ports;
 mod reload;
 mod rpc;
@@ -79,6 +80,9 @@ fn main() -> ExitCode {
                     eprintln!("no class files (*.toml) in {}", args.classes.display());
                 }
                 classes.values().for_each(|it| println!("{} {}", it.name, it.digest));
+                for (name, why) in offer::missing(&classes) {
+                    eprintln!("class {name}: {why}; a node here does not offer it");
+                }
                 ExitCode::SUCCESS
             }
             Err(mistakes) => refuse(NAME, LogFormat::Text, &mistakes),
@@ -199,7 +203,7 @@ async fn serve(
     let consul = settings.consul.as_ref();
     let discovery =
         consul.map(|it| Discovery::start(it, cluster, &id, pool, places, &address)).transpose()?;
-    let classes = settings.classes;
+    let classes = settings.offer.classes;
     let runtime = Runtime::new(classes, programs, kept, address.clone(), mailbox.clone());
     let agent = Agent::new(Parts {
         config: NodeConfig { boot, ended_boots, ..settings.config },
@@ -245,11 +249,7 @@ fn say_what_programs_are_kept_from(settings: &Settings, sandboxes: &Sandboxes) {
              beside its successor"
         ),
     }
-    for (name, class) in &settings.classes {
-        if let Some(why) = settings.ability.unreachable_of(class) {
-            tracing::warn!(class = %name, why, "sessions of this class cannot start");
-        }
-    }
+    settings.offer.tell();
 }
 
 /// SIGTERM or SIGINT: leave in good order; once more: at once.

@@ -1,6 +1,7 @@
 //! SIGHUP, a reload: the class files are read again.
 
 use crate::mailbox::{Event, Mailbox};
+use crate::offer::Offer;
 use crate::sandbox::Ability;
 use crate::settings::{mistakes_of_sandboxes, read_classes};
 use anyhow::Context;
@@ -40,7 +41,11 @@ async fn read_again(folder: &Path, ability: &Ability, mailbox: &Mailbox) {
         })
     });
     match read {
-        Ok(Ok(classes)) => mailbox.give(Event::Classes(classes)).await,
+        Ok(Ok(classes)) => {
+            let offer = Offer::of(classes, ability);
+            offer.tell();
+            mailbox.give(Event::Classes(offer.classes)).await;
+        }
         Ok(Err(mistakes)) => {
             mistakes.iter().for_each(|mistake| tracing::error!("{mistake}"));
             let (folder, mistakes) = (folder.display(), mistakes.len());

@@ -2,6 +2,7 @@
 //! is touched.
 
 use crate::cli::RunArgs;
+use crate::offer::Offer;
 use crate::ports::PortRange;
 use crate::sandbox::{Ability, UserRange, unreachable_in};
 use rota_daemon::{Log, may_hold_data, may_listen};
@@ -24,7 +25,7 @@ pub struct Settings {
     /// For the decisions.
     pub config: NodeConfig,
     /// What can run.
-    pub classes: BTreeMap<ClassName, Class>,
+    pub offer: Offer,
     /// The folder of these, as it was given.
     pub classes_folder: Option<PathBuf>,
     /// Data folder.
@@ -91,7 +92,8 @@ pub fn check(args: &RunArgs) -> Result<Settings, Vec<String>> {
         ended_boots: Vec::new(),
         places: args.places,
         load_limit_permille: limit.unwrap_or(1),
-        classes: digests(&classes),
+        // Those that are offered, once it is known what this node can do.
+        classes: BTreeMap::new(),
         timing,
         bounds: NodeBounds::default(),
     };
@@ -100,9 +102,11 @@ pub fn check(args: &RunArgs) -> Result<Settings, Vec<String>> {
         (Some(cluster), Some(pool), Some(host), Some(ports), Some(log), Some(ability))
             if mistakes.0.is_empty() =>
         {
+            let offer = Offer::of(classes, &ability);
+            let classes = digests(&offer.classes);
             Ok(Settings {
-                config,
-                classes,
+                config: NodeConfig { classes, ..config },
+                offer,
                 classes_folder: args.classes.clone(),
                 data: args.data.clone(),
                 cluster,

@@ -15,7 +15,7 @@ mod reach;
 mod users;
 pub mod way;
 
-pub use reach::{barrier, program_barrier};
+pub use reach::{barrier, program_barrier, program_missing};
 pub use users::{User, UserRange, Users};
 
 use anyhow::Context;
@@ -109,17 +109,30 @@ impl Ability {
 /// arguments names a file of this machine.
 pub fn unreachable_in(program: &ProgramClass) -> Option<String> {
     let mut texts = program.argv.iter().enumerate().map(|(at, it)| (at, it.as_text()));
-    let path = std::env::var("PATH").unwrap_or_else(|_| DEFAULT_PATH.to_owned());
-    let of_class = program.env.get("PATH").map(|it| it.as_text().unwrap_or_default());
-    let search = of_class.unwrap_or(&path);
+    let search = search_of(program);
     let of_text = |at: usize, text: &str| {
         if at == 0 {
-            return program_barrier(text, search);
+            return program_barrier(text, search.as_deref().unwrap_or_default());
         }
         let file = Path::new(text);
         (file.is_absolute() && file.exists()).then(|| barrier(file.parent()?)).flatten()
     };
     texts.find_map(|(at, text)| Some(format!("argv[{at}]: {}", of_text(at, text?)?)))
+}
+
+/// Why the program of that class is not on this machine; `None` if it is, or if that depends on the session.
+pub fn missing_of(class: &Class) -> Option<String> {
+    let program = program_of(class)?;
+    let name = program.argv.first()?.as_text()?;
+    Some(format!("argv[0]: {}", program_missing(name, &search_of(program)?)?))
+}
+
+/// The `PATH` by which its program is found; `None` if that depends on the session.
+fn search_of(program: &ProgramClass) -> Option<String> {
+    match program.env.get("PATH") {
+        Some(of_class) => of_class.as_text().map(str::to_owned),
+        None => Some(std::env::var("PATH").unwrap_or_else(|_| DEFAULT_PATH.to_owned())),
+    }
 }
 
 fn program_of(class: &Class) -> Option<&ProgramClass> {

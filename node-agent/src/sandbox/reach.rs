@@ -1,11 +1,15 @@
 //! Whether a user that owns nothing can get to a file.
 
 use std::fs::{self, Metadata};
+use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// Execution by others, which of a folder means passing through it.
 const BY_OTHERS: u32 = 0o001;
+
+/// Execution by its owner, its group or others.
+const BY_ANYBODY: u32 = 0o111;
 
 /// Why a session's user cannot pass through that folder; `None` if it can. What is not there yet is made
 /// by the node, and counts as passable. `path` is absolute or in the working folder.
@@ -31,13 +35,8 @@ fn closed(folder: &Path) -> Option<String> {
 /// Why a session's user cannot run the program; `None` if it can or if it is not there at all. `name` is
 /// the first item of an `argv`: a path, or a name that `search` (a `PATH`) leads to.
 pub fn program_barrier(name: &str, search: &str) -> Option<String> {
-    let candidates: Vec<PathBuf> = if name.contains('/') {
-        vec![PathBuf::from(name)]
-    } else {
-        std::env::split_paths(search).map(|it| it.join(name)).collect()
-    };
     let mut first = None;
-    for candidate in candidates {
+    for candidate in candidates(name, search) {
         let Some(there) = fs::metadata(&candidate).ok().filter(Metadata::is_file) else { continue };
         match program_closed(&candidate, &there) {
             // The system looks further after one that may not be run.
@@ -46,6 +45,37 @@ pub fn program_barrier(name: &str, search: &str) -> Option<String> {
         }
     }
     first
+}
+
+/// Why there is no program of that name; `None` if there is one, or if that cannot be seen from here: a path
+/// that begins in the session's folder is made later. Name and `search` as in [`program_barrier`].
+pub fn program_missing(name: &str, search: &str) -> Option<String> {
+    let is_path = name.contains('/');
+    if is_path && !Path::new(name).is_absolute() {
+        return None;
+    }
+    let may_be_run = |it: &PathBuf| match fs::metadata(it) {
+        Ok(there) => there.is_file() && there.mode() & BY_ANYBODY != 0,
+        // Whoever may see more than this process may find it there.
+        Err(error) => error.kind() == io::ErrorKind::PermissionDenied,
+    };
+    if candidates(name, search).iter().any(may_be_run) {
+        return None;
+    }
+    Some(match fs::metadata(name).is_ok() && is_path {
+        true => format!("{name} is no program: it is no file, or nobody may run it"),
+        false if is_path => format!("{name} is not there"),
+        false => format!("{name} is in no folder of PATH ({search})"),
+    })
+}
+
+/// Where the system looks for a program.
+fn candidates(name: &str, search: &str) -> Vec<PathBuf> {
+    if name.contains('/') {
+        vec![PathBuf::from(name)]
+    } else {
+        std::env::split_paths(search).map(|it| it.join(name)).collect()
+    }
 }
 
 fn program_closed(path: &Path, there: &Metadata) -> Option<String> {

@@ -81,7 +81,7 @@ start_timeout = "300ms""#,
         "missing.toml",
         r#"name = "missing"
 kind = "program"
-argv = ["no-such-program-here", "{port}"]"#,
+argv = ["./no-such-program-here", "{port}"]"#,
     ),
     (
         "door.toml",
