@@ -46,6 +46,10 @@ pub enum Status {
     Aborted,
     /// PERMISSION_DENIED.
     PermissionDenied,
+    /// ALREADY_EXISTS.
+    AlreadyExists,
+    /// RESOURCE_EXHAUSTED: a limit.
+    ResourceExhausted,
 }
 
 /// One row of [`TABLE`].
@@ -59,6 +63,8 @@ pub struct Row {
     pub status: Status,
     /// The gRPC status of one that names fields.
     pub status_of_fields: Status,
+    /// Codes that have a gRPC status of their own, fields or not.
+    pub status_of_codes: &'static [(Code, Status)],
     /// The HTTP status: 404 for what does not exist, else 400.
     pub http: u16,
     /// Whether the engine starts a new attempt by itself (before the commit only).
@@ -77,20 +83,26 @@ const fn row(
     is_retried: bool,
     retry: Retry,
 ) -> Row {
-    let (status_of_fields, never) = (status, &[]);
-    Row { letter, major, status, status_of_fields, http, is_retried, retry, never }
+    let (status_of_fields, status_of_codes, never) = (status, &[], &[]);
+    Row { letter, major, status, status_of_fields, status_of_codes, http, is_retried, retry, never }
 }
 
 /// What each letter means outside.
 pub const TABLE: [Row; 8] = [
     Row {
         status_of_fields: Status::InvalidArgument,
+        status_of_codes: &[
+            (codes::EXISTS, Status::AlreadyExists),
+            (codes::LIMIT, Status::ResourceExhausted),
+        ],
         never: codes::OF_THE_REQUEST,
         ..row(Letter::A, 1, Status::FailedPrecondition, 400, false, Retry::WhenChanged)
     },
     row(Letter::N, 1, Status::NotFound, 404, false, Retry::WhenChanged),
     row(Letter::B, 2, Status::Internal, 400, false, Retry::Never),
     Row {
+        // Whoever asks again at UNAVAILABLE by itself would do so in vain.
+        status_of_codes: &[(codes::QUOTA, Status::ResourceExhausted)],
         never: codes::OF_THE_WORK,
         ..row(Letter::X, 3, Status::Unavailable, 400, true, Retry::AfterMs(1_000))
     },
@@ -392,6 +404,19 @@ impl Exception {
         self
     }
 
+    /// What no operation raised: a refusal of the call of that name. Nothing was done, unless a phase after
+    /// the commit says so. One that an operation raised stays as it is.
+    #[must_use]
+    pub fn in_call(mut self, call: &str) -> Self {
+        if self.0.operation.is_empty() {
+            call.clone_into(&mut self.0.operation);
+            if self.0.phase.effect() == Effect::Nothing {
+                self.0.phase = Phase::Before;
+            }
+        }
+        self
+    }
+
     /// Says in which operation, and in which attempt, it was raised.
     #[must_use]
     pub(crate) fn in_operation(mut self, operation: &str, attempts: u8) -> Self {
@@ -420,10 +445,23 @@ impl Exception {
         self.0.phase
     }
 
-    /// The gRPC status, by [`TABLE`]: of some letters another one when fields are named.
+    /// The gRPC status, by [`TABLE`]: of some codes, and of some letters when fields are named, another one.
+    /// A field that will be right in a while is not wrong by itself. What has happened is not to be repeated,
+    /// as UNAVAILABLE would have it.
     pub fn status(&self) -> Status {
         let row = self.letter().row();
-        if self.0.fields.is_empty() { row.status } else { row.status_of_fields }
+        if let Some((_, status)) = row.status_of_codes.iter().find(|it| it.0 == self.0.code) {
+            return *status;
+        }
+        match self.phase().effect() {
+            Effect::Committed if row.status == Status::Unavailable => Status::Internal,
+            Effect::Committed | Effect::Nothing
+                if self.0.fields.is_empty() || self.0.after_ms.is_some() =>
+            {
+                row.status
+            }
+            Effect::Committed | Effect::Nothing => row.status_of_fields,
+        }
     }
 
     /// Whether the engine may start a new attempt: the letter allows it, nothing has been committed, and
@@ -438,9 +476,12 @@ impl Exception {
     pub fn retry(&self) -> Retry {
         let row = self.letter().row();
         match self.phase().effect() {
-            Effect::Nothing if row.never.contains(self.code()) => Retry::Never,
-            Effect::Nothing => self.0.after_ms.map_or(row.retry, Retry::AfterMs),
             Effect::Committed => Retry::Never,
+            Effect::Nothing => match self.0.after_ms {
+                Some(ms) => Retry::AfterMs(ms),
+                None if row.never.contains(self.code()) => Retry::Never,
+                None => row.retry,
+            },
         }
     }
 }
@@ -510,10 +551,62 @@ mod tests {
             let row = code.letter().row();
             let bare = Exception::new(code.clone(), "it failed");
             let retry = if row.never.contains(code) { Retry::Never } else { row.retry };
-            assert_eq!((bare.status(), bare.retry()), (row.status, retry), "{code}");
+            let own = row.status_of_codes.iter().find(|it| it.0 == *code).map(|it| it.1);
+            let status_of = |by_letter| own.unwrap_or(by_letter);
+            assert_eq!((bare.status(), bare.retry()), (status_of(row.status), retry), "{code}");
             let named = bare.with_field(FieldError::new("key", "is wrong"));
-            assert_eq!((named.status(), named.retry()), (row.status_of_fields, retry), "{code}");
+            assert_eq!(
+                (named.status(), named.retry()),
+                (status_of(row.status_of_fields), retry),
+                "{code}"
+            );
         }
+    }
+
+    #[test]
+    fn what_exists_and_what_is_too_much_have_the_status_that_grpc_has_for_it() {
+        let field = || FieldError::new("name", "is wrong");
+        for (code, status) in [
+            (codes::EXISTS, Status::AlreadyExists),
+            (codes::LIMIT, Status::ResourceExhausted),
+            (codes::QUOTA, Status::ResourceExhausted),
+        ] {
+            let bare = Exception::new(code.clone(), "no");
+            assert_eq!(bare.status(), status, "{code}");
+            assert_eq!(bare.with_field(field()).status(), status, "{code}");
+        }
+    }
+
+    #[test]
+    fn what_has_happened_is_never_told_as_if_to_ask_again_would_help() {
+        for phase in Phase::ALL.into_iter().filter(|it| it.effect() == Effect::Committed) {
+            for code in codes::ALL {
+                let exception = Exception::new(code.clone(), "it failed").at(phase);
+                assert_ne!(exception.status(), Status::Unavailable, "{code} {phase:?}");
+                assert_eq!(exception.retry(), Retry::Never, "{code} {phase:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_right_in_a_while_is_no_invalid_argument_and_says_when() {
+        let field = FieldError::new("dhop", "is 1 ms ahead");
+        let ahead = Exception::of_field(codes::DHOP, field).after(2);
+        assert_eq!(
+            (ahead.status(), ahead.retry()),
+            (Status::FailedPrecondition, Retry::AfterMs(2))
+        );
+    }
+
+    #[test]
+    fn a_refusal_outside_of_operations_names_its_call_and_has_not_begun() {
+        let refused = Exception::new(codes::REFUSED, "no key").in_call("namespace.put");
+        let told = refused.details();
+        assert_eq!((&*told.operation, told.phase), ("namespace.put", Phase::Before));
+        let raised = Exception::new(codes::REFUSED, "no key").in_operation("pay", 2);
+        assert_eq!(raised.clone().in_call("namespace.put"), raised);
+        let late = Exception::new(codes::STORED, "odd").at(Phase::Synchronisation).in_call("x");
+        assert_eq!(late.phase(), Phase::Synchronisation);
     }
 
     #[test]

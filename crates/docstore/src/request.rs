@@ -215,7 +215,8 @@ impl Request {
     }
 
     /// What was committed before may be later than the clock: one that was put back must not refuse
-    /// the repetition of what is done, nor find too old what it is asked now.
+    /// the repetition of what is done, nor find too old what it is asked now. Clocks are a little apart: who
+    /// is ahead by no more than the age that is allowed is told when to come again.
     fn check_dhop(&self, rules: &Rules, now: Stamp, committed: Stamp) -> Result<(), Exception> {
         let Some(dhop) = self.dhop else {
             if self.request_id.is_some() {
@@ -226,13 +227,19 @@ impl Request {
         };
         let limit = rules.dhop_age_ms_max;
         let latest = now.max(committed);
-        let problem = match now.ms_since(dhop) {
-            None if dhop <= latest => return Ok(()),
-            None => format!("{dhop} is in the future; the limit is {latest}"),
-            Some(age) if age > limit => format!("is {age} ms ago; the limit is {limit} ms"),
-            Some(_) => return Ok(()),
-        };
-        Err(Exception::of_field(codes::DHOP, FieldError::new("dhop", problem)))
+        let refused = |problem| Exception::of_field(codes::DHOP, FieldError::new("dhop", problem));
+        match now.ms_since(dhop) {
+            None if dhop <= latest => Ok(()),
+            None => {
+                let refused = refused(format!("{dhop} is in the future; the limit is {latest}"));
+                let ahead = dhop.ms_since(now).filter(|ahead| *ahead <= limit);
+                Err(ahead.into_iter().fold(refused, |it, ahead| it.after(ahead + 1)))
+            }
+            Some(age) if age > limit => {
+                Err(refused(format!("is {age} ms ago; the limit is {limit} ms")))
+            }
+            Some(_) => Ok(()),
+        }
     }
 
     fn check_syncs(

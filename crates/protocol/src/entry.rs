@@ -437,7 +437,8 @@ fn refused_by_namespace(env: &Env, op: &Op) -> Option<OpResult> {
     let exception = env.desks.spaces.check_open(op.space()?).err()?.at(Phase::Before);
     let about_documents = |it| Ok(Answer::Documents(it));
     Some(match op {
-        Op::Documents(DocumentOp::Operate(_)) => {
+        Op::Documents(DocumentOp::Operate(op)) => {
+            let exception = exception.in_call(&op.request.operation);
             about_documents(DocumentAnswer::Operated(Err(exception)))
         }
         Op::Documents(DocumentOp::Sync(_)) => {

@@ -8,7 +8,7 @@ use rota_docstore::{Attachment, Digest, DocName, Document};
 use rota_model::{ManagerNumber, RefusalKind, SlotId};
 use rota_proto::bodies::{Keep, Names};
 use rota_proto::documents::export::Part;
-use rota_proto::documents::{request, status as exception_status};
+use rota_proto::documents::{in_call, request, status as exception_status};
 use rota_proto::v1;
 use rota_protocol::api::{Reader, Service};
 use rota_protocol::operate;
@@ -73,7 +73,8 @@ pub(super) async fn get(
     let slot = slot_of(shared, reader, &names.docid).await?;
     shared.bodies.check_named(slot, &names).await?;
     let pieces = shared.bodies.read(slot, asked.sha256, asked.offset).await?;
-    let stream = pieces.map(|it| Ok(v1::GetBodyResponse { bytes: it? }));
+    let named = |it| in_call(Service::GetBody.as_str(), it);
+    let stream = pieces.map(move |it| Ok(v1::GetBodyResponse { bytes: it.map_err(named)? }));
     Ok(Response::new(Box::pin(stream)))
 }
 

@@ -27,6 +27,8 @@ pub fn code(status: Name) -> tonic::Code {
         Name::Unavailable => tonic::Code::Unavailable,
         Name::Aborted => tonic::Code::Aborted,
         Name::PermissionDenied => tonic::Code::PermissionDenied,
+        Name::AlreadyExists => tonic::Code::AlreadyExists,
+        Name::ResourceExhausted => tonic::Code::ResourceExhausted,
     }
 }
 
@@ -59,6 +61,17 @@ pub fn status(exception: &Exception) -> Status {
     bad_request(&it.fields, &mut details);
     let message = cut(&it.message, MESSAGE_BYTES_MAX);
     Status::with_error_details(code(exception.status()), message, details)
+}
+
+/// A status that says in which call nothing was done, if it is an exception that no operation raised: see
+/// [`Exception::in_call`]. Any other status stays as it is.
+pub fn in_call(call: &str, status: Status) -> Status {
+    match exception(&status) {
+        Some(raised) if raised.details().operation.is_empty() => {
+            self::status(&raised.in_call(call))
+        }
+        Some(_) | None => status,
+    }
 }
 
 /// The exception in a status; `None` when it carries none that this build can read. What its code

@@ -26,7 +26,7 @@ mod namespace_request;
 pub(crate) mod peer;
 pub mod request;
 
-pub use exception::{exception, status};
+pub use exception::{exception, in_call, status};
 pub use namespace::NamespaceState;
 pub use rota_protocol::DocumentCursor;
 

@@ -117,6 +117,12 @@ fn a_dhop_in_the_future_or_too_old_is_refused() {
         }
     };
     assert!(problem(at(1_000_001)).unwrap().contains("in the future"));
+    // Clocks are a little apart: the same request is right in a moment. Far ahead it is a mistake.
+    for (dhop, retry) in [(1_000_001, Retry::AfterMs(2)), (1_600_001, Retry::Never)] {
+        let (mut store, now) = (two_accounts(), at(1_000_000));
+        let refused = store.perform(&operations(), &rules, with(at(dhop)), now).unwrap_err();
+        assert_eq!((refused.code(), refused.retry()), (&codes::DHOP, retry), "{dhop}");
+    }
     assert_eq!(problem(at(1_000_000)), None);
     assert_eq!(problem(at(400_000)), None);
     assert_eq!(problem(at(399_999)).unwrap(), "is 600001 ms ago; the limit is 600000 ms");
@@ -290,7 +296,7 @@ fn a_failure_in_the_synchronisation_is_of_phase_4_and_says_that_the_operation_is
         panic!("nothing was in the way")
     };
     let exception = run.finish(&Failing(&store), &commit).unwrap_err();
-    assert_eq!(seen(&exception), ("X-PANIC", 3, 4, Status::Unavailable));
+    assert_eq!(seen(&exception), ("X-PANIC", 3, 4, Status::Internal));
     assert!(exception.to_string().contains("bank/Acc/a cannot be read"), "{exception}");
     assert_eq!(exception.details().operation, "transfer");
     assert_eq!((exception.phase().effect(), exception.retry()), (Effect::Committed, Retry::Never));

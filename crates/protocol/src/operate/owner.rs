@@ -253,11 +253,11 @@ impl Partition {
             Write { key, doc }
         });
         let writes: Vec<Write> = writes.collect();
-        if let Some(exception) = self.without_body(env, &writes) {
-            return self.on_exception(env, origin, exception.at(Phase::Validation), confirmed);
-        }
-        if let Err(exception) = self.take_room(env, &writes) {
-            return self.on_exception(env, origin, exception.at(Phase::Validation), confirmed);
+        let refused = self.without_body(env, &writes);
+        let refused = refused.or_else(|| self.take_room(env, &writes).err());
+        if let Some(exception) = refused {
+            let exception = run.given_up(exception.at(Phase::Validation));
+            return self.on_exception(env, origin, exception, confirmed);
         }
         let at = self.write(env, writes, None);
         env.note(Transition::Operated, Some(self.number));
