@@ -14,7 +14,7 @@
 //! and its caller is told X-QUOTA after `--work-ms`. See [`Operation::work`].
 
 use rota_docstore::{
-    Checker, Credentials, Desk, DocName, Exception, FieldError, Operation, Place, Singleton,
+    About, Checker, Credentials, Desk, DocName, Exception, FieldError, Operation, Place, Singleton,
 };
 use rota_manager::Application;
 use rota_protocol::operate::registry;
@@ -45,6 +45,15 @@ impl Operation for Deposit {
     const NAME: &'static str = "deposit";
     const PLACE: Place = Place::Inline;
     type Parameters = Self;
+
+    fn about() -> About {
+        About {
+            summary: "Puts money into the caller's own account. Runs at bank/ACCOUNT.",
+            parameters: r#"{"type": "object", "required": ["cents"], "additionalProperties": false,
+                "properties": {"cents": {"type": "integer", "minimum": 1, "description": "How much."}}}"#,
+            example: r#"{"cents": 5}"#,
+        }
+    }
 
     fn new(deposit: Self) -> Result<Self, Exception> {
         if deposit.cents == 0 {

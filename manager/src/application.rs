@@ -1,9 +1,9 @@
 //! What a program that embeds managers adds to them.
 
-use rota_docstore::{Checker, FieldError, Operations, Schema};
+use rota_docstore::{About, Checker, FieldError, Operations, Schema};
 use rota_protocol::Manager;
 use rota_protocol::operate::registry;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -55,9 +55,9 @@ impl Application {
         Self { checker: Some(checker), ..self }
     }
 
-    /// The names of its operations: those are counted by name.
-    pub(crate) fn names(&self) -> BTreeSet<&'static str> {
-        self.operations.names().collect()
+    /// Its operations, and what callers are told of each. They are counted by name.
+    pub(crate) fn abouts(&self) -> BTreeMap<&'static str, About> {
+        self.operations.abouts().collect()
     }
 
     /// Lets a manager that has not begun offer and check all this.

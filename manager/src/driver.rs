@@ -18,7 +18,7 @@ use crate::clock::Clock;
 use crate::config_link::ConfigLink;
 use crate::disk::DiskWriter;
 use crate::mailbox::{Call, Lanes, Urgent, overloaded};
-use crate::metrics::{CallKind, Metrics};
+use crate::metrics::{self, CallKind, Metrics};
 use crate::node_link::NodeLinks;
 use crate::peer::PeerLinks;
 use crate::provisioner::Provisioner;
@@ -311,6 +311,7 @@ impl Driver {
             return;
         }
         self.nodes = Arc::new(known.clone());
+        metrics::know_classes(self.nodes.values().flat_map(|it| &it.classes));
         self.rim.nodes.keep_registered(&self.nodes);
     }
 
@@ -322,7 +323,8 @@ impl Driver {
             return;
         }
         let deadline_mono_ms = self.clock.mono_ms(deadline);
-        let call = self.calls.op(CallKind::of(&op), entered, reply);
+        let counted = (CallKind::of(&op), metrics::class_of(&op));
+        let call = self.calls.op(counted, entered, reply);
         trace::entered(call, &op);
         self.manager.handle(now, Input::Client { call, deadline_mono_ms, op });
     }

@@ -294,7 +294,7 @@ fn unanswered(text: String) -> Refusal {
 
 /// The refusal of a call for which there is no room, which is counted.
 pub fn overloaded(op: &Op, limit: impl Display) -> Refusal {
-    metrics::refused(CallKind::of(op), RefusalKind::Overloaded.as_str());
+    metrics::refused(CallKind::of(op), metrics::class_of(op).as_ref(), RefusalKind::Overloaded);
     let text = format!("this manager has {limit} waiting, its limit; come again soon");
     Refusal::new(RefusalKind::Overloaded, Retry::AfterMs(OVERLOADED_RETRY_MS), text)
 }

@@ -9,10 +9,12 @@ use metrics::{Counter, Histogram, counter, describe_counter, describe_histogram,
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use prost::Message as _;
 use rota_daemon::accept::Counts;
-use rota_model::Outcome;
+use rota_model::{ClassName, Outcome, RefusalKind};
 use rota_proto::v1;
 use rota_protocol::{Answer, Note, Op, OpResult, SessionEnd, Stats, Transition};
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// How often histograms are folded into their buckets; bounds what they hold meanwhile.
@@ -45,6 +47,23 @@ pub enum CallKind {
 }
 
 impl CallKind {
+    /// All of them, in order.
+    const ALL: [Self; 7] =
+        [Self::Open, Self::Close, Self::Get, Self::List, Self::Pull, Self::Report, Self::Documents];
+
+    /// How it is called in metrics.
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Open => "open",
+            Self::Close => "close",
+            Self::Get => "get",
+            Self::List => "list",
+            Self::Pull => "pull",
+            Self::Report => "report",
+            Self::Documents => "documents",
+        }
+    }
+
     /// The kind of a request.
     pub fn of(op: &Op) -> Self {
         match op {
@@ -158,7 +177,10 @@ pub fn install() -> Result<Exposition> {
 fn describe() {
     describe_counter!("rota_opens_total", "Opens answered here with a session, by outcome.");
     describe_counter!("rota_closes_total", "Closes answered here with a session, by outcome.");
-    describe_counter!("rota_refusals_total", "Calls refused here, by operation and kind.");
+    describe_counter!(
+        "rota_refusals_total",
+        "Calls refused here, by operation and kind; opens by class, those of classes that no node offers as \"other\"."
+    );
     describe_counter!(
         "rota_session_ends_total",
         "Ends of sessions that this manager wrote as their owner, by class, the state before, the state \
@@ -195,14 +217,20 @@ fn describe() {
 impl Metrics {
     /// The handles. Without an installed recorder they count nothing.
     pub fn new() -> Self {
-        let seconds = ["open", "close", "get", "list", "pull", "report", "documents"];
         let calls = Calls {
-            seconds: seconds.map(|op| histogram!("rota_call_seconds", "op" => op)),
+            seconds: CallKind::ALL.map(|it| histogram!("rota_call_seconds", "op" => it.as_str())),
             opened_created: counter!("rota_opens_total", "outcome" => "CREATED"),
             opened_existed: counter!("rota_opens_total", "outcome" => "EXISTED"),
             closed_finished: counter!("rota_closes_total", "outcome" => "FINISHED"),
             closed_unfinished: counter!("rota_closes_total", "outcome" => "UNFINISHED"),
         };
+        for (kind, refusal) in CallKind::ALL
+            .iter()
+            .flat_map(|kind| RefusalKind::ALL.iter().map(move |refusal| (*kind, *refusal)))
+        {
+            let class = if kind == CallKind::Open { OTHER } else { "" };
+            let _ = refusals(kind, class.to_owned(), refusal);
+        }
         let step = |it: &Transition| counter!("rota_transitions_total", "step" => it.as_str());
         Self {
             calls,
@@ -220,7 +248,13 @@ impl Metrics {
     }
 
     /// Counts an answered call.
-    pub fn answered(&self, kind: CallKind, took: Duration, result: &OpResult) {
+    pub fn answered(
+        &self,
+        kind: CallKind,
+        class: Option<&ClassName>,
+        took: Duration,
+        result: &OpResult,
+    ) {
         if let Some(seconds) = self.calls.seconds.get(kind as usize) {
             seconds.record(took);
         }
@@ -242,7 +276,7 @@ impl Metrics {
                 | Answer::Reported
                 | Answer::Documents(_),
             ) => {}
-            Err(refusal) => refused(kind, refusal.kind.as_str()),
+            Err(refusal) => refused(kind, class, refusal.kind),
         }
     }
 
@@ -267,18 +301,66 @@ fn ended(end: &SessionEnd) {
     counter!("rota_session_ends_total", &labels).increment(1);
 }
 
+/// Classes that nodes offer or have offered. Refused opens are counted by these, and all others together:
+/// callers can think of any name.
+static CLASSES: Mutex<BTreeSet<ClassName>> = Mutex::new(BTreeSet::new());
+
+/// Most of them. Nodes that offer ever new ones must not fill the memory.
+const CLASSES_MAX: usize = 1_000;
+
+/// The class of opens of something that no node offers.
+const OTHER: &str = "other";
+
+/// Nodes offer these classes. What may be counted of them stands at 0 from now on.
+pub fn know_classes<'a>(classes: impl Iterator<Item = &'a ClassName>) {
+    let mut known = CLASSES.lock().unwrap_or_else(PoisonError::into_inner);
+    for class in classes {
+        if known.len() < CLASSES_MAX && !known.contains(class) {
+            RefusalKind::ALL.iter().for_each(|it| {
+                let _ = refusals(CallKind::Open, class.as_str().to_owned(), *it);
+            });
+            known.insert(class.clone());
+        }
+    }
+}
+
+/// The class by which a call is counted; nothing where it names none.
+pub fn class_of(op: &Op) -> Option<ClassName> {
+    match op {
+        Op::Open(open) => Some(open.spec.class.clone()),
+        Op::Close(_)
+        | Op::Get(_)
+        | Op::List(_)
+        | Op::Pull(_)
+        | Op::Report(_)
+        | Op::Documents(_) => None,
+    }
+}
+
+fn refusals(kind: CallKind, class: String, refusal: RefusalKind) -> Counter {
+    let op = kind.as_str();
+    counter!("rota_refusals_total", "op" => op, "kind" => refusal.as_str(), "class" => class)
+}
+
 /// Counts a refusal, also one of which the decisions never hear. They are rare enough for a look-up.
-pub fn refused(kind: CallKind, refusal: &'static str) {
-    let op = match kind {
-        CallKind::Open => "open",
-        CallKind::Close => "close",
-        CallKind::Get => "get",
-        CallKind::List => "list",
-        CallKind::Pull => "pull",
-        CallKind::Report => "report",
-        CallKind::Documents => "documents",
+pub fn refused(kind: CallKind, class: Option<&ClassName>, refusal: RefusalKind) {
+    let known = |class: &&ClassName| {
+        CLASSES.lock().unwrap_or_else(PoisonError::into_inner).contains(*class)
     };
-    counter!("rota_refusals_total", "op" => op, "kind" => refusal).increment(1);
+    let class = match (kind, class.filter(known)) {
+        (_, Some(class)) => class.as_str(),
+        (CallKind::Open, None) => OTHER,
+        (
+            CallKind::Close
+            | CallKind::Get
+            | CallKind::List
+            | CallKind::Pull
+            | CallKind::Report
+            | CallKind::Documents,
+            None,
+        ) => "",
+    };
+    refusals(kind, class.to_owned(), refusal).increment(1);
 }
 
 /// What is only known to the driver, at the moment of a look.

@@ -26,6 +26,7 @@ use crate::workers::Workers;
 use anyhow::{Context, Result};
 use rota_daemon::accept::{Gate, Places};
 use rota_daemon::{Stop, announce};
+use rota_docstore::About;
 use rota_membership::{ConfigStore, Watcher};
 use rota_model::ManagerNumber;
 use rota_protocol::{Disk, Manager, ManagerConfig, Sizes};
@@ -33,7 +34,7 @@ use rota_ring::{Claim, ClaimRefused};
 use rota_storage::attachments::Attachments;
 use rota_storage::{Engine, Label, is_unclaimed};
 use serde::Serialize;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -318,7 +319,7 @@ fn begin(opened: Opened, application: Application) -> Result<Working> {
         metrics,
     };
     let stop_driver = CancellationToken::new();
-    let operations = application.names();
+    let operations = application.abouts();
     let seed = uuid::Uuid::new_v4().as_u64_pair().0;
     let clock = Clock::start();
     let mut manager = Manager::new(config, disk, seed, clock.now());
@@ -382,7 +383,7 @@ struct Looks {
     config: Arc<Watcher>,
     exposition: Exposition,
     bodies: Bodies,
-    operations: BTreeSet<&'static str>,
+    operations: BTreeMap<&'static str, About>,
 }
 
 impl Working {

@@ -18,18 +18,21 @@ use crate::mailbox::Mailbox;
 use crate::metrics::{self, CallKind};
 use deadline::deadline_of;
 use names::FreshNames;
+use rota_docstore::{About, Exception, codes};
 use rota_membership::Trouble;
 use rota_model::{ClusterName, NodeId, Refusal, RefusalKind, Retry};
+use rota_proto::documents::{ADMIN_KEY_METADATA, in_call, status as documents_status};
 use rota_proto::{refusal, request, session, v1};
 use rota_protocol::Op;
 use rota_protocol::operate::AdminKey;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::Arc;
 use tokio::sync::Semaphore;
 use tokio::sync::watch::Receiver;
 use tokio_stream::Stream;
 use tokio_util::sync::CancellationToken;
+use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status};
 
 /// Largest request of a client. Attributes may have 64 KiB; what is somewhat larger should still
@@ -55,8 +58,8 @@ pub struct Shared {
     pub admin_key: AdminKey,
     /// Bodies of attachments.
     pub bodies: Bodies,
-    /// Names of operations that are counted as such: others come from anybody.
-    pub operations: BTreeSet<&'static str>,
+    /// What callers are told of each operation. These are counted by name: other names come from anybody.
+    pub operations: BTreeMap<&'static str, About>,
     /// Places for watches.
     pub watches: Arc<Semaphore>,
     /// Ends streams when the process stops.
@@ -68,6 +71,15 @@ impl Shared {
     pub fn node_address(&self, node: &NodeId) -> String {
         let seen = self.seen.borrow();
         seen.nodes.get(node).map_or_else(String::new, |entry| entry.address.clone())
+    }
+
+    /// Who gives orders as an administrator, or S-REFUSED. Gives the key.
+    pub fn check_admin(&self, metadata: &MetadataMap) -> Result<String, Status> {
+        let given = metadata.get(ADMIN_KEY_METADATA).and_then(|it| it.to_str().ok());
+        let key = given.unwrap_or_default().to_owned();
+        let wrong = |why| documents_status(&Exception::new(codes::REFUSED, why));
+        self.admin_key.check(&key).map_err(wrong)?;
+        Ok(key)
     }
 
     /// How and since when the config store does not answer, or with nothing that this manager may follow.
@@ -98,7 +110,7 @@ fn no_view() -> Refusal {
 
 /// The status of a call that is refused before the decisions hear of it, which is counted.
 fn wrong(kind: CallKind, refused: Refusal) -> Status {
-    metrics::refused(kind, refused.kind.as_str());
+    metrics::refused(kind, None, refused.kind);
     status(refused)
 }
 
@@ -133,6 +145,10 @@ impl v1::sessions_server::Sessions for SessionsService {
     ) -> Result<Response<v1::CloseResponse>, Status> {
         let deadline = deadline_of(request.metadata());
         let shared = &self.shared;
+        if request.get_ref().although_off {
+            let checked = shared.check_admin(request.metadata());
+            checked.map_err(|it| in_call("session.close", it))?;
+        }
         let op = request::close(request.into_inner(), || shared.names.next())
             .map_err(|it| wrong(CallKind::Close, it))?;
         let answer = shared.mailbox.call(Op::Close(op), deadline).await.map_err(status)?;

@@ -49,7 +49,7 @@ pub fn missing(classes: &BTreeMap<ClassName, Class>) -> BTreeMap<ClassName, Stri
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sandbox::{Sandbox, UserRange};
+    use crate::sandbox::UserRange;
 
     fn classes(argv: &[(&str, &str)]) -> BTreeMap<ClassName, Class> {
         let parsed = argv.iter().map(|(name, argv)| {
@@ -63,7 +63,7 @@ mod tests {
     fn a_class_whose_program_is_not_there_is_not_offered_and_is_named_with_the_reason() {
         let data = tempfile::tempdir().unwrap();
         let range = "200000-200001".parse::<UserRange>().unwrap();
-        let ability = Ability::look(data.path(), range).and_no_less_than(Sandbox::None);
+        let ability = Ability::look(data.path(), range);
         let offer = Offer::of(
             classes(&[
                 ("there", "[\"sh\"]"),

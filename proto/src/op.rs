@@ -45,6 +45,7 @@ impl From<&CloseOp> for v1::CloseOp {
             key: Some((&op.key).into()),
             life: op.life.map_or(0, Stamp::as_u64),
             request: request_text(Some(&op.request)),
+            by_operator: op.by_operator,
         }
     }
 }
@@ -56,6 +57,7 @@ impl TryFrom<v1::CloseOp> for CloseOp {
             key: convert("CloseOp.key", op.key)?,
             life: if op.life == 0 { None } else { Some(stamp("CloseOp.life", op.life)?) },
             request: named("CloseOp.request", RequestId::parse(&op.request))?,
+            by_operator: op.by_operator,
         })
     }
 }
@@ -331,9 +333,9 @@ pub(crate) fn answer_from_wire(
         WireResult::Opened(opened) => Answer::Opened {
             outcome: outcome("PeerAnswer.Opened.outcome", opened.outcome)?,
             session: convert("PeerAnswer.Opened.session", opened.session)?,
+            ended_since: opened.ended_since,
         },
         WireResult::Closed(closed) => Answer::Closed {
-            ended_since: opened.ended_since,
             finished: closed.finished,
             session: convert("PeerAnswer.Closed.session", closed.session)?,
         },

@@ -129,7 +129,8 @@ pub fn close(
     let key = mistakes.key(&request.namespace, &request.id);
     let life = mistakes.life(request.life);
     let name = mistakes.request(&request.request_id, fresh);
-    let op = (|| Some(CloseOp { key: key?, life: life?, request: name?.0 }))();
+    let by_operator = request.although_off;
+    let op = (|| Some(CloseOp { key: key?, life: life?, request: name?.0, by_operator }))();
     mistakes.finish(op)
 }
 
@@ -221,6 +222,7 @@ impl From<CloseOp> for v1::CloseRequest {
             id: op.key.id.as_str().into(),
             life: op.life.map_or(0, Stamp::as_u64),
             request_id: op.request.as_str().into(),
+            although_off: op.by_operator,
         }
     }
 }

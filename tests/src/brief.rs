@@ -55,6 +55,11 @@ impl Brief {
         self.manager.told("grpc")
     }
 
+    /// The manager's pages, `host:port`.
+    pub fn http(&self) -> &str {
+        self.manager.told("http")
+    }
+
     /// The command line of an agent of node n1 with that data folder and those classes.
     pub fn agent(&self, folder: &TestFolder, classes: &str, data: &str) -> Vec<String> {
         let (data, managers) = (folder.at(data), self.endpoint());

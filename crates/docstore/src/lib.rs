@@ -87,7 +87,7 @@ pub use encoding::Glance;
 pub use exception::{Code, Details, Effect, Exception, Letter, Phase, Row, Status, TABLE, codes};
 pub use json::to_json;
 pub use name::{DocName, ItemName};
-pub use operation::{Done, Operation, Operations, Place};
+pub use operation::{About, Done, Operation, Operations, Place};
 pub use request::{Anyone, Caller, Checker, Credentials, Request, SyncRequest};
 pub use rota_model::{FieldError, Namespace, RequestId, Retry, SlotId, Stamp};
 pub use rules::{Aged, OneSlot, Rules, Territory};

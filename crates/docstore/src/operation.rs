@@ -23,6 +23,17 @@ pub enum Place {
     Worker,
 }
 
+/// What callers are told of an operation.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct About {
+    /// What it does, in a sentence or two, and where it runs. May be empty.
+    pub summary: &'static str,
+    /// Its parameters: a JSON Schema. Empty: they are not told.
+    pub parameters: &'static str,
+    /// Parameters that it takes, as JSON. Empty: there is no example.
+    pub example: &'static str,
+}
+
 /// An operation of an application. Each attempt makes a new value of the type, calls
 /// [`Operation::work`], validates, and calls [`Operation::after_work`].
 ///
@@ -37,6 +48,11 @@ pub trait Operation: Send + Sized + 'static {
     const PLACE: Place = Place::Worker;
     /// What it is told. Without parameters in the request, it is read from an empty JSON object.
     type Parameters: DeserializeOwned;
+
+    /// What callers are told of it. Default: its name alone.
+    fn about() -> About {
+        About::default()
+    }
 
     /// From its parameters; refuses those that can never work. It is made anew for each attempt, and
     /// where it works.
@@ -123,6 +139,7 @@ type Make = fn(Option<&JsonText>) -> Result<Box<dyn Running>, Exception>;
 struct Registered {
     make: Make,
     place: Place,
+    about: About,
 }
 
 /// So many are named to whoever asks for one that does not exist.
@@ -141,13 +158,17 @@ impl Operations {
         Self::default()
     }
 
-    /// Adds an operation. Panics, as names stand in the code, when a name is used twice or is not
-    /// valid.
+    /// Adds an operation. Panics, as all this stands in the code, when a name is used twice or is not
+    /// valid, and when its schema or example is no JSON.
     #[must_use]
     pub fn with<T: Operation>(mut self) -> Self {
         let name = T::NAME;
         check_word("operation", name, OPERATION_BYTES_MAX).expect("names in the code are valid");
-        let registered = Registered { make: make::<T>, place: T::PLACE };
+        let about = T::about();
+        for text in [about.parameters, about.example].into_iter().filter(|it| !it.is_empty()) {
+            JsonText::parse(text).expect("what is told of an operation is JSON");
+        }
+        let registered = Registered { make: make::<T>, place: T::PLACE, about };
         let known = Arc::make_mut(&mut self.0).insert(name, registered);
         assert!(known.is_none(), "operation {name} is registered twice");
         self
@@ -156,6 +177,16 @@ impl Operations {
     /// All names, in order.
     pub fn names(&self) -> impl Iterator<Item = &'static str> {
         self.0.keys().copied()
+    }
+
+    /// What callers are told of each, in order of name.
+    pub fn abouts(&self) -> impl Iterator<Item = (&'static str, About)> {
+        self.0.iter().map(|(name, it)| (*name, it.about))
+    }
+
+    /// Refuses what the operation of that name can never work with, as [`Operation::new`] does.
+    pub fn check(&self, name: &str, parameters: Option<&JsonText>) -> Result<(), Exception> {
+        self.make(name, parameters).map(|_| ())
     }
 
     /// Where the operation of that name works. One that does not exist is refused anywhere.

@@ -36,6 +36,8 @@ pub struct CloseOp {
     pub life: Option<Stamp>,
     /// Names the request.
     pub request: RequestId,
+    /// An operator's order: also where the namespace is switched off.
+    pub by_operator: bool,
 }
 
 /// Read one session.

@@ -262,7 +262,7 @@ impl Op {
     pub fn space(&self) -> Option<&Namespace> {
         match self {
             Op::Open(open) => Some(&open.key.namespace),
-            Op::Close(close) => Some(&close.key.namespace),
+            Op::Close(close) => Some(&close.key.namespace).filter(|_| !close.by_operator),
             Op::Get(get) => Some(&get.key.namespace),
             Op::List(list) => list.filter.namespace.as_ref(),
             Op::Pull(pull) => {

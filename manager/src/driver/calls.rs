@@ -1,8 +1,8 @@
 //! Who waits for an answer of the decisions.
 
 use crate::metrics::{CallKind, Metrics};
-use rota_model::Refusal;
 use rota_model::node_msg::{Registered, Renewed};
+use rota_model::{ClassName, Refusal};
 use rota_protocol::{NodeOrdered, OpResult, Ordered};
 use std::collections::HashMap;
 use tokio::sync::oneshot;
@@ -13,7 +13,12 @@ use tokio::time::Instant;
 pub const WAITING_MAX: usize = 65_536;
 
 enum Waiting {
-    Op { kind: CallKind, entered: Instant, reply: oneshot::Sender<OpResult> },
+    Op {
+        kind: CallKind,
+        class: Option<ClassName>,
+        entered: Instant,
+        reply: oneshot::Sender<OpResult>,
+    },
     Register(oneshot::Sender<Result<Registered, Refusal>>),
     Renew(oneshot::Sender<Renewed>),
     Order(oneshot::Sender<Result<Ordered, Refusal>>),
@@ -42,11 +47,11 @@ impl Calls {
     /// A client's call; gives its number.
     pub fn op(
         &mut self,
-        kind: CallKind,
+        (kind, class): (CallKind, Option<ClassName>),
         entered: Instant,
         reply: oneshot::Sender<OpResult>,
     ) -> u64 {
-        self.add(Waiting::Op { kind, entered, reply })
+        self.add(Waiting::Op { kind, class, entered, reply })
     }
 
     /// A node's registration; gives its number.
@@ -71,8 +76,8 @@ impl Calls {
 
     /// Answers a client. Whoever has hung up meanwhile is no mistake.
     pub fn reply(&mut self, call: u64, result: OpResult, metrics: &Metrics) {
-        if let Some(Waiting::Op { kind, entered, reply }) = self.waiting.remove(&call) {
-            metrics.answered(kind, entered.elapsed(), &result);
+        if let Some(Waiting::Op { kind, class, entered, reply }) = self.waiting.remove(&call) {
+            metrics.answered(kind, class.as_ref(), entered.elapsed(), &result);
             let _ = reply.send(result);
         }
     }

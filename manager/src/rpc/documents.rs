@@ -6,7 +6,7 @@ use metrics::counter;
 use rota_docstore::space::{WEB_BODY_CLASS, WEB_CLASS, WebHead};
 use rota_docstore::{Content, DocName, Exception, Namespace, Phase, SyncRequest, Update, codes};
 use rota_model::{ManagerNumber, Refusal, RefusalKind, Retry, SlotId};
-use rota_proto::documents::{answer, request, status as exception_status};
+use rota_proto::documents::{answer, in_call, request, status as exception_status};
 use rota_proto::v1;
 use rota_protocol::api::{OperateOp, PageOp, Reader, Service, SyncOp};
 use rota_protocol::operate::{registry, slot_of};
@@ -210,7 +210,7 @@ impl DocumentsService {
     }
 
     fn count(&self, name: &str, result: &Result<rota_docstore::Answer, Failure>) {
-        let name = self.shared.operations.get(name).copied().unwrap_or("other");
+        let name = self.shared.operations.get_key_value(name).map_or("other", |it| it.0);
         let outcome = match result {
             Ok(_) => "ok".to_owned(),
             Err(Failure::Raised(exception)) => format!("{:?}", exception.letter()),
@@ -258,65 +258,93 @@ impl v1::documents_server::Documents for DocumentsService {
         request: Request<v1::OperateRequest>,
     ) -> Result<Response<v1::OperateResponse>, Status> {
         let deadline = deadline_of(request.metadata());
-        let checked = request::operate(request.into_inner()).map_err(|it| exception_status(&it))?;
+        let name = request.get_ref().operation.clone();
+        let checked = request::operate(request.into_inner());
+        let checked = checked.map_err(|it| exception_status(&it.in_call(&name)))?;
         let op = OperateOp { request: Arc::new(checked.request), docid: checked.docid };
         let asked = op.request.clone();
         let result = operate(&self.shared, op, deadline).await;
         self.count(&asked.operation, &result);
-        let answer = result?;
+        let answer = result.map_err(|it| in_call(&name, it.into()))?;
         count_updates(&answer.updates);
         Ok(Response::new(answer::operate_response(&answer)))
+    }
+
+    async fn list_operations(
+        &self,
+        _: Request<v1::ListOperationsRequest>,
+    ) -> Result<Response<v1::ListOperationsResponse>, Status> {
+        let told = self.shared.operations.iter().map(|(name, about)| v1::OperationInfo {
+            name: (*name).to_owned(),
+            summary: about.summary.to_owned(),
+            parameters: about.parameters.to_owned(),
+            example: about.example.to_owned(),
+        });
+        Ok(Response::new(v1::ListOperationsResponse { operations: told.collect() }))
     }
 
     async fn sync(
         &self,
         request: Request<v1::SyncRequest>,
     ) -> Result<Response<v1::SyncResponse>, Status> {
-        let deadline = deadline_of(request.metadata());
-        let asked = request::sync(request.into_inner()).map_err(|it| exception_status(&it))?;
-        let (space, service) = (asked.space, Service::Sync);
-        let reader = Some(Reader { space, service, caller: asked.caller });
-        let (syncs, stale_ok) = (asked.documents, asked.stale_ok);
-        let updates = sync(&self.shared, reader, syncs, stale_ok, deadline).await?;
-        count_updates(&updates);
-        Ok(Response::new(answer::sync_response(&updates)))
+        let asked = async {
+            let deadline = deadline_of(request.metadata());
+            let asked = request::sync(request.into_inner()).map_err(|it| exception_status(&it))?;
+            let (space, service) = (asked.space, Service::Sync);
+            let reader = Some(Reader { space, service, caller: asked.caller });
+            let (syncs, stale_ok) = (asked.documents, asked.stale_ok);
+            let updates = sync(&self.shared, reader, syncs, stale_ok, deadline).await?;
+            count_updates(&updates);
+            Ok::<_, Status>(Response::new(answer::sync_response(&updates)))
+        };
+        asked.await.map_err(|it| in_call(Service::Sync.as_str(), it))
     }
 
     async fn list_documents(
         &self,
         request: Request<v1::ListDocumentsRequest>,
     ) -> Result<Response<v1::ListDocumentsResponse>, Status> {
-        let deadline = deadline_of(request.metadata());
-        let list = request::list(request.into_inner()).map_err(|it| exception_status(&it))?;
-        let (space, service) = (list.space.clone(), Service::List);
-        let reader = Reader { space, service, caller: list.caller.clone() };
-        admit(&self.shared, reader, list.from.slot, deadline).await?;
-        let (heads, next) = self.gather(&list, deadline).await?;
-        Ok(Response::new(answer::list_response(&heads, next.as_ref(), &list)))
+        let asked = async {
+            let deadline = deadline_of(request.metadata());
+            let list = request::list(request.into_inner()).map_err(|it| exception_status(&it))?;
+            let (space, service) = (list.space.clone(), Service::List);
+            let reader = Reader { space, service, caller: list.caller.clone() };
+            admit(&self.shared, reader, list.from.slot, deadline).await?;
+            let (heads, next) = self.gather(&list, deadline).await?;
+            Ok::<_, Status>(Response::new(answer::list_response(&heads, next.as_ref(), &list)))
+        };
+        asked.await.map_err(|it| in_call(Service::List.as_str(), it))
     }
 
     async fn put_body(
         &self,
         request: Request<Streaming<v1::PutBodyRequest>>,
     ) -> Result<Response<v1::PutBodyResponse>, Status> {
-        bodies::put(&self.shared, request).await
+        let put = bodies::put(&self.shared, request).await;
+        put.map_err(|it| in_call(Service::PutBody.as_str(), it))
     }
 
     async fn get_body(
         &self,
         request: Request<v1::GetBodyRequest>,
     ) -> Result<Response<bodies::Bodies>, Status> {
-        bodies::get(&self.shared, request.get_ref()).await
+        let got = bodies::get(&self.shared, request.get_ref()).await;
+        got.map_err(|it| in_call(Service::GetBody.as_str(), it))
     }
 
     async fn export_document(
         &self,
         request: Request<v1::ExportDocumentRequest>,
     ) -> Result<Response<export_document::Exporting>, Status> {
-        let deadline = deadline_of(request.metadata());
-        let asked = request::export_document(request.into_inner());
-        let asked = asked.map_err(|it| exception_status(&it))?;
-        Ok(Response::new(export_document::begin(&self.shared, asked, deadline).await?))
+        let asked = async {
+            let deadline = deadline_of(request.metadata());
+            let asked = request::export_document(request.into_inner());
+            let asked = asked.map_err(|it| exception_status(&it))?;
+            Ok::<_, Status>(Response::new(
+                export_document::begin(&self.shared, asked, deadline).await?,
+            ))
+        };
+        asked.await.map_err(|it| in_call(Service::Export.as_str(), it))
     }
 }
 

@@ -10,9 +10,7 @@ use rota_docstore::{
     Usage, codes,
 };
 use rota_model::{Filter, ListCursor, ListOp, SessionKey, SessionState, SlotId};
-use rota_proto::documents::{
-    ADMIN_KEY_METADATA, NamespaceState, request, status as exception_status,
-};
+use rota_proto::documents::{NamespaceState, in_call, request, status as exception_status};
 use rota_proto::v1;
 use rota_protocol::api::{ClearOp, FollowOp, OperateOp, PageOp};
 use rota_protocol::operate::{SPACES_DOCID, registry};
@@ -62,11 +60,6 @@ fn missing(name: &Namespace) -> Failure {
     Exception::of_field(codes::NAMESPACE, field).into()
 }
 
-fn admin_key(metadata: &MetadataMap) -> String {
-    let given = metadata.get(ADMIN_KEY_METADATA).and_then(|it| it.to_str().ok());
-    given.unwrap_or_default().to_owned()
-}
-
 /// Runs one of the operations on descriptions. Tells what it made of this one, in the same answer: what was
 /// done is not told as a failure because of a later question.
 async fn configure(
@@ -84,6 +77,24 @@ async fn configure(
     let answer = operate(shared, op, Instant::now() + STEP).await?;
     let described = read(answer.updates.into_iter().next().map(|it| it.1));
     Ok(described.map_err(|it| it.at(Phase::Synchronisation))?)
+}
+
+/// The same for what changes the description of a namespace that need not have been created: one that is
+/// shown gets the description as which it is shown, and then this is done.
+async fn configure_shown(
+    shared: &Shared,
+    operation: &str,
+    name: &Namespace,
+    parameters: &Value,
+    (admin, deadline): (String, Instant),
+) -> Result<Described, Failure> {
+    match configure(shared, operation, name, parameters, admin.clone()).await {
+        Err(Failure::Raised(it)) if *it.code() == codes::NAMESPACE => {}
+        done => return done,
+    }
+    let NamespaceState { description, .. } = shown(shared, name, deadline).await?;
+    create_missing(shared, name, &description, &admin).await?;
+    configure(shared, operation, name, parameters, admin).await
 }
 
 fn description_of(name: &Namespace) -> Result<SyncRequest, Exception> {
@@ -255,8 +266,8 @@ async fn check_deletable(shared: &Shared, name: &Namespace) -> Result<bool, Fail
     }
     if let Some(found) = live_session(shared, name).await? {
         let message = format!(
-            "session {found} has not ended; switch the namespace on, close its sessions, and switch \
-             it off again"
+            "session {found} has not ended; close it first, as operators can although the namespace is off \
+             (ringctl session close --although-off)"
         );
         return Err(Exception::business("SESSIONS", message).into());
     }
@@ -305,7 +316,8 @@ async fn delete(
     let removed =
         configure(&shared, "namespace.remove", &name, &json!({"name": name.as_str()}), admin).await;
     let last = removed.map(|_| v1::DeleteNamespaceResponse { deleted, done: true });
-    let _ = out.send(last.map_err(Status::from)).await;
+    let told = |failure| in_call("namespace.remove", Status::from(failure));
+    let _ = out.send(last.map_err(told)).await;
 }
 
 /// The parameters of the operation `namespace.set`.
@@ -327,10 +339,7 @@ fn setting(set: &request::Set) -> Value {
 
 impl NamespacesService {
     fn check_admin(&self, metadata: &MetadataMap) -> Result<String, Status> {
-        let key = admin_key(metadata);
-        let wrong = |why| exception_status(&Exception::new(codes::REFUSED, why));
-        self.shared.admin_key.check(&key).map_err(wrong)?;
-        Ok(key)
+        self.shared.check_admin(metadata)
     }
 
     /// The administrator's key, and when the caller gives up.
@@ -383,11 +392,16 @@ impl v1::namespaces_server::Namespaces for NamespacesService {
         &self,
         request: Request<v1::CreateNamespaceRequest>,
     ) -> Result<Response<v1::NamespaceInfo>, Status> {
-        let (admin, deadline) = self.admitted(request.metadata())?;
-        let request::Create { name, description } =
-            request::create(request.into_inner()).map_err(|it| exception_status(&it))?;
-        let created = create(&self.shared, &name, &description, admin).await?;
-        Ok(Response::new((&state_of(&self.shared, &name, created, deadline).await?).into()))
+        let asked = async {
+            let (admin, deadline) = self.admitted(request.metadata())?;
+            let request::Create { name, description } =
+                request::create(request.into_inner()).map_err(|it| exception_status(&it))?;
+            let created = create(&self.shared, &name, &description, admin).await?;
+            Ok::<_, Status>(Response::new(
+                (&state_of(&self.shared, &name, created, deadline).await?).into(),
+            ))
+        };
+        asked.await.map_err(|it| in_call("namespace.put", it))
     }
 
     async fn list_namespaces(
@@ -403,72 +417,107 @@ impl v1::namespaces_server::Namespaces for NamespacesService {
         &self,
         request: Request<v1::GetNamespaceRequest>,
     ) -> Result<Response<v1::NamespaceInfo>, Status> {
-        let deadline = deadline_of(request.metadata());
-        let name = request::name(&request.get_ref().name).map_err(|it| exception_status(&it))?;
-        Ok(Response::new((&shown(&self.shared, &name, deadline).await?).into()))
+        let asked = async {
+            let deadline = deadline_of(request.metadata());
+            let name =
+                request::name(&request.get_ref().name).map_err(|it| exception_status(&it))?;
+            Ok::<_, Status>(Response::new((&shown(&self.shared, &name, deadline).await?).into()))
+        };
+        asked.await.map_err(|it| in_call("namespace.get", it))
     }
 
     async fn switch_namespace(
         &self,
         request: Request<v1::SwitchNamespaceRequest>,
     ) -> Result<Response<v1::NamespaceInfo>, Status> {
-        let (admin, deadline) = self.admitted(request.metadata())?;
-        let request::Switch { name, off } =
-            request::switch(request.into_inner()).map_err(|it| exception_status(&it))?;
-        let parameters = json!({"name": name.as_str(), "off": off});
-        let switched = configure(&self.shared, "namespace.switch", &name, &parameters, admin);
-        let switched = switched.await?;
-        Ok(Response::new((&state_of(&self.shared, &name, switched, deadline).await?).into()))
+        let asked = async {
+            let (admin, deadline) = self.admitted(request.metadata())?;
+            let request::Switch { name, off } =
+                request::switch(request.into_inner()).map_err(|it| exception_status(&it))?;
+            let parameters = json!({"name": name.as_str(), "off": off});
+            let by = (admin, deadline);
+            let switched =
+                configure_shown(&self.shared, "namespace.switch", &name, &parameters, by);
+            let switched = switched.await?;
+            Ok::<_, Status>(Response::new(
+                (&state_of(&self.shared, &name, switched, deadline).await?).into(),
+            ))
+        };
+        asked.await.map_err(|it| in_call("namespace.switch", it))
     }
 
     async fn set_namespace(
         &self,
         request: Request<v1::SetNamespaceRequest>,
     ) -> Result<Response<v1::NamespaceInfo>, Status> {
-        let (admin, deadline) = self.admitted(request.metadata())?;
-        let set = request::set(request.into_inner()).map_err(|it| exception_status(&it))?;
-        let (name, parameters) = (&set.name, setting(&set));
-        let changed = configure(&self.shared, "namespace.set", name, &parameters, admin).await?;
-        Ok(Response::new((&state_of(&self.shared, name, changed, deadline).await?).into()))
+        let asked = async {
+            let (admin, deadline) = self.admitted(request.metadata())?;
+            let set = request::set(request.into_inner()).map_err(|it| exception_status(&it))?;
+            let (name, parameters) = (&set.name, setting(&set));
+            let changed = configure_shown(
+                &self.shared,
+                "namespace.set",
+                name,
+                &parameters,
+                (admin, deadline),
+            )
+            .await?;
+            Ok::<_, Status>(Response::new(
+                (&state_of(&self.shared, name, changed, deadline).await?).into(),
+            ))
+        };
+        asked.await.map_err(|it| in_call("namespace.set", it))
     }
 
     async fn delete_namespace(
         &self,
         request: Request<v1::DeleteNamespaceRequest>,
     ) -> Result<Response<Deleting>, Status> {
-        let admin = self.check_admin(request.metadata())?;
-        let name = request::name(&request.get_ref().name).map_err(|it| exception_status(&it))?;
-        let (out, stream) = mpsc::channel(STREAM_MESSAGES_MAX);
-        if check_deletable(&self.shared, &name).await? {
-            tokio::spawn(delete(self.shared.clone(), name, admin, out));
-        } else {
-            let done = v1::DeleteNamespaceResponse { deleted: 0, done: true };
-            out.send(Ok(done)).await.expect("it has room, and its reader is here");
-        }
-        Ok(Response::new(ReceiverStream::new(stream)))
+        let asked = async {
+            let admin = self.check_admin(request.metadata())?;
+            let name =
+                request::name(&request.get_ref().name).map_err(|it| exception_status(&it))?;
+            let (out, stream) = mpsc::channel(STREAM_MESSAGES_MAX);
+            if check_deletable(&self.shared, &name).await? {
+                tokio::spawn(delete(self.shared.clone(), name, admin, out));
+            } else {
+                let done = v1::DeleteNamespaceResponse { deleted: 0, done: true };
+                out.send(Ok(done)).await.expect("it has room, and its reader is here");
+            }
+            Ok::<_, Status>(Response::new(ReceiverStream::new(stream)))
+        };
+        asked.await.map_err(|it| in_call("namespace.remove", it))
     }
 
     async fn export_namespace(
         &self,
         request: Request<v1::ExportNamespaceRequest>,
     ) -> Result<Response<Exporting>, Status> {
-        self.check_admin(request.metadata())?;
-        let name = request::name(&request.get_ref().name).map_err(|it| exception_status(&it))?;
-        let described = described(&self.shared, &name).await?;
-        let deadline = Instant::now() + STEP;
-        let state = state_of(&self.shared, &name, described, deadline).await?;
-        let (out, stream) = mpsc::channel(STREAM_MESSAGES_MAX);
-        tokio::spawn(export::write(self.shared.clone(), state, out));
-        Ok(Response::new(ReceiverStream::new(stream)))
+        let asked = async {
+            self.check_admin(request.metadata())?;
+            let name =
+                request::name(&request.get_ref().name).map_err(|it| exception_status(&it))?;
+            let described = described(&self.shared, &name).await?;
+            let deadline = Instant::now() + STEP;
+            let state = state_of(&self.shared, &name, described, deadline).await?;
+            let (out, stream) = mpsc::channel(STREAM_MESSAGES_MAX);
+            tokio::spawn(export::write(self.shared.clone(), state, out));
+            Ok::<_, Status>(Response::new(ReceiverStream::new(stream)))
+        };
+        asked.await.map_err(|it| in_call("namespace.export", it))
     }
 
     async fn import_namespace(
         &self,
         request: Request<Streaming<v1::ImportNamespaceRequest>>,
     ) -> Result<Response<v1::ImportNamespaceResponse>, Status> {
-        let admin = self.check_admin(request.metadata())?;
-        let deadline = deadline_of(request.metadata());
-        let response = export::read(&self.shared, request.into_inner(), admin, deadline).await?;
-        Ok(Response::new(response))
+        let asked = async {
+            let admin = self.check_admin(request.metadata())?;
+            let deadline = deadline_of(request.metadata());
+            let response =
+                export::read(&self.shared, request.into_inner(), admin, deadline).await?;
+            Ok::<_, Status>(Response::new(response))
+        };
+        asked.await.map_err(|it| in_call("namespace.import", it))
     }
 }

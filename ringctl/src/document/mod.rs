@@ -2,6 +2,7 @@
 
 mod body;
 mod export;
+mod operations;
 mod parameters;
 mod show;
 
@@ -34,6 +35,8 @@ pub enum DocumentCommand {
     /// Run an operation: document.write, document.read, or one that the managers' program adds.
     #[command(after_help = OPERATE_EXAMPLES)]
     Operate(OperateArguments),
+    /// Show what there is to operate: each operation with its parameters and an example.
+    Operations(operations::OperationsArguments),
     /// Store a file as the body of an attachment, and print its digest. An operation that names it
     /// makes it an attachment.
     PutBody(body::PutArguments),
@@ -131,7 +134,9 @@ pub struct OperateArguments {
 }
 
 /// What `document operate --help` ends with.
-const OPERATE_EXAMPLES: &str = r#"Examples:
+const OPERATE_EXAMPLES: &str = r#"What there is, with all parameters: ringctl document operations
+
+Examples:
   # Creates a document (or finds it) and puts an item; "life" is keep, create, ensure or destroy.
   ringctl document operate shop/cart-7 document.write '{"changes": [{"class": "Cart",
     "docid": "cart-7", "life": "ensure",
@@ -173,6 +178,9 @@ pub async fn run(command: &DocumentCommand, endpoint: &str, out: &mut Out) -> an
         DocumentCommand::List(it) => silence::told(endpoint, list(&client, it, out)).await,
         DocumentCommand::Operate(it) => {
             Box::pin(silence::told(endpoint, operate(&client, it, out))).await
+        }
+        DocumentCommand::Operations(it) => {
+            silence::told(endpoint, operations::operations(&client, it, out)).await
         }
         DocumentCommand::PutBody(it) => silence::told_when_gone(body::put(&client, it, out)).await,
         DocumentCommand::GetBody(it) => silence::told_when_gone(body::get(&client, it, out)).await,

@@ -89,6 +89,18 @@ pub struct CloseArguments {
     /// Close only this life (see `session get`); without it, whichever lives.
     #[arg(long, default_value_t = 0, hide_default_value = true)]
     life: u64,
+    /// Also where the namespace is switched off: an operator's order.
+    #[arg(long)]
+    although_off: bool,
+    /// The administrator's key, where managers have one.
+    #[arg(
+        long,
+        env = "ROTA_ADMIN_KEY",
+        hide_env_values = true,
+        default_value = "",
+        hide_default_value = true
+    )]
+    admin_key: String,
     /// Name of this request: repeating it repeats the answer (for 10 minutes).
     #[arg(long, default_value = "", hide_default_value = true)]
     request_id: String,
@@ -273,9 +285,16 @@ async fn close(client: &Client, it: &CloseArguments, out: &mut Out) -> anyhow::R
         id: it.id.clone(),
         life: it.life,
         request_id: request_id(client, &it.request_id),
+        ..Default::default()
     };
     let unknown = Unknown::Request(request.request_id.clone());
-    let answer = client.close(request, it.call.timeout).await;
+    let answer = if it.although_off {
+        let operator = client.namespaces().with_admin_key(&it.admin_key);
+        let operator = operator.map_err(|mistake| UsageMistake(mistake.to_string()))?;
+        operator.close(request, it.call.timeout).await
+    } else {
+        client.close(request, it.call.timeout).await
+    };
     let answer = answer.map_err(|error| unknown.unless_refused(error))?;
     let session = answer.session.as_ref().context("the answer has no session")?;
     let closed = Closed { finished: answer.finished, session: Shown::of(session) };

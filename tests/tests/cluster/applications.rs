@@ -37,6 +37,13 @@ async fn an_applications_operation_runs_through_any_manager_for_whoever_has_the_
         let count = "rota_operations_total{operation=\"deposit\",result=\"ok\"} 1";
         assert!(page.body.contains(count), "{}", page.body);
     }
+    let all = cluster.ringctl(&["document", "operations", "-o", "json"]).await.json();
+    let all = all["operations"].as_array().unwrap();
+    let told = all.iter().find(|it| it["name"] == "deposit").unwrap();
+    assert_eq!(told["example"], json!({"cents": 5}));
+    assert_eq!(told["parameters"]["properties"]["cents"]["minimum"], json!(1));
+    // Of this one its application tells nothing more.
+    assert!(all.iter().any(|it| it["name"] == "interest" && it["parameters"].is_null()), "{all:?}");
     // Its classes hold for what every manager knows, too.
     let change = json!({"class": "Acc", "docid": "bob", "life": "create", "put": [
         {"class": "Bal", "json": {"cents": "many"}}]});

@@ -1,6 +1,8 @@
 //! What was found from outside, each as a program that shows it: real processes, and only what a user sees.
 
 #[cfg(test)]
+mod answers;
+#[cfg(test)]
 mod connections;
 #[cfg(test)]
 mod copied_folders;

@@ -129,6 +129,7 @@ impl Call for v1::SyncRequest {
 
 calls_of_no_slot! {
     may_change: false;
+    ListOperationsRequest, ListOperationsResponse, "list operations", documents.list_operations;
     ListDocumentsRequest, ListDocumentsResponse, "list documents", documents.list_documents;
     ListNamespacesRequest, ListNamespacesResponse, "list namespaces", namespaces.list_namespaces;
     GetNamespaceRequest, NamespaceInfo, "get namespace", namespaces.get_namespace;

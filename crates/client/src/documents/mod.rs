@@ -71,6 +71,12 @@ impl Documents {
         answer::operated(answered.answer).map_err(|it| unreadable(&it, &answered.endpoint))
     }
 
+    /// What there is to run, in order of name: the operations of the manager that answers.
+    pub async fn operations(&self, wait: Duration) -> Result<Vec<v1::OperationInfo>, CallError> {
+        let answered = self.client.call(v1::ListOperationsRequest {}, wait).await?;
+        Ok(answered.answer.operations)
+    }
+
     /// Asks for updates of copies: one for each document, in order. Updates that do not fit into
     /// one answer are asked for one after the other, each within `wait`.
     pub async fn sync(

@@ -103,6 +103,25 @@ impl Namespaces {
         self.one(v1::GetNamespaceRequest { name: name.as_str().into() }, wait).await
     }
 
+    /// Closes a session, also where its namespace is switched off: an operator's order. An empty
+    /// `request_id` is filled in.
+    pub async fn close(
+        &self,
+        request: v1::CloseRequest,
+        wait: Duration,
+    ) -> Result<v1::CloseResponse, CallError> {
+        let mut request = v1::CloseRequest { although_off: true, ..request };
+        if request.request_id.is_empty() {
+            request.request_id = self.client.request_id();
+        }
+        let answered = self.client.call(self.keyed(request), wait).await?;
+        if answered.answer.session.is_none() {
+            let endpoint = answered.endpoint.to_string();
+            return Err(CallError::Incomplete { missing: "session", endpoint });
+        }
+        Ok(answered.answer)
+    }
+
     /// Changes what is given of a namespace's description.
     pub async fn set(&self, set: &Set, wait: Duration) -> Result<NamespaceState, CallError> {
         self.one(v1::SetNamespaceRequest::from(set), wait).await

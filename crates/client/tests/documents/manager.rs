@@ -84,6 +84,13 @@ impl Documents for Manager {
         Ok(Response::new(answer::operate_response(&answer)))
     }
 
+    async fn list_operations(
+        &self,
+        _: Request<v1::ListOperationsRequest>,
+    ) -> Result<Response<v1::ListOperationsResponse>, Status> {
+        Err(Status::unimplemented("list operations"))
+    }
+
     async fn sync(
         &self,
         wire: Request<v1::SyncRequest>,

@@ -1,13 +1,14 @@
 //! Operations of administrators, in the namespace for configuration: `namespace.put`,
 //! `namespace.set`, `namespace.switch`, `namespace.remove`, `web.put`, `web.remove`.
 
+use super::about;
 use super::form::bytes_of;
 use super::here::SPACES_DOCID;
 use super::registry::CONFIGURATION;
 use super::write::answer_once;
 use rota_docstore::space::{SPACE_CLASS, WEB_BODY_CLASS, WEB_CLASS, WebHead};
 use rota_docstore::{
-    Content, Description, Desk, DocName, Exception, FieldError, ItemName, Limits, Namespace,
+    About, Content, Description, Desk, DocName, Exception, FieldError, ItemName, Limits, Namespace,
     Operation, Place, Wanted, codes,
 };
 use serde::{Deserialize, Deserializer, Serialize};
@@ -92,6 +93,10 @@ impl Operation for NamespacePut {
     const NAME: &'static str = "namespace.put";
     const PLACE: Place = Place::Inline;
     type Parameters = Describing;
+
+    fn about() -> About {
+        about::NAMESPACE_PUT
+    }
 
     fn new(describing: Describing) -> Result<Self, Exception> {
         check_name(&describing.name)?;
@@ -192,6 +197,10 @@ impl Operation for NamespaceSet {
     const PLACE: Place = Place::Inline;
     type Parameters = Setting;
 
+    fn about() -> About {
+        about::NAMESPACE_SET
+    }
+
     fn new(setting: Setting) -> Result<Self, Exception> {
         check_name(&setting.name)?;
         Ok(Self(setting))
@@ -239,6 +248,10 @@ impl Operation for NamespaceSwitch {
     const PLACE: Place = Place::Inline;
     type Parameters = Switching;
 
+    fn about() -> About {
+        about::NAMESPACE_SWITCH
+    }
+
     fn new(switching: Switching) -> Result<Self, Exception> {
         check_name(&switching.name)?;
         Ok(Self(switching))
@@ -277,6 +290,10 @@ impl Operation for NamespaceRemove {
     const NAME: &'static str = "namespace.remove";
     const PLACE: Place = Place::Inline;
     type Parameters = Removing;
+
+    fn about() -> About {
+        about::NAMESPACE_REMOVE
+    }
 
     fn new(removing: Removing) -> Result<Self, Exception> {
         check_name(&removing.name)?;
@@ -324,6 +341,10 @@ impl Operation for WebPut {
     const PLACE: Place = Place::Inline;
     type Parameters = Publishing;
 
+    fn about() -> About {
+        about::WEB_PUT
+    }
+
     fn new(Publishing { path, mime, body }: Publishing) -> Result<Self, Exception> {
         if mime.is_empty()
             || mime.len() > 255
@@ -367,6 +388,10 @@ impl Operation for WebRemove {
     const NAME: &'static str = "web.remove";
     const PLACE: Place = Place::Inline;
     type Parameters = Withdrawing;
+
+    fn about() -> About {
+        about::WEB_REMOVE
+    }
 
     fn new(withdrawing: Withdrawing) -> Result<Self, Exception> {
         Ok(Self(withdrawing))

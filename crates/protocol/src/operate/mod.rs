@@ -6,7 +6,7 @@
 //!                 other owners ◀─┘ Sync └── documents that may be some seconds old
 //! ```
 //! * [`registry`]: classes, operations and the check of who asks. `write`, `read`, `administer`:
-//!   the operations; `form`: how their callers write items.
+//!   the operations; `form`: how their callers write items; `about`: what callers are told of them.
 //! * `owner`: an operation at the owner of its slot. `work`: one that works beside the decisions.
 //!   `pending`: what waits there. `here`: which documents it sees, and [`slot_of`] them.
 //! * `room`: how much documents may fill at one manager.
@@ -15,6 +15,7 @@
 //! * `aging`: what time makes of documents.
 //! * `follow`: how every manager knows the namespaces.
 
+mod about;
 mod administer;
 mod aging;
 mod copies;

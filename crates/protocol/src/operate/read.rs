@@ -1,11 +1,12 @@
 //! `document.read` and `document.touch`.
 
+use super::about;
 use super::form::{ItemForm, name_at};
 use super::registry::{check_free, schema};
 use rota_docstore::attempt::BODY_BYTES_MAX;
 use rota_docstore::{
-    Desk, DocName, Done, Draft, Exception, FieldError, ItemName, Namespace, Operation, Place,
-    Stamp, Tolerance, Wanted, codes,
+    About, Desk, DocName, Done, Draft, Exception, FieldError, ItemName, Namespace, Operation,
+    Place, Stamp, Tolerance, Wanted, codes,
 };
 use serde::{Deserialize, Serialize};
 
@@ -67,6 +68,10 @@ impl Operation for DocumentRead {
     const NAME: &'static str = "document.read";
     const PLACE: Place = Place::Inline;
     type Parameters = Reading;
+
+    fn about() -> About {
+        about::DOCUMENT_READ
+    }
 
     fn new(Reading { documents }: Reading) -> Result<Self, Exception> {
         Ok(Self { documents })
@@ -137,6 +142,10 @@ impl Operation for DocumentTouch {
     const NAME: &'static str = "document.touch";
     const PLACE: Place = Place::Inline;
     type Parameters = Touching;
+
+    fn about() -> About {
+        about::DOCUMENT_TOUCH
+    }
 
     fn new(touching: Touching) -> Result<Self, Exception> {
         check_free(&schema(), &touching.class)?;

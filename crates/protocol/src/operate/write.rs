@@ -1,11 +1,12 @@
 //! `document.write`: changes documents without code of an application's own.
 
+use super::about;
 use super::form::{ItemAt, ItemForm, at, name_at};
 use super::registry::{check_free, schema};
 use rota_docstore::name::MEMORY_CLASS;
 use rota_docstore::{
-    Content, DOCUMENTS_MAX, Desk, DocName, Exception, FieldError, ItemName, Namespace, Operation,
-    Place, Schema, Stamp, Wanted, codes,
+    About, Content, DOCUMENTS_MAX, Desk, DocName, Exception, FieldError, ItemName, Namespace,
+    Operation, Place, Schema, Stamp, Wanted, codes,
 };
 use serde::{Deserialize, Serialize};
 
@@ -84,6 +85,10 @@ impl Operation for DocumentWrite {
     const NAME: &'static str = "document.write";
     const PLACE: Place = Place::Inline;
     type Parameters = Parameters;
+
+    fn about() -> About {
+        about::DOCUMENT_WRITE
+    }
 
     fn new(Parameters { changes }: Parameters) -> Result<Self, Exception> {
         // Half of what an operation may ask for: it also asks for what it remembers.

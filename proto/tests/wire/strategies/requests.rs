@@ -24,8 +24,8 @@ pub fn open_op() -> Any<OpenOp> {
 }
 
 pub fn close_op() -> Any<CloseOp> {
-    (key(), of(stamp()), request_id())
-        .prop_map(|(key, life, request)| CloseOp { key, life, request })
+    (key(), of(stamp()), request_id(), any::<bool>())
+        .prop_map(|(key, life, request, by_operator)| CloseOp { key, life, request, by_operator })
         .boxed()
 }
 
