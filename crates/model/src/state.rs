@@ -77,7 +77,9 @@ impl SessionState {
         };
         match reason {
             Reason::Exited | Reason::Internal if well => Self::Closed,
-            Reason::Exited | Reason::Internal | Reason::StartTimeout => Self::Failed,
+            Reason::Exited | Reason::Internal | Reason::StartTimeout | Reason::NoCapacity => {
+                Self::Failed
+            }
             Reason::ClosedByClient
             | Reason::IdleTimeout
             | Reason::MaxLifetime
