@@ -350,7 +350,7 @@ fn op_of(request: &Asked, class: &str) -> Op {
             request: name,
             remember: !request.once,
         }),
-        Wish::Close(life) => Op::Close(CloseOp { key, life, request: name }),
+        Wish::Close(life) => Op::Close(CloseOp { key, life, request: name, grace_ms: None }),
         Wish::Get(stale_ok) => Op::Get(GetOp { key, stale_ok }),
     }
 }

@@ -2,11 +2,22 @@
 
 use super::command::{Piece, Template};
 use super::source::{Fields, Mistakes, duration_ms};
-use super::{ProgramClass, ReadyWhen, Sandbox};
+use super::{KillMode, ProgramClass, ReadyWhen, Sandbox, StopSignal};
+use rota_model::GRACE_MS_MAX;
 use std::collections::{BTreeMap, BTreeSet};
 
-pub(super) const FIELDS: [&str; 8] =
-    ["argv", "env", "port", "ports", "ready", "start_timeout", "grace", "sandbox"];
+pub(super) const FIELDS: [&str; 10] = [
+    "argv",
+    "env",
+    "port",
+    "ports",
+    "ready",
+    "start_timeout",
+    "grace",
+    "stop_signal",
+    "kill_mode",
+    "sandbox",
+];
 
 /// Most further ports.
 const PORTS_MAX: usize = 16;
@@ -17,7 +28,7 @@ const PORT_NAME_MAX: usize = 32;
 const ARGV_MAX: usize = 1_000;
 const START_TIMEOUT_MS: Span =
     Span { default: 10_000, min: 100, max: 600_000, text: "100ms to 10m" };
-const GRACE_MS: Span = Span { default: 5_000, min: 0, max: 300_000, text: "0s to 5m" };
+const GRACE_MS: Span = Span { default: 5_000, min: 0, max: GRACE_MS_MAX, text: "0s to 5m" };
 
 /// A length of time that a file may set.
 struct Span {
@@ -35,8 +46,12 @@ pub(super) fn read_program(fields: &mut Fields, mistakes: &mut Mistakes) -> Opti
     let ready = read_ready(fields, mistakes);
     let start_timeout_ms = read_time(fields, "start_timeout", &START_TIMEOUT_MS, mistakes);
     let grace_ms = read_time(fields, "grace", &GRACE_MS, mistakes);
+    let stop_signal = read_stop_signal(fields, mistakes);
+    let kill_mode = fields.optional_text("kill_mode", mistakes);
+    let kill_mode = kill_mode.map_or(Ok(KillMode::Group), |it| KillMode::parse(&it));
+    let kill_mode = kill_mode.map_err(|problem| mistakes.add("kill_mode", problem));
     let sandbox = read_sandbox(fields, mistakes);
-    let ready = ready?;
+    let (ready, stop_signal, kill_mode) = (ready?, stop_signal?, kill_mode.ok()?);
     refuse_unlisted(&argv, &env, &ports, mistakes);
     let mentioned = argv.iter().chain(env.values()).any(|it| it.mentions(&Piece::Port));
     let asked = mentioned || ready == ReadyWhen::Port;
@@ -45,7 +60,18 @@ pub(super) fn read_program(fields: &mut Fields, mistakes: &mut Mistakes) -> Opti
         mistakes.add("port", problem);
     }
     let port = port.unwrap_or(asked);
-    Some(ProgramClass { argv, env, port, ports, ready, start_timeout_ms, grace_ms, sandbox })
+    Some(ProgramClass {
+        argv,
+        env,
+        port,
+        ports,
+        ready,
+        start_timeout_ms,
+        grace_ms,
+        stop_signal,
+        kill_mode,
+        sandbox,
+    })
 }
 
 /// Names of the further ports; each becomes part of the name of a variable.
@@ -81,6 +107,19 @@ fn refuse_unlisted(
     for name in used.into_iter().filter(|it| !ports.contains(*it)) {
         mistakes.add("ports", format!("does not list {name:?}, which {{port.{name}}} uses"));
     }
+}
+
+/// With or without the SIG of its name.
+fn read_stop_signal(fields: &mut Fields, mistakes: &mut Mistakes) -> Option<StopSignal> {
+    let Some(text) = fields.optional_text("stop_signal", mistakes) else {
+        return Some(StopSignal::Term);
+    };
+    let name = text.strip_prefix("SIG").unwrap_or(&text);
+    let signal = match name {
+        "KILL" => Err("is \"KILL\", which asks nobody; grace = \"0s\" kills at once".to_owned()),
+        name => StopSignal::parse(name),
+    };
+    signal.map_err(|problem| mistakes.add("stop_signal", problem)).ok()
 }
 
 fn read_sandbox(fields: &mut Fields, mistakes: &mut Mistakes) -> Option<Sandbox> {

@@ -147,7 +147,7 @@ pub fn open_large(id: &str, request: &str, bytes: usize) -> Op {
 
 pub fn close(id: &str, request: &str) -> Op {
     let request = RequestId::parse(request).unwrap();
-    Op::Close(CloseOp { key: key(id), life: None, request })
+    Op::Close(CloseOp { key: key(id), life: None, request, grace_ms: None })
 }
 
 pub fn get(id: &str) -> Op {

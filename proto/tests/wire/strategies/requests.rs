@@ -24,8 +24,8 @@ pub fn open_op() -> Any<OpenOp> {
 }
 
 pub fn close_op() -> Any<CloseOp> {
-    (key(), of(stamp()), request_id())
-        .prop_map(|(key, life, request)| CloseOp { key, life, request })
+    (key(), of(stamp()), request_id(), of(0..=GRACE_MS_MAX))
+        .prop_map(|(key, life, request, grace_ms)| CloseOp { key, life, request, grace_ms })
         .boxed()
 }
 
@@ -170,7 +170,8 @@ fn document_answer() -> Any<DocumentAnswer> {
 
 pub fn view_of_session() -> Any<SessionView> {
     // What is remembered of requests does not travel.
-    let record = record().prop_map(|it| SessionRecord { requests: Vec::new(), ..it });
+    let record =
+        record().prop_map(|it| SessionRecord { grace_ms: None, requests: Vec::new(), ..it });
     (record.prop_map(Arc::new), number(), epoch(), of(contact()))
         .prop_map(|(record, owner, epoch, node)| SessionView { record, owner, epoch, node })
         .boxed()

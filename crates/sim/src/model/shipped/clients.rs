@@ -282,7 +282,7 @@ pub fn op_of(asked: &Asked, key: &SessionKey) -> Op {
             request,
             remember: true,
         }),
-        Wish::Close => Op::Close(CloseOp { key, life: None, request }),
+        Wish::Close => Op::Close(CloseOp { key, life: None, request, grace_ms: None }),
         Wish::Get => Op::Get(GetOp { key, stale_ok: false }),
     }
 }
