@@ -2,6 +2,7 @@
 
 use crate::boots::Boots;
 use crate::discovery::Discovery;
+use crate::disk_reserve::DiskReserve;
 use crate::lease::{Lease, boottime_ms, boottime_us};
 use crate::looking;
 use crate::mailbox::{Event, Mailbox};
@@ -67,6 +68,8 @@ pub struct Parts {
     pub boots: Boots,
     /// Own mailbox, for what is started here.
     pub mailbox: Mailbox,
+    /// What sessions leave free of the disk.
+    pub disk: DiskReserve,
 }
 
 /// How a leaving node went.
@@ -180,6 +183,7 @@ impl Agent {
     }
 
     fn decide(&mut self, input: NodeInput) {
+        self.node.take_no_session(self.parts.disk.look(boottime_ms()));
         session_log::over(self.node.config().boot, self.node.lease(), &input);
         self.node.handle(boottime_ms(), input);
     }

@@ -6,6 +6,9 @@ use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+/// No disk is larger: one PiB.
+const DISK_BYTES_MAX: u64 = 1 << 50;
+
 /// Runs sessions on this machine for the managers of a Rota cluster.
 #[derive(Parser, Debug)]
 #[command(name = "rota-node-agent", version)]
@@ -97,6 +100,11 @@ pub struct RunArgs {
     /// Most bytes kept of each of a program's two outputs; the newest are kept.
     #[arg(long, default_value_t = 16 * 1024 * 1024, value_parser = clap::value_parser!(u64).range(4096..))]
     pub output_bytes_max: u64,
+    /// Bytes that sessions leave free of the disk of --data: below that the node takes no session, and what
+    /// programs print is dropped. It keeps the log of managers on that disk going. What programs write
+    /// themselves is not bounded.
+    #[arg(long, default_value_t = 256 * 1024 * 1024, value_parser = clap::value_parser!(u64).range(..=DISK_BYTES_MAX))]
+    pub disk_reserve_bytes: u64,
     /// How many folders of ended programs are kept for their output.
     #[arg(long, default_value_t = 100)]
     pub folders_kept_max: usize,

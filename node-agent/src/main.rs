@@ -15,6 +15,7 @@ mod clean;
 mod cli;
 mod data_folder;
 mod discovery;
+mod disk_reserve;
 mod guardian;
 mod keeper;
 mod lease;
@@ -39,12 +40,14 @@ use clap::Parser;
 use cli::{Cli, Command, RunArgs};
 use data_folder::DataFolder;
 use discovery::Discovery;
+use disk_reserve::DiskReserve;
 use guardian::GuardianLink;
 use mailbox::{Event, Mailbox};
 use rota_daemon::{
     HangUp, LogArguments, LogFormat, Stop, announce, outlive_stop_signals, raise_open_files,
     refuse, say_fatal,
 };
+use rota_model::BootId;
 use rota_model::address::join;
 use rota_node::NodeConfig;
 use runtime::{Keepers, ProgramSettings, Runtime};
@@ -207,6 +210,7 @@ async fn serve(
         ip: settings.listen.ip(),
         ports: settings.ports,
         output_bytes_max: settings.output_bytes_max,
+        disk_reserve_bytes: settings.disk_reserve_bytes,
         lease_grace_ms: timing.lease_kill_ms - timing.lease_term_ms,
         lease_ms_max: timing.lease_kill_ms,
         env_pass: settings.env_pass,
@@ -217,14 +221,7 @@ async fn serve(
     };
     let (mailbox, events) = Mailbox::new();
     let mut boots = Boots::open(folder.path()).context("cannot read the count of boots")?;
-    if let Some(before) = boots.unproven() {
-        tracing::warn!(
-            %before,
-            "the data folder was last used under another boot of the kernel, in another pid namespace or at \
-             another place (as a copy was): it proves nothing about what ran there, so this node comes in \
-             when that boot has signed off or is declared lost"
-        );
-    }
+    boots.unproven().iter().for_each(say_what_is_unproven);
     let (boot, ended_boots) = boots.next().context("cannot write the count of boots")?;
     let (id, kept) = (settings.config.node.clone(), settings.folders_kept_max);
     let (cluster, pool, places) = (&settings.cluster, &settings.pool, settings.config.places);
@@ -245,6 +242,7 @@ async fn serve(
         discovery,
         boots,
         mailbox: mailbox.clone(),
+        disk: DiskReserve::new(folder.path().to_owned(), settings.disk_reserve_bytes),
     });
     leave_on_signals(mailbox.clone())?;
     reload::on_hang_up(hang_up, settings.classes_folder, settings.ability, mailbox.clone());
@@ -254,14 +252,23 @@ async fn serve(
         }
     });
     tracing::info!(%id, %boot, address, "listening");
-    let pid = std::process::id();
     announce(&json!({
-        "ready": true, "id": id.as_str(), "address": address, "pid": pid, "boot": boot.0,
-        "sandbox": sandbox.as_str()
+        "ready": true, "id": id.as_str(), "address": address, "pid": std::process::id(), "boot": boot.0,
+        "sandbox": sandbox.as_str(), "disk_free_bytes": disk_reserve::free_bytes(folder.path()).ok(),
+        "disk_reserve_bytes": settings.disk_reserve_bytes
     }));
     let gone = agent.run(events).await;
     server.abort();
     gone
+}
+
+fn say_what_is_unproven(before: &BootId) {
+    tracing::warn!(
+        %before,
+        "the data folder was last used under another boot of the kernel, in another pid namespace or at \
+         another place (as a copy was): it proves nothing about what ran there, so this node comes in when \
+         that boot has signed off or is declared lost"
+    );
 }
 
 /// Operators hear at each start what a program can do to this node.

@@ -48,6 +48,8 @@ pub struct Settings {
     pub ports: PortRange,
     /// Most bytes kept of each output.
     pub output_bytes_max: u64,
+    /// Bytes that sessions leave free of the disk.
+    pub disk_reserve_bytes: u64,
     /// Folders of ended programs that are kept.
     pub folders_kept_max: usize,
     /// What this node can keep programs from.
@@ -61,9 +63,9 @@ pub struct Settings {
 /// Checks everything; on failure gives all mistakes, one a line.
 pub fn check(args: &RunArgs) -> Result<Settings, Vec<String>> {
     let mut mistakes = Mistakes::default();
-    let node = mistakes.note("--id", NodeId::parse(&args.id));
+    let node = mistakes.note("--id", NodeId::parse_new(&args.id));
     let cluster = mistakes.note("--cluster", ClusterName::parse(&args.cluster));
-    let pool = mistakes.note("--pool", PoolName::parse(&args.pool));
+    let pool = mistakes.note("--pool", PoolName::parse_new(&args.pool));
     let host = mistakes.note("--listen", host(args));
     for address in &args.managers {
         mistakes.note("--managers", check_address(address));
@@ -119,6 +121,7 @@ pub fn check(args: &RunArgs) -> Result<Settings, Vec<String>> {
                 consul,
                 ports,
                 output_bytes_max: args.output_bytes_max,
+                disk_reserve_bytes: args.disk_reserve_bytes,
                 folders_kept_max: args.folders_kept_max,
                 ability,
                 env_pass: args.env_pass.clone(),

@@ -13,7 +13,7 @@ use rota_model::node_msg::{
     Registered, Renew, Renewed, ReportItem, ScanFate, ScanItem, SlotRange, ToNode,
 };
 use rota_model::{
-    BootId, ClassDigest, ClassName, ClusterName, Epoch, Exit, FieldError, LeaseTimes,
+    BootId, ClassDigest, ClassName, ClusterName, Epoch, Exit, FieldError, GRACE_MS_MAX, LeaseTimes,
     ManagerNumber, NAME_BYTES_MAX, NodeId, NodeState, PoolName, Reason, RequestId, Sandbox, SlotId,
     Token,
 };
@@ -62,12 +62,13 @@ impl From<ToNode> for v1::NodeCall {
                 };
                 (head, What::Create(create))
             }
-            ToNode::Destroy { head, key, slot, token, request } => {
+            ToNode::Destroy { head, key, slot, token, grace_ms, request } => {
                 let destroy = v1::Destroy {
                     key: Some((&key).into()),
                     slot: slot.0,
                     token: Some(token.into()),
                     request: request_text(request.as_ref()),
+                    grace_ms,
                 };
                 (head, What::Destroy(destroy))
             }
@@ -114,6 +115,7 @@ impl TryFrom<v1::NodeCall> for ToNode {
                 key: convert("Destroy.key", it.key)?,
                 slot: SlotId(it.slot),
                 token: convert("Destroy.token", it.token)?,
+                grace_ms: it.grace_ms.map(|it| it.min(GRACE_MS_MAX)),
                 request: unless_empty("Destroy.request", &it.request, RequestId::parse)?,
             },
             What::Scan(it) => ToNode::Scan { head, after: optional(it.after)?, limit: it.limit },

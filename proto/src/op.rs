@@ -9,9 +9,9 @@ use crate::v1;
 use crate::wire::{WireError, convert, each, named, optional, required, short, unless_empty};
 use rota_model::node_msg::{ReportEvent, ReportItem};
 use rota_model::{
-    BootId, ClassName, CloseOp, Filter, GetOp, ListCursor, ListOp, ManagerNumber, Namespace,
-    NodeId, OpenOp, PAGE_SIZE_MAX, Page, PullOp, Pulled, Refusal, RequestId, SessionRecord,
-    SessionSpec, SessionView, SlotId, Stamp,
+    BootId, ClassName, CloseOp, Filter, GRACE_MS_MAX, GetOp, ListCursor, ListOp, ManagerNumber,
+    Namespace, NodeId, OpenOp, PAGE_SIZE_MAX, Page, PullOp, Pulled, Refusal, RequestId,
+    SessionRecord, SessionSpec, SessionView, SlotId, Stamp,
 };
 use rota_protocol::{Answer, Op, OpResult};
 use std::sync::Arc;
@@ -46,6 +46,7 @@ impl From<&CloseOp> for v1::CloseOp {
             life: op.life.map_or(0, Stamp::as_u64),
             request: request_text(Some(&op.request)),
             by_operator: op.by_operator,
+            grace_ms: op.grace_ms,
         }
     }
 }
@@ -58,6 +59,7 @@ impl TryFrom<v1::CloseOp> for CloseOp {
             life: if op.life == 0 { None } else { Some(stamp("CloseOp.life", op.life)?) },
             request: named("CloseOp.request", RequestId::parse(&op.request))?,
             by_operator: op.by_operator,
+            grace_ms: op.grace_ms.map(|it| it.min(GRACE_MS_MAX)),
         })
     }
 }
@@ -280,6 +282,7 @@ impl TryFrom<v1::SessionView> for SessionView {
             reason: it.reason,
             detail: it.detail,
             exit: it.exit,
+            grace_ms: None,
             placement: optional(view.placement)?,
             machine_state: it.machine_state,
             machine_change: view.machine_change,

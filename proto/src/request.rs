@@ -5,8 +5,8 @@ use crate::position::{Position, page_token, parse_page_token};
 use crate::record::{check_attributes, state};
 use crate::v1;
 use rota_model::{
-    Attributes, ClassName, CloseOp, FieldError, Filter, GetOp, ListCursor, ListOp, Namespace,
-    NodeId, OpenOp, PAGE_SIZE_MAX, PoolName, Refusal, RequestId, SessionId, SessionKey,
+    Attributes, ClassName, CloseOp, FieldError, Filter, GRACE_MS_MAX, GetOp, ListCursor, ListOp,
+    Namespace, NodeId, OpenOp, PAGE_SIZE_MAX, PoolName, Refusal, RequestId, SessionId, SessionKey,
     SessionSpec, SlotId, Stamp,
 };
 use std::sync::Arc;
@@ -41,6 +41,13 @@ impl Mistakes {
         Some(SessionKey::new(namespace?, id?))
     }
 
+    /// That of a session that may be begun.
+    fn new_key(&mut self, namespace: &str, id: &str) -> Option<SessionKey> {
+        let given = self.given("namespace", namespace, Namespace::parse_new);
+        let id = self.note(SessionId::parse_new(id));
+        Some(SessionKey::new(given?.unwrap_or_else(Namespace::default_space), id?))
+    }
+
     fn life(&mut self, life: u64) -> Option<Option<Stamp>> {
         if life == 0 {
             return Some(None);
@@ -64,7 +71,7 @@ impl Mistakes {
         let mut names_fit = true;
         for name in attributes.keys() {
             // Attribute names follow the rules of every name, but have no type of their own.
-            let checked = ClassName::parse(name).map_err(|mistake| {
+            let checked = ClassName::parse_new(name).map_err(|mistake| {
                 let problem = format!("have a name, {}, that {}", quoted(name), mistake.problem);
                 FieldError::new("attributes", problem)
             });
@@ -106,9 +113,9 @@ pub fn open(
     fresh: impl FnOnce() -> RequestId,
 ) -> Result<OpenOp, Refusal> {
     let mut mistakes = Mistakes::default();
-    let key = mistakes.key(&request.namespace, &request.id);
-    let class = mistakes.note(ClassName::parse(&request.class));
-    let pool = mistakes.given("pool", &request.pool, PoolName::parse);
+    let key = mistakes.new_key(&request.namespace, &request.id);
+    let class = mistakes.note(ClassName::parse_new(&request.class));
+    let pool = mistakes.given("pool", &request.pool, PoolName::parse_new);
     let attributes = mistakes.attributes(request.attributes);
     let name = mistakes.request(&request.request_id, fresh);
     let op = (|| {
@@ -129,9 +136,24 @@ pub fn close(
     let key = mistakes.key(&request.namespace, &request.id);
     let life = mistakes.life(request.life);
     let name = mistakes.request(&request.request_id, fresh);
+    let grace_ms = mistakes.note(grace(request.grace_ms));
     let by_operator = request.although_off;
-    let op = (|| Some(CloseOp { key: key?, life: life?, request: name?.0, by_operator }))();
+    let op = || {
+        let (key, life, request, grace_ms) = (key?, life?, name?.0, grace_ms?);
+        Some(CloseOp { key, life, request, grace_ms, by_operator })
+    };
+    let op = op();
     mistakes.finish(op)
+}
+
+fn grace(ms: Option<u64>) -> Result<Option<u64>, FieldError> {
+    match ms {
+        Some(long) if long > GRACE_MS_MAX => {
+            let problem = format!("is {long} ms; the limit is {GRACE_MS_MAX} ms");
+            Err(FieldError::new("grace_ms", problem))
+        }
+        other => Ok(other),
+    }
 }
 
 /// Checks a get.
@@ -223,6 +245,7 @@ impl From<CloseOp> for v1::CloseRequest {
             life: op.life.map_or(0, Stamp::as_u64),
             request_id: op.request.as_str().into(),
             although_off: op.by_operator,
+            grace_ms: op.grace_ms,
         }
     }
 }

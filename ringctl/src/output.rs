@@ -2,6 +2,7 @@
 
 use clap::ValueEnum;
 use comfy_table::{ContentArrangement, Table, presets};
+use rota_model::text::misleads;
 use serde::Serialize;
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -112,9 +113,10 @@ impl Out {
     }
 }
 
-/// Shows control characters, but for ends of lines and tabs, as `\u{1b}`.
+/// Shows control characters and those that turn the direction of writing, but for ends of lines and tabs, as
+/// `\u{1b}`.
 pub fn for_terminals(text: &str) -> Cow<'_, str> {
-    let is_sent = |it: char| !it.is_control() || matches!(it, '\n' | '\t');
+    let is_sent = |it: char| !misleads(it) || matches!(it, '\n' | '\t');
     if text.chars().all(is_sent) {
         return Cow::Borrowed(text);
     }
@@ -125,15 +127,15 @@ pub fn for_terminals(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// JSON has escaped the control characters of ASCII, and no others: they are escaped as JSON does, so
+/// JSON has escaped the control characters of ASCII, and no others that mislead: they are escaped as JSON does, so
 /// the document stays the same.
 fn json_for_terminals(line: &str) -> Cow<'_, str> {
-    if !line.contains(char::is_control) {
+    if !line.contains(misleads) {
         return Cow::Borrowed(line);
     }
     let mut shown = String::with_capacity(line.len());
     for it in line.chars() {
-        if it.is_control() {
+        if misleads(it) {
             // Writing to a String cannot fail.
             let _ = write!(shown, "\\u{:04x}", u32::from(it));
         } else {
@@ -226,21 +228,21 @@ mod tests {
 
     #[test]
     fn what_clients_wrote_reaches_no_terminal_as_a_command() {
-        let evil = "k=\u{1b}[31mred\u{1b}]0;evil\u{7}\r \u{9b}31m \u{7f} gr\u{fc}n";
+        let evil = "adm\u{202e}in k=\u{1b}[31mred\u{1b}]0;evil\u{7}\r \u{9b}31m \u{7f} gr\u{fc}n";
         let (mut out, written) = Out::captured(Format::Table);
         let mut table = plain_table(["ID", "ATTRIBUTES"]);
         table.add_row(["a", evil]);
         out.table(&table).unwrap();
         out.text(&format!("{evil}\n")).unwrap();
         let text = written.text();
-        assert!(!text.contains(|it: char| it.is_control() && it != '\n'), "{text:?}");
-        assert!(text.contains("k=\\u{1b}[31mred\\u{1b}]0;evil\\u{7}"), "{text}");
+        assert!(!text.contains(|it: char| misleads(it) && it != '\n'), "{text:?}");
+        assert!(text.contains("adm\\u{202e}in k=\\u{1b}[31mred\\u{1b}]0;evil\\u{7}"), "{text}");
         assert!(text.contains("gr\u{fc}n"), "{text}");
         let (mut out, written) = Out::captured(Format::Json);
         let document = serde_json::json!({ "k": evil });
         out.json(&document).unwrap();
         let text = written.text();
-        assert!(!text.trim_end().contains(char::is_control), "{text:?}");
+        assert!(!text.trim_end().contains(misleads), "{text:?}");
         let read: serde_json::Value = serde_json::from_str(&text).unwrap();
         assert_eq!(read, document, "and nothing else changes");
     }

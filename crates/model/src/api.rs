@@ -38,7 +38,13 @@ pub struct CloseOp {
     pub request: RequestId,
     /// An operator's order: also where the namespace is switched off.
     pub by_operator: bool,
+    /// Milliseconds that its program is given to end, at most [`GRACE_MS_MAX`] and instead of those of its
+    /// class; 0: it is killed at once. Of a close under way it may only shorten the time.
+    pub grace_ms: Option<u64>,
 }
+
+/// Longest time that a program may be given to end, in milliseconds.
+pub const GRACE_MS_MAX: u64 = 300_000;
 
 /// Read one session.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]

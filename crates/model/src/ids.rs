@@ -1,6 +1,7 @@
 //! Names that people choose, and numbers of the ring.
 
 use crate::refusal::FieldError;
+use crate::text::misleads;
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 use std::fmt;
@@ -40,6 +41,20 @@ pub fn no_slash(field: &str, text: &str) -> Result<(), FieldError> {
     }
 }
 
+/// Names that exist may have them; no new one gets any.
+fn no_turn(field: &str, text: &str) -> Result<(), FieldError> {
+    let found = if text.is_ascii() { None } else { text.char_indices().find(|it| misleads(it.1)) };
+    match found {
+        Some((at, it)) => {
+            let code = u32::from(it);
+            let problem =
+                format!("has U+{code:04X} at byte {at}, which turns the direction of writing");
+            Err(FieldError::new(field, problem))
+        }
+        None => Ok(()),
+    }
+}
+
 macro_rules! name {
     ($(#[$doc:meta])* $type:ident, $field:literal $(, $rule:ident)?) => {
         $(#[$doc])*
@@ -57,6 +72,13 @@ macro_rules! name {
             /// Checks the text as [`Self::check`] does.
             pub fn parse(text: &str) -> Result<Self, FieldError> {
                 Self::check(text)?;
+                Ok(Self(SmolStr::new(text)))
+            }
+            /// Checks the text of a new name: it has no character either that turns the direction of
+            /// writing, by which one name can be shown as another. Names of that kind that exist are read.
+            pub fn parse_new(text: &str) -> Result<Self, FieldError> {
+                Self::check(text)?;
+                no_turn($field, text)?;
                 Ok(Self(SmolStr::new(text)))
             }
             /// The text.
@@ -247,6 +269,20 @@ mod tests {
         assert!(SessionId::parse("a\nb").is_err());
         assert!(SessionId::parse("a\0b").is_err());
         assert_eq!(SessionId::parse(&"x".repeat(255)).unwrap().as_str().len(), 255);
+    }
+
+    #[test]
+    fn a_new_name_turns_no_writing_and_one_that_exists_is_read() {
+        let turned = "adm\u{202e}in\u{2066}x";
+        assert_eq!(SessionId::parse(turned).unwrap().as_str(), turned);
+        let error = SessionId::parse_new(turned).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "id has U+202E at byte 3, which turns the direction of writing"
+        );
+        for name in ["a b", "Zo\u{eb}", "\u{5e9}\u{5dc}\u{5d5}\u{5dd}"] {
+            assert!(SessionId::parse_new(name).is_ok(), "{name}");
+        }
     }
 
     #[test]

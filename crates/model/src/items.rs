@@ -54,6 +54,9 @@ pub struct Standing {
     pub detail: String,
     /// How its program or machine ended, if that is known.
     pub exit: Option<Exit>,
+    /// How long a close gives its program to end, in milliseconds; left out: as its class says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grace_ms: Option<u64>,
     /// Where it runs or ran. `None` only for a life that found no node.
     pub placement: Option<Placement>,
 }

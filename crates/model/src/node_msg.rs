@@ -107,6 +107,9 @@ pub enum ToNode {
         slot: SlotId,
         /// Names the attempt.
         token: Token,
+        /// How long its program is given to end, in milliseconds; `None`: as its class says, or as an
+        /// earlier one said. A later one may only shorten the time.
+        grace_ms: Option<u64>,
         /// The request that caused it, for traces.
         request: Option<RequestId>,
     },

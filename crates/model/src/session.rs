@@ -187,6 +187,8 @@ pub struct SessionRecord {
     pub detail: String,
     /// How its program or machine ended, if that is known.
     pub exit: Option<Exit>,
+    /// How long a close gives its program to end, in milliseconds; `None`: as its class says.
+    pub grace_ms: Option<u64>,
     /// Where it runs or ran. `None` only for a life that found no node.
     pub placement: Option<Placement>,
     /// The machine's current state, as its node last reported; empty for programs.

@@ -128,16 +128,36 @@ pub enum NodeInput {
 }
 
 /// How urgently a session is to be stopped. A later [`NodeEffect::Stop`] of the same token only
-/// gets more urgent (`Class` < `Term` < `Kill`).
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+/// gets more urgent (`Class` < `Within` < `Term` < `Kill`, and `Within` may be repeated).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum StopHow {
     /// Politely; kill when the class's own grace has passed.
     Class,
+    /// Politely; kill when so many milliseconds have passed, but never later than was said before.
+    Within(u64),
     /// Politely, because the lease ran out. The class's grace does not apply: a `Kill` follows at
     /// the lease's own time.
     Term,
     /// At once.
     Kill,
+}
+
+impl StopHow {
+    /// Whether this is news to a session that is being stopped as `before` says. Of two `Within` the earlier
+    /// end counts, wherever times are known.
+    pub fn may_hasten(self, before: Self) -> bool {
+        let both_within = matches!((self, before), (Self::Within(_), Self::Within(_)));
+        both_within || self.rank() > before.rank()
+    }
+
+    fn rank(self) -> u8 {
+        match self {
+            Self::Class => 0,
+            Self::Within(_) => 1,
+            Self::Term => 2,
+            Self::Kill => 3,
+        }
+    }
 }
 
 /// Something to do, in the order given.

@@ -3,7 +3,8 @@
 use core::net::IpAddr;
 use rota_model::{Attributes, ClassName, Namespace, Sandbox, SessionId, SessionKey};
 use rota_node::class::{
-    Class, ClassKind, MachineClass, ProgramClass, ReadyWhen, Values, parse_classes,
+    Class, ClassKind, KillMode, MachineClass, ProgramClass, ReadyWhen, StopSignal, Values,
+    parse_classes,
 };
 use rota_node::machine::{Machine, SendError};
 use std::collections::BTreeMap;
@@ -254,7 +255,7 @@ attributes = { x = 1 }
          (100ms to 10m)",
         "c.toml: grace is \"6m\"; it must be 0s to 5m",
         "c.toml: pool is not a field; known are name, kind, attributes, argv, env, port, ports, ready, \
-         start_timeout, grace, options, sandbox",
+         start_timeout, grace, stop_signal, kill_mode, options, sandbox",
     ];
     assert_eq!(list, expected);
 }
@@ -300,6 +301,30 @@ fn program_class(lines: &str) -> Arc<ProgramClass> {
     let class = Class::parse("c.toml", &program(lines)).expect("no mistakes");
     let ClassKind::Program(program) = class.kind else { panic!("a program") };
     program
+}
+
+#[test]
+fn a_program_says_by_which_signal_it_is_asked_to_end_and_who_gets_that() {
+    let ready = "argv = [\"serve\"]\nready = { line = \"up\" }";
+    let class = program_class(ready);
+    assert_eq!((class.stop_signal, class.kill_mode), (StopSignal::Term, KillMode::Group));
+    for name in ["SIGINT", "INT"] {
+        let lines = format!("{ready}\nstop_signal = \"{name}\"\nkill_mode = \"main\"");
+        let class = program_class(&lines);
+        assert_eq!((class.stop_signal, class.kill_mode), (StopSignal::Int, KillMode::Main));
+    }
+    let wrong = format!("{ready}\nstop_signal = \"KILL\"\nkill_mode = \"none\"");
+    assert_eq!(
+        mistakes(&program(&wrong)),
+        [
+            "c.toml: stop_signal is \"KILL\", which asks nobody; grace = \"0s\" kills at once",
+            "c.toml: kill_mode is \"none\"; it must be one of group, main",
+        ]
+    );
+    let wrong = format!("{ready}\nstop_signal = \"BANG\"");
+    let known = "TERM, INT, QUIT, HUP, USR1, USR2, WINCH";
+    let problem = format!("c.toml: stop_signal is \"BANG\"; it must be one of {known}");
+    assert_eq!(mistakes(&program(&wrong)), [problem]);
 }
 
 #[test]

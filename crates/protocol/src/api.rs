@@ -328,7 +328,8 @@ pub enum Answer {
         /// The answer to a repetition: the life in it has ended since, or is being closed.
         ended_since: bool,
     },
-    /// To a close. `finished` is false when the node was silent: the owner keeps driving.
+    /// To a close. `finished` is false when the node has not said yet that it ended, since it is silent or the
+    /// program uses its grace: the owner keeps driving.
     Closed {
         /// Whether the session is CLOSED now.
         finished: bool,

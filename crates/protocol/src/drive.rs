@@ -87,11 +87,11 @@ impl Partition {
         let call = CallFor { part, pe, node, boot, what, until_ms };
         let deadline_ms = env.config.timing.create_deadline_ms;
         let (slot, session) = (key.slot, session.clone());
-        let (life, spec) = (record.life, record.spec.clone());
+        let (life, spec, grace_ms) = (record.life, record.spec.clone(), record.grace_ms);
         let asked = env.ask_node(call, |call| {
             let head = NodeCall { call, boot, pe, range };
             if closing {
-                return ToNode::Destroy { head, key: session, slot, token, request };
+                return ToNode::Destroy { head, key: session, slot, token, grace_ms, request };
             }
             ToNode::Create { head, key: session, slot, token, life, deadline_ms, spec, request }
         });

@@ -31,6 +31,20 @@ pub(crate) fn spec_then(record: &SessionRecord, entry: &RequestEntry) -> Session
     }
 }
 
+/// Shortens the time of a close under way, if that is shorter. What a class gives is known to nodes alone, and
+/// they never lengthen it.
+pub(crate) fn hasten(record: &mut SessionRecord, grace_ms: Option<u64>) -> bool {
+    let hastens = match (grace_ms, record.grace_ms) {
+        (Some(now), Some(before)) => now < before,
+        (Some(_), None) => true,
+        (None, _) => false,
+    };
+    if hastens {
+        record.grace_ms = grace_ms;
+    }
+    hastens
+}
+
 /// What is still known of a life that was closed before the one in the record.
 pub(crate) fn earlier_life(
     record: &SessionRecord,
@@ -45,6 +59,7 @@ pub(crate) fn earlier_life(
         reason: Some(Reason::ClosedByClient),
         detail: "an earlier life of this session".to_string(),
         exit: None,
+        grace_ms: None,
         placement: None,
         machine_state: String::new(),
         machine_change: 0,
@@ -92,6 +107,7 @@ pub(crate) fn new_life(
         reason: None,
         detail: String::new(),
         exit: None,
+        grace_ms: None,
         placement: None,
         machine_state: String::new(),
         machine_change: 0,

@@ -394,6 +394,7 @@ fn found_again(
         reason: alive.ends,
         detail: String::new(),
         exit: None,
+        grace_ms: None,
         placement: Some(Placement { node, boot, token, address: alive.address.clone() }),
         machine_state: alive.machine_state.clone(),
         machine_change: alive.machine_change,

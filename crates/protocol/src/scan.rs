@@ -294,7 +294,7 @@ impl Partition {
             let name = session.clone();
             env.ask_node(call, |call| {
                 let head = NodeCall { call, boot, pe, range };
-                ToNode::Destroy { head, key: name, slot, token, request: None }
+                ToNode::Destroy { head, key: name, slot, token, grace_ms: None, request: None }
             });
         }
     }

@@ -11,7 +11,8 @@ use crate::env::Env;
 use crate::io::Transition;
 use crate::leading::REQUESTS_MAX;
 use crate::memory::{
-    asked_before, earlier_life, fail_opens, hear_of_machine, new_life, remember, reused, spec_then,
+    asked_before, earlier_life, fail_opens, hasten, hear_of_machine, new_life, remember, reused,
+    spec_then,
 };
 use crate::message::Write;
 use crate::nodes::{Chosen, NoNode};
@@ -203,6 +204,7 @@ impl Partition {
                     reason: None,
                     detail: String::new(),
                     exit: None,
+                    grace_ms: None,
                     placement: Some(placement.clone()),
                     machine_state: String::new(),
                     machine_change: 0,
@@ -372,7 +374,7 @@ impl Partition {
 
     fn on_close(&mut self, env: &mut Env, origin: Origin, op: &CloseOp) {
         let key = Self::key_of(env, &op.key);
-        let Some(record) = self.replica.session(&key).cloned() else {
+        let Some(mut record) = self.replica.session(&key).cloned() else {
             return self.confirm_then(origin);
         };
         let entry = self.replica.request(&key, &op.request);
@@ -407,12 +409,16 @@ impl Partition {
                 self.close_ended(env, origin, &key, record, &op.request);
             }
             SessionState::Closing => {
-                if entry.is_none() {
+                let known = entry.is_some();
+                let hastens = hasten(&mut record, op.grace_ms);
+                // The node is asked again once that is committed.
+                if hastens || !known {
                     self.remember_close(env, &key, record, &op.request);
                 }
                 self.join_work(env, origin, &op.key);
             }
             SessionState::Pending | SessionState::Starting | SessionState::Ready => {
+                record.grace_ms = op.grace_ms;
                 self.start_closing(env, &key, record, &op.request);
                 self.join_work(env, origin, &op.key);
             }

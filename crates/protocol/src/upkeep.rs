@@ -196,7 +196,7 @@ impl Partition {
                 // Alone it does not know whether it is the owner still.
                 match record.filter(|_| !self.has_no_copies()) {
                     Some(record) => {
-                        let session = self.view_of(env, record.clone());
+                        let session = self.view_at_node(env, record.clone());
                         Ok(Answer::Closed { finished: false, session })
                     }
                     None => late(format!("session {} is not closed yet", close.key)),

@@ -53,6 +53,7 @@ fn record(id: u8, state: SessionState, at: Option<(u8, u64)>, version: Stamp) ->
         reason: None,
         detail: String::new(),
         exit: None,
+        grace_ms: None,
         placement: at.map(|(number, boot)| Placement {
             node: node(number),
             boot: BootId(boot),

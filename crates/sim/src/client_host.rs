@@ -350,7 +350,9 @@ fn op_of(request: &Asked, class: &str) -> Op {
             request: name,
             remember: !request.once,
         }),
-        Wish::Close(life) => Op::Close(CloseOp { key, life, request: name, by_operator: false }),
+        Wish::Close(life) => {
+            Op::Close(CloseOp { key, life, request: name, grace_ms: None, by_operator: false })
+        }
         Wish::Get(stale_ok) => Op::Get(GetOp { key, stale_ok }),
     }
 }

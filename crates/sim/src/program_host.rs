@@ -49,14 +49,15 @@ impl World {
         token: Token,
         how: StopHow,
     ) {
-        if how != StopHow::Class && self.plant_ignores_lease() {
+        if is_of_lease(how) && self.plant_ignores_lease() {
             return;
         }
         let Some(host) = self.nodes.get_mut(index) else { return };
         let Some(program) = host.programs.get_mut(&(key.clone(), token)) else { return };
-        program.stopping = Some(program.stopping.map_or(how, |it| it.max(how)));
+        let before = program.stopping.filter(|before| !how.may_hasten(*before));
+        program.stopping = Some(before.unwrap_or(how));
         let delay_us = match how {
-            StopHow::Class => self.chance.skewed(200, 300_000),
+            StopHow::Class | StopHow::Within(_) => self.chance.skewed(200, 300_000),
             StopHow::Term => self.chance.skewed(200, 900_000),
             StopHow::Kill => self.chance.within(100, 3_000),
         };
@@ -117,8 +118,8 @@ impl World {
                 let instance = program.instance;
                 host.programs.remove(&name);
                 self.end_instance(instance, cause);
-                let (exit, detail) = (Some(exit_of(token)), String::new());
-                NodeInput::Ended { key, token, reason, exit, detail }
+                let exit = Some(exit_of(token));
+                NodeInput::Ended { key, token, reason, exit, detail: String::new() }
             }
             ProgramStep::Stopped => {
                 let Some(how) = program.stopping else { return };
@@ -130,12 +131,7 @@ impl World {
                     let detail = "it was stopped before it began".into();
                     NodeInput::StartFailed { key, token, detail }
                 } else {
-                    NodeInput::Stopped {
-                        key,
-                        token,
-                        exit: Some(Exit::Signal(15)),
-                        detail: String::new(),
-                    }
+                    stopped(key, token, 15)
                 }
             }
             ProgramStep::Ready
@@ -169,7 +165,7 @@ impl World {
         }
         let lease = host.and_then(|it| it.agent.as_ref()).map(Node::lease);
         let over = lease.is_some_and(|it| it != rota_node::LeaseState::Valid);
-        if how == StopHow::Class && !over { EndCause::Destroyed } else { EndCause::Lease }
+        if is_of_lease(how) || over { EndCause::Lease } else { EndCause::Destroyed }
     }
 
     fn run_program(&mut self, index: usize, run: u64, key: SessionKey, token: Token) -> NodeInput {
@@ -250,12 +246,7 @@ impl World {
                 let detail = "the lease passed".into();
                 NodeInput::StartFailed { key, token, detail }
             } else if program.stopping.is_some() {
-                NodeInput::Stopped {
-                    key,
-                    token,
-                    exit: Some(Exit::Signal(9)),
-                    detail: String::new(),
-                }
+                stopped(key, token, 9)
             } else {
                 let (reason, exit) = (Reason::LeaseNotRenewed, Some(Exit::Signal(9)));
                 NodeInput::Ended { key, token, reason, exit, detail: String::new() }
@@ -272,4 +263,17 @@ fn exit_of(token: Token) -> Exit {
         1 => Exit::Code(3),
         _ => Exit::Signal(11),
     }
+}
+
+/// No client here asks for a kill at once, so only a lease that is over does.
+fn is_of_lease(how: StopHow) -> bool {
+    match how {
+        StopHow::Class | StopHow::Within(_) => false,
+        StopHow::Term | StopHow::Kill => true,
+    }
+}
+
+fn stopped(key: SessionKey, token: Token, signal: i32) -> NodeInput {
+    let (exit, detail) = (Some(Exit::Signal(signal)), String::new());
+    NodeInput::Stopped { key, token, exit, detail }
 }

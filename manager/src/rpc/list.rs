@@ -113,6 +113,7 @@ pub(crate) mod tests {
             reason: None,
             detail: String::new(),
             exit: None,
+            grace_ms: None,
             placement: None,
             machine_state: String::new(),
             machine_change: 0,

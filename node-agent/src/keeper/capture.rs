@@ -1,5 +1,6 @@
 //! A program's output, kept in files of bounded size, and searched for one line.
 
+use crate::disk_reserve::free_bytes;
 use rustix::fs::OFlags;
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -9,6 +10,18 @@ use std::path::{Path, PathBuf};
 /// Longest beginning of a line that is searched for the text that means "ready".
 const LINE_SEARCHED_BYTES_MAX: usize = 4096;
 
+/// The disk is looked at once so much was written to it.
+const LOOK_BYTES: u64 = 64 * 1024;
+
+/// How much of a disk output may take, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// Most that is kept of one output.
+    pub max: u64,
+    /// While less of the disk is free, nothing is kept.
+    pub reserve: u64,
+}
+
 /// Keeps the newest output: `NAME.log`, and before it `NAME.log.1`, each at most half of the
 /// limit.
 pub struct Capture {
@@ -16,23 +29,48 @@ pub struct Capture {
     file: Option<File>,
     written: u64,
     half_bytes: u64,
+    /// What the disk is to keep free.
+    reserve: u64,
+    /// Written since the disk was looked at; `None`: it had too little.
+    unseen: Option<u64>,
     wanted: Option<Vec<u8>>,
     line: Vec<u8>,
 }
 
 impl Capture {
     /// Captures into `path`; `wanted` is the text whose line is looked for.
-    pub fn create(path: PathBuf, bytes_max: u64, wanted: Option<&str>) -> io::Result<Self> {
+    pub fn create(path: PathBuf, bounds: Bounds, wanted: Option<&str>) -> io::Result<Self> {
         let file = Some(create(&path)?);
         let wanted = wanted.map(|text| text.as_bytes().to_vec());
-        Ok(Self { path, file, written: 0, half_bytes: bytes_max.max(2) / 2, wanted, line: vec![] })
+        let Bounds { max, reserve } = bounds;
+        let (half_bytes, unseen) = (max.max(2) / 2, None);
+        Ok(Self { path, file, written: 0, half_bytes, reserve, unseen, wanted, line: vec![] })
     }
 
     /// Takes some output. True when the wanted line was completed (or begun, if the text is
     /// already in it) for the first time.
     pub fn take(&mut self, bytes: &[u8]) -> bool {
-        self.keep(bytes);
+        if self.has_room() {
+            self.keep(bytes);
+            self.unseen = self.unseen.map(|it| it + bytes.len() as u64);
+        }
         self.search(bytes)
+    }
+
+    /// Whether the disk has more than its reserve. It is asked again while it has less, and after some bytes.
+    fn has_room(&mut self) -> bool {
+        if self.unseen.is_some_and(|it| it < LOOK_BYTES) {
+            return true;
+        }
+        let free = self.path.parent().and_then(|it| free_bytes(it).ok());
+        // One that cannot be asked is tried.
+        let room = free.is_none_or(|it| it >= self.reserve);
+        if !room && self.unseen.is_some() {
+            let path = self.path.display();
+            tracing::warn!(%path, "the disk has less free than its reserve: output is dropped");
+        }
+        self.unseen = room.then_some(0);
+        room
     }
 
     /// A full disk costs the output, never the program: what cannot be written is dropped.
@@ -91,11 +129,28 @@ fn create(path: &Path) -> io::Result<File> {
 mod tests {
     use super::*;
 
+    fn bounds() -> Bounds {
+        Bounds { max: 100, reserve: 0 }
+    }
+
+    #[test]
+    fn a_disk_below_its_reserve_costs_the_output_and_not_the_line_that_means_ready() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("stdout.log");
+        let none = Bounds { reserve: u64::MAX, ..bounds() };
+        let mut capture = Capture::create(path.clone(), none, Some("ready")).unwrap();
+        assert!(capture.take(b"it is ready\n"));
+        assert_eq!(fs::read_to_string(&path).unwrap(), "");
+        capture.reserve = 0;
+        capture.take(b"there is room again\n");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "there is room again\n");
+    }
+
     #[test]
     fn the_newest_output_is_kept_within_the_limit() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("stdout.log");
-        let mut capture = Capture::create(path.clone(), 100, None).unwrap();
+        let mut capture = Capture::create(path.clone(), bounds(), None).unwrap();
         for number in 0..1000 {
             assert!(!capture.take(format!("{number:04}\n").as_bytes()));
         }
@@ -111,14 +166,15 @@ mod tests {
         let (target, path) = (folder.path().join("target"), folder.path().join("stdout.log"));
         fs::write(&target, "precious").unwrap();
         std::os::unix::fs::symlink(&target, &path).unwrap();
-        assert!(Capture::create(path, 100, None).is_err());
+        assert!(Capture::create(path, bounds(), None).is_err());
         assert_eq!(fs::read_to_string(&target).unwrap(), "precious");
     }
 
     #[test]
     fn a_line_is_found_across_reads_and_only_once() {
         let folder = tempfile::tempdir().unwrap();
-        let mut capture = Capture::create(folder.path().join("out"), 100, Some("ready")).unwrap();
+        let mut capture =
+            Capture::create(folder.path().join("out"), bounds(), Some("ready")).unwrap();
         assert!(!capture.take(b"rea\ndy\n"));
         assert!(!capture.take(b"it is re"));
         assert!(capture.take(b"ady now\n"));
@@ -128,7 +184,8 @@ mod tests {
     #[test]
     fn a_line_that_never_ends_takes_no_memory() {
         let folder = tempfile::tempdir().unwrap();
-        let mut capture = Capture::create(folder.path().join("out"), 100, Some("xyz")).unwrap();
+        let mut capture =
+            Capture::create(folder.path().join("out"), bounds(), Some("xyz")).unwrap();
         for _ in 0..100 {
             capture.take(&[b'a'; 1000]);
         }

@@ -1,6 +1,7 @@
 //! The processes of one program: its group and whatever left the group, or its namespace.
 
 use super::first::First;
+use super::order::Stop;
 use rota_daemon::processes;
 use rota_model::Exit;
 use rustix::io::Errno;
@@ -21,13 +22,23 @@ pub struct Family {
     /// never signalled again. With a namespace: its first process was reaped.
     group_gone: bool,
     strays_asked: bool,
+    stop: Stop,
+    rest_asked: bool,
 }
 
 impl Family {
     /// The family of that child, which leads its own group.
-    pub fn new(leader: i32, first: Option<First>) -> Self {
-        let exit = None;
-        Self { leader, first, exit, childless: false, group_gone: false, strays_asked: false }
+    pub fn new(leader: i32, first: Option<First>, stop: Stop) -> Self {
+        Self {
+            leader,
+            first,
+            exit: None,
+            childless: false,
+            group_gone: false,
+            strays_asked: false,
+            stop,
+            rest_asked: false,
+        }
     }
 
     /// Readable when the first process of the namespace has told something.
@@ -77,12 +88,22 @@ impl Family {
         self.exit.as_ref().filter(|_| self.childless && self.group_gone)
     }
 
-    /// Asks the group to end, while it exists.
+    /// Asks the program, or its group, to end; of a program that has ended, what is left of the group.
     pub fn ask(&mut self) {
         match &mut self.first {
-            Some(first) => first.ask_to_end(),
+            Some(first) => first.ask_to_end(self.stop),
             None if self.group_gone => {}
-            None => processes::signal_group(self.leader, Signal::TERM),
+            None if self.exit.is_some() => self.ask_rest(),
+            None => self.stop.ask(self.leader),
+        }
+    }
+
+    /// Once the program has ended: asks what is left of its group, if only the program was asked before. In
+    /// a namespace its first process does that.
+    pub fn ask_rest(&mut self) {
+        let was_asked = std::mem::replace(&mut self.rest_asked, true);
+        if !was_asked && !self.group_gone && self.first.is_none() {
+            processes::signal_group(self.leader, self.stop.signal());
         }
     }
 

@@ -1,7 +1,7 @@
 //! The first process of a session's pid namespace, between keeper and program.
 //!
 //! ```text
-//!  keeper ── Order ──▶ stdin ┌───────┐ ── TERM ──▶ the program's group
+//!  keeper ── Order ──▶ stdin ┌───────┐ ── asks ──▶ the program, or its group
 //!         ◀── Told ───────── │ first │ ── reaps ─▶ whatever is left to it
 //!         ── KILL ─────────▶ └───────┘   the kernel ends the whole namespace with it
 //! ```
@@ -13,15 +13,14 @@
 //! namespace is left: the kernel sees to that.
 
 use super::launch::{discard, free_standard_input, shim, start_shim};
+use super::order::Stop;
 use crate::cli::FirstArgs;
 use crate::{clean, sandbox::namespace};
 use rota_daemon::processes;
 use rota_model::Exit;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::process::{
-    Pid, Signal, WaitOptions, kill_process_group, set_parent_process_death_signal, setsid, wait,
-};
+use rustix::process::{Signal, WaitOptions, set_parent_process_death_signal, setsid, wait};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::fs::File;
@@ -41,8 +40,8 @@ const FIRST_PID: u32 = 1;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Order {
-    /// The program's group gets TERM.
-    Term,
+    /// The program is asked to end.
+    End(Stop),
 }
 
 /// What the first process tells: one JSON value a line.
@@ -100,10 +99,10 @@ impl First {
         (!self.closed).then(|| self.control.as_fd())
     }
 
-    /// The program's group is to get TERM.
-    pub fn ask_to_end(&mut self) {
+    /// The program is asked to end.
+    pub fn ask_to_end(&mut self, stop: Stop) {
         // One that takes no more is gone or hangs; the keeper kills it in time.
-        drop(write_line(&mut self.control, &Order::Term));
+        drop(write_line(&mut self.control, &Order::End(stop)));
     }
 
     /// Takes what was told without waiting: how the program ended, if it has.
@@ -242,12 +241,8 @@ fn obey(orders: UnixStream, program: i32) {
     for line in BufReader::new(orders).lines() {
         let Ok(line) = line else { break };
         match serde_json::from_str(&line) {
-            Ok(Order::Term) => {
-                // The number can only be the session's: there is nobody else in here.
-                if let Some(group) = Pid::from_raw(program) {
-                    let _ = kill_process_group(group, Signal::TERM);
-                }
-            }
+            // The number can only be the session's: there is nobody else in here.
+            Ok(Order::End(stop)) => stop.ask(program),
             Err(_) => break,
         }
     }

@@ -3,7 +3,7 @@
 //! ```text
 //!  agent ── Order, Stop ──▶ stdin ┌────────┐ ◀── pidfd ─────── program (own process group)
 //!        ◀── News ──────── stdout │ keeper │ ◀── outputs ───── ..
-//!  lease file ── re-read when ──▶ └────────┘ ── TERM, KILL ──▶ the whole group
+//!  lease file ── re-read when ──▶ └────────┘ ── asks, kills ─▶ the program, its group
 //!                 it runs out
 //! ```
 //!
@@ -25,7 +25,7 @@ pub use launch::become_program;
 
 use crate::clean;
 use crate::lease::{Lease, boottime_ms};
-use capture::Capture;
+use capture::{Bounds, Capture};
 use family::Family;
 use launch::Launched;
 use order::{Cause, Command, LINE_BYTES_MAX, News, Order, PIDS_FILE, Pids};
@@ -101,7 +101,8 @@ fn keep(order: &Order, input: Lines) -> Result<(), String> {
         return Err("the node's lease has passed".to_owned());
     }
     let output = |name: &str, wanted: Option<&str>| {
-        Capture::create(order.folder.join(name), order.output_bytes_max, wanted)
+        let bounds = Bounds { max: order.output_bytes_max, reserve: order.disk_reserve_bytes };
+        Capture::create(order.folder.join(name), bounds, wanted)
             .map_err(why("cannot write the output file"))
     };
     let ready_line = order.ready_line.as_deref();
@@ -124,7 +125,8 @@ fn keep(order: &Order, input: Lines) -> Result<(), String> {
         err: child.stderr.take().map(|pipe| (pipe, err)),
         pidfd,
         timer,
-        family: Family::new(pid, first),
+        family: Family::new(pid, first, order.stop),
+        main_only: order.stop.main_only,
         lease_file: order.lease.clone(),
         lease_ms_max: order.lease_ms_max,
         lease,
@@ -239,6 +241,8 @@ struct Watch {
     pidfd: Option<OwnedFd>,
     timer: OwnedFd,
     family: Family,
+    /// Only the program itself is asked to end.
+    main_only: bool,
     lease_file: PathBuf,
     lease_ms_max: u64,
     lease: Lease,
@@ -254,6 +258,9 @@ impl Watch {
             self.family.reap();
             if self.family.program_ended() {
                 self.pidfd = None;
+                if self.ending.is_some() && self.main_only {
+                    self.family.ask_rest();
+                }
                 self.end(Cause::Own, self.grace_ms);
             }
             self.watch_lease();
@@ -353,7 +360,7 @@ impl Watch {
         self.family.kill();
     }
 
-    /// Asks the whole group to end, now; it is killed after the grace.
+    /// Asks the program to end, now; all of it is killed after the grace.
     fn end(&mut self, cause: Cause, grace_ms: u64) {
         let kill_at_ms = boottime_ms().saturating_add(grace_ms);
         match &mut self.ending {

@@ -4,6 +4,8 @@
 
 use rota_daemon::processes::{self, Process};
 use rota_model::{Exit, RequestId, SessionKey, Token};
+use rota_node::class::{KillMode, ProgramClass, StopSignal};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs;
@@ -33,12 +35,16 @@ pub struct Order {
     pub env: BTreeMap<String, String>,
     /// Working folder.
     pub cwd: PathBuf,
-    /// Time between TERM and KILL when the program leaves processes behind, in milliseconds.
+    /// Time until KILL when the program leaves processes behind, in milliseconds.
     pub grace_ms: u64,
+    /// How it is asked to end.
+    pub stop: Stop,
     /// The node's lease file.
     pub lease: PathBuf,
     /// Most bytes kept of each of the two outputs.
     pub output_bytes_max: u64,
+    /// While less is free of their disk, output is dropped.
+    pub disk_reserve_bytes: u64,
     /// Tell when a line with this text is printed.
     pub ready_line: Option<String>,
     /// Pid of the agent. A keeper whose agent died before it was written down starts nothing.
@@ -49,6 +55,50 @@ pub struct Order {
     pub own: Option<Own>,
     /// A lease that goes further than so many milliseconds was not written by the node: no node's does.
     pub lease_ms_max: u64,
+}
+
+/// How a program is asked to end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Stop {
+    /// The signal's number.
+    pub signal: i32,
+    /// Whether the program alone gets it, and the rest of its group once it has ended.
+    pub main_only: bool,
+}
+
+impl Stop {
+    /// As a class says.
+    pub fn of(class: &ProgramClass) -> Self {
+        let signal = match class.stop_signal {
+            StopSignal::Term => Signal::TERM,
+            StopSignal::Int => Signal::INT,
+            StopSignal::Quit => Signal::QUIT,
+            StopSignal::Hup => Signal::HUP,
+            StopSignal::Usr1 => Signal::USR1,
+            StopSignal::Usr2 => Signal::USR2,
+            StopSignal::Winch => Signal::WINCH,
+        };
+        let main_only = match class.kill_mode {
+            KillMode::Group => false,
+            KillMode::Main => true,
+        };
+        Self { signal: signal.as_raw(), main_only }
+    }
+
+    /// The signal; TERM for a number that is none.
+    pub fn signal(self) -> Signal {
+        Signal::from_named_raw(self.signal).unwrap_or(Signal::TERM)
+    }
+
+    /// Asks a program that leads its own group.
+    pub fn ask(self, program: i32) {
+        let Some(pid) = Pid::from_raw(program) else { return };
+        // It may have ended.
+        let _ = match self.main_only {
+            true => kill_process(pid, self.signal()),
+            false => kill_process_group(pid, self.signal()),
+        };
+    }
 }
 
 /// What a program has of its own.
@@ -64,7 +114,7 @@ pub struct Own {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Command {
-    /// End the program: TERM now, KILL after `grace_ms`. A later one may only shorten the time.
+    /// End the program: its stop signal now, KILL after `grace_ms`. A later one may only shorten the time.
     Stop {
         /// Milliseconds.
         grace_ms: u64,

@@ -69,7 +69,7 @@ pub struct Runtime {
 struct Task {
     /// Its order to stop.
     stop: watch::Sender<Option<StopHow>>,
-    /// Between TERM and KILL, by its class.
+    /// The longest time that it may be given to end: by its class, or by a close.
     grace_ms: u64,
 }
 
@@ -171,7 +171,10 @@ impl Runtime {
             self.machines.remove(&key);
             return news.push(NodeInput::Stopped { key, token, exit: None, detail: String::new() });
         }
-        if let Some(task) = self.programs.get(&(key.clone(), token)) {
+        if let Some(task) = self.programs.get_mut(&(key.clone(), token)) {
+            if let StopHow::Within(ms) = how {
+                task.grace_ms = task.grace_ms.max(ms);
+            }
             return more_urgent(&task.stop, how);
         }
         // Its end is on the way to the decisions, which ignore this then; or it was never here.
@@ -230,7 +233,7 @@ fn shared(classes: BTreeMap<ClassName, Class>) -> BTreeMap<ClassName, Arc<Class>
 
 fn more_urgent(stop: &watch::Sender<Option<StopHow>>, how: StopHow) {
     stop.send_if_modified(|now| {
-        let more = now.is_none_or(|now| now < how);
+        let more = now.is_none_or(|now| how.may_hasten(now));
         if more {
             *now = Some(how);
         }

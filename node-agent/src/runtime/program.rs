@@ -6,7 +6,7 @@ use super::keeper_link::KeeperLink;
 use super::last_words::last_words;
 use super::orphans::Keepers;
 use super::surroundings::{self, Facts, make_folders};
-use crate::keeper::order::{Cause, News, Order, Own};
+use crate::keeper::order::{Cause, News, Order, Own, Stop};
 use crate::lease::boottime_ms;
 use crate::mailbox::Mailbox;
 use crate::ports::{Port, PortRange, Ports};
@@ -55,7 +55,9 @@ pub struct ProgramSettings {
     pub ports: PortRange,
     /// Most bytes kept of each of a program's outputs.
     pub output_bytes_max: u64,
-    /// Between TERM and KILL when the lease has run out.
+    /// Bytes that they leave free of the disk.
+    pub disk_reserve_bytes: u64,
+    /// Until KILL when the lease has run out.
     pub lease_grace_ms: u64,
     /// No lease of this node goes on for longer.
     pub lease_ms_max: u64,
@@ -141,7 +143,7 @@ struct Running {
     timed_out: bool,
     /// Where it listened then.
     opened: Vec<SocketAddr>,
-    /// The longest time that it was given to end.
+    /// The time that it was last given to end, before it was to be killed at once.
     grace_ms: Option<u64>,
     /// When a keeper that does not obey is killed.
     keeper_late: Option<Instant>,
@@ -240,8 +242,10 @@ impl ProgramSession {
             env,
             cwd: work,
             grace_ms: self.program.grace_ms,
+            stop: Stop::of(&self.program),
             lease: self.settings.lease.clone(),
             output_bytes_max: self.settings.output_bytes_max,
+            disk_reserve_bytes: self.settings.disk_reserve_bytes,
             ready_line,
             agent: i32::try_from(std::process::id()).map_err(|_| "pid out of range")?,
             open_files: self.settings.open_files,
@@ -323,6 +327,7 @@ impl Running {
             Step::Stop(how) => {
                 let grace_ms = match how {
                     StopHow::Class => self.session.program.grace_ms,
+                    StopHow::Within(ms) => ms,
                     StopHow::Term => self.session.settings.lease_grace_ms,
                     StopHow::Kill => 0,
                 };
@@ -382,7 +387,8 @@ impl Running {
     }
 
     async fn stop(&mut self, grace_ms: u64) {
-        self.grace_ms = self.grace_ms.max(Some(grace_ms));
+        // What kills at once leaves what was told before.
+        self.grace_ms = Some(grace_ms).filter(|ms| *ms > 0).or(self.grace_ms).or(Some(0));
         let late = Instant::now() + Duration::from_millis(grace_ms) + KEEPER_LATE;
         self.keeper_late = Some(self.keeper_late.map_or(late, |it| it.min(late)));
         self.link.stop(grace_ms).await;
@@ -413,7 +419,7 @@ async fn answers(awaited: Option<Awaited>, stranger: &mut bool) {
 struct Course {
     /// Somebody asked for its end.
     asked: bool,
-    /// The longest time that it was given for that.
+    /// The time that it was given for that; 0: none.
     grace_ms: Option<u64>,
     timed_out: bool,
     was_ready: bool,
@@ -454,15 +460,16 @@ impl ProgramSession {
 
     /// What there is to say of an end that was asked for: nothing, if it was in good order.
     fn asked_to_end(&self, exit: Option<&Exit>, cause: Option<Cause>, course: &Course) -> String {
+        let stop = Stop::of(&self.program).signal;
         let how = match (exit, course.grace_ms) {
             (None | Some(Exit::Code(0) | Exit::FinalState(_)), _) => return String::new(),
             _ if cause.is_none() => KEEPER_KILLED.to_owned(),
-            (Some(Exit::Signal(signal)), _) if is_request(*signal) => return String::new(),
+            (Some(Exit::Signal(signal)), _) if *signal == stop => return String::new(),
             // What a shell tells of a signal.
-            (Some(Exit::Code(code)), _) if is_request(code - 128) => return String::new(),
+            (Some(Exit::Code(code)), _) if code - 128 == stop => return String::new(),
             (Some(Exit::Signal(KILL)), Some(0) | None) => return String::new(),
             (Some(Exit::Signal(KILL)), Some(grace_ms)) => {
-                format!("it had not ended within its grace ({grace_ms} ms), and was killed")
+                format!("it did not end when it was asked to (grace {grace_ms} ms), and was killed")
             }
             (Some(exit), _) => format!("asked to end, it ended with {exit}"),
         };
@@ -518,9 +525,4 @@ impl ProgramSession {
         };
         format!("{awaited} within start_timeout ({limit} ms); it listened on {listens}")
     }
-}
-
-/// Whether it is the signal by which programs are asked to end.
-fn is_request(signal: i32) -> bool {
-    signal == Signal::TERM.as_raw()
 }

@@ -301,7 +301,15 @@ impl Line {
 
     pub async fn destroy(&mut self, id: &str, seq: u64) -> NodeAnswer {
         let (head, key, token) = (self.head(), key(id), token(seq));
-        self.ask(ToNode::Destroy { head, key, slot: SlotId(7), token, request: None }).await
+        self.ask(ToNode::Destroy {
+            head,
+            key,
+            slot: SlotId(7),
+            token,
+            grace_ms: None,
+            request: None,
+        })
+        .await
     }
 
     pub async fn scan(&mut self) -> Vec<ScanItem> {

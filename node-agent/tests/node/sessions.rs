@@ -179,6 +179,20 @@ async fn a_machine_takes_events_at_the_address_of_its_node_and_ends_in_a_final_s
 }
 
 #[tokio::test]
+async fn a_node_whose_disk_is_below_its_reserve_takes_no_session_and_says_so() {
+    let (home, manager) = (Home::new(), Manager::start().await);
+    let reserve = (1_u64 << 50).to_string();
+    let agent = home.start(&manager.address, &["--disk-reserve-bytes", &reserve]).await;
+    assert_eq!(agent.ready["disk_reserve_bytes"].to_string(), reserve);
+    assert!(agent.ready["disk_free_bytes"].as_u64().is_some_and(|it| it > 0));
+    let mut line = Line::to(&manager.registration(1).await).await;
+    let detail = never_started(&line.create("b", "brief", 1).await);
+    let told = format!("bytes free, and --disk-reserve-bytes is {reserve}");
+    assert!(detail.contains(&told), "{detail}");
+    assert!(agent.leave().await.success());
+}
+
+#[tokio::test]
 async fn a_full_node_refuses_and_remembers_it() {
     let (home, manager) = (Home::new(), Manager::start().await);
     let flags = ["--places", "2", "--load-limit", "1"];

@@ -52,7 +52,7 @@ pub fn name(name: &str) -> Result<Namespace, Exception> {
 /// Checks a namespace's description to be created.
 pub fn create(request: v1::CreateNamespaceRequest) -> Result<Create, Exception> {
     let mut mistakes = Mistakes::default();
-    let name = mistakes.note_in("name", Namespace::parse(&request.name));
+    let name = mistakes.note_in("name", Namespace::parse_new(&request.name));
     let readers = mistakes.namespaces("readers", &request.readers);
     let limits = request.limits.unwrap_or_default();
     let limits = Limits { documents: limits.documents, v1: limits.v1, v2: limits.v2 };

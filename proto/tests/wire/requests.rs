@@ -127,6 +127,39 @@ fn a_close_of_a_life_that_is_no_moment_is_refused() {
 }
 
 #[test]
+fn a_close_that_gives_more_than_the_longest_grace_is_refused() {
+    let wire = |grace_ms| v1::CloseRequest {
+        id: "s".into(),
+        grace_ms: Some(grace_ms),
+        ..Default::default()
+    };
+    assert_eq!(request::close(wire(300_000), fresh).unwrap().grace_ms, Some(300_000));
+    let refusal = request::close(wire(300_001), fresh).unwrap_err();
+    assert_eq!(fields(&refusal), ["grace_ms"]);
+    assert!(refusal.message.contains("is 300001 ms; the limit is 300000 ms"), "{refusal:?}");
+}
+
+#[test]
+fn new_names_turn_no_writing_and_those_that_exist_are_found() {
+    let turned = "adm\u{202e}in".to_owned();
+    let wire = v1::OpenRequest {
+        namespace: turned.clone(),
+        id: turned.clone(),
+        class: turned.clone(),
+        pool: turned.clone(),
+        attributes: [(turned.clone(), String::new())].into(),
+        ..Default::default()
+    };
+    let refusal = request::open(wire, fresh).unwrap_err();
+    assert_eq!(fields(&refusal), ["namespace", "id", "class", "pool", "attributes"]);
+    assert!(refusal.message.contains("U+202E at byte 3"), "{refusal:?}");
+    let wire = v1::CloseRequest { id: turned.clone(), ..Default::default() };
+    assert!(request::close(wire, fresh).is_ok());
+    let wire = v1::GetRequest { id: turned, ..Default::default() };
+    assert!(request::get(wire).is_ok());
+}
+
+#[test]
 fn a_list_with_nothing_right_lists_every_mistake() {
     let filter = v1::Filter {
         states: vec![0, 3, 99],

@@ -12,7 +12,7 @@ use crate::silence;
 use anyhow::Context;
 use clap::{Args, Subcommand};
 use rota_client::{CallError, Client, v1};
-use rota_model::{Refusal, RefusalKind, Retry, SessionState};
+use rota_model::{GRACE_MS_MAX, Refusal, RefusalKind, Retry, SessionState};
 use show::{Closed, Listed, Moved, Opened};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -27,7 +27,8 @@ pub enum SessionCommand {
     Open(OpenArguments),
     /// Read one session.
     Get(GetArguments),
-    /// End a session. Exit code 1 when it is closing and has not ended yet: its node is silent.
+    /// End a session. Exit code 1 when it is closing and has not ended yet: its program uses its grace, or its
+    /// node is silent. Both are told.
     Close(CloseArguments),
     /// List the sessions of the ring.
     List(ListArguments),
@@ -104,8 +105,32 @@ pub struct CloseArguments {
     /// Name of this request: repeating it repeats the answer (for 10 minutes).
     #[arg(long, default_value = "", hide_default_value = true)]
     request_id: String,
+    /// How long its program may take to end before it is killed, up to 5m; default: the grace of its class.
+    /// Said of a session that is closing already, it may only shorten the time.
+    #[arg(long, value_name = "DURATION", value_parser = grace)]
+    grace: Option<Duration>,
+    /// Kill its program at once, without asking it to end.
+    #[arg(long, conflicts_with = "grace")]
+    force: bool,
     #[command(flatten)]
     call: CallArguments,
+}
+
+impl CloseArguments {
+    /// The time that the program is given, in milliseconds; `None`: that of its class.
+    fn grace_ms(&self) -> Option<u64> {
+        let given = self.grace.map(|it| u64::try_from(it.as_millis()).unwrap_or(GRACE_MS_MAX));
+        if self.force { Some(0) } else { given }
+    }
+}
+
+/// A length of time that a program may be given.
+fn grace(text: &str) -> Result<Duration, String> {
+    let grace = humantime::parse_duration(text).map_err(|error| error.to_string())?;
+    if grace > Duration::from_millis(GRACE_MS_MAX) {
+        return Err("is longer than 5m, the longest grace".to_owned());
+    }
+    Ok(grace)
 }
 
 /// Which sessions are shown. Every condition must hold.
@@ -285,6 +310,7 @@ async fn close(client: &Client, it: &CloseArguments, out: &mut Out) -> anyhow::R
         id: it.id.clone(),
         life: it.life,
         request_id: request_id(client, &it.request_id),
+        grace_ms: it.grace_ms(),
         ..Default::default()
     };
     let unknown = Unknown::Request(request.request_id.clone());
@@ -312,7 +338,7 @@ async fn close(client: &Client, it: &CloseArguments, out: &mut Out) -> anyhow::R
         return Ok(());
     }
     if out.format() == Format::Table {
-        eprintln!("{UNFINISHED}: the node is silent, and its owner keeps at it");
+        eprintln!("{UNFINISHED}: {}", show::why_unfinished(session, it.grace_ms()));
     }
     Err(Told(UNFINISHED).into())
 }

@@ -203,6 +203,30 @@ pub fn found_in_doubt(answer: &v1::OpenResponse) -> Option<String> {
     Some(format!("warning: node {} is {doubt}: session {id:?} may have ended", node.id))
 }
 
+/// What is known of a close that has not finished. `grace_ms` is what it gave, if anything.
+pub fn why_unfinished(session: &v1::Session, grace_ms: Option<u64>) -> String {
+    let node = node(session);
+    let heard = match node.unheard_ms {
+        Some(ms) => format!("was heard {:.1} s ago", Duration::from_millis(ms).as_secs_f64()),
+        None => "has not been heard since its owner owns the session".to_owned(),
+    };
+    let id = &node.id;
+    let silent = node.state == UNREACHABLE || node.unheard_ms.is_none();
+    let why = if silent {
+        format!("node {id} was asked to end it, {heard} and does not answer")
+    } else {
+        let grace = match grace_ms {
+            Some(ms) => format!("{:.1} s", Duration::from_millis(ms).as_secs_f64()),
+            None => "that of its class, or of an earlier close".to_owned(),
+        };
+        format!(
+            "node {id} was asked to end it and {heard}; its program uses its grace ({grace}), \
+             `--grace` or `--force` may shorten that"
+        )
+    };
+    format!("{why}; its owner keeps at it")
+}
+
 /// What a person is told who asked for something else than the live session that was found.
 pub fn found_otherwise(asked: &v1::OpenRequest, answer: &v1::OpenResponse) -> Option<String> {
     let session = answer.session.as_ref()?;

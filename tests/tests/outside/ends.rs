@@ -2,8 +2,8 @@
 
 use rota_client::v1::{self, Exit, Filter, Reason, Session, SessionState, exit};
 use rota_tests::brief::Brief;
-use rota_tests::sessions::{CALL, becomes, close, listed, open};
-use rota_tests::{Launched, TestFolder, classes_of};
+use rota_tests::sessions::{CALL, becomes, close, listed, open, opened, read};
+use rota_tests::{Cluster, Launched, TestFolder, classes_of};
 
 /// Listens on a port that nobody gave it.
 const ASTRAY: &str = r#"
@@ -50,7 +50,46 @@ sandbox = "none"
 attributes = { how = "at once", until = "" }
 "#;
 
-/// A ring with a node that has both classes.
+/// Ends never when it is asked, and has long to do so.
+const PATIENT: &str = r#"
+name = "patient"
+kind = "program"
+argv = ["python3", "-u", "-c", """
+import signal, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+print('ready')
+time.sleep(1000)
+"""]
+ready = { line = "ready" }
+grace = "4m"
+"#;
+
+/// Alone asked to end, and by INT, it looks whether its child was left alone.
+const PARENT: &str = r#"
+name = "parent"
+kind = "program"
+argv = ["python3", "-u", "-c", """
+import signal, subprocess, sys, time
+child = subprocess.Popen(['sleep', '1000'])
+def asked(*_):
+    try:
+        child.wait(0.3)
+        print('child is gone')
+    except subprocess.TimeoutExpired:
+        print('child lives')
+    sys.exit(7)
+signal.signal(signal.SIGINT, asked)
+print('ready')
+while True:
+    time.sleep(1000)
+"""]
+ready = { line = "ready" }
+stop_signal = "SIGINT"
+kill_mode = "main"
+grace = "4m"
+"#;
+
+/// A ring with a node that has these classes.
 struct Ground {
     folder: TestFolder,
     brief: Brief,
@@ -61,7 +100,9 @@ impl Ground {
     async fn start() -> Self {
         let folder = TestFolder::new();
         let brief = Brief::start(&folder).await;
-        let classes = classes_of(&folder, &[("astray", ASTRAY), ("ending", ENDING)]);
+        let classes =
+            [("astray", ASTRAY), ("ending", ENDING), ("patient", PATIENT), ("parent", PARENT)];
+        let classes = classes_of(&folder, &classes);
         let line = brief.agent(&folder, &classes, "node");
         let agent = Launched::start(&folder, "agent", "rota-node-agent", &line).await;
         Self { folder, brief, agent }
@@ -160,11 +201,62 @@ async fn what_was_asked_to_end_is_closed_however_it_did_and_says_what_went_wrong
     let told = "asked to end, it ended with exit code 9; last on stdout: ready | cannot save; ";
     assert!(bad.detail.starts_with(told), "{bad:?}");
     let stubborn = ground.closed("stubborn").await;
-    let told =
-        "it had not ended within its grace (300 ms), and was killed; last on stdout: ready; ";
+    let told = "it did not end when it was asked to (grace 300 ms), and was killed; last on stdout: ready; ";
     assert_eq!(stubborn.state(), SessionState::Closed);
     assert!(stubborn.detail.starts_with(told), "{stubborn:?}");
     let good = ground.closed("good").await;
     assert_eq!((good.state(), good.detail.as_str()), (SessionState::Closed, ""));
+    ground.end().await;
+}
+
+#[tokio::test]
+async fn a_close_gives_a_time_of_its_own_and_a_second_one_shortens_it() {
+    let folder = TestFolder::new();
+    let classes = classes_of(&folder, &[("patient", PATIENT)]);
+    // A manager without copies never says that a close is under way.
+    let cluster = Cluster::start(&folder, &["--classes", &classes]).await;
+    let client = cluster.client();
+    opened(&client, "s", "patient").await;
+    let close =
+        async |more: &[&str]| cluster.ringctl(&[&["session", "close", "s"], more].concat()).await;
+    let wrong = close(&["--grace", "6m"]).await;
+    assert_eq!(wrong.code, 2, "{wrong:?}");
+    assert!(wrong.stderr.contains("--grace") && wrong.stderr.contains("5m"), "{wrong:?}");
+
+    let slow = close(&["--grace", "3m", "--timeout", "1s"]).await;
+    assert_eq!(slow.code, 1, "{slow:?}");
+    for part in ["node n1 was asked to end it", "its program uses its grace (180.0 s)", "--force"] {
+        assert!(slow.stderr.contains(part), "{part} is not in {slow:?}");
+    }
+    let session = read(&client, "s").await.unwrap();
+    assert_eq!(session.state(), SessionState::Closing, "{session:?}");
+    let hurried = close(&["--grace", "200ms", "-o", "json"]).await.json();
+    assert_eq!((&hurried["finished"], &hurried["state"]), (&true.into(), &"CLOSED".into()));
+    let detail = hurried["detail"].as_str().unwrap_or_default();
+    assert!(detail.contains("when it was asked to (grace 200 ms), and was killed"), "{hurried}");
+
+    opened(&client, "s", "patient").await;
+    let forced = close(&["--force", "-o", "json"]).await.json();
+    assert_eq!((&forced["finished"], &forced["exit"]["signal"]), (&true.into(), &9.into()));
+    assert_eq!(forced["detail"], "", "{forced}");
+    cluster.end().await;
+}
+
+#[tokio::test]
+async fn a_class_says_by_what_its_program_is_asked_to_end_and_that_it_alone_is() {
+    let ground = Ground::start().await;
+    ground.brief.opened("s", "parent").await;
+    let closed = ground.closed("s").await;
+    assert_eq!(how(&closed), Some(exit::How::Code(7)), "{closed:?}");
+    assert!(closed.detail.contains("last on stdout: ready | child lives; "), "{closed:?}");
+    ground.end().await;
+}
+
+#[tokio::test]
+async fn a_new_id_that_turns_the_direction_of_writing_is_refused() {
+    let ground = Ground::start().await;
+    let error = ground.brief.client.open(open("adm\u{202e}in", "ending"), CALL).await.unwrap_err();
+    assert_eq!(error.reason(), "INVALID_ARGUMENT", "{error:?}");
+    assert!(error.to_string().contains("id has U+202E at byte 3"), "{error}");
     ground.end().await;
 }

@@ -26,7 +26,10 @@
 //! ports = ["admin"]                    # optional: names of further ports
 //! ready = { port = true }              # optional; or { line = "text in a line of output" }
 //! start_timeout = "10s"                # optional: 100ms to 10m
-//! grace = "5s"                         # optional: 0s to 5m between TERM and KILL
+//! grace = "5s"                         # optional: 0s to 5m between stop_signal and KILL
+//! stop_signal = "TERM"                 # optional: or INT, QUIT, HUP, USR1, USR2, WINCH; asks it to end
+//! kill_mode = "group"                  # optional: its whole process group is asked; or "main": it alone is, and
+//!                                      # what it leaves behind once it has ended. KILL is for all in any case
 //! options = true                       # optional: a client's value may begin with - (default: false)
 //! sandbox = "basic"                    # optional: or "none"; else the best that the node can do
 //! ```
@@ -162,13 +165,75 @@ pub struct ProgramClass {
     pub ready: ReadyWhen,
     /// How long it may take to get ready before it is killed.
     pub start_timeout_ms: u64,
-    /// Between TERM and KILL.
+    /// Between the stop signal and KILL.
     pub grace_ms: u64,
     /// Whether an argument that begins with a client's value may begin with `-`.
     pub options: bool,
+    /// What asks it to end.
+    pub stop_signal: StopSignal,
+    /// Whom that reaches.
+    pub kill_mode: KillMode,
     /// What it must be kept from, no more and no less; `None`: the best that its node can do.
     pub sandbox: Option<Sandbox>,
 }
+
+macro_rules! words {
+    ($(#[$doc:meta])* $type:ident { $($(#[$vdoc:meta])* $variant:ident = $text:literal,)* }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+        pub enum $type { $($(#[$vdoc])* $variant,)* }
+
+        impl $type {
+            /// Every one.
+            pub const ALL: &'static [$type] = &[$($type::$variant),*];
+            /// As in a class file.
+            pub fn as_str(self) -> &'static str {
+                match self { $($type::$variant => $text,)* }
+            }
+            /// Reads what a class file says.
+            ///
+            /// # Errors
+            /// What is wrong with the text: "is ...; it must be ...".
+            pub fn parse(text: &str) -> Result<Self, String> {
+                let found = Self::ALL.iter().copied().find(|it| it.as_str() == text);
+                found.ok_or_else(|| {
+                    let known: Vec<&str> = Self::ALL.iter().map(|it| it.as_str()).collect();
+                    format!("is {text:?}; it must be one of {}", known.join(", "))
+                })
+            }
+        }
+    };
+}
+
+words!(
+    /// The signal by which a program is asked to end: a name of signal(7), here without its SIG.
+    StopSignal {
+        /// The usual one.
+        Term = "TERM",
+        /// As Ctrl-C does.
+        Int = "INT",
+        /// As Ctrl and the backslash do.
+        Quit = "QUIT",
+        /// A hang-up.
+        Hup = "HUP",
+        /// One of the program's own.
+        Usr1 = "USR1",
+        /// Another one.
+        Usr2 = "USR2",
+        /// Of a window's size; some servers end well by it.
+        Winch = "WINCH",
+    }
+);
+
+words!(
+    /// Whom the stop signal reaches. KILL reaches every process of the session in any case.
+    KillMode {
+        /// The program's process group.
+        Group = "group",
+        /// The program alone; when it has ended, what is left of its group.
+        Main = "main",
+    }
+);
 
 /// When a program counts as ready.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]

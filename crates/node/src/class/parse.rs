@@ -2,6 +2,7 @@
 
 use super::source::{ClassMistake, Fields, Mistakes, text_of};
 use super::{Class, ClassKind, MachineClass, program};
+use rota_model::text::misleads;
 use rota_model::{ATTRIBUTES_BYTES_MAX, ClassDigest, ClassName, NAME_BYTES_MAX};
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
@@ -64,7 +65,7 @@ fn read_file(file: &str, text: &str) -> (Option<ClassName>, Result<Class, Vec<Cl
     let mut fields = Fields::new("", table);
     let name = fields
         .text("name", &mut mistakes)
-        .and_then(|it| mistakes.checked("name", ClassName::parse(&it)));
+        .and_then(|it| mistakes.checked("name", ClassName::parse_new(&it)));
     let class = read_class(fields, name.clone(), digest_of(text), &mut mistakes);
     match class {
         Some(class) if mistakes.is_empty() => (name, Ok(class)),
@@ -162,10 +163,14 @@ impl Names {
         let mut index = BTreeMap::new();
         for (at, name) in list.iter().enumerate() {
             let path = format!("{field}[{at}]");
-            if name.is_empty() || name.len() > NAME_BYTES_MAX || name.contains(char::is_control) {
+            if name.is_empty() || name.len() > NAME_BYTES_MAX || name.contains(misleads) {
                 let limit = NAME_BYTES_MAX;
-                mistakes
-                    .add(path, format!("must be 1 to {limit} bytes without control characters"));
+                mistakes.add(
+                    path,
+                    format!(
+                        "must be 1 to {limit} bytes without control characters, also of direction"
+                    ),
+                );
             } else if index.contains_key(name) {
                 mistakes.add(path, format!("is {name:?} again"));
                 continue;

@@ -3,12 +3,23 @@
 use super::command::{Piece, Template};
 use super::given;
 use super::source::{Fields, Mistakes, duration_ms};
-use super::{ProgramClass, ReadyWhen};
-use rota_model::Sandbox;
+use super::{KillMode, ProgramClass, ReadyWhen, StopSignal};
+use rota_model::{GRACE_MS_MAX, Sandbox};
 use std::collections::{BTreeMap, BTreeSet};
 
-pub(super) const FIELDS: [&str; 9] =
-    ["argv", "env", "port", "ports", "ready", "start_timeout", "grace", "options", "sandbox"];
+pub(super) const FIELDS: [&str; 11] = [
+    "argv",
+    "env",
+    "port",
+    "ports",
+    "ready",
+    "start_timeout",
+    "grace",
+    "stop_signal",
+    "kill_mode",
+    "options",
+    "sandbox",
+];
 
 /// Most further ports.
 const PORTS_MAX: usize = 16;
@@ -19,7 +30,7 @@ const PORT_NAME_MAX: usize = 32;
 const ARGV_MAX: usize = 1_000;
 const START_TIMEOUT_MS: Span =
     Span { default: 10_000, min: 100, max: 600_000, text: "100ms to 10m" };
-const GRACE_MS: Span = Span { default: 5_000, min: 0, max: 300_000, text: "0s to 5m" };
+const GRACE_MS: Span = Span { default: 5_000, min: 0, max: GRACE_MS_MAX, text: "0s to 5m" };
 
 /// A length of time that a file may set.
 struct Span {
@@ -37,9 +48,13 @@ pub(super) fn read_program(fields: &mut Fields, mistakes: &mut Mistakes) -> Opti
     let ready = read_ready(fields, mistakes);
     let start_timeout_ms = read_time(fields, "start_timeout", &START_TIMEOUT_MS, mistakes);
     let grace_ms = read_time(fields, "grace", &GRACE_MS, mistakes);
+    let stop_signal = read_stop_signal(fields, mistakes);
+    let kill_mode = fields.optional_text("kill_mode", mistakes);
+    let kill_mode = kill_mode.map_or(Ok(KillMode::Group), |it| KillMode::parse(&it));
+    let kill_mode = kill_mode.map_err(|problem| mistakes.add("kill_mode", problem));
     let options = fields.optional_bool("options", mistakes).unwrap_or(false);
     let sandbox = read_sandbox(fields, mistakes);
-    let ready = ready?;
+    let (ready, stop_signal, kill_mode) = (ready?, stop_signal?, kill_mode.ok()?);
     given::refuse(&argv, &env, mistakes);
     refuse_unlisted(&argv, &env, &ports, mistakes);
     let mentioned = argv.iter().chain(env.values()).any(|it| it.mentions(&Piece::Port));
@@ -57,6 +72,8 @@ pub(super) fn read_program(fields: &mut Fields, mistakes: &mut Mistakes) -> Opti
         ready,
         start_timeout_ms,
         grace_ms,
+        stop_signal,
+        kill_mode,
         options,
         sandbox,
     })
@@ -95,6 +112,19 @@ fn refuse_unlisted(
     for name in used.into_iter().filter(|it| !ports.contains(*it)) {
         mistakes.add("ports", format!("does not list {name:?}, which {{port.{name}}} uses"));
     }
+}
+
+/// With or without the SIG of its name.
+fn read_stop_signal(fields: &mut Fields, mistakes: &mut Mistakes) -> Option<StopSignal> {
+    let Some(text) = fields.optional_text("stop_signal", mistakes) else {
+        return Some(StopSignal::Term);
+    };
+    let name = text.strip_prefix("SIG").unwrap_or(&text);
+    let signal = match name {
+        "KILL" => Err("is \"KILL\", which asks nobody; grace = \"0s\" kills at once".to_owned()),
+        name => StopSignal::parse(name),
+    };
+    signal.map_err(|problem| mistakes.add("stop_signal", problem)).ok()
 }
 
 fn read_sandbox(fields: &mut Fields, mistakes: &mut Mistakes) -> Option<Sandbox> {

@@ -34,9 +34,9 @@ impl Node {
                 let answer = self.on_create(now, &attempt, not_after_ms, (*life, spec));
                 answer.or_else(|| self.wait(&attempt, waiter(Wants::Create)))
             }
-            ToNode::Destroy { key, slot, token, .. } => {
+            ToNode::Destroy { key, slot, token, grace_ms, .. } => {
                 let attempt = Attempt { key, slot: *slot, token: *token };
-                let answer = self.on_destroy(now, &attempt, head.pe);
+                let answer = self.on_destroy(now, &attempt, head.pe, *grace_ms);
                 answer.or_else(|| self.wait(&attempt, waiter(Wants::Destroy)))
             }
             ToNode::Scan { after, limit, .. } => {
@@ -157,6 +157,9 @@ impl Node {
         if self.lease.state() != LeaseState::Valid {
             return never(Blame::Node, format!("the lease of node {node} has run out"));
         }
+        if let Some(why) = &self.takes_none {
+            return never(Blame::Node, format!("node {node} takes no session: {why}"));
+        }
         if !self.config.classes.contains_key(&spec.class) {
             return never(
                 Blame::Session,
@@ -177,7 +180,13 @@ impl Node {
     }
 
     /// `None`: the answer comes when nothing of the session runs any more.
-    fn on_destroy(&mut self, now: u64, attempt: &Attempt<'_>, pe: Epoch) -> Option<NodeAnswer> {
+    fn on_destroy(
+        &mut self,
+        now: u64,
+        attempt: &Attempt<'_>,
+        pe: Epoch,
+        grace_ms: Option<u64>,
+    ) -> Option<NodeAnswer> {
         let Attempt { key, token, .. } = *attempt;
         // Whoever asks for this has written down that the session is closing.
         self.outbox.forget(key, token);
@@ -185,7 +194,12 @@ impl Node {
             live.destroyed_by = live.destroyed_by.max(Some(pe));
         });
         if lives.is_some() {
-            self.stop(key, token, StopHow::Class, StopCause::Destroyed);
+            let how = match grace_ms {
+                None => StopHow::Class,
+                Some(0) => StopHow::Kill,
+                Some(ms) => StopHow::Within(ms),
+            };
+            self.stop(now, (key, token), how, StopCause::Destroyed);
             return None;
         }
         let dead = self.dead.get(key, token);

@@ -32,6 +32,8 @@ pub struct Node {
     outbox: Outbox,
     lease: Lease,
     departure: Departure,
+    /// Why it takes no session now, if so.
+    takes_none: Option<String>,
     /// Epoch of the View that the managers' addresses are from.
     epoch: Epoch,
     managers: Vec<(ManagerNumber, String)>,
@@ -97,6 +99,7 @@ impl Node {
             outbox: Outbox::default(),
             lease: Lease::new(),
             departure: Departure::Stays,
+            takes_none: None,
             epoch: Epoch(0),
             managers: Vec::new(),
             effects: Vec::new(),
@@ -113,7 +116,7 @@ impl Node {
             None | Some(NodeInput::Tick) => {}
             Some(NodeInput::Call { stream, message }) => self.on_call(now, stream, message),
             Some(NodeInput::StreamClosed { stream }) => self.live.close_stream(stream),
-            Some(NodeInput::Leave) => self.on_leave(),
+            Some(NodeInput::Leave) => self.on_leave(now),
             Some(NodeInput::ReportsAcked { ids }) => {
                 for id in ids {
                     self.outbox.on_acked(id);
@@ -163,6 +166,13 @@ impl Node {
     /// From now on it runs these classes; what runs goes on. Managers learn of it by a registration.
     pub fn offer(&mut self, classes: BTreeMap<ClassName, ClassDigest>) {
         Arc::make_mut(&mut self.config).classes = classes;
+    }
+
+    /// From now on it takes no session, for that reason; or again, without one. What runs goes on.
+    pub fn take_no_session(&mut self, why: Option<&str>) {
+        if self.takes_none.as_deref() != why {
+            self.takes_none = why.map(str::to_owned);
+        }
     }
 
     /// What the node was told at its start, with the classes that it runs now.

@@ -65,7 +65,7 @@ impl Node {
             Renewed::NotServing => self.lease.retry_soon(now, sent_ms, &self.config.timing),
             Renewed::Lost => {
                 self.lease.lose();
-                self.stop_all(StopHow::Kill, StopCause::LeaseOver);
+                self.stop_all(now, StopHow::Kill, StopCause::LeaseOver);
             }
         }
     }
@@ -101,14 +101,14 @@ impl Node {
     pub(super) fn upkeep(&mut self, now: u64) {
         if self.lease.advance(now, &self.config.timing) {
             match self.lease.state() {
-                LeaseState::Term => self.stop_all(StopHow::Term, StopCause::LeaseOver),
-                LeaseState::Kill => self.stop_all(StopHow::Kill, StopCause::LeaseOver),
+                LeaseState::Term => self.stop_all(now, StopHow::Term, StopCause::LeaseOver),
+                LeaseState::Kill => self.stop_all(now, StopHow::Kill, StopCause::LeaseOver),
                 LeaseState::None | LeaseState::Valid | LeaseState::Lost => {}
             }
         }
         // Each stop leaves a deadline behind that is later, or none.
         while let Some((key, token)) = self.live.overdue(now) {
-            self.stop(&key, token, StopHow::Kill, StopCause::StartTooLate);
+            self.stop(now, (&key, token), StopHow::Kill, StopCause::StartTooLate);
         }
         // A token whose end no manager has taken note of may still be asked for.
         let outbox = &self.outbox;
@@ -116,25 +116,33 @@ impl Node {
         self.dead.expire(now, later, |key, token| outbox.holds(key, token));
     }
 
-    pub(super) fn on_leave(&mut self) {
+    pub(super) fn on_leave(&mut self, now: u64) {
         if self.departure == Departure::Stays {
             self.departure = Departure::Leaving;
-            self.stop_all(StopHow::Class, StopCause::Leaving);
+            self.stop_all(now, StopHow::Class, StopCause::Leaving);
         }
     }
 
-    fn stop_all(&mut self, how: StopHow, cause: StopCause) {
+    fn stop_all(&mut self, now: u64, how: StopHow, cause: StopCause) {
         let all: Vec<(SessionKey, Token)> =
             self.live.after(None).map(|(key, live)| (key.clone(), live.token)).collect();
         for (key, token) in all {
-            self.stop(&key, token, how, cause);
+            self.stop(now, (&key, token), how, cause);
         }
     }
 
     /// Asks the runtime to stop a session, unless it was asked as urgently before. The first cause
     /// stands.
-    pub(super) fn stop(&mut self, key: &SessionKey, token: Token, how: StopHow, cause: StopCause) {
+    pub(super) fn stop(
+        &mut self,
+        now: u64,
+        (key, token): (&SessionKey, Token),
+        how: StopHow,
+        cause: StopCause,
+    ) {
         let kill_at_ms = match how {
+            // The runtime counts it, too; here it tells whether a later one is earlier.
+            StopHow::Within(ms) => Some(now.saturating_add(ms)),
             // The lease may be renewed meanwhile; the kill follows all the same.
             StopHow::Term => self.lease_deadlines().map(|(_, kill_at)| kill_at),
             // The runtime counts the class's grace.
@@ -143,7 +151,11 @@ impl Node {
         let asks = self.live.change(key, token, |live| {
             let cause = match live.stage {
                 Stage::Starting { .. } | Stage::Running => cause,
-                Stage::Stopping { how: before, cause, .. } if before < how => cause,
+                Stage::Stopping { how: before, cause, kill_at_ms: end }
+                    if how.may_hasten(before) && !ends_sooner(before, end, kill_at_ms) =>
+                {
+                    cause
+                }
                 Stage::Stopping { .. } => return false,
             };
             live.ready = false;
@@ -170,4 +182,10 @@ impl Node {
             self.effects.push(NodeEffect::Left);
         }
     }
+}
+
+/// Whether what is under way ends no later than what is asked for now.
+fn ends_sooner(before: StopHow, end: Option<u64>, kill_at_ms: Option<u64>) -> bool {
+    let within = matches!(before, StopHow::Within(_));
+    within && end.zip(kill_at_ms).is_some_and(|(end, now)| end <= now)
 }

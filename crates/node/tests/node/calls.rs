@@ -1,7 +1,7 @@
 //! Create, Destroy, Scan, fences and tokens.
 
 use crate::world::*;
-use rota_model::node_msg::{Blame, DeadToken, NodeAnswer, ReportEvent, ScanFate, ScanItem};
+use rota_model::node_msg::{Blame, DeadToken, NodeAnswer, ReportEvent, ScanFate, ScanItem, ToNode};
 use rota_model::{BootId, Epoch, Exit, Reason, SlotId};
 use rota_node::{NodeEffect, NodeInput, Phase, StopHow};
 
@@ -262,6 +262,54 @@ fn a_destroy_is_answered_only_when_the_whole_group_is_gone() {
     assert_eq!(answers(&effects), [gone.clone(), gone.clone()]);
     assert!(reports(&effects).is_empty(), "the answer tells it");
     assert_eq!(answer(&world.destroy("a", token(1, 1))), gone);
+}
+
+/// A destroy that gives that time.
+fn destroy_within(world: &mut World, grace_ms: u64) -> Vec<NodeEffect> {
+    let mut message = world.destroy_message("a", token(1, 1), 1);
+    if let ToNode::Destroy { grace_ms: given, .. } = &mut message {
+        *given = Some(grace_ms);
+    }
+    world.call(message)
+}
+
+#[test]
+fn the_time_that_a_destroy_gives_is_passed_on_and_a_later_one_may_only_shorten_it() {
+    let stop = |how| vec![("a".to_owned(), how)];
+    let mut world = World::registered();
+    world.run("a", token(1, 1));
+    assert_eq!(stops(&destroy_within(&mut world, 3_000)), stop(StopHow::Within(3_000)));
+    assert_eq!(destroy_within(&mut world, 3_000), vec![]);
+    assert_eq!(world.destroy("a", token(1, 1)), vec![], "the class's may be longer");
+    world.pass(1_000, true);
+    assert_eq!(destroy_within(&mut world, 2_500), vec![], "it has 2,000 ms left");
+    assert_eq!(stops(&destroy_within(&mut world, 1_500)), stop(StopHow::Within(1_500)));
+    assert_eq!(stops(&destroy_within(&mut world, 0)), stop(StopHow::Kill));
+    assert_eq!(destroy_within(&mut world, 0), vec![]);
+    let effects = world.stopped("a", token(1, 1));
+    assert!(answers(&effects).iter().all(|it| matches!(it, NodeAnswer::Destroyed { .. })));
+}
+
+#[test]
+fn a_destroy_that_gives_a_time_hastens_one_that_left_it_to_the_class() {
+    let mut world = World::registered();
+    world.run("a", token(1, 1));
+    world.destroy("a", token(1, 1));
+    let effects = destroy_within(&mut world, 100);
+    assert_eq!(stops(&effects), [("a".to_owned(), StopHow::Within(100))]);
+}
+
+#[test]
+fn a_node_that_takes_no_session_says_why_and_takes_them_again() {
+    let mut world = World::registered();
+    world.node.take_no_session(Some("its disk is full"));
+    let refused = answer(&world.create("a", token(1, 1)));
+    let NodeAnswer::Dead(DeadToken::NeverStarted { blame: Blame::Node, detail }) = refused else {
+        panic!("{refused:?}");
+    };
+    assert!(detail.contains("takes no session: its disk is full"), "{detail}");
+    world.node.take_no_session(None);
+    assert_eq!(starts(&world.create("a", token(1, 2))), 1);
 }
 
 #[test]

@@ -116,7 +116,7 @@ impl Witness {
                 NodeEffect::Stop { key, token, how } => {
                     assert_eq!(self.running.get(key), Some(token), "stops what runs");
                     let before = self.stopping.insert(key.clone(), *how);
-                    assert!(before.is_none_or(|it| it < *how), "only more urgent");
+                    assert!(before.is_none_or(|it| how.may_hasten(it)), "only more urgent");
                 }
                 NodeEffect::Answer { answer, .. } => self.on_answer(answer.call, &answer.answer),
                 NodeEffect::Report { id, item, .. } => {

@@ -130,7 +130,7 @@ impl World {
     pub fn destroy_message(&mut self, id: &str, token: Token, pe: u64) -> ToNode {
         let (head, key) = (self.head(pe), key(id));
         let slot = slot(&key);
-        ToNode::Destroy { head, key, slot, token, request: None }
+        ToNode::Destroy { head, key, slot, token, grace_ms: None, request: None }
     }
 
     pub fn call(&mut self, message: ToNode) -> Vec<NodeEffect> {

@@ -101,6 +101,7 @@ fn standing(record: &SessionRecord) -> Standing {
         reason: record.reason,
         detail: record.detail.clone(),
         exit: record.exit.clone(),
+        grace_ms: record.grace_ms,
         placement: record.placement.clone(),
     }
 }
@@ -168,7 +169,7 @@ pub(super) fn decode(document: &Document) -> Result<SessionRecord, FieldError> {
     let spec: SessionSpec = document.one()?.ok_or_else(|| missing("spec"))?;
     let standing: Standing = document.one()?.ok_or_else(|| missing("state"))?;
     let machine: Option<Machine> = document.one()?;
-    let Standing { state, reason, detail, exit, placement } = standing;
+    let Standing { state, reason, detail, exit, grace_ms, placement } = standing;
     let (machine_state, machine_change) =
         machine.map_or((String::new(), 0), |it| (it.state, it.change));
     let requests = requests(document, placement.as_ref())?;
@@ -181,6 +182,7 @@ pub(super) fn decode(document: &Document) -> Result<SessionRecord, FieldError> {
         reason,
         detail,
         exit,
+        grace_ms,
         placement,
         machine_state,
         machine_change,

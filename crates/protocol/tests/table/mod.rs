@@ -147,7 +147,7 @@ pub fn open_large(id: &str, request: &str, bytes: usize) -> Op {
 
 pub fn close(id: &str, request: &str) -> Op {
     let request = RequestId::parse(request).unwrap();
-    Op::Close(CloseOp { key: key(id), life: None, request, by_operator: false })
+    Op::Close(CloseOp { key: key(id), life: None, request, grace_ms: None, by_operator: false })
 }
 
 pub fn get(id: &str) -> Op {

@@ -73,6 +73,7 @@ pub fn record(id: &str, life: Stamp, state: SessionState) -> SessionRecord {
         reason: None,
         detail: String::new(),
         exit: None,
+        grace_ms: None,
         placement: Some(placement),
         machine_state: String::new(),
         machine_change: 0,

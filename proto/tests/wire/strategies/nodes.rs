@@ -29,9 +29,15 @@ pub fn to_node() -> Any<ToNode> {
             request,
         },
     );
-    let destroy = (head(), key(), slot(), token(), of(request_id())).prop_map(
-        |(head, key, slot, token, request)| ToNode::Destroy { head, key, slot, token, request },
-    );
+    let destroy = (head(), key(), slot(), token(), of(0..=GRACE_MS_MAX), of(request_id()))
+        .prop_map(|(head, key, slot, token, grace_ms, request)| ToNode::Destroy {
+            head,
+            key,
+            slot,
+            token,
+            grace_ms,
+            request,
+        });
     let scan = (head(), of(key()), any::<u32>()).prop_map(|(head, after, limit)| ToNode::Scan {
         head,
         after,

@@ -64,10 +64,12 @@ fn requests() -> Any<Vec<RequestEntry>> {
 
 pub fn record() -> Any<SessionRecord> {
     let what = (key(), spec(), stamp(), stamp(), state());
-    let how = (of(reason()), text(), of(exit()), of(placement()), (text(), any::<u64>()));
+    let exit = (of(exit()), of(0..=GRACE_MS_MAX));
+    let how = (of(reason()), text(), exit, of(placement()), (text(), any::<u64>()));
     (what, how, requests())
         .prop_map(|((key, spec, one, other, state), how, requests)| {
-            let (reason, detail, exit, placement, (machine_state, machine_change)) = how;
+            let (reason, detail, (exit, grace_ms), placement, (machine_state, machine_change)) =
+                how;
             SessionRecord {
                 key,
                 spec,
@@ -77,6 +79,7 @@ pub fn record() -> Any<SessionRecord> {
                 reason,
                 detail,
                 exit,
+                grace_ms,
                 placement,
                 machine_state,
                 machine_change,

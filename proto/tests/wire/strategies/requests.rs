@@ -24,8 +24,14 @@ pub fn open_op() -> Any<OpenOp> {
 }
 
 pub fn close_op() -> Any<CloseOp> {
-    (key(), of(stamp()), request_id(), any::<bool>())
-        .prop_map(|(key, life, request, by_operator)| CloseOp { key, life, request, by_operator })
+    (key(), of(stamp()), request_id(), of(0..=GRACE_MS_MAX), any::<bool>())
+        .prop_map(|(key, life, request, grace_ms, by_operator)| CloseOp {
+            key,
+            life,
+            request,
+            grace_ms,
+            by_operator,
+        })
         .boxed()
 }
 
@@ -170,7 +176,8 @@ fn document_answer() -> Any<DocumentAnswer> {
 
 pub fn view_of_session() -> Any<SessionView> {
     // What is remembered of requests does not travel.
-    let record = record().prop_map(|it| SessionRecord { requests: Vec::new(), ..it });
+    let record =
+        record().prop_map(|it| SessionRecord { grace_ms: None, requests: Vec::new(), ..it });
     (record.prop_map(Arc::new), number(), epoch(), of(contact()))
         .prop_map(|(record, owner, epoch, node)| SessionView { record, owner, epoch, node })
         .boxed()

@@ -282,7 +282,9 @@ pub fn op_of(asked: &Asked, key: &SessionKey) -> Op {
             request,
             remember: true,
         }),
-        Wish::Close => Op::Close(CloseOp { key, life: None, request, by_operator: false }),
+        Wish::Close => {
+            Op::Close(CloseOp { key, life: None, request, grace_ms: None, by_operator: false })
+        }
         Wish::Get => Op::Get(GetOp { key, stale_ok: false }),
     }
 }

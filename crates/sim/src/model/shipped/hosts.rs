@@ -477,10 +477,11 @@ impl NodeHost {
                 inputs.push_back(NodeInput::Started { key, token, address, ready: true });
             }
             NodeEffect::Stop { key, token, how } => {
-                if how != StopHow::Class && bug == Some(Bug::LeaseIgnored) {
+                let of_lease = matches!(how, StopHow::Term | StopHow::Kill);
+                if of_lease && bug == Some(Bug::LeaseIgnored) {
                     return;
                 }
-                if how != StopHow::Class {
+                if of_lease {
                     out.push(Out::LeaseOver);
                 }
                 let ran = self.programs.remove(&(key.clone(), token)).is_some();
