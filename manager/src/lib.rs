@@ -54,6 +54,7 @@ mod provisioner;
 mod rpc;
 mod server;
 mod start;
+mod store_wait;
 mod trace;
 mod workers;
 
@@ -62,8 +63,8 @@ pub use application::Application;
 use clap::Parser;
 use options::{Arguments, Options};
 use provisioner::WrongClasses;
-use rota_daemon::{HAS_LEFT, USAGE, raise_open_files, refuse, say_fatal};
 use rota_daemon::private::keep_private;
+use rota_daemon::{HAS_LEFT, USAGE, raise_open_files, refuse, say_fatal};
 use rota_ring::ClaimRefused;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -78,8 +79,8 @@ const LAST_PATIENCE: Duration = Duration::from_secs(1);
 /// `rota-manager --help`. Says on stderr why it did not start, or could not go on; exit code 2 for
 /// mistakes in the command line or in class files, 3 for a number that has left the ring, 1 for everything else.
 pub fn main(application: Application) -> ExitCode {
-    let arguments = Arguments::parse();
     keep_private();
+    let arguments = Arguments::parse();
     let format = arguments.log.asked_format();
     let options = match arguments.check() {
         Ok(options) => options,
