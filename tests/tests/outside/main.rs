@@ -9,13 +9,15 @@ mod files;
 #[cfg(test)]
 mod memories;
 #[cfg(test)]
+mod operators;
+#[cfg(test)]
 mod place;
 #[cfg(test)]
 mod ports;
 #[cfg(test)]
-mod reloads;
-#[cfg(test)]
 mod private;
+#[cfg(test)]
+mod reloads;
 #[cfg(test)]
 mod sandbox;
 #[cfg(test)]
