@@ -102,7 +102,7 @@ impl Pages {
         let seen = self.shared.seen.borrow();
         Some(Look {
             stats,
-            epoch: seen.view.as_ref().map_or(0, |view| view.epoch.0),
+            view: seen.view.clone(),
             mailbox: self.shared.mailbox.depth(),
             config_store_reachable: self.config_store().reachable,
             connections: self.gate.counts(),
@@ -135,7 +135,7 @@ async fn healthz(State(pages): State<Arc<Pages>>) -> Response {
         id: pages.id.clone(),
         claimed: member.is_some(),
         incarnation: member.map(|it| it.incarnation.0),
-        epoch: look.epoch,
+        epoch: look.epoch(),
         config_store: pages.config_store(),
         partitions,
         lost_copies: view.map(|view| lost_copies(&view, pages.number)).unwrap_or_default(),

@@ -54,6 +54,7 @@ mod provisioner;
 mod rpc;
 mod server;
 mod start;
+mod store_wait;
 mod trace;
 mod workers;
 
@@ -78,8 +79,8 @@ const LAST_PATIENCE: Duration = Duration::from_secs(1);
 /// `rota-manager --help`. Says on stderr why it did not start, or could not go on; exit code 2 for
 /// mistakes in the command line or in class files, 3 for a number that has left the ring, 1 for everything else.
 pub fn main(application: Application) -> ExitCode {
-    let arguments = Arguments::parse();
     keep_private();
+    let arguments = Arguments::parse();
     let format = arguments.log.asked_format();
     let options = match arguments.check() {
         Ok(options) => options,

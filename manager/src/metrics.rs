@@ -11,14 +11,18 @@ use prost::Message as _;
 use rota_daemon::accept::Counts;
 use rota_model::{ClassName, Outcome, RefusalKind};
 use rota_proto::v1;
-use rota_protocol::{Answer, Note, Op, OpResult, SessionEnd, Stats, Transition};
+use rota_protocol::{Answer, Note, Op, OpResult, PartStats, SessionEnd, Stats, Transition};
+use rota_ring::{NodeReg, View, slot_of_node};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// How often histograms are folded into their buckets; bounds what they hold meanwhile.
 const UPKEEP_EVERY: Duration = Duration::from_secs(2);
+
+/// The role of a manager in a partition that it owns and answers for.
+const SERVING: &str = "serving";
 
 const SECONDS_BUCKETS: &[f64] = &[
     0.000_25, 0.000_5, 0.001, 0.002, 0.003, 0.005, 0.007_5, 0.01, 0.015, 0.02, 0.03, 0.05, 0.1,
@@ -367,14 +371,21 @@ pub fn refused(kind: CallKind, class: Option<&ClassName>, refusal: RefusalKind) 
 pub struct Look {
     /// The decisions' own numbers.
     pub stats: Stats,
-    /// Epoch of the View; 0 before there is one.
-    pub epoch: u64,
+    /// The View, once there is one.
+    pub view: Option<Arc<View>>,
     /// Client calls and urgent messages that wait for the driver.
     pub mailbox: (usize, usize),
     /// Whether the config store answers.
     pub config_store_reachable: bool,
     /// Connections for gRPC.
     pub connections: Counts,
+}
+
+impl Look {
+    /// Epoch of the View; 0 before there is one.
+    pub fn epoch(&self) -> u64 {
+        self.view.as_ref().map_or(0, |view| view.epoch.0)
+    }
 }
 
 impl Exposition {
@@ -417,7 +428,7 @@ fn write_connections(text: &mut String, it: &Counts) -> std::fmt::Result {
 
 fn write_look(text: &mut String, look: &Look) -> std::fmt::Result {
     writeln!(text, "# HELP rota_view_epoch Epoch of the View that this manager knows.")?;
-    writeln!(text, "# TYPE rota_view_epoch gauge\nrota_view_epoch {}", look.epoch)?;
+    writeln!(text, "# TYPE rota_view_epoch gauge\nrota_view_epoch {}", look.epoch())?;
     let reachable = u8::from(look.config_store_reachable);
     let help = "1 while the config store answers this manager, else 0.";
     writeln!(text, "# HELP rota_config_store_reachable {help}")?;
@@ -436,19 +447,7 @@ fn write_look(text: &mut String, look: &Look) -> std::fmt::Result {
     let (works, overdue) = (look.stats.works, look.stats.works_overdue);
     writeln!(text, "rota_works{{state=\"working\"}} {}", works.saturating_sub(overdue))?;
     writeln!(text, "rota_works{{state=\"overdue\"}} {overdue}")?;
-    writeln!(
-        text,
-        "# HELP rota_sessions Sessions of partitions here, owned or copied, ended ones too; role=serving has each once."
-    )?;
-    writeln!(text, "# TYPE rota_sessions gauge")?;
-    // What a former copy holds is no copy of anything any more.
-    for part in look.stats.parts.iter().filter(|it| it.role != "former copy") {
-        for (state, count) in &part.sessions {
-            let (n, role) = (part.part, part.role);
-            let labels = format!("part=\"{n}\",role=\"{role}\",state=\"{state}\"");
-            writeln!(text, "rota_sessions{{{labels}}} {count}")?;
-        }
-    }
+    write_sessions(text, &look.stats.parts)?;
     writeln!(text, "# HELP rota_replication_lag_entries Entries that a copy is behind its owner.")?;
     writeln!(text, "# TYPE rota_replication_lag_entries gauge")?;
     for part in &look.stats.parts {
@@ -457,18 +456,54 @@ fn write_look(text: &mut String, look: &Look) -> std::fmt::Result {
             writeln!(text, "rota_replication_lag_entries{{{labels}}} {entries}")?;
         }
     }
-    let name = |it: &str| it.replace('\\', "\\\\").replace('"', "\\\"");
+    write_nodes(text, look)
+}
+
+/// Sessions are told by the owner of their partition alone, so that a sum counts each once.
+fn write_sessions(text: &mut String, parts: &[PartStats]) -> std::fmt::Result {
+    writeln!(
+        text,
+        "# HELP rota_sessions Sessions of partitions that this manager owns, tombstones included."
+    )?;
+    writeln!(text, "# TYPE rota_sessions gauge")?;
+    for part in parts.iter().filter(|it| it.role == SERVING) {
+        for (state, count) in &part.sessions {
+            writeln!(text, "rota_sessions{{part=\"{}\",state=\"{state}\"}} {count}", part.part)?;
+        }
+    }
+    let help = "Sessions in copies of partitions that others own, or that are not served yet.";
+    writeln!(text, "# HELP rota_session_copies {help}")?;
+    writeln!(text, "# TYPE rota_session_copies gauge")?;
+    // What a former copy holds is no copy of anything any more.
+    for part in parts.iter().filter(|it| it.role != SERVING && it.role != "former copy") {
+        for (state, count) in &part.sessions {
+            let (n, role) = (part.part, part.role);
+            let labels = format!("part=\"{n}\",role=\"{role}\",state=\"{state}\"");
+            writeln!(text, "rota_session_copies{{{labels}}} {count}")?;
+        }
+    }
+    Ok(())
+}
+
+/// A node is told by the one manager that judges it, which serves the partition of its slot, for as long as
+/// it is not gone.
+fn write_nodes(text: &mut String, look: &Look) -> std::fmt::Result {
+    let is_served = |part| look.stats.parts.iter().any(|it| it.part == part && it.role == SERVING);
+    let is_told = |reg: &NodeReg| {
+        let view = look.view.as_ref().filter(|_| !reg.state.is_gone());
+        view.is_some_and(|view| is_served(view.home(slot_of_node(&reg.node, view.m))))
+    };
+    let nodes: Vec<_> = look.stats.nodes.iter().filter(|(reg, _)| is_told(reg)).collect();
+    let name = |it: &NodeReg| it.node.as_str().replace('\\', "\\\\").replace('"', "\\\"");
     writeln!(text, "# HELP rota_node_places Sessions that a node has places for.")?;
     writeln!(text, "# TYPE rota_node_places gauge")?;
-    for (node, load) in &look.stats.nodes {
-        let node = name(node.node.as_str());
-        writeln!(text, "rota_node_places{{node=\"{node}\"}} {}", load.places)?;
+    for (node, load) in &nodes {
+        writeln!(text, "rota_node_places{{node=\"{}\"}} {}", name(node), load.places)?;
     }
     writeln!(text, "# HELP rota_node_used Places of a node that are taken.")?;
     writeln!(text, "# TYPE rota_node_used gauge")?;
-    for (node, load) in &look.stats.nodes {
-        let node = name(node.node.as_str());
-        writeln!(text, "rota_node_used{{node=\"{node}\"}} {}", load.used)?;
+    for (node, load) in &nodes {
+        writeln!(text, "rota_node_used{{node=\"{}\"}} {}", name(node), load.used)?;
     }
     Ok(())
 }
@@ -476,14 +511,16 @@ fn write_look(text: &mut String, look: &Look) -> std::fmt::Result {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rota_model::{LogPos, ManagerNumber, SessionState};
-    use rota_protocol::PartStats;
+    use rota_model::LogPos;
+    use rota_model::node_msg::NodeLoad;
+    use rota_model::{
+        BootId, ClusterName, ManagerId, ManagerNumber, NodeId, NodeState, PoolName, SessionState,
+    };
 
-    #[test]
-    fn what_the_decisions_know_is_written_when_somebody_looks() {
-        let part = PartStats {
-            part: ManagerNumber(100),
-            role: "serving",
+    fn part(number: u32, role: &'static str) -> PartStats {
+        PartStats {
+            part: ManagerNumber(number),
+            role,
             last: LogPos::ZERO,
             committed: LogPos::ZERO,
             sessions: [(SessionState::Ready, 7)].into(),
@@ -492,19 +529,63 @@ mod tests {
             digest: 0,
             on_nodes: std::collections::BTreeMap::new(),
             marks: Vec::new(),
+        }
+    }
+
+    fn node(id: &str, state: NodeState) -> (NodeReg, NodeLoad) {
+        let reg = NodeReg {
+            node: NodeId::parse(id).unwrap(),
+            boot: BootId(1),
+            address: "127.0.0.1:1".to_owned(),
+            pool: PoolName::parse("p").unwrap(),
+            places: 10,
+            classes: Vec::new(),
+            digests: std::collections::BTreeMap::new(),
+            state,
+            wish: rota_ring::NodeWish::default(),
+            revision: 1,
         };
-        let stats = Stats { parts: vec![part], ..Stats::default() };
+        (reg, NodeLoad { used: 4, places: 10 })
+    }
+
+    fn look(stats: Stats) -> Look {
+        let cluster = ClusterName::parse("c").unwrap();
+        let numbers = [(100, "a"), (400, "b")]
+            .map(|(number, id)| (ManagerNumber(number), ManagerId::parse(id).unwrap()));
+        let view = View::found(cluster, 1024, 1, 10, &numbers).unwrap();
         let connections = Counts { strangers: 3, silent_total: 9, ..Counts::default() };
-        let look =
-            Look { stats, epoch: 5, mailbox: (1, 2), config_store_reachable: true, connections };
+        let (view, mailbox) = (Some(Arc::new(view)), (1, 2));
+        Look { stats, view, mailbox, config_store_reachable: true, connections }
+    }
+
+    #[test]
+    fn a_sum_over_all_managers_counts_each_session_and_node_once_and_no_node_that_is_gone() {
+        let nodes: Vec<_> = (1..=9).map(|it| node(&format!("n{it}"), NodeState::Ready)).collect();
+        let mut pages = String::new();
+        for [mine, other] in [[100, 400], [400, 100]] {
+            let parts = vec![part(mine, "serving"), part(other, "copy")];
+            let gone = [node("n10", NodeState::Lost), node("n11", NodeState::Removed)];
+            let nodes = nodes.iter().cloned().chain(gone).collect();
+            let stats = Stats { parts, nodes, ..Stats::default() };
+            write_look(&mut pages, &look(stats)).unwrap();
+        }
+        let count = |name: &str| pages.lines().filter(|it| it.starts_with(name)).count();
+        assert_eq!(["rota_node_used{", "rota_node_places{"].map(count), [9, 9]);
+        assert_eq!(["rota_sessions{", "rota_session_copies{"].map(count), [2, 2]);
+        assert!(!pages.contains("n10") && !pages.contains("n11"), "{pages}");
+    }
+
+    #[test]
+    fn what_the_decisions_know_is_written_when_somebody_looks() {
+        let look = look(Stats { parts: vec![part(100, "serving")], ..Stats::default() });
         let mut text = String::new();
         write_look(&mut text, &look).unwrap();
         for line in [
-            "rota_view_epoch 5",
+            "rota_view_epoch 1",
             "rota_mailbox_depth{lane=\"calls\"} 1",
             "rota_connections{kind=\"client\"} 3",
             "rota_connections_ended_total{reason=\"silent\"} 9",
-            "rota_sessions{part=\"100\",role=\"serving\",state=\"READY\"} 7",
+            "rota_sessions{part=\"100\",state=\"READY\"} 7",
             "rota_replication_lag_entries{part=\"100\",copy=\"400\"} 3",
         ] {
             assert!(text.lines().any(|it| it == line), "{line} is missing in {text}");

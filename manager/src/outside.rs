@@ -45,10 +45,10 @@ const ASKED_MAX: usize = 4;
 
 /// Advice to whoever takes this manager for one of the ring, in milliseconds. Another manager may serve, and
 /// this one may have its number soon.
-const ELSEWHERE_MS: u64 = 100;
+pub const ELSEWHERE_MS: u64 = 100;
 
 /// How long calls under way may take when the manager's own servers take the ports over.
-const HAND_OVER: Duration = Duration::from_secs(1);
+pub const HAND_OVER: Duration = Duration::from_secs(1);
 
 /// Where this manager serves.
 #[derive(Clone, Debug)]
@@ -113,8 +113,9 @@ impl Outside {
             claimed: false,
             outside: true,
         };
+        let routes = Routes::new(OperatorServer::new(Door { asks }));
         let servers = vec![
-            tokio::spawn(serve_grpc(grpc, Door { asks }, stop.clone())),
+            tokio::spawn(serve_grpc(grpc, routes, elsewhere, stop.clone())),
             tokio::spawn(serve_pages(http, health, options.http_names.clone(), stop.clone())),
         ];
         Self { asked, again: None, stop, servers }
@@ -193,12 +194,25 @@ async fn serve_pages(
     serve_http(listener, router, LIMITS, names, stop.cancelled_owned()).await;
 }
 
-async fn serve_grpc(listener: TcpListener, door: Door, stop: CancellationToken) {
+/// Serves gRPC for a manager that is none of the ring yet: these services, and health, which is NOT_SERVING.
+/// The other services that a manager of the ring has are refused in its way: clients, nodes and peers know
+/// that advice. What Rota does not have, this manager does not have either.
+pub async fn serve_grpc(
+    listener: TcpListener,
+    routes: Routes,
+    elsewhere: fn() -> Status,
+    stop: CancellationToken,
+) {
     // Its status is NOT_SERVING until the manager's own server says otherwise.
     let (reporter, health) = tonic_health::server::health_reporter();
     reporter.set_service_status("", tonic_health::ServingStatus::NotServing).await;
-    let routes = Routes::new(OperatorServer::new(door)).add_service(health);
-    let routes = routes.into_axum_router().fallback(other_service);
+    let other_service = move |request: extract::Request| async move {
+        let is_rotas = request.uri().path().starts_with("/rota.v1.");
+        let status = if is_rotas { elsewhere() } else { unknown() };
+        let refused: response::Response = status.into_http();
+        refused
+    };
+    let routes = routes.add_service(health).into_axum_router().fallback(other_service);
     let served = serving::server()
         .layer(Calls { of_members: &[], refusal: no_place })
         .add_routes(Routes::from(routes))
@@ -212,12 +226,8 @@ async fn serve_grpc(listener: TcpListener, door: Door, stop: CancellationToken) 
     }
 }
 
-/// The services that a manager of the ring has are refused as one of the ring refuses: clients, nodes and
-/// peers know that advice. What Rota does not have, this manager does not have either.
-async fn other_service(request: extract::Request) -> response::Response {
-    let is_rotas = request.uri().path().starts_with("/rota.v1.");
-    let status = if is_rotas { refused_outside(Retry::AfterMs(ELSEWHERE_MS)) } else { unknown() };
-    status.into_http()
+fn elsewhere() -> Status {
+    refused_outside(Retry::AfterMs(ELSEWHERE_MS))
 }
 
 fn unknown() -> Status {

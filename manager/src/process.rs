@@ -21,7 +21,8 @@ use crate::rpc::Shared;
 use crate::rpc::names::FreshNames;
 use crate::rpc::watch::WATCHES_MAX;
 use crate::server::{self, Services};
-use crate::start::{again, begun, claim_of, founded, listen};
+use crate::start::{CONFIG_STORE_PATIENCE, again, begun, claim_of, founded, listen};
+use crate::store_wait::StoreWait;
 use crate::workers::Workers;
 use anyhow::{Context, Result};
 use rota_daemon::accept::{Gate, Places};
@@ -184,7 +185,7 @@ async fn start(options: Options, application: Application) -> Result<Started> {
     let doors = Doors::open(&options).await?;
     let begun = match options.number {
         Some(number) => Some((number, true)),
-        None => begun(&*doors.store, &options).await?,
+        None => begun(&*doors.store, &options, &mut doors.wait(&options)).await?,
     };
     if let Some((number, true)) = begun {
         let working = begin(open(options, number, doors, None).await?, application)?;
@@ -205,6 +206,11 @@ impl Doors {
         let addresses = Addresses { grpc: grpc_address, http: http_address };
         let exposition = metrics::install()?;
         Ok(Self { grpc, http, addresses, store, exposition })
+    }
+
+    /// A wait for the config store, at these doors.
+    fn wait<'a>(&'a self, options: &'a Options) -> StoreWait<'a> {
+        StoreWait::served(options, &self.grpc, &self.http)
     }
 
     /// The same doors once more.
@@ -238,7 +244,12 @@ async fn open(
     // A folder that has an owner is looked at before anything is founded or claimed; a new one gets
     // its owner only when nothing speaks against the claim, so that a wrong number can be put right.
     let known = if new_folder { None } else { Some(open_disk()?) };
-    let view = founded(doors.store.as_ref(), &options.ring).await?;
+    let mut wait = match said {
+        // Other servers are at these doors, and somebody waits.
+        Some(_) => StoreWait::at_most(CONFIG_STORE_PATIENCE),
+        None => doors.wait(&options),
+    };
+    let view = founded(doors.store.as_ref(), &options.ring, &mut wait).await?;
     let empty = Disk::default();
     let disk = known.as_ref().map_or(&empty, |(_, disk)| disk);
     let claim = claim_of(&options, number, &doors.addresses, disk);

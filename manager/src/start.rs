@@ -3,11 +3,12 @@
 
 use crate::options::{Options, RingOptions, flag};
 use crate::outside::Addresses;
+use crate::store_wait::StoreWait;
 use anyhow::{Context, Result, bail};
-use rota_membership::{CasReply, ConfigStore, StoreError};
+use rota_membership::{CasReply, ConfigStore};
 use rota_model::{FieldError, ManagerNumber, ManagerStatus, Nonce};
 use rota_protocol::Disk;
-use rota_ring::{Change, Claim, ConfigState, ManagerEntry, View};
+use rota_ring::{Change, Claim, ManagerEntry, View};
 use rota_storage::begun_for;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
@@ -16,11 +17,9 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::time::Instant;
 
-/// How long a start waits for the config store: it may be starting beside this manager.
-const CONFIG_STORE_PATIENCE: Duration = Duration::from_secs(15);
-
-/// Pause between attempts to read it.
-const CONFIG_STORE_PAUSE: Duration = Duration::from_millis(50);
+/// How long the first View may take to be written, and how long whoever tells a number waits for the config
+/// store.
+pub const CONFIG_STORE_PATIENCE: Duration = Duration::from_secs(15);
 
 /// Opens a listener. Gives it with the address at which it is reached.
 pub async fn listen(flag: &str, wanted: SocketAddr) -> Result<(TcpListener, String)> {
@@ -39,40 +38,23 @@ pub fn again(listener: &TcpListener) -> Result<TcpListener> {
 
 /// The config store's state, with a View that this manager may work under: the one that stands
 /// there, or else the one founded from the command line.
-pub async fn founded(store: &dyn ConfigStore, ring: &RingOptions) -> Result<Arc<View>> {
-    let deadline = Instant::now() + CONFIG_STORE_PATIENCE;
+pub async fn founded(
+    store: &dyn ConfigStore,
+    ring: &RingOptions,
+    wait: &mut StoreWait<'_>,
+) -> Result<Arc<View>> {
+    let mut since = None;
     loop {
-        let state = read(store, deadline).await?;
+        let state = wait.read(store).await?;
         if let Some(view) = state.view {
             agree(&view, ring)?;
             return Ok(view);
         }
+        let since = *since.get_or_insert_with(Instant::now);
         if let Some(view) = found(store, ring).await? {
             return Ok(view);
         }
-        if Instant::now() >= deadline {
-            bail!("the cluster could not be founded within {CONFIG_STORE_PATIENCE:?}");
-        }
-        tokio::time::sleep(CONFIG_STORE_PAUSE).await;
-    }
-}
-
-async fn read(store: &dyn ConfigStore, deadline: Instant) -> Result<ConfigState> {
-    loop {
-        match store.read().await {
-            Ok(state) => return Ok(state),
-            Err(error @ (StoreError::Unreachable(_) | StoreError::Timeout(_))) => {
-                if Instant::now() >= deadline {
-                    let waited = CONFIG_STORE_PATIENCE.as_secs();
-                    let text = format!("--config-store: no answer for {waited} s");
-                    return Err(error).context(text);
-                }
-                tokio::time::sleep(CONFIG_STORE_PAUSE).await;
-            }
-            Err(error @ (StoreError::Broken(_) | StoreError::Refused(_))) => {
-                return Err(error).context("--config-store");
-            }
-        }
+        StoreWait::pause(since, CONFIG_STORE_PATIENCE).await?;
     }
 }
 
@@ -175,12 +157,13 @@ pub fn claim_of(
 pub async fn begun(
     store: &dyn ConfigStore,
     options: &Options,
+    wait: &mut StoreWait<'_>,
 ) -> Result<Option<(ManagerNumber, bool)>> {
     let folder = options.data.display();
     let begun = begun_for(&options.data, &options.ring.cluster, &options.id);
     let begun = begun.with_context(|| format!("data folder {folder} cannot be used"))?;
     let Some(number) = begun else { return Ok(None) };
-    let state = read(store, Instant::now() + CONFIG_STORE_PATIENCE).await?;
+    let state = wait.read(store).await?;
     let entry = state.view.as_ref().and_then(|view| view.managers.get(&number));
     let is_in = |it: &ManagerEntry| it.id == options.id && it.status != ManagerStatus::Left;
     Ok(Some((number, entry.is_some_and(is_in))))
@@ -191,6 +174,7 @@ mod tests {
     use super::*;
     use rota_membership::FakeStore;
     use rota_model::{ClusterName, ClusterTimes, ManagerId, ManagerNumber};
+    use rota_ring::ConfigState;
 
     fn ring(cluster: &str, r: u32) -> RingOptions {
         RingOptions {
@@ -206,11 +190,15 @@ mod tests {
         }
     }
 
+    async fn founded_in(store: &FakeStore, ring: &RingOptions) -> Result<Arc<View>> {
+        founded(store, ring, &mut StoreWait::at_most(CONFIG_STORE_PATIENCE)).await
+    }
+
     #[tokio::test]
     async fn the_first_manager_founds_the_cluster_and_the_next_agrees() {
         let store = FakeStore::new(ConfigState::default());
-        let first = founded(&store, &ring("c", 2)).await.unwrap();
-        let second = founded(&store, &ring("c", 2)).await.unwrap();
+        let first = founded_in(&store, &ring("c", 2)).await.unwrap();
+        let second = founded_in(&store, &ring("c", 2)).await.unwrap();
         assert_eq!(first.epoch.0, 1);
         assert_eq!(first, second);
     }
@@ -218,10 +206,10 @@ mod tests {
     #[tokio::test]
     async fn a_view_of_another_cluster_or_shape_is_refused_with_all_differences() {
         let store = FakeStore::new(ConfigState::default());
-        founded(&store, &ring("c", 2)).await.unwrap();
+        founded_in(&store, &ring("c", 2)).await.unwrap();
         let times = ClusterTimes { node_lost_ms: 13_000, ..ring("c", 2).times };
         let other = RingOptions { m: 64, managers_max: 7, times, ..ring("other", 1) };
-        let text = founded(&store, &other).await.unwrap_err().to_string();
+        let text = founded_in(&store, &other).await.unwrap_err().to_string();
         for part in [
             "cluster c",
             "--slots is 64",
@@ -237,20 +225,20 @@ mod tests {
     #[tokio::test]
     async fn a_view_without_times_is_agreed_with_whatever_they_are() {
         let store = FakeStore::new(ConfigState::default());
-        let view = founded(&store, &ring("c", 2)).await.unwrap();
+        let view = founded_in(&store, &ring("c", 2)).await.unwrap();
         let epoch = view.epoch.next();
         let old = View { times: None, epoch, ..(*view).clone() };
         assert!(matches!(store.cas(Change::view(old)).await, CasReply::Done(_)));
         let times = ClusterTimes { node_lost_ms: 13_000, ..ring("c", 2).times };
         let other = RingOptions { times, ..ring("c", 2) };
-        assert_eq!(founded(&store, &other).await.unwrap().times, None);
+        assert_eq!(founded_in(&store, &other).await.unwrap().times, None);
     }
 
     #[tokio::test]
     async fn without_a_view_the_ring_must_be_given() {
         let store = FakeStore::new(ConfigState::default());
         let none = RingOptions { numbers: Vec::new(), ..ring("c", 2) };
-        let text = founded(&store, &none).await.unwrap_err().to_string();
+        let text = founded_in(&store, &none).await.unwrap_err().to_string();
         assert!(text.contains("--ring"), "{text}");
     }
 

@@ -6,11 +6,11 @@ use crate::disk_reserve::DiskReserve;
 use crate::lease::{Lease, boottime_ms, boottime_us};
 use crate::looking;
 use crate::mailbox::{Event, Mailbox};
-use crate::managers::{self, Channels, Report, Reporter};
+use crate::managers::{self, Channels, Hearing, Report, Reporter};
 use crate::runtime::{Runtime, StartOrder};
 use crate::session_log;
 use crate::settings::digests;
-use rota_model::node_msg::{FromNode, Register, ToNode};
+use rota_model::node_msg::{FromNode, Register, Renewed, ToNode};
 use rota_model::{
     BootId, ClassName, ClusterName, NodeState, PoolName, Refusal, RefusalKind, RequestId, Retry,
     Sandbox, SessionKey, Stamp, Token,
@@ -99,6 +99,8 @@ pub struct Agent {
     /// Managers to report to, for the reporter.
     known: watch::Sender<Vec<String>>,
     registration: Option<JoinHandle<()>>,
+    /// Whether any manager answers.
+    hearing: Hearing,
     streams: BTreeMap<u64, mpsc::Sender<FromNode>>,
     /// What creates that were just taken said beside what is decided about, until their start is.
     taken: BTreeMap<(SessionKey, Token), Taken>,
@@ -126,6 +128,7 @@ impl Agent {
             reporter,
             known,
             registration: None,
+            hearing: Hearing::default(),
             streams: BTreeMap::new(),
             taken: BTreeMap::new(),
             leaving: None,
@@ -155,6 +158,9 @@ impl Agent {
                 self.decide(NodeInput::Tick);
             }
             self.carry_out();
+            if let Some(word) = self.hearing.due(boottime_ms()) {
+                word.log(self.node.lease_deadlines().map(|it| it.0));
+            }
             if let Some(why) = self.refused.take() {
                 self.end_discovery().await;
                 anyhow::bail!(why);
@@ -176,9 +182,10 @@ impl Agent {
     /// Until something is due by itself.
     fn pause(&self) -> Duration {
         let now = boottime_ms();
-        let due = self.node.wake_at().map(|at| at.saturating_sub(now));
+        let word = self.hearing.wake_at();
+        let due = self.node.wake_at().into_iter().chain(word).map(|at| at.saturating_sub(now));
         let leaving = self.leaving.as_ref().map(|it| it.due_in_ms(now));
-        let ms = due.into_iter().chain(leaving).min();
+        let ms = due.chain(leaving).min();
         ms.map_or(SLEEP_MAX, Duration::from_millis).min(SLEEP_MAX)
     }
 
@@ -191,10 +198,16 @@ impl Agent {
     fn on(&mut self, event: Event) {
         match event {
             Event::Node(input) => self.on_input(input),
+            Event::Unanswered { manager, why } => self.hearing.failed(&manager, why),
+            Event::NobodyAnswered { boot, sent_mono_ms } => {
+                let renewed = Renewed::NotServing;
+                self.decide(NodeInput::Renewed { boot, sent_mono_ms, renewed });
+            }
             Event::Refused(why) => self.refused = Some(why),
             Event::BootOver(why) => self.boot_beyond(&why),
             Event::StreamOpened { stream, answers } => {
                 self.streams.insert(stream, answers);
+                self.decide(NodeInput::Reached);
             }
             Event::Calls { stream, calls } => {
                 for message in calls {
@@ -252,6 +265,9 @@ impl Agent {
     fn on_input(&mut self, input: NodeInput) {
         let managers_told =
             matches!(input, NodeInput::Registered { .. } | NodeInput::Renewed { .. });
+        if managers_told && let Some(word) = self.hearing.heard(boottime_ms()) {
+            word.log(self.node.lease_deadlines().map(|it| it.0));
+        }
         let was_registered = self.node.is_registered();
         if let NodeInput::StreamClosed { stream } = &input {
             self.streams.remove(stream);
@@ -361,6 +377,7 @@ impl Agent {
             }
             NodeEffect::Renew { sent_mono_ms, renew, managers } => {
                 let wait = Duration::from_millis(self.node.config().timing.renew_ms);
+                self.hearing.asked(sent_mono_ms, managers.iter().map(|(_, address)| address));
                 let (channels, mailbox) = (&self.channels, &self.parts.mailbox);
                 managers::renew(channels, mailbox, sent_mono_ms, &renew, managers, wait);
             }
@@ -414,6 +431,7 @@ impl Agent {
         tracing::info!(%boot, "booting");
         let config = NodeConfig { boot, ended_boots, ..self.node.config().clone() };
         self.node = Node::new(config);
+        self.hearing = Hearing::default();
         self.register();
     }
 

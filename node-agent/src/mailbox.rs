@@ -19,6 +19,20 @@ pub const EVENTS_MAX: usize = 4096;
 pub enum Event {
     /// For the decisions as it is: news of the runtime and of managers.
     Node(NodeInput),
+    /// A manager did not answer a sign of life.
+    Unanswered {
+        /// Its address.
+        manager: String,
+        /// Why, for people.
+        why: String,
+    },
+    /// None of the managers answered the sign of life that was sent then.
+    NobodyAnswered {
+        /// The boot that sent it.
+        boot: BootId,
+        /// When.
+        sent_mono_ms: u64,
+    },
     /// No manager will ever register this boot as it is; why, for people.
     Refused(String),
     /// This boot is over before it was registered; why, for people.

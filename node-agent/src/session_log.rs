@@ -39,6 +39,7 @@ pub fn over(boot: BootId, lease: LeaseState, input: &NodeInput) {
         | NodeInput::MachineState { .. }
         | NodeInput::Renewed { .. }
         | NodeInput::ReportsAcked { .. }
+        | NodeInput::Reached
         | NodeInput::Leave
         | NodeInput::Tick => return,
     };

@@ -286,18 +286,20 @@ fn node_stats((node, load): &(NodeReg, NodeLoad)) -> v1::NodeStats {
 
 const CORDONED: &str = "cordoned";
 const DRAINED: &str = "drained";
+const FORGOTTEN: &str = "forgotten";
 
 fn wish_text(wish: NodeWish) -> &'static str {
     match wish {
         NodeWish::Serves => "",
         NodeWish::Cordoned => CORDONED,
         NodeWish::Drained { .. } => DRAINED,
+        NodeWish::Forgotten => FORGOTTEN,
     }
 }
 
 fn closes_at_ms(wish: NodeWish) -> Option<u64> {
     match wish {
-        NodeWish::Serves | NodeWish::Cordoned => None,
+        NodeWish::Serves | NodeWish::Cordoned | NodeWish::Forgotten => None,
         NodeWish::Drained { closes_at_ms } => closes_at_ms,
     }
 }
@@ -307,6 +309,7 @@ fn wish_from(text: &str, closes_at_ms: Option<u64>) -> Result<NodeWish, WireErro
         "" => Ok(NodeWish::Serves),
         CORDONED => Ok(NodeWish::Cordoned),
         DRAINED => Ok(NodeWish::Drained { closes_at_ms }),
+        FORGOTTEN => Ok(NodeWish::Forgotten),
         other => Err(WireError::new("NodeStats.wish", format!("{other:?} is not known"))),
     }
 }
@@ -430,6 +433,7 @@ pub fn order_node(request: v1::OrderNodeRequest) -> Result<(NodeId, NodeOrder), 
         None => return Err(FieldError::new("order", "is missing").into()),
         Some(Order::Cordon(_)) => NodeOrder::Cordon,
         Some(Order::Uncordon(_)) => NodeOrder::Uncordon,
+        Some(Order::Forget(_)) => NodeOrder::Forget,
         Some(Order::Drain(Drain { time })) => NodeOrder::Drain(match time {
             None | Some(Time::Unlimited(false)) => DrainTime::AsBefore,
             Some(Time::Unlimited(true)) => DrainTime::Unlimited,

@@ -10,14 +10,18 @@ use crate::follow::{Follower, LOOK_EVERY, Progress, one_address};
 use crate::output::{Format, Out, counted};
 use crate::silence;
 use clap::Args;
-use rota_client::{Client, v1};
+use rota_client::{CallError, Client, v1};
 use rota_model::{ManagerNumber, ManagerStatus};
 use rota_ring::{PartState, RingTransition, View};
 use serde::Serialize;
 use std::time::{Duration, Instant};
+use tonic::Code;
 
 /// How long the target may take to get into the View. It gives up, or says so, before.
 pub const JOIN_WAIT: Duration = Duration::from_secs(30);
+
+/// How long whatever is at the target may take to say what it is.
+const LOOK_WAIT: Duration = Duration::from_secs(2);
 
 /// A number, or the choice of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -177,10 +181,32 @@ async fn send(
     request: v1::JoinRequest,
     wait: Duration,
 ) -> anyhow::Result<v1::JoinResponse> {
-    let answer = Client::connect(target)?.join_at(target, request, wait).await;
-    answer.map_err(|error| {
-        Addressee::Target(target.to_owned()).unless_answered(Unknown::Join.unless_refused(error))
-    })
+    let client = Client::connect(target)?;
+    match client.join_at(target, request, wait).await {
+        Ok(answer) => Ok(answer),
+        Err(CallError::Broken { code: Code::Unimplemented, .. }) => {
+            Err(no_manager(&client, target).await.into())
+        }
+        Err(error) => {
+            let target = Addressee::Target(target.to_owned());
+            Err(target.unless_answered(Unknown::Join.unless_refused(error)))
+        }
+    }
+}
+
+/// What is at a target that cannot be told to join, and what to give instead. Nothing was changed.
+async fn no_manager(client: &Client, target: &str) -> UsageMistake {
+    let ask = v1::LiveRequest { page_size: 1, ..v1::LiveRequest::default() };
+    let what = match client.live_at(target, ask, LOOK_WAIT).await {
+        Ok(answer) => format!("node {}", answer.node),
+        // It has the service of nodes, and wants to know the cluster.
+        Err(CallError::Refused { .. }) => "a node-agent".to_owned(),
+        Err(_) => "no manager of this ring".to_owned(),
+    };
+    UsageMistake(format!(
+        "--target {target} is {what}, and nothing was changed; give the gRPC address of the manager that \
+         was started with --join, as its first line says it"
+    ))
 }
 
 /// Tells the target, and waits if that is wished.

@@ -1,5 +1,6 @@
-//! `ringctl node`: nodes, and which texts of classes they have.
+//! `ringctl node`: nodes, and which texts of classes they have; those that are gone are forgotten.
 
+use crate::drain::{self, NodeArguments};
 use crate::inspect::{self, Node, Ring, short_digest};
 use crate::output::{Format, Out};
 use crate::silence;
@@ -14,6 +15,10 @@ pub enum NodeCommand {
     /// List the nodes with state, load, address, and their classes with the digest of each text. Warns of
     /// nodes of one pool that have different texts of a class.
     List(ListArguments),
+    /// Show a node no more that is LOST or REMOVED, in `inspect` and here. Refused while it is there, or some
+    /// session of it has not ended. Managers do so themselves an hour after they heard of it last. When the
+    /// node comes back, it is a new one.
+    Forget(NodeArguments),
 }
 
 /// `node list`.
@@ -78,7 +83,10 @@ pub fn warning(it: &Differing) -> String {
 
 /// Runs a command.
 pub async fn run(command: &NodeCommand, endpoint: &str, out: &mut Out) -> anyhow::Result<()> {
-    let NodeCommand::List(it) = command;
+    let it = match command {
+        NodeCommand::List(it) => it,
+        NodeCommand::Forget(it) => return drain::forget(it, endpoint, out).await,
+    };
     let client = silence::client(endpoint, out.format())?;
     let answers = silence::told(endpoint, inspect::ask(&client, it.timeout)).await?;
     let Some(ring) = inspect::join(&answers) else { anyhow::bail!("the manager has no View yet") };

@@ -115,6 +115,9 @@ pub enum NodeInput {
         /// The answer.
         renewed: Renewed,
     },
+    /// A manager opened a stream to this node: there is one. A renewal that waits for its grant is repeated at
+    /// once, since little of the lease may be left.
+    Reached,
     /// Managers have committed these reports.
     ReportsAcked {
         /// Which; unknown ones are ignored.

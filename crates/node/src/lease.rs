@@ -86,6 +86,13 @@ impl Lease {
         }
     }
 
+    /// There is a manager. Asks at once if the last renewal was not granted so far.
+    pub(crate) fn reached(&mut self, now: u64) {
+        if self.last_renew_ms > self.from_ms {
+            self.renew_at_once(now);
+        }
+    }
+
     /// Others than before can be asked.
     pub(crate) fn renew_at_once(&mut self, now: u64) {
         self.next_renew_ms = self.next_renew_ms.min(now);

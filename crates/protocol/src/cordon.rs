@@ -1,4 +1,4 @@
-//! What operators order about nodes: cordon, drain, uncordon.
+//! What operators order about nodes: cordon, drain, uncordon, forget.
 //!
 //! ```text
 //!  order ──▶ read the registry consistently ──▶ compare-and-set of the node's entry ──▶ answer
@@ -70,7 +70,9 @@ impl Manager {
 
     fn carry_out_node_order(&mut self, waiting: WaitingNode) {
         let WaitingNode { call, node, order, tries, .. } = &waiting;
-        let next = match self.env.nodes.reg.get(node) {
+        // Of one that was forgotten nobody hears but who asks for the same again.
+        let is_known = |it: &&NodeReg| !it.is_forgotten() || *order == NodeOrder::Forget;
+        let next = match self.env.nodes.reg.get(node).filter(is_known) {
             Some(reg) => reg.ordered(*order, self.env.now.wall_ms),
             None => Err(NodeOrderRefused::Unknown(node.clone(), self.registered())),
         };
@@ -146,7 +148,7 @@ impl Manager {
 fn refused(why: &NodeOrderRefused) -> Refusal {
     let kind = match why {
         NodeOrderRefused::Unknown(..) => RefusalKind::UnknownNode,
-        NodeOrderRefused::Gone(..) => RefusalKind::InvalidArgument,
+        NodeOrderRefused::Gone(..) | NodeOrderRefused::There(..) => RefusalKind::InvalidArgument,
     };
     let text = why.to_string();
     let fields = vec![FieldError::new("node", text.clone())];

@@ -38,6 +38,8 @@ pub(crate) enum Purpose {
         tries: u32,
     },
     Verdict(NodeId),
+    /// A node that has been gone for long is forgotten.
+    Forget,
 }
 
 impl Purpose {
@@ -48,7 +50,10 @@ impl Purpose {
             | Purpose::Part(..)
             | Purpose::Release(_)
             | Purpose::Order(..) => true,
-            Purpose::NodeOrder(..) | Purpose::Register { .. } | Purpose::Verdict(_) => false,
+            Purpose::NodeOrder(..)
+            | Purpose::Register { .. }
+            | Purpose::Verdict(_)
+            | Purpose::Forget => false,
         }
     }
 }
@@ -111,7 +116,8 @@ impl Manager {
                     Purpose::TakeOut(..)
                     | Purpose::Part(..)
                     | Purpose::Release(_)
-                    | Purpose::Verdict(_) => {}
+                    | Purpose::Verdict(_)
+                    | Purpose::Forget => {}
                 }
             }
         }
@@ -163,7 +169,7 @@ impl Manager {
                 self.adopt(state);
                 return self.reply_registered(call, state);
             }
-            Purpose::Verdict(_) => {}
+            Purpose::Verdict(_) | Purpose::Forget => {}
         }
         self.adopt(state);
     }
@@ -193,7 +199,7 @@ impl Manager {
             }
             Purpose::Order(waiting, _) => self.on_order_conflict(*waiting),
             Purpose::NodeOrder(waiting, _) => self.on_node_order_conflict(*waiting),
-            Purpose::TakeOut(..) | Purpose::Release(_) => {}
+            Purpose::TakeOut(..) | Purpose::Release(_) | Purpose::Forget => {}
         }
     }
 
@@ -260,6 +266,7 @@ impl Manager {
         if let (Some(change), Some(node)) = (verdict, node) {
             self.ask_view(Purpose::Verdict(node), change);
         }
+        self.forget_nodes();
     }
 
     /// Writes a node's new boot.
@@ -309,7 +316,7 @@ impl Manager {
         }
         let expect_revision = before.map_or(0, |it| it.revision);
         // What operators want of the node is not about its boot.
-        let wish = before.map(|it| it.wish).unwrap_or_default();
+        let wish = before.filter(|it| !it.is_forgotten()).map(|it| it.wish).unwrap_or_default();
         let to = NodeReg {
             node: register.node.clone(),
             boot: register.boot,

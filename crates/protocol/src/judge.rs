@@ -2,13 +2,18 @@
 //! round begun after they arrived, counts the full time from its own beginning, and declares LOST
 //! by a compare-and-set that fails when the View has changed.
 
+use crate::council::Purpose;
 use crate::env::Env;
 use crate::io::Effect;
+use crate::manager::Manager;
 use crate::partition::Partition;
 use rota_model::node_msg::{NodeCall, Renew, Renewed, ToNode};
 use rota_model::{BootId, ManagerNumber, NodeId, NodeState};
-use rota_ring::{Change, NodeChange, NodeReg, slot_of_node};
+use rota_ring::{Change, NodeChange, NodeOrder, NodeReg, slot_of_node};
 use std::collections::BTreeMap;
+
+/// For how long a node that is gone is shown to operators.
+const FORGOTTEN_MS: u64 = 3_600_000;
 
 /// A node under judgement.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -140,6 +145,21 @@ impl Partition {
         }
     }
 
+    /// What to write of a node of this partition of which nothing was heard since it has long been gone.
+    fn long_gone(&self, env: &Env) -> Option<NodeChange> {
+        self.leading.as_ref().filter(|it| it.is_open())?;
+        let m = env.view().m;
+        let is_due = |it: &&NodeReg| {
+            it.state.is_gone()
+                && !it.is_forgotten()
+                && self.range.contains(slot_of_node(&it.node, m))
+                && env.nodes.is_unheard_for(&it.node, FORGOTTEN_MS, env.now.mono_ms)
+        };
+        let reg = env.nodes.reg.values().find(is_due)?;
+        let to = reg.ordered(NodeOrder::Forget, env.now.wall_ms).ok().flatten()?;
+        Some(NodeChange { expect_revision: reg.revision, to })
+    }
+
     /// Gives the verdict that is due, if any.
     pub fn verdict(&mut self, env: &mut Env) -> Option<Change> {
         self.judge_new(env);
@@ -160,6 +180,22 @@ impl Partition {
             view: None,
             node: Some(NodeChange { expect_revision, to }),
         })
+    }
+}
+
+impl Manager {
+    /// Forgets the next node that has been gone for [`FORGOTTEN_MS`].
+    pub(crate) fn forget_nodes(&mut self) {
+        let under_way = self.asked.values().any(|it| matches!(it, Purpose::Forget));
+        if under_way || self.env.now.mono_ms < self.next_change_ms {
+            return;
+        }
+        let env = &self.env;
+        let gone = self.parts.awake().find_map(|part| part.long_gone(env));
+        if let Some(node) = gone {
+            let change = Change { expect_epoch: None, view: None, node: Some(node) };
+            self.ask_view(Purpose::Forget, change);
+        }
     }
 }
 

@@ -536,8 +536,10 @@ impl Manager {
 
     /// What an operator sees of this manager.
     pub fn stats(&self) -> Stats {
-        let nodes = self.env.nodes.reg.values().map(|reg| {
-            let used = self.env.nodes.used(&reg.node);
+        let shown = self.env.nodes.reg.values().filter(|it| !it.is_forgotten());
+        let nodes = shown.map(|reg| {
+            // What was last heard of a boot that is over says nothing.
+            let used = if reg.state.is_gone() { 0 } else { self.env.nodes.used(&reg.node) };
             let state = self.env.nodes.state(reg, self.env.now.mono_ms);
             (NodeReg { state, ..reg.clone() }, NodeLoad { used, places: reg.places })
         });

@@ -45,7 +45,8 @@ pub(crate) fn hasten(record: &mut SessionRecord, grace_ms: Option<u64>) -> bool 
     hastens
 }
 
-/// What is still known of a life that was closed before the one in the record.
+/// What is still known of a life that was closed before the one in the record. Its version is the latest
+/// that it can have had: an older one than was told would look like a step back.
 pub(crate) fn earlier_life(
     record: &SessionRecord,
     entry: &RequestEntry,
@@ -54,7 +55,7 @@ pub(crate) fn earlier_life(
     SessionRecord {
         spec: spec_then(record, entry),
         life,
-        version: life,
+        version: record.life.minus_ms(1).max(life),
         state: SessionState::Closed,
         reason: Some(Reason::ClosedByClient),
         detail: "an earlier life of this session".to_string(),

@@ -156,6 +156,11 @@ impl Nodes {
         contact.refused || now_ms >= contact.since_ms + missed_after(renew_ms)
     }
 
+    /// Whether a node was not heard for so long, since this manager first saw its boot or heard it last.
+    pub fn is_unheard_for(&self, node: &NodeId, ms: u64, now_ms: u64) -> bool {
+        self.known.get(node).is_some_and(|it| now_ms >= it.contact.since_ms.saturating_add(ms))
+    }
+
     /// The state of a node as this manager sees it. What operators want of it is told before that it is out
     /// of reach.
     pub fn state(&self, reg: &NodeReg, now_ms: u64) -> NodeState {

@@ -85,7 +85,7 @@ fn a_repeated_request_of_an_earlier_life_is_answered_with_what_that_life_ran() {
     table.register_offering("n2", 8, &classes);
     let first = opened(table.call(300, open("a", "r1"))).1;
     let closing = close("a", "c1");
-    closed(table.call(300, closing.clone()));
+    let told = closed(table.call(300, closing.clone()));
     let mut other = open("a", "r2");
     if let Op::Open(open) = &mut other {
         open.spec.class = ClassName::parse("other").unwrap();
@@ -99,6 +99,8 @@ fn a_repeated_request_of_an_earlier_life_is_answered_with_what_that_life_ran() {
     let again = closed(table.call(1000, closing));
     assert_eq!(again.record.life, first.record.life);
     assert_eq!(again.record.spec, first.record.spec);
+    let (told, again, next) = (told.record.version, again.record.version, second.record.life);
+    assert!((told..next).contains(&again), "{again} is neither what was told, {told}, nor later");
 }
 
 #[test]

@@ -65,3 +65,24 @@ fn a_node_that_knows_only_managers_that_have_left_is_found_by_the_one_that_came_
     assert!(table.now_ms - granted_ms < LEASE.lease_term_ms, "its lease would be over");
     assert!(matches!(table.renews(600, "n1"), Some(Renewed::Granted { .. })));
 }
+
+#[test]
+fn a_node_that_is_gone_is_shown_for_an_hour_and_its_last_boot_stays_over_for_ever() {
+    let mut table = Table::laid_among(&[300], 0);
+    table.start_all();
+    table.register("n1", 7);
+    table.pass(Timing::default().node_lost_ms + 1_000);
+    let shown = |table: &Table| table.managers[&300].stats().nodes.len();
+    assert_eq!((table.count(Transition::NodeLost), shown(&table)), (1, 1));
+    table.now_ms += 3_000_000;
+    table.pass(100);
+    assert_eq!(shown(&table), 1, "operators may still ask for it");
+    table.now_ms += 600_000;
+    table.pass(100);
+    assert_eq!(shown(&table), 0);
+    let node = NodeId::parse("n1").unwrap();
+    let trace = &table.managers[&300].nodes().1[&node];
+    assert!(trace.state.is_gone() && trace.is_forgotten() && trace.boot.0 == 7, "{trace:?}");
+    table.register("n1", 8);
+    assert_eq!(shown(&table), 1, "a new boot is a node again");
+}

@@ -6,11 +6,13 @@
 //!     ▲  └────────── drain ───────────────────▶   │         the time that it was given is over
 //!     └────────────── uncordon ───────────────────┘         cordon: the drain stops
 //! ```
-//! The wish belongs to the node and not to its boot: a restart keeps it, LOST and REMOVED too.
+//! The wish belongs to the node and not to its boot: a restart keeps it, LOST and REMOVED too. One that is gone may
+//! be forgotten.
 
 use crate::config::NodeReg;
 use rota_model::{NodeId, NodeState};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// What operators want of a node.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
@@ -27,6 +29,10 @@ pub enum NodeWish {
         /// is at once. `None`: never, it is only waited for.
         closes_at_ms: Option<u64>,
     },
+    /// It is gone, and nobody is to hear of it any more. Its entry stays as a trace, without its classes: that
+    /// its last boot is over is what ends sessions that may still turn up in a record. A new boot of the node
+    /// serves again.
+    Forgotten,
 }
 
 impl NodeWish {
@@ -39,7 +45,7 @@ impl NodeWish {
     pub fn shown(self, boot: NodeState) -> NodeState {
         match self {
             _ if boot.is_gone() => boot,
-            Self::Serves => boot,
+            Self::Serves | Self::Forgotten => boot,
             Self::Cordoned => NodeState::Cordoned,
             Self::Drained { .. } => NodeState::Draining,
         }
@@ -69,6 +75,8 @@ pub enum NodeOrder {
     Drain(DrainTime),
     /// It takes sessions again.
     Uncordon,
+    /// It is gone, and is to be shown no more.
+    Forget,
 }
 
 /// Why an order about a node is refused. Nothing was changed.
@@ -80,30 +88,43 @@ pub enum NodeOrderRefused {
     /// Nothing runs there any more.
     #[error("node {0} is {1}: nothing runs there; to uncordon it is all that can be ordered")]
     Gone(NodeId, NodeState),
+    /// It is there, or may be.
+    #[error(
+        "node {0} is {1}, and only one that is LOST or REMOVED is forgotten: tell its agent to end, or wait \
+         until it is lost"
+    )]
+    There(NodeId, NodeState),
 }
 
 impl NodeReg {
     /// The entry as it is after an order at that wall clock; `None` when it says so already.
     ///
     /// # Errors
-    /// The node is gone, and the order is not to uncordon it.
+    /// The node is gone, and the order is neither to uncordon nor to forget it; or it is there, and is to be
+    /// forgotten.
     pub fn ordered(
         &self,
         order: NodeOrder,
         wall_ms: u64,
     ) -> Result<Option<NodeReg>, NodeOrderRefused> {
+        if order == NodeOrder::Forget {
+            return self.forgotten();
+        }
         if self.state.is_gone() && order != NodeOrder::Uncordon {
             return Err(NodeOrderRefused::Gone(self.node.clone(), self.state));
         }
         let wish = match order {
             NodeOrder::Cordon => NodeWish::Cordoned,
-            NodeOrder::Uncordon => NodeWish::Serves,
+            NodeOrder::Uncordon | NodeOrder::Forget => NodeWish::Serves,
             NodeOrder::Drain(time) => NodeWish::Drained {
                 closes_at_ms: match (time, self.wish) {
                     (DrainTime::Unlimited, _) => None,
                     (DrainTime::AsBefore, NodeWish::Drained { closes_at_ms }) => closes_at_ms,
                     // At once, whichever owner's clock is behind.
-                    (DrainTime::AsBefore, NodeWish::Serves | NodeWish::Cordoned)
+                    (
+                        DrainTime::AsBefore,
+                        NodeWish::Serves | NodeWish::Cordoned | NodeWish::Forgotten,
+                    )
                     | (DrainTime::Ms(0), _) => Some(0),
                     (DrainTime::Ms(ms), _) => Some(wall_ms.saturating_add(ms)),
                 },
@@ -116,15 +137,33 @@ impl NodeReg {
         Ok(Some(NodeReg { wish, state, revision: self.revision + 1, ..self.clone() }))
     }
 
+    fn forgotten(&self) -> Result<Option<NodeReg>, NodeOrderRefused> {
+        if !self.state.is_gone() {
+            return Err(NodeOrderRefused::There(self.node.clone(), self.state));
+        }
+        if self.is_forgotten() {
+            return Ok(None);
+        }
+        let (classes, digests) = (Vec::new(), BTreeMap::new());
+        let (wish, revision) = (NodeWish::Forgotten, self.revision + 1);
+        Ok(Some(NodeReg { wish, classes, digests, revision, ..self.clone() }))
+    }
+
+    /// Whether only a trace of it is left, which nobody is shown.
+    pub fn is_forgotten(&self) -> bool {
+        self.wish == NodeWish::Forgotten
+    }
+
     /// Whether what runs there is to be closed, at that wall clock.
     pub fn is_to_close(&self, wall_ms: u64) -> bool {
         match self.wish {
             NodeWish::Drained { closes_at_ms: Some(at_ms) } => {
                 !self.state.is_gone() && wall_ms >= at_ms
             }
-            NodeWish::Drained { closes_at_ms: None } | NodeWish::Cordoned | NodeWish::Serves => {
-                false
-            }
+            NodeWish::Drained { closes_at_ms: None }
+            | NodeWish::Cordoned
+            | NodeWish::Serves
+            | NodeWish::Forgotten => false,
         }
     }
 }
@@ -133,7 +172,6 @@ impl NodeReg {
 mod tests {
     use super::*;
     use rota_model::{BootId, PoolName};
-    use std::collections::BTreeMap;
 
     fn node(state: NodeState, wish: NodeWish) -> NodeReg {
         NodeReg {
@@ -181,6 +219,18 @@ mod tests {
         let waits = drained.ordered(NodeOrder::Drain(DrainTime::Unlimited), 9).unwrap().unwrap();
         assert!(!waits.is_to_close(u64::MAX));
         assert_eq!(waits.ordered(as_before, 10), Ok(None));
+    }
+
+    #[test]
+    fn only_who_is_gone_is_forgotten_and_its_last_boot_stays_known() {
+        let why = node(READY, NodeWish::Serves).ordered(NodeOrder::Forget, 5).unwrap_err();
+        assert!(why.to_string().contains("node n is READY"), "{why}");
+        let lost = node(NodeState::Lost, NodeWish::Cordoned);
+        let trace = lost.ordered(NodeOrder::Forget, 5).unwrap().unwrap();
+        assert_eq!((trace.state, trace.boot, trace.revision), (NodeState::Lost, BootId(3), 8));
+        assert!(trace.is_forgotten() && !lost.is_forgotten());
+        assert_eq!(trace.ordered(NodeOrder::Forget, 6), Ok(None));
+        assert_eq!(NodeWish::Forgotten.shown(READY), READY, "a new boot serves");
     }
 
     #[test]

@@ -179,3 +179,29 @@ pub(crate) fn replace_file(disk: &dyn Disk, file: &Path, bytes: &[u8]) -> io::Re
     disk.rename(&new, file)?;
     disk.sync_folder(file.parent().unwrap_or(Path::new(".")))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().permissions().mode() & 0o777
+    }
+
+    #[test]
+    fn folders_and_files_are_their_users_alone_and_what_was_open_is_shut() {
+        let root = tempfile::tempdir().unwrap();
+        let (folder, file) = (root.path().join("a/b"), root.path().join("a/b/f"));
+        RealDisk.create_folder(&folder).unwrap();
+        drop(RealDisk.create(&file).unwrap());
+        drop(RealDisk.lock(&folder.join("LOCK")).unwrap());
+        assert_eq!([mode(&root.path().join("a")), mode(&folder)], [0o700; 2]);
+        assert_eq!([mode(&file), mode(&folder.join("LOCK"))], [0o600; 2]);
+        fs::set_permissions(&file, Permissions::from_mode(0o644)).unwrap();
+        RealDisk.shut_folder(&folder).unwrap();
+        assert_eq!(mode(&file), 0o644, "nobody else reaches it");
+        fs::set_permissions(&folder, Permissions::from_mode(0o755)).unwrap();
+        RealDisk.shut_folder(&folder).unwrap();
+        assert_eq!([mode(&folder), mode(&file)], [0o700, 0o600]);
+    }
+}

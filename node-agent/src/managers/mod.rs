@@ -1,11 +1,13 @@
 //! The node's calls to its managers: registration, signs of life, reports.
 
 mod channels;
+mod hearing;
 mod registration;
 mod renewal;
 mod reports;
 
 pub use channels::Channels;
+pub use hearing::Hearing;
 pub use registration::{Outcome, register, sign_off};
 pub use renewal::renew;
 pub use reports::{Report, Reporter};

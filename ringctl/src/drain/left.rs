@@ -16,6 +16,20 @@ pub enum Look {
     Unsure(String),
 }
 
+/// Sessions that have not ended and run or are to run on a node, as the owners of all partitions say; or why
+/// that is not known.
+pub fn count(answers: &Answers, node: &str) -> Result<u64, String> {
+    let view = newest_view(answers).ok_or("no manager has a View")?;
+    let of_part = |part: &v1::Part| {
+        let stats = stats_of(answers, part.owner, part.number).filter(|it| serves(it));
+        let (number, owner) = (part.number, part.owner);
+        let stats =
+            stats.ok_or_else(|| format!("partition {number}: its owner {owner} is silent"))?;
+        Ok(stats.on_nodes.get(node).copied().unwrap_or(0))
+    };
+    view.parts.iter().map(of_part).sum()
+}
+
 /// Joins the answers: each owner says what it has on the node, and whether it places more there.
 pub fn look(answers: &Answers, node: &str) -> Look {
     let Some(view) = newest_view(answers) else {
@@ -96,6 +110,14 @@ mod tests {
             "{late:?}"
         );
         assert_eq!(seen((0, ""), (0, "cordoned")), Look::TakenBack("READY".to_owned()));
+    }
+
+    #[test]
+    fn sessions_of_a_node_are_counted_when_all_owners_tell() {
+        let both = [answer(1, 2, ""), answer(2, 3, "")].into();
+        assert_eq!((count(&both, "n"), count(&both, "other")), (Ok(5), Ok(0)));
+        let one = [answer(1, 2, ""), (2, Err("refused".to_owned()))].into();
+        assert!(count(&one, "n").unwrap_err().contains("owner 2 is silent"));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Says what is wanted of a node: `ringctl cordon`, `ringctl drain`, `ringctl uncordon`.
+//! Says what is wanted of a node: `ringctl cordon`, `ringctl drain`, `ringctl uncordon`, `ringctl node forget`.
 //!
 //! ```text
 //!   any manager ── OrderNode ──▶ the registry has it ──▶ every manager, again and again ──▶ empty
@@ -20,7 +20,7 @@ use rota_client::{Client, v1};
 use serde::Serialize;
 use std::time::{Duration, Instant};
 use tokio::time::timeout;
-use v1::order_node_request::{Cordon, Drain, Order, Uncordon, drain::Time};
+use v1::order_node_request::{Cordon, Drain, Forget, Order, Uncordon, drain::Time};
 
 /// How long a manager may take to answer. It gives up before.
 const ORDER_WAIT: Duration = Duration::from_secs(15);
@@ -137,6 +137,34 @@ pub async fn uncordon(it: &NodeArguments, endpoints: &str, out: &mut Out) -> any
         ),
         state => format!("node {} is {state}: it takes sessions\n", answer.node),
     };
+    show(answer, &text, out)
+}
+
+/// Forgets a node that is gone, once no session of it is left.
+pub async fn forget(it: &NodeArguments, endpoints: &str, out: &mut Out) -> anyhow::Result<()> {
+    let client = silence::client(endpoints, out.format())?;
+    let answers = silence::told(endpoints, inspect::ask(&client, LOOK_WAIT)).await?;
+    // Of one that is there the managers say so.
+    if let Some(gone) = inspect::join(&answers)
+        .and_then(|ring| ring.nodes.into_iter().find(|node| node.id == it.node))
+        .filter(|node| ["LOST", "REMOVED"].contains(&node.state.as_str()))
+    {
+        let (node, state) = (&it.node, gone.state);
+        match left::count(&answers, node) {
+            Ok(0) => {}
+            Ok(sessions) => bail!(
+                "node {node} is {state}, and its {} did not end yet: forget it once `ringctl inspect` \
+                 shows none; nothing was changed",
+                counted(sessions, "session")
+            ),
+            Err(why) => bail!(
+                "whether a session of node {node} is left is not known: {why}; try again once every \
+                 owner serves; nothing was changed"
+            ),
+        }
+    }
+    let answer = give(&client, &it.node, Order::Forget(Forget {}), out).await?;
+    let text = format!("node {} ({}) is forgotten\n", answer.node, answer.state);
     show(answer, &text, out)
 }
 

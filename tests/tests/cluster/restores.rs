@@ -46,6 +46,8 @@ async fn the_watch_with_the_example_recreates_a_lost_manager_on_an_empty_folder(
         format!("{},{}", cluster.document.managers[0].grpc, cluster.document.managers[2].grpc);
     let again = manager(&ring(&others).await.unwrap(), 681);
     assert_eq!((&again["status"], &again["incarnation"]), (&"ACTIVE".into(), &2.into()));
+    let before = cluster.document.managers[1].grpc.as_str();
+    assert_eq!(again["grpc"], before, "lists of endpoints stay right");
     for number in 0..9 {
         read(&cluster.client_of(0), &format!("s{number}")).await.unwrap();
     }

@@ -13,6 +13,8 @@ mod files;
 #[cfg(test)]
 mod memories;
 #[cfg(test)]
+mod operators;
+#[cfg(test)]
 mod place;
 #[cfg(test)]
 mod ports;

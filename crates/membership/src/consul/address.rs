@@ -127,13 +127,14 @@ mod tests {
             ("consul://", "HOST:PORT must stand"),
             ("consul://host", "\"host\""),
             ("consul://host:0", "HOST:PORT"),
-            ("consul://me@host:1", "HOST:PORT"),
+            ("consul://me:secret@host:1", "CONSUL_HTTP_TOKEN_FILE"),
             ("consul://host:1/a//b", "single slashes"),
             ("consul://host:1/a b", "prefix \"a b\""),
             ("consul://host:1/a/", "single slashes"),
         ] {
             let error = ConsulAddress::parse(text).unwrap_err();
             assert!(error.problem.contains(words), "{text}: {error}");
+            assert!(!error.problem.contains("secret"), "it may stand in a log: {error}");
         }
         let long = format!("consul://host:1/{}", "x".repeat(101));
         assert!(ConsulAddress::parse(&long).unwrap_err().problem.contains("the limit is 100"));

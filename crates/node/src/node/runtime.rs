@@ -32,6 +32,7 @@ impl Node {
             | NodeInput::StreamClosed { .. }
             | NodeInput::Renewed { .. }
             | NodeInput::ReportsAcked { .. }
+            | NodeInput::Reached
             | NodeInput::Leave
             | NodeInput::Tick => {}
         }

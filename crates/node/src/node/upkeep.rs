@@ -22,6 +22,10 @@ impl Node {
                 }
                 None
             }
+            NodeInput::Reached => {
+                self.lease.reached(now);
+                None
+            }
             NodeInput::Call { .. }
             | NodeInput::StreamClosed { .. }
             | NodeInput::Started { .. }

@@ -45,6 +45,17 @@ fn renewals_go_out_at_every_interval_and_sooner_while_nobody_grants_them() {
 }
 
 #[test]
+fn a_manager_that_reaches_the_node_is_asked_at_once_while_nobody_has_granted() {
+    let mut world = World::registered();
+    assert_eq!(renews(&world.pass(3_000, false)), [4_000]);
+    world.pass(400, false);
+    assert_eq!(renews(&world.give(NodeInput::Reached)), [4_400]);
+    world.grant(4_400);
+    assert_eq!(renews(&world.give(NodeInput::Reached)), [0_u64; 0], "it is granted");
+    assert_eq!(renews(&world.pass(3_000, true)), [7_400]);
+}
+
+#[test]
 fn the_lease_counts_from_when_the_granted_renewal_was_sent() {
     let mut world = World::registered();
     world.pass(3_500, false);

@@ -86,7 +86,9 @@ impl CordonKept {
 /// What operators want of a node changed together with something else.
 pub fn check_written(before: &ConfigState, after: &ConfigState) -> Verdict {
     for (node, now) in &after.nodes {
-        let Some(was) = before.nodes.get(node).filter(|it| it.wish != now.wish) else { continue };
+        // Who comes back after it was forgotten serves, as one that is new.
+        let other = |it: &&rota_ring::NodeReg| it.wish != now.wish && !it.is_forgotten();
+        let Some(was) = before.nodes.get(node).filter(other) else { continue };
         let same = (was.boot, was.state.is_gone()) == (now.boot, now.state.is_gone());
         if !same {
             let text = format!("{was:?} became {now:?}: nobody ordered the other wish");

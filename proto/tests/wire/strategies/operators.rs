@@ -121,9 +121,10 @@ pub fn stats() -> Any<Stats> {
         },
     );
     let times = proptest::option::of(any::<u64>());
-    let wish = (0..3, times).prop_map(|(kind, closes_at_ms)| match kind {
+    let wish = (0..4, times).prop_map(|(kind, closes_at_ms)| match kind {
         0 => NodeWish::Serves,
         1 => NodeWish::Cordoned,
+        2 => NodeWish::Forgotten,
         _ => NodeWish::Drained { closes_at_ms },
     });
     let node = (register(), select(NodeState::ALL), wish, any::<u32>());
