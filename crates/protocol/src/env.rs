@@ -10,6 +10,7 @@ use crate::message::{Envelope, Message};
 use crate::nodes::{FailedOrder, Nodes};
 use crate::operate::{Desks, Errand, Inner, Works};
 use crate::{Identity, ManagerConfig, PartMeta};
+use rota_docstore::AHEAD_MS_MAX;
 use rota_model::node_msg::ToNode;
 use rota_model::{
     BootId, Epoch, ManagerNumber, MemberId, NodeId, Now, PoolName, SessionKey, Stamp, Token,
@@ -117,6 +118,10 @@ pub(crate) struct Env {
     pub bodies: Arc<dyn Bodies>,
     /// Highest version of a document that was removed, kept on disk: new lives are above it.
     pub forgotten: Stamp,
+    /// When this run began: its clock may be set back since.
+    began: Now,
+    /// A version that was found beyond what any clock of today gives: documents go on from there.
+    beyond: Stamp,
     pub effects: Vec<Effect>,
     /// Writes of the batch that is persisted next, as `lsn`.
     writes: Vec<DiskWrite>,
@@ -170,6 +175,8 @@ impl Env {
             forgotten: Stamp::MIN,
             effects: Vec::new(),
             writes: Vec::new(),
+            began: now,
+            beyond: Stamp::MIN,
             unwritten_bytes: 0,
             metas: BTreeMap::new(),
             persist_now: false,
@@ -196,6 +203,19 @@ impl Env {
     pub fn epoch(&self) -> Epoch {
         self.view.as_ref().map_or(Epoch(0), |it| it.epoch)
     }
+    /// A time that has come, whatever the clock says: it was set back, or was ahead and is put right.
+    pub fn clock(&self) -> Stamp {
+        let elapsed = self.now.mono_ms.saturating_sub(self.began.mono_ms);
+        Stamp::from_epoch_ms(self.began.wall_ms.saturating_add(elapsed)).max(self.beyond)
+    }
+
+    /// Versions through this one are there: those of a clock that was ahead are gone on from.
+    pub fn found(&mut self, high_water: Stamp) {
+        if high_water > self.clock().plus_ms(AHEAD_MS_MAX) {
+            self.beyond = high_water;
+        }
+    }
+
 
     /// A number that this run gives out once for that kind.
     pub fn next_id(&mut self, kind: NameOf) -> u64 {

@@ -148,6 +148,7 @@ impl Partition {
         self.step_down(env);
         let copies = self.other_copies(env);
         let phase = Phase::Recover(Box::new(recovery));
+        env.found(self.replica.high_water);
         self.leading = Some(Box::new(Leading::new(pe, phase, copies, env.now.mono_ms)));
     }
 
