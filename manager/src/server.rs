@@ -14,7 +14,8 @@ use rota_daemon::accept::{Calls, Gate, Incoming};
 use rota_model::{ClusterName, ManagerNumber, Refusal, RefusalKind, Retry};
 use rota_proto::bounded::Bounded;
 use rota_proto::documents::{
-    MESSAGE_BYTES_MAX as DOCUMENT_BYTES_MAX, REQUEST_BYTES_MAX as DOCUMENT_REQUEST_BYTES_MAX,
+    ANSWER_BYTES_MAX, MESSAGE_BYTES_MAX as DOCUMENT_BYTES_MAX,
+    REQUEST_BYTES_MAX as DOCUMENT_REQUEST_BYTES_MAX,
 };
 use rota_proto::v1::documents_server::DocumentsServer;
 use rota_proto::v1::namespaces_server::NamespacesServer;
@@ -82,14 +83,14 @@ fn operator(services: &Services) -> Bounded<OperatorServer<OperatorService>> {
 fn documents(services: &Services) -> Bounded<DocumentsServer<DocumentsService>> {
     let server = DocumentsServer::new(DocumentsService::new(services.shared.clone()))
         .max_decoding_message_size(DOCUMENT_REQUEST_BYTES_MAX)
-        .max_encoding_message_size(DOCUMENT_BYTES_MAX);
+        .max_encoding_message_size(ANSWER_BYTES_MAX);
     Bounded::new(server, DOCUMENT_REQUEST_BYTES_MAX)
 }
 
 fn namespaces(services: &Services) -> Bounded<NamespacesServer<NamespacesService>> {
     let server = NamespacesServer::new(NamespacesService { shared: services.shared.clone() })
         .max_decoding_message_size(DOCUMENT_BYTES_MAX)
-        .max_encoding_message_size(DOCUMENT_BYTES_MAX);
+        .max_encoding_message_size(ANSWER_BYTES_MAX);
     Bounded::new(server, DOCUMENT_BYTES_MAX)
 }
 

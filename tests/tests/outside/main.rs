@@ -7,6 +7,8 @@ mod copied_folders;
 #[cfg(test)]
 mod files;
 #[cfg(test)]
+mod large_documents;
+#[cfg(test)]
 mod memories;
 #[cfg(test)]
 mod place;
