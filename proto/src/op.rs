@@ -279,6 +279,7 @@ impl TryFrom<v1::SessionView> for SessionView {
             detail: it.detail,
             exit: it.exit,
             placement: optional(view.placement)?,
+            attributes_digest: it.attributes_digest,
             machine_state: it.machine_state,
             machine_change: view.machine_change,
             requests: Vec::new(),

@@ -2,7 +2,8 @@
 //!
 //! * [`ids`]: names that people choose (session, namespace, node, class) and numbers of the ring.
 //! * [`address`]: where something is reached, `host:port`.
-//! * [`class_digest`]: which text of a class a node has.
+//! * [`class_digest`]: which text of a class a node has. [`attributes_digest`]: what is kept of the attributes
+//!   of a session that has ended.
 //! * [`epoch`]: epochs, log positions, tokens, incarnations, boot ids: what orders things.
 //! * [`stamp`]: readable time stamps `AAMMJJhhmmssmmm`, used as versions.
 //! * [`state`]: states and reasons of sessions, nodes and managers.
@@ -16,6 +17,7 @@
 
 pub mod address;
 pub mod api;
+pub mod attributes_digest;
 pub mod class_digest;
 pub mod epoch;
 pub mod ids;
@@ -28,6 +30,7 @@ pub mod state;
 pub mod timing;
 
 pub use api::*;
+pub use attributes_digest::*;
 pub use class_digest::*;
 pub use epoch::*;
 pub use ids::*;

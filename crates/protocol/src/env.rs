@@ -112,16 +112,18 @@ pub(crate) struct Env {
     pub nodes: Nodes,
     /// What operations on documents need.
     pub desks: Desks,
+    /// What records of sessions fill at this manager.
+    pub session_bytes: u64,
     /// Operations that work beside the decisions.
     pub works: Works,
     /// The bodies of attachments that are held here.
     pub bodies: Arc<dyn Bodies>,
-    /// Highest version of a document that was removed, kept on disk: new lives are above it.
-    pub forgotten: Stamp,
     /// When this run began: its clock may be set back since.
     began: Now,
     /// A version that was found beyond what any clock of today gives: documents go on from there.
     beyond: Stamp,
+    /// Highest version of a document that was removed, kept on disk: new lives are above it.
+    pub forgotten: Stamp,
     pub effects: Vec<Effect>,
     /// Writes of the batch that is persisted next, as `lsn`.
     writes: Vec<DiskWrite>,
@@ -168,15 +170,16 @@ impl Env {
             view: None,
             nodes,
             desks,
+            session_bytes: 0,
             works: Works::default(),
             bodies: Arc::new(NoBodies),
             errands: Vec::new(),
             errands_done: Vec::new(),
+            began: now,
+            beyond: Stamp::MIN,
             forgotten: Stamp::MIN,
             effects: Vec::new(),
             writes: Vec::new(),
-            began: now,
-            beyond: Stamp::MIN,
             unwritten_bytes: 0,
             metas: BTreeMap::new(),
             persist_now: false,
@@ -200,9 +203,6 @@ impl Env {
         self.view.as_deref().expect("partitions exist only under a View")
     }
 
-    pub fn epoch(&self) -> Epoch {
-        self.view.as_ref().map_or(Epoch(0), |it| it.epoch)
-    }
     /// A time that has come, whatever the clock says: it was set back, or was ahead and is put right.
     pub fn clock(&self) -> Stamp {
         let elapsed = self.now.mono_ms.saturating_sub(self.began.mono_ms);
@@ -216,6 +216,9 @@ impl Env {
         }
     }
 
+    pub fn epoch(&self) -> Epoch {
+        self.view.as_ref().map_or(Epoch(0), |it| it.epoch)
+    }
 
     /// A number that this run gives out once for that kind.
     pub fn next_id(&mut self, kind: NameOf) -> u64 {

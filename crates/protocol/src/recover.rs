@@ -396,6 +396,7 @@ fn found_again(
         detail: String::new(),
         exit: None,
         placement: Some(Placement { node, boot, token, address: alive.address.clone() }),
+        attributes_digest: None,
         machine_state: alive.machine_state.clone(),
         machine_change: alive.machine_change,
         requests: Vec::new(),

@@ -114,6 +114,7 @@ pub(crate) mod tests {
             detail: String::new(),
             exit: None,
             placement: None,
+            attributes_digest: None,
             machine_state: String::new(),
             machine_change: 0,
             requests: Vec::new(),

@@ -102,6 +102,7 @@ fn standing(record: &SessionRecord) -> Standing {
         detail: record.detail.clone(),
         exit: record.exit.clone(),
         placement: record.placement.clone(),
+        attributes: record.attributes_digest,
     }
 }
 
@@ -168,7 +169,7 @@ pub(super) fn decode(document: &Document) -> Result<SessionRecord, FieldError> {
     let spec: SessionSpec = document.one()?.ok_or_else(|| missing("spec"))?;
     let standing: Standing = document.one()?.ok_or_else(|| missing("state"))?;
     let machine: Option<Machine> = document.one()?;
-    let Standing { state, reason, detail, exit, placement } = standing;
+    let Standing { state, reason, detail, exit, placement, attributes } = standing;
     let (machine_state, machine_change) =
         machine.map_or((String::new(), 0), |it| (it.state, it.change));
     let requests = requests(document, placement.as_ref())?;
@@ -182,6 +183,7 @@ pub(super) fn decode(document: &Document) -> Result<SessionRecord, FieldError> {
         detail,
         exit,
         placement,
+        attributes_digest: attributes,
         machine_state,
         machine_change,
         requests,

@@ -72,6 +72,7 @@ pub fn record(id: &str, life: Stamp, state: SessionState) -> SessionRecord {
         detail: String::new(),
         exit: None,
         placement: Some(placement),
+        attributes_digest: None,
         machine_state: String::new(),
         machine_change: 0,
         requests: Vec::new(),

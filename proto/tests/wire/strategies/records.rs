@@ -78,6 +78,7 @@ pub fn record() -> Any<SessionRecord> {
                 detail,
                 exit,
                 placement,
+                attributes_digest: None,
                 machine_state,
                 machine_change,
                 requests,
