@@ -23,4 +23,6 @@ mod signals;
 #[cfg(test)]
 mod units;
 #[cfg(test)]
+mod unread_answers;
+#[cfg(test)]
 mod work;
