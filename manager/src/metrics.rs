@@ -419,11 +419,15 @@ fn write_connections(text: &mut String, it: &Counts) -> std::fmt::Result {
     writeln!(text, "# TYPE rota_connections gauge")?;
     writeln!(text, "rota_connections{{kind=\"client\"}} {}", it.strangers)?;
     writeln!(text, "rota_connections{{kind=\"member\"}} {}", it.members)?;
-    let help = "Connections for gRPC that this manager ended, by reason: silent or full.";
+    let help = "Connections for gRPC that this manager ended, by reason: silent, full or unread.";
     writeln!(text, "# HELP rota_connections_ended_total {help}")?;
     writeln!(text, "# TYPE rota_connections_ended_total counter")?;
     writeln!(text, "rota_connections_ended_total{{reason=\"silent\"}} {}", it.silent_total)?;
-    writeln!(text, "rota_connections_ended_total{{reason=\"full\"}} {}", it.refused_total)
+    writeln!(text, "rota_connections_ended_total{{reason=\"full\"}} {}", it.refused_total)?;
+    writeln!(text, "rota_connections_ended_total{{reason=\"unread\"}} {}", it.unread_total)?;
+    let help = "Bytes of answers to clients that are not sent yet, and shares of calls under way.";
+    writeln!(text, "# HELP rota_answers_bytes {help}")?;
+    writeln!(text, "# TYPE rota_answers_bytes gauge\nrota_answers_bytes {}", it.answers_bytes)
 }
 
 fn write_look(text: &mut String, look: &Look) -> std::fmt::Result {

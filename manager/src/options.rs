@@ -1,5 +1,9 @@
 //! The command line: every mistake is found and listed before anything is started.
 
+mod memory;
+
+pub use memory::{MemoryArguments, MemoryOptions};
+
 use crate::bodies::BODY_BYTES_MAX;
 use clap::Parser;
 use rota_daemon::private::{read_secret, secret_on_the_line};
@@ -160,6 +164,8 @@ pub struct Arguments {
     /// 10000].
     #[arg(long, value_name = "MS")]
     pub work_ms: Option<String>,
+    #[command(flatten)]
+    pub memory: MemoryArguments,
     /// Times of the protocol. Last, since their heading holds for all that follows.
     #[command(flatten)]
     pub timing: TimingArguments,
@@ -302,6 +308,8 @@ pub struct Options {
     pub http_names: HttpNames,
     /// Where the config store is.
     pub config_store: StoreAddress,
+    /// What may fill the memory.
+    pub memory: MemoryOptions,
     /// The ring.
     pub ring: RingOptions,
     /// T, in thousandths.
@@ -430,6 +438,7 @@ impl Arguments {
         let times = timing.of_cluster();
         let documents = self.check_documents(&mut wrong);
         let bodies = self.check_bodies(&mut wrong);
+        let memory = self.memory.check(&mut wrong);
         let log = self.log.check().map_err(|mistakes| wrong.extend(mistakes)).ok();
         wrong.extend(may_hold_data("--data", &self.data).err());
         match (id, cluster, grpc, http, store, log) {
@@ -450,6 +459,7 @@ impl Arguments {
                     timing,
                     documents,
                     bodies,
+                    memory,
                     log,
                 })
             }

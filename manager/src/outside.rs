@@ -15,14 +15,14 @@ mod lost;
 
 use crate::http::LIMITS;
 use crate::options::Options;
-use crate::server::no_place;
+use crate::server::{no_place, unread};
 use anyhow::{Context, Result};
 use axum::extract;
 use axum::http::StatusCode;
 use axum::response;
 use axum::routing::get;
 use axum::{Json, Router};
-use rota_daemon::accept::{Calls, Gate, Incoming, Places};
+use rota_daemon::accept::{Calls, Gate, Incoming, Need, Places};
 use rota_daemon::{HttpNames, serve_http};
 use rota_membership::ConfigStore;
 use rota_model::{ClusterName, ManagerId, ManagerNumber, MemberId, Refusal, RefusalKind, Retry};
@@ -214,7 +214,7 @@ pub async fn serve_grpc(
     };
     let routes = routes.add_service(health).into_axum_router().fallback(other_service);
     let served = serving::server()
-        .layer(Calls { of_members: &[], refusal: no_place })
+        .layer(Calls { of_members: &[], refusal: no_place, need: Need::small, unread })
         .add_routes(Routes::from(routes))
         .serve_with_incoming_shutdown(
             Incoming::new(listener, Gate::new(Places::for_grpc())),

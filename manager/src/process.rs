@@ -282,7 +282,7 @@ fn manager_config(
         load_limit_permille: options.load_limit_permille,
         pools: options.pool.iter().map(|it| it.config.clone()).collect(),
         timing: options.timing.clone(),
-        sizes: Sizes::default(),
+        sizes: Sizes { session_bytes: options.memory.sessions_bytes_max, ..Sizes::default() },
         documents: options.documents.clone(),
     }
 }
@@ -429,7 +429,8 @@ fn serve(
         operations,
         stopping: stop.clone(),
     });
-    let gate = Gate::new(Places::for_grpc());
+    let answers_bytes_max = options.memory.answers_bytes_max;
+    let gate = Gate::new(Places { answers_bytes_max, ..Places::for_grpc() });
     let services = Services {
         cluster: options.ring.cluster.clone(),
         number,

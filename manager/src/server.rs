@@ -10,11 +10,12 @@ use crate::rpc::namespaces::NamespacesService;
 use crate::rpc::operator::OperatorService;
 use crate::rpc::{REQUEST_BYTES_MAX, RESPONSE_BYTES_MAX, SessionsService, Shared};
 use anyhow::{Context, Result};
-use rota_daemon::accept::{Calls, Gate, Incoming};
+use rota_daemon::accept::{Calls, Gate, Incoming, Need};
 use rota_model::{ClusterName, ManagerNumber, Refusal, RefusalKind, Retry};
 use rota_proto::bounded::Bounded;
 use rota_proto::documents::{
-    MESSAGE_BYTES_MAX as DOCUMENT_BYTES_MAX, REQUEST_BYTES_MAX as DOCUMENT_REQUEST_BYTES_MAX,
+    ANSWER_BYTES_MAX, MESSAGE_BYTES_MAX as DOCUMENT_BYTES_MAX,
+    REQUEST_BYTES_MAX as DOCUMENT_REQUEST_BYTES_MAX,
 };
 use rota_proto::v1::documents_server::DocumentsServer;
 use rota_proto::v1::namespaces_server::NamespacesServer;
@@ -43,6 +44,36 @@ const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Advice to a client that finds no place: others must end first.
 const FULL_MS: u64 = 1_000;
+
+/// What most answers of Sync have at most.
+const READ_BYTES: usize = 512 * 1024;
+
+/// A message that is being sent, and those that are ready after it.
+const STREAM_BYTES: usize = 512 * 1024;
+
+/// Pieces of a body that are ready.
+const BODY_BYTES: usize = 256 * 1024;
+
+/// A body of an operation, with some updates.
+const OPERATED_BYTES: usize = 32 * 1024;
+
+/// A session: an open may wait for long, and must not keep others from waiting.
+const SESSION_BYTES: usize = 2 * 1024;
+
+/// What an answer takes a share of before it is made.
+fn need(path: &str) -> Need {
+    let need = |bytes, lasts| Need { bytes, lasts };
+    match path.trim_start_matches("/rota.v1.") {
+        "Documents/GetBody" => need(BODY_BYTES, true),
+        "Documents/ExportDocument" | "Namespaces/ExportNamespace" => need(STREAM_BYTES, true),
+        "Documents/Operate" => need(OPERATED_BYTES, false),
+        "Documents/Sync" | "Documents/ListDocuments" | "Sessions/List" => need(READ_BYTES, false),
+        path if path.starts_with("Operator/") || path.starts_with("Namespaces/") => {
+            need(READ_BYTES, false)
+        }
+        _ => need(SESSION_BYTES, false),
+    }
+}
 
 /// What the services need.
 pub struct Services {
@@ -82,14 +113,14 @@ fn operator(services: &Services) -> Bounded<OperatorServer<OperatorService>> {
 fn documents(services: &Services) -> Bounded<DocumentsServer<DocumentsService>> {
     let server = DocumentsServer::new(DocumentsService::new(services.shared.clone()))
         .max_decoding_message_size(DOCUMENT_REQUEST_BYTES_MAX)
-        .max_encoding_message_size(DOCUMENT_BYTES_MAX);
+        .max_encoding_message_size(ANSWER_BYTES_MAX);
     Bounded::new(server, DOCUMENT_REQUEST_BYTES_MAX)
 }
 
 fn namespaces(services: &Services) -> Bounded<NamespacesServer<NamespacesService>> {
     let server = NamespacesServer::new(NamespacesService { shared: services.shared.clone() })
         .max_decoding_message_size(DOCUMENT_BYTES_MAX)
-        .max_encoding_message_size(DOCUMENT_BYTES_MAX);
+        .max_encoding_message_size(ANSWER_BYTES_MAX);
     Bounded::new(server, DOCUMENT_BYTES_MAX)
 }
 
@@ -133,6 +164,12 @@ pub fn no_place() -> Status {
     refusal::status(&Refusal::new(RefusalKind::Overloaded, Retry::AfterMs(FULL_MS), text))
 }
 
+/// What a client is told when there is no share of what answers may fill.
+pub fn unread() -> Status {
+    let text = "answers of this connection, or of others, wait to be read: read them, or ask another manager";
+    refusal::status(&Refusal::new(RefusalKind::Overloaded, Retry::AfterMs(FULL_MS), text))
+}
+
 /// Serves until `stop_grpc`; then takes no more, and ends when what is under way has ended. From `stop` on it
 /// is said to serve no more.
 pub async fn serve(
@@ -144,7 +181,7 @@ pub async fn serve(
     let seen = services.shared.seen.clone();
     let reporting = tokio::spawn(report_health(reporter, seen, stop.clone()));
     let served = serving::server()
-        .layer(Calls { of_members: &OF_MEMBERS, refusal: no_place })
+        .layer(Calls { of_members: &OF_MEMBERS, refusal: no_place, need, unread })
         .max_concurrent_streams(STREAMS_MAX)
         .initial_stream_window_size(STREAM_WINDOW_BYTES)
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES)

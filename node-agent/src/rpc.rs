@@ -1,7 +1,7 @@
 //! The node's gRPC services. No decision is made here.
 
 use crate::mailbox::{Event, Mailbox};
-use rota_daemon::accept::{Caller, Calls, Gate, Incoming, Places};
+use rota_daemon::accept::{Caller, Calls, Gate, Incoming, Need, Places};
 use rota_model::node_msg::{FromNode, ToNode};
 use rota_model::{ClusterName, Refusal, RefusalKind, Retry};
 use rota_proto::bounded::Bounded;
@@ -58,6 +58,11 @@ fn no_place() -> Status {
     status(&Refusal::new(RefusalKind::Overloaded, Retry::AfterMs(FULL_MS), text))
 }
 
+fn unread() -> Status {
+    let text = "answers of this connection, or of others, wait to be read";
+    status(&Refusal::new(RefusalKind::Overloaded, Retry::AfterMs(FULL_MS), text))
+}
+
 /// Serves until the task is dropped.
 pub async fn serve(
     listener: TcpListener,
@@ -73,7 +78,12 @@ pub async fn serve(
     let operators =
         NodeOperatorServer::new(service.clone()).max_decoding_message_size(LOOK_BYTES_MAX);
     serving::server()
-        .layer(Calls { of_members: &["/rota.v1.NodeAgent/"], refusal: no_place })
+        .layer(Calls {
+            of_members: &["/rota.v1.NodeAgent/"],
+            refusal: no_place,
+            need: Need::small,
+            unread,
+        })
         .http2_keepalive_interval(Some(KEEPALIVE))
         .http2_keepalive_timeout(Some(KEEPALIVE))
         .add_service(health_service)

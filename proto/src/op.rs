@@ -284,6 +284,7 @@ impl TryFrom<v1::SessionView> for SessionView {
             exit: it.exit,
             grace_ms: None,
             placement: optional(view.placement)?,
+            attributes_digest: it.attributes_digest,
             machine_state: it.machine_state,
             machine_change: view.machine_change,
             requests: Vec::new(),

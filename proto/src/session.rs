@@ -5,9 +5,9 @@ use crate::record::{reason, reason_number, stamp, state};
 use crate::v1;
 use crate::wire::{WireError, named, optional, unless_empty};
 use rota_model::{
-    Attributes, ClassName, Epoch, Exit, Filter, ManagerNumber, Namespace, NodeContact, NodeId,
-    NodeState, PoolName, Reason, Refusal, RefusalKind, Retry, SessionId, SessionKey, SessionRecord,
-    SessionState, SessionView, Stamp,
+    Attributes, AttributesDigest, ClassName, Epoch, Exit, Filter, ManagerNumber, Namespace,
+    NodeContact, NodeId, NodeState, PoolName, Reason, Refusal, RefusalKind, Retry, SessionId,
+    SessionKey, SessionRecord, SessionState, SessionView, Stamp,
 };
 use rota_protocol::Answer;
 use std::sync::Arc;
@@ -21,8 +21,10 @@ pub struct Session {
     pub class: ClassName,
     /// The pool whose nodes may run it.
     pub pool: PoolName,
-    /// Attributes that were given at the open.
+    /// Attributes that were given at the open, until it has ended.
     pub attributes: Attributes,
+    /// What is kept of them then.
+    pub attributes_digest: Option<AttributesDigest>,
     /// State.
     pub state: SessionState,
     /// Why, once it is closing or ended.
@@ -63,6 +65,7 @@ pub(crate) fn unplaced(
         id: record.key.id.as_str().into(),
         class: record.spec.class.as_str().into(),
         attributes,
+        attributes_digest: digest_text(record),
         pool: record.spec.pool.as_str().into(),
         state: v1::SessionState::from(record.state).into(),
         reason: reason_number(record.reason),
@@ -79,6 +82,18 @@ pub(crate) fn unplaced(
         node_state: String::new(),
         node_unheard_ms: None,
     }
+}
+
+fn digest_text(record: &SessionRecord) -> String {
+    record.attributes_digest.map(String::from).unwrap_or_default()
+}
+
+fn digest(text: &str) -> Result<Option<AttributesDigest>, WireError> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let wrong = || WireError::new("Session.attributes_digest", format!("{text:?} is no digest"));
+    AttributesDigest::parse(text).map(Some).ok_or_else(wrong)
 }
 
 /// How the owner stands with a session's node, on the wire.
@@ -124,6 +139,7 @@ impl TryFrom<v1::Session> for Session {
             class: named("Session.class", ClassName::parse(&session.class))?,
             pool: named("Session.pool", PoolName::parse(&session.pool))?,
             attributes: session.attributes,
+            attributes_digest: digest(&session.attributes_digest)?,
             state: state("Session.state", session.state)?,
             reason: reason("Session.reason", session.reason)?,
             detail: session.detail,

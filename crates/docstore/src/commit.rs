@@ -2,8 +2,10 @@
 //! them all.
 
 use crate::attempt::{Attempt, Body};
+use crate::cache::CLOCKS_APART_MS_MAX;
 use crate::content::{Digest, beyond};
 use crate::document::{Document, STORED_BYTES_MAX, alive};
+use crate::draft::Draft;
 use crate::exception::{Exception, Phase, codes};
 use crate::name::DocName;
 use crate::rules::Rules;
@@ -17,6 +19,10 @@ use std::sync::Arc;
 /// disk, as one. More than any document has.
 pub const WRITTEN_BYTES_MAX: u64 = 32 * 1024 * 1024;
 const _: () = assert!(WRITTEN_BYTES_MAX > STORED_BYTES_MAX);
+
+/// How far a change may take versions ahead of the clock, in milliseconds: half of what caches bear
+/// ([`CLOCKS_APART_MS_MAX`]), so that the other half is left for clocks that differ.
+pub const AHEAD_MS_MAX: u64 = CLOCKS_APART_MS_MAX / 2;
 
 /// One document of a write set.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -77,6 +83,8 @@ impl Commit {
 ///   found; otherwise C-CONTENTION names the document.
 /// * The version is now, but not before the high-water mark, and after every one of these documents:
 ///   a clock that steps back changes nothing. Operations without a document in common may share one.
+/// * A document that changes more than a thousand times a second, for long, takes versions ahead of the
+///   clock ([`Documents::clock`]): at most [`AHEAD_MS_MAX`], then its changes wait (C-AHEAD, with how long).
 /// * What changed is not of a class that is read only (S-CLASS).
 /// * The namespace's limits hold, if the operation makes it grow; documents keep to their own.
 pub fn validate(
@@ -110,6 +118,10 @@ fn check_and_settle(
     }
     let after_latest = latest.map_or(Stamp::MIN, Stamp::next);
     let version = now.max(high_water).max(after_latest);
+    let changes = attempt.current.iter().any(Draft::is_changed);
+    if changes && after_latest > high_water {
+        check_ahead(after_latest, now.max(documents.clock()))?;
+    }
     let forget_before = now.minus_ms(rules.destroyed_ms);
     let mut writes = Vec::new();
     let space = attempt.space().clone();
@@ -129,6 +141,19 @@ fn check_and_settle(
     let high_water = if writes.is_empty() { high_water } else { version };
     let (body, done_at) = (attempt.body, attempt.done_at);
     Ok(Commit { version, high_water, writes, body, done_at })
+}
+
+/// Refuses to go on ahead of the clock: copies elsewhere would refuse what comes from the future.
+fn check_ahead(version: Stamp, now: Stamp) -> Result<(), Exception> {
+    let Some(wait_ms) = version.ms_since(now.plus_ms(AHEAD_MS_MAX)).filter(|it| *it > 0) else {
+        return Ok(());
+    };
+    let message = format!(
+        "the document changes faster than once a millisecond: its version would be {version}, more than \
+         {} min ahead of the clock ({now})",
+        AHEAD_MS_MAX / 60_000
+    );
+    Err(Exception::new(codes::AHEAD, message).after(wait_ms))
 }
 
 fn check_writable(rules: &Rules, name: &DocName) -> Result<(), Exception> {

@@ -299,6 +299,9 @@ pub mod codes {
         BUILD = D "D-BUILD";
         /// A document changed between work and validation.
         CONTENTION = C "C-CONTENTION";
+        /// A document was changed so often that its versions are far ahead of the clock, or the clock was set
+        /// back: nothing was done. It is told when the next change has its turn.
+        AHEAD = C "C-AHEAD";
         /// The namespace is switched off.
         OFF = O "O-OFF";
         /// The account, its key or its privilege was refused.

@@ -48,7 +48,8 @@
 //! * The content `null` is refused: it stands for a destroyed item.
 //! * Attempts are counted with the first one: at most 3 in all, and only for C and X.
 //! * Operations without a document in common may get the same version, as the source allows: if each
-//!   had its own millisecond, more than a thousand in a second would drive versions ahead of clocks.
+//!   had its own millisecond, more than a thousand in a second would drive versions ahead of clocks. Those of
+//!   one document do: by [`AHEAD_MS_MAX`] at most, then C-AHEAD.
 //! * A version is also later than the `vop` of every content that the operation copies.
 
 #[cfg(doctest)]
@@ -79,7 +80,7 @@ pub mod sync;
 pub use attempt::{Attempt, Body, DOCUMENTS_MAX, Desk, Need, Remembered, Tolerance, Wanted};
 pub use by_age::ByAge;
 pub use cache::{Cache, Lookup};
-pub use commit::{Commit, WRITTEN_BYTES_MAX, Write, validate};
+pub use commit::{AHEAD_MS_MAX, Commit, WRITTEN_BYTES_MAX, Write, validate};
 pub use content::{Attachment, Content, Digest, JsonText, beyond};
 pub use document::{Document, DocumentParts, Item, Volumes};
 pub use draft::Draft;

@@ -2,7 +2,7 @@
 
 use crate::attempt::{Attempt, Desk, Remembered, floors, remembers};
 use crate::by_age::ByAge;
-use crate::commit::{Commit, Write, validate};
+use crate::commit::{AHEAD_MS_MAX, Commit, Write, validate};
 use crate::document::Document;
 use crate::exception::Exception;
 use crate::name::DocName;
@@ -36,6 +36,13 @@ pub trait Documents {
         self.high_water().minus_ms(1)
     }
 
+    /// A time that has come, whatever the clock says since: it was set back, or what is here is of a clock that
+    /// was ahead. Changes are held back by the later one of this and the clock
+    /// ([`crate::AHEAD_MS_MAX`]). Default: none.
+    fn clock(&self) -> Stamp {
+        Stamp::MIN
+    }
+
     /// What is known of namespaces.
     fn spaces(&self) -> &Spaces;
 
@@ -64,12 +71,29 @@ impl Key {
     }
 }
 
+/// The latest time that a clock showed. It is no part of what a store says: two are equal whatever it is.
+#[derive(Clone, Copy, Debug, Default)]
+struct Seen(Option<Stamp>);
+
+impl PartialEq for Seen {
+    fn eq(&self, _other: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Seen {}
+
+impl std::hash::Hash for Seen {
+    fn hash<H: std::hash::Hasher>(&self, _state: &mut H) {}
+}
+
 /// The reference copy of a set of documents: a value in memory. Its driver makes durable what it
 /// says, and loads it again.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Store {
     documents: BTreeMap<Key, Arc<Document>>,
     high_water: Option<Stamp>,
+    seen: Seen,
     spaces: Spaces,
     usages: Usages,
     /// Memories of operations.
@@ -142,9 +166,22 @@ impl Store {
         attempt: Attempt,
         now: Stamp,
     ) -> Result<Commit, Exception> {
+        self.saw(now);
         let commit = validate(rules, self, attempt, now)?;
         self.apply(&commit.writes, commit.high_water);
         Ok(commit)
+    }
+
+    /// The clock shows this. Whoever validates beside this store says so before; [`Store::commit`] does.
+    pub fn saw(&mut self, now: Stamp) {
+        self.seen.0 = self.seen.0.max(Some(now));
+    }
+
+    /// Everything was loaded. Versions that no clock of today can have given are gone on from: it was ahead, and
+    /// has been put right since.
+    pub fn loaded(&mut self, now: Stamp) {
+        let is_beyond = self.high_water() > now.plus_ms(AHEAD_MS_MAX);
+        self.saw(if is_beyond { self.high_water() } else { now });
     }
 
     /// Lets `work` work and commits at once: the short way for a program's own changes, which need
@@ -259,6 +296,10 @@ impl Documents for Store {
 
     fn high_water(&self) -> Stamp {
         self.high_water.unwrap_or(Stamp::MIN)
+    }
+
+    fn clock(&self) -> Stamp {
+        self.seen.0.unwrap_or(Stamp::MIN)
     }
 
     fn spaces(&self) -> &Spaces {

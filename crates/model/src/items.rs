@@ -16,6 +16,7 @@
 //! A pool is the document of class [`POOL_CLASS`] in the space for configuration whose id is the
 //! pool's name, with the item [`ORDERS_ITEM`].
 
+use crate::attributes_digest::AttributesDigest;
 use crate::ids::NodeId;
 use crate::session::{EarlierSpec, Outcome, Placement};
 use crate::stamp::Stamp;
@@ -59,6 +60,9 @@ pub struct Standing {
     pub grace_ms: Option<u64>,
     /// Where it runs or ran. `None` only for a life that found no node.
     pub placement: Option<Placement>,
+    /// Of a life that has ended and had attributes, which its [`SPEC_ITEM`] holds no more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attributes: Option<AttributesDigest>,
 }
 
 /// What a node last reported of a session's state machine.

@@ -3,6 +3,7 @@
 //! * [`ids`]: names that people choose (session, namespace, node, class) and numbers of the ring.
 //! * [`address`]: where something is reached, `host:port`.
 //! * [`class_digest`]: which text of a class a node has; [`sandbox`]: what a program is kept from.
+//! * [`attributes_digest`]: what is kept of the attributes of a session that has ended.
 //! * [`epoch`]: epochs, log positions, tokens, incarnations, boot ids: what orders things.
 //! * [`stamp`]: readable time stamps `AAMMJJhhmmssmmm`, used as versions.
 //! * [`state`]: states and reasons of sessions, nodes and managers.
@@ -17,6 +18,7 @@
 
 pub mod address;
 pub mod api;
+pub mod attributes_digest;
 pub mod class_digest;
 pub mod epoch;
 pub mod ids;
@@ -31,6 +33,7 @@ pub mod text;
 pub mod timing;
 
 pub use api::*;
+pub use attributes_digest::*;
 pub use class_digest::*;
 pub use epoch::*;
 pub use ids::*;

@@ -1,6 +1,7 @@
 //! A session as managers decide about it. They keep it as a document, whose items are in
 //! [`crate::items`].
 
+use crate::attributes_digest::AttributesDigest;
 use crate::epoch::{BootId, Token};
 use crate::ids::{ClassName, NodeId, PoolName, RequestId, SessionKey};
 use crate::stamp::Stamp;
@@ -191,6 +192,8 @@ pub struct SessionRecord {
     pub grace_ms: Option<u64>,
     /// Where it runs or ran. `None` only for a life that found no node.
     pub placement: Option<Placement>,
+    /// What is kept of its attributes once it has ended, if it had any: its spec has none then.
+    pub attributes_digest: Option<AttributesDigest>,
     /// The machine's current state, as its node last reported; empty for programs.
     pub machine_state: String,
     /// Number of the change that led to it, by the node's count; late news has a lower one.

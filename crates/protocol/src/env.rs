@@ -10,6 +10,7 @@ use crate::message::{Envelope, Message};
 use crate::nodes::{FailedOrder, Nodes};
 use crate::operate::{Desks, Errand, Inner, Works};
 use crate::{Identity, ManagerConfig, PartMeta};
+use rota_docstore::AHEAD_MS_MAX;
 use rota_model::node_msg::ToNode;
 use rota_model::{
     BootId, Epoch, ManagerNumber, MemberId, NodeId, Now, PoolName, SessionKey, SessionRecord,
@@ -112,10 +113,16 @@ pub(crate) struct Env {
     pub nodes: Nodes,
     /// What operations on documents need.
     pub desks: Desks,
+    /// What records of sessions fill at this manager.
+    pub session_bytes: u64,
     /// Operations that work beside the decisions.
     pub works: Works,
     /// The bodies of attachments that are held here.
     pub bodies: Arc<dyn Bodies>,
+    /// When this run began: its clock may be set back since.
+    began: Now,
+    /// A version that was found beyond what any clock of today gives: documents go on from there.
+    beyond: Stamp,
     /// Highest version of a document that was removed, kept on disk: new lives are above it.
     pub forgotten: Stamp,
     pub effects: Vec<Effect>,
@@ -164,10 +171,13 @@ impl Env {
             view: None,
             nodes,
             desks,
+            session_bytes: 0,
             works: Works::default(),
             bodies: Arc::new(NoBodies),
             errands: Vec::new(),
             errands_done: Vec::new(),
+            began: now,
+            beyond: Stamp::MIN,
             forgotten: Stamp::MIN,
             effects: Vec::new(),
             writes: Vec::new(),
@@ -192,6 +202,19 @@ impl Env {
 
     pub fn view(&self) -> &View {
         self.view.as_deref().expect("partitions exist only under a View")
+    }
+
+    /// A time that has come, whatever the clock says: it was set back, or was ahead and is put right.
+    pub fn clock(&self) -> Stamp {
+        let elapsed = self.now.mono_ms.saturating_sub(self.began.mono_ms);
+        Stamp::from_epoch_ms(self.began.wall_ms.saturating_add(elapsed)).max(self.beyond)
+    }
+
+    /// Versions through this one are there: those of a clock that was ahead are gone on from.
+    pub fn found(&mut self, high_water: Stamp) {
+        if high_water > self.clock().plus_ms(AHEAD_MS_MAX) {
+            self.beyond = high_water;
+        }
     }
 
     pub fn epoch(&self) -> Epoch {

@@ -286,6 +286,7 @@ impl Partition {
             env.note(Transition::SyncStarted, Some(self.number));
             Phase::Sync(SyncState::default())
         };
+        env.found(self.replica.high_water);
         self.leading = Some(Box::new(Leading {
             queue: live.keys().filter(|it| !kept.contains(it)).copied().collect(),
             live,

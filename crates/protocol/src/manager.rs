@@ -453,6 +453,7 @@ impl Manager {
         }
         self.settle();
         self.env.desks.filled = self.parts.awake().map(|part| part.replica.filled()).sum();
+        self.env.session_bytes = self.parts.awake().map(|it| it.replica.session_bytes()).sum();
         if !self.env.reads_wanted.is_empty() || self.env.refresh {
             let wanted = std::mem::take(&mut self.env.reads_wanted);
             let waiting: Vec<_> = (wanted.into_iter())

@@ -10,7 +10,7 @@
 
 use crate::documents::{Doc, DocKey, request_name};
 use crate::env::Env;
-use crate::memory::{is_harmless, is_over, spec_ran};
+use crate::memory::{is_harmless, is_over, kept, spec_ran};
 use crate::message::Write;
 use crate::operate::write_of;
 use crate::partition::Partition;
@@ -134,7 +134,7 @@ impl Partition {
         key: &DocKey,
         record: impl Into<Arc<SessionRecord>>,
     ) -> Vec<Write> {
-        let record: Arc<SessionRecord> = record.into();
+        let record: Arc<SessionRecord> = kept(record.into());
         let (left, old) = parted(&record, env.config.sizes.requests_kept);
         let mut writes = Vec::with_capacity(1 + old.len());
         let mut found = self.replica.memories.found.len();

@@ -2,10 +2,12 @@
 
 use crate::env::Env;
 use rota_model::{
-    EarlierSpec, FieldError, OpenOp, Outcome, REQUEST_MEMORY_MS, Reason, Refusal, RefusalKind,
-    RequestEntry, RequestFate, RequestId, Retry, SessionRecord, SessionSpec, SessionState, Stamp,
+    Attributes, AttributesDigest, EarlierSpec, FieldError, OpenOp, Outcome, REQUEST_MEMORY_MS,
+    Reason, Refusal, RefusalKind, RequestEntry, RequestFate, RequestId, Retry, SessionRecord,
+    SessionSpec, SessionState, Stamp,
 };
 use std::sync::Arc;
+use xxhash_rust::xxh3::Xxh3;
 
 /// A machine changed. Reports travel through any manager and repeat, so old ones come late. Gives whether
 /// this is news.
@@ -19,6 +21,53 @@ pub(crate) fn hear_of_machine(record: &mut SessionRecord, state: &str, change: u
     record.machine_state = state.to_string();
     record.machine_change = change;
     true
+}
+
+fn digest(attributes: &Attributes) -> Option<AttributesDigest> {
+    if attributes.is_empty() {
+        return None;
+    }
+    let mut hash = Xxh3::new();
+    for text in attributes.iter().flat_map(|(name, value)| [name, value]) {
+        hash.update(&(text.len() as u64).to_be_bytes());
+        hash.update(text.as_bytes());
+    }
+    Some(AttributesDigest(hash.digest128()))
+}
+
+/// The record as it is kept: one of a life that has ended has a digest of its attributes instead of them. They
+/// may be large, and nobody runs them any more.
+pub(crate) fn kept(record: Arc<SessionRecord>) -> Arc<SessionRecord> {
+    if !record.state.is_ended() || record.spec.attributes.is_empty() {
+        return record;
+    }
+    let mut record = Arc::unwrap_or_clone(record);
+    record.attributes_digest = digest(&record.spec.attributes);
+    record.spec.attributes = Arc::default();
+    Arc::new(record)
+}
+
+/// Whether a life runs that, or ran it.
+fn runs(record: &SessionRecord, spec: &SessionSpec) -> bool {
+    let SessionSpec { class, pool, attributes } = &record.spec;
+    let is_same = match record.attributes_digest {
+        Some(known) => Some(known) == digest(&spec.attributes),
+        None => *attributes == spec.attributes,
+    };
+    is_same && (class, pool) == (&spec.class, &spec.pool)
+}
+
+/// What ran when a remembered open was answered that is repeated now. What was not kept is taken from the
+/// repetition, if it is the same.
+pub(crate) fn spec_answered(
+    record: &SessionRecord,
+    entry: &RequestEntry,
+    repeated: &OpenOp,
+) -> SessionSpec {
+    if entry.ran.is_none() && runs(record, &repeated.spec) {
+        return repeated.spec.clone();
+    }
+    spec_then(record, entry)
 }
 
 /// What ran when a remembered request was answered. Attributes of earlier lives are not kept.
@@ -62,6 +111,7 @@ pub(crate) fn earlier_life(
         exit: None,
         grace_ms: None,
         placement: None,
+        attributes_digest: record.attributes_digest.filter(|_| entry.ran.is_none()),
         machine_state: String::new(),
         machine_change: 0,
         requests: Vec::new(),
@@ -76,8 +126,8 @@ pub(crate) fn earlier_requests(
 ) -> Vec<RequestEntry> {
     let mut requests = old.map(|it| it.requests.clone()).unwrap_or_default();
     requests.retain(|it| it.fate != RequestFate::Opening);
-    if let Some(ran) = old.map(|it| &it.spec).filter(|it| *it != spec) {
-        let ran = spec_ran(ran);
+    if let Some(old) = old.filter(|it| !runs(it, spec)) {
+        let ran = spec_ran(&old.spec);
         for entry in requests.iter_mut().filter(|it| it.ran.is_none()) {
             entry.ran = Some(ran.clone());
         }
@@ -110,6 +160,7 @@ pub(crate) fn new_life(
         exit: None,
         grace_ms: None,
         placement: None,
+        attributes_digest: None,
         machine_state: String::new(),
         machine_change: 0,
         requests: earlier_requests(old, &op.spec),
@@ -162,7 +213,7 @@ pub(crate) fn asked_before(
         RequestFate::Opened { outcome: Outcome::Existed, .. } | RequestFate::Closed { .. } => false,
     };
     let (before, now) = (&record.spec, &op.spec);
-    if !began || before == now {
+    if !began || runs(record, now) {
         return None;
     }
     Some(if before.class != now.class {

@@ -148,6 +148,7 @@ impl Partition {
         self.step_down(env);
         let copies = self.other_copies(env);
         let phase = Phase::Recover(Box::new(recovery));
+        env.found(self.replica.high_water);
         self.leading = Some(Box::new(Leading::new(pe, phase, copies, env.now.mono_ms)));
     }
 
@@ -396,6 +397,7 @@ fn found_again(
         exit: None,
         grace_ms: None,
         placement: Some(Placement { node, boot, token, address: alive.address.clone() }),
+        attributes_digest: None,
         machine_state: alive.machine_state.clone(),
         machine_change: alive.machine_change,
         requests: Vec::new(),

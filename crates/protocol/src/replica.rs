@@ -45,6 +45,8 @@ pub struct Replica {
     pub usages: Usages,
     /// What is kept beside that of applications: ends of documents, and memories of operations.
     pub beside: u64,
+    /// What committed records of sessions fill, with what is remembered beside them.
+    pub sessions: u64,
     /// Highest version of a document that was ever here, of those that were removed too.
     pub high_water: Stamp,
     /// The same of committed ones only: no later owner lacks these.
@@ -116,6 +118,8 @@ impl Replica {
         self.usages.count(key.name.space(), documents[0], documents[1]);
         let [gone, come] = [&before, &after].map(|it| it.as_deref().map_or(0, room::beside));
         self.beside = self.beside.saturating_sub(gone).saturating_add(come);
+        let [gone, come] = [&before, &after].map(|it| it.as_deref().map_or(0, room::of_session));
+        self.sessions = self.sessions.saturating_sub(gone).saturating_add(come);
         let [was, is] = [&before, &after].map(|it| it.as_deref().and_then(Doc::brief));
         self.census.change(key, was, is);
         self.memories.change(key, before.as_deref(), after.as_deref());

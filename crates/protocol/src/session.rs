@@ -12,7 +12,7 @@ use crate::io::Transition;
 use crate::leading::REQUESTS_MAX;
 use crate::memory::{
     asked_before, earlier_life, fail_opens, hasten, hear_of_machine, new_life, remember, reused,
-    spec_then,
+    spec_answered,
 };
 use crate::message::Write;
 use crate::nodes::{Chosen, NoNode};
@@ -132,7 +132,7 @@ impl Partition {
             if let Some(before) = asked_before(record, &entry, &op) {
                 return self.reply(env, origin, Err(reused(&entry.id, &before)));
             }
-            if self.on_repeated_open(env, origin, &key, record, &entry) {
+            if self.on_repeated_open(env, origin, &op, record, &entry) {
                 return;
             }
         }
@@ -182,7 +182,7 @@ impl Partition {
         &mut self,
         env: &mut Env,
         origin: Origin,
-        key: &DocKey,
+        op: &OpenOp,
         record: &SessionRecord,
         entry: &RequestEntry,
     ) -> bool {
@@ -197,7 +197,7 @@ impl Partition {
             RequestFate::Opened { outcome, life, version, placement } => {
                 let answered = SessionRecord {
                     key: record.key.clone(),
-                    spec: spec_then(record, entry),
+                    spec: spec_answered(record, entry, op),
                     life: *life,
                     version: *version,
                     state: SessionState::Ready,
@@ -206,6 +206,7 @@ impl Partition {
                     exit: None,
                     grace_ms: None,
                     placement: Some(placement.clone()),
+                    attributes_digest: None,
                     machine_state: String::new(),
                     machine_change: 0,
                     requests: Vec::new(),
@@ -216,7 +217,8 @@ impl Partition {
             }
         };
         env.note(Transition::RequestRepeated, Some(self.number));
-        self.reply_when_committed(env, key, origin, result);
+        let key = Self::key_of(env, &op.key);
+        self.reply_when_committed(env, &key, origin, result);
         true
     }
 
@@ -290,6 +292,9 @@ impl Partition {
             return self.enqueue(origin);
         }
         let limit = env.config.load_limit_permille;
+        if let Some(refusal) = self.refuses_for_room(env, &op) {
+            return self.reply(env, origin, Err(refusal));
+        }
         match env.nodes.choose(&op.spec.pool, &op.spec.class, limit, &[], env.now.mono_ms) {
             Ok(chosen) => {
                 let mut record = new_life(env, old, &op, self.stamps_above(env));

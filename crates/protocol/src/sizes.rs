@@ -26,6 +26,9 @@ pub struct Sizes {
     /// beyond it callers are told to come back. As many opens with the largest attributes as a
     /// thousand clients send with four callers each.
     pub request_bytes: usize,
+    /// Most bytes of the records of sessions in all copies at one manager, those of ended lives included; beyond
+    /// it opens of new lives are told to come back. A million usual ones.
+    pub session_bytes: u64,
     /// Bytes after which a Prepare, a chunk of a snapshot, a piece of a Sync or a page takes no
     /// further document. One document, or one operation, may be larger by itself.
     pub message_bytes: usize,
@@ -75,11 +78,12 @@ impl Default for Sizes {
     fn default() -> Self {
         Self {
             window_entries: 4_096,
-            window_bytes: 64 * 1024 * 1024,
+            window_bytes: 16 * 1024 * 1024,
             tail_entries: crate::leading::REQUESTS_MAX,
             tail_bytes: 64 * 1024 * 1024,
             batch_bytes: 64 * 1024 * 1024,
             request_bytes: 256 * 1024 * 1024,
+            session_bytes: 1024 * 1024 * 1024,
             message_bytes: 512 * 1024,
             prepare_entries: 512,
             flight_entries: 8_192,
@@ -111,6 +115,7 @@ impl Sizes {
             ("tail_bytes", number(self.tail_bytes)),
             ("batch_bytes", number(self.batch_bytes)),
             ("request_bytes", number(self.request_bytes)),
+            ("session_bytes", self.session_bytes),
             ("message_bytes", number(self.message_bytes)),
             ("prepare_entries", number(self.prepare_entries)),
             ("flight_entries", number(self.flight_entries)),

@@ -60,6 +60,7 @@ fn record(id: u8, state: SessionState, at: Option<(u8, u64)>, version: Stamp) ->
             token,
             address: String::new(),
         }),
+        attributes_digest: None,
         machine_state: String::new(),
         machine_change: 0,
         requests: Vec::new(),

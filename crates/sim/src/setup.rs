@@ -261,6 +261,8 @@ fn draw_sizes(chance: &mut Chance) -> Sizes {
         page_looked_at: window_entries / 3,
         requests_kept: 1 + window_entries % 3,
         requests_max: Sizes::default().requests_max,
+        // Not drawn: once all is healed, every open is to be served.
+        session_bytes: Sizes::default().session_bytes,
         mark_every: u64::try_from(count(1, 5)).unwrap_or(1),
         drain_docs: count(1, 6),
         drain_closes: count(1, 3),

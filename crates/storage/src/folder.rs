@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! rota data folder
-//! format 3
+//! format 4
 //! engine log
 //! state ready
 //! cluster demo
@@ -31,7 +31,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 /// Version of everything in a data folder. In format 1, managers kept sessions as records of their
 /// own; since 2 everything is a document; since 3 what is remembered of requests lies beside them.
-pub const FORMAT: u32 = 3;
+pub const FORMAT: u32 = 4;
 
 const MARKER: Marker = Marker { title: "rota data folder", format: FORMAT };
 const OWNER: &str = "OWNER";

@@ -204,3 +204,21 @@ fn what_is_decided_about_documents_is_checked() {
         assert_eq!(told[0].to_string(), format!("{flag} is \"much\", not a whole number"));
     }
 }
+
+#[test]
+fn what_may_fill_the_memory_is_checked() {
+    let memory = parse(&[]).unwrap().memory;
+    assert_eq!((memory.answers_bytes_max, memory.sessions_bytes_max), (256 << 20, 1 << 30));
+    let given = ["--answers-bytes-max", "16777216", "--sessions-bytes-max", "67108864"];
+    let memory = parse(&given).unwrap().memory;
+    assert_eq!((memory.answers_bytes_max, memory.sessions_bytes_max), (16 << 20, 64 << 20));
+    let given = ["--answers-bytes-max", "16777215", "--sessions-bytes-max", "1"];
+    let told: Vec<String> = parse(&given).unwrap_err().iter().map(ToString::to_string).collect();
+    assert_eq!(
+        told,
+        [
+            "--answers-bytes-max is 16777215; it must lie in [16777216, 4294967295]",
+            "--sessions-bytes-max is 1; it must lie in [67108864, 1099511627776]",
+        ]
+    );
+}

@@ -85,8 +85,10 @@ async fn write_documents(
                     return Ok(None);
                 }
                 let document = Document::clone(&document);
-                if out.send(Ok((&Part::Document(document)).into())).await.is_err() {
-                    return Ok(None);
+                for record in Part::Document(document).records() {
+                    if out.send(Ok(record)).await.is_err() {
+                        return Ok(None);
+                    }
                 }
                 count += 1;
             }
@@ -127,6 +129,7 @@ pub(super) async fn read(
         }
         let record = request.record.ok_or_else(|| invalid("record", "is missing"))?;
         let part = order.take(record).map_err(|it| invalid("record", &it.to_string()))?;
+        let Some(part) = part else { continue };
         importing.take(part, deadline).await?;
         if order.is_body_whole() {
             importing.bodies.end().await?;

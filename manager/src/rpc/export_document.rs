@@ -3,9 +3,7 @@
 use super::documents::sync;
 use super::{Shared, bodies};
 use crate::bodies::refused;
-use rota_docstore::{
-    Attachment, Digest, DocName, Namespace, Stamp, SyncRequest, Update, update_for,
-};
+use rota_docstore::{Attachment, Digest, DocName, Stamp, SyncRequest, Update, update_for};
 use rota_model::RefusalKind;
 use rota_proto::documents::document_export::Part;
 use rota_proto::documents::request::ExportDocument;
@@ -32,16 +30,16 @@ pub(super) async fn begin(
     asked: ExportDocument,
     deadline: Instant,
 ) -> Result<Exporting, Status> {
-    let ExportDocument { name, held, bodies: has, caller } = asked;
-    let space = Namespace::parse(name.space()).expect("it is part of a name");
-    let reader = Some(Reader { space, service: Service::Export, caller });
+    let ExportDocument { space, name, held, bodies: has, caller, items_only, stale_ok } = asked;
+    let service = if items_only { Service::Sync } else { Service::Export };
+    let reader = Some(Reader { space, service, caller });
     let whole = vec![SyncRequest { name: name.clone(), held: None }];
-    let found = sync(shared, reader, whole, false, deadline).await?.pop();
+    let found = sync(shared, reader, whole, stale_ok, deadline).await?.pop();
     let none = || refused(RefusalKind::Internal, "the owner sent no update");
     let (_, found) = found.ok_or_else(none)?;
     let (update, missing) = if let Update::Full(document) = &found {
         let named = document.attachments().map(|(_, it)| (it.sha256(), it.clone()));
-        let missing = named.filter(|(sha256, _)| !has.contains(sha256)).collect();
+        let missing = named.filter(|(sha256, _)| !items_only && !has.contains(sha256)).collect();
         // The document is there: nobody looks at how much is known.
         (update_for(Some(document), held.as_ref(), Stamp::MIN), missing)
     } else {
@@ -68,7 +66,10 @@ async fn write(
 ) -> Result<(), Status> {
     let is_behind = matches!(update, Update::SourceBehind { .. });
     let update = Part::Update(name.clone(), update);
-    let mut is_read = out.send(Ok((&update).into())).await.is_ok();
+    let mut is_read = true;
+    for record in update.records() {
+        is_read = is_read && out.send(Ok(record)).await.is_ok();
+    }
     let mut bodies = 0;
     // Whoever has a newer version has no use for bodies of this one.
     for (sha256, attachment) in missing.into_iter().filter(|_| !is_behind) {

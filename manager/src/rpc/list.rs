@@ -115,6 +115,7 @@ pub(crate) mod tests {
             exit: None,
             grace_ms: None,
             placement: None,
+            attributes_digest: None,
             machine_state: String::new(),
             machine_change: 0,
             requests: Vec::new(),

@@ -4,13 +4,16 @@ use super::documents::{Failure, mixed_up, operate, sync};
 use super::{Shared, export, list};
 use crate::mailbox::Begun;
 use crate::rpc::deadline::deadline_of;
+use prost::Message as _;
 use rota_docstore::space::SPACE_CLASS;
 use rota_docstore::{
     Description, DocName, Exception, FieldError, Namespace, Phase, Stamp, SyncRequest, Update,
     Usage, codes,
 };
 use rota_model::{Filter, ListCursor, ListOp, SessionKey, SessionState, SlotId};
-use rota_proto::documents::{NamespaceState, in_call, request, status as exception_status};
+use rota_proto::documents::{
+    NamespaceState, UPDATES_BYTES_MAX, in_call, request, status as exception_status,
+};
 use rota_proto::v1;
 use rota_protocol::api::{ClearOp, FollowOp, OperateOp, PageOp};
 use rota_protocol::operate::{SPACES_DOCID, registry};
@@ -348,7 +351,12 @@ impl NamespacesService {
         Ok((key, deadline_of(metadata)))
     }
 
-    async fn all(&self, deadline: Instant) -> Result<Vec<NamespaceState>, Failure> {
+    /// Those after a name that fit into one response, in order of their names.
+    async fn list(
+        &self,
+        after: &str,
+        deadline: Instant,
+    ) -> Result<v1::ListNamespacesResponse, Failure> {
         let (mut since, mut documents) = (Stamp::MIN, BTreeMap::new());
         loop {
             let op = Op::Documents(DocumentOp::Follow(FollowOp { since, wait_ms: 0, held: None }));
@@ -361,8 +369,12 @@ impl NamespacesService {
             since = latest;
             documents.extend(news.into_iter().map(|it| (it.name().clone(), it)));
         }
-        let (mut states, mut missed) = (Vec::new(), None);
-        for document in documents.values().filter(|it| !it.is_deleted()) {
+        let mut living: Vec<_> = documents.values().filter(|it| !it.is_deleted()).collect();
+        living.retain(|it| it.name().docid() > after);
+        living.sort_unstable_by(|a, b| a.name().docid().cmp(b.name().docid()));
+        let mut listed = v1::ListNamespacesResponse::default();
+        let (mut bytes, mut missed) = (0, None);
+        for document in living {
             let name = Namespace::parse(document.name().docid()).map_err(Exception::from)?;
             let description = document.one::<Description>().map_err(Exception::from)?;
             // Who could not be asked of one namespace is not waited for again.
@@ -373,10 +385,16 @@ impl NamespacesService {
             missed = usage.as_ref().err().cloned();
             let (description, version) =
                 (description.unwrap_or_default(), Some(document.version()));
-            states.push(NamespaceState { name, description, usage, version });
+            let state = NamespaceState { name, description, usage, version };
+            let info = v1::NamespaceInfo::from(&state);
+            bytes += info.encoded_len() + 8;
+            if bytes > UPDATES_BYTES_MAX {
+                listed.more = true;
+                break;
+            }
+            listed.namespaces.push(info);
         }
-        states.sort_unstable_by(|a, b| a.name.cmp(&b.name));
-        Ok(states)
+        Ok(listed)
     }
 }
 
@@ -409,8 +427,7 @@ impl v1::namespaces_server::Namespaces for NamespacesService {
         request: Request<v1::ListNamespacesRequest>,
     ) -> Result<Response<v1::ListNamespacesResponse>, Status> {
         let deadline = deadline_of(request.metadata());
-        let namespaces = self.all(deadline).await?.iter().map(Into::into).collect();
-        Ok(Response::new(v1::ListNamespacesResponse { namespaces }))
+        Ok(Response::new(self.list(&request.get_ref().after, deadline).await?))
     }
 
     async fn get_namespace(

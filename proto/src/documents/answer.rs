@@ -1,14 +1,16 @@
 //! What clients get for their requests, and how they read it.
 
 use super::cursor::page_token;
-use super::document::stamp;
+use super::document::{life, read_life, stamp};
 use super::request::List;
 use super::{DocumentCursor, UPDATES_BYTES_MAX};
 use crate::v1;
 use crate::wire::{WireError, convert, each, named};
 use bytes::Bytes;
 use prost::Message;
-use rota_docstore::{Answer, Body, DocName, Exception, FieldError, JsonText, Update, Volumes};
+use rota_docstore::{
+    Answer, Body, DocName, Exception, FieldError, JsonText, Stamp, Update, Volumes,
+};
 
 impl From<&Head> for v1::DocumentHead {
     fn from(head: &Head) -> Self {
@@ -36,21 +38,43 @@ impl TryFrom<v1::DocumentHead> for Head {
 
 pub use rota_protocol::DocumentHead as Head;
 
-/// Updates for the wire: the first ones that fit into [`UPDATES_BYTES_MAX`], the first one in any
-/// case if `one_at_least`.
-fn fitting(updates: &[(DocName, Update)], one_at_least: bool) -> Vec<v1::DocumentUpdate> {
-    let mut room = UPDATES_BYTES_MAX;
-    let mut fitting = Vec::with_capacity(updates.len());
-    for (name, update) in updates {
-        let update = v1::DocumentUpdate::from((name, update));
-        let rest = room.checked_sub(update.encoded_len());
-        if rest.is_none() && !(one_at_least && fitting.is_empty()) {
-            break;
-        }
-        room = rest.unwrap_or(0);
-        fitting.push(update);
+/// Updates for the wire: the first ones that fit into so many bytes.
+fn fitting(
+    updates: impl IntoIterator<Item = v1::DocumentUpdate>,
+    mut room: usize,
+) -> Vec<v1::DocumentUpdate> {
+    let fits = |update: &v1::DocumentUpdate| {
+        let rest = room.checked_sub(update.encoded_len() + AROUND_BYTES);
+        room = rest.unwrap_or(room);
+        rest.is_some()
+    };
+    updates.into_iter().take_while(fits).collect()
+}
+
+/// Most bytes of an operation's body and of updates beside it: the largest body leaves room for some.
+const OPERATED_BYTES_MAX: usize = UPDATES_BYTES_MAX + 512 * 1024;
+const _: () = assert!(OPERATED_BYTES_MAX >= rota_docstore::attempt::BODY_BYTES_MAX);
+
+/// What an update takes beside its own bytes: tag and length.
+const AROUND_BYTES: usize = 8;
+
+/// An update, or the name of one that is too large for an answer.
+fn told((name, update): &(DocName, Update)) -> v1::DocumentUpdate {
+    use v1::document_update::Update as Wire;
+    let (ctime, version) = match update {
+        Update::Full(document) => (document.ctime(), document.version()),
+        Update::Changes(changes) => (changes.ctime(), changes.version()),
+        Update::Unchanged { ctime, version }
+        | Update::Deleted { ctime, version }
+        | Update::SourceBehind { ctime, version } => (*ctime, *version),
+        Update::Absent { as_of } => (*as_of, *as_of),
+    };
+    let told = v1::DocumentUpdate::from((name, update));
+    if told.encoded_len() + AROUND_BYTES <= UPDATES_BYTES_MAX {
+        return told;
     }
-    fitting
+    let too_large = Some(Wire::TooLarge(life(ctime, version)));
+    v1::DocumentUpdate { name: Some(name.into()), update: too_large }
 }
 
 /// The response to an operation.
@@ -64,7 +88,14 @@ pub fn operate_response(answer: &Answer) -> v1::OperateResponse {
             Some(Wire::Binary(v1::BinaryBody { mime, bytes }))
         }
     };
-    let updates = fitting(&answer.updates, false);
+    let taken = match &answer.body {
+        Body::Nothing => 0,
+        Body::Json(text) => text.as_str().len(),
+        Body::Binary { bytes, .. } => bytes.len(),
+    };
+    let room = OPERATED_BYTES_MAX.saturating_sub(taken).min(UPDATES_BYTES_MAX);
+    let updates = answer.updates.iter().map(|(name, update)| (name, update).into());
+    let updates = fitting(updates, room);
     v1::OperateResponse { version: answer.version.as_u64(), body, updates }
 }
 
@@ -87,12 +118,42 @@ pub fn operated(response: v1::OperateResponse) -> Result<Answer, WireError> {
 }
 
 /// The response to a synchronisation.
+///
+/// The first ones that fit. What would not fit even alone is told as too large.
 pub fn sync_response(updates: &[(DocName, Update)]) -> v1::SyncResponse {
-    v1::SyncResponse { updates: fitting(updates, true) }
+    v1::SyncResponse { updates: fitting(updates.iter().map(told), UPDATES_BYTES_MAX) }
+}
+
+/// What an answer to a synchronisation says of one document.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Told {
+    /// How the copy gets up to date.
+    Update(Update),
+    /// That takes more than an answer may have: export the document.
+    TooLarge {
+        /// The life that the source has.
+        ctime: Stamp,
+        /// Its version.
+        version: Stamp,
+    },
+}
+
+impl TryFrom<v1::DocumentUpdate> for (DocName, Told) {
+    type Error = WireError;
+    fn try_from(update: v1::DocumentUpdate) -> Result<Self, WireError> {
+        use v1::document_update::Update as Wire;
+        if let Some(Wire::TooLarge(it)) = &update.update {
+            let (ctime, version) = read_life(it)?;
+            let name = convert("DocumentUpdate.name", update.name)?;
+            return Ok((name, Told::TooLarge { ctime, version }));
+        }
+        let (name, update) = update.try_into()?;
+        Ok((name, Told::Update(update)))
+    }
 }
 
 /// Reads the response to a synchronisation.
-pub fn synced(response: v1::SyncResponse) -> Result<Vec<(DocName, Update)>, WireError> {
+pub fn synced(response: v1::SyncResponse) -> Result<Vec<(DocName, Told)>, WireError> {
     each(response.updates)
 }
 

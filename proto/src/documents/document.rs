@@ -217,11 +217,11 @@ impl TryFrom<v1::DocumentChanges> for Changes {
     }
 }
 
-fn life(ctime: Stamp, version: Stamp) -> v1::DocumentLife {
+pub(super) fn life(ctime: Stamp, version: Stamp) -> v1::DocumentLife {
     v1::DocumentLife { ctime: ctime.as_u64(), version: version.as_u64() }
 }
 
-fn read_life(life: &v1::DocumentLife) -> Result<(Stamp, Stamp), WireError> {
+pub(super) fn read_life(life: &v1::DocumentLife) -> Result<(Stamp, Stamp), WireError> {
     let ctime = stamp("DocumentLife.ctime", life.ctime)?;
     let version = stamp("DocumentLife.version", life.version)?;
     if ctime > version {
@@ -268,6 +268,12 @@ impl TryFrom<v1::DocumentUpdate> for (DocName, Update) {
             Wire::SourceBehind(it) => {
                 let (ctime, version) = read_life(&it)?;
                 Update::SourceBehind { ctime, version }
+            }
+            Wire::TooLarge(_) => {
+                return Err(WireError::new(
+                    "DocumentUpdate.update",
+                    "is too large to be told here",
+                ));
             }
         };
         Ok((name, update))

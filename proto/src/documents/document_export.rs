@@ -2,6 +2,7 @@
 //! over such an export leads each record through an [`Order`], as with [`super::export`].
 
 use super::export::{BodyOrder, Fields, Stage};
+use super::more::{Growing, cut};
 use crate::v1;
 use crate::v1::document_record::{End, Record};
 use crate::wire::{WireError, required};
@@ -24,6 +25,20 @@ pub enum Part {
     },
 }
 
+impl Part {
+    /// Its records, in order: more than one of an update that is too large for one.
+    pub fn records(&self) -> Vec<v1::DocumentRecord> {
+        let Self::Update(name, update) = self else { return vec![self.into()] };
+        let mut update: v1::DocumentUpdate = (name, update).into();
+        let rest = cut(&mut update);
+        let more_count = u32::try_from(rest.len()).unwrap_or(u32::MAX);
+        let first = v1::DocumentRecord { record: Some(Record::Update(update)), more_count };
+        let more = |it| v1::DocumentRecord { record: Some(Record::More(it)), more_count: 0 };
+        [first].into_iter().chain(rest.into_iter().map(more)).collect()
+    }
+}
+
+/// One record, however large; see [`Part::records`].
 impl From<&Part> for v1::DocumentRecord {
     fn from(part: &Part) -> Self {
         let record = match part {
@@ -32,17 +47,18 @@ impl From<&Part> for v1::DocumentRecord {
             Part::Bytes(bytes) => Record::Bytes(bytes.clone()),
             Part::End { bodies } => Record::End(End { bodies: *bodies }),
         };
-        Self { record: Some(record) }
+        Self { record: Some(record), more_count: 0 }
     }
 }
 
 const FIELDS: Fields = Fields { record: "DocumentRecord.record", bytes: "DocumentRecord.bytes" };
 
 /// The order of the records.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Debug, Default)]
 pub struct Order {
     stage: Stage,
     bodies: BodyOrder,
+    growing: Option<Growing<v1::DocumentUpdate>>,
 }
 
 impl Order {
@@ -61,19 +77,32 @@ impl Order {
         self.bodies.begun()
     }
 
-    /// The next record. After an error nothing more can be taken.
-    pub fn take(&mut self, record: v1::DocumentRecord) -> Result<Part, WireError> {
-        let part = match required(FIELDS.record, record.record)? {
-            Record::Update(update) => {
-                let (name, update) = update.try_into()?;
-                Part::Update(name, update)
+    /// The next record; `None` while what it belongs to is not whole. After an error nothing more can be taken.
+    pub fn take(&mut self, record: v1::DocumentRecord) -> Result<Option<Part>, WireError> {
+        let v1::DocumentRecord { record, more_count } = record;
+        let record = required(FIELDS.record, record)?;
+        if let Some(growing) = &self.growing
+            && !matches!(record, Record::More(_))
+        {
+            return FIELDS.early(growing.missing());
+        }
+        let part = match record {
+            Record::Update(update) if more_count > 0 => {
+                self.growing = Some(Growing::new(update, more_count));
+                return Ok(None);
+            }
+            _ if more_count > 0 => return FIELDS.wrong("has more_count, and is no update"),
+            Record::Update(update) => read_update(update)?,
+            Record::More(more) => {
+                let Some(update) = FIELDS.grow(&mut self.growing, more)? else { return Ok(None) };
+                read_update(update)?
             }
             Record::Body(body) => Part::Body(body.try_into()?),
             Record::Bytes(bytes) => Part::Bytes(bytes),
             Record::End(End { bodies }) => Part::End { bodies },
         };
         self.stage = self.after(&part)?;
-        Ok(part)
+        Ok(Some(part))
     }
 
     fn after(&mut self, part: &Part) -> Result<Stage, WireError> {
@@ -93,4 +122,9 @@ impl Order {
         }
         Ok(Stage::Inside)
     }
+}
+
+fn read_update(update: v1::DocumentUpdate) -> Result<Part, WireError> {
+    let (name, update) = update.try_into()?;
+    Ok(Part::Update(name, update))
 }

@@ -2,15 +2,20 @@
 //! leads each record through an [`Order`]: it says what the record is, and refuses an export that
 //! is cut short or mixed up. Digests are not looked at here.
 
+use super::more::{Growing, Long, cut};
 use super::{NamespaceState, PIECE_BYTES_MAX};
 use crate::v1;
 use crate::v1::namespace_record::{Footer, Header, Record};
 use crate::wire::{WireError, convert, required};
 use bytes::Bytes;
+use prost::Message;
 use rota_docstore::{Attachment, Document};
 
-/// The format of exports that this build writes, and the only one that it reads.
-pub const FORMAT: u32 = 1;
+/// The format of exports that this build writes: a document may be several records.
+pub const FORMAT: u32 = 2;
+
+/// The oldest format that it reads: each document is one record.
+pub const FORMAT_OLDEST: u32 = 1;
 
 /// One record.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -32,6 +37,20 @@ pub enum Part {
     },
 }
 
+impl Part {
+    /// Its records, in order: more than one of a document that is too large for one.
+    pub fn records(&self) -> Vec<v1::NamespaceRecord> {
+        let Self::Document(document) = self else { return vec![self.into()] };
+        let mut document: v1::Document = document.into();
+        let rest = cut(&mut document);
+        let more_count = u32::try_from(rest.len()).unwrap_or(u32::MAX);
+        let first = v1::NamespaceRecord { record: Some(Record::Document(document)), more_count };
+        let more = |it| v1::NamespaceRecord { record: Some(Record::More(it)), more_count: 0 };
+        [first].into_iter().chain(rest.into_iter().map(more)).collect()
+    }
+}
+
+/// One record, however large; see [`Part::records`].
 impl From<&Part> for v1::NamespaceRecord {
     fn from(part: &Part) -> Self {
         let record = match part {
@@ -45,7 +64,7 @@ impl From<&Part> for v1::NamespaceRecord {
                 Record::Footer(Footer { documents: *documents, bodies: *bodies })
             }
         };
-        Self { record: Some(record) }
+        Self { record: Some(record), more_count: 0 }
     }
 }
 
@@ -67,6 +86,28 @@ pub(super) struct Fields {
 impl Fields {
     pub(super) fn wrong<T>(&self, problem: impl Into<String>) -> Result<T, WireError> {
         Err(WireError::new(self.record, problem.into()))
+    }
+
+    /// Refuses another record while so many of a document are missing.
+    pub(super) fn early<T>(&self, missing: u32) -> Result<T, WireError> {
+        self.wrong(format!("comes while {missing} records of a document are missing"))
+    }
+
+    /// Takes one more record of what has begun, and gives that when it is whole.
+    pub(super) fn grow<T: Long + Message>(
+        &self,
+        growing: &mut Option<Growing<T>>,
+        more: v1::DocumentMore,
+    ) -> Result<Option<T>, WireError> {
+        let Some(mut grown) = growing.take() else { return self.wrong("is more of nothing") };
+        if let Err(problem) = grown.take(more) {
+            return self.wrong(problem);
+        }
+        if grown.missing() > 0 {
+            *growing = Some(grown);
+            return Ok(None);
+        }
+        Ok(Some(grown.whole()))
     }
 }
 
@@ -115,11 +156,12 @@ impl BodyOrder {
 const FIELDS: Fields = Fields { record: "NamespaceRecord.record", bytes: "NamespaceRecord.bytes" };
 
 /// The order of an export's records.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Debug, Default)]
 pub struct Order {
     stage: Stage,
     documents: u64,
     bodies: BodyOrder,
+    growing: Option<Growing<v1::Document>>,
 }
 
 impl Order {
@@ -148,9 +190,25 @@ impl Order {
         self.bodies.begun()
     }
 
-    /// The next record. After an error nothing more can be taken.
-    pub fn take(&mut self, record: v1::NamespaceRecord) -> Result<Part, WireError> {
-        let part = match required(FIELDS.record, record.record)? {
+    /// The next record; `None` while what it belongs to is not whole. After an error nothing more can be taken.
+    pub fn take(&mut self, record: v1::NamespaceRecord) -> Result<Option<Part>, WireError> {
+        let v1::NamespaceRecord { record, more_count } = record;
+        let record = required(FIELDS.record, record)?;
+        if let Some(growing) = &self.growing
+            && !matches!(record, Record::More(_))
+        {
+            return FIELDS.early(growing.missing());
+        }
+        let part = match record {
+            Record::Document(document) if more_count > 0 => {
+                self.growing = Some(Growing::new(document, more_count));
+                return Ok(None);
+            }
+            _ if more_count > 0 => return FIELDS.wrong("has more_count, and is no document"),
+            Record::More(more) => {
+                let Some(document) = FIELDS.grow(&mut self.growing, more)? else { return Ok(None) };
+                Part::Document(document.try_into()?)
+            }
             Record::Header(header) => Part::Header(read_header(header)?),
             Record::Body(body) => Part::Body(body.try_into()?),
             Record::Bytes(bytes) => Part::Bytes(bytes),
@@ -158,7 +216,7 @@ impl Order {
             Record::Footer(Footer { documents, bodies }) => Part::Footer { documents, bodies },
         };
         self.stage = self.after(&part)?;
-        Ok(part)
+        Ok(Some(part))
     }
 
     fn after(&mut self, part: &Part) -> Result<Stage, WireError> {
@@ -189,8 +247,8 @@ impl Order {
 }
 
 fn read_header(header: Header) -> Result<NamespaceState, WireError> {
-    if header.format != FORMAT {
-        let problem = format!("is {}; this build reads {FORMAT} only", header.format);
+    if !(FORMAT_OLDEST..=FORMAT).contains(&header.format) {
+        let problem = format!("is {}; this build reads {FORMAT_OLDEST} to {FORMAT}", header.format);
         return Err(WireError::new("Header.format", problem));
     }
     convert("Header.info", header.info)

@@ -12,7 +12,7 @@
 //! * [`exception`]: exceptions as gRPC statuses, and back.
 //! * `document`: documents, items, updates.
 //! * [`namespace`]: descriptions of namespaces. [`export`] and
-//!   [`document_export`]: the order of an export's records.
+//!   [`document_export`]: the order of an export's records. `more`: what is too large for one of them.
 //! * [`cursor`]: page tokens of lists. `peer`: what managers pass to owners.
 
 pub mod answer;
@@ -21,6 +21,7 @@ pub(crate) mod document;
 pub mod document_export;
 pub mod exception;
 pub mod export;
+mod more;
 pub mod namespace;
 mod namespace_request;
 pub(crate) mod peer;
@@ -34,12 +35,14 @@ pub use rota_protocol::DocumentCursor;
 pub const ADMIN_KEY_METADATA: &str = "rota-admin-key";
 /// Most bytes of one piece of a body.
 pub const PIECE_BYTES_MAX: usize = 1024 * 1024;
-/// Most bytes of updates in one response, unless the first one alone is larger. Each owner sends far
-/// less ([`rota_protocol::Sizes`]: about half a MiB, or one document); a response to a client has those of
-/// all owners that it asked for.
-pub const UPDATES_BYTES_MAX: usize = 32 * 1024 * 1024;
+/// Most bytes of updates in one answer, and of one record of a document: with the rest of a message well
+/// below the 4 MiB that clients of gRPC take unless told otherwise. A larger update is named in an answer, and
+/// comes in several records of an export.
+pub const UPDATES_BYTES_MAX: usize = 3 * 1024 * 1024;
+/// Largest answer of both services, and largest record of an export: what clients take.
+pub const ANSWER_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Largest request of the service Documents: parameters or a piece, with names around them.
 pub const REQUEST_BYTES_MAX: usize = 2 * 1024 * 1024;
-/// Largest response of both services, and largest request of Namespaces: updates of that size, or
-/// one document (8 MiB of contents), with names around them.
-pub const MESSAGE_BYTES_MAX: usize = UPDATES_BYTES_MAX + 16 * 1024 * 1024;
+/// Largest request of Namespaces: one document (8 MiB of contents, with the names of its items), which is one
+/// record in exports of format 1.
+pub const MESSAGE_BYTES_MAX: usize = 32 * 1024 * 1024;

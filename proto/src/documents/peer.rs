@@ -1,6 +1,6 @@
 //! Documents in the requests that managers pass to owners, and in their answers.
 
-use super::answer::{operate_response, operated, sync_response};
+use super::answer::{operate_response, operated};
 use super::request::{Operate, PARAMETERS_BYTES_MAX, caller};
 use crate::refusal::{field_from_wire, field_to_wire};
 use crate::v1;
@@ -225,7 +225,10 @@ pub(crate) fn document_answer(answer: DocumentAnswer) -> peer_answer::Result {
     match answer {
         Operated(Ok(it)) => Wire::Operated(operate_response(&it)),
         Operated(Err(it)) => Wire::Exception(exception(Of::Operate, &it)),
-        Synced(Ok(it)) => Wire::Synced(sync_response(&it)),
+        // All of them, however large one is: the client's manager fits them into its answer.
+        Synced(Ok(it)) => Wire::Synced(v1::SyncResponse {
+            updates: it.iter().map(|(name, update)| (name, update).into()).collect(),
+        }),
         Synced(Err(it)) => Wire::Exception(exception(Of::Sync, &it)),
         Page(page) => Wire::Documents((&page).into()),
         Cleared { deleted, next } => {

@@ -106,6 +106,8 @@ pub struct GetBody {
 /// A document that is wanted with its attachments.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ExportDocument {
+    /// The namespace that reads.
+    pub space: Namespace,
     /// Which.
     pub name: DocName,
     /// What the receiver has of it.
@@ -114,6 +116,10 @@ pub struct ExportDocument {
     pub bodies: BTreeSet<Digest>,
     /// Who asks.
     pub caller: Caller,
+    /// Without bodies, as [`Sync`] would tell it.
+    pub items_only: bool,
+    /// As in [`Sync`]; only with `items_only`.
+    pub stale_ok: bool,
 }
 
 /// Who asks, of the fields that every request has for it; 0: no build is told.
@@ -347,7 +353,18 @@ pub fn export_document(request: v1::ExportDocumentRequest) -> Result<ExportDocum
     for (at, bytes) in request.bodies.iter().enumerate() {
         bodies.extend(mistakes.note_in(&format!("bodies[{at}]"), digest(bytes)));
     }
-    let found = name.zip(held).map(|(name, held)| ExportDocument { name, held, bodies, caller });
+    let space = match (&*request.namespace, &name) {
+        ("", Some(name)) => Namespace::parse(name.space()).ok(),
+        (given, _) => mistakes.namespace(given),
+    };
+    let (items_only, stale_ok) = (request.items_only, request.stale_ok);
+    if stale_ok && !items_only {
+        mistakes.note::<()>(Err(FieldError::new("stale_ok", "is for items_only")));
+    }
+    let found = (|| {
+        let (space, name, held) = (space?, name?, held?);
+        Some(ExportDocument { space, name, held, bodies, caller, items_only, stale_ok })
+    })();
     mistakes.all(found)
 }
 
@@ -437,6 +454,9 @@ impl From<&GetBody> for v1::GetBodyRequest {
 impl From<&ExportDocument> for v1::ExportDocumentRequest {
     fn from(it: &ExportDocument) -> Self {
         Self {
+            namespace: it.space.as_str().into(),
+            items_only: it.items_only,
+            stale_ok: it.stale_ok,
             document: Some((&it.name).into()),
             held: it.held.map(Into::into),
             bodies: it.bodies.iter().map(|it| digest_bytes(*it)).collect(),

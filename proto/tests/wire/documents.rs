@@ -6,11 +6,11 @@ use prost::Message;
 use rota_docstore::request::SYNCS_MAX;
 use rota_docstore::{DocName, Document, Effect, Exception, Item, Phase, TABLE, Update, codes};
 use rota_model::{FieldError, Namespace, Retry, Stamp};
-use rota_proto::documents::answer::{self, Head};
+use rota_proto::documents::answer::{self, Head, Told};
 use rota_proto::documents::export::{Order, Part};
 use rota_proto::documents::{
-    DocumentCursor, NamespaceState, UPDATES_BYTES_MAX, cursor, document_export, exception, request,
-    status,
+    ANSWER_BYTES_MAX, DocumentCursor, NamespaceState, UPDATES_BYTES_MAX, cursor, document_export,
+    exception, request, status,
 };
 use rota_proto::{refusal, v1};
 use std::sync::Arc;
@@ -64,7 +64,8 @@ proptest! {
         state in some::namespace_state(),
     ) {
         let synced = answer::synced(sent(&answer::sync_response(&given.updates)));
-        prop_assert_eq!(synced.as_ref(), Ok(&given.updates));
+        let told = |(name, update): &(DocName, Update)| (name.clone(), Told::Update(update.clone()));
+        prop_assert_eq!(synced, Ok(given.updates.iter().map(told).collect::<Vec<_>>()));
         let operated = answer::operated(sent(&answer::operate_response(&given)));
         prop_assert_eq!(operated, Ok(given));
         let wire: Vec<v1::DocumentHead> = heads.iter().map(Into::into).collect();
@@ -111,12 +112,12 @@ proptest! {
         let mut order = Order::new();
         for part in &parts {
             prop_assert!(!order.is_complete());
-            prop_assert_eq!(order.take(sent(&part.into())), Ok(part.clone()));
+            prop_assert_eq!(order.take(sent(&part.into())), Ok(Some(part.clone())));
         }
         prop_assert!(order.is_complete() && order.is_body_whole());
         let (mut order, missing) = (Order::new(), missing.index(parts.len()));
         let rest = parts.iter().enumerate().filter(|(at, _)| *at != missing);
-        let taken: Result<Vec<Part>, _> = rest.map(|(_, it)| order.take(it.into())).collect();
+        let taken: Result<Vec<_>, _> = rest.map(|(_, it)| order.take(it.into())).collect();
         prop_assert!(taken.is_err() || !order.is_complete());
     }
 }
@@ -130,7 +131,7 @@ proptest! {
         let mut order = document_export::Order::default();
         for part in &parts {
             prop_assert!(!order.is_complete());
-            prop_assert_eq!(order.take(sent(&part.into())), Ok(part.clone()));
+            prop_assert_eq!(order.take(sent(&part.into())), Ok(Some(part.clone())));
         }
         prop_assert!(order.is_complete() && order.is_body_whole());
         let mut order = document_export::Order::default();
@@ -296,7 +297,8 @@ fn statuses_fit_into_headers_whatever_the_exception_holds() {
     assert!(!fields(&exception::exception(&status).unwrap()).is_empty());
 }
 
-fn large(docid: &str) -> (DocName, Update) {
+/// A document with so many items of 1 MiB.
+fn large(docid: &str, count: usize) -> (DocName, Update) {
     let name = DocName::new(&Namespace::default_space(), "C", docid).unwrap();
     let at = Stamp::MIN.plus_ms(1);
     let item = |key: usize| {
@@ -304,7 +306,7 @@ fn large(docid: &str) -> (DocName, Update) {
         let content = rota_docstore::Content::raw(vec![0; 1024 * 1024]).unwrap();
         Item::existing(name, at, at, content).unwrap()
     };
-    let items = (0..7).map(item).collect();
+    let items = (0..count).map(item).collect();
     let parts = rota_docstore::DocumentParts {
         name: name.clone(),
         ctime: at,
@@ -317,17 +319,114 @@ fn large(docid: &str) -> (DocName, Update) {
 }
 
 #[test]
-fn a_response_holds_the_first_updates_that_fit_and_a_sync_at_least_one() {
-    let updates: Vec<_> = ["a", "b", "c", "d", "e", "f"].map(large).into();
+fn a_response_holds_the_first_updates_that_fit_and_names_what_would_not_fit_alone() {
+    let updates: Vec<_> =
+        [("a", 1), ("b", 7), ("c", 1), ("d", 1), ("e", 1)].map(|it| large(it.0, it.1)).into();
     let response = answer::sync_response(&updates);
-    assert_eq!(response.updates.len(), 4);
+    assert_eq!(response.updates.len(), 3, "a fourth MiB has no room");
     assert!(response.encoded_len() <= UPDATES_BYTES_MAX + 64);
-    assert_eq!(answer::synced(response).unwrap(), updates[..4]);
+    let synced = answer::synced(response).unwrap();
+    let whole = |(name, update): (DocName, Update)| (name, Told::Update(update));
+    let Update::Full(document) = &updates[1].1 else { panic!("it is whole") };
+    let too_large = Told::TooLarge { ctime: document.ctime(), version: document.version() };
+    let expected =
+        [whole(updates[0].clone()), (updates[1].0.clone(), too_large), whole(updates[2].clone())];
+    assert_eq!(synced, expected);
+}
+
+#[test]
+fn beside_the_largest_body_of_an_operation_an_answer_is_still_one_that_clients_take() {
+    let bytes = vec![7; rota_docstore::attempt::BODY_BYTES_MAX];
+    let body = rota_docstore::Body::binary("image/png", bytes).unwrap();
+    let updates = vec![large("a", 0), large("b", 1)];
+    let given = rota_docstore::Answer { version: Stamp::MIN, body, updates };
+    let response = answer::operate_response(&given);
+    assert!(response.encoded_len() < ANSWER_BYTES_MAX - 256 * 1024, "{}", response.encoded_len());
+    assert_eq!(response.updates.len(), 1);
+}
+
+/// Names that are long, of items that stay as they are.
+fn many_names() -> Update {
+    let at = Stamp::MIN.plus_ms(1);
+    let name = |key: usize| format!("{key:05}{}", "k".repeat(250));
+    let named = |key| rota_docstore::ItemName::keyed("R", &name(key)).unwrap();
+    let parts = rota_docstore::ChangesParts {
+        ctime: at,
+        since: at,
+        version: at.plus_ms(9),
+        dtime: at.plus_ms(5),
+        items: Vec::new(),
+        unchanged: Some((0..16_000).map(named).collect()),
+    };
+    Update::Changes(rota_docstore::Changes::from_parts(parts).unwrap())
+}
+
+#[test]
+fn what_is_too_large_for_one_record_comes_in_several_that_clients_take_and_none_may_be_missing() {
+    use document_export::Part as One;
+    let (name, whole) = large("a", 7);
+    for (update, count) in [(whole.clone(), 4), (many_names(), 2), (large("b", 2).1, 1)] {
+        let part = One::Update(name.clone(), update);
+        let records = part.records();
+        assert_eq!(records.len(), count);
+        assert!(records.iter().all(|it| it.encoded_len() <= UPDATES_BYTES_MAX), "{count}");
+        let end = v1::DocumentRecord::from(&One::End { bodies: 0 });
+        for missing in 0..records.len() {
+            let mut order = document_export::Order::default();
+            let rest = records.iter().enumerate().filter(|it| it.0 != missing).map(|it| it.1);
+            let rest = rest.chain([&end]).map(|it| order.take(it.clone()));
+            assert!(rest.collect::<Result<Vec<_>, _>>().is_err(), "record {missing} of {count}");
+        }
+        let mut order = document_export::Order::default();
+        let parts: Result<Vec<_>, _> = records.iter().map(|it| order.take(sent(it))).collect();
+        let parts = parts.unwrap();
+        assert!(parts[..count - 1].iter().all(Option::is_none));
+        assert_eq!(parts[count - 1], Some(part));
+    }
+    let Update::Full(document) = whole else { panic!("it is whole") };
+    let part = Part::Document((*document).clone());
+    let header = Part::Header(NamespaceState {
+        name: Namespace::default_space(),
+        description: rota_docstore::Description::default(),
+        usage: Ok(rota_docstore::Usage::default()),
+        version: None,
+    });
+    // An older export has it in one.
+    for records in [part.records(), vec![(&part).into()]] {
+        let mut order = Order::new();
+        order.take((&header).into()).unwrap();
+        let parts: Vec<_> = records.iter().map(|it| order.take(sent(it)).unwrap()).collect();
+        assert_eq!(parts.last(), Some(&Some(part.clone())));
+        assert_eq!(order.documents(), 1);
+    }
+}
+
+#[test]
+fn more_of_nothing_and_more_than_a_document_may_be_are_refused() {
+    use v1::document_record::Record;
+    let record = |record, more_count| v1::DocumentRecord { record: Some(record), more_count };
+    let items = |(_, update): (DocName, Update)| match update {
+        Update::Full(document) => v1::Document::from(&*document).items,
+        other => panic!("not whole: {other:?}"),
+    };
+    let more = v1::DocumentMore { items: items(large("a", 7)), unchanged: Vec::new() };
+    let mut order = document_export::Order::default();
+    let refused = order.take(record(Record::More(more.clone()), 0)).unwrap_err();
+    assert_eq!(refused.problem, "is more of nothing");
+    let end = Record::End(v1::document_record::End { bodies: 0 });
+    let refused = document_export::Order::default().take(record(end, 1)).unwrap_err();
+    assert_eq!(refused.problem, "has more_count, and is no update");
+    let (name, update) = large("a", 1);
+    let mut order = document_export::Order::default();
+    order.take(record(Record::Update((&name, &update).into()), u32::MAX)).unwrap();
+    let taken: Result<Vec<_>, _> =
+        (0..9).map(|_| order.take(record(Record::More(more.clone()), 0))).collect();
+    assert!(taken.unwrap_err().problem.starts_with("makes a document of more than"));
 }
 
 #[test]
 fn a_document_that_breaks_the_rules_of_documents_is_refused_with_what_is_wrong() {
-    let (name, _) = large("a");
+    let (name, _) = large("a", 1);
     let wire = v1::Document { name: Some((&name).into()), ctime: 9, ..Default::default() };
     assert_eq!(Document::try_from(wire.clone()).unwrap_err().field, "Document.ctime");
     let stamp = |ms| Stamp::MIN.plus_ms(ms).as_u64();
@@ -348,7 +447,7 @@ fn exports_that_are_cut_or_mixed_up_are_refused_with_what_came() {
     let footer = |documents| v1::NamespaceRecord::from(&Part::Footer { documents, bodies: 0 });
     let refused = |records: Vec<v1::NamespaceRecord>| {
         let mut order = Order::new();
-        let taken: Result<Vec<Part>, _> = records.into_iter().map(|it| order.take(it)).collect();
+        let taken: Result<Vec<_>, _> = records.into_iter().map(|it| order.take(it)).collect();
         taken.unwrap_err().problem
     };
     assert_eq!(refused(vec![footer(0)]), "is not a header, which comes first");
@@ -358,8 +457,8 @@ fn exports_that_are_cut_or_mixed_up_are_refused_with_what_came() {
     assert_eq!(refused(vec![header(), footer(0), footer(0)]), "comes after the footer");
     let mut old = header();
     if let Some(v1::namespace_record::Record::Header(header)) = &mut old.record {
-        header.format = 2;
+        header.format = 3;
     }
-    assert_eq!(refused(vec![old]), "is 2; this build reads 1 only");
+    assert_eq!(refused(vec![old]), "is 3; this build reads 1 to 2");
     assert_eq!(DocumentCursor::default().after, None);
 }

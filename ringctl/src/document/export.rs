@@ -9,7 +9,7 @@ use crate::output::{Format, Out, counted};
 use anyhow::{Context, bail};
 use clap::Args;
 use rota_client::Client;
-use rota_client::docstore::{Attachment, Digest, DocName, Document, apply};
+use rota_client::docstore::{Attachment, Digest, DocName, Document, Namespace, apply};
 use rota_client::documents::document_export::Part;
 use rota_client::documents::request::{BODIES_HELD_MAX, ExportDocument};
 use serde::Serialize;
@@ -93,7 +93,9 @@ pub async fn export(client: &Client, it: &ExportArguments, out: &mut Out) -> any
     let (name, caller) = (it.name.clone(), it.caller.caller()?);
     // Of more than can be named, some come again.
     let bodies = held.iter().copied().take(BODIES_HELD_MAX).collect();
-    let asked = ExportDocument { name, held: None, bodies, caller };
+    let space = Namespace::parse(name.space()).context("the document's namespace")?;
+    let (items_only, stale_ok) = (false, false);
+    let asked = ExportDocument { space, name, held: None, bodies, caller, items_only, stale_ok };
     let (document, bodies, bytes) = fetch(client, it, &asked).await?;
     let shown = serde_json::to_vec_pretty(&Shown::of(&document, true))?;
     // Not before there is something to write.

@@ -1,10 +1,11 @@
 //! The file of an export.
 //!
 //! ```text
-//! "rota namespace export 1" LF · (length u32 · checksum u64 · record)*
+//! "rota namespace export 2" LF · (length u32 · checksum u64 · record)*
 //! ```
 //! Numbers are big-endian; a record is a `rota.v1.NamespaceRecord`, its checksum xxh3. What is cut
-//! short or changed is found while it is read, and told with the record's number.
+//! short or changed is found while it is read, and told with the record's number. Format 1, where each
+//! document is one record, is read, too.
 
 use anyhow::{Context, bail, ensure};
 use prost::Message;
@@ -13,10 +14,12 @@ use rota_client::v1::NamespaceRecord;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use xxhash_rust::xxh3::xxh3_64;
 
-const MAGIC: &[u8; 24] = b"rota namespace export 1\n";
+const MAGIC: &[u8; 24] = b"rota namespace export 2\n";
+/// What is read as well.
+const OLDER: &[u8; 24] = b"rota namespace export 1\n";
 /// How exports of every format begin.
 const KIND: &[u8] = b"rota namespace export ";
-/// Larger than any record: a document of 8 MiB with the names of its items.
+/// Larger than any record: in format 1, a document of 8 MiB with the names of its items.
 const RECORD_BYTES_MAX: usize = 32 * 1024 * 1024;
 
 /// Writes an export.
@@ -66,20 +69,21 @@ impl<R: AsyncRead + Unpin> Reader<R> {
         ensure!(is_export, "this is no export of a namespace");
         let format = String::from_utf8_lossy(&magic[KIND.len()..]).trim().to_owned();
         ensure!(
-            magic == *MAGIC,
-            "this export has format {format}; this build reads format 1 only: import it with the \
+            [MAGIC, OLDER].contains(&&magic),
+            "this export has format {format}; this build reads formats 1 and 2: import it with the \
              build that wrote it"
         );
         Ok(Self { from, order: Order::new(), records: 0 })
     }
 
-    /// The next record, and what it is; `None` after the last, if nothing is missing.
-    pub async fn next(&mut self) -> anyhow::Result<Option<(NamespaceRecord, Part)>> {
+    /// The next record, and the part that is whole with it, if any; `None` after the last, if nothing is
+    /// missing.
+    pub async fn next(&mut self) -> anyhow::Result<Option<(NamespaceRecord, Option<Part>)>> {
         let read = self.read().await;
         read.with_context(|| format!("record {} of the export", self.records))
     }
 
-    async fn read(&mut self) -> anyhow::Result<Option<(NamespaceRecord, Part)>> {
+    async fn read(&mut self) -> anyhow::Result<Option<(NamespaceRecord, Option<Part>)>> {
         let mut first = [0; 1];
         if self.from.read(&mut first).await? == 0 {
             ensure!(self.order.is_complete(), "is missing: the export is cut short");
@@ -154,7 +158,7 @@ mod tests {
         let mut reader = Reader::begin(bytes).await?;
         let mut parts = Vec::new();
         while let Some((_, part)) = reader.next().await? {
-            parts.push(part);
+            parts.extend(part);
         }
         Ok(parts)
     }

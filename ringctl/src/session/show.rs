@@ -60,6 +60,9 @@ pub struct Shown {
     pub namespace: String,
     pub class: String,
     pub attributes: BTreeMap<String, String>,
+    /// Once it has ended: what is kept of its attributes.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub attributes_digest: String,
     pub pool: String,
     pub state: String,
     /// Empty while it lives.
@@ -264,6 +267,7 @@ impl Shown {
             namespace: session.namespace.clone(),
             class: session.class.clone(),
             attributes: attributes.map(|(name, value)| (name.clone(), value.clone())).collect(),
+            attributes_digest: session.attributes_digest.clone(),
             pool: session.pool.clone(),
             state: state_name(session.state),
             reason: without_prefix(reason.ok(), "REASON_"),
@@ -294,8 +298,11 @@ impl Shown {
 /// A table of one session: a line per field.
 pub fn one(shown: &Shown) -> Table {
     let mut table = plain_table(["FIELD", "VALUE"]);
-    let attributes: Vec<String> =
+    let mut attributes: Vec<String> =
         shown.attributes.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    if !shown.attributes_digest.is_empty() {
+        attributes.push(format!("not kept; digest {}", shown.attributes_digest));
+    }
     let rows = [
         ("id", shown.id.clone()),
         ("namespace", shown.namespace.clone()),
@@ -434,6 +441,7 @@ mod tests {
         };
         let shown = serde_json::to_value(Shown::of(&ended)).unwrap();
         assert_eq!(shown["state"], "CLOSED");
+        assert!(shown.get("attributes_digest").is_none(), "it had no attributes");
         assert_eq!(shown["reason"], "EXITED");
         assert_eq!(shown["exit"]["signal"], 9);
     }

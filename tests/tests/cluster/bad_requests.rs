@@ -212,7 +212,7 @@ async fn a_message_about_documents_over_the_limit_is_an_exception_with_its_name_
             "PutBodyRequest",
             "2097152",
         ),
-        (namespaces.set_namespace(set).await.unwrap_err(), "SetNamespaceRequest", "50331648"),
+        (namespaces.set_namespace(set).await.unwrap_err(), "SetNamespaceRequest", "33554432"),
     ] {
         let raised = exception(&status).unwrap_or_else(|| panic!("no exception: {status:?}"));
         assert_eq!(raised.code().as_str(), "A-INVALID", "{raised:?}");

@@ -128,7 +128,7 @@ async fn a_namespace_is_switched_off_everywhere_exported_and_deleted() {
     let mut export = managers[0].namespaces().export(&shop(), CALL).await.unwrap();
     let mut documents = 0;
     while let Some((_, part)) = export.next().await.unwrap() {
-        let is_document = matches!(part, rota_proto::documents::export::Part::Document(_));
+        let is_document = matches!(part, Some(rota_proto::documents::export::Part::Document(_)));
         documents += usize::from(is_document);
     }
     assert_eq!(documents, 30);

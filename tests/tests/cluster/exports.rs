@@ -27,7 +27,8 @@ async fn attach(documents: &Documents, key: &str, body: &[u8]) {
 fn asked(held: Option<Held>, bodies: &[&[u8]]) -> ExportDocument {
     let name = DocName::new(&space(), "Album", "album").unwrap();
     let bodies = bodies.iter().map(|it| digest(it)).collect();
-    ExportDocument { name, held, bodies, caller: Caller::default() }
+    let (space, caller) = (space(), Caller::default());
+    ExportDocument { space, name, held, bodies, caller, items_only: false, stale_ok: false }
 }
 
 /// The rest of an export: the bodies that came, each as long as it was said to be.

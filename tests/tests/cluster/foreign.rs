@@ -52,7 +52,7 @@ async fn a_python_client_with_stubs_from_our_proto_files_uses_a_session() {
     let managers = format!("ipv4:{}", cluster.endpoints());
     command.args(["--stubs", &folder.at("stubs"), "--managers", &managers]);
     let told = run(command).await;
-    assert_eq!(told.lines().filter(|it| it.starts_with("ok ")).count(), 9, "{told}");
+    assert_eq!(told.lines().filter(|it| it.starts_with("ok ")).count(), 11, "{told}");
     cluster.end().await;
 }
 

@@ -42,7 +42,7 @@ async fn commands_write_and_read_pipes_and_replace_nothing_unasked() {
     assert_eq!(std::fs::read(&file).unwrap(), b"a body");
     cluster.ringctl(&[&export[..], &["--force"]].concat()).await.expect_success();
     let exported = std::fs::read(&file).unwrap();
-    assert!(exported.starts_with(b"rota namespace export 1\n"));
+    assert!(exported.starts_with(b"rota namespace export 2\n"));
 
     cluster.ringctl(&["namespace", "export", "shop", "/dev/null"]).await.expect_success();
     let null = std::fs::metadata("/dev/null").unwrap().file_type();

@@ -11,6 +11,8 @@ mod ends;
 #[cfg(test)]
 mod files;
 #[cfg(test)]
+mod large_documents;
+#[cfg(test)]
 mod memories;
 #[cfg(test)]
 mod operators;
@@ -28,5 +30,7 @@ mod sandbox;
 mod signals;
 #[cfg(test)]
 mod units;
+#[cfg(test)]
+mod unread_answers;
 #[cfg(test)]
 mod work;

@@ -2,7 +2,7 @@
 
 use crate::attempt::{Call, calls_of_no_slot};
 use rota_model::{Namespace, SlotId};
-use rota_proto::documents::{ADMIN_KEY_METADATA, MESSAGE_BYTES_MAX};
+use rota_proto::documents::{ADMIN_KEY_METADATA, ANSWER_BYTES_MAX};
 use rota_proto::v1;
 use rota_proto::v1::documents_client::DocumentsClient;
 use rota_proto::v1::namespaces_client::NamespacesClient;
@@ -70,11 +70,11 @@ pub(super) fn slot(namespace: &str, docid: &str, m: u32) -> Option<SlotId> {
 }
 
 pub(super) fn documents(channel: Channel) -> DocumentsClient<Channel> {
-    DocumentsClient::new(channel).max_decoding_message_size(MESSAGE_BYTES_MAX)
+    DocumentsClient::new(channel).max_decoding_message_size(ANSWER_BYTES_MAX)
 }
 
 pub(super) fn namespaces(channel: Channel) -> NamespacesClient<Channel> {
-    NamespacesClient::new(channel).max_decoding_message_size(MESSAGE_BYTES_MAX)
+    NamespacesClient::new(channel).max_decoding_message_size(ANSWER_BYTES_MAX)
 }
 
 impl Call for v1::OperateRequest {

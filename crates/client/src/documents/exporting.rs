@@ -8,12 +8,13 @@ use crate::call;
 use crate::error::CallError;
 use crate::resume::{BEGIN_WAIT, Resume, ended};
 use crate::session::Client;
-use rota_docstore::{Attachment, Digest};
+use rota_docstore::{Attachment, Digest, SyncRequest, Update};
 use rota_model::Changed;
 use rota_proto::documents::document_export::{Order, Part};
-use rota_proto::documents::request::ExportDocument;
+use rota_proto::documents::request::{ExportDocument, Sync};
 use rota_proto::v1;
 use sha2::{Digest as _, Sha256};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
@@ -57,21 +58,53 @@ pub(super) async fn begin(
     }
 }
 
+/// An update that is too large for an answer.
+pub(super) async fn update(
+    client: &Client,
+    sync: &Sync,
+    asked: &SyncRequest,
+    wait: Duration,
+) -> Result<Update, CallError> {
+    let export = ExportDocument {
+        space: sync.space.clone(),
+        name: asked.name.clone(),
+        held: asked.held,
+        bodies: BTreeSet::new(),
+        caller: sync.caller.clone(),
+        items_only: true,
+        stale_ok: sync.stale_ok,
+    };
+    let mut export = begin(client, &export, wait).await?;
+    let mut update = None;
+    while let Some(part) = export.next().await? {
+        if let Part::Update(name, its) = part
+            && name == asked.name
+        {
+            update = Some(its);
+        }
+    }
+    let endpoint = || export.endpoint.to_string();
+    update.ok_or_else(|| CallError::Incomplete { missing: "updates", endpoint: endpoint() })
+}
+
 impl DocumentExport {
     /// The next part; `None` after the end, and never before it. A body whose bytes have all come is
     /// checked: one of another digest is an error, with its last piece.
     pub async fn next(&mut self) -> Result<Option<Part>, CallError> {
-        let failure = match timeout(self.patience, self.stream.message()).await {
-            Ok(Ok(Some(record))) => {
-                let part = self.order.take(record);
-                let part = part.map_err(|it| unreadable(&it, &self.endpoint))?;
-                self.check(&part)?;
-                return Ok(Some(part));
+        let failure = loop {
+            match timeout(self.patience, self.stream.message()).await {
+                Ok(Ok(Some(record))) => {
+                    let part = self.order.take(record);
+                    let part = part.map_err(|it| unreadable(&it, &self.endpoint))?;
+                    let Some(part) = part else { continue };
+                    self.check(&part)?;
+                    return Ok(Some(part));
+                }
+                Ok(Ok(None)) if self.order.is_complete() => return Ok(None),
+                Ok(Ok(None)) => break ended(),
+                Ok(Err(status)) => break call::failure(&status),
+                Err(_elapsed) => break silent(),
             }
-            Ok(Ok(None)) if self.order.is_complete() => return Ok(None),
-            Ok(Ok(None)) => ended(),
-            Ok(Err(status)) => call::failure(&status),
-            Err(_elapsed) => silent(),
         };
         Err(call::error(failure, &self.endpoint, 1, Changed::No))
     }

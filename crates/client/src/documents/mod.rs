@@ -15,8 +15,8 @@ pub use rota_proto::documents::{
 
 use crate::error::CallError;
 use crate::session::Client;
-use rota_docstore::{Answer, DocName, Update};
-use rota_proto::documents::answer;
+use rota_docstore::{Answer, DocName, SyncRequest, Update};
+use rota_proto::documents::answer::{self, Told};
 use rota_proto::documents::request::{ExportDocument, GetBody, Operate, PutBody, Sync};
 use rota_proto::{WireError, v1};
 use std::time::Duration;
@@ -78,7 +78,8 @@ impl Documents {
     }
 
     /// Asks for updates of copies: one for each document, in order. Updates that do not fit into
-    /// one answer are asked for one after the other, each within `wait`.
+    /// one answer are asked for one after the other, each within `wait`. One that is too large for any answer
+    /// comes as a stream, which may pause for `wait`.
     pub async fn sync(
         &self,
         sync: &Sync,
@@ -97,8 +98,16 @@ impl Documents {
                 let endpoint = answered.endpoint.to_string();
                 return Err(CallError::Incomplete { missing: "updates", endpoint });
             }
-            rest.documents.drain(..part.len());
-            updates.extend(part);
+            let asked: Vec<SyncRequest> = rest.documents.drain(..part.len()).collect();
+            for ((name, told), asked) in part.into_iter().zip(asked) {
+                let update = match told {
+                    Told::Update(update) => update,
+                    Told::TooLarge { .. } => {
+                        exporting::update(&self.client, &rest, &asked, wait).await?
+                    }
+                };
+                updates.push((name, update));
+            }
         }
         Ok(updates)
     }

@@ -136,12 +136,22 @@ impl Namespaces {
         self.one(v1::SwitchNamespaceRequest::from(switch), wait).await
     }
 
-    /// All namespaces, by name.
+    /// All namespaces, by name. Those that do not fit into one answer are asked for after it, each within `wait`.
     pub async fn list(&self, wait: Duration) -> Result<Vec<NamespaceState>, CallError> {
-        let answered = self.client.call(self.keyed(v1::ListNamespacesRequest {}), wait).await?;
-        let states = answered.answer.namespaces.into_iter().map(NamespaceState::try_from);
-        let states: Result<Vec<_>, _> = states.collect();
-        states.map_err(|it| unreadable(&it, &answered.endpoint))
+        let (mut states, mut after) = (Vec::<NamespaceState>::new(), String::new());
+        loop {
+            let request = v1::ListNamespacesRequest { after };
+            let answered = self.client.call(self.keyed(request), wait).await?;
+            let v1::ListNamespacesResponse { namespaces, more } = answered.answer;
+            let goes_on = more && !namespaces.is_empty();
+            let states_here = namespaces.into_iter().map(NamespaceState::try_from);
+            let states_here: Result<Vec<_>, _> = states_here.collect();
+            states.extend(states_here.map_err(|it| unreadable(&it, &answered.endpoint))?);
+            match states.last() {
+                Some(last) if goes_on => after = last.name.as_str().to_owned(),
+                Some(_) | None => return Ok(states),
+            }
+        }
     }
 
     /// Deletes a namespace that is switched off: its documents, then its description. Tells
@@ -224,7 +234,7 @@ impl Namespaces {
         patience: Duration,
     ) -> Result<Imported, CallError> {
         // Finds a manager that answers: the records cannot be sent a second time.
-        let find = self.keyed(v1::ListNamespacesRequest {});
+        let find = self.keyed(v1::ListNamespacesRequest::default());
         let endpoint = self.client.call(find, patience).await?.endpoint;
         let borrowed = self.client.connect_to(&endpoint)?;
         let into = into.map_or_else(String::new, |it| it.as_str().into());
@@ -255,8 +265,9 @@ pub struct Export {
 }
 
 impl Export {
-    /// The next record, and what it is; `None` after the footer, and never before it.
-    pub async fn next(&mut self) -> Result<Option<(v1::NamespaceRecord, Part)>, CallError> {
+    /// The next record, and the part that is whole with it, if any; `None` after the footer, and never
+    /// before it.
+    pub async fn next(&mut self) -> Result<Option<(v1::NamespaceRecord, Option<Part>)>, CallError> {
         let failure = match timeout(self.patience, self.stream.message()).await {
             Ok(Ok(Some(record))) => {
                 let part = self.order.take(record.clone());

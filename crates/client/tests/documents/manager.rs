@@ -5,6 +5,7 @@ use rota_client::v1;
 use rota_docstore::{Exception, FieldError, Phase, codes};
 use rota_model::{Namespace, SessionId, SessionKey};
 use rota_proto::documents::answer::{self, Head};
+use rota_proto::documents::document_export::Part;
 use rota_proto::documents::{DocumentCursor, request, status};
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -157,9 +158,18 @@ impl Documents for Manager {
 
     async fn export_document(
         &self,
-        _request: Request<v1::ExportDocumentRequest>,
+        wire: Request<v1::ExportDocumentRequest>,
     ) -> Result<Response<Self::ExportDocumentStream>, Status> {
-        Err(Status::unimplemented("export document"))
+        self.next()?;
+        let asked = request::export_document(wire.into_inner()).map_err(raised)?;
+        if !asked.items_only {
+            return Err(Status::unimplemented("export with bodies"));
+        }
+        let State { store, now, .. } = &mut *self.ring.state();
+        let update = store.sync(&asked.name, asked.held.as_ref(), *now).map_err(wrong)?;
+        let mut records = Part::Update(asked.name, update).records();
+        records.push((&Part::End { bodies: 0 }).into());
+        Ok(Response::new(Box::pin(tokio_stream::iter(records.into_iter().map(Ok)))))
     }
 
     type GetBodyStream = Replies<v1::GetBodyResponse>;

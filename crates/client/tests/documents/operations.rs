@@ -183,8 +183,8 @@ async fn with_routing_calls_about_a_document_go_to_its_owner_directly() {
     assert_eq!((entry.calls(), owner.calls()), (0, 3));
 }
 
-/// A document of 7 MiB: five of them do not fit into one answer.
-fn put_large(ring: &Ring, docid: &str) {
+/// A document of so many MiB: an answer has three at most.
+fn put_large(ring: &Ring, docid: &str, count: usize) {
     let state = &mut *ring.state();
     let at = state.now;
     let item = |key: usize| {
@@ -197,7 +197,7 @@ fn put_large(ring: &Ring, docid: &str) {
         version: at,
         dtime: at,
         is_deleted: false,
-        items: (0..7).map(item).collect(),
+        items: (0..count).map(item).collect(),
     };
     let document = Arc::new(Document::from_parts(parts).unwrap());
     state.store.set(&account(docid), Some(document));
@@ -210,7 +210,7 @@ async fn updates_that_do_not_fit_into_one_answer_come_in_several() {
     let documents = Client::connect(&manager.address).unwrap().documents();
     let names = ["a", "b", "c", "d", "e", "f"];
     for docid in names {
-        put_large(&ring, docid);
+        put_large(&ring, docid, if docid == "d" { 7 } else { 2 });
     }
     let wanted = names.iter().map(|it| SyncRequest { name: account(it), held: None });
     let space = Namespace::default_space();
@@ -220,7 +220,10 @@ async fn updates_that_do_not_fit_into_one_answer_come_in_several() {
     let came: Vec<&str> = updates.iter().map(|(name, _)| name.docid()).collect();
     assert_eq!(came, names);
     assert!(updates.iter().all(|(_, it)| it.name() == "full"));
-    assert_eq!(manager.calls(), 2);
+    let Update::Full(largest) = &updates[3].1 else { panic!("it is whole") };
+    assert_eq!(largest.items().len(), 7);
+    // One for each that fits alone, and an export of the one that does not.
+    assert_eq!(manager.calls(), 6);
 }
 
 #[tokio::test]

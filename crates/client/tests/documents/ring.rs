@@ -148,7 +148,15 @@ fn standing(state: SessionState) -> Standing {
     let token = Token(LogPos::new(Epoch(1), Seq(1)));
     let address = "10.0.0.1:80".to_owned();
     let placement = Some(Placement { node, boot: BootId(1), token, address });
-    Standing { state, reason: None, detail: String::new(), exit: None, grace_ms: None, placement }
+    Standing {
+        state,
+        reason: None,
+        detail: String::new(),
+        exit: None,
+        grace_ms: None,
+        placement,
+        attributes: None,
+    }
 }
 
 pub fn session_name(key: &SessionKey) -> DocName {

@@ -87,14 +87,20 @@ impl Namespaces for Manager {
 
     async fn list_namespaces(
         &self,
-        _request: Request<v1::ListNamespacesRequest>,
+        request: Request<v1::ListNamespacesRequest>,
     ) -> Result<Response<v1::ListNamespacesResponse>, Status> {
         self.next()?;
-        let names: Vec<String> =
+        let after = request.into_inner().after;
+        let mut names: Vec<String> =
             self.ring.state().store.spaces().iter().map(|(name, _)| name.to_owned()).collect();
+        names.retain(|it| *it > after);
+        names.sort_unstable();
+        // As if two did not fit into one answer.
+        let more = names.len() > 1;
+        names.truncate(1);
         let info = |it: &String| Ok((&self.space(&Namespace::parse(it).unwrap())?).into());
         let namespaces = names.iter().map(info).collect::<Result<_, Status>>()?;
-        Ok(Response::new(v1::ListNamespacesResponse { namespaces }))
+        Ok(Response::new(v1::ListNamespacesResponse { namespaces, more }))
     }
 
     async fn get_namespace(
@@ -189,7 +195,8 @@ impl Namespaces for Manager {
         parts.push(Part::Footer { documents, bodies });
         let breaks_after = self.script.breaks_after.lock().unwrap().take();
         let count = breaks_after.unwrap_or(parts.len());
-        let records: Vec<_> = parts.iter().take(count).map(|it| Ok(it.into())).collect();
+        let records = parts.iter().take(count).flat_map(Part::records).map(Ok);
+        let records: Vec<_> = records.collect();
         Ok(Response::new(Box::pin(tokio_stream::iter(records))))
     }
 
@@ -207,7 +214,9 @@ impl Namespaces for Manager {
             if !order.is_complete() && !given.is_empty() {
                 into = given;
             }
-            match order.take(record.unwrap_or_default()).map_err(unreadable)? {
+            let part = order.take(record.unwrap_or_default()).map_err(unreadable)?;
+            let Some(part) = part else { continue };
+            match part {
                 Part::Header(state) => {
                     let name = if into.is_empty() { state.name.as_str() } else { &into };
                     into = name.to_owned();

@@ -1,5 +1,6 @@
 //! One connection: its bytes, and its standing at the gate.
 
+use super::answers::{Answers, LOOK};
 use super::gate::{Gate, Places};
 use std::io;
 use std::net::SocketAddr;
@@ -33,12 +34,13 @@ pub(super) struct Pass {
     order: u64,
     standing: AtomicU8,
     cut: CancellationToken,
+    answers: Arc<Answers>,
 }
 
 impl Pass {
     pub(super) fn new(gate: Gate, order: u64, standing: Standing) -> Self {
-        let standing = AtomicU8::new(standing as u8);
-        Self { gate, order, standing, cut: CancellationToken::new() }
+        let (standing, answers) = (AtomicU8::new(standing as u8), gate.answers());
+        Self { gate, order, standing, cut: CancellationToken::new(), answers }
     }
 
     pub(super) fn order(&self) -> u64 {
@@ -69,6 +71,11 @@ pub struct Caller {
 }
 
 impl Caller {
+    /// The answers of its connection.
+    pub(super) fn answers(&self) -> Arc<Answers> {
+        self.pass.answers.clone()
+    }
+
     /// Takes a call. `is_members`: only members make such calls. False when it must be refused, because
     /// this connection has a place for members only.
     pub fn may_call(&self, is_members: bool) -> bool {
@@ -96,6 +103,8 @@ pub struct Connection {
     pass: Arc<Pass>,
     /// Until the connection has nothing to prove any more.
     trial: Option<Trial>,
+    /// When its answers are looked at next, while some are not sent.
+    look: Option<Pin<Box<Sleep>>>,
 }
 
 /// What a connection must do, and until when.
@@ -118,7 +127,7 @@ impl Connection {
             deadline: Box::pin(sleep(places.silence)),
             cut: Box::pin(pass.cut.clone().cancelled_owned()),
         };
-        Self { address: stream.peer_addr().ok(), stream, pass, trial: Some(trial) }
+        Self { address: stream.peer_addr().ok(), stream, pass, trial: Some(trial), look: None }
     }
 
     /// For the extensions of its requests.
@@ -143,6 +152,31 @@ impl Connection {
         }
         self.pass.gate.refused();
         Poll::Ready(io::Error::other("it is no member, and there is no place for others"))
+    }
+
+    /// Ready with an error when nobody reads its answers.
+    fn poll_answers(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
+        loop {
+            if !self.pass.answers.are_unsent() {
+                self.look = None;
+                return Poll::Pending;
+            }
+            if self.pass.answers.are_too_many() {
+                return Poll::Ready(self.unread("it asks for far more than it reads"));
+            }
+            let look = self.look.get_or_insert_with(|| Box::pin(sleep(LOOK)));
+            ready!(look.as_mut().poll(cx));
+            self.look = None;
+            if self.pass.answers.stand_still() {
+                return Poll::Ready(self.unread("it does not read its answers"));
+            }
+        }
+    }
+
+    fn unread(&self, text: &'static str) -> io::Error {
+        self.pass.gate.was_unread();
+        tracing::warn!(client = ?self.address, "a connection is ended: {text}");
+        io::Error::new(io::ErrorKind::TimedOut, text)
     }
 
     /// So many bytes came.
@@ -177,6 +211,9 @@ impl AsyncRead for Connection {
         {
             return Poll::Ready(Err(error));
         }
+        if let Poll::Ready(error) = self.poll_answers(cx) {
+            return Poll::Ready(Err(error));
+        }
         let before = buf.filled().len();
         ready!(Pin::new(&mut self.stream).poll_read(cx, buf))?;
         let bytes = buf.filled().len() - before;
@@ -191,6 +228,10 @@ impl AsyncWrite for Connection {
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
+        // Who writes may not read meanwhile.
+        if let Poll::Ready(error) = self.poll_answers(cx) {
+            return Poll::Ready(Err(error));
+        }
         Pin::new(&mut self.stream).poll_write(cx, buf)
     }
 
@@ -211,6 +252,9 @@ impl AsyncWrite for Connection {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        if let Poll::Ready(error) = self.poll_answers(cx) {
+            return Poll::Ready(Err(error));
+        }
         Pin::new(&mut self.stream).poll_write_vectored(cx, bufs)
     }
 }

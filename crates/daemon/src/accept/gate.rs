@@ -1,6 +1,7 @@
 //! How many connections there are, and whether one more may come in.
 
 use super::FIRST_BYTES;
+use super::answers::{Answers, Budget};
 use super::connection::{Connection, Pass, Standing};
 use crate::http::HttpLimits;
 use rustix::process::{Resource, getrlimit};
@@ -15,6 +16,9 @@ const STRANGERS_MAX: usize = 8_192;
 
 /// Most places for members: a hundred managers and a thousand nodes, each with a few.
 const MEMBERS_MAX: usize = 4_096;
+
+/// What answers may fill in all unless told otherwise: those of 32 connections that read nothing.
+pub const ANSWERS_BYTES_MAX: usize = 256 * 1024 * 1024;
 
 /// At most one line about connections that were turned away in this time.
 const TOLD_EVERY: Duration = Duration::from_secs(10);
@@ -33,6 +37,9 @@ pub struct Places {
     /// What happens to a newcomer that finds no place: it waits for one, or is turned away, so that it can
     /// go elsewhere.
     pub full_waits: bool,
+    /// What the answers to strangers may fill until they are sent, in bytes. Default 256 MiB. Too low: calls
+    /// of those who read wait for those who do not. Too high: the process runs out of memory.
+    pub answers_bytes_max: usize,
 }
 
 impl Places {
@@ -50,6 +57,7 @@ impl Places {
             first_bytes: 24,
             silence: FIRST_BYTES,
             full_waits: false,
+            answers_bytes_max: ANSWERS_BYTES_MAX,
         }
     }
 
@@ -57,7 +65,8 @@ impl Places {
     pub fn for_http(limits: HttpLimits) -> Self {
         let silence = limits.idle.min(FIRST_BYTES);
         let strangers = limits.connections;
-        Self { strangers, members: 0, first_bytes: 1, silence, full_waits: true }
+        let answers_bytes_max = ANSWERS_BYTES_MAX;
+        Self { strangers, members: 0, first_bytes: 1, silence, full_waits: true, answers_bytes_max }
     }
 }
 
@@ -76,6 +85,10 @@ pub struct Counts {
     pub silent_total: u64,
     /// Turned away because there was no place.
     pub refused_total: u64,
+    /// Ended because they did not read what they had asked for.
+    pub unread_total: u64,
+    /// What answers to strangers fill that are not sent yet, and shares of calls that are under way, in bytes.
+    pub answers_bytes: usize,
 }
 
 /// What may come in at a listener. Clones are the same gate.
@@ -91,6 +104,7 @@ struct Inner {
     state: Mutex<State>,
     /// Told when a place becomes free.
     freed: Notify,
+    answers: Arc<Budget>,
 }
 
 #[derive(Debug, Default)]
@@ -102,6 +116,7 @@ struct State {
     newest: u64,
     silent_total: u64,
     refused_total: u64,
+    unread_total: u64,
     told: Option<Instant>,
 }
 
@@ -109,7 +124,8 @@ impl Gate {
     /// A gate with nobody in it.
     pub fn new(places: Places) -> Self {
         let (state, freed) = (Mutex::default(), Notify::new());
-        Self { inner: Arc::new(Inner { places, state, freed }) }
+        let answers = Budget::new(places.answers_bytes_max);
+        Self { inner: Arc::new(Inner { places, state, freed, answers }) }
     }
 
     /// Its places.
@@ -127,6 +143,8 @@ impl Gate {
             members_max: places.members,
             silent_total: state.silent_total,
             refused_total: state.refused_total,
+            unread_total: state.unread_total,
+            answers_bytes: self.inner.answers.taken(),
         }
     }
 
@@ -181,6 +199,16 @@ impl Gate {
                 "connections are turned away, because there is no place for more"
             );
         }
+    }
+
+    /// A connection did not read its answers.
+    pub(super) fn was_unread(&self) {
+        self.state().unread_total += 1;
+    }
+
+    /// The answers of a new connection.
+    pub(super) fn answers(&self) -> Arc<Answers> {
+        Answers::new(self.inner.answers.clone())
     }
 
     /// A connection was silent for too long.

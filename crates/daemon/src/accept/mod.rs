@@ -10,16 +10,22 @@
 //! first call that only members make. Members have places of their own: strangers that hold all of
 //! theirs do not shut them out. A newcomer that finds no place of strangers gets one of members *on
 //! probation*: it must make such a call within [`FIRST_BYTES`], and another call is refused.
+//!
+//! What strangers are answered counts until they have read it: see `answers`.
 
+mod answers;
 mod connection;
 mod gate;
 mod grpc;
 mod incoming;
+mod sending;
 
+pub use answers::{Need, ONE_BYTES};
 pub use connection::{Caller, Connection, Standing};
-pub use gate::{Counts, Gate, Places};
+pub use gate::{ANSWERS_BYTES_MAX, Counts, Gate, Places};
 pub use grpc::Calls;
 pub use incoming::Incoming;
+pub use sending::Sending;
 
 use std::time::Duration;
 

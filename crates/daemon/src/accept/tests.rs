@@ -11,7 +11,8 @@ const HELLO: &[u8] = b"hey";
 
 fn places(strangers: usize, members: usize) -> Places {
     let silence = Duration::from_secs(3_600);
-    Places { strangers, members, first_bytes: HELLO.len(), silence, full_waits: false }
+    let (first_bytes, full_waits, answers_bytes_max) = (HELLO.len(), false, 1_000_000);
+    Places { strangers, members, first_bytes, silence, full_waits, answers_bytes_max }
 }
 
 struct Door {

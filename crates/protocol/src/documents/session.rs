@@ -103,6 +103,7 @@ fn standing(record: &SessionRecord) -> Standing {
         exit: record.exit.clone(),
         grace_ms: record.grace_ms,
         placement: record.placement.clone(),
+        attributes: record.attributes_digest,
     }
 }
 
@@ -169,7 +170,7 @@ pub(super) fn decode(document: &Document) -> Result<SessionRecord, FieldError> {
     let spec: SessionSpec = document.one()?.ok_or_else(|| missing("spec"))?;
     let standing: Standing = document.one()?.ok_or_else(|| missing("state"))?;
     let machine: Option<Machine> = document.one()?;
-    let Standing { state, reason, detail, exit, grace_ms, placement } = standing;
+    let Standing { state, reason, detail, exit, grace_ms, placement, attributes } = standing;
     let (machine_state, machine_change) =
         machine.map_or((String::new(), 0), |it| (it.state, it.change));
     let requests = requests(document, placement.as_ref())?;
@@ -184,6 +185,7 @@ pub(super) fn decode(document: &Document) -> Result<SessionRecord, FieldError> {
         exit,
         grace_ms,
         placement,
+        attributes_digest: attributes,
         machine_state,
         machine_change,
         requests,

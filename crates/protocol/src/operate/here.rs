@@ -86,6 +86,8 @@ pub(crate) struct Here<'a> {
     pub m: u32,
     /// No version below this is given out.
     pub floor: Stamp,
+    /// A time that has come: see [`Documents::clock`].
+    pub clock: Stamp,
 }
 
 impl Documents for Here<'_> {
@@ -96,6 +98,10 @@ impl Documents for Here<'_> {
 
     fn high_water(&self) -> Stamp {
         self.floor
+    }
+
+    fn clock(&self) -> Stamp {
+        self.clock
     }
 
     fn spaces(&self) -> &Spaces {

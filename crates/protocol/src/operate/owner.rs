@@ -158,10 +158,10 @@ impl Partition {
         let rules = env.desks.rules(AtSlot { slots, slot });
         let floor = self.floor(env, op.request.space.as_str());
         let (replica, high_water) = (&self.replica, self.replica.high_water.max(floor));
-        let epoch = env.epoch();
+        let (epoch, clock) = (env.epoch(), env.clock());
         let desks = &mut env.desks;
         let (spaces, beside) = (&desks.spaces, desks.counted.beside(self.number, epoch));
-        let here = |floor| Here { replica, spaces, beside, m: slots.m, floor };
+        let here = |floor| Here { replica, spaces, beside, m: slots.m, floor, clock };
         let mut run = Run::resume(Arc::clone(&op.request), progress);
         let cache = Some(&mut desks.cache);
         let next = run.work(&desks.operations, &rules, &here(high_water), cache, now);
@@ -274,7 +274,7 @@ impl Partition {
         let (replica, floor) = (&self.replica, self.replica.high_water);
         // Nothing is written any more, so what others hold limits nothing.
         let (spaces, beside) = (&env.desks.spaces, Beside::default());
-        let here = Here { replica, spaces, beside, m: env.view().m, floor };
+        let here = Here { replica, spaces, beside, m: env.view().m, floor, clock: env.clock() };
         let mut answer = run.finish(&here, commit)?;
         super::copies::cut(&mut answer.updates, env.config.sizes.message_bytes);
         self.note_told(answer.updates.iter().map(|(_, update)| update));

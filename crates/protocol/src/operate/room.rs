@@ -8,6 +8,7 @@
 //! changes: an operator must be able to switch off what fills it.
 
 use super::registry::CONFIGURATION;
+use crate::api::Op;
 use crate::documents::{Doc, DocKey};
 use crate::env::Env;
 use crate::message::{Entry, Write};
@@ -15,7 +16,8 @@ use crate::partition::Partition;
 use crate::replica::{Replica, of_application};
 use rota_docstore::space::SPACE_CLASS;
 use rota_docstore::{Document, Exception, FieldError, Usage, codes};
-use rota_model::Stamp;
+use rota_model::items::{REQUEST_CLASS, SESSION_CLASS};
+use rota_model::{OpenOp, Refusal, RefusalKind, Retry, Stamp};
 use std::sync::Arc;
 
 /// What a document takes beside the names and contents of its items, so that empty ones count, too.
@@ -24,6 +26,9 @@ pub const DOCUMENT_BYTES: u64 = 512;
 /// How much more there is room for when an operation only has to be remembered: a part of what
 /// documents may fill. Full documents are to get smaller with a dhop, too.
 const MEMORIES_SHARE: u64 = 8;
+
+/// Advice where there is no room for records: about as often those of ended sessions go.
+const RECORDS_MS: u64 = 10_000;
 
 fn bytes(usage: Usage) -> u64 {
     usage.v1.saturating_add(usage.documents.saturating_mul(DOCUMENT_BYTES))
@@ -35,6 +40,14 @@ pub(crate) fn beside(doc: &Doc) -> u64 {
         Some(document) if counts(document) => 0,
         Some(_) => DOCUMENT_BYTES + doc.bytes() as u64,
         None => 0,
+    }
+}
+
+/// What a document fills that is the record of a session, or remembers a request beside one.
+pub(crate) fn of_session(doc: &Doc) -> u64 {
+    match doc.name().class() {
+        SESSION_CLASS | REQUEST_CLASS => DOCUMENT_BYTES + doc.bytes() as u64,
+        _ => 0,
     }
 }
 
@@ -79,9 +92,31 @@ impl Replica {
         let committed = bytes(self.usages.all()).saturating_add(self.beside);
         committed.saturating_add(self.tail_fills)
     }
+
+    /// What records of sessions fill here, at most: all that is not known to be committed counts as such.
+    pub fn session_bytes(&self) -> u64 {
+        self.sessions.saturating_add(self.tail_bytes as u64)
+    }
 }
 
 impl Partition {
+    /// There is no room for the record of one more life.
+    pub(crate) fn refuses_for_room(&self, env: &mut Env, op: &OpenOp) -> Option<Refusal> {
+        let limit = env.config.sizes.session_bytes;
+        let asked = Op::Open(op.clone()).bytes() as u64;
+        let grown = env.session_bytes.saturating_add(asked);
+        if grown <= limit {
+            // Until it is counted anew.
+            env.session_bytes = grown;
+            return None;
+        }
+        let text = format!(
+            "records of sessions at manager {} fill {} of {limit} bytes, those of ended ones for ten minutes",
+            env.config.id, env.session_bytes
+        );
+        Some(Refusal::new(RefusalKind::Overloaded, Retry::AfterMs(RECORDS_MS), text))
+    }
+
     /// Makes room for what is about to be written, or says why there is none. What ends a document always
     /// has room; what only remembers operations has [`MEMORIES_SHARE`] more.
     pub(super) fn take_room(&self, env: &mut Env, writes: &[Write]) -> Result<(), Exception> {

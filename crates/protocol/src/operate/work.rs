@@ -342,7 +342,7 @@ impl Partition {
         let floor = self.floor(env, space.as_str());
         let (replica, spaces) = (&self.replica, &env.desks.spaces);
         let beside = env.desks.counted.beside(self.number, env.epoch());
-        let here = Here { replica, spaces, beside, m: slots.m, floor };
+        let here = Here { replica, spaces, beside, m: slots.m, floor, clock: env.clock() };
         let validated = run.validate_with(|attempt| {
             // It may have been switched off since, and what is in it be deleted already.
             spaces.check_open(&space).map_err(|it| it.at(Phase::Validation))?;

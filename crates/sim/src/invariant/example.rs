@@ -75,6 +75,7 @@ pub fn record(id: &str, life: Stamp, state: SessionState) -> SessionRecord {
         exit: None,
         grace_ms: None,
         placement: Some(placement),
+        attributes_digest: None,
         machine_state: String::new(),
         machine_change: 0,
         requests: Vec::new(),

@@ -137,6 +137,7 @@ impl Books {
         attempt: Attempt,
         now: Stamp,
     ) -> Result<Commit, Untaken> {
+        self.store.saw(now);
         let commit = validate(rules, &self.store, attempt, now)?;
         if commit.writes.is_empty() {
             return Ok(commit);

@@ -51,8 +51,8 @@ use crate::folder::Label;
 use crate::writer::Writer;
 use crate::{Settings, open_on};
 use rota_docstore::{
-    Answer, Cache, Desk, DocName, Document, Exception, Held, Namespace, Operation, Operations,
-    Phase, Request, Rules, Run, SlotId, Spaces, Stamp, Store, Update, codes,
+    Answer, Cache, Credentials, Desk, DocName, Document, Exception, Held, Namespace, Operation,
+    Operations, Phase, Request, Rules, Run, SlotId, Spaces, Stamp, Store, Update, codes,
 };
 use std::fmt;
 use std::num::NonZeroUsize;
@@ -77,6 +77,9 @@ pub trait Source: Send + Sync {
 pub struct Setup {
     /// Classes, slots, checks, times.
     pub rules: Rules,
+    /// Who the program itself is, for [`DocumentStore::change`] and [`DocumentStore::import`]: where the rules
+    /// have a checker, it is asked about this account. Default: nobody.
+    pub own: Credentials,
     /// Operations that callers may name.
     pub operations: Operations,
     /// Which namespace describes the others. Default: `z`; what is not described is open.
@@ -112,6 +115,7 @@ impl Setup {
         };
         Self {
             rules,
+            own: Credentials::default(),
             operations,
             spaces: Spaces::default(),
             engine: Settings::default(),
@@ -137,6 +141,7 @@ impl fmt::Debug for Setup {
 
 struct Shared {
     rules: Rules,
+    own: Credentials,
     operations: Operations,
     attachments: Attachments,
     source: Option<Arc<dyn Source>>,
@@ -237,8 +242,9 @@ impl DocumentStore {
     ) -> Result<Self, OpenError> {
         let records = folder.join("records");
         let mut engine = open_on(disk.clone(), &records, label, &setup.engine)?;
-        let loaded = load(&mut *engine, &records, &setup)?;
+        let mut loaded = load(&mut *engine, &records, &setup)?;
         let (bodies, now_ms) = (folder.join("attachments"), (setup.clock)());
+        loaded.store.loaded(Stamp::from_epoch_ms(now_ms));
         let attachments = Attachments::open(disk, &bodies, label, setup.attachments, now_ms)?;
         let missing = attachments.set_references(&loaded.bodies, now_ms);
         for sha256 in &missing {
@@ -255,6 +261,7 @@ impl DocumentStore {
         books.writer = Some(writer);
         let shared = Arc::new(Shared {
             rules: setup.rules,
+            own: setup.own,
             operations: setup.operations,
             attachments,
             source: setup.source,
@@ -288,13 +295,15 @@ impl DocumentStore {
     }
 
     /// Lets `work` change documents of a namespace: the short way for a program's own changes, which
-    /// need no name, no caller and no dhop. Each attempt begins with a clone of it. See
+    /// need no name and no dhop; the caller is [`Setup::own`]. Each attempt begins with a clone of it. See
     /// [`DocumentStore::run`].
     pub fn change<F>(&self, space: &Namespace, work: F) -> Result<Answer, Unanswered>
     where
         F: FnMut(&mut Desk<'_>) -> Result<(), Exception> + Clone + Send + 'static,
     {
-        self.run_this(Request::new(space.clone(), Change::<F>::NAME), Change(work))
+        let mut request = Request::new(space.clone(), Change::<F>::NAME);
+        request.who = self.shared.own.clone();
+        self.run_this(request, Change(work))
     }
 
     /// Begins a request and does not wait for the disk: the way for one thread to serve many

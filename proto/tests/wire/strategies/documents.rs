@@ -237,8 +237,17 @@ pub fn get_body() -> Any<GetBody> {
 }
 
 pub fn export_document() -> Any<ExportDocument> {
-    (doc_name(), of(held()), btree_set(digest(), 0..4), caller())
-        .prop_map(|(name, held, bodies, caller)| ExportDocument { name, held, bodies, caller })
+    let which = prop_oneof![Just((false, false)), Just((true, false)), Just((true, true))];
+    (namespace(), doc_name(), of(held()), btree_set(digest(), 0..4), caller(), which)
+        .prop_map(|(space, name, held, bodies, caller, (items_only, stale_ok))| ExportDocument {
+            space,
+            name,
+            held,
+            bodies,
+            caller,
+            items_only,
+            stale_ok,
+        })
         .boxed()
 }
 

@@ -81,6 +81,7 @@ pub fn record() -> Any<SessionRecord> {
                 exit,
                 grace_ms,
                 placement,
+                attributes_digest: None,
                 machine_state,
                 machine_change,
                 requests,

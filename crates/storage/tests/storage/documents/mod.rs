@@ -1,10 +1,12 @@
 //! The durable store of documents: operations over a disk.
 
+mod ahead;
 pub mod bodies;
 mod contention;
 mod damage;
 mod elsewhere;
 pub mod kills;
+mod own;
 mod power_cut;
 mod restarts;
 mod waiting;
