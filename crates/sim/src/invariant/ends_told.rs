@@ -34,9 +34,8 @@ fn of_one(record: &SessionRecord) -> Verdict {
     let fits = match (reason, &record.exit) {
         (Reason::Exited, Some(Exit::Code(0)) | None) | (Reason::Internal, _) => true,
         (Reason::Exited, Some(Exit::FinalState(_))) => !failed,
-        (Reason::Exited, Some(Exit::Code(_) | Exit::Signal(_))) | (Reason::StartTimeout, _) => {
-            failed
-        }
+        (Reason::Exited, Some(Exit::Code(_) | Exit::Signal(_)))
+        | (Reason::StartTimeout | Reason::NoCapacity, _) => failed,
         (
             Reason::ClosedByClient
             | Reason::IdleTimeout
