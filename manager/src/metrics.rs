@@ -545,6 +545,8 @@ mod tests {
             places: 10,
             classes: Vec::new(),
             digests: std::collections::BTreeMap::new(),
+            sandbox: None,
+            renew_ms: 0,
             state,
             wish: rota_ring::NodeWish::default(),
             revision: 1,
