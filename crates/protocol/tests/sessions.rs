@@ -236,7 +236,7 @@ fn an_open_that_a_close_overtook_is_told_so_and_its_repetition_begins_anew() {
     let (_, message) = table.node_calls.pop().unwrap();
     assert!(matches!(message, ToNode::Destroy { .. }), "{message:?}");
     assert!(!table.replies.contains_key(&again), "{:?}", table.replies);
-    let over = NodeAnswer::Destroyed { exit: None };
+    let over = NodeAnswer::Destroyed { exit: None, detail: String::new() };
     table.node_says(owner, "n1", message.head().call, over);
     table.settle();
     let life = closed(table.replies.remove(&closing).unwrap()).record.life;
