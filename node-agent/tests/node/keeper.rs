@@ -53,7 +53,7 @@ impl Keeper {
             "session": session, "token": token, "request": "the-request-of-mine",
             "folder": path, "argv": ["sh", "-c", script], "cwd": path,
             "env": { "PATH": std::env::var("PATH").unwrap() },
-            "grace_ms": 200, "stop": { "signal": 15, "main_only": false }, "lease": path.join("lease"), "output_bytes_max": 1_000_000, "disk_reserve_bytes": 0,
+            "grace_ms": 200, "stop": { "signal": 15, "main_only": false }, "lease": path.join("lease"), "lease_ms_max": 100_000, "output_bytes_max": 1_000_000, "disk_reserve_bytes": 0,
             "ready_line": null, "agent": std::process::id(), "open_files": null,
         });
         change(&mut order);

@@ -37,16 +37,22 @@ const RULING: [&str; 20] = [
     "_JAVA_*",
 ];
 
-/// Notes each place where a client would choose the program, a script, or what a loader runs.
-pub fn refuse(argv: &[Template], env: &BTreeMap<String, Template>, mistakes: &mut Mistakes) {
-    if argv.first().is_some_and(Template::is_given) {
+/// Notes where a client would choose the program, or a script. `None` stands for an argument with a mistake.
+pub fn refuse_arguments(argv: &[Option<Template>], mistakes: &mut Mistakes) {
+    let is_given =
+        |at: usize| argv.get(at).and_then(Option::as_ref).is_some_and(Template::is_given);
+    if is_given(0) {
         mistakes.add("argv[0]", "must not depend on what a client gives: it is the program");
     }
-    if let Some(at) = script(argv).filter(|at| argv[*at].is_given()) {
+    if let Some(at) = script(argv).filter(|at| is_given(*at)) {
         let problem = "must not depend on what a client gives: it is a script; give the value as an argument \
                        of its own after it (\"$1\" in a shell), or as a variable";
         mistakes.add(format!("argv[{at}]"), problem);
     }
+}
+
+/// Notes each variable by which a client would choose what a loader, a shell or an interpreter runs.
+pub fn refuse_variables(env: &BTreeMap<String, Template>, mistakes: &mut Mistakes) {
     for (name, _) in env.iter().filter(|(name, value)| rules(name) && value.is_given()) {
         let problem =
             "must not depend on what a client gives: it says what a program loads or runs";
@@ -55,8 +61,8 @@ pub fn refuse(argv: &[Template], env: &BTreeMap<String, Template>, mistakes: &mu
 }
 
 /// Which argument is a script.
-fn script(argv: &[Template]) -> Option<usize> {
-    let program = argv.first()?.as_text()?;
+fn script(argv: &[Option<Template>]) -> Option<usize> {
+    let program = argv.first()?.as_ref()?.as_text()?;
     let program = program.rsplit_once('/').map_or(program, |(_, name)| name);
     // As python3.11 is python3.
     let is_it = |name: &&str| {
@@ -64,10 +70,11 @@ fn script(argv: &[Template]) -> Option<usize> {
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
     };
     let (_, options) = SCRIPTS.iter().find(|(names, _)| names.iter().any(|name| is_it(name)))?;
-    let takes_script = |argument: &Template| {
-        argument.as_text().is_some_and(|text| options.contains(&text) || is_bundle(text))
+    let takes_script = |argument: &Option<Template>| {
+        let text = argument.as_ref().and_then(Template::as_text);
+        text.is_some_and(|text| options.contains(&text) || is_bundle(text))
     };
-    Some(argv.iter().position(takes_script)? + 1).filter(|at| *at < argv.len())
+    Some(argv.iter().position(takes_script)? + 1)
 }
 
 /// Short options in one, of which the last takes the script: `-ec`.

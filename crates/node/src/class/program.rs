@@ -55,7 +55,6 @@ pub(super) fn read_program(fields: &mut Fields, mistakes: &mut Mistakes) -> Opti
     let options = fields.optional_bool("options", mistakes).unwrap_or(false);
     let sandbox = read_sandbox(fields, mistakes);
     let (ready, stop_signal, kill_mode) = (ready?, stop_signal?, kill_mode.ok()?);
-    given::refuse(&argv, &env, mistakes);
     refuse_unlisted(&argv, &env, &ports, mistakes);
     let mentioned = argv.iter().chain(env.values()).any(|it| it.mentions(&Piece::Port));
     let asked = mentioned || ready == ReadyWhen::Port;
@@ -167,6 +166,7 @@ fn read_argv(fields: &mut Fields, mistakes: &mut Mistakes) -> Vec<Template> {
             mistakes.add("argv[0]", "is empty; it is the program");
         }
     }
+    given::refuse_arguments(&argv, mistakes);
     argv.into_iter().flatten().collect()
 }
 
@@ -181,6 +181,7 @@ fn read_env(fields: &mut Fields, mistakes: &mut Mistakes) -> BTreeMap<String, Te
             env.insert(name, template);
         }
     }
+    given::refuse_variables(&env, mistakes);
     env
 }
 
