@@ -26,7 +26,8 @@
 //!                                                         └──▶ workers ─────▶ operations of applications
 //! ```
 //!
-//! With `--join` none of this runs at first: [`outside`] listens, until somebody tells the number.
+//! None of this runs at first with `--join`: [`outside`] listens, until somebody tells the number. Nor while the
+//! config store does not answer at the start: then `store_wait` says so at both doors.
 //!
 //! One thread runs all of it, but for the writes to disk, which have their own, and for the work of an
 //! application's operations, which may take seconds: each has one for that time.

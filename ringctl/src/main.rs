@@ -1,14 +1,14 @@
 //! `ringctl`: operators' and users' command line of Rota.
 //!
 //! * [`session`]: open, get, close, list, watch sessions and send them events.
-//! * [`document`]: read and list documents, run operations, store and fetch attachments.
+//! * [`document`]: read and list documents, list and run operations, store and fetch attachments, export.
 //! * [`namespace`]: create, list, switch off and on, export, import, delete namespaces.
 //! * [`inspect`]: the ring as tables and as a drawing.
 //! * [`explain`]: where a session belongs, who holds it, and why.
 //! * [`verify`]: whether everything is as it should be, proved.
 //! * [`join`]: take a manager into the ring that waits outside.
 //! * [`leave`]: tell one to leave it; take a join or a leave back.
-//! * [`node`]: list nodes, and which texts of classes they have.
+//! * [`node`]: list nodes, and which texts of classes they have; forget one that is gone.
 //! * [`drain`]: cordon, drain and uncordon a node.
 //! * [`signal`]: tell managers which of their peers look gone.
 //! * [`dev`]: a whole cluster of real processes on one machine.

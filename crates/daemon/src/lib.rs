@@ -5,7 +5,7 @@
 //!  address of a listener ─▶ may_listen ─▶ loopback, or a flag that says insecure
 //!  folder of --data ─▶ may_hold_data ─▶ a path that the system takes
 //!  umask, open folders, key files ─▶ [`private`] ─▶ what is kept is its user's alone
-//!  gRPC ─▶ [`accept`] ─▶ so many connections of each kind, and none that says nothing
+//!  gRPC ─▶ [`accept`] ─▶ so many connections of each kind, and none that says nothing or reads nothing
 //!  HTTP ─▶ serve_http ─▶ so many connections, each with a deadline; no foreign page, no foreign name
 //!  limit of open files ─▶ raise_open_files
 //!  listeners are up ─▶ announce ─▶ one JSON line on standard output
@@ -15,6 +15,7 @@
 //!  SIGTERM, SIGINT, SIGHUP ─▶ Stop ─▶ the process ends in its own order
 //!                          ─▶ outlive_stop_signals ─▶ it does not end, since it guards another
 //!  SIGHUP ─▶ HangUp ─▶ it reads its files again
+//!  signals that were blocked at its start ─▶ unblock_signals ─▶ they arrive
 //! ```
 
 pub mod accept;

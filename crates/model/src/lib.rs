@@ -5,7 +5,7 @@
 //! * [`class_digest`]: which text of a class a node has; [`sandbox`]: what a program is kept from.
 //! * [`attributes_digest`]: what is kept of the attributes of a session that has ended.
 //! * [`epoch`]: epochs, log positions, tokens, incarnations, boot ids: what orders things.
-//! * [`stamp`]: readable time stamps `AAMMJJhhmmssmmm`, used as versions.
+//! * [`stamp`]: readable time stamps `YYMMDDhhmmssmmm`, used as versions.
 //! * [`state`]: states and reasons of sessions, nodes and managers.
 //! * [`session`]: a session as managers decide about it; [`items`]: the same as items of documents.
 //! * [`refusal`]: every way to say no, with its advice on retrying.

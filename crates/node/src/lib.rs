@@ -6,7 +6,8 @@
 //!           ── Registered ───▶ │              │ ── Renew ────────▶ (all of them)
 //!           ── Renewed ──────▶ │  Node        │ ── Report ───────▶ (any of them)
 //!           ── ReportsAcked ─▶ │   handle,    │
-//!   runtime ── Started ──────▶ │   then flush │ ── Start ────────▶ runtime: keepers with
+//!           ── Reached ──────▶ │   then flush │
+//!   runtime ── Started ──────▶ │              │ ── Start ────────▶ runtime: keepers with
 //!           ── Ready ────────▶ │              │ ── Stop ─────────▶ programs, and machines
 //!           ── MachineState ─▶ │              │ ── Lease ────────▶ (keepers' deadlines)
 //!           ── Ended ────────▶ │              │
@@ -15,7 +16,8 @@
 //! ```
 //!
 //! The driver gives inputs to [`Node::handle`] and then carries out, in order, what
-//! [`Node::flush`] returns. It gives a [`NodeInput::Tick`] no later than [`Node::wake_at`].
+//! [`Node::flush`] returns. It gives a [`NodeInput::Tick`] no later than [`Node::wake_at`]. While the disk is
+//! nearly full it says [`Node::take_no_session`].
 //!
 //! What a node promises its managers:
 //!

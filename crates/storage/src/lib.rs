@@ -19,7 +19,8 @@
 //! * [`open`]: a folder that belongs to one manager of one cluster, locked while it is open.
 //! * [`attachments`]: bodies stored once per SHA-256, read in ranges, kept for a time of grace,
 //!   exported and imported.
-//! * [`Disk`]: the files under all of these; tests put one there that fails or forgets.
+//! * [`Disk`]: the files under all of these, which are their user's alone; tests put one there that fails or
+//!   forgets.
 //!
 //! # What is promised
 //! * What was acknowledged survives `kill -9` and a loss of power. After a commit that failed
