@@ -297,7 +297,7 @@ impl Metrics {
 fn ended(end: &SessionEnd) {
     let reason = end.reason.map_or("", |it| it.as_str());
     let labels = [
-        ("class", end.class.as_str().to_owned()),
+        ("class", known_or_other(&end.class).to_owned()),
         ("from", end.from.as_str().to_owned()),
         ("state", end.state.as_str().to_owned()),
         ("reason", reason.to_owned()),
@@ -341,6 +341,11 @@ pub fn class_of(op: &Op) -> Option<ClassName> {
     }
 }
 
+fn known_or_other(class: &ClassName) -> &str {
+    let known = CLASSES.lock().unwrap_or_else(PoisonError::into_inner);
+    if known.contains(class) { class.as_str() } else { OTHER }
+}
+
 fn refusals(kind: CallKind, class: String, refusal: RefusalKind) -> Counter {
     let op = kind.as_str();
     counter!("rota_refusals_total", "op" => op, "kind" => refusal.as_str(), "class" => class)
@@ -348,11 +353,8 @@ fn refusals(kind: CallKind, class: String, refusal: RefusalKind) -> Counter {
 
 /// Counts a refusal, also one of which the decisions never hear. They are rare enough for a look-up.
 pub fn refused(kind: CallKind, class: Option<&ClassName>, refusal: RefusalKind) {
-    let known = |class: &&ClassName| {
-        CLASSES.lock().unwrap_or_else(PoisonError::into_inner).contains(*class)
-    };
-    let class = match (kind, class.filter(known)) {
-        (_, Some(class)) => class.as_str(),
+    let class = match (kind, class) {
+        (_, Some(class)) => known_or_other(class),
         (CallKind::Open, None) => OTHER,
         (
             CallKind::Close

@@ -119,7 +119,7 @@ fn check_and_settle(
     let after_latest = latest.map_or(Stamp::MIN, Stamp::next);
     let version = now.max(high_water).max(after_latest);
     let changes = attempt.current.iter().any(Draft::is_changed);
-    if changes && after_latest > high_water {
+    if changes && after_latest >= high_water {
         check_ahead(after_latest, now.max(documents.clock()))?;
     }
     let forget_before = now.minus_ms(rules.destroyed_ms);

@@ -351,7 +351,7 @@ impl Partition {
         if !detail.is_empty() {
             record.detail = detail;
         }
-        forget_overtaken(&mut record);
+        forget_overtaken(&mut record, self.replica.pe);
         env.note_end(Transition::CloseFinished, self.number, SessionState::Closing, &record);
         self.write_session(env, key, record, None);
     }
@@ -526,7 +526,7 @@ fn lost(env: &mut Env, record: &SessionRecord, pe: Epoch) -> SessionRecord {
         ..record.clone()
     };
     if closing {
-        forget_overtaken(&mut lost);
+        forget_overtaken(&mut lost, pe);
     }
     lost
 }

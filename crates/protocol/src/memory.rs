@@ -2,9 +2,9 @@
 
 use crate::env::Env;
 use rota_model::{
-    Attributes, AttributesDigest, EarlierSpec, FieldError, OpenOp, Outcome, REQUEST_MEMORY_MS,
-    Reason, Refusal, RefusalKind, RequestEntry, RequestFate, RequestId, Retry, SessionRecord,
-    SessionSpec, SessionState, Stamp,
+    Attributes, AttributesDigest, EarlierSpec, Epoch, FieldError, OpenOp, Outcome,
+    REQUEST_MEMORY_MS, Reason, Refusal, RefusalKind, RequestEntry, RequestFate, RequestId, Retry,
+    SessionRecord, SessionSpec, SessionState, Stamp,
 };
 use std::sync::Arc;
 use xxhash_rust::xxh3::Xxh3;
@@ -186,8 +186,12 @@ pub(crate) fn fail_opens(record: &mut SessionRecord) {
 }
 
 /// A close that overtook an open is finished: nothing is left of that life, and a repetition begins anew.
-/// Until then the record says which open it was, so that no owner begins another life for it meanwhile.
-pub(crate) fn forget_overtaken(record: &mut SessionRecord) {
+/// Until then the record says which open it was, so that no owner begins another life for it meanwhile. Only the
+/// owner that began the life (in epoch `pe`) knows that nobody was told of it; a later one keeps what stands there.
+pub(crate) fn forget_overtaken(record: &mut SessionRecord, pe: Epoch) {
+    if record.token().is_none_or(|it| it.0.pe != pe) {
+        return;
+    }
     let life = record.life;
     record.requests.retain(|it| it.fate != RequestFate::Failed { life });
 }

@@ -261,7 +261,7 @@ impl Partition {
         ended.version = self.version_after(env, record);
         if record.state == SessionState::Closing {
             ended.state = SessionState::Closed;
-            forget_overtaken(&mut ended);
+            forget_overtaken(&mut ended, self.replica.pe);
         } else {
             ended.state = record.state.ended_unasked(reason, exit.as_ref());
             ended.reason = Some(reason);

@@ -8,6 +8,7 @@ pub use show::{Shown, state_name};
 use crate::cli::length_of_time;
 use crate::failure::{Addressee, Told, Unknown, UsageMistake};
 use crate::output::{Format, Out, plain_table};
+use crate::secret::AdminKey;
 use crate::silence;
 use anyhow::Context;
 use clap::{Args, Subcommand};
@@ -93,15 +94,8 @@ pub struct CloseArguments {
     /// Also where the namespace is switched off: an operator's order.
     #[arg(long)]
     although_off: bool,
-    /// The administrator's key, where managers have one.
-    #[arg(
-        long,
-        env = "ROTA_ADMIN_KEY",
-        hide_env_values = true,
-        default_value = "",
-        hide_default_value = true
-    )]
-    admin_key: String,
+    #[command(flatten)]
+    admin_key: AdminKey,
     /// Name of this request: repeating it repeats the answer (for 10 minutes).
     #[arg(long, default_value = "", hide_default_value = true)]
     request_id: String,
@@ -315,7 +309,7 @@ async fn close(client: &Client, it: &CloseArguments, out: &mut Out) -> anyhow::R
     };
     let unknown = Unknown::Request(request.request_id.clone());
     let answer = if it.although_off {
-        let operator = client.namespaces().with_admin_key(&it.admin_key);
+        let operator = client.namespaces().with_admin_key(&it.admin_key.get()?);
         let operator = operator.map_err(|mistake| UsageMistake(mistake.to_string()))?;
         operator.close(request, it.call.timeout).await
     } else {

@@ -80,6 +80,8 @@ async fn a_key_that_others_can_read_or_that_stands_on_the_line_is_refused_at_sta
         let line = [&["namespace", "list"], &line[..]].concat();
         run_to_end("ringctl", &line).await.expect_refusal(2, &parts);
     }
+    let line = ["session", "close", "a", "--although-off", "--admin-key", "sesame"];
+    run_to_end("ringctl", &line).await.expect_refusal(2, &["--admin-key-file FILE"]);
     let line = ["document", "list", "shop", "--key", "sesame"];
     run_to_end("ringctl", &line).await.expect_refusal(2, &["--key-file FILE", "ROTA_KEY"]);
     assert!(!Path::new(&data).exists(), "a refused start leaves nothing");

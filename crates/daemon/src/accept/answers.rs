@@ -22,6 +22,13 @@ pub const ONE_BYTES: usize = 8 * 1024 * 1024;
 /// What they may fill at most: calls that had begun may exceed their shares.
 const ONE_BYTES_MAX: usize = 8 * ONE_BYTES;
 
+/// A call that needs no more goes by a lane of its own, so that calls with large answers keep none of them out:
+/// opens, say, while many reads wait for a partition.
+const SMALL_BYTES: usize = 32 * 1024;
+
+/// Which part of a budget that lane has beside it.
+const SMALL_PART: usize = 4;
+
 /// How long a call waits for a share.
 const WAIT: Duration = Duration::from_secs(10);
 
@@ -58,18 +65,32 @@ pub(super) struct Budget {
     free: Semaphore,
     /// Taken beyond what there was.
     owed: Mutex<usize>,
+    /// That of calls with small answers.
+    small: Option<Arc<Budget>>,
 }
 
 impl Budget {
+    /// With a lane for small answers beside it.
     pub(super) fn new(bytes_max: usize) -> Arc<Self> {
+        let small = Self::without_lane(bytes_max / SMALL_PART, None);
+        Self::without_lane(bytes_max, Some(small))
+    }
+
+    fn without_lane(bytes_max: usize, small: Option<Arc<Self>>) -> Arc<Self> {
         let bytes_max = bytes_max.min(u32::MAX as usize);
         let (free, owed) = (Semaphore::new(bytes_max), Mutex::default());
-        Arc::new(Self { bytes_max, free, owed })
+        Arc::new(Self { bytes_max, free, owed, small })
+    }
+
+    /// Where a call that needs so much takes its share.
+    fn lane(self: &Arc<Self>, bytes: usize) -> &Arc<Self> {
+        self.small.as_ref().filter(|_| bytes <= SMALL_BYTES).unwrap_or(self)
     }
 
     /// What is taken.
     pub(super) fn taken(&self) -> usize {
-        self.bytes_max - self.free.available_permits() + *self.owed()
+        let own = self.bytes_max - self.free.available_permits() + *self.owed();
+        own + self.small.as_ref().map_or(0, |it| it.taken())
     }
 
     fn owed(&self) -> MutexGuard<'_, usize> {
@@ -89,6 +110,9 @@ impl Taken {
     /// Waits for so many bytes, or for all that there ever are.
     async fn wait(budget: &Arc<Budget>, bytes: usize) -> Self {
         let bytes = bytes.min(budget.bytes_max);
+        if bytes == 0 {
+            return Self { budget: budget.clone(), bytes };
+        }
         let permits = u32::try_from(bytes).unwrap_or(u32::MAX);
         // It is never closed.
         if let Ok(taken) = budget.free.acquire_many(permits).await {
@@ -180,8 +204,8 @@ impl Answers {
     pub(super) async fn share(&self, bytes: usize) -> Option<Share> {
         let share = async {
             // First what others of the connection may hold: nobody else waits for it.
-            let one = Taken::wait(&self.one, bytes).await;
-            let all = Taken::wait(&self.all, bytes).await;
+            let one = Taken::wait(self.one.lane(bytes), bytes).await;
+            let all = Taken::wait(self.all.lane(bytes), bytes).await;
             Share { one, all }
         };
         timeout(WAIT, share).await.ok()
@@ -255,6 +279,15 @@ mod tests {
 
     async fn share(answers: &Answers, bytes: usize) -> Share {
         answers.share(bytes).await.expect("there is room")
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn calls_with_large_answers_keep_small_ones_and_looks_at_health_from_nothing() {
+        let answers = answers(4 * ONE_BYTES);
+        let _large = share(&answers, ONE_BYTES).await;
+        assert!(answers.share(SMALL_BYTES + 1).await.is_none(), "the large ones have all");
+        let _small = share(&answers, ONE_BYTES / SMALL_PART / 64).await;
+        let _health = share(&answers, 0).await;
     }
 
     #[tokio::test(start_paused = true)]

@@ -4,14 +4,17 @@ use super::command::Template;
 use super::source::Mistakes;
 use std::collections::BTreeMap;
 
-/// Programs that take a script as the argument after one of these options.
+/// Programs that take a script as an option's value, and the letters and words of these options.
 const SCRIPTS: [(&[&str], &[&str]); 5] = [
-    (&["sh", "bash", "dash", "ash", "ksh", "zsh", "fish", "busybox"], &["-c"]),
-    (&["python", "python2", "python3"], &["-c"]),
-    (&["perl", "ruby", "lua"], &["-e", "-E"]),
-    (&["node", "deno", "bun"], &["-e", "--eval", "-p", "--print"]),
-    (&["php"], &["-r"]),
+    (&["sh", "bash", "dash", "ash", "ksh", "zsh", "fish", "busybox"], &["c"]),
+    (&["python"], &["c"]),
+    (&["perl", "ruby", "lua"], &["e", "E"]),
+    (&["node", "deno", "bun"], &["e", "p", "-eval", "-print"]),
+    (&["php"], &["r"]),
 ];
+
+/// Their options that take another value, which is no script.
+const WITH_VALUE: [&str; 6] = ["-W", "-X", "-I", "-O", "-o", "--require"];
 
 /// Variables by which a loader, a shell or an interpreter is told what to run; one with * is a beginning.
 const RULING: [&str; 20] = [
@@ -60,27 +63,31 @@ pub fn refuse_variables(env: &BTreeMap<String, Template>, mistakes: &mut Mistake
     }
 }
 
-/// Which argument is a script.
+/// Which argument is a script. Options of the program stand before its first other argument: what comes after
+/// belongs to the script.
 fn script(argv: &[Option<Template>]) -> Option<usize> {
     let program = argv.first()?.as_ref()?.as_text()?;
     let program = program.rsplit_once('/').map_or(program, |(_, name)| name);
-    // As python3.11 is python3.
-    let is_it = |name: &&str| {
-        let rest = program.strip_prefix(*name);
-        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
-    };
-    let (_, options) = SCRIPTS.iter().find(|(names, _)| names.iter().any(|name| is_it(name)))?;
-    let takes_script = |argument: &Option<Template>| {
-        let text = argument.as_ref().and_then(Template::as_text);
-        text.is_some_and(|text| options.contains(&text) || is_bundle(text))
-    };
-    Some(argv.iter().position(takes_script)? + 1)
+    // As python3.11 is python.
+    let name = program.trim_end_matches(|it: char| it.is_ascii_digit() || it == '.');
+    let (_, options) = SCRIPTS.iter().find(|(names, _)| names.contains(&name))?;
+    let mut at = 1;
+    loop {
+        let option = argv.get(at)?.as_ref()?.as_text()?.strip_prefix('-')?;
+        at += 1;
+        if takes_script(option, options) {
+            return Some(at);
+        }
+        if WITH_VALUE.iter().any(|it| it.strip_prefix('-') == Some(option)) {
+            at += 1;
+        }
+    }
 }
 
-/// Short options in one, of which the last takes the script: `-ec`.
-fn is_bundle(text: &str) -> bool {
-    let letters = text.strip_prefix('-').filter(|it| it.len() > 1);
-    letters.is_some_and(|it| it.ends_with('c') && it.bytes().all(|it| it.is_ascii_alphabetic()))
+/// `option` comes without its first dash. Short ones may stand in one, of which the last takes the script: `-ec`.
+fn takes_script(option: &str, options: &[&str]) -> bool {
+    let is_bundle = !option.starts_with('-') && option.bytes().all(|it| it.is_ascii_alphabetic());
+    options.iter().any(|it| option == *it || (is_bundle && it.len() == 1 && option.ends_with(it)))
 }
 
 fn rules(variable: &str) -> bool {
@@ -110,7 +117,10 @@ mod tests {
             r#"["/bin/bash", "-e", "-c", "echo {session}"]"#,
             r#"["sh", "-ec", "echo {session}"]"#,
             r#"["python3.11", "-c", "print('{attr.x}')"]"#,
-            r#"["perl", "-e", "{attr.x}"]"#,
+            r#"["perl", "-ne", "{attr.x}"]"#,
+            r#"["lua5.4", "-e", "{attr.x}"]"#,
+            r#"["python3", "-W", "ignore", "-c", "{attr.x}"]"#,
+            r#"["node", "--eval", "{attr.x}"]"#,
         ] {
             let found = mistakes(&format!("argv = {argv}"));
             assert!(found.contains("must not depend on what a client gives"), "{argv}: {found}");
@@ -120,6 +130,8 @@ mod tests {
             r#"["sh", "-c", "listen {port}", "{session}"]"#,
             r#"["shred", "-c", "{attr.x}"]"#,
             r#"["sh", "script", "{attr.x}"]"#,
+            r#"["python3", "server.py", "-c", "{session}"]"#,
+            r#"["node", "app.js", "-p", "{attr.x}"]"#,
             r#"["sh", "-c"]"#,
         ] {
             assert_eq!(mistakes(&format!("argv = {argv}")), "", "{argv}");
