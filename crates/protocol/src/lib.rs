@@ -9,6 +9,7 @@ mod backlog;
 mod bodies;
 pub mod census;
 mod claim;
+mod closing;
 mod cordon;
 mod council;
 pub mod documents;
