@@ -273,8 +273,9 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
+    /// Of a listener without a lane for small ones.
     fn answers(all: usize) -> Arc<Answers> {
-        Answers::new(Budget::new(all))
+        Answers::new(Budget::without_lane(all, None))
     }
 
     async fn share(answers: &Answers, bytes: usize) -> Share {
@@ -283,7 +284,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn calls_with_large_answers_keep_small_ones_and_looks_at_health_from_nothing() {
-        let answers = answers(4 * ONE_BYTES);
+        let answers = Answers::new(Budget::new(4 * ONE_BYTES));
         let _large = share(&answers, ONE_BYTES).await;
         assert!(answers.share(SMALL_BYTES + 1).await.is_none(), "the large ones have all");
         let _small = share(&answers, ONE_BYTES / SMALL_PART / 64).await;
