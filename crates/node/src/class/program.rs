@@ -161,10 +161,10 @@ fn read_argv(fields: &mut Fields, mistakes: &mut Mistakes) -> Vec<Template> {
     if texts.len() > ARGV_MAX {
         mistakes.add("argv", format!("has {} items; the limit is {ARGV_MAX}", texts.len()));
     }
-    if let Some(Some(program)) = argv.first() {
-        if program.is_empty() {
-            mistakes.add("argv[0]", "is empty; it is the program");
-        }
+    if let Some(Some(program)) = argv.first()
+        && program.is_empty()
+    {
+        mistakes.add("argv[0]", "is empty; it is the program");
     }
     given::refuse_arguments(&argv, mistakes);
     argv.into_iter().flatten().collect()
