@@ -405,9 +405,9 @@ fn what_is_too_large_for_one_record_comes_in_several_that_clients_take_and_none_
 fn more_of_nothing_and_more_than_a_document_may_be_are_refused() {
     use v1::document_record::Record;
     let record = |record, more_count| v1::DocumentRecord { record: Some(record), more_count };
-    let items = |(_, update): (DocName, Update)| match update {
-        Update::Full(document) => v1::Document::from(&*document).items,
-        other => panic!("not whole: {other:?}"),
+    let items = |(_, update): (DocName, Update)| {
+        let Update::Full(document) = update else { panic!("not whole: {update:?}") };
+        v1::Document::from(&*document).items
     };
     let more = v1::DocumentMore { items: items(large("a", 7)), unchanged: Vec::new() };
     let mut order = document_export::Order::default();

@@ -21,10 +21,8 @@ const THING: &str = "name = \"thing\"\nkind = \"machine\"\nstates = [\"on\", \"o
      final = [\"off\"]\nevents = [\"stop\"]\ntransitions = [{ from = \"on\", event = \"stop\", to = \"off\" }]\n";
 
 fn raised(error: CallError) -> Exception {
-    match error {
-        CallError::Raised { exception, .. } => *exception,
-        other => panic!("no exception: {other:?}"),
-    }
+    let CallError::Raised { exception, .. } = error else { panic!("no exception: {error:?}") };
+    *exception
 }
 
 fn refusal(error: &CallError) -> (String, Changed) {

@@ -317,7 +317,8 @@ impl Bench<'_> {
         };
         let watched = Watched { what: "the join", contact: &contact, progress: join::progress };
         let reads = self.moving(new.expected).await?;
-        let step = self.step(cluster, Who::Comes(&new.process), reads, order, watched).await?;
+        let step =
+            Box::pin(self.step(cluster, Who::Comes(&new.process), reads, order, watched)).await?;
         cluster.seat(ManagerProcess { number: step.number, ..new.process });
         cluster.whole(WHOLE_WAIT).await?;
         Ok(step)
