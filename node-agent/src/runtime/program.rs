@@ -171,6 +171,14 @@ impl ProgramSession {
         }
     }
 
+    /// May look at every process of the machine, so nothing else of the node waits for it.
+    async fn choose_user(&self) -> Result<Option<User>, String> {
+        let (settings, program) = (self.settings.clone(), self.program.clone());
+        let chosen = move || settings.sandboxes.user_for(&program);
+        let chosen = tokio::task::spawn_blocking(chosen).await;
+        chosen.map_err(|error| format!("no uid for it: {error}"))?
+    }
+
     async fn start(self) -> Result<Running, String> {
         if self.stop.borrow().is_some() {
             return Err("it was stopped before it was started".to_owned());
@@ -179,7 +187,7 @@ impl ProgramSession {
             return Err("the time to start it has passed".to_owned());
         }
         let ports = self.choose_ports().map_err(|error| format!("no port: {error}"))?;
-        let user = self.settings.sandboxes.user_for(&self.program)?;
+        let user = self.choose_user().await?;
         let order = self.order(&ports, user.as_ref().map(User::number))?;
         make_folders(&order).map_err(|error| format!("no folder for it: {error}"))?;
         let link = KeeperLink::start(&order, &self.settings)
@@ -263,7 +271,7 @@ impl Running {
                 break end;
             }
         };
-        let course = self.course();
+        let course = self.course().await;
         let Self { session, link, ports, user, .. } = self;
         let end = match end {
             Some(end) => {
@@ -277,14 +285,19 @@ impl Running {
         drop((ports, user));
     }
 
-    fn course(&self) -> Course {
+    async fn course(&self) -> Course {
+        // It looks at every process of the machine.
+        let stranger = match self.awaited().filter(|_| self.stranger) {
+            Some(awaited) => tokio::task::spawn_blocking(move || awaited.stranger_is()).await.ok(),
+            None => None,
+        };
         Course {
             asked: self.session.stop.borrow().is_some(),
             grace_ms: self.grace_ms,
             timed_out: self.timed_out,
             was_ready: self.stage == Stage::Ready,
             port: self.ports.main.as_ref().map(Port::number),
-            stranger: self.awaited().filter(|_| self.stranger).map(Awaited::stranger_is),
+            stranger,
             opened: self.opened.clone(),
         }
     }
