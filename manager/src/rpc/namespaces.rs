@@ -514,9 +514,7 @@ impl v1::namespaces_server::Namespaces for NamespacesService {
             self.check_admin(request.metadata())?;
             let name =
                 request::name(&request.get_ref().name).map_err(|it| exception_status(&it))?;
-            let described = described(&self.shared, &name).await?;
-            let deadline = Instant::now() + STEP;
-            let state = state_of(&self.shared, &name, described, deadline).await?;
+            let state = shown(&self.shared, &name, Instant::now() + STEP).await?;
             let (out, stream) = mpsc::channel(STREAM_MESSAGES_MAX);
             tokio::spawn(export::write(self.shared.clone(), state, out));
             Ok::<_, Status>(Response::new(ReceiverStream::new(stream)))

@@ -219,7 +219,7 @@ pub fn why_unfinished(session: &v1::Session, grace_ms: Option<u64>) -> String {
         format!("node {id} was asked to end it, {heard} and does not answer")
     } else {
         let grace = match grace_ms {
-            Some(ms) => format!("{:.1} s", Duration::from_millis(ms).as_secs_f64()),
+            Some(ms) => format!("at most {:.1} s", Duration::from_millis(ms).as_secs_f64()),
             None => "that of its class, or of an earlier close".to_owned(),
         };
         format!(

@@ -418,6 +418,11 @@ async fn a_namespace_that_nobody_created_is_shown_while_something_is_in_it() {
     assert_eq!(show("stall").await["documents"], 1);
     let ran = cluster.ringctl(&["namespace", "show", "stall"]).await.expect_success();
     assert!(ran.stdout.contains("not created: on, without limits"), "{}", ran.stdout);
+    let file = folder.at("stall.export");
+    let exported = json_of(&cluster, &["namespace", "export", "stall", &file]).await;
+    assert_eq!(exported["documents"], 1, "{exported}");
+    let import = ["namespace", "import", &file, "--into", "copy"];
+    assert_eq!(json_of(&cluster, &import).await["documents"], 1);
     json_of(&cluster, &["session", "close", "one", "--namespace", "shop"]).await;
     let again = error_of(&cluster, &["namespace", "show", "shop"]).await;
     assert_eq!(again["reason"], "N-NAMESPACE", "nothing lives in it any more: {again}");
