@@ -23,8 +23,9 @@ signal.signal(signal.SIGTERM, save)
 signal.signal(signal.SIGINT, signal.SIG_IGN)
 signal.signal(signal.SIGHUP, signal.SIG_IGN)
 print("ready")
+# A signal that comes just before a sleep is handled after it.
 while True:
-    time.sleep(600)
+    time.sleep(0.02)
 """, "{attr.seconds}"]
 attributes = { seconds = "1.5" }
 ready = { line = "ready" }
