@@ -5,7 +5,7 @@
 use crate::bodies;
 use crate::clock::Clock;
 use crate::metrics::Metrics;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use rota_docstore::Stamp;
 use rota_docstore::cache::CLOCKS_APART_MS_MAX;
 use rota_model::{ClusterName, ManagerId, ManagerNumber};
@@ -13,7 +13,8 @@ use rota_proto::disk as codec;
 use rota_proto::encoded::DocBytes;
 use rota_protocol::{Disk, DiskWrite};
 use rota_storage::{
-    Counters, Engine, KvWrite, Label, LogEngine, LogSettings, NotQueued, Pace, RealDisk, Writer,
+    Counters, Disk as _, Engine, KvWrite, Label, LogEngine, LogSettings, NotQueued, Pace, RealDisk,
+    Writer,
 };
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
@@ -33,6 +34,30 @@ const QUEUE_MAX: NonZeroUsize = NonZeroUsize::new(1024).expect("1024 is not 0");
 /// half the commits for 64 callers, an eighth less processor time for each open, and no longer
 /// latencies. A caller waits for it twice at most.
 const PACE: Pace = Pace { queue_max: QUEUE_MAX, rest_max: Duration::from_millis(2) };
+
+/// Bytes that must be free where a manager starts. Its log grows by 256 KiB at a time, and a commit that does
+/// not fit ends the process.
+const FREE_BYTES_MIN: u64 = 8 * 1024 * 1024;
+
+/// Checks that the data folder, which need not be there yet, lies on a disk that is not full: nothing may be
+/// served by a manager that its first commit ends.
+pub fn check_room(folder: &Path) -> Result<()> {
+    let mut above =
+        folder.ancestors().map(|it| if it == Path::new("") { Path::new(".") } else { it });
+    let Some(there) = above.find(|it| it.exists()) else { return Ok(()) };
+    let free = RealDisk.free_bytes(there);
+    let free =
+        free.with_context(|| format!("--data: cannot look at the disk of {}", there.display()))?;
+    if free < FREE_BYTES_MIN {
+        let (shown, mib) = (folder.display(), FREE_BYTES_MIN >> 20);
+        bail!(
+            "--data: the disk of {shown} is full: {} KiB are free, and a manager starts with {mib} MiB. Free \
+             some space, or give it a larger disk",
+            free >> 10
+        );
+    }
+    Ok(())
+}
 
 /// Opens the folder, which must be this manager's (or new), and reads everything in it.
 pub fn open(

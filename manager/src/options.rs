@@ -392,7 +392,7 @@ fn ring_numbers(text: &str, mistakes: &mut Vec<FieldError>) -> Vec<(ManagerNumbe
             continue;
         };
         let parsed = left.parse::<u32>().map_err(|_| format!("has {left:?}, not a number"));
-        match (parsed, ManagerId::parse(right)) {
+        match (parsed, ManagerId::parse_new(right)) {
             (Ok(number), Ok(id)) => numbers.push((ManagerNumber(number), id)),
             (Err(problem), _) => mistakes.push(FieldError::new("--ring", problem)),
             (_, Err(error)) => {
@@ -423,12 +423,12 @@ impl Arguments {
         let n = self.number.as_ref().map(|text| {
             ManagerNumber(number_u32("--number", text, 0, m.saturating_sub(1), &mut wrong))
         });
-        let id = named("--id", ManagerId::parse(&self.id), &mut wrong);
+        let id = named("--id", ManagerId::parse_new(&self.id), &mut wrong);
         let grpc = listener("--grpc", &self.grpc, self.insecure_bind, &mut wrong);
         let http = listener("--http", &self.http, self.insecure_bind, &mut wrong);
         let store = StoreAddress::parse(&self.config_store);
         let store = named("--config-store", store, &mut wrong);
-        let cluster = named("--cluster", ClusterName::parse(&self.cluster), &mut wrong);
+        let cluster = named("--cluster", ClusterName::parse_new(&self.cluster), &mut wrong);
         let r = number_u32("--replicas", &self.replicas, 0, 100, &mut wrong);
         let managers_max = number_u32("--managers-max", &self.managers_max, 1, 10_000, &mut wrong);
         let numbers = ring_numbers(&self.ring, &mut wrong);

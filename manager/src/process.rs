@@ -179,6 +179,7 @@ struct Waiting {
 }
 
 async fn start(options: Options, application: Application) -> Result<Started> {
+    disk::check_room(&options.data)?;
     if let Some(pool) = &options.pool {
         provisioner::check_classes(pool).await?;
     }

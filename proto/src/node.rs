@@ -242,7 +242,9 @@ impl From<NodeAnswer> for v1::node_answer::Answer {
     fn from(answer: NodeAnswer) -> Self {
         use v1::node_answer::{Destroyed, Full, Running, Scanned, WrongBoot};
         match answer {
-            NodeAnswer::Running { address, ready } => Self::Running(Running { address, ready }),
+            NodeAnswer::Running { address, ready, remark } => {
+                Self::Running(Running { address, ready, remark })
+            }
             NodeAnswer::Dead(dead) => Self::Dead(dead.into()),
             NodeAnswer::Full => Self::Full(Full {}),
             NodeAnswer::OtherLive { token } => Self::OtherLive(token.into()),
@@ -266,7 +268,7 @@ impl TryFrom<v1::node_answer::Answer> for NodeAnswer {
         Ok(match answer {
             Answer::Running(it) => {
                 let address = short("Running.address", it.address)?;
-                NodeAnswer::Running { address, ready: it.ready }
+                NodeAnswer::Running { address, ready: it.ready, remark: sentence(it.remark) }
             }
             Answer::Dead(dead) => NodeAnswer::Dead(dead.try_into()?),
             Answer::Full(_) => NodeAnswer::Full,

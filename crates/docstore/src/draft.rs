@@ -5,6 +5,7 @@ use crate::document::{Document, DocumentParts, Existing, Item, alive};
 use crate::exception::{Exception, codes};
 use crate::name::{ATTACHMENT_CLASS, DocName, ItemName};
 use crate::schema::{Keyed, Schema, Singleton};
+use rota_model::ids::no_turn;
 use rota_model::{FieldError, Stamp};
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
@@ -85,6 +86,17 @@ impl Draft {
         self.base().map(Document::ctime)
     }
 
+    /// A-INVALID when the document would be new, and its class or id turns the direction of writing. Whoever
+    /// copies documents that exist does not ask.
+    pub fn check_new_name(&self) -> Result<(), Exception> {
+        if self.exists() {
+            return Ok(());
+        }
+        let checked =
+            no_turn("class", self.name.class()).and_then(|()| no_turn("docid", self.name.docid()));
+        checked.map_err(|field| Exception::of_field(codes::INVALID, field))
+    }
+
     /// Begins a life of the document, without items. A-EXISTS when it exists.
     pub fn create(&mut self) -> Result<(), Exception> {
         if self.exists() {
@@ -92,13 +104,18 @@ impl Draft {
             let field = FieldError::new("document", problem);
             return Err(Exception::of_field(codes::EXISTS, field));
         }
+        self.check_new_name()?;
         self.fate = Fate::New;
         Ok(())
     }
 
-    /// Creates the document unless it exists; says whether it did.
+    /// Creates the document unless it exists, whatever its name; says whether it did.
     pub fn ensure(&mut self) -> bool {
-        !self.exists() && self.create().is_ok()
+        let is_new = !self.exists();
+        if is_new {
+            self.fate = Fate::New;
+        }
+        is_new
     }
 
     /// N-DOCUMENT unless the document exists.

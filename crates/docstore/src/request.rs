@@ -8,6 +8,7 @@ use crate::rules::{Rules, unserved};
 use crate::space::Spaces;
 use crate::store::Documents;
 use crate::sync::Held;
+use rota_model::ids::no_turn;
 use rota_model::{FieldError, Namespace, RequestId, Stamp};
 use std::fmt;
 
@@ -99,10 +100,12 @@ impl Credentials {
                 return Err(FieldError::new(field, problem));
             }
         }
-        if account.contains('\0') {
-            return Err(FieldError::new("account", "has a NUL"));
+        match account.find(char::is_control) {
+            Some(at) => {
+                Err(FieldError::new("account", format!("has a control character at byte {at}")))
+            }
+            None => no_turn("account", account),
         }
-        Ok(())
     }
 }
 

@@ -41,8 +41,8 @@ pub fn no_slash(field: &str, text: &str) -> Result<(), FieldError> {
     }
 }
 
-/// Names that exist may have them; no new one gets any.
-fn no_turn(field: &str, text: &str) -> Result<(), FieldError> {
+/// Refuses characters that turn the direction of writing. Names that exist may have them; no new one gets any.
+pub fn no_turn(field: &str, text: &str) -> Result<(), FieldError> {
     let found = if text.is_ascii() { None } else { text.char_indices().find(|it| misleads(it.1)) };
     match found {
         Some((at, it)) => {

@@ -16,7 +16,7 @@
 //! A pool is the document of class [`POOL_CLASS`] in the space for configuration whose id is the
 //! pool's name, with the item [`ORDERS_ITEM`].
 
-use crate::attributes_digest::AttributesDigest;
+use crate::digest::AttributesDigest;
 use crate::ids::NodeId;
 use crate::session::{EarlierSpec, Outcome, Placement};
 use crate::stamp::Stamp;

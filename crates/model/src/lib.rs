@@ -2,8 +2,8 @@
 //!
 //! * [`ids`]: names that people choose (session, namespace, node, class) and numbers of the ring.
 //! * [`address`]: where something is reached, `host:port`.
-//! * [`class_digest`]: which text of a class a node has; [`sandbox`]: what a program is kept from.
-//! * [`attributes_digest`]: what is kept of the attributes of a session that has ended.
+//! * [`digest`]: which text of a class a node has, and what is kept of the attributes of an ended session.
+//! * [`sandbox`]: what a program is kept from.
 //! * [`epoch`]: epochs, log positions, tokens, incarnations, boot ids: what orders things.
 //! * [`stamp`]: readable time stamps `YYMMDDhhmmssmmm`, used as versions.
 //! * [`state`]: states and reasons of sessions, nodes and managers.
@@ -18,8 +18,7 @@
 
 pub mod address;
 pub mod api;
-pub mod attributes_digest;
-pub mod class_digest;
+pub mod digest;
 pub mod epoch;
 pub mod ids;
 pub mod items;
@@ -33,8 +32,7 @@ pub mod text;
 pub mod timing;
 
 pub use api::*;
-pub use attributes_digest::*;
-pub use class_digest::*;
+pub use digest::*;
 pub use epoch::*;
 pub use ids::*;
 pub use refusal::*;

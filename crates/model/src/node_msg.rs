@@ -3,7 +3,7 @@
 //! Managers send [`ToNode`] over one batched stream per node and get a [`FromNode`] for each call.
 //! Nodes send [`Register`], [`Renew`] and reports to managers.
 
-use crate::class_digest::ClassDigest;
+use crate::digest::ClassDigest;
 use crate::epoch::{BootId, Epoch, LogPos, Token};
 use crate::ids::{ClassName, ManagerNumber, NodeId, PoolName, RequestId, SessionKey, SlotId};
 use crate::sandbox::Sandbox;
@@ -259,6 +259,8 @@ pub enum NodeAnswer {
         address: String,
         /// Whether it answers already.
         ready: bool,
+        /// What its opener should know of it, for people; empty when there is nothing.
+        remark: String,
     },
     /// The token is dead.
     Dead(DeadToken),

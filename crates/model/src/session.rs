@@ -1,7 +1,7 @@
 //! A session as managers decide about it. They keep it as a document, whose items are in
 //! [`crate::items`].
 
-use crate::attributes_digest::AttributesDigest;
+use crate::digest::AttributesDigest;
 use crate::epoch::{BootId, Token};
 use crate::ids::{ClassName, NodeId, PoolName, RequestId, SessionKey};
 use crate::stamp::Stamp;

@@ -50,6 +50,8 @@ pub enum NodeInput {
         address: String,
         /// Whether it answers already. If not, [`NodeInput::Ready`] follows (or an end).
         ready: bool,
+        /// What its opener should know of it, for people; empty when there is nothing.
+        remark: String,
     },
     /// Runtime: it answers now.
     Ready {

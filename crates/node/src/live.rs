@@ -16,6 +16,8 @@ pub(crate) struct Live {
     /// Empty until the runtime said it.
     pub(crate) address: String,
     pub(crate) ready: bool,
+    /// What its opener should know of it, as the runtime said.
+    pub(crate) remark: String,
     /// What it runs, and the life that it is: managers that lost their record ask for them.
     pub(crate) spec: SessionSpec,
     /// See `spec`.

@@ -114,6 +114,7 @@ impl Partition {
         request: &RequestId,
     ) {
         record.state = SessionState::Closing;
+        record.detail.clear();
         record.reason = Some(Reason::ClosedByClient);
         self.note_ending(&record, Ending::Overtaken);
         env.note(Transition::CloseStarted, Some(self.number));

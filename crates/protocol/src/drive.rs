@@ -126,7 +126,11 @@ impl Partition {
         };
         let closing = record.state == SessionState::Closing;
         match answer {
-            NodeAnswer::Running { address, ready } if !closing => {
+            NodeAnswer::Running { address, ready, remark } if !closing => {
+                let mut record = record;
+                if !remark.is_empty() {
+                    record.detail = remark;
+                }
                 self.on_running(env, &key, record, &address, ready);
             }
             NodeAnswer::Dead(DeadToken::NeverStarted { blame, detail }) if !closing => {

@@ -237,7 +237,8 @@ fn a_node_that_answered_during_a_wedge_is_asked_at_once_when_the_wedge_is_given_
     table.manual_nodes = false;
     let of_it = |(_, call): &&(u32, ToNode)| matches!(call, ToNode::Create { key: asked, .. } if *asked == key(&id));
     let (_, create) = table.node_calls.iter().rfind(of_it).unwrap();
-    let running = NodeAnswer::Running { address: "n1:2".into(), ready: true };
+    let running =
+        NodeAnswer::Running { address: "n1:2".into(), ready: true, remark: String::new() };
     let call = create.head().call;
     table.node_says(owner, "n1", call, running);
     table.pass(100);

@@ -178,8 +178,11 @@ fn what_is_being_opened_on_a_drained_node_is_answered_and_then_closed() {
     table.pass(200);
     assert_eq!(table.count(Transition::SessionDrained), 0);
     table.manual_nodes = false;
-    let running =
-        rota_model::node_msg::NodeAnswer::Running { address: "n1:5".to_owned(), ready: true };
+    let running = rota_model::node_msg::NodeAnswer::Running {
+        address: "n1:5".to_owned(),
+        ready: true,
+        remark: String::new(),
+    };
     table.node_says(asker, "n1", create.head().call, running);
     table.settle();
     assert_eq!(opened(table.wait_for(call, 500)).0, Outcome::Created);

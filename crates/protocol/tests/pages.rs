@@ -101,7 +101,8 @@ fn a_list_shows_what_was_told_before_its_commit() {
     // Nothing more is committed, and two of three run.
     table.lose = Box::new(|it| matches!(it.message, Message::Prepare { .. }));
     for (n, create) in &creates[..2] {
-        let answer = NodeAnswer::Running { address: "n1:1".to_owned(), ready: true };
+        let answer =
+            NodeAnswer::Running { address: "n1:1".to_owned(), ready: true, remark: String::new() };
         table.node_says(*n, "n1", create.head().call, answer);
         table.settle();
     }

@@ -126,7 +126,7 @@ fn concurrent_opens_of_one_id_give_one_creation() {
         NUMBERS.iter().map(|n| table.ask(*n, open("a", &format!("r{n}")))).collect();
     assert_eq!(table.node_calls.len(), 1);
     let (owner, message) = table.node_calls[0].clone();
-    let answer = NodeAnswer::Running { address: "x:1".into(), ready: true };
+    let answer = NodeAnswer::Running { address: "x:1".into(), ready: true, remark: String::new() };
     table.node_says(owner, "n1", message.head().call, answer);
     table.settle();
     let results: Vec<_> =
@@ -134,6 +134,21 @@ fn concurrent_opens_of_one_id_give_one_creation() {
     let created = results.iter().filter(|it| it.0 == Outcome::Created).count();
     assert_eq!(created, 1);
     assert!(results.iter().all(|it| it.1.record.placement == results[0].1.record.placement));
+}
+
+#[test]
+fn a_remark_of_its_node_is_told_of_a_session_until_it_closes() {
+    let mut table = Table::serving();
+    table.manual_nodes = true;
+    let call = table.ask(1000, open("a", "r1"));
+    let (owner, message) = table.node_calls.remove(0);
+    let remark = "class c does not use attribute \"x\"".to_owned();
+    let answer = NodeAnswer::Running { address: "x:1".into(), ready: true, remark: remark.clone() };
+    table.node_says(owner, "n1", message.head().call, answer);
+    table.settle();
+    assert_eq!(opened(table.replies.remove(&call).unwrap()).1.record.detail, remark);
+    table.manual_nodes = false;
+    assert_eq!(closed(table.call(600, close("a", "c1"))).record.detail, "");
 }
 
 #[test]
@@ -164,7 +179,8 @@ fn a_full_node_is_left_for_another_under_a_new_token() {
     table.node_says(owner, "n1", first.head().call, NodeAnswer::Full);
     table.settle();
     let (_, second) = table.node_calls.pop().expect("the other node is asked");
-    let running = NodeAnswer::Running { address: "n2:9".into(), ready: true };
+    let running =
+        NodeAnswer::Running { address: "n2:9".into(), ready: true, remark: String::new() };
     table.node_says(owner, "n2", second.head().call, running);
     table.settle();
     let (outcome, session) = opened(table.replies.remove(&call).unwrap());

@@ -65,7 +65,8 @@ fn an_open_goes_elsewhere_as_soon_as_nothing_of_it_was_sent_to_a_node_that_refus
     let asked = creates(&mut table);
     let [(by, again, later)] = asked[..] else { panic!("{asked:?}") };
     assert!(by == owner && later > token, "{later} after {token}");
-    let answer = NodeAnswer::Running { address: "n2:5".to_owned(), ready: true };
+    let answer =
+        NodeAnswer::Running { address: "n2:5".to_owned(), ready: true, remark: String::new() };
     table.node_says(owner, "n2", again, answer);
     table.settle();
     let (outcome, session) = opened(table.wait_for(open, 1_000));
@@ -158,7 +159,8 @@ fn a_node_that_shows_an_attempt_that_has_gone_elsewhere_is_told_to_end_it() {
     let boot = table.config.nodes[&node("n1")].boot;
     refuses(&mut table, owner, "n1", &[call]);
     let again = creates(&mut table)[0].1;
-    let answer = NodeAnswer::Running { address: "n2:5".to_owned(), ready: true };
+    let answer =
+        NodeAnswer::Running { address: "n2:5".to_owned(), ready: true, remark: String::new() };
     table.node_says(owner, "n2", again, answer);
     table.settle();
     opened(table.wait_for(open, 1_000));

@@ -29,7 +29,7 @@ fn tell_early(table: &mut Table, step_ms: i64) -> Option<SessionView> {
         it.from.number.0 == owner && matches!(it.message, Message::Prepare { .. })
     });
     table.wall_step_ms += step_ms;
-    let running = NodeAnswer::Running { address: "x:1".into(), ready: true };
+    let running = NodeAnswer::Running { address: "x:1".into(), ready: true, remark: String::new() };
     table.node_says(owner, "n1", create.head().call, running);
     table.settle();
     let early = table.replies.remove(&call).map(|result| opened(result).1);
@@ -91,7 +91,8 @@ fn a_machine_is_told_early_as_it_was_when_that_was_committed() {
         });
         let event = ReportEvent::MachineState { state: state.into(), change };
         table.ask(owner, report("a", &placement, event));
-        let running = NodeAnswer::Running { address: "x:1".into(), ready: true };
+        let running =
+            NodeAnswer::Running { address: "x:1".into(), ready: true, remark: String::new() };
         table.node_says(owner, "n1", head.call, running);
         table.settle();
         let (_, told) = opened(table.replies.remove(&call).expect("it is told before the commit"));

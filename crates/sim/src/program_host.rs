@@ -209,7 +209,7 @@ impl World {
         if ends && !never_ready {
             later(self.chance.within(150_000, 3_000_000), ProgramStep::End);
         }
-        NodeInput::Started { key, token, address, ready }
+        NodeInput::Started { key, token, address, ready, remark: String::new() }
     }
 
     /// The observer notes the end of an execution.

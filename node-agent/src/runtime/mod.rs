@@ -111,7 +111,10 @@ impl Runtime {
             return news.push(NodeInput::StartFailed { key, token, detail });
         };
         match &class.kind {
-            ClassKind::Machine(machine) => self.start_machine(order, machine, news),
+            ClassKind::Machine(machine) => {
+                let remark = class.remark_on(&order.spec.attributes);
+                self.start_machine(order, machine, remark, news);
+            }
             ClassKind::Program(program) => {
                 let program = program.clone();
                 let (stop, stopped) = watch::channel(None);
@@ -149,12 +152,13 @@ impl Runtime {
         &mut self,
         order: StartOrder,
         class: &Arc<MachineClass>,
+        remark: String,
         news: &mut Vec<NodeInput>,
     ) {
         let (key, token, life) = (order.key, order.token, order.life);
         let machine = Machine::new(class);
         let address = self.address.clone();
-        news.push(NodeInput::Started { key: key.clone(), token, address, ready: true });
+        news.push(NodeInput::Started { key: key.clone(), token, address, ready: true, remark });
         if class.report_states() {
             let state = machine.state().to_owned();
             news.push(NodeInput::MachineState { key: key.clone(), token, state, change: 0 });

@@ -366,7 +366,8 @@ impl Running {
         self.pid = Some(pid);
         let (key, token) = (self.session.key.clone(), self.session.token);
         let address = self.address();
-        let news = NodeInput::Started { key, token, address, ready: false };
+        let remark = self.session.class.remark_on(&self.session.attributes);
+        let news = NodeInput::Started { key, token, address, ready: false, remark };
         self.session.mailbox.node(news).await;
     }
 
@@ -400,8 +401,9 @@ impl Running {
     }
 
     async fn stop(&mut self, grace_ms: u64) {
-        // What kills at once leaves what was told before.
-        self.grace_ms = Some(grace_ms).filter(|ms| *ms > 0).or(self.grace_ms).or(Some(0));
+        // Of two times the shorter counts. What kills at once leaves what was told before.
+        let given = Some(grace_ms).filter(|ms| *ms > 0);
+        self.grace_ms = given.into_iter().chain(self.grace_ms).min().or(Some(0));
         let late = Instant::now() + Duration::from_millis(grace_ms) + KEEPER_LATE;
         self.keeper_late = Some(self.keeper_late.map_or(late, |it| it.min(late)));
         self.link.stop(grace_ms).await;

@@ -1,6 +1,7 @@
 //! The way to a session's working folder: a user of its own passes through, and sees and reads nothing.
 
 use anyhow::Context;
+use rota_daemon::private::make_way;
 use rota_model::Sandbox;
 use std::fs::{self, Permissions};
 use std::io;
@@ -17,20 +18,11 @@ const SHUT: (u32, u32) = (0o700, 0o600);
 /// # Errors
 /// Which folder cannot be made.
 pub fn make(data: &Path, best: Sandbox) -> anyhow::Result<()> {
-    let shown = data.display();
-    let missing: Vec<&Path> = data
-        .ancestors()
-        .filter(|it| !it.as_os_str().is_empty())
-        .take_while(|it| !it.exists())
-        .collect();
-    fs::create_dir_all(data).with_context(|| format!("cannot make the data folder {shown}"))?;
-    if best == Sandbox::None {
-        return Ok(());
-    }
-    for folder in missing {
-        set_mode(folder, PASSABLE)?;
-    }
-    Ok(())
+    let made = match best {
+        Sandbox::None => fs::create_dir_all(data),
+        _ => make_way(data),
+    };
+    made.with_context(|| format!("cannot make the data folder {}", data.display()))
 }
 
 /// Gives a data folder that is a node's the rights that it needs, and no more; also one of an earlier

@@ -330,7 +330,7 @@ impl Line {
 
 /// The address in the answer to a create.
 pub fn running(answer: &NodeAnswer) -> (String, bool) {
-    let NodeAnswer::Running { address, ready } = answer else { panic!("{answer:?}") };
+    let NodeAnswer::Running { address, ready, .. } = answer else { panic!("{answer:?}") };
     (address.clone(), *ready)
 }
 

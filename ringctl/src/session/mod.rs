@@ -252,6 +252,7 @@ async fn open(client: &Client, it: &OpenArguments, out: &mut Out) -> anyhow::Res
         show::ended_since(&answer),
         show::found_otherwise(&request, &answer),
         show::found_in_doubt(&answer),
+        show::created_with_remark(&answer),
     ];
     let opened = Opened::of(&answer).context("the answer has no session")?;
     match out.format() {

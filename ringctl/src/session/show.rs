@@ -206,6 +206,13 @@ pub fn found_in_doubt(answer: &v1::OpenResponse) -> Option<String> {
     Some(format!("warning: node {} is {doubt}: session {id:?} may have ended", node.id))
 }
 
+/// What a person is told of a new session, if its node had a remark on it.
+pub fn created_with_remark(answer: &v1::OpenResponse) -> Option<String> {
+    let session = answer.session.as_ref()?;
+    let is_new = answer.outcome() == v1::Outcome::Created && !session.detail.is_empty();
+    is_new.then(|| format!("warning: {}", session.detail))
+}
+
 /// What is known of a close that has not finished. `grace_ms` is what it gave, if anything.
 pub fn why_unfinished(session: &v1::Session, grace_ms: Option<u64>) -> String {
     let node = node(session);

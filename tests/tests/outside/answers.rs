@@ -98,6 +98,35 @@ async fn an_old_answer_says_that_its_session_has_ended_since() {
 }
 
 #[tokio::test]
+async fn an_attribute_that_the_class_does_not_use_is_told_to_its_opener() {
+    let folder = TestFolder::new();
+    let brief = Brief::start(&folder).await;
+    let room = "name = \"room\"\nkind = \"program\"\nargv = [\"sh\", \"-c\", \"echo up; exec sleep 60\", \
+                \"sh\", \"{attr.size}\"]\nready = { line = \"up\" }\nattributes = { size = \"3\", owner = \"\" }\n";
+    let classes = classes_of(&folder, &[("thing", THING), ("room", room)]);
+    let line = brief.agent(&folder, &classes, "node");
+    let agent = Launched::start(&folder, "agent", "rota-node-agent", &line).await;
+    brief.opened("first", "thing").await;
+    let told = async |id: &str, class: &str, attributes: &[&str]| {
+        let given = attributes.iter().flat_map(|it| ["--attr", it]);
+        let line: Vec<&str> =
+            ["session", "open", id, "--class", class].into_iter().chain(given).collect();
+        ringctl(brief.endpoint(), &line).await.expect_success().stderr
+    };
+    let odd = told("a", "room", &["sise=4", "owner=ann"]).await;
+    assert_eq!(odd, "warning: class room does not use attribute \"sise\"\n");
+    let odd = told("b", "thing", &["colour=red"]).await;
+    assert_eq!(odd, "warning: class thing does not use attribute \"colour\"\n");
+    assert_eq!(told("c", "room", &["size=4", "owner=ann"]).await, "");
+    // What is told of the end stands alone.
+    ringctl(brief.endpoint(), &["session", "close", "b"]).await.expect_success();
+    let ended = ringctl(brief.endpoint(), &["session", "get", "b", "-o", "json"]).await.json();
+    assert_eq!(ended["detail"], Value::from(""), "{ended}");
+    assert_eq!(agent.end().await, Some(0));
+    brief.end().await;
+}
+
+#[tokio::test]
 async fn a_namespace_that_is_shown_can_be_switched_off_and_its_sessions_still_be_closed() {
     let folder = TestFolder::new();
     let brief = Brief::start(&folder).await;

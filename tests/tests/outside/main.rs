@@ -11,6 +11,8 @@ mod ends;
 #[cfg(test)]
 mod files;
 #[cfg(test)]
+mod full_disk;
+#[cfg(test)]
 mod large_documents;
 #[cfg(test)]
 mod memories;

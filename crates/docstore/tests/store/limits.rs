@@ -86,6 +86,31 @@ fn more_than_32_documents_are_refused() {
 }
 
 #[test]
+fn a_new_document_whose_name_turns_the_direction_of_writing_is_refused_and_an_old_one_is_changed() {
+    let mut store = Store::default();
+    let turned = account("a\u{202e}b");
+    let told = ("docid", "has U+202E at byte 1, which turns the direction of writing");
+    edit(&mut store, at(1), |desk| {
+        let refused = desk.current(&turned)?.create().unwrap_err();
+        assert_eq!((refused.code(), field(&refused)), (&codes::INVALID, told));
+        Ok(())
+    })
+    .unwrap();
+    // As an earlier version, or a copy, begins it.
+    edit(&mut store, at(2), |desk| {
+        desk.current(&turned)?.ensure();
+        Ok(())
+    })
+    .unwrap();
+    edit(&mut store, at(3), |desk| {
+        let draft = desk.current(&turned)?;
+        draft.check_new_name()?;
+        draft.put("k", &Entry { cents: 1 })
+    })
+    .unwrap();
+}
+
+#[test]
 fn a_key_over_255_bytes_and_one_with_nul_are_refused() {
     let mut store = two_accounts();
     let work = |desk: &mut Desk<'_>| {

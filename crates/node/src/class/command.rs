@@ -141,6 +141,11 @@ impl Template {
         self.pieces.first().is_some_and(Piece::is_given)
     }
 
+    /// Whether it holds the attribute of that name.
+    fn uses(&self, attribute: &str) -> bool {
+        self.pieces.iter().any(|it| matches!(it, Piece::Attribute(name) if name == attribute))
+    }
+
     /// The names of the further ports that it holds.
     pub fn named_ports(&self) -> impl Iterator<Item = &str> {
         self.pieces.iter().filter_map(|it| match it {
@@ -240,6 +245,11 @@ impl Piece {
 }
 
 impl ProgramClass {
+    /// Whether an argument or a variable holds the attribute of that name.
+    pub(super) fn uses(&self, attribute: &str) -> bool {
+        self.argv.iter().chain(self.env.values()).any(|template| template.uses(attribute))
+    }
+
     /// What to run for a session. `class` is the class that this program stands in.
     pub fn command(&self, class: &Class, values: &Values<'_>) -> Result<CommandLine, StartError> {
         let mut argv = Vec::with_capacity(self.argv.len());
@@ -263,6 +273,18 @@ impl ProgramClass {
 mod tests {
     use super::*;
     use rota_model::{Namespace, SessionId};
+
+    #[test]
+    fn attributes_that_a_class_does_not_use_are_remarked_on_and_others_are_not() {
+        let class = class(&["p", "{attr.size}"]);
+        let remark = |names: &[&str]| {
+            class.remark_on(&names.iter().map(|it| ((*it).to_owned(), String::new())).collect())
+        };
+        assert_eq!(remark(&["colour", "size"]), "");
+        assert_eq!(remark(&["colour", "sise"]), "class c does not use attribute \"sise\"");
+        let many = remark(&["a", "b", "c\n", "d", "e", "size"]);
+        assert_eq!(many, "class c does not use attribute \"a\", \"b\", \"c\\n\" and 2 more");
+    }
 
     fn class(argv: &[&str]) -> Class {
         let list: Vec<String> = argv.iter().map(|it| format!("{it:?}")).collect();

@@ -53,6 +53,9 @@ use rota_model::{Attributes, ClassDigest, ClassName, Sandbox};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+/// Most names of attributes in a remark.
+const UNUSED_SHOWN_MAX: usize = 3;
+
 /// What a session runs.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Class {
@@ -86,6 +89,29 @@ impl Class {
         let mut all = self.attributes.clone();
         all.extend(given.iter().map(|(name, value)| (name.clone(), value.clone())));
         all
+    }
+
+    /// What an opener is told who gave attributes that this class does not use: mostly a name is misspelt.
+    /// Empty when there are none.
+    pub fn remark_on(&self, given: &Attributes) -> String {
+        let is_used = |name: &str| match &self.kind {
+            ClassKind::Machine(_) => false,
+            ClassKind::Program(program) => program.uses(name),
+        };
+        let unused = |name: &&String| !self.attributes.contains_key(*name) && !is_used(name);
+        let mut names = given.keys().filter(unused);
+        let shown: Vec<String> =
+            names.by_ref().take(UNUSED_SHOWN_MAX).map(|name| format!("{name:?}")).collect();
+        let more = match names.count() {
+            0 => String::new(),
+            count => format!(" and {count} more"),
+        };
+        match shown.as_slice() {
+            [] => String::new(),
+            shown => {
+                format!("class {} does not use attribute {}{more}", self.name, shown.join(", "))
+            }
+        }
     }
 }
 

@@ -106,6 +106,7 @@ impl Node {
                 stage: Stage::Starting { not_after_ms },
                 address: String::new(),
                 ready: false,
+                remark: String::new(),
                 spec: spec.clone(),
                 life,
                 machine: None,
@@ -138,6 +139,7 @@ impl Node {
             Stage::Running => self.live.get(key).map(|live| NodeAnswer::Running {
                 address: live.address.clone(),
                 ready: live.ready,
+                remark: live.remark.clone(),
             }),
             // While it stops, something of it may run: "dead" is true only when that is gone.
             Stage::Starting { .. } | Stage::Stopping { .. } => None,

@@ -11,7 +11,8 @@ use std::collections::VecDeque;
 impl Node {
     pub(super) fn on_runtime(&mut self, now: u64, input: NodeInput) {
         match input {
-            NodeInput::Started { key, token, address, ready } => {
+            NodeInput::Started { key, token, address, ready, remark } => {
+                self.live.change(&key, token, |live| live.remark = remark);
                 self.on_running(&key, token, address, ready);
             }
             NodeInput::Ready { key, token, address } => self.on_ready(&key, token, address),
@@ -40,23 +41,24 @@ impl Node {
 
     /// Answers the creates that wait, if this is the news that they wait for.
     fn on_running(&mut self, key: &SessionKey, token: Token, address: String, ready: bool) {
-        let waiters = self.live.change(key, token, |live| match live.stage {
+        let told = self.live.change(key, token, |live| match live.stage {
             Stage::Starting { .. } => {
                 live.stage = Stage::Running;
                 live.address.clone_from(&address);
                 live.ready = ready;
-                std::mem::take(&mut live.waiters)
+                (std::mem::take(&mut live.waiters), live.remark.clone())
             }
             Stage::Stopping { .. } => {
                 live.address.clone_from(&address);
-                VecDeque::new()
+                (VecDeque::new(), String::new())
             }
-            Stage::Running => VecDeque::new(),
+            Stage::Running => (VecDeque::new(), String::new()),
         });
-        for waiter in waiters.unwrap_or_default() {
+        let (waiters, remark) = told.unwrap_or_default();
+        for waiter in waiters {
             debug_assert!(waiter.wants == Wants::Create, "a destroy would have stopped it");
-            let address = address.clone();
-            self.answer(waiter.stream, waiter.call, NodeAnswer::Running { address, ready });
+            let (address, remark) = (address.clone(), remark.clone());
+            self.answer(waiter.stream, waiter.call, NodeAnswer::Running { address, ready, remark });
         }
     }
 

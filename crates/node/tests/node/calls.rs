@@ -15,7 +15,11 @@ fn a_create_starts_a_session_once_and_answers_when_it_runs() {
     };
     assert_eq!(*not_after_mono_ms, world.now + 5_000);
     let effects = world.started("a", token(1, 1), false);
-    let expected = NodeAnswer::Running { address: "127.0.0.1/a".into(), ready: false };
+    let expected = NodeAnswer::Running {
+        address: "127.0.0.1/a".into(),
+        ready: false,
+        remark: "said of a".into(),
+    };
     assert_eq!(answer(&effects), expected);
     assert_eq!(full_answers(&effects)[0].load.used, 1);
 }
@@ -29,7 +33,10 @@ fn a_repeated_create_of_the_live_token_is_answered_with_its_present_readiness() 
     assert!(matches!(answer(&again), NodeAnswer::Running { ready: false, .. }));
     world.give(NodeInput::Ready { key: key("a"), token: token(1, 1), address: "x:1".into() });
     let again = world.create("a", token(1, 1));
-    assert_eq!(answer(&again), NodeAnswer::Running { address: "x:1".into(), ready: true });
+    assert_eq!(
+        answer(&again),
+        NodeAnswer::Running { address: "x:1".into(), ready: true, remark: "said of a".into() }
+    );
     assert_eq!(starts(&again), 0);
     assert_eq!(world.node.load().used, 1);
 }

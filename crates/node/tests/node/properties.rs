@@ -212,7 +212,7 @@ fn runtime(world: &mut World, witness: &mut Witness, pick: usize, act: u8) {
     let address = format!("h:{}", token.0.seq.0);
     let ready = act == 1;
     let input = match act {
-        0 | 1 => NodeInput::Started { key, token, address, ready },
+        0 | 1 => NodeInput::Started { key, token, address, ready, remark: String::new() },
         2 => NodeInput::Ready { key, token, address },
         3 => NodeInput::StartFailed { key, token, detail: "no".into() },
         4 if was_asked => {

@@ -149,7 +149,13 @@ impl World {
 
     pub fn started(&mut self, id: &str, token: Token, ready: bool) -> Vec<NodeEffect> {
         let address = format!("127.0.0.1/{id}");
-        self.give(NodeInput::Started { key: key(id), token, address, ready })
+        self.give(NodeInput::Started {
+            key: key(id),
+            token,
+            address,
+            ready,
+            remark: format!("said of {id}"),
+        })
     }
 
     pub fn stopped(&mut self, id: &str, token: Token) -> Vec<NodeEffect> {

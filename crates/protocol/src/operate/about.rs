@@ -3,6 +3,16 @@
 
 use rota_docstore::About;
 
+/// The properties of the limits of a namespace.
+macro_rules! limits {
+    () => {
+        r#"        "documents": {"type": ["integer", "null"], "description": "Most documents."},
+        "v1": {"type": ["integer", "null"], "description": "Most bytes of names and contents of items."},
+        "v2": {"type": ["integer", "null"], "description": "Most bytes of attachments."}}},
+"#
+    };
+}
+
 pub(super) const DOCUMENT_WRITE: About = About {
     summary: "Changes documents of one slot, all or none. Runs at the id of one of them.",
     parameters: r#"{
@@ -94,7 +104,8 @@ pub(super) const DOCUMENT_TOUCH: About = About {
 
 pub(super) const NAMESPACE_PUT: About = About {
     summary: "Describes a namespace anew; on or off it stays as it is. Runs at z/spaces, for administrators.",
-    parameters: r#"{
+    parameters: concat!(
+        r#"{
   "type": "object", "required": ["name"], "additionalProperties": false,
   "properties": {
     "name": {"type": "string", "description": "The namespace."},
@@ -104,12 +115,12 @@ pub(super) const NAMESPACE_PUT: About = About {
     "limits": {"type": "object", "additionalProperties": false,
       "description": "How much it may hold; without a limit where one is left out or null.",
       "properties": {
-        "documents": {"type": ["integer", "null"], "description": "Most documents."},
-        "v1": {"type": ["integer", "null"], "description": "Most bytes of names and contents of items."},
-        "v2": {"type": ["integer", "null"], "description": "Most bytes of attachments."}}},
-    "readers": {"type": "array", "items": {"type": "string"}, "default": [],
+"#,
+        limits!(),
+        r#"    "readers": {"type": "array", "items": {"type": "string"}, "default": [],
       "description": "Namespaces whose operations may read its documents; at most 64."}}
-}"#,
+}"#
+    ),
     example: r#"{"name": "shop", "create": true, "description": "Carts and orders",
   "limits": {"documents": 100000, "v1": 1000000000, "v2": null}, "readers": ["billing"]}"#,
 };
@@ -117,7 +128,8 @@ pub(super) const NAMESPACE_PUT: About = About {
 pub(super) const NAMESPACE_SET: About = About {
     summary: "Changes what is given of a namespace's description, and leaves the rest. Runs at z/spaces, for \
               administrators.",
-    parameters: r#"{
+    parameters: concat!(
+        r#"{
   "type": "object", "required": ["name"], "additionalProperties": false,
   "properties": {
     "name": {"type": "string", "description": "The namespace; it must have been created."},
@@ -125,14 +137,14 @@ pub(super) const NAMESPACE_SET: About = About {
     "limits": {"type": "object", "additionalProperties": false,
       "description": "null takes a limit away; one that is left out stays.",
       "properties": {
-        "documents": {"type": ["integer", "null"], "description": "Most documents."},
-        "v1": {"type": ["integer", "null"], "description": "Most bytes of names and contents of items."},
-        "v2": {"type": ["integer", "null"], "description": "Most bytes of attachments."}}},
-    "add_readers": {"type": "array", "items": {"type": "string"}, "default": [],
+"#,
+        limits!(),
+        r#"    "add_readers": {"type": "array", "items": {"type": "string"}, "default": [],
       "description": "Namespaces whose operations may read its documents from now on."},
     "remove_readers": {"type": "array", "items": {"type": "string"}, "default": [],
       "description": "Those that may no more."}}
-}"#,
+}"#
+    ),
     example: r#"{"name": "shop", "description": "Carts", "limits": {"documents": null, "v1": 5000, "v2": 0},
   "add_readers": ["audit"], "remove_readers": ["billing"]}"#,
 };

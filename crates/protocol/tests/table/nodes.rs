@@ -35,7 +35,7 @@ impl Table {
                 self.live.insert(key.clone(), (node.to_string(), *token, alive));
                 let seen = self.seen.entry((node.to_string(), *slot)).or_insert(*token);
                 *seen = (*seen).max(*token);
-                NodeAnswer::Running { address, ready: true }
+                NodeAnswer::Running { address, ready: true, remark: String::new() }
             }
             ToNode::Destroy { key, .. } => {
                 self.live.remove(key);

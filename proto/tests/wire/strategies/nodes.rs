@@ -86,8 +86,8 @@ pub fn from_node() -> Any<FromNode> {
     ];
     let item = (key(), token(), fate).prop_map(|(key, token, fate)| ScanItem { key, token, fate });
     let answer = prop_oneof![
-        (address(), any::<bool>())
-            .prop_map(|(address, ready)| NodeAnswer::Running { address, ready }),
+        (address(), any::<bool>(), ".{0,20}")
+            .prop_map(|(address, ready, remark)| NodeAnswer::Running { address, ready, remark }),
         dead().prop_map(NodeAnswer::Dead),
         Just(NodeAnswer::Full),
         token().prop_map(|token| NodeAnswer::OtherLive { token }),

@@ -474,7 +474,13 @@ impl NodeHost {
                 }
                 self.programs.insert((key.clone(), token), life);
                 let address = format!("node-{}/{token}", self.index);
-                inputs.push_back(NodeInput::Started { key, token, address, ready: true });
+                inputs.push_back(NodeInput::Started {
+                    key,
+                    token,
+                    address,
+                    ready: true,
+                    remark: String::new(),
+                });
             }
             NodeEffect::Stop { key, token, how } => {
                 let of_lease = matches!(how, StopHow::Term | StopHow::Kill);
