@@ -238,6 +238,7 @@ async fn open(
     doors: Doors,
     said: Option<Said>,
 ) -> Result<Opened> {
+    disk::check_room(&options.data)?;
     let cluster = &options.ring.cluster;
     let open_disk = || disk::open(&options.data, cluster, &options.id, number);
     let new_folder = is_unclaimed(&options.data)

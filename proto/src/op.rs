@@ -6,7 +6,9 @@ use crate::documents::peer::{
 use crate::record::{outcome, reason_number, request_text, stamp, state};
 use crate::session::{Session, contact_to_wire, unplaced};
 use crate::v1;
-use crate::wire::{WireError, convert, each, named, optional, required, short, unless_empty};
+use crate::wire::{
+    WireError, convert, each, named, optional, required, sentence, short, unless_empty,
+};
 use rota_model::node_msg::{ReportEvent, ReportItem};
 use rota_model::{
     BootId, ClassName, CloseOp, Filter, GRACE_MS_MAX, GetOp, ListCursor, ListOp, ManagerNumber,
@@ -175,7 +177,7 @@ impl From<ReportItem> for v1::ReportItem {
     fn from(item: ReportItem) -> Self {
         use v1::report_item::{Event, MachineState, Ready};
         let event = match item.event {
-            ReportEvent::Ready { address } => Event::Ready(Ready { address }),
+            ReportEvent::Ready { address, remark } => Event::Ready(Ready { address, remark }),
             ReportEvent::Ended { reason, exit, detail } => {
                 let reason = reason_number(Some(reason));
                 Event::Ended(v1::dead_token::Ended { reason, exit: exit.map(Into::into), detail })
@@ -200,7 +202,8 @@ impl TryFrom<v1::ReportItem> for ReportItem {
         use v1::report_item::Event;
         let event = match required("ReportItem.event", item.event)? {
             Event::Ready(ready) => {
-                ReportEvent::Ready { address: short("Ready.address", ready.address)? }
+                let address = short("Ready.address", ready.address)?;
+                ReportEvent::Ready { address, remark: sentence(ready.remark) }
             }
             Event::Ended(ended) => {
                 let (reason, exit, detail) = crate::node::ended(ended)?;

@@ -129,6 +129,7 @@ fn check_and_settle(
         if draft.is_changed() {
             let name = draft.name().clone();
             check_writable(rules, &name)?;
+            draft.check_new_name()?;
             let document = draft.settle(before.as_ref(), version, forget_before);
             let too_large = |it: FieldError| Exception::of_field(codes::LIMIT, it);
             document.check_size().map_err(too_large)?;

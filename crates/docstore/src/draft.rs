@@ -40,6 +40,7 @@ pub struct Draft {
     found: Option<Arc<Document>>,
     fate: Fate,
     is_touched: bool,
+    is_copy: bool,
     /// By name.
     changes: Vec<(ItemName, Change)>,
     schema: Arc<Schema>,
@@ -51,7 +52,7 @@ impl Draft {
     /// [`Draft::settle_at`].
     pub fn new(name: DocName, found: Option<Arc<Document>>, schema: Arc<Schema>) -> Self {
         let (fate, is_touched, changes) = (Fate::Kept, false, Vec::new());
-        Self { name, found, fate, is_touched, changes, schema }
+        Self { name, found, fate, is_touched, is_copy: false, changes, schema }
     }
 
     /// Its name.
@@ -86,10 +87,10 @@ impl Draft {
         self.base().map(Document::ctime)
     }
 
-    /// A-INVALID when the document would be new, and its class or id turns the direction of writing. Whoever
-    /// copies documents that exist does not ask.
-    pub fn check_new_name(&self) -> Result<(), Exception> {
-        if self.exists() {
+    /// A-INVALID when a life begins under a name that turns the direction of writing. What is copied from
+    /// elsewhere, and what operations remember, keeps its name.
+    pub(crate) fn check_new_name(&self) -> Result<(), Exception> {
+        if self.fate != Fate::New || self.is_copy || self.name.is_memory() {
             return Ok(());
         }
         let checked =
@@ -104,18 +105,19 @@ impl Draft {
             let field = FieldError::new("document", problem);
             return Err(Exception::of_field(codes::EXISTS, field));
         }
-        self.check_new_name()?;
         self.fate = Fate::New;
         Ok(())
     }
 
-    /// Creates the document unless it exists, whatever its name; says whether it did.
+    /// Creates the document unless it exists; says whether it did.
     pub fn ensure(&mut self) -> bool {
-        let is_new = !self.exists();
-        if is_new {
-            self.fate = Fate::New;
-        }
-        is_new
+        !self.exists() && self.create().is_ok()
+    }
+
+    /// Like [`Draft::ensure`], for the copy of a document that exists elsewhere: its name is not judged.
+    pub fn ensure_copy(&mut self) -> bool {
+        self.is_copy = true;
+        self.ensure()
     }
 
     /// N-DOCUMENT unless the document exists.

@@ -269,3 +269,20 @@ impl Request {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_account_that_does_something_to_what_shows_it_is_refused() {
+        let check = |account: &str| {
+            let (account, key, admin) = (account.to_owned(), String::new(), String::new());
+            Credentials { account, key, admin }.check_limits().map_err(|it| it.field)
+        };
+        assert_eq!(check("Zoë, שלום"), Ok(()));
+        for wrong in ["a\0", "a\u{1b}[2J", "a\u{202e}b"] {
+            assert_eq!(check(wrong), Err("account".to_owned()), "{wrong:?}");
+        }
+    }
+}

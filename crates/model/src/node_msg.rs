@@ -410,6 +410,8 @@ pub enum ReportEvent {
     Ready {
         /// Where.
         address: String,
+        /// What its opener should know of it, for people; empty when there is nothing.
+        remark: String,
     },
     /// It ended on its own.
     Ended {

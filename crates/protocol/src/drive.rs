@@ -19,6 +19,15 @@ use rota_model::{
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+/// What a node says of a session that runs.
+pub(crate) struct Runs<'a> {
+    pub address: &'a str,
+    /// Whether it answers.
+    pub ready: bool,
+    /// What its opener should know of it, for people.
+    pub remark: &'a str,
+}
+
 impl Partition {
     /// A document was committed: do what its record asks for.
     pub fn on_committed(&mut self, env: &mut Env, key: &DocKey) {
@@ -127,11 +136,8 @@ impl Partition {
         let closing = record.state == SessionState::Closing;
         match answer {
             NodeAnswer::Running { address, ready, remark } if !closing => {
-                let mut record = record;
-                if !remark.is_empty() {
-                    record.detail = remark;
-                }
-                self.on_running(env, &key, record, &address, ready);
+                let runs = Runs { address: &address, ready, remark: &remark };
+                self.on_running(env, &key, record, &runs);
             }
             NodeAnswer::Dead(DeadToken::NeverStarted { blame, detail }) if !closing => {
                 if blame == Blame::Node
@@ -218,9 +224,9 @@ impl Partition {
         env: &mut Env,
         key: &DocKey,
         mut record: SessionRecord,
-        address: &str,
-        ready: bool,
+        runs: &Runs<'_>,
     ) {
+        let Runs { address, ready, remark } = *runs;
         let starting = matches!(record.state, SessionState::Pending | SessionState::Starting);
         if !starting || (!ready && record.state == SessionState::Starting) {
             return;
@@ -234,6 +240,9 @@ impl Partition {
         if let Some(placement) = &mut record.placement {
             env.nodes.asked_done(&placement.node, placement.token);
             placement.address = address.to_string();
+        }
+        if !remark.is_empty() {
+            record.detail = remark.to_owned();
         }
         record.version = self.version_after(env, &record);
         if !ready {

@@ -5,7 +5,7 @@
 
 use crate::api::{Answer, Op, OpResult};
 use crate::documents::{Doc, DocKey};
-use crate::drive::start_failed;
+use crate::drive::{Runs, start_failed};
 use crate::entry::{Asked, Origin};
 use crate::env::Env;
 use crate::io::Transition;
@@ -191,6 +191,7 @@ impl Partition {
             RequestFate::Failed { life } => Err(start_failed(record, *life)),
             RequestFate::Closed { .. } => Err(reused(&entry.id, "a close")),
             RequestFate::Opened { outcome, life, version, placement } => {
+                let is_live = record.life == *life && record.state == SessionState::Ready;
                 let answered = SessionRecord {
                     key: record.key.clone(),
                     spec: spec_answered(record, entry, op),
@@ -198,7 +199,7 @@ impl Partition {
                     version: *version,
                     state: SessionState::Ready,
                     reason: None,
-                    detail: String::new(),
+                    detail: if is_live { record.detail.clone() } else { String::new() },
                     exit: None,
                     grace_ms: None,
                     placement: Some(placement.clone()),
@@ -208,8 +209,7 @@ impl Partition {
                     requests: Vec::new(),
                 };
                 let session = self.view_at_node(env, answered);
-                let ended_since = record.life != *life || record.state != SessionState::Ready;
-                Ok(Answer::Opened { outcome: *outcome, session, ended_since })
+                Ok(Answer::Opened { outcome: *outcome, session, ended_since: !is_live })
             }
         };
         env.note(Transition::RequestRepeated, Some(self.number));
@@ -388,7 +388,9 @@ impl Partition {
             return self.reported(origin, &key);
         };
         match &item.event {
-            ReportEvent::Ready { address } => self.on_running(env, &key, record, address, true),
+            ReportEvent::Ready { address, remark } => {
+                self.on_running(env, &key, record, &Runs { address, ready: true, remark });
+            }
             ReportEvent::Ended { reason, exit, detail } => {
                 self.on_ended(env, &key, record, *reason, exit.clone(), detail);
             }

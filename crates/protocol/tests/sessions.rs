@@ -4,7 +4,8 @@ mod table;
 
 use rota_model::node_msg::{DeadToken, NodeAnswer, ReportEvent, ToNode};
 use rota_model::{
-    Changed, ClassName, Exit, Outcome, Reason, Refusal, RefusalKind, RequestId, Retry, SessionState,
+    Changed, ClassName, Exit, NodeId, Outcome, Placement, Reason, Refusal, RefusalKind, RequestId,
+    Retry, SessionState,
 };
 use rota_protocol::{Answer, Message, Op, OpResult, Sizes, Transition};
 use table::*;
@@ -147,8 +148,31 @@ fn a_remark_of_its_node_is_told_of_a_session_until_it_closes() {
     table.node_says(owner, "n1", message.head().call, answer);
     table.settle();
     assert_eq!(opened(table.replies.remove(&call).unwrap()).1.record.detail, remark);
+    assert_eq!(opened(table.call(600, open("a", "r1"))).1.record.detail, remark, "asked once more");
     table.manual_nodes = false;
     assert_eq!(closed(table.call(600, close("a", "c1"))).record.detail, "");
+}
+
+#[test]
+fn a_remark_is_told_also_where_the_news_that_it_is_ready_overtakes_the_answer() {
+    let mut table = Table::serving();
+    table.manual_nodes = true;
+    let call = table.ask(1000, open("a", "r1"));
+    let (owner, message) = table.node_calls.remove(0);
+    let ToNode::Create { head, token, .. } = &message else { panic!("{message:?}") };
+    let (address, remark) = ("x:1".to_owned(), "odd".to_owned());
+    let at = Placement {
+        node: NodeId::parse("n1").unwrap(),
+        boot: head.boot,
+        token: *token,
+        address: String::new(),
+    };
+    let ready = ReportEvent::Ready { address: address.clone(), remark: remark.clone() };
+    table.ask(owner, report("a", &at, ready));
+    let answer = NodeAnswer::Running { address, ready: false, remark: remark.clone() };
+    table.node_says(owner, "n1", message.head().call, answer);
+    table.settle();
+    assert_eq!(opened(table.replies.remove(&call).unwrap()).1.record.detail, remark);
 }
 
 #[test]

@@ -165,7 +165,7 @@ fn a_node_that_shows_an_attempt_that_has_gone_elsewhere_is_told_to_end_it() {
     table.settle();
     opened(table.wait_for(open, 1_000));
     let at = Placement { node: node("n1"), boot, token, address: String::new() };
-    let ready = ReportEvent::Ready { address: "n1:5".to_owned() };
+    let ready = ReportEvent::Ready { address: "n1:5".to_owned(), remark: String::new() };
     destroys(&mut table);
     table.ask(owner, report("a", &at, ready));
     assert_eq!(destroys(&mut table), [token]);

@@ -12,7 +12,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// Seeds that run before fresh ones, one a line; `#` begins a remark.
@@ -79,6 +79,9 @@ struct PlantedOptions {
     /// The first of them.
     #[arg(long, default_value_t = 1)]
     from: u64,
+    /// Bugs at a time; each has a thread of its own. Default: one for each core.
+    #[arg(long)]
+    jobs: Option<usize>,
     /// Form of the report.
     #[arg(short, long, value_enum, default_value_t = Form::Table)]
     output: Form,
@@ -155,27 +158,30 @@ struct Total {
     failed: Vec<u64>,
 }
 
+/// Does something with each item, begun in order, so many at a time; `None`: one for each core.
+fn side_by_side<T: Sync>(jobs: Option<usize>, items: &[T], each: impl Fn(&T) + Sync) {
+    let next = AtomicUsize::new(0);
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        for _ in 0..jobs.unwrap_or(cores).max(1) {
+            scope.spawn(|| {
+                while let Some(item) = items.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    each(item);
+                }
+            });
+        }
+    });
+}
+
 #[expect(clippy::disallowed_methods, reason = "only to stop in time; no seed sees it")]
 fn run(options: &RunOptions) -> std::io::Result<bool> {
     let seeds = seeds_of(options);
     let (begun, total) = (Instant::now(), Mutex::new(Total::default()));
-    let (next, stop) = (AtomicU64::new(0), AtomicBool::new(false));
     let limit = options.seconds.map(Duration::from_secs);
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    std::thread::scope(|scope| {
-        for _ in 0..options.jobs.unwrap_or(cores).max(1) {
-            scope.spawn(|| {
-                while !stop.load(Ordering::Relaxed) {
-                    let index = next.fetch_add(1, Ordering::Relaxed);
-                    let seed = usize::try_from(index).ok().and_then(|it| seeds.get(it));
-                    let Some(seed) = seed.filter(|_| limit.is_none_or(|it| begun.elapsed() < it))
-                    else {
-                        break;
-                    };
-                    let outcome = rota_sim::run(*seed, options.trace.is_some(), options.bug);
-                    take(outcome, options, &mut total.lock().expect("no seed panics with it"));
-                }
-            });
+    side_by_side(options.jobs, &seeds, |seed| {
+        if limit.is_none_or(|limit| begun.elapsed() < limit) {
+            let outcome = rota_sim::run(*seed, options.trace.is_some(), options.bug);
+            take(outcome, options, &mut total.lock().expect("no seed panics with it"));
         }
     });
     let total = total.into_inner().expect("no seed panics with it");
@@ -268,16 +274,19 @@ fn caught_by(bug: Bug, from: u64, seeds: u64) -> Option<(u64, &'static str)> {
 }
 
 fn planted(options: &PlantedOptions) -> std::io::Result<bool> {
-    let mut rows = Vec::new();
-    let wanted = |it: &&Bug| options.bug.map_or(!it.is_for_searches(), |only| only == **it);
-    for bug in Bug::ALL.iter().filter(wanted) {
+    let wanted = |it: &Bug| options.bug.map_or(!it.is_for_searches(), |only| only == *it);
+    let bugs: Vec<Bug> = Bug::ALL.iter().copied().filter(wanted).collect();
+    let rows = Mutex::new(Vec::new());
+    side_by_side(options.jobs, &bugs, |bug| {
         let caught = caught_by(*bug, options.from, options.seeds);
         match caught {
             Some((seed, rule)) => eprintln!("{}: caught by seed {seed} ({rule})", bug.as_str()),
             None => eprintln!("{}: NOT caught in {} seeds", bug.as_str(), options.seeds),
         }
-        rows.push((*bug, caught));
-    }
+        rows.lock().expect("no seed panics with it").push((*bug, caught));
+    });
+    let mut rows = rows.into_inner().expect("no seed panics with it");
+    rows.sort_by_key(|(bug, _)| bugs.iter().position(|known| known == bug));
     let mut out = std::io::stdout().lock();
     if options.output == Form::Json {
         let list = rows.iter().map(|(bug, caught)| {

@@ -166,6 +166,10 @@ impl Disk for RealDisk {
 
     fn free_bytes(&self, folder: &Path) -> io::Result<u64> {
         let disk = rustix::fs::statvfs(folder)?;
+        // Some file systems over networks do not tell.
+        if disk.f_blocks == 0 {
+            return Ok(u64::MAX);
+        }
         Ok(disk.f_bavail.saturating_mul(disk.f_frsize))
     }
 }

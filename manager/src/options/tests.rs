@@ -39,6 +39,17 @@ fn a_good_command_line_is_taken_with_its_defaults() {
 }
 
 #[test]
+fn names_that_turn_the_direction_of_writing_are_refused() {
+    let line = ["rota-manager", "--data", "d", "--number", "100", "--config-store", "127.0.0.1:7"];
+    let names = ["--id", "a\u{202e}b", "--cluster", "c\u{202e}d", "--ring", "100=a\u{202e}b,400=b"];
+    let all = line.iter().chain(&names);
+    let wrong = fields(Arguments::try_parse_from(all).expect("clap takes any text").check());
+    for field in ["--id", "--cluster", "--ring"] {
+        assert!(wrong.iter().any(|it| it == field), "{field} of {wrong:?}");
+    }
+}
+
+#[test]
 fn all_mistakes_are_listed_at_once() {
     let wrong = parse(&[
         "--slots",

@@ -20,7 +20,7 @@ const SHUT: (u32, u32) = (0o700, 0o600);
 pub fn make(data: &Path, best: Sandbox) -> anyhow::Result<()> {
     let made = match best {
         Sandbox::None => fs::create_dir_all(data),
-        _ => make_way(data),
+        Sandbox::Basic => make_way(data),
     };
     made.with_context(|| format!("cannot make the data folder {}", data.display()))
 }

@@ -118,7 +118,7 @@ impl Manager {
     /// Waits for the report that a session answers.
     pub async fn ready(&self, id: &str) -> String {
         self.report("ready", id, |event| match event {
-            ReportEvent::Ready { address } => Some(address.clone()),
+            ReportEvent::Ready { address, .. } => Some(address.clone()),
             ReportEvent::Ended { .. } | ReportEvent::MachineState { .. } => None,
         })
         .await

@@ -7,7 +7,7 @@ pub use show::{Shown, state_name};
 
 use crate::cli::length_of_time;
 use crate::failure::{Addressee, Told, Unknown, UsageMistake};
-use crate::output::{Format, Out, plain_table};
+use crate::output::{Format, Out, for_terminals, plain_table};
 use crate::secret::AdminKey;
 use crate::silence;
 use anyhow::Context;
@@ -271,7 +271,7 @@ async fn open(client: &Client, it: &OpenArguments, out: &mut Out) -> anyhow::Res
             ]);
             out.table(&table)?;
             // A program compares by itself: the document tells the class, and the node's state.
-            warnings.iter().flatten().for_each(|it| eprintln!("{it}"));
+            warnings.iter().flatten().for_each(|it| eprintln!("{}", for_terminals(it)));
         }
     }
     Ok(())

@@ -39,6 +39,9 @@ pub struct Opened {
     pub life: u64,
     /// What runs: of a session that was found, not always what was asked for.
     pub class: String,
+    /// What its node had to say of it: an attribute that the class does not use.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub detail: String,
     /// True: a repeated request id, and the life in its old answer has ended since, or is being closed.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub ended_since: bool,
@@ -183,6 +186,7 @@ impl Opened {
             namespace: session.namespace.clone(),
             life: session.life,
             class: session.class.clone(),
+            detail: session.detail.clone(),
             ended_since: answer.ended_since,
         })
     }

@@ -118,6 +118,9 @@ async fn an_attribute_that_the_class_does_not_use_is_told_to_its_opener() {
     let odd = told("b", "thing", &["colour=red"]).await;
     assert_eq!(odd, "warning: class thing does not use attribute \"colour\"\n");
     assert_eq!(told("c", "room", &["size=4", "owner=ann"]).await, "");
+    let line = ["session", "open", "d", "--class", "thing", "--attr", "colour=red", "-o", "json"];
+    let json = ringctl(brief.endpoint(), &line).await.json();
+    assert_eq!(json["detail"], "class thing does not use attribute \"colour\"");
     // What is told of the end stands alone.
     ringctl(brief.endpoint(), &["session", "close", "b"]).await.expect_success();
     let ended = ringctl(brief.endpoint(), &["session", "get", "b", "-o", "json"]).await.json();

@@ -67,11 +67,13 @@ impl Node {
             None | Some((Stage::Stopping { .. }, _) | (Stage::Running, true)) => {}
             Some((Stage::Starting { .. }, _)) => self.on_running(key, token, address, true),
             Some((Stage::Running, false)) => {
-                self.live.change(key, token, |live| {
+                let remark = self.live.change(key, token, |live| {
                     live.ready = true;
                     live.address.clone_from(&address);
+                    live.remark.clone()
                 });
-                self.outbox.push(key, token, ReportEvent::Ready { address });
+                let remark = remark.unwrap_or_default();
+                self.outbox.push(key, token, ReportEvent::Ready { address, remark });
             }
         }
     }

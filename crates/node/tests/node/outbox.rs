@@ -28,7 +28,10 @@ fn readiness_and_end_are_reported_in_order_each_after_the_other_is_acknowledged(
     world.started("a", token(1, 1), false);
     let ready = NodeInput::Ready { key: key("a"), token: token(1, 1), address: "x:1".into() };
     let first = reports(&world.give(ready.clone()));
-    assert_eq!(first[0].2, ReportEvent::Ready { address: "x:1".into() });
+    assert_eq!(
+        first[0].2,
+        ReportEvent::Ready { address: "x:1".into(), remark: "said of a".into() }
+    );
     assert_eq!(world.give(ready), vec![], "it is ready once");
     assert_eq!(reports(&world.ended("a", token(1, 1))), vec![]);
     let second = reports(&acked(&mut world, first[0].0));

@@ -161,7 +161,6 @@ impl Operation for DocumentTouch {
         let name = desk.name(&self.0.class, &self.0.docid)?;
         if desk.repeated::<()>(&name)?.is_none() {
             let draft = desk.current(&name)?;
-            draft.check_new_name()?;
             draft.ensure();
             draft.touch();
             desk.remember(&name, &())?;

@@ -181,7 +181,6 @@ fn make(
         Life::Keep => draft.must_exist()?,
         Life::Create => draft.create()?,
         Life::Ensure => {
-            draft.check_new_name()?;
             draft.ensure();
         }
         Life::Destroy => {

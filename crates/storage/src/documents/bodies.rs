@@ -110,7 +110,7 @@ fn become_like(draft: &mut Draft, document: &Document) -> Result<(), Exception> 
         draft.destroy();
         return Ok(());
     }
-    draft.ensure();
+    draft.ensure_copy();
     let is_gone = |it: &&ItemName| document.content(it.class(), it.key()).is_none();
     let gone: Vec<ItemName> =
         draft.existing().map(|(item, _)| item).filter(is_gone).cloned().collect();

@@ -88,7 +88,7 @@ pub fn report() -> Any<ReportItem> {
     let ended = (reason(), of(exit()), text())
         .prop_map(|(reason, exit, detail)| ReportEvent::Ended { reason, exit, detail });
     let event = prop_oneof![
-        address().prop_map(|address| ReportEvent::Ready { address }),
+        (address(), ".{0,20}").prop_map(|(address, remark)| ReportEvent::Ready { address, remark }),
         ended,
         (text(), any::<u64>())
             .prop_map(|(state, change)| ReportEvent::MachineState { state, change }),

@@ -67,7 +67,7 @@ struct Flags {
 }
 
 fn cluster_name(text: &str) -> Result<ClusterName, String> {
-    ClusterName::parse(text).map_err(|error| error.problem)
+    ClusterName::parse_new(text).map_err(|error| error.problem)
 }
 
 /// Why the process ends with code 1.
