@@ -12,8 +12,8 @@ use crate::record::forgotten_stamp;
 use crate::v1;
 use crate::wire::{WireError, convert, named};
 use prost::Message;
+use rota_messages::{Doc, DocKey, DocName, Identity, PartMeta};
 use rota_model::{Epoch, Incarnation, LogPos, ManagerNumber, Nonce, SlotId};
-use rota_protocol::{Doc, DocKey, DocName, Identity, PartMeta};
 
 /// Bytes of a document's key.
 pub fn encode_key(key: &DocKey) -> Vec<u8> {

@@ -3,7 +3,7 @@
 
 use crate::wire::{WireError, named};
 use bytes::Bytes;
-use rota_protocol::Doc;
+use rota_messages::Doc;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

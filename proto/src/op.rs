@@ -9,13 +9,13 @@ use crate::v1;
 use crate::wire::{
     WireError, convert, each, named, optional, required, sentence, short, unless_empty,
 };
+use rota_messages::{Answer, Op, OpResult};
 use rota_model::node_msg::{ReportEvent, ReportItem};
 use rota_model::{
     BootId, ClassName, CloseOp, Filter, GRACE_MS_MAX, GetOp, ListCursor, ListOp, ManagerNumber,
     Namespace, NodeId, OpenOp, PAGE_SIZE_MAX, Page, PullOp, Pulled, Refusal, RequestId,
     SessionRecord, SessionSpec, SessionView, SlotId, Stamp,
 };
-use rota_protocol::{Answer, Op, OpResult};
 use std::sync::Arc;
 
 impl From<OpenOp> for v1::OpenOp {

@@ -4,13 +4,13 @@ use crate::node::{digests, digests_from, sandbox_from, sandbox_text};
 use crate::record::stamp;
 use crate::v1;
 use crate::wire::{WireError, convert, count, named, required};
+use rota_messages::{NodeOrdered, Ordered, PartStats, Stats};
 use rota_model::address::Address;
 use rota_model::node_msg::NodeLoad;
 use rota_model::{
     BootId, ClassName, ClusterName, Epoch, FieldError, Incarnation, ManagerId, ManagerNumber,
     ManagerStatus, MemberId, NodeId, NodeState, Nonce, PeerTimes, PoolName, Refusal, SessionState,
 };
-use rota_protocol::{NodeOrdered, Ordered, PartStats, Stats};
 use rota_ring::view::least_format;
 use rota_ring::{
     DRAIN_MS_MAX, DrainTime, IsrMember, Loss, ManagerEntry, NodeOrder, NodeReg, NodeWish, Part,

@@ -7,8 +7,8 @@ use crate::record::{
 };
 use crate::v1;
 use crate::wire::{WireError, check_cluster, convert, each, named, optional, required};
+use rota_messages::{Chunk, Doc, DocKey, Entry, Envelope, Message, Write};
 use rota_model::{ClusterName, Epoch, Incarnation, LogPos, ManagerNumber, PoolName, Seq};
-use rota_protocol::{Chunk, Doc, DocKey, Entry, Envelope, Message, Write};
 use std::sync::Arc;
 
 /// Envelopes to one peer, as they travel together.

@@ -3,12 +3,12 @@
 use crate::encoded::{DocBytes, sum};
 use crate::v1;
 use crate::wire::{WireError, convert, named, required, short, unless_empty};
+use rota_messages::{Doc, DocKey, DocName, Entry, Write};
 use rota_model::{
     ATTRIBUTES_BYTES_MAX, Attributes, BootId, ClassName, Epoch, Exit, FieldError, Incarnation,
     LogPos, ManagerNumber, MemberId, Namespace, NodeId, Outcome, Placement, PoolName, Reason,
     RequestId, Seq, SessionId, SessionKey, SessionSpec, SessionState, SlotId, Stamp, Token,
 };
-use rota_protocol::{Doc, DocKey, DocName, Entry, Write};
 use std::sync::Arc;
 
 impl From<LogPos> for v1::LogPos {

@@ -2,12 +2,12 @@
 
 use crate::v1;
 use crate::wire::WireError;
+use rota_messages::DocKey;
+use rota_messages::placements::{Placed, Placements, PlacementsAsk, Which};
 use rota_model::node_msg::SlotRange;
 use rota_model::{
     BootId, ClusterName, FieldError, ManagerNumber, NodeId, Refusal, SessionKey, SlotId,
 };
-use rota_protocol::DocKey;
-use rota_protocol::placements::{Placed, Placements, PlacementsAsk, Which};
 
 /// Most sessions in one page, and most that are asked for by name.
 pub const PAGE_SIZE_MAX: u32 = 1_000;

@@ -4,12 +4,12 @@ use crate::position::page_token;
 use crate::record::{reason, reason_number, stamp, state};
 use crate::v1;
 use crate::wire::{WireError, named, optional, unless_empty};
+use rota_messages::Answer;
 use rota_model::{
     Attributes, AttributesDigest, ClassName, Epoch, Exit, Filter, ManagerNumber, Namespace,
     NodeContact, NodeId, NodeState, PoolName, Reason, Refusal, RefusalKind, Retry, SessionId,
     SessionKey, SessionRecord, SessionState, SessionView, Stamp,
 };
-use rota_protocol::Answer;
 use std::sync::Arc;
 
 /// A session as a client reads it.

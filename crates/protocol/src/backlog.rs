@@ -1,9 +1,9 @@
 //! What is written and not committed, and when a partition takes nothing more: an owner that cannot
 //! commit must not promise more and more.
 
-use crate::api::{DocumentOp, Op};
 use crate::env::Env;
 use crate::partition::Partition;
+use rota_messages::{DocumentOp, Op};
 use rota_model::{Refusal, RefusalKind, Retry};
 
 /// A silent copy is suspected after `suspect_ms` and taken out at once, unless the config store is

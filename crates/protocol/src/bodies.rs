@@ -16,12 +16,11 @@
 //! is the driver's to mend, and keeps nobody from joining. An operation that names it meanwhile is told
 //! so (X-DAMAGED).
 
-use crate::documents::{Doc, DocKey};
 use crate::env::Env;
 use crate::io::Effect;
-use crate::message::{Entry, Message, Write};
 use crate::partition::Partition;
 use rota_docstore::{Attachment, Digest, DocName, Exception, FieldError, beyond, codes};
+use rota_messages::{Doc, DocKey, Entry, Message, Write};
 use rota_model::LogPos;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

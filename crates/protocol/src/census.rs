@@ -2,7 +2,8 @@
 //! partition from copies, and each change of the registry, looks at these first, and at every document only
 //! where a boot is over.
 
-use crate::documents::{Brief, DocKey};
+use rota_messages::DocKey;
+use rota_messages::documents::Brief;
 use rota_model::{BootId, NodeId, SessionState};
 use std::collections::{BTreeMap, BTreeSet};
 

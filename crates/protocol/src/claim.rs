@@ -3,9 +3,10 @@
 //! serves nobody before.
 
 use crate::env::{Env, NameOf};
-use crate::io::{Effect, Identity, PartMeta, Transition};
+use crate::io::{Effect, Transition};
 use crate::manager::Manager;
 use crate::probe::Probes;
+use rota_messages::{Identity, PartMeta};
 use rota_model::{Epoch, Incarnation, LogPos, ManagerNumber, ManagerStatus, MemberId, Nonce};
 use rota_ring::{Change, Claim, ClaimRefused, Others, View};
 use std::collections::BTreeMap;

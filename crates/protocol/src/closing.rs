@@ -1,13 +1,12 @@
 //! Closes of a session, at its owner.
 
-use crate::api::Answer;
-use crate::documents::DocKey;
 use crate::entry::{Ending, Origin};
 use crate::env::Env;
 use crate::io::Transition;
 use crate::memory::{earlier_life, fail_opens, hasten, remember, reused};
 use crate::partition::Partition;
 use crate::reads::not_found;
+use rota_messages::{Answer, DocKey};
 use rota_model::{
     CloseOp, Reason, Refusal, RefusalKind, RequestFate, RequestId, Retry, SessionRecord,
     SessionState,

@@ -11,6 +11,7 @@ use crate::council::Purpose;
 use crate::io::{Effect, Transition};
 use crate::leave::ORDER_MS;
 use crate::manager::Manager;
+use rota_messages::NodeOrdered;
 use rota_model::{FieldError, NodeId, Refusal, RefusalKind, Retry};
 use rota_ring::{Change, NodeChange, NodeOrder, NodeOrderRefused, NodeReg};
 
@@ -19,15 +20,6 @@ const TRIES: u32 = 5;
 
 /// Most names of nodes in a refusal: a status has room for no more.
 const NAMED_MAX: usize = 16;
-
-/// What an order about a node came to.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct NodeOrdered {
-    /// The node's entry, which is as ordered.
-    pub reg: NodeReg,
-    /// Whether it was otherwise before.
-    pub changed: bool,
-}
 
 /// An order about a node that waits.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]

@@ -6,9 +6,9 @@ use crate::cordon::WaitingNode;
 use crate::env::NameOf;
 use crate::io::{CasOutcome, Effect, Transition};
 use crate::learn::Desire;
-use crate::leave::{Ordered, Waiting};
+use crate::leave::Waiting;
 use crate::manager::Manager;
-use crate::message::Message;
+use rota_messages::{Message, Ordered};
 use rota_model::node_msg::{Register, Registered};
 use rota_model::{
     LogPos, ManagerNumber, ManagerStatus, MemberId, NodeId, Refusal, RefusalKind, Retry, TimeOrder,

@@ -6,11 +6,11 @@
 //! is silent, or a program that does not end, is dealt with in the same way. What is being opened there
 //! is left alone until it runs: its caller is answered first.
 
-use crate::documents::DocKey;
 use crate::env::Env;
 use crate::io::Transition;
 use crate::memory::fail_opens;
 use crate::partition::Partition;
+use rota_messages::DocKey;
 use rota_model::{NodeId, Reason, SessionState};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;

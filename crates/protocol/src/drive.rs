@@ -1,16 +1,15 @@
 //! Driving ids to where their records want them: what the node is asked, what its answers change,
 //! and what a new owner takes up again.
 
-use crate::api::{Answer, Op};
-use crate::documents::{Brief, Doc, DocKey};
 use crate::entry::{Ending, Origin};
 use crate::env::{CallFor, CallWhat, Env};
 use crate::io::Transition;
 use crate::memory::{fail_opens, forget_overtaken, remember};
-use crate::message::Write;
 use crate::partition::Partition;
 use crate::version::{told_early, version_after};
 use crate::work::Work;
+use rota_messages::documents::Brief;
+use rota_messages::{Answer, Doc, DocKey, Op, Write};
 use rota_model::node_msg::{Blame, DeadToken, NodeAnswer, NodeCall, ToNode};
 use rota_model::{
     Epoch, Exit, NodeId, Outcome, PoolName, Reason, Refusal, RefusalKind, RequestFate, Retry,

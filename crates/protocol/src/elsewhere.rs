@@ -1,13 +1,12 @@
 //! Where a session goes that a node did not take.
 
-use crate::api::Op;
-use crate::documents::DocKey;
 use crate::entry::{Ending, Origin};
 use crate::env::Env;
 use crate::io::Transition;
 use crate::memory::fail_opens;
 use crate::nodes::NoNode;
 use crate::partition::Partition;
+use rota_messages::{DocKey, Op};
 use rota_model::node_msg::Blame;
 use rota_model::{Reason, RequestFate, RequestId, SessionRecord, SessionState};
 

@@ -1,14 +1,13 @@
 //! The entry manager's side of a request: find the owner, ask, ask again, until the deadline.
 
-use crate::api::{Answer, DocumentAnswer, DocumentOp, Op, OpResult};
 use crate::env::{Env, NameOf};
 use crate::io::{Effect, Transition};
-use crate::message::Message;
 use crate::operate::registry::CONFIGURATION;
 use crate::operate::{Errand, Inner};
 use crate::requests::{OfRequest, Requests};
 use crate::settled::is_asked_again;
 use rota_docstore::Phase;
+use rota_messages::{Answer, DocumentAnswer, DocumentOp, Message, Op, OpResult};
 use rota_model::{
     Changed, ManagerNumber, ManagerStatus, MemberId, Refusal, RefusalKind, Retry, SlotId,
 };

@@ -1,16 +1,14 @@
 //! What every partition of a manager shares: who it is, the View, the nodes, and what is to be done.
 
-use crate::api::OpResult;
 use crate::bodies::{Bodies, NoBodies};
-use crate::documents::{Doc, DocKey};
 use crate::entry::Origin;
-use crate::io::{DiskWrite, Effect, Note, SessionEnd, Transition};
+use crate::io::{Effect, Note, SessionEnd, Transition};
 use crate::judge::Condemned;
-use crate::message::{Envelope, Message};
 use crate::nodes::{FailedOrder, Nodes};
 use crate::operate::{Desks, Errand, Inner, Works};
 use crate::{Identity, ManagerConfig, PartMeta};
 use rota_docstore::AHEAD_MS_MAX;
+use rota_messages::{DiskWrite, Doc, DocKey, Envelope, Message, OpResult};
 use rota_model::node_msg::ToNode;
 use rota_model::{
     BootId, Epoch, ManagerNumber, MemberId, NodeId, Now, PoolName, SessionKey, SessionRecord,

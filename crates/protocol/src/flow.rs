@@ -6,9 +6,9 @@
 
 use crate::env::Env;
 use crate::io::Transition;
-use crate::message::Message;
 use crate::partition::Partition;
 use crate::sizes::Sizes;
+use rota_messages::Message;
 use rota_model::{Epoch, LogPos, MemberId, Seq};
 use std::collections::VecDeque;
 

@@ -1,10 +1,10 @@
 //! What a manager holds of a partition that it copies no more: dropped, in memory and on disk, once
 //! as many others as the ring wants hold it.
 
-use crate::documents::DocKey;
 use crate::env::Env;
 use crate::io::Transition;
 use crate::partition::Partition;
+use rota_messages::DocKey;
 
 impl Partition {
     /// Drops some of what is here, if this is a former copy that nobody will ask for.

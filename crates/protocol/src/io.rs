@@ -15,21 +15,14 @@
 //! [`crate::Manager::flush`] returns, so that entries, acknowledgements and disk writes of one
 //! batch travel together. Before [`crate::Manager::wake_at`] it gives a [`Input::Tick`].
 
-use crate::api::{Op, OpResult};
-use crate::cordon::NodeOrdered;
-use crate::documents::{Doc, DocKey};
-use crate::leave::{Order, Ordered};
-use crate::message::Envelope;
 use crate::operate::{Job, Worked};
 use rota_docstore::Digest;
+use rota_messages::{DiskWrite, Envelope, NodeOrdered, Op, OpResult, Order, Ordered};
 use rota_model::node_msg::{FromNode, Register, Registered, Renew, Renewed, ToNode};
 use rota_model::{
-    ClassName, Epoch, Incarnation, LogPos, ManagerNumber, MemberId, NodeId, Nonce, PoolName,
-    Reason, Refusal, SessionState, Stamp,
+    ClassName, ManagerNumber, MemberId, NodeId, PoolName, Reason, Refusal, SessionState,
 };
 use rota_ring::{Change, ConfigState, NodeOrder};
-use std::collections::BTreeMap;
-use std::sync::Arc;
 
 /// Something that happened.
 #[derive(Clone, Debug)]
@@ -159,81 +152,6 @@ pub enum CasOutcome {
     Conflict(ConfigState),
     /// Nobody knows whether it was or will be written.
     Unknown,
-}
-
-/// A write to this manager's disk.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub enum DiskWrite {
-    /// A document's content, or its removal.
-    Doc {
-        /// Which.
-        key: DocKey,
-        /// Content.
-        doc: Option<Arc<Doc>>,
-    },
-    /// What this manager knows of a partition.
-    Part {
-        /// Which.
-        part: ManagerNumber,
-        /// Newest epoch seen, and last entry.
-        meta: PartMeta,
-    },
-    /// Who this manager is.
-    Identity(Identity),
-}
-
-/// A partition as it stands on a manager's disk, beside its documents.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub struct PartMeta {
-    /// Newest epoch under which this disk was a member.
-    pub pe: Epoch,
-    /// Last entry on this disk.
-    pub last: LogPos,
-    /// False while a snapshot is being received: the documents are no copy of anything.
-    pub whole: bool,
-    /// Highest version of a document that was removed: new lives are above it, whatever the clock says.
-    pub forgotten: Stamp,
-    /// While the partition is found again: how much this disk held before anything was written that was
-    /// found. The last entry is no measure of that.
-    pub found_from: Option<LogPos>,
-}
-
-/// Who a manager is, on its disk.
-#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
-pub struct Identity {
-    /// Incarnation and nonce that were taken last.
-    pub taken: Option<(Incarnation, Nonce)>,
-    /// Incarnation and nonce that were meant to be taken next, written before the compare-and-set.
-    pub intended: Option<(Incarnation, Nonce)>,
-}
-
-/// Everything on a manager's disk, as read at its start.
-#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
-pub struct Disk {
-    /// Who it is.
-    pub identity: Identity,
-    /// Partitions.
-    pub parts: BTreeMap<ManagerNumber, PartMeta>,
-    /// Documents.
-    pub docs: BTreeMap<DocKey, Arc<Doc>>,
-}
-
-impl Disk {
-    /// Applies a write, as a storage engine does it.
-    pub fn apply(&mut self, write: &DiskWrite) {
-        match write {
-            DiskWrite::Doc { key, doc: Some(doc) } => {
-                self.docs.insert(key.clone(), doc.clone());
-            }
-            DiskWrite::Doc { key, doc: None } => {
-                self.docs.remove(key);
-            }
-            DiskWrite::Part { part, meta } => {
-                self.parts.insert(*part, *meta);
-            }
-            DiskWrite::Identity(identity) => self.identity = identity.clone(),
-        }
-    }
 }
 
 /// Something to do. Effects of one flush may be carried out in any order and in parallel.

@@ -6,8 +6,6 @@
 //! Everything that an answer promises is committed first; [`Partition::keep_promises`] is the one
 //! place where that is decided.
 
-use crate::api::{Holdings, Op, OpResult};
-use crate::documents::DocKey;
 use crate::drain::Draining;
 use crate::entry::{Asked, Ending, Origin};
 use crate::env::Env;
@@ -15,7 +13,6 @@ use crate::flow::Flow;
 use crate::io::Transition;
 use crate::judge::Judged;
 use crate::learn::Learner;
-use crate::message::{Entry, Write};
 use crate::operate::Runs;
 use crate::partition::Partition;
 use crate::promised::Promised;
@@ -26,6 +23,8 @@ use crate::scan::Scan;
 use crate::sizes::Sizes;
 use crate::sync::{Difference, SyncState};
 use crate::work::Work;
+use rota_messages::api::Holdings;
+use rota_messages::{DocKey, Entry, Op, OpResult, Write};
 use rota_model::node_msg::Renewed;
 use rota_model::{
     Changed, Epoch, Incarnation, LogPos, ManagerNumber, MemberId, NodeId, OpenOp, PoolName,

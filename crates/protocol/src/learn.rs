@@ -6,14 +6,13 @@
 //! compare-and-set on the run that acknowledged. While the outcome of that is unknown, the owner
 //! never writes again under this epoch.
 
-use crate::documents::DocKey;
 use crate::env::{Env, NameOf, ReadFor};
 use crate::flow::{Flow, Pieces};
 use crate::io::Transition;
 use crate::leading::Phase;
-use crate::message::{Chunk, Message};
 use crate::partition::Partition;
 use crate::sizes::Sizes;
+use rota_messages::{Chunk, DocKey, Message};
 use rota_model::{Epoch, LogPos, ManagerNumber, MemberId};
 use rota_ring::FoundAgain;
 use std::collections::VecDeque;

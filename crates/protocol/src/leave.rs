@@ -13,8 +13,8 @@ use crate::council::Purpose;
 use crate::env::NameOf;
 use crate::io::{Effect, Transition};
 use crate::manager::Manager;
-use crate::message::Message;
-use rota_model::{Epoch, FieldError, ManagerNumber, ManagerStatus, Refusal, RefusalKind, Retry};
+use rota_messages::{Message, Order, Ordered};
+use rota_model::{FieldError, ManagerNumber, ManagerStatus, Refusal, RefusalKind, Retry};
 use rota_ring::{Change, LeaveRefused, RingTransition, View};
 
 /// Orders that may wait at one manager. People give them, one at a time.
@@ -22,33 +22,6 @@ const ORDERS_MAX: usize = 16;
 
 /// How long an order may wait for the config store and for other changes of the View.
 pub(crate) const ORDER_MS: u64 = 5_000;
-
-/// What an operator wants of the ring.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Order {
-    /// That number leaves.
-    Leave(ManagerNumber),
-    /// What is under way when the order is looked at is taken back; if a number is given, only what is
-    /// under way for that one.
-    Cancel(Option<ManagerNumber>),
-}
-
-/// What an order came to.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Ordered {
-    /// The number that the ring changes for.
-    pub number: ManagerNumber,
-    /// Epoch of a View that says so.
-    pub epoch: Epoch,
-    /// What was taken back.
-    pub cancelled: Option<RingTransition>,
-    /// What is under way now, by the order or before it.
-    pub under_way: Option<RingTransition>,
-    /// How many copies each partition will have, the owner's included.
-    pub copies: usize,
-    /// How many the ring wants.
-    pub copies_wanted: usize,
-}
 
 /// An order that waits.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -60,19 +33,6 @@ pub(crate) struct Waiting {
     read: Option<u64>,
     /// What was under way by that read. An order to take that back takes back nothing that began later.
     saw: Option<RingTransition>,
-}
-
-impl Ordered {
-    fn new(view: &View, number: ManagerNumber) -> Self {
-        Self {
-            number,
-            epoch: view.epoch,
-            cancelled: None,
-            under_way: view.transition,
-            copies: view.copies_without(number),
-            copies_wanted: view.r as usize + 1,
-        }
-    }
 }
 
 impl Waiting {

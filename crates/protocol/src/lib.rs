@@ -4,7 +4,6 @@
 //! [`replica`] for a copy of a partition.
 
 mod adopt;
-pub mod api;
 mod backlog;
 mod bodies;
 pub mod census;
@@ -12,7 +11,6 @@ mod claim;
 mod closing;
 mod cordon;
 mod council;
-pub mod documents;
 mod drain;
 mod drive;
 mod elsewhere;
@@ -22,6 +20,7 @@ mod fingerprint;
 mod flow;
 mod former;
 mod hearing;
+mod inspect;
 pub mod io;
 mod judge;
 mod leading;
@@ -30,12 +29,10 @@ mod leave;
 mod manager;
 pub mod memories;
 mod memory;
-pub mod message;
 mod nodes;
 pub mod operate;
 mod partition;
 mod parts;
-pub mod placements;
 mod pool;
 mod probe;
 mod promised;
@@ -48,7 +45,6 @@ mod session;
 mod settled;
 pub mod sizes;
 mod split;
-mod stats;
 mod sync;
 pub mod timing;
 mod upkeep;
@@ -56,22 +52,12 @@ mod version;
 mod waits;
 mod work;
 
-pub use api::{
-    Answer, DocumentAnswer, DocumentCursor, DocumentHead, DocumentOp, DocumentPage, Op, OpResult,
-};
 pub use bodies::{Bodies, NoBodies};
-pub use cordon::NodeOrdered;
-pub use documents::{Doc, DocKey};
-pub use io::{
-    CasOutcome, Disk, DiskWrite, Effect, Identity, Input, Note, PartMeta, SessionEnd, Transition,
-};
-pub use leave::{Order, Ordered};
+pub use io::{CasOutcome, Effect, Input, Note, SessionEnd, Transition};
 pub use manager::Manager;
-pub use message::{Chunk, Entry, Envelope, Message, Write};
 pub use operate::DocumentsConfig;
-pub use rota_docstore::DocName;
+pub use rota_messages::*;
 pub use sizes::Sizes;
-pub use stats::{PartStats, Stats};
 pub use timing::{REQUEST_MS, Timing};
 pub use waits::Wait;
 

@@ -1,23 +1,22 @@
 //! A manager: its partitions, its clients' requests, and its place in the View.
 
-use crate::api::OpResult;
 use crate::bodies::Bodies;
 use crate::claim::Standing;
 use crate::cordon::WaitingNode;
 use crate::council::Purpose;
 use crate::entry::{Entrance, ForHere, Origin};
 use crate::env::{Env, NameOf, NodesWanted, ReadFor};
-use crate::io::{Disk, Effect, Identity, Input};
+use crate::inspect;
+use crate::io::{Effect, Input};
 use crate::leave::Waiting;
-use crate::message::{Envelope, Message};
 use crate::operate::{Following, Inner};
 use crate::partition::Partition;
 use crate::parts::Parts;
 use crate::probe::Probes;
-use crate::stats::{self, Stats};
 use crate::upkeep;
 use crate::{ManagerConfig, Transition};
 use rota_docstore::{Checker, FieldError, Operations, Schema, Spaces};
+use rota_messages::{Disk, Envelope, Identity, Message, OpResult, Stats};
 use rota_model::node_msg::NodeLoad;
 use rota_model::{Epoch, Incarnation, ManagerNumber, MemberId, NodeId, Nonce, Now};
 use rota_ring::{ClaimRefused, NodeReg, UnderWay};
@@ -545,7 +544,7 @@ impl Manager {
             (NodeReg { state, ..reg.clone() }, NodeLoad { used, places: reg.places })
         });
         let mut parts: Vec<_> =
-            self.parts.all().map(|part| stats::of_part(&self.env, part)).collect();
+            self.parts.all().map(|part| inspect::of_part(&self.env, part)).collect();
         parts.sort_by_key(|it| it.part);
         let (works, works_overdue) = self.env.works.count();
         let requests_waiting = self.entrance.len();

@@ -8,15 +8,15 @@
 //! ```
 //! Copies, disks, syncs and hand-overs know nothing of it: these are documents like all others.
 
-use crate::documents::{Doc, DocKey, request_name};
 use crate::env::Env;
 use crate::memory::{is_harmless, is_over, kept, spec_ran};
-use crate::message::Write;
 use crate::operate::write_of;
 use crate::partition::Partition;
 use crate::replica::{Replica, of_application};
 use rota_docstore::attempt::{Remembered, floors, remembers};
 use rota_docstore::{ByAge, Rules};
+use rota_messages::documents::request_name;
+use rota_messages::{Doc, DocKey, Write};
 use rota_model::{REQUEST_MEMORY_MS, RequestEntry, RequestFate, RequestId, SessionRecord, Stamp};
 use std::borrow::Cow;
 use std::sync::Arc;

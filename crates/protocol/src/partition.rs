@@ -1,15 +1,13 @@
 //! One partition at one manager: its copy, what is owed about it, and (at the owner) the leading.
 
-use crate::documents::{Doc, DocKey};
 use crate::entry::{Asked, Origin};
 use crate::env::Env;
-use crate::io::PartMeta;
 use crate::leading::Leading;
-use crate::message::{Chunk, Entry, Message};
 use crate::promised::Promised;
 use crate::replica::Replica;
 use crate::settled::Settled;
 use crate::sync::{Report, SyncPiece, Syncing};
+use rota_messages::{Chunk, Doc, DocKey, Entry, Message, PartMeta};
 use rota_model::node_msg::SlotRange;
 use rota_model::{Epoch, LogPos, ManagerNumber, MemberId, Seq, Stamp};
 use rota_ring::Part;

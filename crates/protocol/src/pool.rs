@@ -1,13 +1,12 @@
 //! Pools that grow: decided by the owner of the pool's slot only, one order in flight per pool,
 //! written into the pool's record so that a later owner does not order twice.
 
-use crate::api::Op;
-use crate::documents::{Doc, DocKey, pool_name};
 use crate::env::{Env, NameOf, NodesWanted};
 use crate::io::{Effect, Transition};
-use crate::message::{Message, Write};
 use crate::nodes::NoNode;
 use crate::partition::Partition;
+use rota_messages::documents::pool_name;
+use rota_messages::{Doc, DocKey, Message, Op, Write};
 use rota_model::items::Orders;
 use rota_model::{
     ClassName, NodeId, OpenOp, PoolName, Refusal, RefusalKind, Retry, SessionSpec, Stamp,

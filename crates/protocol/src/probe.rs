@@ -12,8 +12,8 @@
 use crate::claim::Standing;
 use crate::io::Effect;
 use crate::manager::Manager;
-use crate::message::{Envelope, Message};
 use crate::timing::Timing;
+use rota_messages::{Envelope, Message};
 use rota_model::{ManagerNumber, MemberId};
 use rota_ring::View;
 use std::collections::BTreeMap;

@@ -5,12 +5,12 @@
 //! commit, and still names it; unless a node took part, whose fence refuses a former owner. A lone owner that
 //! cannot reach the store therefore opens and closes sessions, and refuses the rest as CONFIG_STORE_AWAY.
 
-use crate::api::OpResult;
 use crate::backlog::LOST_AFTER;
 use crate::entry::Origin;
 use crate::env::Env;
 use crate::leading::Leading;
 use crate::partition::Partition;
+use rota_messages::OpResult;
 use rota_model::{Changed, LogPos, Refusal, RefusalKind, Retry};
 
 /// An answer that waits.

@@ -2,8 +2,6 @@
 //! reads the config store. Only committed documents are shown, and a READY that may be told early
 //! ([`crate::version`]): by a read, a list, the snapshot of a watch.
 
-use crate::api::{Answer, Op, OpResult};
-use crate::documents::{Brief, DocKey, session_name, session_of};
 use crate::entry::Origin;
 use crate::env::{Env, ReadFor};
 use crate::io::Transition;
@@ -11,6 +9,8 @@ use crate::judge::Renewal;
 use crate::leading::Phase;
 use crate::partition::Partition;
 use crate::version::told_early;
+use rota_messages::documents::{Brief, session_name, session_of};
+use rota_messages::{Answer, DocKey, Op, OpResult};
 use rota_model::{
     Filter, ListCursor, ListOp, LogPos, ManagerNumber, Page, PullOp, Pulled, Refusal, RefusalKind,
     Retry, SessionKey, SessionRecord, SessionState, SessionView, SlotId,

@@ -14,16 +14,15 @@
 //! Gone is what came after that disk's last entry and runs nowhere; the View says so for good
 //! ([`rota_ring::Recovered`]).
 
-use crate::documents::Doc;
 use crate::env::Env;
 use crate::io::Transition;
 use crate::leading::{CopyState, Leading, Phase};
 use crate::learn::Desire;
 use crate::memory::{earlier_requests, hear_of_machine, succeed_opens};
-use crate::message::{Entry, Message, Write};
 use crate::partition::Partition;
 use crate::scan::{Found, Scan, UNKNOWN_THERE};
 use crate::sync::{Report, split};
+use rota_messages::{Doc, Entry, Message, Write};
 use rota_model::node_msg::{Alive, ScanFate};
 use rota_model::{
     BootId, Epoch, LogPos, ManagerNumber, MemberId, NodeId, Placement, Reason, Refusal,

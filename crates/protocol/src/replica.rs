@@ -9,13 +9,13 @@
 //! ```
 
 use crate::census::{Census, is_under_way};
-use crate::documents::{Brief, Doc, DocKey};
 use crate::memories::Memories;
-use crate::message::{Entry, Write};
 use crate::operate::room;
 use crate::sizes::Sizes;
 use rota_docstore::space::Usages;
 use rota_docstore::{Document, Usage};
+use rota_messages::documents::Brief;
+use rota_messages::{Doc, DocKey, Entry, Write};
 use rota_model::{BootId, Epoch, LogPos, NodeId, Seq, SessionRecord, Stamp};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;

@@ -1,9 +1,9 @@
 //! Requests that wait, and how many bytes they hold: bounded in number alone, a few thousand with
 //! large attributes would fill the memory.
 
-use crate::api::Op;
 use crate::entry::Asked;
 use crate::env::Env;
+use rota_messages::Op;
 use rota_model::{Refusal, RefusalKind, Retry};
 use std::collections::{BTreeMap, btree_map};
 use std::ops::Deref;

@@ -6,9 +6,9 @@ use crate::env::{CallFor, CallWhat, Env};
 use crate::io::Transition;
 use crate::leading::Phase;
 use crate::memory::{fail_opens, forget_overtaken};
-use crate::message::Write;
 use crate::partition::Partition;
 use crate::sync::SyncState;
+use rota_messages::Write;
 use rota_model::node_msg::{DeadToken, NodeAnswer, NodeCall, ScanFate, ScanItem, ToNode};
 use rota_model::{
     BootId, Exit, LogPos, NodeId, Reason, SessionKey, SessionRecord, SessionState, Token,

@@ -3,19 +3,17 @@
 //! The record says where a life stands; [`Work`] says who waits for it and what the node was asked
 //! last. Everything that a record promises is committed before the node is asked (I5).
 
-use crate::api::{Answer, Op, OpResult};
-use crate::documents::{Doc, DocKey};
 use crate::drive::{Runs, start_failed};
 use crate::entry::{Asked, Origin};
 use crate::env::Env;
 use crate::io::Transition;
 use crate::leading::REQUESTS_MAX;
 use crate::memory::{asked_before, hear_of_machine, new_life, remember, reused, spec_answered};
-use crate::message::Write;
 use crate::nodes::{Chosen, NoNode};
 use crate::partition::Partition;
 use crate::pool::{ROOM_MS, full_for_good, unknown_class};
 use crate::work::Work;
+use rota_messages::{Answer, Doc, DocKey, Op, OpResult, Write};
 use rota_model::node_msg::{ReportEvent, ReportItem};
 use rota_model::{
     OpenOp, Outcome, Placement, Refusal, RefusalKind, RequestEntry, RequestFate, RequestId, Retry,

@@ -13,10 +13,10 @@
 //! before, and a copy of those that still comes (this process may have been stopped for long) is not
 //! carried out.
 
-use crate::api::{Answer, DocumentAnswer, Op, OpResult};
 use crate::entry::Origin;
 use crate::env::Env;
 use rota_docstore::{Body, Exception, Phase, codes};
+use rota_messages::{Answer, DocumentAnswer, Op, OpResult};
 use rota_model::{MemberId, Refusal, RefusalKind, Retry};
 use std::collections::{BTreeMap, VecDeque};
 

@@ -13,13 +13,12 @@
 //! change of owner. The owner asks for the split while its log is at rest (as when members are
 //! added), so no entry is ever committed in one half and lost in the other.
 
-use crate::documents::DocKey;
 use crate::entry::{Asked, slot_of};
 use crate::manager::Manager;
-use crate::message::{Entry, Write};
 use crate::operate::room::fills;
 use crate::partition::Partition;
 use crate::replica::Replica;
+use rota_messages::{DocKey, Entry, Write};
 use rota_model::node_msg::SlotRange;
 use rota_model::{Epoch, ManagerNumber};
 use rota_ring::{PartState, View};

@@ -6,14 +6,13 @@
 //! The difference travels in pieces, a few under way at a time. The copy keeps them aside and takes
 //! them all at once: half a difference would be neither the old log nor the new one.
 
-use crate::documents::DocKey;
 use crate::env::Env;
 use crate::flow::Pieces;
 use crate::io::Transition;
 use crate::leading::Phase;
-use crate::message::{Entry, Message, Write};
 use crate::partition::Partition;
 use crate::sizes::Sizes;
+use rota_messages::{DocKey, Entry, Message, Write};
 use rota_model::{Epoch, Incarnation, LogPos, ManagerNumber, MemberId, Seq};
 use rota_ring::PartState;
 use std::collections::BTreeMap;

@@ -1,13 +1,12 @@
 //! What happens by itself: restart from disk, deadlines, and the tick of a partition.
 
-use crate::api::{Answer, Op, OpResult};
 use crate::entry::Origin;
 use crate::env::Env;
-use crate::io::Disk;
 use crate::leading::Phase;
 use crate::partition::Partition;
 use crate::parts::Parts;
 use crate::pool::no_room_yet;
+use rota_messages::{Answer, Disk, Op, OpResult};
 use rota_model::node_msg::{Renewed, SlotRange};
 use rota_model::{Refusal, RefusalKind, RequestFate, Retry, SessionState, SlotId};
 use std::collections::{BTreeMap, BTreeSet};

@@ -7,11 +7,11 @@
 //! asked when that is committed, as after a refusal. Whoever takes over, or starts again, knows nothing of
 //! what was sent before: for them every Create counts as sent.
 
-use crate::documents::DocKey;
 use crate::entry::Origin;
 use crate::env::{CallFor, CallWhat, Env};
 use crate::io::Transition;
 use crate::partition::Partition;
+use rota_messages::DocKey;
 use rota_model::node_msg::{NodeCall, ToNode};
 use rota_model::{BootId, NodeId, SessionKey, SessionRecord, SessionState, Token};
 use std::collections::BTreeSet;

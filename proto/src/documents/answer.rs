@@ -36,7 +36,7 @@ impl TryFrom<v1::DocumentHead> for Head {
     }
 }
 
-pub use rota_protocol::DocumentHead as Head;
+pub use rota_messages::DocumentHead as Head;
 
 /// Updates for the wire: the first ones that fit into so many bytes.
 fn fitting(

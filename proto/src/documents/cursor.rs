@@ -4,8 +4,8 @@ use crate::position::{TokenKind, open_token, seal_token};
 use crate::v1;
 use crate::wire::{WireError, optional};
 use prost::Message;
+use rota_messages::DocumentCursor;
 use rota_model::{FieldError, Namespace, SlotId};
-use rota_protocol::DocumentCursor;
 
 impl From<&DocumentCursor> for v1::DocumentCursor {
     fn from(cursor: &DocumentCursor) -> Self {

@@ -29,7 +29,7 @@ pub mod request;
 
 pub use exception::{exception, in_call, status};
 pub use namespace::NamespaceState;
-pub use rota_protocol::DocumentCursor;
+pub use rota_messages::DocumentCursor;
 
 /// The metadata in which an operator sends the administrator's key.
 pub const ADMIN_KEY_METADATA: &str = "rota-admin-key";

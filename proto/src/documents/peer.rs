@@ -11,11 +11,11 @@ use rota_docstore::{
     Caller, Code, Credentials, Details, DocName, Document, Exception, JsonText, Phase, Request,
     Stamp, SyncRequest, Usage,
 };
-use rota_model::{Epoch, Namespace, RequestId, SlotId};
-use rota_protocol::api::{
+use rota_messages::api::{
     ClearOp, FollowOp, Holdings, ImportOp, OperateOp, PageOp, Reader, Service, SyncOp,
 };
-use rota_protocol::{DocumentAnswer, DocumentOp, DocumentPage};
+use rota_messages::{DocumentAnswer, DocumentOp, DocumentPage};
+use rota_model::{Epoch, Namespace, RequestId, SlotId};
 use std::sync::Arc;
 
 /// A document of its bytes.

@@ -2,10 +2,10 @@
 
 use crate::strategies as some;
 use proptest::prelude::*;
+use rota_messages::DocKey;
+use rota_messages::documents::session_name;
 use rota_model::{ManagerNumber, SessionKey, SlotId};
 use rota_proto::disk;
-use rota_protocol::DocKey;
-use rota_protocol::documents::session_name;
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
@@ -60,7 +60,7 @@ proptest! {
         if let Ok(key) = disk::decode_key(&bytes) {
             prop_assert_eq!(disk::encode_key(&key), bytes.clone());
         }
-        let _ = rota_protocol::Doc::from_bytes(&bytes);
+        let _ = rota_messages::Doc::from_bytes(&bytes);
         let _ = disk::decode_part_meta(&bytes);
         let _ = disk::decode_identity(&bytes);
         prop_assert_eq!(disk::decode_part_key(&bytes).is_ok(), bytes.len() == 4);
@@ -74,10 +74,10 @@ proptest! {
         let mut bytes = doc.to_bytes();
         let at = index.index(bytes.len());
         bytes[at] ^= byte;
-        let whole = rota_protocol::Doc::from_bytes(&bytes);
+        let whole = rota_messages::Doc::from_bytes(&bytes);
         // What was taken for a session's document reads as one for ever.
         drop(whole.map(|it| it.session().cloned()));
-        let _ = rota_protocol::Doc::from_bytes(&bytes[..at]);
+        let _ = rota_messages::Doc::from_bytes(&bytes[..at]);
     }
 }
 

@@ -6,11 +6,11 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use prost::Message as _;
 use rota_docstore::{DocName, Document, Update};
+use rota_messages::Envelope;
 use rota_model::ClusterName;
 use rota_model::node_msg::{FromNode, Registered, Renewed, ToNode};
 use rota_proto::documents::{self, NamespaceState};
 use rota_proto::{Inspected, Position, Session, node, request, v1};
-use rota_protocol::Envelope;
 
 fn try_everything(bytes: &[u8]) {
     fn convert<W: prost::Message + Default, T: TryFrom<W>>(bytes: &[u8]) {

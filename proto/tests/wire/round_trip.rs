@@ -2,11 +2,11 @@
 
 use crate::strategies as some;
 use proptest::prelude::*;
+use rota_messages::{Answer, Envelope};
 use rota_model::node_msg::{FromNode, Registered, Renewed, ToNode};
 use rota_model::{ClusterName, NodeId, Outcome, Page, SessionState};
 use rota_proto::encoded::DocBytes;
 use rota_proto::{Inspected, Session, WireError, node, operator, peer, session, v1};
-use rota_protocol::{Answer, Envelope};
 use rota_ring::View;
 
 /// Sends a message through its bytes.

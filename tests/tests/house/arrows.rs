@@ -1,6 +1,7 @@
 //! Which crate may use which.
 
 use crate::{expect_none, metadata};
+use std::collections::BTreeSet;
 
 /// Every arrow that is allowed between the rooms of the code map in ARCHITECTURE.md. `rota-model` is a leaf that
 /// everything may use, and stands in no list.
@@ -11,16 +12,16 @@ const ALLOWED: &[(&str, &[&str])] = &[
     // Log, ready line and signals of a process.
     ("rota-daemon", &[]),
     // Everything that managers keep is a document.
-    ("rota-protocol", &["rota-ring", "rota-docstore"]),
+    ("rota-messages", &["rota-ring", "rota-docstore"]),
+    ("rota-protocol", &["rota-messages", "rota-ring", "rota-docstore"]),
     // Its binary is the embedded config store.
     ("rota-membership", &["rota-ring", "rota-daemon"]),
     ("rota-docstore", &[]),
     // The digest that names an attachment.
     ("rota-storage", &["rota-docstore"]),
-    // The one parser of the wire: it converts the messages of managers (protocol), documents and
-    // the View (ring), so it must know their types. Clients and node-agents get these through it
-    // only.
-    ("rota-proto", &["rota-protocol", "rota-docstore", "rota-ring"]),
+    // The one parser of the wire: it converts messages, documents and the View, so it must know their
+    // types. It knows nothing that decides: clients, node-agents and `ringctl` link it.
+    ("rota-proto", &["rota-messages", "rota-docstore", "rota-ring"]),
     // Copies of documents, and what brings them up to date.
     ("rota-client", &["rota-proto", "rota-docstore", "rota-ring"]),
     ("rota-sim", &["rota-docstore", "rota-protocol", "rota-node", "rota-ring"]),
@@ -88,6 +89,27 @@ fn workspace() -> Vec<Crate> {
 #[test]
 fn crates_use_only_what_the_arrows_allow() {
     expect_none(&wrong_arrows(&workspace()));
+}
+
+/// Every crate of the workspace that this one links, by whatever way.
+fn linked(crates: &[Crate], from: &str) -> BTreeSet<String> {
+    let (mut found, mut next) = (BTreeSet::new(), vec![from.to_owned()]);
+    while let Some(name) = next.pop() {
+        let uses = crates.iter().filter(|(it, _)| *it == name).flat_map(|(_, uses)| uses);
+        next.extend(uses.filter(|to| found.insert((*to).clone())).cloned());
+    }
+    found
+}
+
+#[test]
+fn clients_operators_and_nodes_link_nothing_that_decides_for_managers() {
+    let crates = workspace();
+    for name in ["rota-client", "ringctl", "rota-node-agent"] {
+        let linked = linked(&crates, name);
+        assert!(linked.contains("rota-messages"), "{name} links {linked:?}");
+        assert!(!linked.contains("rota-protocol"), "{name} links {linked:?}");
+    }
+    assert!(linked(&crates, "rota-manager").contains("rota-protocol"));
 }
 
 #[test]

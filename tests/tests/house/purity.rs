@@ -9,6 +9,7 @@ const DECIDERS: &[(&str, &str)] = &[
     ("rota-model", "crates/model/"),
     ("rota-ring", "crates/ring/"),
     ("rota-node", "crates/node/"),
+    ("rota-messages", "crates/messages/"),
     ("rota-protocol", "crates/protocol/"),
     ("rota-docstore", "crates/docstore/"),
 ];

@@ -7,13 +7,12 @@
 //! nothing but a later dtime, and only if items were forgotten: one that moved for nothing would
 //! make caches that were away ask for all names.
 
-use crate::documents::{Doc, DocKey};
 use crate::env::Env;
 use crate::io::Transition;
-use crate::message::Write;
 use crate::partition::Partition;
 use rota_docstore::attempt::remembers;
 use rota_docstore::{Aged, Rules};
+use rota_messages::{Doc, DocKey, Write};
 use rota_model::{Reason, Stamp, UNPLACED_MEMORY_MS};
 use std::ops::Bound;
 use std::sync::Arc;

@@ -2,19 +2,18 @@
 
 use super::here::{Slots, slot_of};
 use super::registry::CONFIGURATION;
-use crate::api::{
-    Answer, ClearOp, DocumentAnswer, DocumentCursor, DocumentHead, DocumentPage, OpResult, PageOp,
-    SyncOp,
-};
-use crate::documents::{Doc, DocKey};
 use crate::entry::Origin;
 use crate::env::Env;
 use crate::io::Transition;
-use crate::message::Write;
 use crate::partition::Partition;
 use rota_docstore::{
     DocName, Document, Draft, Exception, FieldError, Phase, SyncRequest, Territory, Update, codes,
     update_for,
+};
+use rota_messages::api::{ClearOp, PageOp, SyncOp};
+use rota_messages::{
+    Answer, Doc, DocKey, DocumentAnswer, DocumentCursor, DocumentHead, DocumentPage, OpResult,
+    Write,
 };
 use rota_model::{SlotId, Stamp};
 use std::ops::Bound;

@@ -5,8 +5,6 @@ use super::here::slot_of_spaces;
 use super::holdings::{Own, own, together};
 use super::pending::{Errand, Inner};
 use super::registry::CONFIGURATION;
-use crate::api::{Answer, DocumentAnswer, DocumentOp, FollowOp, Holdings, Op, OpResult};
-use crate::documents::DocKey;
 use crate::entry::Origin;
 use crate::env::Env;
 use crate::io::Transition;
@@ -14,6 +12,8 @@ use crate::partition::Partition;
 use crate::parts::Parts;
 use rota_docstore::space::SPACE_CLASS;
 use rota_docstore::{Document, Spaces};
+use rota_messages::api::{FollowOp, Holdings};
+use rota_messages::{Answer, DocKey, DocumentAnswer, DocumentOp, Op, OpResult};
 use rota_model::{Epoch, ManagerNumber, Refusal, RefusalKind, Retry, Stamp};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -175,7 +175,7 @@ fn descriptions(replica: &crate::replica::Replica, env: &Env, since: Stamp) -> V
     news.sort_unstable_by_key(|doc| doc.version());
     let mut room = env.config.sizes.message_bytes;
     let mut first = true;
-    let fits = |doc: &&&Arc<crate::documents::Doc>| {
+    let fits = |doc: &&&Arc<rota_messages::documents::Doc>| {
         let rest = room.checked_sub(doc.bytes());
         room = rest.unwrap_or(0);
         rest.is_some() || std::mem::take(&mut first)

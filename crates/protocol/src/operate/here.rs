@@ -2,11 +2,11 @@
 
 use super::holdings::Beside;
 use super::registry::CONFIGURATION;
-use crate::documents::DocKey;
 use crate::replica::Replica;
 use rota_docstore::attempt::Remembered;
 use rota_docstore::space::SPACE_CLASS;
 use rota_docstore::{DocName, Document, Documents, Spaces, Territory, Usage};
+use rota_messages::DocKey;
 use rota_model::items::POOL_CLASS;
 use rota_model::node_msg::SlotRange;
 use rota_model::{Namespace, PoolName, SlotId, Stamp};

@@ -6,11 +6,11 @@
 //! Another View may give partitions to other owners, so what was counted before counts no more: until an
 //! owner has been told again, it holds its partition to the limit by itself.
 
-use crate::api::Holdings;
 use crate::env::Env;
 use crate::partition::Partition;
 use crate::parts::Parts;
 use rota_docstore::Usage;
+use rota_messages::api::Holdings;
 use rota_model::{Epoch, ManagerNumber};
 use std::collections::BTreeMap;
 

@@ -6,8 +6,6 @@
 
 use super::copies::write_of;
 use super::here::slot_of;
-use crate::api::{Answer, DocumentAnswer, ImportOp};
-use crate::documents::DocKey;
 use crate::entry::Origin;
 use crate::env::Env;
 use crate::partition::Partition;
@@ -16,6 +14,8 @@ use rota_docstore::cache::CLOCKS_APART_MS_MAX;
 use rota_docstore::{
     Document, DocumentParts, Exception, FieldError, Item, ItemName, Phase, Territory,
 };
+use rota_messages::api::ImportOp;
+use rota_messages::{Answer, DocKey, DocumentAnswer};
 use rota_model::Stamp;
 use std::collections::BTreeMap;
 use std::sync::Arc;

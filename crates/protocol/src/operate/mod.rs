@@ -41,10 +41,10 @@ pub use here::{SPACES_DOCID, slot_of, slot_of_spaces};
 pub(crate) use pending::{Errand, Inner, Runs, Waiting};
 pub use registry::AdminKey;
 pub use room::DOCUMENT_BYTES;
+use rota_messages::DocumentOp;
 pub(crate) use work::Works;
 pub use work::{Job, Worked};
 
-use crate::api::DocumentOp;
 use rota_model::SlotId;
 use rota_ring::slot_of_document;
 

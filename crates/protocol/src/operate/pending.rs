@@ -2,12 +2,13 @@
 //! beside the decisions.
 
 use super::work::Outside;
-use crate::api::{Answer, DocumentAnswer, DocumentOp, Op, OpResult, SyncOp};
 use crate::entry::Origin;
 use crate::env::Env;
 use crate::io::Transition;
 use crate::partition::Partition;
 use rota_docstore::{DocName, Exception, Need, Progress, Run, SyncRequest};
+use rota_messages::api::SyncOp;
+use rota_messages::{Answer, DocumentAnswer, DocumentOp, Op, OpResult};
 use rota_model::{ManagerNumber, Refusal, RefusalKind, Retry, Stamp};
 use std::collections::{BTreeMap, BTreeSet};
 

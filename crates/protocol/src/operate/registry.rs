@@ -6,11 +6,11 @@ use super::administer::{
 };
 use super::read::{DocumentRead, DocumentTouch};
 use super::write::DocumentWrite;
-use crate::api::Service;
 use rota_docstore::space::{SPACE_CLASS, WEB_CLASS};
 use rota_docstore::{
     Checker, Credentials, Exception, FieldError, Operation, Operations, Schema, codes,
 };
+use rota_messages::api::Service;
 use rota_model::items::{POOL_CLASS, REQUEST_CLASS, SESSION_CLASS};
 use std::fmt;
 use std::hint::black_box;

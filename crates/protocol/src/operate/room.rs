@@ -8,14 +8,12 @@
 //! changes: an operator must be able to switch off what fills it.
 
 use super::registry::CONFIGURATION;
-use crate::api::Op;
-use crate::documents::{Doc, DocKey};
 use crate::env::Env;
-use crate::message::{Entry, Write};
 use crate::partition::Partition;
 use crate::replica::{Replica, of_application};
 use rota_docstore::space::SPACE_CLASS;
 use rota_docstore::{Document, Exception, FieldError, Usage, codes};
+use rota_messages::{Doc, DocKey, Entry, Op, Write};
 use rota_model::items::{REQUEST_CLASS, SESSION_CLASS};
 use rota_model::{OpenOp, Refusal, RefusalKind, Retry, Stamp};
 use std::sync::Arc;

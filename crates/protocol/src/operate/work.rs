@@ -17,8 +17,6 @@
 
 use super::here::{AtSlot, Here, Slots};
 use super::owner::operated;
-use crate::api::{DocumentOp, Op, OperateOp};
-use crate::documents::{Doc, DocKey};
 use crate::entry::Origin;
 use crate::env::{Env, NameOf};
 use crate::io::Transition;
@@ -29,6 +27,8 @@ use rota_docstore::{
     Cache, DocName, Document, Documents, Exception, Lookup, Need, Next, Operations, Phase, Place,
     Progress, Request, Rules, Run, Spaces, Territory, Usage, codes, validate,
 };
+use rota_messages::api::OperateOp;
+use rota_messages::{Doc, DocKey, DocumentOp, Op};
 use rota_model::{ManagerNumber, SlotId, Stamp};
 use rota_ring::slot_of_document;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

@@ -6,9 +6,9 @@ use super::nodes::register;
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
 use proptest::sample::select;
+use rota_messages::{PartStats, Stats};
 use rota_model::node_msg::{NodeLoad, Register};
 use rota_model::*;
-use rota_protocol::{PartStats, Stats};
 use rota_ring::view::least_format;
 use rota_ring::{
     IsrMember, Loss, ManagerEntry, NodeReg, NodeWish, Part, PartState, Recovered, RingTransition,

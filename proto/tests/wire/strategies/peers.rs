@@ -7,8 +7,8 @@ use super::requests::{answer, op, refusal};
 use proptest::collection::vec;
 use proptest::option::of;
 use proptest::prelude::*;
+use rota_messages::{Chunk, Envelope, Message};
 use rota_model::*;
-use rota_protocol::{Chunk, Envelope, Message};
 use std::sync::Arc;
 
 pub fn part_epochs() -> Any<Vec<(ManagerNumber, Epoch)>> {

@@ -7,10 +7,10 @@ use proptest::option::of;
 use proptest::prelude::*;
 use proptest::sample::select;
 use rota_docstore::{Document, DocumentParts};
+use rota_messages::documents::{pool_name, session_name};
+use rota_messages::{Doc, DocKey, DocName, Entry, Identity, PartMeta, Write};
 use rota_model::items::Orders;
 use rota_model::*;
-use rota_protocol::documents::{pool_name, session_name};
-use rota_protocol::{Doc, DocKey, DocName, Entry, Identity, PartMeta, Write};
 use std::sync::Arc;
 
 pub fn attributes() -> Any<Attributes> {

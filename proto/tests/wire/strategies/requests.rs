@@ -8,13 +8,13 @@ use proptest::option::of;
 use proptest::prelude::*;
 use proptest::sample::select;
 use rota_docstore::Usage;
+use rota_messages::api::{
+    ClearOp, FollowOp, Holdings, ImportOp, OperateOp, PageOp, Reader, Service, SyncOp,
+};
+use rota_messages::{Answer, DocumentAnswer, DocumentOp, DocumentPage, Op};
 use rota_model::node_msg::{ReportEvent, ReportItem};
 use rota_model::*;
 use rota_proto::{Position, SendEvent, Watch, v1};
-use rota_protocol::api::{
-    ClearOp, FollowOp, Holdings, ImportOp, OperateOp, PageOp, Reader, Service, SyncOp,
-};
-use rota_protocol::{Answer, DocumentAnswer, DocumentOp, DocumentPage, Op};
 use std::sync::Arc;
 
 pub fn open_op() -> Any<OpenOp> {

@@ -54,7 +54,7 @@ impl DocKey {
     }
 
     /// Not above any key of a slot.
-    pub(crate) fn first_of(slot: SlotId) -> Self {
+    pub fn first_of(slot: SlotId) -> Self {
         // Nothing orders below a space: no name is empty or has control characters.
         static FIRST: LazyLock<DocName> = LazyLock::new(|| {
             let space = rota_model::Namespace::parse(" ").expect("one space is a name");
@@ -308,7 +308,7 @@ impl Doc {
     }
 
     /// A number that differs, nearly always, between documents that differ. `key`: its own.
-    pub(crate) fn digest(&self, key: &DocKey) -> u64 {
+    pub fn digest(&self, key: &DocKey) -> u64 {
         let mix = |hash: u64, it: &Stamp| hash.wrapping_mul(31) ^ it.as_u64();
         let stamps = self.stamps.iter().fold(0, mix).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         let state = self.brief().map_or(0, |it| 1 + it.state as u64);

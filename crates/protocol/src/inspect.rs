@@ -1,59 +1,16 @@
-//! Where the sessions of a partition are, for operators who compare that with what nodes run.
+//! What operators see of a manager, and where the sessions of a partition are: they compare that with what
+//! nodes run.
 
-use crate::documents::{Doc, DocKey};
+use crate::env::Env;
 use crate::leading::Phase;
 use crate::manager::Manager;
 use crate::partition::Partition;
-use rota_model::{Epoch, ManagerNumber, Placement, SessionKey, SessionState};
+use rota_messages::placements::{Placed, Placements, PlacementsAsk, Which};
+use rota_messages::{Doc, DocKey, PartStats};
 use std::ops::Bound;
 
 /// Most documents that one page looks at: about a millisecond.
 const LOOKED_AT_MAX: usize = 10_000;
-
-/// What somebody asks the owner of a partition.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct PlacementsAsk {
-    /// The partition.
-    pub part: ManagerNumber,
-    /// Which of its sessions.
-    pub which: Which,
-}
-
-/// Sessions of a partition.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Which {
-    /// A page of those that have not ended: at most `limit` behind that document.
-    After {
-        /// [`Placements::next`] of the page before.
-        after: Option<DocKey>,
-        /// Most of them.
-        limit: usize,
-    },
-    /// These, ended or not, as far as they are there.
-    Named(Vec<SessionKey>),
-}
-
-/// A session, and where it is.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Placed {
-    /// Which.
-    pub key: SessionKey,
-    /// Its state.
-    pub state: SessionState,
-    /// Where it runs or ran; `None` for a life that found no node.
-    pub placement: Option<Placement>,
-}
-
-/// Committed sessions of a partition.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Placements {
-    /// The partition's epoch under which this manager serves it.
-    pub pe: Epoch,
-    /// The sessions.
-    pub sessions: Vec<Placed>,
-    /// Where the next page begins; `None` after the last.
-    pub next: Option<DocKey>,
-}
 
 impl Manager {
     /// Where sessions of a partition are; `None` when this manager does not serve it. What it says was
@@ -100,4 +57,37 @@ fn placed(doc: &Doc) -> Option<Placed> {
     let record = doc.session()?;
     let (key, state, placement) = (record.key.clone(), record.state, record.placement.clone());
     Some(Placed { key, state, placement })
+}
+
+/// What an operator sees of a partition.
+pub(crate) fn of_part(env: &Env, part: &Partition) -> PartStats {
+    let view = env.view.as_ref();
+    let member =
+        view.and_then(|it| it.parts.get(&part.number)).is_some_and(|it| it.has(env.me.number));
+    let last = part.replica.last;
+    let behind = |acked: rota_model::LogPos| last.seq.0.saturating_sub(acked.seq.0);
+    let lag = part.leading.iter().flat_map(|it| it.copies.iter());
+    let role = match part.leading.as_ref().map(|it| &it.phase) {
+        Some(Phase::Scan(_)) => "scanning",
+        Some(Phase::Recover(_)) => "recovering",
+        Some(Phase::Sync(_)) => "syncing",
+        Some(Phase::Serving) => "serving",
+        Some(Phase::Wedged { .. }) => "wedged",
+        None if part.learning.is_some() => "learning",
+        None if member => "copy",
+        None if !part.replica.docs.is_empty() => "former copy",
+        None => "idle",
+    };
+    PartStats {
+        part: part.number,
+        role,
+        last,
+        committed: part.replica.committed,
+        sessions: part.replica.census.by_state().clone(),
+        documents: part.replica.docs.len() as u64,
+        lag: lag.map(|(number, copy)| (*number, behind(copy.flow.acked))).collect(),
+        digest: part.replica.digest,
+        marks: part.replica.marks.iter().copied().collect(),
+        on_nodes: part.sessions_on_nodes(),
+    }
 }

@@ -1,8 +1,5 @@
 //! What operators see of a manager.
 
-use crate::env::Env;
-use crate::leading::Phase;
-use crate::partition::Partition;
 use rota_model::node_msg::NodeLoad;
 use rota_model::{LogPos, ManagerNumber, NodeId, SessionState};
 use rota_ring::NodeReg;
@@ -47,37 +44,4 @@ pub struct PartStats {
     pub digest: u64,
     /// The same at some earlier committed positions, oldest first.
     pub marks: Vec<(LogPos, u64)>,
-}
-
-/// What an operator sees of a partition.
-pub(crate) fn of_part(env: &Env, part: &Partition) -> PartStats {
-    let view = env.view.as_ref();
-    let member =
-        view.and_then(|it| it.parts.get(&part.number)).is_some_and(|it| it.has(env.me.number));
-    let last = part.replica.last;
-    let behind = |acked: rota_model::LogPos| last.seq.0.saturating_sub(acked.seq.0);
-    let lag = part.leading.iter().flat_map(|it| it.copies.iter());
-    let role = match part.leading.as_ref().map(|it| &it.phase) {
-        Some(Phase::Scan(_)) => "scanning",
-        Some(Phase::Recover(_)) => "recovering",
-        Some(Phase::Sync(_)) => "syncing",
-        Some(Phase::Serving) => "serving",
-        Some(Phase::Wedged { .. }) => "wedged",
-        None if part.learning.is_some() => "learning",
-        None if member => "copy",
-        None if !part.replica.docs.is_empty() => "former copy",
-        None => "idle",
-    };
-    PartStats {
-        part: part.number,
-        role,
-        last,
-        committed: part.replica.committed,
-        sessions: part.replica.census.by_state().clone(),
-        documents: part.replica.docs.len() as u64,
-        lag: lag.map(|(number, copy)| (*number, behind(copy.flow.acked))).collect(),
-        digest: part.replica.digest,
-        marks: part.replica.marks.iter().copied().collect(),
-        on_nodes: part.sessions_on_nodes(),
-    }
 }

@@ -1,0 +1,26 @@
+//! What passes between a manager and everything around it, as types. Nothing here decides.
+//!
+//! * [`api`]: what clients and operators ask about sessions and documents, and the answers.
+//! * [`orders`], [`stats`], [`placements`]: what operators order and see.
+//! * [`message`]: what managers say to each other.
+//! * [`documents`]: documents as managers keep them, and [`disk`]: what lies on a manager's disk.
+//!
+//! Clients, `ringctl` and node-agents use these types, and never link what decides.
+
+pub mod api;
+pub mod disk;
+pub mod documents;
+pub mod message;
+pub mod orders;
+pub mod placements;
+pub mod stats;
+
+pub use api::{
+    Answer, DocumentAnswer, DocumentCursor, DocumentHead, DocumentOp, DocumentPage, Op, OpResult,
+};
+pub use disk::{Disk, DiskWrite, Identity, PartMeta};
+pub use documents::{Doc, DocKey};
+pub use message::{Chunk, Entry, Envelope, Message, Write};
+pub use orders::{NodeOrdered, Order, Ordered};
+pub use rota_docstore::DocName;
+pub use stats::{PartStats, Stats};
