@@ -17,7 +17,7 @@ use rota_docstore::{
     About, Checker, Credentials, Desk, DocName, Exception, FieldError, Operation, Place, Singleton,
 };
 use rota_manager::Application;
-use rota_protocol::operate::registry;
+use rota_protocol::operate;
 use serde::{Deserialize, Serialize};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -135,8 +135,8 @@ impl Checker for Accounts {
 }
 
 fn main() -> ExitCode {
-    let schema = registry::schema().class("Acc", |it| it.singleton::<Balance>());
-    let operations = registry::operations().with::<Deposit>().with::<Interest>();
+    let schema = operate::schema().class("Acc", |it| it.singleton::<Balance>());
+    let operations = operate::operations().with::<Deposit>().with::<Interest>();
     match Application::new(operations, schema) {
         Ok(application) => rota_manager::main(application.checked_by(Arc::new(Accounts))),
         Err(mistake) => {

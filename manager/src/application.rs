@@ -2,7 +2,7 @@
 
 use rota_docstore::{About, Checker, FieldError, Operations, Schema};
 use rota_protocol::Manager;
-use rota_protocol::operate::registry;
+use rota_protocol::operate;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -32,16 +32,16 @@ impl fmt::Debug for Application {
 /// administrator's key.
 impl Default for Application {
     fn default() -> Self {
-        Self { operations: registry::operations(), schema: registry::schema(), checker: None }
+        Self { operations: operate::operations(), schema: operate::schema(), checker: None }
     }
 }
 
 impl Application {
     /// These operations, on documents of these classes; usually those of [`registry`] and more.
     /// Field `schema`: it lacks a class that managers themselves keep, or lets operations change
-    /// sessions or pools ([`registry::check_schema`]).
+    /// sessions or pools ([`operate::check_schema`]).
     pub fn new(operations: Operations, schema: Schema) -> Result<Self, FieldError> {
-        registry::check_schema(&schema)?;
+        operate::check_schema(&schema)?;
         Ok(Self { operations, schema, checker: None })
     }
 
@@ -76,9 +76,9 @@ mod tests {
 
     #[test]
     fn a_schema_that_managers_cannot_work_with_is_refused_before_anything_starts() {
-        let refused = Application::new(registry::operations(), Schema::new().open()).unwrap_err();
+        let refused = Application::new(operate::operations(), Schema::new().open()).unwrap_err();
         assert_eq!(refused.field, "schema");
-        let more = registry::schema().class("Acc", |it| it);
-        assert!(Application::new(registry::operations(), more).is_ok());
+        let more = operate::schema().class("Acc", |it| it);
+        assert!(Application::new(operate::operations(), more).is_ok());
     }
 }

@@ -3,8 +3,8 @@
 //!
 //! ```text
 //!   fn main() -> ExitCode {
-//!       let schema = registry::schema().class("Acc", |it| it.singleton::<Balance>());
-//!       let operations = registry::operations().with::<Transfer>();
+//!       let schema = operate::schema().class("Acc", |it| it.singleton::<Balance>());
+//!       let operations = operate::operations().with::<Transfer>();
 //!       match Application::new(operations, schema) {
 //!           Ok(it) => rota_manager::main(it.checked_by(Arc::new(Accounts))),
 //!           Err(mistake) => ...

@@ -19,7 +19,7 @@ pub use api::{
     Answer, DocumentAnswer, DocumentCursor, DocumentHead, DocumentOp, DocumentPage, Op, OpResult,
 };
 pub use disk::{Disk, DiskWrite, Identity, PartMeta};
-pub use documents::{Doc, DocKey};
+pub use documents::{Doc, DocKey, session_of};
 pub use message::{Chunk, Entry, Envelope, Message, Write};
 pub use orders::{NodeOrdered, Order, Ordered};
 pub use rota_docstore::DocName;

@@ -1,101 +1,62 @@
 //! Every decision of a manager, and nothing else: no clock, no socket, no file.
 //!
-//! See [`io`] for the picture of inputs and effects, [`documents`] for what is kept, and
-//! [`replica`] for a copy of a partition.
+//! A room for each kind of thing. A room uses those above it, and no other:
+//!
+//! ```text
+//!  ports, settings        inputs and effects; what a manager is told at its start
+//!  contents, nodes        what the documents of a copy come to; the registry, loads, calls to nodes
+//!  log                    one partition's log: copies, sync, learning, confirmed reads, waiting answers
+//!  node_lease, pools,     what lives beside the log; none of these uses another one
+//!  sessions, documents
+//!  partition              the log and what lives beside it, put together
+//!  router, membership     requests find their owner; this manager's number, changes of the View, suspicion
+//!  manager                takes inputs apart, gives effects out
+//! ```
+//!
+//! See [`io`] for the picture of inputs and effects. What passes as a value stands in `rota-messages`.
 
-mod adopt;
-mod backlog;
-mod bodies;
-pub mod census;
-mod claim;
-mod closing;
-mod cordon;
-mod council;
-mod drain;
-mod drive;
-mod elsewhere;
-mod entry;
-mod env;
-mod fingerprint;
-mod flow;
-mod former;
-mod hearing;
-mod inspect;
-pub mod io;
-mod judge;
-mod leading;
-mod learn;
-mod leave;
+mod contents;
+mod documents;
+mod log;
 mod manager;
-pub mod memories;
-mod memory;
+mod membership;
+mod node_lease;
 mod nodes;
-pub mod operate;
 mod partition;
-mod parts;
-mod pool;
-mod probe;
-mod promised;
-mod reads;
-mod recover;
-pub mod replica;
-mod requests;
-mod scan;
-mod session;
-mod settled;
-pub mod sizes;
-mod split;
-mod sync;
-pub mod timing;
-mod upkeep;
-mod version;
-mod waits;
-mod work;
+mod pools;
+mod ports;
+mod router;
+mod sessions;
+mod settings;
 
-pub use bodies::{Bodies, NoBodies};
-pub use io::{CasOutcome, Effect, Input, Note, SessionEnd, Transition};
-pub use manager::Manager;
-pub use operate::DocumentsConfig;
-pub use rota_messages::*;
-pub use sizes::Sizes;
-pub use timing::{REQUEST_MS, Timing};
-pub use waits::Wait;
+pub use crate::manager::inputs::Manager;
+pub use crate::ports::bodies::{Bodies, NoBodies};
+pub use crate::ports::io;
+pub use crate::ports::io::{CasOutcome, Effect, Input};
+pub use crate::ports::note::{Note, SessionEnd, Transition};
+pub use crate::ports::wait::Wait;
+pub use crate::settings::config::{ManagerConfig, PoolConfig};
+pub use crate::settings::documents::DocumentsConfig;
+pub use crate::settings::sizes::Sizes;
+pub use crate::settings::timing::{REQUEST_MS, Timing};
+pub use crate::settings::{sizes, timing};
+pub use rota_messages::{
+    Answer, Chunk, Disk, DiskWrite, Doc, DocKey, DocName, DocumentAnswer, DocumentCursor,
+    DocumentHead, DocumentOp, DocumentPage, Entry, Envelope, Identity, Message, NodeOrdered, Op,
+    OpResult, Order, Ordered, PartMeta, PartStats, Stats, Write, api, message, placements,
+    session_of,
+};
 
-use rota_model::{ManagerId, ManagerNumber, PoolName};
-use rota_ring::RingShape;
-
-/// What a manager is told about itself at its start.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct ManagerConfig {
-    /// Its reserved number.
-    pub number: ManagerNumber,
-    /// Its name.
-    pub id: ManagerId,
-    /// The ring that it is for. A View of another one is refused, also by who knows none yet.
-    pub ring: RingShape,
-    /// Where it serves gRPC, `host:port`.
-    pub grpc: String,
-    /// Where it serves HTTP, `host:port`.
-    pub http: String,
-    /// Load of a node at which it takes no more, in thousandths (T = 0.8 is 800).
-    pub load_limit_permille: u32,
-    /// Pools that can grow.
-    pub pools: Vec<PoolConfig>,
-    /// Times.
-    pub timing: Timing,
-    /// Sizes.
-    pub sizes: Sizes,
-    /// What an administrator decides about documents.
-    pub documents: DocumentsConfig,
+/// A copy of a partition.
+pub mod replica {
+    pub use crate::log::replica::Replica;
 }
 
-/// A pool that can grow.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct PoolConfig {
-    /// Its name.
-    pub name: PoolName,
-    /// Most nodes.
-    pub nodes_max: u32,
-    /// Places of a new node.
-    pub places: u32,
+/// What is offered of documents.
+pub mod operate {
+    pub use crate::contents::fills::DOCUMENT_BYTES;
+    pub use crate::documents::registry::{check_schema, operations, schema};
+    pub use crate::ports::slots::{CONFIGURATION, SPACES_DOCID, slot_of, slot_of_spaces};
+    pub use crate::ports::work::{Job, Worked};
+    pub use crate::settings::documents::{AdminKey, DocumentsConfig};
 }

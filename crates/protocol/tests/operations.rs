@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use rota_docstore::space::SPACE_CLASS;
 use rota_docstore::*;
 use rota_protocol::operate::AdminKey;
-use rota_protocol::operate::registry::{operations, schema};
+use rota_protocol::operate::{operations, schema};
 use serde_json::{Value, json};
 use std::sync::Arc;
 

@@ -6,7 +6,7 @@ mod table;
 
 use rota_docstore::*;
 use rota_model::RefusalKind;
-use rota_protocol::operate::registry::{operations, schema};
+use rota_protocol::operate::{operations, schema};
 use rota_protocol::{Transition, Wait};
 use serde_json::{Value, json};
 use table::asking::*;

@@ -14,7 +14,7 @@ use crate::network::STRAGGLER_US_MAX;
 use crate::plant::{Bug, Plant};
 use crate::world::{Event, Phase, World};
 use rota_model::{ManagerNumber, RefusalKind, SessionKey, SessionRecord};
-use rota_protocol::documents::session_of;
+use rota_protocol::session_of;
 use rota_protocol::{Answer, OpResult};
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};

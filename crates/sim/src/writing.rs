@@ -6,7 +6,7 @@ use rota_docstore::{
     Content, Desk, DocName, Document, Exception, ItemName, Namespace, Operation, Operations, Place,
     Stamp, Tolerance, Wanted,
 };
-use rota_protocol::operate::registry;
+use rota_protocol::operate;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -43,7 +43,7 @@ pub fn names() -> Vec<DocName> {
 
 /// The operations of the simulated managers.
 pub fn operations() -> Operations {
-    registry::operations().with::<Add<true>>().with::<Add<false>>()
+    operate::operations().with::<Add<true>>().with::<Add<false>>()
 }
 
 /// What [`Add`] is told.

@@ -9,7 +9,7 @@ use rota_model::{ManagerNumber, Refusal, RefusalKind, Retry, SlotId};
 use rota_proto::documents::{answer, in_call, request, status as exception_status};
 use rota_proto::v1;
 use rota_protocol::api::{OperateOp, PageOp, Reader, Service, SyncOp};
-use rota_protocol::operate::{registry, slot_of};
+use rota_protocol::operate::{self, slot_of};
 use rota_protocol::{
     Answer, DocumentAnswer, DocumentCursor, DocumentHead, DocumentOp, DocumentPage, Op,
 };
@@ -171,7 +171,7 @@ pub async fn web(
     path: &str,
     deadline: Instant,
 ) -> Result<Option<(String, Vec<u8>)>, NoPage> {
-    let z = Namespace::parse(registry::CONFIGURATION).expect("z is a name");
+    let z = Namespace::parse(operate::CONFIGURATION).expect("z is a name");
     let Ok(name) = DocName::new(&z, WEB_CLASS, path) else { return Ok(None) };
     let syncs = vec![SyncRequest { name, held: None }];
     let update = sync(shared, None, syncs, true, deadline).await.map_err(Failure::page)?.pop();

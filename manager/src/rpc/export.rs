@@ -13,7 +13,7 @@ use rota_proto::documents::NamespaceState;
 use rota_proto::documents::export::{Order, Part};
 use rota_proto::v1;
 use rota_protocol::api::{ImportOp, PageOp};
-use rota_protocol::operate::registry::CONFIGURATION;
+use rota_protocol::operate::CONFIGURATION;
 use rota_protocol::{Answer, DocumentAnswer, DocumentCursor, DocumentOp, Op};
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -16,7 +16,7 @@ use rota_proto::documents::{
 };
 use rota_proto::v1;
 use rota_protocol::api::{ClearOp, FollowOp, OperateOp, PageOp};
-use rota_protocol::operate::{SPACES_DOCID, registry};
+use rota_protocol::operate::{self, SPACES_DOCID};
 use rota_protocol::{Answer, DocumentAnswer, DocumentCursor, DocumentOp, Op};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -54,7 +54,7 @@ enum Described {
 }
 
 fn configuration() -> Namespace {
-    Namespace::parse(registry::CONFIGURATION).expect("z is a name")
+    Namespace::parse(operate::CONFIGURATION).expect("z is a name")
 }
 
 fn missing(name: &Namespace) -> Failure {

@@ -1,4 +1,4 @@
-//! The rules of the house, checked: arrows between crates, purity, manifests, pages, length of files,
+//! The rules of the house, checked: arrows between crates and rooms, purity, manifests, pages, length of files,
 //! words. Each check also has a violating example made by hand, which it must find.
 
 mod arrows;
@@ -7,6 +7,7 @@ mod manifests;
 mod pages;
 mod protos;
 mod purity;
+mod rooms;
 mod words;
 
 use std::path::PathBuf;

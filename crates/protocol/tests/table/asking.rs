@@ -104,5 +104,5 @@ pub fn refreshed(table: &mut Table, cache: &mut Cache, docid: &str) -> Option<Ar
 }
 
 pub fn cache() -> Cache {
-    Cache::new(Arc::new(rota_protocol::operate::registry::schema()), 1 << 20)
+    Cache::new(Arc::new(rota_protocol::operate::schema()), 1 << 20)
 }

@@ -1,0 +1,295 @@
+//! What callers are told of the operations that every manager knows: what each does, its parameters as a
+//! JSON Schema, and parameters with which it works. `ringctl document operations` shows it.
+
+use rota_docstore::About;
+
+/// The properties of the limits of a namespace.
+macro_rules! limits {
+    () => {
+        r#"        "documents": {"type": ["integer", "null"], "description": "Most documents."},
+        "v1": {"type": ["integer", "null"], "description": "Most bytes of names and contents of items."},
+        "v2": {"type": ["integer", "null"], "description": "Most bytes of attachments."}}},
+"#
+    };
+}
+
+pub(crate) const DOCUMENT_WRITE: About = About {
+    summary: "Changes documents of one slot, all or none. Runs at the id of one of them.",
+    parameters: r#"{
+  "type": "object", "required": ["changes"], "additionalProperties": false,
+  "properties": {"changes": {
+    "type": "array", "minItems": 1, "description": "One for each document.",
+    "items": {
+      "type": "object", "required": ["class", "docid"], "additionalProperties": false,
+      "properties": {
+        "class": {"type": "string", "description": "Class of the document."},
+        "docid": {"type": "string", "description": "Id of the document, in the caller's namespace."},
+        "life": {"enum": ["keep", "create", "ensure", "destroy"], "default": "keep",
+          "description": "keep: it must exist. create: it must not. ensure: it is created unless it exists. destroy: it ends, with all items, and nothing else may be given."},
+        "expect": {"type": "object", "additionalProperties": false,
+          "description": "What the caller found: A-EXPECTED if it has changed since. What is left out is not looked at.",
+          "properties": {
+            "ctime": {"type": "integer", "description": "Stamp at which its life began."},
+            "version": {"type": "integer", "description": "Stamp of its last change."}}},
+        "put": {"type": "array", "description": "Items to put, each with exactly one of json, raw and attachment.",
+          "items": {
+            "type": "object", "required": ["class"], "additionalProperties": false,
+            "properties": {
+              "class": {"type": "string", "description": "Class of the item."},
+              "key": {"type": "string", "description": "Its key; left out for the only item of its class."},
+              "json": {"description": "Content: any JSON but null."},
+              "raw": {"type": "string", "contentEncoding": "base64", "description": "Content: bytes in base64."},
+              "attachment": {"type": "object", "required": ["mime", "size", "sha256"], "additionalProperties": false,
+                "description": "Content: a body that put-body stored before.",
+                "properties": {
+                  "mime": {"type": "string", "description": "Mime type of the body."},
+                  "size": {"type": "integer", "description": "Its bytes."},
+                  "sha256": {"type": "string", "description": "Its digest: 64 small hexadecimal digits."}}}}}},
+        "remove": {"type": "array", "description": "Items to remove. One that is not there is no mistake.",
+          "items": {
+            "type": "object", "required": ["class"], "additionalProperties": false,
+            "properties": {
+              "class": {"type": "string", "description": "Class of the item."},
+              "key": {"type": "string", "description": "Its key; left out for the only item of its class."}}}},
+        "touch": {"type": "boolean", "default": false,
+          "description": "Gives the document a new version even if nothing changes."}}}}}
+}"#,
+    example: r#"{"changes": [
+  {"class": "Cart", "docid": "cart-7", "life": "ensure",
+   "put": [{"class": "Line", "key": "1", "json": {"article": "tea"}},
+           {"class": "Note", "raw": "aGVsbG8="},
+           {"class": "P", "key": "photo.jpg", "attachment": {"mime": "image/jpeg", "size": 5,
+            "sha256": "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824"}}],
+   "remove": [{"class": "Line", "key": "2"}], "touch": true},
+  {"class": "Order", "docid": "cart-7", "life": "keep",
+   "expect": {"ctime": 261122070308123, "version": 261122070308456}}
+]}"#,
+};
+
+pub(crate) const DOCUMENT_READ: About = About {
+    summary: "Shows documents. Those that are read without a tolerance are shown as of one moment, and share \
+              the slot at which it runs.",
+    parameters: r#"{
+  "type": "object", "required": ["documents"], "additionalProperties": false,
+  "properties": {"documents": {
+    "type": "array", "description": "Which documents.",
+    "items": {
+      "type": "object", "required": ["class", "docid"], "additionalProperties": false,
+      "properties": {
+        "namespace": {"type": "string", "description": "Namespace of the document; the caller's own where it is left out."},
+        "class": {"type": "string", "description": "Class of the document; \"session\" shows a session."},
+        "docid": {"type": "string", "description": "Id of the document."},
+        "tolerance_s": {"type": "integer", "default": 0,
+          "description": "How stale it may be, in seconds. 0: the newest state. More: also of other slots and namespaces."},
+        "items": {"type": "array", "items": {"type": "string"},
+          "description": "Only items of these classes; all where it is left out."}}}}}
+}"#,
+    example: r#"{"documents": [
+  {"class": "Cart", "docid": "cart-7", "items": ["Line"]},
+  {"namespace": "prices", "class": "Article", "docid": "tea", "tolerance_s": 10}
+]}"#,
+};
+
+pub(crate) const DOCUMENT_TOUCH: About = About {
+    summary: "Gives a document a new version, and creates it where there is none: for lock documents. Answers \
+              the version.",
+    parameters: r#"{
+  "type": "object", "required": ["class", "docid"], "additionalProperties": false,
+  "properties": {
+    "class": {"type": "string", "description": "Class of the document."},
+    "docid": {"type": "string", "description": "Id of the document, in the caller's namespace."}}
+}"#,
+    example: r#"{"class": "Lock", "docid": "cart-7"}"#,
+};
+
+pub(crate) const NAMESPACE_PUT: About = About {
+    summary: "Describes a namespace anew; on or off it stays as it is. Runs at z/spaces, for administrators.",
+    parameters: concat!(
+        r#"{
+  "type": "object", "required": ["name"], "additionalProperties": false,
+  "properties": {
+    "name": {"type": "string", "description": "The namespace."},
+    "create": {"type": "boolean", "default": false,
+      "description": "True: it must not exist, unless it is described just so. False: it must exist."},
+    "description": {"type": "string", "default": "", "description": "A text for people."},
+    "limits": {"type": "object", "additionalProperties": false,
+      "description": "How much it may hold; without a limit where one is left out or null.",
+      "properties": {
+"#,
+        limits!(),
+        r#"    "readers": {"type": "array", "items": {"type": "string"}, "default": [],
+      "description": "Namespaces whose operations may read its documents; at most 64."}}
+}"#
+    ),
+    example: r#"{"name": "shop", "create": true, "description": "Carts and orders",
+  "limits": {"documents": 100000, "v1": 1000000000, "v2": null}, "readers": ["billing"]}"#,
+};
+
+pub(crate) const NAMESPACE_SET: About = About {
+    summary: "Changes what is given of a namespace's description, and leaves the rest. Runs at z/spaces, for \
+              administrators.",
+    parameters: concat!(
+        r#"{
+  "type": "object", "required": ["name"], "additionalProperties": false,
+  "properties": {
+    "name": {"type": "string", "description": "The namespace; it must have been created."},
+    "description": {"type": "string", "description": "A text for people."},
+    "limits": {"type": "object", "additionalProperties": false,
+      "description": "null takes a limit away; one that is left out stays.",
+      "properties": {
+"#,
+        limits!(),
+        r#"    "add_readers": {"type": "array", "items": {"type": "string"}, "default": [],
+      "description": "Namespaces whose operations may read its documents from now on."},
+    "remove_readers": {"type": "array", "items": {"type": "string"}, "default": [],
+      "description": "Those that may no more."}}
+}"#
+    ),
+    example: r#"{"name": "shop", "description": "Carts", "limits": {"documents": null, "v1": 5000, "v2": 0},
+  "add_readers": ["audit"], "remove_readers": ["billing"]}"#,
+};
+
+pub(crate) const NAMESPACE_SWITCH: About = About {
+    summary: "Switches a namespace off or on. Runs at z/spaces, for administrators.",
+    parameters: r#"{
+  "type": "object", "required": ["name"], "additionalProperties": false,
+  "properties": {
+    "name": {"type": "string", "description": "The namespace; it must have been created."},
+    "off": {"type": ["string", "null"],
+      "description": "The message for its clients: it is off. Left out or null: it is on."}}
+}"#,
+    example: r#"{"name": "shop", "off": "Back at noon"}"#,
+};
+
+pub(crate) const NAMESPACE_REMOVE: About = About {
+    summary: "Removes the description of a namespace that is switched off; its documents are not looked at. \
+              Runs at z/spaces, for administrators.",
+    parameters: r#"{
+  "type": "object", "required": ["name"], "additionalProperties": false,
+  "properties": {"name": {"type": "string", "description": "The namespace."}}
+}"#,
+    example: r#"{"name": "shop"}"#,
+};
+
+pub(crate) const WEB_PUT: About = About {
+    summary: "Puts a small web resource, which every manager serves under /web/PATH. Runs at z/PATH, for \
+              administrators.",
+    parameters: r#"{
+  "type": "object", "required": ["path", "mime", "body"], "additionalProperties": false,
+  "properties": {
+    "path": {"type": "string", "description": "Its path below /web/."},
+    "mime": {"type": "string", "description": "Its mime type: 1 to 255 printable characters of ASCII."},
+    "body": {"type": "string", "contentEncoding": "base64", "description": "Its bytes in base64."}}
+}"#,
+    example: r#"{"path": "index.html", "mime": "text/html", "body": "PGgxPkhlbGxvPC9oMT4="}"#,
+};
+
+pub(crate) const WEB_REMOVE: About = About {
+    summary: "Removes a web resource. Runs at z/PATH, for administrators.",
+    parameters: r#"{
+  "type": "object", "required": ["path"], "additionalProperties": false,
+  "properties": {"path": {"type": "string", "description": "Its path below /web/."}}
+}"#,
+    example: r#"{"path": "index.html"}"#,
+};
+
+#[cfg(test)]
+mod tests {
+    use crate::documents::registry::operations;
+    use rota_docstore::{About, JsonText};
+    use serde_json::{Map, Value};
+    use std::collections::{BTreeMap, BTreeSet};
+
+    fn check(name: &str, parameters: &Value) -> Result<(), String> {
+        let text = JsonText::parse(&parameters.to_string()).unwrap();
+        operations().check(name, Some(&text)).map_err(|it| it.to_string())
+    }
+
+    fn abouts() -> Vec<(&'static str, About)> {
+        operations().abouts().collect()
+    }
+
+    fn parsed(text: &str) -> Value {
+        serde_json::from_str(text).unwrap_or_else(|error| panic!("{error} in {text}"))
+    }
+
+    /// The properties of every object in a schema, by its place.
+    fn objects(schema: &Value, place: &str, into: &mut BTreeMap<String, BTreeSet<String>>) {
+        if let Some(properties) = schema["properties"].as_object() {
+            into.insert(place.to_owned(), properties.keys().cloned().collect());
+            for (name, it) in properties {
+                objects(it, &format!("{place}/{name}"), into);
+            }
+        }
+        if schema["items"].is_object() {
+            objects(&schema["items"], &format!("{place}[]"), into);
+        }
+    }
+
+    /// Every value with one unknown field more, by the place of that field; and the fields that are used.
+    fn with_odd_fields(
+        value: &Value,
+        place: &str,
+        used: &mut BTreeMap<String, BTreeSet<String>>,
+    ) -> Vec<(String, Value)> {
+        let mut all = Vec::new();
+        match value {
+            Value::Object(fields) => {
+                used.entry(place.to_owned()).or_default().extend(fields.keys().cloned());
+                let mut odd = fields.clone();
+                odd.insert("?".to_owned(), Value::Null);
+                all.push((place.to_owned(), Value::Object(odd)));
+                for (name, it) in fields {
+                    for (at, odd) in with_odd_fields(it, &format!("{place}/{name}"), used) {
+                        let mut fields: Map<String, Value> = fields.clone();
+                        fields.insert(name.clone(), odd);
+                        all.push((at, Value::Object(fields)));
+                    }
+                }
+            }
+            Value::Array(items) => {
+                for (number, it) in items.iter().enumerate() {
+                    for (at, odd) in with_odd_fields(it, &format!("{place}[]"), used) {
+                        let mut items = items.clone();
+                        items[number] = odd;
+                        all.push((at, Value::Array(items)));
+                    }
+                }
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        }
+        all
+    }
+
+    /// The names between backticks after "expected".
+    fn expected(refusal: &str) -> BTreeSet<String> {
+        let (_, list) = refusal.split_once("expected").unwrap_or_else(|| panic!("{refusal}"));
+        list.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn each_operation_says_what_it_does_and_takes_its_own_example() {
+        assert_eq!(abouts().len(), 9);
+        for (name, about) in abouts() {
+            assert!(about.summary.ends_with('.'), "{name}");
+            assert_eq!(check(name, &parsed(about.example)), Ok(()), "{name}");
+        }
+    }
+
+    #[test]
+    fn schemas_name_exactly_the_fields_that_operations_take_and_examples_use_all_of_them() {
+        for (name, about) in abouts() {
+            let (mut told, mut used) = (BTreeMap::new(), BTreeMap::new());
+            objects(&parsed(about.parameters), "", &mut told);
+            for (place, odd) in with_odd_fields(&parsed(about.example), "", &mut used) {
+                // What is below may be anything: the content of an item.
+                let Some(fields) = told.get(&place) else { continue };
+                let refusal = check(name, &odd).unwrap_err();
+                assert_eq!(*fields, expected(&refusal), "{name} at {place:?}: {refusal}");
+            }
+            for (place, fields) in told {
+                assert_eq!(used.get(&place), Some(&fields), "the example of {name} at {place:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! Following the descriptions of namespaces: every manager asks the owner of their slot for what
+//! is newer than what it knows, and the owner answers when there is something.
+
+use crate::documents::usage::together;
+use crate::log::env::Env;
+use crate::log::origin::Origin;
+use crate::partition::state::Partition;
+use crate::ports::slots::{CONFIGURATION, slot_of_spaces};
+use rota_docstore::Document;
+use rota_docstore::space::SPACE_CLASS;
+use rota_messages::api::{FollowOp, Holdings};
+use rota_messages::{Answer, DocKey, DocumentAnswer, DocumentOp, Op};
+use rota_model::{Epoch, ManagerNumber, Refusal, RefusalKind, Retry, Stamp};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Most questions that wait at one owner: some for each manager, of which there are 100 at most.
+const FOLLOWERS_MAX: usize = 1_024;
+
+impl Partition {
+    /// Something was committed, or time passed: answers who can be answered.
+    pub fn serve_follows(&mut self, env: &mut Env) {
+        let Some(leading) = &mut self.leading else { return };
+        if !leading.reads() || leading.follows.is_empty() {
+            return;
+        }
+        for origin in std::mem::take(&mut leading.follows) {
+            self.serve_follow(env, origin);
+        }
+    }
+
+    /// A manager asks, and says what its partitions hold.
+    pub(crate) fn on_follow(&mut self, env: &mut Env, origin: Origin, op: &FollowOp) {
+        if let (Some(leading), Some(held)) = (&mut self.leading, &op.held) {
+            let view = env.view();
+            leading.holdings.retain(|number, _| view.managers.contains_key(number));
+            leading.holdings.insert(origin.manager(env.me.number), held.clone());
+        }
+        self.serve_follow(env, origin);
+    }
+
+    fn serve_follow(&mut self, env: &mut Env, origin: Origin) {
+        let Some(leading) = &mut self.leading else { return };
+        let Some(asked) = leading.live.get(&origin) else { return };
+        let Op::Documents(DocumentOp::Follow(op)) = &asked.op else { return };
+        let is_over = env.now.mono_ms >= asked.arrived_ms + op.wait_ms;
+        let news = descriptions(&self.replica, env, op.since);
+        if !news.is_empty() || is_over {
+            let held = op.held.as_ref().map(|_| counted(&leading.holdings, env.epoch()));
+            let answer = DocumentAnswer::Followed { documents: news, held };
+            return self.reply(env, origin, Ok(Answer::Documents(answer)));
+        }
+        if leading.follows.len() < FOLLOWERS_MAX {
+            leading.follows.push_back(origin);
+            return;
+        }
+        let retry = Retry::AfterMs(env.config.timing.retry_ms);
+        let text = format!("{FOLLOWERS_MAX} followers wait at this partition already");
+        self.reply(env, origin, Err(Refusal::new(RefusalKind::Overloaded, retry, text)));
+    }
+}
+
+/// What all said of the same View.
+fn counted(holdings: &BTreeMap<ManagerNumber, Holdings>, epoch: Epoch) -> Holdings {
+    let of_now = holdings.values().filter(|it| it.epoch == epoch);
+    Holdings { epoch, usages: together(of_now.map(|it| &it.usages)) }
+}
+
+/// Committed descriptions, and ends of their lives, that are newer: by version, as far as one
+/// message takes them.
+fn descriptions(
+    replica: &crate::log::replica::Replica,
+    env: &Env,
+    since: Stamp,
+) -> Vec<Arc<Document>> {
+    let slot = slot_of_spaces(env.view().m);
+    let range = replica.docs.range(DocKey::first_of(slot)..);
+    let here = range.take_while(|(key, _)| key.slot == slot);
+    let described = here
+        .filter(|(key, _)| key.name.space() == CONFIGURATION && key.name.class() == SPACE_CLASS);
+    let newer = described.map(|(_, doc)| doc).filter(|doc| doc.version() > since);
+    let mut news: Vec<_> = newer.collect();
+    news.sort_unstable_by_key(|doc| doc.version());
+    let mut room = env.config.sizes.message_bytes;
+    let mut first = true;
+    let fits = |doc: &&&Arc<rota_messages::documents::Doc>| {
+        let rest = room.checked_sub(doc.bytes());
+        room = rest.unwrap_or(0);
+        rest.is_some() || std::mem::take(&mut first)
+    };
+    news.iter().take_while(fits).map(|doc| doc.document().clone()).collect()
+}

@@ -1,0 +1,69 @@
+//! How much documents of applications may fill at one manager, in all of its copies together: they are
+//! all in memory.
+//!
+//! The owner of a document refuses what would make it grow beyond that; what is there may stay, and
+//! shrink. Memories of operations count, and may go an eighth beyond it: they go by themselves. What ends
+//! a document is never refused, with what that leaves: there are no more of these than documents. A copy takes what its owner took: it could not refuse without falling behind. So the ceiling
+//! is the same at all managers. Descriptions of namespaces always have room, with what remembers their
+//! changes: an operator must be able to switch off what fills it.
+
+use crate::contents::fills::{Filling, counts, of_application};
+use crate::log::env::Env;
+use crate::partition::state::Partition;
+use crate::ports::slots::CONFIGURATION;
+use rota_docstore::space::SPACE_CLASS;
+use rota_docstore::{Exception, FieldError, codes};
+use rota_messages::{Doc, DocKey, Write};
+use rota_model::Stamp;
+use std::sync::Arc;
+
+/// How much more there is room for when an operation only has to be remembered: a part of what
+/// documents may fill. Full documents are to get smaller with a dhop, too.
+const MEMORIES_SHARE: u64 = 8;
+
+fn is_description(DocKey { name, .. }: &DocKey) -> bool {
+    name.space() == CONFIGURATION && name.class() == SPACE_CLASS
+}
+
+impl Partition {
+    /// Makes room for what is about to be written, or says why there is none. What ends a document always
+    /// has room; what only remembers operations has [`MEMORIES_SHARE`] more.
+    pub(crate) fn take_room(&self, env: &mut Env, writes: &[Write]) -> Result<(), Exception> {
+        if writes.iter().any(|it| is_description(&it.key)) {
+            return Ok(());
+        }
+        let (mut before, mut after, mut ends) = (Filling::default(), Filling::default(), false);
+        for Write { key, doc } in writes {
+            let found = self.replica.get(key);
+            before.add(found);
+            after.add(doc.as_ref());
+            let is_there =
+                |doc: Option<&Arc<Doc>>| doc.and_then(|it| of_application(it)).is_some_and(counts);
+            ends |= is_there(found) && !is_there(doc.as_ref());
+        }
+        let (manager, limit) = (&env.config.id, env.config.documents.bytes_max);
+        let filled = env.desks.filled.saturating_add(after.all().saturating_sub(before.all()));
+        let growth = after.documents.saturating_sub(before.documents);
+        let grown = env.desks.filled.saturating_add(growth);
+        if growth > 0 && grown > limit {
+            let problem = format!(
+                "of all documents at manager {manager} would be {grown}; the limit is {limit}"
+            );
+            return Err(Exception::of_field(codes::LIMIT, FieldError::new("bytes", problem)));
+        }
+        let limit = limit.saturating_add(limit / MEMORIES_SHARE);
+        if after.beside > before.beside && filled > limit && !ends {
+            let problem = format!(
+                "cannot be remembered: bytes of all documents and memories of operations at manager \
+                 {manager} would be {filled}; the limit is {limit}"
+            );
+            let exception = Exception::of_field(codes::BUSY, FieldError::new("dhop", problem));
+            let now = Stamp::from_epoch_ms(env.now.wall_ms);
+            let oldest = self.replica.memories.operations.oldest();
+            let wait = oldest.map(|it| env.desks.rules(self.slots(env)).ms_to_forget(it, now));
+            return Err(wait.into_iter().fold(exception, Exception::after));
+        }
+        env.desks.filled = filled;
+        Ok(())
+    }
+}

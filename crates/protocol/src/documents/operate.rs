@@ -1,0 +1,282 @@
+//! Operations at the owner of their slot.
+//!
+//! ```text
+//!   request ─▶ work, validate ─▶ wrote something ─▶ one entry of the log ─▶ promised at its position
+//!                │   ▲       └─▶ only read, or refused ─▶ confirm round ─▶ again ─▶ answered when
+//!                ▼   │                                                    what it read is committed
+//!          pause, or fetch documents of other owners
+//! ```
+//! Nothing happens here between work and validation, so operations of one owner are never in each
+//! other's way; what pauses is an operation that failed unexpectedly. Operations of applications work
+//! beside this, unless they say otherwise: see `work`.
+
+use crate::documents::copies::synced;
+use crate::documents::here::Here;
+use crate::documents::usage::Beside;
+use crate::log::env::Env;
+use crate::log::origin::Origin;
+use crate::partition::state::Partition;
+use crate::ports::note::Transition;
+use crate::ports::slots::{AtSlot, CONFIGURATION, Slots};
+use rota_docstore::{Commit, Exception, Next, Phase, Progress, Run, Update, Validated, validate};
+use rota_messages::api::{ClearOp, OperateOp};
+use rota_messages::{Answer, Doc, DocKey, DocumentAnswer, DocumentOp, OpResult, Write};
+use rota_model::{Refusal, RefusalKind, Retry, Stamp};
+use rota_ring::slot_of_document;
+use std::sync::Arc;
+
+/// The answer to an operation.
+pub(crate) fn operated(result: Result<rota_docstore::Answer, Exception>) -> OpResult {
+    Ok(Answer::Documents(DocumentAnswer::Operated(result)))
+}
+
+/// Whether the answer depends on descriptions of namespaces: limits, readers.
+fn needs_spaces(op: &DocumentOp) -> bool {
+    match op {
+        DocumentOp::Operate(op) => op.request.space.as_str() != CONFIGURATION,
+        DocumentOp::Sync(op) => {
+            op.reader.as_ref().is_some_and(|it| it.space.as_str() != CONFIGURATION)
+        }
+        DocumentOp::Import(_)
+        | DocumentOp::Page(_)
+        | DocumentOp::Clear(_)
+        | DocumentOp::Follow(_) => false,
+    }
+}
+
+/// What this manager must hear of namespaces first.
+fn unheard(env: &Env, op: &DocumentOp) -> Option<String> {
+    if !env.desks.knows_spaces && needs_spaces(op) {
+        let text = "the owner has just started, and does not know the namespaces yet";
+        return Some(text.to_owned());
+    }
+    match op {
+        // It would go on taking writes behind what it deletes.
+        DocumentOp::Clear(ClearOp { space, .. }) if env.desks.spaces.check_open(space).is_ok() => {
+            Some(format!("the owner has not heard yet that namespace {space} is off"))
+        }
+        DocumentOp::Clear(_)
+        | DocumentOp::Operate(_)
+        | DocumentOp::Sync(_)
+        | DocumentOp::Import(_)
+        | DocumentOp::Page(_)
+        | DocumentOp::Follow(_) => None,
+    }
+}
+
+impl Partition {
+    /// A request about documents, while the partition serves.
+    pub fn on_documents(&mut self, env: &mut Env, origin: Origin, op: &DocumentOp) {
+        if let Some(text) = unheard(env, op) {
+            let retry = Retry::AfterMs(env.config.timing.retry_ms);
+            let refusal = Refusal::new(RefusalKind::NotServing, retry, text);
+            return self.reply(env, origin, Err(refusal));
+        }
+        if let DocumentOp::Sync(op) = op
+            && let Err(exception) = self.check_reader(env, op)
+        {
+            return self.reply(env, origin, synced(Err(exception)));
+        }
+        match op {
+            DocumentOp::Operate(op) if Self::works_outside(env, op) => {
+                self.progress_of(origin);
+                self.confirm_then(origin);
+            }
+            DocumentOp::Operate(op) => {
+                let progress = self.progress_of(origin);
+                self.operate(env, origin, op, progress, false);
+            }
+            DocumentOp::Sync(op) if op.stale_ok => self.sync_stale(env, origin, op),
+            DocumentOp::Follow(op) => self.on_follow(env, origin, op),
+            DocumentOp::Import(op) => self.import(env, origin, op, false),
+            DocumentOp::Sync(_) | DocumentOp::Page(_) | DocumentOp::Clear(_) => {
+                self.confirm_then(origin);
+            }
+        }
+    }
+
+    /// Nobody else owned the partition when the request arrived.
+    pub fn on_documents_confirmed(&mut self, env: &mut Env, origin: Origin, op: &DocumentOp) {
+        match op {
+            DocumentOp::Operate(op) if Self::works_outside(env, op) => {
+                self.begin_work(env, origin, op);
+            }
+            DocumentOp::Operate(op) => {
+                let progress = self.progress_of(origin);
+                self.operate(env, origin, op, progress, true);
+            }
+            DocumentOp::Sync(op) => self.sync(env, origin, op),
+            DocumentOp::Page(op) => {
+                let page = self.document_page(env, op);
+                self.answer_read(env, origin, Ok(Answer::Documents(DocumentAnswer::Page(page))));
+            }
+            DocumentOp::Clear(op) => self.clear(env, origin, op),
+            DocumentOp::Import(op) => self.import(env, origin, op, true),
+            DocumentOp::Follow(_) => {}
+        }
+    }
+
+    /// No version below this is given out. A write need not be above those of other
+    /// documents, or a thousand writes in a second would leave the clock behind; but above what
+    /// was told of documents that do not exist, and of those that were forgotten or lost.
+    pub(crate) fn floor(&self, env: &Env, space: &str) -> Stamp {
+        let told = match &self.leading {
+            // Whoever follows the descriptions of namespaces asks for what is newer.
+            Some(_) if space == CONFIGURATION => self.replica.high_water,
+            Some(leading) => leading.told,
+            None => self.replica.high_water,
+        };
+        told.max(env.forgotten).max(self.stamps_above(env)).next()
+    }
+
+    /// Remembers that somebody was told what does not exist here.
+    pub(crate) fn note_told<'a>(&mut self, mut updates: impl Iterator<Item = &'a Update>) {
+        if updates.any(|it| matches!(it, Update::Absent { .. }))
+            && let Some(leading) = &mut self.leading
+        {
+            leading.told = leading.told.max(self.replica.high_water);
+        }
+    }
+
+    pub(crate) fn slots(&self, env: &Env) -> Slots {
+        Slots { m: env.view().m, range: self.range }
+    }
+
+    /// One attempt at an operation, from its beginning.
+    pub(crate) fn operate(
+        &mut self,
+        env: &mut Env,
+        origin: Origin,
+        op: &OperateOp,
+        progress: Progress,
+        confirmed: bool,
+    ) {
+        let now = Stamp::from_epoch_ms(env.now.wall_ms);
+        let slots = self.slots(env);
+        let slot = slot_of_document(&op.request.space, &op.docid, slots.m);
+        let rules = env.desks.rules(AtSlot { slots, slot });
+        let floor = self.floor(env, op.request.space.as_str());
+        let (replica, high_water) = (&self.replica, self.replica.high_water.max(floor));
+        let (epoch, clock) = (env.epoch(), env.clock());
+        let desks = &mut env.desks;
+        let (spaces, beside) = (&desks.spaces, desks.counted.beside(self.number, epoch));
+        let here = |floor| Here { replica, spaces, beside, m: slots.m, floor, clock };
+        let mut run = Run::resume(Arc::clone(&op.request), progress);
+        let cache = Some(&mut desks.cache);
+        let next = run.work(&desks.operations, &rules, &here(high_water), cache, now);
+        match next {
+            Next::Failed(it) => return self.on_exception(env, origin, it, confirmed),
+            Next::Pause { ms } => return self.pause_run(env, origin, run.progress(), ms),
+            Next::Fetch(needs) => return self.fetch(env, origin, run.progress(), needs),
+            Next::Validate => {}
+        }
+        let validated = run.validate_with(|attempt| validate(&rules, &here(floor), attempt, now));
+        self.on_validated(env, origin, run, validated, confirmed);
+    }
+
+    pub(crate) fn on_validated(
+        &mut self,
+        env: &mut Env,
+        origin: Origin,
+        run: Run,
+        validated: Validated,
+        confirmed: bool,
+    ) {
+        match validated {
+            Validated::Failed(it) => self.on_exception(env, origin, it, confirmed),
+            Validated::Pause { ms } => self.pause_run(env, origin, run.progress(), ms),
+            Validated::Valid(commit) => self.on_valid(env, origin, run, commit, confirmed),
+        }
+    }
+
+    /// What it came to leans on what it read: that must be as certain as an answer.
+    pub(crate) fn on_exception(
+        &mut self,
+        env: &mut Env,
+        origin: Origin,
+        exception: Exception,
+        confirmed: bool,
+    ) {
+        match exception.phase() {
+            Phase::Before => self.reply(env, origin, operated(Err(exception))),
+            Phase::Work
+            | Phase::Validation
+            | Phase::AfterWork
+            | Phase::Synchronisation
+            | Phase::Sending
+                if confirmed =>
+            {
+                self.answer_read(env, origin, operated(Err(exception)));
+            }
+            Phase::Work
+            | Phase::Validation
+            | Phase::AfterWork
+            | Phase::Synchronisation
+            | Phase::Sending => self.confirm_then(origin),
+        }
+    }
+
+    /// Answers what leans on everything that was appended here.
+    pub(crate) fn answer_read(&mut self, env: &mut Env, origin: Origin, result: OpResult) {
+        if self.replica.tail.is_empty() {
+            self.reply(env, origin, result);
+        } else {
+            self.promise(self.replica.last, origin, result);
+        }
+    }
+
+    fn on_valid(
+        &mut self,
+        env: &mut Env,
+        origin: Origin,
+        run: Run,
+        commit: Commit,
+        confirmed: bool,
+    ) {
+        if commit.writes.is_empty() {
+            if !confirmed {
+                return self.confirm_then(origin);
+            }
+            env.note(Transition::OperationRead, Some(self.number));
+            let result = self.finish(env, run, &commit);
+            return self.answer_read(env, origin, operated(result));
+        }
+        if !self.may_begin(env) {
+            return self.enqueue(origin);
+        }
+        let m = env.view().m;
+        let writes = commit.writes.iter().map(|write| {
+            let key = DocKey::new(crate::ports::slots::slot_of(&write.name, m), write.name.clone());
+            let doc = write.after.clone().map(Doc::new).transpose();
+            let doc = doc.expect("sessions and pools are read only in every schema").map(Arc::new);
+            Write { key, doc }
+        });
+        let writes: Vec<Write> = writes.collect();
+        let refused = self.without_body(env, &writes);
+        let refused = refused.or_else(|| self.take_room(env, &writes).err());
+        if let Some(exception) = refused {
+            let exception = run.given_up(exception.at(Phase::Validation));
+            return self.on_exception(env, origin, exception, confirmed);
+        }
+        let at = self.write(env, writes, None);
+        env.note(Transition::Operated, Some(self.number));
+        let result = self.finish(env, run, &commit);
+        self.promise(at, origin, operated(result));
+    }
+
+    fn finish(
+        &mut self,
+        env: &mut Env,
+        run: Run,
+        commit: &Commit,
+    ) -> Result<rota_docstore::Answer, Exception> {
+        let (replica, floor) = (&self.replica, self.replica.high_water);
+        // Nothing is written any more, so what others hold limits nothing.
+        let (spaces, beside) = (&env.desks.spaces, Beside::default());
+        let here = Here { replica, spaces, beside, m: env.view().m, floor, clock: env.clock() };
+        let mut answer = run.finish(&here, commit)?;
+        crate::documents::copies::cut(&mut answer.updates, env.config.sizes.message_bytes);
+        self.note_told(answer.updates.iter().map(|(_, update)| update));
+        Ok(answer)
+    }
+}

@@ -1,0 +1,230 @@
+//! `document.write`: changes documents without code of an application's own.
+
+use crate::documents::about;
+use crate::documents::form::{ItemAt, ItemForm, at, name_at};
+use crate::documents::registry::{check_free, schema};
+use rota_docstore::name::MEMORY_CLASS;
+use rota_docstore::{
+    About, Content, DOCUMENTS_MAX, Desk, DocName, Exception, FieldError, ItemName, Namespace,
+    Operation, Place, Schema, Stamp, Wanted, codes,
+};
+use serde::{Deserialize, Serialize};
+
+/// What becomes of the document's life.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Life {
+    /// It must exist.
+    #[default]
+    Keep,
+    /// It must not exist.
+    Create,
+    /// It is created unless it exists.
+    Ensure,
+    /// It ends, with all items.
+    Destroy,
+}
+
+/// What the caller expects to find. What is not given is not looked at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Expected {
+    ctime: Option<Stamp>,
+    version: Option<Stamp>,
+}
+
+/// Changes of one document.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Change {
+    class: String,
+    docid: String,
+    #[serde(default)]
+    life: Life,
+    expect: Option<Expected>,
+    #[serde(default)]
+    put: Vec<ItemForm>,
+    #[serde(default)]
+    remove: Vec<ItemAt>,
+    /// A new version even if nothing changes.
+    #[serde(default)]
+    touch: bool,
+}
+
+/// `{"changes": [...]}`, at least one.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Parameters {
+    changes: Vec<Change>,
+}
+
+/// What became of one document.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+struct Changed {
+    class: String,
+    docid: String,
+    /// Before.
+    existed: bool,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+struct Answered {
+    documents: Vec<Changed>,
+}
+
+/// Changes documents of one slot, all or none.
+///
+/// It is remembered beside the first document, which may end.
+pub(crate) struct DocumentWrite {
+    changes: Vec<Change>,
+    contents: Vec<Vec<(ItemName, Content)>>,
+    schema: Schema,
+}
+
+impl Operation for DocumentWrite {
+    const NAME: &'static str = "document.write";
+    const PLACE: Place = Place::Inline;
+    type Parameters = Parameters;
+
+    fn about() -> About {
+        about::DOCUMENT_WRITE
+    }
+
+    fn new(Parameters { changes }: Parameters) -> Result<Self, Exception> {
+        // Half of what an operation may ask for: it also asks for what it remembers.
+        let limit = DOCUMENTS_MAX / 2;
+        if changes.is_empty() || changes.len() > limit {
+            let problem = format!("are {}; there must be 1 to {limit}", changes.len());
+            let code = if changes.is_empty() { codes::INVALID } else { codes::LIMIT };
+            return Err(Exception::of_field(code, FieldError::new("changes", problem)));
+        }
+        let schema = schema();
+        let mut contents = Vec::with_capacity(changes.len());
+        for (number, change) in changes.iter().enumerate() {
+            let place = format!("changes[{number}]");
+            check_free(&schema, &change.class)?;
+            check_whole(change).map_err(|it| at(&place, it))?;
+            contents.push(contents_of(&place, change)?);
+        }
+        Ok(Self { changes, contents, schema })
+    }
+
+    fn documents(&self, space: &Namespace) -> Result<Vec<Wanted>, Exception> {
+        let wanted = |(at, it): (usize, &Change)| {
+            name_at(&format!("changes[{at}]"), space, &it.class, &it.docid).map(Wanted::current)
+        };
+        self.changes.iter().enumerate().map(wanted).collect()
+    }
+
+    fn work(&mut self, desk: &mut Desk<'_>) -> Result<(), Exception> {
+        let beside = desk.name(&self.changes[0].class, &self.changes[0].docid)?;
+        if let Some(answered) = desk.repeated::<Answered>(&beside)? {
+            return desk.answer_json(&answered);
+        }
+        let mut documents = Vec::with_capacity(self.changes.len());
+        for (change, contents) in self.changes.iter().zip(&self.contents) {
+            let name = desk.name(&change.class, &change.docid)?;
+            let existed = desk.current(&name)?.exists();
+            make(desk, &self.schema, &name, change, contents)?;
+            let (class, docid) = (change.class.clone(), change.docid.clone());
+            documents.push(Changed { class, docid, existed });
+        }
+        answer_once(desk, &beside, &Answered { documents })
+    }
+}
+
+/// Refuses changes of which some would be lost.
+fn check_whole(change: &Change) -> Result<(), FieldError> {
+    let has_items = !change.put.is_empty() || !change.remove.is_empty() || change.touch;
+    if change.life == Life::Destroy && has_items {
+        return Err(FieldError::new("life", "is destroy, which goes with no other change"));
+    }
+    Ok(())
+}
+
+fn contents_of(place: &str, change: &Change) -> Result<Vec<(ItemName, Content)>, Exception> {
+    let mut contents = Vec::with_capacity(change.put.len());
+    for (number, item) in change.put.iter().enumerate() {
+        let place = format!("{place}.put[{number}]");
+        check_item_class(&item.class).map_err(|it| at(&place, it))?;
+        let content = item.content().map_err(|it| at(&place, it))?;
+        contents.push((item.name().map_err(|it| at(&place, it))?, content));
+    }
+    for (number, item) in change.remove.iter().enumerate() {
+        let place = format!("{place}.remove[{number}]");
+        let named = check_item_class(&item.class).and_then(|()| item.name());
+        named.map_err(|it| at(&place, it))?;
+    }
+    Ok(contents)
+}
+
+fn check_item_class(class: &str) -> Result<(), FieldError> {
+    if class == MEMORY_CLASS {
+        let problem = format!("{class:?} holds remembered operations, and is not written so");
+        return Err(FieldError::new("class", problem));
+    }
+    Ok(())
+}
+
+fn make(
+    desk: &mut Desk<'_>,
+    schema: &Schema,
+    name: &DocName,
+    change: &Change,
+    contents: &[(ItemName, Content)],
+) -> Result<(), Exception> {
+    let draft = desk.current(name)?;
+    if let Some(expected) = &change.expect {
+        check_expected(name, expected, draft.ctime(), draft.version())?;
+    }
+    match change.life {
+        Life::Keep => draft.must_exist()?,
+        Life::Create => draft.create()?,
+        Life::Ensure => {
+            draft.ensure();
+        }
+        Life::Destroy => {
+            draft.destroy();
+            return Ok(());
+        }
+    }
+    for (item, content) in contents {
+        schema.check_foreign(name.class(), item, content)?;
+        draft.put_content(item, content.clone())?;
+    }
+    for item in &change.remove {
+        draft.remove(&item.class, item.key.as_deref())?;
+    }
+    if change.touch {
+        draft.touch();
+    }
+    Ok(())
+}
+
+/// A-EXPECTED, when the document has changed since the caller looked at it.
+fn check_expected(
+    name: &DocName,
+    expected: &Expected,
+    ctime: Option<Stamp>,
+    version: Option<Stamp>,
+) -> Result<(), Exception> {
+    let parts = [("ctime", expected.ctime, ctime), ("version", expected.version, version)];
+    for (what, wanted, found) in parts {
+        if wanted.is_some() && wanted != found {
+            let text = |it: Option<Stamp>| it.map_or("none".to_owned(), |it| it.to_string());
+            let message = format!("{what} of {name} is {}, not {}", text(found), text(wanted));
+            return Err(Exception::business("EXPECTED", message));
+        }
+    }
+    Ok(())
+}
+
+/// Answers, and remembers that beside the document.
+pub(crate) fn answer_once<T: Serialize>(
+    desk: &mut Desk<'_>,
+    beside: &DocName,
+    answer: &T,
+) -> Result<(), Exception> {
+    desk.remember(beside, answer)?;
+    desk.answer_json(answer)
+}

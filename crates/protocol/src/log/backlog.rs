@@ -1,0 +1,77 @@
+//! What is written and not committed, and when a partition takes nothing more: an owner that cannot
+//! commit must not promise more and more.
+
+use crate::log::env::Env;
+use crate::partition::state::Partition;
+use rota_messages::{DocumentOp, Op};
+use rota_model::{Refusal, RefusalKind, Retry};
+
+/// A silent copy is suspected after `suspect_ms` and taken out at once, unless the config store is
+/// away. After this many times that long the partition has lost it and cannot say so.
+pub(crate) const LOST_AFTER: u64 = 2;
+
+/// What nodes tell of sessions is refused at this many times the entries of other requests, whatever
+/// their bytes: there is not more of it than sessions, an open waits for it, and a node whose news is
+/// refused tells it again after a second.
+const NEWS_ENTRIES: usize = 2;
+
+impl Partition {
+    /// Why a request cannot be taken now, if so: it would wait behind a commit that may not come.
+    pub fn refuses_backlog(&self, env: &Env, op: &Op) -> Option<Refusal> {
+        let (writes, confirmed) = match op {
+            Op::Open(_) | Op::Close(_) | Op::Report(_) => (true, true),
+            Op::Get(get) => (false, !get.stale_ok),
+            Op::List(list) => (false, !list.stale_ok),
+            Op::Pull(_) => (false, false),
+            Op::Documents(op) => match op {
+                DocumentOp::Operate(_) | DocumentOp::Clear(_) | DocumentOp::Import(_) => {
+                    (true, true)
+                }
+                DocumentOp::Sync(sync) => (false, !sync.stale_ok),
+                DocumentOp::Page(_) => (false, true),
+                DocumentOp::Follow(_) => (false, false),
+            },
+        };
+        let retry = Retry::AfterMs(env.config.timing.retry_ms);
+        if confirmed && let Some(text) = self.lost_copy(env) {
+            let kind =
+                if env.store_away { RefusalKind::ConfigStoreAway } else { RefusalKind::NotServing };
+            return Some(Refusal::new(kind, retry, text));
+        }
+        let full = self.backlog(env).filter(|_| writes && !self.has_room_for_news(env, op));
+        full.map(|text| Refusal::new(RefusalKind::Overloaded, retry, text))
+    }
+
+    fn has_room_for_news(&self, env: &Env, op: &Op) -> bool {
+        let most = env.config.sizes.tail_entries.saturating_mul(NEWS_ENTRIES);
+        matches!(op, Op::Report(_)) && self.replica.tail.len() < most
+    }
+
+    /// Why nothing more is written now, if so: too much is not committed.
+    pub fn backlog(&self, env: &Env) -> Option<String> {
+        let (entries, bytes) = (self.replica.tail.len(), self.replica.tail_bytes);
+        let sizes = &env.config.sizes;
+        let full = entries >= sizes.tail_entries || bytes >= sizes.tail_bytes;
+        full.then(|| {
+            format!(
+                "partition {} has {entries} entries ({bytes} bytes) that are not committed; the \
+                 limits are {} entries and {} bytes",
+                self.number, sizes.tail_entries, sizes.tail_bytes
+            )
+        })
+    }
+
+    /// A copy that is silent and still in the ISR.
+    fn lost_copy(&self, env: &Env) -> Option<String> {
+        let lost_ms = env.config.timing.suspect_ms * LOST_AFTER;
+        let copies = &self.leading.as_ref()?.copies;
+        let silent = |since: u64| env.now.mono_ms >= since + lost_ms;
+        let (number, _) = copies.iter().find(|(_, it)| it.behind_ms.is_some_and(silent))?;
+        let why = if env.store_away {
+            "the config store, which alone can take it out, cannot be reached"
+        } else {
+            "it is not taken out yet"
+        };
+        Some(format!("copy {number} of partition {} does not answer, and {why}", self.number))
+    }
+}

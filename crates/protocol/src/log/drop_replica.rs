@@ -1,0 +1,59 @@
+//! What a manager holds of a partition that it copies no more: dropped, in memory and on disk, once
+//! as many others as the ring wants hold it.
+
+use crate::log::env::Env;
+use crate::partition::state::Partition;
+use crate::ports::note::Transition;
+use rota_messages::DocKey;
+
+impl Partition {
+    /// Drops some of what is here, if this is a former copy that nobody will ask for.
+    ///
+    /// Nothing reads it: who is outside the ISR comes back by learning, and that replaces everything
+    /// here. It is kept while copies are missing, for people to look at should the others die. And it
+    /// is kept while this run may have acknowledged something under the current epoch, as a learner:
+    /// then its log must not go back.
+    pub fn drop_former_copy(&mut self, env: &mut Env) {
+        if !self.is_to_be_dropped(env) {
+            return;
+        }
+        if self.replica.whole || !self.replica.latest.is_empty() {
+            env.note(Transition::CopyDropped, Some(self.number));
+            // Whoever reads this disk must not take the rest for a copy.
+            self.replica.whole = false;
+            let last = self.replica.last;
+            self.replica.restart_at(last);
+        }
+        let some = self.replica.docs.keys().take(env.config.sizes.purge_docs);
+        let some: Vec<DocKey> = some.cloned().collect();
+        for key in some {
+            self.replica.set(&key, None);
+            env.persist_doc(key, None);
+        }
+        self.persist_meta(env);
+    }
+
+    /// Whether something is left of a copy that nobody will ask for.
+    pub fn is_to_be_dropped(&self, env: &Env) -> bool {
+        let is_empty = self.replica.docs.is_empty() && self.replica.latest.is_empty();
+        !is_empty && self.is_former_copy(env)
+    }
+
+    fn is_former_copy(&self, env: &Env) -> bool {
+        let me = env.me;
+        // From its disk a manager knows partitions before it has seen a View.
+        let Some(view) = env.view.as_deref() else { return false };
+        let part = view.parts.get(&self.number);
+        let Some(part) = part.filter(|_| view.member(me.number) == Some(me)) else {
+            return false;
+        };
+        if self.leading.is_some() || self.learning.is_some() || part.has(me.number) {
+            return false;
+        }
+        // Who was taken out comes back within moments, and needs less of what is the same.
+        let serving = part.isr.iter().filter(|it| view.is_up(it.number)).count();
+        let enough = serving > view.r as usize && view.is_up(me.number);
+        let settled = self.replica.pe == part.pe && self.replica.last.pe < part.pe;
+        enough && settled && !view.wanted(self.number).contains(&me.number)
+    }
+}

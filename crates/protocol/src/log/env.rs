@@ -1,0 +1,343 @@
+//! What every partition of a manager shares: who it is, the View, the nodes, and what is to be done.
+
+use crate::documents::documents_env::{Desks, Works};
+use crate::log::origin::Origin;
+use crate::node_lease::state::Condemned;
+use crate::nodes::calls::{CALLS_MAX, CallFor, FAILURE_CHARS_MAX, NodesWanted};
+use crate::nodes::registry::{FailedOrder, Nodes};
+use crate::ports::bodies::{Bodies, NoBodies};
+use crate::ports::io::Effect;
+use crate::ports::note::{Note, SessionEnd, Transition};
+use crate::router::internal::{Errand, Inner};
+use crate::settings::config::ManagerConfig;
+use crate::{Identity, PartMeta};
+use rota_docstore::AHEAD_MS_MAX;
+use rota_messages::{DiskWrite, Doc, DocKey, Envelope, Message, OpResult};
+use rota_model::node_msg::ToNode;
+use rota_model::{
+    Epoch, ManagerNumber, MemberId, NodeId, Now, PoolName, SessionRecord, SessionState, Stamp,
+};
+use rota_ring::{NodeReg, View};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// What a number names that this run gives out. Each kind counts by itself, so that the order in which
+/// unrelated things happen leaves no trace: a search over all states knows them for the same.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum NameOf {
+    /// A request that waits at its entry manager.
+    Request,
+    /// A confirm round.
+    Round,
+    /// A read of the config store.
+    Read,
+    /// A compare-and-set.
+    Change,
+    /// A call to a node.
+    Call,
+    /// A copying to a learner.
+    Copying,
+    /// An order of new nodes.
+    Order,
+    /// Work of an operation beside the decisions.
+    Work,
+}
+
+impl NameOf {
+    /// How many kinds there are.
+    const COUNT: usize = NameOf::Work as usize + 1;
+}
+
+/// What a partition waits for a consistent read of the config store for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum ReadFor {
+    /// A lone owner confirms what was asked before the read began: the requests of that round.
+    Round(u64),
+    /// A wedge ends by a compare-and-set only, so the config store must be there.
+    Wedge,
+}
+
+/// A peer that should be taken out, and since when.
+pub(crate) type Suspects = BTreeMap<MemberId, u64>;
+
+#[derive(Clone)]
+pub(crate) struct Env {
+    pub config: ManagerConfig,
+    /// This run; incarnation 0 before the number was claimed.
+    pub me: MemberId,
+    pub now: Now,
+    pub view: Option<Arc<View>>,
+    pub nodes: Nodes,
+    /// What operations on documents need.
+    pub desks: Desks,
+    /// What records of sessions fill at this manager.
+    pub session_bytes: u64,
+    /// Operations that work beside the decisions.
+    pub works: Works,
+    /// The bodies of attachments that are held here.
+    pub bodies: Arc<dyn Bodies>,
+    /// When this run began: its clock may be set back since.
+    pub(crate) began: Now,
+    /// A version that was found beyond what any clock of today gives: documents go on from there.
+    pub(crate) beyond: Stamp,
+    /// Highest version of a document that was removed, kept on disk: new lives are above it.
+    pub forgotten: Stamp,
+    pub effects: Vec<Effect>,
+    /// Writes of the batch that is persisted next, as `lsn`.
+    pub(crate) writes: Vec<DiskWrite>,
+    /// About how many bytes the documents of that batch have.
+    pub(crate) unwritten_bytes: usize,
+    /// Meta data of that batch: only the newest of each partition matters.
+    pub(crate) metas: BTreeMap<ManagerNumber, PartMeta>,
+    /// Something waits for that batch: the next flush persists it.
+    pub persist_now: bool,
+    pub lsn: u64,
+    pub calls: BTreeMap<u64, CallFor>,
+    /// Answers to this manager's own forwarded requests.
+    pub answers: Vec<(u64, OpResult)>,
+    /// What this manager asks for on its own account.
+    pub errands: Vec<Errand>,
+    pub errands_done: Vec<(Inner, OpResult)>,
+    /// Somebody saw a newer View: read the config store.
+    pub refresh: bool,
+    /// The config store was not reached when it was asked last.
+    pub store_away: bool,
+    pub suspects: Suspects,
+    /// Nodes whose end was asked for and may still be written.
+    pub condemned: Condemned,
+    /// Partitions that wait for a consistent read of the config store, and what for.
+    pub reads_wanted: Vec<(ManagerNumber, ReadFor)>,
+    /// Pools that need nodes: told to a pool owner that is this manager.
+    pub wanted: Vec<NodesWanted>,
+    /// Orders of nodes that a provisioner carries out, one for each pool at most.
+    pub orders: BTreeMap<u64, PoolName>,
+    /// The newest name of each kind.
+    pub(crate) names: [u64; NameOf::COUNT],
+    pub(crate) rng: u64,
+}
+
+impl Env {
+    pub fn new(config: ManagerConfig, seed: u64, now: Now) -> Self {
+        let me = MemberId { number: config.number, incarnation: rota_model::Incarnation(0) };
+        let desks = Desks::new(&config.documents);
+        let nodes = Nodes::new(config.timing.renew_ms);
+        Self {
+            config,
+            me,
+            now,
+            view: None,
+            nodes,
+            desks,
+            session_bytes: 0,
+            works: Works::default(),
+            bodies: Arc::new(NoBodies),
+            errands: Vec::new(),
+            errands_done: Vec::new(),
+            began: now,
+            beyond: Stamp::MIN,
+            forgotten: Stamp::MIN,
+            effects: Vec::new(),
+            writes: Vec::new(),
+            unwritten_bytes: 0,
+            metas: BTreeMap::new(),
+            persist_now: false,
+            lsn: 1,
+            calls: BTreeMap::new(),
+            answers: Vec::new(),
+            refresh: false,
+            store_away: false,
+            suspects: BTreeMap::new(),
+            condemned: Condemned::new(),
+            reads_wanted: Vec::new(),
+            wanted: Vec::new(),
+            orders: BTreeMap::new(),
+            // Names of different runs differ, so that an answer to an earlier run matches nothing.
+            names: [(seed >> 16) << 20; NameOf::COUNT],
+            rng: seed | 1,
+        }
+    }
+
+    pub fn view(&self) -> &View {
+        self.view.as_deref().expect("partitions exist only under a View")
+    }
+
+    /// A time that has come, whatever the clock says: it was set back, or was ahead and is put right.
+    pub fn clock(&self) -> Stamp {
+        let elapsed = self.now.mono_ms.saturating_sub(self.began.mono_ms);
+        Stamp::from_epoch_ms(self.began.wall_ms.saturating_add(elapsed)).max(self.beyond)
+    }
+
+    /// Versions through this one are there: those of a clock that was ahead are gone on from.
+    pub fn found(&mut self, high_water: Stamp) {
+        if high_water > self.clock().plus_ms(AHEAD_MS_MAX) {
+            self.beyond = high_water;
+        }
+    }
+
+    pub fn epoch(&self) -> Epoch {
+        self.view.as_ref().map_or(Epoch(0), |it| it.epoch)
+    }
+
+    /// A number that this run gives out once for that kind.
+    pub fn next_id(&mut self, kind: NameOf) -> u64 {
+        let name = &mut self.names[kind as usize];
+        *name += 1;
+        *name
+    }
+
+    /// Everything that names come from, random numbers included.
+    pub fn fresh_names(&self) -> impl std::hash::Hash + '_ {
+        (&self.names, self.rng, self.lsn)
+    }
+
+    /// What was written and is not given to the disk yet.
+    pub fn unwritten(&self) -> impl std::hash::Hash + '_ {
+        (&self.writes, &self.metas)
+    }
+
+    /// A random number from the seed (splitmix64): for nonces and jitter only.
+    pub fn random(&mut self) -> u64 {
+        self.rng = self.rng.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.rng;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    pub fn persist_doc(&mut self, key: DocKey, doc: Option<Arc<Doc>>) {
+        self.unwritten_bytes += key.bytes() + doc.as_ref().map_or(0, |it| it.bytes());
+        self.writes.push(DiskWrite::Doc { key, doc });
+        self.persist_now = true;
+    }
+
+    /// Persists a partition's meta data; gives the batch that carries it.
+    pub fn persist_part(&mut self, part: ManagerNumber, meta: PartMeta) -> u64 {
+        self.metas.insert(part, meta);
+        self.persist_now = true;
+        self.lsn
+    }
+
+    pub fn persist_identity(&mut self, identity: Identity) -> u64 {
+        self.writes.push(DiskWrite::Identity(identity));
+        self.persist_now = true;
+        self.lsn
+    }
+
+    /// Whether so much is about to go to the disk that it should, before more comes.
+    pub fn is_batch_full(&self) -> bool {
+        self.unwritten_bytes >= self.config.sizes.batch_bytes
+    }
+
+    pub fn has_writes(&self) -> bool {
+        !self.writes.is_empty() || !self.metas.is_empty()
+    }
+
+    /// Everything of the batch. The meta data comes after the documents that it speaks of.
+    pub fn take_writes(&mut self) -> Vec<DiskWrite> {
+        let mut writes = std::mem::take(&mut self.writes);
+        let metas = std::mem::take(&mut self.metas);
+        self.unwritten_bytes = 0;
+        writes.extend(metas.into_iter().map(|(part, meta)| DiskWrite::Part { part, meta }));
+        writes
+    }
+
+    /// Sends to the current run of a manager.
+    pub fn send(&mut self, to: ManagerNumber, message: Message) {
+        let Some(view) = &self.view else { return };
+        let (Some(to), Some(entry)) = (view.member(to), view.managers.get(&to)) else {
+            return;
+        };
+        if entry.grpc.is_empty() {
+            return;
+        }
+        let envelope = Envelope { from: self.me, to, epoch: view.epoch, message };
+        self.effects.push(Effect::Send { address: entry.grpc.clone(), envelope });
+    }
+
+    /// Nodes that were ordered did not start: opens that wait for them are told so for a while. An
+    /// order that failed lapses after `provision_ms`, and the next one brings its own news.
+    pub fn on_order_failed(&mut self, pool: &PoolName, why: &str) {
+        let until_ms = self.now.mono_ms + 2 * self.config.timing.provision_ms;
+        let why = why.chars().take(FAILURE_CHARS_MAX).collect();
+        self.nodes.failed_orders.insert(pool.clone(), FailedOrder { why, until_ms });
+    }
+
+    /// Asks a node; `None` when it is not registered under that boot.
+    pub fn ask_node(&mut self, call: CallFor, message: impl FnOnce(u64) -> ToNode) -> Option<u64> {
+        let reg = self.nodes.reg.get(&call.node)?;
+        if reg.boot != call.boot || reg.state.is_gone() {
+            return None;
+        }
+        let (node, address) = (reg.node.clone(), reg.address.clone());
+        let id = self.next_id(NameOf::Call);
+        if self.calls.len() >= CALLS_MAX {
+            self.calls.pop_first();
+        }
+        self.nodes.on_call(&node, self.now.mono_ms);
+        self.calls.insert(id, call);
+        self.effects.push(Effect::ToNode { node, address, message: message(id) });
+        Some(id)
+    }
+
+    /// Answers a request, wherever it came from.
+    pub fn answer(&mut self, origin: Origin, result: OpResult) {
+        match origin {
+            Origin::Here { rid } => self.answers.push((rid, result)),
+            Origin::Peer { from, rid } => {
+                let current = self.view.as_ref().and_then(|view| view.member(from.number));
+                if current == Some(from) {
+                    self.send(from.number, Message::Answer { rid, result: Box::new(result) });
+                }
+            }
+        }
+    }
+
+    pub fn note(&mut self, transition: Transition, part: Option<ManagerNumber>) {
+        self.note_text(transition, part, String::new());
+    }
+
+    pub fn note_text(
+        &mut self,
+        transition: Transition,
+        part: Option<ManagerNumber>,
+        text: impl Into<String>,
+    ) {
+        let text = text.into();
+        self.effects.push(Effect::Note(Note { transition, part, text, end: None }));
+    }
+
+    /// Notes the end of a life that was in state `from`.
+    pub fn note_end(
+        &mut self,
+        transition: Transition,
+        part: ManagerNumber,
+        from: SessionState,
+        ended: &SessionRecord,
+    ) {
+        let SessionRecord { spec, state, reason, .. } = ended;
+        let (class, state, reason) = (spec.class.clone(), *state, *reason);
+        let end = Some(Box::new(SessionEnd { class, from, state, reason }));
+        let (part, text) = (Some(part), String::new());
+        self.effects.push(Effect::Note(Note { transition, part, text, end }));
+    }
+
+    /// What was asked about an entry that is no more stands in this one, or is never written.
+    pub fn forget_verdicts(&mut self, nodes: &BTreeMap<NodeId, NodeReg>) {
+        let is_there =
+            |node: &NodeId, revision: u64| nodes.get(node).map(|it| it.revision) == Some(revision);
+        self.condemned.retain(|node, revision| is_there(node, *revision));
+    }
+
+    /// Whether this registration of a node may still be declared lost by a word of this manager.
+    pub fn is_condemned(&self, reg: &NodeReg) -> bool {
+        self.condemned.get(&reg.node) == Some(&reg.revision)
+    }
+
+    pub fn suspect(&mut self, member: MemberId) {
+        let now = self.now.mono_ms;
+        if member.number != self.me.number && !self.suspects.contains_key(&member) {
+            self.suspects.insert(member, now);
+            self.note_text(Transition::Suspected, None, format!("manager {member}"));
+        }
+    }
+}

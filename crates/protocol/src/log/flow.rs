@@ -1,0 +1,117 @@
+//! The flow of a partition's log to one other manager: what was sent, what is on its disk, and how
+//! much may be under way at once.
+//!
+//! What is under way waits in a bounded outbox on its way. Without a bound here, the resending
+//! after a gap or a break would fill that outbox, which then drops, which is the next gap.
+
+use crate::log::env::Env;
+use crate::partition::state::Partition;
+use crate::ports::note::Transition;
+use rota_messages::Message;
+use rota_model::{Epoch, LogPos, MemberId, Seq};
+
+impl Partition {
+    /// A copy (or learner) has everything through `seq` on its disk.
+    pub fn on_ack(&mut self, env: &mut Env, from: MemberId, pe: Epoch, seq: Seq) {
+        let (last, now, sizes) = (self.replica.last, env.now.mono_ms, env.config.sizes);
+        let Some(leading) = self.leading.as_mut().filter(|it| it.pe == pe) else {
+            return;
+        };
+        let at = LogPos::new(pe, seq);
+        if at > last {
+            return;
+        }
+        if let Some(copy) = leading.copies.get_mut(&from.number).filter(|it| it.member == from) {
+            let held_up = !copy.flow.has_room(&sizes);
+            if copy.flow.on_acked(at, now) {
+                copy.behind_ms = (at < last).then_some(now);
+                leading.dirty |= held_up && copy.flow.sent < last;
+            }
+            self.advance_commit(env);
+        } else if let Some(learner) = leading.learners.get_mut(&from.number) {
+            let held_up = !learner.flow.has_room(&sizes);
+            if learner.member == from && learner.flow.on_acked(at, now) {
+                leading.dirty |= held_up && learner.flow.sent < last;
+            }
+            self.drive_wedge(env);
+        }
+    }
+
+    /// A copy misses entries after `seq`.
+    pub fn on_missing(&mut self, env: &mut Env, from: MemberId, pe: Epoch, seq: Seq) {
+        let (number, now, pause_ms) = (self.number, env.now.mono_ms, env.config.timing.resend_ms);
+        let Some(leading) = self.leading.as_mut().filter(|it| it.pe == pe && seq.0 > 0) else {
+            return;
+        };
+        let at = LogPos::new(pe, seq);
+        let copy = leading.copies.get_mut(&from.number).filter(|it| it.member == from);
+        let learner = leading.learners.get_mut(&from.number);
+        let learner = learner.filter(|it| it.member == from && at >= it.start);
+        let flow = copy.map(|it| &mut it.flow).or(learner.map(|it| &mut it.flow));
+        if flow.is_some_and(|it| it.rewind(at, now, pause_ms)) {
+            leading.dirty = true;
+            env.note(Transition::GapResent, Some(number));
+        }
+    }
+
+    /// Sends what was appended since the last flush, as far as each receiver has room.
+    pub fn flush(&mut self, env: &mut Env) {
+        let (number, now, sizes) = (self.number, env.now.mono_ms, env.config.sizes);
+        let Some(leading) = &mut self.leading else {
+            return;
+        };
+        if !leading.dirty && leading.unhurried_ms.is_none_or(|due| now < due) {
+            return;
+        }
+        leading.dirty = false;
+        leading.unhurried_ms = None;
+        // This disk counts as a copy: it must not be the one that everybody waits for.
+        env.persist_now = true;
+        let (committed, last) = (self.replica.committed, self.replica.last);
+        let copies = leading.copies.iter_mut().map(|(to, it)| (*to, &mut it.flow));
+        let learners = leading.learners.iter_mut().filter(|(_, it)| it.begun);
+        let learners = learners.map(|(to, it)| (*to, &mut it.flow));
+        for (to, flow) in copies.chain(learners) {
+            while flow.sent.pe == leading.pe && flow.sent < last && flow.has_room(&sizes) {
+                let Some((entries, bytes)) = self.replica.batch_after(flow.sent, &sizes) else {
+                    break;
+                };
+                let Some(upto) = entries.last().map(|it| it.at) else {
+                    break;
+                };
+                let (part, pe, after, count) = (number, leading.pe, flow.sent, entries.len());
+                env.send(to, Message::Prepare { part, pe, committed, after, entries });
+                flow.on_sent(upto, count, bytes, now);
+            }
+        }
+    }
+
+    /// Asks who stays silent how far it is, and suspects it in the end. The question is a Prepare
+    /// with no entries after the last one that was sent: the receiver answers what it misses, or
+    /// what is on its disk.
+    pub fn tick_copies(&mut self, env: &mut Env) {
+        let now = env.now.mono_ms;
+        let (resend_ms, suspect_ms) = (env.config.timing.resend_ms, env.config.timing.suspect_ms);
+        let (part, committed) = (self.number, self.replica.committed);
+        let Some(leading) = &mut self.leading else {
+            return;
+        };
+        let pe = leading.pe;
+        for (number, copy) in &mut leading.copies {
+            let Some(since) = copy.behind_ms else {
+                continue;
+            };
+            if now >= since + suspect_ms {
+                env.suspect(copy.member);
+            }
+            let flow = &mut copy.flow;
+            let silent = flow.acked.pe == pe && flow.acked < flow.sent;
+            if silent && flow.patience.is_over(now, resend_ms) {
+                let (after, entries) = (flow.sent, Vec::new());
+                env.send(*number, Message::Prepare { part, pe, committed, after, entries });
+            }
+        }
+        self.resend_pieces(env);
+        self.drive_sync(env);
+    }
+}

@@ -1,0 +1,25 @@
+//! One partition's log: a copy of it, what its owner knows of the other copies, and how they come to agree.
+//!
+//! Invariant: what is committed is on the disk of every member of the ISR.
+
+pub(crate) mod answered;
+pub(crate) mod backlog;
+pub(crate) mod bodies;
+pub(crate) mod copies;
+pub(crate) mod desire;
+pub(crate) mod drop_replica;
+pub(crate) mod env;
+pub(crate) mod flow;
+pub(crate) mod follower;
+pub(crate) mod lead;
+pub(crate) mod learn;
+pub(crate) mod learner;
+pub(crate) mod origin;
+pub(crate) mod pending_replies;
+pub(crate) mod progress;
+pub(crate) mod read_index;
+pub(crate) mod replica;
+pub(crate) mod requests;
+pub(crate) mod rounds;
+pub(crate) mod split;
+pub(crate) mod sync;

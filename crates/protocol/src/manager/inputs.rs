@@ -1,0 +1,556 @@
+//! A manager: its partitions, its clients' requests, and its place in the View.
+
+use crate::log::env::{Env, NameOf, ReadFor};
+use crate::log::origin::Origin;
+use crate::manager::inspect;
+use crate::manager::restart;
+use crate::membership::purpose::Purpose;
+use crate::membership::standing::{Probes, Standing};
+use crate::membership::waiting::{Waiting, WaitingNode};
+use crate::nodes::calls::NodesWanted;
+use crate::partition::partitions::Parts;
+use crate::partition::state::Partition;
+use crate::ports::bodies::Bodies;
+use crate::ports::io::{Effect, Input};
+use crate::ports::note::Transition;
+use crate::router::following::Following;
+use crate::router::forward::{Entrance, ForHere};
+use crate::router::internal::Inner;
+use crate::settings::config::ManagerConfig;
+use rota_docstore::{Checker, FieldError, Operations, Schema, Spaces};
+use rota_messages::{Disk, Envelope, Identity, Message, OpResult, Stats};
+use rota_model::node_msg::NodeLoad;
+use rota_model::{Epoch, Incarnation, ManagerNumber, MemberId, NodeId, Nonce, Now};
+use rota_ring::{ClaimRefused, NodeReg, UnderWay};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+/// Between ticks while something waits, and while nothing does.
+const TICK_BUSY_MS: u64 = 20;
+
+const TICK_IDLE_MS: u64 = 100;
+
+/// A manager's decisions: the state of one manager process.
+#[derive(Clone)]
+pub struct Manager {
+    pub(crate) env: Env,
+    pub(crate) parts: Parts,
+    pub(crate) entrance: Entrance,
+    pub(crate) standing: Standing,
+    pub(crate) identity: Identity,
+    /// What this run means to take, or has asked for.
+    pub(crate) claiming: Option<(Incarnation, Nonce)>,
+    /// Who runs, as far as a claim must know it.
+    pub(crate) probes: Probes,
+    /// Compare-and-sets that are under way.
+    pub(crate) asked: BTreeMap<u64, Purpose>,
+    /// No change of the View is asked for before this: the outcome of one is unknown, and a config
+    /// store that is away says so at once.
+    pub(crate) next_change_ms: u64,
+    /// The View in which a partition's wish came to nothing, and which was read anew for that.
+    pub(crate) doubted: Epoch,
+    /// Consistent reads that are under way, and the partitions that wait for them.
+    pub(crate) reads: BTreeMap<u64, Vec<(ManagerNumber, Epoch, ReadFor)>>,
+    /// Index of the newest state of the config store that was adopted.
+    pub(crate) index: u64,
+    /// Why what the config store showed last is not followed.
+    pub(crate) refused: Option<String>,
+    /// When each peer was heard last, and which run of it.
+    pub(crate) heard: BTreeMap<ManagerNumber, (MemberId, u64)>,
+    /// How often each peer was taken out, and when last.
+    pub(crate) accused: BTreeMap<ManagerNumber, (u32, u64)>,
+    /// Managers that copy, or should copy, a partition together with this one, by the newest View: who is
+    /// still to be copied to, a newcomer for one, must be missed too.
+    pub(crate) sharing: Arc<BTreeSet<ManagerNumber>>,
+    /// Peers that look gone to somebody outside, and when that was said last.
+    pub(crate) signalled: BTreeMap<MemberId, u64>,
+    pub(crate) following: Following,
+    /// Orders of operators that wait.
+    pub(crate) orders: VecDeque<Waiting>,
+    /// Those about nodes.
+    pub(crate) node_orders: VecDeque<WaitingNode>,
+    /// Whether it may come into a ring in which nobody reserved its number.
+    pub(crate) joins: bool,
+    /// An operator says that the disk which its number had is gone for good.
+    pub(crate) force_lost: bool,
+    /// How far the join or the leave is that the View names.
+    pub(crate) under_way: UnderWay,
+    /// The newest epoch in which this manager, as a newcomer, held all that it should.
+    pub(crate) arrived: Epoch,
+    pub(crate) ticked_ms: u64,
+    pub(crate) beat_ms: u64,
+    pub(crate) next_tick_ms: u64,
+}
+
+impl Manager {
+    /// A manager at its start, with what its disk holds. `seed` feeds nonces and jitter and must
+    /// differ from run to run.
+    pub fn new(config: ManagerConfig, disk: Disk, seed: u64, now: Now) -> Self {
+        let mut env = Env::new(config, seed, now);
+        let parts = restart::parts_of(&mut env, &disk);
+        Self {
+            env,
+            parts,
+            entrance: Entrance::default(),
+            standing: Standing::outside(),
+            identity: disk.identity,
+            claiming: None,
+            probes: Probes::default(),
+            asked: BTreeMap::new(),
+            next_change_ms: now.mono_ms,
+            doubted: Epoch(0),
+            reads: BTreeMap::new(),
+            index: 0,
+            refused: None,
+            heard: BTreeMap::new(),
+            accused: BTreeMap::new(),
+            sharing: Arc::default(),
+            signalled: BTreeMap::new(),
+            following: Following::new(now.mono_ms),
+            orders: VecDeque::new(),
+            node_orders: VecDeque::new(),
+            joins: false,
+            force_lost: false,
+            under_way: UnderWay::default(),
+            arrived: Epoch(0),
+            ticked_ms: now.mono_ms,
+            beat_ms: 0,
+            next_tick_ms: now.mono_ms,
+        }
+    }
+
+    /// Takes one input.
+    pub fn handle(&mut self, now: Now, input: Input) {
+        self.env.now = now;
+        match input {
+            Input::Client { call, deadline_mono_ms, op } => {
+                let here = self.entrance.on_client(&mut self.env, call, deadline_mono_ms, op);
+                if let Some(here) = here {
+                    self.carry_out(here);
+                }
+            }
+            Input::Peer(envelope) => self.on_peer(envelope),
+            Input::Node(answer) => self.on_node(answer),
+            Input::NodeRegister { call, register } => self.register(call, register, 0),
+            Input::NodeRenew { call, renew } => self.on_renew(call, renew),
+            Input::Order { call, order } => self.on_order(call, order),
+            Input::NodeOrder { call, node, order } => self.on_node_order(call, node, order),
+            Input::Persisted { lsn } => {
+                self.on_intent_persisted(lsn);
+                for part in self.parts.awake_mut() {
+                    part.on_persisted(&mut self.env, lsn);
+                }
+            }
+            Input::Config(state) => self.adopt(&state),
+            Input::ConfigRead { read, state } => self.on_config_read(read, state),
+            Input::CasDone { cas, outcome } => self.on_cas_done(cas, outcome),
+            Input::PeerRefused { number, address } => self.on_peer_refused(number, &address),
+            Input::Signal { member } => self.on_signal(member),
+            Input::NodeConnected { node } => self.on_node_connected(&node),
+            Input::NodeUnreached { node, address, unsent } => {
+                self.on_node_unreached(&node, &address, unsent);
+            }
+            Input::Provisioned { order, failure } => {
+                self.on_provisioned(order, failure);
+            }
+            Input::BodiesFetched { part } => {
+                if let Some(part) = self.parts.get_mut(&part) {
+                    part.on_bodies_fetched(&mut self.env);
+                }
+            }
+            Input::Worked { work, worked } => self.on_worked(work, &worked),
+            Input::Tick => self.on_tick(),
+        }
+        self.settle();
+    }
+
+    /// Carries on what one part of this manager asked of another.
+    fn settle(&mut self) {
+        while let Some((rid, result)) = self.env.answers.pop() {
+            self.entrance.on_answer(&mut self.env, rid, result);
+        }
+        while let Some(wanted) = self.env.wanted.pop() {
+            self.on_node_wanted(&wanted);
+        }
+        self.run_errands();
+        self.drive_view();
+    }
+
+    /// Asks for what this manager needs on its own account, and takes what was answered.
+    fn run_errands(&mut self) {
+        if self.standing == Standing::Inside {
+            self.following.drive(&mut self.env, &self.parts);
+        }
+        loop {
+            if let Some(errand) = self.env.errands.pop() {
+                if let Some(here) = self.entrance.on_errand(&mut self.env, errand) {
+                    self.carry_out(here);
+                }
+            } else if let Some((inner, result)) = self.env.errands_done.pop() {
+                self.on_errand_done(inner, result);
+            } else if let Some((rid, result)) = self.env.answers.pop() {
+                self.entrance.on_answer(&mut self.env, rid, result);
+            } else {
+                return;
+            }
+        }
+    }
+
+    fn on_errand_done(&mut self, inner: Inner, result: OpResult) {
+        match inner {
+            Inner::Follow => {
+                if self.following.on_answer(&mut self.env, &result) {
+                    let here = self.entrance.on_spaces(&mut self.env);
+                    here.into_iter().for_each(|here| self.carry_out(here));
+                } else if !self.env.desks.knows_spaces {
+                    // Clients wait for the rest.
+                    self.following.drive(&mut self.env, &self.parts);
+                }
+            }
+            Inner::Fetch { part, origin, name, asked } => {
+                if let Some(part) = self.parts.get_mut(&part) {
+                    part.on_fetched(&mut self.env, origin, &name, asked, result);
+                }
+            }
+        }
+    }
+
+    /// Offers an application's operations, on documents of these classes, instead of those that
+    /// every manager knows ([`crate::documents::registry`]). Every manager of a cluster must offer
+    /// the same. Before the first input. Field `schema`: see
+    /// [`crate::documents::registry::check_schema`].
+    pub fn offer(&mut self, operations: Operations, schema: Schema) -> Result<(), FieldError> {
+        self.env.desks.offer(operations, schema)
+    }
+
+    /// Asks an application, beside the administrator's key, whether who asks may run an operation:
+    /// its accounts and their keys. Every manager of a cluster must ask the same. Before the first
+    /// input.
+    pub fn check_with(&mut self, checker: Arc<dyn Checker>) {
+        self.env.desks.check_with(checker);
+    }
+
+    /// Lets this manager come into a ring in which nobody reserved its number ([`rota_ring::join`]);
+    /// without it such a number is refused. Before the first input.
+    pub fn may_join(&mut self) {
+        self.joins = true;
+    }
+
+    /// Lets this manager take its number with an empty disk, though the one that the number had may
+    /// hold the last copy of a partition: an operator says that it is gone for good. Before the first
+    /// input.
+    pub fn force_lost(&mut self) {
+        self.force_lost = true;
+    }
+
+    /// Says where bodies of attachments are kept; without it none is held. Before the first input.
+    pub fn keep_bodies(&mut self, bodies: Arc<dyn Bodies>) {
+        self.env.bodies = bodies;
+    }
+
+    /// What is known here of namespaces.
+    pub fn spaces(&self) -> &Spaces {
+        &self.env.desks.spaces
+    }
+
+    fn on_provisioned(&mut self, order: u64, failure: Option<String>) {
+        let pool = self.env.orders.remove(&order);
+        if let Some(pool) = &pool {
+            self.env.nodes.failed_orders.remove(pool);
+        }
+        let Some(why) = failure else { return };
+        if let Some(pool) = &pool {
+            self.env.on_order_failed(pool, &why);
+        }
+        let text = format!("order {order} of new nodes failed: {why}");
+        self.env.note_text(Transition::OrderFailed, None, text);
+    }
+
+    fn on_node_wanted(&mut self, wanted: &NodesWanted) {
+        let Some(view) = self.env.view.clone() else {
+            return;
+        };
+        let number = view.home(rota_ring::slot_of_pool(&wanted.pool, view.m));
+        if let Some(part) = self.parts.get_mut(&number) {
+            part.on_node_wanted(&mut self.env, wanted);
+        }
+    }
+
+    pub(crate) fn carry_out(&mut self, here: ForHere) {
+        let ForHere { part, origin, op, deadline_ms } = here;
+        if let Some(part) = self.parts.get_mut(&part) {
+            part.on_request(&mut self.env, origin, op, deadline_ms);
+        }
+    }
+
+    fn on_peer(&mut self, envelope: Envelope) {
+        if self.on_probing(&envelope) {
+            return;
+        }
+        let Envelope { from, to, epoch, message } = envelope;
+        if epoch > self.env.epoch() {
+            self.env.refresh = true;
+        }
+        let last_calls = self.has_left() && Self::is_for_the_last_calls(&message);
+        if to != self.env.me || !(self.standing == Standing::Inside || last_calls) {
+            return;
+        }
+        if self.env.view.as_ref().and_then(|view| view.member(from.number)) != Some(from) {
+            return;
+        }
+        self.heard.insert(from.number, (from, self.env.now.mono_ms));
+        self.env.suspects.remove(&from);
+        self.on_message(from, message);
+    }
+
+    fn on_message(&mut self, from: MemberId, message: Message) {
+        match message {
+            Message::Request { rid, deadline_ms, op } => {
+                let Some(view) = self.env.view.clone() else { return };
+                let number = view.home(crate::ports::slots::slot_of_request(&op, view.m));
+                let Some(part) = self.parts.get_mut(&number) else { return };
+                part.on_request(&mut self.env, Origin::Peer { from, rid }, *op, deadline_ms);
+            }
+            Message::Answer { rid, result } => self.env.answers.push((rid, *result)),
+            Message::Confirm { round, parts } => self.on_confirm(from, round, parts),
+            Message::Confirmed { round, parts } => self.on_confirmed(from, round, &parts),
+            Message::Heartbeat { committed } => self.on_heartbeat(from, &committed),
+            Message::NodeWanted { pool, waiting, index } => {
+                self.env.wanted.push(NodesWanted { pool, waiting, index, from: from.number });
+            }
+            Message::NodesFailed { pool, why } => self.env.on_order_failed(&pool, &why),
+            Message::Probe { .. } | Message::Probed { .. } => {}
+            Message::Prepare { part, .. }
+            | Message::Ack { part, .. }
+            | Message::Missing { part, .. }
+            | Message::SyncAsk { part, .. }
+            | Message::SyncReport { part, .. }
+            | Message::SyncData { part, .. }
+            | Message::SyncTaken { part, .. }
+            | Message::SnapshotChunk { part, .. }
+            | Message::SnapshotAck { part, .. } => {
+                let Some(part) = self.parts.get_mut(&part) else { return };
+                if let Some(message) = part.with_bodies(&mut self.env, message) {
+                    part.on_message(&mut self.env, from, message);
+                }
+            }
+        }
+    }
+
+    fn on_heartbeat(&mut self, from: MemberId, committed: &[(ManagerNumber, rota_model::LogPos)]) {
+        for (number, at) in committed {
+            let owner = self.env.view().parts.get(number).map(|part| part.owner);
+            if let Some(part) = self.parts.get_mut(number).filter(|_| owner == Some(from.number)) {
+                part.commit_here(&self.env, *at);
+            }
+        }
+    }
+
+    fn on_confirm(&mut self, from: MemberId, round: u64, asked: Vec<(ManagerNumber, Epoch)>) {
+        let view = self.env.view.clone();
+        let holds = |(number, pe): &(ManagerNumber, Epoch)| {
+            let known = self.parts.get(number).map(|it| it.replica.pe);
+            let entry = view.as_ref().and_then(|view| view.parts.get(number));
+            known == Some(*pe) && entry.is_some_and(|it| it.pe == *pe && it.owner == from.number)
+        };
+        let held: Vec<(ManagerNumber, Epoch)> = asked.iter().copied().filter(holds).collect();
+        if asked
+            .iter()
+            .any(|(number, pe)| self.parts.get(number).is_some_and(|part| part.replica.pe < *pe))
+        {
+            self.env.refresh = true;
+        }
+        self.env.send(from.number, Message::Confirmed { round, parts: held });
+    }
+
+    fn on_confirmed(&mut self, from: MemberId, round: u64, held: &[(ManagerNumber, Epoch)]) {
+        for (number, pe) in held {
+            let Some(part) = self.parts.get_mut(number) else {
+                continue;
+            };
+            let leading = part.leading.as_ref().filter(|it| it.pe == *pe);
+            if leading.is_some_and(|it| it.has_or_adds(from)) {
+                part.on_confirmed(&mut self.env, from.number, round);
+            }
+        }
+    }
+
+    fn on_config_read(&mut self, read: u64, state: Option<rota_ring::ConfigState>) {
+        let waiting = self.reads.remove(&read).unwrap_or_default();
+        if let Some(state) = &state {
+            self.adopt(state);
+        }
+        // One whose View is refused is as good as none.
+        let reached = state.is_some() && self.refused.is_none();
+        self.env.store_away = !reached;
+        self.on_order_read(read, reached);
+        self.on_node_order_read(read, reached);
+        for (number, pe, what) in waiting {
+            let part = self.parts.get_mut(&number);
+            let leads = |part: &&mut Partition| part.leading.as_ref().is_some_and(|it| it.pe == pe);
+            let Some(part) = part.filter(leads) else { continue };
+            match what {
+                ReadFor::Round(round) => part.on_config_read(&mut self.env, round, reached),
+                ReadFor::Wedge => part.on_wedge_read(&mut self.env, reached),
+            }
+        }
+        let Standing::Outside { read: mine, .. } = &mut self.standing else {
+            return;
+        };
+        if *mine == Some(read) {
+            match state.filter(|_| reached).and_then(|it| it.view) {
+                Some(view) => {
+                    self.claim_in(&view);
+                    self.take_up_parts();
+                }
+                None => self.read_again(),
+            }
+        }
+    }
+
+    pub(crate) fn on_tick(&mut self) {
+        let now = self.env.now.mono_ms;
+        if now < self.next_tick_ms {
+            return;
+        }
+        self.drive_claim();
+        self.expire_orders();
+        self.expire_node_orders();
+        for here in self.entrance.on_tick(&mut self.env) {
+            self.carry_out(here);
+        }
+        self.env.nodes.on_tick(now);
+        self.env.calls.retain(|_, call| call.until_ms > now);
+        self.tick_peers();
+        for part in self.parts.awake_mut() {
+            part.tick(&mut self.env);
+        }
+        let again: Vec<_> = (self.parts.awake_mut())
+            .filter_map(|part| Some((part.repeat_round(&self.env)?, part.number, part.replica.pe)))
+            .collect();
+        for ((round, peers), number, pe) in again {
+            for peer in peers {
+                self.env.send(peer, Message::Confirm { round, parts: vec![(number, pe)] });
+            }
+        }
+        self.tick_works();
+        self.drive_verdicts();
+        let busy = self.entrance.is_busy()
+            || self.standing != Standing::Inside
+            || self.parts.awake().any(|it| it.is_busy(&self.env));
+        self.next_tick_ms = now + if busy { TICK_BUSY_MS } else { TICK_IDLE_MS };
+    }
+
+    /// Whether so much is to be written that [`Manager::flush`] should come before the next input.
+    pub fn is_batch_full(&self) -> bool {
+        self.env.is_batch_full()
+    }
+
+    /// Gives everything that is to be done since the last call.
+    pub fn flush(&mut self, now: Now) -> Vec<Effect> {
+        self.env.now = now;
+        self.begin_rounds();
+        for part in self.parts.awake_mut() {
+            part.flush(&mut self.env);
+        }
+        self.settle();
+        self.env.desks.filled = self.parts.awake().map(|part| part.replica.filled()).sum();
+        self.env.session_bytes = self.parts.awake().map(|it| it.replica.session_bytes()).sum();
+        if !self.env.reads_wanted.is_empty() || self.env.refresh {
+            let wanted = std::mem::take(&mut self.env.reads_wanted);
+            let waiting: Vec<_> = (wanted.into_iter())
+                .filter_map(|(it, what)| {
+                    Some((it, self.parts.get(&it)?.leading.as_ref()?.pe, what))
+                })
+                .collect();
+            // One refresh at a time is enough; a partition's confirmation needs a read of its own.
+            if !waiting.is_empty() || self.reads.is_empty() {
+                let read = self.env.next_id(NameOf::Read);
+                self.reads.insert(read, waiting);
+                self.env.effects.push(Effect::ReadConfig { read });
+            }
+            self.env.refresh = false;
+        }
+        let mut effects = std::mem::take(&mut self.env.effects);
+        let persist_now = std::mem::take(&mut self.env.persist_now);
+        if persist_now && self.env.has_writes() {
+            let writes = self.env.take_writes();
+            effects.push(Effect::Persist { lsn: self.env.lsn, writes });
+            self.env.lsn += 1;
+        }
+        if self.parts.awake().any(|it| it.is_busy(&self.env)) || self.entrance.is_busy() {
+            self.next_tick_ms = self.next_tick_ms.min(now.mono_ms + TICK_BUSY_MS);
+        }
+        self.parts.rest();
+        effects
+    }
+
+    fn begin_rounds(&mut self) {
+        let mut asked: BTreeMap<ManagerNumber, Vec<(ManagerNumber, Epoch)>> = BTreeMap::new();
+        let now_ms = self.env.now.mono_ms;
+        let wants = self.parts.awake().any(|it| it.wants_round(now_ms));
+        if !wants {
+            return;
+        }
+        let round = self.env.next_id(NameOf::Round);
+        for part in self.parts.awake_mut() {
+            for peer in part.begin_round(&mut self.env, round) {
+                asked.entry(peer).or_default().push((part.number, part.replica.pe));
+            }
+        }
+        for (peer, parts) in asked {
+            self.env.send(peer, Message::Confirm { round, parts });
+        }
+    }
+
+    /// When the next [`Input::Tick`] is due, on the monotonic clock.
+    pub fn wake_at(&self) -> Option<u64> {
+        let unhurried = self.parts.awake().filter_map(|it| it.leading.as_ref()?.unhurried_ms);
+        unhurried.chain([self.next_tick_ms]).min()
+    }
+
+    /// Why this manager cannot take its number, if so. It never serves then.
+    pub fn refused(&self) -> Option<&ClaimRefused> {
+        match &self.standing {
+            Standing::Refused(why) => Some(why),
+            Standing::Outside { .. }
+            | Standing::Probing { .. }
+            | Standing::Intending { .. }
+            | Standing::Asking { .. }
+            | Standing::Inside
+            | Standing::Left => None,
+        }
+    }
+
+    /// Whether this manager has its number.
+    pub fn is_claimed(&self) -> bool {
+        self.standing == Standing::Inside
+    }
+
+    /// This run; incarnation 0 before the number was claimed.
+    pub fn member(&self) -> MemberId {
+        self.env.me
+    }
+
+    /// The nodes that it knows, by which state of the config store: its index.
+    pub fn nodes(&self) -> (u64, &BTreeMap<NodeId, NodeReg>) {
+        (self.env.nodes.index, &self.env.nodes.reg)
+    }
+
+    /// What an operator sees of this manager.
+    pub fn stats(&self) -> Stats {
+        let shown = self.env.nodes.reg.values().filter(|it| !it.is_forgotten());
+        let nodes = shown.map(|reg| {
+            // What was last heard of a boot that is over says nothing.
+            let used = if reg.state.is_gone() { 0 } else { self.env.nodes.used(&reg.node) };
+            let state = self.env.nodes.state(reg, self.env.now.mono_ms);
+            (NodeReg { state, ..reg.clone() }, NodeLoad { used, places: reg.places })
+        });
+        let mut parts: Vec<_> =
+            self.parts.all().map(|part| inspect::of_part(&self.env, part)).collect();
+        parts.sort_by_key(|it| it.part);
+        let (works, works_overdue) = self.env.works.count();
+        let requests_waiting = self.entrance.len();
+        Stats { parts, nodes: nodes.collect(), requests_waiting, works, works_overdue }
+    }
+}

@@ -1,0 +1,39 @@
+//! What a manager takes up from its disk.
+
+use crate::log::env::Env;
+use crate::partition::partitions::Parts;
+use crate::partition::state::Partition;
+use rota_messages::Disk;
+use rota_model::SlotId;
+use rota_model::node_msg::SlotRange;
+use std::collections::BTreeMap;
+
+/// The partitions on a disk. Slots belong to the first partition at or after them.
+pub(crate) fn parts_of(env: &mut Env, disk: &Disk) -> Parts {
+    let mut parts = BTreeMap::new();
+    for (number, meta) in &disk.parts {
+        // The range follows from the View; until then only the number counts.
+        let range = SlotRange { first: SlotId(number.0), last: SlotId(number.0) };
+        let mut part = Partition::new(*number, range);
+        part.replica.pe = meta.pe;
+        part.replica.last = meta.last;
+        part.replica.durable = meta.last;
+        // A disk is taken up either as the only copy (then all of it counts) or as the base of a
+        // snapshot: nothing above a committed position needs to be told apart.
+        part.replica.committed = meta.last;
+        part.replica.base = meta.last;
+        part.replica.whole = meta.whole;
+        part.replica.found_from = meta.found_from;
+        part.replica.raise_water(meta.forgotten);
+        env.forgotten = env.forgotten.max(meta.forgotten);
+        parts.insert(*number, part);
+    }
+    for (key, doc) in &disk.docs {
+        if let Some(number) = rota_ring::place::home(&parts, key.slot)
+            && let Some(part) = parts.get_mut(&number)
+        {
+            part.replica.set(key, Some(doc.clone()));
+        }
+    }
+    parts.into_values().collect()
+}

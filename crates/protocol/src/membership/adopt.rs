@@ -1,0 +1,170 @@
+//! What the config store shows: checked, and taken up by each partition. What it shows and this manager
+//! may not follow counts as no answer of it.
+
+use crate::manager::inputs::Manager;
+use crate::membership::standing::Standing;
+use crate::partition::state::Partition;
+use crate::ports::note::Transition;
+use rota_ring::{ConfigState, PartState, View, ViewError};
+
+impl Manager {
+    /// What the config store holds. Only a newer state changes anything.
+    pub(crate) fn adopt(&mut self, state: &ConfigState) {
+        let refused = self.check_state(state).err();
+        self.refused = refused.map(|it| format!("its View of epoch {}: {it}", state.epoch()));
+        self.env.store_away = self.refused.is_some();
+        if let Some(why) = &self.refused {
+            let text = format!("the config store: {why}");
+            return self.env.note_text(Transition::ViewRefused, None, text);
+        }
+        if state.index > self.index {
+            self.index = state.index;
+            self.adopt_nodes(state);
+            self.env.nodes.index = state.index;
+        }
+        let Some(view) = state.view.as_ref().filter(|view| view.epoch > self.env.epoch()) else {
+            return;
+        };
+        self.env.view = Some(view.clone());
+        // What was asked under an earlier View stands in this state, or is never written.
+        self.env.condemned.clear();
+        self.share_with(view.neighbours(self.env.config.number));
+        self.under_way.on_view(view, self.env.now.mono_ms);
+        if view.transition.is_some() && view.has_arrived(self.env.config.number) {
+            self.arrived = view.epoch;
+        }
+        let text = format!("epoch {}", view.epoch);
+        self.env.note_text(Transition::ViewAdopted, None, text);
+        self.env.suspects.retain(|member, _| view.may_run(*member));
+        self.cut_arcs(view);
+        for number in view.parts.keys() {
+            let range = view.range(*number);
+            let part = self.parts.get_or_insert_with(*number, || Partition::new(*number, range));
+            part.range = range;
+        }
+        if self.standing == Standing::Inside {
+            if Self::is_inside(&self.env, view) {
+                self.adopt_parts(view);
+            } else {
+                self.go_out(view);
+            }
+        }
+        for here in self.entrance.on_view(&mut self.env) {
+            self.carry_out(here);
+        }
+    }
+
+    fn adopt_nodes(&mut self, state: &ConfigState) {
+        if self.env.nodes.reg == state.nodes {
+            return;
+        }
+        let before = std::mem::replace(&mut self.env.nodes.reg, state.nodes.clone());
+        self.env.nodes.news += 1;
+        for (node, reg) in &state.nodes {
+            let old = before.get(node);
+            if reg.state == rota_model::NodeState::Lost
+                && old.is_none_or(|it| it.state != reg.state)
+            {
+                self.env.note_text(Transition::NodeLost, None, format!("node {node}"));
+            }
+            if old.is_none_or(|it| it.boot != reg.boot) {
+                self.env.nodes.on_boot(node, self.env.now.mono_ms);
+                self.env.nodes.seen.insert(node.clone(), state.index);
+            }
+        }
+        self.env.nodes.seen.retain(|node, _| state.nodes.contains_key(node));
+        self.env.forget_verdicts(&state.nodes);
+        if state.epoch() <= self.env.epoch() {
+            for part in self.parts.awake_mut() {
+                part.sweep_lost(&mut self.env);
+                part.drive_scan(&mut self.env);
+            }
+        }
+    }
+
+    /// The number was just taken: takes up what the View says of it.
+    pub(crate) fn take_up_parts(&mut self) {
+        let Some(view) = self.env.view.clone() else { return };
+        if self.standing != Standing::Inside {
+            return;
+        }
+        if Self::is_inside(&self.env, &view) {
+            self.adopt_parts(&view);
+        } else {
+            // It was taken out again before it heard that it was in.
+            self.go_out(&view);
+        }
+    }
+
+    /// Takes each partition's new epoch: leads, follows, or steps down.
+    fn adopt_parts(&mut self, view: &View) {
+        let me = self.env.me.number;
+        self.hand_requests_over(view);
+        for (number, entry) in &view.parts {
+            let Some(part) = self.parts.get_mut(number) else {
+                continue;
+            };
+            let led = part.leading.as_ref().map(|it| it.pe);
+            let known = part.replica.pe;
+            part.learn_epoch(&mut self.env, entry.pe);
+            if entry.state == PartState::Active && entry.has(me) {
+                part.forget_base(&mut self.env);
+            }
+            if entry.owner == me {
+                if led == Some(entry.pe) {
+                    part.on_first_starts(view);
+                } else if entry.state == PartState::Recovering {
+                    part.recover(&mut self.env, entry.pe);
+                } else if part.halted.is_some() {
+                    part.stay_halted(&mut self.env, entry.pe);
+                } else {
+                    part.replica.whole = true;
+                    part.lead(&mut self.env, entry.pe);
+                }
+                continue;
+            }
+            // Whatever this copy lacks, its owner gives it.
+            part.halted = None;
+            if led.is_some() {
+                part.step_down(&mut self.env);
+            }
+            if entry.has(me) && (entry.pe > known || part.replica.last.pe < entry.pe) {
+                part.replica.whole = true;
+                part.send_sync_report(&mut self.env);
+            }
+        }
+        for part in self.parts.awake_mut() {
+            part.sweep_lost(&mut self.env);
+        }
+    }
+
+    /// Whether this manager may follow a View: it keeps the rules, and the shape of the one before.
+    fn check_view(&self, view: &View) -> Result<(), ViewError> {
+        view.check_shape(&self.env.config.ring)?;
+        // Only a newer one is taken up; of a known one nothing but its shape counts.
+        if view.epoch > self.env.epoch() { view.check() } else { Ok(()) }
+    }
+
+    /// Checks what the config store holds. Epochs only grow with the index: what is newer and has an
+    /// earlier one is of a store that went back, and was written since. A state whose View is refused tells
+    /// nothing of nodes either, and nothing is confirmed beside it.
+    pub(crate) fn check_state(&self, state: &ConfigState) -> Result<(), ViewError> {
+        match &state.view {
+            Some(view) => {
+                self.check_view(view)?;
+                let known = self.env.epoch();
+                if state.index <= self.index || view.epoch >= known {
+                    return Ok(());
+                }
+                Err(ViewError::Broken(format!("it went back: epoch {known} was there before")))
+            }
+            None if self.env.view.is_none() => Ok(()),
+            None => Err(ViewError::Broken("the config store holds no View any more".into())),
+        }
+    }
+
+    /// Why this manager does not follow what the config store showed last, if so.
+    pub fn config_refused(&self) -> Option<&str> {
+        self.refused.as_deref()
+    }
+}

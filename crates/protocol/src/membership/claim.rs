@@ -1,0 +1,215 @@
+//! How a manager takes its number: at its first start, after a restart, and after it was taken out
+//! while it was alive. It writes down what it means to take, then takes it by compare-and-set, and
+//! serves nobody before.
+
+use crate::log::env::{Env, NameOf};
+use crate::manager::inputs::Manager;
+use crate::membership::standing::{Probes, Standing};
+use crate::ports::io::Effect;
+use crate::ports::note::Transition;
+use rota_messages::{Identity, PartMeta};
+use rota_model::{Epoch, Incarnation, LogPos, ManagerNumber, ManagerStatus, MemberId, Nonce};
+use rota_ring::{Change, Claim, ClaimRefused, Others, View};
+use std::collections::BTreeMap;
+
+impl Manager {
+    /// Goes on with the claim: asks for a consistent read when that is due.
+    pub(crate) fn drive_claim(&mut self) {
+        self.drive_probes();
+        let now = self.env.now.mono_ms;
+        let retry_ms = self.env.config.timing.retry_ms;
+        if let Standing::Outside { read, again_ms } = &mut self.standing
+            && now >= *again_ms
+        {
+            let id = self.env.next_id(NameOf::Read);
+            (*read, *again_ms) = (Some(id), now + retry_ms.max(1) * 10);
+            self.env.effects.push(Effect::ReadConfig { read: id });
+        }
+    }
+
+    /// The config store was read: claim the number in that View. What is older than what is known by now
+    /// tells nothing of the number: from a store that went back for a moment it may be refused for good.
+    pub(crate) fn claim_in(&mut self, view: &View) {
+        if view.epoch < self.env.epoch() {
+            return self.read_again();
+        }
+        let number = self.env.config.number;
+        let entry = view.managers.get(&number);
+        // A data folder keeps to one nonce per incarnation, so that a compare-and-set whose outcome
+        // is unknown and its repetition, by a later run too, are the same claim.
+        let target = entry.map_or(Incarnation(1), |it| it.incarnation.next());
+        let meant = self.claiming.or(self.identity.intended);
+        let nonce = match meant.filter(|(incarnation, _)| *incarnation == target) {
+            Some((_, nonce)) => nonce,
+            None => Nonce(self.env.random() | 1),
+        };
+        if let (Some(entry), Some((incarnation, nonce))) = (entry, self.claiming)
+            && entry.incarnation == incarnation
+            && entry.nonce == nonce
+        {
+            return self.on_claimed(incarnation, nonce);
+        }
+        // Who was in has left with that; who was never in is refused, or told to come again.
+        let has_left = entry.is_some_and(|it| it.status == ManagerStatus::Left);
+        if has_left && self.env.me.incarnation > Incarnation(0) {
+            return self.go_out(view);
+        }
+        let claim = self.claim(nonce);
+        let (now, timing) = (self.env.now.mono_ms, &self.env.config.timing);
+        let gone = match view.others(&claim, &|it| self.probes.runs(it, now, timing)) {
+            Ok(Others::Gone(gone)) => gone,
+            Ok(Others::Ask(asked)) => return self.probe(view, asked),
+            Err(refused) => return self.standing = Standing::Refused(refused),
+        };
+        let claimed = match view.claimed_beside(&claim, &gone) {
+            Err(ClaimRefused::NotReserved(..) | ClaimRefused::HasLeft(_)) if self.joins => {
+                view.claimed_or_joined(&claim)
+            }
+            claimed => claimed,
+        };
+        let next = match claimed {
+            Ok(next) => next,
+            Err(refused) => {
+                self.standing = Standing::Refused(refused);
+                return;
+            }
+        };
+        if !gone.is_empty() {
+            let names: Vec<String> = gone.iter().map(ToString::to_string).collect();
+            let text = format!("managers {}", names.join(", "));
+            self.env.note_text(Transition::OthersGone, None, text);
+        }
+        let to = (target, nonce);
+        self.claiming = Some(to);
+        // What an earlier run meant to take and did take must not be forgotten for the new intent.
+        let standing = entry.map(|it| (it.incarnation, it.nonce));
+        if standing.is_some() && standing == self.identity.intended {
+            self.identity.taken = standing;
+        }
+        self.identity.intended = Some(to);
+        self.env.persist_identity(self.identity.clone());
+        if entry.is_some_and(|it| it.incarnation == Incarnation(0)) {
+            self.intend_founding(view);
+        }
+        let taken_over: Vec<ManagerNumber> = lone_parts(&next, number, next.epoch);
+        for part in taken_over {
+            self.intend_epoch(part, next.epoch);
+        }
+        let lsn = self.env.lsn;
+        self.standing = Standing::Intending { lsn, next: Box::new(next), to };
+    }
+
+    /// What was read tells nothing of the number: after a pause it is read again.
+    pub(crate) fn read_again(&mut self) {
+        let again_ms = self.env.now.mono_ms + self.env.config.timing.retry_ms;
+        self.standing = Standing::Outside { read: None, again_ms };
+    }
+
+    /// A copy that never ran is exact while it is empty. The disk must say so before the first
+    /// claim: the run that claims may end before it hears of it.
+    fn intend_founding(&mut self, view: &View) {
+        for (number, entry) in &view.parts {
+            if entry.has(self.env.config.number) {
+                let meta = PartMeta {
+                    pe: entry.pe,
+                    last: LogPos::ZERO,
+                    whole: true,
+                    forgotten: self.env.forgotten,
+                    found_from: None,
+                };
+                self.env.persist_part(*number, meta);
+                if let Some(part) = self.parts.get_mut(number) {
+                    part.replica.whole = true;
+                    part.replica.pe = part.replica.pe.max(entry.pe);
+                }
+            }
+        }
+    }
+
+    /// The disk must know the epoch of a take-over before it happens, or the next restart would
+    /// take this disk for an old one.
+    fn intend_epoch(&mut self, part: ManagerNumber, pe: Epoch) {
+        if let Some(partition) = self.parts.get_mut(&part) {
+            // Here too: this run may be taken out before it hears that it was in, and claims again.
+            partition.replica.pe = pe;
+            let meta = partition.meta(&self.env);
+            self.env.persist_part(part, meta);
+        }
+    }
+
+    fn claim(&self, nonce: Nonce) -> Claim {
+        let config = &self.env.config;
+        let held = [self.identity.taken, self.identity.intended].into_iter().flatten().collect();
+        let disk: BTreeMap<ManagerNumber, Epoch> = (self.parts.all())
+            .filter(|it| it.replica.whole)
+            .map(|it| (it.number, it.replica.pe))
+            .collect();
+        Claim {
+            number: config.number,
+            id: config.id.clone(),
+            grpc: config.grpc.clone(),
+            http: config.http.clone(),
+            held,
+            taken: self.identity.taken.map(|(incarnation, _)| incarnation),
+            nonce,
+            disk,
+            force_lost: self.force_lost,
+            times: config.timing.of_cluster(),
+            peer_times: config.timing.of_peers(),
+        }
+    }
+
+    /// The intent is on disk: take the number.
+    pub(crate) fn on_intent_persisted(&mut self, lsn: u64) {
+        let Standing::Intending { lsn: due, next, to } = &self.standing else {
+            return;
+        };
+        if *due > lsn {
+            return;
+        }
+        let (next, to) = ((**next).clone(), *to);
+        self.standing = Standing::Asking { to };
+        self.ask_view(crate::membership::purpose::Purpose::Claim, Change::view(next));
+    }
+
+    /// The View names this run.
+    pub(crate) fn on_claimed(&mut self, incarnation: Incarnation, nonce: Nonce) {
+        self.standing = Standing::Inside;
+        self.claiming = None;
+        // The View keeps the number from now on; should that leave, coming back is another order.
+        self.joins = false;
+        self.force_lost = false;
+        self.identity = Identity { taken: Some((incarnation, nonce)), intended: None };
+        self.env.persist_identity(self.identity.clone());
+        self.env.me = MemberId { number: self.env.config.number, incarnation };
+        self.env.note(Transition::Claimed, None);
+        self.heard.clear();
+        self.probes = Probes::default();
+    }
+
+    /// The View says that this run is out: it lets go of everything.
+    pub(crate) fn let_go(&mut self) {
+        for part in self.parts.awake_mut() {
+            part.step_down(&mut self.env);
+            part.learning = None;
+            part.syncing = None;
+            part.chunk_acks.clear();
+        }
+    }
+
+    /// Whether the View still names this run as alive.
+    pub(crate) fn is_inside(env: &Env, view: &View) -> bool {
+        view.managers
+            .get(&env.me.number)
+            .is_some_and(|entry| entry.incarnation == env.me.incarnation && entry.serves())
+    }
+}
+
+fn lone_parts(view: &View, number: ManagerNumber, epoch: Epoch) -> Vec<ManagerNumber> {
+    let active = rota_ring::PartState::Active;
+    let lone = view
+        .parts
+        .iter()
+        .filter(|(_, part)| part.base_pe == epoch && part.is_lone(number) && part.state == active);
+    lone.map(|(n, _)| *n).collect()
+}

@@ -1,0 +1,124 @@
+//! Who is silent for too long is suspected; signals from outside shorten the patience.
+
+use crate::manager::inputs::Manager;
+use crate::membership::standing::Standing;
+use rota_messages::Message;
+use rota_model::{LogPos, ManagerNumber, ManagerStatus, MemberId};
+use rota_ring::View;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+impl Manager {
+    /// Who did not share a partition with this manager until now had no reason to say that it is there: its
+    /// silence begins now, whatever was heard of it before.
+    pub(crate) fn share_with(&mut self, sharing: BTreeSet<ManagerNumber>) {
+        self.heard.retain(|number, _| self.sharing.contains(number));
+        self.sharing = Arc::new(sharing);
+    }
+}
+
+/// A number that was reserved and never started gets this many times the usual patience.
+const FIRST_START_PATIENCE: u64 = 10;
+
+/// How long a signal from outside counts. Who still sees the peer gone says so again.
+const SIGNAL_MS: u64 = 5_000;
+
+/// Of a peer that looks gone to somebody outside, as many heartbeats may be missing: enough that
+/// the news of its end does not overtake its last words.
+const SIGNAL_HEARTBEATS: u64 = 2;
+
+/// How long an accusation is remembered; each one doubles the accuser's patience.
+const ACCUSED_MS: u64 = 60_000;
+
+impl Manager {
+    /// Heartbeats to everybody with whom a partition is shared; suspects who is silent.
+    pub(crate) fn tick_peers(&mut self) {
+        let Some(view) = self.env.view.clone() else {
+            return;
+        };
+        if self.standing != Standing::Inside {
+            return;
+        }
+        let now = self.env.now.mono_ms;
+        let timing = self.env.config.timing.clone();
+        self.accused.retain(|_, (_, at)| now < *at + ACCUSED_MS);
+        self.signalled.retain(|_, at| now < *at + SIGNAL_MS);
+        // A run that was stopped for a while has heard nobody: that is not their silence.
+        let gap = now.saturating_sub(self.ticked_ms);
+        if gap > timing.heartbeat_ms * 2 {
+            // Who was heard since it goes on was heard now, and not later than that.
+            self.heard.values_mut().for_each(|(_, at)| *at = now.min(*at + gap));
+            let led = self.parts.awake_mut().filter_map(|part| part.leading.as_mut());
+            led.for_each(|leading| leading.on_gap(gap, now));
+        }
+        self.ticked_ms = now;
+        let peers = self.sharing.clone();
+        for number in &*peers {
+            let Some(member) = view.member(*number) else {
+                continue;
+            };
+            let heard = self.heard.entry(*number).or_insert((member, now));
+            if heard.0 != member {
+                *heard = (member, now);
+            }
+            let times = self.accused.get(number).map_or(0, |(times, _)| (*times).min(4));
+            let usual = match self.signalled.get(&member) {
+                Some(_) => timing.suspect_ms.min(timing.heartbeat_ms * SIGNAL_HEARTBEATS),
+                None => timing.suspect_ms,
+            };
+            let mut patience = usual << times;
+            let status = view.managers.get(number).map(|it| it.status);
+            if status == Some(ManagerStatus::Joining) {
+                patience *= FIRST_START_PATIENCE;
+            }
+            if now >= heard.1 + patience && view.may_run(member) {
+                self.env.suspect(member);
+            }
+        }
+        if now >= self.beat_ms + timing.heartbeat_ms {
+            self.beat_ms = now;
+            self.beat(&view, &peers);
+        }
+    }
+
+    fn beat(&mut self, view: &View, peers: &BTreeSet<ManagerNumber>) {
+        let mut committed: BTreeMap<ManagerNumber, Vec<(ManagerNumber, LogPos)>> = BTreeMap::new();
+        for part in self.parts.awake() {
+            let Some(leading) = &part.leading else {
+                continue;
+            };
+            for copy in leading.copies.keys().chain(leading.learners.keys()) {
+                let at = (part.number, part.replica.committed);
+                committed.entry(*copy).or_default().push(at);
+            }
+        }
+        let learners = committed.keys().copied().collect::<BTreeSet<_>>();
+        for peer in peers.union(&learners).filter(|it| view.managers.contains_key(it)) {
+            let committed = committed.remove(peer).unwrap_or_default();
+            self.env.send(*peer, Message::Heartbeat { committed });
+        }
+    }
+
+    /// A peer's process is gone: its port refuses. That of an earlier run says nothing of this one.
+    pub(crate) fn on_peer_refused(&mut self, number: ManagerNumber, address: &str) {
+        self.on_probe_refused(number, address);
+        let Some(view) = &self.env.view else { return };
+        let (Some(member), Some(entry)) = (view.member(number), view.managers.get(&number)) else {
+            return;
+        };
+        let shares = self.standing == Standing::Inside && self.sharing.contains(&number);
+        if shares && entry.serves() && entry.grpc == address {
+            self.env.suspect(member);
+        }
+    }
+
+    /// A peer looks gone to somebody outside: less of its silence is enough from now on. The tick
+    /// judges, because only it knows whether it was this run that slept.
+    pub(crate) fn on_signal(&mut self, member: MemberId) {
+        let Some(view) = &self.env.view else { return };
+        if view.may_run(member) {
+            self.signalled.insert(member, self.env.now.mono_ms);
+            self.next_tick_ms = self.env.now.mono_ms;
+        }
+    }
+}

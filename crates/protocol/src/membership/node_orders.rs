@@ -1,0 +1,137 @@
+//! What operators order about nodes: cordon, drain, uncordon, forget.
+//!
+//! ```text
+//!  order ──▶ read the registry consistently ──▶ compare-and-set of the node's entry ──▶ answer
+//!                                                      │
+//!  owners: nothing more is placed there ◀──────────────┘ ──▶ [`crate::sessions::drain`]: what runs is closed
+//! ```
+//! The order is done when the registry says so; whoever gave it may go. Every order may be repeated.
+
+use crate::manager::inputs::Manager;
+use crate::membership::purpose::Purpose;
+use crate::membership::waiting::{ORDER_MS, WaitingNode};
+use crate::ports::io::Effect;
+use crate::ports::note::Transition;
+use rota_messages::NodeOrdered;
+use rota_model::{FieldError, NodeId, Refusal, RefusalKind, Retry};
+use rota_ring::{Change, NodeChange, NodeOrder, NodeOrderRefused, NodeReg};
+
+/// Most attempts to write a node's entry against others who write it at the same time.
+const TRIES: u32 = 5;
+
+/// Most names of nodes in a refusal: a status has room for no more.
+const NAMED_MAX: usize = 16;
+
+impl Manager {
+    /// An operator's order about a node.
+    pub(crate) fn on_node_order(&mut self, call: u64, node: NodeId, order: NodeOrder) {
+        match self.begin_order(self.node_orders.len(), "orders about nodes") {
+            Ok((read, until_ms)) => {
+                let waiting = WaitingNode { call, node, order, until_ms, read, tries: 0 };
+                self.node_orders.push_back(waiting);
+            }
+            Err(refusal) => self.answer_node_order(call, Err(refusal)),
+        }
+    }
+
+    fn answer_node_order(&mut self, call: u64, result: Result<NodeOrdered, Refusal>) {
+        self.env.effects.push(Effect::ReplyNodeOrder { call, result });
+    }
+
+    /// A read of the config store has ended.
+    pub(crate) fn on_node_order_read(&mut self, read: u64, is_there: bool) {
+        let Some(index) = self.node_orders.iter().position(|it| it.read == read) else { return };
+        let Some(waiting) = self.node_orders.remove(index) else { return };
+        if is_there {
+            return self.carry_out_node_order(waiting);
+        }
+        let refusal = self.not_read();
+        self.answer_node_order(waiting.call, Err(refusal));
+    }
+
+    fn carry_out_node_order(&mut self, waiting: WaitingNode) {
+        let WaitingNode { call, node, order, tries, .. } = &waiting;
+        // Of one that was forgotten nobody hears but who asks for the same again.
+        let is_known = |it: &&NodeReg| !it.is_forgotten() || *order == NodeOrder::Forget;
+        let next = match self.env.nodes.reg.get(node).filter(is_known) {
+            Some(reg) => reg.ordered(*order, self.env.now.wall_ms),
+            None => Err(NodeOrderRefused::Unknown(node.clone(), self.registered())),
+        };
+        let result = match next {
+            Ok(Some(_)) if *tries >= TRIES => {
+                let text =
+                    format!("the entry of node {node} changes all the time; nothing was changed");
+                Err(Refusal::new(RefusalKind::NotServing, self.soon(), text))
+            }
+            Ok(Some(to)) => {
+                let node = Some(NodeChange { expect_revision: to.revision - 1, to: to.clone() });
+                let change = Change { expect_epoch: None, view: None, node };
+                return self.ask_view(Purpose::NodeOrder(Box::new(waiting), Box::new(to)), change);
+            }
+            Ok(None) => {
+                let reg = self.env.nodes.reg.get(node).cloned();
+                Ok(NodeOrdered { reg: reg.expect("its entry was looked at"), changed: false })
+            }
+            Err(why) => Err(refused(&why)),
+        };
+        self.answer_node_order(*call, result);
+    }
+
+    /// Nodes that are there, for people.
+    fn registered(&self) -> String {
+        let there = self.env.nodes.reg.values().filter(|it| !it.state.is_gone());
+        let names: Vec<&str> = there.map(|it| it.node.as_str()).collect();
+        match names.len() {
+            0 => "none".to_owned(),
+            count if count > NAMED_MAX => {
+                format!("{} and {} more", names[..NAMED_MAX].join(", "), count - NAMED_MAX)
+            }
+            _ => names.join(", "),
+        }
+    }
+
+    /// By when each waiting order about a node is answered.
+    pub(crate) fn node_order_deadlines(&self) -> impl Iterator<Item = u64> {
+        self.node_orders.iter().map(|it| it.until_ms)
+    }
+
+    /// Orders that waited too long have changed nothing.
+    pub(crate) fn expire_node_orders(&mut self) {
+        let now = self.env.now.mono_ms;
+        while let Some(index) = self.node_orders.iter().position(|it| now >= it.until_ms) {
+            let Some(waiting) = self.node_orders.remove(index) else { return };
+            let text = format!("the config store was not read within {ORDER_MS} ms; try again");
+            let refusal = Refusal::new(RefusalKind::DeadlineExceeded, self.soon(), text);
+            self.answer_node_order(waiting.call, Err(refusal));
+        }
+    }
+
+    /// The registry is as it was ordered.
+    pub(crate) fn on_node_order_written(&mut self, waiting: &WaitingNode, reg: NodeReg) {
+        let text = format!("node {} is {} since an operator's order", reg.node, reg.state);
+        self.env.note_text(Transition::NodeOrdered, None, text);
+        self.answer_node_order(waiting.call, Ok(NodeOrdered { reg, changed: true }));
+    }
+
+    /// Somebody else changed the entry, and what stands there now is known: it is looked at again.
+    pub(crate) fn on_node_order_conflict(&mut self, waiting: WaitingNode) {
+        self.carry_out_node_order(WaitingNode { tries: waiting.tries + 1, ..waiting });
+    }
+
+    /// Nobody knows whether the order was carried out.
+    pub(crate) fn on_node_order_unknown(&mut self, waiting: &WaitingNode) {
+        let text = "nobody knows whether the config store took it; it may be repeated";
+        let refusal = Refusal::unknown_outcome(RefusalKind::ConfigStoreAway, self.soon(), text);
+        self.answer_node_order(waiting.call, Err(refusal));
+    }
+}
+
+fn refused(why: &NodeOrderRefused) -> Refusal {
+    let kind = match why {
+        NodeOrderRefused::Unknown(..) => RefusalKind::UnknownNode,
+        NodeOrderRefused::Gone(..) | NodeOrderRefused::There(..) => RefusalKind::InvalidArgument,
+    };
+    let text = why.to_string();
+    let fields = vec![FieldError::new("node", text.clone())];
+    Refusal { fields, ..Refusal::new(kind, Retry::WhenChanged, text) }
+}

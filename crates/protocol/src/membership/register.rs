@@ -1,0 +1,116 @@
+//! Boots of nodes come into the registry.
+
+use crate::manager::inputs::Manager;
+use crate::membership::purpose::Purpose;
+use crate::membership::standing::Standing;
+use crate::ports::io::Effect;
+use crate::ports::note::Transition;
+use rota_model::node_msg::{Register, Registered};
+use rota_model::{Refusal, RefusalKind, Retry, TimeOrder, times_out_of_order};
+use rota_ring::{Change, ConfigState, NodeChange, NodeReg};
+
+/// Most attempts to write a node's entry against others who write it at the same time.
+const REGISTER_TRIES: u32 = 5;
+
+impl Manager {
+    /// Writes a node's new boot.
+    pub(crate) fn register(&mut self, call: u64, register: Register, tries: u32) {
+        // A program that outlives the verdict over its node would run beside its successor, and a Create
+        // that outlives what the node remembers of its end would start it again.
+        let timing = &self.env.config.timing;
+        let lost = ("the managers' node_lost_ms", timing.node_lost_ms);
+        let mut order = register.lease.order(Some(lost));
+        let remembered = ("the node's tombstone_ms", register.tombstone_ms);
+        let create = ("the managers' create_deadline_ms", timing.create_deadline_ms);
+        order.push(TimeOrder::below(create, remembered));
+        let mistakes = times_out_of_order(&order, &str::to_owned);
+        if !mistakes.is_empty() {
+            return self.refuse_register(call, Refusal::invalid(mistakes));
+        }
+        let before = self.env.nodes.reg.get(&register.node);
+        // A registration may arrive late: boot ids grow, and an earlier boot never comes back.
+        if self.env.nodes.is_over(&register.node, register.boot) {
+            let text = format!(
+                "boot {} of node {} is over: a later boot is registered, or it was declared lost",
+                register.boot, register.node
+            );
+            return self
+                .refuse_register(call, Refusal::new(RefusalKind::UnknownNode, Retry::Never, text));
+        }
+        if let Some(other) = before.filter(|it| !proves_over(&register, it)) {
+            let (refusal, other) = (self.unproven(other), other.node.clone());
+            // The verdict may stand already.
+            self.env.refresh = true;
+            let text = format!("node {other} is refused: {refusal}");
+            self.env.note_text(Transition::NodeUnproven, None, text);
+            return self.refuse_register(call, refusal);
+        }
+        // A node must learn of at least one manager to renew with: this one.
+        if self.standing != Standing::Inside || self.env.view.is_none() {
+            let text = "this manager has not taken its number yet";
+            return self
+                .refuse_register(call, Refusal::new(RefusalKind::NotServing, Retry::Now, text));
+        }
+        if tries > REGISTER_TRIES {
+            let text = "the config store could not be written; try again";
+            return self.refuse_register(
+                call,
+                Refusal::new(RefusalKind::ConfigStoreAway, self.soon(), text),
+            );
+        }
+        let expect_revision = before.map_or(0, |it| it.revision);
+        // What operators want of the node is not about its boot.
+        let wish = before.filter(|it| !it.is_forgotten()).map(|it| it.wish).unwrap_or_default();
+        let to = NodeReg {
+            node: register.node.clone(),
+            boot: register.boot,
+            address: register.address.clone(),
+            pool: register.pool.clone(),
+            places: register.places,
+            classes: register.classes.clone(),
+            digests: register.digests.clone(),
+            sandbox: register.sandbox,
+            renew_ms: register.lease.renew_ms,
+            state: wish.shown(register.state),
+            wish,
+            revision: expect_revision + 1,
+        };
+        let node = Some(NodeChange { expect_revision, to });
+        let change = Change { expect_epoch: None, view: None, node };
+        self.ask_view(Purpose::Register { call, register, tries }, change);
+    }
+
+    /// Another boot is registered, and may run.
+    fn unproven(&self, other: &NodeReg) -> Refusal {
+        let NodeReg { node, boot, address, .. } = other;
+        let text = format!("node {node} runs as boot {boot} at {address}, or did so until lately");
+        if self.env.store_away {
+            // No verdict comes now, so nobody is to lose patience.
+            let text = format!("{text}; the config store is away, so it cannot be declared lost");
+            return Refusal::new(RefusalKind::ConfigStoreAway, self.soon(), text);
+        }
+        let text = format!("{text}; the boot that asks does not prove that this one is over");
+        // If it does not live any more, it was declared lost by then.
+        let retry = Retry::AfterMs(self.env.config.timing.node_lost_ms);
+        Refusal::new(RefusalKind::BootUnproven, retry, text)
+    }
+
+    pub(crate) fn refuse_register(&mut self, call: u64, refusal: Refusal) {
+        self.env.effects.push(Effect::ReplyRegister { call, result: Err(refusal) });
+    }
+
+    pub(crate) fn reply_registered(&mut self, call: u64, state: &ConfigState) {
+        let Some(view) = &state.view else { return };
+        let fences = view.parts.iter().map(|(n, part)| (view.range(*n), part.pe)).collect();
+        let managers = crate::node_lease::reply::addresses(&self.env);
+        let registered = Registered { epoch: view.epoch, m: view.m, fences, managers };
+        self.env.effects.push(Effect::ReplyRegister { call, result: Ok(registered) });
+    }
+}
+
+/// Whether nothing of the registered boot can run beside the one that registers: it is the same one,
+/// it is gone, or the newcomer's agent ended what it left.
+fn proves_over(register: &Register, registered: &NodeReg) -> bool {
+    let is_same = register.boot == registered.boot && register.address == registered.address;
+    is_same || registered.state.is_gone() || register.ended_boots.contains(&registered.boot)
+}

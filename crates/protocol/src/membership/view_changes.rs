@@ -1,0 +1,216 @@
+//! Changes of the View. One compare-and-set of the View is under way at a time; what it should say is worked
+//! out anew from each View.
+
+use crate::log::desire::Desire;
+use crate::log::env::NameOf;
+use crate::manager::inputs::Manager;
+use crate::membership::purpose::Purpose;
+use crate::membership::standing::Standing;
+use crate::ports::io::{CasOutcome, Effect};
+use crate::ports::note::Transition;
+use rota_model::{ManagerStatus, MemberId, Refusal, RefusalKind, Retry};
+use rota_ring::{Change, ConfigState, RingTransition, View};
+use std::sync::Arc;
+
+impl Manager {
+    /// Asks for a compare-and-set.
+    pub(crate) fn ask_view(&mut self, purpose: Purpose, change: Change) {
+        let cas = self.env.next_id(NameOf::Change);
+        if let Purpose::Part(number, _) = &purpose
+            && let Some(part) = self.parts.get_mut(number)
+        {
+            part.on_desire_asked(&mut self.env);
+        }
+        self.asked.insert(cas, purpose);
+        self.env.effects.push(Effect::Cas { cas, change: Box::new(change) });
+    }
+
+    pub(crate) fn on_cas_done(&mut self, cas: u64, outcome: CasOutcome) {
+        let Some(purpose) = self.asked.remove(&cas) else {
+            return;
+        };
+        match outcome {
+            CasOutcome::Done(state) => self.on_cas_written(purpose, &state),
+            CasOutcome::Conflict(state) => {
+                self.env.note(Transition::CasConflict, None);
+                self.on_cas_conflict(purpose, &state);
+            }
+            CasOutcome::Unknown => {
+                self.env.store_away = true;
+                self.env.note(Transition::CasUnknown, None);
+                self.env.refresh = true;
+                self.next_change_ms = self.env.now.mono_ms + self.env.config.timing.retry_ms;
+                match purpose {
+                    Purpose::Claim => self.standing = Standing::outside(),
+                    Purpose::Register { call, .. } => {
+                        let text = "nobody knows whether the boot was registered";
+                        self.refuse_register(
+                            call,
+                            Refusal::new(RefusalKind::ConfigStoreAway, self.soon(), text),
+                        );
+                    }
+                    Purpose::Order(waiting, _) => self.on_order_unknown(&waiting),
+                    Purpose::NodeOrder(waiting, _) => self.on_node_order_unknown(&waiting),
+                    Purpose::TakeOut(..)
+                    | Purpose::Part(..)
+                    | Purpose::Release(_)
+                    | Purpose::Verdict(_)
+                    | Purpose::Forget => {}
+                }
+            }
+        }
+    }
+
+    fn on_cas_written(&mut self, purpose: Purpose, state: &ConfigState) {
+        match purpose {
+            Purpose::Claim => {
+                if let Some((incarnation, nonce)) = self.claiming {
+                    self.on_claimed(incarnation, nonce);
+                }
+                let joined =
+                    state.view.as_ref().and_then(|view| Some((view.transition?, view.epoch)));
+                if let Some((RingTransition::Join { number, since }, epoch)) = joined
+                    && (number, since) == (self.env.me.number, epoch)
+                {
+                    self.env.note(Transition::JoinStarted, None);
+                }
+                self.adopt(state);
+                // The watch may have shown that View already, before the number was this run's.
+                return self.take_up_parts();
+            }
+            Purpose::TakeOut(members, step) => {
+                if let Some(step) = step {
+                    self.env.note(step, None);
+                }
+                for member in members {
+                    self.env.note_text(Transition::TakenOut, None, format!("manager {member}"));
+                    let now = self.env.now.mono_ms;
+                    let accused = self.accused.entry(member.number).or_insert((0, now));
+                    *accused = (accused.0 + 1, now);
+                }
+            }
+            Purpose::Part(number, step) => {
+                let account = state.view.as_ref().filter(|_| step == Transition::Recovered);
+                let account = account.and_then(|view| view.parts.get(&number)?.recovered);
+                let text = account.map(|it| it.to_string()).unwrap_or_default();
+                self.env.note_text(step, Some(number), text);
+            }
+            Purpose::Release(step) => self.env.note(step, None),
+            Purpose::Order(waiting, answer) => self.on_order_written(&waiting, answer),
+            Purpose::NodeOrder(waiting, reg) => self.on_node_order_written(&waiting, *reg),
+            Purpose::Register { call, register, .. } => {
+                self.env.note_text(
+                    Transition::NodeRegistered,
+                    None,
+                    format!("node {} boot {}", register.node, register.boot),
+                );
+                self.adopt(state);
+                return self.reply_registered(call, state);
+            }
+            Purpose::Verdict(_) | Purpose::Forget => {}
+        }
+        self.adopt(state);
+    }
+
+    fn on_cas_conflict(&mut self, purpose: Purpose, state: &ConfigState) {
+        self.adopt(state);
+        if self.refused.is_some() {
+            // All that is asked for meets that state again.
+            self.next_change_ms = self.env.now.mono_ms + self.env.config.timing.retry_ms;
+        }
+        match purpose {
+            Purpose::Claim => self.standing = Standing::outside(),
+            Purpose::Part(number, _) => {
+                if let Some(part) = self.parts.get_mut(&number) {
+                    part.on_desire_failed(&mut self.env);
+                }
+            }
+            Purpose::Register { call, register, tries } => {
+                self.register(call, register, tries + 1);
+            }
+            // Neither this one nor an earlier one about the same entry can be written any more; but of what
+            // is not followed nobody knows what it says.
+            Purpose::Verdict(node) => {
+                if self.refused.is_none() {
+                    self.env.condemned.remove(&node);
+                }
+            }
+            Purpose::Order(waiting, _) => self.on_order_conflict(*waiting),
+            Purpose::NodeOrder(waiting, _) => self.on_node_order_conflict(*waiting),
+            Purpose::TakeOut(..) | Purpose::Release(_) | Purpose::Forget => {}
+        }
+    }
+
+    /// Changes the View as suspicions and partitions want it, one change at a time.
+    pub(crate) fn drive_view(&mut self) {
+        let is_early = self.env.now.mono_ms < self.next_change_ms;
+        let is_asked = self.asked.values().any(Purpose::is_view);
+        if self.standing != Standing::Inside || is_early || is_asked {
+            return;
+        }
+        let Some(view) = self.env.view.clone() else {
+            return;
+        };
+        let suspects: Vec<MemberId> = self.env.suspects.keys().copied().collect();
+        if !suspects.is_empty() {
+            self.env.suspects.clear();
+            if let Some(next) = view.without(&suspects) {
+                let purpose = Purpose::TakeOut(suspects, ended_by(&view, &next));
+                return self.ask_view(purpose, Change::view(next));
+            }
+        }
+        if self.drive_orders(&view) {
+            return;
+        }
+        let me = self.env.me;
+        let wish = self.parts.awake().find_map(|part| Some((part.number, part.desire(me)?)));
+        let Some((number, desire)) = wish else { return self.drive_release(&view) };
+        let (next, step) = match desire {
+            Desire::Add(members) => (view.with_members(number, &members), Transition::MemberAdded),
+            Desire::Shrink(member) => (view.shrunk(number, member), Transition::MemberDropped),
+            Desire::LetGo => (view.with_members(number, &[]), Transition::LeaverLetGo),
+            Desire::Bump => (view.bumped(number), Transition::EpochRenewed),
+            Desire::Split(newcomer) => (view.split(newcomer), Transition::ArcSplit),
+            Desire::GiveUp(owner) => (view.given_up(number, owner), Transition::GivenUp),
+            Desire::HandRecovery(owner) => {
+                (view.given_up(number, owner), Transition::RecoveryHandedOn)
+            }
+            Desire::Recovered(owner, found) => {
+                (view.recovered(number, owner, found), Transition::Recovered)
+            }
+        };
+        match next {
+            Some(next) => self.ask_view(Purpose::Part(number, step), Change::view(next)),
+            None => self.doubt(&view),
+        }
+    }
+
+    /// A partition wants what this View does not allow: there may be a newer one. If there is none, the
+    /// next tick looks at what is wanted; to read again and again would not change the answer.
+    fn doubt(&mut self, view: &View) {
+        self.env.refresh |= self.doubted != view.epoch;
+        self.doubted = view.epoch;
+    }
+
+    pub(crate) fn soon(&self) -> Retry {
+        Retry::AfterMs(self.env.config.timing.retry_ms)
+    }
+
+    /// The View as this manager knows it.
+    pub fn view(&self) -> Option<&Arc<View>> {
+        self.env.view.as_ref()
+    }
+}
+
+/// What a View without suspects means for the transition, if it is given back by that.
+fn ended_by(view: &View, next: &View) -> Option<Transition> {
+    let under_way = view.transition.filter(|_| next.transition.is_none())?;
+    let status = next.managers.get(&under_way.number()).map(|it| it.status);
+    Some(match under_way {
+        RingTransition::Join { .. } => Transition::JoinRolledBack,
+        RingTransition::Leave { .. } if status == Some(ManagerStatus::Left) => {
+            Transition::LeaveFinished
+        }
+        RingTransition::Leave { .. } => Transition::LeaveRolledBack,
+    })
+}

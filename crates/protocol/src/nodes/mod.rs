@@ -1,0 +1,4 @@
+//! Nodes as a manager knows them: the registry, loads, the choice of a node, and calls that are under way.
+
+pub(crate) mod calls;
+pub(crate) mod registry;

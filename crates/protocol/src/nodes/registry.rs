@@ -1,0 +1,336 @@
+//! Nodes as a manager knows them: the registry, loads, and the choice of a node.
+
+use rota_model::node_msg::NodeLoad;
+use rota_model::{BootId, ClassName, NodeContact, NodeId, NodeState, PoolName, Token};
+use rota_ring::NodeReg;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// How long a place counts as asked for when the node never says what became of it.
+const ASKED_MS: u64 = 10_000;
+
+/// How long a node may leave everything unanswered before it is avoided. Starting a program takes
+/// less, and to be avoided wrongly costs nothing while others have room.
+const SILENT_MS: u64 = 1_500;
+
+/// For how long it is avoided the first time; twice as long each time after, up to 32 times.
+const AVOID_MS: u64 = 2_000;
+
+/// After this long a renewal of a node was missed that renews every `renew_ms`: one that a busy machine sends
+/// late is not.
+fn missed_after(renew_ms: u64) -> u64 {
+    renew_ms.saturating_mul(3) / 2
+}
+
+/// For how long a node is not chosen that takes nothing although its load would let it. Mostly its
+/// lease has run out: a renewal comes back within that time, or the boot is lost soon.
+const UNABLE_MS: u64 = 1_000;
+
+/// A node's load as far as this manager knows.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub(crate) struct Known {
+    pub boot: Option<BootId>,
+    pub used: u32,
+    /// Places that this manager asked for and has no answer about yet.
+    pub asked: BTreeMap<Token, u64>,
+    pub silence: Silence,
+    pub contact: Contact,
+    /// It takes nothing: it is not chosen until then.
+    unable_until_ms: u64,
+}
+
+/// When a node was heard, by a renewal (every manager gets those), a report or an answer; and whether its port
+/// takes connections.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub(crate) struct Contact {
+    /// When this manager heard it last; before that, when this manager saw the boot in the registry.
+    since_ms: u64,
+    /// It was heard since.
+    heard: bool,
+    /// No connection to it could be opened when that was tried last.
+    refused: bool,
+}
+
+/// Whether a node answers this manager. Its lease says nothing of that: it is renewed elsewhere.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub(crate) struct Silence {
+    /// The first call since its last answer.
+    since_ms: Option<u64>,
+    /// How often it was found silent since its last answer.
+    times: u32,
+    /// Others are chosen before it until then.
+    avoided_until_ms: u64,
+}
+
+impl Silence {
+    pub(crate) fn on_tick(&mut self, now_ms: u64) {
+        if self.since_ms.is_some_and(|since| now_ms >= since + SILENT_MS) {
+            self.since_ms = None;
+            self.avoided_until_ms = now_ms + (AVOID_MS << self.times.min(5));
+            self.times += 1;
+        }
+    }
+}
+
+/// Nodes as a manager knows them.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub(crate) struct Nodes {
+    /// The registry.
+    pub reg: BTreeMap<NodeId, NodeReg>,
+    pub known: BTreeMap<NodeId, Known>,
+    /// Index of the newest state of the config store that was adopted.
+    pub index: u64,
+    /// Index of the first state in which each node stood with its boot, as far as it was seen.
+    pub seen: BTreeMap<NodeId, u64>,
+    /// Grows with everything that may make room somewhere.
+    pub news: u64,
+    /// By pool, the last order of nodes if it failed.
+    pub failed_orders: BTreeMap<PoolName, FailedOrder>,
+    /// How often a node renews that does not say it.
+    renew_ms: u64,
+}
+
+/// Nodes that were ordered and did not start.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct FailedOrder {
+    /// What went wrong, for people.
+    pub why: String,
+    /// Nobody is told after that.
+    pub until_ms: u64,
+}
+
+/// A chosen node.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Chosen {
+    pub node: NodeId,
+    pub boot: BootId,
+}
+
+/// Why no node was chosen.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum NoNode {
+    /// Nodes of the pool run, and none offers the class.
+    UnknownClass,
+    /// Every node of the pool is full, or the pool has none.
+    NoRoom {
+        /// Nodes of the pool that are not gone.
+        nodes: u32,
+        /// How many of them take nothing because operators want it so.
+        cordoned: u32,
+    },
+    /// Some node has room, and takes nothing for the moment.
+    Unable,
+}
+
+impl Nodes {
+    /// No node yet. Those that do not say how often they renew do so every `renew_ms`.
+    pub fn new(renew_ms: u64) -> Self {
+        Self { renew_ms, ..Self::default() }
+    }
+
+    /// A boot of a node stands in the registry that did not before.
+    pub fn on_boot(&mut self, node: &NodeId, now_ms: u64) {
+        let contact = Contact { since_ms: now_ms, heard: false, refused: false };
+        self.known.insert(node.clone(), Known { contact, ..Known::default() });
+    }
+
+    /// That boot of a node was heard.
+    pub fn on_heard(&mut self, node: &NodeId, boot: BootId, now_ms: u64) {
+        if self.reg.get(node).is_some_and(|it| it.boot == boot) {
+            let contact = &mut self.known.entry(node.clone()).or_default().contact;
+            (contact.since_ms, contact.heard) = (now_ms, true);
+        }
+    }
+
+    /// A connection to a node was opened, or none could be.
+    pub fn on_connection(&mut self, node: &NodeId, refused: bool) {
+        if self.reg.contains_key(node) {
+            self.known.entry(node.clone()).or_default().contact.refused = refused;
+        }
+    }
+
+    /// Whether a node is out of reach: its port takes no connection, or it missed a renewal.
+    pub fn is_unreachable(&self, node: &NodeId, now_ms: u64) -> bool {
+        let Some(Known { contact, .. }) = self.known.get(node) else { return false };
+        let told = self.reg.get(node).map_or(0, |it| it.renew_ms);
+        let renew_ms = if told > 0 { told } else { self.renew_ms };
+        contact.refused || now_ms >= contact.since_ms + missed_after(renew_ms)
+    }
+
+    /// Whether a node was not heard for so long, since this manager first saw its boot or heard it last.
+    pub fn is_unheard_for(&self, node: &NodeId, ms: u64, now_ms: u64) -> bool {
+        self.known.get(node).is_some_and(|it| now_ms >= it.contact.since_ms.saturating_add(ms))
+    }
+
+    /// The state of a node as this manager sees it. What operators want of it is told before that it is out
+    /// of reach.
+    pub fn state(&self, reg: &NodeReg, now_ms: u64) -> NodeState {
+        let is_out = reg.state == NodeState::Ready && self.is_unreachable(&reg.node, now_ms);
+        if is_out { NodeState::Unreachable } else { reg.state }
+    }
+
+    /// How an owner since `owns_ms` stands with the node that runs that boot; `None` when the registry has
+    /// none, or another boot.
+    pub fn contact(
+        &self,
+        node: &NodeId,
+        boot: BootId,
+        owns_ms: u64,
+        now_ms: u64,
+    ) -> Option<NodeContact> {
+        let reg = self.reg.get(node).filter(|it| it.boot == boot)?;
+        let contact = self.known.get(node).map(|it| &it.contact);
+        let heard = contact.filter(|it| it.heard && it.since_ms >= owns_ms);
+        let unheard_ms = heard.map(|it| now_ms.saturating_sub(it.since_ms));
+        let is_out = !reg.state.is_gone() && self.is_unreachable(node, now_ms);
+        let state = if is_out { NodeState::Unreachable } else { reg.state };
+        Some(NodeContact { state, unheard_ms })
+    }
+
+    /// Why the nodes of a pool that were ordered last did not start.
+    pub fn why_none_started(&self, pool: &PoolName, now_ms: u64) -> Option<&str> {
+        let failed = self.failed_orders.get(pool).filter(|it| now_ms < it.until_ms)?;
+        Some(&failed.why)
+    }
+
+    /// Takes what a node said of its load.
+    pub fn on_load(&mut self, node: &NodeId, boot: BootId, load: NodeLoad) {
+        let known = self.known.entry(node.clone()).or_default();
+        if known.boot.is_some_and(|it| it != boot) {
+            *known = Known { contact: std::mem::take(&mut known.contact), ..Known::default() };
+        }
+        // What was asked for before the first news of that boot stays asked for.
+        known.boot = Some(boot);
+        if load.used < known.used {
+            self.news += 1;
+        }
+        known.used = load.used;
+    }
+
+    /// A call is sent to a node.
+    pub fn on_call(&mut self, node: &NodeId, now_ms: u64) {
+        let known = self.known.entry(node.clone()).or_default();
+        known.silence.since_ms.get_or_insert(now_ms);
+    }
+
+    /// A node answered a call.
+    pub fn on_answer(&mut self, node: &NodeId) {
+        if let Some(known) = self.known.get_mut(node) {
+            known.silence = Silence::default();
+            known.contact.refused = false;
+        }
+    }
+
+    /// A node took nothing, for reasons of its own.
+    pub fn on_unable(&mut self, node: &NodeId, now_ms: u64) {
+        let known = self.known.entry(node.clone()).or_default();
+        known.unable_until_ms = now_ms + UNABLE_MS;
+    }
+
+    fn is_unable(&self, node: &NodeId, now_ms: u64) -> bool {
+        self.known.get(node).is_some_and(|it| now_ms < it.unable_until_ms)
+    }
+
+    fn is_avoided(&self, node: &NodeId, now_ms: u64) -> bool {
+        self.known.get(node).is_some_and(|it| now_ms < it.silence.avoided_until_ms)
+    }
+
+    /// Until when each place counts as asked for.
+    pub fn asked_until(&self) -> impl Iterator<Item = u64> {
+        self.known.values().flat_map(|it| it.asked.values().copied())
+    }
+
+    /// Counts a place as asked for.
+    pub fn ask(&mut self, node: &NodeId, token: Token, now_ms: u64) {
+        let known = self.known.entry(node.clone()).or_default();
+        known.asked.insert(token, now_ms + ASKED_MS);
+    }
+
+    /// The node answered about a place that was asked for.
+    pub fn asked_done(&mut self, node: &NodeId, token: Token) {
+        if let Some(known) = self.known.get_mut(node) {
+            known.asked.remove(&token);
+        }
+    }
+
+    /// Forgets what was asked for too long ago.
+    pub fn on_tick(&mut self, now_ms: u64) {
+        for known in self.known.values_mut() {
+            known.asked.retain(|_, until| *until > now_ms);
+            known.silence.on_tick(now_ms);
+        }
+    }
+
+    /// Index of a state that holds every node of the pool that runs here in the registry.
+    pub fn seen_all(&self, pool: &PoolName) -> u64 {
+        let there = self.reg.values().filter(|it| it.pool == *pool && !it.state.is_gone());
+        there.filter_map(|it| self.seen.get(&it.node).copied()).max().unwrap_or(0)
+    }
+
+    /// Load of a node: used places, and those asked for.
+    pub fn used(&self, node: &NodeId) -> u32 {
+        let asked = |known: &Known| u32::try_from(known.asked.len()).unwrap_or(u32::MAX);
+        self.known.get(node).map_or(0, |known| known.used.saturating_add(asked(known)))
+    }
+
+    /// Nodes of which everything that runs there is to be closed.
+    pub fn to_close(&self, wall_ms: u64) -> BTreeSet<NodeId> {
+        let due = self.reg.values().filter(|it| it.is_to_close(wall_ms));
+        due.map(|it| it.node.clone()).collect()
+    }
+
+    /// The most loaded READY node of the pool that offers the class and is below the limit; one that
+    /// is out of reach, or leaves calls unanswered, only when there is no other.
+    pub fn choose(
+        &self,
+        pool: &PoolName,
+        class: &ClassName,
+        limit_permille: u32,
+        refused: &[NodeId],
+        now_ms: u64,
+    ) -> Result<Chosen, NoNode> {
+        let mut best: Option<((bool, u64), &NodeReg)> = None;
+        let (mut nodes, mut offering, mut unable, mut cordoned) = (0, 0, 0, 0);
+        for reg in self.reg.values().filter(|reg| reg.pool == *pool && !reg.state.is_gone()) {
+            nodes += 1;
+            cordoned += u32::from(!reg.wish.is_none());
+            if !reg.classes.contains(class) {
+                continue;
+            }
+            offering += 1;
+            let permille = self.load_permille(reg);
+            let has_room = reg.state == NodeState::Ready
+                && permille < u64::from(limit_permille)
+                && self.used(&reg.node) < reg.places
+                && !refused.contains(&reg.node);
+            if has_room && self.is_unable(&reg.node, now_ms) {
+                unable += 1;
+                continue;
+            }
+            let is_last =
+                self.is_avoided(&reg.node, now_ms) || self.is_unreachable(&reg.node, now_ms);
+            let rank = (!is_last, permille);
+            if has_room && best.is_none_or(|(before, _)| rank > before) {
+                best = Some((rank, reg));
+            }
+        }
+        match best {
+            Some((_, reg)) => Ok(Chosen { node: reg.node.clone(), boot: reg.boot }),
+            None if nodes > 0 && offering == 0 => Err(NoNode::UnknownClass),
+            None if unable > 0 => Err(NoNode::Unable),
+            None => Err(NoNode::NoRoom { nodes, cordoned }),
+        }
+    }
+
+    fn load_permille(&self, reg: &NodeReg) -> u64 {
+        u64::from(self.used(&reg.node)) * 1000 / u64::from(reg.places.max(1))
+    }
+
+    /// Whether that boot of a node is known to be over: a later boot is registered (which proved that
+    /// it ended what this one ran, or came after a verdict), or a verdict stands. An earlier boot in
+    /// the registry only shows that the registry here is old.
+    pub fn is_over(&self, node: &NodeId, boot: BootId) -> bool {
+        self.reg
+            .get(node)
+            .is_some_and(|reg| reg.boot > boot || (reg.boot == boot && reg.state.is_gone()))
+    }
+}

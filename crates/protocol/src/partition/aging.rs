@@ -1,0 +1,129 @@
+//! What time makes of documents: what is remembered of destroyed items, of ended lives, of ended
+//! sessions and of operations is forgotten once nobody can need it.
+//!
+//! The owner looks at a bounded part of its documents in each step, one round after the other, and
+//! writes what it finds like any other change: copies, disks and new owners have what it has. No
+//! version moves: what is forgotten was nobody's work. Of a document that lives on, clients see
+//! nothing but a later dtime, and only if items were forgotten: one that moved for nothing would
+//! make caches that were away ask for all names.
+
+use crate::log::env::Env;
+use crate::partition::state::Partition;
+use crate::ports::note::Transition;
+use rota_docstore::attempt::remembers;
+use rota_docstore::{Aged, Rules};
+use rota_messages::{Doc, DocKey, Write};
+use rota_model::{Reason, Stamp, UNPLACED_MEMORY_MS};
+use std::ops::Bound;
+use std::sync::Arc;
+
+/// Between two rounds.
+const ROUND_MS: u64 = 10_000;
+
+/// Between two steps of a round: what clients ask comes in between.
+const STEP_MS: u64 = 200;
+
+/// Most documents and items of applications that one step looks at: about a millisecond.
+const LOOKED_AT_MAX: usize = 10_000;
+
+/// By when what was made is old.
+struct Ages {
+    now: Stamp,
+    /// Sessions that ended before.
+    sessions: Stamp,
+    /// Lives that no node took, and that ended before.
+    unplaced: Stamp,
+    rules: Rules,
+}
+
+impl Ages {
+    pub(crate) fn of(&self, doc: &Doc) -> Aged {
+        if let Some(brief) = doc.brief() {
+            // One that lives on knows few destroyed items, and forgets them with its next change.
+            let is_unplaced = || {
+                brief.reason == Some(Reason::NoCapacity)
+                    && doc.version() < self.unplaced
+                    && doc.session().is_some_and(|it| it.is_unplaced())
+            };
+            let is_old = brief.state.is_ended() && (doc.version() < self.sessions || is_unplaced());
+            return if is_old { Aged::Gone } else { Aged::Same };
+        }
+        match doc.of_application() {
+            // What is remembered goes by its own age.
+            Some(it) if remembers(it).is_some() => Aged::Same,
+            Some(it) => self.rules.aged(it, self.now),
+            None => Aged::Same,
+        }
+    }
+}
+
+/// What a look at one document costs.
+fn cost(doc: &Doc) -> usize {
+    1 + doc.of_application().map_or(0, |it| it.items().len())
+}
+
+impl Partition {
+    /// The next step, if it is time for one.
+    pub fn forget_old(&mut self, env: &mut Env) {
+        let now = env.now.mono_ms;
+        let due = |it: &&mut Box<crate::partition::leading::Leading>| {
+            it.is_open() && now >= it.next_purge_ms
+        };
+        let Some(leading) = self.leading.as_mut().filter(due) else { return };
+        let after = leading.purge_after.take();
+        let (mut writes, rest) = self.old_after(env, after.as_ref());
+        let memories = self.old_memories(env, &env.desks.rules(self.slots(env)));
+        let goes_on = rest.is_some() || memories.len() >= env.config.sizes.purge_docs;
+        // One entry holds one write of a document: what is forgotten up to when may have been old itself.
+        writes.retain(|it| memories.iter().all(|memory| memory.key != it.key));
+        writes.extend(memories);
+        if let Some(leading) = &mut self.leading {
+            let pause_ms = if goes_on { STEP_MS } else { ROUND_MS };
+            (leading.next_purge_ms, leading.purge_after) = (now + pause_ms, rest);
+        }
+        if writes.is_empty() {
+            return;
+        }
+        for Write { doc, .. } in &writes {
+            let gone = doc.is_none();
+            let kind = if gone { Transition::TombstonePurged } else { Transition::ItemsForgotten };
+            env.note(kind, Some(self.number));
+        }
+        self.write(env, writes, None);
+    }
+
+    /// What is to be forgotten of the documents after one, and where to go on, unless those were
+    /// the last ones. What was appended and is not committed yet is new.
+    fn old_after(&self, env: &Env, after: Option<&DocKey>) -> (Vec<Write>, Option<DocKey>) {
+        let (wall_ms, sizes) = (env.now.wall_ms, &env.config.sizes);
+        let ended_ms = wall_ms.saturating_sub(env.config.timing.tombstone_ms);
+        let ages = Ages {
+            now: Stamp::from_epoch_ms(wall_ms),
+            sessions: Stamp::from_epoch_ms(ended_ms),
+            unplaced: Stamp::from_epoch_ms(wall_ms.saturating_sub(UNPLACED_MEMORY_MS)),
+            rules: env.desks.rules(self.slots(env)),
+        };
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let (mut writes, mut bytes, mut looked_at) = (Vec::new(), 0, 0);
+        for (key, doc) in self.replica.docs.range::<DocKey, _>((from, Bound::Unbounded)) {
+            looked_at += cost(doc);
+            let left = match ages.of(doc) {
+                _ if self.replica.latest.contains_key(key) => None,
+                Aged::Same => None,
+                Aged::Gone => Some(None),
+                // It was taken as it was, so it is taken with less.
+                Aged::Shortened(document) => Doc::new(Arc::new(document)).ok().map(Some),
+            };
+            if let Some(left) = left {
+                let doc = left.map(Arc::new);
+                bytes += doc.as_ref().map_or(0, |it| it.bytes());
+                writes.push(Write { key: key.clone(), doc });
+            }
+            let is_full = writes.len() >= sizes.purge_docs || bytes >= sizes.message_bytes;
+            if is_full || looked_at >= LOOKED_AT_MAX {
+                return (writes, Some(key.clone()));
+            }
+        }
+        (writes, None)
+    }
+}

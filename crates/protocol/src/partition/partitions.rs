@@ -1,0 +1,102 @@
+//! The partitions of a manager. It knows every one of the ring, since it may come to hold any; but only
+//! those that it holds, or is to hold, have anything to do: 2r + 1 of them or so, however large the ring.
+//! What goes through the partitions in each turn goes through these.
+
+use crate::partition::state::Partition;
+use rota_model::ManagerNumber;
+use std::collections::BTreeMap;
+
+/// Every partition of the ring, at one manager.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub(crate) struct Parts {
+    /// Those that may have something to do.
+    awake: BTreeMap<ManagerNumber, Partition>,
+    /// Those that have nothing to do: they were looked at by nobody since they were found so.
+    asleep: BTreeMap<ManagerNumber, Partition>,
+}
+
+impl Parts {
+    pub fn get(&self, number: &ManagerNumber) -> Option<&Partition> {
+        self.awake.get(number).or_else(|| self.asleep.get(number))
+    }
+
+    /// One that is about to change: it is awake from now on.
+    pub fn get_mut(&mut self, number: &ManagerNumber) -> Option<&mut Partition> {
+        if let Some(part) = self.asleep.remove(number) {
+            self.awake.insert(*number, part);
+        }
+        self.awake.get_mut(number)
+    }
+
+    /// The same of one that may be new.
+    pub fn get_or_insert_with(
+        &mut self,
+        number: ManagerNumber,
+        new: impl FnOnce() -> Partition,
+    ) -> &mut Partition {
+        let asleep = self.asleep.remove(&number);
+        self.awake.entry(number).or_insert_with(|| asleep.unwrap_or_else(new))
+    }
+
+    pub fn insert(&mut self, part: Partition) {
+        self.asleep.remove(&part.number);
+        self.awake.insert(part.number, part);
+    }
+
+    /// Every partition of the ring, in no order that means anything.
+    pub fn all(&self) -> impl Iterator<Item = &Partition> {
+        self.awake.values().chain(self.asleep.values())
+    }
+
+    pub fn awake(&self) -> impl Iterator<Item = &Partition> {
+        self.awake.values()
+    }
+
+    pub fn awake_mut(&mut self) -> impl Iterator<Item = &mut Partition> {
+        self.awake.values_mut()
+    }
+
+    /// Lets those sleep that have nothing to do.
+    pub fn rest(&mut self) {
+        let idle = self.awake.extract_if(.., |_, part| part.is_idle());
+        self.asleep.extend(idle);
+    }
+}
+
+impl FromIterator<Partition> for Parts {
+    fn from_iter<T: IntoIterator<Item = Partition>>(parts: T) -> Self {
+        let awake = parts.into_iter().map(|it| (it.number, it)).collect();
+        Self { awake, asleep: BTreeMap::new() }
+    }
+}
+
+impl Partition {
+    /// Whether no time, no write to disk and no node brings it anything to do: only a View or a message
+    /// about it does.
+    fn is_idle(&self) -> bool {
+        let Self {
+            number: _,
+            range: _,
+            replica,
+            syncing,
+            learning,
+            durable_due,
+            chunk_acks,
+            leading,
+            inherited,
+            settled,
+            // That is looked at when a View comes.
+            halted: _,
+        } = self;
+        let holds_nothing = replica.docs.is_empty() && replica.latest.is_empty();
+        leading.is_none()
+            && learning.is_none()
+            && syncing.is_none()
+            && holds_nothing
+            && replica.filled() == 0
+            && durable_due.is_empty()
+            && chunk_acks.is_empty()
+            && inherited.is_empty()
+            && settled.is_empty()
+    }
+}

@@ -1,0 +1,3 @@
+//! Orders of new nodes, at the owner of the pool.
+
+pub(crate) mod order;

@@ -1,0 +1,8 @@
+//! What comes in and goes out: inputs, effects, what a driver waits for. Nothing here decides.
+
+pub mod bodies;
+pub mod io;
+pub mod note;
+pub mod slots;
+pub mod wait;
+pub mod work;

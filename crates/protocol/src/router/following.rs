@@ -1,0 +1,108 @@
+//! Every manager follows the descriptions of namespaces.
+
+use crate::documents::usage::{Own, together};
+use crate::log::env::Env;
+use crate::partition::own_usage::own;
+use crate::partition::partitions::Parts;
+use crate::ports::note::Transition;
+use crate::router::internal::{Errand, Inner};
+use rota_docstore::Spaces;
+use rota_messages::api::{FollowOp, Holdings};
+use rota_messages::{Answer, DocumentAnswer, DocumentOp, Op, OpResult};
+use rota_model::{Epoch, Stamp};
+
+/// How long the owner keeps a question without news: less than what counts as its silence, so that
+/// nobody looks for another owner.
+const WAIT_MS: u64 = 400;
+
+/// How long this manager looks for the owner. It only bounds the wait: there is nobody who waits.
+const DEADLINE_MS: u64 = 4_000;
+
+/// After a refusal, the owner is asked again so soon.
+const AGAIN_MS: u64 = 250;
+
+/// A manager that heard nothing for so long begins anew: ends of lives are remembered for days
+/// only.
+const ANEW_MS: u64 = 3_600_000;
+
+/// Where a manager is with the descriptions of namespaces.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Following {
+    /// The latest version that was told.
+    pub(crate) since: Stamp,
+    /// It begins (anew), and has heard this so far: whatever there is must be told at once, until
+    /// there is nothing more. Then this counts, and not before: a part would leave namespaces open
+    /// that are off.
+    pub(crate) beginning: Option<Spaces>,
+    pub(crate) heard_ms: u64,
+    /// What it said of its own partitions in what it asks now, and in which View.
+    pub(crate) said: Option<(Epoch, Own)>,
+    pub(crate) is_asking: bool,
+    pub(crate) next_ms: u64,
+}
+
+impl Following {
+    pub fn new(now_ms: u64) -> Self {
+        Self {
+            since: Stamp::MIN,
+            beginning: Some(Spaces::default()),
+            heard_ms: now_ms,
+            said: None,
+            is_asking: false,
+            next_ms: now_ms,
+        }
+    }
+
+    /// Asks, if it is time to.
+    pub fn drive(&mut self, env: &mut Env, parts: &Parts) {
+        let now = env.now.mono_ms;
+        if self.is_asking || now < self.next_ms || env.view.is_none() {
+            return;
+        }
+        let wall = Stamp::from_epoch_ms(env.now.wall_ms);
+        env.desks.spaces.forget_deleted(wall.minus_ms(env.config.documents.deleted_ms));
+        if now >= self.heard_ms + ANEW_MS {
+            (self.since, self.beginning) = (Stamp::MIN, Some(Spaces::default()));
+        }
+        self.is_asking = true;
+        let wait_ms = if self.beginning.is_some() { 0 } else { WAIT_MS };
+        self.said = own(env, parts).map(|own| (env.epoch(), own));
+        let held = self
+            .said
+            .as_ref()
+            .map(|(epoch, own)| Holdings { epoch: *epoch, usages: together(own.values()) });
+        let op = FollowOp { since: self.since, wait_ms, held };
+        let op = Op::Documents(DocumentOp::Follow(op));
+        let deadline_ms = now + DEADLINE_MS;
+        env.errands.push(Errand { inner: Inner::Follow, op, deadline_ms });
+    }
+
+    /// The owner answered. Gives whether what counts has changed.
+    pub fn on_answer(&mut self, env: &mut Env, result: &OpResult) -> bool {
+        let now = env.now.mono_ms;
+        (self.is_asking, self.next_ms) = (false, now);
+        let said = self.said.take();
+        let Ok(Answer::Documents(DocumentAnswer::Followed { documents, held })) = result else {
+            self.next_ms = now + AGAIN_MS;
+            return false;
+        };
+        self.heard_ms = now;
+        if let (Some(held), Some((epoch, own))) = (held, said)
+            && held.epoch == epoch
+        {
+            env.desks.counted.learn(held.clone(), own);
+        }
+        let spaces = self.beginning.as_mut().unwrap_or(&mut env.desks.spaces);
+        for document in documents {
+            // One that does not read as a description leaves what was known.
+            drop(spaces.learn(document));
+            self.since = self.since.max(document.version());
+        }
+        documents.iter().for_each(|_| env.note(Transition::NamespaceLearned, None));
+        if let Some(spaces) = self.beginning.take_if(|_| documents.is_empty()) {
+            (env.desks.spaces, env.desks.knows_spaces) = (spaces, true);
+            return true;
+        }
+        self.beginning.is_none() && !documents.is_empty()
+    }
+}

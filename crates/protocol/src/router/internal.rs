@@ -1,0 +1,29 @@
+//! Requests that a manager makes on its own account.
+
+use crate::log::origin::Origin;
+use rota_docstore::DocName;
+use rota_messages::Op;
+use rota_model::{ManagerNumber, Stamp};
+
+/// Something that a manager asks for on its own account.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Inner {
+    /// News of namespaces.
+    Follow,
+    /// A document for an operation that waits.
+    Fetch {
+        part: ManagerNumber,
+        origin: Origin,
+        name: DocName,
+        /// When it was asked for.
+        asked: Stamp,
+    },
+}
+
+/// A request that a manager makes on its own account.
+#[derive(Clone, Debug)]
+pub(crate) struct Errand {
+    pub inner: Inner,
+    pub op: Op,
+    pub deadline_ms: u64,
+}

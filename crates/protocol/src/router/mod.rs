@@ -1,0 +1,5 @@
+//! Requests of clients, and a manager's own, find the owner of their slot and are asked again until their deadline.
+
+pub(crate) mod following;
+pub(crate) mod forward;
+pub(crate) mod internal;

@@ -1,0 +1,23 @@
+//! Sessions, at the owner of their slot: opens, closes, what nodes say, reads and watches.
+//!
+//! Invariant: a node is asked only for what the log has committed.
+
+pub(crate) mod capacity;
+pub(crate) mod close;
+pub(crate) mod drain;
+pub(crate) mod open;
+pub(crate) mod placements;
+pub(crate) mod read;
+pub(crate) mod reconcile;
+pub(crate) mod recover;
+pub(crate) mod refusals;
+pub(crate) mod remembered;
+pub(crate) mod report;
+pub(crate) mod request_ids;
+pub(crate) mod retry_placement;
+pub(crate) mod scan;
+pub(crate) mod scan_state;
+pub(crate) mod state;
+pub(crate) mod version;
+pub(crate) mod watch;
+pub(crate) mod withdraw;

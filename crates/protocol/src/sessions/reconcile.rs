@@ -1,0 +1,536 @@
+//! Driving ids to where their records want them: what the node is asked, what its answers change,
+//! and what a new owner takes up again.
+
+use crate::log::env::Env;
+use crate::log::origin::{Ending, Origin};
+use crate::nodes::calls::{CallFor, CallWhat};
+use crate::partition::leading::Leading;
+use crate::partition::state::Partition;
+use crate::ports::note::Transition;
+use crate::sessions::refusals::{overtaken, start_failed};
+use crate::sessions::request_ids::{fail_opens, forget_overtaken, remember};
+use crate::sessions::state::Work;
+use crate::sessions::version::{told_early, version_after};
+use rota_messages::documents::Brief;
+use rota_messages::{Answer, Doc, DocKey, Op, Write};
+use rota_model::node_msg::{Blame, DeadToken, NodeAnswer, NodeCall, ToNode};
+use rota_model::{
+    Epoch, Exit, NodeId, OpenOp, Outcome, Reason, RequestFate, SessionKey, SessionRecord,
+    SessionState, Token,
+};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// What a node says of a session that runs.
+pub(crate) struct Runs<'a> {
+    pub address: &'a str,
+    /// Whether it answers.
+    pub ready: bool,
+    /// What its opener should know of it, for people.
+    pub remark: &'a str,
+}
+
+impl Partition {
+    /// Asks the node for what a committed record wants.
+    pub fn ask(&mut self, env: &mut Env, session: &SessionKey) {
+        let key = Self::key_of(env, session);
+        if self.replica.latest.contains_key(&key) {
+            return;
+        }
+        if let Some(record) = self.replica.record(&key) {
+            self.ask_for(env, &key, &record);
+        }
+    }
+
+    pub(crate) fn ask_for(&mut self, env: &mut Env, key: &DocKey, record: &SessionRecord) {
+        let session = &record.key;
+        let Some(placement) = record.placement.clone() else {
+            return;
+        };
+        if self.withdraw(env, key, record) {
+            return;
+        }
+        let Some(leading) = &mut self.leading else {
+            return;
+        };
+        let now = env.now.mono_ms;
+        let work = leading.work.entry(session.clone()).or_default();
+        work.asked += 1;
+        work.ask_ms = now + (env.config.timing.node_resend_ms << work.asked.min(3));
+        let (part, range, pe) = (self.number, self.range, leading.pe);
+        let (token, boot) = (placement.token, placement.boot);
+        let request = record.requests.last().map(|it| it.id.clone());
+        let closing = record.state == SessionState::Closing;
+        let what = if closing {
+            CallWhat::Destroy { key: session.clone(), token }
+        } else {
+            CallWhat::Create { key: session.clone(), token }
+        };
+        let until_ms = now + env.config.timing.tombstone_ms;
+        let node = placement.node.clone();
+        let call = CallFor { part, pe, node, boot, what, until_ms };
+        let deadline_ms = env.config.timing.create_deadline_ms;
+        let (slot, session) = (key.slot, session.clone());
+        let (life, spec, grace_ms) = (record.life, record.spec.clone(), record.grace_ms);
+        let asked = env.ask_node(call, |call| {
+            let head = NodeCall { call, boot, pe, range };
+            if closing {
+                return ToNode::Destroy { head, key: session, slot, token, grace_ms, request };
+            }
+            ToNode::Create { head, key: session, slot, token, life, deadline_ms, spec, request }
+        });
+        if let Some(call) = asked
+            && !closing
+        {
+            work.on_given(token, call);
+        }
+        if asked.is_none() && env.nodes.is_over(&placement.node, boot) {
+            self.on_boot_over(env, key);
+        }
+    }
+
+    /// A node answered about a token.
+    pub fn on_node_answer(
+        &mut self,
+        env: &mut Env,
+        session: &SessionKey,
+        token: Token,
+        answer: NodeAnswer,
+    ) {
+        let Some(leading) = self.leading.as_mut().filter(|it| it.is_open()) else {
+            return;
+        };
+        if let Some(work) = leading.work.get_mut(session) {
+            work.on_seen(token);
+        }
+        let key = Self::key_of(env, session);
+        let record = self.replica.session(&key).filter(|it| it.token() == Some(token));
+        let Some(record) = record.cloned() else {
+            return;
+        };
+        let closing = record.state == SessionState::Closing;
+        match answer {
+            NodeAnswer::Running { address, ready, remark } if !closing => {
+                let runs = Runs { address: &address, ready, remark: &remark };
+                self.on_running(env, &key, record, &runs);
+            }
+            NodeAnswer::Dead(DeadToken::NeverStarted { blame, detail }) if !closing => {
+                if blame == Blame::Node
+                    && let Some(at) = &record.placement
+                {
+                    env.note(Transition::NodeUnable, Some(self.number));
+                    env.nodes.on_unable(&at.node, env.now.mono_ms);
+                }
+                self.on_refused(env, &key, record, &detail, blame);
+            }
+            NodeAnswer::Full if !closing => {
+                self.on_refused(env, &key, record, "it is full", Blame::Node);
+            }
+            NodeAnswer::Dead(DeadToken::Ended { reason, exit, detail }) if !closing => {
+                self.on_ended(env, &key, record, reason, exit, &detail);
+            }
+            NodeAnswer::Destroyed { exit, detail } if closing => {
+                self.on_destroyed(env, &key, record, exit, detail);
+            }
+            NodeAnswer::WrongBoot => {
+                let over = record.placement.as_ref();
+                if over.is_some_and(|at| env.nodes.is_over(&at.node, at.boot)) {
+                    self.on_boot_over(env, &key);
+                } else {
+                    // The registry here is older than the node's boot.
+                    env.refresh = true;
+                }
+            }
+            NodeAnswer::Fenced { .. } => {
+                env.note(Transition::Fenced, Some(self.number));
+                env.refresh = true;
+            }
+            NodeAnswer::OtherLive { token: other } if other < token => {
+                self.destroy_stray(env, &key, session, other);
+            }
+            NodeAnswer::OtherLive { token: other } if other > token => {
+                self.on_later_attempt(env, session, token, other);
+            }
+            NodeAnswer::OtherLive { .. }
+            | NodeAnswer::Running { .. }
+            | NodeAnswer::Dead(_)
+            | NodeAnswer::Full
+            | NodeAnswer::Destroyed { .. }
+            | NodeAnswer::Scanned { .. } => {}
+        }
+    }
+
+    /// A node runs a later attempt than the newest that is known here. Either a later owner asked for
+    /// it; or this epoch's log lacks what every copy had before the node was asked: it was lost (R3).
+    fn on_later_attempt(
+        &mut self,
+        env: &mut Env,
+        session: &SessionKey,
+        token: Token,
+        other: Token,
+    ) {
+        env.refresh = true;
+        if other.0.pe > self.replica.pe {
+            return;
+        }
+        let text = format!(
+            "partition {}: a node runs attempt {other} of session {session}, and the newest attempt \
+             known here is {token}: acknowledged writes were lost",
+            self.number
+        );
+        self.halt(env, text);
+    }
+
+    /// An instance of an earlier attempt still stands in the way: end it, then ask again.
+    fn destroy_stray(&mut self, env: &mut Env, key: &DocKey, session: &SessionKey, token: Token) {
+        let Some(record) = self.replica.session(key) else {
+            return;
+        };
+        let Some(placement) = record.placement.clone() else {
+            return;
+        };
+        self.end_at(env, key, (session, token), (placement.node, placement.boot));
+    }
+
+    /// It runs. When it answers, the waiting opens are answered: PENDING is committed, so any
+    /// later owner drives to this same instance; READY rides on the next batch.
+    pub fn on_running(
+        &mut self,
+        env: &mut Env,
+        key: &DocKey,
+        mut record: SessionRecord,
+        runs: &Runs<'_>,
+    ) {
+        let Runs { address, ready, remark } = *runs;
+        let starting = matches!(record.state, SessionState::Pending | SessionState::Starting);
+        if !starting || (!ready && record.state == SessionState::Starting) {
+            return;
+        }
+        // The opens are answered before READY is committed, on the strength of a committed PENDING.
+        // Without it the news is about a later owner's Create.
+        let committed = self.replica.docs.get(key).and_then(|doc| doc.session());
+        if committed.and_then(|it| it.token()) != record.token() {
+            return;
+        }
+        if let Some(placement) = &mut record.placement {
+            env.nodes.asked_done(&placement.node, placement.token);
+            placement.address = address.to_string();
+        }
+        if !remark.is_empty() {
+            record.detail = remark.to_owned();
+        }
+        record.version = self.version_after(env, &record);
+        if !ready {
+            record.state = SessionState::Starting;
+            self.write_session(env, key, record, None);
+            return;
+        }
+        record.state = SessionState::Ready;
+        self.answer_opens(env, key, record);
+    }
+
+    fn answer_opens(&mut self, env: &mut Env, key: &DocKey, mut record: SessionRecord) {
+        let session = record.key.clone();
+        let Some(leading) = &mut self.leading else {
+            return;
+        };
+        let work = leading.work.remove(&session).unwrap_or_default();
+        let Some(placement) = record.placement.clone() else {
+            return;
+        };
+        let creator = record.requests.iter().find(|it| it.fate == RequestFate::Opening);
+        let creator = creator.map(|it| it.id.clone());
+        let fate = |outcome| RequestFate::Opened {
+            outcome,
+            life: record.life,
+            version: record.version,
+            placement: placement.clone(),
+        };
+        let (created, existed) = (fate(Outcome::Created), fate(Outcome::Existed));
+        if let Some(id) = &creator {
+            remember(&mut record, env, id, created);
+        }
+        let (opens, others) = leading.opens_among(work.waiters);
+        let mut answers: Vec<(Origin, Outcome)> = Vec::new();
+        for (origin, op) in opens {
+            let creates = creator.as_ref() == Some(&op.request);
+            if op.remember && !creates {
+                remember(&mut record, env, &op.request, existed.clone());
+            }
+            answers.push((origin, if creates { Outcome::Created } else { Outcome::Existed }));
+        }
+        let record = Arc::new(record);
+        let committed = self.replica.docs.get(key).and_then(|doc| doc.session());
+        let told = committed.and_then(|it| told_early(it, &record));
+        let told = told.map(|it| self.view_at_node(env, it));
+        let view = self.view_at_node(env, record.clone());
+        let writes = self.session_writes(env, key, record);
+        let at = self.write_unhurried(env, writes, creator);
+        for (origin, outcome) in answers {
+            let step = match outcome {
+                Outcome::Created => Transition::OpenCreated,
+                Outcome::Existed => Transition::OpenExisted,
+            };
+            env.note(step, Some(self.number));
+            let answer = |session| Ok(Answer::Opened { outcome, session, ended_since: false });
+            match (outcome, &told) {
+                (Outcome::Created, Some(told)) => self.reply(env, origin, answer(told.clone())),
+                // Its request id is remembered by the READY entry only; or the version is too high.
+                (Outcome::Created, None) | (Outcome::Existed, _) => {
+                    self.promise_fenced(at, origin, answer(view.clone()));
+                }
+            }
+        }
+        if told.is_some() {
+            others.into_iter().for_each(|origin| self.run(env, origin));
+        } else if let Some(leading) = &mut self.leading {
+            // READY may not be shown yet, and an earlier owner may have told it: they wait on.
+            let waits = Work { waiters: others, redriven: work.redriven, ..Work::default() };
+            leading.work.insert(session, waits);
+            leading.dirty = true;
+        }
+    }
+
+    /// The node says that it ended.
+    pub fn on_ended(
+        &mut self,
+        env: &mut Env,
+        key: &DocKey,
+        mut record: SessionRecord,
+        reason: Reason,
+        exit: Option<Exit>,
+        detail: &str,
+    ) {
+        let live = matches!(
+            record.state,
+            SessionState::Pending | SessionState::Starting | SessionState::Ready
+        );
+        if !live {
+            return;
+        }
+        if let Some(placement) = &record.placement {
+            env.nodes.asked_done(&placement.node, placement.token);
+        }
+        record.version = self.version_after(env, &record);
+        let from = record.state;
+        record.state = from.ended_unasked(reason, exit.as_ref());
+        record.reason = Some(reason);
+        record.exit = exit;
+        record.detail = detail.to_string();
+        fail_opens(&mut record);
+        env.note_end(Transition::Ended, self.number, from, &record);
+        self.write_session(env, key, record, None);
+    }
+
+    fn on_destroyed(
+        &mut self,
+        env: &mut Env,
+        key: &DocKey,
+        mut record: SessionRecord,
+        exit: Option<Exit>,
+        detail: String,
+    ) {
+        if let Some(placement) = &record.placement {
+            env.nodes.asked_done(&placement.node, placement.token);
+        }
+        record.version = self.version_after(env, &record);
+        record.state = SessionState::Closed;
+        record.exit = exit;
+        if !detail.is_empty() {
+            record.detail = detail;
+        }
+        forget_overtaken(&mut record, self.replica.pe);
+        env.note_end(Transition::CloseFinished, self.number, SessionState::Closing, &record);
+        self.write_session(env, key, record, None);
+    }
+
+    /// The registry says that the boot on which a session was placed is over.
+    pub fn on_boot_over(&mut self, env: &mut Env, key: &DocKey) {
+        if !self.leading.as_ref().is_some_and(|it| it.is_open()) {
+            return;
+        }
+        let over = |it: &&Arc<Doc>| {
+            let runs_at = it.brief().and_then(Brief::runs_at);
+            runs_at.is_some_and(|(node, boot)| env.nodes.is_over(node, *boot))
+        };
+        let doc = self.replica.get(key).filter(over);
+        let Some(record) = doc.and_then(|it| it.session()).cloned() else {
+            return;
+        };
+        let lost = lost(env, &record, self.replica.pe);
+        env.note_end(Transition::SessionLost, self.number, record.state, &lost);
+        self.write_session(env, key, lost, None);
+    }
+
+    /// Sessions whose node's boot is over, as they are to be written. Whoever takes over writes
+    /// them with its first entry, before anybody is answered.
+    ///
+    /// What `found` ends has ended in a way that is known, before its boot did: one entry holds one
+    /// write of a document.
+    pub fn write_off_lost(&self, env: &mut Env, found: &[Write]) -> Vec<Write> {
+        let ended: BTreeSet<&DocKey> = found.iter().map(|it| &it.key).collect();
+        let over = self.replica.sessions_over(|node, boot| env.nodes.is_over(node, boot));
+        let over = over.into_iter().filter(|key| !ended.contains(key));
+        let records = over.filter_map(|key| Some((self.replica.record(&key)?, key)));
+        let write = |(record, key): (Arc<SessionRecord>, DocKey)| {
+            let lost = lost(env, &record, self.replica.pe);
+            env.note_end(Transition::SessionLost, self.number, record.state, &lost);
+            self.session_writes(env, &key, lost)
+        };
+        records.flat_map(write).collect()
+    }
+
+    /// The registry changed: sessions of boots that are over are lost.
+    pub fn sweep_lost(&mut self, env: &mut Env) {
+        if !self.leading.as_ref().is_some_and(|it| it.is_open()) {
+            return;
+        }
+        for key in self.replica.sessions_over(|node, boot| env.nodes.is_over(node, boot)) {
+            self.on_boot_over(env, &key);
+        }
+    }
+
+    /// A life ended and that is committed: everybody who waited for it goes on.
+    pub(crate) fn release(&mut self, env: &mut Env, session: &SessionKey) {
+        let Some(leading) = &mut self.leading else {
+            return;
+        };
+        let Some(work) = leading.work.remove(session) else {
+            return;
+        };
+        let key = Self::key_of(env, session);
+        let Some(record) = self.replica.session(&key).cloned() else {
+            return;
+        };
+        for origin in work.waiters {
+            let Some(asked) = self.leading.as_ref().and_then(|it| it.live.get(&origin)) else {
+                continue;
+            };
+            match &asked.op {
+                Op::Close(op) if op.life.is_none_or(|life| life == record.life) => {
+                    let session = self.view_of(env, record.clone());
+                    self.reply(env, origin, Ok(Answer::Closed { finished: true, session }));
+                }
+                Op::Open(op) => {
+                    let mine = self.replica.request(&key, &op.request).map(|it| it.fate);
+                    let refusal = match mine {
+                        Some(RequestFate::Failed { life }) => start_failed(&record, life),
+                        _ if asked.ending == Some(Ending::Overtaken) => overtaken(&record),
+                        _ => {
+                            self.run(env, origin);
+                            continue;
+                        }
+                    };
+                    self.reply(env, origin, Err(refusal));
+                }
+                Op::Close(_)
+                | Op::Get(_)
+                | Op::List(_)
+                | Op::Pull(_)
+                | Op::Report(_)
+                | Op::Documents(_) => {
+                    self.run(env, origin);
+                }
+            }
+        }
+    }
+
+    /// A new owner takes up every id that is in progress. What an earlier one told of those early stands
+    /// above what is committed here: until that is settled, a get of one waits, also where it is settled by an
+    /// end that is written now. Lists show what is committed meanwhile.
+    pub fn redrive(&mut self, env: &mut Env) {
+        let records = self.replica.sessions_under_way().filter_map(|key| self.replica.session(key));
+        let sessions: Vec<SessionKey> = records.map(|record| record.key.clone()).collect();
+        for session in &sessions {
+            env.note(Transition::Redriven, Some(self.number));
+            if let Some(leading) = &mut self.leading {
+                leading.work.entry(session.clone()).or_default().redriven = true;
+            }
+        }
+        // The registry may have changed since the first entry was written.
+        self.sweep_lost(env);
+        for session in &sessions {
+            self.ask(env, session);
+        }
+    }
+
+    /// Asks again what nodes left unanswered.
+    pub fn tick_work(&mut self, env: &mut Env) {
+        let now = env.now.mono_ms;
+        let Some(leading) = self.leading.as_ref().filter(|it| it.is_open()) else {
+            return;
+        };
+        let due = leading.work.iter().filter(|(_, work)| now >= work.ask_ms);
+        let due: Vec<SessionKey> = due.map(|(session, _)| session.clone()).collect();
+        for session in due {
+            let key = Self::key_of(env, &session);
+            match self.replica.session(&key).map(|record| record.state) {
+                Some(SessionState::Ready) if self.replica.latest.contains_key(&key) => {}
+                Some(SessionState::Ready) | None => self.rerun_waiters(env, &session),
+                Some(state) if state.is_ended() => {
+                    if !self.replica.latest.contains_key(&key) {
+                        self.release(env, &session);
+                    }
+                }
+                Some(_) => self.ask(env, &session),
+            }
+        }
+    }
+
+    pub(crate) fn rerun_waiters(&mut self, env: &mut Env, session: &SessionKey) {
+        let Some(work) = self.leading.as_mut().and_then(|it| it.work.remove(session)) else {
+            return;
+        };
+        for origin in work.waiters {
+            self.run(env, origin);
+        }
+    }
+
+    /// The connection to a node is new: what was asked before may be lost.
+    pub fn on_node_connected(&mut self, env: &Env, node: &NodeId) {
+        let now = env.now.mono_ms;
+        let Some(leading) = &mut self.leading else {
+            return;
+        };
+        for (session, work) in &mut leading.work {
+            let key = Self::key_of(env, session);
+            let at = self.replica.session(&key).and_then(|it| it.placement.as_ref());
+            if at.is_some_and(|at| at.node == *node) {
+                work.ask_ms = work.ask_ms.min(now);
+            }
+        }
+    }
+}
+
+/// The record of a session whose node's boot is over.
+fn lost(env: &mut Env, record: &SessionRecord, pe: Epoch) -> SessionRecord {
+    let closing = record.state == SessionState::Closing;
+    let node = record.placement.as_ref().map(|it| it.node.to_string()).unwrap_or_default();
+    let mut lost = SessionRecord {
+        version: version_after(env, record, pe),
+        state: if closing { SessionState::Closed } else { SessionState::Lost },
+        reason: Some(Reason::NodeLost),
+        detail: format!("node {node} was lost or booted anew"),
+        ..record.clone()
+    };
+    if closing {
+        forget_overtaken(&mut lost, pe);
+    }
+    lost
+}
+
+impl Leading {
+    /// Of those that wait for an id, who opens it; and the others.
+    pub fn opens_among(&self, waiters: Vec<Origin>) -> (Vec<(Origin, &OpenOp)>, Vec<Origin>) {
+        let (mut opens, mut others) = (Vec::new(), Vec::new());
+        for origin in waiters {
+            let Some(asked) = self.live.get(&origin) else { continue };
+            let Op::Open(op) = &asked.op else {
+                others.push(origin);
+                continue;
+            };
+            opens.push((origin, op));
+        }
+        (opens, others)
+    }
+}

@@ -1,0 +1,113 @@
+//! Where a session goes that a node did not take.
+
+use crate::log::env::Env;
+use crate::log::origin::{Ending, Origin};
+use crate::nodes::registry::NoNode;
+use crate::partition::state::Partition;
+use crate::ports::note::Transition;
+use crate::sessions::request_ids::fail_opens;
+use rota_messages::{DocKey, Op};
+use rota_model::node_msg::Blame;
+use rota_model::{Reason, RequestFate, RequestId, SessionRecord, SessionState};
+
+/// Nodes at which one life may fail to start before it is given up.
+const FAILURES_MAX: u32 = 3;
+
+impl Partition {
+    /// The node refused for good: its token is dead and never ran, so another node may be tried.
+    ///
+    /// What a node is to blame for never fails an open: when no other node is left, the life ends,
+    /// and whoever waits for it begins anew, until the own deadline. The node is not chosen for a
+    /// while, so that it is asked once in that time and not again and again. The life that ended
+    /// stays FAILED for some seconds: others may have seen it begin, and watches tell of no record that is
+    /// gone. An open that is refused once that is committed has changed nothing: no owner can place that
+    /// life any more.
+    pub fn on_refused(
+        &mut self,
+        env: &mut Env,
+        key: &DocKey,
+        record: SessionRecord,
+        detail: &str,
+        blame: Blame,
+    ) {
+        if !matches!(record.state, SessionState::Pending | SessionState::Starting) {
+            return;
+        }
+        let Some(placement) = record.placement.clone() else {
+            return;
+        };
+        env.nodes.asked_done(&placement.node, placement.token);
+        env.note(Transition::NodeRefused, Some(self.number));
+        let Some(leading) = &mut self.leading else {
+            return;
+        };
+        let work = leading.work.entry(record.key.clone()).or_default();
+        work.refused.push(placement.node.clone());
+        work.failures += u32::from(blame == Blame::Session);
+        work.asked = 0;
+        let tired = blame == Blame::Session && work.failures >= FAILURES_MAX;
+        let refused = work.refused.clone();
+        let limit = env.config.load_limit_permille;
+        let choice = env.nodes.choose(
+            &record.spec.pool,
+            &record.spec.class,
+            limit,
+            &refused,
+            env.now.mono_ms,
+        );
+        match choice {
+            Ok(chosen) if !tired && record.state == SessionState::Pending => {
+                self.write_pending(env, key, record, chosen, None);
+            }
+            Ok(_) | Err(NoNode::UnknownClass | NoNode::NoRoom { .. } | NoNode::Unable) => {
+                let from = record.state;
+                let mut failed = record;
+                failed.version = self.version_after(env, &failed);
+                failed.state = SessionState::Failed;
+                failed.reason = Some(match blame {
+                    Blame::Node => Reason::NoCapacity,
+                    Blame::Session => Reason::Internal,
+                });
+                failed.detail = format!("node {} refused: {detail}", placement.node);
+                env.note_end(Transition::OpenFailed, self.number, from, &failed);
+                if blame == Blame::Node {
+                    // The opens that wait begin anew when this is committed.
+                    self.note_ending(&failed, Ending::Unplaced);
+                    failed.requests.retain(|it| it.fate != RequestFate::Opening);
+                }
+                fail_opens(&mut failed);
+                self.write_session(env, key, failed, None);
+            }
+        }
+    }
+
+    /// The life ends for which some open waits: its record is about to forget for which, or is committed later.
+    pub fn note_ending(&mut self, record: &SessionRecord, ending: Ending) {
+        let Some(leading) = &mut self.leading else { return };
+        let began = |request: &RequestId| {
+            record.request(request).is_some_and(|it| it.fate == RequestFate::Opening)
+        };
+        let waiters = leading.work.get(&record.key).map_or(&[][..], |work| &work.waiters);
+        for origin in waiters {
+            if let Some(asked) = leading.live.get_mut(origin)
+                && matches!(&asked.op, Op::Open(open) if began(&open.request))
+            {
+                asked.ending = Some(ending);
+            }
+        }
+    }
+
+    /// The life that was begun for an open is being closed.
+    pub fn overtaken(&mut self, origin: Origin) {
+        if let Some(asked) = self.leading.as_mut().and_then(|it| it.live.get_mut(&origin)) {
+            asked.ending = Some(Ending::Overtaken);
+        }
+    }
+
+    /// Whatever life was begun for an open before, it has ended, and that is committed.
+    pub fn begins_anew(&mut self, origin: Origin) {
+        if let Some(asked) = self.leading.as_mut().and_then(|it| it.live.get_mut(&origin)) {
+            asked.ending = None;
+        }
+    }
+}

@@ -1,0 +1,6 @@
+//! What a manager is told at its start: times, sizes, pools, what an administrator decides about documents.
+
+pub mod config;
+pub mod documents;
+pub mod sizes;
+pub mod timing;
